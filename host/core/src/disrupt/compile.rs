@@ -805,6 +805,10 @@ fn member_like(p: &CompiledCluster<'_>, class: &PodClass, count: u32) -> Option<
     })
 }
 
+/// What any pod is worth, USD per hour. The relaxation values pods at nothing that the room of nodes
+/// that stay takes; a pod of no value would be placed nowhere.
+const LEAST_VALUE: f64 = 1e-9;
+
 /// Numbers sizes (amount and place) and says what each is worth.
 fn sizes(
     classes: &mut [PodClass],
@@ -835,7 +839,8 @@ fn sizes(
                     .map(|(&a, s)| a as f64 * s)
                     .sum::<f64>()
             };
-            values.push(priced.map_or_else(by_resources, |&at| duals.values[at].max(0.0)));
+            let value = priced.map_or_else(by_resources, |&at| duals.values[at]);
+            values.push(value.max(LEAST_VALUE));
             by_size.push(Vec::new());
             by_size.len() - 1
         });

@@ -16,7 +16,7 @@ use super::costs::{self, MoveCost};
 use super::decided::{self, Judge};
 use super::fill::Filler;
 use super::pack;
-use super::proposals::{self, Dropped, Limits, Outcome, Proposal, Rules};
+use super::proposals::{self, Dropped, Limits, Outcome, Proposal, Rules, Why};
 use super::search::{self, Effort};
 use super::state::State;
 use super::static_capacity;
@@ -474,7 +474,15 @@ impl<'s> Asked<'s> {
         self.round.dropped.extend(dropped);
         let any = self.admit(found);
         if !any && options.only != Some(Method::MultiNode) {
-            self.alone(&mut c, options);
+            let spot_to_spot = !options.rules.spot_to_spot
+                && self
+                    .round
+                    .dropped
+                    .iter()
+                    .any(|part| part.why == Why::SpotToSpot);
+            if !self.alone(&mut c, options) && spot_to_spot {
+                self.alone_on_demand(input, &terms);
+            }
         }
         if options.explain {
             self.explain(&c);

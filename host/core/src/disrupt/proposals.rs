@@ -122,7 +122,7 @@ pub enum Why {
 }
 
 /// Kinds of instances by how they are paid for: `spot` ones get less flexible replacements.
-const SPOT: &str = "spot";
+pub(super) const SPOT: &str = "spot";
 /// Cheaper types that replacing one spot node by another wants.
 const SPOT_FLEXIBILITY: usize = 15;
 
@@ -835,7 +835,8 @@ fn proposal(c: &mut Compiled<'_>, part: &Part, rules: Rules) -> Result<Proposal,
     let mut replacements = Vec::new();
     for ((offer, guests), pods) in part.bought.iter().zip(on_bought) {
         // All of them together, however dear they turn out, cost less than what they replace.
-        let most = price_of_offer(c, *offer) * price / new.max(1e-12);
+        // Rounding must not make as dear of cheaper.
+        let most = price_of_offer(c, *offer) * price / new.max(1e-12) * (1.0 - 1e-9);
         replacements.push(replacement(c, *offer, guests, pods, most).map_err(Why::Replacement)?);
     }
     if let ([_], [one]) = (part.nodes.as_slice(), replacements.as_mut_slice())

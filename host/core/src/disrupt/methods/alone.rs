@@ -1,14 +1,18 @@
 //! Nodes looked at one at a time: where no proposal may be carried out, and to explain why they stay.
 
-use super::{Asked, Nodes, Options};
-use crate::disrupt::compile::Compiled;
+use std::sync::Arc;
+
+use super::{Asked, Nodes, Options, SearchInput};
+use crate::disrupt::compile::{Compiled, NodeTerms};
 use crate::disrupt::decided;
 use crate::disrupt::fill::Filler;
 use crate::disrupt::pack;
-use crate::disrupt::proposals::{self, Outcome, Proposal};
+use crate::disrupt::proposals::{self, Outcome, Proposal, SPOT};
 use crate::disrupt::state::State;
 use crate::disrupt::verdicts::{Method, Reason, Stays};
 use crate::ids::{NodeIx, PodIx};
+use crate::model::{ClusterObjects, OfferingId};
+use crate::snapshot::Snapshot;
 
 /// Nodes that a consolidation policy judges alone where it lets no proposal go.
 const MOST_ALONE: usize = 8;
@@ -16,7 +20,8 @@ const MOST_ALONE: usize = 8;
 impl Asked<'_> {
     /// Where no proposal may be carried out: nodes one at a time, each looked at alone. Of those
     /// that are found only one is proposed: the others do not know of it.
-    pub(super) fn alone(&mut self, c: &mut Compiled<'_>, options: &Options) {
+    /// Says whether there was one.
+    pub(super) fn alone(&mut self, c: &mut Compiled<'_>, options: &Options) -> bool {
         let kept: Nodes = (self.round.proposals.iter())
             .filter(|(of, verdict)| of.nodes.len() == 1 && verdict.is_by_policy())
             .map(|(of, _)| of.nodes[0])
@@ -61,10 +66,37 @@ impl Asked<'_> {
             all.retain(|of| decided::kept_by(of.decision.as_ref(), now).is_none());
             all.sort_by(|a, b| decided::priority(b).total_cmp(&decided::priority(a)));
         }
-        if let Some(proposal) = all.into_iter().next() {
-            let verdict = self.verdict(&proposal);
-            self.round.proposals.push((proposal, verdict));
+        let Some(proposal) = all.into_iter().next() else {
+            return false;
+        };
+        let verdict = self.verdict(&proposal);
+        self.round.proposals.push((proposal, verdict));
+        true
+    }
+
+    /// The same as if there were no spot capacity. The search replaces a spot node by the cheapest
+    /// instances, which are spot, and that may not be; others may be cheaper than the node as well.
+    pub(super) fn alone_on_demand(&mut self, input: &SearchInput<'_>, terms: &[NodeTerms]) {
+        let world = &*self.snapshot.world;
+        let Some(kind) = world.names.get(SPOT) else {
+            return;
+        };
+        let offerings = world.catalogue.offerings().iter().enumerate();
+        let spot = offerings.filter(|(_, offering)| offering.capacity_type == Some(kind));
+        let spot: Vec<_> = spot
+            .map(|(at, _)| (OfferingId(at as u32), i64::MAX))
+            .collect();
+        let catalogue = world.catalogue.without_capacity(&spot);
+        let snapshot = Snapshot::new(Arc::new(ClusterObjects {
+            catalogue,
+            ..world.clone()
+        }));
+        let rounds = input.options.effort.rounds;
+        let mut c = Compiled::new(&snapshot, input.policies, terms, &input.reserved, rounds);
+        for node in &input.going {
+            c.nodes[node.0 as usize].destination = false;
         }
+        self.alone(&mut c, input.options);
     }
 
     /// What it would take to remove each node that could go and does not.
