@@ -134,6 +134,30 @@ pub fn all(inputs: &Inputs) -> Vec<Case> {
                 Goal::Seconds(0.5),
             )
         },
+        speed(
+            "diverse 300",
+            "--profile diverse --pending 300",
+            ALL,
+            Goal::Ratio(100.0),
+        ),
+        speed(
+            "services 300",
+            "--profile services --pending 300",
+            USUAL,
+            Goal::Ratio(100.0),
+        ),
+        speed(
+            "services 2 000",
+            "--profile services --pending 2000",
+            USUAL,
+            Goal::Ratio(100.0),
+        ),
+        speed(
+            "500 on 300 nodes",
+            "--profile services --nodes 300 --pods 9000 --pending 500",
+            USUAL,
+            Goal::Ratio(100.0),
+        ),
         Case {
             effort: "quick",
             ..speed(
