@@ -352,10 +352,9 @@ pub struct UserdataArgs {
     #[arg(short, long, num_args = 1.., required = true, value_name = "FILE")]
     pub file: Vec<PathBuf>,
     /// A WebAssembly component that renders user data, and optionally a file with its settings
-    /// (not yet)
     #[arg(long, value_name = "FILE.wasm[,SETTINGS.toml]")]
     pub bootstrap: Option<String>,
-    /// What the component changes in the built-in user data (not yet)
+    /// What the component changes in the built-in user data, line by line
     #[arg(long, requires = "bootstrap")]
     pub diff: bool,
     /// How to print the user data

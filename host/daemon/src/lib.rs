@@ -11,6 +11,7 @@
 //! configuration.
 
 mod args;
+pub mod bootstrap;
 pub mod config;
 mod deadline;
 mod disrupt;

@@ -75,7 +75,7 @@ fn other_kind(entry: &PolicyEntry, policy: &LoadedPolicy, wanted: &str, other: &
     }
 }
 
-fn host() -> Result<Host, Failure> {
+pub(crate) fn host() -> Result<Host, Failure> {
     Host::new(HostConfig::default()).map_err(|error| Failure::Usage {
         message: error.to_string(),
         hint: "plan without policies on this machine".into(),

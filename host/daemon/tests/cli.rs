@@ -774,7 +774,7 @@ fn user_data_is_rendered() {
     let shown = run(&["render", "userdata", "-f", path(&nodes)]);
     exits(&shown, 0);
     assert!(stdout(&shown).starts_with("==> windows <==\n<powershell>\n"));
-    let bootstrap = [
+    let missing = [
         "render",
         "userdata",
         "-f",
@@ -782,7 +782,11 @@ fn user_data_is_rendered() {
         "--bootstrap",
         "x.wasm",
     ];
-    let bootstrap = run(&bootstrap);
-    exits(&bootstrap, 2);
-    assert!(stderr(&bootstrap).contains("not called yet"));
+    let missing = run(&missing);
+    exits(&missing, 2);
+    assert!(
+        stderr(&missing).contains("cannot read x.wasm"),
+        "{}",
+        stderr(&missing)
+    );
 }

@@ -24,7 +24,8 @@ pub use offerings::Offering;
 pub use region::{Group, MOST_ZONES, PriceColumn, Region, Revisions, Zone, ZoneSet};
 pub use unavailable::{Short, Unavailable};
 
-use class::{Class, GroupSelector, Reservation};
+use crate::bootstrap::Kept;
+use class::{Class, GroupSelector, Kubelet, Reservation};
 use machine::Machine;
 use requirements::InClass;
 
@@ -101,6 +102,30 @@ impl ClassCatalogue {
     /// What a node of the type with index `at` has.
     pub fn machine(&self, at: usize) -> &Machine {
         &self.machines[at]
+    }
+
+    /// What a node of the type with index `at` has if its user data says `kubelet`, whatever the
+    /// NodeClass says. Memory is estimated.
+    pub fn booted(&self, region: &Region, at: usize, kubelet: &Kubelet) -> Machine {
+        let class = Class {
+            kubelet: kubelet.clone(),
+            ..self.class.clone()
+        };
+        let (facts, network) = (&region.facts[at], region.network[at]);
+        Machine::new(facts, network, &class, &region.settings, None)
+    }
+
+    /// Replaces what the kubelet keeps back, one row for each type. Fails, and changes nothing, if
+    /// there are more or fewer rows.
+    pub fn keep(&mut self, kept: &[Kept]) -> Result<(), String> {
+        if kept.len() != self.machines.len() {
+            let types = self.machines.len();
+            return Err(format!("{} rows of overhead for {types} types", kept.len()));
+        }
+        for (machine, kept) in self.machines.iter_mut().zip(kept) {
+            kept.apply(machine);
+        }
+        Ok(())
     }
 
     /// Why the type with index `at` cannot be launched, if it cannot.

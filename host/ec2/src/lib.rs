@@ -2,8 +2,8 @@
 //! go in; NodeClasses, instance types, prices, images and user data come out. No `aws-*` crate, no
 //! I/O.
 
+pub mod bootstrap;
 pub mod catalogue;
-mod duration;
 pub mod facts;
 pub mod hash;
 pub mod images;

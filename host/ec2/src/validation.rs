@@ -12,7 +12,7 @@ use longshore_api::manifests::quoted;
 use longshore_api::quantity::Quantity;
 use serde_json::{Map, Value};
 
-use crate::duration;
+use longshore_userdata::duration;
 
 /// A fault of a field.
 #[derive(Clone, Debug, PartialEq, Eq)]

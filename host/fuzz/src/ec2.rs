@@ -1,7 +1,6 @@
 //! Readers of EC2NodeClasses and of user data.
 
-use longshore_ec2::nodeclass::AmiFamily;
-use longshore_ec2::userdata::{Boot, Cluster, Fault, nodes, render, resolve};
+use longshore_ec2::userdata::{Boot, Cluster, Family, Fault, nodes, render, resolve};
 use longshore_ec2::{hash, nodeclass as class, validation};
 
 /// Any bytes are read as EC2NodeClasses, hashed and checked, and as nodes to render.
@@ -34,7 +33,7 @@ pub fn nodeclass(bytes: &[u8]) {
 
 /// Any text is merged into an archive of MIME, or refused. The part that joins stands last.
 pub fn userdata_mime(bytes: &[u8]) {
-    if let Some(Ok(text)) = rendered(AmiFamily::AL2, bytes) {
+    if let Some(Ok(text)) = rendered(Family::AL2, bytes) {
         assert!(text.starts_with("MIME-Version: 1.0\n") && text.ends_with("\n--//--\n"));
         let join = text.rfind("\n/etc/eks/bootstrap.sh 'demo'");
         assert!(join.is_some_and(|at| text[at..].matches("--//\n").count() == 0));
@@ -44,22 +43,22 @@ pub fn userdata_mime(bytes: &[u8]) {
 /// Any text is merged as settings, or refused. What was merged is TOML, joins the cluster, and
 /// stays the same if it is merged again.
 pub fn userdata_toml(bytes: &[u8]) {
-    if let Some(Ok(text)) = rendered(AmiFamily::Bottlerocket, bytes) {
+    if let Some(Ok(text)) = rendered(Family::Bottlerocket, bytes) {
         assert!(text.contains("\napi-server = 'https://demo.eks.example'\n"));
-        let again = rendered(AmiFamily::Bottlerocket, text.as_bytes());
+        let again = rendered(Family::Bottlerocket, text.as_bytes());
         assert_eq!(again, Some(Ok(text)));
     }
 }
 
 /// Any text is merged with a NodeConfig, or refused. Ours stands last.
 pub fn userdata_yaml(bytes: &[u8]) {
-    if let Some(Ok(text)) = rendered(AmiFamily::AL2023, bytes) {
+    if let Some(Ok(text)) = rendered(Family::AL2023, bytes) {
         let ours = text.rfind("# Karpenter Generated NodeConfig\n");
         assert!(ours.is_some_and(|at| text[at..].ends_with("\n--//--\n")));
     }
 }
 
-fn rendered(family: AmiFamily, bytes: &[u8]) -> Option<Result<String, Fault>> {
+fn rendered(family: Family, bytes: &[u8]) -> Option<Result<String, Fault>> {
     let user_data = std::str::from_utf8(bytes).ok()?.to_owned();
     let mut boot = Boot {
         cluster: Cluster {
@@ -70,8 +69,8 @@ fn rendered(family: AmiFamily, bytes: &[u8]) -> Option<Result<String, Fault>> {
             kube_dns_ip: "10.100.0.10".to_owned(),
         },
         family,
-        ami_selector_terms: Vec::new(),
-        amis: Vec::new(),
+        image_terms: Vec::new(),
+        images: Vec::new(),
         labels: Default::default(),
         taints: Vec::new(),
         kubelet: Default::default(),

@@ -12,6 +12,7 @@ use longshore_core::policy::{CommitmentPool, Draw, Scores};
 use wasmtime::component::{ComponentType, Lift, TypedFunc};
 use wasmtime::{Store, Trap};
 
+use crate::bootstrap::BootFunctions;
 use crate::engine::Limits;
 use crate::imports::{Message, State, TooManyCalls, cut};
 use crate::load::Loaded;
@@ -115,7 +116,7 @@ struct RawPool {
     costs: Vec<f64>,
 }
 
-type Answer<T> = (Result<T, String>,);
+pub(crate) type Answer<T> = (Result<T, String>,);
 
 /// The longest text of a guest that gets into an error.
 const WORDS: usize = 500;
@@ -130,6 +131,7 @@ pub(crate) struct Instance {
     pools: Option<TypedFunc<(), Answer<Vec<RawPool>>>>,
     weigh: Option<TypedFunc<(), Answer<Vec<f64>>>>,
     decide: Option<TypedFunc<(), Answer<Vec<judge::RawDecision>>>>,
+    boot: Option<BootFunctions>,
 }
 
 impl Instance {
@@ -144,6 +146,8 @@ impl Instance {
             cluster: Arc::default(),
             proposals: Arc::default(),
             node_pool: Arc::from(""),
+            boot: Arc::default(),
+            built_in: Arc::default(),
             now: 0.0,
             limits: limits.store(),
             host_calls: 0,
@@ -183,10 +187,11 @@ impl Instance {
                 .as_ref()
                 .map(|at| function(&mut store, at)?.typed(&store))
                 .transpose()?;
-            Ok((describe, configure, score, pools, weigh, decide))
+            let boot = BootFunctions::of(exports, &mut store, &instance)?;
+            Ok((describe, configure, score, pools, weigh, decide, boot))
         });
         match made {
-            Ok((describe, configure, score, pools, weigh, decide)) => Ok(Instance {
+            Ok((describe, configure, score, pools, weigh, decide, boot)) => Ok(Instance {
                 store,
                 limits,
                 describe,
@@ -195,6 +200,7 @@ impl Instance {
                 pools,
                 weigh,
                 decide,
+                boot,
             }),
             Err(error) => Err(failure("instantiate", &error, &store, &limits, 0)),
         }
@@ -249,6 +255,11 @@ impl Instance {
         Ok(Scores { cost, pools })
     }
 
+    /// What it offers as a bootstrap policy, and its data.
+    pub fn boot(&mut self) -> (Option<BootFunctions>, &mut State) {
+        (self.boot, self.store.data_mut())
+    }
+
     /// What it has said since last asked.
     pub fn take_messages(&mut self) -> Vec<Message> {
         std::mem::take(&mut self.store.data_mut().messages)
@@ -263,7 +274,22 @@ impl Instance {
     where
         T: Lift + Send + Sync + 'static,
     {
-        let (answer,) = self.call(asked, f, (), rows)?;
+        self.ask_with(asked, f, (), rows)
+    }
+
+    /// Asks with parameters. `rows` is how many the answer has, for the limits.
+    pub fn ask_with<P, T>(
+        &mut self,
+        asked: &'static str,
+        f: TypedFunc<P, Answer<T>>,
+        with: P,
+        rows: usize,
+    ) -> Result<T, CallError>
+    where
+        P: wasmtime::component::ComponentNamedList + wasmtime::component::Lower,
+        T: Lift + Send + Sync + 'static,
+    {
+        let (answer,) = self.call(asked, f, with, rows)?;
         answer.map_err(|message| CallError::Refused {
             asked,
             message: cut(message, WORDS),

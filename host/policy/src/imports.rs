@@ -11,6 +11,7 @@ use std::sync::Arc;
 use wasmtime::component::{ComponentNamedList, ComponentType, Lift, Linker, Lower};
 use wasmtime::{Engine, StoreContextMut, StoreLimits, Trap};
 
+use crate::bootstrap::{self, BootFacts, UserData};
 use crate::cluster_columns::{ClusterColumns, ProposalColumns};
 use crate::columns::Columns;
 use crate::signals::{Signal, Signals};
@@ -62,6 +63,8 @@ pub(crate) struct State {
     pub cluster: Arc<ClusterColumns>,
     pub proposals: Arc<ProposalColumns>,
     pub node_pool: Arc<str>,
+    pub boot: Arc<BootFacts>,
+    pub built_in: Arc<UserData>,
     pub now: f64,
     pub limits: StoreLimits,
     pub host_calls: u32,
@@ -75,7 +78,7 @@ pub(crate) struct State {
 pub(crate) struct TooManyCalls;
 
 /// Takes the fuel for a host call that copies `bytes`.
-fn charge(cx: &mut StoreContextMut<State>, bytes: usize) -> wasmtime::Result<()> {
+pub(crate) fn charge(cx: &mut StoreContextMut<State>, bytes: usize) -> wasmtime::Result<()> {
     let state = cx.data_mut();
     state.host_calls = state.host_calls.checked_sub(1).ok_or(TooManyCalls)?;
     let cost = CALL_FUEL + bytes as u64 / BYTES_PER_FUEL;
@@ -94,13 +97,13 @@ impl<T: Copy> Bytes for Arc<[T]> {
     }
 }
 
-struct Interface<'a> {
+pub(crate) struct Interface<'a> {
     linker: wasmtime::component::LinkerInstance<'a, State>,
     names: &'a mut Vec<&'static str>,
 }
 
 impl Interface<'_> {
-    fn function<P, R>(
+    pub(crate) fn function<P, R>(
         &mut self,
         name: &'static str,
         f: impl Fn(StoreContextMut<State>, P) -> wasmtime::Result<R> + Send + Sync + 'static,
@@ -113,7 +116,11 @@ impl Interface<'_> {
         self.linker.func_wrap(name, f)
     }
 
-    fn scalar<R>(&mut self, name: &'static str, get: fn(&State) -> R) -> wasmtime::Result<()>
+    pub(crate) fn scalar<R>(
+        &mut self,
+        name: &'static str,
+        get: fn(&State) -> R,
+    ) -> wasmtime::Result<()>
     where
         R: Send + Sync + 'static,
         (R,): ComponentNamedList + Lower,
@@ -179,8 +186,11 @@ pub(crate) fn linker(engine: &Engine) -> wasmtime::Result<(Linker<State>, Offere
 
 type Define = fn(&mut Interface) -> wasmtime::Result<()>;
 
-const INTERFACES: [(&str, Define); 8] = [
+const INTERFACES: [(&str, Define); 11] = [
+    ("built-in", bootstrap::built_in),
+    ("cluster", bootstrap::cluster),
     ("log", log),
+    ("machines", bootstrap::machines),
     ("node-pools", cluster::node_pools),
     ("nodes", cluster::nodes),
     ("offerings", offerings),

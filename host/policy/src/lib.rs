@@ -1,5 +1,5 @@
-//! Policies: WebAssembly components that say what offerings cost, and which nodes are disrupted and
-//! when (and, later, what they boot with).
+//! Policies: WebAssembly components that say what offerings cost, which nodes are disrupted and when,
+//! and what nodes boot with.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -24,6 +24,7 @@
 //! for guests, async, and trust in anything that a guest says. Fetching signals and watching files
 //! is for the daemon.
 
+mod bootstrap;
 mod cache;
 mod call;
 mod chain;
@@ -39,6 +40,9 @@ mod settings;
 mod signals;
 mod version;
 
+pub use bootstrap::{
+    BootFacts, BootSession, ClusterFacts, Kind, Machines, Overheads, Taint, UserData,
+};
 pub use call::{About, CallError};
 pub use chain::{Assignment, CallStats, Fallback, PolicySlot, Report, ScoreRecord, WasmPolicies};
 pub use columns::{INTERRUPTION_RATES, PLACEMENT_SCORES};

@@ -168,6 +168,8 @@ pub(crate) struct Exports {
     pub pools: Option<ComponentExportIndex>,
     pub weigh: Option<ComponentExportIndex>,
     pub decide: Option<ComponentExportIndex>,
+    pub overheads: Option<ComponentExportIndex>,
+    pub user_data: Option<ComponentExportIndex>,
 }
 
 /// The host cannot be set up on this machine.
@@ -514,6 +516,8 @@ fn find_exports(component: &Component, engine: &Engine) -> Result<Exports, Refus
         pools: function("commitments", "pools"),
         weigh: function("consolidation", "weigh"),
         decide: function("consolidation", "decide"),
+        overheads: function("bootstrap", "overheads"),
+        user_data: function("bootstrap", "user-data"),
     };
     if implemented(component, engine).is_empty() {
         return Err(missing(&format!(

@@ -16,7 +16,9 @@ use anyhow::{Context, Result, bail};
 pub use examples::{Built, EXAMPLES, Example, build_examples};
 
 /// The first-party plugins: folders of plugins/, names of components.
-pub const PLUGINS: [&str; 7] = [
+pub const PLUGINS: [&str; 9] = [
+    "bootstrap-standard",
+    "bootstrap-template",
     "business-hours",
     "carbon",
     "cautious",
@@ -58,6 +60,17 @@ fn build_for_tests(name: &str) -> Result<PathBuf> {
     build_crates(&root().join("host/policy/tests").join(name), name)?;
     let out = folder().join(name).with_extension("wasm");
     let core = module(name, &name.replace('-', "_"));
+    guest_tool()?.wrap(&core, &out, &[])?;
+    Ok(out)
+}
+
+/// Builds the bootstrap policy that misbehaves on demand, for tests.
+pub fn build_hostile_bootstrap() -> Result<PathBuf> {
+    let _one_at_a_time = BUILDING.lock().unwrap_or_else(PoisonError::into_inner);
+    let folder_of = root().join("host/policy/tests/hostile-bootstrap");
+    build_crates(&folder_of, "hostile-bootstrap")?;
+    let out = folder().join("hostile-bootstrap.wasm");
+    let core = module("hostile-bootstrap", "hostile_bootstrap");
     guest_tool()?.wrap(&core, &out, &[])?;
     Ok(out)
 }

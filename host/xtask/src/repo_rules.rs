@@ -5,7 +5,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     /// Which of our crates a crate may use. Dependencies point one way.
-    const MAY_USE: [(&str, &[&str]); 10] = [
+    const MAY_USE: [(&str, &[&str]); 11] = [
         ("core", &[]),
         ("api", &["longshore-core"]),
         ("cloud", &[]),
@@ -13,7 +13,11 @@ mod tests {
             "kwok",
             &["longshore-api", "longshore-cloud", "longshore-core"],
         ),
-        ("ec2", &["longshore-api", "longshore-core"]),
+        ("userdata", &[]),
+        (
+            "ec2",
+            &["longshore-api", "longshore-core", "longshore-userdata"],
+        ),
         ("policy", &["longshore-core"]),
         (
             "daemon",
@@ -187,6 +191,32 @@ mod tests {
             named_modules(text).into_iter().collect::<Vec<_>>(),
             ["check", "ids", "model", "plan"]
         );
+    }
+
+    /// Only `host/aws`, which is to come, may name crates of AWS's SDK. `cargo tree` sees those that
+    /// come in through others, too.
+    #[test]
+    fn no_crate_depends_on_the_sdk_of_aws() {
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let metadata = std::process::Command::new(&cargo)
+            .args(["tree", "--workspace", "--exclude", "longshore-aws"])
+            .args(["--edges", "normal,build,dev", "--prefix", "none"])
+            .args(["--offline", "--locked", "--format", "{p}"])
+            .current_dir(crate::root())
+            .output()
+            .expect("cargo runs");
+        let said = String::from_utf8_lossy(&metadata.stderr);
+        assert!(metadata.status.success(), "{said}");
+        let tree = String::from_utf8_lossy(&metadata.stdout);
+        let names: BTreeSet<&str> = tree
+            .lines()
+            .filter_map(|line| line.split(' ').next())
+            .collect();
+        assert!(names.contains("longshore-ec2"), "{tree}");
+        // The cryptography of rustls has such a name and is none of the SDK.
+        let sdk = |name: &&&str| name.starts_with("aws-") && !name.starts_with("aws-lc-");
+        let found: Vec<_> = names.iter().filter(sdk).collect();
+        assert!(found.is_empty(), "{found:?}");
     }
 
     #[test]

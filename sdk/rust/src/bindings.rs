@@ -56,3 +56,16 @@ pub mod consolidation {
         runtime_path: "longshore_sdk::bindings::wit_bindgen::rt",
     });
 }
+
+pub mod bootstrap {
+    wit_bindgen::generate!({
+        path: "../../wit/policy@0.1.0",
+        inline: "package longshore:sdk-bootstrap; world bootstrap { import longshore:policy/cluster@0.1.0; import longshore:policy/machines@0.1.0; import longshore:policy/built-in@0.1.0; export longshore:policy/bootstrap@0.1.0; }",
+        world: "longshore:sdk-bootstrap/bootstrap",
+        generate_all,
+        pub_export_macro: true,
+        export_macro_name: "export_bootstrap_ability",
+        default_bindings_module: "longshore_sdk::bindings::bootstrap",
+        runtime_path: "longshore_sdk::bindings::wit_bindgen::rt",
+    });
+}

@@ -49,6 +49,8 @@
 //! });
 //! ```
 //!
+//! [`Bootstrap`] is the trait of a policy that says what nodes boot with.
+//!
 //! Columns ([`offerings`]) are the fast way: pull those that you need, keep what you derive from
 //! static ones in a [`PerGeneration`]. [`Rows`] is the convenient way: it pulls them all.
 //!
@@ -63,6 +65,7 @@ extern crate self as longshore_sdk;
 #[cfg(target_arch = "wasm32")]
 #[doc(hidden)]
 pub mod bindings;
+pub mod bootstrap;
 mod cached;
 pub mod log;
 pub mod node_pools;
@@ -79,6 +82,7 @@ pub mod signals;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod testing;
 
+pub use bootstrap::Bootstrap;
 pub use cached::PerGeneration;
 pub use policy::{About, Commitments, Consolidation, Decision, Pool, Scorer};
 pub use rows::{Row, Rows};

@@ -1,6 +1,7 @@
 //! A catalogue and signals for tests of policies, on any target but `wasm32`: what the host's
 //! functions answer inside [`with`] and [`with_signals`].
 
+pub mod boot;
 mod cluster;
 
 use std::cell::RefCell;

@@ -4,19 +4,18 @@ use std::collections::BTreeMap;
 
 use longshore_api::manifests::{Diagnostic, Diagnostics, Document, documents};
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
-use super::{Boot, Cluster, Fault, Taint, render, resolve};
-use crate::nodeclass::{
-    Alias, Ami, AmiFamily, AmiRequirement, AmiSelectorTerm, InstanceStorePolicy,
-};
+use super::{Boot, Cluster, Family, Fault, Image, Taint, render, resolve};
+use crate::nodeclass::InstanceStorePolicy;
+use crate::nodeclass::{Alias, Ami, AmiFamily, AmiRequirement, AmiSelectorTerm};
 use crate::validation;
 
-/// One node.
+/// One node of a file.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 #[derive(Default)]
-struct Node {
+struct Wire {
     name: String,
     /// Whether to add what Karpenter adds to every launch ([`resolve`]).
     resolve: bool,
@@ -27,7 +26,7 @@ struct Node {
     #[serde(alias = "AMISelectorTerms")]
     ami_selector_terms: Vec<AmiSelectorTerm>,
     #[serde(alias = "AMIs")]
-    amis: Vec<Image>,
+    amis: Vec<WireImage>,
     labels: BTreeMap<String, String>,
     taints: Vec<Taint>,
     startup_taints: Vec<Taint>,
@@ -40,7 +39,7 @@ struct Node {
 
 /// An image that was found: only ID and name matter here.
 #[derive(Deserialize)]
-struct Image {
+struct WireImage {
     id: String,
     #[serde(default)]
     name: Option<String>,
@@ -48,6 +47,25 @@ struct Image {
     deprecated: bool,
     #[serde(default)]
     requirements: Vec<AmiRequirement>,
+}
+
+/// A node of a file, ready to render.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// The node's name in the input.
+    pub name: String,
+    /// What its user data is rendered from.
+    pub boot: Boot,
+    /// Labels as the file gives them, those included that a kubelet may not give its own node.
+    pub labels: BTreeMap<String, String>,
+    /// How many of [`Boot::taints`], counted from the first, are no startup taints.
+    pub lasting_taints: usize,
+    /// Pods that its instance type takes, if the node asked for what Karpenter adds.
+    pub max_pods: Option<i64>,
+    /// Its EC2NodeClass, as far as user data depends on it.
+    pub node_class: Value,
+    document: Document,
+    fault: Option<Diagnostic>,
 }
 
 /// The user data of one node, or why there is none.
@@ -68,31 +86,53 @@ pub struct Rendered {
 /// rendered has an error in its place. Documents that are no nodes are left out and reported.
 /// `source` names the text in diagnostics.
 pub fn nodes(source: &str, bytes: &[u8]) -> (Vec<Rendered>, Diagnostics) {
+    let (all, problems) = read_nodes(source, bytes);
+    (all.iter().map(Node::rendered).collect(), problems)
+}
+
+/// The nodes of a text, see [`nodes`].
+pub fn read_nodes(source: &str, bytes: &[u8]) -> (Vec<Node>, Diagnostics) {
     let (found, mut problems) = documents(source, bytes);
     let mut all = Vec::new();
     for document in found {
-        let node: Node = match document.read() {
-            Ok(node) => node,
-            Err(problem) => {
-                problems.push(problem);
-                continue;
-            }
-        };
-        let name = node.name.clone();
-        let (user_data, error) = match node.render(&document) {
-            Ok(text) => (text, String::new()),
-            Err(problem) => (String::new(), problem.to_string()),
-        };
-        all.push(Rendered {
-            name,
-            user_data,
-            error,
-        });
+        match document.read::<Wire>() {
+            Ok(wire) => all.push(wire.node(document)),
+            Err(problem) => problems.push(problem),
+        }
     }
     (all, problems)
 }
 
-impl Image {
+impl Node {
+    /// The built-in user data.
+    #[allow(
+        clippy::result_large_err,
+        reason = "one for each document that is refused"
+    )]
+    pub fn render(&self) -> Result<String, Diagnostic> {
+        if let Some(fault) = &self.fault {
+            return Err(fault.clone());
+        }
+        render(&self.boot).map_err(|fault| {
+            let Fault { field, what, hint } = fault;
+            self.document.refuse(&field, what, hint)
+        })
+    }
+
+    fn rendered(&self) -> Rendered {
+        let (user_data, error) = match self.render() {
+            Ok(text) => (text, String::new()),
+            Err(problem) => (String::new(), problem.to_string()),
+        };
+        Rendered {
+            name: self.name.clone(),
+            user_data,
+            error,
+        }
+    }
+}
+
+impl WireImage {
     fn ami(self) -> Ami {
         Ami {
             id: self.id,
@@ -103,44 +143,57 @@ impl Image {
     }
 }
 
-impl Node {
-    #[allow(
-        clippy::result_large_err,
-        reason = "one for each document that is refused"
-    )]
-    fn render(self, document: &Document) -> Result<String, Diagnostic> {
-        let resolved = self.resolve;
-        let max_pods = self.max_pods;
-        if let Some(fault) = validation::kubelet(&self.kubelet).into_iter().next() {
+impl Wire {
+    fn node(self, document: Document) -> Node {
+        let fault = validation::kubelet(&self.kubelet).into_iter().next();
+        let fault = fault.map(|fault| {
             let field = format!("kubelet.{}", fault.field);
-            return Err(document.refuse(&field, fault.what, fault.hint));
-        }
-        let mut boot = self.boot();
-        if resolved {
-            resolve(&mut boot, max_pods);
-        }
-        render(&boot).map_err(|fault| {
-            let Fault { field, what, hint } = fault;
-            document.refuse(&field, what, hint)
-        })
-    }
-
-    fn boot(self) -> Boot {
+            document.refuse(&field, fault.what, fault.hint)
+        });
         let alias = self
             .ami_selector_terms
             .iter()
             .find_map(|term| Alias::parse(term.alias.as_deref()?));
         let family = self.ami_family.or(alias.map(|alias| alias.family));
-        Boot {
+        let family = family.unwrap_or(AmiFamily::Custom);
+        let amis: Vec<Ami> = self.amis.into_iter().map(WireImage::ami).collect();
+        let node_class = json!({
+            "apiVersion": "karpenter.k8s.aws/v1",
+            "kind": "EC2NodeClass",
+            "metadata": {"name": ""},
+            "spec": {
+                "amiFamily": family,
+                "amiSelectorTerms": self.ami_selector_terms,
+                "kubelet": self.kubelet,
+                "userData": self.user_data,
+                "instanceStorePolicy": self.instance_store_policy,
+            },
+            "status": {"amis": amis},
+        });
+        let lasting_taints = self.taints.len();
+        let mut boot = Boot {
             cluster: self.cluster,
-            family: family.unwrap_or(AmiFamily::Custom),
-            ami_selector_terms: self.ami_selector_terms,
-            amis: self.amis.into_iter().map(Image::ami).collect(),
-            labels: self.labels,
+            family: Family::from(family),
+            image_terms: self.ami_selector_terms.iter().map(Into::into).collect(),
+            images: amis.iter().map(Image::from).collect(),
+            labels: self.labels.clone(),
             taints: self.taints.into_iter().chain(self.startup_taints).collect(),
             kubelet: self.kubelet,
             user_data: self.user_data,
             raid0: self.instance_store_policy.is_some(),
+        };
+        if self.resolve {
+            resolve(&mut boot, self.max_pods);
+        }
+        Node {
+            name: self.name,
+            boot,
+            labels: self.labels,
+            lasting_taints,
+            max_pods: self.resolve.then_some(self.max_pods),
+            node_class,
+            document,
+            fault,
         }
     }
 }

@@ -32,7 +32,7 @@ impl Class {
             name: object.metadata.name.as_deref().unwrap_or_default().into(),
             family: spec.family(),
             subnets: zones(status.map_or(&[], |status| &status.subnets)),
-            kubelet: kubelet(spec.kubelet())?,
+            kubelet: Kubelet::of(spec.kubelet())?,
             local_disks_as_storage: spec.instance_store_policy.is_some(),
             block_devices: devices(spec.block_device_mappings())?,
             network_interfaces: spec.network_interfaces().iter().map(interface).collect(),
@@ -63,6 +63,16 @@ fn zones(subnets: &[Subnet]) -> Vec<ClassZone> {
         same
     });
     zones
+}
+
+impl Kubelet {
+    /// What `spec.kubelet` says.
+    ///
+    /// # Errors
+    /// The first setting that cannot be used.
+    pub fn of(settings: &Map<String, Value>) -> Result<Self, ClassFault> {
+        kubelet(settings)
+    }
 }
 
 fn kubelet(settings: &Map<String, Value>) -> Result<Kubelet, ClassFault> {

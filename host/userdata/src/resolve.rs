@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{Boot, Taint};
-use crate::nodeclass::AmiFamily;
+use crate::Family;
 
 /// The taint that a node has until its NodeClaim is registered.
 pub const UNREGISTERED: &str = "karpenter.sh/unregistered";
@@ -15,7 +15,7 @@ pub const DO_NOT_SYNC_TAINTS: &str = "karpenter.sh/do-not-sync-taints";
 /// takes away labels that a kubelet may not give itself: those under `kubernetes.io` and `k8s.io`.
 pub fn resolve(boot: &mut Boot, max_pods: i64) {
     boot.labels.retain(|key, _| !is_restricted(key));
-    if boot.family != AmiFamily::Custom {
+    if boot.family != Family::Custom {
         boot.labels
             .insert(DO_NOT_SYNC_TAINTS.to_owned(), "true".to_owned());
     }

@@ -9,7 +9,7 @@ pub(super) type Version = (u64, u64, u64);
 /// that a term names by ID, else from the name of any Bottlerocket image that was found. `latest`
 /// is above all. `None` if nothing says.
 pub(super) fn version(boot: &Boot) -> Option<Version> {
-    let terms = &boot.ami_selector_terms;
+    let terms = &boot.image_terms;
     if let Some(alias) = terms.iter().find_map(|term| term.alias.as_deref()) {
         let version = alias.split_once('@').map_or("", |(_, version)| version);
         return match version {
@@ -19,10 +19,10 @@ pub(super) fn version(boot: &Boot) -> Option<Version> {
     }
     let of_image = |id: Option<&str>| {
         let images = boot
-            .amis
+            .images
             .iter()
-            .filter(|ami| id.is_none_or(|id| ami.id == id));
-        let names = images.filter_map(|ami| ami.name.as_deref());
+            .filter(|image| id.is_none_or(|id| image.id == id));
+        let names = images.filter_map(|image| image.name.as_deref());
         names
             .filter(|name| name.contains("bottlerocket"))
             .find_map(in_name)

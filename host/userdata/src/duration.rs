@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 /// Reads a duration such as `1h30m`, `1.5h`, `-2ms` or `0` into nanoseconds. `None` if it is none,
 /// or beyond 292 years.
-pub(crate) fn parse(text: &str) -> Option<i64> {
+pub fn parse(text: &str) -> Option<i64> {
     let (negative, mut rest) = match text.as_bytes().first()? {
         b'-' => (true, &text[1..]),
         b'+' => (false, &text[1..]),
@@ -59,7 +59,7 @@ pub(crate) fn parse(text: &str) -> Option<i64> {
 const SECOND: i128 = 1_000_000_000;
 
 /// Writes nanoseconds: hours, minutes and seconds from a second on, else one unit.
-pub(crate) fn write(nanoseconds: i64) -> String {
+pub fn write(nanoseconds: i64) -> String {
     let size = nanoseconds.unsigned_abs();
     let mut out = String::new();
     if nanoseconds < 0 {

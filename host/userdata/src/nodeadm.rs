@@ -2,11 +2,10 @@
 //!
 //! The user's parts come first, so that nodeadm merges our NodeConfig last and it wins.
 
-use longshore_api::manifests::quoted;
 use serde_json::{Map, json};
 
 use super::mime::{self, Part};
-use super::{Boot, Fault, label_list, yaml_text};
+use super::{Boot, Fault, label_list, quoted, yaml_text};
 
 /// The archive. Fails without the CIDR block of Services and on a CA bundle that is not base64.
 pub(super) fn al2023(boot: &Boot) -> Result<String, Fault> {

@@ -8,7 +8,7 @@ use super::Fault;
 
 /// One part of an archive.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Part {
+pub struct Part {
     /// Headers in canonical spelling, sorted by name; a name may be there twice.
     headers: Vec<(String, String)>,
     body: String,
@@ -16,21 +16,32 @@ pub(super) struct Part {
 
 impl Part {
     /// A shell script.
-    pub fn shell(text: &str) -> Self {
+    pub(crate) fn shell(text: &str) -> Self {
         Self::new("text/x-shellscript; charset=\"us-ascii\"", text)
     }
 
     /// A NodeConfig.
-    pub fn node_config(text: &str) -> Self {
+    pub(crate) fn node_config(text: &str) -> Self {
         Self::new("application/node.eks.aws", text)
     }
 
     /// The part without headers other than Content-Type, which is empty if it is absent.
-    pub fn only_content_type(mut self) -> Self {
+    pub(crate) fn only_content_type(mut self) -> Self {
         let name = "Content-Type".to_owned();
         let there = self.headers.into_iter().find(|header| header.0 == name);
         self.headers = vec![there.unwrap_or((name, String::new()))];
         self
+    }
+
+    /// Its Content-Type, if it has one.
+    pub fn content_type(&self) -> Option<&str> {
+        let there = self.headers.iter().find(|(name, _)| name == "Content-Type");
+        there.map(|(_, kind)| kind.as_str())
+    }
+
+    /// What stands after its headers.
+    pub fn body(&self) -> &str {
+        &self.body
     }
 
     fn new(content_type: &str, text: &str) -> Self {
@@ -42,13 +53,13 @@ impl Part {
 }
 
 /// Whether a text means to be an archive.
-pub(super) fn is_archive(text: &str) -> bool {
+pub fn is_archive(text: &str) -> bool {
     let text = text.trim();
     text.starts_with("MIME-Version:") || text.starts_with("Content-Type:")
 }
 
 /// An archive with these parts.
-pub(super) fn write(parts: &[Part]) -> String {
+pub(crate) fn write(parts: &[Part]) -> String {
     let mut out =
         String::from("MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=\"//\"\n\n");
     for (at, part) in parts.iter().enumerate() {
@@ -63,8 +74,9 @@ pub(super) fn write(parts: &[Part]) -> String {
     out.replace('\r', "")
 }
 
-/// The parts of an archive.
-pub(super) fn read(text: &str) -> Result<Vec<Part>, Fault> {
+/// The parts of an archive. Fails where Go's reader does: no boundary, a part that does not end, a
+/// header that is none.
+pub fn read(text: &str) -> Result<Vec<Part>, Fault> {
     let hint = "write `Content-Type: multipart/mixed; boundary=\"BOUNDARY\"` in one of its first \
                 lines, then an empty line";
     let (headers, body) = headers(text)?;
@@ -75,7 +87,7 @@ pub(super) fn read(text: &str) -> Result<Vec<Part>, Fault> {
         ));
     };
     let Some((kind, boundary)) = media_type(&content_type.1) else {
-        let content_type = longshore_api::manifests::quoted(&content_type.1);
+        let content_type = super::quoted(&content_type.1);
         let what = format!("the MIME archive's Content-Type {content_type} cannot be read");
         return Err(Fault::user_data(what, hint));
     };
@@ -211,10 +223,7 @@ fn headers(text: &str) -> Result<(Vec<(String, String)>, &str), Fault> {
 }
 
 fn header_fault(line: &str) -> Fault {
-    let what = format!(
-        "{} is not a MIME header",
-        longshore_api::manifests::quoted(line)
-    );
+    let what = format!("{} is not a MIME header", super::quoted(line));
     Fault::user_data(
         what,
         "write `Name: value`, and an empty line before the content",

@@ -1,0 +1,310 @@
+//! Bootstrap policies joined with EC2: what a policy is told of machines, and its answer held
+//! against what `longshore-ec2` knows of user data. An answer that is wrong is replaced by the last
+//! good version's, then by the built-in; a note says so.
+
+mod catalogue;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use longshore_ec2::bootstrap::{Capacity, Kept, check_text, read_back};
+use longshore_ec2::catalogue::class::Kubelet;
+use longshore_ec2::userdata::Boot;
+use longshore_policy::{
+    BootFacts, BootSession, CallError, ClusterFacts, Kind, LoadedPolicy, Machines, Overheads,
+    Taint, UserData,
+};
+
+pub use catalogue::CatalogueMachines;
+
+/// One machine of a [`Request`].
+pub struct Machine {
+    /// Its instance type; empty if it is not known.
+    pub name: String,
+    /// What the built-in user data of a node there is rendered from. Cluster, family and taints are
+    /// the same for all machines of a request.
+    pub boot: Boot,
+    /// The built-in user data.
+    pub text: String,
+    /// What it has.
+    pub capacity: Capacity,
+    /// What the built-in keeps back; `None` where it is not known.
+    pub kept: Option<Kept>,
+}
+
+/// What the kubelet of a machine would keep back with settings that user data gives it; `None`
+/// where it is not known.
+pub type Booted<'a> = &'a dyn Fn(usize, &Kubelet) -> Option<Kept>;
+
+/// Nodes to render user data for.
+pub struct Request<'a> {
+    /// What a policy is told.
+    pub facts: Arc<BootFacts>,
+    /// The kind of node.
+    pub kind: Kind,
+    /// A row for each of the facts' machines; at least one.
+    pub machines: Vec<Machine>,
+    /// What a machine keeps back once it has booted.
+    pub booted: Booted<'a>,
+}
+
+/// What nodes boot with.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Answer {
+    /// Each text once.
+    pub texts: Vec<String>,
+    /// Index into `texts` for each machine: those with one text share a launch template.
+    pub of: Vec<u32>,
+    /// What the kubelet keeps back on each machine; `None` where it is not known.
+    pub kept: Vec<Option<Kept>>,
+    /// Why the policy did not answer, and who did instead.
+    pub notes: Vec<String>,
+}
+
+/// A bootstrap policy in force.
+pub struct BootPolicy {
+    current: LoadedPolicy,
+    last_good: Option<LoadedPolicy>,
+}
+
+impl BootPolicy {
+    /// Puts a policy in force. Fails on one that does not say what nodes boot with.
+    pub fn new(policy: LoadedPolicy) -> Result<Self, String> {
+        if !policy.is_bootstrap() {
+            let name = &policy.about().name;
+            return Err(format!("`{name}` does not export `bootstrap`"));
+        }
+        Ok(BootPolicy {
+            current: policy,
+            last_good: None,
+        })
+    }
+
+    /// Puts another version in force. The one before answers if it fails, provided that it ever
+    /// answered well.
+    pub fn replace(&mut self, policy: LoadedPolicy) -> Result<(), String> {
+        self.current = BootPolicy::new(policy)?.current;
+        Ok(())
+    }
+
+    /// What nodes boot with: the policy's answer, else its last good version's, else the built-in.
+    pub fn ask(&mut self, request: &Request) -> Answer {
+        let mut notes = Vec::new();
+        let name = |policy: &LoadedPolicy| {
+            let about = policy.about();
+            format!("{} {}", about.name, about.version)
+        };
+        match ask(&self.current, request) {
+            Ok(answer) => {
+                self.last_good = Some(self.current.clone());
+                return answer;
+            }
+            Err(problem) => notes.push(format!("{}: {problem}", name(&self.current))),
+        }
+        let other = self.last_good.as_ref();
+        let other = other.filter(|policy| {
+            (policy.digest(), policy.settings()) != (self.current.digest(), self.current.settings())
+        });
+        if let Some(policy) = other {
+            match ask(policy, request) {
+                Ok(answer) => {
+                    notes.push(format!("the last good version, {}, answers", name(policy)));
+                    return Answer { notes, ..answer };
+                }
+                Err(problem) => notes.push(format!("{}, the last good: {problem}", name(policy))),
+            }
+        }
+        notes.push("nodes boot with the built-in user data".to_owned());
+        let built_in = built_in(request);
+        let texts = built_in.texts.into_iter();
+        Answer {
+            texts: texts
+                .map(|text| String::from_utf8_lossy(&text).into_owned())
+                .collect(),
+            of: built_in.of,
+            kept: request
+                .machines
+                .iter()
+                .map(|machine| machine.kept)
+                .collect(),
+            notes,
+        }
+    }
+}
+
+/// The built-in user data, each text once.
+fn built_in(request: &Request) -> UserData {
+    let mut seen: BTreeMap<&str, u32> = BTreeMap::new();
+    let mut all = UserData::default();
+    for machine in &request.machines {
+        let at = *seen.entry(&machine.text).or_insert_with(|| {
+            all.texts.push(machine.text.clone().into_bytes());
+            all.texts.len() as u32 - 1
+        });
+        all.of.push(at);
+    }
+    all
+}
+
+fn ask(policy: &LoadedPolicy, request: &Request) -> Result<Answer, String> {
+    let said = |error: CallError| error.to_string();
+    let mut session = BootSession::new(policy, request.facts.clone()).map_err(said)?;
+    let overheads = session.overheads().map_err(said)?;
+    let rows: Vec<u32> = (0..request.machines.len() as u32).collect();
+    let built_in = Arc::new(built_in(request));
+    let user_data = session
+        .user_data(&request.kind, &rows, built_in)
+        .map_err(said)?;
+    checked(&overheads, user_data, request)
+}
+
+/// The answer, if nodes can boot with it and the scheduler counts with what they will have.
+fn checked(overheads: &Overheads, data: UserData, request: &Request) -> Result<Answer, String> {
+    let mut settings = Vec::with_capacity(data.texts.len());
+    let same = |at: usize, row: usize| data.texts[at] == request.machines[row].text.as_bytes();
+    for (at, text) in data.texts.iter().enumerate() {
+        let row = data.of.iter().position(|&of| of as usize == at);
+        let machine = row.and_then(|row| request.machines.get(row));
+        let machine = machine.ok_or("a text without a machine")?;
+        // The built-in boots a node whatever we read in it: what users merge in is theirs.
+        if row.is_some_and(|row| same(at, row)) {
+            let said = read_back(machine.boot.family, &machine.text);
+            settings.push(said.unwrap_or_default().kubelet);
+            continue;
+        }
+        let said = check_text(&machine.boot, text).map_err(|problem| {
+            format!("user-data: text {at} ({}): {problem}", shown(machine, row))
+        });
+        settings.push(said?.kubelet);
+    }
+    let mut kept = Vec::with_capacity(request.machines.len());
+    for (row, machine) in request.machines.iter().enumerate() {
+        let at = data.of[row] as usize;
+        let one = of_row(overheads, row);
+        let problem =
+            |problem: String| format!("overheads: {}: {problem}", shown(machine, Some(row)));
+        let usual = machine.kept.unwrap_or_default();
+        one.fits(&machine.capacity, &usual).map_err(problem)?;
+        // What the built-in says and keeps back is right together, whatever it says.
+        let unchanged = same(at, row) && machine.kept == Some(one);
+        if !unchanged {
+            let by_agent = (request.booted)(row, &settings[at]);
+            one.agrees(&settings[at], &machine.capacity, by_agent.as_ref())
+                .map_err(problem)?;
+        }
+        kept.push(machine.kept.map(|_| one));
+    }
+    let texts = data.texts.into_iter().map(String::from_utf8);
+    Ok(Answer {
+        texts: texts
+            .collect::<Result<_, _>>()
+            .map_err(|error| error.to_string())?,
+        of: data.of,
+        kept,
+        notes: Vec::new(),
+    })
+}
+
+fn shown(machine: &Machine, row: Option<usize>) -> String {
+    match (machine.name.as_str(), row) {
+        ("", Some(row)) => format!("machine {row}"),
+        ("", None) => "a machine".to_owned(),
+        (name, _) => name.to_owned(),
+    }
+}
+
+/// A row of the columns, whose lengths the policy host has checked.
+fn of_row(all: &Overheads, row: usize) -> Kept {
+    let [a, b, c, d, e, f, g, h] = all.amounts().map(|(_, column)| column[row]);
+    Kept {
+        max_pods: all.max_pods[row].into(),
+        kube: [a, b, c],
+        system: [d, e, f],
+        eviction: [g, h],
+    }
+}
+
+/// The cluster as a policy is told of it. `dns` says whether nodes are given the cluster's DNS
+/// address where their NodeClass names none.
+pub fn cluster(boot: &Boot, dns: bool) -> ClusterFacts {
+    let cluster = &boot.cluster;
+    let list = |text: &String| {
+        let known = Some(text.clone()).filter(|text| !text.is_empty());
+        known.into_iter().collect()
+    };
+    ClusterFacts {
+        name: cluster.name.clone(),
+        endpoint: cluster.endpoint.clone(),
+        certificate_authority: cluster.ca_bundle.clone(),
+        version: String::new(),
+        service_ranges: list(&cluster.cidr),
+        dns_addresses: match dns {
+            true => list(&cluster.kube_dns_ip),
+            false => Vec::new(),
+        },
+    }
+}
+
+/// The kind of node that `boot` describes; its first `lasting` taints are no startup taints.
+/// `labels` are all labels of the node.
+pub fn kind(boot: &Boot, lasting: usize, labels: &BTreeMap<String, String>) -> Kind {
+    let taint = |taint: &longshore_ec2::userdata::Taint| Taint {
+        key: taint.key.clone(),
+        value: taint.value.clone(),
+        effect: taint.effect.clone(),
+        time_added: taint.time_added.clone().unwrap_or_default(),
+    };
+    let (taints, startup) = boot.taints.split_at(lasting.min(boot.taints.len()));
+    let pair = |(key, value): (&String, &String)| (key.clone(), value.clone());
+    let others = labels
+        .iter()
+        .filter(|(key, _)| !boot.labels.contains_key(*key));
+    Kind {
+        node_pool: labels
+            .get("karpenter.sh/nodepool")
+            .cloned()
+            .unwrap_or_default(),
+        labels: boot.labels.iter().map(pair).collect(),
+        known_labels: others.map(pair).collect(),
+        taints: taints.iter().map(taint).collect(),
+        startup_taints: startup.iter().map(taint).collect(),
+    }
+}
+
+/// Columns of the built-in overhead, by the names of the contract. What is not known is negative.
+pub fn overhead_columns(kept: impl Iterator<Item = Option<Kept>>) -> BTreeMap<String, Vec<f64>> {
+    let names: Vec<&str> = Overheads::default()
+        .amounts()
+        .map(|(name, _)| name)
+        .to_vec();
+    let mut all: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+    for one in kept {
+        let row: [f64; 9] = one.map_or([-1.0; 9], |kept| {
+            let ([a, b, c], [d, e, f], [g, h]) = (kept.kube, kept.system, kept.eviction);
+            [a, b, c, d, e, f, g, h, kept.max_pods as f64]
+        });
+        let names = names.iter().copied().chain(["max-pods"]);
+        for (name, amount) in names.zip(row) {
+            all.entry(name.to_owned()).or_default().push(amount);
+        }
+    }
+    all
+}
+
+/// A machine of which nothing is known but their NodeClass and how many pods they take.
+pub fn unknown_machine(node_class: String, pods: Option<i64>) -> Machines {
+    Machines {
+        node_class,
+        instance_types: vec![String::new()],
+        capacity: [(
+            "pods".to_owned(),
+            vec![pods.map_or(-1.0, |pods| pods as f64)],
+        )]
+        .into(),
+        network_interfaces: vec![0],
+        addresses_per_interface: vec![0],
+        local_bytes: vec![0.0],
+        images: vec![u32::MAX],
+        ..Machines::default()
+    }
+}

@@ -1,0 +1,135 @@
+//! The instance types of a NodeClass's catalogue as machines of a bootstrap policy.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use longshore_ec2::bootstrap::{Capacity, Kept};
+use longshore_ec2::catalogue::class::Kubelet;
+use longshore_ec2::catalogue::machine::RESOURCES;
+use longshore_ec2::catalogue::{ClassCatalogue, Region};
+use longshore_ec2::userdata::{Boot, Family, Fault, render, resolve};
+use longshore_policy::{BootFacts, Machines};
+use serde_json::Value;
+
+use super::{Machine, Request, cluster, kind, overhead_columns};
+
+/// Every instance type of a region under a NodeClass, in the order of [`Region::types`], and what
+/// each boots with without a policy.
+pub struct CatalogueMachines {
+    facts: Arc<BootFacts>,
+    boots: Vec<Boot>,
+    texts: Vec<String>,
+    capacity: Vec<Capacity>,
+    kept: Vec<Kept>,
+    lasting_taints: usize,
+    labels: BTreeMap<String, String>,
+}
+
+impl CatalogueMachines {
+    /// The machines of `class`, whose object is `node_class`. `boot` is a node to come before the
+    /// DNS address, the number of pods and our taint are added. Fails where the built-in user data
+    /// cannot be rendered.
+    pub fn new(
+        region: &Region,
+        class: &ClassCatalogue,
+        node_class: &Value,
+        boot: &Boot,
+    ) -> Result<Self, Fault> {
+        let count = region.types().len();
+        let mut machines = Machines {
+            node_class: node_class.to_string(),
+            images: vec![u32::MAX; count],
+            ..Machines::default()
+        };
+        let (mut boots, mut texts): (Vec<Boot>, Vec<String>) = (Vec::new(), Vec::new());
+        let (mut capacity, mut kept) = (Vec::new(), Vec::new());
+        let mut rendered: BTreeMap<i64, String> = BTreeMap::new();
+        for (at, of) in region.types().iter().enumerate() {
+            let machine = class.machine(at);
+            machines.instance_types.push(of.name.to_string());
+            let interfaces = of.network.default_interfaces();
+            machines
+                .network_interfaces
+                .push(interfaces.try_into().unwrap_or(0));
+            let addresses = of.network.ipv4_per_interface;
+            machines
+                .addresses_per_interface
+                .push(addresses.try_into().unwrap_or(0));
+            let disks = of.local_disks.map_or(0, |disks| disks.total_gb);
+            machines.local_bytes.push(disks as f64 * 1e9);
+            for (name, amount) in RESOURCES.into_iter().zip(machine.capacity) {
+                let amount = amount.map_or(-1.0, |amount| amount.milli as f64 / 1000.0);
+                let column = machines.capacity.entry(name.to_owned()).or_default();
+                column.push(amount);
+            }
+            class.labels(region, at, &mut |key, values| {
+                if let [value] = values {
+                    let column = machines.labels.entry(key.to_owned());
+                    let column = column.or_insert_with(|| vec![String::new(); count]);
+                    column[at] = (*value).to_owned();
+                }
+            });
+            let usual = Kept::of(machine);
+            let mut one = boot.clone();
+            resolve(&mut one, usual.max_pods);
+            let text = match rendered.get(&usual.max_pods) {
+                Some(text) => text.clone(),
+                None => {
+                    let text = render(&one)?;
+                    rendered.insert(usual.max_pods, text.clone());
+                    text
+                }
+            };
+            boots.push(one);
+            texts.push(text);
+            capacity.push(Capacity::of(machine));
+            kept.push(usual);
+        }
+        Ok(CatalogueMachines {
+            facts: Arc::new(BootFacts {
+                cluster: cluster(boot, true),
+                machines,
+                built_in: overhead_columns(kept.iter().copied().map(Some)),
+            }),
+            boots,
+            texts,
+            capacity,
+            kept,
+            lasting_taints: boot.taints.len(),
+            labels: boot.labels.clone(),
+        })
+    }
+
+    /// What a machine keeps back whose user data gives the kubelet these settings. `None` for
+    /// Custom images: nobody knows what they do with their user data.
+    pub fn booted(
+        &self,
+        region: &Region,
+        class: &ClassCatalogue,
+        at: usize,
+        said: &Kubelet,
+    ) -> Option<Kept> {
+        let custom = self.boots.get(at)?.family == Family::Custom;
+        (!custom).then(|| Kept::of(&class.booted(region, at, said)))
+    }
+
+    /// The question for all of them. `booted` is [`CatalogueMachines::booted`].
+    pub fn request<'a>(&self, booted: super::Booted<'a>) -> Option<Request<'a>> {
+        let first = self.boots.first()?;
+        let types = self.facts.machines.instance_types.iter();
+        let rows = types.zip(&self.boots).zip(&self.texts).enumerate();
+        let machine = |(at, ((name, boot), text)): (usize, ((&String, &Boot), &String))| Machine {
+            name: name.clone(),
+            boot: boot.clone(),
+            text: text.clone(),
+            capacity: self.capacity[at],
+            kept: Some(self.kept[at]),
+        };
+        Some(Request {
+            facts: self.facts.clone(),
+            kind: kind(first, self.lasting_taints, &self.labels),
+            machines: rows.map(machine).collect(),
+            booted,
+        })
+    }
+}
