@@ -1,5 +1,5 @@
-//! Policies: WebAssembly components that say what offerings cost, which nodes are disrupted and when,
-//! and what nodes boot with.
+//! Policies: WebAssembly components that say what offerings cost, which nodes are disrupted and
+//! when, and what nodes boot with.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
