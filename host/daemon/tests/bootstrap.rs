@@ -186,7 +186,7 @@ const MODES: [(&str, &str); 22] = [
     ),
     (
         "other-reserved",
-        "kube-reserved-cpu is 0.07 in the overheads and 3 in the user data",
+        "kube-reserved-cpu is 0.11 in the overheads and 3 in the user data",
     ),
     ("nan", "kube-reserved-cpu of machine 1 is NaN"),
     ("negative", "kube-reserved-memory of machine 1 is -1"),
@@ -198,14 +198,14 @@ const MODES: [(&str, &str); 22] = [
     ("other-overhead", "by the node's own agent"),
     (
         "other-pods",
-        "max-pods is 59 in the overheads and 58 in the user data",
+        "max-pods is 30 in the overheads and 29 in the user data",
     ),
     ("overheads-short", "max-pods has 2 rows for 3 machines"),
     ("overheads-error", "overheads: no idea"),
     ("loop", "overheads: ran out of fuel"),
     (
         "other-row",
-        "max-pods is 29 in the overheads and 234 in the user data",
+        "max-pods is 234 in the overheads and 58 in the user data",
     ),
     ("panic", "out of ideas"),
 ];
