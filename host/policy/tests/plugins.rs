@@ -239,11 +239,12 @@ fn a_component_tells_what_it_is_and_what_it_can_see() {
         (about.name.as_str(), about.implements.as_slice()),
         ("price", ["scorer".to_owned()].as_slice())
     );
-    let exports: Vec<&str> = seen
+    let mut exports: Vec<&str> = seen
         .exports
         .iter()
         .map(|interface| interface.name.as_str())
         .collect();
+    exports.sort_unstable();
     assert_eq!(
         exports,
         [
