@@ -310,8 +310,9 @@ macro_rules! list {
     };
 }
 
-fn bytes(text: &String) -> usize {
-    text.len() + 8
+/// What a text costs a guest: its bytes and its length.
+fn bytes(text: impl AsRef<str>) -> usize {
+    text.as_ref().len() + 8
 }
 
 pub(crate) fn cluster(to: &mut Interface) -> wasmtime::Result<()> {

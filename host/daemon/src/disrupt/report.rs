@@ -202,7 +202,7 @@ fn stays(messages: &Messages<'_>, round: &Round) -> Vec<Staying> {
             let refusal = candidate.refusal(method).cloned();
             let why = refusal.or_else(|| {
                 let by_policy = |why: &&&Stays| matches!(why, Stays::Policy { .. });
-                let searched = found.filter(|why| method != Method::Emptiness || by_policy(&why));
+                let searched = found.filter(|why| method != Method::Emptiness || by_policy(why));
                 searched.map(|why| (*why).clone())
             });
             match (why, dropped) {

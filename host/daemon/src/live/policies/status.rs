@@ -335,15 +335,11 @@ impl PolicyBoard {
     fn compared_judge(&mut self, shadow: &ShadowJudge) {
         let compared = std::mem::take(&mut *lock(&shadow.compared));
         let tally: CallStats = shadow.wasm.tallies().first().copied().unwrap_or_default();
-        let failed = shadow
-            .wasm
-            .reports()
-            .into_iter()
-            .filter_map(|report| match report {
-                Report::Failed { error, .. } => Some(error.to_string()),
-                Report::Said { .. } => None,
-            });
-        let failed = failed.last();
+        let mut reports = shadow.wasm.reports().into_iter().rev();
+        let failed = reports.find_map(|report| match report {
+            Report::Failed { error, .. } => Some(error.to_string()),
+            Report::Said { .. } => None,
+        });
         let Some(policy) = self.policy(&shadow.name) else {
             return;
         };
@@ -356,18 +352,16 @@ impl PolicyBoard {
         policy.calls += tally.calls;
         let name = &shadow.name;
         match failed {
-            Some(error) => {
-                if policy.failing.replace(error.clone()).as_ref() != Some(&error) {
-                    let message = format!("shadow policy {name} failed: {error}");
-                    let hint = "no decision depends on it";
-                    self.note(Kind::ShadowFailing, name, message, hint);
-                }
+            Some(error) if policy.failing.replace(error.clone()).as_ref() != Some(&error) => {
+                let message = format!("shadow policy {name} failed: {error}");
+                let hint = "no decision depends on it";
+                self.note(Kind::ShadowFailing, name, message, hint);
             }
             None if tally.calls > 0 && policy.failing.take().is_some() => {
                 let message = format!("policy {name} answers again");
                 self.note(Kind::ShadowRecovered, name, message, "");
             }
-            None => {}
+            _ => {}
         }
     }
 
