@@ -83,10 +83,12 @@ impl Asked<'_> {
         };
         let offerings = world.catalogue.offerings().iter().enumerate();
         let spot = offerings.filter(|(_, offering)| offering.capacity_type == Some(kind));
-        let spot: Vec<_> = spot
+        // The list takes the place of the one that holds now.
+        let short: Vec<_> = spot
             .map(|(at, _)| (OfferingId(at as u32), i64::MAX))
+            .chain(world.catalogue.short().iter().copied())
             .collect();
-        let catalogue = world.catalogue.without_capacity(&spot);
+        let catalogue = world.catalogue.without_capacity(&short);
         let snapshot = Snapshot::new(Arc::new(ClusterObjects {
             catalogue,
             ..world.clone()
