@@ -1,7 +1,6 @@
 //! What a plan asks of policies. The host of WebAssembly components implements [`Policies`];
 //! [`ByPrice`] is the built-in default.
 
-use crate::disrupt::consolidation::Consolidation;
 use crate::model::{Catalogue, OfferingId, Symbol, Symbols};
 
 /// A finite, shared amount of something prepaid (a reservation, a savings plan): while any is left,
@@ -45,11 +44,6 @@ pub struct Scores {
 pub trait Policies {
     /// Effective costs of the whole catalogue for nodes of one NodePool.
     fn score(&self, catalogue: &Catalogue, names: &Symbols, pool: Symbol) -> Scores;
-
-    /// Who has the last word on disruption; nothing where the rules of NodePools alone count.
-    fn consolidation(&self) -> Option<&dyn Consolidation> {
-        None
-    }
 }
 
 /// The built-in scorer: an offering costs its price.

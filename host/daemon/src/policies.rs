@@ -4,7 +4,7 @@ mod bench;
 mod check;
 mod signals;
 
-use longshore_core::disrupt::consolidation::Consolidation;
+use longshore_core::disrupt::consolidation::{Consolidation, DisruptionPolicies};
 use longshore_core::model::{Catalogue, Symbol, Symbols};
 use longshore_core::policy::{ByPrice, Policies, Scores};
 use longshore_policy::{Assignment, Host, HostConfig, LoadedPolicy, Signals, WasmPolicies};
@@ -106,7 +106,9 @@ impl Policies for Scorers {
             Scorers::Wasm(policies) => policies.score(catalogue, names, pool),
         }
     }
+}
 
+impl DisruptionPolicies for Scorers {
     fn consolidation(&self) -> Option<&dyn Consolidation> {
         match self {
             Scorers::Price => None,

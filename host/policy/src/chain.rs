@@ -6,7 +6,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use longshore_core::disrupt::consolidation::Consolidation;
+use longshore_core::disrupt::consolidation::{Consolidation, DisruptionPolicies};
 use longshore_core::model::{Catalogue, Symbol, Symbols};
 use longshore_core::policy::{ByPrice, Policies, Scores};
 
@@ -387,7 +387,9 @@ impl Policies for WasmPolicies {
         inner.answered.push(answer);
         scores
     }
+}
 
+impl DisruptionPolicies for WasmPolicies {
     fn consolidation(&self) -> Option<&dyn Consolidation> {
         self.judges.is_any().then_some(self as &dyn Consolidation)
     }

@@ -8,6 +8,7 @@ use std::sync::{Arc, LazyLock};
 
 use common::{HOST, load};
 use longshore_api::manifests::Reader;
+use longshore_core::disrupt::consolidation::DisruptionPolicies;
 use longshore_core::disrupt::methods::{self, Options, Round, Verdict};
 use longshore_core::disrupt::verdicts::Stays;
 use longshore_core::policy::{ByPrice, Policies};
@@ -44,7 +45,7 @@ fn snapshot() -> Snapshot {
     Snapshot::new(Arc::new(objects))
 }
 
-fn round(policies: &dyn Policies) -> Round {
+fn round(policies: &dyn DisruptionPolicies) -> Round {
     let options = Options {
         explain: true,
         ..Options::default()

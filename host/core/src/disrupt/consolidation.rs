@@ -13,7 +13,7 @@ use super::proposals::Proposal;
 use super::verdicts::{Candidate, PodRules, Reason};
 use crate::ids::{NodeIx, PodIx};
 use crate::model::{OfferingId, Pod, Symbol};
-use crate::policy::Policies;
+use crate::policy::{ByPrice, Policies};
 use crate::snapshot::Snapshot;
 
 /// Pods that started within so many seconds count as young.
@@ -30,6 +30,16 @@ pub trait Consolidation {
     /// What becomes of each proposal. Asked after each method that found any.
     fn decide(&self, facts: &Facts<'_>, proposals: &[Proposal]) -> Vec<Decision>;
 }
+
+/// The policies of a round of disruption.
+pub trait DisruptionPolicies: Policies {
+    /// Which policy has the last word; nothing where the rules of NodePools alone count.
+    fn consolidation(&self) -> Option<&dyn Consolidation> {
+        None
+    }
+}
+
+impl DisruptionPolicies for ByPrice {}
 
 /// What disturbing a node costs.
 #[derive(Clone, Debug, Default, PartialEq)]

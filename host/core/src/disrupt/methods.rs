@@ -11,7 +11,7 @@ use rustc_hash::{FxBuildHasher, FxHashMap};
 use super::bound;
 use super::budgets::Budgets;
 use super::compile::{Compiled, NodeTerms};
-use super::consolidation::Facts;
+use super::consolidation::{DisruptionPolicies, Facts};
 use super::costs::{self, MoveCost};
 use super::decided::{self, Judge};
 use super::fill::Filler;
@@ -100,7 +100,7 @@ impl Round {
 /// Looks at a cluster once.
 pub fn round<'s>(
     snapshot: &'s Snapshot,
-    policies: &'s dyn Policies,
+    policies: &'s dyn DisruptionPolicies,
     options: Options,
     stop: Stop<'_>,
 ) -> Round {

@@ -3,7 +3,9 @@
 use std::sync::{Arc, Mutex};
 
 use longshore_core::disrupt::Proposal;
-use longshore_core::disrupt::consolidation::{Consolidation, Decision, Facts, Weight};
+use longshore_core::disrupt::consolidation::{
+    Consolidation, Decision, DisruptionPolicies, Facts, Weight,
+};
 use longshore_core::model::{Catalogue, Symbol, Symbols};
 use longshore_core::policy::{Policies, Scores};
 use longshore_policy::{LoadedPolicy, ScoreRecord, ScoreRequest, Signals, WasmPolicies};
@@ -126,7 +128,9 @@ impl Policies for ActivePolicies {
         }
         scores
     }
+}
 
+impl DisruptionPolicies for ActivePolicies {
     fn consolidation(&self) -> Option<&dyn Consolidation> {
         let asked = self.wasm.consolidation().is_some() || !self.shadow_judges.is_empty();
         asked.then_some(self as &dyn Consolidation)
