@@ -146,12 +146,8 @@ impl Context {
         if !self.nominates.load(Ordering::Relaxed) || self.may_write().is_err() {
             return;
         }
-        let one = |(pod, node): &'_ Nomination| {
-            let (pod, node) = (pod.clone(), node.clone());
-            async move { self.nominate_one(&pod, &node).await }
-        };
         futures::stream::iter(pods)
-            .for_each_concurrent(TURNS, one)
+            .for_each_concurrent(TURNS, |(pod, node)| self.nominate_one(pod, node))
             .await;
     }
 

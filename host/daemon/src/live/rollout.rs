@@ -122,11 +122,7 @@ impl Rollout {
                 return Turn::Wait(Some(left));
             }
         }
-        match self.queue.turn(name, || Opening::of(claim), now) {
-            registration_queue::Turn::Wait => Turn::Wait(None),
-            registration_queue::Turn::Register => Turn::Register,
-            registration_queue::Turn::Confirm { ready } => Turn::Confirm { ready },
-        }
+        self.queue.turn(name, || Opening::of(claim), now)
     }
 
     /// The node of a claim was registered with [`Turn::Register`].

@@ -69,7 +69,7 @@ mod tests {
     fn a_node_waits_until_its_nominations_are_written_and_then_for_kube_scheduler() {
         let now = Instant::now();
         let mut pacer = Pacer::default();
-        assert_eq!(pacer.written("a", now), None, "nobody waits for it");
+        assert_eq!(pacer.written("a", now), None, "no claim waits for it");
         assert_eq!(pacer.left(now), None);
         pacer.begins("a", "n");
         pacer.begins("b", "n");

@@ -16,6 +16,7 @@ use std::time::Duration;
 use longshore_api::crd::NodeClaim;
 use tokio::time::Instant;
 
+use super::Turn;
 use crate::live::claims::planned_pods;
 
 /// Number of registrations written at a time. NodeClaims are created so many at a time too, so that
@@ -89,18 +90,6 @@ impl Opening {
     }
 }
 
-/// What a claim's step may do about registration.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Turn {
-    /// It waits for other nodes, and is called when that ends.
-    Wait,
-    /// It registers its node now.
-    Register,
-    /// Its node is registered; the claim may be written. `ready`: the node was initialized in the
-    /// same write.
-    Confirm { ready: bool },
-}
-
 /// Where a node is on its way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stage {
@@ -169,12 +158,12 @@ impl RegistrationQueue {
                 stage: Stage::Waiting(now),
             };
             self.tickets.insert(claim.to_owned(), ticket);
-            return Turn::Wait;
+            return Turn::Wait(None);
         };
         match ticket.stage {
             Stage::Registering => Turn::Register,
             Stage::Registered(ready) => Turn::Confirm { ready },
-            _ => Turn::Wait,
+            _ => Turn::Wait(None),
         }
     }
 
@@ -334,7 +323,7 @@ mod tests {
                 log: Vec::new(),
             };
             for (claim, opening, takes) in nodes {
-                assert_eq!(played.queue.turn(&claim, || opening, now), Turn::Wait);
+                assert_eq!(played.queue.turn(&claim, || opening, now), Turn::Wait(None));
                 played.takes.insert(claim, takes);
             }
             played
@@ -356,7 +345,7 @@ mod tests {
                             self.log.push((at, format!("{claim} is written")));
                             self.queue.forget(&claim);
                         }
-                        Turn::Wait => panic!("{claim} is due and waits"),
+                        Turn::Wait(_) => panic!("{claim} is due and waits"),
                     }
                 }
                 let done = self.registering.values().min().copied();
@@ -474,11 +463,11 @@ mod tests {
         (1..2 * OPENS).for_each(|free| played.queue.forget(&free.to_string()));
         assert_eq!(played.queue.wakes_at(played.now), None);
         let now = played.now;
-        assert_eq!(played.queue.turn("late", full, now), Turn::Wait);
+        assert_eq!(played.queue.turn("late", full, now), Turn::Wait(None));
         assert_eq!(played.queue.due(now + GATHERS), ["late"]);
         played.queue.failed("late");
         assert!(!played.queue.has("late"), "it queues again");
-        assert_eq!(played.queue.turn("late", full, now), Turn::Wait);
+        assert_eq!(played.queue.turn("late", full, now), Turn::Wait(None));
         played.queue.failed("late");
         assert!(played.queue.has("late"), "it has not begun");
     }
