@@ -122,17 +122,19 @@ impl RoundInput {
     pub fn world(self) -> ClusterObjects {
         let mut world = self.state.world();
         world.now = self.now;
-        if !self.unattempted.is_empty() {
-            mark_unattempted(&mut world, &self.unattempted);
+        // Names are made once: there may be thousands of pods that wait.
+        let unbound: Vec<(usize, String)> = (0..world.pods.len())
+            .filter(|&at| world.pods[at].node.is_none())
+            .map(|at| (at, pod_name(&world, PodIx(at as u32))))
+            .collect();
+        for (at, name) in &unbound {
+            world.pods[*at].queued = self.queued.get(name).copied().unwrap_or(0);
         }
-        for at in 0..world.pods.len() {
-            if world.pods[at].node.is_none() && !self.queued.is_empty() {
-                let name = pod_name(&world, PodIx(at as u32));
-                world.pods[at].queued = self.queued.get(&name).copied().unwrap_or(0);
-            }
+        if !self.unattempted.is_empty() {
+            mark_unattempted(&mut world, &unbound, &self.unattempted);
         }
         if !self.planned.is_empty() {
-            nominate_planned(&mut world, &self.planned);
+            nominate_planned(&mut world, &unbound, &self.planned);
         }
         if mutant("limits-from-cache") {
             // What a claim may become counts against no limit before its capacity was seen.
@@ -149,41 +151,45 @@ impl RoundInput {
 /// Marks pods for which kube-scheduler will find no node if the plan finds none. kube-scheduler
 /// needs seconds for a thousand pods, and their nodes can be launching by then. Not those that
 /// could preempt others.
-fn mark_unattempted(world: &mut ClusterObjects, unattempted: &HashSet<String>) {
+fn mark_unattempted(
+    world: &mut ClusterObjects,
+    unbound: &[(usize, String)],
+    unattempted: &HashSet<String>,
+) {
     let priority = |at: usize| world.shapes.get(world.pods[at].shape).priority;
     let run = (0..world.pods.len())
         .filter(|&at| world.pods[at].node.is_some() && !world.pods[at].terminal);
     let lowest = run.map(priority).min();
-    for at in 0..world.pods.len() {
-        let pod = &world.pods[at];
+    for (at, name) in unbound {
+        let pod = &world.pods[*at];
         let preempts =
             || lowest.is_some_and(|lowest| world.shapes.get(pod.shape).priority > lowest);
-        if pod.node.is_none()
-            && !pod.unschedulable
-            && unattempted.contains(&pod_name(world, PodIx(at as u32)))
-            && !preempts()
-        {
-            world.pods[at].unattempted = true;
+        if !pod.unschedulable && unattempted.contains(name) && !preempts() {
+            world.pods[*at].unattempted = true;
         }
     }
 }
 
 /// Counts pods to the nodes and claims that they were planned for.
-fn nominate_planned(world: &mut ClusterObjects, planned: &HashMap<String, PlannedHost>) {
+fn nominate_planned(
+    world: &mut ClusterObjects,
+    unbound: &[(usize, String)],
+    planned: &HashMap<String, PlannedHost>,
+) {
     let staying = staying(world);
-    for at in 0..world.pods.len() {
-        let pod = &world.pods[at];
-        if pod.node.is_some() || !(pod.unschedulable || pod.unattempted) {
+    for (at, name) in unbound {
+        let pod = &world.pods[*at];
+        if !(pod.unschedulable || pod.unattempted) {
             continue;
         }
-        let Some(host) = planned.get(&pod_name(world, PodIx(at as u32))) else {
+        let Some(host) = planned.get(name) else {
             continue;
         };
         // A pod that is nominated to a node that goes was planned for another one since.
         let nominated = pod.nominated.is_some_and(|node| staying.contains(&node));
         if host.in_flight || !nominated {
             let host = world.names.intern(&host.name);
-            world.pods[at].nominated = Some(host);
+            world.pods[*at].nominated = Some(host);
         }
     }
 }
