@@ -1,8 +1,8 @@
 //! Runs other programs one after the other, with their output visible.
 
-use std::io::{BufRead as _, BufReader, IsTerminal as _};
+use std::io::{BufRead as _, BufReader, IsTerminal as _, PipeReader};
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
@@ -66,20 +66,10 @@ pub fn run(mut command: Command) -> anyhow::Result<()> {
 
 /// Runs a command, passing both of its streams on line by line in the order in which they come, and
 /// returns the lines that `keep` wants.
-pub fn run_keeping(
-    mut command: Command,
-    keep: impl Fn(&str) -> bool,
-) -> anyhow::Result<Vec<String>> {
+pub fn run_keeping(command: Command, keep: impl Fn(&str) -> bool) -> anyhow::Result<Vec<String>> {
     let shown = command_line(&command);
     println!("    {shown}");
-    let (lines, out) = std::io::pipe()?;
-    let mut child = command
-        .stdout(out.try_clone()?)
-        .stderr(out)
-        .spawn()
-        .with_context(|| format!("cannot start {shown}"))?;
-    // It holds the other end of the pipe, which would never be closed.
-    drop(command);
+    let (mut child, lines) = spawn_merged(command)?;
     let mut kept = Vec::new();
     for line in BufReader::new(lines).split(b'\n') {
         let line = String::from_utf8_lossy(&line?).into_owned();
@@ -93,6 +83,18 @@ pub fn run_keeping(
         bail!("{shown}: {status}");
     }
     Ok(kept)
+}
+
+/// Starts a command with both of its streams in one pipe, in the order in which lines come.
+pub fn spawn_merged(mut command: Command) -> anyhow::Result<(Child, PipeReader)> {
+    let (lines, out) = std::io::pipe()?;
+    let child = command
+        .stdout(out.try_clone()?)
+        .stderr(out)
+        .spawn()
+        .with_context(|| format!("cannot start {}", command_line(&command)))?;
+    // The command holds the other end of the pipe, which is closed with it.
+    Ok((child, lines))
 }
 
 /// Runs a command silently and returns its standard output; its standard error is in the error.

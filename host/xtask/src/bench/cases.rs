@@ -77,6 +77,11 @@ const fn speed(name: &'static str, cluster: &'static str, types: &'static str, g
     }
 }
 
+/// A hundred times faster than Karpenter.
+const fn hundredfold(name: &'static str, cluster: &'static str, types: &'static str) -> Case {
+    speed(name, cluster, types, Goal::Ratio(100.0))
+}
+
 /// All cases that the inputs allow.
 pub fn all(inputs: &Inputs) -> Vec<Case> {
     if inputs.data.is_none() {
@@ -113,18 +118,8 @@ pub fn all(inputs: &Inputs) -> Vec<Case> {
             131.0,
         ),
         cost("diverse 1 000", "--profile diverse --pending 1000", 10.0),
-        speed(
-            "diverse 1 000",
-            "--profile diverse --pending 1000",
-            ALL,
-            Goal::Ratio(100.0),
-        ),
-        speed(
-            "services 5 000",
-            "--profile services --pending 5000",
-            USUAL,
-            Goal::Ratio(100.0),
-        ),
+        hundredfold("diverse 1 000", "--profile diverse --pending 1000", ALL),
+        hundredfold("services 5 000", "--profile services --pending 5000", USUAL),
         Case {
             karpenter_baseline: false,
             ..speed(
@@ -134,38 +129,17 @@ pub fn all(inputs: &Inputs) -> Vec<Case> {
                 Goal::Seconds(0.5),
             )
         },
-        speed(
-            "diverse 300",
-            "--profile diverse --pending 300",
-            ALL,
-            Goal::Ratio(100.0),
-        ),
-        speed(
-            "services 300",
-            "--profile services --pending 300",
-            USUAL,
-            Goal::Ratio(100.0),
-        ),
-        speed(
-            "services 2 000",
-            "--profile services --pending 2000",
-            USUAL,
-            Goal::Ratio(100.0),
-        ),
-        speed(
+        hundredfold("diverse 300", "--profile diverse --pending 300", ALL),
+        hundredfold("services 300", "--profile services --pending 300", USUAL),
+        hundredfold("services 2 000", "--profile services --pending 2000", USUAL),
+        hundredfold(
             "500 on 300 nodes",
             "--profile services --nodes 300 --pods 9000 --pending 500",
             USUAL,
-            Goal::Ratio(100.0),
         ),
         Case {
             effort: "quick",
-            ..speed(
-                "1 000 on 1 000 nodes",
-                NODES_1000,
-                USUAL,
-                Goal::Ratio(100.0),
-            )
+            ..hundredfold("1 000 on 1 000 nodes", NODES_1000, USUAL)
         },
         Case {
             effort: "quick",

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
 
-use anyhow::{Context as _, bail};
+use anyhow::bail;
 use serde_json::Value;
 
 use crate::commands;
@@ -79,15 +79,7 @@ impl Program {
     /// Runs it to its end. Its output comes in one piece, after the line with which cargo announces
     /// a suite.
     fn run(&self, low_priority: bool) -> anyhow::Result<(bool, String)> {
-        let (mut lines, out) = std::io::pipe()?;
-        let mut command = self.command(low_priority);
-        let mut child = command
-            .stdout(out.try_clone()?)
-            .stderr(out)
-            .spawn()
-            .with_context(|| format!("cannot start {}", self.path.display()))?;
-        // It holds the other end of the pipe, which would never be closed.
-        drop(command);
+        let (mut child, mut lines) = commands::spawn_merged(self.command(low_priority))?;
         let mut bytes = Vec::new();
         lines.read_to_end(&mut bytes)?;
         let passed = child.wait()?.success();
