@@ -13,65 +13,17 @@
 
 #[path = "../tests/disruption_vectors/generate.rs"]
 mod generate;
+mod recorder;
 
-use std::fs;
-use std::io::Write as _;
-use std::path::Path;
-use std::process::Command;
-
+use recorder::{Oracle, Result};
 use serde_json::{Value, json};
 
-type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
-
 fn main() -> Result<()> {
-    let args: Vec<String> = std::env::args().skip(1).collect();
-    match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["dump", seed, directory] => dump(seed.parse()?, Path::new(directory)),
-        ["record", from, to, oracle, out] => {
-            record(from.parse()?, to.parse()?, oracle, Path::new(out))
-        }
-        _ => Err("usage: dump SEED DIRECTORY | record FROM TO ORACLE OUT".into()),
-    }
+    recorder::run(generate::cluster, line)
 }
 
-fn dump(seed: u64, directory: &Path) -> Result<()> {
-    let (cluster, types) = generate::cluster(seed);
-    fs::create_dir_all(directory)?;
-    for (name, content) in [("cluster.json", cluster), ("types.json", types)] {
-        fs::write(directory.join(name), serde_json::to_vec_pretty(&content)?)?;
-    }
-    Ok(())
-}
-
-fn record(from: u64, to: u64, oracle: &str, out: &Path) -> Result<()> {
-    let directory = std::env::temp_dir().join(format!("longshore-vectors-{}", std::process::id()));
-    let mut out = fs::OpenOptions::new().append(true).create(true).open(out)?;
-    for seed in from..to {
-        dump(seed, &directory)?;
-        match ask(seed, &directory, oracle) {
-            Ok(line) => writeln!(out, "{line}")?,
-            Err(error) => println!("seed {seed}: {error}"),
-        }
-    }
-    fs::remove_dir_all(directory)?;
-    Ok(())
-}
-
-fn ask(seed: u64, directory: &Path, oracle: &str) -> Result<Value> {
-    let mut command = Command::new(oracle);
-    command
-        .arg("disrupt")
-        .arg("-snapshot")
-        .arg(directory.join("cluster.json"));
-    let ran = command
-        .arg("-instance-types")
-        .arg(directory.join("types.json"))
-        .output()?;
-    if !ran.status.success() {
-        let said = String::from_utf8_lossy(&ran.stderr);
-        return Err(format!("the oracle failed: {}", said.lines().next().unwrap_or("")).into());
-    }
-    let answer: Value = serde_json::from_slice(&ran.stdout)?;
+fn line(seed: u64, oracle: &Oracle<'_>) -> Result<String> {
+    let answer = oracle.ask("disrupt")?;
     let mut line = json!({"seed": seed});
     for method in answer.as_array().into_iter().flatten() {
         let name = method["method"].as_str().unwrap_or_default();
@@ -87,5 +39,5 @@ fn ask(seed: u64, directory: &Path, oracle: &str) -> Result<Value> {
             .collect();
         line[name] = json!({"candidates": method["candidates"], "commands": commands});
     }
-    Ok(line)
+    Ok(line.to_string())
 }

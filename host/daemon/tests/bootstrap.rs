@@ -10,20 +10,10 @@ use longshore_daemon::bootstrap::{Answer, BootPolicy, CatalogueMachines, Request
 use longshore_ec2::catalogue::{ClassCatalogue, Region, world};
 use longshore_ec2::userdata::{Boot, Cluster, Family};
 use longshore_policy::{Host, HostConfig, LoadedPolicy};
+use longshore_xtask::guests::plugin;
 use serde_json::Value;
 
 static HOST: LazyLock<Host> = LazyLock::new(|| Host::new(HostConfig::default()).unwrap());
-
-fn plugin(name: &str) -> PathBuf {
-    static BUILT: LazyLock<Vec<PathBuf>> =
-        LazyLock::new(|| longshore_xtask::guests::build_plugins().unwrap());
-    let file = format!("{name}.wasm");
-    BUILT
-        .iter()
-        .find(|path| path.ends_with(&file))
-        .unwrap()
-        .clone()
-}
 
 fn load(name: &str, settings: &str) -> LoadedPolicy {
     HOST.load(&plugin(name), Some(settings)).unwrap()

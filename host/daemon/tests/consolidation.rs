@@ -9,10 +9,7 @@ const CLUSTER: &str = "../policy/tests/data/half-empty.json";
 const TYPES: &str = "tests/data/types.json";
 
 fn plugin(name: &str) -> String {
-    let built = longshore_xtask::guests::build_plugins().unwrap();
-    let file = format!("{name}.wasm");
-    let found = built.iter().find(|path| path.ends_with(&file)).unwrap();
-    found.display().to_string()
+    longshore_xtask::guests::plugin(name).display().to_string()
 }
 
 fn settings(name: &str, text: &str) -> String {

@@ -9,7 +9,7 @@ mod examples;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{LazyLock, Mutex, PoisonError};
 
 use anyhow::{Context, Result, bail};
 
@@ -43,6 +43,20 @@ pub fn build_plugins() -> Result<Vec<PathBuf>> {
         Ok(out)
     };
     PLUGINS.iter().map(wrap).collect()
+}
+
+/// The component of a first-party plugin. All are built once for each process.
+///
+/// # Panics
+/// They cannot be built, or none is called so. For tests.
+pub fn plugin(name: &str) -> PathBuf {
+    static BUILT: LazyLock<Vec<PathBuf>> =
+        LazyLock::new(|| build_plugins().unwrap_or_else(|error| panic!("{error:#}")));
+    let file = format!("{name}.wasm");
+    let found = BUILT.iter().find(|path| path.ends_with(&file));
+    found
+        .unwrap_or_else(|| panic!("there is no plugin {name}"))
+        .clone()
 }
 
 /// Builds the scorer that misbehaves on demand, for tests of the host.

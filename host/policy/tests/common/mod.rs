@@ -3,28 +3,16 @@
 
 pub mod hostile;
 
-use std::path::PathBuf;
 use std::sync::LazyLock;
 
 use longshore_core::model::{
     Catalogue, InstanceType, Offering, Op, Requirement, ResourceId, Resources, Symbol, Symbols,
 };
 use longshore_policy::{Assignment, Host, HostConfig, LoadedPolicy, WasmPolicies};
+pub use longshore_xtask::guests::plugin;
 
 /// Made once: compiling goes on in its engine.
 pub static HOST: LazyLock<Host> = LazyLock::new(|| Host::new(HostConfig::default()).unwrap());
-
-/// The component of a first-party plugin, built if it is not there yet.
-pub fn plugin(name: &str) -> PathBuf {
-    static BUILT: LazyLock<Vec<PathBuf>> =
-        LazyLock::new(|| longshore_xtask::guests::build_plugins().unwrap());
-    let file = format!("{name}.wasm");
-    BUILT
-        .iter()
-        .find(|path| path.ends_with(&file))
-        .unwrap()
-        .clone()
-}
 
 /// A first-party plugin with settings.
 pub fn load(name: &str, settings: &str) -> LoadedPolicy {
