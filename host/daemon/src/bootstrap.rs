@@ -57,7 +57,7 @@ pub struct Answer {
     pub of: Vec<u32>,
     /// What the kubelet keeps back on each machine; `None` where it is not known.
     pub kept: Vec<Option<Kept>>,
-    /// Why the policy did not answer, and who did instead.
+    /// Why the policy did not answer, and what answered instead.
     pub notes: Vec<String>,
 }
 
@@ -271,27 +271,19 @@ pub fn kind(boot: &Boot, lasting: usize, labels: &BTreeMap<String, String>) -> K
     }
 }
 
-/// Columns of the built-in overhead, by the names of the contract. What is not known is negative.
-pub fn overhead_columns(kept: impl Iterator<Item = Option<Kept>>) -> BTreeMap<String, Vec<f64>> {
-    let names: Vec<&str> = Overheads::default()
-        .amounts()
-        .map(|(name, _)| name)
-        .to_vec();
+/// Columns of the built-in overhead, by the names of the contract.
+pub fn overhead_columns(kept: impl Iterator<Item = Kept>) -> BTreeMap<String, Vec<f64>> {
     let mut all: BTreeMap<String, Vec<f64>> = BTreeMap::new();
     for one in kept {
-        let row: [f64; 9] = one.map_or([-1.0; 9], |kept| {
-            let ([a, b, c], [d, e, f], [g, h]) = (kept.kube, kept.system, kept.eviction);
-            [a, b, c, d, e, f, g, h, kept.max_pods as f64]
-        });
-        let names = names.iter().copied().chain(["max-pods"]);
-        for (name, amount) in names.zip(row) {
+        let pods = ("max-pods", one.max_pods as f64);
+        for (name, amount) in one.amounts().into_iter().chain([pods]) {
             all.entry(name.to_owned()).or_default().push(amount);
         }
     }
     all
 }
 
-/// A machine of which nothing is known but their NodeClass and how many pods they take.
+/// A machine of which nothing is known but its NodeClass and how many pods it takes.
 pub fn unknown_machine(node_class: String, pods: Option<i64>) -> Machines {
     Machines {
         node_class,

@@ -130,7 +130,7 @@ fn request(node: &Node, built_in: &str) -> Request<'static> {
         facts: Arc::new(BootFacts {
             cluster: boot::cluster(&node.boot, node.max_pods.is_some()),
             machines,
-            built_in: boot::overhead_columns([Some(kept)].into_iter()),
+            built_in: boot::overhead_columns([kept].into_iter()),
         }),
         kind: boot::kind(&node.boot, node.lasting_taints, &node.labels),
         machines: vec![Machine {

@@ -46,7 +46,7 @@ pub struct Kept {
     pub eviction: [f64; 2],
 }
 
-/// Names of what of a [`Kept`] is compared, in the order of [`Kept::amounts`].
+/// Names of the amounts of a [`Kept`], in the order of [`Kept::amounts`].
 const NAMES: [&str; 8] = [
     "kube-reserved-cpu",
     "kube-reserved-memory",
@@ -114,7 +114,7 @@ impl Kept {
     /// machine has, or beyond what `built_in` keeps back where that is more already. The error names
     /// the amount.
     pub fn fits(&self, capacity: &Capacity, built_in: &Kept) -> Result<(), String> {
-        for (name, amount) in NAMES.into_iter().zip(self.amounts()) {
+        for (name, amount) in self.amounts() {
             if !(amount.is_finite() && amount >= 0.0) {
                 return Err(format!(
                     "{name} is {amount}; expected a finite number, 0 or more"
@@ -187,11 +187,11 @@ impl Kept {
             threshold(said.evict_storage, capacity.storage),
         ];
         let by_agent = by_agent.map(Kept::amounts);
-        let rows = NAMES.into_iter().zip(self.amounts());
+        let rows = self.amounts().into_iter();
         for (at, ((name, declared), said)) in rows.zip(amounts.chain(thresholds)).enumerate() {
             let (right, by) = match (said, by_agent) {
                 (Some(said), _) => (said, "in the user data"),
-                (None, Some(usual)) => (usual[at], "by the node's own agent"),
+                (None, Some(usual)) => (usual[at].1, "by the node's own agent"),
                 (None, None) => continue,
             };
             // The kubelet counts thousandths of a core and whole bytes.
@@ -204,9 +204,11 @@ impl Kept {
     }
 
     /// All amounts in the order of [`NAMES`].
-    fn amounts(&self) -> [f64; 8] {
+    /// The amounts without the number of pods, by the names of the contract with policies.
+    pub fn amounts(&self) -> [(&'static str, f64); 8] {
         let ([a, b, c], [d, e, f], [g, h]) = (self.kube, self.system, self.eviction);
-        [a, b, c, d, e, f, g, h]
+        let amounts = [a, b, c, d, e, f, g, h];
+        std::array::from_fn(|at| (NAMES[at], amounts[at]))
     }
 }
 

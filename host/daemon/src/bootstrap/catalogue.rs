@@ -89,7 +89,7 @@ impl CatalogueMachines {
             facts: Arc::new(BootFacts {
                 cluster: cluster(boot, true),
                 machines,
-                built_in: overhead_columns(kept.iter().copied().map(Some)),
+                built_in: overhead_columns(kept.iter().copied()),
             }),
             boots,
             texts,
@@ -101,7 +101,7 @@ impl CatalogueMachines {
     }
 
     /// What a machine keeps back whose user data gives the kubelet these settings. `None` for
-    /// Custom images: nobody knows what they do with their user data.
+    /// Custom images: what they do with their user data is not known.
     pub fn booted(
         &self,
         region: &Region,
