@@ -88,6 +88,12 @@ impl ClusterColumns {
         }
     }
 
+    /// Whether they were made of this cluster, as it is now.
+    pub fn is_of(&self, facts: &Facts<'_>) -> bool {
+        let made = self.details.as_ref();
+        made.is_some_and(|details| Arc::ptr_eq(&details.world, &facts.snapshot.world))
+    }
+
     /// How many nodes there are.
     pub fn count(&self) -> usize {
         self.names.len()

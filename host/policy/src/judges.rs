@@ -7,6 +7,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use longshore_core::disrupt::consolidation::{Consolidation, Decision, Facts, Weight};
+use longshore_core::disrupt::methods::Verdict;
 use longshore_core::disrupt::proposals::Proposal;
 
 use crate::call::{CallError, Instance};
@@ -34,13 +35,18 @@ pub(crate) struct Judges {
 struct JudgesInner {
     places: Vec<Versions>,
     reports: Vec<Report>,
+    /// The cluster of the last question, which several questions of a look are about.
+    cluster: Arc<ClusterColumns>,
 }
 
 impl Judges {
     pub fn new(places: Vec<Versions>) -> Self {
-        let reports = Vec::new();
+        let inner = JudgesInner {
+            places,
+            ..JudgesInner::default()
+        };
         Judges {
-            inner: Mutex::new(JudgesInner { places, reports }),
+            inner: Mutex::new(inner),
         }
     }
 
@@ -90,6 +96,22 @@ impl Judges {
 }
 
 impl JudgesInner {
+    fn question(
+        &mut self,
+        base: ScoreRequest,
+        facts: &Facts<'_>,
+        proposals: &[Proposal],
+    ) -> JudgeRequest {
+        if !self.cluster.is_of(facts) {
+            self.cluster = Arc::new(ClusterColumns::new(facts));
+        }
+        JudgeRequest {
+            base,
+            cluster: self.cluster.clone(),
+            proposals: Arc::new(ProposalColumns::new(facts, proposals)),
+        }
+    }
+
     /// The place that serves each NodePool of the question.
     fn of_pools(&self, question: &JudgeRequest) -> Vec<Option<usize>> {
         let names = question.cluster.node_pool_names.iter();
@@ -113,20 +135,17 @@ impl JudgesInner {
 }
 
 impl WasmPolicies {
-    fn judge_request(&self, facts: &Facts<'_>, proposals: &[Proposal]) -> JudgeRequest {
+    fn base_of(&self, facts: &Facts<'_>) -> ScoreRequest {
         let world = &*facts.snapshot.world;
-        JudgeRequest {
-            base: self.request(&world.catalogue, &world.names, world.now as f64),
-            cluster: Arc::new(ClusterColumns::new(facts)),
-            proposals: Arc::new(ProposalColumns::new(facts, proposals)),
-        }
+        self.request(&world.catalogue, &world.names, world.now as f64)
     }
 }
 
 impl Consolidation for WasmPolicies {
     fn weigh(&self, facts: &Facts<'_>) -> Vec<Weight> {
-        let question = self.judge_request(facts, &[]);
+        let base = self.base_of(facts);
         let mut inner = self.judges().lock();
+        let question = inner.question(base, facts, &[]);
         // The first question of a round.
         inner.places.iter_mut().for_each(Versions::begin_round);
         let mut weights = vec![Weight::default(); facts.nodes.len()];
@@ -155,8 +174,9 @@ impl Consolidation for WasmPolicies {
     }
 
     fn decide(&self, facts: &Facts<'_>, proposals: &[Proposal]) -> Vec<Decision> {
-        let question = self.judge_request(facts, proposals);
+        let base = self.base_of(facts);
         let mut inner = self.judges().lock();
+        let question = inner.question(base, facts, proposals);
         let of_pools = inner.of_pools(&question);
         let pools = &question.cluster.node_pools;
         let concerned = |place: usize, proposal: &Proposal| {
@@ -181,7 +201,7 @@ impl Consolidation for WasmPolicies {
                 if !concerned(place, proposal) {
                     continue;
                 }
-                tally.count(&decision, question.base.now);
+                tally.count(&decision, facts.snapshot.world.now);
                 *known = Some(match known.take() {
                     Some(other) => most_reluctant(other, decision),
                     None => decision,
@@ -193,13 +213,11 @@ impl Consolidation for WasmPolicies {
 }
 
 impl CallStats {
-    fn count(&mut self, decision: &Decision, now: f64) {
-        let counter = if decision.priority < 0.0 {
-            &mut self.refused
-        } else if decision.not_before > now {
-            &mut self.deferred
-        } else {
-            &mut self.approved
+    fn count(&mut self, decision: &Decision, now: i64) {
+        let counter = match decision.keeps(now) {
+            None => &mut self.approved,
+            Some(Verdict::Refused) => &mut self.refused,
+            Some(_) => &mut self.deferred,
         };
         *counter += 1;
     }

@@ -82,16 +82,23 @@ fn never(weight: &Weight) -> Stays {
     }
 }
 
-/// Whether a policy's decision keeps a proposal from being carried out at `now`.
-pub fn kept_by(decision: Option<&Decision>, now: i64) -> Option<Verdict> {
-    let decision = decision?;
-    if decision.priority < 0.0 {
-        Some(Verdict::Refused)
-    } else if decision.not_before > now as f64 {
-        Some(Verdict::Deferred)
-    } else {
-        None
+impl Decision {
+    /// [`Verdict::Refused`] or [`Verdict::Deferred`] where it keeps a proposal from being carried
+    /// out at `now`, seconds since 1970; nothing where it lets the proposal go.
+    pub fn keeps(&self, now: i64) -> Option<Verdict> {
+        if self.priority < 0.0 {
+            Some(Verdict::Refused)
+        } else if self.not_before > now as f64 {
+            Some(Verdict::Deferred)
+        } else {
+            None
+        }
     }
+}
+
+/// The same of what was decided about a proposal; nothing without a policy.
+pub fn kept(proposal: &Proposal, now: i64) -> Option<Verdict> {
+    proposal.decision.as_ref()?.keeps(now)
 }
 
 /// The priority of a proposal: 0 without a policy.

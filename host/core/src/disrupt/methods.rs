@@ -184,6 +184,18 @@ struct SearchInput<'i> {
     reserved: Vec<(NodeIx, PodIx)>,
 }
 
+impl SearchInput<'_> {
+    /// A cluster compiled for a search. Nodes that earlier methods take are no destinations.
+    fn compile<'s>(&self, snapshot: &'s Snapshot, terms: &[NodeTerms]) -> Compiled<'s> {
+        let rounds = self.options.effort.rounds;
+        let mut c = Compiled::new(snapshot, self.policies, terms, &self.reserved, rounds);
+        for node in &self.going {
+            c.nodes[node.0 as usize].destination = false;
+        }
+        c
+    }
+}
+
 struct Asked<'s> {
     snapshot: &'s Snapshot,
     budgets: Budgets,
@@ -261,7 +273,7 @@ impl<'s> Asked<'s> {
         let now = self.snapshot.world.now;
         let mut any = false;
         for proposal in found {
-            let verdict = match decided::kept_by(proposal.decision.as_ref(), now) {
+            let verdict = match decided::kept(&proposal, now) {
                 Some(kept) => {
                     self.round.keep(&proposal, &kept);
                     kept
@@ -330,17 +342,6 @@ impl<'s> Asked<'s> {
         self.round.candidates.iter().enumerate().map(of).collect()
     }
 
-    /// The cluster compiled for a search. Nodes that earlier methods take are no destinations.
-    fn compile(&self, input: &SearchInput<'_>, terms: &[NodeTerms]) -> Compiled<'s> {
-        let reserved = &input.reserved;
-        let rounds = input.options.effort.rounds;
-        let mut c = Compiled::new(self.snapshot, input.policies, terms, reserved, rounds);
-        for node in &input.going {
-            c.nodes[node.0 as usize].destination = false;
-        }
-        c
-    }
-
     fn static_drift(&mut self) {
         if !self.round.candidates.iter().any(|one| one.static_drift) {
             return;
@@ -391,7 +392,7 @@ impl<'s> Asked<'s> {
     fn drift(&mut self, input: &SearchInput<'_>) {
         let drifts = |candidate: &Candidate| candidate.may(Method::Drift);
         let terms = self.terms(input.options, |_, candidate| drifts(candidate));
-        let mut c = self.compile(input, &terms);
+        let mut c = input.compile(self.snapshot, &terms);
         let mut nodes: Vec<usize> = (0..c.nodes.len())
             .filter(|&at| drifts(&self.round.candidates[at]))
             .collect();
@@ -448,7 +449,7 @@ impl<'s> Asked<'s> {
         let terms = self.terms(options, |at, candidate| {
             candidate.may(Method::MultiNode) && !input.going.contains(&NodeIx(at as u32))
         });
-        let mut c = self.compile(input, &terms);
+        let mut c = input.compile(self.snapshot, &terms);
         let bound = bound::lower_bound(&c)
             - input
                 .going

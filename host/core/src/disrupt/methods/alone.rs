@@ -19,8 +19,8 @@ const MOST_ALONE: usize = 8;
 
 impl Asked<'_> {
     /// Where no proposal may be carried out: nodes one at a time, each looked at alone. Of those
-    /// that are found only one is proposed: the others do not know of it.
-    /// Says whether there was one.
+    /// that are found only one is proposed: the others do not know of it. Says whether there was
+    /// one.
     pub(super) fn alone(&mut self, c: &mut Compiled<'_>, options: &Options) -> bool {
         let kept: Nodes = (self.round.proposals.iter())
             .filter(|(of, verdict)| of.nodes.len() == 1 && verdict.is_by_policy())
@@ -34,7 +34,7 @@ impl Asked<'_> {
                 .total_cmp(&c.worth_per_cost(b))
                 .then(a.cmp(&b))
         });
-        // Whoever judges is asked about several at once.
+        // A consolidation policy is asked about several at once.
         let most = if self.judge.is_some() { MOST_ALONE } else { 1 };
         let mut all: Vec<Proposal> = Vec::new();
         for at in nodes {
@@ -63,7 +63,7 @@ impl Asked<'_> {
         if let Some(judge) = &self.judge {
             judge.decide(&mut all);
             let now = self.snapshot.world.now;
-            all.retain(|of| decided::kept_by(of.decision.as_ref(), now).is_none());
+            all.retain(|of| decided::kept(of, now).is_none());
             all.sort_by(|a, b| decided::priority(b).total_cmp(&decided::priority(a)));
         }
         let Some(proposal) = all.into_iter().next() else {
@@ -75,7 +75,8 @@ impl Asked<'_> {
     }
 
     /// The same as if there were no spot capacity. The search replaces a spot node by the cheapest
-    /// instances, which are spot, and that may not be; others may be cheaper than the node as well.
+    /// instances. Where these are spot, the replacement is not allowed, but instances on demand may be
+    /// cheaper than the node as well.
     pub(super) fn alone_on_demand(&mut self, input: &SearchInput<'_>, terms: &[NodeTerms]) {
         let world = &*self.snapshot.world;
         let Some(kind) = world.names.get(SPOT) else {
@@ -93,12 +94,7 @@ impl Asked<'_> {
             catalogue,
             ..world.clone()
         }));
-        let rounds = input.options.effort.rounds;
-        let mut c = Compiled::new(&snapshot, input.policies, terms, &input.reserved, rounds);
-        for node in &input.going {
-            c.nodes[node.0 as usize].destination = false;
-        }
-        self.alone(&mut c, input.options);
+        self.alone(&mut input.compile(&snapshot, terms), input.options);
     }
 
     /// What it would take to remove each node that could go and does not.

@@ -166,8 +166,8 @@ pub(super) struct ShadowJudge {
 impl ShadowJudge {
     fn compare(&self, facts: &Facts<'_>, proposals: &[Proposal], decided: &[Decision]) {
         let own = self.wasm.decide(facts, proposals);
-        let now = facts.snapshot.world.now as f64;
-        let goes = |of: &Decision| of.priority >= 0.0 && of.not_before <= now;
+        let now = facts.snapshot.world.now;
+        let goes = |of: &Decision| of.keeps(now).is_none();
         let differ = own.iter().zip(decided).filter(|(a, b)| goes(a) != goes(b));
         let mut compared = lock(&self.compared);
         compared.0 += proposals.len() as u64;
