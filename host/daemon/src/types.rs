@@ -41,7 +41,7 @@ fn types(world: &ClusterObjects) -> impl Iterator<Item = TypeId> {
     (0..world.catalogue.types().len() as u32).map(TypeId)
 }
 
-/// What a list of instance types shows, whoever sells them.
+/// What a list of instance types shows, on every cloud.
 const COLUMNS: [(&str, Align); 9] = [
     ("INSTANCE TYPE", Align::Left),
     ("ARCH", Align::Left),

@@ -51,7 +51,7 @@ pub struct CallStats {
     pub by_last_good: u64,
     /// Questions that the price answered.
     pub by_price: u64,
-    /// Questions about consolidation that nobody answered: the rules of NodePools alone counted.
+    /// Questions about consolidation that no version answered: the rules alone counted.
     pub by_rules: u64,
     /// Proposals that it let go.
     pub approved: u64,
@@ -66,20 +66,21 @@ pub struct CallStats {
 pub struct ScoreRecord {
     /// The NodePool that it is about.
     pub node_pool: Arc<str>,
-    /// Who gave it, with the place among the assignments; none where offerings cost their price.
+    /// The policy that gave it, with its place among the assignments; none where offerings cost
+    /// their price.
     pub by: Option<(usize, LoadedPolicy)>,
     /// Checksum over costs and commitments.
     pub sum: u64,
 }
 
-/// Who answered instead of a policy that failed.
+/// What answered instead of a policy that failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fallback {
     /// The version that last gave a good answer.
     LastGood,
-    /// Nobody: an offering costs its price.
+    /// No version: an offering costs its price.
     Price,
-    /// Nobody: the rules of NodePools alone say what is disrupted.
+    /// No version: the rules of NodePools alone say what is disrupted.
     Rules,
 }
 
@@ -98,7 +99,7 @@ pub enum Report {
         node_pool: String,
         /// What went wrong.
         error: CallError,
-        /// Who answers for the rest of the round.
+        /// What answers for the rest of the round.
         instead: Fallback,
     },
     /// A policy said something.

@@ -33,7 +33,7 @@ pub(crate) struct Call<'q, T> {
     pub place: usize,
     /// The NodePool; empty for a question about all.
     pub node_pool: &'q str,
-    /// Who answers where no version does.
+    /// What answers where no version does.
     pub floor: Fallback,
     /// Puts the question to an instance and has it answered.
     pub ask: &'q dyn Fn(&mut Instance, &LoadedPolicy) -> Result<T, CallError>,

@@ -6,7 +6,7 @@ use crate::About;
 
 /// Says what nodes boot with.
 pub trait Bootstrap: Sized + 'static {
-    /// Who it is.
+    /// Name, version and summary of the policy.
     const ABOUT: About;
     /// What an operator sets. Refuse unknown keys (`#[serde(deny_unknown_fields)]`).
     type Settings: DeserializeOwned;

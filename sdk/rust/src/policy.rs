@@ -20,7 +20,7 @@ pub struct About {
 
 /// Says what offerings cost.
 pub trait Scorer: Sized + 'static {
-    /// Who it is.
+    /// Name, version and summary of the policy.
     const ABOUT: About;
     /// What an operator sets. Refuse unknown keys (`#[serde(deny_unknown_fields)]`); default what
     /// can be defaulted.
@@ -67,7 +67,7 @@ impl Pool {
 /// Says which nodes are disrupted, and when. The rules of NodePools are the floor: nothing that is
 /// answered allows what they forbid.
 pub trait Consolidation: Sized + 'static {
-    /// Who it is.
+    /// Name, version and summary of the policy.
     const ABOUT: About;
     /// What an operator sets; see [`Scorer::Settings`].
     type Settings: DeserializeOwned;

@@ -110,7 +110,7 @@ pub fn text(status: &Value) -> String {
     out
 }
 
-/// What a consolidation policy has decided, and how often nobody did.
+/// What a consolidation policy has decided, and how often the rules of NodePools decided alone.
 fn decisions(policy: &Value) -> String {
     let implements = list(&policy["implements"]);
     if !implements.iter().any(|of| of == "consolidation") {

@@ -144,7 +144,7 @@ pub struct PolicyStatus {
     pub by_last_good: u64,
     /// Questions that the price answered.
     pub by_price: u64,
-    /// Questions about consolidation that nobody answered: the rules of NodePools alone counted.
+    /// Questions about consolidation that no version answered: the rules alone counted.
     pub by_rules: u64,
     /// Proposals to disrupt nodes that it let go.
     pub approved: u64,
