@@ -1,0 +1,63 @@
+//! The search against brute force: clusters of up to eight candidates, every subset of them, every
+//! way to place the pods that move. Nothing is shared with the search but records and prices.
+
+mod generate;
+mod solve;
+
+use std::sync::Arc;
+
+use longshore_core::disrupt::costs::MoveCost;
+use longshore_core::disrupt::methods::{self, Options};
+use longshore_core::disrupt::proposals;
+use longshore_core::policy::ByPrice;
+use longshore_core::snapshot::Snapshot;
+use longshore_core::stop::Stop;
+
+use super::objects;
+use generate::Cluster;
+
+/// Clusters that are generated.
+const CLUSTERS: u64 = 1000;
+/// A smaller difference, USD per hour, is none.
+const SLACK: f64 = 1e-6;
+
+/// What the search gains on a cluster, and the most that can be gained, USD per hour.
+fn gains(seed: u64) -> (f64, f64) {
+    let cluster = Cluster::new(seed);
+    let world = objects(&cluster.manifests(), &generate::types());
+    let snapshot = Snapshot::new(Arc::new(world));
+    let options = Options {
+        move_cost: Some(MoveCost::Amount(cluster.move_cost)),
+        ..Options::default()
+    };
+    let now = methods::round(&snapshot, &ByPrice, options, Stop::never()).now();
+    proposals::check(&snapshot, &now).unwrap_or_else(|wrong| panic!("seed {seed}: {wrong:?}"));
+    let found = now.iter().map(|proposal| proposal.gain).sum();
+    (found, solve::most_gained(&cluster.game(&snapshot.world)))
+}
+
+#[test]
+fn on_small_clusters_the_best_set_of_nodes_is_found_nearly_always() {
+    let mut missed: Vec<String> = Vec::new();
+    let (mut all, mut reached, mut changed) = (0.0, 0.0, 0);
+    for seed in 1..=CLUSTERS {
+        let (found, possible) = gains(seed);
+        assert!(
+            found <= possible + SLACK,
+            "seed {seed}: {found} USD per hour gained, brute force finds {possible}"
+        );
+        changed += u32::from(possible > SLACK);
+        (all, reached) = (all + possible, reached + found);
+        if found < possible - SLACK {
+            missed.push(format!("seed {seed}: {found:.4} of {possible:.4}"));
+        }
+    }
+    let best = CLUSTERS - missed.len() as u64;
+    let report = format!(
+        "{best} of {CLUSTERS}, {changed} with something to gain, {:.2} % of the gain\n{}",
+        100.0 * reached / all,
+        missed.join("\n")
+    );
+    assert!(best * 100 >= CLUSTERS * 99, "{report}");
+    assert!(changed * 2 > CLUSTERS as u32, "{report}");
+}

@@ -1,0 +1,190 @@
+//! Rules that keep a node, one by one, and what the check finds.
+
+use longshore_core::check::Invariant;
+use longshore_core::disrupt::budgets::Budgets;
+use longshore_core::disrupt::proposals::{self, Proposal, To};
+use longshore_core::disrupt::verdicts::{self, Method, Stays};
+use longshore_core::ids::NodeIx;
+use serde_json::{Value, json};
+
+use super::{names, node, of, pod, round, snapshot, two};
+
+/// Why consolidation leaves node `one`, after a change of the objects.
+fn refusal(method: Method, change: impl FnOnce(&mut Vec<Value>)) -> Option<Stays> {
+    let mut items = two();
+    change(&mut items);
+    let snapshot = snapshot(&items);
+    let candidates = verdicts::candidates(&snapshot, &Budgets::new(&snapshot.world));
+    let one = snapshot
+        .nodes
+        .iter()
+        .position(|n| snapshot.world.names.text(n.name) == "one");
+    let found = candidates[one.unwrap()].refusal(method).cloned();
+    if found.is_some() {
+        let proposed = round(&snapshot).now();
+        let mine =
+            |proposal: &&Proposal| proposal.method == method || proposal.reason == method.reason();
+        let nodes: Vec<String> = proposed
+            .iter()
+            .filter(mine)
+            .flat_map(|p| names(&snapshot, p))
+            .collect();
+        assert!(
+            !nodes.contains(&"one".to_owned()),
+            "{found:?} and proposed all the same"
+        );
+    }
+    found
+}
+
+#[test]
+fn each_rule_keeps_a_node() {
+    use Method::{Drift, Emptiness, MultiNode};
+    let multi = |change: &dyn Fn(&mut Vec<Value>)| refusal(MultiNode, |items| change(items));
+    assert_eq!(multi(&|_| ()), None);
+    assert_eq!(refusal(Emptiness, |_| ()), Some(Stays::NotEmpty(1)));
+    assert_eq!(refusal(Drift, |_| ()), Some(Stays::NotDrifted));
+    let annotate = |kind: &'static str, name: &'static str, value: &'static str| {
+        move |items: &mut Vec<Value>| {
+            of(items, kind, name)["metadata"]["annotations"] =
+                json!({"karpenter.sh/do-not-disrupt": value});
+        }
+    };
+    assert_eq!(
+        multi(&annotate("Node", "one", "true")),
+        Some(Stays::DoNotDisrupt)
+    );
+    assert_eq!(
+        multi(&annotate("NodeClaim", "claim-one", "true")),
+        Some(Stays::DoNotDisrupt)
+    );
+    assert_eq!(
+        multi(&annotate("Node", "one", "yes")),
+        None,
+        "only true counts"
+    );
+    assert!(matches!(
+        multi(&annotate("Pod", "web-1", "true")),
+        Some(Stays::PodDoNotDisrupt(_, None))
+    ));
+    assert!(matches!(
+        multi(&annotate("Pod", "web-1", "1h")),
+        Some(Stays::PodDoNotDisrupt(_, Some(_)))
+    ));
+    let pool = |key: &'static str, value: Value| {
+        move |items: &mut Vec<Value>| {
+            of(items, "NodePool", "default")["spec"]["disruption"][key] = value.clone();
+        }
+    };
+    assert_eq!(
+        multi(&pool("consolidateAfter", json!("Never"))),
+        Some(Stays::ConsolidationOff)
+    );
+    assert_eq!(
+        multi(&pool("consolidationPolicy", json!("WhenEmpty"))),
+        Some(Stays::OnlyWhenEmpty)
+    );
+    let none = json!([{"nodes": "100%"}, {"nodes": "0", "reasons": ["Underutilized"]}]);
+    assert_eq!(
+        multi(&pool("budgets", none.clone())),
+        Some(Stays::NodePoolBudget(1))
+    );
+    assert_eq!(
+        refusal(Emptiness, pool("budgets", none)),
+        Some(Stays::NotEmpty(1))
+    );
+    let window = |schedule: &str| json!([{"nodes": "0", "schedule": schedule, "duration": "2h"}]);
+    assert_eq!(
+        multi(&pool("budgets", window("0 11 * * *"))),
+        Some(Stays::NodePoolBudget(0))
+    );
+    assert_eq!(
+        multi(&pool("budgets", window("0 9 * * *"))),
+        None,
+        "its window is over"
+    );
+    let condition = |items: &mut Vec<Value>| {
+        let conditions = &mut of(items, "NodeClaim", "claim-one")["status"]["conditions"];
+        conditions
+            .as_array_mut()
+            .unwrap()
+            .retain(|c| c["type"] != "Consolidatable");
+    };
+    assert_eq!(multi(&condition), Some(Stays::NotConsolidatable));
+    let nominated = |items: &mut Vec<Value>| {
+        let mut waiting = pod("new", "new", 100, "");
+        waiting["spec"].as_object_mut().unwrap().remove("nodeName");
+        waiting["status"] = json!({"phase": "Pending", "nominatedNodeName": "one"});
+        items.push(waiting);
+    };
+    assert!(matches!(multi(&nominated), Some(Stays::Nominated(_))));
+    let unknown = |items: &mut Vec<Value>| {
+        for kind in [("Node", "one"), ("NodeClaim", "claim-one")] {
+            of(items, kind.0, kind.1)["metadata"]["labels"]["node.kubernetes.io/instance-type"] =
+                json!("gone");
+        }
+    };
+    assert_eq!(multi(&unknown), Some(Stays::UnknownOffering));
+}
+
+fn budget(name: &str, allowed: i32) -> Value {
+    json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "web"}}},
+        "status": {"disruptionsAllowed": allowed, "currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 2}})
+}
+
+#[test]
+fn pod_disruption_budgets_keep_a_node() {
+    let with = |budgets: Vec<Value>| refusal(Method::MultiNode, |items| items.extend(budgets));
+    assert_eq!(with(vec![budget("pdb", 1)]), None);
+    assert!(matches!(
+        with(vec![budget("pdb", 0)]),
+        Some(Stays::PodBudget(_, 0))
+    ));
+    let two = vec![budget("a", 1), budget("b", 1)];
+    assert!(matches!(with(two), Some(Stays::SeveralPodBudgets(_))));
+}
+
+#[test]
+fn the_check_finds_what_is_wrong() {
+    let snapshot = snapshot(&two());
+    let good = round(&snapshot).now();
+    let wrong = |change: &dyn Fn(&mut Vec<Proposal>)| {
+        let mut all = good.clone();
+        change(&mut all);
+        proposals::check(&snapshot, &all)
+            .err()
+            .map(|found| found[0].invariant)
+    };
+    assert_eq!(wrong(&|_| ()), None);
+    let accounting = Some(Invariant::Accounting);
+    assert_eq!(
+        wrong(&|all| _ = all[0].moves.pop()),
+        accounting,
+        "a pod without a place"
+    );
+    assert_eq!(
+        wrong(&|all| all[0].moves[0].to = To::Node(NodeIx(0))),
+        accounting,
+        "onto a node that goes"
+    );
+    assert_eq!(
+        wrong(&|all| all.push(all[0].clone())),
+        accounting,
+        "a node goes twice"
+    );
+    let price = |all: &mut Vec<Proposal>| {
+        let catalogue = &snapshot.world.catalogue;
+        let dear = catalogue
+            .offerings()
+            .iter()
+            .position(|o| o.price == 8.0)
+            .unwrap();
+        let offering = longshore_core::model::OfferingId(dear as u32);
+        let replacement = &mut all[0].replacements[0];
+        (replacement.claim.offering, replacement.claim.price) = (offering, 8.0);
+        replacement.claim.types = vec![catalogue.offering(offering).instance_type];
+    };
+    assert_eq!(wrong(&price), Some(Invariant::Price));
+}
