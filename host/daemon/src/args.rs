@@ -112,7 +112,7 @@ pub struct DisruptArgs {
     /// Writes the cluster afterwards as manifests; the snapshot has to be JSON
     #[arg(long, value_name = "FILE", requires = "converge")]
     pub write: Option<PathBuf>,
-    /// One method alone: emptiness, drift, multi or single
+    /// One method alone: emptiness, static-drift, drift, multi or single
     #[arg(long, value_name = "NAME")]
     pub method: Option<String>,
     /// What one moved pod must save, USD per hour [default: a tenth of what a pod of its NodePool

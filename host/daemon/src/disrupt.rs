@@ -129,7 +129,7 @@ fn how(args: &DisruptArgs, seed: u64) -> Result<How, Failure> {
 
 fn method(name: &str) -> Result<Method, Failure> {
     let known = Method::ALL.into_iter().find(|method| method.name() == name);
-    let absent = ["repair", "static-drift", "expiration"];
+    let absent = ["repair", "expiration"];
     known.ok_or_else(|| Failure::Usage {
         message: match absent.contains(&name) {
             true => format!("the method {name} cannot be planned from files yet"),
@@ -197,7 +197,8 @@ fn converge(
         if report.lower_bound.is_none() {
             report.lower_bound = round.lower_bound;
         }
-        let now = checked(&snapshot, &round)?;
+        let mut now = checked(&snapshot, &round)?;
+        now.retain(|proposal| proposal.method != Method::StaticDrift);
         if now.is_empty() {
             report.finished = true;
             break;

@@ -40,6 +40,9 @@ pub struct Disruption {
     pub bought: Vec<PlannedClaim>,
     /// Where each pod goes.
     pub moves: Vec<(PodIx, Place)>,
+    /// The nodes are of static NodePools. Each is replaced by another one of its NodePool, and nothing
+    /// is planned for its pods.
+    pub of_static: bool,
 }
 
 /// Checks disruptions that are carried out together.
@@ -57,6 +60,7 @@ pub fn check(snapshot: &Snapshot, disruptions: &[Disruption]) -> Result<(), Vec<
     }
     allowed(snapshot, disruptions, &mut found);
     budgets(snapshot, disruptions, &mut found);
+    replicas(snapshot, disruptions, &mut found);
     prices(snapshot, disruptions, &mut found);
     places(snapshot, disruptions, &mut found);
     skews(snapshot, disruptions, &mut found);
@@ -101,6 +105,13 @@ fn accounting(snapshot: &Snapshot, disruptions: &[Disruption], found: &mut Viola
         return;
     }
     for disruption in disruptions {
+        if disruption.of_static {
+            if !disruption.moves.is_empty() || !disruption.bought.is_empty() {
+                let detail = "something is planned for nodes of static NodePools".into();
+                found.add(Invariant::Accounting, None, None, detail);
+            }
+            continue;
+        }
         let of_nodes = disruption
             .nodes
             .iter()
@@ -204,8 +215,13 @@ fn may_go(world: &ClusterObjects, node: &StateNode, disruption: &Disruption) -> 
     if !node.initialized {
         return Err("it is not initialised".into());
     }
-    if pool.replicas.is_some() {
-        return Err("its NodePool is static".into());
+    match (pool.replicas.is_some(), disruption.of_static) {
+        (true, false) => return Err("its NodePool is static".into()),
+        (false, true) => return Err("its NodePool is not static".into()),
+        (true, true) if disruption.reason != "Drifted" => {
+            return Err("nodes of static NodePools go for drift alone".into());
+        }
+        _ => {}
     }
     let record = world.nodes.iter().find(|record| record.name == node.name);
     let annotations = record
@@ -378,6 +394,34 @@ fn most_for(world: &ClusterObjects, pool: &NodePool, reason: &str) -> Option<u64
         }
     }
     least.map(|most| most.saturating_sub(disturbed))
+}
+
+/// A static NodePool has its replicas before nodes are replaced, and stays within its node limit while
+/// they are.
+fn replicas(snapshot: &Snapshot, disruptions: &[Disruption], found: &mut Violations<'_>) {
+    let world = &*snapshot.world;
+    let Some(nodepool) = world.names.get("karpenter.sh/nodepool") else {
+        return;
+    };
+    let of_static = || disruptions.iter().filter(|d| d.of_static);
+    for pool in &world.pools {
+        let mine = |node: &&NodeIx| snapshot.nodes[node.0 as usize].pool == Some(pool.name);
+        let replaced = of_static().flat_map(|d| &d.nodes).filter(mine).count() as i64;
+        let Some(wanted) = pool.replicas.filter(|_| replaced > 0) else {
+            continue;
+        };
+        let own = |claim: &&NodeClaim| claim.labels.get(nodepool) == Some(pool.name);
+        let claims = world.claims.iter().filter(own).count() as i64;
+        let at = || Some(format!("NodePool {}", world.names.text(pool.name)));
+        if pool.deleting || claims != wanted {
+            let detail = format!("{claims} NodeClaims for {wanted} replicas, and nodes are replaced");
+            found.add(Invariant::Disruption, at(), None, detail);
+        }
+        if pool.node_limit.is_some_and(|limit| claims + replaced > limit) {
+            let detail = format!("{claims} NodeClaims and {replaced} replacements beyond its limit");
+            found.add(Invariant::Limits, at(), None, detail);
+        }
+    }
 }
 
 /// The price of a node's offering, USD per hour.

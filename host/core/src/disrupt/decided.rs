@@ -32,7 +32,6 @@ impl<'s> Judge<'s> {
             for refusal in &mut candidate.refusals {
                 refusal.get_or_insert_with(|| never(weight));
             }
-            candidate.static_drift = false;
         }
         Judge {
             policy,

@@ -4,6 +4,7 @@
 //! drift, so that it does not pack pods onto nodes that are about to be replaced.
 
 mod alone;
+mod static_drift;
 
 use indexmap::IndexSet;
 use rustc_hash::{FxBuildHasher, FxHashMap};
@@ -19,7 +20,6 @@ use super::pack;
 use super::proposals::{self, Dropped, Limits, Outcome, Proposal, Rules, Why};
 use super::search::{self, Effort};
 use super::state::State;
-use super::static_capacity;
 use super::verdicts::{self, Candidate, Method, Reason, Stays};
 use crate::ids::{NodeIx, PodIx};
 use crate::model::Symbol;
@@ -77,9 +77,6 @@ pub struct Round {
     pub dropped: Vec<Dropped>,
     /// Candidates, in the order of [`Snapshot::nodes`].
     pub candidates: Vec<Candidate>,
-    /// Nodes of static NodePools that may be replaced now because they have drifted, each by a node
-    /// of its own NodePool.
-    pub static_drift: Vec<NodeIx>,
     /// Why each node stays that consolidation could have taken.
     pub stays: Vec<(NodeIx, Stays)>,
     /// No outcome has a smaller objective, USD per hour; nothing if consolidation was not asked.
@@ -112,7 +109,6 @@ pub fn round<'s>(
         let expected =
             |refusal: &mut Option<Stays>| _ = refusal.get_or_insert(Stays::Nominated(pod));
         refusals.iter_mut().for_each(expected);
-        candidates[node.0 as usize].static_drift = false;
     }
     let judge = policies.consolidation().map(|policy| {
         let facts = Facts::new(snapshot, &candidates, &budgets, policies);
@@ -129,7 +125,7 @@ pub fn round<'s>(
     if options.asks(Method::Emptiness) {
         asked.emptiness();
     }
-    if options.asks(Method::Drift) {
+    if options.asks(Method::StaticDrift) {
         asked.static_drift();
     }
     let input = SearchInput {
@@ -342,70 +338,13 @@ impl<'s> Asked<'s> {
         self.round.candidates.iter().enumerate().map(of).collect()
     }
 
-    fn static_drift(&mut self) {
-        if !self.round.candidates.iter().any(|one| one.static_drift) {
-            return;
-        }
-        let since = self.drifted_since();
-        let candidates = self.round.candidates.iter().zip(&self.snapshot.nodes);
-        let mut nodes: Vec<(bool, i64, usize)> = candidates
-            .enumerate()
-            .filter(|(_, (candidate, _))| candidate.static_drift)
-            .map(|(at, (candidate, node))| {
-                let since = since.get(&node.name).copied().unwrap_or(0);
-                (candidate.pods > 0, since, at)
-            })
-            .collect();
-        nodes.sort_unstable();
-        let mut room: FxHashMap<Symbol, u32> = FxHashMap::default();
-        for (_, _, at) in nodes {
-            let Some(pool) = self.snapshot.nodes[at].pool else {
-                continue;
-            };
-            let room = room.entry(pool).or_insert_with(|| {
-                let allowed = self.budgets.of(pool, Reason::Drifted).nodes;
-                allowed.min(static_capacity::room_to_replace(&self.snapshot.world, pool))
-            });
-            if *room > 0 {
-                *room -= 1;
-                self.round.static_drift.push(NodeIx(at as u32));
-            }
-        }
-    }
-
-    /// When each Node drifted, seconds since 1970: when it was made, where that is not known.
-    fn drifted_since(&self) -> FxHashMap<Symbol, i64> {
-        let world = &self.snapshot.world;
-        let drifted: FxHashMap<Symbol, i64> = world
-            .claims
-            .iter()
-            .filter_map(|claim| Some((claim.provider_id?, claim.drifted?)))
-            .collect();
-        let since = |id: Option<Symbol>| id.and_then(|id| drifted.get(&id).copied());
-        world
-            .nodes
-            .iter()
-            .map(|node| (node.name, since(node.provider_id).unwrap_or(node.created)))
-            .collect()
-    }
-
     fn drift(&mut self, input: &SearchInput<'_>) {
         let drifts = |candidate: &Candidate| candidate.may(Method::Drift);
         let terms = self.terms(input.options, |_, candidate| drifts(candidate));
         let mut c = input.compile(self.snapshot, &terms);
-        let mut nodes: Vec<usize> = (0..c.nodes.len())
-            .filter(|&at| drifts(&self.round.candidates[at]))
-            .collect();
+        let mut nodes = self.drifted(Method::Drift);
         nodes.iter().for_each(|&at| c.nodes[at].destination = false);
         nodes.retain(|&at| !input.going.contains(&NodeIx(at as u32)));
-        let since = self.drifted_since();
-        nodes.sort_by_key(|&at| {
-            let since = since
-                .get(&self.snapshot.nodes[at].name)
-                .copied()
-                .unwrap_or(0);
-            (!c.nodes[at].own.is_empty(), since, at)
-        });
         let mut outcomes = Vec::new();
         let mut filler = Filler::default();
         let mut state = State::new(&c);

@@ -4,6 +4,7 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::proposals::{Proposal, To};
+use super::verdicts::Method;
 use crate::ids::PodIx;
 use crate::model::{
     ClusterObjects, Labels, NodeClaim, NodeRecord, Op, Requirement, Symbol, Symbols,
@@ -26,7 +27,8 @@ pub struct Carried {
     pub moved: Vec<(PodIx, Symbol)>,
 }
 
-/// The cluster afterwards. Pods of DaemonSets end with their nodes.
+/// The cluster afterwards. Pods of DaemonSets end with their nodes. Static drift is left out: what its
+/// nodes are replaced by is the cloud's choice.
 pub fn carry_out(
     snapshot: &Snapshot,
     proposals: &[Proposal],
@@ -35,7 +37,8 @@ pub fn carry_out(
     let mut world = (*snapshot.world).clone();
     let mut carried = Carried::default();
     let mut target: FxHashMap<PodIx, Symbol> = FxHashMap::default();
-    for proposal in proposals {
+    let planned = |proposal: &&Proposal| proposal.method != Method::StaticDrift;
+    for proposal in proposals.iter().filter(planned) {
         carried.removed.extend(
             proposal
                 .nodes

@@ -46,7 +46,8 @@ pub struct Proposal {
     pub reason: Reason,
     /// Nodes that go.
     pub nodes: Vec<NodeIx>,
-    /// Nodes that are bought first.
+    /// Nodes that are bought first. None for static drift: each of its nodes is replaced by one that
+    /// its NodePool describes.
     pub replacements: Vec<Replacement>,
     /// Pods that move.
     pub moves: Vec<Move>,
@@ -77,6 +78,7 @@ impl Proposal {
             nodes: self.nodes.clone(),
             bought,
             moves: self.moves.iter().map(|m| (m.pod, place(m.to))).collect(),
+            of_static: self.method == Method::StaticDrift,
         }
     }
 }

@@ -6,6 +6,7 @@
 
 use rustc_hash::FxHashMap;
 
+use super::verdicts::{COMMAND, Stays};
 use super::{costs, verdicts};
 use crate::model::{ClusterObjects, NodeClaim, Symbol};
 
@@ -77,29 +78,45 @@ pub fn room(node_limit: Option<i64>, counts: Counts) -> u32 {
     })
 }
 
-/// How many nodes of a static NodePool may be replaced now: what the node limit leaves. None while
-/// there are more claims than replicas: replacements of before are still to take the place of
-/// others.
-pub fn room_to_replace(world: &ClusterObjects, pool: Symbol) -> u32 {
-    let Some(record) = world.pools.iter().find(|known| known.name == pool) else {
-        return 0;
-    };
-    let owner = world.names.get("karpenter.sh/nodepool");
-    let is_own = |claim: &&NodeClaim| owner.is_some_and(|key| claim.labels.get(key) == Some(pool));
-    let (going, staying): (Vec<_>, Vec<_>) = world
-        .claims
-        .iter()
-        .filter(is_own)
-        .partition(|claim| claim.deleting);
-    let counts = Counts {
-        active: staying.len() as u32,
-        disrupted: 0,
-        deleting: going.len() as u32,
-    };
-    if i64::from(counts.all()) > record.replicas.unwrap_or(0) {
-        return 0;
+/// How many nodes of a static NodePool may be replaced now: what the node limit leaves.
+///
+/// # Errors
+/// Why none may, whatever the limit is: scaling comes first, replacements of before are still to
+/// take the place of others, or the NodePool is being deleted.
+pub fn room_to_replace(world: &ClusterObjects, pool: Symbol) -> Result<u32, Stays> {
+    let record = world.pools.iter().find(|known| known.name == pool);
+    let record = record
+        .filter(|pool| !pool.deleting)
+        .ok_or(Stays::StaticScales)?;
+    let counts = counts(world, pool);
+    let replicas = record.replicas.unwrap_or(0);
+    let stands = scale(replicas, record.node_limit, counts) == Scale::Stands;
+    if !stands || i64::from(counts.all()) > replicas {
+        return Err(Stays::StaticScales);
     }
-    room(record.node_limit, counts)
+    Ok(room(record.node_limit, counts))
+}
+
+/// Claims of a NodePool by what becomes of them. Those of a command count as disrupted, though the
+/// caller may have marked them as going.
+fn counts(world: &ClusterObjects, pool: Symbol) -> Counts {
+    let key = |text: &str| world.names.get(text);
+    let (owner, command) = (key("karpenter.sh/nodepool"), key(COMMAND));
+    let reason = key("DisruptionReason");
+    let mut counts = Counts::default();
+    let is_own = |claim: &&NodeClaim| owner.is_some_and(|key| claim.labels.get(key) == Some(pool));
+    for claim in world.claims.iter().filter(is_own) {
+        let in_command = command.is_some_and(|key| claim.annotations.get(key).is_some());
+        let tainted = reason.is_some_and(|reason| claim.conditions.contains(&reason));
+        if in_command || (tainted && !claim.deleting) {
+            counts.disrupted += 1;
+        } else if claim.deleting {
+            counts.deleting += 1;
+        } else {
+            counts.active += 1;
+        }
+    }
+    counts
 }
 
 /// What scale-down looks at, of one claim.

@@ -16,12 +16,17 @@ use crate::model::{
 };
 use crate::snapshot::Snapshot;
 
+/// How many methods there are.
+pub const METHODS: usize = 5;
+
 /// A method of voluntary disruption, in the order in which methods are asked.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Method {
     /// Nodes without pods that would move.
     Emptiness,
-    /// Nodes that no longer are what their NodePool says.
+    /// Nodes of static NodePools that no longer are what their NodePool says.
+    StaticDrift,
+    /// The same of other NodePools.
     Drift,
     /// Several nodes for fewer or cheaper ones.
     MultiNode,
@@ -31,8 +36,9 @@ pub enum Method {
 
 impl Method {
     /// All methods, in order.
-    pub const ALL: [Method; 4] = [
+    pub const ALL: [Method; METHODS] = [
         Method::Emptiness,
+        Method::StaticDrift,
         Method::Drift,
         Method::MultiNode,
         Method::SingleNode,
@@ -42,6 +48,7 @@ impl Method {
     pub fn name(self) -> &'static str {
         match self {
             Method::Emptiness => "emptiness",
+            Method::StaticDrift => "static-drift",
             Method::Drift => "drift",
             Method::MultiNode => "multi",
             Method::SingleNode => "single",
@@ -52,7 +59,7 @@ impl Method {
     pub fn reason(self) -> Reason {
         match self {
             Method::Emptiness => Reason::Empty,
-            Method::Drift => Reason::Drifted,
+            Method::StaticDrift | Method::Drift => Reason::Drifted,
             Method::MultiNode | Method::SingleNode => Reason::Underutilized,
         }
     }
@@ -94,6 +101,12 @@ pub enum Stays {
     NodePoolMissing,
     /// Its NodePool keeps a number of nodes.
     Static,
+    /// Its NodePool does not.
+    NotStatic,
+    /// Its NodePool has more or fewer nodes than replicas or is being deleted, which comes first.
+    StaticScales,
+    /// The node limit of its static NodePool leaves no room for a replacement.
+    StaticAtLimit,
     /// A pod that waits is expected on it.
     Nominated(PodIx),
     /// It is disrupted already.
@@ -153,9 +166,7 @@ pub struct Candidate {
     /// Their eviction cost.
     pub weight: f64,
     /// Why each method may not take it, in the order of [`Method::ALL`].
-    pub refusals: [Option<Stays>; 4],
-    /// Its NodePool is static, it has drifted, and nothing forbids to replace it.
-    pub static_drift: bool,
+    pub refusals: [Option<Stays>; METHODS],
 }
 
 impl Candidate {
@@ -260,22 +271,19 @@ impl<'s> Rules<'s> {
             .collect();
         let cost = |ix: &PodIx| costs::eviction_cost(self.world, self.pod(*ix)).max(0.0);
         let weight = moving.iter().map(cost).sum();
-        let refusal = |method, is_static| self.refusal(at, method, is_static, &moving, budgets);
-        let refusals = Method::ALL.map(|method| refusal(method, false).err());
+        let refusal = |method| self.refusal(at, method, &moving, budgets).err();
         Candidate {
             pods: moving.len() as u32,
             weight,
-            refusals,
-            static_drift: refusal(Method::Drift, true).is_ok(),
+            refusals: Method::ALL.map(refusal),
         }
     }
 
-    /// Why a method may not take a node. It asks about nodes of static NodePools, or of the others.
+    /// Why a method may not take a node.
     fn refusal(
         &self,
         at: NodeIx,
         method: Method,
-        is_static: bool,
         moving: &[PodIx],
         budgets: &Budgets,
     ) -> Result<(), Stays> {
@@ -290,8 +298,10 @@ impl<'s> Rules<'s> {
             return Err(Stays::NotInitialized);
         }
         let pool = self.pools.get(&name).ok_or(Stays::NodePoolMissing)?;
-        if pool.replicas.is_some() != is_static {
-            return Err(Stays::Static);
+        match (pool.replicas.is_some(), method == Method::StaticDrift) {
+            (true, false) => return Err(Stays::Static),
+            (false, true) => return Err(Stays::NotStatic),
+            _ => {}
         }
         if self.command(claim, COMMAND).is_some() {
             return Err(Stays::Disrupting);
@@ -315,7 +325,7 @@ impl<'s> Rules<'s> {
         }
         self.by_method(method, node, claim, pool, moving)?;
         // Drift ends some time anyway where the NodePool bounds how long a node may drain.
-        if !(method == Method::Drift && pool.termination_grace.is_some()) {
+        if !(method.reason() == Reason::Drifted && pool.termination_grace.is_some()) {
             self.by_pods(&node.pods)?;
         }
         let allowed = budgets.of(name, method.reason());
@@ -340,7 +350,7 @@ impl<'s> Rules<'s> {
                 .get(condition)
                 .is_some_and(|symbol| claim.conditions.contains(&symbol))
         };
-        if method == Method::Drift {
+        if method.reason() == Reason::Drifted {
             return if has("Drifted") {
                 Ok(())
             } else {

@@ -1,5 +1,8 @@
 //! Drifted nodes of static NodePools.
 
+use longshore_core::check::Invariant;
+use longshore_core::disrupt::proposals::{self, Proposal};
+use longshore_core::disrupt::verdicts::Method;
 use longshore_core::ids::NodeIx;
 use serde_json::{Value, json};
 
@@ -22,22 +25,26 @@ fn two_static(more: &[(&str, Value)]) -> Vec<Value> {
     items
 }
 
+/// Nodes that may be replaced now, in order, then those that stay and why.
 fn replaced(items: &[Value]) -> String {
     let snapshot = snapshot(items);
     let round = round(&snapshot);
-    assert!(round.proposals.is_empty(), "{:?}", round.proposals);
-    let name = |node: &NodeIx| {
-        snapshot
-            .world
-            .names
-            .text(snapshot.nodes[node.0 as usize].name)
+    let now = round.now();
+    proposals::check(&snapshot, &now).unwrap();
+    let name = |node: NodeIx| {
+        let node = &snapshot.nodes[node.0 as usize];
+        snapshot.world.names.text(node.name).to_owned()
     };
-    round
-        .static_drift
-        .iter()
-        .map(name)
-        .collect::<Vec<_>>()
-        .join(" ")
+    let later = round.proposals.len() - now.len();
+    let mut words: Vec<String> = Vec::new();
+    for proposal in now {
+        assert_eq!(proposal.method, Method::StaticDrift);
+        words.extend(proposal.nodes.iter().map(|&node| name(node)));
+    }
+    words.extend((later > 0).then(|| format!("{later} later")));
+    let stays = round.stays.iter();
+    words.extend(stays.map(|(node, why)| format!("{}: {why:?}", name(*node))));
+    words.join(", ")
 }
 
 #[test]
@@ -48,22 +55,64 @@ fn drifted_nodes_of_a_static_pool_are_replaced_within_budget_and_node_limit() {
     };
     assert_eq!(
         replaced(&two_static(&[])),
-        "two one",
+        "two, one",
         "the longest drifted first"
     );
-    assert_eq!(budget("1"), "two");
+    assert_eq!(budget("1"), "two, 1 later");
     assert_eq!(budget("0"), "");
     let limit = |nodes: &str| replaced(&two_static(&[("limits", json!({"nodes": nodes}))]));
-    assert_eq!(limit("4"), "two one");
-    assert_eq!(limit("3"), "two");
-    assert_eq!(limit("2"), "", "a replacement has no room");
+    assert_eq!(limit("4"), "two, one");
+    assert_eq!(limit("3"), "two, one: StaticAtLimit");
+    assert_eq!(limit("2"), "two: StaticAtLimit, one: StaticAtLimit");
 }
 
 #[test]
-fn a_static_pool_with_more_nodes_than_replicas_replaces_none() {
-    assert_eq!(replaced(&two_static(&[("replicas", json!(1))])), "");
+fn a_static_pool_is_scaled_before_its_nodes_are_replaced() {
+    let scales = "two: StaticScales, one: StaticScales";
+    for replicas in [1, 3] {
+        assert_eq!(replaced(&two_static(&[("replicas", json!(replicas))])), scales);
+    }
+    let mut items = two_static(&[]);
+    items[0]["metadata"]["deletionTimestamp"] = json!(TIME);
+    assert_eq!(replaced(&items), scales);
+}
+
+#[test]
+fn what_forbids_disruption_keeps_a_node_of_a_static_pool() {
     let mut items = two_static(&[]);
     of(&mut items, "NodeClaim", "claim-two")["metadata"]["annotations"] =
         json!({"karpenter.sh/do-not-disrupt": "true"});
     assert_eq!(replaced(&items), "one");
+}
+
+#[test]
+fn the_check_finds_what_is_wrong_with_static_drift() {
+    let wrong = |items: &[Value], change: &dyn Fn(&mut Proposal)| {
+        let good = round(&snapshot(&two_static(&[]))).now();
+        let mut all = good.clone();
+        all.iter_mut().for_each(change);
+        let found = proposals::check(&snapshot(items), &all).err();
+        found.map(|found| (found[0].invariant, found[0].detail.clone()))
+    };
+    let none = |_: &mut Proposal| ();
+    let detail = |found: Option<(Invariant, String)>| found.map_or(String::new(), |found| found.1);
+    let items = two_static(&[]);
+    assert_eq!(wrong(&items, &none), None);
+    assert_eq!(
+        detail(wrong(&items, &|proposal| proposal.method = Method::Drift)),
+        "has no place though its node goes"
+    );
+    assert_eq!(
+        detail(wrong(&two_static(&[("replicas", json!(3))]), &none)),
+        "2 NodeClaims for 3 replicas, and nodes are replaced"
+    );
+    let limit = two_static(&[("limits", json!({"nodes": "3"}))]);
+    assert_eq!(
+        wrong(&limit, &none),
+        Some((Invariant::Limits, "2 NodeClaims and 2 replacements beyond its limit".into()))
+    );
+    let mut fresh = two_static(&[]);
+    let conditions = &mut of(&mut fresh, "NodeClaim", "claim-one")["status"]["conditions"];
+    conditions.as_array_mut().unwrap().pop();
+    assert_eq!(detail(wrong(&fresh, &none)), "it has not drifted");
 }

@@ -1,7 +1,7 @@
 //! Why nodes go or stay, in words.
 
 use longshore_core::disrupt::proposals::{Proposal, Why};
-use longshore_core::disrupt::verdicts::Stays;
+use longshore_core::disrupt::verdicts::{Method, Stays};
 use longshore_core::ids::{NodeIx, PodIx};
 use longshore_core::model::Symbol;
 use longshore_core::snapshot::Snapshot;
@@ -49,6 +49,9 @@ impl Messages<'_> {
             Stays::NotInitialized => "NotInitialized",
             Stays::NodePoolMissing => "NodePoolMissing",
             Stays::Static => "Static",
+            Stays::NotStatic => "NotStatic",
+            Stays::StaticScales => "StaticScales",
+            Stays::StaticAtLimit => "StaticAtLimit",
             Stays::Nominated(_) => "Nominated",
             Stays::Disrupting => "Disrupting",
             Stays::Replaces => "Replaces",
@@ -80,6 +83,13 @@ impl Messages<'_> {
             Stays::NotInitialized => "it is not initialised; wait until it is ready for pods".into(),
             Stays::NodePoolMissing => "its NodePool is not there".into(),
             Stays::Static => "its NodePool keeps a fixed number of nodes (spec.replicas)".into(),
+            Stays::NotStatic => "its NodePool has no fixed number of nodes".into(),
+            Stays::StaticScales => {
+                "its NodePool has more or fewer NodeClaims than replicas, or is being deleted; that comes first".into()
+            }
+            Stays::StaticAtLimit => {
+                "limits.nodes of its NodePool leave no room for a replacement; it has to be higher than replicas".into()
+            }
             Stays::Nominated(pod) => format!("pod {} is expected on it", self.pod(*pod)),
             Stays::Disrupting => "it is being disrupted already".into(),
             Stays::Replaces => "it was bought for pods of nodes that are still there".into(),
@@ -163,6 +173,9 @@ impl Messages<'_> {
 
     /// Why a proposal is worth it, and what a policy that lets it go says of it.
     pub fn worth(&self, proposal: &Proposal) -> String {
+        if proposal.method == Method::StaticDrift {
+            return "a new node of its NodePool takes its place".into();
+        }
         let saves = self.saves(proposal);
         match &proposal.decision {
             Some(decision) if !decision.reason.is_empty() => {

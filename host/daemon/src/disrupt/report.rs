@@ -67,8 +67,9 @@ pub struct ReplacementReport {
     pub node_pool: String,
     /// Instance types that hold its pods and are cheap enough, cheapest first.
     pub instance_types: Vec<String>,
-    /// USD per hour of the cheapest.
-    pub price: f64,
+    /// USD per hour of the cheapest; nothing where a static NodePool leaves the choice to the cloud.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub price: Option<f64>,
     /// Labels narrowed to values.
     pub requirements: BTreeMap<String, Vec<String>>,
 }
@@ -142,15 +143,27 @@ fn of_proposal(messages: &Messages<'_>, proposal: &Proposal, verdict: &Verdict) 
         To::Node(node) => messages.node(node),
         To::Replacement(at) => format!("replacement {at}"),
     };
-    let replacements = proposal.replacements.iter().map(|replacement| {
-        let claim = claim_of(world, &replacement.claim);
-        ReplacementReport {
-            node_pool: claim.node_pool,
-            instance_types: claim.instance_types,
-            price: claim.price,
-            requirements: claim.requirements,
-        }
-    });
+    let mut replacements: Vec<ReplacementReport> = proposal
+        .replacements
+        .iter()
+        .map(|replacement| {
+            let claim = claim_of(world, &replacement.claim);
+            ReplacementReport {
+                node_pool: claim.node_pool,
+                instance_types: claim.instance_types,
+                price: Some(claim.price),
+                requirements: claim.requirements,
+            }
+        })
+        .collect();
+    if proposal.method == Method::StaticDrift {
+        replacements.extend(node_pools.iter().map(|pool| ReplacementReport {
+            node_pool: pool.clone(),
+            instance_types: Vec::new(),
+            price: None,
+            requirements: BTreeMap::new(),
+        }));
+    }
     let (verdict, why) = match verdict {
         Verdict::Now => ("now", messages.worth(proposal)),
         Verdict::Later(pool, left) => ("later", messages.budget_left(*pool, proposal, *left)),
@@ -162,7 +175,7 @@ fn of_proposal(messages: &Messages<'_>, proposal: &Proposal, verdict: &Verdict) 
         reason: proposal.reason.name(),
         node_pools,
         nodes,
-        replacements: replacements.collect(),
+        replacements,
         savings: proposal.savings,
         pods_moved: proposal.moves.len(),
         disruption_cost: proposal.disruption_cost,
@@ -200,6 +213,9 @@ fn stays(messages: &Messages<'_>, round: &Round) -> Vec<Staying> {
         let mut verdicts = Vec::new();
         for method in Method::ALL {
             let refusal = candidate.refusal(method).cloned();
+            if refusal == Some(Stays::NotStatic) {
+                continue;
+            }
             let why = refusal.or_else(|| {
                 let by_policy = |why: &&&Stays| matches!(why, Stays::Policy { .. });
                 let searched = found.filter(|why| method != Method::Emptiness || by_policy(why));

@@ -196,9 +196,11 @@ impl Controller {
         }
         self.tell_budgets(&decision);
         self.replace_static(&decision);
-        let wanted: BTreeSet<String> = decision
-            .now
-            .iter()
+        let planned = || {
+            let now = decision.now.iter();
+            now.filter(|proposal| proposal.method != Method::StaticDrift)
+        };
+        let wanted: BTreeSet<String> = planned()
             .filter(|proposal| proposal.method != Method::Drift)
             .flat_map(|proposal| self.node_names(&decision.snapshot, proposal))
             .collect();
@@ -209,8 +211,7 @@ impl Controller {
             let names = self.node_names(&decision.snapshot, proposal);
             proposal.method == Method::Drift || names.iter().all(|name| seen.contains(name))
         };
-        let (carried, later): (Vec<&Proposal>, Vec<&Proposal>) =
-            decision.now.iter().partition(holds);
+        let (carried, later): (Vec<&Proposal>, Vec<&Proposal>) = planned().partition(holds);
         if !seen.is_empty() && !later.is_empty() {
             let metrics = &self.ctx.metrics.disruption;
             later
@@ -231,7 +232,7 @@ impl Controller {
         }
     }
 
-    fn node_names(&self, snapshot: &Snapshot, proposal: &Proposal) -> Vec<String> {
+    pub(super) fn node_names(&self, snapshot: &Snapshot, proposal: &Proposal) -> Vec<String> {
         let name = |node: &longshore_core::plan::NodeIx| {
             let symbol = snapshot.nodes[node.0 as usize].name;
             snapshot.world.names.text(symbol).to_owned()

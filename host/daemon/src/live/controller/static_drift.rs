@@ -1,7 +1,9 @@
-//! Drifted nodes of static NodePools as commands of disruption: one node each, replaced by a node of
-//! the same NodePool.
+//! Proposals of static drift as commands of disruption: one node each, replaced by a node of the same
+//! NodePool. Which nodes may be replaced is decided in `core`; here only what has changed since is
+//! left to the next look.
 
 use longshore_core::disrupt::static_capacity::Scale;
+use longshore_core::disrupt::verdicts::Method;
 
 use super::Controller;
 use crate::live::disruption::command::{Candidate, candidate_of};
@@ -11,16 +13,16 @@ use crate::live::lifecycle::pool_of;
 use crate::live::static_pools;
 
 impl Controller {
-    /// Begins to replace the nodes that a look has found. What has changed since is left to the next
-    /// look.
+    /// Begins to replace the nodes that a look has found.
     pub(super) fn replace_static(&mut self, decision: &Decision) {
         if !self.ctx.static_capacity.enabled {
             return;
         }
-        let names = &decision.snapshot.world.names;
-        let nodes = decision.round.static_drift.iter();
-        let nodes: Vec<&str> = nodes
-            .map(|node| names.text(decision.snapshot.nodes[node.0 as usize].name))
+        let nodes: Vec<String> = decision
+            .now
+            .iter()
+            .filter(|proposal| proposal.method == Method::StaticDrift)
+            .flat_map(|proposal| self.node_names(&decision.snapshot, proposal))
             .collect();
         let commands: Vec<NewCommand> = nodes
             .iter()
@@ -48,7 +50,7 @@ impl Controller {
         let pool = self.state.pools.get(pool_of(claim))?;
         let own = self.state.claims.values().map(|claim| &**claim);
         let own = own.filter(|other| pool_of(other) == pool_of(claim));
-        // What scale-up and scale-down do first changes what there is room for.
+        // A NodeClaim may have come or gone since the look.
         if static_pools::due(pool, own) != Some(Scale::Stands)
             || pool.metadata.deletion_timestamp.is_some()
             || claim.metadata.deletion_timestamp.is_some()
@@ -63,7 +65,7 @@ impl Controller {
             claim: claim.clone(),
             nodes: vec![node.clone()],
         };
-        let what = ("static-drift", "Drifted");
+        let what = (Method::StaticDrift.name(), Method::StaticDrift.reason().name());
         Some(NewCommand::new(
             id,
             what,
