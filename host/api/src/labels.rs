@@ -53,6 +53,8 @@ pub mod capacity_type {
 
 /// Annotation of pods and nodes that should be left alone.
 pub const DO_NOT_DISRUPT: &str = "karpenter.sh/do-not-disrupt";
+/// Annotation of NodePools: what one moved pod must save, a share of what a pod costs or USD per hour.
+pub const MOVE_COST: &str = "longshore.dev/move-cost";
 /// Annotation of pods: what it costs to evict it, an integer of 32 bits.
 pub const DISRUPTION_COST: &str = "karpenter.sh/disruption-cost";
 /// Annotation of pods: which of a ReplicaSet's pods go first.

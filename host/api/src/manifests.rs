@@ -75,6 +75,8 @@ struct ObjectsBuilder {
     limit_ranges: Vec<limit_range::LimitRange>,
     /// What pods may use at most.
     limits: limits::Limits,
+    /// Faults of the object that is read which do not keep it out.
+    notes: Vec<Fault>,
 }
 
 struct PriorityClass {
@@ -586,7 +588,12 @@ impl Reader {
             return self.refuse(source, range, item, &of, &name, fault);
         }
         match into(wire, &mut self.objects) {
-            Ok(()) => drop(self.seen.insert(identity)),
+            Ok(()) => {
+                self.seen.insert(identity);
+                for fault in std::mem::take(&mut self.objects.notes) {
+                    self.refuse(source, range.clone(), item, &of, &name, fault);
+                }
+            }
             Err(fault) => self.refuse(source, range, item, &of, &name, fault),
         }
     }

@@ -106,7 +106,7 @@ pub struct DisruptArgs {
     /// the others stay
     #[arg(long)]
     pub disrupt: bool,
-    /// Carries out on paper what --disrupt proposes, until nothing is left
+    /// Carries out on paper what --disrupt proposes but for static drift, until nothing is left
     #[arg(long)]
     pub converge: bool,
     /// Writes the cluster afterwards as manifests; the snapshot has to be JSON
@@ -115,8 +115,9 @@ pub struct DisruptArgs {
     /// One method alone: emptiness, static-drift, drift, multi or single
     #[arg(long, value_name = "NAME")]
     pub method: Option<String>,
-    /// What one moved pod must save, USD per hour [default: a tenth of what a pod of its NodePool
-    /// costs on average, half of it where the policy is Balanced]
+    /// What one moved pod must save, USD per hour [default: annotation longshore.dev/move-cost of its
+    /// NodePool, or a tenth of what a pod of the NodePool costs on average, half of it where the
+    /// policy is Balanced]
     #[arg(long, value_name = "USD")]
     pub move_cost: Option<f64>,
     /// A WebAssembly component that says which nodes are disrupted and when, and optionally a file

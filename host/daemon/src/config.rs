@@ -224,17 +224,8 @@ fn disruption(table: &mut Table) -> Disruption {
 
 fn move_cost(table: &mut Table) -> Option<MoveCost> {
     const KEY: &str = "move-cost";
-    let text = table.text(KEY)?.trim();
-    let number = |text: &str| {
-        text.trim()
-            .parse::<f64>()
-            .ok()
-            .filter(|n| n.is_finite() && *n >= 0.0)
-    };
-    let read = match text.strip_suffix('%') {
-        Some(share) => number(share).map(|share| MoveCost::Share(share / 100.0)),
-        None => number(text).map(MoveCost::Amount),
-    };
+    let text = table.text(KEY)?;
+    let read = MoveCost::read(text);
     if read.is_none() {
         table.fault_at(
             KEY,

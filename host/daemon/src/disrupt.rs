@@ -63,14 +63,24 @@ pub fn run(args: &PlanArgs) -> Result<Answer, Failure> {
         write::check(&args.world.snapshot)?;
     }
     let typed = args.disrupt.consolidation.as_deref();
-    let (snapshot, scorers, seed) = read(&args.world, typed)?;
+    let (mut snapshot, scorers, seed) = read(&args.world, typed)?;
     let how = how(&args.disrupt, seed)?;
+    if how.move_cost.is_some() {
+        snapshot = for_all_pools(&snapshot);
+    }
     let text = match args.disrupt.converge {
         true => converge(args, snapshot, &scorers, how)?,
         false => propose(args, &snapshot, &scorers, how)?,
     };
     say(&scorers);
     Ok(Answer::ok(text))
+}
+
+/// The same cluster, in which no NodePool says what a move must save: `--move-cost` does.
+fn for_all_pools(snapshot: &Snapshot) -> Snapshot {
+    let mut world = (*snapshot.world).clone();
+    world.pools.iter_mut().for_each(|pool| pool.move_cost = None);
+    Snapshot::new(world.into())
 }
 
 /// What policies had to say, each thing once, on standard error.

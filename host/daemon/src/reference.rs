@@ -218,7 +218,8 @@ const KEYS: [Key; 21] = [
         "move-cost",
         "",
         "What one moved pod must save: a share of what a pod of its NodePool costs, or USD per \
-        hour. Without it 10%, and 50% where the policy is Balanced.",
+        hour. Without it 10%, and 50% where the policy is Balanced. Annotation \
+        longshore.dev/move-cost of a NodePool counts before it.",
     ),
     key(
         "[[policy]]",

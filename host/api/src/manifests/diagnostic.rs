@@ -16,7 +16,8 @@ pub struct Location {
     pub line: Option<u32>,
 }
 
-/// An object that was skipped, or a piece of text that is no object.
+/// An object that was skipped, a field of an object that does not count, or a piece of text that is
+/// no object.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Diagnostic {
     /// Where it is.

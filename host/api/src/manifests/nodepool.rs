@@ -1,7 +1,7 @@
 //! NodePools: read and validated by every rule of their schema and of Karpenter's own validation.
 
 use longshore_core::model::{
-    Budget, ConsolidationPolicy, Labels, NodeClassRef, NodePool, Op, Requirement, Symbols, Taint,
+    Budget, ConsolidationPolicy, Labels, MoveCost, NodeClassRef, NodePool, Op, Requirement, Symbols, Taint,
 };
 use serde::Deserialize;
 
@@ -123,6 +123,7 @@ const MONTH: i64 = 720 * 3600;
 
 /// Takes a NodePool in.
 pub(super) fn read(wire: WireNodePool<'_>, objects: &mut ObjectsBuilder) -> Result<(), Fault> {
+    let move_cost = move_cost(&wire.metadata);
     let names = &mut objects.world.names;
     let at = Path::Root.field("spec");
     let Some(spec) = &wire.spec else {
@@ -180,6 +181,7 @@ pub(super) fn read(wire: WireNodePool<'_>, objects: &mut ObjectsBuilder) -> Resu
         },
         consolidation: consolidation(disruption, at_disruption.field("consolidationPolicy"))?,
         budgets: budgets(disruption, at_disruption.field("budgets"), names)?,
+        move_cost: move_cost.as_ref().ok().copied().flatten(),
         ready: condition(&status.conditions, "Ready"),
         deleting: meta.deletion_timestamp.is_some(),
         usage: resources(
@@ -190,7 +192,22 @@ pub(super) fn read(wire: WireNodePool<'_>, objects: &mut ObjectsBuilder) -> Resu
     };
     taints_differ(&pool.taints, &pool.startup_taints, at_node, names)?;
     objects.world.pools.push(pool);
+    objects.notes.extend(move_cost.err());
     Ok(())
+}
+
+/// What the annotation says. A NodePool is of use without it, so a fault does not concern the rest.
+fn move_cost(meta: &Meta<'_>) -> Result<Option<MoveCost>, Fault> {
+    let Some(text) = meta.annotation(labels::MOVE_COST) else {
+        return Ok(None);
+    };
+    match MoveCost::read(text) {
+        Some(cost) => Ok(Some(cost)),
+        None => Err(Path::Root.field("metadata.annotations").key(labels::MOVE_COST).fault(
+            format!("{} is neither a share nor an amount of USD per hour", quoted(text)),
+            "write it as \"10%\" or \"0.002\"; until then the default counts",
+        )),
+    }
 }
 
 fn template_labels(

@@ -111,14 +111,16 @@ impl Store {
     /// it. What it does not say of its own type (items of lists do not) is `api_version` and
     /// `kind`. Kinds that planning has no use for are passed over.
     ///
+    /// Returns what is wrong with a field that does not count.
+    ///
     /// # Errors
-    /// What is wrong with it; an older version stays.
+    /// What is wrong with the object; an older version stays.
     pub fn apply(
         &mut self,
         api_version: &str,
         kind: &str,
         json: &str,
-    ) -> Result<(), Box<Diagnostic>> {
+    ) -> Result<Option<Box<Diagnostic>>, Box<Diagnostic>> {
         let before = TABLES.map(|t| self.len(t));
         self.reader.seen.clear();
         let text = json.as_bytes();
@@ -135,19 +137,17 @@ impl Store {
             None,
             Some(&TypeOf { api_version, kind }),
         );
-        if let Some(problem) = self.reader.problems.list.pop() {
-            self.reader.problems.list.clear();
-            return Err(Box::new(problem));
-        }
+        let problem = self.reader.problems.list.pop().map(Box::new);
+        self.reader.problems.list.clear();
         let Some(&identity) = self.reader.seen.iter().next() else {
-            return Ok(());
+            return problem.map_or(Ok(None), Err);
         };
         let grown = TABLES
             .iter()
             .zip(before)
             .find(|(t, before)| self.len(**t) > *before);
         let Some((&table, at)) = grown else {
-            return Ok(());
+            return Ok(problem);
         };
         let objects = &mut self.reader.objects;
         let by = |class: Option<(usize, _)>| {
@@ -165,7 +165,7 @@ impl Store {
             self.remove_slot(old);
         }
         self.sweep_names();
-        Ok(())
+        Ok(problem)
     }
 
     /// Forgets an object; `namespace` is empty for kinds without. Says whether it was there.
@@ -394,6 +394,26 @@ mod tests {
         assert_eq!(names(&store), [("a".into(), 1000)]);
         store.apply("v1", "Pod", &pod("a", "2")).unwrap();
         assert_eq!(names(&store), [("a".into(), 2000)]);
+    }
+
+    #[test]
+    fn a_field_that_cannot_be_read_is_reported_and_the_object_counts() {
+        let pool = |cost: &str| {
+            let class = r#"{"group":"g.io","kind":"KWOKNodeClass","name":"default"}"#;
+            format!(
+                r#"{{"metadata":{{"name":"main","annotations":{{"longshore.dev/move-cost":"{cost}"}}}},
+                "spec":{{"template":{{"spec":{{"nodeClassRef":{class}}}}}}}}}"#
+            )
+        };
+        let mut store = Store::new();
+        let mut costs = Vec::new();
+        for cost in ["25%", "ten", "50%"] {
+            let note = store.apply("karpenter.sh/v1", "NodePool", &pool(cost)).unwrap();
+            costs.push((store.world().pools[0].move_cost, note.is_some()));
+        }
+        let share = |share| Some(longshore_core::model::MoveCost::Share(share));
+        assert_eq!(costs, [(share(0.25), false), (None, true), (share(0.5), false)]);
+        assert_eq!(store.count(), 1);
     }
 
     #[test]

@@ -2,24 +2,14 @@
 
 use rustc_hash::FxHashMap;
 
+pub use crate::model::MoveCost;
 use crate::model::{ClusterObjects, ConsolidationPolicy, OfferingId, Pod, Symbol};
 use crate::snapshot::{Snapshot, StateNode};
 
-/// What one moved pod must save, unless its eviction cost says otherwise.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum MoveCost {
-    /// A share of what a pod of its NodePool costs on average.
-    Share(f64),
-    /// USD per hour.
-    Amount(f64),
-}
-
-impl MoveCost {
-    /// The share without a setting.
-    pub const DEFAULT: MoveCost = MoveCost::Share(0.1);
-    /// The same for NodePools whose policy is `Balanced`.
-    pub const BALANCED: f64 = 0.5;
-}
+/// The share of what a pod costs that it must save, where nothing says otherwise.
+const DEFAULT: MoveCost = MoveCost::Share(0.1);
+/// The same for NodePools whose policy is `Balanced`.
+const BALANCED: MoveCost = MoveCost::Share(0.5);
 
 /// The offering that a node was bought as, if the catalogue has it. An offering without capacity
 /// counts too: its price is what the node costs.
@@ -53,8 +43,9 @@ pub fn eviction_cost(world: &ClusterObjects, pod: &Pod) -> f64 {
     (1.0 + deletion / f64::from(1 << 27) + priority / f64::from(1 << 25)).clamp(-10.0, 10.0)
 }
 
-/// What one moved pod of each NodePool must save, USD per hour.
-pub fn move_costs(snapshot: &Snapshot, typed: Option<MoveCost>) -> FxHashMap<Symbol, f64> {
+/// What one moved pod of each NodePool must save, USD per hour. What the NodePool says counts before
+/// `configured`, and that before the default of its policy.
+pub fn move_costs(snapshot: &Snapshot, configured: Option<MoveCost>) -> FxHashMap<Symbol, f64> {
     let world = &*snapshot.world;
     let mut totals: FxHashMap<Symbol, (f64, usize)> = FxHashMap::default();
     let moves = movable_counts(snapshot);
@@ -68,10 +59,10 @@ pub fn move_costs(snapshot: &Snapshot, typed: Option<MoveCost>) -> FxHashMap<Sym
         let (price, pods) = totals.get(&pool.name).copied().unwrap_or_default();
         let average = price / pods.max(1) as f64;
         let by_policy = match pool.consolidation {
-            ConsolidationPolicy::Balanced => MoveCost::Share(MoveCost::BALANCED),
-            _ => MoveCost::DEFAULT,
+            ConsolidationPolicy::Balanced => BALANCED,
+            _ => DEFAULT,
         };
-        let cost = match typed.unwrap_or(by_policy) {
+        let cost = match pool.move_cost.or(configured).unwrap_or(by_policy) {
             MoveCost::Share(share) => share * average,
             MoveCost::Amount(amount) => amount,
         };

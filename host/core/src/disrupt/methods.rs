@@ -30,7 +30,8 @@ use crate::stop::Stop;
 /// How to look for disruption.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
-    /// What one moved pod must save. Without it, each NodePool's policy decides.
+    /// What one moved pod must save where its NodePool does not say. Without it, the NodePool's policy
+    /// decides.
     pub move_cost: Option<MoveCost>,
     /// One method alone.
     pub only: Option<Method>,

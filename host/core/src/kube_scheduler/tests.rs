@@ -76,6 +76,7 @@ impl Town {
             consolidate_after: None,
             consolidation: ConsolidationPolicy::WhenEmpty,
             budgets: Vec::new(),
+            move_cost: None,
             ready: None,
             deleting: false,
             usage: Resources::default(),

@@ -38,6 +38,29 @@ pub enum ConsolidationPolicy {
     Balanced,
 }
 
+/// What one moved pod must save, unless its eviction cost says otherwise.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum MoveCost {
+    /// A share of what a pod of its NodePool costs on average.
+    Share(f64),
+    /// USD per hour.
+    Amount(f64),
+}
+
+impl MoveCost {
+    /// Reads `10%`, or an amount like `0.002`: nothing if it is neither, or negative.
+    pub fn read(text: &str) -> Option<Self> {
+        let number = |text: &str| {
+            let number: f64 = text.trim().parse().ok()?;
+            (number.is_finite() && number >= 0.0).then_some(number)
+        };
+        match text.trim().strip_suffix('%') {
+            Some(share) => number(share).map(|share| MoveCost::Share(share / 100.0)),
+            None => number(text).map(MoveCost::Amount),
+        }
+    }
+}
+
 /// A disruption budget, kept as written; later issues evaluate it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Budget {
@@ -89,6 +112,8 @@ pub struct NodePool {
     pub consolidation: ConsolidationPolicy,
     /// `spec.disruption.budgets`.
     pub budgets: Vec<Budget>,
+    /// Annotation `longshore.dev/move-cost`; `None` without one, or where it cannot be read.
+    pub move_cost: Option<MoveCost>,
     /// Condition Ready; `None` if the object does not say (then it is taken for ready).
     pub ready: Option<bool>,
     /// `metadata.deletionTimestamp` is set.

@@ -391,6 +391,7 @@ impl EachSymbol for NodePool {
             consolidate_after: _,
             consolidation: _,
             budgets,
+            move_cost: _,
             ready: _,
             deleting: _,
             usage,

@@ -70,6 +70,24 @@ fn what_moves_cost_is_threshold_and_hysteresis() {
 }
 
 #[test]
+fn what_a_node_pool_says_of_moves_counts_before_what_is_configured() {
+    let proposed = |annotation: &str, configured: f64| {
+        let mut items = two();
+        items[0]["metadata"]["annotations"] = json!({"longshore.dev/move-cost": annotation});
+        let options = Options {
+            move_cost: Some(MoveCost::Amount(configured)),
+            ..Options::default()
+        };
+        let snapshot = snapshot(&items);
+        let now = methods::round(&snapshot, &ByPrice, options, Stop::never()).now();
+        !now.is_empty()
+    };
+    // One node of 4 USD per hour for one pod; a pod costs 4 USD per hour.
+    assert!(proposed("3.9", 100.0) && !proposed("4.1", 0.0));
+    assert!(proposed("99%", 100.0) && !proposed("101%", 0.0));
+}
+
+#[test]
 fn a_budget_bounds_how_many_nodes_go_and_the_next_round_goes_on() {
     let mut items = vec![pool()];
     items[0]["spec"]["disruption"]["budgets"] = json!([{"nodes": "25%"}]);

@@ -66,12 +66,14 @@ impl FrozenState {
     }
 }
 
-/// An object that could not be taken in.
+/// An object that could not be taken in, or not all of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Refused {
     pub kind: Kind,
     pub name: String,
     pub why: String,
+    /// The object counts but for one field.
+    pub is_kept: bool,
 }
 
 /// Everything that is known.
@@ -534,6 +536,7 @@ impl ClusterState {
                 kind,
                 name: name.to_owned(),
                 why,
+                is_kept: false,
             })
         };
         if kind == Kind::Pod {
@@ -553,9 +556,15 @@ impl ClusterState {
         };
         self.note_seen(kind, &name);
         self.known.entry(kind).or_default().insert(name.clone());
-        if let Err(problem) = self.store.apply(&at.api_version(), at.kind, json) {
-            return (Vec::new(), refused(&name, problem.to_string()));
-        }
+        let note = match self.store.apply(&at.api_version(), at.kind, json) {
+            Ok(problem) => problem.map(|problem| Refused {
+                kind,
+                name: name.to_string(),
+                why: problem.to_string(),
+                is_kept: true,
+            }),
+            Err(problem) => return (Vec::new(), refused(&name, problem.to_string())),
+        };
         let name = name.to_string();
         match kind {
             Kind::NodeClaim => match serde_json::from_str::<NodeClaim>(json) {
@@ -578,7 +587,7 @@ impl ClusterState {
                     if before.is_none_or(|before| before.spec != pool.spec) {
                         touched.extend(self.claims_of_pool(&name).cloned().map(WorkItem::Claim));
                     }
-                    (touched, None)
+                    (touched, note)
                 }
                 Err(error) => (Vec::new(), refused(&name, error.to_string())),
             },

@@ -422,3 +422,21 @@ fn other_objects_that_break_their_rules() {
         "#]],
     );
 }
+
+#[test]
+fn a_move_cost_that_cannot_be_read_does_not_keep_its_node_pool_out() {
+    let pool = |cost: &str| {
+        let (world, problems) = read_bytes(
+            format!(
+                "apiVersion: karpenter.sh/v1\nkind: NodePool\nmetadata:\n  name: main\n  \
+                 annotations: {{longshore.dev/move-cost: '{cost}'}}\nspec: {{template: {{spec: \
+                 {{nodeClassRef: {{group: g.io, kind: KWOKNodeClass, name: default}}}}}}}}\n"
+            )
+            .as_bytes(),
+        );
+        format!("{cost:?} is {:?}\n{problems}", world.pools[0].move_cost)
+    };
+    let costs = ["25%", " 0.002 ", "0", "-1", "1e999", "%", "ten"];
+    let report: String = costs.map(pool).concat();
+    expect![[""]].assert_eq(&report);
+}

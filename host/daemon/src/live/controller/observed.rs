@@ -89,16 +89,24 @@ impl Controller {
             self.enqueue(WorkItem::Node(node), Instant::now());
         }
         let time = self.ctx.now().as_millisecond();
+        let is_refused = refused.as_ref().is_some_and(|refused| !refused.is_kept);
         self.config
             .journal
-            .observed(time, self.state.revision, kind, change, refused.is_some());
-        if let Some(refused) = refused {
-            tracing::warn!(
+            .observed(time, self.state.revision, kind, change, is_refused);
+        match refused {
+            Some(refused) if refused.is_kept => tracing::warn!(
+                ?kind,
+                name = refused.name,
+                why = refused.why,
+                "field cannot be read; the default counts"
+            ),
+            Some(refused) => tracing::warn!(
                 ?kind,
                 name = refused.name,
                 why = refused.why,
                 "object cannot be read; the last version stays"
-            );
+            ),
+            None => {}
         }
         let reached = self.state.transitions();
         let turned = self.state.condition_changes();
