@@ -5,6 +5,7 @@ use serde::Deserialize;
 
 use super::ObjectsBuilder;
 use super::diagnostic::{Fault, Path};
+use super::nodepool::grace;
 use super::object::{
     WireTaint, annotations, condition, created, labels, resources, symbol, taints,
 };
@@ -71,6 +72,8 @@ struct WireNodeClaimSpec<'a> {
     startup_taints: List<WireTaint<'a>>,
     #[serde(borrow)]
     node_class_ref: WireClassRef<'a>,
+    #[serde(borrow)]
+    termination_grace_period: Option<Text<'a>>,
     #[serde(borrow)]
     resources: Option<WireClaimResources<'a>>,
 }
@@ -164,6 +167,10 @@ pub(super) fn read_claim(
             kind: names.intern(&spec.node_class_ref.kind),
             name: names.intern(&spec.node_class_ref.name),
         },
+        termination_grace: grace(
+            &spec.termination_grace_period,
+            at.field("terminationGracePeriod"),
+        )?,
         requests: match &spec.resources {
             Some(wire) => resources(&wire.requests, at.field("resources.requests"), names)?,
             None => Default::default(),

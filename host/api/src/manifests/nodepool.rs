@@ -396,7 +396,8 @@ fn lifetime(
     }
 }
 
-fn grace(text: &Option<Text<'_>>, at: Path<'_>) -> Result<Option<i64>, Fault> {
+/// A duration, if there is one.
+pub(super) fn grace(text: &Option<Text<'_>>, at: Path<'_>) -> Result<Option<i64>, Fault> {
     let Some(text) = text else { return Ok(None) };
     match plain_duration(text) {
         Some(seconds) => Ok(Some(seconds)),

@@ -19,7 +19,7 @@ use requests::WireResources;
 
 use super::ObjectsBuilder;
 use super::diagnostic::{Fault, Path};
-use super::object::{created, labels, symbol, time_of};
+use super::object::{condition, created, labels, symbol, time_of};
 use super::wire::{Amount, Condition, List, Map, Meta, Text, only_from_maps};
 use crate::labels as label;
 use crate::time::go_duration;
@@ -213,6 +213,7 @@ pub(super) fn read(wire: WirePod<'_>, objects: &mut ObjectsBuilder) -> Result<()
         terminal: status
             .is_some_and(|s| matches!(s.phase.as_deref(), Some("Succeeded" | "Failed"))),
         deleting: meta.deletion_timestamp.is_some(),
+        unready: status.is_some_and(|s| condition(&s.conditions, "Ready") == Some(false)),
         unschedulable: status.is_some_and(is_unschedulable),
         unattempted: false,
         nominated: status.and_then(|s| symbol(&s.nominated_node_name, names)),

@@ -265,7 +265,7 @@ fn may_go(world: &ClusterObjects, node: &StateNode, disruption: &Disruption) -> 
         }
         _ => {}
     }
-    if disruption.reason == "Drifted" && pool.termination_grace.is_some() {
+    if disruption.reason == "Drifted" && claim.termination_grace.is_some() {
         return Ok(());
     }
     node.pods
@@ -310,7 +310,7 @@ fn may_be_evicted(world: &ClusterObjects, ix: PodIx) -> Result<(), String> {
     let mine: Vec<_> = mine.collect();
     match mine.as_slice() {
         [] => Ok(()),
-        [one] if one.allowed >= 1 => Ok(()),
+        [one] if one.allowed >= 1 || (one.evicts_unhealthy && pod.unready) => Ok(()),
         [one] => Err(format!(
             "PodDisruptionBudget {} keeps {}",
             world.names.text(one.name),

@@ -114,6 +114,7 @@ fn buy(world: &mut ClusterObjects, claim: &PlannedClaim, serial: u32) -> Symbol 
         taints: pool.taints.clone(),
         startup_taints: pool.startup_taints.clone(),
         class: pool.class,
+        termination_grace: pool.termination_grace,
         requests: crate::model::Resources::default(),
         provider_id: Some(id),
         node_name: Some(name),

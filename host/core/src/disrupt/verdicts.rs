@@ -324,8 +324,8 @@ impl<'s> Rules<'s> {
             return Err(Stays::DoNotDisrupt);
         }
         self.by_method(method, node, claim, pool, moving)?;
-        // Drift ends some time anyway where the NodePool bounds how long a node may drain.
-        if !(method.reason() == Reason::Drifted && pool.termination_grace.is_some()) {
+        // Drift ends some time anyway where the NodeClaim bounds how long its node may drain.
+        if !(method.reason() == Reason::Drifted && claim.termination_grace.is_some()) {
             self.by_pods(&node.pods)?;
         }
         let allowed = budgets.of(name, method.reason());
@@ -416,6 +416,7 @@ impl PodRules {
         match self.0.of(world, pod.shape).as_slice() {
             [] => None,
             [one] if world.budgets[*one].allowed > 0 => None,
+            [one] if world.budgets[*one].evicts_unhealthy && pod.unready => None,
             [one] => Some(Stays::PodBudget(ix, *one)),
             _ => Some(Stays::SeveralPodBudgets(ix)),
         }

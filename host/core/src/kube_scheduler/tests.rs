@@ -202,6 +202,7 @@ impl Town {
             started: None,
             terminal: false,
             deleting: false,
+            unready: false,
             unschedulable: node.is_none(),
             queued: 0,
             unattempted: false,

@@ -73,6 +73,8 @@ pub struct NodeClaim {
     pub startup_taints: Vec<Taint>,
     /// `spec.nodeClassRef`.
     pub class: NodeClassRef,
+    /// `spec.terminationGracePeriod`, seconds.
+    pub termination_grace: Option<i64>,
     /// `spec.resources.requests`.
     pub requests: Resources,
     /// `status.providerID`.

@@ -42,6 +42,8 @@ pub struct Pod {
     pub terminal: bool,
     /// `metadata.deletionTimestamp` is set.
     pub deleting: bool,
+    /// Condition Ready is there, and not True.
+    pub unready: bool,
     /// Condition PodScheduled is False with reason Unschedulable.
     pub unschedulable: bool,
     /// kube-scheduler has not tried it yet, and the caller expects that no existing node takes it.

@@ -7,7 +7,7 @@ use longshore_core::disrupt::verdicts::{self, Method, Stays};
 use longshore_core::ids::NodeIx;
 use serde_json::{Value, json};
 
-use super::{names, node, of, pod, round, snapshot, two};
+use super::{TIME, names, node, of, pod, round, snapshot, two};
 
 /// Why consolidation leaves node `one`, after a change of the objects.
 fn refusal(method: Method, change: impl FnOnce(&mut Vec<Value>)) -> Option<Stays> {
@@ -144,6 +144,41 @@ fn pod_disruption_budgets_keep_a_node() {
     ));
     let two = vec![budget("a", 1), budget("b", 1)];
     assert!(matches!(with(two), Some(Stays::SeveralPodBudgets(_))));
+}
+
+#[test]
+fn a_budget_that_lets_unhealthy_pods_go_keeps_ready_ones() {
+    let with = |policy: &str, ready: &str| {
+        refusal(Method::MultiNode, |items| {
+            let mut budget = budget("pdb", 0);
+            budget["spec"]["unhealthyPodEvictionPolicy"] = json!(policy);
+            items.push(budget);
+            of(items, "Pod", "web-1")["status"]["conditions"] =
+                json!([{"type": "Ready", "status": ready}]);
+        })
+    };
+    assert_eq!(with("AlwaysAllow", "False"), None);
+    assert!(matches!(with("AlwaysAllow", "True"), Some(Stays::PodBudget(_, 0))));
+    assert!(matches!(with("IfHealthyBudget", "False"), Some(Stays::PodBudget(_, 0))));
+}
+
+#[test]
+fn a_node_that_may_drain_for_so_long_drifts_whatever_its_pods_say() {
+    let with = |method, grace: Option<&str>| {
+        refusal(method, |items| {
+            let claim = of(items, "NodeClaim", "claim-one");
+            let drifted = json!({"type": "Drifted", "status": "True", "reason": "NodePoolDrifted",
+                "message": "", "lastTransitionTime": TIME});
+            claim["status"]["conditions"].as_array_mut().unwrap().push(drifted);
+            claim["spec"]["terminationGracePeriod"] = json!(grace);
+            of(items, "Pod", "web-1")["metadata"]["annotations"] =
+                json!({"karpenter.sh/do-not-disrupt": "true"});
+        })
+    };
+    let held = |found: Option<Stays>| matches!(found, Some(Stays::PodDoNotDisrupt(..)));
+    assert!(held(with(Method::Drift, None)));
+    assert_eq!(with(Method::Drift, Some("1h")), None);
+    assert!(held(with(Method::MultiNode, Some("1h"))));
 }
 
 #[test]
