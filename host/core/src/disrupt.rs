@@ -18,6 +18,7 @@ pub mod neighbourhood;
 pub mod pack;
 pub mod paper;
 pub mod proposals;
+mod repair;
 pub mod replacements;
 pub mod search;
 pub mod state;

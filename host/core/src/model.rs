@@ -23,7 +23,7 @@ pub use cluster_objects::{
     Workload,
 };
 pub use excess::{Excess, Part};
-pub use node::{NodeClaim, NodeRecord, Taint, TaintEffect};
+pub use node::{DueRepair, NodeClaim, NodeRecord, RepairAction, Taint, TaintEffect, UnhealthyNode};
 pub use pod::{
     HostPort, LabelSelector, NodeInclusion, Pod, PodShape, PodTerm, SelectorOp, SelectorRule,
     ShapeId, Shapes, Spread, Toleration,

@@ -79,7 +79,10 @@ pub fn run(args: &PlanArgs) -> Result<Answer, Failure> {
 /// The same cluster, in which no NodePool says what a move must save: `--move-cost` does.
 fn for_all_pools(snapshot: &Snapshot) -> Snapshot {
     let mut world = (*snapshot.world).clone();
-    world.pools.iter_mut().for_each(|pool| pool.move_cost = None);
+    world
+        .pools
+        .iter_mut()
+        .for_each(|pool| pool.move_cost = None);
     Snapshot::new(world.into())
 }
 
@@ -139,6 +142,8 @@ fn how(args: &DisruptArgs, seed: u64) -> Result<How, Failure> {
 
 fn method(name: &str) -> Result<Method, Failure> {
     let known = Method::ALL.into_iter().find(|method| method.name() == name);
+    // What makes a node unhealthy is not read from files.
+    let known = known.filter(|method| *method != Method::Repair);
     let absent = ["repair", "expiration"];
     known.ok_or_else(|| Failure::Usage {
         message: match absent.contains(&name) {

@@ -29,7 +29,7 @@ pub(crate) struct ClusterColumns {
     pub pool_costs: Arc<[f64]>,
     pub pool_disruption_costs: Arc<[f64]>,
     /// In the order of [`Reason::ALL`].
-    pub pool_allowed: [Arc<[u32]>; 3],
+    pub pool_allowed: [Arc<[u32]>; Reason::ALL.len()],
     pub owner_names: Table,
     pub owner_pods: Arc<[u32]>,
     pub owner_young_pods: Arc<[u32]>,
@@ -80,7 +80,7 @@ impl ClusterColumns {
             disruption_costs: column(nodes, |node| node.weight),
             pool_costs: column(&facts.pools, |pool| pool.cost),
             pool_disruption_costs: column(&facts.pools, |pool| pool.weight),
-            pool_allowed: [0, 1, 2].map(|at| column(&facts.pools, |pool| pool.allowed[at])),
+            pool_allowed: [0, 1, 2, 3].map(|at| column(&facts.pools, |pool| pool.allowed[at])),
             owner_names: column(&facts.owners, |of| owner(of.name)),
             owner_pods: column(&facts.owners, |owner| owner.pods),
             owner_young_pods: column(&facts.owners, |owner| owner.young),

@@ -1,7 +1,8 @@
 //! NodePools: read and validated by every rule of their schema and of Karpenter's own validation.
 
 use longshore_core::model::{
-    Budget, ConsolidationPolicy, Labels, MoveCost, NodeClassRef, NodePool, Op, Requirement, Symbols, Taint,
+    Budget, ConsolidationPolicy, Labels, MoveCost, NodeClassRef, NodePool, Op, Requirement,
+    Symbols, Taint,
 };
 use serde::Deserialize;
 
@@ -203,10 +204,16 @@ fn move_cost(meta: &Meta<'_>) -> Result<Option<MoveCost>, Fault> {
     };
     match MoveCost::read(text) {
         Some(cost) => Ok(Some(cost)),
-        None => Err(Path::Root.field("metadata.annotations").key(labels::MOVE_COST).fault(
-            format!("{} is neither a share nor an amount of USD per hour", quoted(text)),
-            "write it as \"10%\" or \"0.002\"; until then the default counts",
-        )),
+        None => Err(Path::Root
+            .field("metadata.annotations")
+            .key(labels::MOVE_COST)
+            .fault(
+                format!(
+                    "{} is neither a share nor an amount of USD per hour",
+                    quoted(text)
+                ),
+                "write it as \"10%\" or \"0.002\"; until then the default counts",
+            )),
     }
 }
 
@@ -523,12 +530,12 @@ fn budget(wire: &WireBudget<'_>, at: Path<'_>, names: &mut Symbols) -> Result<Bu
     let mut reasons = None;
     if let Some(list) = &wire.reasons {
         for (index, reason) in list.iter().enumerate() {
-            if !["Underutilized", "Empty", "Drifted"].contains(&&**reason) {
+            if !["Underutilized", "Empty", "Drifted", "Unhealthy"].contains(&&**reason) {
                 let what = format!("{} is not a reason", quoted(reason));
                 return Err(at
                     .field("reasons")
                     .index(index)
-                    .fault(what, "expected Underutilized, Empty or Drifted"));
+                    .fault(what, "expected Underutilized, Empty, Drifted or Unhealthy"));
             }
         }
         reasons = Some(list.iter().map(|reason| names.intern(reason)).collect());

@@ -408,11 +408,16 @@ mod tests {
         let mut store = Store::new();
         let mut costs = Vec::new();
         for cost in ["25%", "ten", "50%"] {
-            let note = store.apply("karpenter.sh/v1", "NodePool", &pool(cost)).unwrap();
+            let note = store
+                .apply("karpenter.sh/v1", "NodePool", &pool(cost))
+                .unwrap();
             costs.push((store.world().pools[0].move_cost, note.is_some()));
         }
         let share = |share| Some(longshore_core::model::MoveCost::Share(share));
-        assert_eq!(costs, [(share(0.25), false), (None, true), (share(0.5), false)]);
+        assert_eq!(
+            costs,
+            [(share(0.25), false), (None, true), (share(0.5), false)]
+        );
         assert_eq!(store.count(), 1);
     }
 

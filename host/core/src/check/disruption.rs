@@ -15,7 +15,7 @@ use crate::cron::Schedule;
 use crate::ids::{NodeIx, PodIx};
 use crate::model::pod::DoNotDisrupt;
 use crate::model::{
-    ClusterObjects, ConsolidationPolicy, NodeClaim, NodePool, PodShape, Spread, Symbol,
+    ClusterObjects, ConsolidationPolicy, NodeClaim, NodePool, NodeRecord, PodShape, Spread, Symbol,
 };
 use crate::plan::{Placement, Plan, PlannedClaim};
 use crate::snapshot::{Snapshot, StateNode};
@@ -32,7 +32,7 @@ pub enum Place {
 /// Nodes to remove for one reason, what is bought for them, and where their pods go.
 #[derive(Clone, Debug)]
 pub struct Disruption {
-    /// `Empty`, `Drifted` or `Underutilized`.
+    /// `Empty`, `Drifted`, `Underutilized` or `Unhealthy`.
     pub reason: &'static str,
     /// Nodes that go.
     pub nodes: Vec<NodeIx>,
@@ -212,8 +212,14 @@ fn may_go(world: &ClusterObjects, node: &StateNode, disruption: &Disruption) -> 
         .iter()
         .find(|pool| Some(pool.name) == node.pool)
         .ok_or("no NodePool owns it")?;
+    if disruption.reason == "Unhealthy" {
+        return may_be_repaired(world, node, claim);
+    }
     if !node.initialized {
         return Err("it is not initialised".into());
+    }
+    if is_true(world, claim, "Rebooting") {
+        return Err("it is rebooting".into());
     }
     match (pool.replicas.is_some(), disruption.of_static) {
         (true, false) => return Err("its NodePool is static".into()),
@@ -247,12 +253,7 @@ fn may_go(world: &ClusterObjects, node: &StateNode, disruption: &Disruption) -> 
     if in_command(world, claim) {
         return Err("it is disrupted already".into());
     }
-    let is = |condition: &str| {
-        claim
-            .conditions
-            .iter()
-            .any(|&known| text(known) == condition)
-    };
+    let is = |condition: &str| is_true(world, claim, condition);
     let movable = node.pods.iter().filter(|&&pod| moves(world, pod)).count();
     match disruption.reason {
         "Drifted" if !is("Drifted") => return Err("it has not drifted".into()),
@@ -266,6 +267,58 @@ fn may_go(world: &ClusterObjects, node: &StateNode, disruption: &Disruption) -> 
         _ => {}
     }
     if disruption.reason == "Drifted" && claim.termination_grace.is_some() {
+        return Ok(());
+    }
+    node.pods
+        .iter()
+        .try_for_each(|&pod| may_be_evicted(world, pod))
+}
+
+fn is_true(world: &ClusterObjects, claim: &NodeClaim, condition: &str) -> bool {
+    let mut known = claim.conditions.iter();
+    known.any(|&known| world.names.text(known) == condition)
+}
+
+/// Repair takes nodes whose condition has lasted too long, where few of the NodePool are unhealthy.
+/// Pods are in the way only where nothing bounds how long the node drains.
+fn may_be_repaired(
+    world: &ClusterObjects,
+    node: &StateNode,
+    claim: &NodeClaim,
+) -> Result<(), String> {
+    let unhealthy = world.unhealthy.iter().find(|of| of.node == node.name);
+    let due = unhealthy.and_then(|of| of.due).ok_or("no repair is due")?;
+    if in_command(world, claim) || claim.deleting || is_true(world, claim, "Rebooting") {
+        return Err("it is disrupted already".into());
+    }
+    let record = world.nodes.iter().find(|record| record.name == node.name);
+    let record = record.ok_or("it has no Node")?;
+    let said = match is_true(world, claim, "Registered") {
+        true => &record.annotations,
+        false => &claim.annotations,
+    };
+    let text = |symbol: Symbol| world.names.text(symbol);
+    let vetoed = |(key, value): (Symbol, Symbol)| {
+        (text(key), text(value)) == ("karpenter.sh/do-not-repair", "true")
+    };
+    if said.iter().any(vetoed) {
+        return Err("it must not be repaired".into());
+    }
+    let nodepool = world.names.get("karpenter.sh/nodepool");
+    let of = |record: &NodeRecord| nodepool.and_then(|key| record.labels.get(key));
+    let mine = world.nodes.iter().filter(|record| of(record) == node.pool);
+    let sick = |record: &NodeRecord| world.unhealthy.iter().any(|of| of.node == record.name);
+    let (mut all, mut unhealthy) = (0usize, 0usize);
+    for record in mine {
+        all += 1;
+        unhealthy += usize::from(sick(record));
+    }
+    if unhealthy * 5 > all + 4 {
+        return Err(format!(
+            "{unhealthy} of {all} nodes of its NodePool are unhealthy"
+        ));
+    }
+    if due.grace.or(claim.termination_grace).is_some() {
         return Ok(());
     }
     node.pods
@@ -330,7 +383,12 @@ fn budgets(snapshot: &Snapshot, disruptions: &[Disruption], found: &mut Violatio
     for pool in &world.pools {
         let mut going: FxHashMap<&str, u64> = FxHashMap::default();
         for disruption in disruptions {
-            let mine = |node: &&NodeIx| snapshot.nodes[node.0 as usize].pool == Some(pool.name);
+            // Repair of a node that is not initialised neither needs nor uses a budget.
+            let mine = |node: &&NodeIx| {
+                let node = &snapshot.nodes[node.0 as usize];
+                let counts = node.initialized || disruption.reason != "Unhealthy";
+                node.pool == Some(pool.name) && counts
+            };
             *going.entry(disruption.reason).or_default() +=
                 disruption.nodes.iter().filter(mine).count() as u64;
         }
@@ -355,12 +413,16 @@ fn most_for(world: &ClusterObjects, pool: &NodePool, reason: &str) -> Option<u64
         label("karpenter.sh/nodepool")?,
         label("karpenter.sh/initialized")?,
     );
+    let reboots = |node: &NodeRecord| {
+        let mut claims = world.claims.iter();
+        claims.any(|claim| claim.node_name == Some(node.name) && is_true(world, claim, "Rebooting"))
+    };
     let mine = world.nodes.iter().filter(|node| {
         let ready = node
             .labels
             .get(initialized)
             .is_some_and(|value| world.names.text(value) == "true");
-        node.labels.get(nodepool) == Some(pool.name) && ready
+        node.labels.get(nodepool) == Some(pool.name) && (ready || reboots(node))
     });
     let (mut nodes, mut disturbed) = (0u64, 0u64);
     for node in mine {
@@ -369,7 +431,8 @@ fn most_for(world: &ClusterObjects, pool: &NodePool, reason: &str) -> Option<u64
             || world.claims.iter().any(|claim| {
                 claim.node_name == Some(node.name) && (claim.deleting || in_command(world, claim))
             });
-        disturbed += u64::from(going || !node.ready);
+        let not_ready = !node.ready && reason != "Unhealthy";
+        disturbed += u64::from(going || not_ready || reboots(node));
     }
     let mut least: Option<u64> = None;
     for budget in &pool.budgets {
@@ -414,11 +477,16 @@ fn replicas(snapshot: &Snapshot, disruptions: &[Disruption], found: &mut Violati
         let claims = world.claims.iter().filter(own).count() as i64;
         let at = || Some(format!("NodePool {}", world.names.text(pool.name)));
         if pool.deleting || claims != wanted {
-            let detail = format!("{claims} NodeClaims for {wanted} replicas, and nodes are replaced");
+            let detail =
+                format!("{claims} NodeClaims for {wanted} replicas, and nodes are replaced");
             found.add(Invariant::Disruption, at(), None, detail);
         }
-        if pool.node_limit.is_some_and(|limit| claims + replaced > limit) {
-            let detail = format!("{claims} NodeClaims and {replaced} replacements beyond its limit");
+        if pool
+            .node_limit
+            .is_some_and(|limit| claims + replaced > limit)
+        {
+            let detail =
+                format!("{claims} NodeClaims and {replaced} replacements beyond its limit");
             found.add(Invariant::Limits, at(), None, detail);
         }
     }
@@ -542,7 +610,8 @@ fn places(snapshot: &Snapshot, disruptions: &[Disruption], found: &mut Violation
     hosts.check(&mut inside);
     topology::check(&hosts, &mut inside);
     // What is bought for drifted nodes may take their share of the limits before they are gone.
-    let drifts = disruptions.iter().any(|d| d.reason == "Drifted");
+    let in_place = ["Drifted", "Unhealthy"];
+    let drifts = (disruptions.iter()).any(|d| in_place.contains(&d.reason));
     let beside = if drifts { &after } else { snapshot };
     limits::check(beside, &plan, &mut inside);
     found.violations.extend(

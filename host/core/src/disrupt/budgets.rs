@@ -1,6 +1,6 @@
 //! How many nodes of a NodePool may be disrupted now, and for which reason.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::verdicts::Reason;
 use crate::cron::Schedule;
@@ -25,8 +25,14 @@ impl Budgets {
         let counts = count(world);
         let mut all = FxHashMap::default();
         for pool in &world.pools {
-            let (nodes, disrupted) = counts.get(&pool.name).copied().unwrap_or_default();
+            let counts = counts.get(&pool.name).copied().unwrap_or_default();
             for reason in Reason::ALL {
+                // Unhealthy nodes are what repair is there for: they use none of its budget.
+                let disrupted = match reason {
+                    Reason::Unhealthy => counts.going,
+                    _ => counts.going + counts.not_ready,
+                };
+                let nodes = counts.nodes;
                 all.insert(
                     (pool.name, reason),
                     allowed(world, pool, reason, nodes, disrupted),
@@ -45,14 +51,25 @@ impl Budgets {
     }
 }
 
-/// Initialised nodes of each NodePool, and those among them that are disrupted already: not ready, or
-/// on their way out.
-fn count(world: &ClusterObjects) -> FxHashMap<Symbol, (u32, u32)> {
+/// Initialised nodes of a NodePool.
+#[derive(Clone, Copy, Default)]
+struct Counts {
+    /// All of them.
+    nodes: u32,
+    /// Those on their way out, or being started anew.
+    going: u32,
+    /// Others that are not ready.
+    not_ready: u32,
+}
+
+/// Initialised nodes of each NodePool. Those whose machines are being started anew count, although
+/// they lack the label meanwhile.
+fn count(world: &ClusterObjects) -> FxHashMap<Symbol, Counts> {
     let get = |text: &str| world.names.get(text);
     let keys = get("karpenter.sh/nodepool")
         .zip(get("karpenter.sh/initialized"))
         .zip(get("true"));
-    let mut counts: FxHashMap<Symbol, (u32, u32)> = FxHashMap::default();
+    let mut counts: FxHashMap<Symbol, Counts> = FxHashMap::default();
     let Some(((pool, initialized), truth)) = keys else {
         return counts;
     };
@@ -60,7 +77,16 @@ fn count(world: &ClusterObjects) -> FxHashMap<Symbol, (u32, u32)> {
     let disrupted = |claim: &&NodeClaim| {
         claim.deleting || command.is_some_and(|key| claim.annotations.get(key).is_some())
     };
-    let going: rustc_hash::FxHashSet<Symbol> = world
+    let rebooting: FxHashSet<Symbol> = match get(super::verdicts::REBOOTING) {
+        None => FxHashSet::default(),
+        Some(condition) => world
+            .claims
+            .iter()
+            .filter(|claim| claim.conditions.contains(&condition))
+            .filter_map(|claim| claim.node_name)
+            .collect(),
+    };
+    let going: FxHashSet<Symbol> = world
         .claims
         .iter()
         .filter(disrupted)
@@ -70,12 +96,17 @@ fn count(world: &ClusterObjects) -> FxHashMap<Symbol, (u32, u32)> {
         let Some(of) = node.labels.get(pool) else {
             continue;
         };
-        if node.labels.get(initialized) != Some(truth) {
+        let reboots = rebooting.contains(&node.name);
+        if node.labels.get(initialized) != Some(truth) && !reboots {
             continue;
         }
         let entry = counts.entry(of).or_default();
-        entry.0 += 1;
-        entry.1 += u32::from(!node.ready || node.deleting || going.contains(&node.name));
+        entry.nodes += 1;
+        if node.deleting || reboots || going.contains(&node.name) {
+            entry.going += 1;
+        } else if !node.ready {
+            entry.not_ready += 1;
+        }
     }
     counts
 }

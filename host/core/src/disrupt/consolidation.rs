@@ -107,7 +107,7 @@ pub struct PoolFacts {
     /// Eviction cost of the pods on them that would move.
     pub weight: f64,
     /// Nodes that may go now by reason, in the order of [`Reason::ALL`]; `u32::MAX` without a budget.
-    pub allowed: [u32; 3],
+    pub allowed: [u32; Reason::ALL.len()],
 }
 
 /// A controller of pods that would move with their node.

@@ -1,9 +1,11 @@
 //! One round of disruption: every method in its order, within the budgets.
 //!
-//! Empty nodes go first. Drifted nodes follow, one by one. Consolidation waits for a round without
-//! drift, so that it does not pack pods onto nodes that are about to be replaced.
+//! Unhealthy nodes are repaired first, one in a round that does nothing else. Empty nodes follow,
+//! then drifted ones, one by one. Consolidation waits for a round without drift, so that it does
+//! not pack pods onto nodes that are about to be replaced.
 
 mod alone;
+mod repair;
 mod static_drift;
 
 use indexmap::IndexSet;
@@ -41,6 +43,18 @@ pub struct Options {
     pub effort: Effort,
     /// Each node that stays is asked what it would take to remove it.
     pub explain: bool,
+    /// What may be deleted before its replacement is there.
+    pub terminate_first: TerminateFirst,
+}
+
+/// Methods that may delete a node before its replacement is there, where the replacement needs
+/// what the node holds (gates TerminateFirstDrift and TerminateFirstRepair).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TerminateFirst {
+    /// Drift, of static NodePools too.
+    pub drift: bool,
+    /// Repair, of static NodePools too.
+    pub repair: bool,
 }
 
 impl Options {
@@ -69,6 +83,37 @@ impl Verdict {
     }
 }
 
+/// A command on one node that needs no place for its pods.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Single {
+    /// The node.
+    pub node: NodeIx,
+    /// The method that found it.
+    pub method: Method,
+    /// What is done with it.
+    pub act: Act,
+}
+
+/// What is done with one node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Act {
+    /// A node of its static NodePool takes its place.
+    ReplaceStatic,
+    /// Its machine is started anew; it keeps its place and its pods come back.
+    Reboot,
+    /// It goes first: what its replacement needs is what it holds.
+    TerminateFirst(FirstWhy),
+}
+
+/// Why a node goes before it is replaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FirstWhy {
+    /// Its pods need the capacity reservation that it holds a slot of.
+    NoReservedCapacity,
+    /// Its static NodePool is at its node limit.
+    StaticAtLimit,
+}
+
 /// What one round finds.
 #[derive(Clone, Debug, Default)]
 pub struct Round {
@@ -78,6 +123,8 @@ pub struct Round {
     pub dropped: Vec<Dropped>,
     /// Candidates, in the order of [`Snapshot::nodes`].
     pub candidates: Vec<Candidate>,
+    /// Commands on one node that need no place for its pods.
+    pub singles: Vec<Single>,
     /// Why each node stays that consolidation could have taken.
     pub stays: Vec<(NodeIx, Stays)>,
     /// No outcome has a smaller objective, USD per hour; nothing if consolidation was not asked.
@@ -123,11 +170,14 @@ pub fn round<'s>(
         round: Round::default(),
     };
     asked.round.candidates = candidates;
+    if options.asks(Method::Repair) && asked.repair(policies, &options, &reserved) {
+        return asked.round;
+    }
     if options.asks(Method::Emptiness) {
         asked.emptiness();
     }
     if options.asks(Method::StaticDrift) {
-        asked.static_drift();
+        asked.static_drift(options.terminate_first.drift);
     }
     let input = SearchInput {
         policies,
@@ -307,15 +357,8 @@ impl<'s> Asked<'s> {
                 continue;
             }
             found.push(Proposal {
-                method: Method::Emptiness,
-                reason: Reason::Empty,
-                nodes: vec![NodeIx(at as u32)],
-                replacements: Vec::new(),
-                moves: Vec::new(),
-                savings: price,
                 gain,
-                disruption_cost: 0.0,
-                decision: None,
+                ..self.empty(at, Method::Emptiness)
             });
         }
         self.admit(found);
@@ -346,7 +389,7 @@ impl<'s> Asked<'s> {
         let mut nodes = self.drifted(Method::Drift);
         nodes.iter().for_each(|&at| c.nodes[at].destination = false);
         nodes.retain(|&at| !input.going.contains(&NodeIx(at as u32)));
-        let mut outcomes = Vec::new();
+        let (mut outcomes, mut stuck) = (Vec::new(), Vec::new());
         let mut filler = Filler::default();
         let mut state = State::new(&c);
         for at in nodes {
@@ -369,7 +412,7 @@ impl<'s> Asked<'s> {
                     .and_then(|own| own.pods.first())
                     .copied()
                     .unwrap_or(PodIx(0));
-                self.round.stays.push((node, Stays::NoPlace(pod)));
+                stuck.push((at, pod));
                 continue;
             }
             outcomes.push(Outcome::new(&state).since(&before));
@@ -377,11 +420,31 @@ impl<'s> Asked<'s> {
         let mut limits = Limits::new(&c);
         let mut found = Vec::new();
         for outcome in outcomes {
-            let (proposals, dropped) = proposals::of_drift(&mut c, outcome, &mut limits);
+            let (proposals, dropped) =
+                proposals::of_one(&mut c, outcome, Method::Drift, &mut limits);
             found.extend(proposals);
             self.round.dropped.extend(dropped);
         }
         self.admit(found);
+        for (at, pod) in stuck {
+            self.drift_first(input, at, pod);
+        }
+    }
+
+    /// A drifted node whose pods find no place: it goes first if that frees what they need.
+    fn drift_first(&mut self, input: &SearchInput<'_>, at: usize, pod: PodIx) {
+        let (node, pool) = (NodeIx(at as u32), self.snapshot.nodes[at].pool);
+        let may = input.options.terminate_first.drift && self.frees_enough(input, at);
+        let Some(pool) = pool.filter(|&pool| may && self.left(pool, Reason::Drifted) > 0) else {
+            self.round.stays.push((node, Stays::NoPlace(pod)));
+            return;
+        };
+        *self.used.entry(pool).or_default() += 1;
+        self.round.singles.push(Single {
+            node,
+            method: Method::Drift,
+            act: Act::TerminateFirst(FirstWhy::NoReservedCapacity),
+        });
     }
 
     fn consolidation(&mut self, input: &SearchInput<'_>, stop: Stop<'_>) {

@@ -388,16 +388,18 @@ fn restrict(part: &Part, nodes: Vec<usize>) -> Part {
     small
 }
 
-/// The replacement of a drifted node: whatever it costs. It may take the node's share of the limits
-/// before the node is gone, or a NodePool at its limits would keep its drifted nodes for ever.
-pub fn of_drift(
+/// The replacement of a drifted or unhealthy node: whatever it costs. It may take the node's share
+/// of the limits before the node is gone, or a NodePool at its limits would keep such nodes for
+/// ever.
+pub fn of_one(
     c: &mut Compiled<'_>,
     outcome: Outcome,
+    method: Method,
     limits: &mut Limits,
 ) -> (Vec<Proposal>, Vec<Dropped>) {
     let (mut proposals, mut dropped) = (Vec::new(), Vec::new());
     for part in outcome.parts(c) {
-        let made = drifted(c, &part);
+        let made = at_any_price(c, &part, method);
         match made.and_then(|made| limits.admit(c, made, true).ok_or(Why::Limits)) {
             Ok(proposal) => proposals.push(proposal),
             Err(why) => {
@@ -799,7 +801,7 @@ fn described(
     }
 }
 
-fn drifted(c: &mut Compiled<'_>, part: &Part) -> Result<Proposal, Why> {
+fn at_any_price(c: &mut Compiled<'_>, part: &Part, method: Method) -> Result<Proposal, Why> {
     let (moves, on_bought) = moves_of(c, part);
     let mut replacements = Vec::new();
     for ((offer, guests), pods) in part.bought.iter().zip(on_bought) {
@@ -809,7 +811,7 @@ fn drifted(c: &mut Compiled<'_>, part: &Part) -> Result<Proposal, Why> {
     Ok(described(
         c,
         part,
-        (Method::Drift, Reason::Drifted),
+        (method, method.reason()),
         replacements,
         moves,
     ))

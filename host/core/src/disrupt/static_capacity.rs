@@ -6,6 +6,7 @@
 
 use rustc_hash::FxHashMap;
 
+use super::methods::{Act, FirstWhy};
 use super::verdicts::{COMMAND, Stays};
 use super::{costs, verdicts};
 use crate::model::{ClusterObjects, NodeClaim, Symbol};
@@ -117,6 +118,22 @@ fn counts(world: &ClusterObjects, pool: Symbol) -> Counts {
         }
     }
     counts
+}
+
+/// How one node of a static NodePool is replaced now. At the node limit it goes first, if `first`
+/// allows that.
+///
+/// # Errors
+/// Why it is not.
+pub fn replaces(world: &ClusterObjects, pool: Symbol, first: bool) -> Result<Act, Stays> {
+    if room_to_replace(world, pool)? > 0 {
+        return Ok(Act::ReplaceStatic);
+    }
+    let record = world.pools.iter().find(|known| known.name == pool);
+    match record.filter(|record| first && record.ready != Some(false)) {
+        Some(_) => Ok(Act::TerminateFirst(FirstWhy::StaticAtLimit)),
+        None => Err(Stays::StaticAtLimit),
+    }
 }
 
 /// What scale-down looks at, of one claim.

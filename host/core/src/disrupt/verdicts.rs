@@ -7,21 +7,23 @@ use std::sync::Arc;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::budgets::Budgets;
-use super::costs;
+use super::{costs, repair};
 use crate::ids::{NodeIx, PodIx};
 use crate::model::pod::DoNotDisrupt;
 use crate::model::{
     ClusterObjects, ConsolidationPolicy, Labels, NodeClaim, NodePool, NodeRecord, Pod, SelectorOp,
-    ShapeId, Symbol,
+    ShapeId, Symbol, UnhealthyNode,
 };
 use crate::snapshot::Snapshot;
 
 /// How many methods there are.
-pub const METHODS: usize = 5;
+pub const METHODS: usize = 6;
 
 /// A method of voluntary disruption, in the order in which methods are asked.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Method {
+    /// Nodes whose conditions their cloud says they do not recover from.
+    Repair,
     /// Nodes without pods that would move.
     Emptiness,
     /// Nodes of static NodePools that no longer are what their NodePool says.
@@ -37,6 +39,7 @@ pub enum Method {
 impl Method {
     /// All methods, in order.
     pub const ALL: [Method; METHODS] = [
+        Method::Repair,
         Method::Emptiness,
         Method::StaticDrift,
         Method::Drift,
@@ -47,6 +50,7 @@ impl Method {
     /// What reports and `--method` call it.
     pub fn name(self) -> &'static str {
         match self {
+            Method::Repair => "repair",
             Method::Emptiness => "emptiness",
             Method::StaticDrift => "static-drift",
             Method::Drift => "drift",
@@ -58,6 +62,7 @@ impl Method {
     /// The reason that budgets know it by.
     pub fn reason(self) -> Reason {
         match self {
+            Method::Repair => Reason::Unhealthy,
             Method::Emptiness => Reason::Empty,
             Method::StaticDrift | Method::Drift => Reason::Drifted,
             Method::MultiNode | Method::SingleNode => Reason::Underutilized,
@@ -74,11 +79,18 @@ pub enum Reason {
     Drifted,
     /// Its pods fit elsewhere for less.
     Underutilized,
+    /// Its cloud says that it does not recover by itself.
+    Unhealthy,
 }
 
 impl Reason {
     /// All reasons.
-    pub const ALL: [Reason; 3] = [Reason::Empty, Reason::Drifted, Reason::Underutilized];
+    pub const ALL: [Reason; 4] = [
+        Reason::Empty,
+        Reason::Drifted,
+        Reason::Underutilized,
+        Reason::Unhealthy,
+    ];
 
     /// What the API calls it.
     pub fn name(self) -> &'static str {
@@ -86,6 +98,7 @@ impl Reason {
             Reason::Empty => "Empty",
             Reason::Drifted => "Drifted",
             Reason::Underutilized => "Underutilized",
+            Reason::Unhealthy => "Unhealthy",
         }
     }
 }
@@ -111,6 +124,16 @@ pub enum Stays {
     Nominated(PodIx),
     /// It is disrupted already.
     Disrupting,
+    /// Its machine is being started anew.
+    Rebooting,
+    /// No condition of it is one that its cloud repairs.
+    Healthy,
+    /// Its condition, as `Type=Status`, is still tolerated.
+    Tolerated(Symbol),
+    /// Annotation `karpenter.sh/do-not-repair` of the Node, or of its NodeClaim before it registers.
+    DoNotRepair,
+    /// So many nodes of its NodePool are unhealthy, of so many: the cause is probably elsewhere.
+    TooManyUnhealthy(u32, u32),
     /// It was bought to replace a node that is still there.
     Replaces,
     /// Annotation `karpenter.sh/do-not-disrupt` of the Node or its NodeClaim.
@@ -183,12 +206,18 @@ impl Candidate {
 
 /// Annotation of a NodeClaim that is being disrupted: the command that it belongs to.
 pub const COMMAND: &str = "longshore.dev/disruption";
+/// Condition of a NodeClaim whose machine is being started anew.
+pub const REBOOTING: &str = "Rebooting";
 /// Annotation of a NodeClaim that was bought by a command.
 pub const REPLACES: &str = "longshore.dev/replaces";
 
 /// Whether annotations of a Node or a NodeClaim say `karpenter.sh/do-not-disrupt: "true"`.
 pub fn forbids(world: &ClusterObjects, annotations: &Labels) -> bool {
-    let key = world.names.get("karpenter.sh/do-not-disrupt");
+    says_true(world, annotations, "karpenter.sh/do-not-disrupt")
+}
+
+fn says_true(world: &ClusterObjects, annotations: &Labels, key: &str) -> bool {
+    let key = world.names.get(key);
     let value = key.and_then(|key| annotations.get(key));
     value.is_some_and(|value| world.names.text(value) == "true")
 }
@@ -211,6 +240,9 @@ struct Rules<'s> {
     nominated: FxHashMap<Symbol, PodIx>,
     /// Commands of NodeClaims that are still there.
     commands: FxHashSet<Symbol>,
+    unhealthy: FxHashMap<Symbol, &'s UnhealthyNode>,
+    /// NodePools of which so many nodes are unhealthy that none is repaired: those, and all.
+    broken: FxHashMap<Symbol, (u32, u32)>,
     pods: PodRules,
     daemon: Option<Symbol>,
 }
@@ -247,9 +279,30 @@ impl<'s> Rules<'s> {
                         .filter_map(|claim| claim.annotations.get(key))
                         .collect()
                 }),
+            unhealthy: world.unhealthy.iter().map(|of| (of.node, of)).collect(),
+            broken: repair::broken_pools(world),
             pods: PodRules::new(world),
             daemon: world.names.get("DaemonSet"),
         }
+    }
+
+    /// The Node and the NodeClaim of a node.
+    fn objects(
+        &self,
+        node: &crate::snapshot::StateNode,
+    ) -> Result<(&'s NodeRecord, &'s NodeClaim), Stays> {
+        let record = self.records.get(&node.name).ok_or(Stays::NotInitialized)?;
+        let claim = record.provider_id.and_then(|id| self.claims.get(&id));
+        let claim = claim
+            .or_else(|| self.claims.get(&node.name))
+            .ok_or(Stays::NotManaged)?;
+        Ok((record, claim))
+    }
+
+    /// Whether a condition of a NodeClaim is True.
+    fn has(&self, claim: &NodeClaim, condition: &str) -> bool {
+        let known = self.world.names.get(condition);
+        known.is_some_and(|symbol| claim.conditions.contains(&symbol))
     }
 
     /// The command that an annotation of a NodeClaim names.
@@ -271,11 +324,14 @@ impl<'s> Rules<'s> {
             .collect();
         let cost = |ix: &PodIx| costs::eviction_cost(self.world, self.pod(*ix)).max(0.0);
         let weight = moving.iter().map(cost).sum();
-        let refusal = |method| self.refusal(at, method, &moving, budgets).err();
+        let refusals = Method::ALL.map(|method| match method {
+            Method::Repair => self.no_repair(at, budgets).err(),
+            method => self.refusal(at, method, &moving, budgets).err(),
+        });
         Candidate {
             pods: moving.len() as u32,
             weight,
-            refusals: Method::ALL.map(refusal),
+            refusals,
         }
     }
 
@@ -289,12 +345,8 @@ impl<'s> Rules<'s> {
     ) -> Result<(), Stays> {
         let node = &self.snapshot.nodes[at.0 as usize];
         let name = node.pool.ok_or(Stays::NotManaged)?;
-        let record = self.records.get(&node.name).ok_or(Stays::NotInitialized)?;
-        let claim = record.provider_id.and_then(|id| self.claims.get(&id));
-        let claim = claim
-            .or_else(|| self.claims.get(&node.name))
-            .ok_or(Stays::NotManaged)?;
-        if !node.initialized {
+        let (record, claim) = self.objects(node)?;
+        if !node.initialized && !self.has(claim, REBOOTING) {
             return Err(Stays::NotInitialized);
         }
         let pool = self.pools.get(&name).ok_or(Stays::NodePoolMissing)?;
@@ -305,6 +357,9 @@ impl<'s> Rules<'s> {
         }
         if self.command(claim, COMMAND).is_some() {
             return Err(Stays::Disrupting);
+        }
+        if self.has(claim, REBOOTING) {
+            return Err(Stays::Rebooting);
         }
         if self
             .command(claim, REPLACES)
@@ -336,6 +391,52 @@ impl<'s> Rules<'s> {
         }
     }
 
+    /// Why a node is not repaired. A pod that must not be disrupted is in the way only where nothing
+    /// bounds how long the node drains. Neither do-not-disrupt of the node nor a NotReady node's
+    /// missing initialization is.
+    fn no_repair(&self, at: NodeIx, budgets: &Budgets) -> Result<(), Stays> {
+        let node = &self.snapshot.nodes[at.0 as usize];
+        let unhealthy = self.unhealthy.get(&node.name).ok_or(Stays::Healthy)?;
+        let name = node.pool.ok_or(Stays::NotManaged)?;
+        let (record, claim) = self.objects(node)?;
+        if !self.pools.contains_key(&name) {
+            return Err(Stays::NodePoolMissing);
+        }
+        if self.command(claim, COMMAND).is_some() || claim.deleting {
+            return Err(Stays::Disrupting);
+        }
+        if self.has(claim, REBOOTING) {
+            return Err(Stays::Rebooting);
+        }
+        let due = unhealthy.due.ok_or(Stays::Tolerated(unhealthy.condition))?;
+        let said = if self.has(claim, "Registered") {
+            &record.annotations
+        } else {
+            &claim.annotations
+        };
+        if says_true(self.world, said, "karpenter.sh/do-not-repair") {
+            return Err(Stays::DoNotRepair);
+        }
+        if costs::offering_of(self.snapshot, node).is_none() {
+            return Err(Stays::UnknownOffering);
+        }
+        let expected = self.nominated.get(&node.name);
+        if let Some(&pod) = expected.filter(|_| node.initialized) {
+            return Err(Stays::Nominated(pod));
+        }
+        if due.grace.is_none() && claim.termination_grace.is_none() {
+            self.by_pods(&node.pods)?;
+        }
+        if let Some(&(unhealthy, nodes)) = self.broken.get(&name) {
+            return Err(Stays::TooManyUnhealthy(unhealthy, nodes));
+        }
+        let allowed = budgets.of(name, Reason::Unhealthy);
+        match (allowed.nodes, allowed.budget) {
+            (0, Some(budget)) if node.initialized => Err(Stays::NodePoolBudget(budget)),
+            _ => Ok(()),
+        }
+    }
+
     fn by_method(
         &self,
         method: Method,
@@ -344,12 +445,7 @@ impl<'s> Rules<'s> {
         pool: &NodePool,
         moving: &[PodIx],
     ) -> Result<(), Stays> {
-        let has = |condition: &str| {
-            self.world
-                .names
-                .get(condition)
-                .is_some_and(|symbol| claim.conditions.contains(&symbol))
-        };
+        let has = |condition: &str| self.has(claim, condition);
         if method.reason() == Reason::Drifted {
             return if has("Drifted") {
                 Ok(())

@@ -156,6 +156,24 @@ impl Catalogue {
         made
     }
 
+    /// The same catalogue with one more instance left in a capacity reservation.
+    pub fn with_one_more(&self, reservation: Symbol) -> Self {
+        let number = Number::next();
+        let mut made = Catalogue {
+            number,
+            origin: number,
+            ..self.clone()
+        };
+        for offering in Arc::make_mut(&mut made.offerings) {
+            if let Some((of, left)) = &mut offering.reservation
+                && *of == reservation
+            {
+                *left += 1;
+            }
+        }
+        made
+    }
+
     /// Offerings that are taken to be without capacity, and until when; in order of their rows.
     pub fn short(&self) -> &[(OfferingId, i64)] {
         &self.short

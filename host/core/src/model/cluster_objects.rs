@@ -2,7 +2,7 @@
 //! snapshot.
 
 use super::catalogue::Catalogue;
-use super::node::{NodeClaim, NodeRecord};
+use super::node::{NodeClaim, NodeRecord, UnhealthyNode};
 use super::pod::{LabelSelector, Pod, ShapeId, Shapes, Spread};
 use super::pool::{NodeClass, NodePool};
 use super::records::Records;
@@ -144,6 +144,8 @@ pub struct ClusterObjects {
     pub storage_classes: Records<StorageClass>,
     /// CSINodes.
     pub csi_nodes: Records<CsiNode>,
+    /// Nodes that their cloud repairs, now or later; empty where repair is off.
+    pub unhealthy: Vec<UnhealthyNode>,
     /// Seconds since 1970 that planning happens at.
     pub now: i64,
 }

@@ -54,6 +54,37 @@ pub struct NodeRecord {
     pub created: i64,
 }
 
+/// A node with a condition for which its cloud repairs nodes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct UnhealthyNode {
+    /// `metadata.name` of the Node.
+    pub node: Symbol,
+    /// The condition as `Type=Status`.
+    pub condition: Symbol,
+    /// What is due; nothing while the condition is tolerated.
+    pub due: Option<DueRepair>,
+}
+
+/// A repair that is due.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct DueRepair {
+    /// What is done.
+    pub action: RepairAction,
+    /// Nodes with a higher score are repaired first: rank of the priority + age in half hours.
+    pub score: f64,
+    /// For how long its pods may drain, seconds; nothing if its cloud does not bound that.
+    pub grace: Option<i64>,
+}
+
+/// What repairs a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RepairAction {
+    /// Another node takes its place.
+    Replace,
+    /// Its machine starts anew.
+    Reboot,
+}
+
 /// A NodeClaim object.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NodeClaim {

@@ -7,7 +7,7 @@
 //! until it is visited.
 
 use super::cluster_objects::{ClusterObjects, DaemonSet, PodDisruptionBudget, Settings, Workload};
-use super::node::{NodeClaim, NodeRecord, Taint};
+use super::node::{NodeClaim, NodeRecord, Taint, UnhealthyNode};
 use super::pod::{
     HostPort, LabelSelector, Pod, PodShape, PodTerm, SelectorOp, SelectorRule, Spread, Toleration,
 };
@@ -74,6 +74,7 @@ impl ClusterObjects {
             volumes,
             storage_classes,
             csi_nodes,
+            unhealthy,
             now: _,
         } = self;
         let Settings {
@@ -97,6 +98,7 @@ impl ClusterObjects {
         volumes.each(visit);
         storage_classes.each(visit);
         csi_nodes.each(visit);
+        unhealthy.each(visit);
     }
 }
 
@@ -433,6 +435,18 @@ impl EachSymbol for NodeRecord {
         provider_id.each(visit);
         capacity.each(visit);
         allocatable.each(visit);
+    }
+}
+
+impl EachSymbol for UnhealthyNode {
+    fn each(&mut self, visit: Visit<'_>) {
+        let UnhealthyNode {
+            node,
+            condition,
+            due: _,
+        } = self;
+        visit(node);
+        visit(condition);
     }
 }
 

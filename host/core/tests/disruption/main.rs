@@ -2,6 +2,7 @@
 #![allow(missing_docs)]
 
 mod brute_force;
+mod repair;
 mod rules;
 mod search;
 mod static_pools;

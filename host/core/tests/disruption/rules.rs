@@ -7,7 +7,7 @@ use longshore_core::disrupt::verdicts::{self, Method, Stays};
 use longshore_core::ids::NodeIx;
 use serde_json::{Value, json};
 
-use super::{TIME, names, node, of, pod, round, snapshot, two};
+use super::{TIME, names, of, pod, round, snapshot, two};
 
 /// Why consolidation leaves node `one`, after a change of the objects.
 fn refusal(method: Method, change: impl FnOnce(&mut Vec<Value>)) -> Option<Stays> {
@@ -158,8 +158,14 @@ fn a_budget_that_lets_unhealthy_pods_go_keeps_ready_ones() {
         })
     };
     assert_eq!(with("AlwaysAllow", "False"), None);
-    assert!(matches!(with("AlwaysAllow", "True"), Some(Stays::PodBudget(_, 0))));
-    assert!(matches!(with("IfHealthyBudget", "False"), Some(Stays::PodBudget(_, 0))));
+    assert!(matches!(
+        with("AlwaysAllow", "True"),
+        Some(Stays::PodBudget(_, 0))
+    ));
+    assert!(matches!(
+        with("IfHealthyBudget", "False"),
+        Some(Stays::PodBudget(_, 0))
+    ));
 }
 
 #[test]
@@ -169,7 +175,10 @@ fn a_node_that_may_drain_for_so_long_drifts_whatever_its_pods_say() {
             let claim = of(items, "NodeClaim", "claim-one");
             let drifted = json!({"type": "Drifted", "status": "True", "reason": "NodePoolDrifted",
                 "message": "", "lastTransitionTime": TIME});
-            claim["status"]["conditions"].as_array_mut().unwrap().push(drifted);
+            claim["status"]["conditions"]
+                .as_array_mut()
+                .unwrap()
+                .push(drifted);
             claim["spec"]["terminationGracePeriod"] = json!(grace);
             of(items, "Pod", "web-1")["metadata"]["annotations"] =
                 json!({"karpenter.sh/do-not-disrupt": "true"});

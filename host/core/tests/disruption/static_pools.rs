@@ -70,7 +70,10 @@ fn drifted_nodes_of_a_static_pool_are_replaced_within_budget_and_node_limit() {
 fn a_static_pool_is_scaled_before_its_nodes_are_replaced() {
     let scales = "two: StaticScales, one: StaticScales";
     for replicas in [1, 3] {
-        assert_eq!(replaced(&two_static(&[("replicas", json!(replicas))])), scales);
+        assert_eq!(
+            replaced(&two_static(&[("replicas", json!(replicas))])),
+            scales
+        );
     }
     let mut items = two_static(&[]);
     items[0]["metadata"]["deletionTimestamp"] = json!(TIME);
@@ -109,7 +112,10 @@ fn the_check_finds_what_is_wrong_with_static_drift() {
     let limit = two_static(&[("limits", json!({"nodes": "3"}))]);
     assert_eq!(
         wrong(&limit, &none),
-        Some((Invariant::Limits, "2 NodeClaims and 2 replacements beyond its limit".into()))
+        Some((
+            Invariant::Limits,
+            "2 NodeClaims and 2 replacements beyond its limit".into()
+        ))
     );
     let mut fresh = two_static(&[]);
     let conditions = &mut of(&mut fresh, "NodeClaim", "claim-one")["status"]["conditions"];

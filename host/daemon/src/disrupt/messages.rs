@@ -54,6 +54,11 @@ impl Messages<'_> {
             Stays::StaticAtLimit => "StaticAtLimit",
             Stays::Nominated(_) => "Nominated",
             Stays::Disrupting => "Disrupting",
+            Stays::Rebooting => "Rebooting",
+            Stays::Healthy => "Healthy",
+            Stays::Tolerated(_) => "Tolerated",
+            Stays::DoNotRepair => "DoNotRepair",
+            Stays::TooManyUnhealthy(..) => "TooManyUnhealthy",
             Stays::Replaces => "Replaces",
             Stays::DoNotDisrupt => "DoNotDisrupt",
             Stays::PodDoNotDisrupt(..) => "PodDoNotDisrupt",
@@ -92,6 +97,17 @@ impl Messages<'_> {
             }
             Stays::Nominated(pod) => format!("pod {} is expected on it", self.pod(*pod)),
             Stays::Disrupting => "it is being disrupted already".into(),
+            Stays::Rebooting => "its machine is being started anew".into(),
+            Stays::Healthy => "it has no condition that its cloud repairs".into(),
+            Stays::Tolerated(condition) => format!(
+                "condition {} is still tolerated",
+                self.text(*condition)
+            ),
+            Stays::DoNotRepair => "annotation karpenter.sh/do-not-repair is true".into(),
+            Stays::TooManyUnhealthy(unhealthy, nodes) => format!(
+                "{unhealthy} of {nodes} nodes of its NodePool are unhealthy (more than 20 %): the \
+                cause is probably elsewhere"
+            ),
             Stays::Replaces => "it was bought for pods of nodes that are still there".into(),
             Stays::DoNotDisrupt => {
                 "annotation karpenter.sh/do-not-disrupt of the node or its NodeClaim; remove it".into()

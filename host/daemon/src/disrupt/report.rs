@@ -213,7 +213,7 @@ fn stays(messages: &Messages<'_>, round: &Round) -> Vec<Staying> {
         let mut verdicts = Vec::new();
         for method in Method::ALL {
             let refusal = candidate.refusal(method).cloned();
-            if refusal == Some(Stays::NotStatic) {
+            if matches!(refusal, Some(Stays::NotStatic | Stays::Healthy)) {
                 continue;
             }
             let why = refusal.or_else(|| {

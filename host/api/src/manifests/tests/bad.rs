@@ -378,7 +378,7 @@ fn nodepools_that_break_their_rules() {
             cluster.yaml:6 (document 1): NodePool main: spec.disruption.budgets[0]: schedule and duration only go together; set both or neither
             cluster.yaml:6 (document 1): NodePool main: spec.disruption.budgets[0].schedule: `noon` is not a cron schedule; write five fields like `0 9 * * 1-5`, or @daily
             cluster.yaml:6 (document 1): NodePool main: spec.disruption.budgets[0].duration: `90s` is not a duration in hours and minutes; write it like 8h or 1h30m
-            cluster.yaml:6 (document 1): NodePool main: spec.disruption.budgets[0].reasons[0]: `Boredom` is not a reason; expected Underutilized, Empty or Drifted
+            cluster.yaml:6 (document 1): NodePool main: spec.disruption.budgets[0].reasons[0]: `Boredom` is not a reason; expected Underutilized, Empty, Drifted or Unhealthy
         "#]],
     );
 }

@@ -3,7 +3,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::Asked;
+use super::{Act, Asked, Single};
 use crate::disrupt::proposals::Proposal;
 use crate::disrupt::static_capacity;
 use crate::disrupt::verdicts::{Candidate, Method, Reason, Stays};
@@ -12,8 +12,9 @@ use crate::model::Symbol;
 
 impl Asked<'_> {
     /// Proposes what budgets, node limits and replicas allow at once: nodes without pods first, then
-    /// those that drifted first. A consolidation policy is not asked.
-    pub(super) fn static_drift(&mut self) {
+    /// those that drifted first. At the node limit a node goes before its replacement is there, if
+    /// `first` allows that. A consolidation policy is not asked.
+    pub(super) fn static_drift(&mut self, first: bool) {
         let mut room: FxHashMap<Symbol, Result<u32, Stays>> = FxHashMap::default();
         for at in self.drifted(Method::StaticDrift) {
             let node = NodeIx(at as u32);
@@ -26,7 +27,15 @@ impl Asked<'_> {
                 .or_insert_with(|| static_capacity::room_to_replace(world, pool));
             let why = match room {
                 Err(why) => why.clone(),
-                Ok(0) => Stays::StaticAtLimit,
+                Ok(0) => match static_capacity::replaces(world, pool, first) {
+                    Ok(act @ Act::TerminateFirst(_)) if self.left(pool, Reason::Drifted) > 0 => {
+                        *self.used.entry(pool).or_default() += 1;
+                        let method = Method::StaticDrift;
+                        self.round.singles.push(Single { node, method, act });
+                        continue;
+                    }
+                    _ => Stays::StaticAtLimit,
+                },
                 Ok(left) => {
                     *left -= 1;
                     let proposal = replaced(node, &self.round.candidates[at]);

@@ -4,7 +4,7 @@ use longshore_core::model::{ClusterObjects, ResourceId, Resources};
 use serde_json::{Value, json};
 
 use super::solve::{Game, Host, Offer, Room};
-use crate::{TIME, ZONE, node_of, pod};
+use crate::{ZONE, node_of, pod};
 
 const ARCH: &str = "kubernetes.io/arch";
 const ZONES: [&str; 2] = ["a", "b"];

@@ -65,7 +65,10 @@ impl Controller {
             claim: claim.clone(),
             nodes: vec![node.clone()],
         };
-        let what = (Method::StaticDrift.name(), Method::StaticDrift.reason().name());
+        let what = (
+            Method::StaticDrift.name(),
+            Method::StaticDrift.reason().name(),
+        );
         Some(NewCommand::new(
             id,
             what,
