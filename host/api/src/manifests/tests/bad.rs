@@ -438,5 +438,17 @@ fn a_move_cost_that_cannot_be_read_does_not_keep_its_node_pool_out() {
     };
     let costs = ["25%", " 0.002 ", "0", "-1", "1e999", "%", "ten"];
     let report: String = costs.map(pool).concat();
-    expect![[""]].assert_eq(&report);
+    expect![[r#"
+        "25%" is Some(Share(0.25))
+        " 0.002 " is Some(Amount(0.002))
+        "0" is Some(Amount(0.0))
+        "-1" is None
+        cluster.yaml:5 (document 1): NodePool main: metadata.annotations[longshore.dev/move-cost]: `-1` is neither a share nor an amount of USD per hour; write it as "10%" or "0.002"; until then the default counts
+        "1e999" is None
+        cluster.yaml:5 (document 1): NodePool main: metadata.annotations[longshore.dev/move-cost]: `1e999` is neither a share nor an amount of USD per hour; write it as "10%" or "0.002"; until then the default counts
+        "%" is None
+        cluster.yaml:5 (document 1): NodePool main: metadata.annotations[longshore.dev/move-cost]: `%` is neither a share nor an amount of USD per hour; write it as "10%" or "0.002"; until then the default counts
+        "ten" is None
+        cluster.yaml:5 (document 1): NodePool main: metadata.annotations[longshore.dev/move-cost]: `ten` is neither a share nor an amount of USD per hour; write it as "10%" or "0.002"; until then the default counts
+    "#]].assert_eq(&report);
 }
