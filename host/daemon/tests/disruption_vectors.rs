@@ -110,8 +110,20 @@ fn compare(answer: &Value, found: &mut Differences) {
     };
     let mut differs = |what: String, words: String| _ = found.insert((seed, what), words);
     let mut best = 0.0_f64;
-    for method in Method::ALL {
+    // The clusters have no static NodePools and no unhealthy nodes.
+    let recorded = [
+        Method::Emptiness,
+        Method::Drift,
+        Method::MultiNode,
+        Method::SingleNode,
+    ];
+    for method in recorded {
         let theirs = &answer[method.name()];
+        assert!(
+            theirs.is_object(),
+            "seed {seed}: no answer for {}",
+            method.name()
+        );
         let round = asked(&snapshot, method);
         if let Err(violations) = proposals::check(&snapshot, &round.now()) {
             differs(
