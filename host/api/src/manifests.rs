@@ -21,6 +21,8 @@ mod node;
 mod nodepool;
 mod normalize;
 mod object;
+#[cfg(feature = "crd")]
+mod overlay;
 mod pod;
 mod requirement;
 mod scheduler;
@@ -46,6 +48,8 @@ use crate::json;
 pub use diagnostic::{Diagnostic, Diagnostics, Location, quoted};
 pub use documents::{Document, documents};
 pub use explain::explain;
+#[cfg(feature = "crd")]
+pub use overlay::overlays;
 pub use scheduler::default_spread;
 pub use store::{Frozen, Store};
 

@@ -6,6 +6,7 @@
 //! again after a restart.
 
 mod error;
+mod repair;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 pub use error::{CloudError, Shortage};
+pub use repair::{RebootError, RepairAction, RepairPolicy};
 
 /// A cloud.
 #[async_trait]
@@ -44,6 +46,17 @@ pub trait CloudProvider: Send + Sync {
     /// What its nodes do not recover from by themselves. None by default: then no node is repaired.
     fn repair_policies(&self) -> &[RepairPolicy] {
         &[]
+    }
+
+    /// Begins to start the machine of an instance, by provider ID, anew. Answers when the cloud has
+    /// accepted that; it is over once the Node reports another boot ID. `operation` is the same each
+    /// time that one reboot is asked for, so that nothing has to be done twice.
+    ///
+    /// # Errors
+    /// See [`RebootError`]; [`CloudError::NotFound`] once the instance is gone.
+    async fn reboot(&self, provider_id: &str, operation: &str) -> Result<(), RebootError> {
+        _ = (provider_id, operation);
+        Err(RebootError::NotImplemented(self.name()))
     }
 
     /// How often nodes are compared with their node class by [`CloudProvider::drifted`]. Never by
@@ -112,17 +125,6 @@ pub struct Launch {
     pub class_kind: String,
     /// Name of the node class.
     pub class_name: String,
-}
-
-/// A condition that makes a node unhealthy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RepairPolicy {
-    /// Type of the condition of the Node, as `Ready`.
-    pub condition: &'static str,
-    /// Its status then: `True`, `False` or `Unknown`.
-    pub status: &'static str,
-    /// How long it may be so before the node is replaced.
-    pub toleration: Duration,
 }
 
 /// An offering by what the labels of its nodes say.

@@ -5,12 +5,13 @@
 #![allow(clippy::print_stdout, missing_docs)]
 #![allow(clippy::disallowed_methods, reason = "a benchmark looks at the clock")]
 
+mod common;
+
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use longshore_api::manifests::Reader;
 use longshore_core::plan::NodeIx;
 use longshore_core::policy::ByPrice;
 use longshore_core::schedule::questions::Questions;
@@ -48,25 +49,12 @@ unsafe impl GlobalAlloc for Counting {
 static ALLOCATOR: Counting = Counting;
 
 fn main() {
-    let files: Vec<String> = std::env::args()
-        .skip(1)
-        .filter(|word| !word.starts_with("--"))
-        .collect();
+    let files = common::words();
     let [cluster, types] = files.as_slice() else {
         println!("questions: no cluster and no instance types were given, nothing is measured");
         return;
     };
-    let read =
-        |file: &String| std::fs::read(file).unwrap_or_else(|error| panic!("{file}: {error}"));
-    let mut reader = Reader::new();
-    reader.read(cluster, &read(cluster));
-    let (mut world, problems) = reader.finish();
-    assert!(problems.list.is_empty(), "{problems}");
-    let (catalogue, problems) =
-        longshore_kwok::catalogue::parse(types, &read(types), &mut world.names);
-    assert!(problems.list.is_empty(), "{problems}");
-    world.catalogue = catalogue;
-    let snapshot = Snapshot::new(Arc::new(world));
+    let snapshot = Snapshot::new(Arc::new(common::objects(cluster, types)));
     let begun = Instant::now();
     let mut questions = Questions::new(&snapshot, &ByPrice);
     let compiled = begun.elapsed();

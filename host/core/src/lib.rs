@@ -17,6 +17,7 @@ pub mod kube_scheduler;
 pub mod matching;
 pub mod model;
 pub mod optimize;
+pub mod overlay;
 pub mod plan;
 pub mod planner;
 pub mod policy;

@@ -5,9 +5,11 @@
 //! validates nothing again.
 
 pub mod catalogue;
+pub mod catalogue_index;
 pub mod cluster_objects;
 pub mod excess;
 pub mod node;
+pub mod overlay;
 pub mod pod;
 pub mod pool;
 pub mod records;
@@ -24,6 +26,7 @@ pub use cluster_objects::{
 };
 pub use excess::{Excess, Part};
 pub use node::{DueRepair, NodeClaim, NodeRecord, RepairAction, Taint, TaintEffect, UnhealthyNode};
+pub use overlay::{NodeOverlay, PriceChange};
 pub use pod::{
     HostPort, LabelSelector, NodeInclusion, Pod, PodShape, PodTerm, SelectorOp, SelectorRule,
     ShapeId, Shapes, Spread, Toleration,

@@ -20,12 +20,15 @@ pub mod pack;
 pub mod to_claims;
 
 use bin_types::{BinTypes, Commitments};
-use classes::UnpackedPods;
+use classes::{Classes, UnpackedPods};
 use pack::Node;
 
 use crate::plan::Effort;
 use crate::schedule::first_fit::{CompiledCluster, Packing};
 use crate::stop::Stop;
+
+/// Rules about a host that a class has on average before a budget shrinks.
+const USUAL_RULES: usize = 8;
 
 /// What an effort may spend.
 #[derive(Clone, Copy, Debug)]
@@ -66,6 +69,18 @@ impl Budget<'_> {
                 repacks: 12_000 * thousands,
                 stop,
             }),
+        }
+    }
+
+    /// The same for host classes that have more rules than usual: filling a node reads the rules of
+    /// each, so there are as many fewer packings, and one at least.
+    fn for_rules(self, classes: &Classes) -> Self {
+        let rules = classes.host_classes.iter().map(|of| of.rules.len());
+        let times = 1 + rules.sum::<usize>() / (USUAL_RULES * classes.host_classes.len().max(1));
+        Budget {
+            packings: self.packings.div_ceil(times),
+            repacks: self.repacks.div_ceil(times),
+            ..self
         }
     }
 
@@ -115,7 +130,7 @@ pub fn optimize(
             &market,
             &values,
             &duals.scarcity,
-            budget.until(p.stop),
+            budget.for_rules(&classes).until(p.stop),
             seed,
         );
         let replaced = |nodes: &Vec<Node>| {

@@ -19,6 +19,32 @@ pub enum Effort {
     Thorough,
 }
 
+impl Effort {
+    /// All efforts with their names, least first.
+    pub const ALL: [(&'static str, Effort); 4] = [
+        ("none", Effort::None),
+        ("quick", Effort::Quick),
+        ("normal", Effort::Normal),
+        ("thorough", Effort::Thorough),
+    ];
+
+    /// Its name in configuration, on the command line and in the journal.
+    pub fn name(self) -> &'static str {
+        match self {
+            Effort::None => "none",
+            Effort::Quick => "quick",
+            Effort::Normal => "normal",
+            Effort::Thorough => "thorough",
+        }
+    }
+
+    /// The effort of a name.
+    pub fn named(name: &str) -> Option<Self> {
+        let mut all = Self::ALL.into_iter();
+        all.find_map(|(known, effort)| (known == name).then_some(effort))
+    }
+}
+
 /// What to do for the pods of a snapshot. Complete: the code that carries it out has nothing left
 /// to choose.
 #[derive(Clone, Debug, PartialEq, Default)]
@@ -42,8 +68,9 @@ pub struct Plan {
     /// Violations of a cheaper plan that this one replaces: a defect of the planner, worth a
     /// report.
     pub rejected_candidates: Vec<Violation>,
-    /// The search for a cheaper plan was stopped, and this is the one that effort `none` gives.
-    pub cut_short: bool,
+    /// The search for a cheaper plan was stopped, and this is the plan that a lesser effort gives:
+    /// that one.
+    pub cut_short: Option<Effort>,
 }
 
 /// A NodePool without a compatible instance type, independent of any pod.

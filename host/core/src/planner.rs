@@ -9,8 +9,8 @@ use std::cell::RefCell;
 use rustc_hash::FxHashMap;
 
 use crate::check::{Violation, check};
-use crate::kube_scheduler::Simulator;
-use crate::model::{Catalogue, Symbol, Symbols};
+use crate::kube_scheduler::{SimulationResult, Simulator};
+use crate::model::{Catalogue, PodShape, Symbol, Symbols};
 use crate::optimize;
 use crate::plan::{Effort, Plan};
 use crate::policy::{Policies, Scores};
@@ -46,6 +46,9 @@ pub(crate) const MAX_RETRIES: usize = 3;
 /// How many of them get it alone, where no more than [`FEW`] pods wait: each costs a whole packing.
 const CHANCES_ALONE: usize = 4;
 const FEW: usize = 200;
+/// Rules about other pods that a pod may have before it counts for more than one pod in
+/// [`simulation_affordable`]: zone and hostname spread, and an affinity or two.
+const USUAL_RULES: usize = 4;
 
 /// Plans as [`plan_until`] does, without a signal that stops it.
 ///
@@ -62,9 +65,11 @@ pub fn plan(
 /// Plans for every pending pod of a snapshot: pure, deterministic, and never dearer than
 /// first-fit-decreasing. Every plan is checked; should the improved one break a rule, first fit's
 /// takes its place and says so in [`rejected_candidates`](Plan::rejected_candidates). If `stop` is
-/// raised before a cheaper plan is done, the plan is exactly that of effort `none`, and says so in
-/// [`cut_short`](Plan::cut_short). It is made anew for that, since nothing of an unfinished search
-/// may show in it; the signal does not end that part.
+/// raised before a cheaper plan is done, the plan is exactly that of a lesser effort, and names it
+/// in [`cut_short`](Plan::cut_short): `quick` for `thorough`, where that was done in time, else
+/// `none`. Effort `thorough` makes the plan of `quick` first, which takes a hundredth of its time.
+/// The plan of `none` is made anew, since nothing of an unfinished search may show in it; the signal
+/// does not end that part.
 ///
 /// # Errors
 /// Even first fit's plan breaks a rule.
@@ -85,16 +90,21 @@ pub fn plan_until(
     } else {
         stop
     };
+    let with = |effort| Options { effort, ..options };
+    let quick = match options.effort {
+        Effort::Thorough => search(snapshot, policies, with(Effort::Quick), stop),
+        _ => None,
+    };
     if let Some(outcome) = search(snapshot, policies, options, stop) {
         return outcome;
     }
-    let first_fit = Options {
-        effort: Effort::None,
-        ..options
-    };
-    let outcome =
-        search(snapshot, policies, first_fit, Stop::never()).unwrap_or_else(|| Ok(Plan::default()));
-    let cut_short = true;
+    if let Some(Ok(plan)) = quick {
+        let cut_short = Some(Effort::Quick);
+        return Ok(Plan { cut_short, ..plan });
+    }
+    let outcome = search(snapshot, policies, with(Effort::None), Stop::never())
+        .unwrap_or_else(|| Ok(Plan::default()));
+    let cut_short = Some(Effort::None);
     match outcome {
         Ok(plan) => Ok(Plan { cut_short, ..plan }),
         Err(rejected) => Err(Box::new(Rejected {
@@ -227,14 +237,29 @@ impl Policies for Once<'_> {
 
 /// Whether simulating plans with this number of claims takes no longer than the effort allows.
 /// Without claims there is nothing to choose, and a model of a large cluster is not made for
-/// nothing.
+/// nothing. A pod counts once, and once more for each rule about other pods beyond [`USUAL_RULES`]:
+/// kube-scheduler's filters read each of them for each node.
 fn simulation_affordable(snapshot: &Snapshot, claims: usize, effort: Effort) -> bool {
     let most = match effort {
         Effort::None | Effort::Quick => 0,
         Effort::Normal => 200_000,
         Effort::Thorough => 1_000_000,
     };
-    claims > 0 && snapshot.pending.len() * (claims + snapshot.nodes.len()) <= most
+    let pods: usize = snapshot
+        .pending
+        .iter()
+        .map(|pending| 1 + rules_about_pods(&pending.shape).saturating_sub(USUAL_RULES))
+        .sum();
+    claims > 0 && pods.saturating_mul(claims + snapshot.nodes.len()) <= most
+}
+
+/// How many constraints and terms of a pod concern other pods.
+fn rules_about_pods(shape: &PodShape) -> usize {
+    shape.spread.len()
+        + shape.affinity.len()
+        + shape.anti_affinity.len()
+        + shape.preferred_affinity.len()
+        + shape.preferred_anti_affinity.len()
 }
 
 /// Plans in order of preference, given that kube-scheduler realises them. If simulating them would
@@ -262,10 +287,10 @@ fn rank_candidates(
     if simulator.is_stopped() {
         return plans;
     }
-    let mut plans = rank_by_simulation(&simulator, plans);
+    let (mut plans, simulated) = rank(&simulator, plans);
     let sturdier = plans
         .first()
-        .and_then(|plan| robust::add_slack(p, &simulator, plan));
+        .and_then(|plan| robust::add_slack(p, &simulator, plan, simulated));
     // Never dearer than first fit.
     if let Some(plan) = sturdier
         .filter(|plan| plan.effective_cost <= finish::finish(p, packing.clone()).effective_cost)
@@ -282,21 +307,42 @@ fn by_cost(a: &Plan, b: &Plan) -> std::cmp::Ordering {
 /// Plans in order of preference. The first has the lowest expected cost, including purchases for
 /// pods that stay unplaced despite nominations. Ties go to the plan with the fewest unplaced pods
 /// without nominations. The others follow by cost.
-pub fn rank_by_simulation(simulator: &Simulator<'_>, mut plans: Vec<Plan>) -> Vec<Plan> {
+pub fn rank_by_simulation(simulator: &Simulator<'_>, plans: Vec<Plan>) -> Vec<Plan> {
+    rank(simulator, plans).0
+}
+
+/// The best plan so far.
+struct Best {
+    expected_cost: f64,
+    /// Pods that stay unplaced without nominations.
+    left_alone: usize,
+    at: usize,
+    simulated: Vec<SimulationResult>,
+}
+
+/// The same, with what became of the first plan in [`robust::scenarios`]; empty if there was no
+/// choice.
+fn rank(simulator: &Simulator<'_>, mut plans: Vec<Plan>) -> (Vec<Plan>, Vec<SimulationResult>) {
     plans.sort_by(by_cost);
     if plans.len() < 2 {
-        return plans;
+        return (plans, Vec::new());
     }
-    let mut best: Option<(f64, usize, usize)> = None;
+    let mut best: Option<Best> = None;
     for (at, plan) in plans.iter().enumerate() {
-        let least = best.map_or(f64::INFINITY, |(cost, ..)| cost);
-        if plan.effective_cost > least || simulator.is_stopped() {
+        let is_beaten = best.as_ref().is_some_and(|best| {
+            plan.effective_cost > best.expected_cost
+                || (best.left_alone == 0 && plan.effective_cost == best.expected_cost)
+        });
+        if is_beaten || simulator.is_stopped() {
             break;
         }
+        let least = best.as_ref().map_or(f64::INFINITY, |b| b.expected_cost);
         let mut left = 0;
         let mut cost = plan.effective_cost;
+        let mut simulated = Vec::with_capacity(robust::SCENARIOS);
         for course in robust::scenarios(simulator, plan) {
             left += course.unplaced.len();
+            simulated.push(course);
             cost = robust::expected_cost(plan, left);
             if cost > least {
                 break;
@@ -305,17 +351,26 @@ pub fn rank_by_simulation(simulator: &Simulator<'_>, mut plans: Vec<Plan>) -> Ve
         if cost > least {
             continue;
         }
-        let alone = (0..2)
+        let left_alone = (0..2)
             .map(|seed| simulator.simulate(plan, seed).unplaced.len())
             .sum::<usize>();
-        if best.is_none_or(|best| (cost, alone) < (best.0, best.1)) {
-            best = Some((cost, alone, at));
+        if best
+            .as_ref()
+            .is_none_or(|b| (cost, left_alone) < (b.expected_cost, b.left_alone))
+        {
+            best = Some(Best {
+                expected_cost: cost,
+                left_alone,
+                at,
+                simulated,
+            });
         }
     }
-    if let Some((.., at)) = best {
-        plans[..=at].rotate_right(1);
-    }
-    plans
+    let Some(Best { at, simulated, .. }) = best else {
+        return (plans, Vec::new());
+    };
+    plans[..=at].rotate_right(1);
+    (plans, simulated)
 }
 
 /// First-fit-decreasing. Pods that it leaves over although a rule on others or a limit may be all

@@ -2,6 +2,7 @@
 //! count, NodePools in order.
 
 mod foreign_taints;
+pub mod moves;
 mod nodes;
 mod pending;
 mod pools;
@@ -64,9 +65,10 @@ impl Snapshot {
             deleting: leaving,
             lost_nominations: crowded_out,
             nominated: _,
+            moved,
         } = joined;
         let running = Arc::new(running);
-        let pending = pending::collect(&world, &leaving, &crowded_out, &volumes);
+        let pending = pending::collect(&world, &leaving, (&crowded_out, &moved), &volumes);
         let (pools, unusable_pools) =
             pools::partition_pools(&world, &foreign_taints::find(&world, &nodes));
         Snapshot {

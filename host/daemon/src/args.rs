@@ -37,9 +37,37 @@ pub enum Command {
     Replay(ReplayArgs),
     /// What is in a journal
     Journal(JournalArgs),
+    /// Answers for a cloud, for tests and for trying things out
+    Emulate(EmulateArgs),
     /// Runs a scenario in a simulated cluster in virtual time: cost, waiting pods, failures
     #[command(disable_help_flag = true)]
     Sim(SimArgs),
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct EmulateArgs {
+    #[command(subcommand)]
+    pub cloud: EmulatedCloud,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum EmulatedCloud {
+    /// AWS: EC2, SQS, SSM, IAM, EKS, Pricing and STS on one loopback port; set AWS_ENDPOINT_URL
+    Aws(EmulateAwsArgs),
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct EmulateAwsArgs {
+    /// The port on 127.0.0.1; 0 for any that is free
+    #[arg(long, value_name = "N", default_value_t = 4566)]
+    pub port: u16,
+    /// The region and account, in the format of `plan --provider aws` [default: us-east-1 with a
+    /// dozen instance types]
+    #[arg(long, value_name = "WORLD")]
+    pub world: Option<PathBuf>,
+    /// Chance: ids, delays and depths of pools
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
 }
 
 /// All of it is for `longshore-sim run`, which says what there is.
@@ -67,6 +95,10 @@ pub struct WorldArgs {
     pub instance_types: Option<PathBuf>,
     #[command(flatten)]
     pub aws: AwsArgs,
+    /// Karpenter's feature gates: NodeOverlay applies the NodeOverlays of the manifests, and
+    /// ReservedCapacity=false plans without capacity reservations
+    #[arg(long, value_name = "GATE=BOOL,…")]
+    pub feature_gates: Option<String>,
     /// A WebAssembly component that scores offerings, and optionally a file with its settings
     #[arg(long, value_name = "FILE.wasm[,SETTINGS.toml]")]
     pub scorer: Option<String>,
@@ -124,6 +156,10 @@ pub struct DisruptArgs {
     /// with its settings; with --disrupt or --converge
     #[arg(long, value_name = "FILE.wasm[,SETTINGS.toml]")]
     pub consolidation: Option<String>,
+    /// Lets a drifted node go before it is replaced, where its replacement needs what it holds, as
+    /// with feature gate TerminateFirstDrift
+    #[arg(long)]
+    pub terminate_first: bool,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -311,6 +347,13 @@ pub struct AwsArgs {
     /// Network interfaces per node that pods do not get, as Karpenter has it [default: 0]
     #[arg(long, value_name = "N", help_heading = AWS)]
     pub reserved_enis: Option<i64>,
+    /// Feature gates of Karpenter's AWS provider; NodeClassCEL lets `spec.kubelet` have expressions
+    #[arg(long, value_name = "GATE=BOOL,…", help_heading = AWS)]
+    pub aws_feature_gates: Option<String>,
+    /// A WebAssembly component that says what nodes boot with and keep back from pods, and
+    /// optionally a file with its settings; WORLD has to name the cluster
+    #[arg(long, value_name = "FILE.wasm[,SETTINGS.toml]", help_heading = AWS)]
+    pub bootstrap: Option<String>,
 }
 
 /// Where a catalogue comes from.

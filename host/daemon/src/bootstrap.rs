@@ -3,6 +3,7 @@
 //! good version's, then by the built-in; a note says so.
 
 mod catalogue;
+mod node_class;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,6 +17,11 @@ use longshore_policy::{
 };
 
 pub use catalogue::CatalogueMachines;
+pub use node_class::{Joins, NodesOf, count_with};
+
+use crate::config::PolicyEntry;
+use crate::error::Failure;
+use crate::policies;
 
 /// One machine of a [`Request`].
 pub struct Machine {
@@ -59,6 +65,19 @@ pub struct Answer {
     pub kept: Vec<Option<Kept>>,
     /// Why the policy did not answer, and what answered instead.
     pub notes: Vec<String>,
+}
+
+/// Loads the policy that `--bootstrap` names.
+pub fn load(entry: &PolicyEntry) -> Result<BootPolicy, Failure> {
+    let settings = policies::toml_of(&entry.settings);
+    let policy = policies::host()?
+        .load(&entry.path, Some(&settings))
+        .map_err(|error| Failure::Policy(entry.name.clone(), error))?;
+    BootPolicy::new(policy).map_err(|problem| Failure::Usage {
+        message: format!("--bootstrap {}: {problem}", entry.path.display()),
+        hint: "give a policy that says what nodes boot with, such as bootstrap-template.wasm"
+            .to_owned(),
+    })
 }
 
 /// A bootstrap policy in force.

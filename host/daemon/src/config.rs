@@ -173,14 +173,8 @@ pub fn parse_settings(file: &Path, text: &str) -> Result<Value, Vec<ConfigError>
 }
 
 fn planning(table: &mut Table) -> Planning {
-    const EFFORTS: [(&str, Effort); 4] = [
-        ("none", Effort::None),
-        ("quick", Effort::Quick),
-        ("normal", Effort::Normal),
-        ("thorough", Effort::Thorough),
-    ];
     Planning {
-        improve: table.one_of("improve", &EFFORTS),
+        improve: table.one_of("improve", &Effort::ALL),
         node_cost: table.amount("node-cost"),
         new_pods: table.one_of_renamed(
             "new-pods",

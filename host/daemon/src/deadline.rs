@@ -3,6 +3,8 @@
 
 use std::time::{Duration, Instant};
 
+use longshore_core::plan::Effort;
+
 /// Default time limit of a plan. A round at the default effort takes about 50
 /// ms for a thousand pods and a second for ten thousand; beyond ten seconds pods wait longer for
 /// the plan than a cheaper node is worth.
@@ -24,9 +26,13 @@ impl Deadline {
     }
 }
 
-/// The note on a plan that the time limit has cut short.
-pub fn words(limit: Duration) -> String {
-    format!("the time limit of {limit:?} was reached: the first-fit answer is used")
+/// The note on a plan that the time limit has cut short, which is that of a lesser effort.
+pub fn words(limit: Duration, used: Effort) -> String {
+    let answer = match used {
+        Effort::None => "first-fit answer".to_owned(),
+        lesser => format!("answer of effort {}", lesser.name()),
+    };
+    format!("the time limit of {limit:?} was reached: the {answer} is used")
 }
 
 #[cfg(test)]
@@ -43,8 +49,12 @@ mod tests {
     #[test]
     fn the_limit_is_said_as_it_was_set() {
         assert_eq!(
-            words(TIME_LIMIT),
+            words(TIME_LIMIT, Effort::None),
             "the time limit of 10s was reached: the first-fit answer is used"
+        );
+        assert_eq!(
+            words(Duration::from_secs(2), Effort::Quick),
+            "the time limit of 2s was reached: the answer of effort quick is used"
         );
     }
 }

@@ -1,19 +1,28 @@
 //! `longshore plan --disrupt` and `--converge`: what a cluster could save, from files.
 
+pub mod command;
 mod explain;
+mod going;
 mod messages;
 mod report;
+mod summary;
 mod text;
 mod write;
 
+use std::sync::Arc;
 use std::time::Instant;
 
+use longshore_core::check::Violation;
+use longshore_core::check::disruption::{Disruption, check_alone};
 use longshore_core::disrupt::costs::{MoveCost, price_of};
-use longshore_core::disrupt::methods::{self, Options as How, Round};
+use longshore_core::disrupt::methods::{
+    self, Explain, Options as How, Round, Single, TerminateFirst,
+};
 use longshore_core::disrupt::paper::{self, Serial};
 use longshore_core::disrupt::proposals::{self, Proposal};
 use longshore_core::disrupt::search::Effort;
 use longshore_core::disrupt::verdicts::Method;
+use longshore_core::ids::NodeIx;
 use longshore_core::snapshot::Snapshot;
 use longshore_core::stop::Stop;
 
@@ -30,6 +39,10 @@ use report::{Converged, Proposed, Step};
 const MOST_ROUNDS: usize = 1_000;
 
 pub use explain::explain;
+pub use going::explain_going;
+pub use messages::Messages;
+pub use report::{Reason, Reasons};
+pub use summary::summary_of;
 
 /// What disruption would do with one node of the files that are named.
 ///
@@ -39,16 +52,20 @@ pub fn explain_node(args: &ExplainArgs) -> Result<Explained, Failure> {
     let (snapshot, scorers, seed) = read(&args.world, None)?;
     let how = How {
         effort: effort(seed),
-        explain: true,
+        explain: Explain::All,
         ..How::default()
     };
-    let round = methods::round(&snapshot, &scorers, how, Stop::never());
-    say(&scorers);
-    checked(&snapshot, &round)?;
-    explain(&snapshot, &round, &args.name).map_err(|message| Failure::Usage {
+    let usage = |message: String| Failure::Usage {
         message: message.trim().to_owned(),
         hint: "nodes of the snapshot are listed by `longshore plan --disrupt -o json`".into(),
-    })
+    };
+    if let Some(going) = explain_going(&snapshot.world, &args.name).map_err(usage)? {
+        return Ok(going);
+    }
+    let round = methods::round(&snapshot, &scorers, how, Stop::never());
+    say(&scorers);
+    checked(&snapshot, &round).map_err(Failure::Disruption)?;
+    explain(&snapshot, &round, &args.name, false).map_err(usage)
 }
 
 /// Looks for disruption, or carries it out on paper, and prints what was found.
@@ -66,7 +83,7 @@ pub fn run(args: &PlanArgs) -> Result<Answer, Failure> {
     let (mut snapshot, scorers, seed) = read(&args.world, typed)?;
     let how = how(&args.disrupt, seed)?;
     if how.move_cost.is_some() {
-        snapshot = for_all_pools(&snapshot);
+        for_all_pools(&mut snapshot);
     }
     let text = match args.disrupt.converge {
         true => converge(args, snapshot, &scorers, how)?,
@@ -76,14 +93,12 @@ pub fn run(args: &PlanArgs) -> Result<Answer, Failure> {
     Ok(Answer::ok(text))
 }
 
-/// The same cluster, in which no NodePool says what a move must save: `--move-cost` does.
-fn for_all_pools(snapshot: &Snapshot) -> Snapshot {
-    let mut world = (*snapshot.world).clone();
-    world
-        .pools
-        .iter_mut()
-        .for_each(|pool| pool.move_cost = None);
-    Snapshot::new(world.into())
+/// No NodePool says any more what a move must save: `--move-cost` does. The cluster was joined
+/// without a look at that.
+fn for_all_pools(snapshot: &mut Snapshot) {
+    let world = Arc::make_mut(&mut snapshot.world);
+    let pools = world.pools.iter_mut();
+    pools.for_each(|pool| pool.move_cost = None);
 }
 
 /// What policies had to say, each thing once, on standard error.
@@ -119,7 +134,7 @@ fn effort(seed: u64) -> Effort {
     }
 }
 
-fn how(args: &DisruptArgs, seed: u64) -> Result<How, Failure> {
+fn how(args: &DisruptArgs, seed: u64) -> Result<How<'static>, Failure> {
     let only = args.method.as_deref().map(method).transpose()?;
     let move_cost = args.move_cost.map(|amount| {
         let usable = amount.is_finite() && amount >= 0.0;
@@ -130,12 +145,19 @@ fn how(args: &DisruptArgs, seed: u64) -> Result<How, Failure> {
                 hint: "give USD per hour, 0 or more".into(),
             })
     });
-    let explain = !args.converge;
+    let explain = match args.converge {
+        true => Explain::Nothing,
+        false => Explain::All,
+    };
     Ok(How {
         move_cost: move_cost.transpose()?,
         only,
         effort: effort(seed),
         explain,
+        terminate_first: TerminateFirst {
+            drift: args.terminate_first,
+            ..TerminateFirst::default()
+        },
         ..How::default()
     })
 }
@@ -158,12 +180,12 @@ fn propose(
     args: &PlanArgs,
     snapshot: &Snapshot,
     scorers: &Scorers,
-    how: How,
+    how: How<'_>,
 ) -> Result<String, Failure> {
     let begun = Instant::now();
     let round = methods::round(snapshot, scorers, how, Stop::never());
     let seconds = begun.elapsed().as_secs_f64();
-    checked(snapshot, &round)?;
+    checked(snapshot, &round).map_err(Failure::Disruption)?;
     let report = Proposed::new(snapshot, &round, seconds, cost(snapshot));
     match args.output {
         Output::Json => print(&report),
@@ -171,11 +193,31 @@ fn propose(
     }
 }
 
-/// Nothing is shown or carried out that breaks a rule.
-fn checked(snapshot: &Snapshot, round: &Round) -> Result<Vec<Proposal>, Failure> {
+/// What may be carried out now. Nothing is shown or carried out that breaks a rule.
+///
+/// # Errors
+/// Rules that it would break: a defect of Longshore.
+pub fn checked(snapshot: &Snapshot, round: &Round) -> Result<Vec<Proposal>, Vec<Violation>> {
     let now = round.now();
-    proposals::check(snapshot, &now).map_err(Failure::Disruption)?;
+    proposals::check(snapshot, &now)?;
+    let together: Vec<Disruption> = now.iter().map(Proposal::to_check).collect();
+    let alone = |single: &Single| Disruption {
+        reason: single.method.reason().name(),
+        nodes: vec![single.node],
+        bought: Vec::new(),
+        moves: Vec::new(),
+        of_static: is_static(snapshot, single.node),
+    };
+    let alone: Vec<Disruption> = round.singles.iter().map(alone).collect();
+    check_alone(snapshot, &together, &alone)?;
     Ok(now)
+}
+
+/// Whether the NodePool of a node keeps a number of nodes.
+fn is_static(snapshot: &Snapshot, node: NodeIx) -> bool {
+    let pool = snapshot.nodes[node.0 as usize].pool;
+    let mut pools = snapshot.world.pools.iter();
+    pools.any(|known| Some(known.name) == pool && known.replicas.is_some())
 }
 
 fn print(report: &impl serde::Serialize) -> Result<String, Failure> {
@@ -197,7 +239,7 @@ fn converge(
     args: &PlanArgs,
     mut snapshot: Snapshot,
     scorers: &Scorers,
-    how: How,
+    how: How<'_>,
 ) -> Result<String, Failure> {
     let mut report = Converged {
         before: cost(&snapshot),
@@ -212,7 +254,7 @@ fn converge(
         if report.lower_bound.is_none() {
             report.lower_bound = round.lower_bound;
         }
-        let mut now = checked(&snapshot, &round)?;
+        let mut now = checked(&snapshot, &round).map_err(Failure::Disruption)?;
         now.retain(|proposal| proposal.method != Method::StaticDrift);
         if now.is_empty() {
             report.finished = true;

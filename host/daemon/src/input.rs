@@ -5,6 +5,7 @@
 //! time is that of the youngest object, so that the same files give the same plan tomorrow.
 
 pub mod aws;
+mod overlays;
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -24,11 +25,15 @@ const UNPACKED: u64 = 512 << 20;
 pub fn read(options: &Options) -> Result<(ClusterObjects, Diagnostics), Failure> {
     let mut reader = Reader::new();
     let mut classes = aws::Classes::default();
+    let mut overlays = overlays::Texts::default();
     for file in &options.snapshot {
         let bytes = bytes(file)?;
         reader.read(&shown(file), &bytes);
         if options.aws.is_some() {
             classes.read(&shown(file), &bytes);
+        }
+        if options.node_overlay {
+            overlays.hold(shown(file), bytes);
         }
     }
     let (mut world, mut problems) = reader.finish();
@@ -49,10 +54,12 @@ pub fn read(options: &Options) -> Result<(ClusterObjects, Diagnostics), Failure>
     }
     world.now = youngest(&world);
     let types = options.instance_types.as_deref();
+    let overlays = overlays.read(&mut world, options.aws.is_some(), &mut problems);
     match &options.aws {
-        Some(aws) => classes.catalogue(&mut world, aws, types, &mut problems)?,
+        Some(aws) => classes.catalogue(&mut world, aws, types, overlays.list(), &mut problems)?,
         None => catalogue(&mut world, types, &mut problems)?,
     }
+    overlays.apply(&mut world, &mut problems);
     Ok((world, problems))
 }
 

@@ -15,6 +15,7 @@ pub mod bootstrap;
 pub mod config;
 mod deadline;
 mod disrupt;
+mod emulate;
 pub mod error;
 mod explain;
 mod hash;
@@ -61,6 +62,7 @@ pub fn main() -> ExitCode {
             PolicyCommand::Bench(args) => policies::bench(&args),
         },
         Command::Run(args) => live::run(&args),
+        Command::Emulate(args) => emulate::run(&args),
         Command::Sim(args) => sim::run(&args),
         Command::Status(args) => status::run(&args),
         Command::Replay(args) => replay::run(&args),

@@ -14,7 +14,7 @@ mod controller;
 mod definitions;
 #[cfg(test)]
 mod deploy_tests;
-mod disruption;
+pub(crate) mod disruption;
 mod drains;
 pub mod environment;
 mod events;

@@ -34,6 +34,8 @@ pub struct Options {
     pub time_limit: Duration,
     /// What planning depends on.
     pub settings: Settings,
+    /// Karpenter's gate NodeOverlay: NodeOverlays change the catalogue.
+    pub node_overlay: bool,
     /// Default topology spread constraints, added to `settings` once the symbols exist.
     pub scheduler: Option<SchedulerConfig>,
     /// Policies, in order.
@@ -61,6 +63,8 @@ pub struct Aws {
     pub world: PathBuf,
     /// What changes how much of a node pods get.
     pub settings: machine::Settings,
+    /// A bootstrap policy.
+    pub bootstrap: Option<PolicyEntry>,
 }
 
 /// The AWS part of a command's arguments; an error if it makes no sense with the provider.
@@ -77,6 +81,8 @@ pub fn aws(provider: CatalogueOf, args: &AwsArgs) -> Result<Option<Aws>, Failure
                 args.vm_memory_overhead_percent.is_some(),
             ),
             ("--reserved-enis", args.reserved_enis.is_some()),
+            ("--aws-feature-gates", args.aws_feature_gates.is_some()),
+            ("--bootstrap", args.bootstrap.is_some()),
         ];
         return match given.into_iter().find(|(_, given)| *given) {
             None => Ok(None),
@@ -105,13 +111,36 @@ pub fn aws(provider: CatalogueOf, args: &AwsArgs) -> Result<Option<Aws>, Failure
         let message = format!("--reserved-enis {reserved_enis} is not a number of interfaces");
         return Err(usage(message, "give 0 or more"));
     }
+    let typed = args.aws_feature_gates.as_deref().unwrap_or_default();
+    let expressions = gates("--aws-feature-gates", typed)?
+        .get("NodeClassCEL")
+        .is_some_and(|on| *on);
     Ok(Some(Aws {
         world,
         settings: machine::Settings {
             vm_memory_overhead: overhead,
             reserved_enis,
+            expressions,
         },
+        bootstrap: args.bootstrap.as_deref().map(scorer).transpose()?,
     }))
+}
+
+/// Feature gates as Karpenter writes them: `A=true,B=false`. Of a name that is there twice the last
+/// counts. Names that nothing knows are passed over, as Karpenter does. `flag` names the flag in
+/// errors.
+pub fn gates<'a>(flag: &str, typed: &'a str) -> Result<BTreeMap<&'a str, bool>, Failure> {
+    let entries = typed.split(',').map(str::trim);
+    let entries = entries.filter(|entry| !entry.is_empty());
+    let gate = |entry: &'a str| match entry.split_once('=') {
+        Some((name, "true")) => Ok((name.trim(), true)),
+        Some((name, "false")) => Ok((name.trim(), false)),
+        _ => Err(Failure::Usage {
+            message: format!("{flag} {entry} is not a gate"),
+            hint: "write it like ReservedCapacity=true".into(),
+        }),
+    };
+    entries.map(gate).collect()
 }
 
 /// Reads the configuration that `args` names, and applies its flags.
@@ -145,6 +174,11 @@ pub fn resolve(args: &WorldArgs) -> Result<Options, Failure> {
             entry.settings = settings_of(file)?;
         }
     }
+    let gates = gates(
+        "--feature-gates",
+        args.feature_gates.as_deref().unwrap_or_default(),
+    )?;
+    let gate = |name: &str, default: bool| gates.get(name).copied().unwrap_or(default);
     Ok(Options {
         snapshot: args.snapshot.clone(),
         instance_types: args.instance_types.clone(),
@@ -160,8 +194,10 @@ pub fn resolve(args: &WorldArgs) -> Result<Options, Failure> {
             preferences: planning.preferences.unwrap_or(defaults.preferences),
             min_values: planning.min_values.unwrap_or(defaults.min_values),
             node_cost: planning.node_cost.unwrap_or(defaults.node_cost),
+            reserved_capacity: gate("ReservedCapacity", defaults.reserved_capacity),
             ..defaults
         },
+        node_overlay: gate("NodeOverlay", false),
         scheduler: args
             .scheduler_config
             .as_deref()

@@ -122,7 +122,7 @@ fn report(planned: &Planned) -> Report {
         cut_short: planned
             .plan
             .cut_short
-            .then(|| deadline::words(planned.options.time_limit)),
+            .map(|used| deadline::words(planned.options.time_limit, used)),
         robustness: survives,
         robustness_nominated: survives_told,
         incompatible_pools: report::all_incompatible_pools(&planned.snapshot, &planned.plan),

@@ -13,7 +13,7 @@ use crate::Answer;
 use crate::args::{Output, UserdataArgs};
 use crate::bootstrap::{self as boot, BootPolicy, Machine, Request};
 use crate::error::Failure;
-use crate::{input, policies};
+use crate::input;
 
 /// Prints the user data of every node of the files. A node that cannot be rendered has an error in
 /// its place. With a bootstrap policy it is the policy's, or the built-in with a note where the
@@ -26,7 +26,7 @@ pub fn userdata(args: &UserdataArgs) -> Result<Answer, Failure> {
             Output::Json => format!("{:#}\n", json!(all)),
         }));
     };
-    let mut policy = load(typed)?;
+    let mut policy = boot::load(&crate::scorer(typed)?)?;
     let all = input::all(&args.file, read_nodes)?;
     let all: Vec<(Rendered, Option<ByPolicy>)> =
         all.iter().map(|node| rendered(node, &mut policy)).collect();
@@ -73,19 +73,6 @@ impl ByPolicy {
             .header("built-in", "policy")
             .to_string()
     }
-}
-
-fn load(typed: &str) -> Result<BootPolicy, Failure> {
-    let entry = crate::scorer(typed)?;
-    let settings = policies::toml_of(&entry.settings);
-    let policy = policies::host()?
-        .load(&entry.path, Some(&settings))
-        .map_err(|error| Failure::Policy(entry.name.clone(), error))?;
-    BootPolicy::new(policy).map_err(|problem| Failure::Usage {
-        message: format!("--bootstrap {typed}: {problem}"),
-        hint: "give a policy that says what nodes boot with, such as bootstrap-template.wasm"
-            .to_owned(),
-    })
 }
 
 /// The node's user data by the policy. Where the built-in cannot be rendered, the policy is not

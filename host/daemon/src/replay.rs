@@ -14,23 +14,27 @@ mod text;
 
 use std::path::Path;
 
+use longshore_core::disrupt::methods;
 use longshore_core::planner;
 use longshore_core::policy::Policies;
 use longshore_core::snapshot::Snapshot;
+use longshore_core::stop::Stop;
 use serde::Serialize;
 
 pub use compare::{Other, Totals};
 
 use crate::Answer;
 use crate::args::{Output, ReplayArgs};
+use crate::disrupt;
 use crate::error::Failure;
+use crate::live::journal::look::{self, Look};
 use crate::live::journal::messages;
 use crate::live::journal::read::{Item, Reader};
 use crate::live::journal::record::Record;
 use crate::live::journal::round::{Outcome, Round, Summary};
 use crate::report::Decision;
 use fold::Folded;
-use recorded::{RecordedPolicies, Scorer};
+use recorded::{RecordedAnswers, RecordedPolicies, Scorer};
 
 /// What became of a journal.
 #[derive(Debug, Default, Serialize)]
@@ -178,7 +182,8 @@ impl Replay {
         if !goes_on {
             for round in self.folded.open_rounds() {
                 self.verdict.notes.push(format!(
-                    "round {round} began and is not decided in the journal"
+                    "{} began and is not decided in the journal",
+                    messages::name_of(round)
                 ));
             }
         }
@@ -202,18 +207,32 @@ impl Replay {
             time: messages::time(round.time),
             file: self.file.clone(),
         };
-        let snapshot = match self.folded.snapshot(round) {
-            Ok((snapshot, options)) => (snapshot, options),
+        if round.look.as_ref().is_some_and(|look| look.same) {
+            self.folded.forget_round(round.round);
+            return;
+        }
+        let is_judged = round.look.as_ref().is_some_and(|look| look.judged);
+        let snapshot = self
+            .folded
+            .snapshot(round)
+            .and_then(|found| match is_judged {
+                true => {
+                    Err("looks that a consolidation policy judged cannot be replayed yet".into())
+                }
+                false => Ok(found),
+            });
+        let (snapshot, options) = match snapshot {
+            Ok(found) => found,
             Err(why) => {
                 self.verdict.passed_over += 1;
                 self.verdict.notes.push(format!(
-                    "round {} at {} is passed over: {why}",
-                    place.number, place.time
+                    "{} at {} is passed over: {why}",
+                    messages::name_of(place.number),
+                    place.time
                 ));
                 return;
             }
         };
-        let (snapshot, options) = snapshot;
         let mut reasons: Vec<String> = round
             .missing
             .iter()
@@ -229,7 +248,10 @@ impl Replay {
                 Default::default()
             });
         let policies = self.asker.round(round, &self.folded.blobs, &signals);
-        let outcome = plan(&snapshot, &policies, options);
+        let outcome = match &round.look {
+            Some(look) => look_again(&snapshot, &policies, look, options.seed),
+            None => plan(&snapshot, &policies, options),
+        };
         reasons.extend(policies.reasons());
         if let Outcome::Decided(summary) = &outcome {
             self.verdict.digests.push(summary.digest.clone());
@@ -246,7 +268,9 @@ impl Replay {
                 });
             }
         }
-        if let (Some(scorer), Some(other)) = (&self.other, &mut self.verdict.other) {
+        if let (None, Some(scorer), Some(other)) =
+            (&round.look, &self.other, &mut self.verdict.other)
+        {
             scorer.begin(round.now, &signals);
             let with = plan(&snapshot, scorer.policies(), options);
             other.add(place, &round.outcome, &with);
@@ -261,6 +285,20 @@ fn plan(snapshot: &Snapshot, policies: &dyn Policies, options: planner::Options)
             snapshot.pending.len(),
         )),
         Err(rejected) => Outcome::Rejected(format!("{:?}", rejected.violations)),
+    }
+}
+
+/// Looks for disruption again.
+fn look_again(
+    snapshot: &Snapshot,
+    policies: &RecordedAnswers<'_>,
+    look: &Look,
+    seed: u64,
+) -> Outcome {
+    let round = methods::round(snapshot, policies, look.options(seed), Stop::never());
+    match disrupt::checked(snapshot, &round) {
+        Ok(_) => Outcome::Decided(look::summary(snapshot, &round)),
+        Err(violations) => Outcome::Rejected(format!("{violations:?}")),
     }
 }
 

@@ -38,7 +38,7 @@ pub struct Report {
     pub gap: f64,
     /// SHA-256 of the decision.
     pub digest: String,
-    /// That the time limit was reached and the plan is the first-fit answer, in words.
+    /// That the time limit was reached and the plan is that of a lesser effort, in words.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cut_short: Option<String>,
     /// Whether kube-scheduler, placing the pods by itself, finds a place for each; absent where

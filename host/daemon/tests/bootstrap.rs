@@ -5,15 +5,28 @@
 use std::io::Read as _;
 use std::path::PathBuf;
 use std::sync::LazyLock;
+use std::time::Duration;
 
 use longshore_daemon::bootstrap::{Answer, BootPolicy, CatalogueMachines, Request};
 use longshore_ec2::catalogue::{ClassCatalogue, Region, world};
-use longshore_ec2::userdata::{Boot, Cluster, Family};
-use longshore_policy::{Host, HostConfig, LoadedPolicy};
+use longshore_ec2::launch::boot;
+use longshore_ec2::userdata::Cluster;
+use longshore_policy::{Host, HostConfig, Limits, LoadedPolicy};
 use longshore_xtask::guests::plugin;
 use serde_json::Value;
 
-static HOST: LazyLock<Host> = LazyLock::new(|| Host::new(HostConfig::default()).unwrap());
+/// A guest without end is stopped by its fuel, however busy the machine is.
+static HOST: LazyLock<Host> = LazyLock::new(|| {
+    let limits = Limits {
+        time: Duration::from_secs(120),
+        ..Limits::default()
+    };
+    let config = HostConfig {
+        limits,
+        ..HostConfig::default()
+    };
+    Host::new(config).unwrap()
+});
 
 fn load(name: &str, settings: &str) -> LoadedPolicy {
     HOST.load(&plugin(name), Some(settings)).unwrap()
@@ -34,6 +47,18 @@ struct Types {
 }
 
 fn types(family: &str, kubelet: Value, of: impl Fn(&str) -> bool) -> Types {
+    let node_class = serde_json::json!({
+        "apiVersion": "karpenter.k8s.aws/v1", "kind": "EC2NodeClass",
+        "metadata": {"name": "default"},
+        "spec": {"role": "r", "amiFamily": family, "amiSelectorTerms": [{"id": "ami-1"}],
+            "kubelet": kubelet,
+            "subnetSelectorTerms": [{"id": "subnet-1"}],
+            "securityGroupSelectorTerms": [{"id": "sg-1"}]},
+    });
+    types_of(&node_class, of)
+}
+
+fn types_of(node_class: &Value, of: impl Fn(&str) -> bool) -> Types {
     let mut types = Vec::new();
     let packed = include_bytes!("../../ec2/data/instance_types.json.gz");
     flate2::read::GzDecoder::new(&packed[..])
@@ -48,43 +73,28 @@ fn types(family: &str, kubelet: Value, of: impl Fn(&str) -> bool) -> Types {
         .into_iter()
         .filter(|one| of(one["InstanceType"].as_str().unwrap()))
         .collect();
-    let node_class = serde_json::json!({
-        "apiVersion": "karpenter.k8s.aws/v1", "kind": "EC2NodeClass",
-        "metadata": {"name": "default"},
-        "spec": {"role": "r", "amiFamily": family, "amiSelectorTerms": [{"id": "ami-1"}],
-            "kubelet": kubelet,
-            "subnetSelectorTerms": [{"id": "subnet-1"}],
-            "securityGroupSelectorTerms": [{"id": "sg-1"}]},
-    });
     let text = serde_json::json!({
         "region": "us-east-1", "zones": {"us-east-1a": "use1-az1"}, "nodeClass": node_class,
         "instanceTypes": all,
     });
     let (world, _) = world::read("world", text.to_string().as_bytes(), None)
         .unwrap_or_else(|problems| panic!("{problems}"));
-    let class = ClassCatalogue::new(&world.region, world.class.unwrap(), &|_| None);
-    let boot = Boot {
-        cluster: Cluster {
-            name: "demo".to_owned(),
-            endpoint: "https://demo.eks.example".to_owned(),
-            ca_bundle: "Y2EtYnVuZGxl".to_owned(),
-            cidr: "10.100.0.0/16".to_owned(),
-            kube_dns_ip: "10.100.0.10".to_owned(),
-        },
-        family: Family::from(class.class().family),
-        image_terms: Vec::new(),
-        images: Vec::new(),
-        labels: [("team".to_owned(), "a".to_owned())].into(),
-        taints: Vec::new(),
-        kubelet: kubelet.as_object().cloned().unwrap_or_default(),
-        user_data: None,
-        raid0: false,
+    let class = ClassCatalogue::new(&world.region, world.class.unwrap()).unwrap();
+    let cluster = Cluster {
+        name: "demo".to_owned(),
+        endpoint: "https://demo.eks.example".to_owned(),
+        ca_bundle: "Y2EtYnVuZGxl".to_owned(),
+        cidr: "10.100.0.0/16".to_owned(),
+        kube_dns_ip: "10.100.0.10".to_owned(),
     };
-    let machines = CatalogueMachines::new(&world.region, &class, &node_class, &boot).unwrap();
+    let object = world.object.unwrap();
+    let labels = [("team".to_owned(), "a".to_owned())].into();
+    let boot = boot(&object, &cluster, labels, Vec::new());
+    let made = CatalogueMachines::new(&world.region, &class, &object, "1.35", &boot);
     Types {
+        machines: made.unwrap(),
         region: world.region,
         class,
-        machines,
     }
 }
 
@@ -288,6 +298,33 @@ fn a_template_that_keeps_more_back_is_counted_with() {
         notes[0].contains("max-pods is 20 in the overheads"),
         "{notes:?}"
     );
+}
+
+#[test]
+fn a_template_knows_the_image_of_each_machine_and_the_version_of_the_cluster() {
+    let image = |id: &str, architecture: &str| {
+        serde_json::json!({"id": id, "name": format!("image of {architecture}"),
+            "requirements": [
+                {"key": "kubernetes.io/arch", "operator": "In", "values": [architecture]}]})
+    };
+    let node_class = serde_json::json!({
+        "apiVersion": "karpenter.k8s.aws/v1", "kind": "EC2NodeClass",
+        "metadata": {"name": "default"},
+        "spec": {"role": "r", "amiSelectorTerms": [{"alias": "al2023@latest"}],
+            "subnetSelectorTerms": [{"id": "subnet-1"}],
+            "securityGroupSelectorTerms": [{"id": "sg-1"}]},
+        "status": {"amis": [image("ami-1", "arm64"), image("ami-2", "amd64")]},
+    });
+    let names = ["m5.large", "m6g.large"];
+    let types = types_of(&node_class, |name| names.contains(&name));
+    let settings = "template = '''#!/bin/sh\necho {{ image }} on {{ cluster.version }}\n'''";
+    let mut policy = BootPolicy::new(load("bootstrap-template", settings)).unwrap();
+    let answer = ask(&types, &mut policy);
+    assert_eq!(answer.notes, [""; 0]);
+    for (text, architecture) in texts(&answer).into_iter().zip(["amd64", "arm64"]) {
+        let expected = format!("echo image of {architecture} on 1.35\n");
+        assert!(text.contains(&expected), "{text}");
+    }
 }
 
 #[test]

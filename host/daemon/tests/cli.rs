@@ -12,7 +12,9 @@ const TYPES: &str = "tests/data/types.json";
 
 fn longshore(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_longshore"));
-    command.current_dir(env!("CARGO_MANIFEST_DIR")).args(args);
+    command
+        .current_dir(std::env::var("CARGO_MANIFEST_DIR").unwrap())
+        .args(args);
     command
 }
 
@@ -141,7 +143,10 @@ fn strict_plans_leave_nobody_over() {
 
 #[test]
 fn the_same_objects_in_another_order_give_the_same_digest() {
-    let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(SMALL)).unwrap();
+    let text = std::fs::read_to_string(
+        Path::new(&std::env::var("CARGO_MANIFEST_DIR").unwrap()).join(SMALL),
+    )
+    .unwrap();
     let mut documents: Vec<&str> = text.split("\n---\n").collect();
     documents.reverse();
     let reversed = file("reversed.yaml", &documents.join("\n---\n"));
@@ -175,7 +180,8 @@ fn standard_input_is_a_file_like_any_other() {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let text = std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join(SMALL)).unwrap();
+    let text = std::fs::read(Path::new(&std::env::var("CARGO_MANIFEST_DIR").unwrap()).join(SMALL))
+        .unwrap();
     child.stdin.take().unwrap().write_all(&text).unwrap();
     let piped = json(&child.wait_with_output().unwrap());
     assert_eq!(piped["digest"], json(&plan(&["-o", "json"]))["digest"]);
@@ -419,7 +425,10 @@ fn default_constraints_spread_pods_that_have_none_as_the_daemon_does() {
     };
     let service = "apiVersion: v1\nkind: Service\nmetadata: {name: free, namespace: shop}\nspec: \
         {selector: {app: free}}\n";
-    let small = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(SMALL)).unwrap();
+    let small = std::fs::read_to_string(
+        Path::new(&std::env::var("CARGO_MANIFEST_DIR").unwrap()).join(SMALL),
+    )
+    .unwrap();
     let pool: Vec<&str> = small.split("\n---\n").take(2).collect();
     let documents = [
         pool.join("\n---\n"),
@@ -493,7 +502,10 @@ fn a_nodepool_that_nothing_can_be_bought_for_is_told_with_its_requirement() {
 
 #[test]
 fn a_nodepool_that_may_not_be_bought_from_is_told_with_the_reason() {
-    let small = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(SMALL)).unwrap();
+    let small = std::fs::read_to_string(
+        Path::new(&std::env::var("CARGO_MANIFEST_DIR").unwrap()).join(SMALL),
+    )
+    .unwrap();
     let rest: Vec<&str> = small
         .split("\n---\n")
         .filter(|document| !document.contains("kind: NodePool"))
@@ -686,6 +698,51 @@ fn what_could_be_saved_is_proposed_and_carried_out_on_paper() {
         "what was written is what was reached"
     );
     assert_eq!(again["steps"].as_array().unwrap().len(), 0);
+}
+
+/// The half-empty cluster while node `one` is in a command; what is bought for it is so far.
+fn in_a_command(conditions: &[&str]) -> String {
+    let mut list: Value = serde_json::from_str(&half_empty()).unwrap();
+    let details = r#"{"method": "multi", "reason": "Underutilized", "candidates": 2,
+        "replacements": ["claim-new"], "began": 1795539600}"#;
+    let items = list["items"].as_array_mut().unwrap();
+    let mut bought = items[1].clone();
+    items[1]["metadata"]["annotations"] = serde_json::json!({
+        "longshore.dev/disruption": "d1", "longshore.dev/disruption-command": details});
+    let conditions = conditions.iter();
+    let conditions = conditions.map(|kind| serde_json::json!({"type": kind, "status": "True"}));
+    bought["metadata"] = serde_json::json!({"name": "claim-new", "uid": "c-new",
+        "labels": bought["metadata"]["labels"],
+        "annotations": {"longshore.dev/replaces": "d1"}});
+    bought["status"] = serde_json::json!({"conditions": conditions.collect::<Vec<_>>()});
+    items.push(bought);
+    list.to_string()
+}
+
+#[test]
+fn a_node_in_a_command_is_explained_by_the_command_and_what_it_waits_for() {
+    let ask = |cluster: &str| {
+        let cluster = file("in-a-command.json", cluster);
+        let from = ["--snapshot", path(&cluster), "--instance-types", TYPES];
+        run(&[&["explain", "node", "one"], &from[..]].concat())
+    };
+    let output = ask(&in_a_command(&["Launched"]));
+    exits(&output, 0);
+    shown(
+        &output,
+        expect![[r#"
+            Node one goes by multi (Underutilized), with 1 others, for 1 replacements: command d1 of 2026-11-24T17:00:00Z.
+            It waits for: initialization of claim-new (launched); the node stays if that is not done by 2026-11-24T17:10:00Z.
+        "#]],
+    );
+    let output = ask(&in_a_command(&["Launched", "Registered", "Initialized"]));
+    assert!(stdout(&output).contains("its NodeClaim is deleted next"));
+    let going = r#""metadata":{"deletionTimestamp":"2026-11-24T17:00:00Z","#;
+    let bought = r#""metadata":{"annotations":{"longshore.dev/replaces""#;
+    let gone = in_a_command(&[]).replace(bought, &format!("{going}{}", &bought[12..]));
+    let output = ask(&gone);
+    let said = "replacement claim-new (being deleted): the node will stay";
+    assert!(stdout(&output).contains(said), "{}", stdout(&output));
 }
 
 #[test]

@@ -22,7 +22,7 @@ fn settings(name: &str, text: &str) -> String {
 fn run(more: &[&str]) -> Output {
     let from = ["--snapshot", CLUSTER, "--instance-types", TYPES];
     let mut command = Command::new(env!("CARGO_BIN_EXE_longshore"));
-    command.current_dir(env!("CARGO_MANIFEST_DIR"));
+    command.current_dir(std::env::var("CARGO_MANIFEST_DIR").unwrap());
     let output = command
         .args(&more[..1])
         .args(from)

@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use longshore_api::manifests::Reader;
 use longshore_core::disrupt::costs::{MoveCost, price_of};
-use longshore_core::disrupt::methods::{self, Options, Round};
+use longshore_core::disrupt::methods::{self, Explain, Options, Round};
 use longshore_core::disrupt::paper::{self, Serial};
 use longshore_core::disrupt::proposals;
 use longshore_core::disrupt::verdicts::{Candidate, Method, Stays};
@@ -93,7 +93,7 @@ fn asked(snapshot: &Snapshot, method: Method) -> Round {
     let options = Options {
         move_cost: Some(MoveCost::Amount(0.0)),
         only: Some(method),
-        explain: true,
+        explain: Explain::All,
         ..Options::default()
     };
     methods::round(snapshot, &ByPrice, options, Stop::never())

@@ -146,7 +146,7 @@ fn plan(name: &str, hostile: Vec<Value>) -> Value {
         number("mib"),
     );
     println!("{name}: {seconds:.2} s, {mib:.0} MiB");
-    assert!(seconds < 10.0, "{name}: a round takes {seconds} s");
+    assert!(seconds < 30.0, "{name}: a round takes {seconds} s");
     assert!(mib < 300.0, "{name}: it takes {mib} MiB");
     assert_eq!(
         (refused(&plan, "shop/").len(), refused(&plan, "jobs/").len()),

@@ -194,7 +194,7 @@ fn refused() -> Result<()> {
 }
 
 fn deploy(name: &str) -> Result<String> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+    let path = Path::new(&std::env::var("CARGO_MANIFEST_DIR").unwrap())
         .join("../../deploy")
         .join(name);
     Ok(path

@@ -112,7 +112,12 @@ impl Stage {
         plane.apply(plane::CLASS)?;
         let daemon = Daemon::start(
             &plane.longshore_kubeconfig(),
-            &["--feature-gates", "NodeRepair=true,StaticCapacity=true"],
+            &[
+                "--feature-gates",
+                "NodeRepair=true,StaticCapacity=true",
+                // Specs of 1.14; `repair.rs` has the other way.
+                "--legacy-node-repair",
+            ],
         )?;
         Ok(stage.insert(Arc::new(Stage { daemon, plane })).clone())
     }
@@ -1255,7 +1260,6 @@ fn many_alike(scene: &Scene) -> Result<()> {
 }
 
 fn many_kinds(scene: &Scene) -> Result<()> {
-    scene.pool("", "")?;
     let spread = |app: &str, key: &str, when: &str| {
         format!(
             "topologySpreadConstraints: [{{maxSkew: 1, topologyKey: {key}, whenUnsatisfiable: \
@@ -1288,13 +1292,16 @@ fn many_kinds(scene: &Scene) -> Result<()> {
             ),
         ),
     ];
-    // At once: one of the pods that belong on one host goes to any node with room for it that is
-    // there before, and then the others have nowhere to go.
     let deployments = kinds
         .iter()
         .map(|(name, more)| Scene::deployment_of(name, 10, "500m", "", more));
     scene.apply(&deployments.collect::<Vec<_>>().join("---"))?;
-    scene.run(180, 10 * kinds.len())?;
+    // The NodePool comes when all pods wait. With a node that is there before the others of its
+    // kind, kube-scheduler binds the first pod of `one-host` to it, and nine do not fit there.
+    let pods = 10 * kinds.len();
+    scene.until(60, "all pods wait", || Ok(scene.all("pods")?.len() == pods))?;
+    scene.pool("", "")?;
+    scene.run(180, pods)?;
     let nodes = scene.all("nodes")?;
     let pods = scene.all("pods")?;
     let places = |app: &str, key: &str| -> Result<BTreeMap<String, usize>> {

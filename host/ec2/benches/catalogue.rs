@@ -196,7 +196,7 @@ fn columns(region: &Region, classes: &[Class]) -> Vec<ClassCatalogue> {
     let one = |class: &Class| {
         let mut class = class.clone();
         class.subnets = world::every_zone(region);
-        ClassCatalogue::new(region, class, &|_| None)
+        ClassCatalogue::new(region, class).unwrap()
     };
     classes.iter().map(one).collect()
 }

@@ -6,6 +6,7 @@
 //! holds it against the machine, [`Kept::agrees`] against the user data. The policy itself is called
 //! elsewhere.
 
+pub mod drift;
 mod join;
 mod read_back;
 

@@ -10,8 +10,10 @@ pub mod answer;
 pub mod class;
 mod compatibility;
 mod core;
+mod discovered;
 pub mod machine;
 mod offerings;
+pub mod preview;
 mod region;
 pub mod requirements;
 pub mod tables;
@@ -20,14 +22,17 @@ pub mod world;
 
 pub use self::core::{CoreCatalogues, NODE_CLASS};
 pub use compatibility::Incompatible;
+pub use discovered::{Discovered, ImageSet, LIFETIME};
 pub use offerings::Offering;
 pub use region::{Group, MOST_ZONES, PriceColumn, Region, Revisions, Zone, ZoneSet};
-pub use unavailable::{Short, Unavailable};
+pub use unavailable::{Short, Unavailable, Wanted};
 
 use crate::bootstrap::Kept;
-use class::{Class, GroupSelector, Kubelet, Reservation};
+use crate::facts::TypeFacts;
+use class::{Class, ClassFault, GroupSelector, Kubelet, Reservation, Unresolved};
 use machine::Machine;
 use requirements::InClass;
+use tables::NetworkRow;
 
 /// The catalogue of one NodeClass: columns by instance type, in the order of [`Region::types`].
 #[derive(Clone, Debug)]
@@ -39,15 +44,26 @@ pub struct ClassCatalogue {
     zones: Vec<ZoneSet>,
     /// Index of the type and of the reservation in the class, ordered.
     reservations: Vec<(u32, u32)>,
+    /// [`Discovered::sequence`] of the memory in `machines`.
+    memory: u64,
 }
-
-/// Memory that real nodes of a type were seen with under a NodeClass's images, in bytes.
-pub type SeenMemory<'a> = &'a dyn Fn(&str) -> Option<i64>;
 
 impl ClassCatalogue {
     /// The catalogue of `class` in `region`. Reservations of the class's status are always in it;
     /// without the gate ReservedCapacity the status has none.
-    pub fn new(region: &Region, class: Class, memory: SeenMemory<'_>) -> Self {
+    ///
+    /// # Errors
+    /// An expression of the kubelet's settings that may not be there, or has no value for a type.
+    pub fn new(region: &Region, class: Class) -> Result<Self, ClassFault> {
+        if let Some(field) = class.expressions.fields().first()
+            && !region.settings.expressions
+        {
+            return Err(ClassFault {
+                field: format!("spec.kubelet.{field}"),
+                what: "is an expression, and the gate NodeClassCEL is off".to_owned(),
+                hint: "turn it on with --aws-feature-gates NodeClassCEL=true, or give a number",
+            });
+        }
         let group = class.placement_group.as_ref().and_then(|selector| {
             let same = |group: &&Group| match selector {
                 GroupSelector::Id(id) => group.id == *id,
@@ -70,14 +86,13 @@ impl ClassCatalogue {
             })
             .collect();
         reservations.sort_by_key(|&(of, at)| (of, &class.reservations[at as usize].id));
-        let types = || region.facts.iter().zip(region.network.iter());
-        ClassCatalogue {
-            machines: types()
-                .map(|(facts, network)| {
-                    let seen = memory(&facts.name);
-                    Machine::new(facts, *network, &class, &region.settings, seen)
-                })
-                .collect(),
+        let types = region.facts.iter().zip(region.network.iter());
+        let machine = |(facts, network): (&TypeFacts, &Option<NetworkRow>)| {
+            Machine::new(facts, *network, &class, &region.settings)
+                .map_err(|unresolved| evaluation(&facts.name, unresolved))
+        };
+        let mut made = ClassCatalogue {
+            machines: types.map(machine).collect::<Result<_, _>>()?,
             incompatible: region
                 .facts
                 .iter()
@@ -91,7 +106,25 @@ impl ClassCatalogue {
             reservations,
             group,
             class,
+            memory: 0,
+        };
+        made.follow(region);
+        Ok(made)
+    }
+
+    /// Takes over what memory nodes were seen with since it was last asked. Of the columns it
+    /// touches memory alone. Whether anything was new.
+    pub fn follow(&mut self, region: &Region) -> bool {
+        let discovered = region.discovered();
+        if self.memory == discovered.sequence() {
+            return false;
         }
+        self.memory = discovered.sequence();
+        for (machine, facts) in self.machines.iter_mut().zip(&*region.facts) {
+            let seen = discovered.get(&facts.name, self.class.images);
+            machine.set_memory(facts, &region.settings, seen);
+        }
+        true
     }
 
     /// Its NodeClass.
@@ -107,12 +140,8 @@ impl ClassCatalogue {
     /// What a node of the type with index `at` has if its user data says `kubelet`, whatever the
     /// NodeClass says. Memory is estimated.
     pub fn booted(&self, region: &Region, at: usize, kubelet: &Kubelet) -> Machine {
-        let class = Class {
-            kubelet: kubelet.clone(),
-            ..self.class.clone()
-        };
         let (facts, network) = (&region.facts[at], region.network[at]);
-        Machine::new(facts, network, &class, &region.settings, None)
+        Machine::with(facts, network, &self.class, kubelet, &region.settings)
     }
 
     /// Replaces what the kubelet keeps back, one row for each type. Fails, and changes nothing, if
@@ -147,6 +176,11 @@ impl ClassCatalogue {
             .iter()
             .take_while(move |&&(of, _)| of as usize == at)
             .map(|&(_, reservation)| &self.class.reservations[reservation as usize])
+    }
+
+    /// The placement group that the NodeClass selects, if it is there.
+    pub fn group(&self) -> Option<&Group> {
+        self.group.as_ref()
     }
 
     fn partitions(&self) -> i64 {
@@ -184,5 +218,13 @@ impl ClassCatalogue {
             Some(subnet) if !subnet.id.is_empty() => &subnet.id,
             _ => &zone.id,
         }
+    }
+}
+
+fn evaluation(instance_type: &str, Unresolved { field, what }: Unresolved) -> ClassFault {
+    ClassFault {
+        field: format!("spec.kubelet.{field}"),
+        what: format!("{what} for {instance_type}"),
+        hint: "change the expression so that it suits every instance type",
     }
 }

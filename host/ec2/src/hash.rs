@@ -10,6 +10,7 @@
 //! empty list or map that is present is not absent.
 
 mod canonical;
+pub mod migration;
 
 use longshore_api::crd::hash::structure::{self, Field, boolean, int32, int64, some, text};
 use longshore_api::crd::{NodePool, hash::nodepool_hash};

@@ -4,9 +4,12 @@
 
 pub mod bootstrap;
 pub mod catalogue;
+pub mod definitions;
+pub mod expression;
 pub mod facts;
 pub mod hash;
 pub mod images;
+pub mod launch;
 pub mod nodeclass;
 pub mod userdata;
 pub mod validation;

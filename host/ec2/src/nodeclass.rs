@@ -32,7 +32,7 @@ pub use options::{
     ConnectionTracking, CpuOptions, EnclaveOptions, HttpTokens, InstanceStorePolicy,
     MetadataOptions, Switch,
 };
-pub use read::{of_document, read};
+pub use read::{of_document, of_documents, read};
 pub use selectors::{
     Alias, AmiFamily, AmiSelectorTerm, CapacityReservationSelectorTerm, MatchCriteria,
     PlacementGroupSelector, SecurityGroupSelectorTerm, SubnetSelectorTerm,

@@ -1,9 +1,12 @@
 //! What can be known of an EC2NodeClass without AWS: whether its kubelet settings and tags are
-//! valid.
+//! valid. [`nodeclass`] makes the checks in Karpenter's order and says which reason the condition
+//! ValidationSucceeded has. [`rules`] makes those of the API server, for objects from files.
 //!
 //! The API server takes any kubelet setting; these checks are the autoscaler's. The fields and types
 //! are those of KubeletConfiguration v1beta1 of Kubernetes 1.37 (`validation/kubelet.json`).
-//! Expressions in CEL (`maxPods`, reserved resources) are not evaluated yet and refused.
+
+mod families;
+mod rules;
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -13,6 +16,13 @@ use longshore_api::quantity::Quantity;
 use serde_json::{Map, Value};
 
 use longshore_userdata::duration;
+
+pub use rules::rules;
+
+use crate::catalogue::class::{Class, ClassFault, is_expression};
+use crate::catalogue::{ClassCatalogue, Region};
+use crate::expression::Expression;
+use crate::nodeclass::{EC2NodeClass, EC2NodeClassSpec};
 
 /// A fault of a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,12 +36,166 @@ pub struct Fault {
 }
 
 impl Fault {
-    fn new(field: impl Into<String>, what: impl Into<String>, hint: impl Into<String>) -> Self {
+    pub(crate) fn new(
+        field: impl Into<String>,
+        what: impl Into<String>,
+        hint: impl Into<String>,
+    ) -> Self {
         Self {
             field: field.into(),
             what: what.into(),
             hint: hint.into(),
         }
+    }
+}
+
+/// Why the condition ValidationSucceeded of a NodeClass is not true.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Reason {
+    /// A setting of the kubelet is unknown, has the wrong type, or a value that it cannot have.
+    InvalidKubeletConfiguration,
+    /// A setting is an expression, and the gate NodeClassCEL is off.
+    KubeletExpressionsDisabled,
+    /// An expression cannot be compiled.
+    KubeletExpressionInvalid,
+    /// A setting is one that the family's images would not apply.
+    UnsupportedKubeletConfiguration,
+    /// An expression has no value for an instance type.
+    KubeletExpressionEvaluationFailed,
+    /// A tag is one that the autoscaler sets.
+    TagValidationFailed,
+}
+
+impl Reason {
+    /// The condition's reason.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Reason::InvalidKubeletConfiguration => "InvalidKubeletConfiguration",
+            Reason::KubeletExpressionsDisabled => "KubeletExpressionsDisabled",
+            Reason::KubeletExpressionInvalid => "KubeletExpressionInvalid",
+            Reason::UnsupportedKubeletConfiguration => "UnsupportedKubeletConfiguration",
+            Reason::KubeletExpressionEvaluationFailed => "KubeletExpressionEvaluationFailed",
+            Reason::TagValidationFailed => "TagValidationFailed",
+        }
+    }
+}
+
+/// Why nodes cannot be made from a NodeClass.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Invalid {
+    /// The condition's reason.
+    pub reason: Reason,
+    /// What is wrong, with fields below `spec`.
+    pub faults: Vec<Fault>,
+}
+
+/// What is known of a NodeClass.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Nothing is wrong that can be known without AWS.
+    Valid,
+    /// Its expressions have no instance type to be tried on yet; ask again.
+    TypesUnknown,
+    /// Nodes cannot be made from it.
+    Invalid(Invalid),
+}
+
+/// Checks a NodeClass in Karpenter's order; the first check that finds faults gives the reason.
+/// Expressions are tried on every instance type of `region`.
+pub fn nodeclass(object: &EC2NodeClass, region: &Region) -> Verdict {
+    let checked = settings(&object.spec, region.settings.expressions);
+    match checked.and_then(|()| evaluated(object, region)) {
+        Err(invalid) => Verdict::Invalid(invalid),
+        Ok(false) => Verdict::TypesUnknown,
+        Ok(true) => match found(Reason::TagValidationFailed, tags(object.spec.tags())) {
+            Err(invalid) => Verdict::Invalid(invalid),
+            Ok(()) => Verdict::Valid,
+        },
+    }
+}
+
+/// Checks the kubelet's settings as far as no instance type is needed. `may_be_expressions` is the
+/// gate NodeClassCEL.
+///
+/// # Errors
+/// The first check that finds faults.
+pub fn settings(spec: &EC2NodeClassSpec, may_be_expressions: bool) -> Result<(), Invalid> {
+    let settings = spec.kubelet();
+    let below = |faults: Vec<Fault>| -> Vec<Fault> {
+        let below = |fault: Fault| Fault {
+            field: format!("kubelet.{}", fault.field),
+            ..fault
+        };
+        faults.into_iter().map(below).collect()
+    };
+    found(
+        Reason::InvalidKubeletConfiguration,
+        below(kubelet(settings)),
+    )?;
+    let expressions = expressions(settings);
+    if !may_be_expressions {
+        let off = |(field, _): &(String, &str)| {
+            let what = "is an expression, and the gate NodeClassCEL is off";
+            Fault::new(field, what, "turn it on, or write a number or a quantity")
+        };
+        found(
+            Reason::KubeletExpressionsDisabled,
+            below(expressions.iter().map(off).collect()),
+        )?;
+    }
+    let refused = |(field, text): &(String, &str)| {
+        let refused = Expression::compile(text).err()?;
+        Some(Fault::new(field, refused.to_string(), refused.hint))
+    };
+    found(
+        Reason::KubeletExpressionInvalid,
+        below(expressions.iter().filter_map(refused).collect()),
+    )?;
+    found(
+        Reason::UnsupportedKubeletConfiguration,
+        below(families::unsupported(spec.family(), settings)),
+    )
+}
+
+fn found(reason: Reason, faults: Vec<Fault>) -> Result<(), Invalid> {
+    match faults.is_empty() {
+        true => Ok(()),
+        false => Err(Invalid { reason, faults }),
+    }
+}
+
+/// Settings of the kubelet that are expressions, with their texts. Fields are below `spec.kubelet`.
+pub fn expressions(settings: &Map<String, Value>) -> Vec<(String, &str)> {
+    let max_pods = settings.get("maxPods").and_then(Value::as_str);
+    let mut all: Vec<_> = max_pods
+        .map(|text| ("maxPods".to_owned(), text))
+        .into_iter()
+        .collect();
+    for name in RESERVING {
+        let entries = settings.get(name).and_then(Value::as_object);
+        for (key, value) in entries.into_iter().flatten() {
+            let text = value.as_str().filter(|text| is_expression(text));
+            all.extend(text.map(|text| (format!("{name}[{key}]"), text)));
+        }
+    }
+    all
+}
+
+/// Whether there were instance types to try the expressions on.
+fn evaluated(object: &EC2NodeClass, region: &Region) -> Result<bool, Invalid> {
+    if expressions(object.spec.kubelet()).is_empty() {
+        return Ok(true);
+    }
+    if region.types().is_empty() {
+        return Ok(false);
+    }
+    let tried = Class::of(object).and_then(|class| ClassCatalogue::new(region, class));
+    match tried {
+        Ok(_) => Ok(true),
+        Err(ClassFault { field, what, hint }) => Err(Invalid {
+            reason: Reason::KubeletExpressionEvaluationFailed,
+            faults: vec![Fault::new(field.trim_start_matches("spec."), what, hint)],
+        }),
     }
 }
 
@@ -43,6 +207,8 @@ static TYPES: LazyLock<Types> = LazyLock::new(|| {
     serde_json::from_str(include_str!("validation/kubelet.json")).unwrap_or_default()
 });
 
+/// Settings with amounts that are kept back.
+const RESERVING: [&str; 2] = ["systemReserved", "kubeReserved"];
 const RESERVED: [&str; 4] = ["cpu", "memory", "ephemeral-storage", "pid"];
 const SIGNALS: [&str; 6] = [
     "memory.available",
@@ -54,7 +220,7 @@ const SIGNALS: [&str; 6] = [
 ];
 
 /// All faults of `spec.kubelet`, with fields below it. If a field is unknown or has the wrong type,
-/// those faults are the only ones.
+/// those faults are the only ones. Expressions are passed over.
 pub fn kubelet(settings: &Map<String, Value>) -> Vec<Fault> {
     let mut faults = Vec::new();
     structure("KubeletConfiguration", settings, "", &mut faults);
@@ -68,7 +234,7 @@ pub fn kubelet(settings: &Map<String, Value>) -> Vec<Fault> {
             .filter_map(|(key, value)| Some((key.as_str(), value.as_str()?)))
             .collect()
     };
-    for name in ["systemReserved", "kubeReserved"] {
+    for name in RESERVING {
         for (key, value) in texts(name) {
             reserved(name, key, value, &mut faults);
         }
@@ -134,17 +300,6 @@ fn numbers(settings: &Map<String, Value>, faults: &mut Vec<Fault>) {
             "images are removed from the one to the other",
         ));
     }
-    if settings.get("maxPods").is_some_and(Value::is_string) {
-        faults.push(expression("maxPods".to_owned()));
-    }
-}
-
-fn expression(field: String) -> Fault {
-    Fault::new(
-        field,
-        "is an expression: those are not evaluated yet",
-        "write a number or a quantity",
-    )
 }
 
 fn reserved(name: &str, key: &str, value: &str, faults: &mut Vec<Fault>) {
@@ -159,8 +314,6 @@ fn reserved(name: &str, key: &str, value: &str, faults: &mut Vec<Fault>) {
             "is negative",
             "write it like 100m or 1Gi",
         ));
-    } else if Quantity::parse(value).is_err() {
-        faults.push(expression(field));
     }
 }
 
@@ -203,7 +356,7 @@ fn structure(name: &str, fields: &Map<String, Value>, path: &str, faults: &mut V
             path => format!("{path}.{field}"),
         };
         match known.get(field) {
-            // An expression; whether it may be one is decided later.
+            // An expression.
             Some(_) if path == "maxPods" && value.is_string() => {}
             Some(kind) => of_type(kind, value, &path, faults),
             None => {

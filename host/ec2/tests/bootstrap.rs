@@ -60,7 +60,7 @@ fn allocatable_by_a_nodes_own_user_data_is_what_the_catalogue_counts_with() {
         }
         families.push(family);
         let spec = &variant["world"]["nodeClass"]["spec"];
-        let class = ClassCatalogue::new(&world.region, class, &|_| None);
+        let class = ClassCatalogue::new(&world.region, class).unwrap();
         for at in 0..world.region.types().len() {
             let machine = class.machine(at);
             let mut boot = boot(family);

@@ -247,31 +247,31 @@ fn worlds_that_cannot_be_used_say_where_why_and_what_to_do() {
         world.yaml:11 (document 1): nodeClass.spec.amiFamily: unknown variant `AL3`, expected one of `AL2`, `AL2023`, `Bottlerocket`, `Custom`, `Windows2019`, `Windows2022`, `Windows2025`
 
         --
-        world.yaml:11 (document 1): nodeClass.spec.kubelet.maxPods: is not a count; give 0 or more
+        world.yaml:11 (document 1): nodeClass.spec.kubelet.maxPods: is negative; write 0 or more
 
         --
-        world.yaml:11 (document 1): nodeClass.spec.kubelet.maxPods: is an expression, and expressions (gate NodeClassCEL) are not yet evaluated; give a number or a quantity
+        read
 
         --
-        world.yaml:11 (document 1): nodeClass.spec.kubelet.podsPerCore: is not a number; give 0 or more
+        world.yaml:11 (document 1): nodeClass.spec.kubelet.podsPerCore: is not a whole number of 32 bits; write a whole number of 32 bits
 
         --
-        world.yaml:11 (document 1): nodeClass.spec.kubelet.kubeReserved[gpu]: cannot be reserved; cpu, memory, ephemeral-storage or pid
+        world.yaml:11 (document 1): nodeClass.spec.kubelet.kubeReserved[gpu]: is not a text; write a text
 
         --
-        world.yaml:11 (document 1): nodeClass.spec.kubelet.kubeReserved[memory]: is negative; give 0 or more
+        world.yaml:11 (document 1): nodeClass.spec.kubelet.kubeReserved[memory]: is negative; write it like 100m or 1Gi
 
         --
-        world.yaml:11 (document 1): nodeClass.spec.kubelet.systemReserved[memory]: is an expression, and expressions (gate NodeClassCEL) are not yet evaluated; give a number or a quantity
+        world.yaml:11 (document 1): nodeClass.spec.kubelet.systemReserved[memory]: column 1: a number ends in letters; write 12, 1.5 or 0x1f; unsigned integers are not supported
 
         --
-        world.yaml:11 (document 1): nodeClass.spec.kubelet.evictionHard[memory.available]: is not a share from 0% to 100%; write it like 5% or 200Mi
+        world.yaml:11 (document 1): nodeClass.spec.kubelet.evictionHard[memory.available]: `101%` is neither a percentage nor an amount; write it like 5% or 500Mi
 
         --
-        world.yaml:11 (document 1): nodeClass.spec.kubelet.evictionHard[nodefs.available]: is not a text; write it like 5% or 200Mi
+        world.yaml:11 (document 1): nodeClass.spec.kubelet.evictionHard[nodefs.available]: is not a text; write a text
 
         --
-        world.yaml:11 (document 1): nodeClass.spec.kubelet.evictionHard: is not an object; write name: value
+        world.yaml:11 (document 1): nodeClass.spec.kubelet.evictionHard: is not a map; write a map
 
         --
         world.yaml:11 (document 1): nodeClass.spec.blockDeviceMappings[0].ebs.volumeSize: does not start with a number; write it like 100Gi
@@ -304,7 +304,7 @@ fn each_class_has_rows_of_its_own() {
     let mut names = Symbols::default();
     let mut all = CoreCatalogues::new(&world.region, &mut names);
     for class in [one, two] {
-        all.add(&ClassCatalogue::new(&world.region, class, &|_| None));
+        all.add(&ClassCatalogue::new(&world.region, class).unwrap());
     }
     let catalogue = all.finish();
     let key = names.get(NODE_CLASS).unwrap();

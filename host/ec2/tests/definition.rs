@@ -1,15 +1,63 @@
-//! The definition in `deploy/crds` is what the types give, and what upstream defines.
+//! Definitions for EC2 in `deploy` are what the types give, and what upstream defines.
+
+use std::collections::BTreeSet;
 
 use expect_test::expect_file;
+use longshore_ec2::definitions;
 use longshore_ec2::nodeclass::definition;
 use serde_json::{Map, Value};
 
 #[test]
-fn the_file_is_what_the_types_give() {
-    // `cargo xtask crds` runs this test with UPDATE_EXPECT=1, and so writes it.
+fn the_files_are_what_the_types_give() {
+    // `cargo xtask crds` runs this test with UPDATE_EXPECT=1, and so writes them.
     let definition = definition();
     let file = format!("../../../deploy/crds/{}", definition.file());
     expect_file![file].assert_eq(&definition.yaml());
+    for definition in definitions::all() {
+        let file = format!("../../../deploy/crds-aws/{}", definition.file());
+        expect_file![file].assert_eq(&definition.yaml());
+    }
+}
+
+/// `vectors/label-rules.json` has the rules that the chart of Karpenter's AWS provider adds to the
+/// definitions of its core. Recorded, not made.
+#[test]
+fn labels_under_karpenter_k8s_aws_are_those_that_upstream_allows() {
+    let upstream: Map<String, Value> =
+        serde_json::from_str(include_str!("../vectors/label-rules.json")).expect("it is JSON");
+    let of_ec2 = definitions::all();
+    let names: Vec<&str> = of_ec2.iter().map(|definition| definition.name()).collect();
+    assert_eq!(
+        names,
+        upstream.keys().map(String::as_str).collect::<Vec<_>>()
+    );
+    for definition in &of_ec2 {
+        for (at, rule) in upstream[definition.name()]
+            .as_object()
+            .expect("rules by place")
+        {
+            let ours = definition.schema().pointer(at).and_then(Value::as_array);
+            let ours = ours
+                .and_then(|rules| rules.last())
+                .map(|rule| &rule["rule"]);
+            let (ours, theirs) = (ours.and_then(Value::as_str), rule.as_str());
+            let (ours, theirs) = (ours.expect("a rule"), theirs.expect("a rule"));
+            assert_eq!(quoted(ours), quoted(theirs), "{} {at}", definition.name());
+            assert_eq!(frame(ours), frame(theirs), "{} {at}", definition.name());
+        }
+    }
+}
+
+/// Texts in quotes.
+fn quoted(rule: &str) -> BTreeSet<&str> {
+    rule.split('"').skip(1).step_by(2).collect()
+}
+
+/// A rule without its list.
+fn frame(rule: &str) -> String {
+    let (before, rest) = rule.split_once('[').expect("a list");
+    let (_, after) = rest.split_once(']').expect("its end");
+    format!("{before}[]{after}")
 }
 
 /// `vectors/ec2nodeclass-crd.json` is upstream's definition of 1.15.1 without descriptions and

@@ -49,7 +49,7 @@ fn answers(types: &[u8]) -> Vec<(String, Vec<Value>)> {
             let mut region = world.region;
             region.settings = settings(&variant["flags"]);
             let class = world.class.unwrap();
-            let class = ClassCatalogue::new(&region, class, &|_| None);
+            let class = ClassCatalogue::new(&region, class).unwrap();
             let all = answer::types(&region, &class, true)
                 .map(|answer| normal(serde_json::to_value(answer).unwrap()))
                 .collect();
@@ -75,6 +75,7 @@ fn settings(flags: &Value) -> Settings {
             .map_or(defaults.vm_memory_overhead, |text| text.parse().unwrap()),
         reserved_enis: after("--reserved-enis")
             .map_or(defaults.reserved_enis, |text| text.parse().unwrap()),
+        ..defaults
     }
 }
 

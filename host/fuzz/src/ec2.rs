@@ -17,7 +17,7 @@ pub fn nodeclass(bytes: &[u8]) {
         );
         let _ = hash::nodeclass_hash(&class, None);
         let _ = validation::kubelet(class.spec.kubelet());
-        let _ = validation::tags(class.spec.tags());
+        let _ = validation::rules(&class.spec);
     }
     let (hashed, problems) = hash::hashes("a", bytes, Some("Y2E="));
     let _ = problems.to_string();

@@ -110,9 +110,9 @@ impl Inputs {
 /// # Errors
 /// A file cannot be read.
 pub fn corpus(target: &str) -> std::io::Result<Vec<Vec<u8>>> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("corpus")
-        .join(target);
+    let package = std::env::var("CARGO_MANIFEST_DIR")
+        .unwrap_or_else(|_| env!("CARGO_MANIFEST_DIR").to_owned());
+    let folder = Path::new(&package).join("corpus").join(target);
     let Ok(entries) = std::fs::read_dir(folder) else {
         return Ok(Vec::new());
     };

@@ -8,6 +8,7 @@
 
 mod choose;
 mod faults;
+mod repair;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,7 +19,9 @@ use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, DeleteParams, ListParams, PostParams, Preconditions};
 use kube::{Client, ResourceExt};
 use longshore_api::crd::{ConditionStatus, KWOKNodeClass, condition};
-use longshore_cloud::{CloudError, CloudProvider, Instance, Launch, RepairPolicy, Taint};
+use longshore_cloud::{
+    CloudError, CloudProvider, Instance, Launch, RebootError, RepairPolicy, Taint,
+};
 use longshore_core::model::{Catalogue, Symbols};
 use serde_json::json;
 use tokio::time::Instant;
@@ -33,27 +36,6 @@ const SCHEME: &str = "kwok://";
 const CLAIM_UID: &str = "kwok.longshore.dev/nodeclaim-uid";
 /// Label and annotation by which kwok knows its nodes.
 const FAKE: &str = "kwok.x-k8s.io/node";
-
-/// How long a node may be without a kubelet that reports, or with one that reports failure.
-const UNREADY: Duration = Duration::from_secs(10 * 60);
-/// What nodes do not get over. The last condition is set by hand, to have a node replaced soon.
-const REPAIRED: [RepairPolicy; 3] = [
-    RepairPolicy {
-        condition: "Ready",
-        status: "False",
-        toleration: UNREADY,
-    },
-    RepairPolicy {
-        condition: "Ready",
-        status: "Unknown",
-        toleration: UNREADY,
-    },
-    RepairPolicy {
-        condition: "KWOKUnhealthy",
-        status: "True",
-        toleration: Duration::from_secs(30),
-    },
-];
 
 /// The provider. Cheap to clone.
 #[derive(Clone)]
@@ -227,7 +209,14 @@ impl CloudProvider for Kwok {
     }
 
     fn repair_policies(&self) -> &[RepairPolicy] {
-        &REPAIRED
+        &repair::POLICIES
+    }
+
+    async fn reboot(&self, provider_id: &str, operation: &str) -> Result<(), RebootError> {
+        let node = self.node_of(provider_id).await?;
+        repair::reboot(&self.nodes(), &node, operation)
+            .await
+            .map_err(|error| other(error).into())
     }
 
     fn ends_with_node(&self) -> bool {

@@ -80,7 +80,7 @@ impl ClusterColumns {
             disruption_costs: column(nodes, |node| node.weight),
             pool_costs: column(&facts.pools, |pool| pool.cost),
             pool_disruption_costs: column(&facts.pools, |pool| pool.weight),
-            pool_allowed: [0, 1, 2, 3].map(|at| column(&facts.pools, |pool| pool.allowed[at])),
+            pool_allowed: std::array::from_fn(|at| column(&facts.pools, |pool| pool.allowed[at])),
             owner_names: column(&facts.owners, |of| owner(of.name)),
             owner_pods: column(&facts.owners, |owner| owner.pods),
             owner_young_pods: column(&facts.owners, |owner| owner.young),

@@ -9,7 +9,7 @@ use std::sync::{Arc, LazyLock};
 use common::{HOST, load};
 use longshore_api::manifests::Reader;
 use longshore_core::disrupt::consolidation::DisruptionPolicies;
-use longshore_core::disrupt::methods::{self, Options, Round, Verdict};
+use longshore_core::disrupt::methods::{self, Explain, Options, Round, Verdict};
 use longshore_core::disrupt::verdicts::Stays;
 use longshore_core::policy::{ByPrice, Policies};
 use longshore_core::snapshot::Snapshot;
@@ -47,7 +47,7 @@ fn snapshot() -> Snapshot {
 
 fn round(policies: &dyn DisruptionPolicies) -> Round {
     let options = Options {
-        explain: true,
+        explain: Explain::All,
         ..Options::default()
     };
     methods::round(&snapshot(), policies, options, Stop::never())

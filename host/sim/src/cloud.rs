@@ -26,9 +26,10 @@ use tokio::sync::{Notify, oneshot};
 
 use crate::clock::Clock;
 use crate::event_queue::EventQueue;
+use crate::fields;
 use crate::keyed_rng::KeyedRng;
 use crate::log::Log;
-use crate::server::Server;
+use crate::server::{Server, Subresource};
 pub use disturbances::Disturbances;
 use instance::SimInstance;
 pub use instance::State;
@@ -160,6 +161,8 @@ enum Work {
     TakeBack(usize),
     /// An instance is gone.
     Gone(usize),
+    /// The machine of an instance has started anew, by the name of the operation.
+    Rebooted(usize, String),
     /// Prices move.
     Prices,
     /// A capacity outage begins, by its number.
@@ -432,6 +435,7 @@ impl Inner {
                 self.end(now, at, "taken back");
             }
             Work::Gone(at) => self.gone(now, at),
+            Work::Rebooted(at, operation) => self.rebooted(at, &operation),
             Work::Prices => self.move_prices(now),
             Work::CapacityOutage(number) => self.begin_storm(now, number),
         }
@@ -562,6 +566,24 @@ impl Inner {
             Err(_) => self
                 .event_queue
                 .at(now + Duration::from_secs(5), Work::Boot(at)),
+        }
+    }
+
+    /// The kubelet says that its machine was started.
+    fn rebooted(&mut self, at: usize, operation: &str) {
+        if !self.machines[at].runs() {
+            return;
+        }
+        let node = &self.machines[at].node;
+        let key = fields::key(crate::server::resources::NODE, "", node);
+        let mut changed = false;
+        let written = self.server.update(&key, Subresource::Status, &mut |node| {
+            let info = fields::map_at(fields::map_at(node, "status"), "nodeInfo");
+            changed = info["bootID"] != operation;
+            info["bootID"] = operation.into();
+        });
+        if written.is_ok() && changed {
+            self.say(format!("{} has started anew", self.machines[at].node));
         }
     }
 

@@ -161,7 +161,7 @@ mod tests {
 
     fn asked(verb: &'static str) -> RequestInfo {
         RequestInfo {
-            who: "daemon#1".into(),
+            client: "daemon#1".into(),
             verb,
             resource: Some(resources::POD),
             subresource: String::new(),

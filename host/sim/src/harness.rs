@@ -21,6 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longshore_daemon::error::Failure;
+pub use longshore_daemon::live::environment::RepairMode;
 use longshore_daemon::live::journal::Journal;
 use longshore_daemon::live::policies::{PolicyReloader, Setup as Policies};
 use tokio::task::JoinSet;
@@ -61,8 +62,8 @@ pub struct Setup {
     pub begin: Begin,
     /// Processes plan with the prices of now, not with those of the beginning.
     pub sees_prices: bool,
-    /// Nodes that stay unhealthy are replaced.
-    pub repairs: bool,
+    /// How nodes that stay unhealthy are repaired.
+    pub repairs: RepairMode,
     /// Whether nodes are disrupted.
     pub disrupts: bool,
     /// Static NodePools are kept at their replicas.
@@ -126,7 +127,7 @@ impl Setup {
             kill: None,
             begin,
             sees_prices: true,
-            repairs: false,
+            repairs: RepairMode::Off,
             disrupts: false,
             static_capacity: false,
             jumps: Vec::new(),

@@ -114,27 +114,27 @@ impl Server {
         server
     }
 
-    /// A client in process. `who` names its owner for counts and faults. It asks once: nothing is
+    /// A client in process. `client` names its owner for counts and faults. It asks once: nothing is
     /// tried again.
-    pub fn client(&self, who: &str) -> kube::Client {
-        kube::Client::new(self.service(who), "default")
+    pub fn client(&self, client: &str) -> kube::Client {
+        kube::Client::new(self.service(client), "default")
     }
 
     /// What a client is made on: the daemon puts its own layers on it.
-    pub fn service(&self, who: &str) -> Connection {
+    pub fn service(&self, client: &str) -> Connection {
         Connection {
             server: self.clone(),
-            who: who.to_owned(),
+            client: client.to_owned(),
         }
     }
 
     /// Answers a request, past the gate.
-    pub fn handle(&self, who: &str, mut request: Request<Vec<u8>>) -> Response<Body> {
+    pub fn handle(&self, client: &str, mut request: Request<Vec<u8>>) -> Response<Body> {
         let head = request
             .extensions_mut()
             .remove()
             .unwrap_or_else(|| request::Head::read(&request));
-        answer::answer(self, who, head, &request)
+        answer::answer(self, client, head, &request)
             .unwrap_or_else(|refused| request::refuse(&refused))
     }
 

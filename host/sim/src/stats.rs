@@ -32,6 +32,8 @@ pub struct Sample {
     pub nodes: BTreeMap<Kind, usize>,
     /// What they cost, USD per hour.
     pub usd_per_hour: f64,
+    /// Pods that have had to leave a node that was drained, since the beginning.
+    pub evicted: u64,
 }
 
 /// The properties that instances are grouped by.
@@ -181,6 +183,7 @@ impl Stats {
         let mut pods = self.pods.lock().unwrap_or_else(PoisonError::into_inner);
         (sample.running, sample.pending) = (pods.running, pods.pending);
         sample.most_pending = pods.take_most_pending();
+        sample.evicted = pods.evicted;
         drop(pods);
         self.samples.push(sample);
     }

@@ -10,7 +10,7 @@ use longshore_cloud::{CloudError, CloudProvider, Instance, Launch};
 use longshore_core::model::{Settings, Symbols};
 use longshore_daemon::live::clock::Clock;
 use longshore_daemon::live::connection::{Clients, clients};
-use longshore_daemon::live::environment::{Daemon, Environment, fixed};
+use longshore_daemon::live::environment::{Daemon, Environment, Repairs, TerminateFirst, fixed};
 use longshore_daemon::live::journal::Journal;
 use longshore_daemon::live::leader::Leadership;
 use longshore_kwok::provider::Kwok;
@@ -209,9 +209,10 @@ impl Scene {
             journal: Journal::off(),
             window: (Duration::from_secs(1), Duration::from_secs(10)),
             lease: None,
-            repairs: false,
+            repairs: Repairs::Off,
             disrupts: false,
             spot_to_spot: false,
+            terminate_first: TerminateFirst::default(),
             static_capacity: false,
             inline: true,
         });
@@ -301,7 +302,7 @@ impl Scene {
             .requests()
             .by
             .iter()
-            .filter(|((who, ..), _)| who == "daemon")
+            .filter(|((client, ..), _)| client == "daemon")
             .map(|(_, count)| count)
             .sum()
     }

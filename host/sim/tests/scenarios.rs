@@ -10,7 +10,8 @@ use longshore_sim::scenario::{Scenario, read};
 use longshore_sim::show;
 
 fn shipped() -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/scenarios");
+    let folder =
+        Path::new(&std::env::var("CARGO_MANIFEST_DIR").unwrap()).join("../../examples/scenarios");
     let files = std::fs::read_dir(folder)
         .unwrap()
         .map(|entry| entry.unwrap().path());
@@ -32,7 +33,7 @@ fn shown(scenario: &Scenario) -> (String, String) {
 #[test]
 fn every_shipped_scenario_runs_and_its_seed_decides_every_byte() {
     let files = shipped();
-    assert_eq!(files.len(), 4);
+    assert_eq!(files.len(), 5);
     for file in files {
         let mut scenario = read::read(&file).unwrap_or_else(|unread| panic!("{}", unread.report()));
         scenario.cut(Duration::from_secs(40 * 60));
@@ -77,25 +78,25 @@ fn what_happens_is_in_the_timeline_and_in_the_totals() {
                                                             */*/spot: no capacity for 180 s
         Mon 08:08        10        ·      3      3     0.190  job night-1: 3 pods
         Mon 08:09        13        3      4      3     0.299
-        Mon 08:10        13        ·      4      3     0.299
-        Mon 08:11         4        ·      4      3     0.299
-        Mon 08:12         4        ·      4      3     0.299  machines of */*/* die: 1
-        Mon 08:13         4        ·      3      2     0.223  1 node taken back or dead
-        Mon 08:14         4        ·      3      2     0.223
-        Mon 08:15         4        ·      3      2     0.223
-        Mon 08:16         4        ·      3      2     0.223
-        Mon 08:17         4        ·      3      2     0.223
-        Mon 08:18         4        ·      3      2     0.223
-        Mon 08:19         4        ·      3      2     0.223
-        Mon 08:20         4        ·      3      2     0.223
+        Mon 08:10        13        ·      4      3     0.299  1 launch failed
+        Mon 08:11         4        ·      3      2     0.261
+        Mon 08:12         4        2      1      1     0.126  machines of */*/* die: 1
+        Mon 08:13         0        ·      0      0     0.000  1 node taken back or dead
+        Mon 08:14         4        4      1      1     0.076
+        Mon 08:15         4        ·      1      1     0.076
+        Mon 08:16         4        ·      1      1     0.076
+        Mon 08:17         4        ·      1      1     0.076
+        Mon 08:18         4        ·      1      1     0.076
+        Mon 08:19         4        ·      1      1     0.076
+        Mon 08:20         4        ·      1      1     0.076
 
-        cost         0.07 USD, 0.196 USD/h on average, 0.9 node-hours, 4 nodes at most
-                     on-demand                      0.02 USD   33 %        0.2 node-hours
-                     spot                           0.04 USD   67 %        0.7 node-hours
-                     NodePool general               0.07 USD  100 %        0.9 node-hours
-        waiting      13 pods: half 49.4 s, 90 % 50.2 s, 99 % 50.2 s, the longest 50.2 s, on average 46.2 s
-        disruption   0 pods evicted, 0 lost with their machine; 0 interruptions, 1 machines taken back
-        daemon       4 launches, 0 failed (0 for want of capacity); 1 restarts, 257 requests
+        cost         0.04 USD, 0.123 USD/h on average, 0.6 node-hours, 4 nodes at most
+                     on-demand                      0.01 USD   14 %        0.1 node-hours
+                     spot                           0.04 USD   86 %        0.5 node-hours
+                     NodePool general               0.04 USD  100 %        0.6 node-hours
+        waiting      19 pods: half 39.3 s, 90 % 50.2 s, 99 % 50.2 s, the longest 50.2 s, on average 30.2 s
+        disruption   2 pods evicted, 4 lost with their machine; 0 interruptions, 1 machines taken back
+        daemon       5 launches, 1 failed (1 for want of capacity); 1 restarts, 393 requests
         rules        none broken
     "#]]
     .assert_eq(&text);

@@ -153,7 +153,7 @@ fn scale_up(pods: usize, stall: Option<Stall>, manager: PolicyReloader) -> End {
         let by = world.server.requests().by;
         let requests = by
             .iter()
-            .filter(|((who, ..), _)| who.starts_with("daemon#"))
+            .filter(|((client, ..), _)| client.starts_with("daemon#"))
             .map(|(_, count)| count)
             .sum();
         let mut violations = harness.violations();

@@ -5,6 +5,7 @@
 //! without reading and parsing.
 
 mod cases;
+mod disrupt;
 mod karpenter_baseline;
 mod live;
 mod questions;
@@ -41,6 +42,9 @@ struct Outcome<'c> {
 pub fn run(args: &[&str]) -> anyhow::Result<()> {
     if let Some((&"live", rest)) = args.split_first() {
         return live::run(rest);
+    }
+    if let Some((&"disrupt", rest)) = args.split_first() {
+        return disrupt::run(rest);
     }
     if args == ["freeze"] {
         return questions::freeze();
@@ -98,7 +102,7 @@ fn asked<'a>(args: &[&'a str]) -> anyhow::Result<Options<'a>> {
             "--improve" => asked.effort = words.next().copied(),
             "--only" => asked.only = words.next().copied(),
             other => bail!(
-                "unknown word {other:?}: expected cost, speed, policy, questions, freeze, catalogue, live, --improve, --only or --no-oracle"
+                "unknown word {other:?}: expected cost, speed, policy, disrupt, questions, freeze, catalogue, live, --improve, --only or --no-oracle"
             ),
         }
     }

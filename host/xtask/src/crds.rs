@@ -1,5 +1,5 @@
-//! `cargo xtask crds`: writes the definitions in `deploy/crds` from the Rust types in
-//! `host/api/src/crd` and `host/ec2/src/nodeclass`.
+//! `cargo xtask crds`: writes the definitions in `deploy/crds` and `deploy/crds-aws` from the Rust
+//! types in `host/api/src/crd` and `host/ec2/src/nodeclass`.
 //!
 //! The test that compares files and types does the writing, so that both use the same text, and
 //! xtask need not be built with Kubernetes' types.
@@ -10,9 +10,11 @@ use crate::commands::{self, cargo};
 
 /// Writes the files.
 pub fn write() -> anyhow::Result<()> {
-    let folder = crate::root().join("deploy/crds");
-    std::fs::create_dir_all(&folder)
-        .with_context(|| format!("cannot make {}", folder.display()))?;
+    let folders = ["deploy/crds", "deploy/crds-aws"].map(|name| crate::root().join(name));
+    for folder in &folders {
+        std::fs::create_dir_all(folder)
+            .with_context(|| format!("cannot make {}", folder.display()))?;
+    }
     for (package, features, suite, test) in [
         (
             "longshore-api",
@@ -24,7 +26,7 @@ pub fn write() -> anyhow::Result<()> {
             "longshore-ec2",
             &[],
             "definition",
-            "the_file_is_what_the_types_give",
+            "the_files_are_what_the_types_give",
         ),
     ] {
         let mut arguments = vec!["test", "-p", package];
@@ -34,6 +36,11 @@ pub fn write() -> anyhow::Result<()> {
         command.env("UPDATE_EXPECT", "1");
         commands::run(command)?;
     }
-    println!("definitions are in {}", folder.display());
+    let [every, ec2] = folders;
+    println!(
+        "definitions are in {} and {}",
+        every.display(),
+        ec2.display()
+    );
     Ok(())
 }

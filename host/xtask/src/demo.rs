@@ -18,8 +18,9 @@ const SETTINGS: &str = "examples/clusters/spot-risk.toml";
 const SCENARIO: &str = "examples/scenarios/busy-hour.toml";
 /// How long the daemon is shown, unless said.
 const SECONDS: f64 = 60.0;
-/// At this share of it the policy is swapped, unless the viewer has edited the file.
-const SWAP: f64 = 0.4;
+/// At these shares of it the policy file is edited, unless the viewer has edited it: the scorer
+/// comes, and as the load falls the consolidation policy is swapped for another.
+const EDITS: [f64; 2] = [0.4, 0.85];
 
 /// What was typed.
 #[derive(Debug, PartialEq)]
@@ -36,9 +37,8 @@ pub fn run(args: &[&str]) -> anyhow::Result<()> {
         "build longshore and the simulator",
         commands::longshore_and_sim,
     )?;
-    let policy = steps
-        .run("build the policies", commands::plugins)?
-        .join("spot-risk.wasm");
+    let policies = steps.run("build the policies", commands::plugins)?;
+    let policy = policies.join("spot-risk.wasm");
     let scorer = format!(
         "{},{}",
         policy.display(),
@@ -53,7 +53,7 @@ pub fn run(args: &[&str]) -> anyhow::Result<()> {
         "{}",
         bold("==> the daemon at work: a busy hour of a simulated cluster")
     );
-    live(&longshore, &policy, &options)
+    live(&longshore, &policies, &options)
 }
 
 fn options(args: &[&str]) -> anyhow::Result<Options> {
@@ -81,22 +81,24 @@ fn options(args: &[&str]) -> anyhow::Result<Options> {
     Ok(options)
 }
 
-/// The scenario with a policy file that the viewer can edit, and that is edited if he does not.
-fn live(longshore: &Path, policy: &Path, options: &Options) -> anyhow::Result<()> {
+/// The scenario with a policy file that the viewer can edit. Without an edit of the viewer's it is
+/// edited twice.
+fn live(longshore: &Path, policies: &Path, options: &Options) -> anyhow::Result<()> {
     let folder = crate::target().join("demo");
     std::fs::create_dir_all(&folder)?;
     let file = folder.join("longshore.toml");
-    let before = policy_file(policy, false);
-    std::fs::write(&file, &before)?;
-    let (edited, wait) = (
-        file.clone(),
-        Duration::from_secs_f64(options.seconds * SWAP),
-    );
-    let after = policy_file(policy, true);
+    let versions = [0, 1, 2].map(|edits| policy_file(policies, edits));
+    std::fs::write(&file, &versions[0])?;
+    let (edited, seconds) = (file.clone(), options.seconds);
     // Ends with us at the latest.
     std::thread::spawn(move || {
-        std::thread::sleep(wait);
-        edit(&edited, &before, &after)
+        let mut before = 0.0;
+        for (share, versions) in EDITS.iter().zip(versions.windows(2)) {
+            std::thread::sleep(Duration::from_secs_f64(seconds * (share - before)));
+            before = *share;
+            edit(&edited, &versions[0], &versions[1])?;
+        }
+        std::io::Result::Ok(())
     });
     let mut show = Command::new(longshore);
     show.current_dir(crate::root()).args([
@@ -113,22 +115,31 @@ fn live(longshore: &Path, policy: &Path, options: &Options) -> anyhow::Result<()
     commands::run(show)
 }
 
-/// The policy file: by price, or with a scorer.
-fn policy_file(policy: &Path, scored: bool) -> String {
-    let sign = if scored { "" } else { "# " };
-    let lines = [
+/// The policy file after so many edits: by price and with nodes that stay unless much is saved; with
+/// a scorer; with a consolidation policy that lets nodes go.
+fn policy_file(policies: &Path, edits: usize) -> String {
+    let scorer = [
         "[[policy]]".to_owned(),
         "name = \"spot-risk\"".to_owned(),
-        format!("path = {:?}", absolute(policy)),
+        format!("path = {:?}", absolute(&policies.join("spot-risk.wasm"))),
         format!(
             "settings-file = {:?}",
             absolute(&crate::root().join(SETTINGS))
         ),
     ];
-    let table: String = lines.iter().map(|line| format!("{sign}{line}\n")).collect();
+    let sign = if edits > 0 { "" } else { "# " };
+    let scorer: String = scorer
+        .iter()
+        .map(|line| format!("{sign}{line}\n"))
+        .collect();
+    let (name, settings) = match edits {
+        0 | 1 => ("cautious", "{ least-savings-per-pod = 1 }"),
+        _ => ("pdb-aware", "{}"),
+    };
+    let path = absolute(&policies.join(format!("{name}.wasm")));
     format!(
-        "# The policy of the demo. Change it and save: the next round asks whom it \
-        names.\n\n{table}"
+        "# Policies of the demo. Change them and save: the next round asks those that it names.\n\
+        \n{scorer}\n[[policy]]\nname = {name:?}\npath = {path:?}\nsettings = {settings}\n"
     )
 }
 

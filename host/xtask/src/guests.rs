@@ -101,10 +101,12 @@ pub fn folder() -> PathBuf {
     }
 }
 
-/// The repository.
-pub(crate) fn root() -> PathBuf {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    here.ancestors().nth(2).unwrap_or(here).to_owned()
+/// The repository: two folders above the package that cargo runs, `host/PACKAGE`. The folder that
+/// this was compiled in can be another clone, for clones share what cargo has built.
+pub fn root() -> PathBuf {
+    let package = std::env::var_os("CARGO_MANIFEST_DIR")
+        .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
+    package.ancestors().nth(2).unwrap_or(&package).to_owned()
 }
 
 /// What guests written in Rust are compiled for.

@@ -12,10 +12,10 @@ mod demo_cluster;
 mod repo_rules;
 mod test;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use longshore_xtask::guests;
+use longshore_xtask::guests::{self, root};
 
 const USAGE: &str = "\
 cargo xtask demo                        plan a shipped cluster with two policies, then show the daemon on a simulated one
@@ -26,6 +26,8 @@ cargo xtask bench [cost|speed|policy]…  our plans beside Karpenter's
     --improve EFFORT                    how hard ours tries (cost: normal)
     --no-oracle                         without Karpenter's column
     --only TEXT                         only cases whose name contains TEXT
+cargo xtask bench disrupt [goals|mixes]…
+                                        what nodes come to where others go, on paper: goals, and Karpenter beside it
 cargo xtask bench freeze                 how long a round holds up the loop's thread: 1 000 and 10 000 nodes
 cargo xtask bench questions              where each node's pods would go if it were gone: 1 000 and 10 000 nodes
 cargo xtask bench catalogue              EC2's catalogue for ten NodeClasses: time, memory, a changed price
@@ -41,7 +43,7 @@ cargo xtask fuzz TARGET                 inputs made from a seed for one of the r
 cargo xtask plugins                     build the first-party policies
 cargo xtask examples                    build the example policies whose toolchain is found
 cargo xtask cluster up|down|status|…    a real control plane on loopback; `cargo xtask cluster` says more
-cargo xtask crds                        write deploy/crds again, from the Rust types
+cargo xtask crds                        write deploy/crds and deploy/crds-aws again
 cargo xtask demo-cluster                write examples/clusters/web-shop.json again";
 
 fn main() -> ExitCode {
@@ -75,16 +77,6 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
-}
-
-/// The repository.
-fn root() -> PathBuf {
-    // host/xtask/../..
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .ancestors()
-        .nth(2)
-        .unwrap_or(Path::new("."))
-        .to_owned()
 }
 
 /// Where cargo puts what it builds.

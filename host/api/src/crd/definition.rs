@@ -81,6 +81,20 @@ impl Definition {
         self
     }
 
+    /// The definition with one rule more (CEL, and what is said where it does not hold), at a JSON
+    /// pointer below the schema of its objects. A place that is not there gets none.
+    pub fn with_rule(mut self, at: &str, rule: &str, message: &str) -> Self {
+        let place = self.0.pointer_mut(&format!("{SCHEMA}{at}"));
+        if let Some(place) = place.and_then(Value::as_object_mut) {
+            let rules = place.entry("x-kubernetes-validations");
+            let rules = rules.or_insert_with(|| json!([]));
+            if let Some(rules) = rules.as_array_mut() {
+                rules.push(json!({"rule": rule, "message": message}));
+            }
+        }
+        self
+    }
+
     fn with_default_status(mut self, status: &Value) -> Self {
         let place = self
             .0

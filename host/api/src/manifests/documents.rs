@@ -145,6 +145,9 @@ impl Document {
             return vec![self];
         };
         let (mut all, mut item) = (Vec::new(), 0);
+        // Lines are counted from one item to the next: from the start each time, a long list would
+        // take the square of its length.
+        let (mut counted, mut lines) = (0, 0);
         // What is not a list is found when the objects are read.
         let _ = json::walk(bytes, items.start, |_, start| {
             let end = json::skip_value(bytes, start);
@@ -152,9 +155,9 @@ impl Document {
             if let Ok(end) = end {
                 let mut location = self.location.clone();
                 location.item = Some(item);
-                location.line = location
-                    .line
-                    .map(|line| line + json::lines_before(bytes, start));
+                lines += json::lines_before(&bytes[counted..], start - counted);
+                counted = start;
+                location.line = location.line.map(|line| line + lines);
                 all.push(Document {
                     text: self.text[start..end].to_owned(),
                     location,

@@ -76,13 +76,14 @@ impl StandIn {
     }
 }
 
-const KEYWORDS: [&str; 8] = [
+const KEYWORDS: [&str; 9] = [
     "enum",
     "maximum",
     "maxItems",
     "maxLength",
     "maxProperties",
     "minimum",
+    "minItems",
     "minLength",
     "pattern",
 ];
@@ -241,6 +242,7 @@ fn violates(keyword: &str, limit: &Value, value: &Value) -> bool {
         "maxLength" => value
             .as_str()
             .is_some_and(|text| text.chars().count() > most),
+        "minItems" => value.as_array().is_some_and(|items| items.len() < most),
         "maxItems" => value.as_array().is_some_and(|items| items.len() > most),
         "maxProperties" => value.as_object().is_some_and(|fields| fields.len() > most),
         "pattern" => {
@@ -261,6 +263,7 @@ fn is_of_type(schema: &Value, value: &Value) -> bool {
         Some("array") => value.is_array(),
         Some("string") => value.is_string(),
         Some("integer") => value.is_i64(),
+        Some("boolean") => value.is_boolean(),
         other => panic!("no type of ours is {other:?}"),
     }
 }

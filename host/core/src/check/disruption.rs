@@ -71,6 +71,34 @@ pub fn check(snapshot: &Snapshot, disruptions: &[Disruption]) -> Result<(), Vec<
     }
 }
 
+/// Checks nodes that go or are rebooted, each `alone` and without a place for its pods, beside
+/// disruptions that are carried out together.
+///
+/// # Errors
+/// Everything that is wrong with them.
+pub fn check_alone(
+    snapshot: &Snapshot,
+    disruptions: &[Disruption],
+    alone: &[Disruption],
+) -> Result<(), Vec<Violation>> {
+    let mut found = Violations {
+        world: &snapshot.world,
+        violations: Vec::new(),
+    };
+    let all: Vec<Disruption> = disruptions.iter().chain(alone).cloned().collect();
+    nodes_go_once(snapshot, &all, &mut found);
+    if !found.violations.is_empty() {
+        return Err(found.violations);
+    }
+    allowed(snapshot, alone, &mut found);
+    budgets(snapshot, &all, &mut found);
+    if found.violations.is_empty() {
+        Ok(())
+    } else {
+        Err(found.violations)
+    }
+}
+
 fn name(world: &ClusterObjects, node: &StateNode) -> Option<String> {
     Some(format!("node {}", world.names.text(node.name)))
 }
@@ -84,8 +112,12 @@ fn moves(world: &ClusterObjects, pod: PodIx) -> bool {
     !daemon && !pod.is_static && !pod.terminal
 }
 
-/// Each node goes once, and exactly its pods move, to nodes that stay or are bought.
-fn accounting(snapshot: &Snapshot, disruptions: &[Disruption], found: &mut Violations<'_>) {
+/// Each node is one of the cluster, and goes once: which they are.
+fn nodes_go_once(
+    snapshot: &Snapshot,
+    disruptions: &[Disruption],
+    found: &mut Violations<'_>,
+) -> FxHashSet<NodeIx> {
     let world = &*snapshot.world;
     let mut gone: FxHashSet<NodeIx> = FxHashSet::default();
     for &node in disruptions.iter().flat_map(|d| &d.nodes) {
@@ -101,6 +133,13 @@ fn accounting(snapshot: &Snapshot, disruptions: &[Disruption], found: &mut Viola
             found.add(Invariant::Accounting, at, None, "goes twice".into());
         }
     }
+    gone
+}
+
+/// Each node goes once, and exactly its pods move, to nodes that stay or are bought.
+fn accounting(snapshot: &Snapshot, disruptions: &[Disruption], found: &mut Violations<'_>) {
+    let world = &*snapshot.world;
+    let gone = nodes_go_once(snapshot, disruptions, found);
     if !found.violations.is_empty() {
         return;
     }
@@ -429,10 +468,13 @@ fn most_for(world: &ClusterObjects, pool: &NodePool, reason: &str) -> Option<u64
         nodes += 1;
         let going = node.deleting
             || world.claims.iter().any(|claim| {
-                claim.node_name == Some(node.name) && (claim.deleting || in_command(world, claim))
+                claim.node_name == Some(node.name)
+                    && (claim.deleting
+                        || in_command(world, claim)
+                        || is_true(world, claim, "Rebooting"))
             });
         let not_ready = !node.ready && reason != "Unhealthy";
-        disturbed += u64::from(going || not_ready || reboots(node));
+        disturbed += u64::from(going || not_ready);
     }
     let mut least: Option<u64> = None;
     for budget in &pool.budgets {

@@ -58,7 +58,7 @@ pub fn domains(
             if !offering.available && !short.iter().any(|(id, _)| id.0 == row) {
                 continue;
             }
-            for value in kinds.values(t, &offering.requirements, key) {
+            for &value in kinds.values(t, &offering.requirements, key) {
                 if !found.contains(&value)
                     && kinds.takes(t, &offering.requirements, shape, (key, value))
                 {
@@ -123,20 +123,25 @@ impl<'a> Kinds<'a> {
             .collect()
     }
 
-    /// The values that are named for a label.
-    fn values(&self, t: &InstanceType, offering: &[Requirement], key: Symbol) -> Vec<Symbol> {
-        let mut named = self.said(t, offering, key);
-        // What the offering names is narrower than what the type names, and that narrower than what
-        // the NodePool admits.
-        named.reverse();
-        let values = named.into_iter().find_map(|r| {
-            if let Op::In(values) = &r.op {
-                Some(values.to_vec())
-            } else {
-                None
-            }
+    /// The values that are named for a label. What the offering names is narrower than what the type
+    /// names, and that narrower than what the NodePool admits.
+    fn values<'s>(
+        &'s self,
+        t: &'s InstanceType,
+        offering: &'s [Requirement],
+        key: Symbol,
+    ) -> &'s [Symbol] {
+        let of_pool = self.pool.requirements.iter().chain(&self.labels);
+        let mut narrowest_first = offering
+            .iter()
+            .rev()
+            .chain(t.requirements.iter().rev())
+            .chain(of_pool.rev());
+        let named = narrowest_first.find_map(|r| match &r.op {
+            Op::In(values) if r.key == key => Some(&values[..]),
+            _ => None,
         });
-        values.unwrap_or_default()
+        named.unwrap_or_default()
     }
 
     /// Whether a node of that domain is one of the NodePool's and suits the pod's node selector and

@@ -51,10 +51,10 @@ fn most_valuable(c: &Compiled<'_>, at: usize, moves: &[bool]) -> f64 {
     // Value and amounts of one of its own pods, and how many there are.
     let mut own: Vec<(f64, [f64; 2], f64)> = Vec::new();
     if node.removable {
-        let pods: usize = node.own.iter().map(|own| own.pods.len()).sum();
-        let each = node.move_cost / pods.max(1) as f64;
+        let units: u32 = node.own.iter().map(|own| own.units).sum();
+        let each = node.move_cost / f64::from(units.max(1));
         for of in &node.own {
-            let (amount, pods) = (&c.classes[of.class as usize].amount, of.pods.len() as i64);
+            let (amount, pods) = (&c.classes[of.class as usize].amount, i64::from(of.units));
             room.iter_mut()
                 .zip(amount)
                 .for_each(|(r, &a)| *r += a * pods);

@@ -77,21 +77,13 @@ fn count(world: &ClusterObjects) -> FxHashMap<Symbol, Counts> {
     let disrupted = |claim: &&NodeClaim| {
         claim.deleting || command.is_some_and(|key| claim.annotations.get(key).is_some())
     };
-    let rebooting: FxHashSet<Symbol> = match get(super::verdicts::REBOOTING) {
-        None => FxHashSet::default(),
-        Some(condition) => world
-            .claims
-            .iter()
-            .filter(|claim| claim.conditions.contains(&condition))
-            .filter_map(|claim| claim.node_name)
-            .collect(),
+    let condition = get(super::verdicts::REBOOTING);
+    let reboots = |claim: &&NodeClaim| condition.is_some_and(|of| claim.conditions.contains(&of));
+    let nodes_of = |is: &dyn Fn(&&NodeClaim) -> bool| -> FxHashSet<Symbol> {
+        let claims = world.claims.iter().filter(is);
+        claims.filter_map(|claim| claim.node_name).collect()
     };
-    let going: FxHashSet<Symbol> = world
-        .claims
-        .iter()
-        .filter(disrupted)
-        .filter_map(|claim| claim.node_name)
-        .collect();
+    let (rebooting, going) = (nodes_of(&reboots), nodes_of(&disrupted));
     for node in &world.nodes {
         let Some(of) = node.labels.get(pool) else {
             continue;

@@ -1,40 +1,53 @@
 //! A cluster compiled for the search: nodes with their room, pods by class, and what can be bought.
 //!
 //! Pods that ask for the same amounts, the same labels, the same domains and the same rules about
-//! their host are one [`PodClass`]. A pod with a rule over a domain wider than a host keeps its domain:
-//! counts per domain then never change, so no topology constraint can become worse. Pods with rules
-//! that are not modelled (affinity to a host) make their node one that this search does not remove.
+//! their host are one [`PodClass`]. A pod with a rule over a domain wider than a host keeps its
+//! domain: counts per domain then never change, so no topology constraint can become worse. Pods
+//! that have to be on one host (affinity to it) move together: they are one unit of a class of their
+//! own. Where they could not be scheduled anew, their node is one that this search does not remove.
 
-use rustc_hash::{FxHashMap, FxHashSet};
+mod classifier;
+mod offers;
+mod together;
+
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use super::fill::{Demand, Filler};
-use super::pack::OnOffer;
+use self::classifier::Classifier;
+use super::verdicts::Stays;
 use crate::ids::{NodeIx, PodIx};
-use crate::matching::untolerated;
-use crate::model::{HostPort, OfferingId, ResourceId, Symbol, Toleration, TypeId};
-use crate::optimize::bin_types::{BinTypes, Commitments};
-use crate::optimize::classes::{Classes, Compatibility, HostRule, Stock, UnpackedPods, gather};
-use crate::optimize::lp;
+use crate::model::{OfferingId, Symbol};
 use crate::policy::Policies;
 use crate::schedule::bit_set::BitSet;
 use crate::schedule::domains::Counted;
-use crate::schedule::first_fit::{Assignment, CompiledCluster};
+use crate::schedule::first_fit::CompiledCluster;
 use crate::schedule::fit::ResourceVector;
 use crate::schedule::node_specs::{NodeSpecId, RequirementsId};
-use crate::schedule::topology::ConstraintKind;
-use crate::snapshot::{Snapshot, StateNode};
-use crate::stop::Stop;
+use crate::snapshot::{PendingPod, Snapshot, StateNode};
 
-/// Pods that are interchangeable wherever they are placed.
+/// A rule about what else may be on the same host.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Rule {
+    /// The topology group.
+    pub group: u32,
+    /// How many pods of a unit count in it.
+    pub adds: u16,
+    /// Where the unit is, at most so many may count (`u16::MAX` for any).
+    pub cap: u16,
+}
+
+/// Units that are interchangeable wherever they are placed. A unit is a pod, or pods that have to
+/// be on one host.
 #[derive(Clone, Debug)]
 pub struct PodClass {
-    /// What one pod asks for: resources, then volumes of each driver.
+    /// What one unit asks for: resources, then volumes of each driver.
     pub amount: ResourceVector,
     /// Where it may be: position in [`Compiled::places`].
     pub place: usize,
     /// Rules about the pods beside it on its host.
-    pub rules: SmallVec<[HostRule; 2]>,
+    pub rules: SmallVec<[Rule; 2]>,
+    /// Pods of a unit.
+    pub pods: u32,
     /// Size and place: position in [`Compiled::values`].
     pub size: usize,
 }
@@ -50,12 +63,14 @@ pub struct Place {
     pub of_market: Option<usize>,
 }
 
-/// Pods of one class on one node.
+/// Units of one class on one node.
 #[derive(Clone, Debug)]
 pub struct Own {
     /// The class.
     pub class: u32,
-    /// The pods, in queue order, with the [`Item`](crate::schedule::items::Item) and level of each.
+    /// How many units.
+    pub units: u32,
+    /// Their pods, unit after unit, in queue order.
     pub pods: Vec<PodIx>,
 }
 
@@ -68,7 +83,7 @@ pub struct Node {
     pub price: f64,
     /// What its pods and daemons leave.
     pub free: ResourceVector,
-    /// Pods that move when it goes.
+    /// Units that move when it goes.
     pub own: Vec<Own>,
     /// Eviction cost of these pods, 1 for an ordinary pod.
     pub weight: f64,
@@ -76,6 +91,8 @@ pub struct Node {
     pub move_cost: f64,
     /// The search may remove it.
     pub removable: bool,
+    /// A pod of it that the search cannot move under its rules. Then the node is not removable.
+    pub unmovable: Option<PodIx>,
     /// The search may place pods on it.
     pub destination: bool,
 }
@@ -106,6 +123,17 @@ pub struct NodeTerms {
     pub move_cost: f64,
 }
 
+/// What a pod that may move is of.
+#[derive(Clone, Copy, Debug)]
+pub struct Member {
+    /// Position in [`CompiledCluster::items`].
+    pub group: usize,
+    /// The level of preferences that holds where it is.
+    pub level: usize,
+    /// What it needs of a node at that level.
+    pub need: RequirementsId,
+}
+
 /// A cluster ready to search on.
 pub struct Compiled<'a> {
     /// The cluster as the planner sees it.
@@ -120,14 +148,14 @@ pub struct Compiled<'a> {
     pub offers: Vec<Offer>,
     /// Those worth considering for many pods, by position, cheapest first.
     pub shortlist: Vec<usize>,
-    /// What one pod is worth at the margin, USD per hour, by size.
+    /// What one unit is worth at the margin, USD per hour, by size.
     pub values: Vec<f64>,
     /// Classes of each size.
     pub by_size: Vec<Vec<u32>>,
     /// What a unit of each resource is worth, USD per hour.
     pub scarcity: Vec<f64>,
-    /// What each pod is of: group and level of preferences.
-    pub members: FxHashMap<PodIx, (usize, usize, RequirementsId)>,
+    /// What each pod is of.
+    pub members: FxHashMap<PodIx, Member>,
     /// CSI drivers whose volumes are counted, after the resources of amounts.
     pub drivers: Vec<Symbol>,
     /// Pods of capped groups on existing nodes.
@@ -170,36 +198,23 @@ impl<'a> Compiled<'a> {
                 .for_each(|(free, &want)| *free -= want);
         }
         let mut classifier = Classifier::new(&problem, drivers);
-        let mut group_of: FxHashMap<PodIx, usize> = FxHashMap::default();
-        for (at, item) in problem.items.iter().enumerate() {
-            group_of.extend(item.pods.iter().map(|&pod| (pod, at)));
-        }
-        let mut node_of: FxHashMap<PodIx, usize> = FxHashMap::default();
-        for (at, node) in snapshot.nodes.iter().enumerate() {
-            node_of.extend(node.pods.iter().map(|&pod| (pod, at)));
-        }
-        for pod in &movable {
-            let at = node_of[&pod.pod];
-            let found = group_of.get(&pod.pod);
-            let class = found.and_then(|&group| classifier.class(&mut problem, group, at));
-            let Some((class, level, need)) = class else {
-                nodes[at].removable = false;
-                continue;
+        for (node, pods) in nodes.iter_mut().zip(by_node(&problem, &movable)) {
+            let units = match together::units(&problem, &pods) {
+                Ok(units) => units,
+                Err(pod) => {
+                    node.stays_for(pod);
+                    continue;
+                }
             };
-            classifier
-                .members
-                .insert(pod.pod, (found.copied().unwrap_or(0), level, need));
-            let own = &mut nodes[at].own;
-            match own.iter_mut().find(|own| own.class == class) {
-                Some(own) => own.pods.push(pod.pod),
-                None => own.push(Own {
-                    class,
-                    pods: vec![pod.pod],
-                }),
+            for unit in units {
+                match classifier.unit(&mut problem, &unit) {
+                    Some(class) => node.add(class, unit.iter().map(|pod| pod.pod)),
+                    None => node.stays_for(unit[0].pod),
+                }
             }
         }
         let mut compiled = classifier.finish(problem, nodes, rounds);
-        compiled.shortlist = shortlist(&compiled);
+        compiled.shortlist = offers::shortlist(&compiled);
         compiled
     }
 
@@ -242,12 +257,29 @@ impl<'a> Compiled<'a> {
         self.room_in_dollars(&self.classes[class as usize].amount)
     }
 
+    /// The first pod of a node among those that found no place, by class.
+    pub fn stuck_pod(&self, node: usize, left: &[(u32, u32)]) -> Option<PodIx> {
+        let &(class, _) = left.first()?;
+        let own = self.nodes[node].own.iter().find(|own| own.class == class)?;
+        own.pods.first().copied()
+    }
+
+    /// Why a node stays of whose pods these found no place; nothing if all did.
+    pub fn no_place(&self, node: usize, left: &[(u32, u32)]) -> Option<Stays> {
+        let pod = self.stuck_pod(node, left)?;
+        let pods = self.classes[left[0].0 as usize].pods;
+        Some(match pods {
+            0 | 1 => Stays::NoPlace(pod),
+            _ => Stays::NoPlaceTogether(pod, pods - 1),
+        })
+    }
+
     /// What the pods of a node are worth where they are.
     pub fn own_value(&self, node: usize) -> f64 {
         self.nodes[node]
             .own
             .iter()
-            .map(|own| own.pods.len() as f64 * self.value(own.class))
+            .map(|own| f64::from(own.units) * self.value(own.class))
             .sum()
     }
 
@@ -258,34 +290,58 @@ impl<'a> Compiled<'a> {
     }
 }
 
-/// Offers kept for each set of places and NodePool.
-const SHORTLISTED: usize = 8;
+impl Node {
+    /// It is not removed, for the sake of a pod.
+    fn stays_for(&mut self, pod: PodIx) {
+        self.removable = false;
+        self.unmovable.get_or_insert(pod);
+    }
 
-/// The offers whose best contents are worth most for what they cost, a few for each set of places.
-fn shortlist(c: &Compiled<'_>) -> Vec<usize> {
-    let mut demand = Demand::none(c);
-    for own in c
-        .nodes
-        .iter()
-        .filter(|node| node.removable)
-        .flat_map(|node| &node.own)
-    {
-        demand.add(c, (own.class, own.pods.len() as u32));
+    fn add(&mut self, class: u32, pods: impl Iterator<Item = PodIx>) {
+        match self.own.iter_mut().find(|own| own.class == class) {
+            Some(own) => {
+                own.units += 1;
+                own.pods.extend(pods);
+            }
+            None => self.own.push(Own {
+                class,
+                units: 1,
+                pods: pods.collect(),
+            }),
+        }
     }
-    let mut filler = Filler::default();
-    let mut groups: FxHashMap<(usize, &BitSet), Vec<(f64, usize)>> = FxHashMap::default();
-    for (at, offer) in c.offers.iter().enumerate() {
-        let value = filler.fill_once(c, &demand, &offer.room, &OnOffer(c, at));
-        let group = groups.entry((offer.pool, &offer.admits)).or_default();
-        group.push((value / offer.cost.max(1e-9), at));
+}
+
+/// A pod that may move.
+#[derive(Clone, Copy, Debug)]
+struct Movable {
+    pod: PodIx,
+    /// Position in [`CompiledCluster::items`].
+    group: Option<usize>,
+    /// Where it is.
+    node: usize,
+}
+
+/// Pods that may move, by node, in queue order.
+fn by_node(p: &CompiledCluster<'_>, pods: &[PendingPod]) -> Vec<Vec<Movable>> {
+    let snapshot = p.snapshot;
+    let mut group_of: FxHashMap<PodIx, usize> = FxHashMap::default();
+    for (at, item) in p.items.iter().enumerate() {
+        group_of.extend(item.pods.iter().map(|&pod| (pod, at)));
     }
-    let mut kept: Vec<usize> = Vec::new();
-    for mut group in groups.into_values() {
-        group.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
-        kept.extend(group.into_iter().take(SHORTLISTED).map(|(_, at)| at));
+    let mut node_of: FxHashMap<PodIx, usize> = FxHashMap::default();
+    for (at, node) in snapshot.nodes.iter().enumerate() {
+        node_of.extend(node.pods.iter().map(|&pod| (pod, at)));
     }
-    kept.sort_unstable();
-    kept
+    let mut all: Vec<Vec<Movable>> = vec![Vec::new(); snapshot.nodes.len()];
+    for pod in pods.iter().map(|pending| pending.pod) {
+        let Some(&node) = node_of.get(&pod) else {
+            continue;
+        };
+        let group = group_of.get(&pod).copied();
+        all[node].push(Movable { pod, group, node });
+    }
+    all
 }
 
 /// CSI drivers whose volumes pods mount, in order of their names.
@@ -322,6 +378,7 @@ fn compile_node(
         weight: terms.weight,
         move_cost: terms.move_cost,
         removable: terms.removable,
+        unmovable: None,
         destination: node.initialized && node.pool.is_some(),
     }
 }
@@ -336,544 +393,4 @@ fn costs_of(p: &CompiledCluster<'_>, node: &StateNode) -> (f64, f64) {
     let pool = (0..p.pools.len()).find(|&pool| Some(name(pool)) == node.pool);
     let cost = pool.map(|pool| p.states.scores[pool].cost[offering.0 as usize]);
     (cost.filter(|cost| cost.is_finite()).unwrap_or(price), price)
-}
-
-/// What of a pod decides where it may be.
-type PlaceKey = (
-    Vec<RequirementsId>,
-    Vec<Toleration>,
-    bool,
-    SmallVec<[(usize, u32); 2]>,
-);
-
-struct Classifier {
-    drivers: Vec<Symbol>,
-    places: Vec<Place>,
-    place_of: FxHashMap<PlaceKey, usize>,
-    /// Nodes with the right labels and taints, whatever their domain.
-    admitted: FxHashMap<(Vec<RequirementsId>, Vec<Toleration>, bool), BitSet>,
-    classes: Vec<PodClass>,
-    class_of: FxHashMap<(usize, ResourceVector, SmallVec<[HostRule; 2]>), u32>,
-    /// What was found for pods of a group on a node with the same labels.
-    known: FxHashMap<(usize, usize, SmallVec<[(usize, u32); 2]>), Option<u32>>,
-    /// The most pods of a group on any node, for preferences over hosts.
-    fullest: FxHashMap<usize, u16>,
-    ports: Vec<HostPort>,
-    members: FxHashMap<PodIx, (usize, usize, RequirementsId)>,
-    /// Groups over hosts that some pod caps.
-    capped: FxHashSet<u32>,
-}
-
-impl Classifier {
-    fn new(p: &CompiledCluster<'_>, drivers: Vec<Symbol>) -> Self {
-        let mut ports: Vec<HostPort> = Vec::new();
-        for port in p.items.iter().flat_map(|item| &item.ports) {
-            if !ports
-                .iter()
-                .any(|known| (known.port, known.protocol) == (port.port, port.protocol))
-            {
-                ports.push(*port);
-            }
-        }
-        let mut fullest: FxHashMap<usize, u16> = FxHashMap::default();
-        for (at, group) in p
-            .topology
-            .groups
-            .iter()
-            .enumerate()
-            .filter(|(_, group)| group.key.is_none())
-        {
-            let most = (0..p.snapshot.nodes.len())
-                .map(|node| group.on_host(node))
-                .max();
-            fullest.insert(at, most.unwrap_or(0));
-        }
-        Classifier {
-            drivers,
-            places: Vec::new(),
-            place_of: FxHashMap::default(),
-            admitted: FxHashMap::default(),
-            classes: Vec::new(),
-            class_of: FxHashMap::default(),
-            known: FxHashMap::default(),
-            fullest,
-            ports,
-            members: FxHashMap::default(),
-            capped: FxHashSet::default(),
-        }
-    }
-
-    /// The class of pods of a group on a node, the level of preferences that holds there, and the need.
-    /// Nothing if they have rules that are not modelled.
-    fn class(
-        &mut self,
-        p: &mut CompiledCluster<'_>,
-        group: usize,
-        node: usize,
-    ) -> Option<(u32, usize, RequirementsId)> {
-        let levels = p.items[group].relaxations.len();
-        let first = suits(p, group, 0, &p.snapshot.nodes[node]);
-        let level = if first { 0 } else { levels.checked_sub(1)? };
-        let pins = self.pins(p, group, node)?;
-        let need = *p.items[group].relaxations[level].needs.first()?;
-        if let Some(&known) = self.known.get(&(group, level, pins.clone())) {
-            return known.map(|class| (class, level, need));
-        }
-        let class = self.new_class(p, group, level, &pins);
-        self.known.insert((group, level, pins), class);
-        class.map(|class| (class, level, need))
-    }
-
-    fn new_class(
-        &mut self,
-        p: &mut CompiledCluster<'_>,
-        group: usize,
-        level: usize,
-        pins: &SmallVec<[(usize, u32); 2]>,
-    ) -> Option<u32> {
-        let rules = self.host_rules(p, group)?;
-        let item = &p.items[group];
-        let mut amount = item.request.clone();
-        for driver in &self.drivers {
-            amount.push(item.volumes.iter().filter(|(of, _)| of == driver).count() as i64);
-        }
-        let needs = item.relaxations[level].needs.clone();
-        let minds = item.relaxations[level].avoids_prefer_no_schedule;
-        let key = (needs, item.shape.tolerations.clone(), minds, pins.clone());
-        let place = match self.place_of.get(&key) {
-            Some(&place) => place,
-            None => {
-                let place = self.new_place(p, &key);
-                self.places.push(place);
-                self.place_of.insert(key, self.places.len() - 1);
-                self.places.len() - 1
-            }
-        };
-        self.capped.extend(
-            rules
-                .iter()
-                .filter(|rule| rule.cap != u16::MAX)
-                .map(|rule| rule.group),
-        );
-        let classes = &mut self.classes;
-        let class = *self
-            .class_of
-            .entry((place, amount.clone(), rules.clone()))
-            .or_insert_with(|| {
-                classes.push(PodClass {
-                    amount,
-                    place,
-                    rules,
-                    size: 0,
-                });
-                classes.len() as u32 - 1
-            });
-        Some(class)
-    }
-
-    /// Domains that pods of a group keep, by topology key. Nothing if the node has none of a key.
-    fn pins(
-        &self,
-        p: &CompiledCluster<'_>,
-        group: usize,
-        node: usize,
-    ) -> Option<SmallVec<[(usize, u32); 2]>> {
-        let item = &p.items[group];
-        let uses = item
-            .relaxations
-            .first()
-            .into_iter()
-            .flat_map(|variant| variant.uses.iter());
-        let owned = uses.filter_map(|rule| p.topology.groups[rule.group].key);
-        let mut keys: SmallVec<[usize; 4]> = owned.chain(item.keys.iter().copied()).collect();
-        keys.sort_unstable();
-        keys.dedup();
-        let pin = |key: usize| {
-            let domain = p.topology.keys[key].of_node[node];
-            (domain != u32::MAX).then_some((key, domain))
-        };
-        keys.into_iter().map(pin).collect()
-    }
-
-    fn host_rules(&self, p: &CompiledCluster<'_>, group: usize) -> Option<SmallVec<[HostRule; 2]>> {
-        let item = &p.items[group];
-        if item.followed_on_host {
-            return None;
-        }
-        let mut rules: SmallVec<[HostRule; 2]> = SmallVec::new();
-        for rule in item
-            .relaxations
-            .first()
-            .into_iter()
-            .flat_map(|variant| variant.uses.iter())
-        {
-            let of = &p.topology.groups[rule.group];
-            if of.key.is_some() {
-                continue;
-            }
-            let fullest = self.fullest.get(&rule.group).copied().unwrap_or(0);
-            let cap = match of.spec.rule {
-                ConstraintKind::Spread { max_skew, .. } => {
-                    max_skew.clamp(0, i32::from(u16::MAX) - 1) as u16
-                }
-                ConstraintKind::AntiAffinity => u16::from(rule.own),
-                ConstraintKind::Affinity if rule.soft || !is_hard(p, group, rule.group) => continue,
-                ConstraintKind::Affinity => return None,
-                ConstraintKind::InverseAntiAffinity => continue,
-            };
-            let hard = is_hard(p, group, rule.group);
-            let cap = if hard { cap } else { cap.max(fullest) };
-            rules.push(HostRule {
-                group: rule.group as u32,
-                counts: rule.own,
-                cap,
-            });
-        }
-        for at in item
-            .repelled_by
-            .iter()
-            .filter(|&at| p.topology.groups[at].key.is_none())
-        {
-            let counts = item.owned_anti_affinity.has(at);
-            rules.push(HostRule {
-                group: at as u32,
-                counts,
-                cap: u16::from(counts),
-            });
-        }
-        let known: FxHashSet<u32> = rules.iter().map(|rule| rule.group).collect();
-        for at in item.counted.iter().chain(item.owned_anti_affinity.iter()) {
-            if p.topology.groups[at].key.is_none() && !known.contains(&(at as u32)) {
-                rules.push(HostRule {
-                    group: at as u32,
-                    counts: true,
-                    cap: u16::MAX,
-                });
-            }
-        }
-        for port in &item.ports {
-            let same =
-                |known: &HostPort| (known.port, known.protocol) == (port.port, port.protocol);
-            let at = self.ports.iter().position(same)? as u32;
-            rules.push(HostRule {
-                group: PORT_RULES + at,
-                counts: true,
-                cap: 1,
-            });
-        }
-        rules.sort_unstable();
-        rules.dedup();
-        Some(rules)
-    }
-
-    fn new_place(&mut self, p: &mut CompiledCluster<'_>, key: &PlaceKey) -> Place {
-        let (needs, tolerations, minds, pins) = key;
-        let base = (needs.clone(), tolerations.clone(), *minds);
-        let admitted = self.admitted.entry(base).or_insert_with(|| {
-            let mut bits = BitSet::none(p.snapshot.nodes.len());
-            for (at, node) in p.snapshot.nodes.iter().enumerate() {
-                if untolerated(tolerations, &node.taints, *minds).is_none()
-                    && needs.iter().any(|&need| admits(p, need, node))
-                {
-                    bits.insert(at);
-                }
-            }
-            bits
-        });
-        let mut nodes = admitted.clone();
-        for &(key, domain) in pins {
-            let of_node = &p.topology.keys[key].of_node;
-            let elsewhere: Vec<usize> = nodes.iter().filter(|&at| of_node[at] != domain).collect();
-            elsewhere.into_iter().for_each(|at| nodes.remove(at));
-        }
-        let mut states = SmallVec::new();
-        for pool in 0..p.pools.len() {
-            if untolerated(tolerations, &p.record(pool).taints, *minds).is_some() {
-                continue;
-            }
-            let initial = p.pools[pool].initial;
-            for &need in needs {
-                let mut state = p.states.narrow(initial, need);
-                for &(key, domain) in pins {
-                    let (label, value) = (
-                        p.topology.keys[key].key,
-                        p.topology.keys[key].values[domain as usize],
-                    );
-                    state = state.and_then(|state| p.states.pin(state, label, value));
-                }
-                if let Some(state) = state {
-                    states.push(state);
-                    break;
-                }
-            }
-        }
-        Place {
-            nodes,
-            states,
-            of_market: None,
-        }
-    }
-
-    fn finish<'a>(
-        self,
-        mut p: CompiledCluster<'a>,
-        nodes: Vec<Node>,
-        rounds: usize,
-    ) -> Compiled<'a> {
-        let Classifier {
-            drivers,
-            mut places,
-            mut classes,
-            ports,
-            members,
-            capped,
-            ..
-        } = self;
-        for class in &mut classes {
-            class.rules.retain(|rule| capped.contains(&rule.group));
-        }
-        let mut count = vec![0u32; classes.len()];
-        for own in nodes.iter().flat_map(|node| &node.own) {
-            count[own.class as usize] += own.pods.len() as u32;
-        }
-        let (packed, duals, market) = price(&mut p, &places, &classes, &count, &nodes, rounds);
-        for place in &mut places {
-            let same = |home: &Compatibility| home.states == place.states;
-            place.of_market = packed
-                .compatibilities
-                .iter()
-                .position(same)
-                .filter(|_| !place.states.is_empty());
-        }
-        let mut offers: Vec<Offer> = market
-            .offers
-            .iter()
-            .filter(|offer| ever_within_limits(&p, &nodes, offer.pool, offer.instance_type))
-            .map(|offer| Offer {
-                pool: offer.pool,
-                offering: offer.offering,
-                cost: offer.cost,
-                room: room_of(&p, offer.room.clone(), offer.instance_type, &drivers),
-                admits: market.admits[offer.admits].clone(),
-            })
-            .collect();
-        offers.sort_by(|a, b| {
-            a.cost
-                .total_cmp(&b.cost)
-                .then(a.offering.cmp(&b.offering))
-                .then(a.pool.cmp(&b.pool))
-        });
-        let (values, by_size) = sizes(&mut classes, &places, &packed, &duals, p.dims.0.len());
-        let on_host = on_hosts(&p, &capped, &ports);
-        let scarcity = duals.scarcity;
-        Compiled {
-            problem: p,
-            nodes,
-            classes,
-            places,
-            offers,
-            shortlist: Vec::new(),
-            values,
-            by_size,
-            scarcity,
-            members,
-            drivers,
-            on_host,
-        }
-    }
-}
-
-/// Whether the limits of a NodePool admit a type beside its nodes that stay in any case.
-fn ever_within_limits(p: &CompiledCluster<'_>, nodes: &[Node], pool: usize, kind: TypeId) -> bool {
-    let pool = p.record(pool);
-    if pool.limits.is_empty() && pool.node_limit.is_none() {
-        return true;
-    }
-    let capacity = &p.snapshot.world.catalogue.instance_type(kind).capacity;
-    let stay = || {
-        let all = p.snapshot.nodes.iter().zip(nodes);
-        all.filter(|(of, node)| of.pool == Some(pool.name) && !node.removable)
-    };
-    let room = |&(resource, limit): &(ResourceId, i64)| {
-        let used: i64 = stay().map(|(of, _)| of.capacity.get(resource)).sum();
-        used + capacity.get(resource) <= limit
-    };
-    pool.limits.iter().all(room)
-        && pool
-            .node_limit
-            .is_none_or(|limit| (stay().count() as i64) < limit)
-}
-
-/// A rule that is left when all preferences are given up.
-fn is_hard(p: &CompiledCluster<'_>, group: usize, rule: usize) -> bool {
-    let last = p.items[group].relaxations.last();
-    last.is_some_and(|last| {
-        last.uses
-            .iter()
-            .any(|kept| kept.group == rule && !kept.soft)
-    })
-}
-
-fn suits(p: &CompiledCluster<'_>, group: usize, level: usize, node: &StateNode) -> bool {
-    let item = &p.items[group];
-    let Some(variant) = item.relaxations.get(level) else {
-        return false;
-    };
-    untolerated(
-        &item.shape.tolerations,
-        &node.taints,
-        variant.avoids_prefer_no_schedule,
-    )
-    .is_none()
-        && variant.needs.iter().any(|&need| admits(p, need, node))
-}
-
-fn admits(p: &CompiledCluster<'_>, need: RequirementsId, node: &StateNode) -> bool {
-    p.states
-        .need_sets(need)
-        .0
-        .iter()
-        .all(|(key, set)| match node.labels.get(*key) {
-            Some(value) => set.admits(value, &p.states.numbers),
-            None => set.allows_absence(),
-        })
-}
-
-fn room_of(
-    p: &CompiledCluster<'_>,
-    mut room: ResourceVector,
-    kind: TypeId,
-    drivers: &[Symbol],
-) -> ResourceVector {
-    let limits = &p.snapshot.world.catalogue.instance_type(kind).volume_limits;
-    for &driver in drivers {
-        let limit = limits.iter().find(|(of, _)| *of == driver);
-        room.push(limit.map_or(UNLIMITED, |&(_, limit)| i64::from(limit)));
-    }
-    room
-}
-
-/// What a pod of each size is worth, by the linear program over ways to fill a node.
-fn price(
-    p: &mut CompiledCluster<'_>,
-    places: &[Place],
-    classes: &[PodClass],
-    count: &[u32],
-    nodes: &[Node],
-    rounds: usize,
-) -> (Classes, lp::Duals, BinTypes) {
-    let mut one: Vec<Option<PodIx>> = vec![None; classes.len()];
-    for own in nodes.iter().flat_map(|node| &node.own) {
-        one[own.class as usize] = own.pods.first().copied();
-    }
-    let mut loose: Vec<UnpackedPods> = Vec::new();
-    for (at, class) in classes.iter().enumerate() {
-        let states = &places[class.place].states;
-        let Some(_) = one[at].filter(|_| !states.is_empty()) else {
-            continue;
-        };
-        let Some(member) = member_like(p, class, count[at]) else {
-            continue;
-        };
-        loose.push((
-            Compatibility {
-                states: states.clone(),
-            },
-            class.rules.clone(),
-            Stock::Identical(member),
-        ));
-    }
-    let packed = gather(p, loose);
-    let market = BinTypes::new(p, &packed, Commitments::Unlimited);
-    let duals = lp::solve(&packed, &market, rounds, Stop::never());
-    (packed, duals, market)
-}
-
-/// Pods of a class as the linear program wants them: any group that asks for the same.
-fn member_like(p: &CompiledCluster<'_>, class: &PodClass, count: u32) -> Option<Assignment> {
-    let dims = p.dims.0.len();
-    let item = p
-        .items
-        .iter()
-        .position(|item| item.request[..] == class.amount[..dims])?;
-    let need = *p.items[item].relaxations.first()?.needs.first()?;
-    Some(Assignment {
-        pod_group: item,
-        relaxation: 0,
-        requirements: need,
-        pods: (0, count),
-    })
-}
-
-/// What any pod is worth, USD per hour. The relaxation values pods at nothing that the room of nodes
-/// that stay takes; a pod of no value would be placed nowhere.
-const LEAST_VALUE: f64 = 1e-9;
-
-/// Numbers sizes (amount and place) and says what each is worth.
-fn sizes(
-    classes: &mut [PodClass],
-    places: &[Place],
-    packed: &Classes,
-    duals: &lp::Duals,
-    dims: usize,
-) -> (Vec<f64>, Vec<Vec<u32>>) {
-    let mut of_market: FxHashMap<(usize, ResourceVector), usize> = FxHashMap::default();
-    for (at, class) in packed.classes.iter().enumerate() {
-        of_market.insert((class.compatibility, class.amount.clone()), at);
-    }
-    let mut values = Vec::new();
-    let mut by_size: Vec<Vec<u32>> = Vec::new();
-    let mut known: FxHashMap<(usize, ResourceVector), usize> = FxHashMap::default();
-    for (at, class) in classes.iter_mut().enumerate() {
-        let key = (class.place, class.amount.clone());
-        class.size = *known.entry(key).or_insert_with(|| {
-            let amount: ResourceVector = class.amount[..dims].iter().copied().collect();
-            let priced = places[class.place]
-                .of_market
-                .and_then(|home| of_market.get(&(home, amount.clone())));
-            // What nothing can be bought for is worth what its resources are.
-            let by_resources = || {
-                amount
-                    .iter()
-                    .zip(&duals.scarcity)
-                    .map(|(&a, s)| a as f64 * s)
-                    .sum::<f64>()
-            };
-            let value = priced.map_or_else(by_resources, |&at| duals.values[at]);
-            values.push(value.max(LEAST_VALUE));
-            by_size.push(Vec::new());
-            by_size.len() - 1
-        });
-        by_size[class.size].push(at as u32);
-    }
-    (values, by_size)
-}
-
-/// Pods of capped groups on each existing node, those that never move included.
-fn on_hosts(
-    p: &CompiledCluster<'_>,
-    capped: &FxHashSet<u32>,
-    ports: &[HostPort],
-) -> FxHashMap<(u32, u32), u16> {
-    let mut found = FxHashMap::default();
-    for &group in capped.iter().filter(|&&group| group < PORT_RULES) {
-        for node in 0..p.snapshot.nodes.len() {
-            let pods = p.topology.groups[group as usize].on_host(node);
-            if pods > 0 {
-                found.insert((group, node as u32), pods);
-            }
-        }
-    }
-    for (at, node) in p.snapshot.nodes.iter().enumerate() {
-        for (number, port) in ports.iter().enumerate() {
-            let taken = node
-                .ports
-                .iter()
-                .any(|p| (p.port, p.protocol) == (port.port, port.protocol));
-            if taken {
-                found.insert((PORT_RULES + number as u32, at as u32), 1);
-            }
-        }
-    }
-    found
 }

@@ -2,8 +2,11 @@
 
 use rustc_hash::FxHashMap;
 
+use crate::matching::satisfies;
 pub use crate::model::MoveCost;
-use crate::model::{ClusterObjects, ConsolidationPolicy, OfferingId, Pod, Symbol};
+use crate::model::{
+    ClusterObjects, ConsolidationPolicy, InstanceType, OfferingId, Pod, Symbol, TypeId,
+};
 use crate::snapshot::{Snapshot, StateNode};
 
 /// The share of what a pod costs that it must save, where nothing says otherwise.
@@ -16,9 +19,7 @@ const BALANCED: MoveCost = MoveCost::Share(0.5);
 pub fn offering_of(snapshot: &Snapshot, node: &StateNode) -> Option<OfferingId> {
     let world = &*snapshot.world;
     let label = |key: &str| world.names.get(key).and_then(|key| node.labels.get(key));
-    let kind = world
-        .catalogue
-        .find(label("node.kubernetes.io/instance-type")?)?;
+    let kind = type_of(world, node, label("node.kubernetes.io/instance-type")?)?;
     let zone = label("topology.kubernetes.io/zone");
     let capacity = label("karpenter.sh/capacity-type");
     let rows = world.catalogue.instance_type(kind).offerings.clone();
@@ -27,6 +28,23 @@ pub fn offering_of(snapshot: &Snapshot, node: &StateNode) -> Option<OfferingId> 
     rows.filter(same)
         .min_by(|a, b| of(a).price.total_cmp(&of(b).price))
         .map(OfferingId)
+}
+
+/// The row of a node's instance type. Of several, which differ by NodePool or NodeClass, the one
+/// that no label of the node contradicts.
+fn type_of(world: &ClusterObjects, node: &StateNode, name: Symbol) -> Option<TypeId> {
+    let first = world.catalogue.find(name)?;
+    // Types are ordered by name.
+    let rows = world.catalogue.types().iter().enumerate();
+    let rows = rows.skip(first.0 as usize);
+    let mut rows = rows.take_while(|(_, row)| row.name == name);
+    let is_its_own = |row: &InstanceType| {
+        row.requirements.iter().all(|one| {
+            node.labels.get(one.key).is_none() || satisfies(&node.labels, one, &world.names)
+        })
+    };
+    let own = rows.find(|(_, row)| is_its_own(row));
+    Some(own.map_or(first, |(at, _)| TypeId(at as u32)))
 }
 
 /// Price of a node, USD per hour; nothing if its offering is not known.

@@ -156,12 +156,13 @@ impl Filler {
                 for rule in &of.rules {
                     let placed = self.counts.iter().find(|(group, _)| *group == rule.group);
                     let there = place.there(rule.group) + placed.map_or(0, |(_, pods)| *pods);
-                    pods = pods.min(rule_allows(rule.cap, rule.counts, there));
+                    pods = pods.min(rule_allows(*rule, there));
                 }
                 if pods == 0 {
                     continue;
                 }
-                for rule in of.rules.iter().filter(|rule| rule.counts) {
+                for rule in of.rules.iter().filter(|rule| rule.adds > 0) {
+                    let pods = pods * u32::from(rule.adds);
                     match self
                         .counts
                         .iter_mut()

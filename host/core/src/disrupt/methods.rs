@@ -8,6 +8,8 @@ mod alone;
 mod repair;
 mod static_drift;
 
+use std::collections::BTreeSet;
+
 use indexmap::IndexSet;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
@@ -31,7 +33,7 @@ use crate::stop::Stop;
 
 /// How to look for disruption.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Options {
+pub struct Options<'a> {
     /// What one moved pod must save where its NodePool does not say. Without it, the NodePool's policy
     /// decides.
     pub move_cost: Option<MoveCost>,
@@ -41,10 +43,22 @@ pub struct Options {
     pub rules: Rules,
     /// How much to search.
     pub effort: Effort,
-    /// Each node that stays is asked what it would take to remove it.
-    pub explain: bool,
+    /// Which nodes that stay are asked what it would take to remove them.
+    pub explain: Explain<'a>,
     /// What may be deleted before its replacement is there.
     pub terminate_first: TerminateFirst,
+}
+
+/// Which nodes that stay are asked what it would take to remove them.
+#[derive(Clone, Copy, Debug, Default)]
+pub enum Explain<'a> {
+    /// None.
+    #[default]
+    Nothing,
+    /// All.
+    All,
+    /// At most so many, and none of these names.
+    Some(usize, &'a BTreeSet<String>),
 }
 
 /// Methods that may delete a node before its replacement is there, where the replacement needs
@@ -57,7 +71,7 @@ pub struct TerminateFirst {
     pub repair: bool,
 }
 
-impl Options {
+impl Options<'_> {
     fn asks(&self, method: Method) -> bool {
         self.only.is_none_or(|only| only == method)
     }
@@ -114,9 +128,34 @@ pub enum FirstWhy {
     StaticAtLimit,
 }
 
+/// What of a look changes with time alone: which methods may take each node, and how many nodes of
+/// each NodePool may go for each reason. Two looks at one unchanged cluster find the same where
+/// their questions are equal.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Question {
+    may: Vec<[bool; Method::ALL.len()]>,
+    left: Vec<[u32; Reason::ALL.len()]>,
+}
+
+impl Question {
+    fn new(snapshot: &Snapshot, candidates: &[Candidate], budgets: &Budgets) -> Self {
+        let pools = snapshot.world.pools.iter();
+        let left = pools.map(|pool| Reason::ALL.map(|of| budgets.of(pool.name, of).nodes));
+        let may = candidates
+            .iter()
+            .map(|of| Method::ALL.map(|method| of.may(method)));
+        Question {
+            may: may.collect(),
+            left: left.collect(),
+        }
+    }
+}
+
 /// What one round finds.
 #[derive(Clone, Debug, Default)]
 pub struct Round {
+    /// What was asked.
+    pub question: Question,
     /// Proposals, each with its verdict. Those that may be carried out now do not depend on each other.
     pub proposals: Vec<(Proposal, Verdict)>,
     /// Parts of the search's outcome that may not be carried out.
@@ -127,7 +166,8 @@ pub struct Round {
     pub singles: Vec<Single>,
     /// Why each node stays that consolidation could have taken.
     pub stays: Vec<(NodeIx, Stays)>,
-    /// No outcome has a smaller objective, USD per hour; nothing if consolidation was not asked.
+    /// No outcome has a smaller objective, USD per hour; nothing if consolidation was not asked, or
+    /// may take no node and none is explained.
     pub lower_bound: Option<f64>,
 }
 
@@ -146,11 +186,42 @@ impl Round {
 pub fn round<'s>(
     snapshot: &'s Snapshot,
     policies: &'s dyn DisruptionPolicies,
-    options: Options,
+    options: Options<'_>,
     stop: Stop<'_>,
 ) -> Round {
     let budgets = Budgets::new(&snapshot.world);
-    let mut candidates = verdicts::candidates(snapshot, &budgets);
+    let candidates = verdicts::candidates(snapshot, &budgets);
+    let question = Question::new(snapshot, &candidates, &budgets);
+    let found = (question, budgets, candidates);
+    answer(snapshot, policies, options, stop, found)
+}
+
+/// Looks at a cluster that is as it was when `before` was asked; nothing if the question is the
+/// same.
+pub fn round_if_new<'s>(
+    snapshot: &'s Snapshot,
+    policies: &'s dyn DisruptionPolicies,
+    options: Options<'_>,
+    stop: Stop<'_>,
+    before: &Question,
+) -> Option<Round> {
+    let budgets = Budgets::new(&snapshot.world);
+    let candidates = verdicts::candidates(snapshot, &budgets);
+    let question = Question::new(snapshot, &candidates, &budgets);
+    if *before == question {
+        return None;
+    }
+    let found = (question, budgets, candidates);
+    Some(answer(snapshot, policies, options, stop, found))
+}
+
+fn answer<'s>(
+    snapshot: &'s Snapshot,
+    policies: &'s dyn DisruptionPolicies,
+    options: Options<'_>,
+    stop: Stop<'_>,
+    (question, budgets, mut candidates): (Question, Budgets, Vec<Candidate>),
+) -> Round {
     let reserved = room_for_pending(snapshot, policies);
     for &(node, pod) in &reserved {
         let refusals = &mut candidates[node.0 as usize].refusals;
@@ -167,7 +238,10 @@ pub fn round<'s>(
         budgets,
         judge,
         used: FxHashMap::default(),
-        round: Round::default(),
+        round: Round {
+            question,
+            ..Round::default()
+        },
     };
     asked.round.candidates = candidates;
     if options.asks(Method::Repair) && asked.repair(policies, &options, &reserved) {
@@ -224,7 +298,7 @@ type Nodes = IndexSet<NodeIx, FxBuildHasher>;
 /// What the methods that search are given.
 struct SearchInput<'i> {
     policies: &'i dyn Policies,
-    options: &'i Options,
+    options: &'i Options<'i>,
     /// Nodes that earlier methods take now.
     going: Nodes,
     /// Room that pending pods will take.
@@ -357,15 +431,20 @@ impl<'s> Asked<'s> {
                 continue;
             }
             found.push(Proposal {
+                savings: price,
                 gain,
-                ..self.empty(at, Method::Emptiness)
+                ..Proposal::of_node(NodeIx(at as u32), Method::Emptiness)
             });
         }
         self.admit(found);
     }
 
     /// What the search is told about each node; `may` says which it may remove.
-    fn terms(&self, options: &Options, may: impl Fn(usize, &Candidate) -> bool) -> Vec<NodeTerms> {
+    fn terms(
+        &self,
+        options: &Options<'_>,
+        may: impl Fn(usize, &Candidate) -> bool,
+    ) -> Vec<NodeTerms> {
         let move_costs = costs::move_costs(self.snapshot, options.move_cost);
         let of = |(at, candidate): (usize, &Candidate)| {
             let pool = self.snapshot.nodes[at].pool;
@@ -394,25 +473,15 @@ impl<'s> Asked<'s> {
         let mut state = State::new(&c);
         for at in nodes {
             let node = NodeIx(at as u32);
-            if !c.nodes[at].removable {
-                let pod = self.snapshot.nodes[at]
-                    .pods
-                    .first()
-                    .copied()
-                    .unwrap_or(PodIx(0));
+            if let Some(pod) = c.nodes[at].unmovable {
                 self.round.stays.push((node, Stays::NotModelled(pod)));
                 continue;
             }
             let (mark, before) = (state.mark(), Outcome::new(&state));
-            let left = pack::pack(&mut state, &mut filler, &[at]);
-            if let Some((class, _)) = left.first() {
+            let left = pack::pack_elsewhere(&mut state, &mut filler, at);
+            if let Some(why) = c.no_place(at, &left) {
                 state.undo(mark);
-                let own = c.nodes[at].own.iter().find(|own| own.class == *class);
-                let pod = own
-                    .and_then(|own| own.pods.first())
-                    .copied()
-                    .unwrap_or(PodIx(0));
-                stuck.push((at, pod));
+                stuck.push((at, why));
                 continue;
             }
             outcomes.push(Outcome::new(&state).since(&before));
@@ -426,25 +495,31 @@ impl<'s> Asked<'s> {
             self.round.dropped.extend(dropped);
         }
         self.admit(found);
-        for (at, pod) in stuck {
-            self.drift_first(input, at, pod);
+        for (at, why) in stuck {
+            self.drift_first(input, at, why);
         }
     }
 
     /// A drifted node whose pods find no place: it goes first if that frees what they need.
-    fn drift_first(&mut self, input: &SearchInput<'_>, at: usize, pod: PodIx) {
-        let (node, pool) = (NodeIx(at as u32), self.snapshot.nodes[at].pool);
+    fn drift_first(&mut self, input: &SearchInput<'_>, at: usize, stuck: Stays) {
+        let node = NodeIx(at as u32);
         let may = input.options.terminate_first.drift && self.frees_enough(input, at);
-        let Some(pool) = pool.filter(|&pool| may && self.left(pool, Reason::Drifted) > 0) else {
-            self.round.stays.push((node, Stays::NoPlace(pod)));
-            return;
+        if !may || !self.goes_first(node, Method::Drift, FirstWhy::NoReservedCapacity) {
+            self.round.stays.push((node, stuck));
+        }
+    }
+
+    /// Lets a node go before it is replaced, if the budget of its NodePool has one left. Says
+    /// whether it had.
+    fn goes_first(&mut self, node: NodeIx, method: Method, why: FirstWhy) -> bool {
+        let pool = self.snapshot.nodes[node.0 as usize].pool;
+        let Some(pool) = pool.filter(|&pool| self.left(pool, method.reason()) > 0) else {
+            return false;
         };
         *self.used.entry(pool).or_default() += 1;
-        self.round.singles.push(Single {
-            node,
-            method: Method::Drift,
-            act: Act::TerminateFirst(FirstWhy::NoReservedCapacity),
-        });
+        let act = Act::TerminateFirst(why);
+        self.round.singles.push(Single { node, method, act });
+        true
     }
 
     fn consolidation(&mut self, input: &SearchInput<'_>, stop: Stop<'_>) {
@@ -452,6 +527,10 @@ impl<'s> Asked<'s> {
         let terms = self.terms(options, |at, candidate| {
             candidate.may(Method::MultiNode) && !input.going.contains(&NodeIx(at as u32))
         });
+        let all = matches!(options.explain, Explain::All);
+        if !all && terms.iter().all(|of| !of.removable) {
+            return;
+        }
         let mut c = input.compile(self.snapshot, &terms);
         let bound = bound::lower_bound(&c)
             - input
@@ -488,8 +567,6 @@ impl<'s> Asked<'s> {
                 self.alone_on_demand(input, &terms);
             }
         }
-        if options.explain {
-            self.explain(&c);
-        }
+        self.explain(&c, options.explain);
     }
 }

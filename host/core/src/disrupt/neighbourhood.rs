@@ -142,7 +142,7 @@ fn attempt(
             c.nodes[host]
                 .own
                 .iter()
-                .for_each(|own| add(&mut pods, (own.class, own.pods.len() as u32)));
+                .for_each(|own| add(&mut pods, (own.class, own.units)));
             state.set(host, HostState::Removed);
         } else {
             state.set(host, HostState::Dropped);

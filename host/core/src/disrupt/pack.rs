@@ -86,16 +86,32 @@ impl Ord for Choice {
 
 /// Removes nodes and places their pods. Returns what found no place; the state is of no use then.
 pub fn pack(state: &mut State<'_, '_>, filler: &mut Filler, removed: &[usize]) -> Vec<Pods> {
+    pack_with(state, filler, removed, removed)
+}
+
+/// Removes a node and finds other places for its pods, whatever they cost. Returns what found none;
+/// the state is of no use then.
+pub fn pack_elsewhere(state: &mut State<'_, '_>, filler: &mut Filler, node: usize) -> Vec<Pods> {
+    pack_with(state, filler, &[node], &[])
+}
+
+/// The same of nodes, some of which may come back.
+fn pack_with(
+    state: &mut State<'_, '_>,
+    filler: &mut Filler,
+    removed: &[usize],
+    may_return: &[usize],
+) -> Vec<Pods> {
     let c = state.c;
     let mut demand = Demand::none(c);
     for &node in removed {
         state.set(node, HostState::Removed);
         for own in &c.nodes[node].own {
-            demand.add(c, (own.class, own.pods.len() as u32));
+            demand.add(c, (own.class, own.units));
         }
     }
     fill_kept(state, filler, &mut demand);
-    buy(state, filler, &mut demand, removed);
+    buy(state, filler, &mut demand, may_return);
     let bought: Vec<usize> = state.bought().map(|(host, _)| host).collect();
     bought.into_iter().for_each(|host| state.shrink(host));
     (0..)
@@ -197,16 +213,16 @@ fn look(state: &State<'_, '_>, filler: &mut Filler, demand: &mut Demand, what: W
             let own = &c.nodes[node].own;
             if own
                 .iter()
-                .any(|own| demand.left[own.class as usize] < own.pods.len() as u32)
+                .any(|own| demand.left[own.class as usize] < own.units)
             {
                 return 0.0;
             }
             own.iter()
-                .for_each(|own| demand.take((own.class, own.pods.len() as u32)));
+                .for_each(|own| demand.take((own.class, own.units)));
             let free = &c.nodes[node].free;
             let guests = filler.fill(c, demand, free, &OnRemoved(c, node)).0;
             own.iter()
-                .for_each(|own| demand.left[own.class as usize] += own.pods.len() as u32);
+                .for_each(|own| demand.left[own.class as usize] += own.units);
             let value = c.own_value(node) + c.nodes[node].move_cost + guests;
             value / c.nodes[node].cost.max(1e-9)
         }
@@ -228,7 +244,7 @@ fn take(state: &mut State<'_, '_>, filler: &mut Filler, demand: &mut Demand, wha
             c.nodes[node]
                 .own
                 .iter()
-                .for_each(|own| demand.take((own.class, own.pods.len() as u32)));
+                .for_each(|own| demand.take((own.class, own.units)));
             state.set(node, HostState::Kept);
             let free = state.hosts[node].free.clone();
             let picks = filler

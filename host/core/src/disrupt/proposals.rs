@@ -62,6 +62,21 @@ pub struct Proposal {
 }
 
 impl Proposal {
+    /// A node goes: nothing is bought, no pod moves, and what it saves is not counted yet.
+    pub fn of_node(node: NodeIx, method: Method) -> Self {
+        Proposal {
+            method,
+            reason: method.reason(),
+            nodes: vec![node],
+            replacements: Vec::new(),
+            moves: Vec::new(),
+            savings: 0.0,
+            gain: 0.0,
+            disruption_cost: 0.0,
+            decision: None,
+        }
+    }
+
     /// What the check is told of it.
     pub fn to_check(&self) -> disruption::Disruption {
         let bought = self
@@ -522,11 +537,7 @@ impl Sources {
             let own = &c.nodes[node].own;
             own.iter()
                 .for_each(|own| with.entry(own.class).or_default().push(at));
-            left.push(
-                own.iter()
-                    .map(|own| (own.class, own.pods.len() as u32))
-                    .collect(),
-            );
+            left.push(own.iter().map(|own| (own.class, own.units)).collect());
         }
         let parent = (0..removed.len()).collect();
         Sources {
@@ -745,7 +756,8 @@ fn moves_of(c: &Compiled<'_>, part: &Part) -> (Vec<Move>, Vec<Vec<PodIx>>) {
         let Some(list) = pods_of.get_mut(&(node, class)) else {
             continue;
         };
-        for pod in list.split_off(list.len() - (pods as usize).min(list.len())) {
+        let pods = (pods * c.classes[class as usize].pods) as usize;
+        for pod in list.split_off(list.len() - pods.min(list.len())) {
             match target {
                 Target::Node(node) => moves.push(Move {
                     pod,

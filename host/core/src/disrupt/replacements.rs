@@ -118,7 +118,7 @@ fn unusable_types(c: &Compiled<'_>, pool: usize, classes: &[(u32, u32)], pods: &
         let ports = c
             .members
             .get(pod)
-            .map(|&(group, ..)| p.items[group].ports.as_slice())
+            .map(|of| p.items[of.group].ports.as_slice())
             .unwrap_or_default();
         if !ports.is_empty() {
             p.pools[pool]

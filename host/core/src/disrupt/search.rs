@@ -1,11 +1,13 @@
 //! Which nodes are worth removing: the search as a whole.
 //!
-//! Nodes are screened by what their pods would cost elsewhere, at prices of a linear program. All that
-//! are not worth what they cost are removed at once, and one packing places their pods. Several
+//! Nodes are screened by what their pods would cost elsewhere, at prices of a linear program. All
+//! that are not worth what they cost are removed at once, and one packing places their pods. Several
 //! thresholds are tried; the best complete outcome is improved by small changes. Small clusters are
-//! searched exhaustively. Effort is counted in steps, so that the answer does not depend on the machine.
+//! searched exhaustively, and packed exactly where that is quick. Effort is counted in steps, so
+//! that the answer does not depend on the machine.
 
 use super::compile::Compiled;
+use super::exact;
 use super::fill::Filler;
 use super::neighbourhood::{self, Rng};
 use super::pack;
@@ -60,7 +62,11 @@ pub fn search<'c, 'a>(c: &'c Compiled<'a>, effort: Effort, stop: Stop<'_>) -> St
     if removable.is_empty() {
         return best;
     }
-    if removable.len() <= EXHAUSTIVE {
+    if removable.len() <= EXHAUSTIVE
+        && let Some(found) = exact::search(c, &removable)
+    {
+        keep_better(&mut best, Some(found));
+    } else if removable.len() <= EXHAUSTIVE {
         for subset in 1..1usize << removable.len() {
             let of = |(bit, &node): (usize, &usize)| (subset & (1 << bit) != 0).then_some(node);
             let removed: Vec<usize> = removable.iter().enumerate().filter_map(of).collect();

@@ -4,7 +4,7 @@
 
 use smallvec::SmallVec;
 
-use super::compile::Compiled;
+use super::compile::{Compiled, Rule};
 use crate::schedule::fit::ResourceVector;
 
 /// What a host is.
@@ -203,8 +203,7 @@ impl<'c, 'a> State<'c, 'a> {
     /// How many more pods of a class the rules about hosts allow.
     pub fn by_rules(&self, host: usize, class: u32) -> u32 {
         let rules = self.c.classes[class as usize].rules.iter();
-        let allowed =
-            rules.map(|rule| rule_allows(rule.cap, rule.counts, self.there(host, rule.group)));
+        let allowed = rules.map(|rule| rule_allows(*rule, self.there(host, rule.group)));
         allowed.min().unwrap_or(u32::MAX)
     }
 
@@ -239,14 +238,15 @@ impl<'c, 'a> State<'c, 'a> {
             Some((_, known)) => *known += pods,
             None => host.guests.push((class, pods)),
         }
-        for rule in of.rules.iter().filter(|rule| rule.counts) {
+        for rule in of.rules.iter().filter(|rule| rule.adds > 0) {
+            let pods = counted(pods, rule);
             match host
                 .counts
                 .iter_mut()
                 .find(|(group, _)| *group == rule.group)
             {
-                Some((_, known)) => *known = known.saturating_add(pods as u16),
-                None => host.counts.push((rule.group, pods as u16)),
+                Some((_, known)) => *known = known.saturating_add(pods),
+                None => host.counts.push((rule.group, pods)),
             }
         }
     }
@@ -264,13 +264,14 @@ impl<'c, 'a> State<'c, 'a> {
                 host.guests.remove(at);
             }
         }
-        for rule in of.rules.iter().filter(|rule| rule.counts) {
+        for rule in of.rules.iter().filter(|rule| rule.adds > 0) {
+            let pods = counted(pods, rule);
             if let Some(at) = host
                 .counts
                 .iter()
                 .position(|(group, _)| *group == rule.group)
             {
-                host.counts[at].1 -= pods as u16;
+                host.counts[at].1 -= pods;
                 if host.counts[at].1 == 0 {
                     host.counts.remove(at);
                 }
@@ -340,13 +341,19 @@ impl<'c, 'a> State<'c, 'a> {
     }
 }
 
-/// How many more pods a rule about a host allows.
-pub fn rule_allows(cap: u16, counts: bool, there: u32) -> u32 {
-    match (cap, counts) {
+/// How many pods of so many units count for a rule.
+fn counted(units: u32, rule: &Rule) -> u16 {
+    let pods = units.saturating_mul(u32::from(rule.adds));
+    pods.min(u32::from(u16::MAX)) as u16
+}
+
+/// How many more units a rule about a host allows where so many pods count.
+pub fn rule_allows(rule: Rule, there: u32) -> u32 {
+    match (rule.cap, rule.adds) {
         (u16::MAX, _) => u32::MAX,
-        (cap, true) => u32::from(cap).saturating_sub(there),
-        (cap, false) if there <= u32::from(cap) => u32::MAX,
-        _ => 0,
+        (cap, 0) if there <= u32::from(cap) => u32::MAX,
+        (_, 0) => 0,
+        (cap, adds) => u32::from(cap).saturating_sub(there) / u32::from(adds),
     }
 }
 

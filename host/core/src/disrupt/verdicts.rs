@@ -14,10 +14,7 @@ use crate::model::{
     ClusterObjects, ConsolidationPolicy, Labels, NodeClaim, NodePool, NodeRecord, Pod, SelectorOp,
     ShapeId, Symbol, UnhealthyNode,
 };
-use crate::snapshot::Snapshot;
-
-/// How many methods there are.
-pub const METHODS: usize = 6;
+use crate::snapshot::{Snapshot, moves};
 
 /// A method of voluntary disruption, in the order in which methods are asked.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -38,7 +35,7 @@ pub enum Method {
 
 impl Method {
     /// All methods, in order.
-    pub const ALL: [Method; METHODS] = [
+    pub const ALL: [Method; 6] = [
         Method::Repair,
         Method::Emptiness,
         Method::StaticDrift,
@@ -165,6 +162,8 @@ pub enum Stays {
     NotModelled(PodIx),
     /// Its pods find no place, or none that is allowed.
     NoPlace(PodIx),
+    /// The same of a pod and so many others that have to be on its host.
+    NoPlaceTogether(PodIx, u32),
     /// It could go alone, but what others would save by moving pods to it is worth more.
     Needed,
     /// What it costs is less than what its pods' new places would cost and what it costs to move them:
@@ -189,7 +188,7 @@ pub struct Candidate {
     /// Their eviction cost.
     pub weight: f64,
     /// Why each method may not take it, in the order of [`Method::ALL`].
-    pub refusals: [Option<Stays>; METHODS],
+    pub refusals: [Option<Stays>; Method::ALL.len()],
 }
 
 impl Candidate {
@@ -268,6 +267,11 @@ impl<'s> Rules<'s> {
             pools: world.pools.iter().map(|pool| (pool.name, pool)).collect(),
             nominated: pods
                 .filter_map(|(ix, pod)| Some((pod.nominated?, ix)))
+                .chain(
+                    moves::destinations(world)
+                        .into_iter()
+                        .map(|(ix, to)| (to, ix)),
+                )
                 .collect(),
             commands: world
                 .names
@@ -346,7 +350,8 @@ impl<'s> Rules<'s> {
         let node = &self.snapshot.nodes[at.0 as usize];
         let name = node.pool.ok_or(Stays::NotManaged)?;
         let (record, claim) = self.objects(node)?;
-        if !node.initialized && !self.has(claim, REBOOTING) {
+        let reboots = self.has(claim, REBOOTING);
+        if !node.initialized && !reboots {
             return Err(Stays::NotInitialized);
         }
         let pool = self.pools.get(&name).ok_or(Stays::NodePoolMissing)?;
@@ -358,7 +363,7 @@ impl<'s> Rules<'s> {
         if self.command(claim, COMMAND).is_some() {
             return Err(Stays::Disrupting);
         }
-        if self.has(claim, REBOOTING) {
+        if reboots {
             return Err(Stays::Rebooting);
         }
         if self

@@ -32,6 +32,9 @@ pub struct Cluster<'s> {
     volumes: FxHashMap<u32, Vec<(Symbol, u32)>>,
     /// What nominated pods add, by node and counter.
     reserved: FxHashMap<(u32, u32), i32>,
+    /// Nominated pods that add to a counter, by node: most nodes have none, and the filters ask for
+    /// each pod and node.
+    nominated_on: Vec<u32>,
     /// Registered nodes, in order of registration.
     pub ready: Vec<u32>,
 }
@@ -56,6 +59,7 @@ impl<'s> Cluster<'s> {
             ports: FxHashMap::default(),
             volumes: FxHashMap::default(),
             reserved: FxHashMap::default(),
+            nominated_on: vec![0; ground.kind_of.len() + nodes.len()],
             ready: Vec::with_capacity(ground.kind_of.len() + nodes.len()),
         };
         for at in 0..nodes.len() {
@@ -146,6 +150,7 @@ impl<'s> Cluster<'s> {
     /// about others hold.
     pub fn reserve(&mut self, node: u32, shape: &Shape) {
         self.take(node, shape);
+        self.nominated_on[node as usize] += u32::from(!shape.adds.is_empty());
         for &(counter, amount) in &shape.adds {
             *self.reserved.entry((node, counter)).or_default() += amount;
         }
@@ -158,6 +163,7 @@ impl<'s> Cluster<'s> {
             .needs
             .iter()
             .for_each(|&(r, amount)| free[r as usize] = free[r as usize].saturating_add(amount));
+        self.nominated_on[node as usize] -= u32::from(!shape.adds.is_empty());
         for &(counter, amount) in &shape.adds {
             *self.reserved.entry((node, counter)).or_default() -= amount;
         }
@@ -165,6 +171,9 @@ impl<'s> Cluster<'s> {
 
     /// What pods add to a counter that are nominated to a node and not there yet.
     pub fn reserved(&self, counter: u32, node: u32) -> i32 {
+        if self.nominated_on[node as usize] == 0 {
+            return 0;
+        }
         self.reserved.get(&(node, counter)).copied().unwrap_or(0)
     }
 

@@ -3,6 +3,7 @@
 use smallvec::SmallVec;
 
 use super::cluster::Cluster;
+use super::existing_nodes::NOWHERE;
 use super::shapes::{QueueClass, Shape};
 
 /// The filters of one attempt: what does not depend on the node is worked out beforehand.
@@ -10,15 +11,44 @@ pub struct Filters<'c> {
     cluster: &'c Cluster<'c>,
     shape: &'c Shape,
     class: &'c QueueClass,
-    /// Counter of each spread constraint with the largest count that still admits the pod.
-    spread: SmallVec<[(u32, i64); 4]>,
+    /// Each spread constraint's counts with the largest that still admits the pod.
+    spread: SmallVec<[(Counts<'c>, i64); 2]>,
+    affinity: SmallVec<[Counts<'c>; 2]>,
+    anti_affinity: SmallVec<[Counts<'c>; 2]>,
     /// No pod that its affinity selects exists, and the pod may be the first.
     may_be_first: bool,
+}
+
+/// A counter's number with its domains by node and its counts by domain: they are asked for each
+/// node.
+#[derive(Clone, Copy)]
+struct Counts<'c> {
+    counter: u32,
+    domains: &'c [u32],
+    counts: &'c [i32],
+}
+
+impl<'c> Counts<'c> {
+    fn of(cluster: &'c Cluster<'c>, counter: u32) -> Self {
+        let (domains, counts) = cluster.counter(counter);
+        Counts {
+            counter,
+            domains,
+            counts,
+        }
+    }
+
+    /// The count of a node's domain; nothing if the node has none.
+    fn on(&self, node: u32) -> Option<i32> {
+        let domain = self.domains[node as usize];
+        (domain != NOWHERE).then(|| self.counts[domain as usize])
+    }
 }
 
 impl<'c> Filters<'c> {
     /// Prepares an attempt to place a pod of a class.
     pub fn new(cluster: &'c Cluster<'c>, shape: &'c Shape, class: &'c QueueClass) -> Self {
+        let counts = |&counter: &u32| Counts::of(cluster, counter);
         let spread = shape.required_spread.iter().map(|hard| {
             let (domains, least) = cluster.least(hard.counter);
             // Too few domains: the missing ones count as empty. No domain at all: nothing to be
@@ -29,13 +59,15 @@ impl<'c> Filters<'c> {
             } else {
                 least.map_or(i64::from(i32::MAX), i64::from)
             };
-            (hard.counter, hard.room + least)
+            (counts(&hard.counter), hard.room + least)
         });
         Filters {
             cluster,
             shape,
             class,
             spread: spread.collect(),
+            affinity: shape.affinity.iter().map(counts).collect(),
+            anti_affinity: shape.anti_affinity.iter().map(counts).collect(),
             may_be_first: shape.may_be_first
                 && shape.affinity.iter().all(|&c| cluster.total(c) == 0),
         }
@@ -58,30 +90,29 @@ impl<'c> Filters<'c> {
     }
 
     fn spread(&self, node: u32) -> bool {
-        self.spread.iter().all(|&(counter, most)| {
-            self.with_nominated(counter, node)
-                .is_some_and(|count| i64::from(count) <= most)
+        self.spread.iter().all(|(counts, most)| {
+            self.with_nominated(counts, node)
+                .is_some_and(|count| i64::from(count) <= *most)
         })
     }
 
     fn pod_affinity(&self, node: u32) -> bool {
-        self.shape.affinity.iter().all(|&counter| {
-            self.cluster
-                .count(counter, node)
+        self.affinity.iter().all(|counts| {
+            counts
+                .on(node)
                 .is_some_and(|count| count > 0 || self.may_be_first)
         })
     }
 
     fn pod_anti_affinity(&self, node: u32) -> bool {
-        self.shape
-            .anti_affinity
+        self.anti_affinity
             .iter()
-            .all(|&counter| self.with_nominated(counter, node).unwrap_or(0) <= 0)
+            .all(|counts| self.with_nominated(counts, node).unwrap_or(0) <= 0)
     }
 
     /// What a counter counts on a node's domain, pods that are nominated to that node included.
-    fn with_nominated(&self, counter: u32, node: u32) -> Option<i32> {
-        let count = self.cluster.count(counter, node)?;
-        Some(count + self.cluster.reserved(counter, node).max(0))
+    fn with_nominated(&self, counts: &Counts<'_>, node: u32) -> Option<i32> {
+        let nominated = self.cluster.reserved(counts.counter, node);
+        Some(counts.on(node)? + nominated.max(0))
     }
 }

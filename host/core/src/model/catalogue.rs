@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::catalogue_index::CatalogueIndex;
 use super::requirement::Requirement;
 use super::resources::Resources;
 use super::symbols::{Symbol, Symbols};
@@ -61,6 +62,7 @@ pub struct Catalogue {
     // Shared: a round keeps the one that it was made with.
     types: Arc<[InstanceType]>,
     offerings: Arc<[Offering]>,
+    index: Arc<CatalogueIndex>,
     /// Offerings that are taken to be without capacity, by row, and until which second since 1970.
     short: Vec<(OfferingId, i64)>,
     number: Number,
@@ -117,6 +119,7 @@ impl Catalogue {
         }
         let number = Number::next();
         Catalogue {
+            index: Arc::new(CatalogueIndex::new(&all, &rows)),
             types: all.into(),
             offerings: rows.into(),
             short: Vec::new(),
@@ -194,6 +197,11 @@ impl Catalogue {
     /// All offerings, grouped by type in the order of [`Catalogue::types`].
     pub fn offerings(&self) -> &[Offering] {
         &self.offerings
+    }
+
+    /// Where types and offerings name labels.
+    pub fn index(&self) -> &CatalogueIndex {
+        &self.index
     }
 
     /// One type.

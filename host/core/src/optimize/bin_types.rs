@@ -1,7 +1,8 @@
 //! Bin types for a set of classes: offerings by the classes that they admit, without dominated
 //! ones.
 
-use rustc_hash::FxHashMap;
+use indexmap::IndexMap;
+use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use super::classes::Classes;
 use crate::model::{OfferingId, TypeId};
@@ -54,8 +55,8 @@ impl BinTypes {
     /// beaten by one that admits as much, has as much room and costs no more.
     pub fn new(p: &CompiledCluster<'_>, classes: &Classes, commitments: Commitments) -> Self {
         let mut market = BinTypes::default();
-        let mut groups: FxHashMap<(usize, BitSet), Vec<BinType>> = FxHashMap::default();
-        let mut order: Vec<(usize, BitSet)> = Vec::new();
+        let mut groups: IndexMap<(usize, BitSet), Vec<BinType>, FxBuildHasher> =
+            IndexMap::default();
         let node_cost = p.snapshot.world.settings.node_cost;
         let inside = committed_costs(p, &mut market.commitments);
         for (pool, inside) in inside.iter().enumerate() {
@@ -74,31 +75,34 @@ impl BinTypes {
                 if here.is_empty() {
                     continue;
                 }
-                let mut by_types: FxHashMap<Vec<bool>, BitSet> = FxHashMap::default();
+                let types: Vec<&BitSet> =
+                    here.iter().map(|(_, s)| &p.states.get(*s).types).collect();
+                // Types that the same of these states admit share a group: most do.
+                let mut by_admitted: FxHashMap<BitSet, usize> = FxHashMap::default();
+                let mut admitted = BitSet::none(here.len());
                 for t in p.states.available(pool, cell).iter() {
-                    let admits: Vec<bool> = here
-                        .iter()
-                        .map(|(_, s)| p.states.get(*s).types.has(t))
-                        .collect();
-                    if !admits.contains(&true) {
+                    admitted.clear();
+                    let admitting = types.iter().enumerate().filter(|(_, types)| types.has(t));
+                    admitting.for_each(|(at, _)| admitted.insert(at));
+                    if admitted.is_empty() {
                         continue;
                     }
-                    let mask = by_types.entry(admits).or_insert_with_key(|admits| {
-                        let mut mask = BitSet::none(classes.compatibilities.len());
-                        here.iter()
-                            .zip(admits)
-                            .filter(|(_, a)| **a)
-                            .for_each(|((at, _), _)| mask.insert(*at));
-                        mask
-                    });
+                    let group = match by_admitted.get(&admitted) {
+                        Some(&group) => group,
+                        None => {
+                            let mut mask = BitSet::none(classes.compatibilities.len());
+                            admitted.iter().for_each(|at| mask.insert(here[at].0));
+                            let entry = groups.entry((pool, mask));
+                            let group = entry.index();
+                            entry.or_default();
+                            by_admitted.insert(admitted.clone(), group);
+                            group
+                        }
+                    };
                     let row = of_cell.offerings[t];
                     let outside = p.states.scores[pool].cost[row as usize];
                     let drawn = inside.get(&row).filter(|d| d.cost < outside);
-                    let key = (pool, mask.clone());
-                    let offers = groups.entry(key.clone()).or_insert_with(|| {
-                        order.push(key);
-                        Vec::new()
-                    });
+                    let offers = &mut groups[group];
                     let offer = |cost: f64, draw| BinType {
                         pool,
                         instance_type: TypeId(t as u32),
@@ -123,10 +127,9 @@ impl BinTypes {
                 }
             }
         }
-        for key in order {
-            let offers = groups.remove(&key).unwrap_or_default();
+        for ((_, admits), offers) in groups {
             let at = market.admits.len();
-            market.admits.push(key.1);
+            market.admits.push(admits);
             market.offers.extend(
                 non_dominated(offers)
                     .into_iter()
@@ -214,18 +217,20 @@ fn dominates(a: &BinType, b: &BinType) -> bool {
 }
 
 /// Offers that none of the others beats, cheapest first.
-fn non_dominated(mut offers: Vec<BinType>) -> Vec<BinType> {
-    offers.sort_by(|a, b| {
+fn non_dominated(offers: Vec<BinType>) -> Vec<BinType> {
+    let mut cheapest_first: Vec<&BinType> = offers.iter().collect();
+    cheapest_first.sort_unstable_by(|a, b| {
         a.cost
             .total_cmp(&b.cost)
             .then_with(|| b.room.cmp(&a.room))
             .then(a.offering.cmp(&b.offering))
+            .then_with(|| a.draw.is_some().cmp(&b.draw.is_some()))
     });
-    let mut kept: Vec<BinType> = Vec::new();
-    for offer in offers {
-        if !kept.iter().any(|k| dominates(k, &offer)) {
+    let mut kept: Vec<&BinType> = Vec::new();
+    for offer in cheapest_first {
+        if !kept.iter().any(|k| dominates(k, offer)) {
             kept.push(offer);
         }
     }
-    kept
+    kept.into_iter().cloned().collect()
 }

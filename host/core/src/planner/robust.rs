@@ -40,8 +40,14 @@ pub(super) fn expected_cost(plan: &Plan, left: usize) -> f64 {
 
 /// The plan with enough slack that kube-scheduler, with nominations, places all pods, if that costs
 /// no more than later purchases, or hardly more. Otherwise the slack with the lowest expected cost.
-/// `None` if the plan places all pods as it is, or if slack costs more than it saves.
-pub fn add_slack(p: &CompiledCluster<'_>, simulator: &Simulator<'_>, plan: &Plan) -> Option<Plan> {
+/// `None` if the plan places all pods as it is, or if slack costs more than it saves. `simulated`
+/// is what became of the plan in all scenarios, or empty where they have not been run.
+pub fn add_slack(
+    p: &CompiledCluster<'_>,
+    simulator: &Simulator<'_>,
+    plan: &Plan,
+    mut simulated: Vec<SimulationResult>,
+) -> Option<Plan> {
     let mut spare = vec![Resources::default(); plan.claims.len()];
     let mut grown = plan.clone();
     let mut best: Option<Plan> = None;
@@ -50,7 +56,10 @@ pub fn add_slack(p: &CompiledCluster<'_>, simulator: &Simulator<'_>, plan: &Plan
         if p.stop.is_raised() {
             return None;
         }
-        let courses: Vec<SimulationResult> = scenarios(simulator, &grown).collect();
+        let courses = match std::mem::take(&mut simulated) {
+            known if known.len() == SCENARIOS => known,
+            _ => scenarios(simulator, &grown).collect(),
+        };
         let left = courses.iter().map(|course| course.unplaced.len()).sum();
         if left == 0 {
             return (attempt > 0).then_some(grown);

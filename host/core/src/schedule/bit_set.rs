@@ -32,6 +32,11 @@ impl BitSet {
         self.0[at / 64] &= !(1 << (at % 64));
     }
 
+    /// Removes all members.
+    pub fn clear(&mut self) {
+        self.0.fill(0);
+    }
+
     /// Whether it is a member.
     pub fn has(&self, at: usize) -> bool {
         self.0[at / 64] >> (at % 64) & 1 == 1

@@ -11,7 +11,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::bit_set::BitSet;
 use super::sets::{Numbers, Set, Sets};
 use crate::ids::PoolIx;
-use crate::model::{Catalogue, ClusterObjects, OfferingId, Requirement, Symbol, Symbols, TypeId};
+use crate::model::catalogue_index::Pinned;
+use crate::model::{Catalogue, ClusterObjects, OfferingId, Symbol, Symbols, TypeId};
 use crate::policy::Scores;
 
 /// Index of a [`NodeSpec`].
@@ -64,7 +65,6 @@ pub struct NodeSpecs<'a> {
     /// Types with an offering that is available and not excluded, by position of NodePool and cell.
     available: Vec<Vec<BitSet>>,
     defined: FxHashSet<Symbol>,
-    type_sets: FxHashMap<Symbol, Vec<(u32, Set)>>,
     cell_keys: FxHashSet<Symbol>,
     table: Vec<NodeSpec>,
     index: FxHashMap<(usize, Sets), NodeSpecId>,
@@ -80,16 +80,8 @@ impl<'a> NodeSpecs<'a> {
         let catalogue = &world.catalogue;
         let numbers = Numbers::read(&world.names);
         let (cells, cell_keys) = cells(catalogue, &scores);
-        let mut type_sets: FxHashMap<Symbol, Vec<(u32, Set)>> = FxHashMap::default();
-        for (at, t) in catalogue.types().iter().enumerate() {
-            for r in &t.requirements {
-                type_sets
-                    .entry(r.key)
-                    .or_default()
-                    .push((at as u32, Set::from_op(&r.op)));
-            }
-        }
-        let mut defined: FxHashSet<Symbol> = type_sets.keys().chain(&cell_keys).copied().collect();
+        let of_types = catalogue.index().labels_of_types();
+        let mut defined: FxHashSet<Symbol> = of_types.chain(cell_keys.iter().copied()).collect();
         defined.extend(WELL_KNOWN.iter().filter_map(|key| world.names.get(key)));
         let usable = |score: &Scores, row: u32| {
             let offering = catalogue.offering(OfferingId(row));
@@ -129,7 +121,6 @@ impl<'a> NodeSpecs<'a> {
             scores,
             available,
             defined,
-            type_sets,
             cell_keys,
             table: Vec::new(),
             index: FxHashMap::default(),
@@ -227,13 +218,12 @@ impl<'a> NodeSpecs<'a> {
 
     /// Types whose labels agree with `set` under `key`; a type that does not name the label agrees.
     pub fn mask(&mut self, key: Symbol, set: &Set) -> &BitSet {
-        let (numbers, type_sets, len) =
-            (&self.numbers, &self.type_sets, self.catalogue.types().len());
+        let (numbers, catalogue) = (&self.numbers, self.catalogue);
         self.masks.entry((key, set.clone())).or_insert_with(|| {
-            let mut bits = BitSet::all(len);
-            for (at, mine) in type_sets.get(&key).into_iter().flatten() {
+            let mut bits = BitSet::all(catalogue.types().len());
+            for (at, mine) in sets_of_types(catalogue, key) {
                 if !mine.agrees(set, numbers) {
-                    bits.remove(*at as usize);
+                    bits.remove(at);
                 }
             }
             bits
@@ -254,7 +244,7 @@ impl<'a> NodeSpecs<'a> {
     fn types_that_agree(&mut self, sets: &Sets) -> BitSet {
         let mut types = BitSet::all(self.catalogue.types().len());
         for (key, set) in &sets.0 {
-            if self.type_sets.contains_key(key) {
+            if self.catalogue.index().is_of_types(*key) {
                 types.and(&self.mask(*key, set).clone());
             }
         }
@@ -340,12 +330,7 @@ impl<'a> NodeSpecs<'a> {
 
     /// Values of a label that types or offerings name.
     pub fn values_of(&self, key: Symbol) -> Vec<Symbol> {
-        let of_types = self
-            .type_sets
-            .get(&key)
-            .into_iter()
-            .flatten()
-            .flat_map(|(_, set)| set.values.iter().copied());
+        let of_types = sets_of_types(self.catalogue, key).flat_map(|(_, set)| set.values);
         let of_cells = self
             .cells
             .iter()
@@ -371,45 +356,28 @@ const WELL_KNOWN: [&str; 7] = [
 ];
 
 fn cells(catalogue: &Catalogue, scores: &[Scores]) -> (Vec<OfferingKey>, FxHashSet<Symbol>) {
-    use crate::model::Op;
-    let mut cells: indexmap::IndexMap<
-        Vec<(Symbol, Symbol)>,
-        OfferingKey,
-        rustc_hash::FxBuildHasher,
-    > = indexmap::IndexMap::default();
-    let cost = |row: u32| scores.first().map_or(0.0, |s| s.cost[row as usize]);
-    let single = |r: &Requirement| match &r.op {
-        Op::In(values) if values.len() == 1 => Some((r.key, values[0])),
-        _ => None,
+    let (index, types) = (catalogue.index(), catalogue.types().len());
+    let key = |pinned: &Pinned| OfferingKey {
+        values: pinned.values.clone(),
+        offerings: vec![u32::MAX; types],
+        reservation: catalogue
+            .offering(OfferingId(pinned.first))
+            .reservation
+            .map(|r| r.0),
+        offered: BitSet::none(types),
     };
-    let mut values: Vec<(Symbol, Symbol)> = Vec::new();
+    let mut cells: Vec<OfferingKey> = index.pinned().iter().map(key).collect();
+    let cost = |row: u32| scores.first().map_or(0.0, |s| s.cost[row as usize]);
     let short = catalogue.short();
-    for (row, offering) in catalogue.offerings().iter().enumerate() {
-        values.clear();
-        values.extend(offering.requirements.iter().filter_map(single));
-        values.sort_unstable();
-        let at = cells.get_index_of(values.as_slice()).unwrap_or_else(|| {
-            let rows = vec![u32::MAX; catalogue.types().len()];
-            let reservation = offering.reservation.map(|r| r.0);
-            let offered = BitSet::none(catalogue.types().len());
-            cells
-                .insert_full(
-                    values.clone(),
-                    OfferingKey {
-                        values: values.clone(),
-                        offerings: rows,
-                        reservation,
-                        offered,
-                    },
-                )
-                .0
-        });
-        let cell = &mut cells[at];
-        if offering.available
-            || short
+    let rows = catalogue.offerings().iter().zip(index.pinned_by());
+    for (row, (offering, &at)) in rows.enumerate() {
+        let cell = &mut cells[at as usize];
+        let is_short = || {
+            short
                 .binary_search_by_key(&OfferingId(row as u32), |(id, _)| *id)
                 .is_ok()
-        {
+        };
+        if offering.available || is_short() {
             cell.offered.insert(offering.instance_type.0 as usize);
         }
         let mine = &mut cell.offerings[offering.instance_type.0 as usize];
@@ -420,8 +388,18 @@ fn cells(catalogue: &Catalogue, scores: &[Scores]) -> (Vec<OfferingKey>, FxHashS
             *mine = row as u32;
         }
     }
-    let keys = cells.keys().flatten().map(|&(k, _)| k).collect();
-    (cells.into_values().collect(), keys)
+    let pinned = index.pinned().iter().flat_map(|pinned| &pinned.values);
+    let keys = pinned.map(|&(label, _)| label).collect();
+    (cells, keys)
+}
+
+/// What types allow of a label, by their index; types that do not mention it are left out.
+fn sets_of_types(catalogue: &Catalogue, label: Symbol) -> impl Iterator<Item = (usize, Set)> {
+    let all = catalogue.index().types_with(label).iter();
+    all.map(|&(at, place)| {
+        let requirement = &catalogue.types()[at as usize].requirements[place as usize];
+        (at as usize, Set::from_op(&requirement.op))
+    })
 }
 
 /// The requirements that every node of a NodePool starts with.

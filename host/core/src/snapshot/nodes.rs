@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::StateNode;
 use super::volumes::Volumes;
+use super::{StateNode, moves};
 use crate::ids::PodIx;
 use crate::matching::{admits, untolerated};
 use crate::model::{
@@ -61,6 +61,8 @@ pub struct Joined {
     pub lost_nominations: FxHashSet<PodIx>,
     /// The other nominated ones and the places of their nodes, by UID.
     pub nominated: Vec<(PodIx, usize)>,
+    /// Pods of nodes in commands for which room is kept on their destinations.
+    pub moved: FxHashSet<PodIx>,
 }
 
 /// Joins nodes, claims and pods. The nominations of the pods in `not_here` do not count.
@@ -102,12 +104,13 @@ pub fn join(
             .cmp(&a.initialized)
             .then_with(|| world.names.text(a.name).cmp(world.names.text(b.name)))
     });
-    let (crowded_out, expected) = bind(world, &mut nodes, daemons, volumes, not_here);
+    let bound = bind(world, &mut nodes, daemons, volumes, not_here);
     Joined {
         nodes,
         deleting: leaving,
-        lost_nominations: crowded_out,
-        nominated: expected,
+        lost_nominations: bound.crowded_out,
+        nominated: bound.nominated,
+        moved: bound.moved,
     }
 }
 
@@ -119,6 +122,11 @@ struct WellKnown {
     pool: Option<Symbol>,
     hostname: Option<Symbol>,
     instance_type: Option<Symbol>,
+    /// The condition of a NodeClaim whose machine is started anew.
+    rebooting: Option<Symbol>,
+    /// The taint of its node.
+    fence: Option<Symbol>,
+    later: Option<Symbol>,
     ephemeral: FxHashSet<(Symbol, TaintEffect)>,
     readiness: FxHashSet<Symbol>,
 }
@@ -141,6 +149,9 @@ impl WellKnown {
             pool: names.get("karpenter.sh/nodepool"),
             hostname: names.get("kubernetes.io/hostname"),
             instance_type: names.get("node.kubernetes.io/instance-type"),
+            rebooting: names.get("Rebooting"),
+            fence: names.get("karpenter.sh/rebooting"),
+            later: names.get(moves::LATER),
             ephemeral: ephemeral
                 .iter()
                 .filter_map(|&(key, effect)| Some((names.get(key)?, effect)))
@@ -174,7 +185,11 @@ fn registered_node(node: &NodeRecord, claim: Option<&NodeClaim>, special: &WellK
         );
     };
     let registered = special.is_true(&node.labels, special.registered);
-    let initialized = special.is_true(&node.labels, special.initialized);
+    // A machine that is started anew comes back: what it holds is not bought again meanwhile.
+    let rebooting = special
+        .rebooting
+        .is_some_and(|known| claim.conditions.contains(&known));
+    let initialized = special.is_true(&node.labels, special.initialized) && !rebooting;
     let mut taints = if registered {
         node.taints.clone()
     } else {
@@ -183,6 +198,10 @@ fn registered_node(node: &NodeRecord, claim: Option<&NodeClaim>, special: &WellK
     if !initialized {
         taints.retain(|t| !special.is_ephemeral(t) && !claim.startup_taints.contains(t));
     }
+    if rebooting {
+        taints.retain(|t| Some(t.key) != special.fence);
+    }
+    taints.retain(|t| Some(t.key) != special.later);
     let labels = if registered {
         &node.labels
     } else {
@@ -308,16 +327,26 @@ fn state_node(
     }
 }
 
-/// Subtracts bound pods, nominated pods and expected daemons from each node. Returns the nominated
-/// pods without room and those in `not_here`, and the others with the positions of their nodes. Terminating pods on the
-/// node count as gone for nominated pods, because their room may be why the pods were nominated.
+/// What [`bind`] found.
+struct Bound {
+    /// Nominated pods without room, and those that are not here.
+    crowded_out: FxHashSet<PodIx>,
+    /// The other nominated pods with the positions of their nodes, by UID.
+    nominated: Vec<(PodIx, usize)>,
+    /// Pods that will move and for which there is room.
+    moved: FxHashSet<PodIx>,
+}
+
+/// Subtracts bound pods, nominated pods, pods that will move and expected daemons from each node.
+/// Terminating pods on the node count as gone for nominated pods, because their room may be why the
+/// pods were nominated.
 fn bind(
     world: &ClusterObjects,
     nodes: &mut [StateNode],
     daemons: &[Arc<PodShape>],
     volumes: &Volumes,
     not_here: &FxHashSet<PodIx>,
-) -> (FxHashSet<PodIx>, Vec<(PodIx, usize)>) {
+) -> Bound {
     let at: FxHashMap<Symbol, usize> = nodes.iter().enumerate().map(|(i, n)| (n.name, i)).collect();
     let daemon_kind = world.names.get("DaemonSet");
     let mut running_daemons = vec![Resources::default(); nodes.len()];
@@ -379,6 +408,26 @@ fn bind(
         bind(nodes, ix, i);
         true
     });
+    let mut moved = FxHashSet::default();
+    let mut moves = moves::destinations(world);
+    moves.retain(|(_, to)| at.contains_key(to));
+    moves.sort_by(|a, b| {
+        let uid = |pod: PodIx| &world.pods[pod.0 as usize].uid;
+        uid(a.0).cmp(uid(b.0))
+    });
+    for (ix, to) in moves {
+        let (i, pod) = (at[&to], &world.pods[ix.0 as usize]);
+        let requests = &world.shapes.get(pod.shape).requests;
+        if nodes[i].initialized && !requests.fits(&nodes[i].free) {
+            continue;
+        }
+        moved.insert(ix);
+        bind(nodes, ix, i);
+        if pod.node.is_some_and(|from| at.contains_key(&from)) {
+            // It counts where it is until its node is on its way out.
+            nodes[i].pods.retain(|&known| known != ix);
+        }
+    }
     let mut expected_of: FxHashMap<(Vec<Taint>, Vec<(Symbol, Symbol)>), Resources> =
         FxHashMap::default();
     let keys: FxHashSet<Symbol> = daemons
@@ -438,5 +487,9 @@ fn bind(
             }
         }
     }
-    (crowded_out, nominated)
+    Bound {
+        crowded_out,
+        nominated,
+        moved,
+    }
 }

@@ -14,11 +14,11 @@ use crate::model::{
 use crate::reasons::Unfit;
 
 /// Pods that kube-scheduler has marked or will mark unschedulable, including those that lost their
-/// nomination, and pods of terminating nodes.
+/// nomination, and pods of terminating nodes. `moved` have room elsewhere already.
 pub fn collect(
     world: &ClusterObjects,
     leaving: &FxHashSet<Symbol>,
-    crowded_out: &FxHashSet<PodIx>,
+    (crowded_out, moved): (&FxHashSet<PodIx>, &FxHashSet<PodIx>),
     volumes: &Volumes,
 ) -> Vec<PendingPod> {
     let kinds = Kinds::of(world);
@@ -34,8 +34,9 @@ pub fn collect(
     let mut pending: Vec<PendingPod> = Vec::new();
     // A nomination counts while its node exists, is not terminating, and has room.
     for (at, pod) in world.pods.iter().enumerate() {
-        let displaced =
-            pod.node.is_some_and(|n| leaving.contains(&n)) && reschedulable(world, pod, &kinds);
+        let leaves = pod.node.is_some_and(|n| leaving.contains(&n));
+        let has_room = moved.contains(&PodIx(at as u32));
+        let displaced = leaves && !has_room && reschedulable(world, pod, &kinds);
         let expected = pod.nominated.is_some_and(|n| there.contains(&n))
             && !crowded_out.contains(&PodIx(at as u32));
         if !((provisionable(pod, &kinds) && !expected) || displaced) {

@@ -2,16 +2,20 @@
 #![allow(missing_docs)]
 
 mod brute_force;
+mod moves;
 mod repair;
+#[path = "../common/rng.rs"]
+mod rng;
 mod rules;
 mod search;
 mod static_pools;
+mod together;
 
 use std::sync::Arc;
 
 use longshore_api::manifests::Reader;
 use longshore_core::disrupt::costs::{MoveCost, price_of};
-use longshore_core::disrupt::methods::{self, Options, Round};
+use longshore_core::disrupt::methods::{self, Explain, Options, Round};
 use longshore_core::disrupt::proposals::Proposal;
 use longshore_core::ids::NodeIx;
 use longshore_core::model::ClusterObjects;
@@ -139,24 +143,20 @@ fn snapshot(items: &[Value]) -> Snapshot {
 fn round(snapshot: &Snapshot) -> Round {
     let options = Options {
         move_cost: Some(MoveCost::Amount(0.01)),
-        explain: true,
+        explain: Explain::All,
         ..Options::default()
     };
     methods::round(snapshot, &ByPrice, options, Stop::never())
 }
 
+fn name(snapshot: &Snapshot, node: NodeIx) -> String {
+    let node = &snapshot.nodes[node.0 as usize];
+    snapshot.world.names.text(node.name).to_owned()
+}
+
 fn names(snapshot: &Snapshot, proposal: &Proposal) -> Vec<String> {
-    let name = |node: &NodeIx| {
-        snapshot
-            .world
-            .names
-            .text(snapshot.nodes[node.0 as usize].name)
-    };
-    proposal
-        .nodes
-        .iter()
-        .map(|node| name(node).to_owned())
-        .collect()
+    let nodes = proposal.nodes.iter();
+    nodes.map(|&node| name(snapshot, node)).collect()
 }
 
 fn cost(snapshot: &Snapshot) -> f64 {

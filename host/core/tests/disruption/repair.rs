@@ -10,7 +10,7 @@ use longshore_core::model::{DueRepair, RepairAction, UnhealthyNode};
 use longshore_core::snapshot::Snapshot;
 use serde_json::{Value, json};
 
-use super::{node, objects, of, pod, pool, round, types};
+use super::{name, names, node, objects, of, pod, pool, round, types};
 
 /// Five full nodes, `n1` to `n5`.
 fn five() -> Vec<Value> {
@@ -45,27 +45,26 @@ fn repaired(items: &[Value], unhealthy: &[(&str, Option<DueRepair>)]) -> String 
     let round = round(&snapshot);
     let now = round.now();
     proposals::check(&snapshot, &now).unwrap();
-    let name = |node: NodeIx| {
-        let node = &snapshot.nodes[node.0 as usize];
-        snapshot.world.names.text(node.name).to_owned()
-    };
     let mut words: Vec<String> = Vec::new();
     for proposal in now.iter().filter(|of| of.method == Method::Repair) {
-        let nodes: Vec<String> = proposal.nodes.iter().map(|&node| name(node)).collect();
         words.push(format!(
             "{} by {}",
-            nodes.join("+"),
+            names(&snapshot, proposal).join("+"),
             proposal.replacements.len()
         ));
     }
     for single in &round.singles {
-        words.push(format!("{}: {:?}", name(single.node), single.act));
+        words.push(format!(
+            "{}: {:?}",
+            name(&snapshot, single.node),
+            single.act
+        ));
         assert!(single.act != Act::ReplaceStatic || single.method == Method::Repair);
     }
     for (at, candidate) in round.candidates.iter().enumerate() {
         match candidate.refusal(Method::Repair) {
             None | Some(Stays::Healthy) => {}
-            Some(why) => words.push(format!("{}: {why:?}", name(NodeIx(at as u32)))),
+            Some(why) => words.push(format!("{}: {why:?}", name(&snapshot, NodeIx(at as u32)))),
         }
     }
     words.join(", ")

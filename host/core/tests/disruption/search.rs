@@ -136,6 +136,26 @@ fn a_drifted_node_is_replaced_whatever_it_costs_and_consolidation_waits() {
 }
 
 #[test]
+fn a_drifted_node_that_was_cheap_for_what_it_holds_is_replaced_all_the_same() {
+    let mut items = vec![pool()];
+    items.extend(node("one", "s4", "a"));
+    items.push(pod("web-1", "web", 3500, "one"));
+    let conditions = &mut of(&mut items, "NodeClaim", "claim-one")["status"]["conditions"];
+    let drifted = json!({"type": "Drifted", "status": "True", "reason": "RequirementsDrifted",
+        "message": "", "lastTransitionTime": TIME});
+    conditions.as_array_mut().unwrap().push(drifted);
+    let snapshot = snapshot(&items);
+    let round = round(&snapshot);
+    let now = round.now();
+    proposals::check(&snapshot, &now).unwrap();
+    assert_eq!(now.len(), 1, "{:?}", round.stays);
+    assert_eq!(
+        (now[0].method, now[0].replacements.len()),
+        (Method::Drift, 1)
+    );
+}
+
+#[test]
 fn spot_nodes_alone_are_not_replaced_by_a_spot_node_without_the_gate() {
     let mut items = vec![pool()];
     items[0]["spec"]["template"]["spec"]["requirements"] = json!([

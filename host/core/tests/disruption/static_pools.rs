@@ -3,10 +3,9 @@
 use longshore_core::check::Invariant;
 use longshore_core::disrupt::proposals::{self, Proposal};
 use longshore_core::disrupt::verdicts::Method;
-use longshore_core::ids::NodeIx;
 use serde_json::{Value, json};
 
-use super::{TIME, of, round, snapshot, two};
+use super::{TIME, name, names, of, round, snapshot, two};
 
 /// Two drifted nodes of a static NodePool: `two` for longer.
 fn two_static(more: &[(&str, Value)]) -> Vec<Value> {
@@ -31,19 +30,15 @@ fn replaced(items: &[Value]) -> String {
     let round = round(&snapshot);
     let now = round.now();
     proposals::check(&snapshot, &now).unwrap();
-    let name = |node: NodeIx| {
-        let node = &snapshot.nodes[node.0 as usize];
-        snapshot.world.names.text(node.name).to_owned()
-    };
     let later = round.proposals.len() - now.len();
     let mut words: Vec<String> = Vec::new();
     for proposal in now {
         assert_eq!(proposal.method, Method::StaticDrift);
-        words.extend(proposal.nodes.iter().map(|&node| name(node)));
+        words.extend(names(&snapshot, &proposal));
     }
     words.extend((later > 0).then(|| format!("{later} later")));
     let stays = round.stays.iter();
-    words.extend(stays.map(|(node, why)| format!("{}: {why:?}", name(*node))));
+    words.extend(stays.map(|(node, why)| format!("{}: {why:?}", name(&snapshot, *node))));
     words.join(", ")
 }
 

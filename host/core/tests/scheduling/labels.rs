@@ -98,7 +98,7 @@ fn preferences_are_kept_where_they_can_be_and_given_up_heaviest_first() {
 }
 
 #[test]
-fn taints_keep_away_who_does_not_tolerate_them() {
+fn taints_keep_away_pods_that_do_not_tolerate_them() {
     let taint = |effect: &str| json!({"template": {"spec": {"taints": [{"key": "team", "value": "a", "effect": effect}]}}});
     let tolerant = json!({"tolerations": [{"key": "team", "operator": "Equal", "value": "a"}]});
     let objects = [

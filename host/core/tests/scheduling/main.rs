@@ -9,6 +9,8 @@ mod labels;
 mod nodes;
 mod packing;
 mod questions;
+#[path = "../common/rng.rs"]
+mod rng;
 mod stopped;
 mod topology;
 mod unusable;

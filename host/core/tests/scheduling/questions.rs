@@ -12,23 +12,8 @@ use longshore_core::schedule::questions::Questions;
 use longshore_core::snapshot::Snapshot;
 use serde_json::{Value, json};
 
+use crate::rng::Rng;
 use crate::{any, merge, node, pod, pool, world};
-
-/// Numbers from a seed.
-struct Rng(u64);
-
-impl Rng {
-    fn below(&mut self, most: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) as usize % most
-    }
-
-    fn one_in(&mut self, many: usize) -> bool {
-        self.below(many) == 0
-    }
-}
 
 /// What pods of one workload ask for.
 fn demands(rng: &mut Rng, app: &str) -> Value {

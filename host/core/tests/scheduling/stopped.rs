@@ -1,4 +1,4 @@
-//! A plan that is stopped is the one that no effort gives.
+//! A plan that is stopped is the one that a lesser effort gives.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -32,7 +32,7 @@ fn a_plan_that_is_stopped_is_that_of_no_effort() {
     let options = |effort| Options { effort, seed: 1 };
     let none = planner::plan(&snapshot, &ByPrice, options(Effort::None)).unwrap();
     let full = planner::plan(&snapshot, &ByPrice, options(Effort::Normal)).unwrap();
-    assert!(full.cost < none.cost && !full.cut_short && !none.cut_short);
+    assert!(full.cost < none.cost && full.cut_short.is_none() && none.cut_short.is_none());
     let asked = AtomicUsize::new(0);
     let stopped_at = |at: usize| {
         asked.store(0, Ordering::Relaxed);
@@ -48,7 +48,7 @@ fn a_plan_that_is_stopped_is_that_of_no_effort() {
     assert_eq!(stopped_at(usize::MAX), full);
     let all = asked.load(Ordering::Relaxed);
     let cut_short = Plan {
-        cut_short: true,
+        cut_short: Some(Effort::None),
         ..none.clone()
     };
     for at in (0..all).step_by(all.div_ceil(40)) {
@@ -56,6 +56,38 @@ fn a_plan_that_is_stopped_is_that_of_no_effort() {
             stopped_at(at),
             cut_short,
             "stopped at question {at} of {all}"
+        );
+    }
+}
+
+/// Effort `thorough` makes the plan of `quick` first, and falls back to it once that is done.
+#[test]
+fn a_thorough_plan_that_is_stopped_is_that_of_quick() {
+    let snapshot = spreading();
+    let asked = AtomicUsize::new(0);
+    let until = |effort, at: usize| {
+        asked.store(0, Ordering::Relaxed);
+        let raised = || asked.fetch_add(1, Ordering::Relaxed) >= at;
+        let options = Options { effort, seed: 1 };
+        planner::plan_until(&snapshot, &ByPrice, options, Stop::when(&raised)).unwrap()
+    };
+    let quick = until(Effort::Quick, usize::MAX);
+    let for_quick = asked.load(Ordering::Relaxed);
+    let none = until(Effort::None, usize::MAX);
+    let cut_short = |effort, plan: &Plan| Plan {
+        cut_short: Some(effort),
+        ..plan.clone()
+    };
+    let full = until(Effort::Thorough, usize::MAX);
+    let all = asked.load(Ordering::Relaxed);
+    assert!(full.cost <= quick.cost && quick.cost < none.cost && full.cut_short.is_none());
+    for at in [0, for_quick / 2] {
+        assert_eq!(until(Effort::Thorough, at), cut_short(Effort::None, &none));
+    }
+    for at in [for_quick + 1, (for_quick + all) / 2] {
+        assert_eq!(
+            until(Effort::Thorough, at),
+            cut_short(Effort::Quick, &quick)
         );
     }
 }

@@ -97,7 +97,7 @@ fn affinity_gathers_pods_in_one_zone() {
 }
 
 #[test]
-fn affinity_to_somebody_who_comes_later_waits_for_them() {
+fn affinity_to_a_pod_that_comes_later_waits_for_it() {
     let objects = [
         any(),
         pod(

@@ -124,8 +124,8 @@ pub const FLAGS: [Flag; 39] = [
         "FEATURE_GATES",
         "NAME=BOOL,…",
         Supported(
-            "ReservedCapacity [default: true]; NodeRepair, SpotToSpotConsolidation and StaticCapacity \
-            [default: false]",
+            "ReservedCapacity [default: true]; NodeRepair, SpotToSpotConsolidation, StaticCapacity, \
+            TerminateFirstDrift and TerminateFirstRepair [default: false]",
         ),
     ),
     flag(
@@ -193,8 +193,8 @@ pub const FLAGS: [Flag; 39] = [
         "legacy-node-repair",
         "LEGACY_NODE_REPAIR",
         Supported(
-            "With feature gate NodeRepair: unhealthy nodes are replaced at once [default: true, \
-            the other way is not there yet]",
+            "With feature gate NodeRepair: unhealthy nodes are replaced at once, and not within \
+            disruption budgets [default: false]",
         ),
     ),
     flag(

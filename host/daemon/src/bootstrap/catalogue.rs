@@ -7,9 +7,10 @@ use longshore_ec2::bootstrap::{Capacity, Kept};
 use longshore_ec2::catalogue::class::Kubelet;
 use longshore_ec2::catalogue::machine::RESOURCES;
 use longshore_ec2::catalogue::{ClassCatalogue, Region};
+use longshore_ec2::launch::image_of;
+use longshore_ec2::nodeclass::{Ami, EC2NodeClass};
 use longshore_ec2::userdata::{Boot, Family, Fault, render, resolve};
-use longshore_policy::{BootFacts, Machines};
-use serde_json::Value;
+use longshore_policy::{BootFacts, ClusterFacts, Machines};
 
 use super::{Machine, Request, cluster, kind, overhead_columns};
 
@@ -26,24 +27,30 @@ pub struct CatalogueMachines {
 }
 
 impl CatalogueMachines {
-    /// The machines of `class`, whose object is `node_class`. `boot` is a node to come before the
-    /// DNS address, the number of pods and our taint are added. Fails where the built-in user data
+    /// The machines of `class`, whose object is `node_class`, in a cluster with an API server of
+    /// version `kubernetes`, empty if it is not known. `boot` is a node to come before the DNS
+    /// address, the number of pods and our taint are added. Fails where the built-in user data
     /// cannot be rendered.
     pub fn new(
         region: &Region,
         class: &ClassCatalogue,
-        node_class: &Value,
+        node_class: &EC2NodeClass,
+        kubernetes: &str,
         boot: &Boot,
     ) -> Result<Self, Fault> {
         let count = region.types().len();
+        let (image_names, images) = images(region, class, node_class);
         let mut machines = Machines {
-            node_class: node_class.to_string(),
-            images: vec![u32::MAX; count],
+            // An object that was read from JSON serializes.
+            node_class: serde_json::to_string(node_class).unwrap_or_default(),
+            image_names,
+            images,
             ..Machines::default()
         };
         let (mut boots, mut texts): (Vec<Boot>, Vec<String>) = (Vec::new(), Vec::new());
         let (mut capacity, mut kept) = (Vec::new(), Vec::new());
-        let mut rendered: BTreeMap<i64, String> = BTreeMap::new();
+        // Texts by the kubelet's settings, which are all that differs between machines.
+        let mut rendered: BTreeMap<String, String> = BTreeMap::new();
         for (at, of) in region.types().iter().enumerate() {
             let machine = class.machine(at);
             machines.instance_types.push(of.name.to_string());
@@ -71,12 +78,14 @@ impl CatalogueMachines {
             });
             let usual = Kept::of(machine);
             let mut one = boot.clone();
+            class.class().expressions.write(&mut one.kubelet, machine);
             resolve(&mut one, usual.max_pods);
-            let text = match rendered.get(&usual.max_pods) {
+            let settings = serde_json::to_string(&one.kubelet).unwrap_or_default();
+            let text = match rendered.get(&settings) {
                 Some(text) => text.clone(),
                 None => {
                     let text = render(&one)?;
-                    rendered.insert(usual.max_pods, text.clone());
+                    rendered.insert(settings, text.clone());
                     text
                 }
             };
@@ -87,7 +96,10 @@ impl CatalogueMachines {
         }
         Ok(CatalogueMachines {
             facts: Arc::new(BootFacts {
-                cluster: cluster(boot, true),
+                cluster: ClusterFacts {
+                    version: kubernetes.to_owned(),
+                    ..cluster(boot, true)
+                },
                 machines,
                 built_in: overhead_columns(kept.iter().copied()),
             }),
@@ -132,4 +144,24 @@ impl CatalogueMachines {
             booted,
         })
     }
+}
+
+/// Names of the images in a NodeClass's status, and for each type the index of the one that it
+/// boots, [`u32::MAX`] where none fits. An image without a name has its ID.
+fn images(
+    region: &Region,
+    class: &ClassCatalogue,
+    node_class: &EC2NodeClass,
+) -> (Vec<String>, Vec<u32>) {
+    let status = node_class.status.as_ref();
+    let all = status.map_or(&[][..], |status| &status.amis);
+    let name = |image: &Ami| image.name.clone().unwrap_or_else(|| image.id.clone());
+    let of = |at: usize| {
+        let image = image_of(region, class, all, at)?;
+        let index = all.iter().position(|other| std::ptr::eq(other, image))?;
+        u32::try_from(index).ok()
+    };
+    let types = 0..region.types().len();
+    let of = types.map(|at| of(at).unwrap_or(u32::MAX)).collect();
+    (all.iter().map(name).collect(), of)
 }

@@ -3,6 +3,8 @@
 use std::fmt::Write as _;
 
 use longshore_core::disrupt::methods::Round;
+use longshore_core::disrupt::verdicts::Method;
+use longshore_core::model::NodeRecord;
 use longshore_core::snapshot::Snapshot;
 use serde::Serialize;
 
@@ -21,11 +23,17 @@ struct NodeExplanation {
     verdicts: Vec<MethodVerdict>,
 }
 
-/// Explains what a round found for one node.
+/// Explains what a round found for one node. `repairs_off` says that unhealthy nodes are not repaired
+/// at all.
 ///
 /// # Errors
 /// There is no such node, with the name that is most like it.
-pub fn explain(snapshot: &Snapshot, round: &Round, name: &str) -> Result<Explained, String> {
+pub fn explain(
+    snapshot: &Snapshot,
+    round: &Round,
+    name: &str,
+    repairs_off: bool,
+) -> Result<Explained, String> {
     let world = &*snapshot.world;
     let names = || {
         snapshot
@@ -34,14 +42,9 @@ pub fn explain(snapshot: &Snapshot, round: &Round, name: &str) -> Result<Explain
             .map(|node| world.names.text(node.name))
     };
     if !names().any(|known| known == name) {
-        let going = world
-            .nodes
-            .iter()
-            .any(|node| world.names.text(node.name) == name);
-        if going {
-            return Err(format!(
-                "node {name} is on its way out, or has not joined\n"
-            ));
+        let is_there = |node: &NodeRecord| world.names.text(node.name) == name;
+        if world.nodes.iter().any(is_there) {
+            return Err(format!("node {name} is being deleted or has not joined\n"));
         }
         let likeness = |other: &&str| strsim::jaro_winkler(name, other);
         let like = names().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
@@ -50,7 +53,7 @@ pub fn explain(snapshot: &Snapshot, round: &Round, name: &str) -> Result<Explain
     }
     let report = Proposed::new(snapshot, round, 0.0, 0.0);
     let has = |proposal: &ProposalReport| proposal.nodes.iter().any(|node| node == name);
-    let explanation = NodeExplanation {
+    let mut explanation = NodeExplanation {
         node: name.to_owned(),
         proposals: report.proposals.into_iter().filter(has).collect(),
         verdicts: report
@@ -60,10 +63,23 @@ pub fn explain(snapshot: &Snapshot, round: &Round, name: &str) -> Result<Explain
             .map(|stays| stays.verdicts)
             .unwrap_or_default(),
     };
+    if repairs_off && explanation.proposals.is_empty() {
+        explanation.verdicts.insert(0, no_repair());
+    }
     Ok(Explained {
         text: text(&explanation),
         explanation: serde_json::to_value(&explanation).map_err(|error| error.to_string())?,
     })
+}
+
+/// What is said of repair where it is off.
+fn no_repair() -> MethodVerdict {
+    MethodVerdict {
+        method: Method::Repair.name(),
+        reason: "Off",
+        blocked_by: "unhealthy nodes are not repaired; FEATURE_GATES=NodeRepair=true allows it"
+            .into(),
+    }
 }
 
 fn text(explanation: &NodeExplanation) -> String {

@@ -1,5 +1,6 @@
 //! Why nodes go or stay, in words.
 
+use longshore_core::disrupt::methods::{Act, FirstWhy};
 use longshore_core::disrupt::proposals::{Proposal, Why};
 use longshore_core::disrupt::verdicts::{Method, Stays};
 use longshore_core::ids::{NodeIx, PodIx};
@@ -73,7 +74,7 @@ impl Messages<'_> {
             Stays::NotDrifted => "NotDrifted",
             Stays::UnknownOffering => "UnknownOffering",
             Stays::NotModelled(_) => "NotModelled",
-            Stays::NoPlace(_) => "NoPlace",
+            Stays::NoPlace(_) | Stays::NoPlaceTogether(..) => "NoPlace",
             Stays::Needed => "Needed",
             Stays::NotWorthIt(_) => "NotWorthIt",
             Stays::Policy { .. } => "Policy",
@@ -146,9 +147,17 @@ impl Messages<'_> {
                 "no offering has its instance type, zone and capacity type, so its price is not known".into()
             }
             Stays::NotModelled(pod) => {
-                format!("pod {} has a rule that pods are not moved under: affinity to a host", self.pod(*pod))
+                format!(
+                    "pod {} has affinity to pods on its host, and could not be scheduled on another",
+                    self.pod(*pod)
+                )
             }
             Stays::NoPlace(pod) => format!("no other place is found for pod {}", self.pod(*pod)),
+            Stays::NoPlaceTogether(pod, others) => format!(
+                "no other place is found for pod {} and {} that must be on its host",
+                self.pod(*pod),
+                count(*others as usize, "pod")
+            ),
             Stays::Needed => {
                 "it could go alone, but it is worth more as a place for pods of nodes that go".into()
             }
@@ -156,6 +165,20 @@ impl Messages<'_> {
                 format!("to remove it would save {missing:.4} USD per hour too little for the pods that move")
             }
             Stays::Policy { by, why, until } => policy(by, why, *until),
+        }
+    }
+
+    /// What is done with a node for whose pods no place is needed.
+    pub fn act(act: Act) -> &'static str {
+        match act {
+            Act::ReplaceStatic => "a new node of its NodePool takes its place",
+            Act::Reboot => "its machine is started anew; it keeps its place",
+            Act::TerminateFirst(FirstWhy::NoReservedCapacity) => {
+                "it goes first: its pods need the capacity reservation that it holds a slot of"
+            }
+            Act::TerminateFirst(FirstWhy::StaticAtLimit) => {
+                "it goes first: its static NodePool is at limits.nodes"
+            }
         }
     }
 
@@ -190,7 +213,7 @@ impl Messages<'_> {
     /// Why a proposal is worth it, and what a policy that lets it go says of it.
     pub fn worth(&self, proposal: &Proposal) -> String {
         if proposal.method == Method::StaticDrift {
-            return "a new node of its NodePool takes its place".into();
+            return Messages::act(Act::ReplaceStatic).into();
         }
         let saves = self.saves(proposal);
         match &proposal.decision {

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use longshore_core::disrupt::methods::{Round, Verdict};
-use longshore_core::disrupt::proposals::{Dropped, Proposal, To};
+use longshore_core::disrupt::methods::{Act, Round, Single, Verdict};
+use longshore_core::disrupt::proposals::{Proposal, To, Why};
 use longshore_core::disrupt::verdicts::{Method, Stays};
 use longshore_core::ids::NodeIx;
 use longshore_core::snapshot::Snapshot;
@@ -99,16 +99,7 @@ impl Proposed {
     /// The names of what a round found.
     pub fn new(snapshot: &Snapshot, round: &Round, seconds: f64, cost: f64) -> Self {
         let messages = Messages { snapshot };
-        let mut proposals: Vec<ProposalReport> = round
-            .proposals
-            .iter()
-            .map(|(proposal, verdict)| of_proposal(&messages, proposal, verdict))
-            .collect();
-        proposals.sort_by(|a, b| {
-            b.savings
-                .total_cmp(&a.savings)
-                .then_with(|| a.nodes.cmp(&b.nodes))
-        });
+        let proposals = proposals(snapshot, round);
         let mut stays = stays(&messages, round);
         stays.sort_by(|a, b| a.node.cmp(&b.node));
         let digest = digest(&(&proposals, &stays));
@@ -121,6 +112,22 @@ impl Proposed {
             digest,
         }
     }
+}
+
+/// What could be done, what saves most first.
+pub fn proposals(snapshot: &Snapshot, round: &Round) -> Vec<ProposalReport> {
+    let messages = Messages { snapshot };
+    let several = round.proposals.iter();
+    let several = several.map(|(proposal, verdict)| of_proposal(&messages, proposal, verdict));
+    let singles = round.singles.iter();
+    let singles = singles.map(|of| of_single(&messages, round, of));
+    let mut all: Vec<ProposalReport> = several.chain(singles).collect();
+    all.sort_by(|a, b| {
+        b.savings
+            .total_cmp(&a.savings)
+            .then_with(|| a.nodes.cmp(&b.nodes))
+    });
+    all
 }
 
 fn of_proposal(messages: &Messages<'_>, proposal: &Proposal, verdict: &Verdict) -> ProposalReport {
@@ -157,12 +164,7 @@ fn of_proposal(messages: &Messages<'_>, proposal: &Proposal, verdict: &Verdict) 
         })
         .collect();
     if proposal.method == Method::StaticDrift {
-        replacements.extend(node_pools.iter().map(|pool| ReplacementReport {
-            node_pool: pool.clone(),
-            instance_types: Vec::new(),
-            price: None,
-            requirements: BTreeMap::new(),
-        }));
+        replacements.extend(of_static(&node_pools));
     }
     let (verdict, why) = match verdict {
         Verdict::Now => ("now", messages.worth(proposal)),
@@ -189,61 +191,121 @@ fn of_proposal(messages: &Messages<'_>, proposal: &Proposal, verdict: &Verdict) 
     }
 }
 
-fn stays(messages: &Messages<'_>, round: &Round) -> Vec<Staying> {
-    let kept = |of: &&(Proposal, Verdict)| of.1.is_by_policy();
-    let proposed = round.proposals.iter().filter(|of| !kept(of));
-    let proposed = proposed.map(|(proposal, _)| proposal);
-    let goes: HashSet<NodeIx> = proposed.flat_map(|p| p.nodes.iter().copied()).collect();
-    // Of several reasons the first counts.
-    let found: HashMap<NodeIx, &Stays> =
-        round.stays.iter().rev().map(|(n, why)| (*n, why)).collect();
-    let dropped: HashMap<NodeIx, &Dropped> = round
-        .dropped
-        .iter()
-        .rev()
-        .flat_map(|dropped| dropped.nodes.iter().map(move |node| (*node, dropped)))
-        .collect();
-    let mut all = Vec::new();
-    for (at, candidate) in round.candidates.iter().enumerate() {
-        let node = NodeIx(at as u32);
-        if goes.contains(&node) {
-            continue;
-        }
-        let (found, dropped) = (found.get(&node), dropped.get(&node));
-        let mut verdicts = Vec::new();
-        for method in Method::ALL {
-            let refusal = candidate.refusal(method).cloned();
-            if matches!(refusal, Some(Stays::NotStatic | Stays::Healthy)) {
-                continue;
-            }
-            let why = refusal.or_else(|| {
-                let by_policy = |why: &&&Stays| matches!(why, Stays::Policy { .. });
-                let searched = found.filter(|why| method != Method::Emptiness || by_policy(why));
-                searched.map(|why| (*why).clone())
-            });
-            match (why, dropped) {
-                (Some(why), _) => verdicts.push(verdict(messages, method, &why)),
-                (None, Some(dropped)) => verdicts.push(MethodVerdict {
-                    method: method.name(),
-                    reason: "Dropped",
-                    blocked_by: Messages::dropped(&dropped.why),
-                }),
-                (None, None) => {}
-            }
-        }
-        all.push(Staying {
-            node: messages.node(node),
-            verdicts,
-        });
-    }
-    all
+/// A node for whose pods no place is needed.
+fn of_single(messages: &Messages<'_>, round: &Round, single: &Single) -> ProposalReport {
+    let weight = round.candidates[single.node.0 as usize].weight;
+    let proposal = Proposal {
+        disruption_cost: weight,
+        ..Proposal::of_node(single.node, single.method)
+    };
+    let mut report = of_proposal(messages, &proposal, &Verdict::Now);
+    report.replacements = match single.act {
+        Act::ReplaceStatic => of_static(&report.node_pools),
+        Act::Reboot | Act::TerminateFirst(_) => Vec::new(),
+    };
+    report.why = Messages::act(single.act).into();
+    report
 }
 
-fn verdict(messages: &Messages<'_>, method: Method, why: &Stays) -> MethodVerdict {
+/// A node of each static NodePool.
+fn of_static(node_pools: &[String]) -> Vec<ReplacementReport> {
+    let one = |pool: &String| ReplacementReport {
+        node_pool: pool.clone(),
+        instance_types: Vec::new(),
+        price: None,
+        requirements: BTreeMap::new(),
+    };
+    node_pools.iter().map(one).collect()
+}
+
+fn stays(messages: &Messages<'_>, round: &Round) -> Vec<Staying> {
+    let reasons = Reasons::new(round);
+    let nodes = (0..round.candidates.len()).map(|at| NodeIx(at as u32));
+    let stays = nodes.filter(|node| !reasons.goes.contains(node));
+    let staying = |node: NodeIx| {
+        let of = |method| Some(verdict(messages, method, reasons.of(node, method)?));
+        Staying {
+            node: messages.node(node),
+            verdicts: Method::ALL.into_iter().filter_map(of).collect(),
+        }
+    };
+    stays.map(staying).collect()
+}
+
+/// Why nodes stay, by node and method.
+pub struct Reasons<'r> {
+    round: &'r Round,
+    /// Nodes that are proposed and that no consolidation policy keeps.
+    pub goes: HashSet<NodeIx>,
+    found: HashMap<NodeIx, &'r Stays>,
+    dropped: HashMap<NodeIx, &'r Why>,
+}
+
+/// Why a method leaves a node.
+#[derive(Clone, Copy)]
+pub enum Reason<'r> {
+    /// A rule, or what the search has found.
+    Stays(&'r Stays),
+    /// The search would remove it, but that may not be carried out.
+    Dropped(&'r Why),
+}
+
+impl<'r> Reasons<'r> {
+    /// What a round says.
+    pub fn new(round: &'r Round) -> Self {
+        let kept = |of: &&(Proposal, Verdict)| of.1.is_by_policy();
+        let proposed = round.proposals.iter().filter(|of| !kept(of));
+        let proposed = proposed.flat_map(|(proposal, _)| proposal.nodes.iter().copied());
+        let singles = round.singles.iter().map(|single| single.node);
+        let dropped = round.dropped.iter().rev();
+        let dropped = dropped.flat_map(|of| of.nodes.iter().map(move |node| (*node, &of.why)));
+        Reasons {
+            round,
+            goes: proposed.chain(singles).collect(),
+            // Of several reasons the first counts.
+            found: round.stays.iter().rev().map(|(n, why)| (*n, why)).collect(),
+            dropped: dropped.collect(),
+        }
+    }
+
+    /// Why a method leaves a node; nothing where the method has nothing to say of it.
+    pub fn of(&self, node: NodeIx, method: Method) -> Option<Reason<'r>> {
+        match self.round.candidates[node.0 as usize].refusal(method) {
+            Some(Stays::NotStatic | Stays::Healthy) => return None,
+            Some(refusal) => return Some(Reason::Stays(refusal)),
+            None => {}
+        }
+        let by_policy = |why: &&Stays| matches!(why, Stays::Policy { .. });
+        let found = self.found.get(&node).copied();
+        let searched = found.filter(|why| method != Method::Emptiness || by_policy(why));
+        let dropped = || self.dropped.get(&node).copied().map(Reason::Dropped);
+        searched.map(Reason::Stays).or_else(dropped)
+    }
+}
+
+impl Reason<'_> {
+    /// A code.
+    pub fn code(self) -> &'static str {
+        match self {
+            Reason::Stays(why) => Messages::code(why),
+            Reason::Dropped(_) => "Dropped",
+        }
+    }
+
+    /// What is in the way, and what would have to change.
+    pub fn text(self, messages: &Messages<'_>) -> String {
+        match self {
+            Reason::Stays(why) => messages.stays(why),
+            Reason::Dropped(why) => Messages::dropped(why),
+        }
+    }
+}
+
+fn verdict(messages: &Messages<'_>, method: Method, why: Reason<'_>) -> MethodVerdict {
     MethodVerdict {
         method: method.name(),
-        reason: Messages::code(why),
-        blocked_by: messages.stays(why),
+        reason: why.code(),
+        blocked_by: why.text(messages),
     }
 }
 

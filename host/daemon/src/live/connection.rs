@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_does_not_lead_reads_and_competes_for_the_lease_and_writes_nothing() {
+    async fn a_process_that_does_not_lead_reads_and_competes_for_the_lease_and_writes_nothing() {
         let (clients, sent) = server(&[200], &Leadership::new(false));
         for client in [&clients.patient, &clients.plain] {
             assert!(send(client, &Method::GET, "/api/v1/pods").await.is_ok());

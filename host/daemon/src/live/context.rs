@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{Api, Patch, PatchParams};
 use kube::core::Request;
 use kube::{Client, Resource as _};
-use longshore_api::crd::Timestamp;
+use longshore_api::crd::{Taint, Timestamp};
 use longshore_cloud::CloudProvider;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
@@ -27,7 +27,9 @@ use super::launches::Launches;
 use super::leader::Leadership;
 use super::lock::lock;
 use super::metrics::Metrics;
+use super::node::NodeView;
 use super::pulse::Pulse;
+use super::repair::Repairs;
 use super::rollout::Nomination;
 use super::static_pools::StaticCapacity;
 use super::step_error::StepError;
@@ -67,8 +69,8 @@ pub struct Context {
     pub drains: Drains,
     /// What garbage collection has seen.
     pub garbage: Garbage,
-    /// Whether nodes that stay unhealthy are replaced.
-    pub repairs: bool,
+    /// How nodes that stay unhealthy are repaired.
+    pub repairs: Repairs,
     /// Static NodePools.
     pub static_capacity: StaticCapacity,
     /// Whether `status.nominatedNodeName` may be written; off after the first refusal.
@@ -137,6 +139,20 @@ impl Context {
             self.echo_version(Kind::Node, name, version, None);
         }
         Ok(())
+    }
+
+    /// Gives a Node these taints and no others, unless it has changed since it was seen. A Node that
+    /// is gone needs none.
+    ///
+    /// # Errors
+    /// What the server says.
+    pub async fn write_taints(&self, node: &NodeView, taints: &[Taint]) -> Result<(), StepError> {
+        let metadata = json!({"resourceVersion": node.resource_version});
+        let patch = json!({"metadata": metadata, "spec": {"taints": taints}});
+        match self.patch_node(&node.name, &patch).await {
+            Err(StepError::Gone) => Ok(()),
+            other => other,
+        }
     }
 
     /// Writes `status.nominatedNodeName` of pods, several at a time, and echoes each. kube-scheduler

@@ -10,8 +10,9 @@
 mod apply_plan;
 mod disruption;
 mod observed;
+mod repairs;
 mod round_input;
-mod static_drift;
+mod singles;
 mod status_view;
 pub use round_input::RoundInput;
 
@@ -29,7 +30,7 @@ use tokio::time::{Instant, sleep_until};
 use super::claim_conditions::{Surroundings, is_listed};
 use super::claims::{Planned, planned_pods};
 use super::context::Context;
-use super::disruption::decide::{self, Decision};
+use super::disruption::decide;
 use super::explain_requests::{ExplainRequests, Subject};
 use super::freshness::{Freshness, OwnWrite};
 use super::garbage;
@@ -43,7 +44,7 @@ use super::pod_events::PodEvents;
 use super::pod_latency::PodLatency;
 use super::pools;
 use super::pulse;
-use super::repair::{self, UnhealthyCounts};
+use super::repair::{self, Repairs, UnhealthyCounts, reboot};
 use super::rollout::{Action, Nomination, Rollout, Turn};
 use super::round::{self, Created, Round, RoundConfig};
 use super::round_timer::RoundTimer;
@@ -70,7 +71,7 @@ enum Done {
     Collected,
     Explained,
     /// A look for disruption has ended; nothing if it has panicked.
-    Disruption(Option<Box<Decision>>),
+    Disruption(Option<disruption::Look>),
     /// A command of disruption has been begun, or could not be.
     Begun(String),
     /// Nominations were written as far as they can be.
@@ -306,6 +307,7 @@ impl Controller {
         match what {
             WorkItem::Claim(name) => match self.state.claims.get(name) {
                 Some(claim) if claim.metadata.deletion_timestamp.is_some() => Lane::End,
+                Some(claim) if reboot::phase::is_under_way(claim) => Lane::Drain,
                 _ => Lane::Launch,
             },
             WorkItem::Pool(_) => Lane::Pool,
@@ -704,13 +706,13 @@ impl Controller {
     fn work_on_node(&mut self, name: &str, now: Instant) -> Option<Work> {
         let node = self.state.nodes.get(name).cloned();
         let Some(node) = node.filter(|node| node.deletion.is_some()) else {
-            self.ctx.drains.end(name);
-            let node = self.state.nodes.get(name)?.clone();
-            return if self.ctx.repairs {
-                self.repair_node(&node, now)
-            } else {
-                None
-            };
+            let node = self.state.nodes.get(name).cloned();
+            let claims = node.as_ref().map(|node| self.state.claim_of(node));
+            let mut claims = claims.iter().flatten();
+            if !claims.any(|claim| reboot::phase::drains(claim)) {
+                self.ctx.drains.end(name);
+            }
+            return self.repair_node(&node?, now);
         };
         let claims = self.state.claim_of(&node);
         let ctx = self.ctx.clone();
@@ -719,8 +721,10 @@ impl Controller {
         }))
     }
 
-    /// Work on a node that is not being deleted: it is replaced if it is unhealthy for too long.
+    /// Work on a node that is not being deleted. Where nodes are repaired at once, it is replaced if
+    /// it is unhealthy for too long. Within budgets, a look for disruption finds it.
     fn repair_node(&mut self, node: &Arc<NodeView>, now: Instant) -> Option<Work> {
+        let repairs = self.ctx.repairs.clone();
         let (ctx, node) = (self.ctx.clone(), node.clone());
         let [claim] = &self.state.claim_of(&node)[..] else {
             return None;
@@ -729,22 +733,27 @@ impl Controller {
         if claim.metadata.deletion_timestamp.is_some() || !node.is_registered() {
             return None;
         }
-        let policies = ctx.provider.repair_policies();
-        let Some(unhealthy) = repair::unhealthy_condition(&node, policies) else {
-            let left_over = repair::is_left_over(&claim);
+        let policies = match repairs {
+            Repairs::Off => return None,
+            Repairs::AtOnce(policies) => Some(policies),
+            Repairs::WithinBudgets(_) => None,
+        };
+        let unhealthy = policies.as_ref().and_then(|known| known.at_once(&node));
+        let Some((policies, unhealthy)) = policies.zip(unhealthy) else {
+            let left_over = repair::is_left_over(&claim) && !reboot::phase::is_under_way(&claim);
             return left_over.then(|| -> Work {
                 Box::pin(async move { repair::take_back(&ctx, &claim).await })
             });
         };
-        if let Some(left) = unhealthy.tolerated(ctx.now()) {
+        if let Some(left) = unhealthy.tolerated(ctx.now().as_second()) {
             return Some(Box::pin(async move { Ok(Some(left)) }));
         }
         let scope = self
             .unhealthy_counts
-            .of(&claim, self.state.nodes.values(), policies, now);
+            .of(&claim, self.state.nodes.values(), &policies, now);
         let pool = self.state.pools.get(lifecycle::pool_of(&claim)).cloned();
         Some(Box::pin(async move {
-            repair::look_and_step(&ctx, &node, &claim, pool.as_deref(), scope).await
+            repair::look_and_step(&ctx, &policies, &node, &claim, pool.as_deref(), scope).await
         }))
     }
 
@@ -849,12 +858,17 @@ impl Controller {
         let Some(question) = self.explain_requests.begin(now) else {
             return;
         };
-        let (how, input) = (self.config.clone(), self.round_input());
+        let input = match &question.about {
+            Subject::Pod(_) => self.round_input(),
+            Subject::Node(_) => self.look_input().0,
+        };
+        let how = self.config.clone();
         let live = how.policies.take().apart();
+        let repairs_off = matches!(self.ctx.repairs, Repairs::Off);
         let answer = tokio::task::spawn_blocking(move || {
             let explained = match &question.about {
                 Subject::Pod(pod) => round::explain(&how, &live, input, pod),
-                Subject::Node(node) => decide::explain(&how, &live, input, node),
+                Subject::Node(node) => decide::explain(&how, &live, input, (node, repairs_off)),
             };
             let _ = question.reply.send(explained);
             drop(question.turn);

@@ -11,7 +11,7 @@ use super::settings;
 
 /// The objects of a file in `deploy/`.
 fn objects(file: &str) -> Vec<Value> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+    let path = Path::new(&std::env::var("CARGO_MANIFEST_DIR").unwrap())
         .join("../../deploy")
         .join(file);
     let text = std::fs::read_to_string(path).expect(file);

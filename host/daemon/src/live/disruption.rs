@@ -2,7 +2,8 @@
 //!
 //! A *command* is one proposal that is carried out: candidates that go, and replacements that are
 //! bought first. Its state is on objects. Each candidate's NodeClaim has the annotation [`COMMAND`]
-//! with the command's ID and [`DETAILS`] with the rest; each replacement has [`REPLACES`]. A process
+//! with the command's ID, [`DETAILS`] with the rest and [`MOVES`] with where its pods go; each
+//! replacement has [`REPLACES`]. A process
 //! that is killed anywhere leaves commands that the next one carries on or takes back:
 //!
 //! 1. candidates are annotated, their nodes tainted, the condition `DisruptionReason` is set;
@@ -16,7 +17,10 @@ pub mod command;
 pub mod decide;
 pub mod events;
 pub mod metrics;
+pub mod staying;
 pub mod step;
+pub mod waves;
 
 pub use command::DETAILS;
 pub use longshore_core::disrupt::verdicts::{COMMAND, REPLACES};
+pub use longshore_core::snapshot::moves::MOVES;

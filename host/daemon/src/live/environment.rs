@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use kube::Client;
 use longshore_cloud::CloudProvider;
+pub use longshore_core::disrupt::methods::TerminateFirst;
 use longshore_core::model::{Catalogue, Settings, Symbols};
 use tokio::sync::Semaphore;
 use tokio::sync::mpsc::{Receiver, Sender, UnboundedReceiver, channel, unbounded_channel};
@@ -28,6 +29,7 @@ use super::leader::{self, Elector, Leadership};
 use super::metrics::Metrics;
 use super::policies::PolicyReloader;
 use super::pulse::Pulse;
+pub use super::repair::{RepairMode, Repairs};
 pub use super::round::Offers;
 use super::round::RoundConfig;
 use super::round_timer::RoundTimer;
@@ -62,12 +64,14 @@ pub struct Environment {
     pub window: (Duration, Duration),
     /// The Lease that is competed for; nothing to lead for ever.
     pub lease: Option<Lease>,
-    /// Whether nodes that stay unhealthy are replaced.
-    pub repairs: bool,
+    /// How nodes that stay unhealthy are repaired.
+    pub repairs: Repairs,
     /// Whether nodes are disrupted, unless the configuration says otherwise.
     pub disrupts: bool,
     /// Whether spot nodes may be replaced by spot nodes.
     pub spot_to_spot: bool,
+    /// Which nodes may be deleted before their replacement is there.
+    pub terminate_first: TerminateFirst,
     /// Whether static NodePools are kept at their replicas.
     pub static_capacity: bool,
     /// Plans on the runtime's own thread, so that nothing depends on the order of threads.
@@ -121,6 +125,7 @@ impl Daemon {
             repairs,
             disrupts,
             spot_to_spot,
+            terminate_first,
             static_capacity,
             inline,
         } = edges;
@@ -187,6 +192,7 @@ impl Daemon {
             journal,
             disrupts,
             spot_to_spot,
+            terminate_first,
             inline,
         };
         let board = Arc::new(Mutex::new(StatusBoard::default()));

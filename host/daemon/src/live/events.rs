@@ -13,12 +13,15 @@ use longshore_api::crd::{NodeClaim, NodePool, Time};
 use tokio::time::Instant;
 
 use super::clock::Clock;
+use super::disruption::staying;
 use super::lock::lock;
 
 const QUIET: Duration = Duration::from_secs(120);
 const QUIET_FOR_LEFTOVERS: Duration = Duration::from_secs(300);
 
 const QUIET_FOR_UNHEALTHY: Duration = Duration::from_secs(900);
+
+const QUIET_FOR_REBOOTS: Duration = Duration::from_secs(1800);
 
 const QUIET_FOR_GARBAGE: Duration = Duration::from_secs(900);
 
@@ -29,6 +32,8 @@ fn quiet(reason: &str) -> Duration {
     match reason {
         "FailedScheduling" => QUIET_FOR_LEFTOVERS,
         "NodeRepairBlocked" => QUIET_FOR_UNHEALTHY,
+        "RebootObserved" | "RebootFailed" => QUIET_FOR_REBOOTS,
+        "Unconsolidatable" => staying::QUIET,
         "GarbageLimitExceeded" | "InstancesWithoutNodeClaim" => QUIET_FOR_GARBAGE,
         "NoCompatibleInstanceTypes" | "DisruptionBlocked" => QUIET_FOR_BARREN,
         _ => QUIET,

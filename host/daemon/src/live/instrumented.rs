@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use longshore_cloud::{CloudError, CloudProvider, Instance, Launch, RepairPolicy};
+use longshore_cloud::{CloudError, CloudProvider, Instance, Launch, RebootError, RepairPolicy};
 use tokio::time::{Instant, timeout};
 
 use super::leader::Leadership;
@@ -101,6 +101,23 @@ impl CloudProvider for Measured {
 
     fn repair_policies(&self) -> &[RepairPolicy] {
         self.cloud.repair_policies()
+    }
+
+    async fn reboot(&self, provider_id: &str, operation: &str) -> Result<(), RebootError> {
+        // A final refusal is counted as an answer: it is no failure of the call.
+        let mut refused = None;
+        let call = async {
+            match self.cloud.reboot(provider_id, operation).await {
+                Ok(()) => Ok(()),
+                Err(RebootError::Again(error)) => Err(error),
+                Err(last) => {
+                    refused = Some(last);
+                    Ok(())
+                }
+            }
+        };
+        self.writing("Reboot", call).await?;
+        refused.map_or(Ok(()), Err)
     }
 
     fn drift_interval(&self) -> Option<Duration> {

@@ -20,6 +20,7 @@ mod format;
 #[doc(hidden)]
 pub mod fuzz;
 mod index;
+pub(crate) mod look;
 pub(crate) mod messages;
 pub(crate) mod read;
 pub(crate) mod record;
@@ -35,6 +36,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use longshore_core::disrupt::methods;
 use longshore_core::model::{Catalogue, Symbols};
 use longshore_core::plan::Plan;
 use longshore_core::planner::Options;
@@ -52,8 +54,9 @@ use super::watch::Change;
 use crate::error::Failure;
 use crate::report::{Decision, pod_name};
 use blobs::BlobStore;
+use look::Look;
 use record::{Began, Observed, What};
-use round::{Answer, Outcome, RecordedConfig, Round, Short, Summary, Version};
+use round::{Answer, Outcome, RecordedConfig, RecordedEffort, Round, Short, Summary, Version};
 use writer::Queue;
 
 /// All segments together, unless said otherwise.
@@ -91,6 +94,30 @@ pub struct Decided<'a> {
     pub options: Options,
     /// The result, or why it was dropped.
     pub plan: Result<&'a Plan, &'a str>,
+    /// How long deciding took.
+    pub took: Duration,
+}
+
+/// A look for disruption that was decided.
+pub struct Looked<'a> {
+    /// When, milliseconds since 1970.
+    pub time: i64,
+    /// Its number, as in its beginning.
+    pub number: u64,
+    /// The policies that were asked.
+    pub signals: Arc<Signals>,
+    /// Which policy answered what, in the order of the questions.
+    pub answers: Vec<ScoreRecord>,
+    /// What it was decided on.
+    pub snapshot: &'a Snapshot,
+    /// Seed and effort of provisioning.
+    pub planning: Options,
+    /// The rest of how.
+    pub look: Look,
+    /// What was found, or why it was dropped.
+    pub found: Result<&'a methods::Round, &'a str>,
+    /// The search has ended at its time limit.
+    pub cut_short: bool,
     /// How long deciding took.
     pub took: Duration,
 }
@@ -209,30 +236,25 @@ impl Journal {
             took,
         } = decided;
         let Some(open) = &self.0 else { return };
-        let world = &snapshot.world;
         let mut note = Round {
-            round,
-            now: world.now,
             time,
-            how: RecordedConfig::new(&world.settings, options, &world.names),
-            catalogue: open.catalogue(&world.catalogue, &world.names),
-            short: Short::all(world.catalogue.short()),
             signals: open.signals(&signals),
             milliseconds: took.as_millis() as u64,
-            cut_short: plan.is_ok_and(|plan| plan.cut_short),
-            ..Round::default()
+            cut_short: plan
+                .ok()
+                .and_then(|plan| plan.cut_short)
+                .map(RecordedEffort),
+            ..open.input(round, snapshot, options)
         };
         note.answered(answers);
-        let size = (world.pods.len() + snapshot.pending.len()) * 32;
+        let size = size_of(snapshot);
         let plan = plan.cloned().map_err(str::to_owned);
         let snapshot = snapshot.clone();
         open.queue.decided(
             time,
             size,
             Box::new(move || {
-                note.nominated = nominated(&snapshot);
-                note.foreseen = foreseen(&snapshot);
-                note.queued = queued(&snapshot);
+                note.pods(&snapshot);
                 note.outcome = match plan {
                     Ok(plan) => Outcome::Decided(Summary::new(
                         &Decision::new(&snapshot, &plan),
@@ -243,6 +265,55 @@ impl Journal {
                 note
             }),
         );
+    }
+
+    /// A look for disruption was decided.
+    pub fn looked(&self, looked: Looked<'_>) {
+        let Some(open) = &self.0 else { return };
+        let Looked {
+            time, found, look, ..
+        } = looked;
+        let mut note = Round {
+            time,
+            signals: open.signals(&looked.signals),
+            milliseconds: looked.took.as_millis() as u64,
+            look: Some(look),
+            ..open.input(looked.number, looked.snapshot, looked.planning)
+        };
+        if looked.cut_short {
+            note.missing
+                .push("where the search stopped at its time limit".into());
+        }
+        note.answered(looked.answers);
+        let found = found.cloned().map_err(str::to_owned);
+        let snapshot = looked.snapshot.clone();
+        open.queue.decided(
+            time,
+            size_of(&snapshot),
+            Box::new(move || {
+                note.pods(&snapshot);
+                note.outcome = match found {
+                    Ok(found) => Outcome::Decided(look::summary(&snapshot, &found)),
+                    Err(why) => Outcome::Rejected(why),
+                };
+                note
+            }),
+        );
+    }
+
+    /// A look for disruption was not made, because the one before has answered its question.
+    pub fn looked_the_same(&self, time: i64, number: u64) {
+        let Some(open) = &self.0 else { return };
+        let note = Round {
+            time,
+            round: number,
+            look: Some(Look {
+                same: true,
+                ..Look::default()
+            }),
+            ..Round::default()
+        };
+        open.queue.decided(time, 0, Box::new(move || note));
     }
 
     /// A component that rounds may ask from now on.
@@ -284,6 +355,19 @@ impl Journal {
 }
 
 impl Open {
+    /// What the records of all rounds have of what was decided on.
+    fn input(&self, number: u64, snapshot: &Snapshot, options: Options) -> Round {
+        let world = &snapshot.world;
+        Round {
+            round: number,
+            now: world.now,
+            how: RecordedConfig::new(&world.settings, options, &world.names),
+            catalogue: self.catalogue(&world.catalogue, &world.names),
+            short: Short::all(world.catalogue.short()),
+            ..Round::default()
+        }
+    }
+
     fn catalogue(&self, catalogue: &Catalogue, names: &Symbols) -> String {
         let mut made = lock(&self.made);
         if let Some((number, digest)) = &made.catalogue
@@ -318,7 +402,19 @@ impl Open {
     }
 }
 
+/// About how many bytes the record of a round holds in the queue.
+fn size_of(snapshot: &Snapshot) -> usize {
+    (snapshot.world.pods.len() + snapshot.pending.len()) * 32
+}
+
 impl Round {
+    /// Notes what is known of pods that wait.
+    fn pods(&mut self, snapshot: &Snapshot) {
+        self.nominated = nominated(snapshot);
+        self.foreseen = foreseen(snapshot);
+        self.queued = queued(snapshot);
+    }
+
     /// Notes which policy answered what.
     fn answered(&mut self, answers: Vec<ScoreRecord>) {
         for answered in answers {

@@ -30,6 +30,7 @@ use super::fail_points::fail_point;
 use super::finalize::finalize;
 use super::mutants::mutant;
 use super::node::NodeView;
+use super::repair::reboot;
 use super::rollout::Turn;
 use super::step_error::StepError;
 use super::unavailable_offerings::UNAVAILABLE_TTL;
@@ -88,6 +89,9 @@ pub async fn step(
         let uid = claim.metadata.uid.as_deref().unwrap_or_default();
         ctx.launches.made(uid, ctx.leadership.since());
         return Ok(None);
+    }
+    if reboot::phase::is_under_way(claim) {
+        return reboot::step(ctx, claim, nodes).await;
     }
     let mut next = claim.clone();
     let mut status = next.status.clone().unwrap_or_default();
@@ -584,7 +588,7 @@ fn is_zero(text: &str) -> bool {
 }
 
 /// The condition Ready follows from the three before it.
-fn set_ready(ctx: &Context, status: &mut NodeClaimStatus) {
+pub fn set_ready(ctx: &Context, status: &mut NodeClaimStatus) {
     let parts = ["Launched", "Registered", "Initialized"].map(|t| condition(&status.conditions, t));
     let worst = |wanted: ConditionStatus| {
         parts

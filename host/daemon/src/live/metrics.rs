@@ -14,6 +14,7 @@ use super::disruption::metrics::DisruptionMetrics;
 use super::journal::Condition;
 use super::lock::lock;
 use super::pod_latency;
+use super::repair::reboot::metrics::RebootMetrics;
 use super::state::{PodStage, PodTransition};
 
 #[cfg(test)]
@@ -27,6 +28,8 @@ pub struct Metrics {
     registry: Registry,
     /// Looks for disruption, and commands.
     pub disruption: DisruptionMetrics,
+    /// Reboots of nodes.
+    pub reboots: RebootMetrics,
     created: IntCounterVec,
     disrupted: IntCounterVec,
     unhealthy: IntCounterVec,
@@ -219,6 +222,7 @@ impl Metrics {
         );
         Metrics {
             disruption: DisruptionMetrics::new(&registry),
+            reboots: RebootMetrics::new(&registry),
             created: counter(
                 &registry,
                 "karpenter_nodeclaims_created_total",
@@ -234,7 +238,7 @@ impl Metrics {
             unhealthy: counter(
                 &registry,
                 "karpenter_nodeclaims_unhealthy_disrupted_total",
-                "NodeClaims deleted by us because their node was unhealthy.",
+                "NodeClaims deleted, or nodes rebooted, by us because the node was unhealthy.",
                 &[
                     "condition",
                     "nodepool",
@@ -496,16 +500,17 @@ impl Metrics {
             .inc();
     }
 
-    /// A NodeClaim was deleted by us since a condition of its node says that it is unhealthy; its
-    /// pods are not asked.
-    pub fn unhealthy(&self, condition: &str, claim: &NodeClaim) {
+    /// A NodeClaim was deleted or rebooted by us since a condition of its node says that it is
+    /// unhealthy. `mode` is what its pods get: `forceful` if nothing, `eventual` if a time, and
+    /// `graceful` if all the time that they want.
+    pub fn unhealthy(&self, condition: &str, mode: &str, claim: &NodeClaim) {
         let image = claim.status.as_ref().map_or("", |status| &status.image_id);
         let labels = [
             &snake(condition),
             label(claim, POOL),
             label(claim, CAPACITY_TYPE),
             image,
-            "forceful",
+            mode,
         ];
         self.unhealthy.with_label_values(&labels).inc();
     }

@@ -8,7 +8,7 @@
 use std::cell::Cell;
 
 /// Every mutant, and what it does wrong.
-pub const ALL: [(&str, &str); 36] = [
+pub const ALL: [(&str, &str); 37] = [
     (
         "no-finalizer",
         "claims are written, and left, without our finalizer",
@@ -146,6 +146,10 @@ pub const ALL: [(&str, &str); 36] = [
     (
         "replaces-first",
         "replacements are created before their candidates are marked",
+    ),
+    (
+        "keeps-planned",
+        "nodes that are not to go any more keep the taint of later waves",
     ),
 ];
 

@@ -27,6 +27,8 @@ pub struct NodeView {
     pub conditions: Vec<Condition>,
     pub capacity: BTreeMap<String, String>,
     pub allocatable: BTreeMap<String, String>,
+    /// Another one each time that its machine starts; empty before it has said so.
+    pub boot_id: String,
 }
 
 #[derive(Deserialize, Default)]
@@ -60,11 +62,19 @@ struct Spec {
 }
 
 #[derive(Deserialize, Default)]
-#[serde(default)]
+#[serde(rename_all = "camelCase", default)]
 struct Status {
+    node_info: NodeInfo,
     conditions: Vec<Stated>,
     capacity: BTreeMap<String, String>,
     allocatable: BTreeMap<String, String>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct NodeInfo {
+    #[serde(rename = "bootID")]
+    boot_id: String,
 }
 
 #[derive(Deserialize, Default)]
@@ -142,6 +152,7 @@ impl NodeView {
             conditions,
             capacity: status.capacity,
             allocatable: status.allocatable,
+            boot_id: status.node_info.boot_id,
         })
     }
 

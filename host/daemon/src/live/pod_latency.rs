@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn who_finds_a_place_by_himself_was_never_decided_about() {
+    fn a_pod_that_is_bound_without_a_decision_was_never_decided_about() {
         let mut decisions = PodLatency::default();
         decisions.waits("shop/a", at(0));
         assert_eq!(decisions.reached("shop/a", PodStage::Bound, at(1)), None);

@@ -38,6 +38,21 @@ pub async fn node(ctx: &Context, name: &str) -> Result<Option<NodeView>, StepErr
     }
 }
 
+/// The NodeClaim of a name; nothing if there is none.
+///
+/// # Errors
+/// What the server says, or that the answer is not a NodeClaim.
+pub async fn claim(ctx: &Context, name: &str) -> Result<Option<NodeClaim>, StepError> {
+    let path = format!("/apis/karpenter.sh/v1/nodeclaims/{name}");
+    match ctx.client.request_text(get(&path)?).await {
+        Ok(text) => serde_json::from_str(&text)
+            .map(Some)
+            .map_err(StepError::other),
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// The Nodes that have one of these provider IDs, among those of a NodePool, or among all.
 ///
 /// # Errors
@@ -91,13 +106,9 @@ pub async fn claims(ctx: &Context, pool: &str) -> Result<Vec<NodeClaim>, StepErr
 /// What the server says.
 pub async fn are_initialized(ctx: &Context, names: &[String]) -> Result<bool, StepError> {
     for name in names {
-        let path = format!("/apis/karpenter.sh/v1/nodeclaims/{name}");
-        let text = match ctx.client.request_text(get(&path)?).await {
-            Ok(text) => text,
-            Err(kube::Error::Api(status)) if status.code == 404 => return Ok(false),
-            Err(error) => return Err(error.into()),
+        let Some(claim) = self::claim(ctx, name).await? else {
+            return Ok(false);
         };
-        let claim: NodeClaim = serde_json::from_str(&text).map_err(StepError::other)?;
         let status = claim.status.unwrap_or_default();
         let there = claim.metadata.deletion_timestamp.is_none();
         if !there || !is_true(&status, "Initialized") {

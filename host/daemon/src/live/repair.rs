@@ -1,28 +1,37 @@
-//! Replaces nodes that are unhealthy for longer than their cloud tolerates, as Karpenter's
-//! controller `node.health` does: at once, regardless of budgets, pods and grace periods. If more
-//! than 20 % of a NodePool's nodes are unhealthy, the cause is probably elsewhere, so none is
-//! replaced.
+//! Unhealthy nodes: what their cloud says of them ([`policies`]), and the two ways to act on it.
+//!
+//! *Within budgets* is Karpenter 1.15's way: a look for disruption finds at most one node, which is
+//! replaced by a command ([`disruption`](super::disruption)) or rebooted ([`reboot`]).
+//!
+//! *At once* is what Karpenter 1.14 does, and 1.15 with `--legacy-node-repair`: a node is replaced
+//! regardless of budgets, pods and grace periods. It is here. If more than 20 % of a NodePool's
+//! nodes are unhealthy, the cause is probably elsewhere, so none is replaced.
 //!
 //! Like [`lifecycle`](super::lifecycle), a step can be run twice or killed anywhere.
+
+pub mod policies;
+pub mod reboot;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use longshore_api::crd::{ConditionStatus, NodeClaim, NodePool, Timestamp, condition};
+use longshore_api::crd::{NodeClaim, NodePool, Timestamp};
 use longshore_api::labels;
-use longshore_cloud::RepairPolicy;
+use longshore_cloud::CloudProvider;
+use longshore_core::disrupt::repair::are_too_many;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::context::Context;
+use super::disruption::command::candidate_of;
 use super::lifecycle::{Outcome, TERMINATION_TIME, delete, patch_meta, pool_of, rfc3339};
 use super::mutants::mutant;
 use super::node::NodeView;
 use super::proof;
+use super::step_error::StepError;
+use policies::{PolicyError, RepairPolicies, Unhealthy};
 
-/// One node in so many may be unhealthy, rounded up; with more, none is replaced.
-const UNHEALTHY_DIVISOR: usize = 5;
 /// When it is looked again whether that is over.
 const AGAIN: Duration = Duration::from_secs(5 * 60);
 /// When a node is checked again that is healthy although the watch says otherwise.
@@ -30,48 +39,50 @@ const BEHIND: Duration = Duration::from_secs(30);
 /// For how long counts are good.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// What is wrong with a node.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UnhealthyCondition {
-    condition: &'static str,
-    status: ConditionStatus,
-    /// When it has lasted for as long as is tolerated, seconds since 1970.
-    due: i64,
+/// How nodes that stay unhealthy are repaired, as an operator chooses it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RepairMode {
+    /// Not at all.
+    #[default]
+    Off,
+    /// Replaced regardless of budgets.
+    AtOnce,
+    /// Replaced or rebooted, one after the other, within budgets.
+    WithinBudgets,
 }
 
-/// What is wrong with a node by a cloud's policies; of several things the one that is due first.
-pub fn unhealthy_condition(
-    node: &NodeView,
-    policies: &[RepairPolicy],
-) -> Option<UnhealthyCondition> {
-    let matches = |policy: &RepairPolicy| {
-        let found = condition(&node.conditions, policy.condition)
-            .filter(|c| c.status.text() == policy.status)?;
-        let toleration = i64::try_from(policy.toleration.as_secs()).unwrap_or(i64::MAX);
-        let due = found
-            .last_transition_time
-            .0
-            .as_second()
-            .saturating_add(toleration);
-        Some(UnhealthyCondition {
-            condition: policy.condition,
-            status: found.status,
-            due,
+/// The same, with what the cloud says of unhealthy nodes.
+#[derive(Clone, Debug, Default)]
+pub enum Repairs {
+    /// Not at all.
+    #[default]
+    Off,
+    /// Replaced regardless of budgets.
+    AtOnce(RepairPolicies),
+    /// Replaced or rebooted, one after the other, within budgets.
+    WithinBudgets(RepairPolicies),
+}
+
+impl Repairs {
+    /// Takes the policies of a cloud in, unless nothing is repaired.
+    ///
+    /// # Errors
+    /// They cannot be used.
+    pub fn new(mode: RepairMode, cloud: &dyn CloudProvider) -> Result<Self, PolicyError> {
+        let policies = || RepairPolicies::new(cloud.repair_policies());
+        Ok(match mode {
+            RepairMode::Off => Repairs::Off,
+            RepairMode::AtOnce => Repairs::AtOnce(policies()?),
+            RepairMode::WithinBudgets => Repairs::WithinBudgets(policies()?),
         })
-    };
-    policies
-        .iter()
-        .filter_map(matches)
-        .min_by_key(|unhealthy| unhealthy.due)
-}
+    }
 
-impl UnhealthyCondition {
-    /// How much longer it is tolerated; nothing once it is not.
-    pub fn tolerated(&self, now: Timestamp) -> Option<Duration> {
-        u64::try_from(self.due - now.as_second())
-            .ok()
-            .filter(|left| *left > 0)
-            .map(Duration::from_secs)
+    /// The policies for repair within budgets, if that is the way.
+    pub fn within_budgets(&self) -> Option<&RepairPolicies> {
+        match self {
+            Repairs::WithinBudgets(policies) => Some(policies),
+            _ => None,
+        }
     }
 }
 
@@ -89,7 +100,7 @@ impl RepairScope {
     }
 
     fn has_too_many(self) -> bool {
-        self.unhealthy > self.nodes.div_ceil(UNHEALTHY_DIVISOR)
+        are_too_many(self.unhealthy, self.nodes)
     }
 }
 
@@ -108,7 +119,7 @@ impl UnhealthyCounts {
         &mut self,
         claim: &NodeClaim,
         nodes: impl Iterator<Item = &'a Arc<NodeView>>,
-        policies: &[RepairPolicy],
+        policies: &RepairPolicies,
         now: Instant,
     ) -> RepairScope {
         if self.counted.is_none_or(|at| now >= at + FRESH) {
@@ -117,7 +128,7 @@ impl UnhealthyCounts {
                 ..UnhealthyCounts::default()
             };
             for node in nodes {
-                let unhealthy = unhealthy_condition(node, policies).is_some();
+                let unhealthy = policies.at_once(node).is_some();
                 self.all.count(unhealthy);
                 if let Some(pool) = node.labels.get(labels::NODEPOOL) {
                     self.pools.entry(pool.clone()).or_default().count(unhealthy);
@@ -135,6 +146,7 @@ impl UnhealthyCounts {
 /// watch that said so may have been silent since.
 pub async fn look_and_step(
     ctx: &Context,
+    policies: &RepairPolicies,
     node: &NodeView,
     claim: &NodeClaim,
     pool: Option<&NodePool>,
@@ -144,10 +156,10 @@ pub async fn look_and_step(
         .await?
         .filter(|live| live.provider_id == node.provider_id);
     let Some(live) = live else { return Ok(None) };
-    let Some(unhealthy) = unhealthy_condition(&live, ctx.provider.repair_policies()) else {
+    let Some(unhealthy) = policies.at_once(&live) else {
         return Ok(Some(BEHIND));
     };
-    match unhealthy.tolerated(ctx.now()) {
+    match unhealthy.tolerated(ctx.now().as_second()) {
         Some(left) => Ok(Some(left)),
         None => step(ctx, &live, claim, pool, &unhealthy, scope).await,
     }
@@ -160,10 +172,10 @@ async fn step(
     node: &NodeView,
     claim: &NodeClaim,
     pool: Option<&NodePool>,
-    unhealthy: &UnhealthyCondition,
+    unhealthy: &Unhealthy,
     scope: RepairScope,
 ) -> Outcome {
-    let what = format!("{}={}", unhealthy.condition, unhealthy.status.text());
+    let what = unhealthy.text();
     if scope.has_too_many() && !mutant("no-breaker") {
         let of = pool.and_then(|pool| pool.metadata.name.as_deref());
         let of = of.map_or_else(
@@ -189,22 +201,54 @@ async fn step(
         let fields = json!({"annotations": {TERMINATION_TIME: rfc3339(now)}});
         claim.metadata.resource_version = patch_meta(ctx, &claim, fields).await?;
     }
-    let since = now.as_second() - unhealthy.due;
+    let since = now.as_second() - unhealthy.since;
     let why = format!(
         "replacing unhealthy node {}: {what}; toleration expired {since} s ago",
         node.name
     );
     if delete(ctx, &claim, &why).await? {
         ctx.events.claim(&claim, true, "Unhealthy", &why).await;
-        ctx.metrics.unhealthy(unhealthy.condition, &claim);
+        ctx.metrics
+            .unhealthy(&unhealthy.condition, "forceful", &claim);
         ctx.metrics.disrupted("unhealthy", &claim);
     }
     Ok(None)
 }
 
-/// Whether a claim was given an end by a step that did not live to delete it.
+/// What metrics call a bound, seconds, on the time that pods may take.
+pub fn mode(bound: Option<i64>) -> &'static str {
+    match bound {
+        None => "graceful",
+        Some(0) => "forceful",
+        Some(_) => "eventual",
+    }
+}
+
+/// Whether the server itself says that a node is to be replaced within budgets: the watch that said
+/// so may have been silent since.
+///
+/// # Errors
+/// What the server says.
+pub async fn is_still_due(
+    ctx: &Context,
+    node: &NodeView,
+    claim: &NodeClaim,
+) -> Result<bool, StepError> {
+    let Some(policies) = ctx.repairs.within_budgets() else {
+        return Ok(false);
+    };
+    let live = proof::node(ctx, &node.name).await?;
+    let live = live.filter(|live| live.provider_id == node.provider_id);
+    let rebooted = reboot::phase::ended(claim);
+    let unhealthy = live.and_then(|live| policies.of(&live, rebooted, ctx.now().as_second()));
+    Ok(unhealthy.is_some_and(|unhealthy| unhealthy.due.is_some()))
+}
+
+/// Whether a claim was given an end by a step that did not live to delete it. A command of
+/// disruption takes back its own.
 pub fn is_left_over(claim: &NodeClaim) -> bool {
-    claim.metadata.deletion_timestamp.is_none() && ends(claim).is_some()
+    let going = claim.metadata.deletion_timestamp.is_some() || candidate_of(claim).is_some();
+    !going && ends(claim).is_some()
 }
 
 /// Removes the termination time after the node recovered, so that a later deletion drains normally.
@@ -218,7 +262,8 @@ pub async fn take_back(ctx: &Context, claim: &NodeClaim) -> Outcome {
     Ok(None)
 }
 
-fn ends(claim: &NodeClaim) -> Option<Timestamp> {
+/// When a claim's pods go whatever they say; nothing if they may stay as long as they want.
+pub fn ends(claim: &NodeClaim) -> Option<Timestamp> {
     claim
         .metadata
         .annotations
@@ -230,24 +275,25 @@ fn ends(claim: &NodeClaim) -> Option<Timestamp> {
 
 #[cfg(test)]
 mod tests {
-    use longshore_cloud::CloudError;
+    use longshore_cloud::{CloudError, RepairAction, RepairPolicy};
 
     use super::*;
     use crate::live::lifecycle::tests::{Server, context, fresh};
 
-    const TEN: Duration = Duration::from_secs(600);
-    const POLICIES: [RepairPolicy; 2] = [
-        RepairPolicy {
+    /// A node that is not ready is tolerated for ten minutes.
+    fn policies() -> RepairPolicies {
+        let policy = RepairPolicy {
             condition: "Ready",
             status: "False",
-            toleration: TEN,
-        },
-        RepairPolicy {
-            condition: "KernelReady",
-            status: "False",
-            toleration: Duration::from_secs(60),
-        },
-    ];
+            reason: "",
+            toleration: Duration::from_secs(600),
+            grace: None,
+            priority: 0,
+            action: RepairAction::Replace,
+        };
+        RepairPolicies::new(&[policy]).unwrap()
+    }
+
     const NOON: &str = "2026-11-24T12:00:00Z";
 
     fn node(name: &str, pool: &str, conditions: &Value) -> Arc<NodeView> {
@@ -260,40 +306,6 @@ mod tests {
 
     fn stated(kind: &str, status: &str) -> Value {
         json!({"type": kind, "status": status, "reason": "Test", "lastTransitionTime": NOON})
-    }
-
-    fn at(seconds_past_noon: i64) -> Timestamp {
-        let noon: Timestamp = NOON.parse().unwrap();
-        Timestamp::from_second(noon.as_second() + seconds_past_noon).unwrap()
-    }
-
-    #[test]
-    fn of_several_things_that_are_wrong_the_first_one_due_counts() {
-        let of = |conditions: Value| unhealthy_condition(&node("a", "web", &conditions), &POLICIES);
-        assert_eq!(
-            of(json!([
-                stated("Ready", "True"),
-                stated("DiskPressure", "False")
-            ])),
-            None
-        );
-        assert_eq!(
-            of(json!([stated("Ready", "Unknown")])),
-            None,
-            "no policy is about that"
-        );
-        let both = of(json!([
-            stated("Ready", "False"),
-            stated("KernelReady", "False")
-        ]))
-        .unwrap();
-        assert_eq!(both.condition, "KernelReady");
-        assert_eq!(
-            (both.tolerated(at(59)), both.tolerated(at(60))),
-            (Some(Duration::from_secs(1)), None)
-        );
-        let never = json!([{"type": "Ready", "status": "False", "lastTransitionTime": "9999-12-30T00:00:00Z"}]);
-        assert!(of(never).unwrap().tolerated(at(0)).is_some());
     }
 
     #[test]
@@ -312,7 +324,7 @@ mod tests {
         let (_, mut claim) = fresh();
         let now = Instant::now();
         let mut unhealthy_counts = UnhealthyCounts::default();
-        let web = unhealthy_counts.of(&claim, nodes.iter(), &POLICIES, now);
+        let web = unhealthy_counts.of(&claim, nodes.iter(), &policies(), now);
         assert_eq!(
             (web, web.has_too_many()),
             (
@@ -325,7 +337,7 @@ mod tests {
             "two are a fifth of six"
         );
         claim.metadata.labels = None;
-        let all = unhealthy_counts.of(&claim, nodes.iter(), &POLICIES, now);
+        let all = unhealthy_counts.of(&claim, nodes.iter(), &policies(), now);
         assert_eq!(
             (all, all.has_too_many()),
             (
@@ -338,11 +350,11 @@ mod tests {
         );
         nodes.truncate(11);
         assert_eq!(
-            unhealthy_counts.of(&claim, nodes.iter(), &POLICIES, now),
+            unhealthy_counts.of(&claim, nodes.iter(), &policies(), now),
             all,
             "a moment later it is not counted again"
         );
-        let later = unhealthy_counts.of(&claim, nodes.iter(), &POLICIES, now + FRESH);
+        let later = unhealthy_counts.of(&claim, nodes.iter(), &policies(), now + FRESH);
         assert_eq!(
             later,
             RepairScope {
@@ -355,7 +367,7 @@ mod tests {
     async fn repaired(server: &Server, claim: &NodeClaim, scope: RepairScope) -> (Outcome, String) {
         let ctx = context(server, Err(CloudError::Other("not asked".into())));
         let sick = node("a", "web", &json!([stated("Ready", "False")]));
-        let unhealthy = unhealthy_condition(&sick, &POLICIES).unwrap();
+        let unhealthy = policies().at_once(&sick).unwrap();
         let outcome = step(&ctx, &sick, claim, None, &unhealthy, scope).await;
         (outcome, ctx.metrics.text())
     }

@@ -12,6 +12,7 @@ use kube::core::Request;
 use kube::{Client, Resource as _};
 use longshore_api::crd::NodeClaim;
 use longshore_cloud::Launch;
+use longshore_core::disrupt::methods::TerminateFirst;
 use longshore_core::model::{Catalogue, ClusterObjects, Settings};
 use longshore_core::plan::Plan;
 use longshore_core::planner;
@@ -55,6 +56,9 @@ pub struct RoundConfig {
     pub disrupts: bool,
     /// Spot nodes may be replaced by spot nodes (gate SpotToSpotConsolidation).
     pub spot_to_spot: bool,
+    /// Which nodes may be deleted before their replacement is there (gates TerminateFirstDrift and
+    /// TerminateFirstRepair).
+    pub terminate_first: TerminateFirst,
     /// Plans on the loop's own thread, so that nothing depends on the order of threads: for
     /// simulations.
     pub inline: bool,
@@ -72,7 +76,7 @@ pub struct Round {
     pub took: Duration,
 }
 
-/// How long a round may plan before its first-fit answer is taken.
+/// How long a round may plan before the answer of a lesser effort is taken.
 pub fn time_limit(live: &ActivePolicies) -> Duration {
     live.planning().time_limit.unwrap_or(TIME_LIMIT)
 }
@@ -150,12 +154,17 @@ pub fn decide(
     let plan = planner::plan_until(&snapshot, &*live, options, stop);
     if let (
         Ok(Plan {
-            cut_short: true, ..
+            cut_short: Some(used),
+            ..
         }),
         Some(limit),
     ) = (&plan, limit)
     {
-        tracing::warn!(pods = snapshot.pending.len(), "{}", deadline::words(limit));
+        tracing::warn!(
+            pods = snapshot.pending.len(),
+            "{}",
+            deadline::words(limit, *used)
+        );
     }
     if let Ok(plan) = &plan {
         how.policies.finish(&live, &snapshot, plan);

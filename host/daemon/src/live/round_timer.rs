@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_is_planned_for_again_sooner_where_nodes_have_opened() {
+    fn pods_that_wait_are_planned_for_again_sooner_where_nodes_have_opened() {
         let now = Instant::now();
         let mut table = RoundTimer::new(seconds(1.0), seconds(10.0));
         table.begin(now);

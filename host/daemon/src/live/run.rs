@@ -13,7 +13,7 @@ use super::clock::Clock;
 use super::connection::{Clients, connect};
 use super::context::Context;
 use super::definitions;
-use super::environment::{Daemon, Environment, Lease, fixed};
+use super::environment::{Daemon, Environment, Lease, Repairs, fixed};
 use super::journal::{self, Journal};
 use super::leader::Leadership;
 use super::lock::lock;
@@ -172,6 +172,12 @@ async fn live(
         )
     })?;
     let provider = Kwok::new(client.clone(), world.catalogue.clone(), world.names.clone());
+    let repairs = Repairs::new(settings.repairs, &provider).map_err(|why| {
+        usage(
+            &format!("feature gate NodeRepair: {why}"),
+            "this is a defect of the cloud provider; run without the gate",
+        )
+    })?;
     let journal = match journal::wanted(args.journal.as_deref(), args.config.as_deref())? {
         Some((folder, sizes)) => Journal::open(&folder, sizes)?,
         None => Journal::off(),
@@ -201,9 +207,10 @@ async fn live(
         journal: journal.clone(),
         window: (settings.idle, settings.longest),
         lease: settings.elects.then_some(lease),
-        repairs: settings.repairs,
+        repairs,
         disrupts: true,
         spot_to_spot: settings.spot_to_spot,
+        terminate_first: settings.terminate_first,
         static_capacity: settings.static_capacity,
         inline: false,
     });

@@ -4,10 +4,12 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use longshore_core::disrupt::methods::TerminateFirst;
 use longshore_core::model::{MinValuesPolicy, PreferencePolicy};
 
 use crate::args::karpenter::{Effect, FLAGS};
 use crate::error::Failure;
+use crate::live::repair::RepairMode;
 use crate::spread::SchedulerConfig;
 
 /// What an operator set.
@@ -26,8 +28,10 @@ pub struct Settings {
     pub preferences: Option<PreferencePolicy>,
     pub min_values: Option<MinValuesPolicy>,
     pub reserved_capacity: bool,
-    /// Nodes that stay unhealthy are replaced.
-    pub repairs: bool,
+    /// How nodes that stay unhealthy are repaired.
+    pub repairs: RepairMode,
+    /// Which nodes may be deleted before their replacement is there.
+    pub terminate_first: TerminateFirst,
     /// Spot nodes may be replaced by spot nodes.
     pub spot_to_spot: bool,
     /// Static NodePools are kept at their replicas.
@@ -51,28 +55,16 @@ pub const STATUS: &str = "STATUS_ADDRESS";
 pub const STATUS_ADDRESS: &str = "127.0.0.1:8082";
 
 /// Karpenter's feature gates that do something here.
-const OURS: [&str; 4] = [
+const OURS: [&str; 6] = [
     "ReservedCapacity",
     "NodeRepair",
     "SpotToSpotConsolidation",
     "StaticCapacity",
-];
-/// The others: known, and not there yet.
-const GATES: [&str; 5] = [
-    "NodeOverlay",
-    "CapacityBuffer",
     "TerminateFirstDrift",
     "TerminateFirstRepair",
-    "PodDeletionCostManagement",
 ];
-
-const REPAIRED_AT_ONCE: &str = "feature gate NodeRepair: unhealthy nodes are replaced at once, as \
-    by Karpenter 1.14 and \
-    by 1.15 with --legacy-node-repair; within disruption budgets, as by 1.15 without it, is not there yet \
-    (--legacy-node-repair=false leaves them alone)";
-const NOT_REPAIRED: &str = "feature gate NodeRepair has no effect with \
-    --legacy-node-repair=false: repair within \
-    disruption budgets is not there yet";
+/// The others: known, and not there yet.
+const GATES: [&str; 3] = ["NodeOverlay", "CapacityBuffer", "PodDeletionCostManagement"];
 
 /// Reads settings: `get` answers what was set for a variable, by its flag or in the environment.
 ///
@@ -112,6 +104,7 @@ pub fn read(get: impl Fn(&str) -> Option<String>) -> Result<Settings, Failure> {
     }
     let (mut reserved_capacity, mut repairs, mut spot_to_spot) = (true, false, false);
     let mut static_capacity = false;
+    let mut terminate_first = TerminateFirst::default();
     for gate in get("FEATURE_GATES")
         .unwrap_or_default()
         .split(',')
@@ -126,6 +119,10 @@ pub fn read(get: impl Fn(&str) -> Option<String>) -> Result<Settings, Failure> {
             Some(("SpotToSpotConsolidation", "false")) => spot_to_spot = false,
             Some(("StaticCapacity", "true")) => static_capacity = true,
             Some(("StaticCapacity", "false")) => static_capacity = false,
+            Some(("TerminateFirstDrift", "true")) => terminate_first.drift = true,
+            Some(("TerminateFirstDrift", "false")) => terminate_first.drift = false,
+            Some(("TerminateFirstRepair", "true")) => terminate_first.repair = true,
+            Some(("TerminateFirstRepair", "false")) => terminate_first.repair = false,
             Some((_, value)) if !matches!(value, "true" | "false") => {
                 return Err(wrong(
                     "FEATURE_GATES",
@@ -155,20 +152,23 @@ pub fn read(get: impl Fn(&str) -> Option<String>) -> Result<Settings, Failure> {
             }
         }
     }
-    let legacy = get("LEGACY_NODE_REPAIR").filter(|text| !text.is_empty());
-    let legacy = legacy
-        .map(|_| flag("LEGACY_NODE_REPAIR", false))
-        .transpose()?;
-    match (repairs, legacy) {
-        (true, Some(true)) | (false, None | Some(false)) => {}
-        (true, None) => notes.push(REPAIRED_AT_ONCE.into()),
-        (true, Some(false)) => notes.push(NOT_REPAIRED.into()),
-        (false, Some(true)) => {
-            notes.push(format!(
-                "{} has no effect without feature gate NodeRepair",
-                called("LEGACY_NODE_REPAIR")
-            ));
-        }
+    let legacy = flag("LEGACY_NODE_REPAIR", false)?;
+    let unused = |what: &str, why: &str| format!("{what} has no effect {why}");
+    let repairs = match (repairs, legacy) {
+        (false, _) => RepairMode::Off,
+        (true, true) => RepairMode::AtOnce,
+        (true, false) => RepairMode::WithinBudgets,
+    };
+    if legacy && repairs == RepairMode::Off {
+        let legacy = called("LEGACY_NODE_REPAIR");
+        notes.push(unused(&legacy, "without feature gate NodeRepair"));
+    }
+    if terminate_first.repair && repairs != RepairMode::WithinBudgets {
+        let why = match repairs {
+            RepairMode::Off => "without feature gate NodeRepair",
+            _ => "with --legacy-node-repair, which replaces nothing first",
+        };
+        notes.push(unused("feature gate TerminateFirstRepair", why));
     }
     Ok(Settings {
         metrics: port("METRICS_PORT", 8080)?,
@@ -199,7 +199,8 @@ pub fn read(get: impl Fn(&str) -> Option<String>) -> Result<Settings, Failure> {
             Some(text) => return Err(wrong("MIN_VALUES_POLICY", text, "Strict or BestEffort")),
         },
         reserved_capacity,
-        repairs: repairs && legacy != Some(false),
+        repairs,
+        terminate_first,
         spot_to_spot,
         static_capacity,
         observes: !flag("DISABLE_CLUSTER_STATE_OBSERVABILITY", false)?,
@@ -347,7 +348,7 @@ mod tests {
         );
         assert!(!settings.reserved_capacity && !settings.observes);
         assert_eq!(settings.garbage_limit, Some(40));
-        assert_eq!(settings.notes.len(), 2, "{:?}", settings.notes);
+        assert_eq!(settings.notes.len(), 1, "{:?}", settings.notes);
     }
 
     #[test]
@@ -365,31 +366,38 @@ mod tests {
     }
 
     #[test]
-    fn nodes_are_repaired_at_once_or_not_at_all() {
+    fn nodes_are_repaired_within_budgets_at_once_or_not_at_all() {
         let repaired = |gates: &str, legacy: &str| {
             let settings =
                 with(&[("FEATURE_GATES", gates), ("LEGACY_NODE_REPAIR", legacy)]).unwrap();
-            (settings.repairs, settings.notes.join("; "))
+            let first = settings.terminate_first;
+            let (drift, repair) = (first.drift, first.repair);
+            let notes = settings.notes.join("; ");
+            let said = format!("{:?} {drift} {repair} {notes}", settings.repairs);
+            said.trim_end().to_owned()
         };
-        assert_eq!(repaired("", ""), (false, String::new()));
-        assert_eq!(
+        let of = [
+            repaired("", ""),
             repaired("NodeRepair=false", "false"),
-            (false, String::new())
-        );
-        assert_eq!(repaired("NodeRepair=true", "true"), (true, String::new()));
-        assert_eq!(
+            repaired("NodeRepair=true", "true"),
             repaired("NodeRepair=true", ""),
-            (true, REPAIRED_AT_ONCE.to_owned())
-        );
-        assert_eq!(
             repaired("NodeRepair=true", "false"),
-            (false, NOT_REPAIRED.to_owned())
-        );
-        let (repairs, said) = repaired("", "true");
-        assert!(
-            !repairs && said.contains("--legacy-node-repair) has no effect without feature gate"),
-            "{said}"
-        );
+            repaired("", "true"),
+            repaired("TerminateFirstDrift=true,TerminateFirstRepair=true", ""),
+            repaired("NodeRepair=true,TerminateFirstRepair=true", ""),
+            repaired("NodeRepair=true,TerminateFirstRepair=true", "true"),
+        ];
+        expect_test::expect![[r"
+            Off false false
+            Off false false
+            AtOnce false false
+            WithinBudgets false false
+            WithinBudgets false false
+            Off false false LEGACY_NODE_REPAIR (--legacy-node-repair) has no effect without feature gate NodeRepair
+            Off true true feature gate TerminateFirstRepair has no effect without feature gate NodeRepair
+            WithinBudgets false true
+            AtOnce false true feature gate TerminateFirstRepair has no effect with --legacy-node-repair, which replaces nothing first"]]
+        .assert_eq(&of.join("\n"));
     }
 
     #[test]

@@ -215,6 +215,19 @@ async fn still_draining(
     Ok(())
 }
 
+/// Asks the pods of a node that stays to leave it, in order. Returns how many have not.
+///
+/// # Errors
+/// What the server says.
+pub async fn evict_from(ctx: &Context, node: &NodeView) -> Result<usize, StepError> {
+    ctx.drains.begin(&node.name, &node.uid);
+    if ctx.drains.wants_list(&node.name, Instant::now()) {
+        list(ctx, node).await?;
+    }
+    let pods = pods_of(ctx, node)?;
+    Ok(evictions::drain(ctx, &node.name, &pods, None).await?)
+}
+
 /// Waits for the volumes of a node to be detached, until the claim's time is `over`. Returns when
 /// to look again; nothing once there is nothing to wait for.
 async fn detach(

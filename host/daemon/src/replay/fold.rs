@@ -4,13 +4,14 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 
 use longshore_core::model::Symbols;
-use longshore_core::plan::{Effort, PodIx};
+use longshore_core::plan::PodIx;
 use longshore_core::planner::Options;
 use longshore_core::snapshot::Snapshot;
 use longshore_policy::Signals;
 
+use crate::live::disruption::decide::count_commands;
 use crate::live::journal::record::{Began, Blob, Head, Observed, What, bit};
-use crate::live::journal::round::{Round, Short};
+use crate::live::journal::round::{RecordedEffort, Round, Short};
 use crate::live::journal::{Wire, messages, read_catalogue, read_signals};
 use crate::live::kinds::Kind;
 use crate::live::lock::lock;
@@ -88,6 +89,11 @@ impl Folded {
         self.rounds.insert(began.round, self.state.freeze());
     }
 
+    /// A round that has begun decides nothing.
+    pub fn forget_round(&mut self, round: u64) {
+        self.rounds.remove(&round);
+    }
+
     /// Rounds that have begun and are not decided.
     pub fn open_rounds(&self) -> impl Iterator<Item = u64> {
         self.rounds.keys().copied()
@@ -103,8 +109,8 @@ impl Folded {
             .ok_or("its beginning is not in what was read")?
             .world();
         let (settings, mut options) = round.how.meant(&mut world.names)?;
-        if round.cut_short {
-            options.effort = Effort::None;
+        if let Some(RecordedEffort(effort)) = round.cut_short {
+            options.effort = effort;
         }
         let nominated: HashMap<&str, &str> = round
             .nominated
@@ -137,6 +143,10 @@ impl Folded {
         if !round.short.is_empty() {
             let short = Short::meant(&round.short, world.catalogue.offerings().len());
             world.catalogue = world.catalogue.without_capacity(&short);
+        }
+        if let Some(look) = &round.look {
+            look.enter(&mut world);
+            count_commands(&mut world);
         }
         Ok((Snapshot::new(Arc::new(world)), options))
     }

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
 
+use longshore_core::disrupt::consolidation::DisruptionPolicies;
 use longshore_core::model::{Catalogue, Symbol, Symbols};
 use longshore_core::policy::{ByPrice, Policies, Scores};
 use longshore_policy::{Assignment, Host, HostConfig, Signals, WasmPolicies};
@@ -183,6 +184,9 @@ impl Policies for RecordedAnswers<'_> {
         scores
     }
 }
+
+/// The rules of NodePools had the last word: looks that a consolidation policy judged are passed over.
+impl DisruptionPolicies for RecordedAnswers<'_> {}
 
 /// Another scorer, for all NodePools.
 pub struct Scorer {

@@ -59,6 +59,26 @@ fn what_is_short_in_a_round_is_short_when_it_is_decided_again() {
 }
 
 #[test]
+fn looks_for_disruption_come_out_the_same_among_rounds() {
+    let mut scene = JournalFixture::new("looks", LARGE, &[]);
+    (0..3).for_each(|number| scene.managed(number, None));
+    (0..3).for_each(|number| scene.pod(number, Some(number)));
+    let first = scene.look();
+    scene.round();
+    // A node in a command takes the budget, and its pod needs a place.
+    scene.managed(0, Some("d1"));
+    let second = scene.look();
+    scene.managed(0, None);
+    scene.pod(9, None);
+    let third = scene.look();
+    assert_eq!([first > 0, second > 0, third > 0], [true, false, true]);
+    let path = scene.close();
+    let verdict = replay(&path, None).unwrap();
+    equal(&verdict, &scene.digests);
+    assert!(verdict.notes.is_empty(), "{:?}", verdict.notes);
+}
+
+#[test]
 fn every_segment_can_be_decided_again_by_itself() {
     let mut scene = JournalFixture::new(
         "alone",

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use super::{Other, RoundPlace, Totals, Verdict};
 use crate::error::count;
+use crate::live::journal::messages;
 
 /// Limit of differences that are printed one by one.
 const DIFFERENCES: usize = 20;
@@ -62,7 +63,10 @@ fn more(out: &mut String, all: usize, shown: usize, what: &str) {
 }
 
 fn place(place: &RoundPlace) -> String {
-    format!("Round {} at {} ({})", place.number, place.time, place.file)
+    let name = messages::name_of(place.number);
+    let (first, rest) = name.split_at(1);
+    let name = first.to_uppercase() + rest;
+    format!("{name} at {} ({})", place.time, place.file)
 }
 
 fn compared(other: &Other) -> String {

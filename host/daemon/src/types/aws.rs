@@ -3,19 +3,25 @@
 use longshore_ec2::catalogue::machine::RESOURCES;
 use longshore_ec2::catalogue::requirements::architecture;
 use longshore_ec2::catalogue::{ClassCatalogue, Region, answer};
+use longshore_ec2::validation::Fault;
 
 use super::COLUMNS;
 use crate::Answer;
 use crate::args::{Output, TypesArgs};
+use crate::bootstrap::NodesOf;
 use crate::error::{Failure, count};
 use crate::input;
 use crate::messages::size;
-use crate::options::Aws;
+use crate::options::{Aws, gates};
 use crate::report::table::table;
 
 /// Lists what can be bought of EC2.
 pub fn run(args: &TypesArgs, aws: &Aws) -> Result<Answer, Failure> {
-    check_gates(args.feature_gates.as_deref())?;
+    // None changes the list: reservations are listed if the NodeClass's status has them.
+    gates(
+        "--feature-gates",
+        args.feature_gates.as_deref().unwrap_or_default(),
+    )?;
     let (region, class) = read(args, aws)?;
     Ok(Answer::ok(match args.output {
         Output::Text => text(&region, &class),
@@ -26,33 +32,27 @@ pub fn run(args: &TypesArgs, aws: &Aws) -> Result<Answer, Failure> {
 fn read(args: &TypesArgs, aws: &Aws) -> Result<(Region, ClassCatalogue), Failure> {
     let (world, problems) = input::aws::world(aws, args.instance_types.as_deref())?;
     input::complain(&problems);
-    let Some(class) = world.class else {
+    let (Some(class), Some(object)) = (world.class, world.object) else {
         return Err(Failure::Input {
             file: aws.world.clone(),
             reason: "has no nodeClass".into(),
             hint: "add an EC2NodeClass: what a node has for pods depends on it".into(),
         });
     };
-    let class = ClassCatalogue::new(&world.region, class, &|_| None);
-    Ok((world.region, class))
-}
-
-/// Gates are read as Karpenter writes them. None changes the list: reservations are listed if the
-/// NodeClass's status has them.
-fn check_gates(gates: Option<&str>) -> Result<(), Failure> {
-    for gate in gates
-        .unwrap_or_default()
-        .split(',')
-        .filter(|gate| !gate.is_empty())
-    {
-        if !matches!(gate.trim().split_once('='), Some((_, "true" | "false"))) {
-            return Err(Failure::Usage {
-                message: format!("--feature-gates {gate} is not a gate"),
-                hint: "write ReservedCapacity=true".into(),
-            });
+    let fault = |fault: Fault| Failure::Input {
+        file: aws.world.clone(),
+        reason: format!("nodeClass.spec.{}: {}", fault.field, fault.what),
+        hint: fault.hint,
+    };
+    let class = ClassCatalogue::new(&world.region, class);
+    let mut class = class.map_err(|refused| fault(input::aws::class_fault(refused)))?;
+    if let Some(mut boots) = input::aws::Boots::new(aws, world.cluster, world.kubernetes)? {
+        let nodes = [NodesOf::default()];
+        for note in boots.ask(&world.region, &mut class, &object, &nodes)? {
+            eprintln!("note: {note}");
         }
     }
-    Ok(())
+    Ok((world.region, class))
 }
 
 fn json(region: &Region, class: &ClassCatalogue, offerings: bool) -> String {

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail, ensure};
 use libtest_mimic::{Arguments, Failed, Trial};
 use longshore_xtask::control_plane::{self, ControlPlane};
+use serde_json::Value;
 
 /// A test by its name.
 pub type Test = (&'static str, fn() -> Result<()>);
@@ -172,6 +173,13 @@ pub fn within(
         std::thread::sleep(every);
     }
     bail!("not within {seconds} s: {what}{last}")
+}
+
+/// All objects of a kind, or those that more arguments of kubectl select.
+pub fn objects(plane: &ControlPlane, kind: &str, more: &[&str]) -> Result<Vec<Value>> {
+    let text = plane.run(&[&["get", kind, "--output", "json"], more].concat())?;
+    let list: Value = serde_json::from_str(&text)?;
+    Ok(list["items"].as_array().cloned().unwrap_or_default())
 }
 
 /// What a path leads to in objects of a kind, or in one of `kind/name`.

@@ -1,5 +1,7 @@
 //! What a node would read in its user data.
 
+use std::collections::BTreeMap;
+
 use longshore_api::manifests::documents;
 use serde_json::{Map, Value, json};
 
@@ -20,6 +22,8 @@ pub struct ReadBack {
     pub cidr: Option<String>,
     /// Taints that the node registers with: key, value, effect.
     pub taints: Vec<(String, String, String)>,
+    /// Labels that the kubelet gives the node, by key.
+    pub labels: BTreeMap<String, String>,
     /// Settings of the kubelet that change how many pods fit.
     pub kubelet: Kubelet,
 }
@@ -151,6 +155,14 @@ fn al2023(text: &str) -> Result<ReadBack, String> {
         said.taints = taints.into_iter().flatten().map(taint).collect();
         said.set_kubelet(config)?;
     }
+    let flags = all["spec"]["kubelet"]["flags"].as_array();
+    for flag in flags.into_iter().flatten().filter_map(Value::as_str) {
+        for (name, value) in arguments(flag)? {
+            if name == "node-labels" {
+                said.labels.extend(labels(&value));
+            }
+        }
+    }
     Ok(said)
 }
 
@@ -188,6 +200,10 @@ fn bottlerocket(text: &str) -> Result<ReadBack, String> {
                 .push((key.clone(), value.to_owned(), effect.to_owned()));
         }
     }
+    for (key, value) in settings["node-labels"].as_object().into_iter().flatten() {
+        let value = value.as_str().unwrap_or_default();
+        said.labels.insert(key.clone(), value.to_owned());
+    }
     let mut kubelet = Map::new();
     for (theirs, ours) in [
         ("max-pods", "maxPods"),
@@ -211,6 +227,7 @@ impl ReadBack {
         for (name, value) in &all {
             match name.as_str() {
                 "register-with-taints" => self.taints = taints(value),
+                "node-labels" => self.labels = labels(value),
                 "max-pods" | "pods-per-core" => {
                     let number: i64 = value
                         .parse()
@@ -246,6 +263,14 @@ fn taints(text: &str) -> Vec<(String, String, String)> {
     };
     let all = text.split(',').filter(|taint| !taint.is_empty());
     all.map(one).collect()
+}
+
+/// `key=value,key=value`.
+fn labels(text: &str) -> BTreeMap<String, String> {
+    let pairs = text.split(',').filter_map(|pair| pair.split_once('='));
+    pairs
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .collect()
 }
 
 fn map(text: &str, sign: char) -> Value {

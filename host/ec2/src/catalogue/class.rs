@@ -1,10 +1,14 @@
 //! What of an EC2NodeClass decides which instance types it can launch and what pods get of them.
 
+mod expressions;
 mod of_object;
 
 use super::amount::Amount;
+use super::discovered::ImageSet;
 
 pub use crate::nodeclass::AmiFamily as Family;
+pub use expressions::{Expressions, Reservable, Unresolved};
+pub(crate) use of_object::is_expression;
 
 /// Field, reason and hint of a NodeClass that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,10 +28,16 @@ pub struct Class {
     pub name: Box<str>,
     /// The family of its images.
     pub family: Family,
-    /// Subnets of the status: zone and zone id.
+    /// Zones of the status's subnets.
     pub subnets: Vec<ClassZone>,
+    /// The status's subnets: zone and id.
+    pub subnet_ids: Vec<(Box<str>, Box<str>)>,
+    /// The images of the status.
+    pub images: ImageSet,
     /// Settings of the kubelet.
     pub kubelet: Kubelet,
+    /// Those that are expressions (gate NodeClassCEL); they replace what `kubelet` says.
+    pub expressions: Expressions,
     /// What local disks become.
     pub local_disks_as_storage: bool,
     /// Block devices, in the order written.

@@ -5,10 +5,13 @@
 //! its instance types). The numbers of every type are compared with the provider's own answers in
 //! `tests/types.rs`.
 
+use std::borrow::Cow;
+
+use crate::expression::Variables;
 use crate::facts::{Network, TypeFacts};
 
 use super::amount::{Amount, GIB, MIB};
-use super::class::{Class, Kubelet, Reserved, Threshold};
+use super::class::{Class, Kubelet, Reserved, Threshold, Unresolved};
 use super::requirements::architecture;
 use super::tables::NetworkRow;
 
@@ -19,6 +22,8 @@ pub struct Settings {
     pub vm_memory_overhead: f64,
     /// `RESERVED_ENIS`: interfaces per node that pods do not get.
     pub reserved_enis: i64,
+    /// Gate NodeClassCEL: settings of the kubelet may be expressions.
+    pub expressions: bool,
 }
 
 impl Default for Settings {
@@ -26,6 +31,7 @@ impl Default for Settings {
         Settings {
             vm_memory_overhead: 0.075,
             reserved_enis: 0,
+            expressions: false,
         }
     }
 }
@@ -50,6 +56,8 @@ pub const RESOURCES: [&str; 12] = [
 const CPU: usize = 0;
 const MEMORY: usize = 1;
 const STORAGE: usize = 2;
+/// The row of pods.
+const PODS: usize = 3;
 
 /// A node of an instance type under a NodeClass.
 #[derive(Clone, Debug, PartialEq)]
@@ -67,17 +75,30 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// A node of `facts` under `class`. `memory` is what real nodes of the type were seen with, in
-    /// bytes; without it memory is estimated.
+    /// A node of `facts` under `class`, with memory as it is estimated.
+    ///
+    /// # Errors
+    /// The first expression of the class without a value for the type.
     pub fn new(
         facts: &TypeFacts,
         network: Option<NetworkRow>,
         class: &Class,
         settings: &Settings,
-        memory: Option<i64>,
+    ) -> Result<Self, Unresolved> {
+        let kubelet = resolved(facts, class, settings)?;
+        Ok(Self::with(facts, network, class, &kubelet, settings))
+    }
+
+    /// A node of `facts` under `class`, whose kubelet has the settings `kubelet` whatever the class
+    /// says.
+    pub fn with(
+        facts: &TypeFacts,
+        network: Option<NetworkRow>,
+        class: &Class,
+        kubelet: &Kubelet,
+        settings: &Settings,
     ) -> Self {
-        let kubelet = &class.kubelet;
-        let pods = pods(facts, class, settings.reserved_enis);
+        let pods = pods(facts, class, kubelet, settings.reserved_enis);
         let estimated = Amount::binary(estimated_memory(facts, settings));
         let storage = storage(facts, class);
         let count = |number: i64| Some(Amount::decimal(number));
@@ -93,7 +114,7 @@ impl Machine {
         let windows_addresses = network.and_then(|row| row.windows_addresses).unwrap_or(0);
         let capacity = [
             count(facts.vcpus),
-            Some(memory.map_or(estimated, Amount::binary)),
+            Some(estimated),
             Some(storage),
             count(pods),
             count(facts.neuron.iter().map(|device| device.count).sum()),
@@ -124,10 +145,21 @@ impl Machine {
             capacity,
             kube_reserved: kubelet.kube_reserved.or(defaults),
             system_reserved: kubelet.system_reserved,
-            // Of the estimate even where discovered memory is known, as Karpenter has it.
             evict_memory: threshold(kubelet.evict_memory, estimated, Amount::binary(100 * MIB)),
             evict_storage: threshold(kubelet.evict_storage, storage, share(storage, 10.0)),
         }
+    }
+
+    /// How many pods it takes.
+    pub fn pods(&self) -> i64 {
+        self.capacity[PODS].map_or(0, Amount::units)
+    }
+
+    /// Sets the memory that nodes of the type were seen with, in bytes; without it memory is
+    /// estimated. Overhead stays: eviction thresholds are shares of the estimate.
+    pub fn set_memory(&mut self, facts: &TypeFacts, settings: &Settings, memory: Option<i64>) {
+        let bytes = memory.unwrap_or_else(|| estimated_memory(facts, settings));
+        self.capacity[MEMORY] = Some(Amount::binary(bytes));
     }
 
     /// What pods can have, by [`RESOURCES`]: capacity less overhead. May be below zero.
@@ -176,13 +208,42 @@ fn estimated_memory(facts: &TypeFacts, settings: &Settings) -> i64 {
     mib.saturating_sub(kept).saturating_mul(MIB)
 }
 
-/// How many pods a node takes.
-fn pods(facts: &TypeFacts, class: &Class, reserved_enis: i64) -> i64 {
+/// The kubelet's settings on a node of `facts`, expressions evaluated.
+fn resolved<'a>(
+    facts: &TypeFacts,
+    class: &'a Class,
+    settings: &Settings,
+) -> Result<Cow<'a, Kubelet>, Unresolved> {
+    if class.expressions.is_empty() {
+        return Ok(Cow::Borrowed(&class.kubelet));
+    }
+    let default = Kubelet {
+        max_pods: None,
+        pods_per_core: 0,
+        ..Kubelet::default()
+    };
+    let taken = |kubelet: &Kubelet| pods(facts, class, kubelet, settings.reserved_enis);
+    let variables = Variables {
+        vcpus: facts.vcpus,
+        memory_mib: facts.memory_mib,
+        default_enis: facts.network.default_interfaces(),
+        ips_per_eni: facts.network.ipv4_per_interface,
+        max_pods: taken(&default),
+        instance_type: &facts.name,
+    };
+    let kubelet = class
+        .expressions
+        .resolve(&class.kubelet, variables, taken)?;
+    Ok(Cow::Owned(kubelet))
+}
+
+/// How many pods a node takes with settings of the kubelet.
+fn pods(facts: &TypeFacts, class: &Class, kubelet: &Kubelet, reserved_enis: i64) -> i64 {
     let Kubelet {
         max_pods,
         pods_per_core,
         ..
-    } = class.kubelet;
+    } = *kubelet;
     let pods = match max_pods {
         Some(number) => number,
         None if class.family.pods_by_interfaces() => {

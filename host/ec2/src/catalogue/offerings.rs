@@ -2,7 +2,8 @@
 
 use super::ClassCatalogue;
 use super::class::Reservation;
-use super::region::Region;
+use super::region::{Region, ZoneSet};
+use super::unavailable::Wanted;
 
 /// An instance type in a zone.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -36,54 +37,86 @@ impl ClassCatalogue {
         let facts = &region.facts[at];
         let compatible = self.incompatible[at].is_none();
         let zones = self.zones[at];
+        let group = self.group.as_ref().map(|group| &*group.id);
         let short = region.unavailable();
         let any_short = short.of(&facts.name).next().is_some();
-        let out = |capacity_type: &str, zone: &str, reservation: Option<&str>| {
-            any_short && short.contains(&facts.name, capacity_type, zone, reservation)
-        };
-        let on_demand = region.on_demand(at);
-        let mut emit = |offering: Offering<'a>| match self.partitions() {
-            0 => visit(offering),
-            partitions => (1..=partitions).for_each(|partition| {
+        let full = self.full_zones(region);
+        let (on_demand, preview) = (region.on_demand(at), region.preview(at));
+        let mut emit = |offering: Offering<'a>| {
+            let partitions = match self.partitions() {
+                0 => 0..=0,
+                partitions => 1..=partitions,
+            };
+            for partition in partitions {
+                let out = || {
+                    let wanted = Wanted {
+                        capacity_type: offering.capacity_type,
+                        zone: &region.zones[offering.zone].name,
+                        reservation: offering.reservation.map(|(of, _)| &*of.id),
+                        group,
+                        partition,
+                    };
+                    any_short && short.contains(&facts.name, &wanted)
+                };
                 visit(Offering {
                     partition,
+                    available: offering.available && !out(),
                     ..offering
                 });
-            }),
+            }
         };
+        let may_buy = ["on-demand", "reserved", "spot"].map(|kind| !short.has_no(kind));
         for (zone, described) in region.zones.iter().enumerate() {
-            let may = compatible && zones.contains(zone);
-            let plain = |capacity_type, price: Option<f64>| Offering {
-                zone,
-                capacity_type,
-                price,
-                available: may && price.is_some() && !out(capacity_type, &described.name, None),
-                reservation: None,
-                partition: 0,
+            let may = compatible && zones.contains(zone) && !full.contains(zone);
+            let plain = |capacity_type, may_buy: bool, price: Option<f64>| {
+                let price = price.or(preview);
+                Offering {
+                    zone,
+                    capacity_type,
+                    price,
+                    available: may && may_buy && price.is_some(),
+                    reservation: None,
+                    partition: 0,
+                }
             };
             if facts.usage.on_demand {
-                emit(plain("on-demand", on_demand));
+                emit(plain("on-demand", may_buy[0], on_demand));
             }
             for reservation in self.reservations_of(at) {
                 if reservation.zone != described.name {
                     continue;
                 }
                 let free = region.free(&reservation.id);
-                let id = Some(&*reservation.id);
                 emit(Offering {
                     zone,
                     capacity_type: "reserved",
                     price: Some(on_demand.unwrap_or(0.0) / RESERVED_DIVISOR),
-                    available: may
-                        && !reservation.expiring
-                        && !out("reserved", &described.name, id),
+                    available: may && may_buy[1] && !reservation.expiring,
                     reservation: Some((reservation, free)),
                     partition: 0,
                 });
             }
             if facts.usage.spot {
-                emit(plain("spot", region.spot(at, zone)));
+                emit(plain("spot", may_buy[2], region.spot(at, zone)));
             }
         }
+    }
+
+    /// Zones in which every subnet of the NodeClass is without addresses.
+    fn full_zones(&self, region: &Region) -> ZoneSet {
+        let mut full = ZoneSet::default();
+        let short = region.unavailable();
+        if !short.any_subnet() {
+            return full;
+        }
+        for (zone, described) in region.zones.iter().enumerate() {
+            let subnets = &self.class.subnet_ids;
+            let mut here = subnets.iter().filter(|(of, _)| *of == described.name);
+            let known = here.clone().next().is_some();
+            if known && here.all(|(_, id)| short.is_full(id)) {
+                full.insert(zone);
+            }
+        }
+        full
     }
 }

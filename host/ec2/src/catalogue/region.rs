@@ -10,6 +10,7 @@ use rustc_hash::FxHashMap;
 
 use crate::facts::TypeFacts;
 
+use super::discovered::Discovered;
 use super::machine::Settings;
 use super::tables;
 use super::unavailable::Unavailable;
@@ -112,6 +113,8 @@ pub struct Revisions {
     pub prices: u64,
     /// What has no capacity, and what is left in reservations.
     pub capacity: u64,
+    /// Memory that nodes were seen with.
+    pub memory: u64,
 }
 
 /// A region.
@@ -124,12 +127,16 @@ pub struct Region {
     pub(super) offered: Arc<[ZoneSet]>,
     on_demand: PriceColumn,
     spot: Spot,
+    /// What NodeOverlays give to types without a price; see [`super::preview`].
+    preview: PriceColumn,
     /// Placement groups of the account.
     pub groups: Arc<[Group]>,
     /// Settings of the process.
     pub settings: Settings,
     /// What lately had no capacity.
     unavailable: Unavailable,
+    /// Memory that nodes were seen with.
+    discovered: Discovered,
     /// Instances left in capacity reservations, by id.
     free: FxHashMap<Box<str>, u32>,
     revisions: Revisions,
@@ -155,11 +162,13 @@ impl Region {
                     .map(|facts| tables::on_demand_price(name, &facts.name)),
             ),
             spot: Spot::Unknown,
+            preview: PriceColumn::new(facts.iter().map(|_| None)),
             zones: zones.into(),
             facts,
             groups: Arc::default(),
             settings: Settings::default(),
             unavailable: Unavailable::default(),
+            discovered: Discovered::default(),
             free: FxHashMap::default(),
             revisions: Revisions::default(),
         }
@@ -197,6 +206,11 @@ impl Region {
         self.zones
             .binary_search_by(|zone| (*zone.name).cmp(name))
             .ok()
+    }
+
+    /// Zones that offer a type, by its index.
+    pub fn offered_in(&self, at: usize) -> ZoneSet {
+        self.offered.get(at).copied().unwrap_or_default()
     }
 
     /// Says in which zones a type is offered. Zones and types that the region has not are passed
@@ -257,6 +271,18 @@ impl Region {
         }
     }
 
+    /// Replaces the prices of types that have none otherwise; see [`super::preview`].
+    pub fn replace_preview(&mut self, price: impl Fn(&str) -> Option<f64>) {
+        self.preview = PriceColumn::new(self.facts.iter().map(|facts| price(&facts.name)));
+        self.revisions.prices += 1;
+    }
+
+    /// The price of the type with index `at` where it has none otherwise, of any capacity type but
+    /// `reserved`.
+    pub fn preview(&self, at: usize) -> Option<f64> {
+        self.preview.get(at)
+    }
+
     /// The on-demand price of the type with index `at`.
     pub fn on_demand(&self, at: usize) -> Option<f64> {
         self.on_demand.get(at)
@@ -282,6 +308,17 @@ impl Region {
         if self.unavailable.sequence() != before {
             self.revisions.capacity += 1;
         }
+    }
+
+    /// Memory that nodes were seen with.
+    pub fn discovered(&self) -> &Discovered {
+        &self.discovered
+    }
+
+    /// Changes what memory nodes were seen with.
+    pub fn change_discovered(&mut self, change: impl FnOnce(&mut Discovered)) {
+        change(&mut self.discovered);
+        self.revisions.memory = self.discovered.sequence();
     }
 
     /// Says how many instances are left in a capacity reservation.

@@ -1,8 +1,8 @@
 //! Reads a region from one file, in the format of `oracle-aws`: region, zones, NodeClass, instance
 //! types, and optionally prices, reservations and what has no capacity.
 //!
-//! The same file serves several commands, so keys that only launches read are accepted and passed
-//! over. Any other unknown key is a fault.
+//! The same file serves several commands, so keys that only launches and the emulator read are
+//! accepted and passed over. Any other unknown key is a fault.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,9 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::facts;
-use crate::nodeclass::of_document;
+use crate::nodeclass::{EC2NodeClass, of_document};
+use crate::userdata::Cluster;
+use crate::validation;
 
 use super::class::{Class, ClassZone};
 use super::region::{Group, MOST_ZONES, Region, Zone};
@@ -24,6 +26,12 @@ pub struct World {
     pub region: Region,
     /// Its NodeClass, if it has one. A status without subnets stands for one subnet per zone.
     pub class: Option<Class>,
+    /// The object that `class` was read from.
+    pub object: Option<EC2NodeClass>,
+    /// The cluster that nodes join.
+    pub cluster: Option<Cluster>,
+    /// The API server's version, such as `1.35`; empty if it is not known.
+    pub kubernetes: String,
 }
 
 #[derive(Deserialize)]
@@ -45,8 +53,10 @@ struct Wire {
     free_reservations: BTreeMap<String, u32>,
     #[serde(default)]
     unavailable: Vec<WireShort>,
-    #[serde(default, rename = "cluster")]
-    _cluster: Option<Value>,
+    #[serde(default, rename = "account")]
+    _account: Option<Value>,
+    #[serde(default)]
+    cluster: Option<WireCluster>,
     #[serde(default, rename = "nodeClaim")]
     _node_claim: Option<Value>,
     #[serde(default, rename = "freeAddresses")]
@@ -55,6 +65,32 @@ struct Wire {
     _refuse: Option<Value>,
     #[serde(default, rename = "fleetError")]
     _fleet_error: Option<Value>,
+}
+
+#[derive(Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default, expecting = "a cluster: name, …")]
+struct WireCluster {
+    name: String,
+    version: String,
+    endpoint: String,
+    #[serde(alias = "CABundle")]
+    ca_bundle: String,
+    #[serde(alias = "CIDR")]
+    cidr: String,
+    #[serde(rename = "kubeDNSIP", alias = "KubeDNSIP")]
+    kube_dns_ip: String,
+}
+
+impl WireCluster {
+    fn cluster(self) -> Cluster {
+        Cluster {
+            name: self.name,
+            endpoint: self.endpoint,
+            ca_bundle: self.ca_bundle,
+            cidr: self.cidr,
+            kube_dns_ip: self.kube_dns_ip,
+        }
+    }
 }
 
 /// A table that is given is the whole truth: what it lacks has no price.
@@ -161,12 +197,13 @@ pub fn read(
     let mut region = Region::new(&wire.region, zones.collect(), facts);
     let refuse = |(field, what, hint): (String, String, &str)| document.refuse(&field, what, hint);
     fill(&mut region, &wire).map_err(|fault| one(refuse(fault)))?;
-    let mut class = wire
+    let class = wire
         .node_class
         .as_ref()
         .map(|object| node_class(object, document))
         .transpose()
         .map_err(|problem| one(*problem))?;
+    let (object, mut class) = class.unzip();
     if let Some(class) = &mut class
         && class.subnets.is_empty()
     {
@@ -179,11 +216,18 @@ pub fn read(
             problems.push(document.refuse(&format!("offeredIn.{name}"), what, "add or correct it"));
         }
     }
-    Ok((World { region, class }, problems))
+    let world = World {
+        region,
+        class,
+        object,
+        kubernetes: wire.cluster.clone().unwrap_or_default().version,
+        cluster: wire.cluster.map(WireCluster::cluster),
+    };
+    Ok((world, problems))
 }
 
 /// The NodeClass of a world, checked as one of a manifest is.
-fn node_class(object: &Value, world: &Document) -> Result<Class, Box<Diagnostic>> {
+fn node_class(object: &Value, world: &Document) -> Result<(EC2NodeClass, Class), Box<Diagnostic>> {
     let refuse = |field: &str, what: String, hint: String| {
         let field = format!("nodeClass.{field}");
         Box::new(world.refuse(field.trim_end_matches('.'), what, hint))
@@ -197,7 +241,16 @@ fn node_class(object: &Value, world: &Document) -> Result<Class, Box<Diagnostic>
         ));
     };
     let object = of_document(document).map_err(|p| refuse(&p.field, p.what, p.hint))?;
-    Class::of(&object).map_err(|fault| refuse(&fault.field, fault.what, fault.hint.to_owned()))
+    if let Some(fault) = validation::kubelet(object.spec.kubelet())
+        .into_iter()
+        .next()
+    {
+        let field = format!("spec.kubelet.{}", fault.field);
+        return Err(refuse(&field, fault.what, fault.hint));
+    }
+    let class = Class::of(&object);
+    let class = class.map_err(|fault| refuse(&fault.field, fault.what, fault.hint.to_owned()))?;
+    Ok((object, class))
 }
 
 /// One subnet per zone.
@@ -275,6 +328,7 @@ fn fill(region: &mut Region, wire: &Wire) -> Result<(), (String, String, &'stati
                 capacity_type: (*short.capacity_type).into(),
                 zone: (*short.zone).into(),
                 reservation: reservation.filter(|_| reserved).map(Into::into),
+                ..Short::default()
             };
             unavailable.mark(&short.instance_type, entry, i64::MAX);
         }

@@ -10,9 +10,19 @@ use super::{EC2NodeClass, GROUP};
 /// cannot be read. Defaults of the schema are filled in; its rules are not checked. Other kinds are
 /// counted. `source` names the text in diagnostics.
 pub fn read(source: &str, bytes: &[u8]) -> (Vec<EC2NodeClass>, Diagnostics) {
-    let (found, mut problems) = documents(source, bytes);
+    let (found, problems) = documents(source, bytes);
+    let found: Vec<Document> = found.into_iter().flat_map(Document::items).collect();
+    of_documents(&found, problems)
+}
+
+/// The same of the documents of a text, none of which is a List. `problems` are those that are
+/// known of it.
+pub fn of_documents(
+    found: &[Document],
+    mut problems: Diagnostics,
+) -> (Vec<EC2NodeClass>, Diagnostics) {
     let (mut classes, mut names) = (Vec::new(), BTreeSet::new());
-    for document in found.into_iter().flat_map(Document::items) {
+    for document in found {
         let group = document
             .field("apiVersion")
             .and_then(|v| v.split('/').next());
@@ -22,7 +32,7 @@ pub fn read(source: &str, bytes: &[u8]) -> (Vec<EC2NodeClass>, Diagnostics) {
             *problems.ignored.entry(kind).or_default() += 1;
             continue;
         }
-        match of_document(&document) {
+        match of_document(document) {
             Ok(class) if !names.insert(class.metadata.name.clone()) => {
                 problems.push(document.refuse(
                     "",

@@ -145,7 +145,13 @@ impl WireImage {
 
 impl Wire {
     fn node(self, document: Document) -> Node {
-        let fault = validation::kubelet(&self.kubelet).into_iter().next();
+        let expression = |(field, _): (String, &str)| {
+            let what = "is an expression, whose value depends on the instance type";
+            validation::Fault::new(field, what, "write a number or a quantity")
+        };
+        let expressions = validation::expressions(&self.kubelet).into_iter();
+        let faults = validation::kubelet(&self.kubelet).into_iter();
+        let fault = faults.chain(expressions.map(expression)).next();
         let fault = fault.map(|fault| {
             let field = format!("kubelet.{}", fault.field);
             document.refuse(&field, fault.what, fault.hint)

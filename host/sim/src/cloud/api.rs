@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use longshore_cloud::{CloudError, CloudProvider, Instance, Launch};
+use longshore_cloud::{CloudError, CloudProvider, Instance, Launch, RebootError};
 use tokio::sync::oneshot;
 
 use super::{Answer, Cloud, Inner, QueuedLaunch, State, Work};
@@ -27,6 +27,12 @@ impl CloudProvider for Cloud {
 
     async fn delete(&self, provider_id: &str) -> Result<(), CloudError> {
         let answer = self.end_now(provider_id);
+        tokio::time::sleep(self.0.latencies.call).await;
+        answer
+    }
+
+    async fn reboot(&self, provider_id: &str, operation: &str) -> Result<(), RebootError> {
+        let answer = self.reboot_now(provider_id, operation);
         tokio::time::sleep(self.0.latencies.call).await;
         answer
     }
@@ -79,6 +85,20 @@ impl Cloud {
         drop(inner);
         self.0.asked.notify_one();
         Ok(answer)
+    }
+
+    /// The machine is up again after as long as one takes that is launched.
+    fn reboot_now(&self, provider_id: &str, operation: &str) -> Result<(), RebootError> {
+        let mut inner = self.inner();
+        let at = inner
+            .running(provider_id)
+            .ok_or_else(|| gone(provider_id))?;
+        let due = inner.clock.elapsed() + inner.options.latencies.boot;
+        let work = Work::Rebooted(at, operation.to_owned());
+        inner.event_queue.at(due, work);
+        drop(inner);
+        self.0.asked.notify_one();
+        Ok(())
     }
 
     fn end_now(&self, provider_id: &str) -> Result<(), CloudError> {

@@ -18,7 +18,7 @@ use longshore_core::model::{Catalogue, Symbols};
 
 use crate::cloud;
 use crate::faults::Faults;
-use crate::harness::Jump;
+use crate::harness::{Jump, RepairMode};
 use crate::world;
 pub use acts::ScenarioEvent;
 pub(crate) use acts::operator_cleanup;
@@ -39,8 +39,8 @@ pub struct GeneratedScenario {
     pub replicas: u32,
     /// Whether they ask for a Lease.
     pub elects: bool,
-    /// Whether the daemon replaces nodes that stay unhealthy.
-    pub repairs: bool,
+    /// What the daemon does with nodes that stay unhealthy.
+    pub repairs: RepairMode,
     /// Whether the daemon disrupts nodes.
     pub disrupts: bool,
     /// Faults on the way to the server while it runs.
@@ -68,7 +68,8 @@ pub enum Stories {
     /// and volumes that hold their nodes, clouds that list half of their instances, clocks that
     /// jump, claims from a backup.
     Safe,
-    /// Both kinds in turn, with NodePools whose nodes are consolidated.
+    /// Both kinds in turn, with NodePools whose nodes are consolidated. Unhealthy nodes are repaired
+    /// within budgets; the others repair at once, as 1.14 does.
     Disrupt,
 }
 
@@ -105,6 +106,9 @@ impl Stories {
                     _ => safe::scenario(seed, size, types),
                 };
                 scenario.disrupts = true;
+                if scenario.repairs == RepairMode::AtOnce {
+                    scenario.repairs = RepairMode::WithinBudgets;
+                }
                 scenario.base = pools::disrupted(&scenario.base, &mut Rng::new(seed ^ DISRUPT));
                 scenario
             }
@@ -156,7 +160,7 @@ impl GeneratedScenario {
         let capacity = &mut world.cloud.capacity;
         *capacity = capacity.map(|capacity| capacity.max(workloads.needs_of_each_offering(size)));
         let acts = acts::acts(&mut rng, &workloads, &faults, replicas);
-        let repairs = rng.hits(0.7);
+        let repairs = repairs_of(&mut rng);
         let (jumps, operator) = (Vec::new(), vec![ScenarioEvent::OperatorCleanup]);
         GeneratedScenario {
             seed,
@@ -171,6 +175,14 @@ impl GeneratedScenario {
             jumps,
             operator,
         }
+    }
+}
+
+/// Seven scenarios of ten repair.
+fn repairs_of(rng: &mut Rng) -> RepairMode {
+    match rng.hits(0.7) {
+        true => RepairMode::AtOnce,
+        false => RepairMode::Off,
     }
 }
 

@@ -157,50 +157,50 @@ impl Interceptor {
     }
 
     /// Whether a process lives.
-    pub fn lives(&self, who: &str) -> bool {
-        self.inner().alive.contains_key(who)
+    pub fn lives(&self, client: &str) -> bool {
+        self.inner().alive.contains_key(client)
     }
 
     /// A process ends.
-    pub fn kill(&self, who: &str, why: &str) {
-        self.end(&mut self.inner(), who, why);
+    pub fn kill(&self, client: &str, why: &str) {
+        self.end(&mut self.inner(), client, why);
     }
 
-    fn end(&self, inner: &mut Inner, who: &str, why: &str) {
-        if let Some(signals) = inner.alive.remove(who) {
-            self.log.say(self.clock, format!("{who} is killed{why}"));
+    fn end(&self, inner: &mut Inner, client: &str, why: &str) {
+        if let Some(signals) = inner.alive.remove(client) {
+            self.log.say(self.clock, format!("{client} is killed{why}"));
             signals.killed.notify_one();
         }
     }
 
     /// A process has ended on request.
-    pub fn ended(&self, who: &str) {
-        self.inner().alive.remove(who);
-        self.log.say(self.clock, format!("{who} has ended"));
+    pub fn ended(&self, client: &str) {
+        self.inner().alive.remove(client);
+        self.log.say(self.clock, format!("{client} has ended"));
     }
 
     /// Stops a process for a while.
     pub fn freeze(&self, lot: u64, length: Duration) -> bool {
-        let Some(who) = self.inner().pick(lot) else {
+        let Some(client) = self.inner().pick(lot) else {
             return false;
         };
         self.log.say(
             self.clock,
-            format!("{who} is stopped for {} s", length.as_secs()),
+            format!("{client} is stopped for {} s", length.as_secs()),
         );
         self.server
-            .stop_client(&who, tokio::time::Instant::now() + length);
+            .stop_client(&client, tokio::time::Instant::now() + length);
         true
     }
 
     /// Tells a process to end.
     pub fn terminate(&self, lot: u64) -> bool {
         let inner = self.inner();
-        let Some(who) = inner.pick(lot) else {
+        let Some(client) = inner.pick(lot) else {
             return false;
         };
-        self.log.say(self.clock, format!("{who} is told to end"));
-        inner.alive[&who].terminate.notify_one();
+        self.log.say(self.clock, format!("{client} is told to end"));
+        inner.alive[&client].terminate.notify_one();
         true
     }
 
@@ -238,10 +238,10 @@ impl Interceptor {
 
     pub fn kill_one(&self, lot: u64) -> bool {
         let mut inner = self.inner();
-        let Some(who) = inner.pick(lot) else {
+        let Some(client) = inner.pick(lot) else {
             return false;
         };
-        self.end(&mut inner, &who, "");
+        self.end(&mut inner, &client, "");
         true
     }
 
@@ -263,7 +263,7 @@ impl Interceptor {
         inner.overloaded = inner
             .cut
             .clone()
-            .map(|(who, until)| (who, until - Duration::from_secs(60)));
+            .map(|(client, until)| (client, until - Duration::from_secs(60)));
     }
 
     pub fn set_faults(&self, faults: Faults) {
@@ -295,10 +295,10 @@ impl Interceptor {
 
     /// What becomes of a request.
     pub fn judge(&self, asked: &RequestInfo) -> Verdict {
-        if !asked.who.starts_with("daemon#") {
+        if !asked.client.starts_with("daemon#") {
             return Verdict::Go;
         }
-        if !self.lives(&asked.who) {
+        if !self.lives(&asked.client) {
             return Verdict::Kill;
         }
         if writes(asked) {
@@ -320,13 +320,13 @@ impl Interceptor {
             && inner
                 .cut
                 .as_ref()
-                .is_some_and(|(who, until)| *who == asked.who && now < *until);
+                .is_some_and(|(client, until)| *client == asked.client && now < *until);
         let refused = !lease && asked.verb != "watch";
         let overloaded = refused
             && inner
                 .overloaded
                 .as_ref()
-                .is_some_and(|(who, until)| *who == asked.who && now < *until);
+                .is_some_and(|(client, until)| *client == asked.client && now < *until);
         let verdict = match fate {
             FaultAction::Verdict(_) if cut => Verdict::TimeOutBefore,
             FaultAction::Verdict(_) if overloaded => Verdict::Refuse {
@@ -341,7 +341,7 @@ impl Interceptor {
             FaultAction::Kill { after } => {
                 self.end(
                     &mut inner,
-                    &asked.who,
+                    &asked.client,
                     &format!(" {} {what}", if after { "after" } else { "before" }),
                 );
                 if after {
@@ -352,7 +352,7 @@ impl Interceptor {
             }
         };
         if self.keeps {
-            inner.note(now, &asked.who, &what, &verdict);
+            inner.note(now, &asked.client, &what, &verdict);
         }
         inner.remember(now, self.server.revision());
         verdict
@@ -373,8 +373,8 @@ impl Interceptor {
     }
 
     /// What becomes of a call of the cloud's API.
-    pub fn call(&self, who: &str, what: &str, may_fail: bool) -> Call {
-        if !self.lives(who) {
+    pub fn call(&self, client: &str, what: &str, may_fail: bool) -> Call {
+        if !self.lives(client) {
             return Call::Never;
         }
         let mut inner = self.inner();
@@ -400,7 +400,7 @@ impl Interceptor {
         });
         let call = match when {
             Some(When::Before) => {
-                self.end(&mut inner, who, &format!(" before {what}"));
+                self.end(&mut inner, client, &format!(" before {what}"));
                 Call::Never
             }
             Some(When::During) => Call::During,
@@ -409,7 +409,7 @@ impl Interceptor {
             None => Call::Go,
         };
         if self.keeps {
-            inner.note(now, who, what, &call);
+            inner.note(now, client, what, &call);
         }
         call
     }
@@ -424,10 +424,10 @@ impl Inner {
             .cloned()
     }
 
-    fn note(&mut self, now: Duration, who: &str, what: &str, became: &dyn fmt::Debug) {
+    fn note(&mut self, now: Duration, client: &str, what: &str, became: &dyn fmt::Debug) {
         let _ = writeln!(
             self.requests,
-            "{} {who} {what}: {became:?}",
+            "{} {client} {what}: {became:?}",
             clock_text(now)
         );
     }

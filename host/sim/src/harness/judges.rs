@@ -55,7 +55,7 @@ impl Judges {
 
 /// A process is about to have a request carried out, or has had it.
 pub(super) fn carried_out(interceptor: &Interceptor, asked: &RequestInfo, moment: Moment<'_>) {
-    if !asked.who.starts_with("daemon#") || !writes(asked) {
+    if !asked.client.starts_with("daemon#") || !writes(asked) {
         return;
     }
     match moment {

@@ -45,12 +45,15 @@ pub(super) fn unsettled(world: &World) -> Vec<String> {
             wrong.push(format!("claim {name} is not ready"));
         }
     }
+    let goes = claims.iter().any(|claim| disruption::under_way(claim));
     for node in &nodes {
         let name = fields::name(node);
         if !owned.contains(fields::text(node, "/spec/providerID")) {
             wrong.push(format!("{name} has no claim"));
         } else if node_rules::has_taint(node, node_rules::DISRUPTED) {
             wrong.push(format!("{name} is closed to pods"));
+        } else if node_rules::has_taint(node, node_rules::LATER) && !goes {
+            wrong.push(format!("{name} is marked to go, and no node goes"));
         } else if fields::deleting(node) || fields::condition(node, "Ready") != "True" {
             wrong.push(format!("{name} is not ready, or going"));
         }

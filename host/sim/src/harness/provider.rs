@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use longshore_cloud::{CloudError, CloudProvider, Instance, Launch, RepairPolicy};
+use longshore_cloud::{
+    CloudError, CloudProvider, Instance, Launch, RebootError, RepairAction, RepairPolicy,
+};
 
 use super::interceptor::{Call, Interceptor};
 use super::safety;
@@ -15,16 +17,33 @@ use crate::cloud::Cloud;
 /// A node that does not get ready, or is not any more, is replaced sooner than the operator of a
 /// scenario would do it.
 const UNREADY: Duration = Duration::from_secs(180);
-const REPAIRED: [RepairPolicy; 2] = [
+const REPAIRED: [RepairPolicy; 3] = [
     RepairPolicy {
         condition: "Ready",
         status: "False",
+        reason: "",
         toleration: UNREADY,
+        grace: Some(Duration::from_secs(60)),
+        priority: 0,
+        action: RepairAction::Replace,
     },
     RepairPolicy {
         condition: "Ready",
         status: "Unknown",
+        reason: ".*",
         toleration: UNREADY,
+        grace: Some(Duration::from_secs(60)),
+        priority: 0,
+        action: RepairAction::Replace,
+    },
+    RepairPolicy {
+        condition: "RebootRequired",
+        status: "True",
+        reason: ".*",
+        toleration: Duration::from_secs(30),
+        grace: Some(Duration::from_secs(60)),
+        priority: 0,
+        action: RepairAction::Reboot,
     },
 ];
 
@@ -32,7 +51,7 @@ const REPAIRED: [RepairPolicy; 2] = [
 pub(super) struct InterceptedProvider {
     pub cloud: Cloud,
     pub interceptor: Arc<Interceptor>,
-    pub who: String,
+    pub client: String,
 }
 
 impl InterceptedProvider {
@@ -43,15 +62,15 @@ impl InterceptedProvider {
         call: impl Future<Output = Result<T, CloudError>> + Send + 'static,
     ) -> Result<T, CloudError> {
         let server = &self.interceptor.server;
-        if server.is_stopped(&self.who) {
+        if server.is_stopped(&self.client) {
             // A timer of a process that is stopped: it goes off when the process goes on, and asks
             // nothing before.
-            server.until_it_goes_on(&self.who).await;
+            server.until_it_goes_on(&self.client).await;
             return Err(CloudError::Other(format!(
                 "{what}: the process was stopped"
             )));
         }
-        let fate = self.interceptor.call(&self.who, &what, may_fail);
+        let fate = self.interceptor.call(&self.client, &what, may_fail);
         match fate {
             Call::Never => return pending().await,
             Call::Fail => {
@@ -63,7 +82,8 @@ impl InterceptedProvider {
                 // Sent without waiting for the answer.
                 tokio::spawn(call);
                 tokio::task::yield_now().await;
-                self.interceptor.kill(&self.who, &format!(" during {what}"));
+                self.interceptor
+                    .kill(&self.client, &format!(" during {what}"));
                 return pending().await;
             }
             Call::Go | Call::After => {}
@@ -72,11 +92,12 @@ impl InterceptedProvider {
             return Err(CloudError::Throttled(format!("{what}: too many requests")));
         }
         let answer = call.await;
-        server.until_it_goes_on(&self.who).await;
+        server.until_it_goes_on(&self.client).await;
         if fate == Call::After {
-            self.interceptor.kill(&self.who, &format!(" after {what}"));
+            self.interceptor
+                .kill(&self.client, &format!(" after {what}"));
         }
-        if !self.interceptor.lives(&self.who) {
+        if !self.interceptor.lives(&self.client) {
             return pending().await;
         }
         answer
@@ -94,8 +115,8 @@ impl CloudProvider for InterceptedProvider {
     }
 
     async fn create(&self, launch: &Launch) -> Result<Instance, CloudError> {
-        if self.interceptor.lives(&self.who) {
-            safety::launch(&self.interceptor, &self.who, launch);
+        if self.interceptor.lives(&self.client) {
+            safety::launch(&self.interceptor, &self.client, launch);
         }
         let (cloud, asked) = (self.cloud.clone(), launch.clone());
         // The cloud itself knows which launches fail.
@@ -106,8 +127,8 @@ impl CloudProvider for InterceptedProvider {
     }
 
     async fn delete(&self, provider_id: &str) -> Result<(), CloudError> {
-        if self.interceptor.lives(&self.who) {
-            safety::end(&self.interceptor, &self.who, provider_id);
+        if self.interceptor.lives(&self.client) {
+            safety::end(&self.interceptor, &self.client, provider_id);
         }
         let (cloud, id) = (self.cloud.clone(), provider_id.to_owned());
         let refused = self.interceptor.ends_nothing();
@@ -118,6 +139,22 @@ impl CloudProvider for InterceptedProvider {
             }
         };
         self.pass(format!("end {provider_id}"), true, call).await
+    }
+
+    async fn reboot(&self, provider_id: &str, operation: &str) -> Result<(), RebootError> {
+        let (cloud, id, name) = (
+            self.cloud.clone(),
+            provider_id.to_owned(),
+            operation.to_owned(),
+        );
+        let call = async move {
+            match cloud.reboot(&id, &name).await {
+                Err(RebootError::Again(error)) => Err(error),
+                other => Ok(other),
+            }
+        };
+        self.pass(format!("reboot {provider_id}"), true, call)
+            .await?
     }
 
     async fn get(&self, provider_id: &str) -> Result<Instance, CloudError> {

@@ -6,7 +6,9 @@ use std::time::Duration;
 use longshore_core::model::{Catalogue, Settings, Symbols};
 use longshore_daemon::live::clock::Clock;
 use longshore_daemon::live::connection::{Clients, clients};
-use longshore_daemon::live::environment::{Daemon, Environment, Lease, Offers, fixed};
+use longshore_daemon::live::environment::{
+    Daemon, Environment, Lease, Offers, Repairs, TerminateFirst, fixed,
+};
 use longshore_daemon::live::leader::Leadership;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -32,8 +34,8 @@ impl Replica {
         // They do not all begin at the same moment.
         tokio::time::sleep(Duration::from_millis(700) * self.slot).await;
         loop {
-            let (who, signals) = self.interceptor.begin();
-            let daemon = Daemon::new(self.edges(&who));
+            let (client, signals) = self.interceptor.begin();
+            let daemon = Daemon::new(self.edges(&client));
             let rounds = safety::Rounds::new(daemon.rounds());
             let leadership = daemon.leadership();
             // What a process has spawned besides is stopped by its edges, which answer no more.
@@ -48,21 +50,21 @@ impl Replica {
                         biased;
                         () = signals.killed.notified() => {}
                         ended = tokio::time::timeout(GRACE, process.join_next()) => {
-                            if ended.is_err() && !self.interceptor.server.is_stopped(&who) {
-                                self.interceptor.violated(format!("{who} did not end within {} \
+                            if ended.is_err() && !self.interceptor.server.is_stopped(&client) {
+                                self.interceptor.violated(format!("{client} did not end within {} \
                                     s", GRACE.as_secs()));
                             }
-                            self.interceptor.ended(&who);
+                            self.interceptor.ended(&client);
                         }
                     }
                 }
                 _ = process.join_next() => {
-                    self.interceptor.violated(format!("{who} ended by itself"));
-                    self.interceptor.kill(&who, ", it ended by itself");
+                    self.interceptor.violated(format!("{client} ended by itself"));
+                    self.interceptor.kill(&client, ", it ended by itself");
                 }
-                () = rounds.watch(&self.interceptor, &who) => {}
+                () = rounds.watch(&self.interceptor, &client) => {}
             }
-            rounds.look(&self.interceptor, &who);
+            rounds.look(&self.interceptor, &client);
             process.shutdown().await;
             tokio::time::sleep(self.setup.restart).await;
         }
@@ -82,7 +84,7 @@ impl Replica {
         )
     }
 
-    fn edges(&self, who: &str) -> Environment {
+    fn edges(&self, client: &str) -> Environment {
         let ProcessInputs { manager, journal } = (self.setup.begin)(self.slot);
         let cloud = self.interceptor.cloud.clone();
         let offers: Offers = match self.setup.sees_prices {
@@ -92,7 +94,7 @@ impl Replica {
         let leadership = Leadership::new(!self.interceptor.elects);
         let clock = self.clock();
         let Clients { patient, plain } = clients(
-            self.interceptor.server.service(who),
+            self.interceptor.server.service(client),
             "default",
             &leadership,
             &clock,
@@ -100,17 +102,22 @@ impl Replica {
         let lease = Lease {
             namespace: "kube-system".to_owned(),
             name: "karpenter-leader-election".to_owned(),
-            holder: who.to_owned(),
+            holder: client.to_owned(),
         };
+        let provider = Arc::new(InterceptedProvider {
+            cloud: self.interceptor.cloud.clone(),
+            interceptor: self.interceptor.clone(),
+            client: client.to_owned(),
+        });
+        let repairs = Repairs::new(self.setup.repairs, &*provider).unwrap_or_else(|error| {
+            self.interceptor.violated(error.to_string());
+            Repairs::Off
+        });
         Environment {
             leadership,
             client: patient,
             plain,
-            provider: Arc::new(InterceptedProvider {
-                cloud: self.interceptor.cloud.clone(),
-                interceptor: self.interceptor.clone(),
-                who: who.to_owned(),
-            }),
+            provider,
             clock,
             catalogue: offers,
             names: self.types.1.clone(),
@@ -119,9 +126,10 @@ impl Replica {
             journal,
             window: self.setup.window,
             lease: self.interceptor.elects.then_some(lease),
-            repairs: self.setup.repairs,
+            repairs,
             disrupts: self.setup.disrupts,
             spot_to_spot: false,
+            terminate_first: TerminateFirst::default(),
             static_capacity: self.setup.static_capacity,
             inline: true,
         }

@@ -25,15 +25,15 @@ pub(super) fn write(interceptor: &Interceptor, asked: &RequestInfo) {
     if resource != resources::LEASE && resource != resources::EVENT {
         leads(
             interceptor,
-            &asked.who,
+            &asked.client,
             &format!("{} {} {}", asked.verb, resource.plural, asked.name),
         );
     }
 }
 
 /// A launch is asked for.
-pub(super) fn launch(interceptor: &Interceptor, who: &str, launch: &Launch) {
-    leads(interceptor, who, &format!("launch {}", launch.name));
+pub(super) fn launch(interceptor: &Interceptor, client: &str, launch: &Launch) {
+    leads(interceptor, client, &format!("launch {}", launch.name));
     let claim = interceptor
         .server
         .get(&fields::key(resources::NODE_CLAIM, "", &launch.name));
@@ -59,9 +59,9 @@ fn may_be_known(interceptor: &Interceptor, uid: &str) -> bool {
 }
 
 /// An instance is terminated: its pods must have left.
-pub(super) fn end(interceptor: &Interceptor, who: &str, provider_id: &str) {
-    leads(interceptor, who, &format!("end {provider_id}"));
-    judges::proof::end(interceptor, who, provider_id);
+pub(super) fn end(interceptor: &Interceptor, client: &str, provider_id: &str) {
+    leads(interceptor, client, &format!("end {provider_id}"));
+    judges::proof::end(interceptor, client, provider_id);
 }
 
 /// What became of the rounds of a process, as it counts them itself.
@@ -80,7 +80,7 @@ impl<F: Fn(&str) -> u64> Rounds<F> {
     }
 
     /// Looks whether plans have broken rules since it was looked at last.
-    pub fn look(&self, interceptor: &Interceptor, who: &str) {
+    pub fn look(&self, interceptor: &Interceptor, client: &str) {
         let now = ((self.count)("rejected"), (self.count)("replaced"));
         let before = std::mem::replace(
             &mut *self.seen.lock().unwrap_or_else(PoisonError::into_inner),
@@ -88,29 +88,29 @@ impl<F: Fn(&str) -> u64> Rounds<F> {
         );
         if before != now {
             interceptor.violated(format!(
-                "{who}: plans that break a rule: {} rejected, {} replaced",
+                "{client}: plans that break a rule: {} rejected, {} replaced",
                 now.0, now.1
             ));
         }
     }
 
     /// Looks now and then, for ever.
-    pub async fn watch(&self, interceptor: &Interceptor, who: &str) {
+    pub async fn watch(&self, interceptor: &Interceptor, client: &str) {
         loop {
             tokio::time::sleep(Duration::from_secs(60)).await;
-            self.look(interceptor, who);
+            self.look(interceptor, client);
         }
     }
 }
 
-fn leads(interceptor: &Interceptor, who: &str, what: &str) {
+fn leads(interceptor: &Interceptor, client: &str, what: &str) {
     if !interceptor.elects {
         return;
     }
     let holder = holder(interceptor);
-    if holder != who {
+    if holder != client {
         interceptor.violated(format!(
-            "{who} does not lead ({holder:?} does) and does: {what}"
+            "{client} does not lead ({holder:?} does) and does: {what}"
         ));
     }
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use longshore_api::labels::MOVE_COST;
 use serde_json::{Map, Value, json};
 
 use crate::actors::kubelet::{RUNS_FOR, START_AFTER, STOP_AFTER};
@@ -161,6 +162,14 @@ pub struct Pool {
     pub labels: Vec<(String, String)>,
     /// Taints of nodes: key, value, effect.
     pub taints: Vec<(String, String, String)>,
+    /// `consolidationPolicy`.
+    pub consolidation: Option<String>,
+    /// `consolidateAfter`, as a NodePool has it.
+    pub consolidate_after: Option<String>,
+    /// `budgets`; empty for the default, 10 % of the nodes.
+    pub budgets: Vec<Value>,
+    /// What one moved pod must save, as an annotation.
+    pub move_cost: Option<String>,
 }
 
 impl Pool {
@@ -194,7 +203,20 @@ impl Pool {
         if !self.limits.is_empty() {
             spec["limits"] = pairs(&self.limits);
         }
-        json!({"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": self.name}, "spec": spec})
+        if let Some(policy) = &self.consolidation {
+            spec["disruption"]["consolidationPolicy"] = policy.clone().into();
+        }
+        if let Some(after) = &self.consolidate_after {
+            spec["disruption"]["consolidateAfter"] = after.clone().into();
+        }
+        if !self.budgets.is_empty() {
+            spec["disruption"]["budgets"] = self.budgets.clone().into();
+        }
+        let mut metadata = json!({"name": self.name});
+        if let Some(cost) = &self.move_cost {
+            metadata["annotations"][MOVE_COST] = cost.clone().into();
+        }
+        json!({"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": metadata, "spec": spec})
     }
 }
 

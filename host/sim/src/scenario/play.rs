@@ -98,6 +98,7 @@ impl Play {
             window: scenario.daemon.window,
             restart: scenario.daemon.restart,
             keeps_requests: false,
+            disrupts: true,
             ..Setup::beginning(scenario.seed, seat.begin())
         });
         let first = scenario.at_first();

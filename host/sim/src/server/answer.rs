@@ -22,7 +22,7 @@ type Answer = Result<Response<Body>, ApiErrorWithDetails>;
 /// One request.
 struct Call<'a> {
     server: &'a Server,
-    who: &'a str,
+    client: &'a str,
     place: RequestPath,
     parameters: Parameters,
     partial: bool,
@@ -31,7 +31,7 @@ struct Call<'a> {
 }
 
 /// Answers a request.
-pub fn answer(server: &Server, who: &str, head: Head, request: &Request<Vec<u8>>) -> Answer {
+pub fn answer(server: &Server, client: &str, head: Head, request: &Request<Vec<u8>>) -> Answer {
     let path = request.uri().path();
     if matches!(path, "/healthz" | "/livez" | "/readyz") {
         return Ok(request::answer(200, "ok"));
@@ -56,7 +56,7 @@ pub fn answer(server: &Server, who: &str, head: Head, request: &Request<Vec<u8>>
     let field_manager = match parameters.get("fieldManager") {
         // As a real server takes the name of the client program.
         "" => match header("user-agent").split('/').next().unwrap_or_default() {
-            "" => who,
+            "" => client,
             agent => agent,
         },
         given => given,
@@ -73,7 +73,7 @@ pub fn answer(server: &Server, who: &str, head: Head, request: &Request<Vec<u8>>
     let partial = list::is_partial(header("accept"));
     let call = Call {
         server,
-        who,
+        client,
         place,
         parameters,
         partial,
@@ -161,7 +161,7 @@ impl Call<'_> {
         if !self.place.name.is_empty() {
             wanted.selector = wanted.selector.named(&self.place.name);
         }
-        list::watch(self.server, self.who, wanted, &self.parameters)
+        list::watch(self.server, self.client, wanted, &self.parameters)
     }
 
     fn list(&self) -> Answer {

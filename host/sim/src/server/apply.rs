@@ -244,18 +244,18 @@ fn conflicts(
             applies,
             subresource,
         } = &owner.manager;
-        let mut who = format!("conflict with {name:?}");
+        let mut manager = format!("conflict with {name:?}");
         if !subresource.is_empty() {
-            who += &format!(" with subresource {subresource:?}");
+            manager += &format!(" with subresource {subresource:?}");
         }
         if !applies {
-            who += &format!(" using {}", resource.api_version());
+            manager += &format!(" using {}", resource.api_version());
         }
         found.extend(
             taken
                 .paths()
                 .iter()
-                .map(|path| (who.clone(), fields::path_text(path))),
+                .map(|path| (manager.clone(), fields::path_text(path))),
         );
     }
     if found.is_empty() {
@@ -263,7 +263,7 @@ fn conflicts(
     }
     let words: Vec<String> = found
         .iter()
-        .map(|(who, field)| format!("{who}: {field}"))
+        .map(|(manager, field)| format!("{manager}: {field}"))
         .collect();
     let message = match &words[..] {
         [one] => format!("Apply failed with 1 conflict: {one}"),
@@ -273,7 +273,7 @@ fn conflicts(
             many.join(", ")
         ),
     };
-    let cause = |(who, field): &(String, String)| json!({"reason": "FieldManagerConflict", "message": who, "field": field});
+    let cause = |(manager, field): &(String, String)| json!({"reason": "FieldManagerConflict", "message": manager, "field": field});
     Err(ApiErrorWithDetails::plain(409, "Conflict", message)
         .because(found.iter().map(cause).collect()))
 }

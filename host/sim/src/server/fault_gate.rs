@@ -31,7 +31,7 @@ pub const PATIENCE: Duration = Duration::from_secs(30);
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RequestInfo {
     /// Whose client it is.
-    pub who: String,
+    pub client: String,
     /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete` or `deletecollection`.
     pub verb: &'static str,
     /// The kind, nothing for a path that is none of a kind.
@@ -160,7 +160,7 @@ impl FaultGate {
             }
             *counts
                 .by
-                .entry((asked.who.clone(), asked.verb, kind))
+                .entry((asked.client.clone(), asked.verb, kind))
                 .or_default() += 1;
         }
         let mut judge = self
@@ -177,7 +177,7 @@ pub struct Connection {
     /// The other end.
     pub server: Server,
     /// Whose it is.
-    pub who: String,
+    pub client: String,
 }
 
 type Answer = Pin<Box<dyn Future<Output = Result<Response<Body>, io::Error>> + Send>>;
@@ -192,24 +192,24 @@ impl tower_service::Service<Request<kube::client::Body>> for Connection {
     }
 
     fn call(&mut self, request: Request<kube::client::Body>) -> Answer {
-        let Connection { server, who } = self.clone();
+        let Connection { server, client } = self.clone();
         Box::pin(async move {
             let (parts, body) = request.into_parts();
             let body = body.collect_bytes().await.map_err(io::Error::other)?;
-            pass(&server, &who, Request::from_parts(parts, body.to_vec())).await
+            pass(&server, &client, Request::from_parts(parts, body.to_vec())).await
         })
     }
 }
 
 async fn pass(
     server: &Server,
-    who: &str,
+    client: &str,
     mut request: Request<Vec<u8>>,
 ) -> io::Result<Response<Body>> {
     let head = request::Head::read(&request);
-    let mut asked = head.asked(who);
+    let mut asked = head.asked(client);
     request.extensions_mut().insert(head);
-    server.until_it_goes_on(who).await;
+    server.until_it_goes_on(client).await;
     match server.fault_gate().judge(&mut asked) {
         Verdict::Go => {}
         Verdict::Delay(pause) => tokio::time::sleep(pause).await,
@@ -227,7 +227,7 @@ async fn pass(
                 format!("refused for the test after it was done: {reason}"),
             );
             let answer = dated(server, request::refuse(&refused));
-            server.until_it_goes_on(who).await;
+            server.until_it_goes_on(client).await;
             return Ok(answer);
         }
         Verdict::Stale(revision) => {
@@ -249,7 +249,7 @@ async fn pass(
         }
     }
     let answer = carry_out(server, &asked, request);
-    server.until_it_goes_on(who).await;
+    server.until_it_goes_on(client).await;
     Ok(answer)
 }
 
@@ -257,7 +257,7 @@ fn carry_out(server: &Server, asked: &RequestInfo, request: Request<Vec<u8>>) ->
     server
         .fault_gate()
         .tell(asked, Moment::Before(request.body()));
-    let answer = server.handle(&asked.who, request);
+    let answer = server.handle(&asked.client, request);
     server
         .fault_gate()
         .tell(asked, Moment::After(answer.status().as_u16()));

@@ -222,7 +222,7 @@ fn untoken(token: &str) -> Option<(u64, String)> {
 /// Answers a watch.
 pub fn watch(
     server: &Server,
-    who: &str,
+    client: &str,
     wanted: Wanted,
     parameters: &Parameters,
 ) -> Result<Response<Body>, ApiErrorWithDetails> {
@@ -281,7 +281,7 @@ pub fn watch(
         }
     };
     Ok(request::stream(Body::Watch(Box::pin(watch::lines(
-        server, who, wanted, course,
+        server, client, wanted, course,
     )))))
 }
 

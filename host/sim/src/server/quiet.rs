@@ -71,7 +71,7 @@ impl Quiet {
         let own = self
             .stopped
             .iter()
-            .filter(|(who, until)| who == client && *until > now);
+            .filter(|(stopped, until)| stopped == client && *until > now);
         own.map(|(_, until)| *until).max()
     }
 

@@ -153,13 +153,13 @@ impl Head {
     }
 
     /// The target of the request, for counts and faults.
-    pub fn asked(&self, who: &str) -> RequestInfo {
+    pub fn asked(&self, client: &str) -> RequestInfo {
         let (resource, subresource, namespace, name) = match self.place.clone() {
             Some(place) => (Some(place.resource), place.sub, place.namespace, place.name),
             None => Default::default(),
         };
         RequestInfo {
-            who: who.to_owned(),
+            client: client.to_owned(),
             verb: self.verb,
             resource,
             subresource,

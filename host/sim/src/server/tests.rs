@@ -184,7 +184,7 @@ async fn watches_stall_and_drop() {
 
 /// What a client's watch of a path says, each line with the second in which it came, `b` for a
 /// bookmark.
-async fn heard(server: Server, who: &str, path: &str, lasts: u64) -> Vec<String> {
+async fn heard(server: Server, client: &str, path: &str, lasts: u64) -> Vec<String> {
     let begun = Instant::now();
     let path = format!(
         "{path}?watch=1&allowWatchBookmarks=true&timeoutSeconds={lasts}&resourceVersion={}",
@@ -194,7 +194,7 @@ async fn heard(server: Server, who: &str, path: &str, lasts: u64) -> Vec<String>
         .body(Vec::new())
         .expect("a request");
     let lines = server
-        .client(who)
+        .client(client)
         .request_stream(request)
         .await
         .expect("a watch");
@@ -246,8 +246,9 @@ async fn one_clients_watches_of_one_kind_are_silent_or_late() {
         begun + Duration::from_secs(65),
     );
     let first = server.revision();
-    let listen =
-        |who: &'static str, path: &'static str| tokio::spawn(heard(server.clone(), who, path, 100));
+    let listen = |client: &'static str, path: &'static str| {
+        tokio::spawn(heard(server.clone(), client, path, 100))
+    };
     let maps = "/api/v1/configmaps";
     let (deaf, nodes, late, other) = (
         listen("deaf", maps),
@@ -287,12 +288,12 @@ async fn one_clients_watches_of_one_kind_are_silent_or_late() {
     );
 }
 
-async fn text_of_list(server: &Server, who: &str) -> String {
+async fn text_of_list(server: &Server, client: &str) -> String {
     let request = http::Request::get("/api/v1/configmaps")
         .body(Vec::new())
         .expect("a request");
     server
-        .client(who)
+        .client(client)
         .request_text(request)
         .await
         .expect("a list")
@@ -378,7 +379,7 @@ async fn the_gate_refuses_delays_and_loses_what_it_is_told_to() {
         let verdicts = verdicts.clone();
         move |asked: &RequestInfo| {
             assert_eq!(
-                (asked.verb, asked.resource, asked.who.as_str()),
+                (asked.verb, asked.resource, asked.client.as_str()),
                 ("create", Some(CONFIG_MAP), "writer")
             );
             verdicts.lock().expect("alone").pop().unwrap_or(Verdict::Go)
@@ -447,12 +448,12 @@ async fn a_stale_list_shows_an_older_moment_with_its_version() {
     assert_eq!(
         consistent.len(),
         1,
-        "who does not ask for version 0 gets what is there now"
+        "a client that does not ask for version 0 gets what is there now"
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_is_killed_never_hears_again() {
+async fn a_client_that_is_killed_never_hears_again() {
     let server = server();
     server.set_gate(Box::new(|_| Verdict::Kill));
     let answer =

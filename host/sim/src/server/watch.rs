@@ -115,7 +115,7 @@ pub struct WatchOptions {
 
 struct Watch {
     server: Server,
-    who: String,
+    client: String,
     wanted: Wanted,
     after: u64,
     changed: Subscription,
@@ -137,7 +137,7 @@ enum Next {
 /// The lines of a watch.
 pub fn lines(
     server: &Server,
-    who: &str,
+    client: &str,
     wanted: Wanted,
     course: WatchOptions,
 ) -> impl Stream<Item = Bytes> + Send + use<> {
@@ -155,7 +155,7 @@ pub fn lines(
     };
     let watch = Watch {
         server: server.clone(),
-        who: who.to_owned(),
+        client: client.to_owned(),
         wanted,
         after: course.after,
         changed,
@@ -208,14 +208,14 @@ impl Watch {
     fn look(&mut self) -> Next {
         let now = Instant::now();
         let state = self.server.lock();
-        if let Some(until) = state.quiet.stopped(&self.who, now) {
+        if let Some(until) = state.quiet.stopped(&self.client, now) {
             return Next::Wait(until);
         }
         if self.over || self.epoch != state.epoch || now >= self.ends {
             return Next::End;
         }
         self.changed.forget();
-        if let Some(until) = state.quiet.silent(&self.who, self.wanted.resource, now) {
+        if let Some(until) = state.quiet.silent(&self.client, self.wanted.resource, now) {
             return Next::Wait(until.min(self.ends));
         }
         if self.after < state.store.lost(self.wanted.resource)
@@ -227,7 +227,7 @@ impl Watch {
         }
         self.fresh = false;
         let mut out = Vec::new();
-        let late = state.quiet.late(&self.who, self.wanted.resource, now);
+        let late = state.quiet.late(&self.client, self.wanted.resource, now);
         // Younger changes are not sent yet.
         let told = late.map(|(by, _)| state.clock.elapsed().saturating_sub(by));
         let mut waits = late.map(|(_, until)| until);

@@ -10,7 +10,7 @@
 //! | `totals.launches`, `launchesFailed`, `launchesShort` | of these, for want of capacity |
 //! | `totals.interruptions`, `machinesLost`, `podsEvicted`, `podsLost` | disruption |
 //! | `totals.daemonRestarts`, `requests`, `violations` | the daemon; rules that safety checks saw broken, in words |
-//! | `samples` | a moment each: `seconds`, `running`, `pending`, `mostPending`, `usdPerHour`, `nodes` (`nodePool`, `capacityType`, `family`, `count`) |
+//! | `samples` | a moment each: `seconds`, `running`, `pending`, `mostPending`, `usdPerHour`, `podsEvicted` so far, `nodes` (`nodePool`, `capacityType`, `family`, `count`) |
 //! | `events` | `seconds`, `kind`, `times`, `words` |
 //!
 //! Several runs are an array of these.
@@ -86,7 +86,8 @@ fn sample(sample: &Sample) -> Value {
         .collect();
     json!({
         "seconds": sample.at.as_secs(), "running": sample.running, "pending": sample.pending,
-        "mostPending": sample.most_pending, "usdPerHour": sample.usd_per_hour, "nodes": nodes,
+        "mostPending": sample.most_pending, "usdPerHour": sample.usd_per_hour, "podsEvicted": sample.evicted,
+        "nodes": nodes,
     })
 }
 

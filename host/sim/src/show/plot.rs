@@ -1,7 +1,9 @@
-//! Drawings in SVG: cost per hour, nodes by sort, pending pods. No fonts are read.
+//! Drawings in SVG: cost per hour, nodes by sort, pending pods; of several days also cost and
+//! evictions by day. No fonts are read.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use plotters::prelude::*;
 
@@ -47,7 +49,8 @@ pub enum PlotError {
 }
 
 /// Writes `cost.svg`, `pending.svg` (all runs in one) and `nodes-by-pool.svg`, `nodes-by-type.svg`
-/// of the first run into a folder; of others `nodes-by-…-2.svg` and so on. Says which.
+/// of the first run into a folder; of others `nodes-by-…-2.svg` and so on. Of runs of two days and
+/// more also `cost-by-day.svg` and `evictions-by-day.svg`. Says which.
 ///
 /// # Errors
 /// The folder cannot be written to.
@@ -66,14 +69,29 @@ pub fn plots(runs: &[Outcome], folder: &Path) -> Result<Vec<PathBuf>, PlotError>
     };
     put(
         "cost.svg".into(),
-        lines(runs, "cost", "USD per hour", |sample| sample.usd_per_hour)?,
+        lines(runs, "cost", "USD per hour", |run| {
+            each(run, |sample| sample.usd_per_hour)
+        })?,
     )?;
     put(
         "pending.svg".into(),
-        lines(runs, "pods without a node", "pods", |sample| {
-            sample.most_pending as f64
+        lines(runs, "pods without a node", "pods", |run| {
+            each(run, |sample| sample.most_pending as f64)
         })?,
     )?;
+    if runs.iter().any(|run| run.totals.time >= 2 * DAY) {
+        let cost = |day: &[Sample]| {
+            24.0 * day.iter().map(|s| s.usd_per_hour).sum::<f64>() / day.len().max(1) as f64
+        };
+        put(
+            "cost-by-day.svg".into(),
+            lines(runs, "cost of each day", "USD", |run| by_day(run, cost))?,
+        )?;
+        put(
+            "evictions-by-day.svg".into(),
+            lines(runs, "pods evicted each day", "pods", evictions_by_day)?,
+        )?;
+    }
     for (at, run) in runs.iter().enumerate() {
         let more = if at == 0 {
             String::new()
@@ -109,18 +127,55 @@ fn unit(seconds: f64) -> (&'static str, f64) {
     }
 }
 
+const DAY: Duration = Duration::from_secs(86_400);
+
+/// A number that holds from a moment until the next one.
+type Point = (Duration, f64);
+
+/// A number of each sample.
+fn each(run: &Outcome, of: fn(&Sample) -> f64) -> Vec<Point> {
+    run.samples.iter().map(|s| (s.at, of(s))).collect()
+}
+
+/// A number of each day's samples, from its beginning.
+fn by_day(run: &Outcome, of: impl Fn(&[Sample]) -> f64) -> Vec<Point> {
+    let day = |sample: &Sample| (sample.at.as_secs() / DAY.as_secs()) as u32;
+    let days = run.samples.chunk_by(|a, b| day(a) == day(b));
+    let mut points: Vec<Point> = days
+        .map(|day_of| (DAY * day(&day_of[0]), of(day_of)))
+        .collect();
+    points.extend(points.last().map(|&(_, last)| (run.totals.time, last)));
+    points
+}
+
+/// Pods that had to leave a node that was drained, by day.
+fn evictions_by_day(run: &Outcome) -> Vec<Point> {
+    let mut before = 0.0;
+    let mut points = by_day(run, |day| day.last().map_or(0.0, |s| s.evicted as f64));
+    for (_, evicted) in &mut points {
+        let so_far = std::mem::replace(&mut before, *evicted);
+        *evicted -= so_far;
+    }
+    // The last point repeats the last day's.
+    if let [.., last_day, end] = points.as_mut_slice() {
+        end.1 = last_day.1;
+    }
+    points
+}
+
 /// A line for each run.
 fn lines(
     runs: &[Outcome],
     what: &'static str,
     unit_of: &str,
-    of: fn(&Sample) -> f64,
+    of: impl Fn(&Outcome) -> Vec<Point>,
 ) -> Result<String, PlotError> {
     let name = runs.first().map_or("", |run| run.name.as_str());
-    let most = runs
+    let points: Vec<Vec<Point>> = runs.iter().map(of).collect();
+    let most = points
         .iter()
-        .flat_map(|run| &run.samples)
-        .map(of)
+        .flatten()
+        .map(|(_, number)| *number)
         .fold(0.0, f64::max);
     let end = runs
         .iter()
@@ -146,12 +201,11 @@ fn lines(
             .x_label_formatter(&whole)
             .draw()
             .map_err(failed(what))?;
-        for (at, run) in runs.iter().enumerate() {
+        for (at, (run, points)) in runs.iter().zip(&points).enumerate() {
             let colour = COLOURS[at % COLOURS.len()];
-            let points = run
-                .samples
+            let points = points
                 .iter()
-                .map(|sample| (sample.at.as_secs_f64() / seconds, of(sample)));
+                .map(|(from, number)| (from.as_secs_f64() / seconds, *number));
             let series = chart
                 .draw_series(LineSeries::new(steps(points), colour.stroke_width(2)))
                 .map_err(failed(what))?;

@@ -86,23 +86,21 @@ fn the_same_seed_gives_the_same_bytes_and_another_seed_others() {
     assert!(one.len() > 10_000);
 }
 
+/// It takes about a second, which is not asserted: that depends on what else the machine does.
 #[test]
-fn an_hour_of_fifty_nodes_and_five_hundred_pods_takes_about_a_second() {
-    let (took, text) = paused(async {
-        let began = std::time::Instant::now();
+fn an_hour_of_fifty_nodes_and_five_hundred_pods_leaves_no_pod_behind() {
+    let (pods, ready, writes) = paused(async {
         let world = World::new(1, Options::default());
         busy_hour(&world, 50, KeyedRng(1)).await;
-        let text = format!(
-            "{} nodes, {} pods, {} ready, {} writes",
-            world.cloud.ledger().running().count(),
+        (
             world.pods().len(),
             world.ready_pods(),
-            world.server.revision()
-        );
-        (began.elapsed(), text)
+            world.server.revision(),
+        )
     })
     .expect("a runtime");
-    eprintln!("{text}: {took:.2?}");
-    // Far above what it takes, for machines that are busy.
-    assert!(took < Duration::from_secs(10), "{took:?}: {text}");
+    assert_eq!(ready, pods);
+    assert!((450..=550).contains(&pods), "{pods} pods");
+    // A writer that writes what is there already would show here.
+    assert!(writes < 20_000, "{writes} writes");
 }

@@ -15,7 +15,7 @@ tests![
     what_is_applied_no_more_goes,
     what_another_wants_too_stays,
     applying_over_what_was_created_is_a_conflict,
-    an_update_takes_a_field_from_who_applied_it,
+    an_update_takes_a_field_from_the_manager_that_applied_it,
     items_of_a_list_have_owners_of_their_own,
     finalizers_are_a_set,
     a_manager_has_to_be_named,
@@ -26,8 +26,8 @@ fn map(data: Value) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}, "data": data})
 }
 
-async fn applied(w: &World, who: &str, data: Value) -> Result<crate::world::Answer> {
-    w.apply(&w.core("configmaps/m"), who, false, &map(data))
+async fn applied(w: &World, client: &str, data: Value) -> Result<crate::world::Answer> {
+    w.apply(&w.core("configmaps/m"), client, false, &map(data))
         .await
 }
 
@@ -140,7 +140,7 @@ async fn applying_over_what_was_created_is_a_conflict(w: &World) -> Result<()> {
     Ok(())
 }
 
-async fn an_update_takes_a_field_from_who_applied_it(w: &World) -> Result<()> {
+async fn an_update_takes_a_field_from_the_manager_that_applied_it(w: &World) -> Result<()> {
     applied(w, "one", json!({"a": "1"})).await?.ok()?;
     let path = format!("{}?fieldManager=hand", w.core("configmaps/m"));
     w.patch(&path, "merge", &json!({"data": {"a": "2"}}))

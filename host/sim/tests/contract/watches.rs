@@ -10,8 +10,8 @@ tests![
     a_watch_tells_what_happens_after_a_version,
     a_watch_without_a_version_begins_with_what_is_there,
     a_watch_from_zero_begins_with_what_is_there,
-    a_watch_of_labels_tells_who_comes_and_goes,
-    a_watch_of_a_field_tells_who_comes,
+    a_watch_of_labels_tells_what_comes_and_goes,
+    a_watch_of_a_field_tells_what_comes,
     an_initial_list_ends_with_a_bookmark,
     initial_events_have_to_be_asked_for_properly,
     a_watch_ends_in_time,
@@ -71,7 +71,7 @@ async fn a_watch_from_zero_begins_with_what_is_there(w: &World) -> Result<()> {
     begins_with_what_is_there(w, "0").await
 }
 
-async fn a_watch_of_labels_tells_who_comes_and_goes(w: &World) -> Result<()> {
+async fn a_watch_of_labels_tells_what_comes_and_goes(w: &World) -> Result<()> {
     let first = w.with_map("a", json!({})).await?;
     let path = format!(
         "{}&labelSelector=in%3Dyes",
@@ -108,7 +108,7 @@ async fn a_watch_of_labels_tells_who_comes_and_goes(w: &World) -> Result<()> {
     Ok(())
 }
 
-async fn a_watch_of_a_field_tells_who_comes(w: &World) -> Result<()> {
+async fn a_watch_of_a_field_tells_what_comes(w: &World) -> Result<()> {
     let first = w.with_pod("a", json!({})).await?;
     let node = w.named("node");
     let path = format!(

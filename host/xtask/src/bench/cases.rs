@@ -201,6 +201,11 @@ impl Inputs {
         }
     }
 
+    /// Where a file is kept.
+    pub fn kept(&self, name: &str) -> PathBuf {
+        self.kept.join(name)
+    }
+
     /// What `make_cluster.py` makes of these arguments; made once.
     pub fn made(&self, data: &Path, arguments: &str, types: &Path) -> anyhow::Result<PathBuf> {
         let file = self.kept.join(format!(

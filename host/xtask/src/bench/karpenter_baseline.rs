@@ -37,6 +37,14 @@ impl KarpenterBaseline {
         Ok(Some(KarpenterBaseline { binary }))
     }
 
+    /// What Karpenter's disruption comes to, as the oracle prints it.
+    pub fn converge(&self, snapshot: &Path, types: &Path) -> anyhow::Result<Vec<u8>> {
+        let mut command = Command::new(&self.binary);
+        command.arg("converge").arg("-snapshot").arg(snapshot);
+        command.arg("-instance-types").arg(types);
+        commands::output(command)
+    }
+
     /// What Karpenter's provisioner does with the pending pods.
     pub fn schedule(&self, snapshot: &Path, types: &Path) -> anyhow::Result<Value> {
         let mut command = Command::new(&self.binary);

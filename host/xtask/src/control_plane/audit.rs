@@ -1,4 +1,4 @@
-//! The API server's audit log, which records the requests of controllers only.
+//! The API server's audit log, which records the requests of controllers, and what is bound.
 
 use std::path::Path;
 
@@ -14,13 +14,16 @@ pub const OTHER: &str = "other-controller";
 /// The user that `deploy/rbac.yaml` makes.
 pub const OURS: &str = "system:serviceaccount:kube-system:karpenter";
 
-/// What is recorded: each request of the two users, once. Bodies are not, so that it costs little.
+/// What is recorded: each request of the two users and each binding, once. Only changes of Nodes by
+/// Longshore have their bodies, so that it costs little.
 pub fn policy() -> String {
     format!(
         "apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
 rules:
+- {{level: Request, users: ['{OURS}'], verbs: [patch, update], resources: [{{resources: [nodes]}}]}}
+- {{level: Metadata, resources: [{{resources: [pods/binding]}}]}}
 - {{level: Metadata, users: ['{OURS}', '{OTHER}']}}
 - {{level: None}}
 "
@@ -30,7 +33,10 @@ rules:
 /// A request that was answered, or a watch that was begun.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Request {
-    /// Who asked.
+    /// When it was answered, or the watch begun: RFC 3339 in UTC with microseconds, so that texts
+    /// are in the order of time.
+    pub at: String,
+    /// The user that it was sent as.
     pub user: String,
     /// The token that was used, by an id, which distinguishes replicas of one user.
     pub credential: String,
@@ -42,6 +48,8 @@ pub struct Request {
     pub object: String,
     /// The answer's status.
     pub code: u64,
+    /// What was sent, where it is recorded.
+    pub body: Value,
 }
 
 impl Request {
@@ -72,6 +80,7 @@ impl Request {
             (one, other) => format!("{one}/{other}"),
         };
         Some(Request {
+            at: text(&event["stageTimestamp"]),
             user: text(&event["user"]["username"]),
             credential: text(
                 &event["user"]["extra"]["authentication.kubernetes.io/credential-id"][0],
@@ -80,6 +89,7 @@ impl Request {
             resource: joined(&object["resource"], &object["subresource"]),
             object: joined(&object["namespace"], &object["name"]),
             code: event["responseStatus"]["code"].as_u64().unwrap_or(0),
+            body: event["requestObject"].clone(),
         })
     }
 }
@@ -111,16 +121,18 @@ mod tests {
 
     #[test]
     fn a_request_is_counted_once() {
-        let write = r#"{"stage": "ResponseComplete", "verb": "create", "responseStatus": {"code": 409},
+        let write = r#"{"stage": "ResponseComplete", "stageTimestamp": "2026-11-25T14:00:00.000001Z", "verb": "create", "responseStatus": {"code": 409},
             "user": {"username": "a", "extra": {"authentication.kubernetes.io/credential-id": ["JTI=1"]}},
             "objectRef": {"resource": "pods", "subresource": "eviction", "namespace": "shop", "name": "web"}}"#;
         let expected = Request {
+            at: "2026-11-25T14:00:00.000001Z".into(),
             user: "a".into(),
             credential: "JTI=1".into(),
             verb: "create".into(),
             resource: "pods/eviction".into(),
             object: "shop/web".into(),
             code: 409,
+            body: Value::Null,
         };
         assert_eq!(read(write), Some(expected.clone()));
         assert!(expected.is_write() && !expected.changed());
@@ -129,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn the_policy_names_who_is_recorded() {
+    fn the_policy_names_the_users_that_are_recorded() {
         assert!(policy().contains(
             "users: ['system:serviceaccount:kube-system:karpenter', 'other-controller']"
         ));

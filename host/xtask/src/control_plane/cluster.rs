@@ -131,6 +131,13 @@ impl Cluster {
     /// Requests of controllers so far: of Longshore's account, and of the user of
     /// [`Self::other_kubeconfig`].
     pub fn requests(&self) -> Result<Vec<Request>> {
+        let mut requests = self.recorded()?;
+        requests.retain(|request| [audit::OURS, audit::OTHER].contains(&request.user.as_str()));
+        Ok(requests)
+    }
+
+    /// The same, and all bindings.
+    pub fn recorded(&self) -> Result<Vec<Request>> {
         audit::requests(&self.folder)
     }
 

@@ -24,6 +24,8 @@ const WITH_CONTROL_PLANE: [&[&str]; 2] = [
         "live",
         "deleted_leader",
         "journal_live",
+        "repair",
+        "disruption_live",
         "crd_server",
         "contract",
         "control_plane",

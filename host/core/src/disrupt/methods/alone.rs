@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Asked, Nodes, Options, SearchInput};
+use super::{Asked, Explain, Nodes, Options, SearchInput};
 use crate::disrupt::compile::{Compiled, NodeTerms};
 use crate::disrupt::decided;
 use crate::disrupt::fill::Filler;
@@ -10,7 +10,7 @@ use crate::disrupt::pack;
 use crate::disrupt::proposals::{self, Outcome, Proposal, SPOT};
 use crate::disrupt::state::State;
 use crate::disrupt::verdicts::{Method, Reason, Stays};
-use crate::ids::{NodeIx, PodIx};
+use crate::ids::NodeIx;
 use crate::model::{ClusterObjects, OfferingId};
 use crate::snapshot::Snapshot;
 
@@ -21,7 +21,7 @@ impl Asked<'_> {
     /// Where no proposal may be carried out: nodes one at a time, each looked at alone. Of those
     /// that are found only one is proposed: the others do not know of it. Says whether there was
     /// one.
-    pub(super) fn alone(&mut self, c: &mut Compiled<'_>, options: &Options) -> bool {
+    pub(super) fn alone(&mut self, c: &mut Compiled<'_>, options: &Options<'_>) -> bool {
         let kept: Nodes = (self.round.proposals.iter())
             .filter(|(of, verdict)| of.nodes.len() == 1 && verdict.is_by_policy())
             .map(|(of, _)| of.nodes[0])
@@ -97,8 +97,18 @@ impl Asked<'_> {
         self.alone(&mut input.compile(&snapshot, terms), input.options);
     }
 
-    /// What it would take to remove each node that could go and does not.
-    pub(super) fn explain(&mut self, c: &Compiled<'_>) {
+    /// What it would take to remove nodes that could go and do not.
+    pub(super) fn explain(&mut self, c: &Compiled<'_>, which: Explain<'_>) {
+        let mut left = match which {
+            Explain::Nothing => return,
+            Explain::All => usize::MAX,
+            Explain::Some(most, _) => most,
+        };
+        let world = &self.snapshot.world;
+        let is_known = |at: usize| {
+            let name = world.names.text(self.snapshot.nodes[at].name);
+            matches!(which, Explain::Some(_, known) if known.contains(name))
+        };
         let proposed: Nodes = self
             .round
             .proposals
@@ -110,24 +120,20 @@ impl Asked<'_> {
             if !self.round.candidates[at].may(Method::MultiNode) || proposed.contains(&node) {
                 continue;
             }
+            if left == 0 || is_known(at) {
+                continue;
+            }
+            left -= 1;
             if !c.nodes[at].removable {
-                let pods = self.snapshot.nodes[at].pods.iter();
-                let pod = pods
-                    .copied()
-                    .find(|pod| !c.members.contains_key(pod))
-                    .unwrap_or(PodIx(0));
-                self.round.stays.push((node, Stays::NotModelled(pod)));
+                if let Some(pod) = c.nodes[at].unmovable {
+                    self.round.stays.push((node, Stays::NotModelled(pod)));
+                }
                 continue;
             }
             let mut state = State::new(c);
-            let left = pack::pack(&mut state, &mut Filler::default(), &[at]);
-            let own = |class: u32| c.nodes[at].own.iter().find(|own| own.class == class);
-            let stuck = left
-                .first()
-                .and_then(|(class, _)| own(*class))
-                .and_then(|own| own.pods.first());
-            let why = match stuck {
-                Some(&pod) => Stays::NoPlace(pod),
+            let left = pack::pack_elsewhere(&mut state, &mut Filler::default(), at);
+            let why = match c.no_place(at, &left) {
+                Some(why) => why,
                 None if state.cost < 0.0 => Stays::Needed,
                 None => {
                     let judge = self.judge.as_ref();

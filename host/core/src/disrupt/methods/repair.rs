@@ -10,18 +10,12 @@ use crate::disrupt::pack;
 use crate::disrupt::proposals::{self, Limits, Outcome, Proposal};
 use crate::disrupt::state::State;
 use crate::disrupt::static_capacity;
-use crate::disrupt::verdicts::{Method, Reason, Stays};
+use crate::disrupt::verdicts::{Method, Stays};
 use crate::ids::{NodeIx, PodIx};
 use crate::model::{ClusterObjects, NodeClaim, RepairAction, Symbol};
 use crate::policy::Policies;
 use crate::snapshot::{Snapshot, StateNode};
 use crate::{plan, planner};
-
-/// What is found for one node.
-enum Found {
-    Proposal(Box<Proposal>),
-    Single(Act),
-}
 
 impl Asked<'_> {
     /// Repairs the first node that can be: those whose conditions are most urgent first, then those
@@ -29,7 +23,7 @@ impl Asked<'_> {
     pub(super) fn repair(
         &mut self,
         policies: &dyn Policies,
-        options: &Options,
+        options: &Options<'_>,
         reserved: &[(NodeIx, PodIx)],
     ) -> bool {
         let due = self.due_repairs();
@@ -49,21 +43,8 @@ impl Asked<'_> {
             reserved: reserved.to_vec(),
         };
         for (at, action) in due {
-            match self.repaired(&input, at, action) {
-                Ok(Found::Single(act)) => {
-                    self.round.singles.push(Single {
-                        node: NodeIx(at as u32),
-                        method: Method::Repair,
-                        act,
-                    });
-                    return true;
-                }
-                Ok(Found::Proposal(proposal)) => {
-                    // Its candidate has passed the budget, which a node that is not initialised
-                    // does not need.
-                    self.round.proposals.push((*proposal, Verdict::Now));
-                    return true;
-                }
+            match self.repair_one(&input, at, action) {
+                Ok(()) => return true,
                 Err(why) => self.round.stays.push((NodeIx(at as u32), why)),
             }
         }
@@ -92,63 +73,81 @@ impl Asked<'_> {
         found.iter().map(|(at, due, _)| (*at, due.action)).collect()
     }
 
-    fn repaired(
+    /// Adds what repairs a node to the round. Its candidate has passed the budget, which a node that
+    /// is not initialised does not need.
+    fn repair_one(
         &mut self,
         input: &SearchInput<'_>,
         at: usize,
         action: RepairAction,
-    ) -> Result<Found, Stays> {
+    ) -> Result<(), Stays> {
         if action == RepairAction::Reboot {
-            return Ok(Found::Single(Act::Reboot));
+            self.repair_by(at, Act::Reboot);
+            return Ok(());
         }
         let world = &self.snapshot.world;
         let pool = self.snapshot.nodes[at].pool;
         let record = world.pools.iter().find(|record| Some(record.name) == pool);
         if let Some(record) = record.filter(|record| record.replicas.is_some()) {
             let first = input.options.terminate_first.repair;
-            return static_capacity::replaces(world, record.name, first).map(Found::Single);
+            let act = static_capacity::replaces(world, record.name, first)?;
+            self.repair_by(at, act);
+            return Ok(());
         }
-        if self.round.candidates[at].pods == 0 {
-            return Ok(Found::Proposal(Box::new(self.empty(at, Method::Repair))));
-        }
+        let proposal = if self.round.candidates[at].pods == 0 {
+            let price = self.price(at);
+            Proposal {
+                savings: price,
+                gain: price + world.settings.node_cost,
+                ..Proposal::of_node(NodeIx(at as u32), Method::Repair)
+            }
+        } else {
+            match self.moved_elsewhere(input, at) {
+                Err(Stays::NoPlace(_) | Stays::NoPlaceTogether(..))
+                    if input.options.terminate_first.repair && self.frees_enough(input, at) =>
+                {
+                    self.repair_by(at, Act::TerminateFirst(FirstWhy::NoReservedCapacity));
+                    return Ok(());
+                }
+                found => found?,
+            }
+        };
+        self.round.proposals.push((proposal, Verdict::Now));
+        Ok(())
+    }
+
+    fn repair_by(&mut self, at: usize, act: Act) {
+        self.round.singles.push(Single {
+            node: NodeIx(at as u32),
+            method: Method::Repair,
+            act,
+        });
+    }
+
+    /// A proposal that moves the pods of an unhealthy node to healthy ones and to what is bought.
+    fn moved_elsewhere(&mut self, input: &SearchInput<'_>, at: usize) -> Result<Proposal, Stays> {
         let terms = self.terms(input.options, |of, _| of == at);
         let mut c = input.compile(self.snapshot, &terms);
         for (of, candidate) in self.round.candidates.iter().enumerate() {
-            // A sick node is no place for the pods of another.
+            // An unhealthy node is no place for the pods of another.
             let healthy = candidate.refusal(Method::Repair) == Some(&Stays::Healthy);
             c.nodes[of].destination &= healthy;
         }
-        let pods = self.snapshot.nodes[at].pods.iter();
-        let unknown = pods.copied().find(|pod| !c.members.contains_key(pod));
-        if !c.nodes[at].removable {
-            return Err(Stays::NotModelled(unknown.unwrap_or(PodIx(0))));
+        if let Some(pod) = c.nodes[at].unmovable {
+            return Err(Stays::NotModelled(pod));
         }
-        let outcome = {
-            let mut state = State::new(&c);
-            let left = pack::pack(&mut state, &mut Filler::default(), &[at]);
-            let own = |class: u32| c.nodes[at].own.iter().find(|own| own.class == class);
-            match left.first() {
-                None => Ok(Outcome::new(&state)),
-                Some(&(class, _)) => {
-                    let pod = own(class).and_then(|own| own.pods.first());
-                    Err(pod.copied().unwrap_or(PodIx(0)))
-                }
-            }
-        };
-        let outcome = match outcome {
-            Ok(outcome) => outcome,
-            Err(_) if input.options.terminate_first.repair && self.frees_enough(input, at) => {
-                let act = Act::TerminateFirst(FirstWhy::NoReservedCapacity);
-                return Ok(Found::Single(act));
-            }
-            Err(pod) => return Err(Stays::NoPlace(pod)),
-        };
+        let mut state = State::new(&c);
+        let left = pack::pack_elsewhere(&mut state, &mut Filler::default(), at);
+        if let Some(why) = c.no_place(at, &left) {
+            return Err(why);
+        }
+        let outcome = Outcome::new(&state);
         let mut limits = Limits::new(&c);
         let (found, dropped) = proposals::of_one(&mut c, outcome, Method::Repair, &mut limits);
         self.round.dropped.extend(dropped);
-        let found = found.into_iter().next();
-        let why = Stays::NoPlace(unknown.unwrap_or(PodIx(0)));
-        found.map(|one| Found::Proposal(Box::new(one))).ok_or(why)
+        let first = self.snapshot.nodes[at].pods.first().copied();
+        let pod = first.unwrap_or(PodIx(0));
+        found.into_iter().next().ok_or(Stays::NoPlace(pod))
     }
 
     /// Whether all pods of a node find a place once the slot of the capacity reservation that it
@@ -192,24 +191,5 @@ impl Asked<'_> {
         let mut known = offerings.filter_map(|offering| offering.reservation);
         let has = |id: Symbol| node.labels.iter().any(|(_, value)| value == id);
         known.find(|&(id, _)| has(id)).map(|(id, _)| id)
-    }
-
-    /// A proposal that removes a node without pods that would move.
-    pub(super) fn empty(&self, at: usize, method: Method) -> Proposal {
-        let price = self.price(at);
-        let reason = method.reason();
-        let gain = price + self.snapshot.world.settings.node_cost;
-        debug_assert!(matches!(reason, Reason::Empty | Reason::Unhealthy));
-        Proposal {
-            method,
-            reason,
-            nodes: vec![NodeIx(at as u32)],
-            replacements: Vec::new(),
-            moves: Vec::new(),
-            savings: price,
-            gain,
-            disruption_cost: 0.0,
-            decision: None,
-        }
     }
 }

@@ -3,10 +3,10 @@
 
 use rustc_hash::FxHashMap;
 
-use super::{Act, Asked, Single};
+use super::{Act, Asked};
 use crate::disrupt::proposals::Proposal;
 use crate::disrupt::static_capacity;
-use crate::disrupt::verdicts::{Candidate, Method, Reason, Stays};
+use crate::disrupt::verdicts::{Candidate, Method, Stays};
 use crate::ids::NodeIx;
 use crate::model::Symbol;
 
@@ -27,18 +27,23 @@ impl Asked<'_> {
                 .or_insert_with(|| static_capacity::room_to_replace(world, pool));
             let why = match room {
                 Err(why) => why.clone(),
-                Ok(0) => match static_capacity::replaces(world, pool, first) {
-                    Ok(act @ Act::TerminateFirst(_)) if self.left(pool, Reason::Drifted) > 0 => {
-                        *self.used.entry(pool).or_default() += 1;
-                        let method = Method::StaticDrift;
-                        self.round.singles.push(Single { node, method, act });
+                Ok(0) => {
+                    // What this round has used up is not the limit's doing.
+                    if first
+                        && let Ok(Act::TerminateFirst(why)) =
+                            static_capacity::replaces(world, pool, first)
+                        && self.goes_first(node, Method::StaticDrift, why)
+                    {
                         continue;
                     }
-                    _ => Stays::StaticAtLimit,
-                },
+                    Stays::StaticAtLimit
+                }
                 Ok(left) => {
                     *left -= 1;
-                    let proposal = replaced(node, &self.round.candidates[at]);
+                    let proposal = Proposal {
+                        disruption_cost: self.round.candidates[at].weight,
+                        ..Proposal::of_node(node, Method::StaticDrift)
+                    };
                     let verdict = self.verdict(&proposal);
                     self.round.proposals.push((proposal, verdict));
                     continue;
@@ -81,19 +86,5 @@ impl Asked<'_> {
             .iter()
             .map(|node| (node.name, since(node.provider_id).unwrap_or(node.created)))
             .collect()
-    }
-}
-
-fn replaced(node: NodeIx, candidate: &Candidate) -> Proposal {
-    Proposal {
-        method: Method::StaticDrift,
-        reason: Reason::Drifted,
-        nodes: vec![node],
-        replacements: Vec::new(),
-        moves: Vec::new(),
-        savings: 0.0,
-        gain: 0.0,
-        disruption_cost: candidate.weight,
-        decision: None,
     }
 }

@@ -4,6 +4,7 @@ use longshore_core::model::{ClusterObjects, ResourceId, Resources};
 use serde_json::{Value, json};
 
 use super::solve::{Game, Host, Offer, Room};
+use crate::rng::Rng;
 use crate::{ZONE, node_of, pod};
 
 const ARCH: &str = "kubernetes.io/arch";
@@ -83,24 +84,8 @@ pub struct Cluster {
     pub move_cost: f64,
 }
 
-/// Numbers from a seed.
-struct Rng(u64);
-
-impl Rng {
-    fn below(&mut self, most: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        ((self.0 >> 11) % most as u64) as usize
-    }
-
-    fn one_in(&mut self, of: usize) -> bool {
-        self.below(of) == 0
-    }
-
-    fn of<T: Copy>(&mut self, all: &[T]) -> T {
-        all[self.below(all.len())]
-    }
+fn any<T: Copy>(rng: &mut Rng, all: &[T]) -> T {
+    all[rng.below(all.len())]
 }
 
 impl Cluster {
@@ -123,7 +108,7 @@ impl Cluster {
             apps,
             nodes,
             buys: !rng.one_in(5),
-            move_cost: rng.of(&MOVE_COSTS),
+            move_cost: any(&mut rng, &MOVE_COSTS),
         }
     }
 
@@ -245,10 +230,10 @@ fn room(of: &Resources) -> Room {
 }
 
 fn app(rng: &mut Rng) -> App {
-    let milli = rng.of(&MILLI);
+    let milli = any(rng, &MILLI);
     App {
         milli,
-        mib: milli * rng.of(&MIB_PER_MILLI),
+        mib: milli * any(rng, &MIB_PER_MILLI),
         zone: rng.one_in(5).then(|| rng.below(2)),
         arch: rng.one_in(3).then(|| rng.below(2)),
         alone: rng.one_in(5),
@@ -260,7 +245,7 @@ fn app(rng: &mut Rng) -> App {
 fn node(rng: &mut Rng, apps: &[App], held: bool) -> Node {
     let mut node = Node {
         family: rng.below(FAMILIES.len()),
-        cores: rng.of(&CORES[1..]),
+        cores: any(rng, &CORES[1..]),
         arch: rng.below(2),
         zone: rng.below(2),
         held,

@@ -63,7 +63,7 @@ impl Controller {
                 .with_label_values(&["replaced"])
                 .inc();
         }
-        if plan.cut_short {
+        if plan.cut_short.is_some() {
             self.ctx
                 .metrics
                 .rounds
@@ -97,7 +97,7 @@ impl Controller {
         self.last_plan = json!({
             "milliseconds": took.as_millis() as u64, "cost": plan.cost, "effective": plan.effective_cost,
             "lowerBound": plan.lower_bound, "claims": wanted.len(), "left": plan.unplaced.len(),
-            "pods": snapshot.pending.len(), "cutShort": plan.cut_short,
+            "pods": snapshot.pending.len(), "cutShort": plan.cut_short.is_some(),
         });
         if !wanted.is_empty() || !plan.unplaced.is_empty() {
             tracing::info!(

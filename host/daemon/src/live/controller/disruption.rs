@@ -1,27 +1,33 @@
 //! When to look for nodes to disrupt, and what becomes of what is found.
 //!
 //! A node is disrupted only if two rounds in a row, [`VALIDATION`] apart, want it, so that a
-//! cluster that changes just now is left alone. Drifted nodes are not looked at twice.
+//! cluster that changes just now is left alone. Drifted and unhealthy nodes are not looked at
+//! twice.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use longshore_api::crd::NodeClaim;
 use longshore_core::disrupt::methods::Verdict;
-use longshore_core::disrupt::proposals::Proposal;
+use longshore_core::disrupt::proposals::{Proposal, To};
 use longshore_core::disrupt::verdicts::Method;
 use longshore_core::plan::Plan;
-use longshore_core::snapshot::Snapshot;
+use longshore_core::snapshot::{Snapshot, moves};
 use tokio::time::Instant;
 
 use super::{Controller, Done, Work};
-use crate::live::claims::{NominationPlan, new_node_claims};
-use crate::live::disruption::command::{Candidate, CommandView};
-use crate::live::disruption::command::{candidate_of, replacement_of};
-use crate::live::disruption::decide::{Decision, decide};
+use crate::live::claims::{NominationPlan, new_node_claims, pod_name};
+use crate::live::disruption::command::{
+    Candidate, CommandView, candidate_of, destinations, replacement_of,
+};
+use crate::live::disruption::decide::{Decision, IdleLook, decide};
 use crate::live::disruption::events;
+use crate::live::disruption::staying::{self, Told};
 use crate::live::disruption::step::{self, NewCommand};
+use crate::live::disruption::waves::{self, Changes};
 use crate::live::guard::{guarded, guarded_now};
+use crate::live::journal::look::LOOKS;
 use crate::live::lifecycle;
 use crate::live::mutants::mutant;
 use crate::live::state::WorkItem;
@@ -39,6 +45,14 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// A search takes at most one part in so many of the time.
 const SHARE: u32 = 10;
 
+/// What a look came to.
+pub(super) enum Look {
+    /// What it found, and how to know that the next one would find nothing either.
+    New(Box<Decision>, Option<IdleLook>),
+    /// The cluster is as it was when a look found nothing to do.
+    Same(Option<IdleLook>),
+}
+
 /// What the loop knows of disruption. Nothing of it has to outlive the process.
 #[derive(Default)]
 pub(super) struct Disruption {
@@ -46,16 +60,24 @@ pub(super) struct Disruption {
     deciding: bool,
     /// When the next look is due, unless something changes.
     due: Option<Instant>,
+    /// When one more node is to be repaired, as of the last look.
+    repair_due: Option<Instant>,
     /// The version of the state at the last look.
     revision: u64,
     /// When the last look ended.
     looked: Option<Instant>,
+    /// The last look, if it found nothing to do.
+    idle: Option<IdleLook>,
+    /// How many looks this process has begun.
+    looks: u64,
     /// Rounds of provisioning when the look began.
     rounds: u64,
     /// Nodes that the last look wants to disrupt, and when it was.
     proposed: Option<(Instant, BTreeSet<String>)>,
     /// NodePools whose budgets are in the way, with the reasons, as they were told last.
     blocked: BTreeSet<(String, &'static str)>,
+    /// Nodes of which was said why they stay.
+    told: Told,
     /// Commands that are being begun.
     beginning: BTreeSet<String>,
     /// Claims of each command, candidates and replacements.
@@ -89,6 +111,11 @@ impl Disruption {
         command.map(str::to_owned).or(before)
     }
 
+    /// A command is being begun.
+    pub(super) fn begins(&mut self, id: String) {
+        self.beginning.insert(id);
+    }
+
     /// Whether claims of a command may be created that the state has not.
     pub(super) fn is_beginning(&self) -> bool {
         !self.beginning.is_empty()
@@ -98,6 +125,11 @@ impl Disruption {
     pub(super) fn is_idle(&self) -> bool {
         !self.deciding && self.beginning.is_empty()
     }
+}
+
+/// Whether a second look has to want what a method proposes.
+fn is_looked_at_twice(method: Method) -> bool {
+    !matches!(method, Method::Repair | Method::Drift)
 }
 
 impl Controller {
@@ -136,19 +168,50 @@ impl Controller {
         if !live.disruption().enabled.unwrap_or(true) {
             // The configuration is asked again then: not each time that the loop wakes up.
             self.disruption.proposed = None;
+            self.mark_later(Changes {
+                clear: self.marked(),
+                ..Changes::default()
+            });
             self.disruption.due = Some(now + CHANGED);
             self.disruption.looked = Some(now);
             return;
         }
         self.open_left_over();
         self.disruption.deciding = true;
+        let idle = self.disruption.idle.take();
+        // A taint that could not be taken back is tried again.
+        let is_same = self.disruption.revision == self.state.revision && self.marked().is_empty();
+        let idle = idle.filter(|_| is_same);
         self.disruption.revision = self.state.revision;
         self.disruption.rounds = self.rounds;
-        let input = self.round_input();
-        let live = live.apart_to_disrupt();
+        self.disruption.looks += 1;
+        let number = LOOKS + self.disruption.looks;
+        let clock = self.ctx.clock.clone();
+        let time = clock.now().as_millisecond();
+        let revision = self.state.revision;
+        self.config.journal.began(time, number, revision);
+        let (input, repair) = self.look_input();
+        self.disruption.repair_due = repair.map(|left| now + left);
+        let apart = live.apart_to_disrupt();
+        self.forget_told(now);
+        let told = self.disruption.told.clone();
         let metrics = self.ctx.metrics.clone();
         let look = move |how: &super::RoundConfig| {
-            guarded_now(&metrics, "disruption", || decide(how, &live, input)).map(Box::new)
+            guarded_now(&metrics, "disruption", || {
+                match decide(
+                    how,
+                    (&live, &apart),
+                    input,
+                    (idle.as_ref(), &told),
+                    (&clock, number),
+                ) {
+                    None => Look::Same(idle),
+                    Some(decision) => {
+                        let idle = IdleLook::of(&decision, &live);
+                        Look::New(Box::new(decision), idle)
+                    }
+                }
+            })
         };
         if self.config.inline {
             let decision = look(&self.config);
@@ -162,20 +225,30 @@ impl Controller {
     }
 
     /// Takes in what a look has found; nothing if it has panicked.
-    pub(super) fn disruption_decided(&mut self, decision: Option<Box<Decision>>) {
+    pub(super) fn disruption_decided(&mut self, look: Option<Look>) {
         let now = Instant::now();
         self.disruption.deciding = false;
         self.disruption.looked = Some(now);
-        let Some(decision) = decision else {
-            self.disruption.due = Some(now + UNCHANGED);
-            return;
+        let (decision, idle) = match look {
+            Some(Look::New(decision, idle)) => (decision, idle),
+            same_or_panicked => {
+                self.disruption.due = Some(now + UNCHANGED);
+                if let Some(Look::Same(idle)) = same_or_panicked {
+                    self.disruption.idle = idle;
+                }
+                return;
+            }
         };
+        self.disruption.idle = idle;
         let pause = if self.config.inline {
             Duration::ZERO
         } else {
             decision.took * SHARE
         };
-        self.disruption.due = Some(now + UNCHANGED.max(pause));
+        let due = now + UNCHANGED.max(pause);
+        let repair = self.disruption.repair_due;
+        let repair = repair.map(|at| at.max(now + pause.max(AGAIN)));
+        self.disruption.due = Some(repair.map_or(due, |repair| repair.min(due)));
         self.ctx.metrics.disruption.looked(&decision);
         if let Some(why) = &decision.rejected {
             self.ctx
@@ -195,13 +268,16 @@ impl Controller {
             return;
         }
         self.tell_budgets(&decision);
+        self.tell_repairs(&decision);
+        self.tell_staying(&decision, now);
         self.replace_static(&decision);
+        self.begin_singles(&decision);
         let planned = || {
             let now = decision.now.iter();
             now.filter(|proposal| proposal.method != Method::StaticDrift)
         };
         let wanted: BTreeSet<String> = planned()
-            .filter(|proposal| proposal.method != Method::Drift)
+            .filter(|proposal| is_looked_at_twice(proposal.method))
             .flat_map(|proposal| self.node_names(&decision.snapshot, proposal))
             .collect();
         // No look begins before the one that proposed them is old enough.
@@ -209,7 +285,8 @@ impl Controller {
         let seen = seen.map(|(_, nodes)| nodes).unwrap_or_default();
         let holds = |proposal: &&Proposal| {
             let names = self.node_names(&decision.snapshot, proposal);
-            proposal.method == Method::Drift || names.iter().all(|name| seen.contains(name))
+            let twice = is_looked_at_twice(proposal.method);
+            !twice || names.iter().all(|name| seen.contains(name))
         };
         let (carried, later): (Vec<&Proposal>, Vec<&Proposal>) = planned().partition(holds);
         if !seen.is_empty() && !later.is_empty() {
@@ -221,8 +298,27 @@ impl Controller {
         let commands: Vec<NewCommand> = carried
             .iter()
             .enumerate()
-            .filter_map(|(at, proposal)| self.command(&decision.snapshot, proposal, at))
+            .filter_map(|(at, proposal)| {
+                let repaired = proposal
+                    .nodes
+                    .first()
+                    .filter(|_| proposal.method == Method::Repair);
+                let repaired = repaired.and_then(|&node| Controller::repaired(&decision, node));
+                let command = self.command(&decision.snapshot, proposal, at)?;
+                Some(command.repairs(repaired))
+            })
             .collect();
+        let mut claims = self.state.claims.values();
+        let under_way =
+            self.disruption.is_beginning() || claims.any(|claim| candidate_of(claim).is_some());
+        let begins = commands.iter().flat_map(NewCommand::nodes);
+        self.mark_later(waves::changes(
+            &decision.snapshot,
+            &decision.round,
+            self.marked(),
+            &begins.map(|node| node.name.clone()).collect(),
+            under_way || !commands.is_empty(),
+        ));
         if commands.is_empty() {
             self.disruption.proposed = (!wanted.is_empty()).then_some((now, wanted));
             return;
@@ -230,6 +326,38 @@ impl Controller {
         for command in commands {
             self.begin(command);
         }
+    }
+
+    /// Nodes that carry the taint of later waves and are on no way out yet.
+    fn marked(&self) -> BTreeSet<String> {
+        let marked = self.state.nodes.values();
+        let marked = marked.filter(|node| waves::goes_later(node) && node.deletion.is_none());
+        let stays = |name: &String| {
+            let claim = self.node_and_claim(name);
+            claim.is_some_and(|(_, claim)| candidate_of(&claim).is_none())
+        };
+        marked.map(|node| node.name.clone()).filter(stays).collect()
+    }
+
+    /// Writes and takes back the taint of later waves. What fails is found again by the next look.
+    fn mark_later(&self, changes: Changes) {
+        let clear = changes.clear.into_iter().map(|name| (name, false));
+        let all = changes.mark.into_iter().map(|name| (name, true));
+        let known = all.chain(clear.filter(|_| !mutant("keeps-planned")));
+        let node = |(name, later)| Some((self.state.nodes.get(&name)?.clone(), later));
+        let nodes: Vec<_> = known.filter_map(node).collect();
+        if nodes.is_empty() {
+            return;
+        }
+        let ctx = self.ctx.clone();
+        tokio::spawn(async move {
+            for (node, later) in nodes {
+                let taints = waves::taints(&node, later);
+                if let Err(error) = ctx.write_taints(&node, &taints).await {
+                    tracing::debug!(node = node.name, %error, "taint of later waves not written");
+                }
+            }
+        });
     }
 
     pub(super) fn node_names(&self, snapshot: &Snapshot, proposal: &Proposal) -> Vec<String> {
@@ -274,8 +402,10 @@ impl Controller {
         if wanted.len() < proposal.replacements.len() {
             return None;
         }
+        let bought: Vec<&str> = wanted.iter().map(|claim| claim.name.as_str()).collect();
+        let moves = self.moves_by_claim(snapshot, proposal, &bought);
         let what = (proposal.method.name(), proposal.reason.name());
-        let new = NewCommand::new(id, what, now, candidates, wanted);
+        let new = NewCommand::new(id, what, now, candidates, wanted).moves(moves);
         tracing::info!(
             command = new.id,
             method = new.command.method,
@@ -289,10 +419,42 @@ impl Controller {
         Some(new)
     }
 
+    /// Where the pods of each candidate go, as the annotation of its NodeClaim has it. `bought` are
+    /// the names of the replacements.
+    fn moves_by_claim(
+        &self,
+        snapshot: &Snapshot,
+        proposal: &Proposal,
+        bought: &[&str],
+    ) -> BTreeMap<String, String> {
+        let world = &snapshot.world;
+        let mut by_node: BTreeMap<&str, BTreeMap<&str, Vec<String>>> = BTreeMap::new();
+        for moved in &proposal.moves {
+            let to = match moved.to {
+                To::Node(node) => world.names.text(snapshot.nodes[node.0 as usize].name),
+                To::Replacement(at) => bought[at],
+            };
+            let from = world.pods[moved.pod.0 as usize].node;
+            let of = by_node.entry(from.map_or("", |node| world.names.text(node)));
+            let pods = of.or_default().entry(to).or_default();
+            pods.push(pod_name(world, moved.pod));
+        }
+        let claim_of = |node: &str| {
+            let (_, claim) = self.node_and_claim(node)?;
+            claim.metadata.name.clone()
+        };
+        let text = |of: &BTreeMap<&str, Vec<String>>| {
+            moves::write(of.iter().map(|(to, pods)| (*to, &pods[..])))
+        };
+        let all = by_node.iter();
+        all.filter_map(|(node, of)| Some((claim_of(node)?, text(of))))
+            .collect()
+    }
+
     /// Has a command begun.
     pub(super) fn begin(&mut self, new: NewCommand) {
         self.ctx.metrics.disruption.begun(&new.command);
-        self.disruption.beginning.insert(new.id.clone());
+        self.disruption.begins(new.id.clone());
         let (ctx, done, id) = (self.ctx.clone(), self.done.clone(), new.id.clone());
         tokio::spawn(async move {
             let begun = guarded(&ctx.metrics, "disruption", step::begin(&ctx, new)).await;
@@ -335,9 +497,14 @@ impl Controller {
                 nodes: nodes(&claim),
                 claim,
             })
-            .collect();
+            .collect::<Vec<_>>();
+        let has_places = candidates.iter().all(|one: &Candidate| {
+            let mut to = destinations(&one.claim);
+            to.all(|to| self.stays(to))
+        });
         let view = CommandView {
             id: id.to_owned(),
+            has_places,
             candidates,
             replacements,
         };
@@ -346,6 +513,15 @@ impl Controller {
             let now = ctx.now().as_second();
             step::step(&ctx, &view, now).await
         }))
+    }
+
+    /// Whether there is a node of a name, or a NodeClaim, that is not on its way out.
+    fn stays(&self, name: &str) -> bool {
+        let going = |claim: &Arc<NodeClaim>| claim.metadata.deletion_timestamp.is_some();
+        match self.state.nodes.get(name) {
+            Some(node) => node.deletion.is_none() && !self.state.claim_of(node).iter().any(going),
+            None => (self.state.claims.get(name)).is_some_and(|claim| !going(claim)),
+        }
     }
 
     /// Nodes that have the taint and are in no command, as another controller may leave them.
@@ -370,6 +546,38 @@ impl Controller {
                 }
             });
         }
+    }
+
+    /// Forgets of which nodes something was said so long ago that it may be said again.
+    fn forget_told(&mut self, now: Instant) {
+        let is_new = |at: &Instant| now.saturating_duration_since(*at) < staying::QUIET;
+        if !self.disruption.told.values().all(is_new) {
+            Arc::make_mut(&mut self.disruption.told).retain(|_, at| is_new(at));
+        }
+    }
+
+    /// Says of nodes that consolidation leaves what is in the way.
+    fn tell_staying(&mut self, decision: &Decision, now: Instant) {
+        let mut all = Vec::new();
+        for staying in &decision.stays {
+            Arc::make_mut(&mut self.disruption.told).insert(staying.node.clone(), now);
+            let claim = self.node_and_claim(&staying.node).map(|(_, claim)| claim);
+            all.push((
+                staying.node.clone(),
+                claim,
+                staying.event,
+                staying.message.clone(),
+            ));
+        }
+        if all.is_empty() {
+            return;
+        }
+        let ctx = self.ctx.clone();
+        tokio::spawn(async move {
+            for (node, claim, event, message) in all {
+                events::stays(&ctx, &node, claim.as_deref(), (event, &message)).await;
+            }
+        });
     }
 
     /// Says which NodePools' budgets are in the way, once for as long as they are.

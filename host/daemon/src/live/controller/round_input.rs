@@ -4,12 +4,14 @@
 //! all records with the state. The thread that plans makes a world of it.
 
 use std::collections::{HashMap, HashSet};
+use std::time::Duration;
 
 use longshore_api::crd::{ConditionStatus, NodeClaim, condition};
 use longshore_core::model::{ClusterObjects, Symbol};
 use longshore_core::plan::PodIx;
 
 use super::Controller;
+use super::repairs::UnhealthyHost;
 use crate::live::claims::pod_name;
 use crate::live::kinds::Kind;
 use crate::live::mutants::mutant;
@@ -26,6 +28,8 @@ pub struct RoundInput {
     queued: HashMap<String, u64>,
     /// The node or claim that a pod was planned for, by `namespace/name`.
     planned: HashMap<String, PlannedHost>,
+    /// Nodes that their cloud calls unhealthy, for a look for disruption.
+    unhealthy: Vec<UnhealthyHost>,
     /// Seconds since 1970.
     now: i64,
 }
@@ -50,8 +54,19 @@ impl Controller {
             unattempted: self.state.unattempted().map(str::to_owned).collect(),
             queued: self.state.queue(),
             planned,
+            unhealthy: Vec::new(),
             now: self.ctx.now().as_second(),
         }
+    }
+
+    /// What a look for disruption decides from, and how long until one more node is to be repaired.
+    pub(super) fn look_input(&mut self) -> (RoundInput, Option<Duration>) {
+        let (unhealthy, next) = self.unhealthy_hosts();
+        let input = RoundInput {
+            unhealthy,
+            ..self.round_input()
+        };
+        (input, next)
     }
 
     /// Claims that this process has written and no watch has brought yet; only mutants use this.
@@ -135,6 +150,9 @@ impl RoundInput {
         }
         if !self.planned.is_empty() {
             nominate_planned(&mut world, &unbound, &self.planned);
+        }
+        for host in self.unhealthy {
+            host.enter(&mut world);
         }
         if mutant("limits-from-cache") {
             // What a claim may become counts against no limit before its capacity was seen.

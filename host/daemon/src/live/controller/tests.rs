@@ -7,6 +7,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
+use longshore_core::disrupt::methods::TerminateFirst;
+
 use super::*;
 use crate::input;
 use crate::live::environment::fixed;
@@ -83,6 +85,7 @@ fn how(ctx: &Context) -> (RoundConfig, Symbols) {
         journal: Journal::off(),
         disrupts: false,
         spot_to_spot: false,
+        terminate_first: TerminateFirst::default(),
         inline: false,
     };
     (how, world.names)

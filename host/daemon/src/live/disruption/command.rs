@@ -4,32 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longshore_api::crd::NodeClaim;
-use serde::{Deserialize, Serialize};
 
-use super::{COMMAND, REPLACES};
+use longshore_core::snapshot::moves;
+
+use super::{COMMAND, MOVES, REPLACES};
+pub use crate::disrupt::command::{Command, DETAILS, Repaired, TIME_LIMIT};
 use crate::live::lifecycle::is_true;
 use crate::live::node::NodeView;
-
-/// Annotation of a candidate with its [`Command`], as JSON.
-pub const DETAILS: &str = "longshore.dev/disruption-command";
-/// A command whose replacements are not initialized by then is taken back.
-pub const TIME_LIMIT: Duration = Duration::from_secs(10 * 60);
-
-/// What is decided for a candidate, the same on each candidate of a command.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Command {
-    /// The method that found it, as `--method` calls it.
-    pub method: String,
-    /// The reason that budgets know: `Empty`, `Drifted` or `Underutilized`.
-    pub reason: String,
-    /// How many candidates it has.
-    pub candidates: usize,
-    /// Names of the NodeClaims that are bought first.
-    pub replacements: Vec<String>,
-    /// When it was decided, seconds since 1970.
-    pub began: i64,
-}
 
 /// The command that a NodeClaim is a candidate of; nothing if it is of none.
 pub fn candidate_of(claim: &NodeClaim) -> Option<&str> {
@@ -39,6 +20,12 @@ pub fn candidate_of(claim: &NodeClaim) -> Option<&str> {
 /// The command that a NodeClaim was bought by; nothing if it was bought otherwise.
 pub fn replacement_of(claim: &NodeClaim) -> Option<&str> {
     annotation(claim, REPLACES)
+}
+
+/// Where the pods of a candidate go, by the names of nodes or NodeClaims.
+pub fn destinations(claim: &NodeClaim) -> impl Iterator<Item = &str> {
+    let text = annotation(claim, MOVES).unwrap_or_default();
+    moves::read(text).map(|(to, _)| to)
 }
 
 fn annotation<'a>(claim: &'a NodeClaim, key: &str) -> Option<&'a str> {
@@ -71,6 +58,8 @@ pub struct CommandView {
     pub candidates: Vec<Candidate>,
     /// NodeClaims that name it as what they were bought by.
     pub replacements: Vec<Arc<NodeClaim>>,
+    /// All destinations of its pods are there and stay.
+    pub has_places: bool,
 }
 
 /// What is due for a command.
@@ -116,6 +105,9 @@ impl CommandView {
             }
             let status = claim.status.as_ref();
             all &= status.is_some_and(|status| is_true(status, "Initialized"));
+        }
+        if !self.has_places && !self.candidates.iter().any(Candidate::is_deleting) {
+            return Due::TakeBack("a node that its pods would move to is gone");
         }
         if all {
             return Due::Delete;
@@ -174,12 +166,16 @@ mod tests {
     }
 
     fn due(candidates: Vec<Candidate>, replacements: Vec<Arc<NodeClaim>>, now: i64) -> Due {
+        view(candidates, replacements).due(now)
+    }
+
+    fn view(candidates: Vec<Candidate>, replacements: Vec<Arc<NodeClaim>>) -> CommandView {
         CommandView {
             id: "d1".into(),
             candidates,
             replacements,
+            has_places: true,
         }
-        .due(now)
     }
 
     #[test]
@@ -228,6 +224,12 @@ mod tests {
         assert_eq!(
             why(due(both(), vec![replacement("Unknown", json!({}))], 1600)),
             "its replacements were not initialized in time"
+        );
+        let mut nowhere = view(both(), vec![replacement("True", json!({}))]);
+        nowhere.has_places = false;
+        assert_eq!(
+            why(nowhere.due(1010)),
+            "a node that its pods would move to is gone"
         );
         let broken = Candidate {
             claim: claim("a", json!({COMMAND: "d1", DETAILS: "{}"}), json!({})),

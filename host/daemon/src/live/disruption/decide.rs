@@ -1,21 +1,30 @@
 //! Decides what to disrupt: a round of [`longshore_core::disrupt`] on a copy of the cluster.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use longshore_core::disrupt::methods::{self, Options, Round};
-use longshore_core::disrupt::proposals::{self, Proposal, Rules};
+use longshore_core::disrupt::consolidation::DisruptionPolicies as _;
+use longshore_core::disrupt::methods::{self, Explain, Options, Question, Round, Single};
+use longshore_core::disrupt::proposals::{Proposal, Rules};
 use longshore_core::disrupt::search::Effort;
 use longshore_core::disrupt::verdicts::COMMAND;
 use longshore_core::model::pod::DoNotDisrupt;
 use longshore_core::model::{ClusterObjects, Labels};
+use longshore_core::planner;
 use longshore_core::snapshot::Snapshot;
 use longshore_core::stop::Stop;
+use longshore_policy::Signals;
 
+use super::staying::{self, Staying, Told};
 use crate::deadline::Deadline;
 use crate::disrupt;
 use crate::explain::Explained;
+use crate::live::clock::Clock;
 use crate::live::controller::RoundInput;
 use crate::live::fail_points::fail_point;
+use crate::live::journal::Looked;
+use crate::live::journal::look::Look;
 use crate::live::mutants::mutant;
 use crate::live::policies::ActivePolicies;
 use crate::live::round::{RoundConfig, build_snapshot};
@@ -28,33 +37,125 @@ pub struct Decision {
     pub round: Round,
     /// Proposals that may be carried out now, all together: `check` has passed them.
     pub now: Vec<Proposal>,
-    /// Rules that they would break: a defect of Longshore. Then `now` is empty.
+    /// The same for commands on one node.
+    pub singles: Vec<Single>,
+    /// Rules that they would break: a defect of Longshore. Then both are empty.
     pub rejected: Option<String>,
+    /// What is to be said of nodes that stay.
+    pub stays: Vec<Staying>,
     /// How long it took.
     pub took: Duration,
 }
 
-/// Looks once for nodes to disrupt. `live` has no other caller.
-pub fn decide(how: &RoundConfig, live: &ActivePolicies, input: RoundInput) -> Decision {
-    fail_point("decide-disruption");
-    let begun = Instant::now();
-    let (snapshot, round) = look(how, live, input, false);
-    let mut now = round.now();
-    let mut rejected = None;
-    if let Err(violations) = proposals::check(&snapshot, &now) {
-        rejected = Some(format!("{violations:?}"));
-        now.clear();
+/// A look that found nothing to do. The same question about the same cluster has the same answer.
+#[derive(Clone)]
+pub struct IdleLook {
+    /// When it was looked at, seconds since 1970.
+    at: i64,
+    catalogue: u64,
+    policies: Arc<ActivePolicies>,
+    signals: Arc<Signals>,
+    question: Question,
+}
+
+/// An answer is trusted for so long, seconds: eviction costs shrink as nodes near their expiry.
+const TRUSTED: i64 = 600;
+
+impl IdleLook {
+    /// What a look found, if it has nothing to do and depends on nothing but the cluster, prices
+    /// and the clock. Consolidation policies may depend on more.
+    pub fn of(decision: &Decision, policies: &Arc<ActivePolicies>) -> Option<Self> {
+        let world = &decision.snapshot.world;
+        let idle = decision.rejected.is_none()
+            && decision.now.is_empty()
+            && decision.singles.is_empty()
+            && world.unhealthy.is_empty()
+            && decision.snapshot.pending.is_empty()
+            && decision.stays.len() < staying::MOST
+            && policies.consolidation().is_none();
+        idle.then(|| IdleLook {
+            at: world.now,
+            catalogue: world.catalogue.number(),
+            policies: policies.clone(),
+            signals: policies.signals(),
+            question: decision.round.question.clone(),
+        })
     }
-    Decision {
-        snapshot,
-        round,
-        now,
-        rejected,
-        took: begun.elapsed(),
+
+    fn holds(&self, world: &ClusterObjects, policies: &Arc<ActivePolicies>) -> bool {
+        world.unhealthy.is_empty()
+            && (self.at..self.at + TRUSTED).contains(&world.now)
+            && self.catalogue == world.catalogue.number()
+            && Arc::ptr_eq(&self.policies, policies)
+            && Arc::ptr_eq(&self.signals, &policies.signals())
     }
 }
 
-/// Explains what a look would do with a node now. `live` has no other caller.
+/// Looks once for nodes to disrupt, and records under a number what it finds. `idle` found nothing
+/// in the same state; nothing is returned where this look would find nothing either. Nothing is to
+/// be said of nodes that were told of. `live` has no other caller and was made from `policies`.
+pub fn decide(
+    how: &RoundConfig,
+    (policies, live): (&Arc<ActivePolicies>, &ActivePolicies),
+    input: RoundInput,
+    (idle, told): (Option<&IdleLook>, &Told),
+    (clock, number): (&Clock, u64),
+) -> Option<Decision> {
+    fail_point("decide-disruption");
+    let begun = Instant::now();
+    let known: BTreeSet<String> = told.keys().cloned().collect();
+    let explain = Explain::Some(staying::MOST, &known);
+    let Prepared {
+        snapshot,
+        options,
+        planning,
+        limit,
+    } = prepare(how, live, input.world(), explain);
+    let deadline = Deadline::after(limit);
+    let is_over = || deadline.is_over();
+    let stop = Stop::when(&is_over);
+    let round = match idle.filter(|idle| idle.holds(&snapshot.world, policies)) {
+        Some(idle) => {
+            let new = methods::round_if_new(&snapshot, live, options, stop, &idle.question);
+            let Some(new) = new else {
+                let time = clock.now().as_millisecond();
+                how.journal.looked_the_same(time, number);
+                return None;
+            };
+            new
+        }
+        None => methods::round(&snapshot, live, options, stop),
+    };
+    let stays = staying::to_tell(&snapshot, &round, |node| known.contains(node));
+    let (now, singles, rejected) = match disrupt::checked(&snapshot, &round) {
+        Ok(now) => (now, round.singles.clone(), None),
+        Err(violations) => (Vec::new(), Vec::new(), Some(format!("{violations:?}"))),
+    };
+    how.journal.looked(Looked {
+        time: clock.now().as_millisecond(),
+        number,
+        signals: live.signals(),
+        answers: live.answered(),
+        snapshot: &snapshot,
+        planning,
+        look: Look::new(&options, &snapshot.world, live.consolidation().is_some()),
+        found: rejected.as_deref().map_or(Ok(&round), Err),
+        cut_short: limit.is_some() && deadline.is_over(),
+        took: begun.elapsed(),
+    });
+    Some(Decision {
+        snapshot,
+        round,
+        now,
+        singles,
+        rejected,
+        stays,
+        took: begun.elapsed(),
+    })
+}
+
+/// Explains what a look would do with a node now, where unhealthy nodes are repaired or not. `live`
+/// has no other caller.
 ///
 /// # Errors
 /// There is no such node.
@@ -62,24 +163,36 @@ pub fn explain(
     how: &RoundConfig,
     live: &ActivePolicies,
     input: RoundInput,
-    node: &str,
+    (node, repairs_off): (&str, bool),
 ) -> Result<Explained, String> {
-    let (snapshot, round) = look(how, live, input, true);
-    disrupt::explain(&snapshot, &round, node)
+    let world = input.world();
+    if let Some(going) = disrupt::explain_going(&world, node)? {
+        return Ok(going);
+    }
+    let found = prepare(how, live, world, Explain::All);
+    let deadline = Deadline::after(found.limit);
+    let is_over = || deadline.is_over();
+    let round = methods::round(&found.snapshot, live, found.options, Stop::when(&is_over));
+    disrupt::explain(&found.snapshot, &round, node, repairs_off)
 }
 
-fn look(
+/// What a look searches, how, and how long.
+struct Prepared<'e> {
+    snapshot: Snapshot,
+    options: Options<'e>,
+    planning: planner::Options,
+    limit: Option<Duration>,
+}
+
+fn prepare<'e>(
     how: &RoundConfig,
     live: &ActivePolicies,
-    input: RoundInput,
-    explain: bool,
-) -> (Snapshot, Round) {
-    let mut world = input.world();
+    mut world: ClusterObjects,
+    explain: Explain<'e>,
+) -> Prepared<'e> {
     count_commands(&mut world);
     break_rules(&mut world);
     let (snapshot, planning, limit) = build_snapshot(how, live, world);
-    let deadline = Deadline::after(limit);
-    let is_over = || deadline.is_over();
     let options = Options {
         move_cost: live.disruption().move_cost,
         rules: Rules {
@@ -90,15 +203,20 @@ fn look(
             ..Effort::default()
         },
         explain,
+        terminate_first: how.terminate_first,
         ..Options::default()
     };
-    let round = methods::round(&snapshot, live, options, Stop::when(&is_over));
-    (snapshot, round)
+    Prepared {
+        snapshot,
+        options,
+        planning,
+        limit,
+    }
 }
 
 /// Nodes of commands that are under way count as going: their pods need places, and they take a
 /// share of the budgets.
-fn count_commands(world: &mut ClusterObjects) {
+pub fn count_commands(world: &mut ClusterObjects) {
     let Some(key) = world.names.get(COMMAND) else {
         return;
     };

@@ -1,6 +1,6 @@
 //! Events of commands, with the reasons that Karpenter's dashboards know.
 
-use longshore_api::crd::NodePool;
+use longshore_api::crd::{NodeClaim, NodePool};
 
 use super::command::{Candidate, Command};
 use crate::live::context::Context;
@@ -35,6 +35,42 @@ pub async fn terminating(ctx: &Context, candidate: &Candidate, command: &Command
 pub async fn taken_back(ctx: &Context, candidate: &Candidate, why: &str) {
     let message = format!("Disruption was taken back: {why}");
     both(ctx, candidate, true, "DisruptionFailed", &message).await;
+}
+
+/// Something keeps an unhealthy node from being repaired.
+pub async fn node_blocked(ctx: &Context, node: &str, claim: Option<&NodeClaim>, message: &str) {
+    stays(ctx, node, claim, ("DisruptionBlocked", message)).await;
+}
+
+/// A node is not disrupted, for a reason and with a message.
+pub async fn stays(
+    ctx: &Context,
+    node: &str,
+    claim: Option<&NodeClaim>,
+    (reason, message): (&str, &str),
+) {
+    ctx.events.node(node, false, reason, message).await;
+    if let Some(claim) = claim {
+        ctx.events.claim(claim, false, reason, message).await;
+    }
+}
+
+/// So many nodes of a NodePool are unhealthy that none is repaired.
+pub async fn repair_blocked(
+    ctx: &Context,
+    node: &str,
+    claim: Option<&NodeClaim>,
+    pool: Option<&NodePool>,
+    message: &str,
+) {
+    let reason = "NodeRepairBlocked";
+    ctx.events.node(node, true, reason, message).await;
+    if let Some(claim) = claim {
+        ctx.events.claim(claim, true, reason, message).await;
+    }
+    if let Some(pool) = pool {
+        ctx.events.pool(pool, true, reason, message).await;
+    }
 }
 
 /// The budgets of a NodePool let no more nodes go now.

@@ -14,6 +14,7 @@ pub struct DisruptionMetrics {
     decisions: IntCounterVec,
     failures: IntCounterVec,
     unconfirmed: IntCounterVec,
+    first: IntCounterVec,
 }
 
 impl DisruptionMetrics {
@@ -51,18 +52,24 @@ impl DisruptionMetrics {
                 "Proposals that a second look did not confirm.",
                 &["consolidation_type"],
             ),
+            first: counter(
+                "terminate_first_decisions_total",
+                "Nodes that go before they are replaced.",
+                &["nodepool", "reason", "terminate_first_reason"],
+            ),
         }
     }
 
     /// All of them, for the reference.
     #[cfg(test)]
-    pub fn collectors(self) -> [Box<dyn prometheus::core::Collector>; 5] {
+    pub fn collectors(self) -> [Box<dyn prometheus::core::Collector>; 6] {
         [
             Box::new(self.seconds),
             Box::new(self.eligible),
             Box::new(self.decisions),
             Box::new(self.failures),
             Box::new(self.unconfirmed),
+            Box::new(self.first),
         ]
     }
 
@@ -70,7 +77,12 @@ impl DisruptionMetrics {
     pub fn looked(&self, decision: &Decision) {
         let took = decision.took.as_secs_f64();
         self.seconds.with_label_values(&["all", ""]).observe(took);
-        for method in [Method::Emptiness, Method::Drift, Method::MultiNode] {
+        for method in [
+            Method::Repair,
+            Method::Emptiness,
+            Method::Drift,
+            Method::MultiNode,
+        ] {
             let may = decision
                 .round
                 .candidates
@@ -79,6 +91,22 @@ impl DisruptionMetrics {
             self.eligible
                 .with_label_values(&[&method.reason().name().to_lowercase()])
                 .set(may.count() as i64);
+        }
+    }
+
+    /// A reboot was begun.
+    pub fn rebooted(&self) {
+        self.decisions
+            .with_label_values(&["reboot", "unhealthy", ""])
+            .inc();
+    }
+
+    /// A node of a NodePool goes before it is replaced.
+    pub fn goes_first(&self, pool: &str, command: &Command) {
+        if let Some(why) = &command.first {
+            self.first
+                .with_label_values(&[pool, &command.reason.to_lowercase(), why])
+                .inc();
         }
     }
 
@@ -106,9 +134,10 @@ impl DisruptionMetrics {
 
 /// Decision, reason and kind of consolidation.
 fn labels(command: &Command) -> [String; 3] {
-    let decision = match command.replacements.is_empty() {
-        true => "delete",
-        false => "replace",
+    let decision = match (&command.first, command.replacements.is_empty()) {
+        (Some(_), _) => "terminate-first",
+        (None, true) => "delete",
+        (None, false) => "replace",
     };
     let kind = consolidation(&command.method);
     [

@@ -1,22 +1,27 @@
 //! What is done for a command. Each function can be run twice or killed anywhere.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use longshore_api::crd::{
     ConditionStatus, NodeClaim, Taint, TaintEffect, Time, condition, set_condition,
 };
+use longshore_core::disrupt::methods::FirstWhy;
 use serde_json::{Value, json};
 
-use super::command::{Candidate, Command, CommandView, Due};
-use super::{COMMAND, DETAILS, REPLACES, events};
+use super::command::{Candidate, Command, CommandView, Due, Repaired};
+use super::{COMMAND, DETAILS, MOVES, REPLACES, events};
 use crate::live::claims::{NewNodeClaim, PODS};
 use crate::live::context::Context;
 use crate::live::fail_points::fail_point;
-use crate::live::lifecycle::{Outcome, delete, is_true, patch_meta, patch_status};
+use crate::live::lifecycle::{
+    Outcome, TERMINATION_TIME, delete, is_true, patch_meta, patch_status,
+};
 use crate::live::mutants::mutant;
 use crate::live::node::NodeView;
 use crate::live::proof;
+use crate::live::repair::{self, reboot};
 use crate::live::round;
 use crate::live::step_error::StepError;
 use crate::live::termination::{DISRUPTED, disrupted, other_taints};
@@ -36,6 +41,8 @@ pub struct NewCommand {
     pub candidates: Vec<Candidate>,
     /// What is bought first.
     pub replacements: Vec<NewNodeClaim>,
+    /// Where pods go, as [`MOVES`] has it, by NodeClaim of a candidate.
+    pub moves: BTreeMap<String, String>,
 }
 
 impl NewCommand {
@@ -64,28 +71,69 @@ impl NewCommand {
                 candidates: candidates.len(),
                 replacements: replacements.iter().map(|want| want.name.clone()).collect(),
                 began,
+                repair: None,
+                first: None,
             },
             id,
             candidates,
             replacements,
+            moves: BTreeMap::new(),
         }
+    }
+
+    /// Nodes of its candidates.
+    pub fn nodes(&self) -> impl Iterator<Item = &Arc<NodeView>> {
+        self.candidates
+            .iter()
+            .flat_map(|candidate| &candidate.nodes)
+    }
+
+    /// The same with where pods go.
+    pub fn moves(mut self, moves: BTreeMap<String, String>) -> Self {
+        self.moves = moves;
+        self
+    }
+
+    /// The same, as a repair.
+    pub fn repairs(mut self, what: Option<Repaired>) -> Self {
+        self.command.repair = what;
+        self
+    }
+
+    /// The same for a node that goes before it is replaced, and why.
+    pub fn goes_first(mut self, why: FirstWhy) -> Self {
+        let why = match why {
+            FirstWhy::NoReservedCapacity => "no-reserved-capacity",
+            FirstWhy::StaticAtLimit => "static-at-limit",
+        };
+        self.command.first = Some(why.to_owned());
+        self
     }
 }
 
 /// Begins a command: annotates and taints its candidates, then creates its replacements. What is
-/// not done when it fails is taken back by [`step`].
+/// not done when it fails is taken back by [`step`]. A repair that is not due any more is not begun.
 ///
 /// # Errors
 /// What the server says.
 pub async fn begin(ctx: &Arc<Context>, new: NewCommand) -> Result<(), StepError> {
     fail_point("disrupt");
     let details = serde_json::to_string(&new.command).map_err(StepError::other)?;
+    if new.command.repair.is_some() && !is_still_due(ctx, &new.candidates).await? {
+        tracing::info!(command = new.id, "not repaired: the node has recovered");
+        return Ok(());
+    }
     if mutant("replaces-first") {
         round::write_all(ctx, new.replacements.clone()).await;
     }
     let mut marked = Vec::new();
     for candidate in &new.candidates {
-        let annotations = json!({"annotations": {COMMAND: new.id, DETAILS: details}});
+        let name = candidate.claim.metadata.name.as_deref();
+        let moves = name.and_then(|name| new.moves.get(name));
+        let mut annotations = json!({"annotations": {COMMAND: new.id, DETAILS: details}});
+        if let Some(moves) = moves {
+            annotations["annotations"][MOVES] = moves.as_str().into();
+        }
         let version = patch_meta(ctx, &candidate.claim, annotations).await?;
         marked.push(version);
     }
@@ -136,7 +184,9 @@ pub async fn step(ctx: &Context, view: &CommandView, now: i64) -> Outcome {
                     return Ok(Some(BEHIND));
                 }
                 let why = format!("disrupted: {}", command.reason);
-                if delete(ctx, &candidate.claim, &why).await? {
+                let claim = bounded(ctx, &candidate.claim, &command).await?;
+                if delete(ctx, &claim, &why).await? {
+                    count_repair(ctx, &claim, &command);
                     ctx.metrics
                         .disrupted(&command.reason.to_lowercase(), &candidate.claim);
                     events::terminating(ctx, candidate, &command).await;
@@ -144,6 +194,42 @@ pub async fn step(ctx: &Context, view: &CommandView, now: i64) -> Outcome {
             }
             Ok(None)
         }
+    }
+}
+
+async fn is_still_due(ctx: &Context, candidates: &[Candidate]) -> Result<bool, StepError> {
+    for candidate in candidates {
+        for node in &candidate.nodes {
+            if !repair::is_still_due(ctx, node, &candidate.claim).await? {
+                return Ok(false);
+            }
+        }
+    }
+    Ok(true)
+}
+
+/// How long, seconds, the pods of a claim that a command repairs may take.
+fn grace_of(claim: &NodeClaim, command: &Command) -> Option<i64> {
+    let repaired = command.repair.as_ref()?;
+    reboot::bound(repaired.grace, claim)
+}
+
+/// A claim that is about to be deleted, with what bounds how long its pods may take.
+async fn bounded(
+    ctx: &Context,
+    claim: &NodeClaim,
+    command: &Command,
+) -> Result<NodeClaim, StepError> {
+    match grace_of(claim, command) {
+        Some(seconds) => reboot::end_within(ctx, claim, seconds).await,
+        None => Ok(claim.clone()),
+    }
+}
+
+fn count_repair(ctx: &Context, claim: &NodeClaim, command: &Command) {
+    if let Some(repaired) = &command.repair {
+        let mode = repair::mode(grace_of(claim, command));
+        ctx.metrics.unhealthy(&repaired.condition, mode, claim);
     }
 }
 
@@ -173,7 +259,7 @@ async fn close(
             effect: TaintEffect::NoSchedule,
             time_added: None,
         });
-        write_taints(ctx, node, &taints).await?;
+        ctx.write_taints(node, &taints).await?;
     }
     let mut status = candidate.claim.status.clone().unwrap_or_default();
     if is_true(&status, REASON) {
@@ -185,15 +271,6 @@ async fn close(
     set_condition(&mut status.conditions, REASON, yes, reason, &message, now);
     patch_status(ctx, &candidate.claim, version, &status).await?;
     Ok(())
-}
-
-async fn write_taints(ctx: &Context, node: &NodeView, taints: &[Taint]) -> Result<(), StepError> {
-    let metadata = json!({"resourceVersion": node.resource_version});
-    let patch = json!({"metadata": metadata, "spec": {"taints": taints}});
-    match ctx.patch_node(&node.name, &patch).await {
-        Err(StepError::Gone) => Ok(()),
-        other => other,
-    }
 }
 
 /// Lets the candidates of a command stay. The annotations go last, so that a process that is
@@ -214,7 +291,8 @@ async fn take_back(ctx: &Context, view: &CommandView, why: &str) -> Outcome {
     Ok(None)
 }
 
-/// Takes back taint, condition and annotations of a NodeClaim and its nodes.
+/// Takes back taint, condition and annotations of a NodeClaim and its nodes, and a bound on how long
+/// pods may take that was written right before the deletion.
 ///
 /// # Errors
 /// What the server says.
@@ -226,7 +304,7 @@ pub async fn open(
     if !mutant("keeps-taint") {
         let closed = |node: &&Arc<NodeView>| node.deletion.is_none() && disrupted(node).is_some();
         for node in nodes.iter().filter(closed) {
-            write_taints(ctx, node, &other_taints(node)).await?;
+            ctx.write_taints(node, &other_taints(node)).await?;
         }
     }
     let mut claim = claim.clone();
@@ -242,7 +320,10 @@ pub async fn open(
         annotations.is_some_and(|all| all.contains_key(key))
     };
     if has(COMMAND) || has(DETAILS) {
-        let none = json!({"annotations": {COMMAND: Value::Null, DETAILS: Value::Null}});
+        let nothing = Value::Null;
+        let none = [COMMAND, DETAILS, MOVES, TERMINATION_TIME]
+            .map(|key| (key.to_owned(), nothing.clone()));
+        let none = json!({"annotations": none.into_iter().collect::<serde_json::Map<_, _>>()});
         patch_meta(ctx, &claim, none).await?;
     }
     Ok(())

@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn who_reads_it_knows_how_many_why_and_how_to_allow_it() {
+    fn the_message_says_how_many_why_and_how_to_allow_it() {
         let said = Refusal {
             what: What::Claims,
             count: 50,

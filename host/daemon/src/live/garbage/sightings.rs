@@ -48,12 +48,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_suspect_twice_an_interval_apart_is_due() {
+    fn an_instance_suspect_twice_an_interval_apart_is_due() {
         let start = Instant::now();
         let mut sightings = Sightings::default();
-        let mut pass = |at: u64, who: &[&str]| {
+        let mut pass = |at: u64, ids: &[&str]| {
             sightings
-                .seen(who.iter().copied(), start + Duration::from_secs(at))
+                .seen(ids.iter().copied(), start + Duration::from_secs(at))
                 .join(" ")
         };
         assert_eq!(pass(0, &["a", "b"]), "");

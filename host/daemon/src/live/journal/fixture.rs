@@ -5,12 +5,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use longshore_core::disrupt::methods;
+use longshore_core::disrupt::verdicts::COMMAND;
 use longshore_core::model::{Catalogue, Settings, Symbols};
 use longshore_core::planner::{self, Options};
 use longshore_core::snapshot::Snapshot;
+use longshore_core::stop::Stop;
 use serde_json::json;
 
-use super::{Decided, Journal, Sizes};
+use super::look::{self, LOOKS, Look};
+use super::{Decided, Journal, Looked, Sizes};
+use crate::live::disruption::decide::count_commands;
 use crate::live::kinds::Kind;
 use crate::live::policies::{PolicyReloader, Setup, Shadows, Watcher};
 use crate::live::state::ClusterState;
@@ -32,6 +37,7 @@ pub struct JournalFixture {
     pub state: ClusterState,
     pub catalogue: Catalogue,
     pub rounds: u64,
+    pub looks: u64,
     /// Digests of the plans, in order.
     pub digests: Vec<String>,
     /// Milliseconds since 1970.
@@ -74,6 +80,7 @@ impl JournalFixture {
             state: ClusterState::new(names),
             catalogue,
             rounds: 0,
+            looks: 0,
             digests: Vec::new(),
             time: 1_793_491_200_000,
             chance: 1,
@@ -156,6 +163,65 @@ impl JournalFixture {
             plan,
             took,
         });
+    }
+
+    /// What the loop does when a look for disruption is due. Returns how many nodes may go now.
+    pub fn look(&mut self) -> usize {
+        self.looks += 1;
+        self.time += 1000;
+        let number = LOOKS + self.looks;
+        self.journal.began(self.time, number, self.state.revision);
+        let mut world = self.state.freeze().world();
+        count_commands(&mut world);
+        world.now = self.time / 1000;
+        let live = self.manager.take();
+        live.begin_round(world.now);
+        world.settings = Settings::default();
+        world.catalogue = self.catalogue.clone();
+        let snapshot = Snapshot::new(Arc::new(world));
+        let options = methods::Options::default();
+        let round = methods::round(&snapshot, &*live, options, Stop::never());
+        let summary = look::summary(&snapshot, &round);
+        self.digests.push(summary.digest);
+        self.journal.looked(Looked {
+            time: self.time + 5,
+            number,
+            signals: live.signals(),
+            answers: live.answered(),
+            snapshot: &snapshot,
+            planning: Options::default(),
+            look: Look::new(&options, &snapshot.world, false),
+            found: Ok(&round),
+            cut_short: false,
+            took: Duration::from_millis(3),
+        });
+        summary.existing
+    }
+
+    /// A node of the NodePool with its NodeClaim, in a command if one is named.
+    pub fn managed(&mut self, number: u64, command: Option<&str>) {
+        let name = format!("node-{number}");
+        let labels = json!({"karpenter.sh/nodepool": "default", "kubernetes.io/os": "linux",
+            "karpenter.sh/registered": "true", "karpenter.sh/initialized": "true",
+            "karpenter.sh/capacity-type": "on-demand", "kubernetes.io/arch": "amd64",
+            "topology.kubernetes.io/zone": "us-east-1a", "kubernetes.io/hostname": name,
+            "node.kubernetes.io/instance-type": "m6i.xlarge"});
+        let amounts = json!({"cpu": "4", "memory": "16Gi", "pods": "20"});
+        let is = |kind: &str| json!({"type": kind, "status": "True"});
+        let conditions = ["Launched", "Registered", "Initialized", "Consolidatable"].map(is);
+        let id = format!("kwok://{name}");
+        let annotations = command.map(|command| json!({COMMAND: command}));
+        let claim = json!({
+            "metadata": {"name": name, "uid": name, "labels": labels, "annotations": annotations},
+            "spec": {"requirements": [], "nodeClassRef":
+                {"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default"}},
+            "status": {"providerID": id, "nodeName": name, "capacity": amounts,
+                "allocatable": amounts, "conditions": conditions}});
+        let node = json!({
+            "metadata": {"name": name, "labels": labels}, "spec": {"providerID": id},
+            "status": {"capacity": amounts, "allocatable": amounts, "conditions": [is("Ready")]}});
+        self.observe(Kind::NodeClaim, Change::Upsert(claim.to_string().into()));
+        self.observe(Kind::Node, Change::Upsert(node.to_string().into()));
     }
 
     /// A number below `below`, by chance.

@@ -4,7 +4,10 @@ use longshore_api::crd::Timestamp;
 use serde::Deserialize;
 
 use super::record::{Gap, Observed, What, kinds};
-use super::round::{Outcome, Round};
+use longshore_core::plan::Effort;
+
+use super::look::LOOKS;
+use super::round::{Outcome, RecordedEffort, Round};
 use super::segment::End;
 use crate::error::count;
 use crate::live::kinds::Kind;
@@ -208,14 +211,17 @@ pub fn round(round: &Round) -> String {
         cut_short,
         ..
     } = round;
-    let limit = if *cut_short {
-        ", at its time limit and so first-fit"
-    } else {
-        ""
+    let limit = match cut_short {
+        None => String::new(),
+        Some(RecordedEffort(Effort::None)) => ", at its time limit and so first-fit".into(),
+        Some(RecordedEffort(lesser)) => {
+            format!(", at its time limit and so of effort {}", lesser.name())
+        }
     };
+    let name = name_of(*number);
     let summary = match outcome {
         Outcome::Rejected(why) => {
-            return format!("round {number}: plan rejected by check: {why}");
+            return format!("{name}: plan rejected by check: {why}");
         }
         Outcome::Decided(summary) => summary,
     };
@@ -227,8 +233,22 @@ pub fn round(round: &Round) -> String {
             .collect::<Vec<_>>()
             .join(", "),
     };
+    if round.look.as_ref().is_some_and(|look| look.same) {
+        return format!("{name}: nothing has changed, so nothing was searched");
+    }
+    if round.look.is_some() {
+        return format!(
+            "{name} decided in {milliseconds} ms by {by}: removes {}, buys {}, moves {}, saves \
+            {:.4} USD/h; plan {}",
+            count(summary.existing, "node"),
+            count(summary.claims, "node"),
+            count(summary.pods, "pod"),
+            summary.cost + 0.0,
+            short(&summary.digest)
+        );
+    }
     format!(
-        "round {number} decided in {milliseconds} ms{limit} by {by}: buys {} at {:.4} USD/h for \
+        "{name} decided in {milliseconds} ms{limit} by {by}: buys {} at {:.4} USD/h for \
         {}, {} to nodes that exist, {} \
          left over; plan {}",
         count(summary.claims, "node"),
@@ -239,6 +259,14 @@ pub fn round(round: &Round) -> String {
         summary.left,
         short(&summary.digest)
     )
+}
+
+/// What a round of provisioning or a look for disruption is called.
+pub fn name_of(number: u64) -> String {
+    match number.checked_sub(LOOKS) {
+        Some(look) => format!("look {look}"),
+        None => format!("round {number}"),
+    }
 }
 
 /// The beginning of a digest.

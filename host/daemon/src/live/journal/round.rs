@@ -8,9 +8,11 @@ use longshore_core::model::{
 };
 use longshore_core::plan::Effort;
 use longshore_core::planner::Options;
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::{Digest as _, Sha256};
 
+use super::look::Look;
 use crate::report::{Claim, Decision};
 
 /// A round. Digests name blobs of the same segment.
@@ -45,16 +47,52 @@ pub struct Round {
     /// Places of pods in kube-scheduler's queue, `namespace/name`: the lowest is tried first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub queued: Vec<(String, u64)>,
+    /// What it had beside that, if it looked for disruption.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub look: Option<Look>,
     /// What went into it that is not written down, in words. A replay can differ by it.
     pub missing: Vec<String>,
     /// The result.
     pub outcome: Outcome,
     /// Milliseconds of deciding.
     pub milliseconds: u64,
-    /// The time limit was reached: the plan is the one that effort `none` gives, regardless of
-    /// `how`.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub cut_short: bool,
+    /// The time limit was reached: the plan is that of this effort, regardless of `how`.
+    #[serde(
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "RecordedEffort::if_cut_short"
+    )]
+    pub cut_short: Option<RecordedEffort>,
+}
+
+/// An effort by its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecordedEffort(pub Effort);
+
+impl Serialize for RecordedEffort {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.0.name())
+    }
+}
+
+impl RecordedEffort {
+    /// Reads an effort, or what journals of older versions say: whether effort `none` was used.
+    fn if_cut_short<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Self>, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Written {
+            FirstFit(bool),
+            Effort(String),
+        }
+        match Written::deserialize(from)? {
+            Written::FirstFit(used) => Ok(used.then_some(RecordedEffort(Effort::None))),
+            Written::Effort(name) => match Effort::named(&name) {
+                Some(effort) => Ok(Some(RecordedEffort(effort))),
+                None => Err(D::Error::custom(format!(
+                    "its effort {name:?} is not known"
+                ))),
+            },
+        }
+    }
 }
 
 /// Offerings that were treated as unavailable.
@@ -202,13 +240,6 @@ pub struct Part {
 /// Limit of parts that are recorded.
 const PARTS: usize = 2_000;
 
-const EFFORTS: [(Effort, &str); 4] = [
-    (Effort::None, "none"),
-    (Effort::Quick, "quick"),
-    (Effort::Normal, "normal"),
-    (Effort::Thorough, "thorough"),
-];
-
 impl Short {
     /// Offerings and until when they are short, as they are written down.
     pub fn all(short: &[(OfferingId, i64)]) -> Vec<Short> {
@@ -249,12 +280,8 @@ impl Short {
 impl RecordedConfig {
     /// As it is written down.
     pub fn new(settings: &Settings, options: Options, names: &Symbols) -> Self {
-        let effort = EFFORTS
-            .iter()
-            .find(|(effort, _)| *effort == options.effort)
-            .map_or("", |(_, name)| name);
         RecordedConfig {
-            effort: effort.into(),
+            effort: options.effort.name().into(),
             seed: options.seed,
             ignore_preferences: settings.preferences == PreferencePolicy::Ignore,
             min_values_best_effort: settings.min_values == MinValuesPolicy::BestEffort,
@@ -270,11 +297,8 @@ impl RecordedConfig {
 
     /// As it was meant. Fails with words on an effort that is not known.
     pub fn meant(&self, names: &mut Symbols) -> Result<(Settings, Options), String> {
-        let effort = EFFORTS
-            .iter()
-            .find(|(_, name)| *name == self.effort)
-            .map(|(effort, _)| *effort);
-        let effort = effort.ok_or_else(|| format!("its effort {:?} is not known", self.effort))?;
+        let effort = Effort::named(&self.effort)
+            .ok_or_else(|| format!("its effort {:?} is not known", self.effort))?;
         let settings = Settings {
             preferences: if self.ignore_preferences {
                 PreferencePolicy::Ignore
@@ -331,6 +355,15 @@ impl Summary {
             existing: decision.existing.values().map(Vec::len).sum(),
             left: decision.errors.len(),
             parts: claims.chain(existing).chain(left).take(PARTS).collect(),
+        }
+    }
+
+    /// A summary of nothing but parts: words, and everything that is said of each.
+    pub fn with_parts<T: Serialize>(parts: Vec<(String, T)>) -> Self {
+        let parts = parts.into_iter().take(PARTS);
+        Summary {
+            parts: parts.map(|(words, of)| Part::new(words, &of)).collect(),
+            ..Summary::default()
         }
     }
 
@@ -459,6 +492,21 @@ mod tests {
         let text = serde_json::to_string(&RecordedConfig::new(&settings, options, &names)).unwrap();
         let how: RecordedConfig = serde_json::from_str(&text).unwrap();
         assert_eq!(how.meant(&mut names), Ok((settings, options)));
+        let cut_short = |written: &str| {
+            let round: Round =
+                serde_json::from_str(&format!(r#"{{"cut_short": {written}}}"#)).unwrap();
+            let again = serde_json::to_value(&round).unwrap();
+            (
+                round.cut_short.map(|used| used.0),
+                again["cut_short"].clone(),
+            )
+        };
+        assert_eq!(cut_short("true"), (Some(Effort::None), "none".into()));
+        assert_eq!(
+            cut_short(r#""quick""#),
+            (Some(Effort::Quick), "quick".into())
+        );
+        assert_eq!(cut_short("false"), (None, serde_json::Value::Null));
         assert!(
             RecordedConfig::default()
                 .meant(&mut names)

@@ -187,8 +187,9 @@ fn lines(
                         known => format!(" ({known} objects known from before)"),
                     };
                     let line = format!(
-                        "round {} begins at revision {}{known}",
-                        began.round, began.revision
+                        "{} begins at revision {}{known}",
+                        messages::name_of(began.round),
+                        began.revision
                     );
                     Some((Some(began.time), line))
                 }

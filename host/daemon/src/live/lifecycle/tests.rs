@@ -152,7 +152,7 @@ pub fn context(server: &Server, answer: Result<Instance, CloudError>) -> Context
         nomination_turns: tokio::sync::Semaphore::new(1),
         drains: crate::live::drains::Drains::default(),
         garbage: crate::live::garbage::Garbage::default(),
-        repairs: true,
+        repairs: crate::live::repair::Repairs::Off,
         static_capacity: crate::live::static_pools::StaticCapacity::new(true),
         nominates: AtomicBool::new(true),
         observes: AtomicBool::new(true),

@@ -10,6 +10,7 @@ pub fn rows() -> Vec<Row> {
     let Metrics {
         registry,
         disruption,
+        reboots,
         created,
         disrupted,
         unhealthy,
@@ -101,6 +102,7 @@ pub fn rows() -> Vec<Row> {
         Box::new(leads),
     ];
     all.extend(disruption.collectors());
+    all.extend(reboots.collectors());
     all.extend(
         [claim_turns, pool_turns, node_turns]
             .into_iter()

@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_forgotten_is_told_again_a_few_times() {
+    fn a_pod_that_was_forgotten_is_nominated_again_a_few_times() {
         let now = Instant::now();
         let mut nominations = Nominations::default();
         nominations.plan("n", [plain("a"), plain("b")].into_iter());

@@ -2,16 +2,19 @@
 
 use std::str::FromStr;
 
+use longshore_api::quantity::Quantity;
 use serde_json::{Map, Value};
 
+use crate::expression::Expression;
 use crate::nodeclass::{
     BlockDeviceMapping, CapacityReservation, EC2NodeClass, InterfaceType, NetworkInterface,
     PlacementGroupSelector, ReservationState, Subnet, Switch,
 };
 
+use super::super::discovered::ImageSet;
 use super::{
-    Amount, BlockDevice, Class, ClassFault, ClassZone, GroupSelector, Interface, Kubelet,
-    Reservation, Reserved, Threshold,
+    Amount, BlockDevice, Class, ClassFault, ClassZone, Expressions, GroupSelector, Interface,
+    Kubelet, Reservable, Reservation, Reserved, Threshold,
 };
 
 /// Most pods and pods per core: what the kubelet's field holds.
@@ -21,18 +24,24 @@ impl Class {
     /// What the catalogue depends on of an EC2NodeClass.
     ///
     /// # Errors
-    /// The first field that cannot be used. Expressions of the kubelet's settings (gate
-    /// NodeClassCEL) are such a field for now.
+    /// The first field that cannot be used. An expression of the kubelet's settings is compiled;
+    /// whether it may be used is asked later.
     pub fn of(object: &EC2NodeClass) -> Result<Self, ClassFault> {
         let spec = &object.spec;
         let status = object.status.as_ref();
         let reservations = status.map_or(&[][..], |status| &status.capacity_reservations);
+        let subnets = status.map_or(&[][..], |status| &status.subnets);
+        let subnet_id = |subnet: &Subnet| ((*subnet.zone).into(), (*subnet.id).into());
         let cpu = spec.cpu_options.as_ref();
+        let (kubelet, expressions) = kubelet(spec.kubelet())?;
         Ok(Class {
             name: object.metadata.name.as_deref().unwrap_or_default().into(),
             family: spec.family(),
-            subnets: zones(status.map_or(&[], |status| &status.subnets)),
-            kubelet: Kubelet::of(spec.kubelet())?,
+            subnets: zones(subnets),
+            subnet_ids: subnets.iter().map(subnet_id).collect(),
+            images: ImageSet::of(status.map_or(&[], |status| &status.amis)),
+            kubelet,
+            expressions,
             local_disks_as_storage: spec.instance_store_policy.is_some(),
             block_devices: devices(spec.block_device_mappings())?,
             network_interfaces: spec.network_interfaces().iter().map(interface).collect(),
@@ -66,20 +75,27 @@ fn zones(subnets: &[Subnet]) -> Vec<ClassZone> {
 }
 
 impl Kubelet {
-    /// What `spec.kubelet` says.
+    /// What the settings of one node's kubelet say.
     ///
     /// # Errors
-    /// The first setting that cannot be used.
+    /// The first setting that cannot be used. An expression is one: a node's kubelet knows none.
     pub fn of(settings: &Map<String, Value>) -> Result<Self, ClassFault> {
-        kubelet(settings)
+        let (kubelet, expressions) = kubelet(settings)?;
+        match expressions.fields().first() {
+            None => Ok(kubelet),
+            Some(field) => Err(fault(
+                format!("spec.kubelet.{field}"),
+                "is an expression",
+                "give a number or a quantity",
+            )),
+        }
     }
 }
 
-fn kubelet(settings: &Map<String, Value>) -> Result<Kubelet, ClassFault> {
-    let number = |key: &str| {
-        let value = settings.get(key).filter(|value| !value.is_null());
-        value.map(|value| count(key, value)).transpose()
-    };
+/// What `spec.kubelet` says, numbers and expressions.
+fn kubelet(settings: &Map<String, Value>) -> Result<(Kubelet, Expressions), ClassFault> {
+    let set = |key: &str| settings.get(key).filter(|value| !value.is_null());
+    let number = |key: &str| set(key).map(|value| count(key, value)).transpose();
     let map = |key: &'static str| match settings.get(key) {
         None | Some(Value::Null) => Ok((key, None)),
         Some(Value::Object(map)) => Ok((key, Some(map))),
@@ -89,14 +105,27 @@ fn kubelet(settings: &Map<String, Value>) -> Result<Kubelet, ClassFault> {
         }
     };
     let eviction = map("evictionHard")?.1;
-    Ok(Kubelet {
-        max_pods: number("maxPods")?,
+    let max_pods = set("maxPods").and_then(Value::as_str);
+    let max_pods = max_pods.map(|text| compiled("spec.kubelet.maxPods", text));
+    let (kube_reserved, kube_expressions) = reserved(map("kubeReserved")?)?;
+    let (system_reserved, system_expressions) = reserved(map("systemReserved")?)?;
+    let expressions = Expressions {
+        max_pods: max_pods.transpose()?,
+        kube_reserved: kube_expressions,
+        system_reserved: system_expressions,
+    };
+    let kubelet = Kubelet {
+        max_pods: match expressions.max_pods {
+            None => number("maxPods")?,
+            Some(_) => None,
+        },
         pods_per_core: number("podsPerCore")?.unwrap_or(0),
-        kube_reserved: reserved(map("kubeReserved")?)?,
-        system_reserved: reserved(map("systemReserved")?)?,
+        kube_reserved,
+        system_reserved,
         evict_memory: threshold(eviction, "memory.available")?,
         evict_storage: threshold(eviction, "nodefs.available")?,
-    })
+    };
+    Ok((kubelet, expressions))
 }
 
 fn count(key: &str, value: &Value) -> Result<i64, ClassFault> {
@@ -106,28 +135,38 @@ fn count(key: &str, value: &Value) -> Result<i64, ClassFault> {
             .as_i64()
             .filter(|number| (0..=MOST).contains(number))
             .ok_or_else(|| fault(field, "is not a count", "give 0 or more")),
-        Value::String(_) if key == "maxPods" => Err(expression(&field)),
         _ => Err(fault(field, "is not a number", "give 0 or more")),
     }
 }
 
-fn reserved((key, entries): (&str, Option<&Map<String, Value>>)) -> Result<Reserved, ClassFault> {
-    let mut all = Reserved::default();
+type Entries<'a> = (&'a str, Option<&'a Map<String, Value>>);
+
+fn reserved(
+    (key, entries): Entries<'_>,
+) -> Result<(Reserved, Vec<(Reservable, Expression)>), ClassFault> {
+    let (mut all, mut expressions) = (Reserved::default(), Vec::new());
     for (name, value) in entries.into_iter().flatten() {
         let field = format!("spec.kubelet.{key}[{name}]");
-        let slot = match name.as_str() {
-            "cpu" => &mut all.cpu,
-            "memory" => &mut all.memory,
-            "ephemeral-storage" => &mut all.storage,
-            "pid" => &mut all.pid,
-            _ => {
-                let hint = "cpu, memory, ephemeral-storage or pid";
-                return Err(fault(field, "cannot be reserved", hint));
-            }
+        let Some(of) = Reservable::named(name) else {
+            let hint = "cpu, memory, ephemeral-storage or pid";
+            return Err(fault(field, "cannot be reserved", hint));
         };
-        *slot = Some(quantity(&field, value)?);
+        match value.as_str().filter(|text| is_expression(text)) {
+            Some(text) => expressions.push((of, compiled(&field, text)?)),
+            None => *of.slot(&mut all) = Some(quantity(&field, value)?),
+        }
     }
-    Ok(all)
+    Ok((all, expressions))
+}
+
+/// Whether a reserved amount is an expression: what cannot be read as a quantity is one, except a
+/// number below zero.
+pub fn is_expression(text: &str) -> bool {
+    Quantity::parse(text).is_err() && !text.starts_with('-')
+}
+
+fn compiled(field: &str, text: &str) -> Result<Expression, ClassFault> {
+    Expression::compile(text).map_err(|refused| fault(field, refused.to_string(), refused.hint))
 }
 
 fn threshold(
@@ -206,29 +245,12 @@ fn fault(field: impl Into<String>, what: impl Into<String>, hint: &'static str) 
     }
 }
 
-fn expression(field: &str) -> ClassFault {
-    let what = "is an expression, and expressions (gate NodeClassCEL) are not yet evaluated";
-    fault(field, what, "give a number or a quantity")
-}
-
 fn quantity(field: &str, value: &Value) -> Result<Amount, ClassFault> {
+    let hint = "write it like 100m or 1Gi";
     let text = match value {
         Value::String(text) => text.clone(),
         Value::Number(number) => number.to_string(),
-        _ => {
-            return Err(fault(
-                field,
-                "is not a quantity",
-                "write it like 100m or 1Gi",
-            ));
-        }
+        _ => return Err(fault(field, "is not a quantity", hint)),
     };
-    match Amount::parse(&text) {
-        Ok(amount) => Ok(amount),
-        Err(error) if text.starts_with('-') => {
-            Err(fault(field, error.to_string(), "give 0 or more"))
-        }
-        Err(_) if text.bytes().any(|b| b.is_ascii_alphanumeric()) => Err(expression(field)),
-        Err(error) => Err(fault(field, error.to_string(), "write it like 100m or 1Gi")),
-    }
+    Amount::parse(&text).map_err(|error| fault(field, error.to_string(), hint))
 }

@@ -1,6 +1,9 @@
 //! `longshore-sim`: runs scenarios, and generated scenarios by seed.
 
-#![allow(clippy::print_stdout, reason = "a command talks to who runs it")]
+#![allow(
+    clippy::print_stdout,
+    reason = "a command prints for the person that runs it"
+)]
 
 mod run;
 mod seeds;

@@ -11,7 +11,7 @@ use longshore_core::model::{Catalogue, Symbols};
 
 use super::pods::{self, Workloads};
 use super::trouble::{Trouble, Watches};
-use super::{GeneratedScenario, HOUR, Rng, ScenarioEvent, acts, pools};
+use super::{GeneratedScenario, HOUR, Rng, ScenarioEvent, acts, pools, repairs_of};
 use crate::cloud;
 use crate::faults::Faults;
 use crate::harness::Jump;
@@ -90,7 +90,7 @@ pub(super) fn scenario(
     acts.retain(|(at, _)| *at < HOUR);
     acts.sort_by_key(|(at, _)| *at);
     let jumps = jumps(&mut rng, replicas);
-    let repairs = rng.hits(0.7);
+    let repairs = repairs_of(&mut rng);
     let operator = vec![
         ScenarioEvent::OperatorCleanup,
         ScenarioEvent::Trouble(Trouble::LetGo),

@@ -61,7 +61,8 @@ impl Disruption {
             ("patch", Some(claim)) => {
                 let command = &body["metadata"]["annotations"][COMMAND];
                 if command.is_string() && fields::annotation(&claim, COMMAND).is_none() {
-                    self.marked(interceptor, &claim);
+                    let details = details(body);
+                    self.marked(interceptor, &claim, &details["reason"]);
                 }
             }
             ("create", _) if body["metadata"]["annotations"][REPLACES].is_string() => {
@@ -80,26 +81,28 @@ impl Disruption {
     }
 
     /// A claim becomes a candidate that goes.
-    fn marked(&mut self, interceptor: &Interceptor, claim: &Value) {
+    fn marked(&mut self, interceptor: &Interceptor, claim: &Value, reason: &Value) {
         let (name, pool) = (
             fields::name(claim),
             fields::label(claim, POOL).unwrap_or_default(),
         );
         let claims = interceptor.server.list(resources::NODE_CLAIM);
         let nodes = interceptor.server.list(resources::NODE);
-        // A claim whose Node is gone is waited for, and disturbs no pod any more.
-        let has_node = |of: &Value| {
+        // A claim whose Node is gone is waited for, and disturbs no pod any more. A Node that was
+        // never initialized is no part of what budgets are about, and repair may take it.
+        let counts_itself = |of: &Value| {
             let id = fields::text(of, "/status/providerID");
-            let mut ids = nodes
-                .iter()
-                .map(|node| fields::text(node, "/spec/providerID"));
-            ids.any(|other| other == id)
+            nodes.iter().any(|node| {
+                fields::text(node, "/spec/providerID") == id
+                    && fields::label(node, INITIALIZED) == Some("true")
+            })
         };
         let ours = |of: &&std::sync::Arc<Value>| {
-            let going = fields::annotation(of, COMMAND).is_some() && has_node(of);
+            let going = fields::annotation(of, COMMAND).is_some() && counts_itself(of);
             going && fields::label(of, POOL) == Some(pool)
         };
-        let going = claims.iter().filter(ours).count() + 1;
+        let is_counted = counts_itself(claim);
+        let going = claims.iter().filter(ours).count() + usize::from(is_counted);
         let counts = |node: &&std::sync::Arc<Value>| {
             let initialized = fields::label(node, INITIALIZED) == Some("true");
             initialized && fields::label(node, POOL) == Some(pool)
@@ -109,13 +112,20 @@ impl Disruption {
         if let Some(pool) = interceptor.server.get(&key) {
             let budgets = fields::items(&pool, "/spec/disruption/budgets");
             let limits = budgets.iter().map(|budget| most(budget, base));
-            if let Some(most) = limits.min().filter(|most| going > *most) {
+            if let Some(most) = limits.min().filter(|most| is_counted && going > *most) {
                 interceptor.violated(format!(
                     "{name} is disrupted as number {going} of its NodePool, and {most} may be"
                 ));
             }
         }
         let node = proof::node_of(interceptor, fields::text(claim, "/status/providerID"));
+        if reason == "Unhealthy" {
+            // The policies of the cloud bound the drain, so that no pod holds a node that it names.
+            if !node.is_some_and(|node| is_unhealthy(&node)) {
+                interceptor.violated(format!("{name} is repaired, and its node is well"));
+            }
+            return;
+        }
         let pods = node.map(|node| interceptor.server.pods_on(fields::name(&node)));
         for pod in pods.into_iter().flatten() {
             let held = fields::annotation(&pod, HOLDS) == Some("true");
@@ -131,6 +141,18 @@ impl Disruption {
     }
 }
 
+/// What an object says of its command.
+fn details(object: &Value) -> Value {
+    let details = object["metadata"]["annotations"][DETAILS].as_str();
+    serde_json::from_str(details.unwrap_or_default()).unwrap_or_default()
+}
+
+/// Whether the policies of the cloud have a node repaired, whatever for how long.
+fn is_unhealthy(node: &Value) -> bool {
+    fields::condition(node, "Ready") != "True"
+        || fields::condition(node, "RebootRequired") == "True"
+}
+
 /// How many of so many nodes a budget lets go.
 fn most(budget: &Value, nodes: usize) -> usize {
     let text = budget["nodes"].as_str().unwrap_or_default();
@@ -143,8 +165,7 @@ fn most(budget: &Value, nodes: usize) -> usize {
 /// A candidate is deleted for no other reason: what replaces it is there, and no pod goes to its node any more.
 pub(super) fn deleted(interceptor: &Interceptor, claim: &Value) {
     let name = fields::name(claim);
-    let details = fields::annotation(claim, DETAILS).unwrap_or_default();
-    let details: Value = serde_json::from_str(details).unwrap_or_default();
+    let details = details(claim);
     let replacements = details["replacements"].as_array();
     for replacement in replacements.into_iter().flatten().filter_map(Value::as_str) {
         let key = fields::key(resources::NODE_CLAIM, "", replacement);
@@ -171,11 +192,11 @@ pub(in crate::harness) fn under_way(claim: &Value) -> bool {
     fields::annotation(claim, COMMAND).is_some()
 }
 
-/// Whether a claim is replaced because it has drifted.
-pub(super) fn drifts(claim: &Value) -> bool {
-    let details = fields::annotation(claim, DETAILS).unwrap_or_default();
-    let details: Value = serde_json::from_str(details).unwrap_or_default();
-    details["reason"] == "Drifted"
+/// Whether a claim is replaced because it has drifted or its node is unhealthy: then what replaces it
+/// counts in its place.
+pub(super) fn replaced_in_place(claim: &Value) -> bool {
+    let reason = &details(claim)["reason"];
+    reason == "Drifted" || reason == "Unhealthy"
 }
 
 /// Whether a claim was bought by a command.

@@ -51,7 +51,7 @@ pub(in crate::harness) fn write(interceptor: &Interceptor, asked: &RequestInfo) 
         let memory = interceptor.judges.memory();
         (memory.leaders.holder.clone(), memory.leaders.since)
     };
-    if holder == asked.who {
+    if holder == asked.client {
         return;
     }
     let since = interceptor.clock.elapsed().saturating_sub(taken);
@@ -64,7 +64,7 @@ pub(in crate::harness) fn write(interceptor: &Interceptor, asked: &RequestInfo) 
         };
         interceptor.violated(format!(
             "{} does not lead ({held}), and its {what} {} is carried out",
-            asked.who, asked.name
+            asked.client, asked.name
         ));
     }
 }

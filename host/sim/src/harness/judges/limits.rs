@@ -19,7 +19,7 @@ pub(super) fn hold(interceptor: &Interceptor, change: &Change, by: Option<&Reque
     let claim = &*change.object;
     let grows =
         change.event == Event::Added || by.is_some_and(|asked| asked.subresource == "status");
-    let stays = !fields::deleting(claim) && !disruption::drifts(claim);
+    let stays = !fields::deleting(claim) && !disruption::replaced_in_place(claim);
     let Some(name) = fields::label(claim, POOL).filter(|_| by.is_some() && grows && stays) else {
         return;
     };
@@ -42,10 +42,10 @@ pub(super) fn hold(interceptor: &Interceptor, change: &Change, by: Option<&Reque
         .filter(|node| fields::deleting(node))
         .map(|node| fields::text(node, "/spec/providerID"))
         .collect();
-    // What replaces a drifted node counts in its place.
+    // What replaces a drifted or unhealthy node counts in its place.
     let goes = |claim: &Value| {
         fields::deleting(claim)
-            || disruption::drifts(claim)
+            || disruption::replaced_in_place(claim)
             || going.contains(&fields::text(claim, "/status/providerID"))
     };
     let claims = interceptor.server.list(resources::NODE_CLAIM);

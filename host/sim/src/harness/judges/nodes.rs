@@ -15,8 +15,13 @@ use crate::server::{RequestInfo, resources};
 
 /// Taint of nodes that are disrupted or on their way out.
 pub(in crate::harness) const DISRUPTED: &str = "karpenter.sh/disrupted";
+/// Taint of nodes that later waves of disruption remove.
+pub(in crate::harness) const LATER: &str = "longshore.dev/disruption-planned";
 const UNREGISTERED: &str = "karpenter.sh/unregistered";
 const REGISTERED: &str = "karpenter.sh/registered";
+const INITIALIZED: &str = "karpenter.sh/initialized";
+/// Taint of nodes whose machine is started anew.
+const REBOOTS: &str = "karpenter.sh/rebooting";
 const FINALIZER: &str = "karpenter.sh/termination";
 const NO_TAINT_SYNC: &str = "karpenter.sh/do-not-sync-taints";
 
@@ -128,8 +133,18 @@ fn registered(interceptor: &Interceptor, node: &Value) {
     }
 }
 
-/// What a process of the daemon writes takes no label away and no taint but the one that keeps a
-/// node closed. A list that is written from an old copy would.
+/// Whether the claim of a node says that its machine is started anew.
+fn reboots(interceptor: &Interceptor, node: &Value) -> bool {
+    let id = fields::text(node, "/spec/providerID");
+    let claims = interceptor.server.list(resources::NODE_CLAIM);
+    let mut own = claims
+        .iter()
+        .filter(|claim| fields::text(claim, "/status/providerID") == id);
+    own.any(|claim| fields::condition(claim, "Rebooting") == "True")
+}
+
+/// What a process of the daemon writes takes no label away and no taint but those that keep a node
+/// closed; a node that is rebooted is not initialized meanwhile. A list that is written from an old copy would.
 fn lost(interceptor: &Interceptor, before: &Value, node: &Value) {
     let name = fields::name(node);
     let labels = before
@@ -139,11 +154,15 @@ fn lost(interceptor: &Interceptor, before: &Value, node: &Value) {
         .into_iter()
         .flatten()
         .find(|(key, _)| fields::label(node, key).is_none())
+        .filter(|(key, _)| *key != INITIALIZED || !reboots(interceptor, node))
     {
         interceptor.violated(format!("{name} loses its label {key}"));
     }
     let mut taints = fields::items(before, "/spec/taints").iter().filter(|t| {
-        t["key"] != UNREGISTERED && !(t["key"] == DISRUPTED && stays(interceptor, node))
+        t["key"] != UNREGISTERED
+            && t["key"] != LATER
+            && !(t["key"] == DISRUPTED && stays(interceptor, node))
+            && !(t["key"] == REBOOTS && reboots(interceptor, node))
     });
     if let Some(taint) = taints.find(|taint| !has_same(node, taint)) {
         interceptor.violated(format!(

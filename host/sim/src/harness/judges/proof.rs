@@ -73,13 +73,13 @@ pub(in crate::harness) fn gone_for(interceptor: &Interceptor, uid: &str) -> Opti
 }
 
 /// An instance is about to be ended by a process of the daemon.
-pub(in crate::harness) fn end(interceptor: &Interceptor, who: &str, provider_id: &str) {
+pub(in crate::harness) fn end(interceptor: &Interceptor, client: &str, provider_id: &str) {
     super::catch_up(interceptor, None);
     if !interceptor.cloud.runs(provider_id) {
         return;
     }
     let Some(claim) = owner(interceptor, provider_id) else {
-        return sweeps(interceptor, who, provider_id);
+        return sweeps(interceptor, client, provider_id);
     };
     let name = fields::name(&claim);
     if !fields::deleting(&claim) {
@@ -128,7 +128,7 @@ fn is_empty(interceptor: &Interceptor, provider_id: &str) {
 
 /// An instance that no claim owns is ended: after some time, without pods, and few of them in a
 /// pass.
-fn sweeps(interceptor: &Interceptor, who: &str, provider_id: &str) {
+fn sweeps(interceptor: &Interceptor, client: &str, provider_id: &str) {
     is_empty(interceptor, provider_id);
     let ledger = interceptor.cloud.ledger();
     let Some(entry) = ledger
@@ -149,7 +149,7 @@ fn sweeps(interceptor: &Interceptor, who: &str, provider_id: &str) {
     if since + LOST > now {
         let lost = (now - since).as_secs();
         interceptor.violated(format!(
-            "{who} ends {provider_id}, which nobody has owned for {lost} s alone"
+            "{client} ends {provider_id}, which nobody has owned for {lost} s alone"
         ));
     }
     proof.swept.push_back(now);
@@ -159,7 +159,7 @@ fn sweeps(interceptor: &Interceptor, who: &str, provider_id: &str) {
     let (running, swept) = (ledger.running().count(), proof.swept.len());
     if swept > 5.max((running + swept).div_ceil(20)) {
         interceptor.violated(format!(
-            "{who} ends {provider_id}, the {swept}th that nobody owns in a minute, of {running}"
+            "{client} ends {provider_id}, the {swept}th that nobody owns in a minute, of {running}"
         ));
     }
 }
@@ -215,7 +215,7 @@ fn deletes(interceptor: &Interceptor, asked: &RequestInfo) {
     let Some(node) = node_of(interceptor, id).filter(|node| !fields::deleting(node)) else {
         return;
     };
-    let (who, name) = (&asked.who, &asked.name);
+    let (client, name) = (&asked.client, &asked.name);
     let is_well = unhealthy_for(interceptor, &node).is_none();
     if disruption::under_way(&claim) {
         // An unhealthy node may be repaired at once, or go by its command.
@@ -229,7 +229,7 @@ fn deletes(interceptor: &Interceptor, asked: &RequestInfo) {
     }
     if is_well {
         return interceptor.violated(format!(
-            "{who} deletes claim {name}, whose node {} is well",
+            "{client} deletes claim {name}, whose node {} is well",
             fields::name(&node)
         ));
     }
@@ -246,7 +246,7 @@ fn deletes(interceptor: &Interceptor, asked: &RequestInfo) {
     if sick > scope.len().div_ceil(5) {
         let all = scope.len();
         interceptor.violated(format!(
-            "{who} repairs {}, and {sick} of {all} nodes are unhealthy",
+            "{client} repairs {}, and {sick} of {all} nodes are unhealthy",
             fields::name(&node)
         ));
     }

@@ -63,23 +63,23 @@ impl Requests {
             }
         };
         let mut now: BTreeMap<(String, &'static str), u64> = BTreeMap::new();
-        for ((who, verb, _), count) in interceptor.server.requests().by {
-            if who.starts_with("daemon#") {
-                *now.entry((who, verb)).or_default() += count;
+        for ((client, verb, _), count) in interceptor.server.requests().by {
+            if client.starts_with("daemon#") {
+                *now.entry((client, verb)).or_default() += count;
             }
         }
-        for ((who, verb), count) in &now {
+        for ((client, verb), count) in &now {
             let more = count
                 - self
                     .counted
-                    .get(&(who.clone(), *verb))
+                    .get(&(client.clone(), *verb))
                     .copied()
                     .unwrap_or(0);
             let most = most(verb);
             if more > most {
                 let changes = self.changes + self.before;
                 interceptor.violated(format!(
-                    "{who} has asked {more} times in a minute to {verb}, and {most} times would \
+                    "{client} has asked {more} times in a minute to {verb}, and {most} times would \
                     do ({changes} changes in \
                      two minutes, {nodes} nodes with {pods} pods going)"
                 ));

@@ -1,4 +1,5 @@
-//! A process in an idle, converged cluster writes nothing but its Lease.
+//! A process in an idle, converged cluster writes nothing but its Lease, and Events that say again
+//! why nodes stay.
 
 use std::time::Duration;
 
@@ -11,10 +12,16 @@ use crate::server::{RequestInfo, resources};
 /// garbage is looked for twice, two minutes apart, failures are tried again within a minute.
 const AFTERMATH: Duration = Duration::from_secs(5 * 60);
 
+/// Reasons of Events that say why nodes stay. They are said again every 15 minutes, as Karpenter does:
+/// the API server forgets Events after an hour.
+const STAYS: [&str; 2] = ["Unconsolidatable", "DisruptionBlocked"];
+
 /// When something last happened that the daemon has not done itself.
 #[derive(Default)]
 pub(super) struct Rest {
     since: Option<Duration>,
+    /// The last Event of the daemon says why a node stays.
+    says_why: bool,
 }
 
 impl Rest {
@@ -30,6 +37,9 @@ impl Rest {
         change: &Change,
         by: Option<&RequestInfo>,
     ) {
+        if change.key.resource == resources::EVENT && by.is_some() {
+            self.says_why = STAYS.contains(&fields::text(&change.object, "/reason"));
+        }
         let matters = ![resources::LEASE, resources::EVENT].contains(&change.key.resource);
         if let Some(since) = self.since.as_mut().filter(|_| by.is_none() && matters) {
             *since = interceptor.clock.elapsed();
@@ -43,6 +53,7 @@ impl Rest {
         let Some(resource) = asked
             .resource
             .filter(|resource| *resource != resources::LEASE)
+            .filter(|resource| *resource != resources::EVENT || !self.says_why)
         else {
             return;
         };
@@ -61,7 +72,7 @@ impl Rest {
             let idle = (now - *since).as_secs();
             interceptor.violated(format!(
                 "nothing happens for {idle} s, and {} does: {verb} {kind}/{sub} {}",
-                asked.who, asked.name
+                asked.client, asked.name
             ));
         }
     }

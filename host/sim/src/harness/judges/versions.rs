@@ -22,7 +22,7 @@ pub(super) fn write(interceptor: &Interceptor, asked: &RequestInfo, body: &Value
     let Some(resource) = asked.resource else {
         return;
     };
-    let (who, name, kind) = (&asked.who, &asked.name, resource.plural);
+    let (client, name, kind) = (&asked.client, &asked.name, resource.plural);
     let named = |path: &str| {
         body.pointer(path)
             .and_then(Value::as_str)
@@ -35,20 +35,20 @@ pub(super) fn write(interceptor: &Interceptor, asked: &RequestInfo, body: &Value
                 .find(|path| body.pointer(path).is_some_and(Value::is_array));
             if let Some(list) = list.filter(|_| !named("/metadata/resourceVersion")) {
                 interceptor.violated(format!(
-                    "{who} writes {list} of {kind} {name} without the version that it has read"
+                    "{client} writes {list} of {kind} {name} without the version that it has read"
                 ));
             }
         }
         "create" if resource == resources::NODE_CLAIM && !named("/metadata/name") => {
             interceptor.violated(format!(
-                "{who} creates one of {kind} without a name: a lost answer cannot be looked up"
+                "{client} creates one of {kind} without a name: a lost answer cannot be looked up"
             ));
         }
         "delete"
             if [resources::POD, resources::NODE_CLAIM].contains(&resource)
                 && !named("/preconditions/uid") =>
         {
-            interceptor.violated(format!("{who} deletes {kind} {name} by its name alone"));
+            interceptor.violated(format!("{client} deletes {kind} {name} by its name alone"));
         }
         _ => {}
     }

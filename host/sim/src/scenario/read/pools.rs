@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use longshore_api::labels::{self, kwok};
-use longshore_daemon::config::reader::Table;
-use serde_json::Value;
+use longshore_daemon::config::reader::{Table, duration};
+use serde_json::{Map, Value};
 
 use super::{Known, check_word};
 use crate::scenario::objects::{Pool, node_class};
@@ -84,7 +84,51 @@ fn pool(table: &mut Table, known: &Known) -> Pool {
         requirements,
         labels: pairs(table, "labels"),
         taints: taints(table),
+        consolidation: consolidation(table),
+        consolidate_after: consolidate_after(table),
+        budgets: budgets(table),
+        move_cost: table.text("move-cost").map(str::to_owned),
     }
+}
+
+fn consolidation(table: &mut Table) -> Option<String> {
+    const POLICIES: [&str; 3] = ["WhenEmpty", "WhenEmptyOrUnderutilized", "Balanced"];
+    let typed = table.text("consolidation")?.to_owned();
+    check_word(table, "consolidation", &typed, &POLICIES, "policy").then_some(typed)
+}
+
+/// A time, or `Never`.
+fn consolidate_after(table: &mut Table) -> Option<String> {
+    const KEY: &str = "consolidate-after";
+    let typed = table.text(KEY)?.to_owned();
+    if typed == "Never" || duration(&typed).is_some() {
+        return Some(typed);
+    }
+    let message = format!("`{KEY}` is `{typed}`: expected a time or `Never`");
+    table.fault_at(KEY, message, "write it as `30s`, `10m` or `Never`".into());
+    None
+}
+
+/// Budgets as a NodePool has them. The simulated API server checks their values as a real one does.
+fn budgets(table: &mut Table) -> Vec<Value> {
+    let mut budgets = Vec::new();
+    for mut budget in table.tables("budgets") {
+        let mut object = Map::new();
+        if let Some(nodes) = budget.required_text("nodes") {
+            object.insert("nodes".into(), nodes.into());
+        }
+        for key in ["schedule", "duration"] {
+            if let Some(typed) = budget.text(key) {
+                object.insert(key.into(), typed.into());
+            }
+        }
+        if let Some(reasons) = budget.texts("reasons") {
+            object.insert("reasons".into(), reasons.into());
+        }
+        budget.finish();
+        budgets.push(object.into());
+    }
+    budgets
 }
 
 /// Strings or numbers of a table, by key.

@@ -1,0 +1,522 @@
+//! Sorts pods into classes, and says where each class may be.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use smallvec::SmallVec;
+
+use super::offers::{ever_within_limits, price, room_of, sizes};
+use super::{Compiled, Member, Movable, Node, Offer, PORT_RULES, Place, PodClass, Rule};
+use crate::ids::PodIx;
+use crate::matching::untolerated;
+use crate::model::{HostPort, Symbol, Toleration};
+use crate::optimize::classes::Compatibility;
+use crate::schedule::bit_set::BitSet;
+use crate::schedule::first_fit::CompiledCluster;
+use crate::schedule::fit::ResourceVector;
+use crate::schedule::node_specs::RequirementsId;
+use crate::schedule::topology::ConstraintKind;
+use crate::snapshot::StateNode;
+
+/// Topology keys and the domain of each that pods keep.
+type Pins = SmallVec<[(usize, u32); 2]>;
+/// What of a pod decides where it may be.
+type PlaceKey = (Vec<RequirementsId>, Vec<Toleration>, bool, Pins);
+
+/// A pod of a unit.
+#[derive(Clone, Debug)]
+struct Part {
+    place: usize,
+    amount: ResourceVector,
+    rules: SmallVec<[Rule; 2]>,
+}
+
+pub(super) struct Classifier {
+    drivers: Vec<Symbol>,
+    places: Vec<Place>,
+    place_of: FxHashMap<PlaceKey, usize>,
+    /// Nodes with the right labels and taints, whatever their domain.
+    admitted: FxHashMap<(Vec<RequirementsId>, Vec<Toleration>, bool), BitSet>,
+    classes: Vec<PodClass>,
+    class_of: FxHashMap<(usize, ResourceVector, SmallVec<[Rule; 2]>, u32), u32>,
+    /// What was found for a group's pods at a level of preferences, by the domains that they keep.
+    parts: Vec<Part>,
+    known: FxHashMap<(usize, usize, Pins), Option<usize>>,
+    /// Classes by the parts of their units, sorted.
+    of_parts: FxHashMap<SmallVec<[usize; 2]>, Option<u32>>,
+    /// Places that all of several are, by position, sorted.
+    shared: FxHashMap<SmallVec<[usize; 2]>, Option<usize>>,
+    /// The most pods of a group on any node, for preferences over hosts.
+    fullest: FxHashMap<usize, u16>,
+    ports: Vec<HostPort>,
+    members: FxHashMap<PodIx, Member>,
+    /// Groups over hosts that some pod caps.
+    capped: FxHashSet<u32>,
+}
+
+impl Classifier {
+    pub(super) fn new(p: &CompiledCluster<'_>, drivers: Vec<Symbol>) -> Self {
+        let mut ports: Vec<HostPort> = Vec::new();
+        for port in p.items.iter().flat_map(|item| &item.ports) {
+            if !ports
+                .iter()
+                .any(|known| (known.port, known.protocol) == (port.port, port.protocol))
+            {
+                ports.push(*port);
+            }
+        }
+        let mut fullest: FxHashMap<usize, u16> = FxHashMap::default();
+        for (at, group) in p
+            .topology
+            .groups
+            .iter()
+            .enumerate()
+            .filter(|(_, group)| group.key.is_none())
+        {
+            let most = (0..p.snapshot.nodes.len())
+                .map(|node| group.on_host(node))
+                .max();
+            fullest.insert(at, most.unwrap_or(0));
+        }
+        Classifier {
+            drivers,
+            places: Vec::new(),
+            place_of: FxHashMap::default(),
+            admitted: FxHashMap::default(),
+            classes: Vec::new(),
+            class_of: FxHashMap::default(),
+            parts: Vec::new(),
+            known: FxHashMap::default(),
+            of_parts: FxHashMap::default(),
+            shared: FxHashMap::default(),
+            fullest,
+            ports,
+            members: FxHashMap::default(),
+            capped: FxHashSet::default(),
+        }
+    }
+
+    /// The class of pods that move together. Nothing if one of them has rules that are not
+    /// modelled.
+    pub(super) fn unit(&mut self, p: &mut CompiledCluster<'_>, unit: &[Movable]) -> Option<u32> {
+        let mut parts: SmallVec<[usize; 2]> = SmallVec::new();
+        let mut members: SmallVec<[(PodIx, Member); 2]> = SmallVec::new();
+        for pod in unit {
+            let (part, member) = self.part(p, pod.group?, pod.node)?;
+            parts.push(part);
+            members.push((pod.pod, member));
+        }
+        parts.sort_unstable();
+        let class = match self.of_parts.get(&parts) {
+            Some(&known) => known,
+            None => {
+                let class = self.new_class(p, &parts);
+                self.of_parts.insert(parts, class);
+                class
+            }
+        };
+        self.members
+            .extend(members.into_iter().filter(|_| class.is_some()));
+        class
+    }
+
+    fn new_class(&mut self, p: &mut CompiledCluster<'_>, parts: &[usize]) -> Option<u32> {
+        let (&first, others) = parts.split_first()?;
+        let Part {
+            mut amount,
+            mut rules,
+            ..
+        } = self.parts[first].clone();
+        for other in others.iter().map(|&part| &self.parts[part]) {
+            amount
+                .iter_mut()
+                .zip(&other.amount)
+                .for_each(|(a, more)| *a += more);
+            for rule in &other.rules {
+                match rules.iter_mut().find(|known| known.group == rule.group) {
+                    Some(known) => {
+                        known.adds += rule.adds;
+                        known.cap = known.cap.min(rule.cap);
+                    }
+                    None => rules.push(*rule),
+                }
+            }
+        }
+        rules.sort_unstable();
+        let places = parts.iter().map(|&part| self.parts[part].place).collect();
+        let place = self.shared_place(p, places)?;
+        let capped = rules.iter().filter(|rule| rule.cap != u16::MAX);
+        self.capped.extend(capped.map(|rule| rule.group));
+        let pods = parts.len() as u32;
+        let classes = &mut self.classes;
+        let class = self
+            .class_of
+            .entry((place, amount.clone(), rules.clone(), pods))
+            .or_insert_with(|| {
+                classes.push(PodClass {
+                    amount,
+                    place,
+                    rules,
+                    pods,
+                    size: 0,
+                });
+                classes.len() as u32 - 1
+            });
+        Some(*class)
+    }
+
+    /// Where all of some pods may be. Nothing if that is nowhere but where they are.
+    fn shared_place(
+        &mut self,
+        p: &mut CompiledCluster<'_>,
+        mut places: SmallVec<[usize; 2]>,
+    ) -> Option<usize> {
+        places.sort_unstable();
+        places.dedup();
+        let (&first, others) = places.split_first()?;
+        if others.is_empty() {
+            return Some(first);
+        }
+        if let Some(&known) = self.shared.get(&places) {
+            return known;
+        }
+        let mut shared = self.places[first].clone();
+        for other in others.iter().map(|&at| &self.places[at]) {
+            shared.nodes.and(&other.nodes);
+            let with = |state| {
+                let pool = p.states.get(state).pool;
+                let same = other
+                    .states
+                    .iter()
+                    .find(|&&of| p.states.get(of).pool == pool);
+                same.copied().and_then(|of| p.states.intersect(state, of))
+            };
+            shared.states = shared.states.iter().copied().filter_map(with).collect();
+        }
+        self.places.push(shared);
+        let at = Some(self.places.len() - 1);
+        self.shared.insert(places, at);
+        at
+    }
+
+    /// What a pod of a group on a node is. Nothing if it has rules that are not modelled.
+    fn part(
+        &mut self,
+        p: &mut CompiledCluster<'_>,
+        group: usize,
+        node: usize,
+    ) -> Option<(usize, Member)> {
+        let levels = p.items[group].relaxations.len();
+        let first = suits(p, group, 0, &p.snapshot.nodes[node]);
+        let level = if first { 0 } else { levels.checked_sub(1)? };
+        let pins = self.pins(p, group, node)?;
+        let need = *p.items[group].relaxations[level].needs.first()?;
+        let key = (group, level, pins);
+        let part = match self.known.get(&key) {
+            Some(&known) => known,
+            None => {
+                let part = self.new_part(p, group, level, &key.2);
+                self.known.insert(key, part);
+                part
+            }
+        };
+        part.map(|part| (part, Member { group, level, need }))
+    }
+
+    fn new_part(
+        &mut self,
+        p: &mut CompiledCluster<'_>,
+        group: usize,
+        level: usize,
+        pins: &Pins,
+    ) -> Option<usize> {
+        let rules = self.host_rules(p, group)?;
+        let item = &p.items[group];
+        let mut amount = item.request.clone();
+        for driver in &self.drivers {
+            amount.push(item.volumes.iter().filter(|(of, _)| of == driver).count() as i64);
+        }
+        let needs = item.relaxations[level].needs.clone();
+        let minds = item.relaxations[level].avoids_prefer_no_schedule;
+        let key = (needs, item.shape.tolerations.clone(), minds, pins.clone());
+        let place = match self.place_of.get(&key) {
+            Some(&place) => place,
+            None => {
+                let place = self.new_place(p, &key);
+                self.places.push(place);
+                self.place_of.insert(key, self.places.len() - 1);
+                self.places.len() - 1
+            }
+        };
+        self.parts.push(Part {
+            place,
+            amount,
+            rules,
+        });
+        Some(self.parts.len() - 1)
+    }
+
+    /// Domains that pods of a group keep, by topology key. Nothing if the node has none of a key.
+    fn pins(&self, p: &CompiledCluster<'_>, group: usize, node: usize) -> Option<Pins> {
+        let item = &p.items[group];
+        let uses = item
+            .relaxations
+            .first()
+            .into_iter()
+            .flat_map(|variant| variant.uses.iter());
+        let owned = uses.filter_map(|rule| p.topology.groups[rule.group].key);
+        let mut keys: SmallVec<[usize; 4]> = owned.chain(item.keys.iter().copied()).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        let pin = |key: usize| {
+            let domain = p.topology.keys[key].of_node[node];
+            (domain != u32::MAX).then_some((key, domain))
+        };
+        keys.into_iter().map(pin).collect()
+    }
+
+    /// Rules about the host of a pod. Affinity to it is kept by units.
+    fn host_rules(&self, p: &CompiledCluster<'_>, group: usize) -> Option<SmallVec<[Rule; 2]>> {
+        let item = &p.items[group];
+        let mut rules: SmallVec<[Rule; 2]> = SmallVec::new();
+        for rule in item
+            .relaxations
+            .first()
+            .into_iter()
+            .flat_map(|variant| variant.uses.iter())
+        {
+            let of = &p.topology.groups[rule.group];
+            if of.key.is_some() {
+                continue;
+            }
+            let fullest = self.fullest.get(&rule.group).copied().unwrap_or(0);
+            let cap = match of.spec.rule {
+                ConstraintKind::Spread { max_skew, .. } => {
+                    max_skew.clamp(0, i32::from(u16::MAX) - 1) as u16
+                }
+                ConstraintKind::AntiAffinity => u16::from(rule.own),
+                ConstraintKind::Affinity | ConstraintKind::InverseAntiAffinity => continue,
+            };
+            let hard = is_hard(p, group, rule.group);
+            let cap = if hard { cap } else { cap.max(fullest) };
+            rules.push(Rule {
+                group: rule.group as u32,
+                adds: u16::from(rule.own),
+                cap,
+            });
+        }
+        for at in item
+            .repelled_by
+            .iter()
+            .filter(|&at| p.topology.groups[at].key.is_none())
+        {
+            let counts = item.owned_anti_affinity.has(at);
+            rules.push(Rule {
+                group: at as u32,
+                adds: u16::from(counts),
+                cap: u16::from(counts),
+            });
+        }
+        let known: FxHashSet<u32> = rules.iter().map(|rule| rule.group).collect();
+        for at in item.counted.iter().chain(item.owned_anti_affinity.iter()) {
+            if p.topology.groups[at].key.is_none() && !known.contains(&(at as u32)) {
+                rules.push(Rule {
+                    group: at as u32,
+                    adds: 1,
+                    cap: u16::MAX,
+                });
+            }
+        }
+        for port in &item.ports {
+            let same =
+                |known: &HostPort| (known.port, known.protocol) == (port.port, port.protocol);
+            let at = self.ports.iter().position(same)? as u32;
+            rules.push(Rule {
+                group: PORT_RULES + at,
+                adds: 1,
+                cap: 1,
+            });
+        }
+        rules.sort_unstable();
+        rules.dedup();
+        Some(rules)
+    }
+
+    fn new_place(&mut self, p: &mut CompiledCluster<'_>, key: &PlaceKey) -> Place {
+        let (needs, tolerations, minds, pins) = key;
+        let base = (needs.clone(), tolerations.clone(), *minds);
+        let admitted = self.admitted.entry(base).or_insert_with(|| {
+            let mut bits = BitSet::none(p.snapshot.nodes.len());
+            for (at, node) in p.snapshot.nodes.iter().enumerate() {
+                if untolerated(tolerations, &node.taints, *minds).is_none()
+                    && needs.iter().any(|&need| admits(p, need, node))
+                {
+                    bits.insert(at);
+                }
+            }
+            bits
+        });
+        let mut nodes = admitted.clone();
+        for &(key, domain) in pins {
+            let of_node = &p.topology.keys[key].of_node;
+            let elsewhere: Vec<usize> = nodes.iter().filter(|&at| of_node[at] != domain).collect();
+            elsewhere.into_iter().for_each(|at| nodes.remove(at));
+        }
+        let mut states = SmallVec::new();
+        for pool in 0..p.pools.len() {
+            if untolerated(tolerations, &p.record(pool).taints, *minds).is_some() {
+                continue;
+            }
+            let initial = p.pools[pool].initial;
+            for &need in needs {
+                let mut state = p.states.narrow(initial, need);
+                for &(key, domain) in pins {
+                    let (label, value) = (
+                        p.topology.keys[key].key,
+                        p.topology.keys[key].values[domain as usize],
+                    );
+                    state = state.and_then(|state| p.states.pin(state, label, value));
+                }
+                if let Some(state) = state {
+                    states.push(state);
+                    break;
+                }
+            }
+        }
+        Place {
+            nodes,
+            states,
+            of_market: None,
+        }
+    }
+
+    pub(super) fn finish<'a>(
+        self,
+        mut p: CompiledCluster<'a>,
+        nodes: Vec<Node>,
+        rounds: usize,
+    ) -> Compiled<'a> {
+        let Classifier {
+            drivers,
+            mut places,
+            mut classes,
+            ports,
+            members,
+            capped,
+            ..
+        } = self;
+        for class in &mut classes {
+            class.rules.retain(|rule| capped.contains(&rule.group));
+        }
+        let mut count = vec![0u32; classes.len()];
+        for own in nodes.iter().flat_map(|node| &node.own) {
+            count[own.class as usize] += own.units;
+        }
+        let (packed, duals, market) = price(&mut p, &places, &classes, &count, rounds);
+        for place in &mut places {
+            let same = |home: &Compatibility| home.states == place.states;
+            place.of_market = packed
+                .compatibilities
+                .iter()
+                .position(same)
+                .filter(|_| !place.states.is_empty());
+        }
+        let mut offers: Vec<Offer> = market
+            .offers
+            .iter()
+            .filter(|offer| ever_within_limits(&p, &nodes, offer.pool, offer.instance_type))
+            .map(|offer| Offer {
+                pool: offer.pool,
+                offering: offer.offering,
+                cost: offer.cost,
+                room: room_of(&p, offer.room.clone(), offer.instance_type, &drivers),
+                admits: market.admits[offer.admits].clone(),
+            })
+            .collect();
+        offers.sort_by(|a, b| {
+            a.cost
+                .total_cmp(&b.cost)
+                .then(a.offering.cmp(&b.offering))
+                .then(a.pool.cmp(&b.pool))
+        });
+        let (values, by_size) = sizes(&mut classes, &places, &packed, &duals, p.dims.0.len());
+        let on_host = on_hosts(&p, &capped, &ports);
+        let scarcity = duals.scarcity;
+        Compiled {
+            problem: p,
+            nodes,
+            classes,
+            places,
+            offers,
+            shortlist: Vec::new(),
+            values,
+            by_size,
+            scarcity,
+            members,
+            drivers,
+            on_host,
+        }
+    }
+}
+
+/// A rule that is left when all preferences are given up.
+pub(super) fn is_hard(p: &CompiledCluster<'_>, group: usize, rule: usize) -> bool {
+    let last = p.items[group].relaxations.last();
+    last.is_some_and(|last| {
+        last.uses
+            .iter()
+            .any(|kept| kept.group == rule && !kept.soft)
+    })
+}
+
+fn suits(p: &CompiledCluster<'_>, group: usize, level: usize, node: &StateNode) -> bool {
+    let item = &p.items[group];
+    let Some(variant) = item.relaxations.get(level) else {
+        return false;
+    };
+    untolerated(
+        &item.shape.tolerations,
+        &node.taints,
+        variant.avoids_prefer_no_schedule,
+    )
+    .is_none()
+        && variant.needs.iter().any(|&need| admits(p, need, node))
+}
+
+fn admits(p: &CompiledCluster<'_>, need: RequirementsId, node: &StateNode) -> bool {
+    p.states
+        .need_sets(need)
+        .0
+        .iter()
+        .all(|(key, set)| match node.labels.get(*key) {
+            Some(value) => set.admits(value, &p.states.numbers),
+            None => set.allows_absence(),
+        })
+}
+
+/// Pods of capped groups on each existing node, those that never move included.
+fn on_hosts(
+    p: &CompiledCluster<'_>,
+    capped: &FxHashSet<u32>,
+    ports: &[HostPort],
+) -> FxHashMap<(u32, u32), u16> {
+    let mut found = FxHashMap::default();
+    for &group in capped.iter().filter(|&&group| group < PORT_RULES) {
+        for node in 0..p.snapshot.nodes.len() {
+            let pods = p.topology.groups[group as usize].on_host(node);
+            if pods > 0 {
+                found.insert((group, node as u32), pods);
+            }
+        }
+    }
+    for (at, node) in p.snapshot.nodes.iter().enumerate() {
+        for (number, port) in ports.iter().enumerate() {
+            let taken = node
+                .ports
+                .iter()
+                .any(|p| (p.port, p.protocol) == (port.port, port.protocol));
+            if taken {
+                found.insert((PORT_RULES + number as u32, at as u32), 1);
+            }
+        }
+    }
+    found
+}

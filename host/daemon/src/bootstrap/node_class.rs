@@ -1,0 +1,92 @@
+//! A bootstrap policy asked about a NodeClass, so that its catalogue counts with what nodes keep
+//! back.
+
+use std::collections::BTreeMap;
+
+use longshore_ec2::bootstrap::Kept;
+use longshore_ec2::catalogue::{ClassCatalogue, Region};
+use longshore_ec2::launch::boot;
+use longshore_ec2::nodeclass::EC2NodeClass;
+use longshore_ec2::userdata::{Cluster, Fault, Taint};
+
+use super::{Answer, BootPolicy, CatalogueMachines};
+
+/// The cluster that nodes join.
+#[derive(Clone, Copy, Debug)]
+pub struct Joins<'a> {
+    /// What user data names.
+    pub cluster: &'a Cluster,
+    /// The API server's version, such as `1.35`; empty if it is not known.
+    pub kubernetes: &'a str,
+}
+
+/// Nodes of one NodePool.
+#[derive(Clone, Debug, Default)]
+pub struct NodesOf {
+    /// The NodePool's name; empty for none.
+    pub node_pool: String,
+    /// Their labels.
+    pub labels: BTreeMap<String, String>,
+    /// Their taints, startup taints last.
+    pub taints: Vec<Taint>,
+}
+
+/// Asks `policy` what nodes of `class`, whose object is `node_class`, boot with, once for each of
+/// `nodes`. Then the catalogue counts with what they keep back. The notes say what was refused and
+/// what answers instead.
+///
+/// All NodePools of a NodeClass share its catalogue. So unless all nodes keep back the same, all
+/// boot with the built-in user data.
+///
+/// # Errors
+/// The built-in user data cannot be rendered.
+pub fn count_with(
+    policy: &mut BootPolicy,
+    region: &Region,
+    class: &mut ClassCatalogue,
+    node_class: &EC2NodeClass,
+    joins: Joins<'_>,
+    nodes: &[NodesOf],
+) -> Result<Vec<String>, Fault> {
+    let mut notes = Vec::new();
+    let mut kept: Option<Vec<Option<Kept>>> = None;
+    let mut differ = false;
+    for of in nodes {
+        let boot = boot(
+            node_class,
+            joins.cluster,
+            of.labels.clone(),
+            of.taints.clone(),
+        );
+        let made = CatalogueMachines::new(region, class, node_class, joins.kubernetes, &boot)?;
+        let booted = |at: usize, said: &_| made.booted(region, class, at, said);
+        let Some(request) = made.request(&booted) else {
+            continue;
+        };
+        let Answer {
+            kept: rows,
+            notes: said,
+            ..
+        } = policy.ask(&request);
+        let about = |note: String| match of.node_pool.as_str() {
+            "" => note,
+            pool => format!("NodePool {pool}: {note}"),
+        };
+        notes.extend(said.into_iter().map(about));
+        differ |= kept.as_ref().is_some_and(|kept| *kept != rows);
+        kept.get_or_insert(rows);
+    }
+    if differ {
+        let note = "nodes of its NodePools would keep back different amounts, so all boot with the \
+                    built-in user data";
+        notes.push(note.to_owned());
+        return Ok(notes);
+    }
+    let rows: Option<Vec<Kept>> = kept.into_iter().flatten().collect();
+    if let Some(rows) = rows.filter(|rows| !rows.is_empty())
+        && let Err(problem) = class.keep(&rows)
+    {
+        notes.push(problem);
+    }
+    Ok(notes)
+}

@@ -1,0 +1,44 @@
+//! What a command is: nodes that go together, and what is bought for them first. It is written on
+//! the NodeClaims of its candidates.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// Annotation of a candidate with its [`Command`], as JSON.
+pub const DETAILS: &str = "longshore.dev/disruption-command";
+/// A command whose replacements are not initialized by then is taken back.
+pub const TIME_LIMIT: Duration = Duration::from_secs(10 * 60);
+
+/// What is decided for a candidate, the same on each candidate of a command.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Command {
+    /// The method that found it, as `--method` calls it.
+    pub method: String,
+    /// The reason that budgets know: `Empty`, `Drifted`, `Underutilized` or `Unhealthy`.
+    pub reason: String,
+    /// How many candidates it has.
+    pub candidates: usize,
+    /// Names of the NodeClaims that are bought first.
+    pub replacements: Vec<String>,
+    /// When it was decided, seconds since 1970.
+    pub began: i64,
+    /// What it repairs, if it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repair: Option<Repaired>,
+    /// Why its node goes before it is replaced, as metrics call it, if it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first: Option<String>,
+}
+
+/// What a command repairs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Repaired {
+    /// Type of the condition.
+    pub condition: String,
+    /// How long, seconds, pods may take to leave, where the cloud bounds that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grace: Option<i64>,
+}

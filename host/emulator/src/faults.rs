@@ -1,0 +1,460 @@
+//! Faults that are asked for while the emulator runs: `POST /_emulator/faults`.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::chance::Chance;
+use crate::time::Time;
+use crate::wire::{Refusal, Service};
+use crate::world::World;
+use crate::world::pools::Rule;
+
+/// One entry of the list that is posted.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub enum Wanted {
+    /// How much a kind of pool has from now on.
+    Capacity(Rule),
+    /// What is left of EC2's rate limits, 0 to 1: others in the account take the rest. 0 refuses
+    /// every call that matches.
+    Throttle(Rated),
+    /// A reply comes later.
+    Delay(Delayed),
+    /// An error instead of a reply.
+    Error(Failing),
+    /// The connection ends without a reply.
+    Drop(Dropped),
+    /// Another body, or only its beginning.
+    Body(Garbled),
+    /// Warns of the end of an instance and ends it.
+    Interrupt(Interrupted),
+    /// An instance fails a status check, or EC2 plans an event for it.
+    Impair(Impaired),
+    /// Puts a body into the queue as it is.
+    Message(Message),
+    /// Changes how long reads lag: least and most milliseconds.
+    Lag(i64, i64),
+}
+
+/// Which calls a fault meets. What is left out stands for all.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Matching {
+    /// `ec2`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub service: Option<String>,
+    /// `CreateFleet`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub action: Option<String>,
+    /// Text in the body of the request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub contains: Option<String>,
+    /// Calls that are let pass first.
+    pub skip: u32,
+    /// Calls that are met; `None`: all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub times: Option<u32>,
+    /// The share of calls that is met, 0 to 1; `None`: all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub probability: Option<f64>,
+}
+
+macro_rules! fault {
+    ($(#[$doc:meta])* $name:ident { $($(#[$field_doc:meta])* $field:ident: $type:ty,)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+        #[serde(rename_all = "camelCase", deny_unknown_fields)]
+        pub struct $name {
+            /// Which calls.
+            #[serde(default)]
+            pub on: Matching,
+            $($(#[$field_doc])* pub $field: $type,)*
+        }
+    };
+}
+
+fault!(
+    /// What is left of a limit.
+    Rated {
+        /// 0 to 1.
+        share: f64,
+    }
+);
+fault!(
+    /// A delay.
+    Delayed {
+        /// How long.
+        milliseconds: u32,
+    }
+);
+fault!(
+    /// An error.
+    Failing {
+        /// Before or after the call has changed the world.
+        when: When,
+        /// `InternalError`.
+        code: String,
+        /// For people.
+        #[serde(default)]
+        message: String,
+        /// The status of HTTP; `None`: the usual one of the code.
+        #[serde(default)]
+        status: Option<u16>,
+    }
+);
+fault!(
+    /// A dropped reply.
+    Dropped {
+        /// Before or after the call has changed the world.
+        when: When,
+    }
+);
+fault!(
+    /// A reply that is not the service's.
+    Garbled {
+        /// The body that takes its place.
+        #[serde(default)]
+        body: Option<String>,
+        /// How many bytes of the service's body are left.
+        #[serde(default)]
+        bytes: Option<usize>,
+        /// The status; `None`: the service's.
+        #[serde(default)]
+        status: Option<u16>,
+    }
+);
+
+/// Before or after the commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum When {
+    /// Nothing has changed.
+    Before,
+    /// Everything has changed.
+    After,
+}
+
+/// The end of an instance.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Interrupted {
+    /// `i-…`.
+    pub instance: String,
+    /// What is published.
+    #[serde(default)]
+    pub kind: Kind,
+    /// From the warning to the end; `None`: 120.
+    #[serde(default)]
+    pub after_seconds: Option<u32>,
+}
+
+/// What is published about an instance.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Kind {
+    /// A spot interruption warning, then the end.
+    #[default]
+    Spot,
+    /// A rebalance recommendation; the instance stays.
+    Rebalance,
+    /// The warning of an interruptible reservation, then the end.
+    Reservation,
+    /// A health event; the instance stays.
+    ScheduledChange,
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Kind::Spot => "spot",
+            Kind::Rebalance => "rebalance",
+            Kind::Reservation => "reservation",
+            Kind::ScheduledChange => "scheduledChange",
+        }
+    }
+}
+
+/// A failing check or a planned event of an instance.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Impaired {
+    /// `i-…`.
+    pub instance: String,
+    /// `instance`, `system`, `none`; or the code of an event, such as `instance-retirement`.
+    pub check: String,
+}
+
+/// A message.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Message {
+    /// Its body.
+    pub body: String,
+    /// How often; `None`: once.
+    #[serde(default)]
+    pub copies: Option<u32>,
+}
+
+/// Why a list of faults is refused. None of it is in force then.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum FaultError {
+    #[error("cannot read the list of faults: {0}")]
+    Unreadable(String),
+    #[error("fault {at}: {what}")]
+    Wrong { at: usize, what: String },
+}
+
+/// Faults that meet calls, in the order in which they were asked for.
+#[derive(Debug, Default)]
+pub struct Faults {
+    active: Vec<Active>,
+}
+
+#[derive(Debug)]
+struct Active {
+    wanted: Wanted,
+    skipped: u32,
+    met: u32,
+}
+
+/// What faults do to one call.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Met {
+    /// What is left of the rate limit.
+    pub share: Option<f64>,
+    pub delay: i64,
+    pub before: Option<Refusal>,
+    pub after: Option<Refusal>,
+    pub drop: Option<When>,
+    pub body: Option<Garbled>,
+    /// For the log.
+    pub names: Vec<String>,
+}
+
+impl Faults {
+    /// The faults in force, for people.
+    pub(crate) fn list(&self) -> Vec<Value> {
+        let one = |active: &Active| json!({"fault": active.wanted, "met": active.met});
+        self.active.iter().map(one).collect()
+    }
+
+    /// What meets a call.
+    pub(crate) fn meet(
+        &mut self,
+        service: Service,
+        action: &str,
+        body: &str,
+        chance: &mut Chance,
+    ) -> Met {
+        let mut met = Met::default();
+        for active in &mut self.active {
+            if active.meets(service, action, body, chance) {
+                met.add(&active.wanted);
+            }
+        }
+        met
+    }
+}
+
+impl Active {
+    fn meets(&mut self, service: Service, action: &str, body: &str, chance: &mut Chance) -> bool {
+        let Some(on) = self.wanted.on() else {
+            return false;
+        };
+        let fits = |wanted: &Option<String>, own: &str| wanted.as_deref().is_none_or(|w| w == own);
+        let here = fits(&on.service, service.name())
+            && fits(&on.action, action)
+            && on
+                .contains
+                .as_deref()
+                .is_none_or(|text| body.contains(text));
+        if !here || on.times.is_some_and(|times| self.met >= times) {
+            return false;
+        }
+        if self.skipped < on.skip {
+            self.skipped += 1;
+            return false;
+        }
+        let meets = on
+            .probability
+            .is_none_or(|probability| chance.unit() < probability);
+        self.met += u32::from(meets);
+        meets
+    }
+}
+
+impl Wanted {
+    fn on(&self) -> Option<&Matching> {
+        match self {
+            Wanted::Throttle(one) => Some(&one.on),
+            Wanted::Delay(one) => Some(&one.on),
+            Wanted::Error(one) => Some(&one.on),
+            Wanted::Drop(one) => Some(&one.on),
+            Wanted::Body(one) => Some(&one.on),
+            _ => None,
+        }
+    }
+}
+
+impl Met {
+    fn add(&mut self, wanted: &Wanted) {
+        match wanted {
+            Wanted::Throttle(one) => {
+                self.share = Some(self.share.unwrap_or(1.0).min(one.share));
+                self.names.push("throttle".to_owned());
+            }
+            Wanted::Delay(one) => {
+                self.delay += i64::from(one.milliseconds);
+                self.names.push("delay".to_owned());
+            }
+            Wanted::Error(one) => {
+                let refusal = Refusal::new(&*one.code, &*one.message);
+                let status = one.status.unwrap_or(refusal.status);
+                let slot = match one.when {
+                    When::Before => &mut self.before,
+                    When::After => &mut self.after,
+                };
+                slot.get_or_insert(refusal.status(status));
+                self.names
+                    .push(format!("error {:?}", one.when).to_lowercase());
+            }
+            Wanted::Drop(one) => {
+                self.drop.get_or_insert(one.when);
+                self.names
+                    .push(format!("drop {:?}", one.when).to_lowercase());
+            }
+            Wanted::Body(one) => {
+                self.body.get_or_insert_with(|| one.clone());
+                self.names.push("body".to_owned());
+            }
+            _ => {}
+        }
+    }
+}
+
+impl World {
+    /// Puts a list of faults in force: all of it, or none.
+    pub(crate) fn add_faults(&mut self, now: Time, body: &[u8]) -> Result<usize, FaultError> {
+        let wanted: Vec<Wanted> =
+            serde_json::from_slice(body).map_err(|e| FaultError::Unreadable(e.to_string()))?;
+        for (at, one) in wanted.iter().enumerate() {
+            self.check_fault(one)
+                .map_err(|what| FaultError::Wrong { at, what })?;
+        }
+        let count = wanted.len();
+        wanted.into_iter().for_each(|one| self.add_fault(now, one));
+        Ok(count)
+    }
+
+    /// Ends all faults that meet calls, and rules of capacity beyond those of the world file.
+    pub(crate) fn clear_faults(&mut self) {
+        self.faults.active.clear();
+        self.pools.rules.truncate(self.account.capacity.len());
+    }
+
+    fn check_fault(&self, wanted: &Wanted) -> Result<(), String> {
+        if let Some(service) = wanted.on().and_then(|on| on.service.as_deref())
+            && Service::named(service).is_none()
+        {
+            return Err(format!("there is no service `{service}`"));
+        }
+        let share = |name: &str, value: Option<f64>| match value {
+            Some(value) if !(0.0..=1.0).contains(&value) => {
+                Err(format!("`{name}` is {value}; it goes from 0 to 1"))
+            }
+            _ => Ok(()),
+        };
+        share("probability", wanted.on().and_then(|on| on.probability))?;
+        let lives = |id: &str| match self.instances.get(id) {
+            Some(one) if one.state.lives() => Ok(()),
+            Some(one) => Err(format!("the instance {id} is {}", one.state.name())),
+            None => Err(format!("there is no instance {id}")),
+        };
+        match wanted {
+            Wanted::Throttle(one) => share("share", Some(one.share)),
+            Wanted::Interrupt(one) => lives(&one.instance),
+            Wanted::Impair(one) => {
+                let known = ["instance", "system", "none"].contains(&&*one.check);
+                match known || PLANNED.contains(&&*one.check) {
+                    true => lives(&one.instance),
+                    false => Err(format!("there is no check or event `{}`", one.check)),
+                }
+            }
+            Wanted::Capacity(rule) => self
+                .check_rule(rule)
+                .and(share("shortShare", rule.short_share)),
+            Wanted::Lag(least, most) if *least < 0 || most < least => {
+                Err(format!("a lag of {least} to {most} ms is none"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn check_rule(&self, rule: &Rule) -> Result<(), String> {
+        let known = |what: &str, name: &Option<String>, known: &dyn Fn(&str) -> bool| match name {
+            Some(name) if !known(name) => Err(format!("there is no {what} `{name}`")),
+            _ => Ok(()),
+        };
+        known("instance type", &rule.instance_type, &|one| {
+            self.account.types.contains_key(one)
+        })?;
+        known("zone", &rule.zone, &|one| {
+            self.account.zones.contains_key(one)
+        })?;
+        known("capacity type", &rule.capacity_type, &|one| {
+            ["spot", "on-demand"].contains(&one)
+        })
+    }
+
+    fn add_fault(&mut self, now: Time, wanted: Wanted) {
+        match wanted {
+            Wanted::Capacity(rule) => self.pools.rules.push(rule),
+            Wanted::Lag(least, most) => self.account.settings.lag_milliseconds = (least, most),
+            Wanted::Interrupt(one) => {
+                let grace = crate::world::warning(one.after_seconds);
+                self.interrupt(now, &one.instance, one.kind.name(), grace);
+            }
+            Wanted::Impair(one) => self.impair(now, &one),
+            Wanted::Message(one) => {
+                for _ in 0..one.copies.unwrap_or(1) {
+                    let id = self.chance.uuid();
+                    if let Some(queue) = self.queues.get_mut(&self.account.queue) {
+                        queue.send(now, id, one.body.clone(), 0);
+                    }
+                }
+            }
+            wanted => self.faults.active.push(Active {
+                wanted,
+                skipped: 0,
+                met: 0,
+            }),
+        }
+    }
+
+    fn impair(&mut self, now: Time, impaired: &Impaired) {
+        self.instances
+            .change(now, &impaired.instance, |one| match &*impaired.check {
+                "instance" => one.instance_impaired = Some(now),
+                "system" => one.system_impaired = Some(now),
+                "none" => {
+                    one.instance_impaired = None;
+                    one.system_impaired = None;
+                    one.planned.clear();
+                }
+                code => one.planned.push(crate::world::instance::Planned {
+                    code: code.to_owned(),
+                    not_before: now.plus(24 * crate::time::HOUR),
+                }),
+            });
+    }
+}
+
+/// Events that EC2 plans for instances.
+const PLANNED: [&str; 5] = [
+    "instance-reboot",
+    "system-reboot",
+    "system-maintenance",
+    "instance-retirement",
+    "instance-stop",
+];

@@ -1,0 +1,53 @@
+//! A client that was not written here: boto3 calls every action, and each raw reply is held against
+//! botocore's service models (`tools/check_with_boto3.py`). Not run where python3 has no boto3.
+
+use std::process::{Command, ExitCode};
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use longshore_emulator::{Account, World, serve};
+
+fn main() -> ExitCode {
+    let reason = missing();
+    let name = match &reason {
+        None => "boto3_reads_every_reply_and_botocore_finds_no_fault".to_owned(),
+        Some(reason) => format!("boto3_reads_every_reply (not run: {reason})"),
+    };
+    let trial = Trial::test(name, every_reply).with_ignored_flag(reason.is_some());
+    libtest_mimic::run(&Arguments::from_args(), vec![trial]).exit_code()
+}
+
+/// The Python to use: `LONGSHORE_PYTHON`, or `python3`.
+fn python() -> String {
+    std::env::var("LONGSHORE_PYTHON").unwrap_or_else(|_| "python3".to_owned())
+}
+
+fn missing() -> Option<String> {
+    match Command::new(python()).args(["-c", "import boto3"]).output() {
+        Err(error) => Some(format!("{}: {error}", python())),
+        Ok(done) if done.status.success() => None,
+        Ok(_) => Some(format!("{} has no boto3", python())),
+    }
+}
+
+fn every_reply() -> Result<(), Failed> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .thread_name("emulator")
+        .build()?;
+    let world = World::new(Account::default_region(), 1);
+    let server = runtime.block_on(serve::serve(0, world))?;
+    let url = format!("http://{}", server.address()?);
+    runtime.spawn(server.run());
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tools/check_with_boto3.py");
+    let done = Command::new(python()).arg(script).arg(url).output()?;
+    let (said, wrong) = (
+        String::from_utf8_lossy(&done.stdout),
+        String::from_utf8_lossy(&done.stderr),
+    );
+    eprint!("{said}");
+    match done.status.success() {
+        true => Ok(()),
+        false => Err(format!("{said}{wrong}").into()),
+    }
+}
