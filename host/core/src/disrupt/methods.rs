@@ -539,9 +539,10 @@ impl<'s> Asked<'s> {
                 .map(|node| c.nodes[node.0 as usize].cost)
                 .sum::<f64>();
         self.round.lower_bound = Some(bound);
-        let outcome = match options.only {
-            Some(Method::SingleNode) => Outcome::new(&search::sweep(&c, options.effort)),
-            _ => Outcome::new(&search::search(&c, options.effort, stop)),
+        let one_by_one = options.effort.sweep_only || options.only == Some(Method::SingleNode);
+        let outcome = match one_by_one {
+            true => Outcome::new(&search::sweep(&c, options.effort)),
+            false => Outcome::new(&search::search(&c, options.effort, stop)),
         };
         let (mut found, dropped) =
             proposals::of_state(&mut c, outcome, options.rules, self.left_of_all());

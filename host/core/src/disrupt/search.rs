@@ -19,18 +19,22 @@ use crate::stop::Stop;
 pub struct Effort {
     /// Rounds of column generation for the prices of pods.
     pub rounds: usize,
-    /// Small changes tried for each node.
+    /// Small changes tried for each node. A cluster of few nodes gets [`LEAST_TRIES`] all the same.
     pub tries: usize,
     /// Seed of choices.
     pub seed: u64,
+    /// Consolidation only looks at one node after the other, as [`sweep`] does: for a cluster that
+    /// has hardly changed since a whole search found nothing.
+    pub sweep_only: bool,
 }
 
 impl Default for Effort {
     fn default() -> Self {
         Effort {
             rounds: 4,
-            tries: 8,
+            tries: 1,
             seed: 0,
+            sweep_only: false,
         }
     }
 }
@@ -46,6 +50,8 @@ const THRESHOLDS: [(f64, bool); 5] = [
 ];
 /// Nodes up to which every subset is tried.
 const EXHAUSTIVE: usize = 8;
+/// Small changes that are tried in any cluster, unless [`Effort::tries`] is 0.
+const LEAST_TRIES: usize = 64;
 /// Nodes that are worth more than this for what they cost are not looked at after small changes.
 const SWEPT: f64 = 1.3;
 /// Sweeps after which a search ends though the last one found something.
@@ -81,7 +87,10 @@ pub fn search<'c, 'a>(c: &'c Compiled<'a>, effort: Effort, stop: Stop<'_>) -> St
             keep_better(&mut best, attempt(c, &mut filler, &removed));
         }
     }
-    let tries = effort.tries * c.nodes.len().max(EXHAUSTIVE);
+    let tries = match effort.tries {
+        0 => 0,
+        each => (each * c.nodes.len()).max(LEAST_TRIES),
+    };
     neighbourhood::improve(&mut best, &mut filler, tries, &mut rng);
     for _ in 0..MOST_SWEEPS {
         if stop.is_raised() {

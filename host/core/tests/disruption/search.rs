@@ -245,3 +245,20 @@ fn the_order_of_the_objects_does_not_matter() {
     assert!(!there.is_empty());
     assert_eq!(there, told(&items));
 }
+
+#[test]
+fn a_sweep_finds_the_node_that_is_not_needed_any_more() {
+    let mut items = vec![pool()];
+    for (name, milli) in [("n0", 500), ("n1", 3300)] {
+        items.extend(node(name, "c4", "a"));
+        items.push(pod(&format!("web-{name}"), "web", milli, name));
+    }
+    let snapshot = snapshot(&items);
+    let mut options = Options::default();
+    options.effort.sweep_only = true;
+    let now = methods::round(&snapshot, &ByPrice, options, Stop::never()).now();
+    proposals::check(&snapshot, &now).unwrap();
+    let taken: Vec<_> = now.iter().flat_map(|of| names(&snapshot, of)).collect();
+    assert_eq!(taken, ["n0"]);
+    assert!(now.iter().all(|proposal| proposal.replacements.is_empty()));
+}

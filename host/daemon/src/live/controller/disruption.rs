@@ -21,7 +21,7 @@ use crate::live::claims::{NominationPlan, new_node_claims, pod_name};
 use crate::live::disruption::command::{
     Candidate, CommandView, candidate_of, destinations, replacement_of,
 };
-use crate::live::disruption::decide::{Decision, IdleLook, decide};
+use crate::live::disruption::decide::{Before, Decision, IdleLook, Rested, decide};
 use crate::live::disruption::events;
 use crate::live::disruption::staying::{self, Told};
 use crate::live::disruption::step::{self, NewCommand};
@@ -68,6 +68,8 @@ pub(super) struct Disruption {
     looked: Option<Instant>,
     /// The last look, if it found nothing to do.
     idle: Option<IdleLook>,
+    /// The last whole search that found nothing to do.
+    rested: Option<Rested>,
     /// How many looks this process has begun.
     looks: u64,
     /// Rounds of provisioning when the look began.
@@ -195,16 +197,17 @@ impl Controller {
         let apart = live.apart_to_disrupt();
         self.forget_told(now);
         let told = self.disruption.told.clone();
+        let rested = self.disruption.rested.as_ref();
+        let rested = rested.and_then(|of| of.near(revision)).cloned();
         let metrics = self.ctx.metrics.clone();
         let look = move |how: &super::RoundConfig| {
             guarded_now(&metrics, "disruption", || {
-                match decide(
-                    how,
-                    (&live, &apart),
-                    input,
-                    (idle.as_ref(), &told),
-                    (&clock, number),
-                ) {
+                let before = Before {
+                    idle: idle.as_ref(),
+                    rested: rested.as_ref(),
+                    told: &told,
+                };
+                match decide(how, (&live, &apart), input, before, (&clock, number)) {
                     None => Look::Same(idle),
                     Some(decision) => {
                         let idle = IdleLook::of(&decision, &live);
@@ -239,6 +242,8 @@ impl Controller {
                 return;
             }
         };
+        let rested = Rested::of(&decision, idle.as_ref(), self.disruption.revision);
+        self.disruption.rested = rested.or(self.disruption.rested.take());
         self.disruption.idle = idle;
         let pause = if self.config.inline {
             Duration::ZERO

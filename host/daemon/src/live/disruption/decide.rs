@@ -43,6 +43,8 @@ pub struct Decision {
     pub rejected: Option<String>,
     /// What is to be said of nodes that stay.
     pub stays: Vec<Staying>,
+    /// Consolidation only looked at one node after the other.
+    pub swept: bool,
     /// How long it took.
     pub took: Duration,
 }
@@ -56,6 +58,50 @@ pub struct IdleLook {
     policies: Arc<ActivePolicies>,
     signals: Arc<Signals>,
     question: Question,
+}
+
+/// The last whole search that found nothing. While little has changed since, a look only sweeps: one
+/// node after the other.
+#[derive(Clone)]
+pub struct Rested {
+    look: IdleLook,
+    /// The version of the state that it looked at.
+    revision: u64,
+    /// So many later changes of objects are few.
+    few: u64,
+}
+
+/// Changes are few up to this share of the nodes and pods. A pod that comes is about four changes.
+const FEW: f64 = 0.05;
+
+impl Rested {
+    /// What a look at a version of the state found, if it was a whole search and has nothing to do.
+    pub fn of(decision: &Decision, idle: Option<&IdleLook>, revision: u64) -> Option<Self> {
+        let look = idle.filter(|_| !decision.swept)?.clone();
+        let world = &decision.snapshot.world;
+        let objects = world.nodes.len() + world.pods.len();
+        Some(Rested {
+            look,
+            revision,
+            few: (objects as f64 * FEW) as u64,
+        })
+    }
+
+    /// It, if a version of the state differs little from what it looked at.
+    pub fn near(&self, revision: u64) -> Option<&IdleLook> {
+        (revision - self.revision <= self.few).then_some(&self.look)
+    }
+}
+
+/// What earlier looks found.
+#[derive(Clone, Copy)]
+pub struct Before<'b> {
+    /// A look at the same state that found nothing to do.
+    pub idle: Option<&'b IdleLook>,
+    /// A whole search that found nothing in a state that hardly differs.
+    pub rested: Option<&'b IdleLook>,
+    /// Nodes of which was said why they stay.
+    pub told: &'b Told,
 }
 
 /// An answer is trusted for so long, seconds: eviction costs shrink as nodes near their expiry.
@@ -91,30 +137,32 @@ impl IdleLook {
     }
 }
 
-/// Looks once for nodes to disrupt, and records under a number what it finds. `idle` found nothing
-/// in the same state; nothing is returned where this look would find nothing either. Nothing is to
-/// be said of nodes that were told of. `live` has no other caller and was made from `policies`.
+/// Looks once for nodes to disrupt, and records under a number what it finds. Nothing is returned
+/// where this look would find nothing, as the one before. Nothing is to be said of nodes that were
+/// told of. `live` has no other caller and was made from `policies`.
 pub fn decide(
     how: &RoundConfig,
     (policies, live): (&Arc<ActivePolicies>, &ActivePolicies),
     input: RoundInput,
-    (idle, told): (Option<&IdleLook>, &Told),
+    before: Before<'_>,
     (clock, number): (&Clock, u64),
 ) -> Option<Decision> {
     fail_point("decide-disruption");
     let begun = Instant::now();
-    let known: BTreeSet<String> = told.keys().cloned().collect();
+    let known: BTreeSet<String> = before.told.keys().cloned().collect();
     let explain = Explain::Some(staying::MOST, &known);
     let Prepared {
         snapshot,
-        options,
+        mut options,
         planning,
         limit,
     } = prepare(how, live, input.world(), explain);
+    let holds = |look: &&IdleLook| look.holds(&snapshot.world, policies);
+    options.effort.sweep_only = before.rested.filter(holds).is_some();
     let deadline = Deadline::after(limit);
     let is_over = || deadline.is_over();
     let stop = Stop::when(&is_over);
-    let round = match idle.filter(|idle| idle.holds(&snapshot.world, policies)) {
+    let round = match before.idle.filter(holds) {
         Some(idle) => {
             let new = methods::round_if_new(&snapshot, live, options, stop, &idle.question);
             let Some(new) = new else {
@@ -150,6 +198,7 @@ pub fn decide(
         singles,
         rejected,
         stays,
+        swept: options.effort.sweep_only,
         took: begun.elapsed(),
     })
 }

@@ -178,7 +178,10 @@ mod tests {
     fn nodes_of_commands_that_begin_keep_what_they_have() {
         let none = (Vec::<String>::new(), Vec::<String>::new());
         assert_eq!(changed_beside(&["a"], &[], true), none);
-        assert_eq!(changed_beside(&["c"], &["c"], true), (vec!["a".into()], vec![]));
+        assert_eq!(
+            changed_beside(&["c"], &["c"], true),
+            (vec!["a".into()], vec![])
+        );
         assert_eq!(changed_beside(&["c"], &["c"], false), none);
     }
 

@@ -37,6 +37,9 @@ pub struct Look {
     pub unhealthy: Vec<Unhealthy>,
     /// A consolidation policy had the last word.
     pub judged: bool,
+    /// Consolidation only looked at one node after the other: the cluster had hardly changed.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub sweep_only: bool,
     /// The question was that of the look before, which found nothing: it was not asked again.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub same: bool,
@@ -88,6 +91,7 @@ impl Look {
             first_for_repair: options.terminate_first.repair,
             unhealthy: world.unhealthy.iter().map(unhealthy).collect(),
             judged,
+            sweep_only: options.effort.sweep_only,
             same: false,
         }
     }
@@ -103,6 +107,7 @@ impl Look {
             },
             effort: Effort {
                 seed,
+                sweep_only: self.sweep_only,
                 ..Effort::default()
             },
             terminate_first: TerminateFirst {
