@@ -1320,22 +1320,22 @@ fn many_kinds(scene: &Scene) -> Result<()> {
         }
         Ok(counts)
     };
-    let skew = |counts: &BTreeMap<String, usize>| {
-        counts.values().max().copied() > counts.values().min().map(|n| n + 1)
-    };
-    ensure!(
-        !skew(&places("zones", zone)?) && !skew(&places("hosts", host)?),
-        "too far apart"
-    );
-    ensure!(
-        places("one-host", host)?.len() == 1 && places("one-zone", zone)?.len() == 1,
-        "not together"
-    );
-    ensure!(places("apart", host)?.len() == 10, "two on a node");
-    ensure!(
-        places("arm", "kubernetes.io/arch")?.keys().eq(["arm64"]),
-        "of another kind"
-    );
+    for (app, key) in [("zones", zone), ("hosts", host)] {
+        let counts = places(app, key)?;
+        let (most, least) = (counts.values().max(), counts.values().min());
+        ensure!(
+            most.copied() <= least.map(|n| n + 1),
+            "{app} too far apart: {counts:?}"
+        );
+    }
+    for (app, key) in [("one-host", host), ("one-zone", zone)] {
+        let counts = places(app, key)?;
+        ensure!(counts.len() == 1, "{app} not together: {counts:?}");
+    }
+    let apart = places("apart", host)?;
+    ensure!(apart.len() == 10, "two on a node: {apart:?}");
+    let kinds = places("arm", "kubernetes.io/arch")?;
+    ensure!(kinds.keys().eq(["arm64"]), "of another kind: {kinds:?}");
     scene.clear()
 }
 

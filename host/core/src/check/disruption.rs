@@ -15,7 +15,8 @@ use crate::cron::Schedule;
 use crate::ids::{NodeIx, PodIx};
 use crate::model::pod::DoNotDisrupt;
 use crate::model::{
-    ClusterObjects, ConsolidationPolicy, NodeClaim, NodePool, NodeRecord, PodShape, Spread, Symbol,
+    ClusterObjects, ConsolidationPolicy, NodeClaim, NodePool, NodeRecord, PodShape, ShapeId,
+    Spread, Symbol,
 };
 use crate::plan::{Placement, Plan, PlannedClaim};
 use crate::snapshot::{Snapshot, StateNode};
@@ -681,8 +682,12 @@ fn skews(snapshot: &Snapshot, disruptions: &[Disruption], found: &mut Violations
     let mut rules: FxHashMap<(Symbol, &Spread), Vec<PodIx>> = FxHashMap::default();
     let mut moved: Vec<PodIx> = to.keys().copied().collect();
     moved.sort_unstable();
+    // Thousands of pods may move for thousands of rules: each rule looks at pods of its shapes only.
+    let mut of_shape: FxHashMap<ShapeId, Vec<PodIx>> = FxHashMap::default();
     for &pod in &moved {
-        let shape = world.shapes.get(world.pods[pod.0 as usize].shape);
+        let id = world.pods[pod.0 as usize].shape;
+        of_shape.entry(id).or_default().push(pod);
+        let shape = world.shapes.get(id);
         for spread in shape
             .spread
             .iter()
@@ -707,30 +712,28 @@ fn skews(snapshot: &Snapshot, disruptions: &[Disruption], found: &mut Violations
                 .map(|&pod| (pod, node)),
         );
     }
+    let mut empty: FxHashMap<Symbol, FxHashMap<Symbol, i64>> = FxHashMap::default();
     for ((namespace, spread), owners) in rules {
         let selects = |shape: &PodShape| {
             shape.namespace == namespace && spread.selector.matches(&shape.labels)
         };
-        let mut before: FxHashMap<Symbol, i64> = FxHashMap::default();
-        for node in &snapshot.nodes {
-            if let Some(value) = node.labels.get(spread.key) {
-                before.entry(value).or_default();
-            }
-        }
-        for shape in snapshot.running.candidates(&spread.selector) {
-            if selects(world.shapes.get(shape)) {
-                for &(node, pods) in snapshot.running.on(shape) {
-                    if let Some(value) = snapshot.nodes[node.0 as usize].labels.get(spread.key) {
-                        *before.entry(value).or_default() += i64::from(pods);
-                    }
+        let of_nodes = || {
+            let nodes = snapshot.nodes.iter();
+            let values = nodes.filter_map(|node| node.labels.get(spread.key));
+            values.map(|value| (value, 0)).collect()
+        };
+        let mut before = empty.entry(spread.key).or_insert_with(of_nodes).clone();
+        let mut selected = snapshot.running.candidates(&spread.selector);
+        selected.retain(|&shape| selects(world.shapes.get(shape)));
+        for &shape in &selected {
+            for &(node, pods) in snapshot.running.on(shape) {
+                if let Some(value) = snapshot.nodes[node.0 as usize].labels.get(spread.key) {
+                    *before.entry(value).or_default() += i64::from(pods);
                 }
             }
         }
         let mut after = before.clone();
-        let concerned = moved
-            .iter()
-            .filter(|pod| selects(world.shapes.get(world.pods[pod.0 as usize].shape)));
-        for &pod in concerned {
+        for &pod in selected.iter().filter_map(|id| of_shape.get(id)).flatten() {
             let was = from
                 .get(&pod)
                 .and_then(|node| snapshot.nodes[node.0 as usize].labels.get(spread.key));

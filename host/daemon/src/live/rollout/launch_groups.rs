@@ -15,22 +15,26 @@ use tokio::time::Instant;
 use crate::live::claims::{ROUND, planned_pods};
 use crate::live::node::NodeView;
 
-/// How long a node with pods that must spread waits for the others.
-const TOGETHER: Duration = Duration::from_secs(5);
-/// How long any other node does: its pods would only be delayed.
+/// How long a node waits for the others of a round with pods that must spread or be together. A node
+/// that is there before the others attracts them, whatever is planned for it.
+const TOGETHER: Duration = Duration::from_secs(10);
+/// How long a node of any other round does: its pods would only be delayed.
 const BRIEFLY: Duration = Duration::from_secs(2);
 /// While others of the round come one after the other, this long after the last of them,
 const QUIET: Duration = Duration::from_secs(1);
 /// but no longer than this.
 const LONGEST: Duration = Duration::from_secs(10);
-/// How long a node waits to be Ready.
-const READY: Duration = Duration::from_secs(3);
+/// How long a node waits to be Ready. Until it is, its pods would be bound to other nodes. It does not
+/// wait for ever: what makes it Ready may need pods that do not tolerate unregistered nodes.
+const READY: Duration = Duration::from_secs(10);
 
 /// Nodes that have joined, and NodeClaims without a node, by round.
 #[derive(Default)]
 pub struct LaunchGroups {
     /// Claims without a node, by round.
     unobserved_claims: BTreeMap<String, BTreeSet<String>>,
+    /// Those rounds of them that have pods which must spread or be together.
+    bound_together: BTreeSet<String>,
     /// Claims that wait for others, by round.
     waiting: BTreeMap<String, BTreeSet<String>>,
     /// When a claim's node was first seen.
@@ -65,6 +69,9 @@ impl LaunchGroups {
             return self.node_joined(name);
         }
         if let Some(round) = round_of(claim) {
+            if depends_on_others(claim) {
+                self.bound_together.insert(round.to_owned());
+            }
             self.unobserved_claims
                 .entry(round.to_owned())
                 .or_default()
@@ -79,6 +86,7 @@ impl LaunchGroups {
             if claims.remove(name) && claims.is_empty() {
                 free.extend(self.waiting.remove(round).into_iter().flatten());
                 self.last.remove(round);
+                self.bound_together.remove(round);
             }
             !claims.is_empty()
         });
@@ -98,7 +106,10 @@ impl LaunchGroups {
             return Some(READY - since);
         }
         let round = round_of(claim).filter(|round| self.unobserved_claims.contains_key(*round))?;
-        let together = if spreads(claim) { TOGETHER } else { BRIEFLY };
+        let together = match self.bound_together.contains(round) {
+            true => TOGETHER,
+            false => BRIEFLY,
+        };
         let quiet = self
             .last
             .get(round)
@@ -138,8 +149,9 @@ fn round_of(claim: &NodeClaim) -> Option<&str> {
         .map(String::as_str)
 }
 
-fn spreads(claim: &NodeClaim) -> bool {
-    planned_pods(claim).any(|planned| planned.group.is_some())
+/// Whether kube-scheduler's place for a pod of the claim depends on which other nodes are there.
+fn depends_on_others(claim: &NodeClaim) -> bool {
+    planned_pods(claim).any(|planned| planned.group.is_some() || planned.affinity_leader.is_some())
 }
 
 #[cfg(test)]
@@ -176,12 +188,8 @@ mod tests {
         launch_groups.note("c", Some(&plain), true, now);
         assert_eq!(
             launch_groups.hold("c", &plain, &node(true), now),
-            Some(BRIEFLY),
-            "its pods go anywhere"
-        );
-        assert_eq!(
-            launch_groups.hold("c", &plain, &node(true), now + BRIEFLY),
-            None
+            Some(TOGETHER),
+            "it would attract the pods that must spread"
         );
         assert_eq!(
             launch_groups.hold("a", &spread, &node(true), now),
@@ -230,6 +238,25 @@ mod tests {
             None,
             "this must end some time"
         );
+    }
+
+    #[test]
+    fn a_round_of_pods_that_go_anywhere_waits_briefly() {
+        let now = Instant::now();
+        let plain = claim("1", "shop/b");
+        let mut launch_groups = LaunchGroups::default();
+        for name in ["a", "b"] {
+            launch_groups.note(name, Some(&plain), false, now);
+        }
+        launch_groups.note("a", Some(&plain), true, now);
+        let mut hold = |at| launch_groups.hold("a", &plain, &node(true), at);
+        assert_eq!(hold(now), Some(BRIEFLY));
+        assert_eq!(hold(now + BRIEFLY), None);
+        let leader = claim("2", "shop/a~+0");
+        launch_groups.note("d", Some(&leader), false, now);
+        launch_groups.note("c", Some(&leader), true, now);
+        let led = launch_groups.hold("c", &leader, &node(true), now);
+        assert_eq!(led, Some(TOGETHER), "its followers go where it goes");
     }
 
     #[test]
