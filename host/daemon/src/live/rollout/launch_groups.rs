@@ -197,7 +197,7 @@ mod tests {
         );
         assert_eq!(
             launch_groups.note("b", Some(&spread), true, now),
-            ["a"],
+            ["a", "c"],
             "the last one frees the others"
         );
         assert_eq!(launch_groups.hold("a", &spread, &node(true), now), None);
