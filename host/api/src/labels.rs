@@ -59,6 +59,12 @@ pub const MOVE_COST: &str = "longshore.dev/move-cost";
 pub const DISRUPTION_COST: &str = "karpenter.sh/disruption-cost";
 /// Annotation of pods: which of a ReplicaSet's pods go first.
 pub const POD_DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
+/// Annotation of NodeClaims: a NodeOverlay has changed the price of an instance type that it may
+/// become. The cloud then prefers its types in the order in which it names them.
+pub const PRICE_OVERLAY: &str = "karpenter.sh/price-overlay-applied";
+/// Annotation of NodeClaims: a NodeOverlay has added resources to an instance type that it may
+/// become.
+pub const CAPACITY_OVERLAY: &str = "karpenter.sh/capacity-overlay-applied";
 /// Annotation of mirrors of static pods.
 pub const MIRROR_POD: &str = "kubernetes.io/config.mirror";
 /// Annotation of the default StorageClass, and its older name.

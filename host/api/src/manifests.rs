@@ -49,7 +49,7 @@ pub use diagnostic::{Diagnostic, Diagnostics, Location, quoted};
 pub use documents::{Document, documents};
 pub use explain::explain;
 #[cfg(feature = "crd")]
-pub use overlay::overlays;
+pub use overlay::{overlay, overlays};
 pub use scheduler::default_spread;
 pub use store::{Frozen, Store};
 

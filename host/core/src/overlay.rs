@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 
 use crate::model::{
     Catalogue, InstanceType, NodeOverlay, NodePool, Offering, Op, PriceChange, Requirement,
-    ResourceId, Symbol, Symbols, TypeId,
+    ResourceId, Symbol, Symbols, TypeId, TypeOverlay,
 };
 use crate::schedule::sets::{Numbers, Sets};
 
@@ -33,7 +33,8 @@ pub struct Overlaid {
 /// Label with the name of a node's NodePool.
 const NODEPOOL: &str = "karpenter.sh/nodepool";
 
-/// The catalogue with the overlays applied. Overlays are valid.
+/// The catalogue with the overlays applied; it says what they have changed of each type. Overlays
+/// are valid.
 pub fn apply<'a>(
     catalogue: &Catalogue,
     overlays: &[NodeOverlay],
@@ -212,6 +213,8 @@ fn rebuilt(
     names: &Symbols,
 ) -> Catalogue {
     let mut rows = Vec::with_capacity(catalogue.types().len());
+    // Types are in the order of their names already, which the new catalogue keeps.
+    let mut changed = Vec::with_capacity(catalogue.types().len());
     let mut next = 0;
     for (at, kind) in catalogue.types().iter().enumerate() {
         let of = TypeId(at as u32);
@@ -227,10 +230,17 @@ fn rebuilt(
         }
         let offerings = catalogue.offerings_of(of);
         match groups.as_slice() {
-            [] => rows.push((kind.clone(), offerings.to_vec())),
-            [(effect, _)] => rows.push(effect.row(kind, offerings)),
+            [] => {
+                rows.push((kind.clone(), offerings.to_vec()));
+                changed.push(TypeOverlay::default());
+            }
+            [(effect, _)] => {
+                rows.push(effect.row(kind, offerings));
+                changed.push(effect.changes());
+            }
             several => {
                 for (effect, pools) in several {
+                    changed.push(effect.changes());
                     let (mut kind, offerings) = effect.row(kind, offerings);
                     let op = Op::In(pools.as_slice().into());
                     kind.requirements.push(Requirement::new(pool_key, op));
@@ -239,10 +249,17 @@ fn rebuilt(
             }
         }
     }
-    Catalogue::new(rows, names)
+    Catalogue::new(rows, names).with_overlays(changed)
 }
 
 impl Effect {
+    fn changes(&self) -> TypeOverlay {
+        TypeOverlay {
+            price: !self.prices.is_empty(),
+            capacity: self.capacity.clone(),
+        }
+    }
+
     fn row(&self, kind: &InstanceType, offerings: &[Offering]) -> (InstanceType, Vec<Offering>) {
         let (mut kind, mut offerings) = (kind.clone(), offerings.to_vec());
         for &(row, change) in &self.prices {

@@ -69,14 +69,34 @@ fn of_document(
     if name.is_empty() {
         return Err(document.refuse("metadata.name", "is missing", "give it one"));
     }
-    let refuse = |(field, what, hint): Fault| document.refuse(&field, what, hint);
+    record(&object, known, names).map_err(|(field, what, hint)| document.refuse(&field, what, hint))
+}
+
+/// One NodeOverlay, as the API server has it. `known` are resources that the cloud fills in itself,
+/// beside those of every node.
+///
+/// # Errors
+/// What is wrong with it: the field, the reason and a hint.
+pub fn overlay(
+    object: &crd::NodeOverlay,
+    known: &[&str],
+    names: &mut Symbols,
+) -> Result<NodeOverlay, String> {
+    record(object, known, names).map_err(|(field, what, hint)| format!("{field}: {what}; {hint}"))
+}
+
+fn record(
+    object: &crd::NodeOverlay,
+    known: &[&str],
+    names: &mut Symbols,
+) -> Result<NodeOverlay, Fault> {
     let spec = &object.spec;
     Ok(NodeOverlay {
-        name: names.intern(name),
-        requirements: requirements(&spec.requirements, names).map_err(refuse)?,
-        price: price(spec).map_err(refuse)?,
-        capacity: capacity(spec, known, names).map_err(refuse)?,
-        weight: weight(spec.weight).map_err(refuse)?,
+        name: names.intern(object.metadata.name.as_deref().unwrap_or_default()),
+        requirements: requirements(&spec.requirements, names)?,
+        price: price(spec)?,
+        capacity: capacity(spec, known, names)?,
+        weight: weight(spec.weight)?,
     })
 }
 

@@ -74,6 +74,8 @@ pub struct Store {
     daemon_priority: Records<PriorityBy>,
     /// How many names the table began with, which are never swept.
     lasting: usize,
+    /// Names that others use beside the objects.
+    kept: Vec<Symbol>,
     /// How many there were after they were last looked through.
     swept: usize,
 }
@@ -178,6 +180,14 @@ impl Store {
         slot.inspect(|&slot| self.remove_slot(slot)).is_some()
     }
 
+    /// Keeps these names, and no longer those of the last call, as if an object used them: what is
+    /// made with the names of one world can be put into the next. A sweep may give a name, as any
+    /// other, another symbol.
+    pub fn keep_names<'a>(&mut self, names: impl IntoIterator<Item = &'a str>) {
+        let table = &mut self.reader.objects.world.names;
+        self.kept = names.into_iter().map(|name| table.intern(name)).collect();
+    }
+
     /// How many objects there are.
     pub fn count(&self) -> usize {
         self.slots.len()
@@ -272,6 +282,7 @@ impl Store {
         let (needs, ranges) = (&mut objects.daemon_needs, &mut objects.limit_ranges);
         let (classes, limits) = (&mut objects.priority_classes, &mut objects.limits);
         let (pods, daemons) = (&mut self.pod_priority, &mut self.daemon_priority);
+        let kept = &mut self.kept;
         let mut others = |visit: &mut dyn FnMut(&mut Symbol)| {
             classes.iter_mut().for_each(|class| visit(&mut class.name));
             for by in pods.iter_mut().chain(daemons.iter_mut()) {
@@ -280,6 +291,7 @@ impl Store {
                 }
             }
             limits.each(visit);
+            kept.iter_mut().for_each(&mut *visit);
             needs
                 .iter_mut()
                 .for_each(|needs| Arc::make_mut(needs).each(visit));
@@ -601,6 +613,25 @@ mod tests {
                 .map(|value| store.unsorted().names.text(value)),
             Some("shop")
         );
+    }
+
+    #[test]
+    fn names_that_others_use_are_not_swept() {
+        let mut store = Store::new();
+        store.keep_names(["example.com/fuse", "gone"]);
+        store.keep_names(["example.com/fuse"]);
+        for number in 0..500 {
+            let labels: Vec<String> = (0..200)
+                .map(|at| format!(r#""label-{number}-{at}":"{at}""#))
+                .collect();
+            let labels = labels.join(",");
+            let pod = format!(r#"{{"metadata":{{"name":"p","labels":{{{labels}}}}},"spec":{{}}}}"#);
+            store.apply("v1", "Pod", &pod).unwrap();
+        }
+        let names = store.world().names;
+        assert!(names.len() < 50_000, "{} names are there", names.len());
+        assert!(names.get("example.com/fuse").is_some());
+        assert_eq!(names.get("gone"), None, "swept");
     }
 
     #[test]

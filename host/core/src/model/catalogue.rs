@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::catalogue_index::CatalogueIndex;
 use super::requirement::Requirement;
-use super::resources::Resources;
+use super::resources::{ResourceId, Resources};
 use super::symbols::{Symbol, Symbols};
 
 /// Index of an instance type in its [`Catalogue`].
@@ -55,6 +55,15 @@ pub struct Offering {
     pub reservation: Option<(Symbol, u32)>,
 }
 
+/// What NodeOverlays have changed of an instance type.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TypeOverlay {
+    /// The price of at least one of its offerings.
+    pub price: bool,
+    /// Resources that they have added, in the unit of each.
+    pub capacity: Vec<(ResourceId, i64)>,
+}
+
 /// Everything that can be bought. Types are ordered by name, offerings by type and then as given,
 /// so that the same catalogue in another order is the same catalogue.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -63,6 +72,8 @@ pub struct Catalogue {
     types: Arc<[InstanceType]>,
     offerings: Arc<[Offering]>,
     index: Arc<CatalogueIndex>,
+    /// What NodeOverlays have changed, by type; empty where there are none.
+    overlaid: Arc<[TypeOverlay]>,
     /// Offerings that are taken to be without capacity, by row, and until which second since 1970.
     short: Vec<(OfferingId, i64)>,
     number: Number,
@@ -122,10 +133,23 @@ impl Catalogue {
             index: Arc::new(CatalogueIndex::new(&all, &rows)),
             types: all.into(),
             offerings: rows.into(),
+            overlaid: Arc::default(),
             short: Vec::new(),
             number,
             origin: number,
         }
+    }
+
+    /// The same catalogue that says what NodeOverlays have changed of each of its types, in their
+    /// order.
+    pub fn with_overlays(mut self, by_type: Vec<TypeOverlay>) -> Self {
+        self.overlaid = by_type.into();
+        self
+    }
+
+    /// What NodeOverlays have changed of a type; nothing if that is not known.
+    pub fn overlay_of(&self, id: TypeId) -> Option<&TypeOverlay> {
+        self.overlaid.get(id.0 as usize)
     }
 
     /// Unique per catalogue in this process, except for clones. Data derived from a catalogue of

@@ -1,14 +1,15 @@
-//! The offering of a launch: the cheapest one that the claim admits and that is large enough.
+//! The offering of a launch: the cheapest one that the claim admits and that is large enough. Where
+//! NodeOverlays have changed prices, which are not known here, the claim's first type.
 
 use std::collections::BTreeMap;
 
-use longshore_api::labels::{CAPACITY_TYPE, INSTANCE_TYPE, ZONE};
+use longshore_api::labels::{CAPACITY_TYPE, INSTANCE_TYPE, PRICE_OVERLAY, ZONE};
 use longshore_api::quantity::Quantity;
 use longshore_cloud::{CloudError, Launch, OfferingName, Shortage};
 use longshore_core::model::{
     Catalogue, InstanceType, Offering, Op, Requirement, ResourceId, Resources, Symbol, Symbols,
 };
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::faults::Faults;
 
@@ -39,7 +40,7 @@ pub fn choose(
     let wanted = Wanted::new(launch, names)?;
     let (mut labels_refuse, mut too_small) = (0, 0);
     let mut short = Vec::new();
-    let mut best: Option<(&InstanceType, &Offering)> = None;
+    let mut best: Option<(usize, &InstanceType, &Offering)> = None;
     for t in catalogue.types() {
         if !wanted.fits(t) {
             too_small += 1;
@@ -51,6 +52,7 @@ pub fn choose(
             labels_refuse += offerings.len();
             continue;
         }
+        let place = wanted.place(t);
         for offering in offerings {
             if !wanted.admits(t, offering) {
                 labels_refuse += 1;
@@ -68,12 +70,15 @@ pub fn choose(
                 });
                 continue;
             }
-            if best.is_none_or(|(_, best)| offering.price < best.price) {
-                best = Some((t, offering));
+            let is_better = |(first, _, best): (usize, &InstanceType, &Offering)| {
+                place < first || (place == first && offering.price < best.price)
+            };
+            if best.is_none_or(is_better) {
+                best = Some((place, t, offering));
             }
         }
     }
-    let Some((t, offering)) = best else {
+    let Some((_, t, offering)) = best else {
         let message = format!(
             "no offering for NodeClaim {}: {labels_refuse} refused by its requirements, {} without capacity, \
              {too_small} instance types too small",
@@ -105,6 +110,8 @@ struct Wanted<'a> {
     /// Labels of the claim that its own requirements refuse: types and offerings must say something
     /// else of them.
     contradicted: Vec<&'a str>,
+    /// The place of each type in the claim's order, where that counts.
+    order: Option<FxHashMap<&'a str, usize>>,
 }
 
 /// A requirement. The planner names every type that would do, hundreds of them, and each is
@@ -165,7 +172,24 @@ impl<'a> Wanted<'a> {
                 .filter(|r| r.key == INSTANCE_TYPE)
                 .map(|r| Rule::new(r, names))
                 .collect(),
-            contradicted: all.filter(|r| own(r)).map(|r| r.key.as_str()).collect(),
+            contradicted: all
+                .clone()
+                .filter(|r| own(r))
+                .map(|r| r.key.as_str())
+                .collect(),
+            order: (launch.annotations.get(PRICE_OVERLAY))
+                .filter(|value| *value == "true")
+                .and_then(|_| all.into_iter().find(|r| r.key == INSTANCE_TYPE))
+                .map(|r| r.values.iter().map(String::as_str).zip(0..).collect()),
+        })
+    }
+
+    /// The place of a type among those that the claim may become: the least is taken.
+    fn place(&self, t: &InstanceType) -> usize {
+        let order = self.order.as_ref();
+        order.map_or(0, |order| {
+            let place = order.get(self.names.text(t.name));
+            place.copied().unwrap_or(usize::MAX)
         })
     }
 
@@ -372,6 +396,29 @@ mod tests {
             cpu=1, team In red, team: blue: insufficient capacity: no offering for NodeClaim c: 1056 refused by its requirements, 0 without capacity, 12 instance types too small
             cpu=1, kubernetes.io/os In linux, kubernetes.io/os: windows: c-2x-amd64-linux test-zone-a spot linux
             cpu=1, example.com/gpu=1: insufficient capacity: no offering for NodeClaim c: 0 refused by its requirements, 0 without capacity, 144 instance types too small"#]].assert_eq(&told.join("\n"));
+    }
+
+    #[test]
+    fn where_overlays_changed_prices_the_first_type_of_the_claim_is_taken() {
+        let types = "node.kubernetes.io/instance-type In m-2x-amd64-linux c-2x-amd64-linux";
+        let mut names = Symbols::default();
+        let catalogue = built_in(&mut names);
+        let chosen = |marked: &str, faults: &[(&str, &str)]| {
+            let mut launch = claim(&[types, "cpu=1"]);
+            let annotations = &mut launch.annotations;
+            annotations.insert(PRICE_OVERLAY.to_owned(), marked.to_owned());
+            let asked = faults
+                .iter()
+                .map(|(what, how)| (format!("kwok.longshore.dev/{what}"), (*how).to_owned()))
+                .collect();
+            let faults = Faults::read([&asked]).unwrap();
+            let choice = choose(&catalogue, &names, &launch, &faults).unwrap();
+            [INSTANCE_TYPE, CAPACITY_TYPE].map(|key| choice.labels[key].clone())
+        };
+        assert_eq!(chosen("true", &[]), ["m-2x-amd64-linux", "spot"]);
+        assert_eq!(chosen("false", &[]), ["c-2x-amd64-linux", "spot"]);
+        let short = [("no-capacity", "m-2x-amd64-linux/*/*")];
+        assert_eq!(chosen("true", &short), ["c-2x-amd64-linux", "spot"]);
     }
 
     #[test]
