@@ -38,6 +38,7 @@ pub(crate) mod lock;
 mod metrics;
 pub mod mutants;
 mod node;
+mod overlays;
 mod plan_index;
 mod pod_events;
 mod pod_latency;

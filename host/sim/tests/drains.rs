@@ -203,6 +203,7 @@ impl Scene {
             provider,
             clock,
             catalogue: fixed(catalogue),
+            overlays: None,
             names,
             settings: Settings::default(),
             manager: manager().expect("policies"),

@@ -7,7 +7,7 @@ use longshore_api::crd::hash;
 use longshore_api::crd::{NodeClaim, NodePool};
 use longshore_api::labels;
 use longshore_core::kube_scheduler::{affinity_leaders, pods_without_nomination};
-use longshore_core::model::{ClusterObjects, Op, Requirement, ShapeId, Symbol};
+use longshore_core::model::{ClusterObjects, Op, Requirement, ResourceId, ShapeId, Symbol, TypeId};
 use longshore_core::plan::{Plan, PlannedClaim, PodIx};
 use longshore_core::snapshot::Snapshot;
 use rustc_hash::FxHashSet;
@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::mutants::mutant;
+use super::overlays;
 use crate::messages::quantities;
 
 /// The finalizer of claims and nodes.
@@ -252,6 +253,7 @@ fn one(
         list += &nomination_plan.text(world, pod);
     }
     let own_name = claim_name(&name, decided_by, &list);
+    annotations.extend(overlay_annotations(world, &claim.types));
     annotations.insert(PODS.into(), list);
     annotations.insert(ROUND.into(), round.to_owned());
     annotations.insert(
@@ -339,6 +341,37 @@ fn one(
         summary: words,
         min_values_relaxed: claim.min_values_relaxed,
     }
+}
+
+/// What a claim that may become these types says of NodeOverlays that have changed them.
+pub fn overlay_annotations(world: &ClusterObjects, types: &[TypeId]) -> Vec<(String, String)> {
+    let of_type = |t: &TypeId| world.catalogue.overlay_of(*t);
+    let changed = || types.iter().filter_map(of_type);
+    let yes = |key: &str| (key.to_owned(), "true".to_owned());
+    let mut all = Vec::new();
+    if changed().any(|of| of.price) {
+        all.push(yes(labels::PRICE_OVERLAY));
+    }
+    if changed().any(|of| !of.capacity.is_empty()) {
+        all.push(yes(labels::CAPACITY_OVERLAY));
+    }
+    // A resource that one of the types has not got cannot be counted on.
+    let least = |resource: ResourceId| {
+        let amount = |t: &TypeId| {
+            let added = of_type(t)?.capacity.iter();
+            let mut found = added.filter(|(of, _)| *of == resource);
+            found.next().map(|(_, amount)| *amount)
+        };
+        let amounts: Option<Vec<i64>> = types.iter().map(amount).collect();
+        amounts?.into_iter().min().map(|amount| (resource, amount))
+    };
+    let first = types.first().and_then(of_type);
+    let resources = first.into_iter().flat_map(|of| &of.capacity);
+    let added = quantities(&world.names, resources.filter_map(|(of, _)| least(*of)));
+    if !added.is_empty() {
+        all.push((overlays::CAPACITY.to_owned(), json!(added).to_string()));
+    }
+    all
 }
 
 /// The label that names the class of a NodePool's nodes.

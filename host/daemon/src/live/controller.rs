@@ -39,6 +39,7 @@ use super::kinds::Kind;
 use super::lifecycle::{self, Outcome, is_true, launch_of};
 use super::mutants::mutant;
 use super::node::NodeView;
+use super::overlays;
 use super::plan_index::PlanIndex;
 use super::pod_events::PodEvents;
 use super::pod_latency::PodLatency;
@@ -123,6 +124,8 @@ struct Controller {
     last_garbage: Instant,
     last_pools: Instant,
     pools_changed: bool,
+    /// The number of the catalogue that NodeOverlays were last applied to.
+    offers: u64,
     /// When nodes register, and which pods are nominated for them.
     rollout: Rollout,
     pod_latency: PodLatency,
@@ -214,11 +217,15 @@ impl Controller {
     ) -> (Self, Receiver<Done>) {
         let (done, reports) = channel(1024);
         let now = Instant::now();
+        let mut state = ClusterState::new(names);
+        let watched: Vec<Kind> = Kind::watched(how.overlays.is_some()).collect();
+        let unwatched = Kind::ALL.iter().filter(|kind| !watched.contains(kind));
+        unwatched.for_each(|kind| state.leave_out(*kind));
         let control = Controller {
             ctx,
             config: Arc::new(how),
             board,
-            state: ClusterState::new(names),
+            state,
             work: WorkQueue::default(),
             done,
             round_timer,
@@ -235,6 +242,7 @@ impl Controller {
             last_garbage: now,
             last_pools: now,
             pools_changed: true,
+            offers: 0,
             rollout: Rollout::default(),
             pod_latency: PodLatency::default(),
             pod_events: PodEvents::default(),
@@ -310,7 +318,7 @@ impl Controller {
                 Some(claim) if reboot::phase::is_under_way(claim) => Lane::Drain,
                 _ => Lane::Launch,
             },
-            WorkItem::Pool(_) => Lane::Pool,
+            WorkItem::Pool(_) | WorkItem::Overlay(_) => Lane::Pool,
             WorkItem::Command(_) => Lane::Disruption,
             _ => Lane::Drain,
         }
@@ -504,6 +512,7 @@ impl Controller {
             names
                 .into_iter()
                 .for_each(|name| self.work.enqueue(WorkItem::Pool(name), Lane::Pool, now));
+            self.follow_offers(now);
         }
         if !self.collecting && now >= self.last_garbage + GARBAGE {
             self.last_garbage = now;
@@ -521,6 +530,21 @@ impl Controller {
         }
         if self.blocked.is_none() && self.next_disruption().is_some_and(|at| at <= now) {
             self.look_for_disruption(now);
+        }
+    }
+
+    /// Has NodeOverlays looked at where the cloud offers something else than before: those that
+    /// were in conflict may be so no longer.
+    fn follow_offers(&mut self, now: Instant) {
+        if self.config.overlays.is_none() {
+            return;
+        }
+        let number = (self.config.catalogue)().number();
+        if std::mem::replace(&mut self.offers, number) != number {
+            let overlays: Vec<WorkItem> = self.state.every_overlay().collect();
+            overlays
+                .into_iter()
+                .for_each(|overlay| self.enqueue(overlay, now));
         }
     }
 
@@ -603,6 +627,10 @@ impl Controller {
         pools
             .into_iter()
             .for_each(|name| self.enqueue(WorkItem::Pool(name), now));
+        let overlays: Vec<WorkItem> = self.state.every_overlay().collect();
+        overlays
+            .into_iter()
+            .for_each(|overlay| self.enqueue(overlay, now));
         self.round_timer.pod_arrived(now);
         // What another leader has written may not have been brought yet by the watch of a replica
         // that only stood by.
@@ -629,6 +657,7 @@ impl Controller {
             WorkItem::Claim(name) => self.work_on_claim(name, now),
             WorkItem::Node(name) => self.work_on_node(name, now),
             WorkItem::Pool(name) => self.work_on_pool(name),
+            WorkItem::Overlay(name) => self.work_on_overlay(name),
             WorkItem::Command(id) => self.work_on_command(id),
             WorkItem::Pending | WorkItem::PodEvent(_) => None,
         };
@@ -794,6 +823,31 @@ impl Controller {
             let pool_due = pools::step(&ctx, &pool, class, &claims, &nodes).await?;
             let replicas_due = static_pools::step(&ctx, &pool, &claims, &order, begins).await?;
             Ok([pool_due, replicas_due].into_iter().flatten().min())
+        }))
+    }
+
+    fn work_on_overlay(&self, name: &str) -> Option<Work> {
+        let known = self.config.overlays.clone()?;
+        let overlay = self.state.overlays.get(name)?.clone();
+        let set = self.state.overlays.clone();
+        let (pools, names) = (self.state.pool_records(), self.state.names().clone());
+        let offers = (self.config.catalogue)();
+        let (ctx, name, inline) = (self.ctx.clone(), name.to_owned(), self.config.inline);
+        Some(Box::pin(async move {
+            let apply = move || {
+                let mut names = names;
+                known.apply(&offers, &set, &pools, &mut names)
+            };
+            let applied = match inline {
+                true => apply(),
+                false => tokio::task::spawn_blocking(apply)
+                    .await
+                    .map_err(StepError::other)?,
+            };
+            match applied.verdicts.get(&name) {
+                Some(verdict) => overlays::step(&ctx, &overlay, verdict).await,
+                None => Ok(None),
+            }
         }))
     }
 

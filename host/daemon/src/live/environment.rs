@@ -27,6 +27,7 @@ use super::launch_backoff::LaunchBackoff;
 use super::launches::Launches;
 use super::leader::{self, Elector, Leadership};
 use super::metrics::Metrics;
+pub use super::overlays::CatalogueOverlays;
 use super::policies::PolicyReloader;
 use super::pulse::Pulse;
 pub use super::repair::{RepairMode, Repairs};
@@ -52,6 +53,8 @@ pub struct Environment {
     pub clock: Clock,
     /// What can be bought.
     pub catalogue: Offers,
+    /// Applies NodeOverlays to that; nothing where they are not watched.
+    pub overlays: Option<CatalogueOverlays>,
     /// The table of names that every catalogue of `catalogue` is written in.
     pub names: Symbols,
     /// How pods are planned for.
@@ -116,6 +119,7 @@ impl Daemon {
             provider,
             clock,
             catalogue,
+            overlays,
             names,
             settings,
             manager,
@@ -186,6 +190,7 @@ impl Daemon {
         let shortages = ctx.unavailable.clone();
         let how = RoundConfig {
             catalogue,
+            overlays: overlays.map(Arc::new),
             unavailable: shortages,
             settings,
             policies: manager,
@@ -235,7 +240,7 @@ impl Daemon {
         let (out, observations) = channel(4096);
         // Ends with this future.
         let mut tasks: JoinSet<&'static str> = JoinSet::new();
-        for kind in Kind::ALL {
+        for kind in Kind::watched(self.how.overlays.is_some()) {
             let (client, relists, out) = (
                 self.ctx.client.clone(),
                 self.ctx.relists.clone(),

@@ -9,7 +9,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
 use kube::Client;
 use kube::api::{Api, ObjectMeta, PostParams};
-use longshore_api::crd::{NodeClaim, NodePool, Time};
+use longshore_api::crd::{NodeClaim, NodeOverlay, NodePool, Time};
 use tokio::time::Instant;
 
 use super::clock::Clock;
@@ -180,6 +180,15 @@ impl Events {
             message,
         )
         .await;
+    }
+
+    /// Says something about a NodeOverlay.
+    pub async fn overlay(&self, overlay: &NodeOverlay, warning: bool, reason: &str, message: &str) {
+        let object = Object {
+            api_version: "karpenter.sh/v1alpha1",
+            ..Object::of("NodeOverlay", &overlay.metadata)
+        };
+        self.say(object, warning, reason, message).await;
     }
 
     /// Says something about a node.

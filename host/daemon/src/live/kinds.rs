@@ -5,6 +5,7 @@
 pub enum Kind {
     NodePool,
     NodeClaim,
+    NodeOverlay,
     KwokNodeClass,
     Node,
     Namespace,
@@ -34,9 +35,10 @@ pub struct At {
 
 impl Kind {
     /// Every kind, in the order in which they are asked for.
-    pub const ALL: [Kind; 19] = [
+    pub const ALL: [Kind; 20] = [
         Kind::NodePool,
         Kind::NodeClaim,
+        Kind::NodeOverlay,
         Kind::KwokNodeClass,
         Kind::Node,
         Kind::Namespace,
@@ -56,11 +58,18 @@ impl Kind {
         Kind::Pod,
     ];
 
+    /// The kinds that are watched: NodeOverlays only where they are applied.
+    pub fn watched(overlays: bool) -> impl Iterator<Item = Kind> {
+        let all = Kind::ALL.into_iter();
+        all.filter(move |kind| overlays || *kind != Kind::NodeOverlay)
+    }
+
     /// Group, version, kind and plural.
     pub fn at(self) -> At {
         let (group, version, kind, plural) = match self {
             Kind::NodePool => ("karpenter.sh", "v1", "NodePool", "nodepools"),
             Kind::NodeClaim => ("karpenter.sh", "v1", "NodeClaim", "nodeclaims"),
+            Kind::NodeOverlay => ("karpenter.sh", "v1alpha1", "NodeOverlay", "nodeoverlays"),
             Kind::KwokNodeClass => (
                 "karpenter.kwok.sh",
                 "v1alpha1",

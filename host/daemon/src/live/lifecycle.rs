@@ -30,6 +30,7 @@ use super::fail_points::fail_point;
 use super::finalize::finalize;
 use super::mutants::mutant;
 use super::node::NodeView;
+use super::overlays::added_capacity;
 use super::repair::reboot;
 use super::rollout::Turn;
 use super::step_error::StepError;
@@ -190,6 +191,7 @@ enum Launched {
 /// A claim as the cloud wants it.
 pub fn launch_of(claim: &NodeClaim) -> Launch {
     let spec = &claim.spec;
+    let added = added_capacity(claim);
     let taint = |t: &longshore_api::crd::Taint| longshore_cloud::Taint {
         key: t.key.clone(),
         value: t.value.clone(),
@@ -219,10 +221,12 @@ pub fn launch_of(claim: &NodeClaim) -> Launch {
                 values: r.values.clone(),
             })
             .collect(),
+        // The cloud does not know what NodeOverlays add.
         requests: spec
             .resources
             .requests
             .iter()
+            .filter(|(resource, _)| !added.contains_key(*resource))
             .map(|(k, v)| (k.clone(), v.0.clone()))
             .collect(),
         taints: spec.taints.iter().map(taint).collect(),
@@ -269,8 +273,13 @@ async fn launch(
             claim.metadata.labels = Some(all);
             status.provider_id = instance.provider_id;
             status.image_id = instance.image_id.unwrap_or_default();
-            status.capacity = quantities(instance.capacity);
-            status.allocatable = quantities(instance.allocatable);
+            let added = added_capacity(claim);
+            let with_added = |mut amounts: BTreeMap<String, String>| {
+                amounts.extend(added.clone());
+                quantities(amounts)
+            };
+            status.capacity = with_added(instance.capacity);
+            status.allocatable = with_added(instance.allocatable);
             set(
                 ctx,
                 status,
@@ -536,7 +545,13 @@ async fn consistency(
             .and_then(|q| q.milli())
             .unwrap_or(0)
     };
-    let short = status.capacity.iter().find(|(resource, promised)| {
+    // Those that NodeOverlays add are there once their device plugin runs.
+    let added = added_capacity(claim);
+    let mut of_cloud = status
+        .capacity
+        .iter()
+        .filter(|(of, _)| !added.contains_key(*of));
+    let short = of_cloud.find(|(resource, promised)| {
         let has = node.capacity.get(*resource).map_or(0, |text| amount(text));
         amount(&promised.0) / 10 * 9 > has
     });

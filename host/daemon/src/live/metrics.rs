@@ -37,6 +37,7 @@ pub struct Metrics {
     nodes_created: IntCounterVec,
     claim_turns: Turns,
     pool_turns: Turns,
+    overlay_turns: Turns,
     node_turns: Turns,
     ended_seconds: HistogramVec,
     pods_bound: HistogramVec,
@@ -261,6 +262,7 @@ impl Metrics {
             ),
             claim_turns: Turns::new(&registry, "nodeclaim"),
             pool_turns: Turns::new(&registry, "nodepool"),
+            overlay_turns: Turns::new(&registry, "nodeoverlay"),
             node_turns: Turns::new(&registry, "node"),
             ended_seconds: histogram(
                 &registry,
@@ -654,6 +656,11 @@ impl Metrics {
     /// A condition of a NodePool changed.
     pub fn pool_transition(&self, old: Option<&Stated>, new: &Stated) {
         self.pool_turns.note(old, new);
+    }
+
+    /// A condition of a NodeOverlay changed.
+    pub fn overlay_transition(&self, old: Option<&Stated>, new: &Stated) {
+        self.overlay_turns.note(old, new);
     }
 
     /// A condition of a Node changed.

@@ -29,6 +29,7 @@ use super::journal::{Decided, Journal};
 use super::kinds::Kind;
 use super::lifecycle::launch_of;
 use super::mutants::mutant;
+use super::overlays::{CatalogueOverlays, OverlaySet};
 use super::policies::{ActivePolicies, PolicyReloader};
 use super::step_error::StepError;
 use super::unavailable_offerings::UnavailableOfferings;
@@ -44,6 +45,8 @@ pub type Offers = Arc<dyn Fn() -> Catalogue + Send + Sync>;
 pub struct RoundConfig {
     /// What can be bought now.
     pub catalogue: Offers,
+    /// Applies NodeOverlays to it; nothing where they are not watched (gate NodeOverlay).
+    pub overlays: Option<Arc<CatalogueOverlays>>,
     /// Its offerings that are unavailable now.
     pub unavailable: Arc<UnavailableOfferings>,
     /// Settings of the environment; the configuration wins.
@@ -81,11 +84,13 @@ pub fn time_limit(live: &ActivePolicies) -> Duration {
     live.planning().time_limit.unwrap_or(TIME_LIMIT)
 }
 
-/// A snapshot for the current policies and configuration, with planning options and the time limit.
+/// A snapshot for the current policies, configuration and NodeOverlays, with planning options and
+/// the time limit.
 pub fn build_snapshot(
     how: &RoundConfig,
     live: &ActivePolicies,
     mut world: ClusterObjects,
+    overlays: &OverlaySet,
 ) -> (Snapshot, planner::Options, Option<Duration>) {
     live.begin_round(world.now);
     let planning = live.planning();
@@ -99,9 +104,17 @@ pub fn build_snapshot(
     };
     // Nothing in a simulation depends on how long something takes.
     let limit = (!how.inline).then(|| time_limit(live));
-    world.catalogue =
-        how.unavailable
-            .without_unavailable(&(how.catalogue)(), &world.names, world.now);
+    let offers = (how.catalogue)();
+    let catalogue = match &how.overlays {
+        None => offers,
+        Some(known) => {
+            let applied = known.apply(&offers, overlays, &world.pools, &mut world.names);
+            applied.catalogue
+        }
+    };
+    world.catalogue = how
+        .unavailable
+        .without_unavailable(&catalogue, &world.names, world.now);
     (Snapshot::new(Arc::new(world)), options, limit)
 }
 
@@ -116,7 +129,8 @@ pub fn explain(
     input: RoundInput,
     pod: &str,
 ) -> Result<Explained, String> {
-    let (snapshot, options, limit) = build_snapshot(how, live, input.world());
+    let overlays = input.overlays();
+    let (snapshot, options, limit) = build_snapshot(how, live, input.world(), &overlays);
     let deadline = Deadline::after(limit);
     let is_over = || deadline.is_over();
     let stop = Stop::when(&is_over);
@@ -144,7 +158,8 @@ pub fn decide(
     fail_point("plan");
     let begun = Instant::now();
     let live = how.policies.take();
-    let (snapshot, mut options, limit) = build_snapshot(how, &live, input.world());
+    let overlays = input.overlays();
+    let (snapshot, mut options, limit) = build_snapshot(how, &live, input.world(), &overlays);
     if careful {
         options.effort = longshore_core::plan::Effort::None;
     }

@@ -17,6 +17,7 @@ use super::environment::{Daemon, Environment, Lease, Repairs, fixed};
 use super::journal::{self, Journal};
 use super::leader::Leadership;
 use super::lock::lock;
+use super::overlays::CatalogueOverlays;
 use super::policies::{PolicyReloader, Setup};
 use super::serve;
 use super::settings::{self, Settings};
@@ -201,6 +202,7 @@ async fn live(
         provider: Arc::new(provider),
         clock,
         catalogue: fixed(world.catalogue),
+        overlays: settings.node_overlay.then(|| CatalogueOverlays::new(&[])),
         names: world.names,
         settings: meant,
         manager: manager.clone(),

@@ -34,6 +34,8 @@ pub struct Settings {
     pub terminate_first: TerminateFirst,
     /// Spot nodes may be replaced by spot nodes.
     pub spot_to_spot: bool,
+    /// NodeOverlays change prices and resources of instance types.
+    pub node_overlay: bool,
     /// Static NodePools are kept at their replicas.
     pub static_capacity: bool,
     /// Metrics and Events report the state of objects.
@@ -55,16 +57,17 @@ pub const STATUS: &str = "STATUS_ADDRESS";
 pub const STATUS_ADDRESS: &str = "127.0.0.1:8082";
 
 /// Karpenter's feature gates that do something here.
-const OURS: [&str; 6] = [
+const OURS: [&str; 7] = [
     "ReservedCapacity",
     "NodeRepair",
     "SpotToSpotConsolidation",
+    "NodeOverlay",
     "StaticCapacity",
     "TerminateFirstDrift",
     "TerminateFirstRepair",
 ];
 /// The others: known, and not there yet.
-const GATES: [&str; 3] = ["NodeOverlay", "CapacityBuffer", "PodDeletionCostManagement"];
+const GATES: [&str; 2] = ["CapacityBuffer", "PodDeletionCostManagement"];
 
 /// Reads settings: `get` answers what was set for a variable, by its flag or in the environment.
 ///
@@ -103,7 +106,7 @@ pub fn read(get: impl Fn(&str) -> Option<String>) -> Result<Settings, Failure> {
         }
     }
     let (mut reserved_capacity, mut repairs, mut spot_to_spot) = (true, false, false);
-    let mut static_capacity = false;
+    let (mut static_capacity, mut node_overlay) = (false, false);
     let mut terminate_first = TerminateFirst::default();
     for gate in get("FEATURE_GATES")
         .unwrap_or_default()
@@ -117,6 +120,8 @@ pub fn read(get: impl Fn(&str) -> Option<String>) -> Result<Settings, Failure> {
             Some(("NodeRepair", "false")) => repairs = false,
             Some(("SpotToSpotConsolidation", "true")) => spot_to_spot = true,
             Some(("SpotToSpotConsolidation", "false")) => spot_to_spot = false,
+            Some(("NodeOverlay", "true")) => node_overlay = true,
+            Some(("NodeOverlay", "false")) => node_overlay = false,
             Some(("StaticCapacity", "true")) => static_capacity = true,
             Some(("StaticCapacity", "false")) => static_capacity = false,
             Some(("TerminateFirstDrift", "true")) => terminate_first.drift = true,
@@ -202,6 +207,7 @@ pub fn read(get: impl Fn(&str) -> Option<String>) -> Result<Settings, Failure> {
         repairs,
         terminate_first,
         spot_to_spot,
+        node_overlay,
         static_capacity,
         observes: !flag("DISABLE_CLUSTER_STATE_OBSERVABILITY", false)?,
         garbage_limit: match get("GARBAGE_LIMIT").as_deref() {
@@ -316,6 +322,7 @@ mod tests {
             settings.elects
                 && settings.reserved_capacity
                 && settings.observes
+                && !settings.node_overlay
                 && settings.notes.is_empty()
         );
         assert_eq!(
@@ -331,7 +338,10 @@ mod tests {
             ("METRICS_PORT", "9000"),
             ("BATCH_IDLE_DURATION", "1m30s"),
             ("BATCH_MAX_DURATION", "500ms"),
-            ("FEATURE_GATES", "ReservedCapacity=false, NodeRepair=true"),
+            (
+                "FEATURE_GATES",
+                "ReservedCapacity=false, NodeRepair=true, NodeOverlay=true",
+            ),
             ("PREFERENCE_POLICY", "Ignore"),
             ("KUBE_CLIENT_QPS", "7"),
             ("DISABLE_CLUSTER_STATE_OBSERVABILITY", "true"),
@@ -346,7 +356,7 @@ mod tests {
             ),
             (9000, 90, 500)
         );
-        assert!(!settings.reserved_capacity && !settings.observes);
+        assert!(!settings.reserved_capacity && !settings.observes && settings.node_overlay);
         assert_eq!(settings.garbage_limit, Some(40));
         assert_eq!(settings.notes.len(), 1, "{:?}", settings.notes);
     }

@@ -8,10 +8,10 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use longshore_api::crd::{Condition, NodeClaim, NodePool, condition};
+use longshore_api::crd::{Condition, NodeClaim, NodeOverlay, NodePool, condition};
 use longshore_api::manifests::{Frozen, Store};
 use longshore_core::disrupt::static_capacity::removal_order;
-use longshore_core::model::{ClusterObjects, Symbol, Symbols};
+use longshore_core::model::{self, ClusterObjects, Records, Symbol, Symbols};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
@@ -20,6 +20,7 @@ use super::kinds::Kind;
 use super::lifecycle::pool_of;
 use super::mutants::mutant;
 use super::node::NodeView;
+use super::overlays::OverlaySet;
 use super::watch::Change;
 
 mod class;
@@ -37,6 +38,8 @@ pub enum WorkItem {
     Node(String),
     /// A NodePool.
     Pool(String),
+    /// A NodeOverlay.
+    Overlay(String),
     /// A command of disruption.
     Command(String),
     /// A pod that waits for a node.
@@ -50,6 +53,8 @@ pub struct FrozenState {
     objects: Frozen,
     /// NodePools whose class is missing.
     without_class: Vec<Symbol>,
+    /// NodeOverlays.
+    pub overlays: OverlaySet,
 }
 
 impl FrozenState {
@@ -84,6 +89,8 @@ pub struct ClusterState {
     pub claims: BTreeMap<String, Arc<NodeClaim>>,
     /// NodePools by name.
     pub pools: BTreeMap<String, Arc<NodePool>>,
+    /// NodeOverlays.
+    pub overlays: OverlaySet,
     /// Nodes by name.
     pub nodes: BTreeMap<String, Arc<NodeView>>,
     /// What node classes say of themselves, and the generation of each.
@@ -113,6 +120,8 @@ pub struct ClusterState {
     /// Names seen in the list that is being read.
     seen: BTreeMap<Kind, HashSet<Box<str>>>,
     listed: BTreeSet<Kind>,
+    /// Kinds that are not watched.
+    unwatched: BTreeSet<Kind>,
     troubles: BTreeMap<Kind, String>,
     /// Goes up with every change.
     pub revision: u64,
@@ -289,6 +298,11 @@ impl ClusterState {
         }
     }
 
+    /// Waits for no list of a kind: it is not watched.
+    pub fn leave_out(&mut self, kind: Kind) {
+        self.unwatched.insert(kind);
+    }
+
     /// Folds a change in. Returns what it touches and the object that it could not read, if so.
     pub fn fold(&mut self, kind: Kind, change: &Change) -> (Vec<WorkItem>, Option<Refused>) {
         match change {
@@ -354,7 +368,8 @@ impl ClusterState {
         } else {
             &Kind::ALL
         };
-        at_least.iter().all(|kind| self.listed.contains(kind))
+        let is_known = |kind: &Kind| self.listed.contains(kind) || self.unwatched.contains(kind);
+        at_least.iter().all(is_known)
     }
 
     /// What cannot be listed or watched now, in words.
@@ -498,6 +513,11 @@ impl ClusterState {
         &self.store.unsorted().names
     }
 
+    /// NodePools as records, with symbols of [`ClusterState::names`].
+    pub fn pool_records(&self) -> Records<model::NodePool> {
+        self.store.unsorted().pools.clone()
+    }
+
     /// Names of a NodePool's claims in the order in which scale-down takes them; `now` in seconds
     /// since 1970.
     pub fn removal_order(&self, pool: &str, now: i64) -> Vec<String> {
@@ -525,6 +545,7 @@ impl ClusterState {
         });
         FrozenState {
             without_class: missing.map(|pool| pool.name).collect(),
+            overlays: self.overlays.clone(),
             objects: self.store.freeze(),
         }
     }
@@ -556,6 +577,15 @@ impl ClusterState {
         };
         self.note_seen(kind, &name);
         self.known.entry(kind).or_default().insert(name.clone());
+        if kind == Kind::NodeOverlay {
+            return match serde_json::from_str::<NodeOverlay>(json) {
+                Ok(overlay) => (self.overlay(&name, overlay), None),
+                Err(error) => (
+                    self.forget_overlay(&name),
+                    refused(&name, error.to_string()),
+                ),
+            };
+        }
         let note = match self.store.apply(&at.api_version(), at.kind, json) {
             Ok(problem) => problem.map(|problem| Refused {
                 kind,
@@ -583,8 +613,9 @@ impl ClusterState {
                         .is_none_or(|before| may_buy_more(before, &pool));
                     let mut touched = vec![WorkItem::Pool(name.clone())];
                     touched.extend(more.then_some(WorkItem::Pending));
-                    // Its claims are compared with the NodePool.
+                    // Its claims are compared with the NodePool, and overlays may name its labels.
                     if before.is_none_or(|before| before.spec != pool.spec) {
+                        touched.extend(self.every_overlay());
                         touched.extend(self.claims_of_pool(&name).cloned().map(WorkItem::Claim));
                     }
                     (touched, note)
@@ -759,6 +790,36 @@ impl ClusterState {
         }
     }
 
+    /// Keeps an overlay. Where its spec is another one, every overlay is looked at: it may be in
+    /// conflict with this one, or be no longer.
+    fn overlay(&mut self, name: &str, overlay: NodeOverlay) -> Vec<WorkItem> {
+        if self.overlays.put(name, overlay) {
+            return self.overlays_changed();
+        }
+        vec![WorkItem::Overlay(name.to_owned())]
+    }
+
+    fn forget_overlay(&mut self, name: &str) -> Vec<WorkItem> {
+        match self.overlays.remove(name) {
+            true => self.overlays_changed(),
+            false => Vec::new(),
+        }
+    }
+
+    /// Prices and resources may be others, so that pods may find a place.
+    fn overlays_changed(&mut self) -> Vec<WorkItem> {
+        self.store.keep_names(self.overlays.names_used());
+        self.every_overlay().chain([WorkItem::Pending]).collect()
+    }
+
+    /// Every overlay.
+    pub fn every_overlay(&self) -> impl Iterator<Item = WorkItem> {
+        self.overlays
+            .names()
+            .map(str::to_owned)
+            .map(WorkItem::Overlay)
+    }
+
     fn node(&mut self, name: String, node: NodeView) -> Vec<WorkItem> {
         let mut touched = vec![WorkItem::Node(name.clone())];
         if let Some(old) = self.nodes.get(&name) {
@@ -824,8 +885,10 @@ impl ClusterState {
             }
             Kind::NodePool => {
                 self.pools.remove(name);
-                vec![WorkItem::Pool(name.to_owned())]
+                let pool = WorkItem::Pool(name.to_owned());
+                self.every_overlay().chain([pool]).collect()
             }
+            Kind::NodeOverlay => self.forget_overlay(name),
             Kind::Node => {
                 let old = self.nodes.remove(name);
                 self.deleting.remove(name);

@@ -1,12 +1,17 @@
 //! Replays journals of a small cluster.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};
 
 use longshore_core::model::OfferingId;
+use serde_json::json;
 
 use super::{Verdict, replay};
+use crate::live::environment::CatalogueOverlays;
 use crate::live::journal::Sizes;
 use crate::live::journal::fixture::{JournalFixture, LARGE, segments};
+use crate::live::kinds::Kind;
+use crate::live::watch::Change;
 
 #[allow(dead_code, reason = "its other users need the rest")]
 #[path = "../../tests/reload/guest.rs"]
@@ -56,6 +61,40 @@ fn what_is_short_in_a_round_is_short_when_it_is_decided_again() {
     }
     let path = scene.close();
     equal(&replay(&path, None).unwrap(), &scene.digests);
+}
+
+/// The record of a round has the instance types that it was planned with.
+#[test]
+fn rounds_with_node_overlays_come_out_the_same() {
+    let mut scene = JournalFixture::new("overlays", LARGE, &[]);
+    let (offers, overlays) = (scene.catalogue.clone(), CatalogueOverlays::new(&[]));
+    let mut numbers = BTreeSet::new();
+    for round in 0..8 {
+        let only = json!({"key": "karpenter.sh/nodepool", "operator": "In", "values": ["default"]});
+        let kind = ["c6i.large", "m6i.large", "m7g.large"][round % 3];
+        let kind =
+            json!({"key": "node.kubernetes.io/instance-type", "operator": "In", "values": [kind]});
+        let fuse = json!({"example.com/fuse": "4"});
+        let overlay = json!({"metadata": {"name": "dear"}, "spec": {"requirements": [only, kind],
+            "price": format!("{round}.5"), "capacity": fuse}});
+        scene.observe(
+            Kind::NodeOverlay,
+            Change::Upsert(overlay.to_string().into()),
+        );
+        let (pools, mut names) = (scene.state.pool_records(), scene.state.names().clone());
+        let set = &scene.state.overlays;
+        let applied = overlays.apply(&offers, set, &pools, &mut names);
+        numbers.insert(applied.catalogue.number());
+        scene.catalogue = applied.catalogue;
+        scene.churn(40);
+        scene.round();
+        scene.look();
+    }
+    assert_eq!(numbers.len(), 8);
+    let path = scene.close();
+    let verdict = replay(&path, None).unwrap();
+    equal(&verdict, &scene.digests);
+    assert!(verdict.notes.is_empty(), "{:?}", verdict.notes);
 }
 
 #[test]

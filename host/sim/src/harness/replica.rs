@@ -120,6 +120,7 @@ impl Replica {
             provider,
             clock,
             catalogue: offers,
+            overlays: None,
             names: self.types.1.clone(),
             settings: Settings::default(),
             manager,

@@ -26,6 +26,7 @@ const WITH_CONTROL_PLANE: [&[&str]; 2] = [
         "journal_live",
         "repair",
         "disruption_live",
+        "overlays_live",
         "crd_server",
         "contract",
         "control_plane",

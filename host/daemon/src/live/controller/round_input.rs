@@ -15,6 +15,7 @@ use super::repairs::UnhealthyHost;
 use crate::live::claims::pod_name;
 use crate::live::kinds::Kind;
 use crate::live::mutants::mutant;
+use crate::live::overlays::OverlaySet;
 use crate::live::rollout::NOMINATION_TIMEOUT;
 use crate::live::state::FrozenState;
 use crate::live::strip_managed_fields::full_name;
@@ -133,6 +134,11 @@ impl Controller {
 }
 
 impl RoundInput {
+    /// NodeOverlays.
+    pub fn overlays(&self) -> OverlaySet {
+        self.state.overlays.clone()
+    }
+
     /// The world to plan on; settings and catalogue are the caller's.
     pub fn world(self) -> ClusterObjects {
         let mut world = self.state.world();

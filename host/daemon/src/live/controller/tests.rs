@@ -76,6 +76,7 @@ fn how(ctx: &Context) -> (RoundConfig, Symbols) {
         .unwrap();
     let how = RoundConfig {
         catalogue: fixed(world.catalogue),
+        overlays: None,
         unavailable: ctx.unavailable.clone(),
         settings: longshore_core::model::Settings::default(),
         policies: PolicyReloader::manual(Setup::default())

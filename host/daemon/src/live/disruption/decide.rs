@@ -26,6 +26,7 @@ use crate::live::fail_points::fail_point;
 use crate::live::journal::Looked;
 use crate::live::journal::look::Look;
 use crate::live::mutants::mutant;
+use crate::live::overlays::OverlaySet;
 use crate::live::policies::ActivePolicies;
 use crate::live::round::{RoundConfig, build_snapshot};
 
@@ -151,12 +152,13 @@ pub fn decide(
     let begun = Instant::now();
     let known: BTreeSet<String> = before.told.keys().cloned().collect();
     let explain = Explain::Some(staying::MOST, &known);
+    let overlays = input.overlays();
     let Prepared {
         snapshot,
         mut options,
         planning,
         limit,
-    } = prepare(how, live, input.world(), explain);
+    } = prepare(how, live, (input.world(), &overlays), explain);
     let holds = |look: &&IdleLook| look.holds(&snapshot.world, policies);
     options.effort.sweep_only = before.rested.filter(holds).is_some();
     let deadline = Deadline::after(limit);
@@ -214,11 +216,12 @@ pub fn explain(
     input: RoundInput,
     (node, repairs_off): (&str, bool),
 ) -> Result<Explained, String> {
+    let overlays = input.overlays();
     let world = input.world();
     if let Some(going) = disrupt::explain_going(&world, node)? {
         return Ok(going);
     }
-    let found = prepare(how, live, world, Explain::All);
+    let found = prepare(how, live, (world, &overlays), Explain::All);
     let deadline = Deadline::after(found.limit);
     let is_over = || deadline.is_over();
     let round = methods::round(&found.snapshot, live, found.options, Stop::when(&is_over));
@@ -236,12 +239,12 @@ struct Prepared<'e> {
 fn prepare<'e>(
     how: &RoundConfig,
     live: &ActivePolicies,
-    mut world: ClusterObjects,
+    (mut world, overlays): (ClusterObjects, &OverlaySet),
     explain: Explain<'e>,
 ) -> Prepared<'e> {
     count_commands(&mut world);
     break_rules(&mut world);
-    let (snapshot, planning, limit) = build_snapshot(how, live, world);
+    let (snapshot, planning, limit) = build_snapshot(how, live, world, overlays);
     let options = Options {
         move_cost: live.disruption().move_cost,
         rules: Rules {

@@ -106,7 +106,7 @@ pub struct Gap {
 }
 
 /// Numbers of kinds in journals. A number is never given to another kind.
-const KINDS: [Kind; 19] = [
+const KINDS: [Kind; 20] = [
     Kind::NodePool,
     Kind::NodeClaim,
     Kind::KwokNodeClass,
@@ -126,6 +126,7 @@ const KINDS: [Kind; 19] = [
     Kind::Pod,
     Kind::LimitRange,
     Kind::VolumeAttachment,
+    Kind::NodeOverlay,
 ];
 
 /// The number of a kind, below 32.

@@ -18,6 +18,7 @@ pub fn rows() -> Vec<Row> {
         nodes_created,
         claim_turns,
         pool_turns,
+        overlay_turns,
         node_turns,
         ended_seconds,
         pods_bound,
@@ -104,7 +105,7 @@ pub fn rows() -> Vec<Row> {
     all.extend(disruption.collectors());
     all.extend(reboots.collectors());
     all.extend(
-        [claim_turns, pool_turns, node_turns]
+        [claim_turns, pool_turns, overlay_turns, node_turns]
             .into_iter()
             .flat_map(turns),
     );
