@@ -68,7 +68,7 @@ fn says(plane: &ControlPlane, name: &str, of: &str, expected: [&str; 3]) -> Resu
             let path = format!("{{.status.conditions[?(@.type=='{of}')].{field}}}");
             get(plane, &what, &path)
         };
-        Ok([field("status")?, field("reason")?, field("message")?])
+        anyhow::Ok([field("status")?, field("reason")?, field("message")?])
     };
     until(&format!("{of} of {what} is {expected:?}"), || {
         Ok(said()? == expected)

@@ -182,8 +182,8 @@ impl Controller {
         self.disruption.deciding = true;
         let idle = self.disruption.idle.take();
         // A taint that could not be taken back is tried again.
-        let is_same = self.disruption.revision == self.state.revision && self.marked().is_empty();
-        let idle = idle.filter(|_| is_same);
+        let has_changed = self.disruption.revision != self.state.revision;
+        let idle = idle.filter(|_| !has_changed && self.marked().is_empty());
         self.disruption.revision = self.state.revision;
         self.disruption.rounds = self.rounds;
         self.disruption.looks += 1;
@@ -197,7 +197,8 @@ impl Controller {
         let apart = live.apart_to_disrupt();
         self.forget_told(now);
         let told = self.disruption.told.clone();
-        let rested = self.disruption.rested.as_ref();
+        // Once nothing changes any more, the whole cluster is searched.
+        let rested = self.disruption.rested.as_ref().filter(|_| has_changed);
         let rested = rested.and_then(|of| of.near(revision)).cloned();
         let metrics = self.ctx.metrics.clone();
         let look = move |how: &super::RoundConfig| {
@@ -244,7 +245,7 @@ impl Controller {
         };
         let rested = Rested::of(&decision, idle.as_ref(), self.disruption.revision);
         self.disruption.rested = rested.or(self.disruption.rested.take());
-        self.disruption.idle = idle;
+        self.disruption.idle = idle.filter(|_| !decision.swept);
         let pause = if self.config.inline {
             Duration::ZERO
         } else {
