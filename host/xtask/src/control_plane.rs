@@ -7,7 +7,7 @@
 
 mod audit;
 mod binaries;
-mod build;
+pub(crate) mod build;
 mod cluster;
 mod flags;
 mod install;
@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use anyhow::{Context as _, Result};
 
 pub use audit::{OTHER as OTHER_USER, OURS as OUR_USER, Request};
-pub use binaries::Binaries;
+pub use binaries::{Binaries, cache};
 pub use cluster::{Cluster, State, remove_orphans};
 pub use ports::free as free_ports;
 pub use process::{Process, Usage};

@@ -2,6 +2,9 @@
 
 pub mod control_plane;
 pub mod guests;
+pub mod helm;
+
+pub use control_plane::cache;
 
 /// Whether this is an unattended run that gates changes. A test that cannot run there is a failure.
 pub fn in_ci() -> bool {

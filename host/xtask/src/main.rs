@@ -9,6 +9,7 @@ mod commands;
 mod crds;
 mod demo;
 mod demo_cluster;
+mod image;
 mod repo_rules;
 mod test;
 
@@ -43,7 +44,12 @@ cargo xtask fuzz TARGET                 inputs made from a seed for one of the r
 cargo xtask plugins                     build the first-party policies
 cargo xtask examples                    build the example policies whose toolchain is found
 cargo xtask cluster up|down|status|…    a real control plane on loopback; `cargo xtask cluster` says more
-cargo xtask crds                        write deploy/crds and deploy/crds-aws again
+cargo xtask crds                        write deploy/crds and deploy/crds-aws again, and their copies in the chart
+cargo xtask image                       the image that ships, as an OCI image layout
+    --out DIR, --allow-dirty            to there; from files that are not committed, too
+    --update-packages                   with the newest packages of Debian, which are locked
+    --try                               then on a real control plane, installed with the charts; needs root
+cargo xtask helm ARGS…                  Helm, built if it is not there yet
 cargo xtask demo-cluster                write examples/clusters/web-shop.json again";
 
 fn main() -> ExitCode {
@@ -60,6 +66,8 @@ fn main() -> ExitCode {
         Some("examples") => examples(),
         Some("cluster") => cluster::run(&rest),
         Some("crds") => crds::write(),
+        Some("image") => image::run(&rest),
+        Some("helm") => helm(&rest),
         Some("demo-cluster" | "harbour") => demo_cluster::write(),
         other => {
             eprintln!("{USAGE}");
@@ -98,6 +106,14 @@ fn fuzz(args: &[&str]) -> std::process::Command {
     ]);
     command.args(args);
     command
+}
+
+/// Helm with these arguments.
+fn helm(args: &[&str]) -> anyhow::Result<()> {
+    longshore_xtask::helm::build(&|line| println!("    {line}"))?;
+    let mut command = longshore_xtask::helm::command()?;
+    command.args(args).current_dir(root());
+    commands::run(command)
 }
 
 /// Builds the example policies, and says which could not be.

@@ -2,7 +2,7 @@
 
 mod programs;
 
-use longshore_xtask::{control_plane, guests, in_ci};
+use longshore_xtask::{control_plane, guests, helm, in_ci};
 
 use crate::commands::{self, Steps, bold, cargo, run_keeping};
 
@@ -53,7 +53,8 @@ fn run_steps(steps: &mut Steps) -> anyhow::Result<(Vec<Suite>, Vec<String>)> {
         ]))
     })?;
     steps.run("policies", commands::plugins)?;
-    steps.run("control plane", build_control_plane)?;
+    steps.run("control plane", || or_not_run(control_plane::build(SAY)))?;
+    steps.run("helm", || or_not_run(helm::build(SAY)))?;
     let mut lines = steps.run("tests of the policies", || {
         let folder = guests::folder().join("plugins");
         let mut test = cargo(&[
@@ -82,10 +83,12 @@ fn run_steps(steps: &mut Steps) -> anyhow::Result<(Vec<Suite>, Vec<String>)> {
     Ok((suites(&lines), not_run))
 }
 
-/// Builds the control plane. Where it cannot be built its tests are reported as not run; in CI that
-/// is a failure.
-fn build_control_plane() -> anyhow::Result<()> {
-    match control_plane::build(&|line| println!("    {line}")) {
+const SAY: &dyn Fn(&str) = &|line| println!("    {line}");
+
+/// Where a program cannot be built, the tests that need it are reported as not run; in CI that is a
+/// failure.
+fn or_not_run(built: anyhow::Result<()>) -> anyhow::Result<()> {
+    match built {
         Err(error) if !in_ci() => {
             println!("    not built, tests that need it will not be run: {error:#}");
             Ok(())

@@ -56,7 +56,7 @@ const NO_RATE: Effect =
 const NOT_EC2: Effect = Ignored("it is about EC2, and nodes come from elsewhere");
 
 /// All of them: those of Karpenter 1.15's core, of its KWOK provider, and of its EC2 provider.
-pub const FLAGS: [Flag; 39] = [
+pub const FLAGS: [Flag; 40] = [
     flag(
         "metrics-port",
         "METRICS_PORT",
@@ -233,6 +233,12 @@ pub const FLAGS: [Flag; 39] = [
     flag(
         "subnet-refresh-interval",
         "SUBNET_REFRESH_INTERVAL",
+        "TIME",
+        NOT_EC2,
+    ),
+    flag(
+        "security-group-refresh-interval",
+        "SECURITY_GROUP_REFRESH_INTERVAL",
         "TIME",
         NOT_EC2,
     ),

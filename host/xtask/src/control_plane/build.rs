@@ -92,44 +92,77 @@ fn go_version(said: &str) -> Option<(u32, u32)> {
 }
 
 fn build_one(binary: &Binary, say: &dyn Fn(&str)) -> Result<()> {
-    let name = binary.program.name();
-    let version = &binary.version;
-    let folder = binary.path.parent().context("a program in no folder")?;
-    let source = folder.join("source").join(name);
-    fs::create_dir_all(&source).with_context(|| format!("cannot make {}", source.display()))?;
-    for old in ["go.mod", "go.sum"] {
-        let _ = fs::remove_file(source.join(old));
+    let prepare = |source: &Path| match library_version(binary) {
+        Some(library) => replace_libraries(source, &binary.version, &library),
+        None => Ok(()),
+    };
+    let tool = GoTool {
+        name: binary.program.name(),
+        version: &binary.version,
+        package: package(binary.program),
+        linker: &linker_flags(binary),
+        path: &binary.path,
+    };
+    tool.build(&prepare, say)
+}
+
+/// A program that is built from a Go module.
+pub struct GoTool<'a> {
+    /// For people, and of its folder of sources.
+    pub name: &'a str,
+    /// Without the leading `v`.
+    pub version: &'a str,
+    /// The package of its `main`.
+    pub package: &'a str,
+    /// Flags of the linker.
+    pub linker: &'a str,
+    /// Where it is put.
+    pub path: &'a Path,
+}
+
+impl GoTool<'_> {
+    /// Builds it. `prepare` may change the module that requires it, in its folder.
+    pub fn build(&self, prepare: &dyn Fn(&Path) -> Result<()>, say: &dyn Fn(&str)) -> Result<()> {
+        let Self {
+            name,
+            version,
+            package,
+            linker,
+            path,
+        } = self;
+        let folder = path.parent().context("a program in no folder")?;
+        let source = folder.join("source").join(name);
+        fs::create_dir_all(&source).with_context(|| format!("cannot make {}", source.display()))?;
+        for old in ["go.mod", "go.sum"] {
+            let _ = fs::remove_file(source.join(old));
+        }
+        say(&format!("{name} {version}: fetching modules"));
+        go(
+            &source,
+            &["mod", "init", &format!("longshore.local/{name}")],
+        )?;
+        prepare(&source)?;
+        go(&source, &["get", "-tool", &format!("{package}@v{version}")])?;
+        // In place only when it is whole.
+        let fresh = source.join(name);
+        let fresh_text = fresh.display().to_string();
+        let args = [
+            "build",
+            "-v",
+            "-trimpath",
+            "-ldflags",
+            linker,
+            "-o",
+            &fresh_text,
+            package,
+        ];
+        compile(
+            go_command(&source, &args),
+            &format!("{name} {version}"),
+            say,
+        )?;
+        fs::rename(&fresh, path).with_context(|| format!("cannot move {}", fresh.display()))
     }
-    say(&format!("{name} {version}: fetching modules"));
-    go(
-        &source,
-        &["mod", "init", &format!("longshore.local/{name}")],
-    )?;
-    let package = package(binary.program);
-    if let Some(library) = library_version(binary) {
-        replace_libraries(&source, version, &library)?;
-    }
-    go(&source, &["get", "-tool", &format!("{package}@v{version}")])?;
-    // In place only when it is whole.
-    let fresh = source.join(name);
-    let linker = linker_flags(binary);
-    let fresh_text = fresh.display().to_string();
-    let args = [
-        "build",
-        "-v",
-        "-trimpath",
-        "-ldflags",
-        &linker,
-        "-o",
-        &fresh_text,
-        package,
-    ];
-    compile(
-        go_command(&source, &args),
-        &format!("{name} {version}"),
-        say,
-    )?;
-    fs::rename(&fresh, &binary.path).with_context(|| format!("cannot move {}", fresh.display()))
 }
 
 fn package(program: Program) -> &'static str {
