@@ -23,6 +23,7 @@ cargo xtask demo                        plan a shipped cluster with two policies
     --seconds N                         for so long (60)
     --plain                             as lines; so does a pipe
 cargo xtask test                        format, clippy, plugins, all tests
+    --aws                               format, clippy and tests of host/aws, whose SDK takes minutes to build
 cargo xtask bench [cost|speed|policy]…  our plans beside Karpenter's
     --improve EFFORT                    how hard ours tries (cost: normal)
     --no-oracle                         without Karpenter's column
@@ -57,7 +58,7 @@ fn main() -> ExitCode {
     let rest: Vec<&str> = args.iter().skip(1).map(String::as_str).collect();
     let done = match args.first().map(String::as_str) {
         Some("demo") => demo::run(&rest),
-        Some("test") => test::run(),
+        Some("test") => test::run(&rest),
         Some("bench") => bench::run(&rest),
         Some("fuzz") => commands::run(fuzz(&rest)),
         Some("plugins") => {

@@ -109,7 +109,7 @@ fn lanes(mut programs: Vec<Program>) -> (Vec<Program>, Vec<Vec<Program>>) {
     (alone, lanes)
 }
 
-/// Builds all test programs of the workspace.
+/// Builds all test programs of the workspace but those with the SDK of AWS.
 ///
 /// # Errors
 /// One that cannot be built.
@@ -117,6 +117,8 @@ pub fn build() -> anyhow::Result<Vec<Program>> {
     let mut build = commands::cargo(&[
         "test",
         "--workspace",
+        super::WITHOUT_SDK[0],
+        super::WITHOUT_SDK[1],
         "--no-run",
         "--message-format",
         "json-render-diagnostics",

@@ -1,0 +1,153 @@
+//! Calls that coincide are sent as one.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{Notify, oneshot};
+use tokio::time::Instant;
+
+/// What runs a batch: answers in the order of the questions.
+type Run<K, V> = dyn Fn(Vec<K>) -> Pin<Box<dyn Future<Output = Vec<V>> + Send>> + Send + Sync;
+
+/// When a batch is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// Nothing has come for this long.
+    pub idle: Duration,
+    /// The first has waited for this long.
+    pub longest: Duration,
+    /// So many have come.
+    pub most: usize,
+}
+
+/// Collects questions and asks them together. Cheap to clone.
+pub struct Batcher<K, V>(Arc<Inner<K, V>>);
+
+struct Inner<K, V> {
+    window: Window,
+    waiting: Mutex<Vec<(K, oneshot::Sender<V>)>>,
+    arrived: Notify,
+    run: Box<Run<K, V>>,
+}
+
+impl<K, V> Clone for Batcher<K, V> {
+    fn clone(&self) -> Self {
+        Batcher(self.0.clone())
+    }
+}
+
+impl<K: Send + 'static, V: Send + 'static> Batcher<K, V> {
+    /// A batcher. `run` answers each question of a batch, in order.
+    pub fn new<R>(window: Window, run: impl Fn(Vec<K>) -> R + Send + Sync + 'static) -> Self
+    where
+        R: Future<Output = Vec<V>> + Send + 'static,
+    {
+        Batcher(Arc::new(Inner {
+            window,
+            waiting: Mutex::default(),
+            arrived: Notify::new(),
+            run: Box::new(move |all| Box::pin(run(all))),
+        }))
+    }
+
+    /// Asks. Nothing if the batch was not answered: the runtime ends.
+    pub async fn ask(&self, question: K) -> Option<V> {
+        let (sender, answer) = oneshot::channel();
+        let first = {
+            let mut waiting = self.0.waiting();
+            waiting.push((question, sender));
+            waiting.len() == 1
+        };
+        match first {
+            // A task of its own: the first to ask may be cancelled.
+            true => drop(tokio::spawn(collect(self.0.clone()))),
+            false => self.0.arrived.notify_one(),
+        }
+        answer.await.ok()
+    }
+}
+
+impl<K, V> Inner<K, V> {
+    fn waiting(&self) -> MutexGuard<'_, Vec<(K, oneshot::Sender<V>)>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+async fn collect<K: Send + 'static, V: Send + 'static>(inner: Arc<Inner<K, V>>) {
+    let Window {
+        idle,
+        longest,
+        most,
+    } = inner.window;
+    let last = Instant::now() + longest;
+    while inner.waiting().len() < most {
+        let until = last.min(Instant::now() + idle);
+        tokio::select! {
+            () = tokio::time::sleep_until(until) => break,
+            () = inner.arrived.notified() => {}
+        }
+    }
+    let mut all = std::mem::take(&mut *inner.waiting()).into_iter();
+    loop {
+        let (questions, senders): (Vec<K>, Vec<_>) = all.by_ref().take(most).unzip();
+        if questions.is_empty() {
+            return;
+        }
+        let answers = (inner.run)(questions).await;
+        for (sender, answer) in senders.into_iter().zip(answers) {
+            // Who asked may be gone.
+            let _ = sender.send(answer);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn window(most: usize) -> Window {
+        Window {
+            idle: Duration::from_millis(20),
+            longest: Duration::from_secs(5),
+            most,
+        }
+    }
+
+    /// Asks 1 to 5 at once of a batcher that doubles: the answers, and the sizes of the batches.
+    async fn five(most: usize) -> (Vec<u32>, Vec<usize>) {
+        let sizes = Arc::new(Mutex::new(Vec::new()));
+        let seen = sizes.clone();
+        let batcher = Batcher::new(window(most), move |all: Vec<u32>| {
+            seen.lock().unwrap().push(all.len());
+            async move { all.into_iter().map(|one| one * 2).collect() }
+        });
+        let mut asked = Vec::new();
+        for one in 1..=5 {
+            let batcher = batcher.clone();
+            asked.push(tokio::spawn(async move { batcher.ask(one).await.unwrap() }));
+        }
+        let mut answers = Vec::new();
+        for one in asked {
+            answers.push(one.await.unwrap());
+        }
+        let sizes = sizes.lock().unwrap().clone();
+        (answers, sizes)
+    }
+
+    #[tokio::test]
+    async fn what_comes_together_is_asked_together_and_each_gets_its_answer() {
+        let (answers, sizes) = five(100).await;
+        assert_eq!(answers, [2, 4, 6, 8, 10]);
+        assert_eq!(sizes, [5]);
+    }
+
+    #[tokio::test]
+    async fn a_batch_has_a_largest_size() {
+        let (answers, sizes) = five(2).await;
+        assert_eq!(answers, [2, 4, 6, 8, 10]);
+        assert_eq!(sizes.iter().sum::<usize>(), 5);
+        assert!(sizes.iter().all(|size| *size <= 2), "{sizes:?}");
+    }
+}

@@ -1,0 +1,252 @@
+//! The SDK's clients: the one place that makes them, and the one way to send a call.
+//!
+//! Retries are the SDK's standard ones, three attempts, but for CreateFleet: a reply that is lost is
+//! not a call undone, so the launch sends the same request again by itself. Before each call a
+//! [`Bucket`] says how long to wait. The SDK sets no timeout but for connecting, so that each client
+//! has its own.
+
+use std::collections::HashMap;
+use std::fmt::Display;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use aws_config::retry::RetryConfig;
+use aws_config::timeout::TimeoutConfig;
+use aws_config::{AppName, BehaviorVersion, Region, SdkConfig};
+use aws_sdk_ec2::config::Credentials;
+use aws_sdk_ec2::error::{ProvideErrorMetadata, SdkError};
+use aws_sdk_ec2::operation::RequestId;
+use aws_smithy_http_client::proxy::ProxyConfig;
+use aws_smithy_http_client::tls::{Provider, rustls_provider::CryptoMode};
+use aws_smithy_http_client::{Builder, Connector};
+use tokio::time::Instant;
+
+use crate::bucket::Bucket;
+use crate::calls::Call;
+use crate::error::{ApiError, Class, classify};
+
+/// How AWS is reached. What is `None` comes from the environment, as in every tool of AWS:
+/// `AWS_REGION`, `AWS_ENDPOINT_URL`, `AWS_USE_FIPS_ENDPOINT`, credentials of IRSA, Pod Identity, an
+/// instance profile or variables.
+#[derive(Clone, Debug, Default)]
+pub struct Access {
+    /// The region.
+    pub region: Option<String>,
+    /// One endpoint for all services.
+    pub endpoint: Option<String>,
+    /// Endpoints with validated cryptography.
+    pub fips: Option<bool>,
+    /// Endpoints with IPv4 and IPv6.
+    pub dual_stack: Option<bool>,
+    /// Key and secret, in place of the usual chain. For emulated endpoints.
+    pub keys: Option<(String, String)>,
+}
+
+/// Why there are no clients.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoClients {
+    /// Neither the environment nor the metadata of the instance names a region.
+    #[error("no region is known; set AWS_REGION")]
+    NoRegion,
+}
+
+/// The clients. Shared by reference.
+#[derive(Debug)]
+pub struct Clients {
+    /// EC2.
+    pub ec2: aws_sdk_ec2::Client,
+    /// SQS.
+    pub sqs: aws_sdk_sqs::Client,
+    /// Systems Manager.
+    pub ssm: aws_sdk_ssm::Client,
+    /// IAM.
+    pub iam: aws_sdk_iam::Client,
+    /// EKS.
+    pub eks: aws_sdk_eks::Client,
+    region: String,
+    began: Instant,
+    buckets: Mutex<HashMap<Call, Bucket>>,
+}
+
+/// A connection is made within this time.
+const CONNECT: Duration = Duration::from_millis(3100);
+/// All attempts of a call together take at most this long.
+const WHOLE_CALL: Duration = Duration::from_secs(120);
+const ATTEMPTS: u32 = 3;
+
+impl Clients {
+    /// Makes the clients.
+    ///
+    /// # Errors
+    /// No region is known.
+    pub async fn new(access: &Access) -> Result<Self, NoClients> {
+        let config = load(access).await;
+        let region = config.region().map(|region| region.as_ref().to_owned());
+        let region = region.ok_or(NoClients::NoRegion)?;
+        Ok(Clients {
+            ec2: aws_sdk_ec2::Client::new(&config),
+            sqs: aws_sdk_sqs::Client::new(&config),
+            ssm: aws_sdk_ssm::Client::new(&config),
+            iam: aws_sdk_iam::Client::new(&config),
+            eks: aws_sdk_eks::Client::new(&config),
+            region,
+            began: Instant::now(),
+            buckets: Mutex::default(),
+        })
+    }
+
+    /// The region.
+    pub fn region(&self) -> &str {
+        &self.region
+    }
+
+    /// Waits for the call's turn, sends it, and says what an error means.
+    ///
+    /// # Errors
+    /// The call failed, after the attempts that its client makes.
+    pub async fn send<O, E, F>(&self, call: Call, sent: F) -> Result<O, ApiError>
+    where
+        F: Future<Output = Result<O, SdkError<E>>>,
+        E: ProvideErrorMetadata + std::error::Error + Send + Sync + 'static,
+    {
+        tokio::time::sleep(self.wait(call)).await;
+        let bound = call.timeout() * ATTEMPTS;
+        let result = match tokio::time::timeout(bound.min(WHOLE_CALL), sent).await {
+            Ok(result) => result.map_err(|error| failed(call, &error)),
+            Err(_) => Err(ApiError::new(call, "", "no reply came in time")),
+        };
+        if let Err(error) = &result
+            && error.class == Class::Throttled
+        {
+            self.refused(call);
+        }
+        result
+    }
+
+    fn wait(&self, call: Call) -> Duration {
+        self.with(call, |bucket, now| bucket.take(now))
+    }
+
+    fn refused(&self, call: Call) {
+        self.with(call, |bucket, now| bucket.refused(now));
+    }
+
+    fn with<T>(&self, call: Call, act: impl FnOnce(&mut Bucket, Duration) -> T) -> T {
+        let now = self.began.elapsed();
+        let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        act(
+            buckets
+                .entry(call)
+                .or_insert_with(|| Bucket::new(call.rate())),
+            now,
+        )
+    }
+}
+
+async fn load(access: &Access) -> SdkConfig {
+    // ring is no default of the SDK: without a client of ours the chain of credentials panics.
+    // Proxies are those of the environment: HTTPS_PROXY, HTTP_PROXY, NO_PROXY.
+    let client = Builder::new().build_with_connector_fn(|settings, components| {
+        let mut connector = Connector::builder()
+            .proxy_config(ProxyConfig::from_env())
+            .tls_provider(Provider::Rustls(CryptoMode::Ring));
+        connector.set_connector_settings(settings.cloned());
+        connector.set_sleep_impl(components.and_then(|components| components.sleep_impl()));
+        connector.build()
+    });
+    let timeouts = TimeoutConfig::builder()
+        .connect_timeout(CONNECT)
+        .operation_attempt_timeout(Duration::from_secs(30))
+        .operation_timeout(WHOLE_CALL)
+        .build();
+    let mut loader = aws_config::defaults(BehaviorVersion::v2026_01_12())
+        .http_client(client)
+        .retry_config(RetryConfig::standard().with_max_attempts(ATTEMPTS))
+        .timeout_config(timeouts);
+    if let Ok(name) = AppName::new(concat!("longshore-", env!("CARGO_PKG_VERSION"))) {
+        loader = loader.app_name(name);
+    }
+    if let Some(region) = &access.region {
+        loader = loader.region(Region::new(region.clone()));
+    }
+    if let Some(endpoint) = &access.endpoint {
+        loader = loader.endpoint_url(endpoint);
+    }
+    if let Some(fips) = access.fips {
+        loader = loader.use_fips(fips);
+    }
+    if let Some(dual_stack) = access.dual_stack {
+        loader = loader.use_dual_stack(dual_stack);
+    }
+    if let Some((key, secret)) = &access.keys {
+        loader = loader.credentials_provider(Credentials::new(key, secret, None, None, "given"));
+    }
+    loader.load().await
+}
+
+fn failed<E>(call: Call, error: &SdkError<E>) -> ApiError
+where
+    E: ProvideErrorMetadata + std::error::Error + 'static,
+{
+    let code = error.code().unwrap_or_default();
+    let message = match error.message() {
+        Some(message) => message.to_owned(),
+        None => chain(error),
+    };
+    let status = error
+        .raw_response()
+        .map(|response| response.status().as_u16());
+    let class = match (code, status) {
+        // Refused without a code that could be read: nothing was done.
+        ("", Some(401 | 403)) => Class::Unauthorized,
+        _ => classify(code, &message),
+    };
+    ApiError {
+        call,
+        class,
+        code: code.to_owned(),
+        message,
+        request: error.request_id().unwrap_or_default().to_owned(),
+    }
+}
+
+/// An error and its causes, outermost first, each once.
+fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        let said: &dyn Display = cause;
+        let said = said.to_string();
+        if !text.contains(&said) {
+            text += ": ";
+            text += &said;
+        }
+        next = cause.source();
+    }
+    text
+}
+
+/// All pages of a read: `page` gets the token of the last page and gives its rows and the next
+/// token. All rows or an error: callers act on what is missing.
+///
+/// # Errors
+/// A page failed, or a token came twice, which would end the list without a word.
+pub async fn pages<T, F, R>(call: Call, mut page: F) -> Result<Vec<T>, ApiError>
+where
+    F: FnMut(Option<String>) -> R,
+    R: Future<Output = Result<(Vec<T>, Option<String>), ApiError>>,
+{
+    let (mut all, mut token): (Vec<T>, Option<String>) = (Vec::new(), None);
+    loop {
+        let (rows, next) = page(token.clone()).await?;
+        all.extend(rows);
+        // The last token of spot prices is an empty one.
+        match next.filter(|next| !next.is_empty()) {
+            None => return Ok(all),
+            Some(next) if token.as_ref() == Some(&next) => {
+                return Err(ApiError::new(call, "", "a page's token came twice"));
+            }
+            Some(next) => token = Some(next),
+        }
+    }
+}

@@ -1,0 +1,436 @@
+//! Keeps the status of EC2NodeClasses, and cleans up after those that are deleted.
+//!
+//! A thin caller: [`nodeclass::status`](crate::nodeclass::status) decides. Classes are looked at
+//! every few seconds, and each part of a class is observed at its own pace, at once when the class
+//! changes.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::Duration;
+
+use kube::ResourceExt as _;
+use longshore_ec2::hash::{self, nodeclass_hash};
+use longshore_ec2::nodeclass::{EC2NodeClass, EC2NodeClassStatus};
+
+use crate::discovery::{self, Filters};
+use crate::drift::{HASH, HASH_VERSION};
+use crate::error::{ApiError, Class};
+use crate::launch::fleet::{CLUSTER_TAG, NODE_CLASS_TAG};
+use crate::nodeclass::{
+    Ending, FINALIZER, Observed, PACE, Part, Probe, ProfileFault, ending, status,
+};
+use crate::profiles::{self, Step};
+use crate::provider::Ec2;
+use crate::records::InstanceFacts;
+use crate::wire;
+
+/// How often classes are looked at.
+const LOOK: Duration = Duration::from_secs(5);
+/// How soon a part is observed again that failed, in seconds.
+const FAILED: i64 = 60;
+/// How often instance profiles are looked for that nothing uses, in seconds.
+const LEFT_OVER: i64 = 1800;
+
+/// The controller.
+pub struct Controller {
+    provider: Ec2,
+    known: HashMap<String, Known>,
+    swept: i64,
+}
+
+/// What is known of a class.
+#[derive(Default)]
+struct Known {
+    generation: Option<i64>,
+    observed: Observed,
+    due: BTreeMap<Part, i64>,
+    /// What the last dry runs were of.
+    probed: Option<Probed>,
+}
+
+/// What a dry run depends on: generation, subnets, groups, images and profile.
+type Probed = (Option<i64>, Vec<String>, Option<String>);
+
+impl Controller {
+    /// A controller of a provider's classes.
+    pub fn new(provider: Ec2) -> Self {
+        Controller {
+            provider,
+            known: HashMap::new(),
+            swept: 0,
+        }
+    }
+
+    /// Looks at classes for ever.
+    pub async fn run(mut self) {
+        loop {
+            if let Err(error) = self.round().await {
+                tracing::warn!(error, "EC2NodeClasses cannot be listed");
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// Looks at every class once. One that fails does not hold up the others.
+    ///
+    /// # Errors
+    /// Classes cannot be listed.
+    pub async fn round(&mut self) -> Result<(), String> {
+        let classes = self.provider.inner().classes.list().await?;
+        let names: BTreeSet<String> = classes.iter().map(|class| class.name_any()).collect();
+        self.known.retain(|name, _| names.contains(name));
+        for class in &classes {
+            let done = match class.metadata.deletion_timestamp {
+                Some(_) => self.end(class).await,
+                None => self.reconcile(class).await,
+            };
+            if let Err(error) = done {
+                tracing::info!(nodeclass = class.name_any(), error, "tried again");
+            }
+        }
+        let now = self.provider.now();
+        if now - self.swept >= LEFT_OVER && !self.provider.inner().settings.isolated {
+            self.swept = now;
+            if let Err(error) = self.sweep_profiles(&classes).await {
+                tracing::warn!(
+                    error = error.with_hint(),
+                    "left-over instance profiles stay"
+                );
+            }
+        }
+        Ok(())
+    }
+
+    async fn reconcile(&mut self, class: &EC2NodeClass) -> Result<(), String> {
+        if self.write_metadata(class).await? {
+            // Written: the next look has the new version.
+            return Ok(());
+        }
+        let name = class.name_any();
+        let now = self.provider.now();
+        let mut known = self.known.remove(&name).unwrap_or_default();
+        if known.generation != class.metadata.generation {
+            known.generation = class.metadata.generation;
+            known.due.clear();
+        }
+        for (part, pace) in PACE {
+            let due = known.due.get(&part).is_none_or(|due| *due <= now);
+            if part == Part::Validation || !due {
+                continue;
+            }
+            let worked = self.observe(class, part, &mut known.observed).await;
+            let pace = if worked { pace } else { FAILED.min(pace) };
+            known.due.insert(part, now + pace);
+        }
+        let region = self.provider.region();
+        let mut next = status(class, &known.observed, &region, now);
+        if self.may_be_tried(&next, &mut known, now) {
+            let probe = match self.provider.inner().settings.without_dry_runs {
+                true => Probe::Passed,
+                false => {
+                    let mut class = class.clone();
+                    class.status = Some(next);
+                    self.provider.probe(&class).await
+                }
+            };
+            let later = matches!(probe, Probe::Later(_));
+            let pace = PACE.iter().find(|(part, _)| *part == Part::Validation);
+            let pace = pace.map_or(FAILED, |(_, pace)| *pace);
+            known
+                .due
+                .insert(Part::Validation, now + if later { 10 } else { pace });
+            known.observed.probe = Some(probe);
+            next = status(class, &known.observed, &region, now);
+        }
+        self.known.insert(name, known);
+        if class.status.as_ref() == Some(&next) {
+            return Ok(());
+        }
+        self.provider
+            .inner()
+            .classes
+            .write_status(class, &next)
+            .await
+    }
+
+    /// Whether a launch should be tried: all that it needs is there, and the last try was long ago or
+    /// of something else.
+    fn may_be_tried(&self, next: &EC2NodeClassStatus, known: &mut Known, now: i64) -> bool {
+        use longshore_api::crd::{ConditionStatus, condition};
+        let needed = [
+            "AMIsReady",
+            "SubnetsReady",
+            "SecurityGroupsReady",
+            "InstanceProfileReady",
+        ];
+        let ready = needed.iter().all(|type_| {
+            condition(&next.conditions, type_)
+                .is_some_and(|own| own.status == ConditionStatus::True)
+        });
+        let invalid = condition(&next.conditions, "ValidationSucceeded").is_some_and(|own| {
+            own.status == ConditionStatus::False && !own.reason.ends_with("AuthCheckFailed")
+        });
+        if !ready || (invalid && known.observed.probe.is_none()) {
+            return false;
+        }
+        let mut of: Vec<String> = next.subnets.iter().map(|one| one.id.clone()).collect();
+        of.sort();
+        of.extend(next.security_groups.iter().map(|one| one.id.clone()));
+        of.extend(next.amis.iter().map(|one| one.id.clone()));
+        let probed = Some((known.generation, of, next.instance_profile.clone()));
+        let due = known
+            .due
+            .get(&Part::Validation)
+            .is_none_or(|due| *due <= now);
+        let changed = known.probed != probed;
+        known.probed = probed;
+        due || changed
+    }
+
+    /// The finalizer and the drift hash. Whether they had to be written.
+    async fn write_metadata(&self, class: &EC2NodeClass) -> Result<bool, String> {
+        let mut finalizers = class.metadata.finalizers.clone().unwrap_or_default();
+        let mut annotations = BTreeMap::new();
+        let own = class.metadata.annotations.clone().unwrap_or_default();
+        let bundle = &self.provider.inner().settings.cluster.ca_bundle;
+        let bundle = Some(&**bundle).filter(|bundle| !bundle.is_empty());
+        let version = own.get(HASH_VERSION);
+        // A hash of another version is migrated together with the claims', by whoever has them.
+        if version.is_none_or(|version| version == hash::VERSION)
+            && let Ok(hash) = nodeclass_hash(class, bundle)
+            && (own.get(HASH) != Some(&hash) || version.is_none())
+        {
+            annotations.insert(HASH.to_owned(), hash);
+            annotations.insert(HASH_VERSION.to_owned(), hash::VERSION.to_owned());
+        }
+        let held = finalizers.iter().any(|one| one == FINALIZER);
+        if held && annotations.is_empty() {
+            return Ok(false);
+        }
+        if !held {
+            finalizers.push(FINALIZER.to_owned());
+        }
+        let classes = &self.provider.inner().classes;
+        classes
+            .write_metadata(class, &finalizers, &annotations)
+            .await?;
+        Ok(true)
+    }
+
+    /// Observes a part. Whether that worked.
+    async fn observe(&self, class: &EC2NodeClass, part: Part, observed: &mut Observed) -> bool {
+        let inner = self.provider.inner();
+        let (finder, spec) = (&inner.finder, &class.spec);
+        match part {
+            Part::Images => {
+                let now = self.provider.system_time();
+                let version = &inner.settings.kubernetes;
+                let found = finder.images(spec, version, &inner.account, now).await;
+                let worked = found.as_ref().is_ok_and(|found| !found.amis.is_empty());
+                observed.images = Some(found);
+                worked
+            }
+            Part::Reservations => {
+                if !inner.settings.reserved_capacity {
+                    observed.reservations = None;
+                    return true;
+                }
+                let found = finder
+                    .reservations(spec.capacity_reservation_selector_terms())
+                    .await;
+                if let Ok(found) = &found {
+                    let mut state = self.provider.state();
+                    for one in found {
+                        let free = u32::try_from(one.available).unwrap_or(0);
+                        state.region.set_free(&one.id, free);
+                        state.reservations.insert(one.id.clone());
+                    }
+                }
+                let worked = found.is_ok();
+                observed.reservations = Some(found);
+                worked
+            }
+            Part::Placement => {
+                let Some(selector) = &spec.placement_group_selector else {
+                    observed.placement = None;
+                    return true;
+                };
+                let found = finder.placement(selector).await;
+                if let Ok(Some(group)) = &found {
+                    discovery::set_group(&mut self.provider.state().region, group);
+                }
+                let worked = matches!(found, Ok(Some(_)));
+                observed.placement = Some(found);
+                worked
+            }
+            Part::Subnets => {
+                let found = finder.subnets(&spec.subnet_selector_terms).await;
+                if let Ok(found) = &found {
+                    self.provider.state().describe_subnets(found);
+                }
+                let worked = found.is_ok();
+                observed.subnets = Some(found);
+                worked
+            }
+            Part::Groups => {
+                let found = finder.groups(&spec.security_group_selector_terms).await;
+                let worked = found.as_ref().is_ok_and(|found| !found.is_empty());
+                observed.groups = Some(found);
+                worked
+            }
+            Part::Profile => {
+                let found = self.profile(class).await;
+                let worked = found.is_ok();
+                observed.profile = Some(found);
+                worked
+            }
+            Part::Validation => true,
+        }
+    }
+
+    /// The profile of a class, made for its role if need be.
+    async fn profile(&self, class: &EC2NodeClass) -> Result<String, ProfileFault> {
+        if let Some(name) = &class.spec.instance_profile {
+            return Ok(name.clone());
+        }
+        let inner = self.provider.inner();
+        let (clients, cluster) = (&inner.clients, &inner.settings.cluster.name);
+        let role = class.spec.role.clone().unwrap_or_default();
+        let uid = class.metadata.uid.clone().unwrap_or_default();
+        let region = clients.region();
+        let name = profiles::name(region, cluster, &uid, &role);
+        let path = profiles::path(region, cluster, &uid);
+        let tags = profiles::tags(class, region, cluster);
+        let mut found = wire::profiles::get(clients, &name).await?;
+        let there = found.is_some();
+        // Create, add; or remove, add: never more than two steps.
+        for _ in 0..3 {
+            match profiles::step(found.as_ref(), &role) {
+                Step::Done => break,
+                Step::Create => {
+                    wire::profiles::create(clients, &name, &path, &tags).await?;
+                    found = Some(crate::records::ProfileFacts {
+                        name: name.clone(),
+                        path: path.clone(),
+                        roles: Vec::new(),
+                    });
+                }
+                Step::Remove(other) => {
+                    wire::profiles::remove_role(clients, &name, &other).await?;
+                    found.iter_mut().for_each(|found| found.roles.clear());
+                }
+                Step::Add => {
+                    let added =
+                        wire::profiles::add_role(clients, &name, profiles::role_name(&role));
+                    match added.await {
+                        Ok(()) => break,
+                        // A profile that was just made may not be there yet for IAM itself; it is
+                        // looked at again. A role that does not exist is the user's to correct.
+                        Err(error)
+                            if error.class == Class::NotFound
+                                && error.message.to_lowercase().contains("role") =>
+                        {
+                            // Without a role it is of no use to anybody.
+                            let _ = wire::profiles::delete(clients, &name).await;
+                            return Err(ProfileFault::NoRole(role));
+                        }
+                        Err(error) => return Err(error.into()),
+                    }
+                }
+            }
+        }
+        if there {
+            // Tags of the class may have changed. Without the right to do so the profile serves.
+            if let Err(error) = wire::profiles::tag(clients, &name, &tags).await {
+                tracing::info!(profile = name, error = error.with_hint(), "tags stay");
+            }
+        }
+        Ok(name)
+    }
+
+    /// A class that is being deleted.
+    async fn end(&self, class: &EC2NodeClass) -> Result<(), String> {
+        let held = class.metadata.finalizers.clone().unwrap_or_default();
+        if !held.iter().any(|one| one == FINALIZER) {
+            return Ok(());
+        }
+        let inner = self.provider.inner();
+        let name = class.name_any();
+        let claims = inner.classes.claims_of(&name).await?;
+        if let Ending::Waits(message) = ending(&claims) {
+            tracing::info!(nodeclass = name, message, "WaitingOnNodeClaimTermination");
+            return Ok(());
+        }
+        self.clean_up(class)
+            .await
+            .map_err(|error| error.with_hint())?;
+        let left: Vec<String> = held.into_iter().filter(|one| one != FINALIZER).collect();
+        inner
+            .classes
+            .write_metadata(class, &left, &BTreeMap::new())
+            .await
+    }
+
+    async fn clean_up(&self, class: &EC2NodeClass) -> Result<(), ApiError> {
+        let inner = self.provider.inner();
+        let (clients, cluster) = (&inner.clients, &inner.settings.cluster.name);
+        if !inner.settings.isolated {
+            let uid = class.metadata.uid.clone().unwrap_or_default();
+            let path = profiles::path(clients.region(), cluster, &uid);
+            for profile in wire::profiles::list(clients, &path).await? {
+                self.delete_profile(&profile).await?;
+            }
+        }
+        let query: Filters = vec![
+            (format!("tag:{CLUSTER_TAG}"), vec![cluster.clone()]),
+            (format!("tag:{NODE_CLASS_TAG}"), vec![class.name_any()]),
+        ];
+        for template in wire::templates::find(clients, &query).await? {
+            wire::templates::delete(clients, &template.name).await?;
+            self.provider.state().templates.forget(&template.name);
+        }
+        Ok(())
+    }
+
+    async fn delete_profile(&self, profile: &crate::records::ProfileFacts) -> Result<(), ApiError> {
+        let clients = &self.provider.inner().clients;
+        for role in &profile.roles {
+            wire::profiles::remove_role(clients, &profile.name, role).await?;
+        }
+        wire::profiles::delete(clients, &profile.name).await
+    }
+
+    /// Deletes profiles of the cluster that neither a class nor an instance uses. An instance whose
+    /// profile is deleted has no rights any more.
+    async fn sweep_profiles(&self, classes: &[EC2NodeClass]) -> Result<(), ApiError> {
+        let inner = self.provider.inner();
+        let cluster = &inner.settings.cluster.name;
+        let path = profiles::path_of_cluster(inner.clients.region(), cluster);
+        let found = wire::profiles::list(&inner.clients, &path).await?;
+        if found.is_empty() {
+            return Ok(());
+        }
+        // Instances first: one that is launched meanwhile has the profile of a class.
+        let query: Filters = vec![(format!("tag:{CLUSTER_TAG}"), vec![cluster.clone()])];
+        let instances = wire::instances::find(&inner.clients, &query).await?;
+        let living = instances
+            .iter()
+            .filter(|one: &&InstanceFacts| !one.is_gone());
+        let mut used: BTreeSet<String> = living.map(|one| one.profile.clone()).collect();
+        used.extend(classes.iter().filter_map(|class| {
+            class
+                .status
+                .as_ref()
+                .and_then(|status| status.instance_profile.clone())
+        }));
+        let observed = self
+            .known
+            .values()
+            .filter_map(|known| known.observed.profile.as_ref());
+        used.extend(observed.filter_map(|profile| profile.clone().ok()));
+        for profile in profiles::left_over(&found, &used) {
+            tracing::info!(profile = profile.name, "deleted: nothing uses it");
+            self.delete_profile(profile).await?;
+        }
+        Ok(())
+    }
+}

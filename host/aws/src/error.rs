@@ -1,0 +1,298 @@
+//! Errors of AWS, by what the caller does next.
+//!
+//! EC2 models no errors, so the code decides. A reply that has none (HTML of a proxy, a broken body,
+//! a server error, no reply in time) leaves open whether the call was carried out.
+
+use std::fmt;
+
+use longshore_cloud::CloudError;
+
+use crate::calls::Call;
+
+/// What the caller does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Class {
+    /// The offering has no capacity: it is left out for a while.
+    Capacity,
+    /// The subnet has no free address: it is left out for a while.
+    SubnetFull,
+    /// A limit of the account: other types under it fail as well.
+    Quota,
+    /// The account may not buy spot instances, because the role of the service cannot be made.
+    SpotRole,
+    /// The launch template is gone: it is made again, and the call sent once more.
+    TemplateGone,
+    /// There is no such thing, or it is not visible yet.
+    NotFound,
+    /// Asked too often.
+    Throttled,
+    /// Not allowed.
+    Unauthorized,
+    /// The token was used for another request: that one arrived.
+    TokenReused,
+    /// What a dry run says that would have succeeded, or the thing is there already.
+    AsWished,
+    /// The request cannot succeed as it is.
+    Invalid,
+    /// Nobody knows whether the call was carried out.
+    Unknown,
+}
+
+/// A call that failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ApiError {
+    /// The call.
+    pub call: Call,
+    /// What the caller does next.
+    pub class: Class,
+    /// The code; empty if the reply has none.
+    pub code: String,
+    /// The message of the service, or what went wrong on the way.
+    pub message: String,
+    /// The ID of the request, for AWS's support; empty if the reply has none.
+    pub request: String,
+}
+
+impl ApiError {
+    /// A call that failed with a code and a message.
+    pub fn new(call: Call, code: &str, message: &str) -> Self {
+        ApiError {
+            call,
+            class: classify(code, message),
+            code: code.to_owned(),
+            message: message.to_owned(),
+            request: String::new(),
+        }
+    }
+
+    /// Code, message and request in words.
+    fn said(&self) -> String {
+        let mut text = match self.code.is_empty() {
+            true => self.message.clone(),
+            false => format!("{}: {}", self.code, self.message),
+        };
+        if !self.request.is_empty() {
+            text += &format!(" (request {})", self.request);
+        }
+        text
+    }
+
+    /// What can be done about it; empty if nothing better than to wait is known.
+    pub fn hint(&self) -> String {
+        let action = self.call.action();
+        match (self.class, &*self.code) {
+            (_, "ExpiredToken" | "ExpiredTokenException" | "RequestExpired") => {
+                "the credentials have expired; see that the role can be assumed again and that \
+                 the clock is right"
+                    .to_owned()
+            }
+            (_, "OptInRequired") => "the account has not enabled the region or the service".into(),
+            (Class::Unauthorized, _) => {
+                let cause = match () {
+                    () if self.message.contains("service control policy") => {
+                        "; a service control policy of the organization denies it"
+                    }
+                    () if self.message.contains("permissions boundary") => {
+                        "; the permissions boundary of the role does not allow it"
+                    }
+                    () => "",
+                };
+                format!("allow {action} in the policy of Longshore's role{cause}")
+            }
+            (Class::Quota, _) => "ask AWS for a higher limit in Service Quotas".to_owned(),
+            (Class::SpotRole, _) => "create the role once: aws iam create-service-linked-role \
+                                     --aws-service-name spot.amazonaws.com"
+                .to_owned(),
+            (Class::Unknown, "") if self.message.contains("credential") => {
+                "give Longshore's service account a role by IRSA or Pod Identity, or the instance \
+                 a profile"
+                    .to_owned()
+            }
+            (Class::Unknown, "") => {
+                "see that the endpoint is AWS's or the emulator's and that a proxy lets it through"
+                    .to_owned()
+            }
+            _ => String::new(),
+        }
+    }
+
+    /// The message with its hint.
+    pub fn with_hint(&self) -> String {
+        match self.hint() {
+            hint if hint.is_empty() => self.to_string(),
+            hint => format!("{self}; {hint}"),
+        }
+    }
+}
+
+impl fmt::Display for ApiError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.call.action(), self.said())
+    }
+}
+
+impl std::error::Error for ApiError {}
+
+impl From<ApiError> for CloudError {
+    fn from(error: ApiError) -> Self {
+        let text = error.with_hint();
+        match error.class {
+            Class::Throttled => CloudError::Throttled(text),
+            Class::Unauthorized => CloudError::Unauthorized(text),
+            Class::NotFound => CloudError::NotFound(text),
+            Class::Invalid => CloudError::Invalid(text),
+            Class::Capacity | Class::SubnetFull | Class::Quota | Class::SpotRole => {
+                CloudError::InsufficientCapacity(text.into())
+            }
+            Class::TemplateGone | Class::TokenReused | Class::AsWished | Class::Unknown => {
+                CloudError::Other(text)
+            }
+        }
+    }
+}
+
+/// What to do about a code; `message` tells apart what has the same code.
+pub fn classify(code: &str, message: &str) -> Class {
+    match code {
+        "InsufficientFreeAddressesInSubnet" => Class::SubnetFull,
+        "VcpuLimitExceeded"
+        | "MaxSpotInstanceCountExceeded"
+        | "MaxFleetCountExceeded"
+        | "InstanceLimitExceeded" => Class::Quota,
+        "InsufficientInstanceCapacity"
+        | "InsufficientCapacity"
+        | "UnfulfillableCapacity"
+        | "Unsupported"
+        | "ReservationCapacityExceeded"
+        | "SpotMaxPriceTooLow"
+        | "InvalidCapacityReservationState.Unavailable" => Class::Capacity,
+        "AuthFailure.ServiceLinkedRoleCreationNotPermitted" => Class::SpotRole,
+        "InvalidLaunchTemplateName.NotFoundException"
+        | "InvalidLaunchTemplateId.NotFound"
+        | "InvalidLaunchTemplateId.NotFoundException" => Class::TemplateGone,
+        "InvalidInstanceID.NotFound"
+        | "InvalidInstanceID.Malformed"
+        | "InvalidCapacityReservationId.NotFound"
+        | "InvalidPlacementGroup.Unknown"
+        | "InvalidPlacementGroupId.NotFound"
+        | "NoSuchEntity"
+        | "ParameterNotFound"
+        | "QueueDoesNotExist"
+        | "AWS.SimpleQueueService.NonExistentQueue"
+        | "ResourceNotFoundException" => Class::NotFound,
+        "DryRunOperation" | "EntityAlreadyExists" | "EntityAlreadyExistsException" => {
+            Class::AsWished
+        }
+        "InvalidLaunchTemplateName.AlreadyExistsException" => Class::AsWished,
+        "IdempotentParameterMismatch" => Class::TokenReused,
+        "RequestLimitExceeded"
+        | "RequestThrottled"
+        | "TooManyRequestsException"
+        | "RequestThrottledException" => Class::Throttled,
+        "UnauthorizedOperation"
+        | "AccessDenied"
+        | "AccessDeniedException"
+        | "AuthFailure"
+        | "ExpiredToken"
+        | "ExpiredTokenException"
+        | "RequestExpired"
+        | "InvalidClientTokenId"
+        | "UnrecognizedClientException"
+        | "SignatureDoesNotMatch"
+        | "OptInRequired" => Class::Unauthorized,
+        "InternalError" | "InternalFailure" | "ServiceUnavailable" | "Unavailable" | "" => {
+            Class::Unknown
+        }
+        "PendingVerification" => Class::Invalid,
+        code if code.starts_with("Throttl") => Class::Throttled,
+        code if code.starts_with("Invalid") || code.starts_with("Missing") => Class::Invalid,
+        code if code.ends_with(".NotFound") => Class::Invalid,
+        _ if message.contains("limit of instances in this spread placement group") => {
+            Class::Capacity
+        }
+        _ => Class::Invalid,
+    }
+}
+
+/// Whether a fleet's error says that a spread placement group has no room in a zone.
+pub fn spread_is_full(message: &str) -> bool {
+    message.contains("limit of instances in this spread placement group")
+}
+
+/// The reason of a NodeClaim's condition Launched for a launch that failed, as Karpenter's users
+/// know it.
+pub fn launch_reason(code: &str, message: &str) -> &'static str {
+    let has = |part: &str| code.contains(part) || message.contains(part);
+    match () {
+        () if has("ServiceLinkedRoleCreationNotPermitted") => "SpotSLRCreationFailed",
+        () if has("UnauthorizedOperation") || has("AccessDenied") || code == "AuthFailure" => {
+            "Unauthorized"
+        }
+        () if has("iamInstanceProfile.name is invalid") || has("Invalid IAM Instance Profile") => {
+            "InstanceProfileNameInvalid"
+        }
+        () if has("InvalidLaunchTemplate") => "LaunchTemplateNotFound",
+        () if has("User data is limited to") => "UserDataSizeLimitExceeded",
+        () if has("InvalidAMIID.Malformed") => "InvalidAMIID",
+        () if has("InvalidAMIID") => "AMINotFound",
+        () if has("RequestLimitExceeded") => "RequestLimitExceeded",
+        () if has("InternalError") => "InternalError",
+        () if has("not eligible for Free Tier") => "FreeTierIneligible",
+        () if has("MaxFleetCountExceeded") => "FleetQuotaExceeded",
+        () if has("PendingVerification") => "AccountPendingVerification",
+        () if has("MaxSpotInstanceCountExceeded") => "SpotQuotaExceeded",
+        () if has("VcpuLimitExceeded") => "VCPULimitExceeded",
+        () if has("InsufficientFreeAddressesInSubnet") => "InsufficientFreeAddressesInSubnet",
+        () => "LaunchFailed",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_told_apart_by_what_to_do() {
+        let cases = [
+            ("InsufficientInstanceCapacity", Class::Capacity),
+            ("SpotMaxPriceTooLow", Class::Capacity),
+            ("InsufficientFreeAddressesInSubnet", Class::SubnetFull),
+            ("MaxSpotInstanceCountExceeded", Class::Quota),
+            (
+                "InvalidLaunchTemplateName.NotFoundException",
+                Class::TemplateGone,
+            ),
+            ("InvalidInstanceID.NotFound", Class::NotFound),
+            ("Throttling", Class::Throttled),
+            ("ThrottlingException", Class::Throttled),
+            ("RequestLimitExceeded", Class::Throttled),
+            ("UnauthorizedOperation", Class::Unauthorized),
+            ("IdempotentParameterMismatch", Class::TokenReused),
+            ("DryRunOperation", Class::AsWished),
+            ("InvalidSubnetID.NotFound", Class::Invalid),
+            ("InvalidAMIID.Unavailable", Class::Invalid),
+            ("SomethingNew", Class::Invalid),
+            ("InternalError", Class::Unknown),
+            ("", Class::Unknown),
+        ];
+        for (code, class) in cases {
+            assert_eq!(classify(code, ""), class, "{code}");
+        }
+    }
+
+    #[test]
+    fn what_is_denied_says_which_action_to_allow() {
+        let message = "not authorized because no permissions boundary allows the action";
+        let error = ApiError::new(Call::CreateFleet, "UnauthorizedOperation", message);
+        expect_test::expect![[r#"
+            ec2:CreateFleet: UnauthorizedOperation: not authorized because no permissions boundary allows the action; allow ec2:CreateFleet in the policy of Longshore's role; the permissions boundary of the role does not allow it"#]]
+        .assert_eq(&error.with_hint());
+        assert!(matches!(error.into(), CloudError::Unauthorized(_)));
+    }
+
+    #[test]
+    fn a_throttled_launch_is_no_shortage() {
+        let error = ApiError::new(Call::CreateFleet, "RequestLimitExceeded", "slow down");
+        assert!(matches!(error.into(), CloudError::Throttled(_)));
+    }
+}

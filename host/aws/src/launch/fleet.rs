@@ -1,0 +1,462 @@
+//! The request of a fleet of one instance, and what its reply means.
+//!
+//! The token is the claim's UID, and after an attempt that ended without an instance the UID and a
+//! number: EC2 answers a token that it has seen with the first reply. So the parameters must not
+//! change between two sendings of a token; a request that was sent once is kept until its reply is
+//! known.
+
+use std::collections::BTreeMap;
+
+use longshore_cloud::{CloudError, Launch, OfferingName, Shortage};
+use longshore_ec2::catalogue::{ClassCatalogue, Region, Short};
+use longshore_ec2::launch::{CapacityType, Template};
+
+use super::{Choice, Chosen};
+use crate::error::{Class, classify, launch_reason, spread_is_full};
+use crate::records::Tags;
+
+/// Tag of an instance with the UID of its NodeClaim: by it an instance is found whose launch had no
+/// reply.
+pub const UID_TAG: &str = "longshore.dev/nodeclaim-uid";
+/// Tag of an instance with the name of its NodeClaim.
+pub const CLAIM_TAG: &str = "karpenter.sh/nodeclaim";
+/// Tag with the cluster's name.
+pub const CLUSTER_TAG: &str = "eks:eks-cluster-name";
+/// Tag with the NodePool's name.
+pub const NODEPOOL_TAG: &str = "karpenter.sh/nodepool";
+/// Tag with the NodeClass's name.
+pub const NODE_CLASS_TAG: &str = "karpenter.k8s.aws/ec2nodeclass";
+/// Annotation of claims for which `spec.context` is left out.
+const RELAXED: &str = "karpenter.sh/nodeclaim-min-values-relaxed";
+
+/// How long an offering without capacity is left out, in seconds.
+pub const UNAVAILABLE: i64 = 180;
+/// Overrides that a fleet takes.
+const MOST_OVERRIDES: usize = 300;
+
+/// Which market a fleet buys on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Market {
+    /// On demand, also for ordinary reservations.
+    OnDemand,
+    /// Spot.
+    Spot,
+    /// A capacity block.
+    CapacityBlock,
+    /// An interruptible reservation.
+    Interruptible,
+}
+
+/// A request for one instance.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fleet {
+    /// The idempotency token.
+    pub token: String,
+    /// The market.
+    pub market: Market,
+    /// How capacity is bought.
+    pub capacity_type: CapacityType,
+    /// Whether priorities decide instead of prices.
+    pub prioritized: bool,
+    /// `spec.context` of the NodeClass.
+    pub context: Option<String>,
+    /// Templates and what may be launched from each.
+    pub configs: Vec<Config>,
+    /// Tags of instance, volume and fleet.
+    pub tags: Tags,
+}
+
+/// A launch template and its overrides.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// The template's name.
+    pub template: String,
+    /// Annotation of the claim for the user data, see [`longshore_ec2::bootstrap::drift::DIGEST`].
+    pub digest: String,
+    /// What may be launched.
+    pub overrides: Vec<Override>,
+}
+
+/// A type in a subnet.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Override {
+    /// The type.
+    pub instance_type: String,
+    /// The subnet.
+    pub subnet: String,
+    /// The subnet's zone.
+    pub zone: String,
+    /// The image.
+    pub image: String,
+    /// Its place if priorities decide: the least comes first. The price otherwise.
+    pub priority: f64,
+    /// The reservation that the template aims at.
+    pub reservation: Option<Box<str>>,
+}
+
+/// What is asked for besides the choice.
+#[derive(Clone, Debug)]
+pub struct Asking<'a> {
+    /// The claim.
+    pub launch: &'a Launch,
+    /// The number of the attempt, from 0.
+    pub attempt: u32,
+    /// Tags of the NodeClass and of the cluster.
+    pub tags: Tags,
+    /// `spec.context` of the NodeClass.
+    pub context: Option<String>,
+    /// Whether the order of the claim's instance types decides, instead of prices.
+    pub by_order: bool,
+}
+
+/// Makes the request. `subnet` chooses the subnet of a zone. Overrides beyond 300 are left out, the
+/// dearest first. Nothing if no offering has a template and a subnet.
+pub fn request(
+    asking: &Asking<'_>,
+    region: &Region,
+    choice: &Choice,
+    templates: &[Template],
+    subnet: impl Fn(usize) -> Option<String>,
+) -> Option<Fleet> {
+    let order = asking.by_order.then(|| order(asking.launch));
+    let priority = |chosen: &Chosen| match &order {
+        Some(order) => {
+            let name = &*region.types()[chosen.at].name;
+            order.get(name).map_or(f64::from(u32::MAX), |at| *at as f64)
+        }
+        None => chosen.price,
+    };
+    let mut left = MOST_OVERRIDES;
+    let mut configs: Vec<Config> = templates
+        .iter()
+        .map(|template| Config {
+            template: template.request.name.clone(),
+            digest: template.digest.clone(),
+            overrides: Vec::new(),
+        })
+        .collect();
+    // Offerings come cheapest type first, so that the dearest are those that find no room.
+    for chosen in &choice.offerings {
+        let held = chosen.reservation.as_ref().map(|held| &held.id);
+        let fits = |template: &Template| {
+            template.types.contains(&chosen.at) && template.reservation.as_ref() == held
+        };
+        let Some(at) = templates.iter().position(fits) else {
+            continue;
+        };
+        let Some(subnet) = subnet(chosen.zone) else {
+            continue;
+        };
+        if left == 0 {
+            break;
+        }
+        left -= 1;
+        configs[at].overrides.push(Override {
+            instance_type: region.types()[chosen.at].name.to_string(),
+            subnet,
+            zone: region.zones()[chosen.zone].name.to_string(),
+            image: templates[at].request.data.image_id.clone(),
+            priority: priority(chosen),
+            reservation: held.cloned(),
+        });
+    }
+    configs.retain(|config| !config.overrides.is_empty());
+    if configs.is_empty() {
+        return None;
+    }
+    let held = choice
+        .offerings
+        .iter()
+        .find_map(|chosen| chosen.reservation.as_ref());
+    let market = match held {
+        Some(held) if &*held.kind == "capacity-block" => Market::CapacityBlock,
+        Some(held) if held.interruptible => Market::Interruptible,
+        _ if choice.capacity_type == CapacityType::Spot => Market::Spot,
+        _ => Market::OnDemand,
+    };
+    let relaxed = asking.launch.annotations.get(RELAXED);
+    Some(Fleet {
+        token: token(&asking.launch.uid, asking.attempt),
+        market,
+        capacity_type: choice.capacity_type,
+        prioritized: asking.by_order && market != Market::CapacityBlock,
+        context: asking
+            .context
+            .clone()
+            .filter(|_| relaxed.is_none_or(|relaxed| relaxed != "true")),
+        configs,
+        tags: asking.tags.clone(),
+    })
+}
+
+/// The token of an attempt.
+pub fn token(uid: &str, attempt: u32) -> String {
+    match attempt {
+        0 => uid.to_owned(),
+        _ => format!("{uid}-{attempt}"),
+    }
+}
+
+/// The place of each type in the claim's own list, which the planner writes best first.
+fn order(launch: &Launch) -> BTreeMap<&str, usize> {
+    let mut all = launch.requirements.iter();
+    let types =
+        all.find(|one| one.key == longshore_api::labels::INSTANCE_TYPE && one.operator == "In");
+    let values = types.map_or(&[][..], |one| &one.values);
+    values
+        .iter()
+        .enumerate()
+        .map(|(at, name)| (&**name, at))
+        .collect()
+}
+
+/// The reply.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Reply {
+    /// Instances, with where they are.
+    pub instances: Vec<Launched>,
+    /// What could not be launched, and why.
+    pub errors: Vec<Refused>,
+}
+
+/// An instance of the reply.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Launched {
+    /// Its ID.
+    pub id: String,
+    /// Its type.
+    pub instance_type: String,
+    /// Its zone.
+    pub zone: String,
+    /// Its subnet.
+    pub subnet: String,
+    /// Its image.
+    pub image: String,
+    /// The name of its template.
+    pub template: String,
+}
+
+/// An error of the reply.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Refused {
+    /// The code.
+    pub code: String,
+    /// The message.
+    pub message: String,
+    /// The type that was asked for.
+    pub instance_type: String,
+    /// The zone.
+    pub zone: String,
+    /// The subnet.
+    pub subnet: String,
+    /// The name of the template.
+    pub template: String,
+}
+
+/// What is known after a reply.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    /// There is an instance.
+    Launched(Launched),
+    /// A launch template is gone: they are made again, and another attempt is made.
+    TemplateGone(Vec<String>),
+    /// There is none.
+    Failed(CloudError),
+}
+
+/// What a reply means. Errors beside an instance are for [`remember`] alone.
+pub fn outcome(fleet: &Fleet, reply: &Reply) -> Outcome {
+    if let Some(one) = reply.instances.iter().find(|one| !one.id.is_empty()) {
+        return Outcome::Launched(complete(fleet, one));
+    }
+    let class = |one: &Refused| classify(&one.code, &one.message);
+    let gone = |one: &&Refused| class(one) == Class::TemplateGone;
+    if reply.errors.iter().any(|one| gone(&one)) {
+        let names = reply
+            .errors
+            .iter()
+            .filter(gone)
+            .map(|one| one.template.clone());
+        let mut names: Vec<String> = names.filter(|name| !name.is_empty()).collect();
+        if names.is_empty() {
+            names = fleet
+                .configs
+                .iter()
+                .map(|config| config.template.clone())
+                .collect();
+        }
+        names.sort();
+        names.dedup();
+        return Outcome::TemplateGone(names);
+    }
+    let short = |one: &Refused| {
+        let class = class(one);
+        let full = spread_is_full(&one.message);
+        full || matches!(
+            class,
+            Class::Capacity | Class::SubnetFull | Class::Quota | Class::SpotRole
+        )
+    };
+    let text = errors(&reply.errors);
+    if reply.errors.is_empty() {
+        let text = "the fleet has neither an instance nor an error".to_owned();
+        return Outcome::Failed(CloudError::Other(text));
+    }
+    if reply.errors.iter().all(short) {
+        let name = |one: &Refused| OfferingName {
+            instance_type: one.instance_type.clone(),
+            zone: one.zone.clone(),
+            capacity_type: fleet.capacity_type.as_str().to_owned(),
+        };
+        let mut offerings: Vec<OfferingName> = reply.errors.iter().map(name).collect();
+        offerings.retain(|one| !one.instance_type.is_empty());
+        offerings.sort();
+        offerings.dedup();
+        return Outcome::Failed(CloudError::InsufficientCapacity(Shortage {
+            message: text,
+            offerings,
+        }));
+    }
+    let Some(worst) = reply.errors.iter().find(|one| !short(one)) else {
+        return Outcome::Failed(CloudError::Other(text));
+    };
+    Outcome::Failed(match class(worst) {
+        Class::Throttled => CloudError::Throttled(text),
+        Class::Unauthorized => CloudError::Unauthorized(text),
+        Class::Invalid | Class::NotFound => CloudError::Invalid(text),
+        _ => CloudError::Other(text),
+    })
+}
+
+/// What the reply leaves out is what the request says.
+fn complete(fleet: &Fleet, one: &Launched) -> Launched {
+    let mut one = one.clone();
+    let fits = |config: &&Config| one.template.is_empty() || config.template == one.template;
+    let all = fleet
+        .configs
+        .iter()
+        .filter(fits)
+        .flat_map(|config| &config.overrides);
+    let same = |own: &&Override| {
+        own.instance_type == one.instance_type
+            && (one.subnet.is_empty() || own.subnet == one.subnet)
+            && (one.zone.is_empty() || own.zone == one.zone)
+    };
+    if let Some(own) = all.into_iter().find(same).cloned() {
+        let fill = |text: &mut String, own: &str| {
+            if text.is_empty() {
+                own.clone_into(text);
+            }
+        };
+        fill(&mut one.subnet, &own.subnet);
+        fill(&mut one.zone, &own.zone);
+        fill(&mut one.image, &own.image);
+    }
+    one
+}
+
+/// Each error once, with the reason that users of Karpenter know.
+fn errors(all: &[Refused]) -> String {
+    let mut texts: Vec<String> = all
+        .iter()
+        .map(|one| {
+            let reason = launch_reason(&one.code, &one.message);
+            format!("{reason}: {}: {}", one.code, one.message)
+        })
+        .collect();
+    texts.sort();
+    texts.dedup();
+    texts.join("; ")
+}
+
+/// Leaves out of the region what a reply says has no capacity.
+pub fn remember(
+    fleet: &Fleet,
+    reply: &Reply,
+    region: &mut Region,
+    catalogue: &ClassCatalogue,
+    now: i64,
+) {
+    let until = now + UNAVAILABLE;
+    let group = catalogue.group().map(|group| group.id.clone());
+    let capacity_type = fleet.capacity_type.as_str();
+    for one in &reply.errors {
+        let reservation = reservation_of(fleet, one);
+        if spread_is_full(&one.message) {
+            let asked = fleet.configs.iter().flat_map(|config| &config.overrides);
+            let mut types: Vec<&str> = asked
+                .filter(|own| own.zone == one.zone)
+                .map(|own| &*own.instance_type)
+                .collect();
+            types.sort_unstable();
+            types.dedup();
+            region.change_unavailable(|all| {
+                for name in types {
+                    let short = Short {
+                        capacity_type: capacity_type.into(),
+                        zone: (*one.zone).into(),
+                        reservation: reservation.clone(),
+                        group: group.clone(),
+                        partition: 0,
+                    };
+                    all.mark(name, short, until);
+                }
+            });
+            continue;
+        }
+        match (classify(&one.code, &one.message), &reservation) {
+            (Class::SubnetFull, _) if !one.subnet.is_empty() => {
+                region.change_unavailable(|all| all.mark_subnet(&one.subnet, until));
+            }
+            (Class::SpotRole, _) => {
+                region.change_unavailable(|all| all.mark_capacity_type("spot", until));
+            }
+            (Class::Capacity, Some(id)) if one.code == "ReservationCapacityExceeded" => {
+                region.set_free(id, 0);
+            }
+            (Class::Capacity | Class::Quota, _) => {
+                let short = Short {
+                    capacity_type: capacity_type.into(),
+                    zone: (*one.zone).into(),
+                    reservation,
+                    group: None,
+                    partition: 0,
+                };
+                region.change_unavailable(|all| all.mark(&one.instance_type, short, until));
+            }
+            _ => {}
+        }
+    }
+}
+
+fn reservation_of(fleet: &Fleet, one: &Refused) -> Option<Box<str>> {
+    let fits = |config: &&Config| one.template.is_empty() || config.template == one.template;
+    let all = fleet
+        .configs
+        .iter()
+        .filter(fits)
+        .flat_map(|config| &config.overrides);
+    let same = |own: &&Override| own.instance_type == one.instance_type && own.zone == one.zone;
+    all.into_iter().find(same)?.reservation.clone()
+}
+
+/// Leaves out every override of a fleet that was refused whole for want of capacity, when the error
+/// names no offering.
+pub fn whole(fleet: &Fleet, code: &str, message: &str) -> Reply {
+    let refused = |config: &Config, one: &Override| Refused {
+        code: code.to_owned(),
+        message: message.to_owned(),
+        instance_type: one.instance_type.clone(),
+        zone: one.zone.clone(),
+        subnet: one.subnet.clone(),
+        template: config.template.clone(),
+    };
+    Reply {
+        instances: Vec::new(),
+        errors: fleet
+            .configs
+            .iter()
+            .flat_map(|config| config.overrides.iter().map(|one| refused(config, one)))
+            .collect(),
+    }
+}

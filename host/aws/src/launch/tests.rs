@@ -1,0 +1,417 @@
+use std::collections::BTreeMap;
+
+use expect_test::expect;
+use longshore_cloud::Launch;
+use longshore_ec2::catalogue::class::Class;
+use longshore_ec2::catalogue::world;
+use longshore_ec2::nodeclass::EC2NodeClass;
+use serde_json::json;
+
+use super::fleet::{Asking, Fleet, Outcome, Refused, Reply, outcome, remember, request, token};
+use super::*;
+use crate::error::Class as ErrorClass;
+
+/// The emulator's small region: 15 types, three zones.
+const SMALL: &str = include_str!("../../../emulator/data/small.json");
+
+fn region() -> Region {
+    world::read("small", SMALL.as_bytes(), None)
+        .unwrap()
+        .0
+        .region
+}
+
+fn class(reservations: serde_json::Value) -> EC2NodeClass {
+    serde_json::from_value(json!({
+        "apiVersion": "karpenter.k8s.aws/v1", "kind": "EC2NodeClass",
+        "metadata": {"name": "default"},
+        "spec": {
+            "subnetSelectorTerms": [{"id": "subnet-1"}],
+            "securityGroupSelectorTerms": [{"id": "sg-1"}],
+            "amiSelectorTerms": [{"alias": "al2023@latest"}],
+            "role": "node",
+        },
+        "status": {
+            "subnets": [
+                {"id": "subnet-a", "zone": "us-east-1a", "zoneID": "use1-az6"},
+                {"id": "subnet-b", "zone": "us-east-1b", "zoneID": "use1-az1"},
+            ],
+            "securityGroups": [{"id": "sg-1"}],
+            "amis": [
+                {"id": "ami-amd", "requirements": [
+                    {"key": "kubernetes.io/arch", "operator": "In", "values": ["amd64"]}]},
+                {"id": "ami-arm", "requirements": [
+                    {"key": "kubernetes.io/arch", "operator": "In", "values": ["arm64"]}]},
+            ],
+            "capacityReservations": reservations,
+        },
+    }))
+    .unwrap()
+}
+
+fn catalogue(region: &Region, class: &EC2NodeClass) -> ClassCatalogue {
+    ClassCatalogue::new(region, Class::of(class).unwrap()).unwrap()
+}
+
+/// A claim from lines: `cpu=1` asks, `KEY In a b` requires.
+fn claim(lines: &[&str]) -> Launch {
+    let mut launch = Launch {
+        name: "default-abc".into(),
+        uid: "7d1c5b1e-0000-4000-8000-000000000001".into(),
+        nodepool: Some("default".into()),
+        class_name: "default".into(),
+        ..Launch::default()
+    };
+    for line in lines {
+        if let Some((resource, amount)) = line.split_once('=') {
+            launch.requests.insert(resource.into(), amount.into());
+        } else {
+            let mut words = line.split(' ').map(str::to_owned);
+            launch.requirements.push(Requirement {
+                key: words.next().unwrap(),
+                operator: words.next().unwrap(),
+                values: words.collect(),
+            });
+        }
+    }
+    launch
+}
+
+/// Types and zones that are chosen, cheapest first, or why none are.
+fn chosen(region: &Region, class: &EC2NodeClass, lines: &[&str]) -> String {
+    let choice = match choose(region, &catalogue(region, class), &claim(lines)) {
+        Ok(choice) => choice,
+        Err(error) => return error.to_string(),
+    };
+    let mut by_type: Vec<(String, Vec<String>)> = Vec::new();
+    for one in &choice.offerings {
+        let name = region.types()[one.at].name.to_string();
+        let zone = region.zones()[one.zone]
+            .name
+            .trim_start_matches("us-east-1")
+            .to_owned();
+        let held = one.reservation.as_ref().map(|held| format!("/{}", held.id));
+        let place = format!("{zone}{}", held.unwrap_or_default());
+        match by_type.iter_mut().find(|(own, _)| *own == name) {
+            Some((_, places)) => places.push(place),
+            None => by_type.push((name, vec![place])),
+        }
+    }
+    let types = by_type
+        .iter()
+        .map(|(name, places)| format!("{name} {}", places.join(",")));
+    let types: Vec<String> = types.collect();
+    format!("{}: {}", choice.capacity_type.as_str(), types.join("; "))
+}
+
+#[test]
+fn offerings_that_a_claim_admits_are_ordered_by_the_cheapest_of_their_type() {
+    let (region, class) = (region(), class(json!([])));
+    let cases: [&[&str]; 7] = [
+        &["cpu=3", "kubernetes.io/arch In amd64"],
+        &[
+            "cpu=3",
+            "kubernetes.io/arch In amd64",
+            "karpenter.sh/capacity-type In on-demand",
+        ],
+        &[
+            "cpu=1",
+            "node.kubernetes.io/instance-type In t3.medium m6g.large",
+            "kubernetes.io/arch In arm64",
+        ],
+        &[
+            "cpu=1",
+            "node.kubernetes.io/instance-type In m5.large",
+            "topology.kubernetes.io/zone In us-east-1b us-east-1c",
+        ],
+        &["nvidia.com/gpu=1"],
+        &["cpu=1000"],
+        &["cpu=x"],
+    ];
+    let told: Vec<String> = cases
+        .iter()
+        .map(|lines| {
+            format!(
+                "{}\n    {}",
+                lines.join(", "),
+                chosen(&region, &class, lines)
+            )
+        })
+        .collect();
+    expect![[r#"
+        cpu=3, kubernetes.io/arch In amd64
+            spot: c5.xlarge a,b; m5.xlarge a,b; m5.2xlarge a
+        cpu=3, kubernetes.io/arch In amd64, karpenter.sh/capacity-type In on-demand
+            on-demand: c5.xlarge a,b; m5.xlarge a,b; m5.2xlarge a,b
+        cpu=1, node.kubernetes.io/instance-type In t3.medium m6g.large, kubernetes.io/arch In arm64
+            spot: m6g.large a,b
+        cpu=1, node.kubernetes.io/instance-type In m5.large, topology.kubernetes.io/zone In us-east-1b us-east-1c
+            spot: m5.large b
+        nvidia.com/gpu=1
+            spot: g4dn.xlarge a,b
+        cpu=1000
+            insufficient capacity: no offering for NodeClaim default-abc: 0 without capacity, 0 instance types refused by its requirements, 15 too small
+        cpu=x
+            invalid: NodeClaim default-abc: spec.resources.requests.cpu: quantity "x" does not start with a number"#]]
+    .assert_eq(&told.join("\n"));
+}
+
+#[test]
+fn a_reservation_comes_first_and_a_full_one_is_short() {
+    let mut region = region();
+    let one = |id: &str, zone: &str| {
+        json!({
+            "id": id, "availabilityZone": zone, "instanceType": "m5.large",
+            "instanceMatchCriteria": "targeted", "ownerID": "123456789012",
+        })
+    };
+    let class = class(json!([
+        one("cr-1", "us-east-1a"),
+        one("cr-2", "us-east-1a")
+    ]));
+    let lines = ["cpu=1", "node.kubernetes.io/instance-type In m5.large"];
+    region.set_free("cr-1", 1);
+    region.set_free("cr-2", 4);
+    assert_eq!(chosen(&region, &class, &lines), "reserved: m5.large a/cr-2");
+    region.set_free("cr-2", 0);
+    assert_eq!(chosen(&region, &class, &lines), "reserved: m5.large a/cr-1");
+    region.set_free("cr-1", 0);
+    assert_eq!(chosen(&region, &class, &lines), "spot: m5.large a,b");
+    let only = [lines[0], lines[1], "karpenter.sh/capacity-type In reserved"];
+    let short = choose(&region, &catalogue(&region, &class), &claim(&only)).unwrap_err();
+    let CloudError::InsufficientCapacity(short) = short else {
+        panic!("{short}")
+    };
+    assert_eq!(short.offerings.len(), 2, "{short}");
+}
+
+/// The request for a claim, with on-demand templates of the class.
+fn fleet(region: &Region, class: &EC2NodeClass, launch: &Launch, by_order: bool) -> Fleet {
+    let catalogue = catalogue(region, class);
+    let choice = choose(region, &catalogue, launch).unwrap();
+    let cluster = longshore_ec2::userdata::Cluster {
+        name: "demo".into(),
+        endpoint: "https://demo".into(),
+        cidr: "172.20.0.0/16".into(),
+        ..Default::default()
+    };
+    let choices = choice
+        .offerings
+        .iter()
+        .map(|one| longshore_ec2::launch::Choice {
+            at: one.at,
+            reservations: Vec::new(),
+        });
+    let templates = longshore_ec2::launch::templates(&longshore_ec2::launch::Launch {
+        region,
+        catalogue: &catalogue,
+        node_class: class,
+        cluster: &cluster,
+        labels: BTreeMap::new(),
+        taints: Vec::new(),
+        capacity_type: choice.capacity_type,
+        tenancy: choice.tenancy,
+        efa: false,
+        partition: None,
+        reserved_capacity: true,
+        choices: choices.collect(),
+        texts: None,
+    })
+    .unwrap();
+    let asking = Asking {
+        launch,
+        attempt: 0,
+        tags: crate::records::Tags::new(),
+        context: Some("context".into()),
+        by_order,
+    };
+    let subnet = |zone: usize| {
+        let name = &region.zones()[zone].name;
+        let subnets = &class.status.as_ref().unwrap().subnets;
+        subnets
+            .iter()
+            .find(|one| *one.zone == **name)
+            .map(|one| one.id.clone())
+    };
+    request(&asking, region, &choice, &templates, subnet).unwrap()
+}
+
+#[test]
+fn a_fleet_has_an_override_for_each_type_and_zone_and_one_template_for_each_image() {
+    let (region, class) = (region(), class(json!([])));
+    let launch = claim(&[
+        "cpu=1",
+        "node.kubernetes.io/instance-type In m6g.large m5.large",
+    ]);
+    let shown = |fleet: &Fleet| {
+        let mut lines = vec![format!("{:?} {:?}", fleet.market, fleet.context)];
+        for config in &fleet.configs {
+            for one in &config.overrides {
+                let (kind, image) = (&one.instance_type, &one.image);
+                lines.push(format!(
+                    "{kind} {} {} {image} {}",
+                    one.zone, one.subnet, one.priority
+                ));
+            }
+        }
+        lines.join("\n")
+    };
+    expect![[r#"
+        Spot Some("context")
+        m5.large us-east-1a subnet-a ami-amd 0.04712
+        m5.large us-east-1b subnet-b ami-amd 0.02987
+        m6g.large us-east-1a subnet-a ami-arm 0.03291
+        m6g.large us-east-1b subnet-b ami-arm 0.02834"#]]
+    .assert_eq(&sorted(&shown(&fleet(&region, &class, &launch, false))));
+    let mut relaxed = launch.clone();
+    relaxed.annotations.insert(
+        "karpenter.sh/nodeclaim-min-values-relaxed".into(),
+        "true".into(),
+    );
+    expect![[r#"
+        Spot None
+        m5.large us-east-1a subnet-a ami-amd 1
+        m5.large us-east-1b subnet-b ami-amd 1
+        m6g.large us-east-1a subnet-a ami-arm 0
+        m6g.large us-east-1b subnet-b ami-arm 0"#]]
+    .assert_eq(&sorted(&shown(&fleet(&region, &class, &relaxed, true))));
+}
+
+fn sorted(text: &str) -> String {
+    let mut lines: Vec<&str> = text.lines().collect();
+    lines[1..].sort_unstable();
+    lines.join("\n")
+}
+
+fn refused(code: &str, kind: &str, zone: &str) -> Refused {
+    Refused {
+        code: code.into(),
+        message: "no".into(),
+        instance_type: kind.into(),
+        zone: zone.into(),
+        subnet: "subnet-a".into(),
+        template: String::new(),
+    }
+}
+
+#[test]
+fn what_a_reply_refuses_is_left_out_for_its_time() {
+    let (mut region, class) = (region(), class(json!([])));
+    let lines = [
+        "cpu=1",
+        "node.kubernetes.io/instance-type In m5.large r5.large",
+    ];
+    let launch = claim(&lines);
+    let fleet = fleet(&region, &class, &launch, false);
+    let catalogue = catalogue(&region, &class);
+    let reply = Reply {
+        errors: vec![
+            refused("InsufficientInstanceCapacity", "m5.large", "us-east-1a"),
+            refused("MaxSpotInstanceCountExceeded", "r5.large", "us-east-1b"),
+        ],
+        ..Reply::default()
+    };
+    remember(&fleet, &reply, &mut region, &catalogue, 1000);
+    assert_eq!(
+        chosen(&region, &class, &lines),
+        "spot: m5.large b; r5.large a"
+    );
+    let Outcome::Failed(CloudError::InsufficientCapacity(short)) = outcome(&fleet, &reply) else {
+        panic!("capacity")
+    };
+    assert_eq!(short.offerings.len(), 2);
+    region.change_unavailable(|all| all.expire(1000 + fleet::UNAVAILABLE));
+    assert_eq!(
+        chosen(&region, &class, &lines),
+        "spot: m5.large a,b; r5.large a,b"
+    );
+    let full = Reply {
+        errors: vec![refused(
+            "InsufficientFreeAddressesInSubnet",
+            "m5.large",
+            "us-east-1a",
+        )],
+        ..Reply::default()
+    };
+    remember(&fleet, &full, &mut region, &catalogue, 1000);
+    assert_eq!(
+        chosen(&region, &class, &lines),
+        "spot: m5.large b; r5.large b"
+    );
+    let role = "AuthFailure.ServiceLinkedRoleCreationNotPermitted";
+    let role = Reply {
+        errors: vec![refused(role, "m5.large", "us-east-1a")],
+        ..Reply::default()
+    };
+    remember(&fleet, &role, &mut region, &catalogue, 1000);
+    assert!(chosen(&region, &class, &lines).starts_with("on-demand: "));
+}
+
+#[test]
+fn a_reply_is_told_apart_by_what_to_do_next() {
+    let (region, class) = (region(), class(json!([])));
+    let launch = claim(&["cpu=1", "node.kubernetes.io/instance-type In m5.large"]);
+    let fleet = fleet(&region, &class, &launch, false);
+    let of = |errors: &[&str]| {
+        let errors = errors
+            .iter()
+            .map(|code| refused(code, "m5.large", "us-east-1a"));
+        let reply = Reply {
+            errors: errors.collect(),
+            ..Reply::default()
+        };
+        match outcome(&fleet, &reply) {
+            Outcome::Failed(error) => error.reason().to_owned(),
+            Outcome::TemplateGone(names) => format!("{} templates gone", names.len()),
+            Outcome::Launched(one) => one.id,
+        }
+    };
+    assert_eq!(of(&[]), "LaunchFailed", "neither an instance nor an error");
+    assert_eq!(of(&["UnfulfillableCapacity"]), "InsufficientCapacity");
+    assert_eq!(
+        of(&["UnfulfillableCapacity", "UnauthorizedOperation"]),
+        "Unauthorized"
+    );
+    assert_eq!(
+        of(&["UnfulfillableCapacity", "RequestLimitExceeded"]),
+        "Throttled"
+    );
+    assert_eq!(of(&["InvalidAMIID.NotFound"]), "Invalid");
+    assert_eq!(
+        of(&["InvalidLaunchTemplateName.NotFoundException"]),
+        "1 templates gone"
+    );
+    // An instance counts, whatever else was refused.
+    let launched = fleet::Launched {
+        id: "i-1".into(),
+        instance_type: "m5.large".into(),
+        ..Default::default()
+    };
+    let reply = Reply {
+        instances: vec![launched],
+        errors: vec![refused("UnfulfillableCapacity", "m5.large", "us-east-1a")],
+    };
+    let Outcome::Launched(one) = outcome(&fleet, &reply) else {
+        panic!("launched")
+    };
+    // What the reply leaves out is what was asked for.
+    assert!(
+        one.subnet.starts_with("subnet-") && one.image == "ami-amd",
+        "{one:?}"
+    );
+}
+
+#[test]
+fn an_attempt_has_a_token_of_its_own_within_the_limit() {
+    let uid = "7d1c5b1e-0000-4000-8000-000000000001";
+    assert_eq!(token(uid, 0), uid);
+    assert_ne!(token(uid, 1), token(uid, 2));
+    assert!(token(uid, u32::MAX).len() <= 64);
+    let whole = fleet::whole(
+        &fleet(&region(), &class(json!([])), &claim(&["cpu=1"]), false),
+        "MaxFleetCountExceeded",
+        "too many",
+    );
+    let quota = |one: &Refused| crate::error::classify(&one.code, "") == ErrorClass::Quota;
+    assert!(!whole.errors.is_empty() && whole.errors.iter().all(quota));
+}

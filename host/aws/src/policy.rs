@@ -1,0 +1,434 @@
+//! The rights that Longshore needs, as an IAM policy, and the CloudFormation stack with queue, rules
+//! and roles.
+//!
+//! [`statements`] names each call of [`Call::ALL`] once for each kind of resource; a test fails for a
+//! call without a statement. `deploy/aws/stack.json` is made from it: `UPDATE_STACK=1 cargo test -p
+//! longshore-aws stack`.
+
+use serde_json::{Value, json};
+
+use crate::calls::Call;
+
+/// A statement of the policy.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Statement {
+    /// Its name.
+    pub id: &'static str,
+    /// The calls that it allows.
+    pub calls: Vec<Call>,
+    /// Actions that come with the calls and are no calls of their own: `iam:PassRole` for the role of
+    /// an instance profile, rights that CreateFleet needs for RunInstances.
+    pub implied: Vec<&'static str>,
+    /// Resources, with CloudFormation's variables.
+    pub resources: Vec<&'static str>,
+    /// Conditions.
+    pub conditions: Value,
+}
+
+/// ARNs of EC2's resources of a kind, in any account for those that others share.
+const LAUNCHED: [&str; 6] = [
+    "arn:${AWS::Partition}:ec2:${AWS::Region}:*:fleet/*",
+    "arn:${AWS::Partition}:ec2:${AWS::Region}:*:instance/*",
+    "arn:${AWS::Partition}:ec2:${AWS::Region}:*:volume/*",
+    "arn:${AWS::Partition}:ec2:${AWS::Region}:*:network-interface/*",
+    "arn:${AWS::Partition}:ec2:${AWS::Region}:*:launch-template/*",
+    "arn:${AWS::Partition}:ec2:${AWS::Region}:*:spot-instances-request/*",
+];
+const USED: [&str; 6] = [
+    "arn:${AWS::Partition}:ec2:${AWS::Region}::image/*",
+    "arn:${AWS::Partition}:ec2:${AWS::Region}::snapshot/*",
+    "arn:${AWS::Partition}:ec2:${AWS::Region}:*:security-group/*",
+    "arn:${AWS::Partition}:ec2:${AWS::Region}:*:subnet/*",
+    "arn:${AWS::Partition}:ec2:${AWS::Region}:*:capacity-reservation/*",
+    "arn:${AWS::Partition}:ec2:${AWS::Region}:*:placement-group/*",
+];
+const INSTANCE: &str = "arn:${AWS::Partition}:ec2:${AWS::Region}:*:instance/*";
+const TEMPLATE: &str = "arn:${AWS::Partition}:ec2:${AWS::Region}:*:launch-template/*";
+const PROFILE: &str = "arn:${AWS::Partition}:iam::${AWS::AccountId}:instance-profile/*";
+
+const OWNED: &str = "kubernetes.io/cluster/${ClusterName}";
+const NODEPOOL: &str = "karpenter.sh/nodepool";
+const CLASS: &str = "karpenter.k8s.aws/ec2nodeclass";
+const CLUSTER: &str = "eks:eks-cluster-name";
+
+/// The tag of a request or a resource that a condition compares.
+fn tag(of: &str, key: &str) -> String {
+    format!("aws:{of}Tag/{key}")
+}
+
+fn owned(of: &str) -> (String, Value) {
+    (tag(of, OWNED), json!("owned"))
+}
+
+fn map(pairs: impl IntoIterator<Item = (String, Value)>) -> Value {
+    Value::Object(pairs.into_iter().collect())
+}
+
+/// The statements, in the order of what happens.
+pub fn statements() -> Vec<Statement> {
+    use Call::*;
+    let cluster = |of: &str| (tag(of, CLUSTER), json!("${ClusterName}"));
+    let any = |of: &str, key: &str| map([(tag(of, key), json!("*"))]);
+    let tagged = json!({
+        "StringEquals": map([owned("Request"), cluster("Request")]),
+        "StringLike": any("Request", NODEPOOL),
+    });
+    let of_ours = json!({
+        "StringEquals": map([owned("Resource")]),
+        "StringLike": any("Resource", NODEPOOL),
+    });
+    let region = ("topology.kubernetes.io/region", json!("${AWS::Region}"));
+    let profile = |of: &str| {
+        let region = (tag(of, region.0), region.1.clone());
+        json!({
+            "StringEquals": map([owned(of), cluster(of), region]),
+            "StringLike": any(of, CLASS),
+        })
+    };
+    let statement = |id, calls: &[Call], resources: &[&'static str], conditions| Statement {
+        id,
+        calls: calls.to_vec(),
+        implied: Vec::new(),
+        resources: resources.to_vec(),
+        conditions,
+    };
+    let mut tag_profile = profile("Resource");
+    merge(&mut tag_profile, profile("Request"));
+    let mut creation = tagged.clone();
+    creation["StringEquals"]["ec2:CreateAction"] =
+        json!(["RunInstances", "CreateFleet", "CreateLaunchTemplate"]);
+    vec![
+        statement(
+            "UseOfImagesAndNetwork",
+            &[RunInstances, CreateFleet],
+            &USED,
+            Value::Null,
+        ),
+        statement(
+            "UseOfOwnTemplates",
+            &[RunInstances, CreateFleet],
+            &[TEMPLATE],
+            of_ours.clone(),
+        ),
+        statement(
+            "LaunchWithTags",
+            &[RunInstances, CreateFleet, CreateLaunchTemplate],
+            &LAUNCHED,
+            tagged,
+        ),
+        statement("TagsAtLaunch", &[CreateTags], &LAUNCHED, creation),
+        statement(
+            "TagsOfOwnInstances",
+            &[CreateTags],
+            &[INSTANCE],
+            json!({
+                "StringEquals": map([owned("Resource")]),
+                "StringLike": any("Resource", NODEPOOL),
+                "ForAllValues:StringEquals": {
+                    "aws:TagKeys": [CLUSTER, "karpenter.sh/nodeclaim", "Name"],
+                },
+            }),
+        ),
+        statement(
+            "EndOfOwnInstancesAndTemplates",
+            &[TerminateInstances, DeleteLaunchTemplate],
+            &[INSTANCE, TEMPLATE],
+            of_ours,
+        ),
+        statement(
+            "RegionalReads",
+            &[
+                DescribeCapacityReservations,
+                DescribeImages,
+                DescribeInstances,
+                DescribeInstanceTypeOfferings,
+                DescribeInstanceTypes,
+                DescribeLaunchTemplates,
+                DescribePlacementGroups,
+                DescribeSecurityGroups,
+                DescribeSpotPriceHistory,
+                DescribeSubnets,
+            ],
+            &["*"],
+            json!({"StringEquals": {"aws:RequestedRegion": "${AWS::Region}"}}),
+        ),
+        statement(
+            "ParametersOfImages",
+            &[GetParameter],
+            &["arn:${AWS::Partition}:ssm:${AWS::Region}::parameter/aws/service/*"],
+            Value::Null,
+        ),
+        Statement {
+            implied: vec!["iam:PassRole"],
+            ..statement(
+                "PassNodeRole",
+                &[],
+                &["${NodeRole.Arn}"],
+                json!({"StringEquals": {
+                    "iam:PassedToService": ["ec2.amazonaws.com", "ec2.amazonaws.com.cn"],
+                }}),
+            )
+        },
+        statement(
+            "MakeProfiles",
+            &[CreateInstanceProfile],
+            &[PROFILE],
+            profile("Request"),
+        ),
+        statement(
+            "TagProfiles",
+            &[TagInstanceProfile],
+            &[PROFILE],
+            tag_profile,
+        ),
+        statement(
+            "ChangeOwnProfiles",
+            &[
+                AddRoleToInstanceProfile,
+                RemoveRoleFromInstanceProfile,
+                DeleteInstanceProfile,
+            ],
+            &[PROFILE],
+            profile("Resource"),
+        ),
+        statement(
+            "ReadProfiles",
+            &[GetInstanceProfile],
+            &[PROFILE],
+            Value::Null,
+        ),
+        statement("ListProfiles", &[ListInstanceProfiles], &["*"], Value::Null),
+        statement(
+            "ReadCluster",
+            &[DescribeCluster],
+            &["arn:${AWS::Partition}:eks:${AWS::Region}:${AWS::AccountId}:cluster/${ClusterName}"],
+            Value::Null,
+        ),
+        statement(
+            "InterruptionQueue",
+            &[GetQueueUrl, ReceiveMessage, DeleteMessage],
+            &["${InterruptionQueue.Arn}"],
+            Value::Null,
+        ),
+    ]
+}
+
+fn merge(into: &mut Value, from: Value) {
+    let (Some(into), Value::Object(from)) = (into.as_object_mut(), from) else {
+        return;
+    };
+    for (operator, tests) in from {
+        let own = into.entry(operator).or_insert_with(|| json!({}));
+        if let (Some(own), Value::Object(tests)) = (own.as_object_mut(), tests) {
+            own.extend(tests);
+        }
+    }
+}
+
+/// The policy, with CloudFormation's variables in it.
+pub fn document() -> Value {
+    let statement = |one: Statement| {
+        let calls = one.calls.iter().map(|call| call.action());
+        let mut actions: Vec<String> = calls.collect();
+        actions.extend(one.implied.iter().map(|action| (*action).to_owned()));
+        let mut statement = json!({
+            "Sid": one.id,
+            "Effect": "Allow",
+            "Action": actions,
+            "Resource": one.resources,
+        });
+        if !one.conditions.is_null() {
+            statement["Condition"] = one.conditions;
+        }
+        statement
+    };
+    let all: Vec<Value> = statements().into_iter().map(statement).collect();
+    json!({"Version": "2012-10-17", "Statement": all})
+}
+
+/// Events that a rule sends to the queue: name, source, detail type.
+const RULES: [(&str, &str, &str); 5] = [
+    ("ScheduledChangeRule", "aws.health", "AWS Health Event"),
+    (
+        "SpotInterruptionRule",
+        "aws.ec2",
+        "EC2 Spot Instance Interruption Warning",
+    ),
+    (
+        "RebalanceRule",
+        "aws.ec2",
+        "EC2 Instance Rebalance Recommendation",
+    ),
+    (
+        "InstanceStateChangeRule",
+        "aws.ec2",
+        "EC2 Instance State-change Notification",
+    ),
+    (
+        "ReservationInterruptionRule",
+        "aws.ec2",
+        "EC2 Capacity Reservation Instance Interruption Warning",
+    ),
+];
+
+/// The stack: the node's role, the controller's policy, the queue and the rules that fill it.
+///
+/// The policy is one text, because tags of conditions have the cluster's name in their keys, and
+/// CloudFormation substitutes variables in values alone.
+pub fn stack() -> Value {
+    let managed = [
+        "AmazonEKS_CNI_Policy",
+        "AmazonEKSWorkerNodePolicy",
+        "AmazonEC2ContainerRegistryPullOnly",
+        "AmazonSSMManagedInstanceCore",
+    ];
+    let managed = managed
+        .map(|name| json!({"Fn::Sub": format!("arn:${{AWS::Partition}}:iam::aws:policy/{name}")}));
+    let mut resources = json!({
+        "NodeRole": {
+            "Type": "AWS::IAM::Role",
+            "Properties": {
+                "RoleName": {"Fn::Sub": "LongshoreNodeRole-${ClusterName}"},
+                "AssumeRolePolicyDocument": {
+                    "Version": "2012-10-17",
+                    "Statement": [{
+                        "Effect": "Allow",
+                        "Principal": {"Service": {"Fn::Sub": "ec2.${AWS::URLSuffix}"}},
+                        "Action": ["sts:AssumeRole"],
+                    }],
+                },
+                "ManagedPolicyArns": managed,
+            },
+        },
+        "ControllerPolicy": {
+            "Type": "AWS::IAM::ManagedPolicy",
+            "Properties": {
+                "ManagedPolicyName": {"Fn::Sub": "LongshoreController-${ClusterName}"},
+                "PolicyDocument": {"Fn::Sub": document().to_string()},
+            },
+        },
+        "InterruptionQueue": {
+            "Type": "AWS::SQS::Queue",
+            "Properties": {
+                "QueueName": {"Ref": "ClusterName"},
+                "MessageRetentionPeriod": 300,
+                "SqsManagedSseEnabled": true,
+            },
+        },
+        "InterruptionQueuePolicy": {
+            "Type": "AWS::SQS::QueuePolicy",
+            "Properties": {
+                "Queues": [{"Ref": "InterruptionQueue"}],
+                "PolicyDocument": {
+                    "Version": "2012-10-17",
+                    "Statement": [
+                        {
+                            "Sid": "Events",
+                            "Effect": "Allow",
+                            "Principal": {"Service": ["events.amazonaws.com", "sqs.amazonaws.com"]},
+                            "Action": "sqs:SendMessage",
+                            "Resource": {"Fn::GetAtt": ["InterruptionQueue", "Arn"]},
+                        },
+                        {
+                            "Sid": "OnlyTls",
+                            "Effect": "Deny",
+                            "Principal": "*",
+                            "Action": "sqs:*",
+                            "Resource": {"Fn::GetAtt": ["InterruptionQueue", "Arn"]},
+                            "Condition": {"Bool": {"aws:SecureTransport": "false"}},
+                        },
+                    ],
+                },
+            },
+        },
+    });
+    for (name, source, detail) in RULES {
+        resources[name] = json!({
+            "Type": "AWS::Events::Rule",
+            "Properties": {
+                "EventPattern": {"source": [source], "detail-type": [detail]},
+                "Targets": [{
+                    "Id": "LongshoreInterruptionQueue",
+                    "Arn": {"Fn::GetAtt": ["InterruptionQueue", "Arn"]},
+                }],
+            },
+        });
+    }
+    json!({
+        "AWSTemplateFormatVersion": "2010-09-09",
+        "Description": "What Longshore needs on AWS: node role, policy, interruption queue, rules",
+        "Parameters": {
+            "ClusterName": {"Type": "String", "Description": "Name of the EKS cluster"},
+        },
+        "Resources": resources,
+        "Outputs": {
+            "ControllerPolicyArn": {"Value": {"Ref": "ControllerPolicy"}},
+            "InterruptionQueueName": {"Value": {"Fn::GetAtt": ["InterruptionQueue", "QueueName"]}},
+            "NodeRoleName": {"Value": {"Ref": "NodeRole"}},
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_call_is_allowed_by_a_statement_and_no_statement_allows_more() {
+        let allowed: BTreeSet<Call> = statements().into_iter().flat_map(|one| one.calls).collect();
+        let called: BTreeSet<Call> = Call::ALL.iter().copied().collect();
+        assert_eq!(allowed, called);
+        let implied: Vec<&str> = statements()
+            .into_iter()
+            .flat_map(|one| one.implied)
+            .collect();
+        assert_eq!(implied, ["iam:PassRole"]);
+    }
+
+    #[test]
+    fn what_changes_something_is_bound_to_tags_or_to_one_resource() {
+        for one in statements() {
+            let reads = one.calls.iter().all(|call| {
+                ["Describe", "Get", "List"]
+                    .iter()
+                    .any(|word| call.name().starts_with(word))
+            });
+            let every = one.resources.contains(&"*");
+            assert!(!every || reads, "{}", one.id);
+            let own = one
+                .resources
+                .iter()
+                .all(|arn| arn.contains("${InterruptionQueue"));
+            let used = one.id == "UseOfImagesAndNetwork";
+            assert!(
+                reads || own || used || !one.conditions.is_null(),
+                "{}",
+                one.id
+            );
+        }
+    }
+
+    #[test]
+    fn the_stack_in_deploy_is_the_one_that_is_made_here() {
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/aws/stack.json");
+        let made = stack();
+        if std::env::var_os("UPDATE_STACK").is_some() {
+            std::fs::write(file, format!("{made:#}\n")).unwrap();
+        }
+        let found = std::fs::read_to_string(file).unwrap();
+        let found: Value = serde_json::from_str(&found).unwrap();
+        assert!(
+            found == made,
+            "UPDATE_STACK=1 cargo test -p longshore-aws stack writes it anew"
+        );
+    }
+
+    #[test]
+    fn the_policy_fits_into_a_managed_policy() {
+        // IAM counts 6 144 characters without white space.
+        let text = document().to_string();
+        assert!(text.len() < 6144, "{} characters", text.len());
+    }
+}

@@ -1,0 +1,651 @@
+//! EC2 behind `CloudProvider`.
+//!
+//! What is kept here can be found again: launch templates by their tags, instances by theirs, and a
+//! launch by its token. Kept in memory alone is what makes calls cheaper or answers sooner: what has
+//! no capacity, addresses in flight, instances that EC2 may not describe yet.
+
+mod launching;
+mod state;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use async_trait::async_trait;
+use longshore_cloud::{CloudError, CloudProvider, Instance, Launch, RepairAction, RepairPolicy};
+use longshore_core::model::{Catalogue, Symbols};
+use longshore_ec2::catalogue::class::Class;
+use longshore_ec2::catalogue::machine::Settings as MachineSettings;
+use longshore_ec2::catalogue::{ClassCatalogue, CoreCatalogues, Region, Short};
+use longshore_ec2::nodeclass::EC2NodeClass;
+use longshore_ec2::userdata::Cluster;
+
+use crate::batch::{Batcher, Window};
+use crate::clients::Clients;
+use crate::discovery::{self, Filters, Finder};
+use crate::drift;
+use crate::error::{ApiError, Class as ErrorClass};
+use crate::instances::{capacity_type, instance, parse_provider_id};
+use crate::interruption::Kind;
+use crate::launch::fleet::{CLUSTER_TAG, NODE_CLASS_TAG, NODEPOOL_TAG, UNAVAILABLE};
+use crate::records::{InstanceFacts, Tags};
+use crate::store::NodeClasses;
+use crate::{nodeclass, wire};
+
+pub(crate) use state::State;
+
+/// What the process was told.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    /// The cluster that nodes join. Its name is needed; what else is empty comes from EKS.
+    pub cluster: Cluster,
+    /// The API server's version, such as `1.35`; empty for EKS's word.
+    pub kubernetes: String,
+    /// Settings that change what nodes have.
+    pub machines: MachineSettings,
+    /// Gate ReservedCapacity.
+    pub reserved_capacity: bool,
+    /// Whether the planner's order of instance types decides instead of prices.
+    pub by_order: bool,
+    /// Whether classes are validated without trying a launch.
+    pub without_dry_runs: bool,
+    /// Whether there is no way to IAM: profiles are neither made nor deleted.
+    pub isolated: bool,
+}
+
+/// Why there is no provider.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StartError {
+    /// A call failed that nothing works without.
+    #[error("{}", .0.with_hint())]
+    Api(#[from] ApiError),
+    /// EC2 described no instance type that could be used.
+    #[error("EC2 describes no usable instance type in {0}")]
+    NoTypes(String),
+}
+
+/// What the time is.
+pub type Clock = Arc<dyn Fn() -> SystemTime + Send + Sync>;
+
+/// The provider. Cheap to clone.
+#[derive(Clone)]
+pub struct Ec2 {
+    inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) clients: Arc<Clients>,
+    pub(crate) classes: Arc<dyn NodeClasses>,
+    pub(crate) settings: Settings,
+    pub(crate) finder: Finder,
+    pub(crate) account: String,
+    clock: Clock,
+    state: Mutex<State>,
+    /// One launch of a claim at a time.
+    claims: Mutex<BTreeMap<String, Arc<tokio::sync::Mutex<()>>>>,
+    /// One creation of templates at a time: launches that coincide mostly want the same.
+    making_templates: tokio::sync::Mutex<()>,
+    describes: Batcher<String, Result<Option<InstanceFacts>, ApiError>>,
+    terminates: Batcher<String, Result<String, ApiError>>,
+}
+
+/// Windows of batches, as Karpenter's.
+const BATCH: Window = Window {
+    idle: Duration::from_millis(100),
+    longest: Duration::from_secs(1),
+    most: 200,
+};
+/// How long EC2 may take to describe what it has launched, in seconds.
+const VISIBLE: i64 = 300;
+/// How often nodes are compared with their classes.
+const DRIFT: Duration = Duration::from_secs(300);
+/// How often types and prices are read anew.
+const REFRESH: Duration = Duration::from_secs(12 * 3600);
+/// How often what is over is let go.
+const SWEEP: Duration = Duration::from_secs(10);
+
+impl Ec2 {
+    /// Asks for the cluster, instance types and prices, and finds launch templates again.
+    ///
+    /// # Errors
+    /// The cluster or the types are not known. Prices and templates come later if they do not come
+    /// now.
+    pub async fn start(
+        clients: Arc<Clients>,
+        classes: Arc<dyn NodeClasses>,
+        mut settings: Settings,
+        clock: Clock,
+    ) -> Result<Self, StartError> {
+        let account = complete_cluster(&clients, &mut settings).await?;
+        let types = wire::types::descriptions(&clients).await?;
+        let offered = wire::types::offerings(&clients).await?;
+        let (mut region, problems) =
+            discovery::region(clients.region(), &types, &offered, &BTreeMap::new());
+        for problem in &problems.list {
+            tracing::warn!(%problem, "instance type");
+        }
+        if region.types().is_empty() {
+            return Err(StartError::NoTypes(clients.region().to_owned()));
+        }
+        region.settings = settings.machines;
+        let describing = clients.clone();
+        let terminating = clients.clone();
+        let inner = Inner {
+            finder: Finder::new(clients.clone()),
+            state: Mutex::new(State::new(region)),
+            claims: Mutex::default(),
+            making_templates: tokio::sync::Mutex::default(),
+            describes: Batcher::new(BATCH, move |ids| describe(describing.clone(), ids)),
+            terminates: Batcher::new(BATCH, move |ids| terminate(terminating.clone(), ids)),
+            clients,
+            classes,
+            settings,
+            account,
+            clock,
+        };
+        let provider = Ec2 {
+            inner: Arc::new(inner),
+        };
+        if let Err(error) = provider.refresh_prices().await {
+            tracing::warn!(
+                error = error.with_hint(),
+                "no spot prices yet; on-demand prices hold"
+            );
+        }
+        if let Err(error) = provider.find_templates().await {
+            tracing::warn!(
+                error = error.with_hint(),
+                "launch templates are not found again"
+            );
+        }
+        Ok(provider)
+    }
+
+    /// Keeps types, prices and templates up to date, until it is dropped.
+    pub async fn run(&self) {
+        let mut refreshed = tokio::time::Instant::now();
+        loop {
+            tokio::time::sleep(SWEEP).await;
+            self.sweep().await;
+            if refreshed.elapsed() >= REFRESH {
+                refreshed = tokio::time::Instant::now();
+                if let Err(error) = self.refresh_types().await {
+                    tracing::warn!(
+                        error = error.with_hint(),
+                        "instance types stay as they were"
+                    );
+                }
+                if let Err(error) = self.refresh_prices().await {
+                    tracing::warn!(error = error.with_hint(), "spot prices stay as they were");
+                }
+            }
+        }
+    }
+
+    /// Lets go what is over: offerings come back, templates that no launch uses are deleted.
+    pub async fn sweep(&self) {
+        let now = self.now();
+        let idle = {
+            let mut state = self.state();
+            state.expire(now);
+            state.templates.idle(now)
+        };
+        for name in idle {
+            if let Err(error) = wire::templates::delete(&self.inner.clients, &name).await {
+                // It is found again by its tag, and tried then.
+                tracing::warn!(template = name, error = error.with_hint(), "not deleted");
+                self.state().templates.add(&name, now);
+            }
+        }
+    }
+
+    /// Reads instance types and where they are offered.
+    ///
+    /// # Errors
+    /// A call failed: the types stay as they were.
+    pub async fn refresh_types(&self) -> Result<(), ApiError> {
+        let clients = &self.inner.clients;
+        let types = wire::types::descriptions(clients).await?;
+        let offered = wire::types::offerings(clients).await?;
+        let (mut new, _) = discovery::region(clients.region(), &types, &offered, &BTreeMap::new());
+        if new.types().is_empty() {
+            return Ok(());
+        }
+        let mut state = self.state();
+        let reservations = state.reservations.clone();
+        discovery::inherit(&mut new, &state.region, reservations.iter());
+        state.replace_region(new);
+        Ok(())
+    }
+
+    /// Reads spot prices.
+    ///
+    /// # Errors
+    /// A call failed: prices stay as they were.
+    pub async fn refresh_prices(&self) -> Result<(), ApiError> {
+        let now = (self.inner.clock)();
+        let prices = wire::types::spot_prices(&self.inner.clients, now).await?;
+        let mut state = self.state();
+        discovery::set_spot_prices(&mut state.region, &prices);
+        state.prices = prices;
+        Ok(())
+    }
+
+    /// Finds the cluster's launch templates again, after a start.
+    ///
+    /// # Errors
+    /// The call failed.
+    pub async fn find_templates(&self) -> Result<(), ApiError> {
+        let cluster = self.inner.settings.cluster.name.clone();
+        let query: Filters = vec![(format!("tag:{CLUSTER_TAG}"), vec![cluster])];
+        let found = wire::templates::find(&self.inner.clients, &query).await?;
+        let now = self.now();
+        let mut state = self.state();
+        // Karpenter's own have the same prefix; others with the cluster's tag are none of ours.
+        let ours = found
+            .iter()
+            .filter(|one| one.name.starts_with("karpenter.k8s.aws/"));
+        ours.for_each(|one| state.templates.add(&one.name, now));
+        Ok(())
+    }
+
+    /// The region as it is now.
+    pub fn region(&self) -> Region {
+        self.state().region.clone()
+    }
+
+    /// The catalogue of plans for the classes that can be launched from.
+    pub fn catalogue(&self, classes: &[EC2NodeClass], names: &mut Symbols) -> Catalogue {
+        let mut state = self.state();
+        let now = self.now();
+        state.region.change_unavailable(|all| all.expire(now));
+        let usable = classes
+            .iter()
+            .filter(|class| nodeclass::launchable(class).is_ok());
+        let all: Vec<Arc<ClassCatalogue>> = usable
+            .filter_map(|class| state.catalogue(class).ok())
+            .collect();
+        let mut core = CoreCatalogues::new(&state.region, names);
+        all.iter().for_each(|class| core.add(class));
+        core.finish()
+    }
+
+    /// A node has joined: its memory is known, and its name becomes a tag.
+    ///
+    /// # Errors
+    /// The tag could not be set.
+    pub async fn tag_node(&self, provider_id: &str, node: &str) -> Result<(), CloudError> {
+        let (_, id) = parse_provider_id(provider_id).ok_or_else(|| not_ours(provider_id))?;
+        let known = self.state().instances.get(id).cloned();
+        if known.is_some_and(|facts| facts.tags.contains_key("Name")) {
+            return Ok(());
+        }
+        let tags = Tags::from([("Name".to_owned(), node.to_owned())]);
+        wire::instances::tag(&self.inner.clients, id, &tags).await?;
+        if let Some(facts) = self.state().instances.get_mut(id) {
+            facts.tags.extend(tags);
+        }
+        Ok(())
+    }
+
+    /// Takes an interruption into account: what EC2 takes back has no capacity for a while.
+    pub async fn note_interruption(&self, kind: Kind, id: &str) {
+        if !matches!(kind, Kind::SpotInterrupted | Kind::ReservationInterrupted) {
+            return;
+        }
+        let known = self.state().instances.get(id).cloned();
+        let facts = match known {
+            Some(facts) => facts,
+            // Another cluster's, most likely: one batched read tells.
+            None => match self.described(id).await {
+                Ok(Some(facts)) if self.is_ours(&facts) => facts,
+                _ => return,
+            },
+        };
+        let until = self.now() + UNAVAILABLE;
+        let short = Short {
+            capacity_type: capacity_type(&facts).into(),
+            zone: (*facts.zone).into(),
+            reservation: facts.reservation.as_deref().map(Into::into),
+            ..Short::default()
+        };
+        let mut state = self.state();
+        state
+            .region
+            .change_unavailable(|all| all.mark(&facts.instance_type, short, until));
+    }
+
+    fn is_ours(&self, facts: &InstanceFacts) -> bool {
+        let cluster = facts.tags.get(CLUSTER_TAG);
+        cluster.is_some_and(|name| *name == self.inner.settings.cluster.name)
+    }
+
+    pub(crate) fn inner(&self) -> &Inner {
+        &self.inner
+    }
+
+    /// Seconds since 1970.
+    pub(crate) fn now(&self) -> i64 {
+        let since = (self.inner.clock)().duration_since(SystemTime::UNIX_EPOCH);
+        since.map_or(0, |since| {
+            i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
+        })
+    }
+
+    pub(crate) fn system_time(&self) -> SystemTime {
+        (self.inner.clock)()
+    }
+
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        self.inner
+            .state
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn described(&self, id: &str) -> Result<Option<InstanceFacts>, CloudError> {
+        let answer = self.inner.describes.ask(id.to_owned()).await;
+        let answer = answer.ok_or_else(|| CloudError::Other("the process ends".to_owned()))?;
+        Ok(answer?)
+    }
+
+    /// An instance, from memory if it was launched a moment ago and EC2 does not show it.
+    async fn facts(&self, provider_id: &str) -> Result<InstanceFacts, CloudError> {
+        let (_, id) = parse_provider_id(provider_id).ok_or_else(|| not_ours(provider_id))?;
+        match self.described(id).await? {
+            Some(facts) => {
+                let mut state = self.state();
+                match facts.is_gone() {
+                    true => {
+                        state.gone(id, self.now());
+                        Err(gone(provider_id))
+                    }
+                    false => {
+                        state.seen(facts.clone());
+                        Ok(facts)
+                    }
+                }
+            }
+            None => match self.state().fresh(id, self.now()) {
+                Some(facts) => Ok(facts),
+                None => {
+                    self.state().gone(id, self.now());
+                    Err(gone(provider_id))
+                }
+            },
+        }
+    }
+
+    async fn class(&self, name: &str) -> Result<EC2NodeClass, CloudError> {
+        let found = self.inner.classes.get(name).await;
+        let found = found.map_err(|why| {
+            CloudError::Other(format!("EC2NodeClass {name} cannot be read: {why}"))
+        })?;
+        found.ok_or_else(|| {
+            CloudError::NodeClassNotReady(format!("EC2NodeClass {name} does not exist"))
+        })
+    }
+}
+
+/// Asks EKS for what the settings leave out. Gives the account's number, empty if it is not known.
+async fn complete_cluster(
+    clients: &Clients,
+    settings: &mut Settings,
+) -> Result<String, StartError> {
+    let cluster = &mut settings.cluster;
+    let whole = [&cluster.endpoint, &cluster.cidr, &settings.kubernetes];
+    let whole = whole.iter().all(|text| !text.is_empty());
+    let facts = match wire::cluster::describe(clients, &cluster.name).await {
+        Ok(facts) => facts,
+        // A cluster of one's own making is none of EKS's.
+        Err(error) if whole => {
+            tracing::info!(error = %error, "EKS does not describe the cluster");
+            return Ok(String::new());
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let fill = |text: &mut String, own: String| {
+        if text.is_empty() {
+            *text = own;
+        }
+    };
+    fill(&mut cluster.endpoint, facts.endpoint);
+    fill(&mut cluster.ca_bundle, facts.ca_bundle);
+    fill(&mut cluster.cidr, facts.cidr);
+    fill(&mut settings.kubernetes, facts.version);
+    Ok(discovery::account_of(&facts.arn).to_owned())
+}
+
+async fn describe(
+    clients: Arc<Clients>,
+    ids: Vec<String>,
+) -> Vec<Result<Option<InstanceFacts>, ApiError>> {
+    // A filter finds those that there are; IDs in the request would fail for one that is not.
+    let query: Filters = vec![("instance-id".to_owned(), ids.clone())];
+    match wire::instances::find(&clients, &query).await {
+        Err(error) => ids.iter().map(|_| Err(error.clone())).collect(),
+        Ok(found) => {
+            let of = |id: &String| found.iter().find(|facts| facts.id == *id).cloned();
+            ids.iter().map(|id| Ok(of(id))).collect()
+        }
+    }
+}
+
+/// The state of each instance afterwards.
+async fn terminate(clients: Arc<Clients>, ids: Vec<String>) -> Vec<Result<String, ApiError>> {
+    let state = |states: &BTreeMap<String, String>, id: &String| {
+        // An instance that the reply leaves out was accepted with the others.
+        states
+            .get(id)
+            .cloned()
+            .unwrap_or_else(|| "shutting-down".to_owned())
+    };
+    match wire::instances::terminate(&clients, &ids).await {
+        Ok(states) => ids.iter().map(|id| Ok(state(&states, id))).collect(),
+        // One of them does not exist, and the others wait for nothing.
+        Err(error) if error.class == ErrorClass::NotFound && ids.len() > 1 => {
+            let mut all = Vec::with_capacity(ids.len());
+            for id in &ids {
+                let one = wire::instances::terminate(&clients, std::slice::from_ref(id)).await;
+                all.push(one.map(|states| state(&states, id)));
+            }
+            all
+        }
+        Err(error) => ids.iter().map(|_| Err(error.clone())).collect(),
+    }
+}
+
+fn not_ours(provider_id: &str) -> CloudError {
+    CloudError::NotFound(format!(
+        "{provider_id:?} is no instance of EC2; its provider ID is aws:///ZONE/i-…"
+    ))
+}
+
+fn gone(provider_id: &str) -> CloudError {
+    CloudError::NotFound(format!("there is no instance {provider_id}"))
+}
+
+#[async_trait]
+impl CloudProvider for Ec2 {
+    fn name(&self) -> &'static str {
+        "aws"
+    }
+
+    async fn create(&self, launch: &Launch) -> Result<Instance, CloudError> {
+        self.launch(launch).await
+    }
+
+    async fn delete(&self, provider_id: &str) -> Result<(), CloudError> {
+        let (_, id) = parse_provider_id(provider_id).ok_or_else(|| not_ours(provider_id))?;
+        let answer = self.inner.terminates.ask(id.to_owned()).await;
+        let answer = answer.ok_or_else(|| CloudError::Other("the process ends".to_owned()))?;
+        match answer {
+            Ok(state) if state == "terminated" => {
+                self.state().gone(id, self.now());
+                Err(gone(provider_id))
+            }
+            Ok(state) => {
+                if let Some(facts) = self.state().instances.get_mut(id) {
+                    facts.state = state;
+                }
+                Ok(())
+            }
+            Err(error) if error.class == ErrorClass::NotFound => {
+                // EC2 may not know yet what it has just launched.
+                let fresh = self.state().fresh(id, self.now()).is_some();
+                match fresh {
+                    true => Err(CloudError::Other(format!(
+                        "{error}; it was launched just now"
+                    ))),
+                    false => {
+                        self.state().gone(id, self.now());
+                        Err(gone(provider_id))
+                    }
+                }
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn repair_policies(&self) -> &[RepairPolicy] {
+        &REPAIR
+    }
+
+    fn drift_interval(&self) -> Option<Duration> {
+        Some(DRIFT)
+    }
+
+    async fn drifted(
+        &self,
+        provider_id: &str,
+        launch: &Launch,
+    ) -> Result<Option<String>, CloudError> {
+        let (_, id) = parse_provider_id(provider_id).ok_or_else(|| not_ours(provider_id))?;
+        let found = self.inner.classes.get(&launch.class_name).await;
+        let found = found.map_err(CloudError::Other)?;
+        // A class that is missing or leaves says nothing about its nodes.
+        let Some(class) = found.filter(|class| class.metadata.deletion_timestamp.is_none()) else {
+            return Ok(None);
+        };
+        let known = self.state().instances.get(id).cloned();
+        let facts = match known.filter(|facts| !facts.groups.is_empty()) {
+            Some(facts) => facts,
+            None => self.facts(provider_id).await?,
+        };
+        let mut state = self.state();
+        let catalogue = state.catalogue(&class)?;
+        let bootstrap = self.bootstrap_drifted(&state.region, &catalogue, &class, launch, &facts);
+        let compared = drift::Compared {
+            region: &state.region,
+            catalogue: &catalogue,
+            class: &class,
+            launch,
+            instance: &facts,
+            bootstrap,
+        };
+        let reason = drift::reason(&compared).map_err(CloudError::Other)?;
+        Ok(reason.map(str::to_owned))
+    }
+
+    async fn get(&self, provider_id: &str) -> Result<Instance, CloudError> {
+        let facts = self.facts(provider_id).await?;
+        Ok(self.state().instance(&facts))
+    }
+
+    async fn list(&self) -> Result<Vec<Arc<Instance>>, CloudError> {
+        let found = wire::instances::find(&self.inner.clients, &self.owned()).await?;
+        let now = self.now();
+        let mut state = self.state();
+        let all = state.listed(found, now);
+        Ok(all
+            .iter()
+            .map(|facts| Arc::new(state.instance(facts)))
+            .collect())
+    }
+}
+
+impl Ec2 {
+    /// What finds this cluster's instances that are not gone.
+    fn owned(&self) -> Filters {
+        let states = ["pending", "running", "stopping", "stopped", "shutting-down"];
+        let cluster = self.inner.settings.cluster.name.clone();
+        vec![
+            ("tag-key".to_owned(), vec![NODEPOOL_TAG.to_owned()]),
+            ("tag-key".to_owned(), vec![NODE_CLASS_TAG.to_owned()]),
+            (format!("tag:{CLUSTER_TAG}"), vec![cluster]),
+            (
+                "instance-state-name".to_owned(),
+                states.map(str::to_owned).to_vec(),
+            ),
+        ]
+    }
+}
+
+impl State {
+    /// An instance with what its class says of its type.
+    fn instance(&self, facts: &InstanceFacts) -> Instance {
+        let class = facts.tags.get(NODE_CLASS_TAG);
+        let class = class.and_then(|name| self.known_catalogue(name));
+        instance(facts, class.map(|class| (&self.region, class)))
+    }
+
+    /// The catalogue of a class; made anew if the class or the region has changed.
+    pub(crate) fn catalogue(
+        &mut self,
+        class: &EC2NodeClass,
+    ) -> Result<Arc<ClassCatalogue>, CloudError> {
+        let name = class.metadata.name.clone().unwrap_or_default();
+        if let Some(known) = self.fitting_catalogue(&name, class) {
+            return Ok(known);
+        }
+        let made = Class::of(class).and_then(|made| ClassCatalogue::new(&self.region, made));
+        let made = made.map_err(|fault| {
+            CloudError::NodeClassNotReady(format!(
+                "EC2NodeClass {name}: {} {}; {}",
+                fault.field, fault.what, fault.hint
+            ))
+        })?;
+        Ok(self.keep_catalogue(name, class, made))
+    }
+}
+
+const fn policy(
+    condition: &'static str,
+    status: &'static str,
+    reason: &'static str,
+    minutes: (u64, u64),
+) -> RepairPolicy {
+    RepairPolicy {
+        condition,
+        status,
+        reason,
+        toleration: Duration::from_secs(minutes.0 * 60),
+        grace: Some(Duration::from_secs(minutes.1 * 60)),
+        priority: 0,
+        action: RepairAction::Replace,
+    }
+}
+
+/// What nodes do not recover from, as Karpenter 1.15.1 has it; every one is replaced. The numbers
+/// are those of NVIDIA's Xid errors.
+static REPAIR: [RepairPolicy; 9] = [
+    policy("Ready", "False", ".*", (30, 10)),
+    policy("Ready", "Unknown", ".*", (30, 10)),
+    policy("StorageReady", "False", ".*", (30, 10)),
+    policy("NetworkingReady", "False", ".*", (30, 10)),
+    policy("KernelReady", "False", ".*", (30, 10)),
+    policy("ContainerRuntimeReady", "False", ".*", (30, 10)),
+    policy(
+        "AcceleratedHardwareReady",
+        "False",
+        "XID(64|74|79|119|120)",
+        (10, 5),
+    ),
+    policy(
+        "AcceleratedHardwareReady",
+        "False",
+        "XID(46|48|54|62|63|95|109|110|136|140|143|155|156|158)",
+        (10, 5),
+    ),
+    policy("AcceleratedHardwareReady", "False", "", (30, 10)),
+];

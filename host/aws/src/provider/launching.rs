@@ -1,0 +1,614 @@
+//! The launch of a NodeClaim.
+//!
+//! One at a time for each claim. The request is kept until its reply is known: lost, it is sent again
+//! as it was, with the same token, and EC2 answers with what it did the first time. Another process
+//! cannot send the same request; its token then says that the first arrived, and the instance is
+//! looked for by its tag.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use longshore_cloud::{CloudError, Instance, Launch};
+use longshore_ec2::catalogue::{ClassCatalogue, Region};
+use longshore_ec2::launch as template;
+use longshore_ec2::nodeclass::EC2NodeClass;
+use longshore_ec2::userdata::Taint;
+
+use super::state::InFlight;
+use super::{Ec2, VISIBLE};
+use crate::discovery::Filters;
+use crate::error::{ApiError, Class};
+use crate::launch::fleet::{
+    self, Asking, CLAIM_TAG, CLUSTER_TAG, Fleet, Launched, NODE_CLASS_TAG, NODEPOOL_TAG, Outcome,
+    Reply, UID_TAG,
+};
+use crate::launch::{Choice, choose};
+use crate::nodeclass::{self, Probe, probe_failed};
+use crate::records::{InstanceFacts, Tags};
+use crate::subnets::Reserved;
+use crate::wire;
+
+/// Attempts of one call: templates that were deleted under it, a token that was used.
+const ATTEMPTS: u32 = 3;
+/// How often a request is sent whose reply does not come.
+const SENDINGS: u32 = 3;
+/// The pause before the second sending; doubled for the third.
+const PAUSE: Duration = Duration::from_millis(500);
+
+impl Ec2 {
+    /// Launches, or answers with the instance that is there.
+    pub(super) async fn launch(&self, launch: &Launch) -> Result<Instance, CloudError> {
+        if launch.uid.is_empty() {
+            let what = format!("NodeClaim {} has no UID", launch.name);
+            return Err(CloudError::Invalid(what));
+        }
+        let turn = self.turn(&launch.uid);
+        let result = {
+            let _turn = turn.lock().await;
+            self.launch_in_turn(launch).await
+        };
+        self.end_turn(&launch.uid, turn);
+        result
+    }
+
+    fn turn(&self, uid: &str) -> Arc<tokio::sync::Mutex<()>> {
+        let mut claims = self
+            .inner
+            .claims
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        claims.entry(uid.to_owned()).or_default().clone()
+    }
+
+    fn end_turn(&self, uid: &str, turn: Arc<tokio::sync::Mutex<()>>) {
+        let mut claims = self
+            .inner
+            .claims
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        // The map's and this one: nobody waits.
+        if Arc::strong_count(&turn) == 2 {
+            claims.remove(uid);
+        }
+    }
+
+    async fn launch_in_turn(&self, launch: &Launch) -> Result<Instance, CloudError> {
+        let uid = &launch.uid;
+        {
+            let state = self.state();
+            if let Some(facts) = state.of_claim(uid).cloned() {
+                return Ok(state.instance(&facts));
+            }
+        }
+        let class = self.class(&launch.class_name).await?;
+        let begun = self
+            .state()
+            .launches
+            .get(uid)
+            .is_some_and(|own| own.sent.is_some());
+        if !begun {
+            nodeclass::launchable(&class).map_err(CloudError::NodeClassNotReady)?;
+        }
+        for _ in 0..ATTEMPTS {
+            let fleet = self.request(launch, &class).await?;
+            let reserved = self.reserve(&class, &fleet)?;
+            let sent = self.send(uid, &fleet).await;
+            match self.answered(launch, &class, &fleet, reserved, sent)? {
+                Next::Done(one) => return Ok(self.launched(launch, &class, &fleet, &one)),
+                Next::Find => match self.find_launched(uid).await? {
+                    Some(facts) => {
+                        let mut state = self.state();
+                        let instance = state.instance(&facts);
+                        state.launches.remove(uid);
+                        state.seen(facts);
+                        return Ok(instance);
+                    }
+                    None => self.not_found_yet(uid)?,
+                },
+                Next::Again => {}
+            }
+        }
+        Err(CloudError::Other(format!(
+            "NodeClaim {}: {ATTEMPTS} attempts found launch templates gone; it is tried again",
+            launch.name
+        )))
+    }
+
+    /// The request that was sent and not answered, or a new one. Its launch templates exist.
+    async fn request(&self, launch: &Launch, class: &EC2NodeClass) -> Result<Fleet, CloudError> {
+        if let Some(sent) = self
+            .state()
+            .launches
+            .get(&launch.uid)
+            .and_then(|own| own.sent.clone())
+        {
+            return Ok(sent);
+        }
+        let (choice, templates) = {
+            let now = self.now();
+            let mut state = self.state();
+            state.region.change_unavailable(|all| all.expire(now));
+            let catalogue = state.catalogue(class)?;
+            let choice = choose(&state.region, &catalogue, launch)?;
+            let templates = self.templates(&state.region, &catalogue, class, launch, &choice)?;
+            (choice, templates)
+        };
+        self.make_templates(&templates).await?;
+        let state = self.state();
+        let attempt = state.launches.get(&launch.uid).map_or(0, |own| own.attempt);
+        let asking = Asking {
+            launch,
+            attempt,
+            tags: self.tags(class, launch),
+            context: class.spec.context.clone(),
+            by_order: self.inner.settings.by_order,
+        };
+        let status = class.status.as_ref();
+        let subnets = status.map_or(&[][..], |status| &status.subnets);
+        let subnet = |zone: usize| {
+            let zone = &*state.region.zones()[zone].name;
+            let here = subnets
+                .iter()
+                .filter(|one| one.zone == zone)
+                .map(|one| &*one.id);
+            let open: Vec<&str> = here
+                .filter(|id| !state.region.unavailable().is_full(id))
+                .collect();
+            state.addresses.widest(open.into_iter()).map(str::to_owned)
+        };
+        fleet::request(&asking, &state.region, &choice, &templates, subnet).ok_or_else(|| {
+            let what = format!(
+                "NodeClaim {}: no offering has an image and a subnet with free addresses",
+                launch.name
+            );
+            CloudError::InsufficientCapacity(what.into())
+        })
+    }
+
+    fn templates(
+        &self,
+        region: &Region,
+        catalogue: &ClassCatalogue,
+        class: &EC2NodeClass,
+        launch: &Launch,
+        choice: &Choice,
+    ) -> Result<Vec<template::Template>, CloudError> {
+        let made =
+            template::templates(&self.template_launch(region, catalogue, class, launch, choice));
+        made.map_err(|fault| {
+            let name = &launch.class_name;
+            CloudError::Invalid(format!("EC2NodeClass {name}: {fault}"))
+        })
+    }
+
+    fn template_launch<'a>(
+        &'a self,
+        region: &'a Region,
+        catalogue: &'a ClassCatalogue,
+        class: &'a EC2NodeClass,
+        launch: &Launch,
+        choice: &Choice,
+    ) -> template::Launch<'a> {
+        let mut choices: BTreeMap<usize, Vec<Box<str>>> = BTreeMap::new();
+        for chosen in &choice.offerings {
+            let held = choices.entry(chosen.at).or_default();
+            held.extend(chosen.reservation.as_ref().map(|held| held.id.clone()));
+        }
+        let taint = |one: &longshore_cloud::Taint| Taint {
+            key: one.key.clone(),
+            value: one.value.clone(),
+            effect: one.effect.clone(),
+            ..Taint::default()
+        };
+        template::Launch {
+            region,
+            catalogue,
+            node_class: class,
+            cluster: &self.inner.settings.cluster,
+            labels: launch.labels.clone(),
+            taints: launch
+                .taints
+                .iter()
+                .chain(&launch.startup_taints)
+                .map(taint)
+                .collect(),
+            capacity_type: choice.capacity_type,
+            tenancy: choice.tenancy,
+            efa: choice.efa,
+            partition: choice.partition,
+            reserved_capacity: self.inner.settings.reserved_capacity,
+            choices: choices
+                .into_iter()
+                .map(|(at, reservations)| template::Choice { at, reservations })
+                .collect(),
+            texts: None,
+        }
+    }
+
+    /// Whether a claim would boot with other user data today, if its class asks for that.
+    pub(super) fn bootstrap_drifted(
+        &self,
+        region: &Region,
+        catalogue: &ClassCatalogue,
+        class: &EC2NodeClass,
+        launch: &Launch,
+        facts: &InstanceFacts,
+    ) -> bool {
+        let Some(at) = region.find(&facts.instance_type) else {
+            return false;
+        };
+        let capacity_type = match crate::instances::capacity_type(facts) {
+            "spot" => template::CapacityType::Spot,
+            "reserved" => template::CapacityType::Reserved,
+            _ => template::CapacityType::OnDemand,
+        };
+        let choice = Choice {
+            capacity_type,
+            tenancy: template::Tenancy::Default,
+            efa: false,
+            partition: None,
+            offerings: Vec::new(),
+        };
+        let today = self.template_launch(region, catalogue, class, launch, &choice);
+        let drift = template::bootstrap_drift(&today, at, &launch.annotations);
+        drift == longshore_ec2::bootstrap::drift::Drift::Drifted
+    }
+
+    /// Makes the templates that are not known to exist.
+    async fn make_templates(&self, templates: &[template::Template]) -> Result<(), ApiError> {
+        let unknown = |name: &str| {
+            let now = self.now();
+            !self.state().templates.uses(name, now)
+        };
+        if !templates.iter().any(|one| unknown(&one.request.name)) {
+            return Ok(());
+        }
+        let _one_at_a_time = self.inner.making_templates.lock().await;
+        for one in templates {
+            if unknown(&one.request.name) {
+                wire::templates::create(&self.inner.clients, &one.request, false).await?;
+                let now = self.now();
+                self.state().templates.add(&one.request.name, now);
+            }
+        }
+        Ok(())
+    }
+
+    fn tags(&self, class: &EC2NodeClass, launch: &Launch) -> Tags {
+        let cluster = self.inner.settings.cluster.name.clone();
+        let mut tags = class.spec.tags().clone();
+        tags.extend([
+            (
+                format!("kubernetes.io/cluster/{cluster}"),
+                "owned".to_owned(),
+            ),
+            (CLUSTER_TAG.to_owned(), cluster),
+            (
+                NODEPOOL_TAG.to_owned(),
+                launch.nodepool.clone().unwrap_or_default(),
+            ),
+            (NODE_CLASS_TAG.to_owned(), launch.class_name.clone()),
+            (CLAIM_TAG.to_owned(), launch.name.clone()),
+            (UID_TAG.to_owned(), launch.uid.clone()),
+        ]);
+        tags
+    }
+
+    /// Takes off the addresses that the launch may need, in each subnet that it names.
+    fn reserve(&self, class: &EC2NodeClass, fleet: &Fleet) -> Result<Reserved, CloudError> {
+        let mut state = self.state();
+        let catalogue = state.catalogue(class)?;
+        let mut needed: BTreeMap<String, i64> = BTreeMap::new();
+        for one in fleet.configs.iter().flat_map(|config| &config.overrides) {
+            let Some(at) = state.region.find(&one.instance_type) else {
+                continue;
+            };
+            let pods = catalogue.machine(at).pods();
+            let least = needed.entry(one.subnet.clone()).or_insert(pods);
+            *least = pods.min(*least);
+        }
+        Ok(state.addresses.reserve(needed.into_iter()))
+    }
+
+    /// Sends a request until there is a reply, three times at most. It is kept before it is sent.
+    async fn send(&self, uid: &str, fleet: &Fleet) -> Result<Reply, ApiError> {
+        {
+            let now = self.now();
+            let mut state = self.state();
+            let own = state.launches.entry(uid.to_owned()).or_default();
+            own.sent = Some(fleet.clone());
+            own.touched = now;
+        }
+        let mut pause = PAUSE;
+        for _ in 1..SENDINGS {
+            match wire::fleet::create(&self.inner.clients, fleet).await {
+                Err(error) if error.class == Class::Unknown => {
+                    tokio::time::sleep(pause).await;
+                    pause *= 2;
+                }
+                result => return result,
+            }
+        }
+        wire::fleet::create(&self.inner.clients, fleet).await
+    }
+
+    /// What follows from an answer. Without a known outcome the request stays kept.
+    fn answered(
+        &self,
+        launch: &Launch,
+        class: &EC2NodeClass,
+        fleet: &Fleet,
+        reserved: Reserved,
+        sent: Result<Reply, ApiError>,
+    ) -> Result<Next, CloudError> {
+        let now = self.now();
+        let mut state = self.state();
+        let catalogue = state.catalogue(class)?;
+        let used = sent.as_ref().ok().and_then(|reply| reply.instances.first());
+        let used = used.map(|one| one.subnet.clone());
+        state.addresses.release(reserved, used.as_deref());
+        let reply = match sent {
+            Ok(reply) => reply,
+            Err(error) => match error.class {
+                Class::Unknown => return Err(error.into()),
+                Class::TokenReused => return Ok(Next::Find),
+                Class::Capacity | Class::SubnetFull | Class::Quota | Class::SpotRole => {
+                    fleet::whole(fleet, &error.code, &error.message)
+                }
+                Class::TemplateGone => {
+                    for config in &fleet.configs {
+                        state.templates.forget(&config.template);
+                    }
+                    state.next_attempt(&launch.uid);
+                    return Ok(Next::Again);
+                }
+                // Refused before anything was done: the token is as good as new.
+                _ => {
+                    state.launches.entry(launch.uid.clone()).or_default().sent = None;
+                    return Err(error.into());
+                }
+            },
+        };
+        for one in &reply.errors {
+            tracing::info!(
+                nodeclaim = launch.name,
+                instance_type = one.instance_type,
+                zone = one.zone,
+                capacity_type = fleet.capacity_type.as_str(),
+                code = one.code,
+                "launch failed"
+            );
+        }
+        fleet::remember(fleet, &reply, &mut state.region, &catalogue, now);
+        for one in &reply.errors {
+            if crate::error::classify(&one.code, &one.message) == Class::SubnetFull {
+                state.addresses.exhausted(&one.subnet);
+            }
+        }
+        match fleet::outcome(fleet, &reply) {
+            Outcome::Launched(one) => Ok(Next::Done(one)),
+            Outcome::TemplateGone(names) => {
+                names.iter().for_each(|name| state.templates.forget(name));
+                state.next_attempt(&launch.uid);
+                Ok(Next::Again)
+            }
+            Outcome::Failed(error) => {
+                state.next_attempt(&launch.uid);
+                Err(error)
+            }
+        }
+    }
+
+    fn launched(
+        &self,
+        launch: &Launch,
+        class: &EC2NodeClass,
+        fleet: &Fleet,
+        one: &Launched,
+    ) -> Instance {
+        let now = self.now();
+        let mut state = self.state();
+        let status = class.status.as_ref();
+        let groups = status.map_or(&[][..], |status| &status.security_groups);
+        let zones = status.map_or(&[][..], |status| &status.subnets);
+        let zone = zones.iter().find(|subnet| subnet.zone == one.zone);
+        let asked = fleet.configs.iter().flat_map(|config| &config.overrides);
+        let mut asked = asked.filter(|own| own.instance_type == one.instance_type);
+        let reservation = asked.find(|own| own.zone == one.zone);
+        let reservation = reservation.and_then(|own| own.reservation.as_deref());
+        let group = state
+            .catalogue(class)
+            .ok()
+            .and_then(|all| all.group().cloned());
+        let facts = InstanceFacts {
+            id: one.id.clone(),
+            state: "pending".to_owned(),
+            instance_type: one.instance_type.clone(),
+            zone: one.zone.clone(),
+            zone_id: zone
+                .and_then(|zone| zone.zone_id.clone())
+                .unwrap_or_default(),
+            image: one.image.clone(),
+            subnet: one.subnet.clone(),
+            groups: groups.iter().map(|group| group.id.clone()).collect(),
+            tags: fleet.tags.clone(),
+            spot: fleet.market == fleet::Market::Spot,
+            reservation: reservation.map(str::to_owned),
+            lifecycle: match fleet.market {
+                fleet::Market::CapacityBlock => "capacity-block",
+                fleet::Market::Interruptible => "interruptible-capacity-reservation",
+                fleet::Market::Spot => "spot",
+                fleet::Market::OnDemand => "",
+            }
+            .to_owned(),
+            tenancy: self.tenancy(launch).to_owned(),
+            placement_group: group.map(|group| group.id.to_string()).unwrap_or_default(),
+            partition: 0,
+            profile: status
+                .and_then(|own| own.instance_profile.clone())
+                .unwrap_or_default(),
+            launched: now,
+        };
+        state.launched(&launch.uid, facts.clone(), now);
+        tracing::info!(
+            nodeclaim = launch.name,
+            instance = facts.id,
+            instance_type = facts.instance_type,
+            zone = facts.zone,
+            capacity_type = fleet.capacity_type.as_str(),
+            "launched"
+        );
+        state.instance(&facts)
+    }
+
+    fn tenancy(&self, launch: &Launch) -> &'static str {
+        let own = launch
+            .requirements
+            .iter()
+            .filter(|one| one.key == crate::launch::TENANCY);
+        let mut own = own.map(|one| one.admits(Some("default")));
+        match own.all(|admits| admits) {
+            true => "default",
+            false => "dedicated",
+        }
+    }
+
+    /// The instance of a claim by its tag.
+    async fn find_launched(&self, uid: &str) -> Result<Option<InstanceFacts>, CloudError> {
+        let states = ["pending", "running"].map(str::to_owned).to_vec();
+        let query: Filters = vec![
+            (format!("tag:{UID_TAG}"), vec![uid.to_owned()]),
+            ("instance-state-name".to_owned(), states),
+        ];
+        let found = wire::instances::find(&self.inner.clients, &query).await?;
+        Ok(found.into_iter().next())
+    }
+
+    /// The token was used, and no instance shows. EC2 may describe it later: until that time is over
+    /// nothing is bought. Then there was none: another attempt is made.
+    fn not_found_yet(&self, uid: &str) -> Result<(), CloudError> {
+        let now = self.now();
+        let mut state = self.state();
+        let own = state.launches.entry(uid.to_owned()).or_default();
+        own.sent = None;
+        let since = *own.reused.get_or_insert(now);
+        if now - since <= VISIBLE {
+            return Err(CloudError::Other(format!(
+                "claim {uid} was launched by another process, and its instance does not show yet"
+            )));
+        }
+        state.next_attempt(uid);
+        Ok(())
+    }
+
+    /// Tries a launch of a class without launching anything.
+    pub(crate) async fn probe(&self, class: &EC2NodeClass) -> Probe {
+        let name = class.metadata.name.clone().unwrap_or_default();
+        let launch = Launch {
+            name: format!("dry-run-of-{name}"),
+            uid: format!("dry-run-of-{name}"),
+            nodepool: Some("dry-run".to_owned()),
+            labels: [(
+                longshore_api::labels::NODEPOOL.to_owned(),
+                "dry-run".to_owned(),
+            )]
+            .into(),
+            class_name: name,
+            ..Launch::default()
+        };
+        let prepared = {
+            let mut state = self.state();
+            // What lately had no capacity can be tried all the same.
+            let mut region = state.region.clone();
+            region.change_unavailable(|all| *all = Default::default());
+            let choice = state.catalogue(class).and_then(|catalogue| {
+                let mut choice = choose(&region, &catalogue, &launch)?;
+                choice.offerings.truncate(1);
+                let templates = self.templates(&region, &catalogue, class, &launch, &choice)?;
+                Ok((choice, templates))
+            });
+            choice.map(|(choice, templates)| (choice, templates, region))
+        };
+        let (choice, templates, region) = match prepared {
+            Ok(prepared) => prepared,
+            Err(error) => return Probe::Later(error.to_string()),
+        };
+        if let Err(error) = self.make_templates(&templates).await {
+            return probe_failed(&error);
+        }
+        let asking = Asking {
+            launch: &launch,
+            attempt: 0,
+            tags: self.tags(class, &launch),
+            context: class.spec.context.clone(),
+            by_order: false,
+        };
+        let status = class.status.as_ref();
+        let subnets = status.map_or(&[][..], |status| &status.subnets);
+        let subnet = |zone: usize| {
+            let zone = &*region.zones()[zone].name;
+            subnets
+                .iter()
+                .find(|one| one.zone == zone)
+                .map(|one| one.id.clone())
+        };
+        let fleet = fleet::request(&asking, &region, &choice, &templates, subnet);
+        let Some(fleet) = fleet else {
+            return Probe::Later("no instance type has an image and a subnet".to_owned());
+        };
+        match self
+            .probe_calls(&fleet, subnets.iter().map(|one| &*one.id))
+            .await
+        {
+            Ok(()) => Probe::Passed,
+            Err(error) => probe_failed(&error),
+        }
+    }
+
+    async fn probe_calls<'a>(
+        &self,
+        fleet: &Fleet,
+        subnets: impl Iterator<Item = &'a str>,
+    ) -> Result<(), ApiError> {
+        let clients = &self.inner.clients;
+        wire::fleet::dry_run(clients, fleet).await?;
+        let Some(config) = fleet.configs.first() else {
+            return Ok(());
+        };
+        let kind = config
+            .overrides
+            .first()
+            .map_or("", |one| &*one.instance_type);
+        // One subnet that can be launched into will do; else the first says why not.
+        let mut first = None;
+        for subnet in subnets {
+            let tried = wire::fleet::run_dry(clients, &config.template, kind, subnet, &fleet.tags);
+            match tried.await {
+                Ok(()) => return Ok(()),
+                Err(error) => first = first.or(Some(error)),
+            }
+        }
+        first.map_or(Ok(()), Err)
+    }
+}
+
+/// What follows from an answer.
+enum Next {
+    /// There is an instance.
+    Done(Launched),
+    /// Another request has the token: its instance is looked for.
+    Find,
+    /// Another attempt.
+    Again,
+}
+
+impl super::State {
+    /// The next attempt has another token.
+    fn next_attempt(&mut self, uid: &str) {
+        let own: &mut InFlight = self.launches.entry(uid.to_owned()).or_default();
+        own.attempt += 1;
+        own.sent = None;
+        own.reused = None;
+    }
+}

@@ -1,0 +1,282 @@
+//! What a provider remembers.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+
+use longshore_ec2::catalogue::{ClassCatalogue, Group, Region};
+use longshore_ec2::nodeclass::EC2NodeClass;
+
+use super::VISIBLE;
+use crate::discovery;
+use crate::launch::fleet::{Fleet, UID_TAG};
+use crate::records::{InstanceFacts, SpotPrice, SubnetFacts};
+use crate::subnets::Addresses;
+use crate::templates::Known;
+
+/// Everything that is remembered. Nothing here is the only copy of anything.
+pub(crate) struct State {
+    pub region: Region,
+    pub prices: Vec<SpotPrice>,
+    pub addresses: Addresses,
+    pub templates: Known,
+    /// Instances as they were described last.
+    pub instances: HashMap<String, InstanceFacts>,
+    /// Launches that are not over.
+    pub launches: HashMap<String, InFlight>,
+    /// IDs of reservations that were described.
+    pub reservations: BTreeSet<String>,
+    catalogues: HashMap<String, Kept>,
+    /// When instances were launched here, by ID.
+    launched: HashMap<String, i64>,
+    /// Instances by the UID of their claim.
+    by_claim: HashMap<String, String>,
+    /// Instances of reservations that were counted as gone, and when.
+    returned: HashMap<String, i64>,
+    /// Grows with every new set of types.
+    generation: u64,
+}
+
+/// A launch that has begun.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct InFlight {
+    /// The number of the attempt.
+    pub attempt: u32,
+    /// The request that was sent and whose reply is not known.
+    pub sent: Option<Fleet>,
+    /// Since when the token is known to be used by a request of another process.
+    pub reused: Option<i64>,
+    /// When something happened to it last.
+    pub touched: i64,
+}
+
+struct Kept {
+    class: EC2NodeClass,
+    generation: u64,
+    groups: Arc<[Group]>,
+    catalogue: Arc<ClassCatalogue>,
+}
+
+/// How long a launch is remembered that nobody asks for any more, in seconds.
+const FORGOTTEN: i64 = 3600;
+
+impl State {
+    pub fn new(region: Region) -> Self {
+        State {
+            region,
+            prices: Vec::new(),
+            addresses: Addresses::default(),
+            templates: Known::default(),
+            instances: HashMap::new(),
+            launches: HashMap::new(),
+            reservations: BTreeSet::new(),
+            catalogues: HashMap::new(),
+            launched: HashMap::new(),
+            by_claim: HashMap::new(),
+            returned: HashMap::new(),
+            generation: 0,
+        }
+    }
+
+    /// A region with other types: catalogues are made anew.
+    pub fn replace_region(&mut self, region: Region) {
+        self.region = region;
+        discovery::set_spot_prices(&mut self.region, &self.prices);
+        self.generation += 1;
+        self.catalogues.clear();
+    }
+
+    /// Forgets what is over at `now`.
+    pub fn expire(&mut self, now: i64) {
+        self.region.change_unavailable(|all| all.expire(now));
+        let young = |at: &i64| now - at <= VISIBLE;
+        self.launched.retain(|_, at| young(at));
+        self.returned.retain(|_, at| now - *at <= 3 * VISIBLE);
+        self.launches
+            .retain(|_, own| now - own.touched <= FORGOTTEN);
+        let instances = &self.instances;
+        self.by_claim.retain(|_, id| instances.contains_key(id));
+    }
+
+    pub fn known_catalogue(&self, name: &str) -> Option<&ClassCatalogue> {
+        self.catalogues.get(name).map(|kept| &*kept.catalogue)
+    }
+
+    /// The catalogue that was made of this very class.
+    pub fn fitting_catalogue(
+        &mut self,
+        name: &str,
+        class: &EC2NodeClass,
+    ) -> Option<Arc<ClassCatalogue>> {
+        let kept = self.catalogues.get_mut(name)?;
+        let same = kept.generation == self.generation
+            && Arc::ptr_eq(&kept.groups, &self.region.groups)
+            && kept.class.spec == class.spec
+            && kept.class.status == class.status;
+        if !same {
+            return None;
+        }
+        Arc::make_mut(&mut kept.catalogue).follow(&self.region);
+        Some(kept.catalogue.clone())
+    }
+
+    pub fn keep_catalogue(
+        &mut self,
+        name: String,
+        class: &EC2NodeClass,
+        catalogue: ClassCatalogue,
+    ) -> Arc<ClassCatalogue> {
+        let catalogue = Arc::new(catalogue);
+        let kept = Kept {
+            class: class.clone(),
+            generation: self.generation,
+            groups: self.region.groups.clone(),
+            catalogue: catalogue.clone(),
+        };
+        self.catalogues.insert(name, kept);
+        catalogue
+    }
+
+    /// Subnets were described.
+    pub fn describe_subnets(&mut self, subnets: &[SubnetFacts]) {
+        self.addresses.describe(subnets);
+    }
+
+    /// An instance was launched.
+    pub fn launched(&mut self, uid: &str, facts: InstanceFacts, now: i64) {
+        self.launches.remove(uid);
+        self.launched.insert(facts.id.clone(), now);
+        self.by_claim.insert(uid.to_owned(), facts.id.clone());
+        if let Some(id) = &facts.reservation {
+            let left = self.region.free(id).saturating_sub(1);
+            self.region.set_free(id, left);
+        }
+        self.instances.insert(facts.id.clone(), facts);
+    }
+
+    /// The instance of a claim, if it is known.
+    pub fn of_claim(&self, uid: &str) -> Option<&InstanceFacts> {
+        let facts = self.instances.get(self.by_claim.get(uid)?)?;
+        (!facts.is_gone()).then_some(facts)
+    }
+
+    /// An instance was described.
+    pub fn seen(&mut self, facts: InstanceFacts) {
+        if let Some(uid) = facts.tags.get(UID_TAG) {
+            self.by_claim.insert(uid.clone(), facts.id.clone());
+        }
+        self.instances.insert(facts.id.clone(), facts);
+    }
+
+    /// An instance that was launched here so lately that EC2 may not describe it. One that ends is
+    /// none: then a description without it means that it is gone.
+    pub fn fresh(&self, id: &str, now: i64) -> Option<InstanceFacts> {
+        let at = self.launched.get(id)?;
+        let facts = self.instances.get(id)?;
+        let lives = ["pending", "running"].contains(&&*facts.state);
+        (now - at <= VISIBLE && lives).then(|| facts.clone())
+    }
+
+    /// An instance is gone: its place in a reservation is free again, once.
+    pub fn gone(&mut self, id: &str, now: i64) {
+        self.launched.remove(id);
+        let Some(facts) = self.instances.remove(id) else {
+            return;
+        };
+        if let Some(reservation) = &facts.reservation
+            && self.returned.insert(id.to_owned(), now).is_none()
+        {
+            let left = self.region.free(reservation).saturating_add(1);
+            self.region.set_free(reservation, left);
+        }
+    }
+
+    /// All instances were described: what is missing is gone, unless it is fresh.
+    pub fn listed(&mut self, found: Vec<InstanceFacts>, now: i64) -> Vec<InstanceFacts> {
+        let ids: HashSet<String> = found.iter().map(|facts| facts.id.clone()).collect();
+        let missing: Vec<String> = self
+            .instances
+            .keys()
+            .filter(|id| !ids.contains(*id))
+            .cloned()
+            .collect();
+        let mut all = found;
+        all.retain(|facts| !facts.is_gone());
+        for facts in &all {
+            self.seen(facts.clone());
+        }
+        for id in missing {
+            match self.fresh(&id, now) {
+                Some(facts) => all.push(facts),
+                None => self.gone(&id, now),
+            }
+        }
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn state() -> State {
+        State::new(Region::new("us-east-1", Vec::new(), Vec::new().into()))
+    }
+
+    fn facts(id: &str, uid: &str) -> InstanceFacts {
+        InstanceFacts {
+            id: id.into(),
+            state: "running".into(),
+            reservation: Some("cr-1".into()),
+            tags: [(UID_TAG.to_owned(), uid.to_owned())].into(),
+            ..InstanceFacts::default()
+        }
+    }
+
+    fn ids(all: &[InstanceFacts]) -> Vec<&str> {
+        all.iter().map(|one| &*one.id).collect()
+    }
+
+    #[test]
+    fn an_instance_that_ec2_does_not_describe_yet_is_listed_for_a_while() {
+        let mut state = state();
+        state.launched("uid-1", facts("i-1", "uid-1"), 100);
+        assert_eq!(ids(&state.listed(Vec::new(), 100 + VISIBLE)), ["i-1"]);
+        assert!(state.of_claim("uid-1").is_some());
+        assert!(
+            state.listed(Vec::new(), 101 + VISIBLE).is_empty(),
+            "then it is gone"
+        );
+        assert!(state.of_claim("uid-1").is_none());
+    }
+
+    #[test]
+    fn an_instance_that_ends_and_is_not_described_is_gone() {
+        let mut state = state();
+        state.launched("uid-1", facts("i-1", "uid-1"), 100);
+        if let Some(own) = state.instances.get_mut("i-1") {
+            own.state = "shutting-down".to_owned();
+        }
+        assert!(state.listed(Vec::new(), 101).is_empty());
+    }
+
+    #[test]
+    fn a_place_in_a_reservation_comes_back_once() {
+        let mut state = state();
+        state.region.set_free("cr-1", 3);
+        state.launched("uid-1", facts("i-1", "uid-1"), 0);
+        assert_eq!(state.region.free("cr-1"), 2);
+        state.gone("i-1", 10);
+        // A slow description shows it again.
+        state.seen(facts("i-1", "uid-1"));
+        state.gone("i-1", 20);
+        assert_eq!(state.region.free("cr-1"), 3);
+    }
+
+    #[test]
+    fn instances_of_another_process_are_found_by_their_tag() {
+        let mut state = state();
+        let listed = state.listed(vec![facts("i-1", "uid-1")], 0);
+        assert_eq!(ids(&listed), ["i-1"]);
+        assert_eq!(state.of_claim("uid-1").map(|facts| &*facts.id), Some("i-1"));
+    }
+}

@@ -1,0 +1,247 @@
+//! Where EC2NodeClasses are: the API server, or this process's memory in tests and simulations.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use k8s_openapi::api::core::v1::Service;
+use kube::api::{Api, ListParams, Patch, PatchParams};
+use kube::{Client, ResourceExt as _};
+use longshore_api::crd::NodeClaim;
+use longshore_ec2::nodeclass::{EC2NodeClass, EC2NodeClassStatus};
+use serde_json::{Value, json};
+
+/// EC2NodeClasses and what names them. Errors are texts for a log: each is followed by another try.
+#[async_trait]
+pub trait NodeClasses: Send + Sync {
+    /// The class of a name.
+    ///
+    /// # Errors
+    /// The store cannot be asked.
+    async fn get(&self, name: &str) -> Result<Option<EC2NodeClass>, String>;
+
+    /// All classes.
+    ///
+    /// # Errors
+    /// The store cannot be asked.
+    async fn list(&self) -> Result<Vec<EC2NodeClass>, String>;
+
+    /// Names of the NodeClaims that name a class.
+    ///
+    /// # Errors
+    /// The store cannot be asked.
+    async fn claims_of(&self, name: &str) -> Result<Vec<String>, String>;
+
+    /// Writes the status, if the class has not changed since it was read.
+    ///
+    /// # Errors
+    /// It has changed, is gone, or the store cannot be asked.
+    async fn write_status(
+        &self,
+        class: &EC2NodeClass,
+        status: &EC2NodeClassStatus,
+    ) -> Result<(), String>;
+
+    /// Writes finalizers and annotations, if the class has not changed since it was read.
+    /// Annotations that are not named stay.
+    ///
+    /// # Errors
+    /// As above.
+    async fn write_metadata(
+        &self,
+        class: &EC2NodeClass,
+        finalizers: &[String],
+        annotations: &BTreeMap<String, String>,
+    ) -> Result<(), String>;
+}
+
+/// The address of the cluster's DNS: that of the Service kube-dns in kube-system. Nothing if there is
+/// no such Service or it cannot be read; nodes then find their DNS server as their image says.
+pub async fn kube_dns_ip(client: Client) -> Option<String> {
+    let services: Api<Service> = Api::namespaced(client, "kube-system");
+    let found = services.get_opt("kube-dns").await.ok()??;
+    let address = found.spec?.cluster_ip?;
+    (!address.is_empty() && address != "None").then_some(address)
+}
+
+/// Classes of the API server.
+#[derive(Clone)]
+pub struct KubeClasses {
+    classes: Api<EC2NodeClass>,
+    claims: Api<NodeClaim>,
+}
+
+impl KubeClasses {
+    /// Those that a client sees.
+    pub fn new(client: Client) -> Self {
+        KubeClasses {
+            classes: Api::all(client.clone()),
+            claims: Api::all(client),
+        }
+    }
+
+    async fn patch(&self, class: &EC2NodeClass, mut patch: Value) -> Result<(), String> {
+        // With the version, the API server refuses what was read before another write.
+        patch["metadata"]["resourceVersion"] = json!(class.metadata.resource_version);
+        let params = PatchParams::default();
+        let (name, patch) = (class.name_any(), Patch::Merge(&patch));
+        let written = self.classes.patch(&name, &params, &patch).await;
+        written.map(drop).map_err(|error| error.to_string())
+    }
+}
+
+#[async_trait]
+impl NodeClasses for KubeClasses {
+    async fn get(&self, name: &str) -> Result<Option<EC2NodeClass>, String> {
+        self.classes
+            .get_opt(name)
+            .await
+            .map_err(|error| error.to_string())
+    }
+
+    async fn list(&self) -> Result<Vec<EC2NodeClass>, String> {
+        // The server's cache will do: what is written is checked by its version.
+        let params = ListParams::default().match_any();
+        let found = self.classes.list(&params).await;
+        found
+            .map(|list| list.items)
+            .map_err(|error| error.to_string())
+    }
+
+    async fn claims_of(&self, name: &str) -> Result<Vec<String>, String> {
+        let found = self.claims.list(&ListParams::default()).await;
+        let found = found.map_err(|error| error.to_string())?;
+        let names = |claim: &&NodeClaim| {
+            let class = &claim.spec.node_class_ref;
+            class.kind == "EC2NodeClass" && class.name == name
+        };
+        Ok(found
+            .items
+            .iter()
+            .filter(names)
+            .map(|claim| claim.name_any())
+            .collect())
+    }
+
+    async fn write_status(
+        &self,
+        class: &EC2NodeClass,
+        status: &EC2NodeClassStatus,
+    ) -> Result<(), String> {
+        let mut class = class.clone();
+        class.status = Some(status.clone());
+        // Replaced whole: an empty list must not leave what was there.
+        let params = kube::api::PostParams::default();
+        let name = class.name_any();
+        let written = self.classes.replace_status(&name, &params, &class).await;
+        written.map(drop).map_err(|error| error.to_string())
+    }
+
+    async fn write_metadata(
+        &self,
+        class: &EC2NodeClass,
+        finalizers: &[String],
+        annotations: &BTreeMap<String, String>,
+    ) -> Result<(), String> {
+        let metadata = json!({"finalizers": finalizers, "annotations": annotations});
+        self.patch(class, json!({ "metadata": metadata })).await
+    }
+}
+
+/// Classes in memory.
+#[derive(Debug, Default)]
+pub struct MemoryClasses {
+    all: Mutex<BTreeMap<String, EC2NodeClass>>,
+    claims: Mutex<BTreeMap<String, Vec<String>>>,
+}
+
+impl MemoryClasses {
+    /// Adds or replaces a class; one without a UID and a generation gets them.
+    pub fn put(&self, mut class: EC2NodeClass) {
+        let name = class.name_any();
+        let mut all = self.all();
+        let old = all.get(&name);
+        let changed = old.is_none_or(|old| old.spec != class.spec);
+        let generation = old.and_then(|old| old.metadata.generation).unwrap_or(0);
+        class.metadata.generation = Some(generation + i64::from(changed));
+        class
+            .metadata
+            .uid
+            .get_or_insert_with(|| format!("uid-of-{name}"));
+        all.insert(name, class);
+    }
+
+    /// Says which claims name a class.
+    pub fn set_claims(&self, name: &str, claims: &[&str]) {
+        let names = claims.iter().map(|name| (*name).to_owned()).collect();
+        let mut claims = self.claims.lock().unwrap_or_else(PoisonError::into_inner);
+        claims.insert(name.to_owned(), names);
+    }
+
+    fn all(&self) -> MutexGuard<'_, BTreeMap<String, EC2NodeClass>> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change(
+        &self,
+        class: &EC2NodeClass,
+        act: impl FnOnce(&mut EC2NodeClass),
+    ) -> Result<(), String> {
+        let mut all = self.all();
+        let name = class.name_any();
+        let Some(own) = all.get_mut(&name) else {
+            return Err(format!("EC2NodeClass {name} is gone"));
+        };
+        if own.metadata.generation != class.metadata.generation {
+            return Err(format!("EC2NodeClass {name} has changed"));
+        }
+        act(own);
+        let leaving = own.metadata.deletion_timestamp.is_some();
+        let held = own
+            .metadata
+            .finalizers
+            .as_ref()
+            .is_some_and(|all| !all.is_empty());
+        if leaving && !held {
+            all.remove(&name);
+        }
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl NodeClasses for MemoryClasses {
+    async fn get(&self, name: &str) -> Result<Option<EC2NodeClass>, String> {
+        Ok(self.all().get(name).cloned())
+    }
+
+    async fn list(&self) -> Result<Vec<EC2NodeClass>, String> {
+        Ok(self.all().values().cloned().collect())
+    }
+
+    async fn claims_of(&self, name: &str) -> Result<Vec<String>, String> {
+        let claims = self.claims.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(claims.get(name).cloned().unwrap_or_default())
+    }
+
+    async fn write_status(
+        &self,
+        class: &EC2NodeClass,
+        status: &EC2NodeClassStatus,
+    ) -> Result<(), String> {
+        self.change(class, |own| own.status = Some(status.clone()))
+    }
+
+    async fn write_metadata(
+        &self,
+        class: &EC2NodeClass,
+        finalizers: &[String],
+        annotations: &BTreeMap<String, String>,
+    ) -> Result<(), String> {
+        self.change(class, |own| {
+            own.metadata.finalizers = Some(finalizers.to_vec());
+            let all = own.metadata.annotations.get_or_insert_default();
+            all.extend(annotations.clone());
+        })
+    }
+}

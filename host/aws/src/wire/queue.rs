@@ -1,0 +1,61 @@
+//! The interruption queue.
+
+use aws_sdk_sqs::types::MessageSystemAttributeName;
+
+use crate::calls::Call;
+use crate::clients::Clients;
+use crate::error::ApiError;
+use crate::interruption::Message;
+
+/// Messages of one batch, and seconds that it is waited for and hidden from others.
+const MOST: i32 = 10;
+const WAIT: i32 = 20;
+const HIDDEN: i32 = 20;
+
+/// The URL of a queue by name.
+///
+/// # Errors
+/// The call failed, or the answer has no URL.
+pub async fn url(clients: &Clients, name: &str) -> Result<String, ApiError> {
+    let request = clients.sqs.get_queue_url().queue_name(name);
+    let out = clients.send(Call::GetQueueUrl, request.send()).await?;
+    let missing = || ApiError::new(Call::GetQueueUrl, "", "the reply has no URL");
+    out.queue_url().map(str::to_owned).ok_or_else(missing)
+}
+
+/// Waits for messages.
+///
+/// # Errors
+/// The call failed.
+pub async fn receive(clients: &Clients, url: &str) -> Result<Vec<Message>, ApiError> {
+    let request = clients.sqs.receive_message().queue_url(url);
+    let request = request.max_number_of_messages(MOST).wait_time_seconds(WAIT);
+    let request = request.visibility_timeout(HIDDEN);
+    let sent = MessageSystemAttributeName::SentTimestamp;
+    let request = request.message_system_attribute_names(sent.clone());
+    let out = clients.send(Call::ReceiveMessage, request.send()).await?;
+    let message = |one: &aws_sdk_sqs::types::Message| Message {
+        receipt: one.receipt_handle().unwrap_or_default().to_owned(),
+        body: one.body().unwrap_or_default().to_owned(),
+        sent: one
+            .attributes()
+            .and_then(|all| all.get(&sent)?.parse().ok()),
+    };
+    Ok(out.messages().iter().map(message).collect())
+}
+
+/// Deletes a message.
+///
+/// # Errors
+/// The call failed.
+pub async fn delete(clients: &Clients, url: &str, receipt: &str) -> Result<(), ApiError> {
+    let request = clients
+        .sqs
+        .delete_message()
+        .queue_url(url)
+        .receipt_handle(receipt);
+    clients
+        .send(Call::DeleteMessage, request.send())
+        .await
+        .map(drop)
+}
