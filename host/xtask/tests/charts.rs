@@ -538,10 +538,10 @@ fn variables_are_known() -> Result<()> {
             .iter()
             .filter_map(|variable| Some(variable["name"].as_str()?.to_owned()))
             .collect();
-        let deployments = objects
+        let mut deployments = objects
             .iter()
             .filter(|object| object["kind"] == "Deployment");
-        let deployment = deployments.last().context("no Deployment")?;
+        let deployment = deployments.next_back().context("no Deployment")?;
         let env = environment(deployment);
         let listed = list(&deployment["spec"]["template"]["spec"]["containers"][0]["env"]).len();
         ensure!(env.len() == listed, "{name}: a variable is there twice");
