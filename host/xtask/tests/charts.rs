@@ -611,7 +611,6 @@ fn users_values_render() -> Result<()> {
         "controller.outputPaths has no effect: the log goes to standard error",
         "settings.assumeRoleARN has no effect: annotate the ServiceAccount with a role instead",
         "settings.enableDRA has no effect: pods that ask for dynamic resources are not planned for",
-        "settings.featureGates.nodeOverlay has no effect: the daemon does not apply NodeOverlays yet",
         "settings.featureGates.capacityBuffer has no effect: there are no CapacityBuffers yet",
         "metrics has no effect: Longshore does not know it",
         "controller.batchMaxDuration has no effect: Longshore does not know it",
