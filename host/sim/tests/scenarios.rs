@@ -94,7 +94,7 @@ fn what_happens_is_in_the_timeline_and_in_the_totals() {
                      on-demand                      0.01 USD   14 %        0.1 node-hours
                      spot                           0.04 USD   86 %        0.5 node-hours
                      NodePool general               0.04 USD  100 %        0.6 node-hours
-        waiting      19 pods: half 39.3 s, 90 % 50.2 s, 99 % 50.2 s, the longest 50.2 s, on average 30.2 s
+        waiting      19 pods: half 43.3 s, 90 % 53.3 s, 99 % 53.3 s, the longest 53.3 s, on average 32.8 s
         disruption   2 pods evicted, 4 lost with their machine; 0 interruptions, 1 machines taken back
         daemon       5 launches, 1 failed (1 for want of capacity); 1 restarts, 393 requests
         rules        none broken
