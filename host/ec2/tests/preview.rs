@@ -76,15 +76,9 @@ fn check(all: &[(&str, &str, &str)], expected: Expect) {
     expected.assert_eq(&out);
 }
 
-fn types(list: &str) -> String {
-    format!("{{key: node.kubernetes.io/instance-type, operator: In, values: [{list}]}}")
-}
-
-#[test]
-fn without_an_overlay_a_type_without_a_price_cannot_be_bought() {
-    check(
-        &[],
-        expect![[r#"
+/// What can be bought where no overlay gives a price.
+fn unpriced() -> Expect {
+    expect![[r#"
         m5.large on-demand: 0.096
         m5.large spot: 0.03
         m9.large on-demand: none, unavailable
@@ -92,8 +86,16 @@ fn without_an_overlay_a_type_without_a_price_cannot_be_bought() {
         m9.xlarge on-demand: none, unavailable
         m9.xlarge reserved: 0
         m9.xlarge spot: none, unavailable
-    "#]],
-    );
+    "#]]
+}
+
+fn types(list: &str) -> String {
+    format!("{{key: node.kubernetes.io/instance-type, operator: In, values: [{list}]}}")
+}
+
+#[test]
+fn without_an_overlay_a_type_without_a_price_cannot_be_bought() {
+    check(&[], unpriced());
 }
 
 #[test]
@@ -137,15 +139,7 @@ fn other_overlays_give_no_price() {
             ("by-family", family, "price: \"2\""),
             ("others", &not, "price: \"3\""),
         ],
-        expect![[r#"
-            m5.large on-demand: 0.096
-            m5.large spot: 0.03
-            m9.large on-demand: none, unavailable
-            m9.large spot: none, unavailable
-            m9.xlarge on-demand: none, unavailable
-            m9.xlarge reserved: 0
-            m9.xlarge spot: none, unavailable
-        "#]],
+        unpriced(),
     );
 }
 

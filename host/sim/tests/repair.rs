@@ -82,6 +82,24 @@ fn nodes(harness: &Harness) -> Vec<Arc<Value>> {
     harness.world.server.list(NODE)
 }
 
+fn first_node(harness: &Harness) -> String {
+    name(&nodes(harness)[0]).to_owned()
+}
+
+/// Each of five nodes has its pod.
+fn all_pods_run(harness: &Harness) {
+    let ready = harness.world.ready_pods();
+    assert_eq!(ready, 5, "{}", harness.world.describe());
+}
+
+/// A node asks for a reboot for so long that it gets one, and for no other.
+async fn reboot(harness: &Harness, node: &str) {
+    state(harness, node, "RebootRequired", "True");
+    run(harness, 70).await;
+    state(harness, node, "RebootRequired", "False");
+    run(harness, 300).await;
+}
+
 fn key(node: &str) -> Key {
     fields::key(resources::NODE, "", node)
 }
@@ -117,7 +135,7 @@ fn line(harness: &Harness, words: &[&str]) -> usize {
 fn an_unhealthy_node_is_replaced_first() {
     paused(async {
         let harness = started(setup(1), 5, "1").await;
-        let sick = name(&nodes(&harness)[0]).to_owned();
+        let sick = first_node(&harness);
         state(&harness, &sick, "Ready", "False");
         run(&harness, 170).await;
         assert_eq!(
@@ -135,12 +153,7 @@ fn an_unhealthy_node_is_replaced_first() {
             "{}",
             harness.transcript()
         );
-        assert_eq!(
-            harness.world.ready_pods(),
-            5,
-            "{}",
-            harness.world.describe()
-        );
+        all_pods_run(&harness);
         let (bought, gone) = (
             line(&harness, &["node-6", "joins"]),
             line(&harness, &[&sick, "is ended"]),
@@ -154,13 +167,13 @@ fn an_unhealthy_node_is_replaced_first() {
 fn a_budget_of_none_a_veto_and_an_outage_keep_an_unhealthy_node() {
     paused(async {
         let harness = started(setup(2), 5, "0").await;
-        let sick = name(&nodes(&harness)[0]).to_owned();
+        let sick = first_node(&harness);
         state(&harness, &sick, "Ready", "False");
         run(&harness, 900).await;
         assert!(harness.world.server.get(&key(&sick)).is_some(), "no budget");
 
         let harness = started(setup(3), 5, "1").await;
-        let sick = name(&nodes(&harness)[0]).to_owned();
+        let sick = first_node(&harness);
         let veto = &mut |node: &mut Value| {
             node["metadata"]["annotations"]["karpenter.sh/do-not-repair"] = "true".into();
         };
@@ -187,12 +200,9 @@ fn a_budget_of_none_a_veto_and_an_outage_keep_an_unhealthy_node() {
 fn a_node_is_rebooted_and_keeps_its_place() {
     paused(async {
         let harness = started(setup(5), 5, "1").await;
-        let sick = name(&nodes(&harness)[0]).to_owned();
+        let sick = first_node(&harness);
         let before = harness.world.server.list(NODE_CLAIM);
-        state(&harness, &sick, "RebootRequired", "True");
-        run(&harness, 70).await;
-        state(&harness, &sick, "RebootRequired", "False");
-        run(&harness, 300).await;
+        reboot(&harness, &sick).await;
         assert!(
             boot_id(&harness, &sick).contains('-'),
             "{}",
@@ -214,12 +224,7 @@ fn a_node_is_rebooted_and_keeps_its_place() {
         }
         let bought = harness.world.cloud.stats().launched;
         assert_eq!(bought, 5, "its pod comes back\n{}", harness.transcript());
-        assert_eq!(
-            harness.world.ready_pods(),
-            5,
-            "{}",
-            harness.world.describe()
-        );
+        all_pods_run(&harness);
         assert_eq!(harness.settle(Duration::from_secs(600)).await, [""; 0]);
     })
     .expect("a runtime");
@@ -229,7 +234,7 @@ fn a_node_is_rebooted_and_keeps_its_place() {
 fn a_third_reboot_in_a_day_is_a_replacement() {
     paused(async {
         let harness = started(setup(6), 5, "1").await;
-        let sick = name(&nodes(&harness)[0]).to_owned();
+        let sick = first_node(&harness);
         // The condition stays: no reboot helps.
         state(&harness, &sick, "RebootRequired", "True");
         run(&harness, 1800).await;
@@ -238,12 +243,7 @@ fn a_third_reboot_in_a_day_is_a_replacement() {
             "{}",
             harness.transcript()
         );
-        assert_eq!(
-            harness.world.ready_pods(),
-            5,
-            "{}",
-            harness.world.describe()
-        );
+        all_pods_run(&harness);
         assert_eq!(harness.world.cloud.stats().launched, 6);
     })
     .expect("a runtime");
@@ -254,11 +254,8 @@ fn a_third_reboot_in_a_day_is_a_replacement() {
 async fn rebooted(setup: Setup) -> (std::ops::Range<usize>, String) {
     let harness = started(setup, 3, "1").await;
     let first = harness.points().len();
-    let sick = name(&nodes(&harness)[0]).to_owned();
-    state(&harness, &sick, "RebootRequired", "True");
-    run(&harness, 70).await;
-    state(&harness, &sick, "RebootRequired", "False");
-    run(&harness, 300).await;
+    let sick = first_node(&harness);
+    reboot(&harness, &sick).await;
     let last = harness.points().len();
     let settled = harness.settle(Duration::from_secs(900)).await;
     assert_eq!(settled, [""; 0], "{}", harness.transcript());
