@@ -34,7 +34,7 @@ pub enum Class {
     AsWished,
     /// The request cannot succeed as it is.
     Invalid,
-    /// Nobody knows whether the call was carried out.
+    /// AWS may have carried the call out: its answer did not come.
     Unknown,
 }
 

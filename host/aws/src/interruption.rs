@@ -198,7 +198,7 @@ pub struct Message {
     pub sent: Option<i64>,
 }
 
-/// Who does what messages ask for.
+/// Carries out what messages ask for.
 #[async_trait]
 pub trait Handler: Send + Sync {
     /// An instance is concerned. It may be none of this cluster's: then there is nothing to do.

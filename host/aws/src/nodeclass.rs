@@ -2,7 +2,7 @@
 //!
 //! [`status`] is a function of the object and what was [`Observed`]. What could not be asked leaves
 //! what was known: a class stays ready while EC2 is slow. What is not permitted makes its condition
-//! false and names the action, so that somebody can allow it.
+//! false and names the action that a policy has to allow.
 //!
 //! Conditions are Karpenter's; each part is observed at its own pace ([`PACE`]).
 

@@ -525,7 +525,7 @@ async fn launch_templates_are_found_again_and_deleted_when_no_launch_uses_them()
     let world = cloud.world().await;
     assert_eq!(world["launchTemplates"], json!([]));
     cloud.launch(3, wanted).await.unwrap();
-    // Somebody deletes one under a process that knows it.
+    // A user deletes one that a process still knows.
     let name = cloud.world().await["launchTemplates"][0]["name"]
         .as_str()
         .unwrap()
@@ -619,7 +619,7 @@ async fn selectors_and_roles_that_do_not_exist_are_conditions_of_their_class_alo
         matches!(error, CloudError::NodeClassNotReady(_)),
         "{error:?}"
     );
-    // The profile that nobody could use is not left behind.
+    // The profile that no instance could use is not left behind.
     let world = cloud.world().await;
     assert_eq!(
         world["instanceProfiles"].as_array().unwrap().len(),

@@ -56,7 +56,7 @@ struct Kept {
     catalogue: Arc<ClassCatalogue>,
 }
 
-/// How long a launch is remembered that nobody asks for any more, in seconds.
+/// How long a launch is remembered after the last request for it, in seconds.
 const FORGOTTEN: i64 = 3600;
 
 impl State {

@@ -27,7 +27,7 @@ use crate::records::Tags;
 /// or a refusal; here the caller decides.
 ///
 /// # Errors
-/// The call failed. With [`Class::Unknown`] nobody knows whether there is an instance.
+/// The call failed. With [`Class::Unknown`] there may be an instance all the same.
 pub async fn create(clients: &Clients, fleet: &Fleet) -> Result<Reply, ApiError> {
     let request = request(clients, fleet).client_token(&fleet.token);
     let sent = request.customize().config_override(once()).send();

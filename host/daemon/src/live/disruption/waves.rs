@@ -114,7 +114,7 @@ mod tests {
         }
     }
 
-    /// Nodes `a` to `d`: the first may go later, the second a budget keeps, the third nobody wants.
+    /// Nodes `a` to `c`: the first may go later, a budget keeps the second, no look wants the third.
     fn case() -> (Snapshot, Round) {
         let mut world = ClusterObjects::default();
         let names: Vec<_> = ["a", "b", "c"]
