@@ -2,11 +2,13 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
+
+use crate::lock::lock;
 
 /// What runs a batch: answers in the order of the questions.
 type Run<K, V> = dyn Fn(Vec<K>) -> Pin<Box<dyn Future<Output = Vec<V>> + Send>> + Send + Sync;
@@ -71,7 +73,7 @@ impl<K: Send + 'static, V: Send + 'static> Batcher<K, V> {
 
 impl<K, V> Inner<K, V> {
     fn waiting(&self) -> MutexGuard<'_, Vec<(K, oneshot::Sender<V>)>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.waiting)
     }
 }
 
@@ -97,7 +99,7 @@ async fn collect<K: Send + 'static, V: Send + 'static>(inner: Arc<Inner<K, V>>) 
         }
         let answers = (inner.run)(questions).await;
         for (sender, answer) in senders.into_iter().zip(answers) {
-            // Who asked may be gone.
+            // The caller may have given up.
             let _ = sender.send(answer);
         }
     }

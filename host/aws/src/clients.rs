@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 use std::fmt::Display;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use aws_config::retry::RetryConfig;
@@ -24,6 +24,7 @@ use tokio::time::Instant;
 use crate::bucket::Bucket;
 use crate::calls::Call;
 use crate::error::{ApiError, Class, classify};
+use crate::lock::lock;
 
 /// How AWS is reached. What is `None` comes from the environment, as in every tool of AWS:
 /// `AWS_REGION`, `AWS_ENDPOINT_URL`, `AWS_USE_FIPS_ENDPOINT`, credentials of IRSA, Pod Identity, an
@@ -133,7 +134,7 @@ impl Clients {
 
     fn with<T>(&self, call: Call, act: impl FnOnce(&mut Bucket, Duration) -> T) -> T {
         let now = self.began.elapsed();
-        let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut buckets = lock(&self.buckets);
         act(
             buckets
                 .entry(call)

@@ -8,13 +8,13 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
 use kube::ResourceExt as _;
+use longshore_ec2::hash::migration::{Annotated, HASH, HASH_VERSION};
 use longshore_ec2::hash::{self, nodeclass_hash};
 use longshore_ec2::nodeclass::{EC2NodeClass, EC2NodeClassStatus};
+use longshore_ec2::tags;
 
 use crate::discovery::{self, Filters};
-use crate::drift::{HASH, HASH_VERSION};
 use crate::error::{ApiError, Class};
-use crate::launch::fleet::{CLUSTER_TAG, NODE_CLASS_TAG};
 use crate::nodeclass::{
     Ending, FINALIZER, Observed, PACE, Part, Probe, ProfileFault, ending, status,
 };
@@ -193,11 +193,11 @@ impl Controller {
         let own = class.metadata.annotations.clone().unwrap_or_default();
         let bundle = &self.provider.inner().settings.cluster.ca_bundle;
         let bundle = Some(&**bundle).filter(|bundle| !bundle.is_empty());
-        let version = own.get(HASH_VERSION);
-        // A hash of another version is migrated together with the claims', by whoever has them.
+        let Annotated { hash: old, version } = Annotated::read(&own);
+        // A hash of another version has to be migrated together with the claims'.
         if version.is_none_or(|version| version == hash::VERSION)
             && let Ok(hash) = nodeclass_hash(class, bundle)
-            && (own.get(HASH) != Some(&hash) || version.is_none())
+            && (old != Some(&*hash) || version.is_none())
         {
             annotations.insert(HASH.to_owned(), hash);
             annotations.insert(HASH_VERSION.to_owned(), hash::VERSION.to_owned());
@@ -381,8 +381,8 @@ impl Controller {
             }
         }
         let query: Filters = vec![
-            (format!("tag:{CLUSTER_TAG}"), vec![cluster.clone()]),
-            (format!("tag:{NODE_CLASS_TAG}"), vec![class.name_any()]),
+            (format!("tag:{}", tags::CLUSTER), vec![cluster.clone()]),
+            (format!("tag:{}", tags::NODE_CLASS), vec![class.name_any()]),
         ];
         for template in wire::templates::find(clients, &query).await? {
             wire::templates::delete(clients, &template.name).await?;
@@ -410,7 +410,7 @@ impl Controller {
             return Ok(());
         }
         // Instances first: one that is launched meanwhile has the profile of a class.
-        let query: Filters = vec![(format!("tag:{CLUSTER_TAG}"), vec![cluster.clone()])];
+        let query: Filters = vec![(format!("tag:{}", tags::CLUSTER), vec![cluster.clone()])];
         let instances = wire::instances::find(&inner.clients, &query).await?;
         let living = instances
             .iter()

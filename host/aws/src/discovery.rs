@@ -4,7 +4,7 @@
 //! values of parameters.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use longshore_api::manifests::Diagnostics;
@@ -19,6 +19,7 @@ use serde_json::Value;
 
 use crate::clients::Clients;
 use crate::error::ApiError;
+use crate::lock::lock;
 use crate::nodeclass::ImageFault;
 use crate::records::{GroupFacts, PlacementFacts, ReservationFacts, SpotPrice, SubnetFacts};
 use crate::wire;
@@ -411,9 +412,7 @@ impl Finder {
     }
 
     fn known(&self) -> std::sync::MutexGuard<'_, HashMap<String, Parameter>> {
-        self.parameters
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        lock(&self.parameters)
     }
 }
 

@@ -8,15 +8,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use longshore_cloud::Launch;
 use longshore_ec2::bootstrap::drift as bootstrap;
 use longshore_ec2::catalogue::{ClassCatalogue, Region};
+use longshore_ec2::hash::migration::{Annotated, differ};
 use longshore_ec2::launch::image_of;
 use longshore_ec2::nodeclass::EC2NodeClass;
 
 use crate::records::InstanceFacts;
-
-/// Annotation with the hash of a NodeClass.
-pub const HASH: &str = "karpenter.k8s.aws/ec2nodeclass-hash";
-/// Annotation with the version of that hash.
-pub const HASH_VERSION: &str = "karpenter.k8s.aws/ec2nodeclass-hash-version";
 
 /// What is compared.
 #[derive(Clone, Copy, Debug)]
@@ -42,7 +38,8 @@ pub struct Compared<'a> {
 pub fn reason(all: &Compared<'_>) -> Result<Option<&'static str>, String> {
     let none = BTreeMap::new();
     let class = all.class.metadata.annotations.as_ref().unwrap_or(&none);
-    if hash_differs(class, &all.launch.annotations) {
+    let claim = &all.launch.annotations;
+    if differ(Annotated::read(class), Annotated::read(claim)) == Some(true) {
         return Ok(Some("NodeClassDrift"));
     }
     let status = all.class.status.as_ref();
@@ -88,13 +85,6 @@ pub fn reason(all: &Compared<'_>) -> Result<Option<&'static str>, String> {
         return Ok(Some("PlacementGroupDrift"));
     }
     Ok(all.bootstrap.then_some(bootstrap::REASON))
-}
-
-/// Hashes of different versions say nothing.
-fn hash_differs(class: &BTreeMap<String, String>, claim: &BTreeMap<String, String>) -> bool {
-    let both = |key: &str| Some((class.get(key)?, claim.get(key)?));
-    let same_version = both(HASH_VERSION).is_some_and(|(class, claim)| class == claim);
-    same_version && both(HASH).is_some_and(|(class, claim)| class != claim)
 }
 
 impl Compared<'_> {

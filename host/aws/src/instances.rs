@@ -7,9 +7,10 @@ use longshore_cloud::Instance;
 use longshore_ec2::catalogue::machine::RESOURCES;
 use longshore_ec2::catalogue::requirements::aws;
 use longshore_ec2::catalogue::{ClassCatalogue, Region};
+use longshore_ec2::tags;
 
 use crate::launch::TENANCY;
-use crate::launch::fleet::{NODEPOOL_TAG, UID_TAG};
+use crate::launch::fleet::UID_TAG;
 use crate::records::InstanceFacts;
 
 /// `aws:///<zone>/<instance-id>`.
@@ -81,7 +82,7 @@ pub fn instance(facts: &InstanceFacts, class: Option<(&Region, &ClassCatalogue)>
     if facts.partition > 0 {
         set(aws::GROUP_PARTITION, &facts.partition.to_string());
     }
-    let pool = facts.tags.get(NODEPOOL_TAG).map_or("", String::as_str);
+    let pool = facts.tags.get(tags::NODEPOOL).map_or("", String::as_str);
     set(NODEPOOL, pool);
     if let Some(id) = facts.reservation.as_deref().filter(|_| !facts.spot) {
         set(aws::RESERVATION_ID, id);
@@ -136,7 +137,7 @@ mod tests {
             instance_type: "m5.large".into(),
             reservation: Some("cr-1".into()),
             lifecycle: "capacity-block".into(),
-            tags: [(NODEPOOL_TAG.to_owned(), "default".to_owned())].into(),
+            tags: [(tags::NODEPOOL.to_owned(), "default".to_owned())].into(),
             ..InstanceFacts::default()
         };
         let text: Vec<String> = instance(&facts, None)

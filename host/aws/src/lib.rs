@@ -26,6 +26,7 @@ pub mod error;
 pub mod instances;
 pub mod interruption;
 pub mod launch;
+mod lock;
 pub mod nodeclass;
 pub mod policy;
 pub mod profiles;

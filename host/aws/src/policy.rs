@@ -5,6 +5,7 @@
 //! call without a statement. `deploy/aws/stack.json` is made from it: `UPDATE_STACK=1 cargo test -p
 //! longshore-aws stack`.
 
+use longshore_ec2::tags::{CLUSTER, NODE_CLAIM, NODE_CLASS, NODEPOOL};
 use serde_json::{Value, json};
 
 use crate::calls::Call;
@@ -28,10 +29,10 @@ pub struct Statement {
 /// ARNs of EC2's resources of a kind, in any account for those that others share.
 const LAUNCHED: [&str; 6] = [
     "arn:${AWS::Partition}:ec2:${AWS::Region}:*:fleet/*",
-    "arn:${AWS::Partition}:ec2:${AWS::Region}:*:instance/*",
+    INSTANCE,
     "arn:${AWS::Partition}:ec2:${AWS::Region}:*:volume/*",
     "arn:${AWS::Partition}:ec2:${AWS::Region}:*:network-interface/*",
-    "arn:${AWS::Partition}:ec2:${AWS::Region}:*:launch-template/*",
+    TEMPLATE,
     "arn:${AWS::Partition}:ec2:${AWS::Region}:*:spot-instances-request/*",
 ];
 const USED: [&str; 6] = [
@@ -47,9 +48,6 @@ const TEMPLATE: &str = "arn:${AWS::Partition}:ec2:${AWS::Region}:*:launch-templa
 const PROFILE: &str = "arn:${AWS::Partition}:iam::${AWS::AccountId}:instance-profile/*";
 
 const OWNED: &str = "kubernetes.io/cluster/${ClusterName}";
-const NODEPOOL: &str = "karpenter.sh/nodepool";
-const CLASS: &str = "karpenter.k8s.aws/ec2nodeclass";
-const CLUSTER: &str = "eks:eks-cluster-name";
 
 /// The tag of a request or a resource that a condition compares.
 fn tag(of: &str, key: &str) -> String {
@@ -82,7 +80,7 @@ pub fn statements() -> Vec<Statement> {
         let region = (tag(of, region.0), region.1.clone());
         json!({
             "StringEquals": map([owned(of), cluster(of), region]),
-            "StringLike": any(of, CLASS),
+            "StringLike": any(of, NODE_CLASS),
         })
     };
     let statement = |id, calls: &[Call], resources: &[&'static str], conditions| Statement {
@@ -125,7 +123,7 @@ pub fn statements() -> Vec<Statement> {
                 "StringEquals": map([owned("Resource")]),
                 "StringLike": any("Resource", NODEPOOL),
                 "ForAllValues:StringEquals": {
-                    "aws:TagKeys": [CLUSTER, "karpenter.sh/nodeclaim", "Name"],
+                    "aws:TagKeys": [CLUSTER, NODE_CLAIM, "Name"],
                 },
             }),
         ),

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use longshore_ec2::nodeclass::EC2NodeClass;
+use longshore_ec2::tags;
 use sha2::{Digest as _, Sha256};
 
-use crate::launch::fleet::{CLUSTER_TAG, NODE_CLASS_TAG};
 use crate::records::{ProfileFacts, Tags};
 
 /// The region as a tag of instance profiles.
@@ -50,17 +50,8 @@ pub fn role_name(role: &str) -> &str {
 
 /// Tags of a profile.
 pub fn tags(object: &EC2NodeClass, region: &str, cluster: &str) -> Tags {
-    let class = object.metadata.name.clone().unwrap_or_default();
-    let mut tags = object.spec.tags().clone();
-    tags.extend([
-        (
-            format!("kubernetes.io/cluster/{cluster}"),
-            "owned".to_owned(),
-        ),
-        (CLUSTER_TAG.to_owned(), cluster.to_owned()),
-        (NODE_CLASS_TAG.to_owned(), class),
-        (REGION_TAG.to_owned(), region.to_owned()),
-    ]);
+    let mut tags = tags::of_class(object, cluster);
+    tags.insert(REGION_TAG.to_owned(), region.to_owned());
     tags
 }
 

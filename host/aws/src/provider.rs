@@ -8,7 +8,7 @@ mod launching;
 mod state;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
@@ -18,6 +18,7 @@ use longshore_ec2::catalogue::class::Class;
 use longshore_ec2::catalogue::machine::Settings as MachineSettings;
 use longshore_ec2::catalogue::{ClassCatalogue, CoreCatalogues, Region, Short};
 use longshore_ec2::nodeclass::EC2NodeClass;
+use longshore_ec2::tags;
 use longshore_ec2::userdata::Cluster;
 
 use crate::batch::{Batcher, Window};
@@ -27,7 +28,8 @@ use crate::drift;
 use crate::error::{ApiError, Class as ErrorClass};
 use crate::instances::{capacity_type, instance, parse_provider_id};
 use crate::interruption::Kind;
-use crate::launch::fleet::{CLUSTER_TAG, NODE_CLASS_TAG, NODEPOOL_TAG, UNAVAILABLE};
+use crate::launch::fleet::UNAVAILABLE;
+use crate::lock::lock;
 use crate::records::{InstanceFacts, Tags};
 use crate::store::NodeClasses;
 use crate::{nodeclass, wire};
@@ -237,7 +239,7 @@ impl Ec2 {
     /// The call failed.
     pub async fn find_templates(&self) -> Result<(), ApiError> {
         let cluster = self.inner.settings.cluster.name.clone();
-        let query: Filters = vec![(format!("tag:{CLUSTER_TAG}"), vec![cluster])];
+        let query: Filters = vec![(format!("tag:{}", tags::CLUSTER), vec![cluster])];
         let found = wire::templates::find(&self.inner.clients, &query).await?;
         let now = self.now();
         let mut state = self.state();
@@ -316,7 +318,7 @@ impl Ec2 {
     }
 
     fn is_ours(&self, facts: &InstanceFacts) -> bool {
-        let cluster = facts.tags.get(CLUSTER_TAG);
+        let cluster = facts.tags.get(tags::CLUSTER);
         cluster.is_some_and(|name| *name == self.inner.settings.cluster.name)
     }
 
@@ -337,10 +339,7 @@ impl Ec2 {
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
-        self.inner
-            .state
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        lock(&self.inner.state)
     }
 
     async fn described(&self, id: &str) -> Result<Option<InstanceFacts>, CloudError> {
@@ -570,9 +569,9 @@ impl Ec2 {
         let states = ["pending", "running", "stopping", "stopped", "shutting-down"];
         let cluster = self.inner.settings.cluster.name.clone();
         vec![
-            ("tag-key".to_owned(), vec![NODEPOOL_TAG.to_owned()]),
-            ("tag-key".to_owned(), vec![NODE_CLASS_TAG.to_owned()]),
-            (format!("tag:{CLUSTER_TAG}"), vec![cluster]),
+            ("tag-key".to_owned(), vec![tags::NODEPOOL.to_owned()]),
+            ("tag-key".to_owned(), vec![tags::NODE_CLASS.to_owned()]),
+            (format!("tag:{}", tags::CLUSTER), vec![cluster]),
             (
                 "instance-state-name".to_owned(),
                 states.map(str::to_owned).to_vec(),
@@ -584,7 +583,7 @@ impl Ec2 {
 impl State {
     /// An instance with what its class says of its type.
     fn instance(&self, facts: &InstanceFacts) -> Instance {
-        let class = facts.tags.get(NODE_CLASS_TAG);
+        let class = facts.tags.get(tags::NODE_CLASS);
         let class = class.and_then(|name| self.known_catalogue(name));
         instance(facts, class.map(|class| (&self.region, class)))
     }

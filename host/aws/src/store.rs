@@ -1,7 +1,7 @@
 //! Where EC2NodeClasses are: the API server, or this process's memory in tests and simulations.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::Service;
@@ -10,6 +10,8 @@ use kube::{Client, ResourceExt as _};
 use longshore_api::crd::NodeClaim;
 use longshore_ec2::nodeclass::{EC2NodeClass, EC2NodeClassStatus};
 use serde_json::{Value, json};
+
+use crate::lock::lock;
 
 /// EC2NodeClasses and what names them. Errors are texts for a log: each is followed by another try.
 #[async_trait]
@@ -174,12 +176,12 @@ impl MemoryClasses {
     /// Says which claims name a class.
     pub fn set_claims(&self, name: &str, claims: &[&str]) {
         let names = claims.iter().map(|name| (*name).to_owned()).collect();
-        let mut claims = self.claims.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut claims = lock(&self.claims);
         claims.insert(name.to_owned(), names);
     }
 
     fn all(&self) -> MutexGuard<'_, BTreeMap<String, EC2NodeClass>> {
-        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.all)
     }
 
     fn change(
@@ -220,7 +222,7 @@ impl NodeClasses for MemoryClasses {
     }
 
     async fn claims_of(&self, name: &str) -> Result<Vec<String>, String> {
-        let claims = self.claims.lock().unwrap_or_else(PoisonError::into_inner);
+        let claims = lock(&self.claims);
         Ok(claims.get(name).cloned().unwrap_or_default())
     }
 

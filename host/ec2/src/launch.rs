@@ -18,6 +18,7 @@ use crate::bootstrap::drift;
 use crate::catalogue::class::Reservation;
 use crate::catalogue::{ClassCatalogue, Region};
 use crate::nodeclass::{EC2NodeClass, EC2NodeClassSpec};
+use crate::tags;
 use crate::userdata::{Boot, Cluster, Fault, Taint, render, resolve};
 
 pub use images::image_of;
@@ -151,9 +152,6 @@ pub enum LaunchFault {
     #[error("{0}; {hint}", hint = .0.hint)]
     UserData(#[from] Fault),
 }
-
-/// Tag with the cluster's name.
-const CLUSTER_NAME: &str = "eks:eks-cluster-name";
 
 /// The launch templates for all types that an image fits, by name.
 ///
@@ -297,24 +295,11 @@ fn user_data(launch: &Launch<'_>, at: usize) -> Result<String, LaunchFault> {
     Ok(render(&boot)?)
 }
 
-/// Tags of everything that is made for the launch; ours win over the NodeClass's.
+/// Tags of everything that is made for the launch.
 fn tags(launch: &Launch<'_>) -> BTreeMap<String, String> {
-    let mut tags = launch.node_class.spec.tags().clone();
-    let cluster = launch.cluster.name.clone();
-    let pool = launch.labels.get("karpenter.sh/nodepool").cloned();
-    let class = launch.node_class.metadata.name.clone();
-    tags.extend([
-        (
-            format!("kubernetes.io/cluster/{cluster}"),
-            "owned".to_owned(),
-        ),
-        (CLUSTER_NAME.to_owned(), cluster),
-        ("karpenter.sh/nodepool".to_owned(), pool.unwrap_or_default()),
-        (
-            "karpenter.k8s.aws/ec2nodeclass".to_owned(),
-            class.unwrap_or_default(),
-        ),
-    ]);
+    let mut tags = tags::of_class(launch.node_class, &launch.cluster.name);
+    let pool = launch.labels.get(tags::NODEPOOL).cloned();
+    tags.insert(tags::NODEPOOL.to_owned(), pool.unwrap_or_default());
     tags
 }
 

@@ -11,5 +11,6 @@ pub mod hash;
 pub mod images;
 pub mod launch;
 pub mod nodeclass;
+pub mod tags;
 pub mod userdata;
 pub mod validation;

@@ -23,6 +23,7 @@ use crate::catalogue::class::{Class, ClassFault, is_expression};
 use crate::catalogue::{ClassCatalogue, Region};
 use crate::expression::Expression;
 use crate::nodeclass::{EC2NodeClass, EC2NodeClassSpec};
+use crate::tags;
 
 /// A fault of a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -453,14 +454,13 @@ fn scalar(kind: &str, value: &Value) -> Option<&'static str> {
 /// too; objects from before its rules may have them.
 pub fn tags(tags: &BTreeMap<String, String>) -> Vec<Fault> {
     let ours = |key: &str| {
-        key == "eks:eks-cluster-name"
-            || key.starts_with("kubernetes.io/cluster")
-            || [
-                "karpenter.sh/nodepool",
-                "karpenter.sh/nodeclaim",
-                "karpenter.k8s.aws/ec2nodeclass",
-            ]
-            .contains(&key)
+        let set = [
+            tags::CLUSTER,
+            tags::NODEPOOL,
+            tags::NODE_CLAIM,
+            tags::NODE_CLASS,
+        ];
+        set.contains(&key) || key.starts_with("kubernetes.io/cluster")
     };
     let fault = |key: &String| {
         let (what, hint) = match key.as_str() {

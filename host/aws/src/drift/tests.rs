@@ -1,5 +1,6 @@
 use longshore_ec2::catalogue::class::Class;
 use longshore_ec2::catalogue::world;
+use longshore_ec2::hash::migration::{HASH, HASH_VERSION};
 use serde_json::json;
 
 use super::*;

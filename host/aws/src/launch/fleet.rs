@@ -18,14 +18,6 @@ use crate::records::Tags;
 /// Tag of an instance with the UID of its NodeClaim: by it an instance is found whose launch had no
 /// reply.
 pub const UID_TAG: &str = "longshore.dev/nodeclaim-uid";
-/// Tag of an instance with the name of its NodeClaim.
-pub const CLAIM_TAG: &str = "karpenter.sh/nodeclaim";
-/// Tag with the cluster's name.
-pub const CLUSTER_TAG: &str = "eks:eks-cluster-name";
-/// Tag with the NodePool's name.
-pub const NODEPOOL_TAG: &str = "karpenter.sh/nodepool";
-/// Tag with the NodeClass's name.
-pub const NODE_CLASS_TAG: &str = "karpenter.k8s.aws/ec2nodeclass";
 /// Annotation of claims for which `spec.context` is left out.
 const RELAXED: &str = "karpenter.sh/nodeclaim-min-values-relaxed";
 
@@ -64,6 +56,15 @@ pub struct Fleet {
     pub configs: Vec<Config>,
     /// Tags of instance, volume and fleet.
     pub tags: Tags,
+}
+
+impl Fleet {
+    /// What may be launched from a template; from all of them if it has no name.
+    fn overrides_of(&self, template: &str) -> impl Iterator<Item = &Override> {
+        let fits = move |config: &&Config| template.is_empty() || config.template == template;
+        let configs = self.configs.iter().filter(fits);
+        configs.flat_map(|config| &config.overrides)
+    }
 }
 
 /// A launch template and its overrides.
@@ -331,18 +332,12 @@ pub fn outcome(fleet: &Fleet, reply: &Reply) -> Outcome {
 /// What the reply leaves out is what the request says.
 fn complete(fleet: &Fleet, one: &Launched) -> Launched {
     let mut one = one.clone();
-    let fits = |config: &&Config| one.template.is_empty() || config.template == one.template;
-    let all = fleet
-        .configs
-        .iter()
-        .filter(fits)
-        .flat_map(|config| &config.overrides);
     let same = |own: &&Override| {
         own.instance_type == one.instance_type
             && (one.subnet.is_empty() || own.subnet == one.subnet)
             && (one.zone.is_empty() || own.zone == one.zone)
     };
-    if let Some(own) = all.into_iter().find(same).cloned() {
+    if let Some(own) = fleet.overrides_of(&one.template).find(same).cloned() {
         let fill = |text: &mut String, own: &str| {
             if text.is_empty() {
                 own.clone_into(text);
@@ -430,14 +425,9 @@ pub fn remember(
 }
 
 fn reservation_of(fleet: &Fleet, one: &Refused) -> Option<Box<str>> {
-    let fits = |config: &&Config| one.template.is_empty() || config.template == one.template;
-    let all = fleet
-        .configs
-        .iter()
-        .filter(fits)
-        .flat_map(|config| &config.overrides);
     let same = |own: &&Override| own.instance_type == one.instance_type && own.zone == one.zone;
-    all.into_iter().find(same)?.reservation.clone()
+    let mut all = fleet.overrides_of(&one.template);
+    all.find(same)?.reservation.clone()
 }
 
 /// Leaves out every override of a fleet that was refused whole for want of capacity, when the error

@@ -6,24 +6,23 @@
 //! looked for by its tag.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use longshore_cloud::{CloudError, Instance, Launch};
 use longshore_ec2::catalogue::{ClassCatalogue, Region};
 use longshore_ec2::launch as template;
 use longshore_ec2::nodeclass::EC2NodeClass;
+use longshore_ec2::tags;
 use longshore_ec2::userdata::Taint;
 
 use super::state::InFlight;
 use super::{Ec2, VISIBLE};
 use crate::discovery::Filters;
 use crate::error::{ApiError, Class};
-use crate::launch::fleet::{
-    self, Asking, CLAIM_TAG, CLUSTER_TAG, Fleet, Launched, NODE_CLASS_TAG, NODEPOOL_TAG, Outcome,
-    Reply, UID_TAG,
-};
+use crate::launch::fleet::{self, Asking, Fleet, Launched, Outcome, Reply, UID_TAG};
 use crate::launch::{Choice, choose};
+use crate::lock::lock;
 use crate::nodeclass::{self, Probe, probe_failed};
 use crate::records::{InstanceFacts, Tags};
 use crate::subnets::Reserved;
@@ -53,21 +52,13 @@ impl Ec2 {
     }
 
     fn turn(&self, uid: &str) -> Arc<tokio::sync::Mutex<()>> {
-        let mut claims = self
-            .inner
-            .claims
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut claims = lock(&self.inner.claims);
         claims.entry(uid.to_owned()).or_default().clone()
     }
 
     fn end_turn(&self, uid: &str, turn: Arc<tokio::sync::Mutex<()>>) {
-        let mut claims = self
-            .inner
-            .claims
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        // The map's and this one: nobody waits.
+        let mut claims = lock(&self.inner.claims);
+        // The map holds one and the caller the other: no other launch waits for this claim.
         if Arc::strong_count(&turn) == 2 {
             claims.remove(uid);
         }
@@ -276,20 +267,11 @@ impl Ec2 {
     }
 
     fn tags(&self, class: &EC2NodeClass, launch: &Launch) -> Tags {
-        let cluster = self.inner.settings.cluster.name.clone();
-        let mut tags = class.spec.tags().clone();
+        let pool = launch.nodepool.clone().unwrap_or_default();
+        let mut tags = tags::of_class(class, &self.inner.settings.cluster.name);
         tags.extend([
-            (
-                format!("kubernetes.io/cluster/{cluster}"),
-                "owned".to_owned(),
-            ),
-            (CLUSTER_TAG.to_owned(), cluster),
-            (
-                NODEPOOL_TAG.to_owned(),
-                launch.nodepool.clone().unwrap_or_default(),
-            ),
-            (NODE_CLASS_TAG.to_owned(), launch.class_name.clone()),
-            (CLAIM_TAG.to_owned(), launch.name.clone()),
+            (tags::NODEPOOL.to_owned(), pool),
+            (tags::NODE_CLAIM.to_owned(), launch.name.clone()),
             (UID_TAG.to_owned(), launch.uid.clone()),
         ]);
         tags

@@ -9,9 +9,11 @@
 //! NodeClaims are written before the NodeClass. The NodeClass keeps the old version until all are
 //! done, so a process that is killed in between starts again with the same answer.
 //!
-//! [`migrate`] and [`differ`] have no caller yet. The NodeClass controller of `host/aws`, which is to
-//! come, calls [`migrate`] each time it reconciles an EC2NodeClass, after it has validated it. The
-//! drift of NodeClaims calls [`differ`]. `daemon/src/live/pools.rs` does the same for NodePools.
+//! The drift of NodeClaims in `host/aws` calls [`differ`]. [`migrate`] has no caller yet: the NodeClass
+//! controller of `host/aws` has to call it each time it reconciles an EC2NodeClass, after it has
+//! validated it. `daemon/src/live/pools.rs` does the same for NodePools.
+
+use std::collections::BTreeMap;
 
 use super::VERSION;
 
@@ -27,6 +29,17 @@ pub struct Annotated<'a> {
     pub hash: Option<&'a str>,
     /// [`HASH_VERSION`].
     pub version: Option<&'a str>,
+}
+
+impl<'a> Annotated<'a> {
+    /// From an object's annotations.
+    pub fn read(annotations: &'a BTreeMap<String, String>) -> Self {
+        let text = |key: &str| annotations.get(key).map(String::as_str);
+        Annotated {
+            hash: text(HASH),
+            version: text(HASH_VERSION),
+        }
+    }
 }
 
 /// A NodeClaim of the NodeClass.
