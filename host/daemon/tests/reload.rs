@@ -10,6 +10,7 @@ use std::io::{Read as _, Write as _};
 use std::time::{Duration, SystemTime};
 
 use guest::{BROKEN, Way, guest};
+use longshore_core::model::MoveCost;
 use longshore_daemon::live::policies::{Kind, PolicyReloader};
 use scene::{Scene, setup};
 
@@ -257,6 +258,28 @@ fn planning_options_are_taken_over_too() {
     );
     scene.settle();
     assert_eq!(scene.manager.take().planning().node_cost, Some(0.02));
+}
+
+#[test]
+fn disruption_options_are_taken_over_too() {
+    let mut scene = one("disruption");
+    assert_eq!(scene.manager.take().disruption().enabled, None);
+    scene.edit(
+        "longshore.toml",
+        &[ONE, b"[disruption]\nenabled = false\nmove-cost = '50%'\n"].concat(),
+    );
+    scene.settle();
+    let live = scene.manager.take();
+    assert_eq!(live.disruption().enabled, Some(false));
+    assert_eq!(live.disruption().move_cost, Some(MoveCost::Share(0.5)));
+}
+
+#[test]
+fn a_configuration_of_disruption_alone_is_in_force_from_the_start() {
+    let file = b"[disruption]\nmove-cost = '50%'\n";
+    let scene = Scene::new("disruption-alone", &[("longshore.toml", file)]);
+    let live = scene.manager.take();
+    assert_eq!(live.disruption().move_cost, Some(MoveCost::Share(0.5)));
 }
 
 #[test]

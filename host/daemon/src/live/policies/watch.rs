@@ -182,7 +182,8 @@ impl Watcher {
         let change = self.compare(&config, &read);
         let fresh = self.load(&config, &read, &change);
 
-        let different = self.config.planning != config.planning;
+        let different =
+            self.config.planning != config.planning || self.config.disruption != config.disruption;
         let loaded = fresh
             .iter()
             .any(|outcome| matches!(outcome, Outcome::Loaded(_)));
