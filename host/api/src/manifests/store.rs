@@ -188,6 +188,13 @@ impl Store {
         self.kept = names.into_iter().map(|name| table.intern(name)).collect();
     }
 
+    /// Makes something with the table of names. A name that is new in it stays until the next sweep,
+    /// and longer if an object uses it or [`Store::keep_names`] names it. How many names are never
+    /// swept comes with it: those that the table began with.
+    pub fn make_with_names<T>(&mut self, make: impl FnOnce(&mut Symbols) -> T) -> (T, usize) {
+        (make(&mut self.reader.objects.world.names), self.lasting)
+    }
+
     /// How many objects there are.
     pub fn count(&self) -> usize {
         self.slots.len()

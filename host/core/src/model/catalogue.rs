@@ -99,6 +99,35 @@ impl PartialEq for Number {
 }
 
 impl Catalogue {
+    /// Visits every symbol that it is written with, some of them several times.
+    pub fn symbols(&self, visit: &mut dyn FnMut(Symbol)) {
+        for kind in self.types.iter() {
+            visit(kind.name);
+            kind.requirements.iter().for_each(|one| one.symbols(visit));
+            for (resource, _) in kind.capacity.iter().chain(kind.allocatable.iter()) {
+                if let ResourceId::Other(name) = resource {
+                    visit(name);
+                }
+            }
+            kind.volume_limits.iter().for_each(|(name, _)| visit(*name));
+        }
+        let mut last: *const [Requirement] = &[];
+        for offering in self.offerings.iter() {
+            [offering.zone, offering.capacity_type]
+                .into_iter()
+                .chain([offering.reservation.map(|(id, _)| id)])
+                .flatten()
+                .for_each(&mut *visit);
+            // Offerings of one type mostly share their pins with those of the type before.
+            let pins: *const [Requirement] = &*offering.requirements;
+            if !std::ptr::addr_eq(pins, last) {
+                last = pins;
+                let pins = offering.requirements.iter();
+                pins.for_each(|one| one.symbols(visit));
+            }
+        }
+    }
+
     /// A catalogue of types with their offerings; `instance_type` and `offerings` indexes are
     /// filled in here.
     pub fn new(mut types: Vec<(InstanceType, Vec<Offering>)>, names: &Symbols) -> Self {

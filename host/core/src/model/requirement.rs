@@ -42,6 +42,14 @@ impl Requirement {
         }
     }
 
+    /// Visits its symbols.
+    pub fn symbols(&self, visit: &mut dyn FnMut(Symbol)) {
+        visit(self.key);
+        if let Op::In(values) | Op::NotIn(values) = &self.op {
+            values.iter().for_each(|value| visit(*value));
+        }
+    }
+
     /// `key In [value]`.
     pub fn is(key: Symbol, value: Symbol) -> Self {
         Requirement::new(key, Op::In(Box::new([value])))

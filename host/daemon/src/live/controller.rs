@@ -39,6 +39,7 @@ use super::kinds::Kind;
 use super::lifecycle::{self, Outcome, is_true, launch_of};
 use super::mutants::mutant;
 use super::node::NodeView;
+use super::offers::CurrentOffers;
 use super::overlays;
 use super::plan_index::PlanIndex;
 use super::pod_events::PodEvents;
@@ -86,6 +87,8 @@ type Work = futures::future::BoxFuture<'static, Outcome>;
 /// How often freshness is checked while no round may be made.
 const RECHECK: Duration = Duration::from_secs(1);
 const GARBAGE: Duration = Duration::from_secs(120);
+/// What can be bought is asked this often while nothing is planned.
+const OFFERS: Duration = Duration::from_secs(1);
 /// NodePools are counted again at most this often.
 const POOLS: Duration = Duration::from_secs(1);
 /// How often leadership is checked, if there are several replicas.
@@ -124,8 +127,9 @@ struct Controller {
     last_garbage: Instant,
     last_pools: Instant,
     pools_changed: bool,
-    /// The number of the catalogue that NodeOverlays were last applied to.
-    offers: u64,
+    /// What can be bought, and when that was asked last.
+    offers: CurrentOffers,
+    last_offers: Option<Instant>,
     /// When nodes register, and which pods are nominated for them.
     rollout: Rollout,
     pod_latency: PodLatency,
@@ -218,7 +222,8 @@ impl Controller {
         let (done, reports) = channel(1024);
         let now = Instant::now();
         let mut state = ClusterState::new(names);
-        let watched: Vec<Kind> = Kind::watched(how.overlays.is_some()).collect();
+        let watched: Vec<Kind> =
+            Kind::watched(how.catalogue.class_kind(), how.overlays.is_some()).collect();
         let unwatched = Kind::ALL.iter().filter(|kind| !watched.contains(kind));
         unwatched.for_each(|kind| state.leave_out(*kind));
         let control = Controller {
@@ -242,7 +247,8 @@ impl Controller {
             last_garbage: now,
             last_pools: now,
             pools_changed: true,
-            offers: 0,
+            offers: CurrentOffers::default(),
+            last_offers: None,
             rollout: Rollout::default(),
             pod_latency: PodLatency::default(),
             pod_events: PodEvents::default(),
@@ -465,6 +471,9 @@ impl Controller {
     /// Runs due actions.
     fn tick(&mut self, now: Instant) {
         self.ctx.pulse.beat(now);
+        if self.last_offers.is_none_or(|last| now >= last + OFFERS) {
+            self.follow_offers(now);
+        }
         let leads = self.ctx.leadership.is_leader();
         let synced = self.state.synced();
         if self.changed && now >= self.published + PUBLISH_INTERVAL {
@@ -536,11 +545,9 @@ impl Controller {
     /// Has NodeOverlays looked at where the cloud offers something else than before: those that
     /// were in conflict may be so no longer.
     fn follow_offers(&mut self, now: Instant) {
-        if self.config.overlays.is_none() {
-            return;
-        }
-        let number = (self.config.catalogue)().number();
-        if std::mem::replace(&mut self.offers, number) != number {
+        self.last_offers = Some(now);
+        let changed = self.offers.follow(&*self.config.catalogue, &mut self.state);
+        if changed && self.config.overlays.is_some() {
             let overlays: Vec<WorkItem> = self.state.every_overlay().collect();
             overlays
                 .into_iter()
@@ -725,10 +732,10 @@ impl Controller {
     /// What the conditions of a claim follow from.
     fn surroundings(&self, claim: &NodeClaim) -> Surroundings {
         let labels = claim.metadata.labels.as_ref();
-        let catalogue = (self.config.catalogue)();
+        let catalogue = self.offers.catalogue();
         Surroundings {
             pool: self.state.pools.get(lifecycle::pool_of(claim)).cloned(),
-            listed: labels.map(|labels| is_listed(labels, &catalogue, self.state.names())),
+            listed: labels.map(|labels| is_listed(labels, catalogue, self.state.names())),
         }
     }
 
@@ -831,7 +838,7 @@ impl Controller {
         let overlay = self.state.overlays.get(name)?.clone();
         let set = self.state.overlays.clone();
         let (pools, names) = (self.state.pool_records(), self.state.names().clone());
-        let offers = (self.config.catalogue)();
+        let offers = self.offers.catalogue().clone();
         let (ctx, name, inline) = (self.ctx.clone(), name.to_owned(), self.config.inline);
         Some(Box::pin(async move {
             let apply = move || {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use kube::Client;
 use longshore_cloud::CloudProvider;
 pub use longshore_core::disrupt::methods::TerminateFirst;
-use longshore_core::model::{Catalogue, Settings, Symbols};
+use longshore_core::model::{Settings, Symbols};
 use tokio::sync::Semaphore;
 use tokio::sync::mpsc::{Receiver, Sender, UnboundedReceiver, channel, unbounded_channel};
 use tokio::task::JoinSet;
@@ -22,16 +22,16 @@ use super::freshness::OwnWrite;
 use super::garbage::Garbage;
 use super::instrumented::Measured;
 use super::journal::Journal;
-use super::kinds::Kind;
+pub use super::kinds::Kind;
 use super::launch_backoff::LaunchBackoff;
 use super::launches::Launches;
 use super::leader::{self, Elector, Leadership};
 use super::metrics::Metrics;
+pub use super::offers::{Offers, fixed};
 pub use super::overlays::CatalogueOverlays;
 use super::policies::PolicyReloader;
 use super::pulse::Pulse;
 pub use super::repair::{RepairMode, Repairs};
-pub use super::round::Offers;
 use super::round::RoundConfig;
 use super::round_timer::RoundTimer;
 use super::serve::{Query, SharedBoard, StatusBoard};
@@ -52,10 +52,10 @@ pub struct Environment {
     /// The time of day.
     pub clock: Clock,
     /// What can be bought.
-    pub catalogue: Offers,
+    pub catalogue: Arc<dyn Offers>,
     /// Applies NodeOverlays to that; nothing where they are not watched.
     pub overlays: Option<CatalogueOverlays>,
-    /// The table of names that every catalogue of `catalogue` is written in.
+    /// The table of names to begin with: that of a catalogue which never changes.
     pub names: Symbols,
     /// How pods are planned for.
     pub settings: Settings,
@@ -79,11 +79,6 @@ pub struct Environment {
     pub static_capacity: bool,
     /// Plans on the runtime's own thread, so that nothing depends on the order of threads.
     pub inline: bool,
-}
-
-/// Offers that never change.
-pub fn fixed(catalogue: Catalogue) -> Offers {
-    Arc::new(move || catalogue.clone())
 }
 
 /// A Lease and its candidate.
@@ -240,7 +235,7 @@ impl Daemon {
         let (out, observations) = channel(4096);
         // Ends with this future.
         let mut tasks: JoinSet<&'static str> = JoinSet::new();
-        for kind in Kind::watched(self.how.overlays.is_some()) {
+        for kind in Kind::watched(self.how.catalogue.class_kind(), self.how.overlays.is_some()) {
             let (client, relists, out) = (
                 self.ctx.client.clone(),
                 self.ctx.relists.clone(),

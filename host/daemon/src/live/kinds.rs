@@ -1,12 +1,14 @@
 //! The kinds that are watched.
 
-/// A kind of object.
+/// A kind of object, by the name that Kubernetes has for it.
+#[allow(missing_docs, reason = "a variant's name is the kind's")]
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Kind {
     NodePool,
     NodeClaim,
     NodeOverlay,
     KwokNodeClass,
+    Ec2NodeClass,
     Node,
     Namespace,
     PriorityClass,
@@ -26,6 +28,7 @@ pub enum Kind {
 }
 
 /// Where a kind is in the API.
+#[allow(missing_docs, reason = "they are the parts of a path")]
 pub struct At {
     pub group: &'static str,
     pub version: &'static str,
@@ -35,11 +38,12 @@ pub struct At {
 
 impl Kind {
     /// Every kind, in the order in which they are asked for.
-    pub const ALL: [Kind; 20] = [
+    pub const ALL: [Kind; 21] = [
         Kind::NodePool,
         Kind::NodeClaim,
         Kind::NodeOverlay,
         Kind::KwokNodeClass,
+        Kind::Ec2NodeClass,
         Kind::Node,
         Kind::Namespace,
         Kind::PriorityClass,
@@ -58,10 +62,20 @@ impl Kind {
         Kind::Pod,
     ];
 
-    /// The kinds that are watched: NodeOverlays only where they are applied.
-    pub fn watched(overlays: bool) -> impl Iterator<Item = Kind> {
-        let all = Kind::ALL.into_iter();
-        all.filter(move |kind| overlays || *kind != Kind::NodeOverlay)
+    /// The kinds that are watched: of node classes those of the cloud, NodeOverlays only where they
+    /// are applied.
+    pub fn watched(class: Kind, overlays: bool) -> impl Iterator<Item = Kind> {
+        Kind::ALL.into_iter().filter(move |kind| match kind {
+            Kind::NodeOverlay => overlays,
+            Kind::KwokNodeClass | Kind::Ec2NodeClass => *kind == class,
+            _ => true,
+        })
+    }
+
+    /// The kind of node class that a reference names.
+    pub fn of_class(kind: &str) -> Option<Kind> {
+        let mut classes = [Kind::KwokNodeClass, Kind::Ec2NodeClass].into_iter();
+        classes.find(|class| class.at().kind == kind)
     }
 
     /// Group, version, kind and plural.
@@ -76,6 +90,7 @@ impl Kind {
                 "KWOKNodeClass",
                 "kwoknodeclasses",
             ),
+            Kind::Ec2NodeClass => ("karpenter.k8s.aws", "v1", "EC2NodeClass", "ec2nodeclasses"),
             Kind::Node => ("", "v1", "Node", "nodes"),
             Kind::Namespace => ("", "v1", "Namespace", "namespaces"),
             Kind::PriorityClass => (

@@ -13,7 +13,7 @@ use kube::{Client, Resource as _};
 use longshore_api::crd::NodeClaim;
 use longshore_cloud::Launch;
 use longshore_core::disrupt::methods::TerminateFirst;
-use longshore_core::model::{Catalogue, ClusterObjects, Settings};
+use longshore_core::model::{ClusterObjects, Settings};
 use longshore_core::plan::Plan;
 use longshore_core::planner;
 use longshore_core::snapshot::Snapshot;
@@ -29,6 +29,7 @@ use super::journal::{Decided, Journal};
 use super::kinds::Kind;
 use super::lifecycle::launch_of;
 use super::mutants::mutant;
+use super::offers::Offers;
 use super::overlays::{CatalogueOverlays, OverlaySet};
 use super::policies::{ActivePolicies, PolicyReloader};
 use super::step_error::StepError;
@@ -36,15 +37,10 @@ use super::unavailable_offerings::UnavailableOfferings;
 use crate::deadline::{self, Deadline, TIME_LIMIT};
 use crate::explain::{self, ExplainInput, Explained};
 
-/// What can be bought now: asked once at the beginning of each round, so it answers from memory.
-/// While prices stay, it is the same catalogue (by [`Catalogue::number`]). All that it ever says is
-/// written in one table of names.
-pub type Offers = Arc<dyn Fn() -> Catalogue + Send + Sync>;
-
 /// How rounds are made.
 pub struct RoundConfig {
-    /// What can be bought now.
-    pub catalogue: Offers,
+    /// What can be bought.
+    pub catalogue: Arc<dyn Offers>,
     /// Applies NodeOverlays to it; nothing where they are not watched (gate NodeOverlay).
     pub overlays: Option<Arc<CatalogueOverlays>>,
     /// Its offerings that are unavailable now.
@@ -85,7 +81,7 @@ pub fn time_limit(live: &ActivePolicies) -> Duration {
 }
 
 /// A snapshot for the current policies, configuration and NodeOverlays, with planning options and
-/// the time limit.
+/// the time limit. The world's catalogue is what the cloud offers.
 pub fn build_snapshot(
     how: &RoundConfig,
     live: &ActivePolicies,
@@ -104,7 +100,7 @@ pub fn build_snapshot(
     };
     // Nothing in a simulation depends on how long something takes.
     let limit = (!how.inline).then(|| time_limit(live));
-    let offers = (how.catalogue)();
+    let offers = std::mem::take(&mut world.catalogue);
     let catalogue = match &how.overlays {
         None => offers,
         Some(known) => {

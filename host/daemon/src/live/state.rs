@@ -94,7 +94,9 @@ pub struct ClusterState {
     /// Nodes by name.
     pub nodes: BTreeMap<String, Arc<NodeView>>,
     /// What node classes say of themselves, and the generation of each.
-    classes: BTreeMap<String, (Class, Option<i64>)>,
+    classes: BTreeMap<(Kind, String), (Class, Option<i64>)>,
+    /// Names that what can be bought is written with.
+    offered: Vec<String>,
     /// Names of nodes by provider ID.
     by_provider: BTreeMap<String, BTreeSet<String>>,
     /// Names of claims by provider ID.
@@ -466,21 +468,15 @@ impl ClusterState {
 
     /// What is known of a node class.
     pub fn class(&self, kind: &str, name: &str) -> Class {
-        if kind != "KWOKNodeClass" {
-            return Class::Missing;
-        }
-        self.classes
-            .get(name)
-            .map_or(Class::Missing, |(class, _)| class.clone())
+        let known =
+            Kind::of_class(kind).and_then(|kind| self.classes.get(&(kind, name.to_owned())));
+        known.map_or(Class::Missing, |(class, _)| class.clone())
     }
 
     /// The generation of a node class.
     pub fn class_generation(&self, kind: &str, name: &str) -> Option<i64> {
-        if kind == "KWOKNodeClass" {
-            self.classes.get(name)?.1
-        } else {
-            None
-        }
+        let kind = Kind::of_class(kind)?;
+        self.classes.get(&(kind, name.to_owned()))?.1
     }
 
     /// How many pods are known.
@@ -626,8 +622,8 @@ impl ClusterState {
                 Ok(node) => (self.node(name, node), None),
                 Err(error) => (Vec::new(), refused(&name, error)),
             },
-            Kind::KwokNodeClass => {
-                self.classes.insert(name, class::read(json));
+            Kind::KwokNodeClass | Kind::Ec2NodeClass => {
+                self.classes.insert((kind, name), class::read(json));
                 let pools = self.pools.keys().cloned().map(WorkItem::Pool);
                 (pools.chain([WorkItem::Pending]).collect(), None)
             }
@@ -808,8 +804,25 @@ impl ClusterState {
 
     /// Prices and resources may be others, so that pods may find a place.
     fn overlays_changed(&mut self) -> Vec<WorkItem> {
-        self.store.keep_names(self.overlays.names_used());
+        self.keep_names();
         self.every_overlay().chain([WorkItem::Pending]).collect()
+    }
+
+    /// Makes something with the table of names, see [`Store::make_with_names`].
+    pub fn make_with_names<T>(&mut self, make: impl FnOnce(&mut Symbols) -> T) -> (T, usize) {
+        self.store.make_with_names(make)
+    }
+
+    /// Keeps these names as if an object used them, and no longer those of the last call.
+    pub fn keep_offered(&mut self, names: Vec<String>) {
+        self.offered = names;
+        self.keep_names();
+    }
+
+    fn keep_names(&mut self) {
+        let offered = self.offered.iter().map(String::as_str);
+        self.store
+            .keep_names(self.overlays.names_used().chain(offered));
     }
 
     /// Every overlay.
@@ -910,8 +923,8 @@ impl ClusterState {
                 }
                 touched
             }
-            Kind::KwokNodeClass => {
-                self.classes.remove(name);
+            Kind::KwokNodeClass | Kind::Ec2NodeClass => {
+                self.classes.remove(&(kind, name.to_owned()));
                 self.pools.keys().cloned().map(WorkItem::Pool).collect()
             }
             _ => Vec::new(),

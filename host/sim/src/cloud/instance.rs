@@ -1,5 +1,6 @@
 //! One instance.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -65,6 +66,7 @@ impl SimInstance {
             labels: chosen.labels,
             capacity: chosen.capacity,
             allocatable: chosen.allocatable,
+            annotations: BTreeMap::new(),
             created,
         };
         let instance = Arc::new(instance);

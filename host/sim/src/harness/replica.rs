@@ -16,9 +16,24 @@ use tokio::time::Instant;
 use super::interceptor::Interceptor;
 use super::provider::InterceptedProvider;
 use super::{ProcessInputs, Setup, safety};
+use crate::cloud::Cloud;
 
 /// A terminated process is killed after this time, as by kubelet.
 const GRACE: Duration = Duration::from_secs(30);
+
+/// What the simulated cloud offers, at the prices of now.
+struct Market(Cloud);
+
+impl Offers for Market {
+    fn version(&self) -> u64 {
+        self.0.offers().number()
+    }
+
+    // Its names are those that the daemon began with.
+    fn catalogue(&self, _: &mut Symbols) -> Catalogue {
+        self.0.offers()
+    }
+}
 
 /// A place.
 pub(super) struct Replica {
@@ -86,9 +101,8 @@ impl Replica {
 
     fn edges(&self, client: &str) -> Environment {
         let ProcessInputs { manager, journal } = (self.setup.begin)(self.slot);
-        let cloud = self.interceptor.cloud.clone();
-        let offers: Offers = match self.setup.sees_prices {
-            true => Arc::new(move || cloud.offers()),
+        let offers: Arc<dyn Offers> = match self.setup.sees_prices {
+            true => Arc::new(Market(self.interceptor.cloud.clone())),
             false => fixed(self.types.0.clone()),
         };
         let leadership = Leadership::new(!self.interceptor.elects);

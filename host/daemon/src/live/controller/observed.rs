@@ -85,6 +85,10 @@ impl Controller {
             _ => {}
         }
         let (touched, refused) = self.state.fold(kind, &change);
+        if kind == self.config.catalogue.class_kind() {
+            let offers = &mut self.offers;
+            offers.note_class(&*self.config.catalogue, &change, &self.state);
+        }
         for node in self.ctx.drains.observe(kind, &change) {
             self.enqueue(WorkItem::Node(node), Instant::now());
         }
@@ -99,6 +103,11 @@ impl Controller {
                 name = refused.name,
                 why = refused.why,
                 "field cannot be read; the default counts"
+            ),
+            Some(refused) if kind == Kind::NodeOverlay => tracing::warn!(
+                name = refused.name,
+                why = refused.why,
+                "NodeOverlay cannot be read; it does not count"
             ),
             Some(refused) => tracing::warn!(
                 ?kind,

@@ -7,8 +7,9 @@ use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use longshore_api::crd::{ConditionStatus, NodeClaim, condition};
-use longshore_core::model::{ClusterObjects, Symbol};
+use longshore_core::model::{Catalogue, ClusterObjects, Symbol};
 use longshore_core::plan::PodIx;
+use tokio::time::Instant;
 
 use super::Controller;
 use super::repairs::UnhealthyHost;
@@ -23,6 +24,8 @@ use crate::live::strip_managed_fields::full_name;
 /// The cluster at a moment, and what the loop knows of pods that wait.
 pub struct RoundInput {
     state: FrozenState,
+    /// What can be bought, in the names of the state.
+    catalogue: Catalogue,
     /// Pods that kube-scheduler has not looked at yet, `namespace/name`.
     unattempted: HashSet<String>,
     /// The place of each pod that waits in kube-scheduler's queue, by `namespace/name`.
@@ -50,8 +53,10 @@ impl Controller {
     pub(super) fn round_input(&mut self) -> RoundInput {
         let (planned, late) = self.planned_hosts();
         self.bought.extend(late);
+        self.follow_offers(Instant::now());
         RoundInput {
             state: self.state.freeze(),
+            catalogue: self.offers.catalogue().clone(),
             unattempted: self.state.unattempted().map(str::to_owned).collect(),
             queued: self.state.queue(),
             planned,
@@ -139,9 +144,10 @@ impl RoundInput {
         self.state.overlays.clone()
     }
 
-    /// The world to plan on; settings and catalogue are the caller's.
+    /// The world to plan on; settings are the caller's.
     pub fn world(self) -> ClusterObjects {
         let mut world = self.state.world();
+        world.catalogue = self.catalogue;
         world.now = self.now;
         // Names are made once: there may be thousands of pods that wait.
         let unbound: Vec<(usize, String)> = (0..world.pods.len())

@@ -43,7 +43,7 @@ impl Controller {
             queue: self.state.pending() - expected.len(),
             deciding,
             pod_latency: self.pod_latency.clone(),
-            ..self.state.metrics_snapshot(&(self.config.catalogue)())
+            ..self.state.metrics_snapshot(self.offers.catalogue())
         }
     }
 

@@ -188,7 +188,7 @@ fn state(kind: Kind, text: &str) -> Vec<String> {
                     .map(|node| format!("node {node}")),
             );
         }
-        Kind::NodePool | Kind::NodeOverlay | Kind::KwokNodeClass => {
+        Kind::NodePool | Kind::NodeOverlay | Kind::KwokNodeClass | Kind::Ec2NodeClass => {
             words.extend(condition("Ready").map(|c| format!("Ready={}", c.status)));
         }
         _ => {}

@@ -106,7 +106,7 @@ pub struct Gap {
 }
 
 /// Numbers of kinds in journals. A number is never given to another kind.
-const KINDS: [Kind; 20] = [
+const KINDS: [Kind; 21] = [
     Kind::NodePool,
     Kind::NodeClaim,
     Kind::KwokNodeClass,
@@ -127,6 +127,7 @@ const KINDS: [Kind; 20] = [
     Kind::LimitRange,
     Kind::VolumeAttachment,
     Kind::NodeOverlay,
+    Kind::Ec2NodeClass,
 ];
 
 /// The number of a kind, below 32.

@@ -352,6 +352,8 @@ fn overlays_are_waited_for_where_they_are_watched() {
         state.synced()
     };
     assert_eq!((listed(true), listed(false)), (false, true));
-    assert!(Kind::watched(true).eq(Kind::ALL));
-    assert!(!Kind::watched(false).any(|kind| kind == Kind::NodeOverlay));
+    let watched = |overlays| Kind::watched(Kind::Ec2NodeClass, overlays);
+    let but = |others: &'static [Kind]| Kind::ALL.into_iter().filter(|kind| !others.contains(kind));
+    assert!(watched(true).eq(but(&[Kind::KwokNodeClass])));
+    assert!(watched(false).eq(but(&[Kind::KwokNodeClass, Kind::NodeOverlay])));
 }
