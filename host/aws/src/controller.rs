@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
 use kube::ResourceExt as _;
-use longshore_ec2::hash::migration::{Annotated, HASH, HASH_VERSION};
+use longshore_ec2::hash::migration::{Annotated, Claim, HASH, HASH_VERSION, migrate};
 use longshore_ec2::hash::{self, nodeclass_hash};
 use longshore_ec2::nodeclass::{EC2NodeClass, EC2NodeClassStatus};
 use longshore_ec2::tags;
@@ -117,6 +117,8 @@ impl Controller {
             if part == Part::Validation || !due {
                 continue;
             }
+            let own = self.provider.inner().settings.paces.get(&part);
+            let pace = own.copied().unwrap_or(pace);
             let worked = self.observe(class, part, &mut known.observed).await;
             let pace = if worked { pace } else { FAILED.min(pace) };
             known.due.insert(part, now + pace);
@@ -193,12 +195,14 @@ impl Controller {
         let own = class.metadata.annotations.clone().unwrap_or_default();
         let bundle = &self.provider.inner().settings.cluster.ca_bundle;
         let bundle = Some(&**bundle).filter(|bundle| !bundle.is_empty());
-        let Annotated { hash: old, version } = Annotated::read(&own);
-        // A hash of another version has to be migrated together with the claims'.
-        if version.is_none_or(|version| version == hash::VERSION)
-            && let Ok(hash) = nodeclass_hash(class, bundle)
-            && (old != Some(&*hash) || version.is_none())
+        let annotated = Annotated::read(&own);
+        if let Ok(hash) = nodeclass_hash(class, bundle)
+            && annotated != Annotated::of(&hash)
         {
+            // NodeClaims of another version follow first: see `migration`.
+            if annotated.version.is_some_and(|one| one != hash::VERSION) {
+                self.migrate_claims(class, annotated, &hash).await?;
+            }
             annotations.insert(HASH.to_owned(), hash);
             annotations.insert(HASH_VERSION.to_owned(), hash::VERSION.to_owned());
         }
@@ -214,6 +218,38 @@ impl Controller {
             .write_metadata(class, &finalizers, &annotations)
             .await?;
         Ok(true)
+    }
+
+    /// Gives the NodeClaims of a class the version of the hash that the class is about to get.
+    async fn migrate_claims(
+        &self,
+        class: &EC2NodeClass,
+        old: Annotated<'_>,
+        hash: &str,
+    ) -> Result<(), String> {
+        let classes = &self.provider.inner().classes;
+        let claims = classes.claims_of(&class.name_any()).await?;
+        let all = claims.iter().map(|claim| Claim {
+            name: &claim.name,
+            annotated: Annotated::read(&claim.annotations),
+            drifted: claim.drifted,
+        });
+        let migration = migrate(old, hash, all);
+        tracing::info!(
+            nodeclass = class.name_any(),
+            from = old.version,
+            to = hash::VERSION,
+            nodeclaims = migration.claims.len(),
+            "hashes migrated"
+        );
+        for (name, write) in migration.claims {
+            let version = write.version.map(str::to_owned);
+            let own = [(HASH, write.hash), (HASH_VERSION, version)];
+            let own = own.into_iter();
+            let own = own.filter_map(|(key, value)| Some((key.to_owned(), value?)));
+            classes.annotate_claim(&name, &own.collect()).await?;
+        }
+        Ok(())
     }
 
     /// Observes a part. Whether that worked.
@@ -356,6 +392,7 @@ impl Controller {
         let inner = self.provider.inner();
         let name = class.name_any();
         let claims = inner.classes.claims_of(&name).await?;
+        let claims: Vec<String> = claims.into_iter().map(|claim| claim.name).collect();
         if let Ending::Waits(message) = ending(&claims) {
             tracing::info!(nodeclass = name, message, "WaitingOnNodeClaimTermination");
             return Ok(());

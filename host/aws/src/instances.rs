@@ -104,6 +104,7 @@ pub fn instance(facts: &InstanceFacts, class: Option<(&Region, &ClassCatalogue)>
         labels,
         capacity,
         allocatable,
+        annotations: BTreeMap::new(),
         created: facts.launched,
     }
 }

@@ -30,6 +30,7 @@ use crate::instances::{capacity_type, instance, parse_provider_id};
 use crate::interruption::Kind;
 use crate::launch::fleet::UNAVAILABLE;
 use crate::lock::lock;
+use crate::nodeclass::Part;
 use crate::records::{InstanceFacts, Tags};
 use crate::store::NodeClasses;
 use crate::{nodeclass, wire};
@@ -53,6 +54,9 @@ pub struct Settings {
     pub without_dry_runs: bool,
     /// Whether there is no way to IAM: profiles are neither made nor deleted.
     pub isolated: bool,
+    /// How often parts of a class are observed, in seconds, where that is not
+    /// [`PACE`](crate::nodeclass::PACE).
+    pub paces: BTreeMap<Part, i64>,
 }
 
 /// Why there is no provider.
@@ -163,24 +167,28 @@ impl Ec2 {
         Ok(provider)
     }
 
-    /// Keeps types, prices and templates up to date, until it is dropped.
-    pub async fn run(&self) {
-        let mut refreshed = tokio::time::Instant::now();
+    /// Keeps types and prices up to date, until it is dropped. It only reads: a replica that stands
+    /// by does so too.
+    pub async fn follow(&self) {
+        loop {
+            tokio::time::sleep(REFRESH).await;
+            if let Err(error) = self.refresh_types().await {
+                tracing::warn!(
+                    error = error.with_hint(),
+                    "instance types stay as they were"
+                );
+            }
+            if let Err(error) = self.refresh_prices().await {
+                tracing::warn!(error = error.with_hint(), "spot prices stay as they were");
+            }
+        }
+    }
+
+    /// Lets go what is over, until it is dropped. For the replica that leads.
+    pub async fn keep_clean(&self) {
         loop {
             tokio::time::sleep(SWEEP).await;
             self.sweep().await;
-            if refreshed.elapsed() >= REFRESH {
-                refreshed = tokio::time::Instant::now();
-                if let Err(error) = self.refresh_types().await {
-                    tracing::warn!(
-                        error = error.with_hint(),
-                        "instance types stay as they were"
-                    );
-                }
-                if let Err(error) = self.refresh_prices().await {
-                    tracing::warn!(error = error.with_hint(), "spot prices stay as they were");
-                }
-            }
         }
     }
 
@@ -272,7 +280,31 @@ impl Ec2 {
         core.finish()
     }
 
-    /// A node has joined: its memory is known, and its name becomes a tag.
+    /// Grows with every change of what [`Ec2::catalogue`] says for the same classes. What is over
+    /// counts as a change as well.
+    pub fn version(&self) -> u64 {
+        let now = self.now();
+        let mut state = self.state();
+        state.region.change_unavailable(|all| all.expire(now));
+        state.version()
+    }
+
+    /// Name of the NodeClaim that an instance was launched for; nothing if it is none of this
+    /// cluster's.
+    ///
+    /// # Errors
+    /// The instance cannot be described.
+    pub async fn claim_of(&self, id: &str) -> Result<Option<String>, CloudError> {
+        let known = self.state().instances.get(id).cloned();
+        let facts = match known {
+            Some(facts) => Some(facts),
+            None => self.described(id).await?,
+        };
+        let ours = facts.filter(|facts| self.is_ours(facts));
+        Ok(ours.and_then(|facts| facts.tags.get(tags::NODE_CLAIM).cloned()))
+    }
+
+    /// A node has joined: its name becomes a tag of the instance.
     ///
     /// # Errors
     /// The tag could not be set.

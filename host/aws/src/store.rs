@@ -1,13 +1,13 @@
 //! Where EC2NodeClasses are: the API server, or this process's memory in tests and simulations.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::Service;
 use kube::api::{Api, ListParams, Patch, PatchParams};
 use kube::{Client, ResourceExt as _};
-use longshore_api::crd::NodeClaim;
+use longshore_api::crd::{NodeClaim, condition};
 use longshore_ec2::nodeclass::{EC2NodeClass, EC2NodeClassStatus};
 use serde_json::{Value, json};
 
@@ -28,11 +28,21 @@ pub trait NodeClasses: Send + Sync {
     /// The store cannot be asked.
     async fn list(&self) -> Result<Vec<EC2NodeClass>, String>;
 
-    /// Names of the NodeClaims that name a class.
+    /// The NodeClaims that name a class.
     ///
     /// # Errors
     /// The store cannot be asked.
-    async fn claims_of(&self, name: &str) -> Result<Vec<String>, String>;
+    async fn claims_of(&self, name: &str) -> Result<Vec<ClaimFacts>, String>;
+
+    /// Writes annotations of a NodeClaim; those that are not named stay. One that is gone needs none.
+    ///
+    /// # Errors
+    /// The store cannot be asked.
+    async fn annotate_claim(
+        &self,
+        name: &str,
+        annotations: &BTreeMap<String, String>,
+    ) -> Result<(), String>;
 
     /// Writes the status, if the class has not changed since it was read.
     ///
@@ -57,6 +67,17 @@ pub trait NodeClasses: Send + Sync {
     ) -> Result<(), String>;
 }
 
+/// What an EC2NodeClass has to know of a NodeClaim that names it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClaimFacts {
+    /// Its name.
+    pub name: String,
+    /// Its annotations.
+    pub annotations: BTreeMap<String, String>,
+    /// Whether it has the condition Drifted, whatever the condition's status.
+    pub drifted: bool,
+}
+
 /// The address of the cluster's DNS: that of the Service kube-dns in kube-system. Nothing if there is
 /// no such Service or it cannot be read; nodes then find their DNS server as their image says.
 pub async fn kube_dns_ip(client: Client) -> Option<String> {
@@ -71,6 +92,8 @@ pub async fn kube_dns_ip(client: Client) -> Option<String> {
 pub struct KubeClasses {
     classes: Api<EC2NodeClass>,
     claims: Api<NodeClaim>,
+    /// Those that a watch has brought.
+    watched: Arc<Mutex<BTreeMap<String, EC2NodeClass>>>,
 }
 
 impl KubeClasses {
@@ -79,7 +102,23 @@ impl KubeClasses {
         KubeClasses {
             classes: Api::all(client.clone()),
             claims: Api::all(client),
+            watched: Arc::default(),
         }
+    }
+
+    /// A class as a watch has brought it, or that it is gone. [`NodeClasses::get`] answers with it
+    /// from now on.
+    pub fn note(&self, name: &str, class: Option<EC2NodeClass>) {
+        let mut watched = lock(&self.watched);
+        match class {
+            Some(class) => drop(watched.insert(name.to_owned(), class)),
+            None => drop(watched.remove(name)),
+        }
+    }
+
+    /// The classes that a watch has brought.
+    pub fn watched(&self) -> Vec<EC2NodeClass> {
+        lock(&self.watched).values().cloned().collect()
     }
 
     async fn patch(&self, class: &EC2NodeClass, mut patch: Value) -> Result<(), String> {
@@ -95,6 +134,10 @@ impl KubeClasses {
 #[async_trait]
 impl NodeClasses for KubeClasses {
     async fn get(&self, name: &str) -> Result<Option<EC2NodeClass>, String> {
+        let watched = lock(&self.watched).get(name).cloned();
+        if watched.is_some() {
+            return Ok(watched);
+        }
         self.classes
             .get_opt(name)
             .await
@@ -110,19 +153,38 @@ impl NodeClasses for KubeClasses {
             .map_err(|error| error.to_string())
     }
 
-    async fn claims_of(&self, name: &str) -> Result<Vec<String>, String> {
+    async fn claims_of(&self, name: &str) -> Result<Vec<ClaimFacts>, String> {
         let found = self.claims.list(&ListParams::default()).await;
         let found = found.map_err(|error| error.to_string())?;
         let names = |claim: &&NodeClaim| {
             let class = &claim.spec.node_class_ref;
             class.kind == "EC2NodeClass" && class.name == name
         };
-        Ok(found
-            .items
-            .iter()
-            .filter(names)
-            .map(|claim| claim.name_any())
-            .collect())
+        let facts = |claim: &NodeClaim| {
+            let conditions = claim.status.as_ref().map_or(&[][..], |s| &s.conditions);
+            ClaimFacts {
+                name: claim.name_any(),
+                annotations: claim.annotations().clone(),
+                drifted: condition(conditions, "Drifted").is_some(),
+            }
+        };
+        Ok(found.items.iter().filter(names).map(facts).collect())
+    }
+
+    async fn annotate_claim(
+        &self,
+        name: &str,
+        annotations: &BTreeMap<String, String>,
+    ) -> Result<(), String> {
+        let patch = Patch::Merge(json!({"metadata": {"annotations": annotations}}));
+        match self
+            .claims
+            .patch(name, &PatchParams::default(), &patch)
+            .await
+        {
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+            written => written.map(drop).map_err(|error| error.to_string()),
+        }
     }
 
     async fn write_status(
@@ -154,7 +216,7 @@ impl NodeClasses for KubeClasses {
 #[derive(Debug, Default)]
 pub struct MemoryClasses {
     all: Mutex<BTreeMap<String, EC2NodeClass>>,
-    claims: Mutex<BTreeMap<String, Vec<String>>>,
+    claims: Mutex<BTreeMap<String, Vec<ClaimFacts>>>,
 }
 
 impl MemoryClasses {
@@ -174,10 +236,8 @@ impl MemoryClasses {
     }
 
     /// Says which claims name a class.
-    pub fn set_claims(&self, name: &str, claims: &[&str]) {
-        let names = claims.iter().map(|name| (*name).to_owned()).collect();
-        let mut claims = lock(&self.claims);
-        claims.insert(name.to_owned(), names);
+    pub fn set_claims(&self, name: &str, claims: Vec<ClaimFacts>) {
+        lock(&self.claims).insert(name.to_owned(), claims);
     }
 
     fn all(&self) -> MutexGuard<'_, BTreeMap<String, EC2NodeClass>> {
@@ -221,9 +281,22 @@ impl NodeClasses for MemoryClasses {
         Ok(self.all().values().cloned().collect())
     }
 
-    async fn claims_of(&self, name: &str) -> Result<Vec<String>, String> {
+    async fn claims_of(&self, name: &str) -> Result<Vec<ClaimFacts>, String> {
         let claims = lock(&self.claims);
         Ok(claims.get(name).cloned().unwrap_or_default())
+    }
+
+    async fn annotate_claim(
+        &self,
+        name: &str,
+        annotations: &BTreeMap<String, String>,
+    ) -> Result<(), String> {
+        let mut claims = lock(&self.claims);
+        let mut all = claims.values_mut().flatten();
+        if let Some(claim) = all.find(|claim| claim.name == name) {
+            claim.annotations.extend(annotations.clone());
+        }
+        Ok(())
     }
 
     async fn write_status(

@@ -12,7 +12,7 @@ use longshore_aws::controller::Controller;
 use longshore_aws::interruption::queue::Queue;
 use longshore_aws::interruption::{Handler, Kind};
 use longshore_aws::provider::{Clock, Ec2, Settings};
-use longshore_aws::store::{MemoryClasses, NodeClasses as _};
+use longshore_aws::store::{ClaimFacts, MemoryClasses, NodeClasses as _};
 use longshore_cloud::{CloudError, CloudProvider as _, Launch, Requirement};
 use longshore_ec2::nodeclass::EC2NodeClass;
 use longshore_ec2::userdata::Cluster;
@@ -636,7 +636,11 @@ async fn a_class_that_is_deleted_waits_for_its_claims_and_leaves_nothing_behind(
     let now = longshore_api::crd::Time(longshore_api::crd::Timestamp::now());
     leaving.metadata.deletion_timestamp = Some(now);
     cloud.classes.put(leaving);
-    cloud.classes.set_claims("default", &["default-1"]);
+    let claim = ClaimFacts {
+        name: "default-1".to_owned(),
+        ..ClaimFacts::default()
+    };
+    cloud.classes.set_claims("default", vec![claim]);
     let mut controller = Controller::new(cloud.provider.clone());
     controller.round().await.unwrap();
     assert!(
@@ -651,7 +655,7 @@ async fn a_class_that_is_deleted_waits_for_its_claims_and_leaves_nothing_behind(
         1
     );
     cloud.provider.delete(&launched).await.unwrap();
-    cloud.classes.set_claims("default", &[]);
+    cloud.classes.set_claims("default", Vec::new());
     controller.round().await.unwrap();
     assert!(
         cloud.classes.get("default").await.unwrap().is_none(),

@@ -197,6 +197,8 @@ pub struct Instance {
     pub capacity: BTreeMap<String, String>,
     /// What of it is left for pods, by resource.
     pub allocatable: BTreeMap<String, String>,
+    /// Annotations that its NodeClaim gets with the launch, such as the hash of its node class.
+    pub annotations: BTreeMap<String, String>,
     /// When it was made, seconds since 1970 (0 if unknown).
     pub created: i64,
 }

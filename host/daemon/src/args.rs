@@ -68,6 +68,9 @@ pub struct EmulateAwsArgs {
     /// Chance: ids, delays and depths of pools
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
+    /// A cluster that instances join as Nodes, if their user data has them join; KWOK runs the pods
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
 }
 
 /// All of it is for `longshore-sim run`, which says what there is.
@@ -194,8 +197,8 @@ pub struct RunArgs {
     /// Configuration
     #[arg(long, value_name = "longshore.toml")]
     pub config: Option<PathBuf>,
-    /// Instance types in the format of Karpenter's KWOK provider [default: the 144 types that it
-    /// has built in]
+    /// Instance types of kwok in the format of Karpenter's KWOK provider [default: the 144 types that
+    /// it has built in]
     #[arg(long, value_name = "FILE")]
     pub instance_types: Option<PathBuf>,
     /// How to reach the API server [default: KUBECONFIG, or the ServiceAccount of the pod]
@@ -220,6 +223,8 @@ pub struct RunArgs {
 pub enum Provider {
     /// Nodes without machines
     Kwok,
+    /// Instances of EC2; only in a binary that was built with the feature `aws`
+    Aws,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

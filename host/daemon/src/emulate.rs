@@ -1,5 +1,7 @@
 //! `longshore emulate aws`: serves the emulated AWS endpoint.
 
+mod kubelets;
+
 use std::io::Write as _;
 use std::path::Path;
 
@@ -9,6 +11,7 @@ use crate::Answer;
 use crate::args::{EmulateArgs, EmulateAwsArgs, EmulatedCloud};
 use crate::error::Failure;
 use crate::input::{shown, unpacked};
+use crate::live::connection;
 
 /// Serves until the process is ended.
 pub fn run(args: &EmulateArgs) -> Result<Answer, Failure> {
@@ -24,6 +27,10 @@ pub fn run(args: &EmulateArgs) -> Result<Answer, Failure> {
         .build()
         .map_err(|source| no_server(args, &source))?;
     runtime.block_on(async {
+        let client = match args.kubeconfig.as_deref() {
+            None => None,
+            Some(file) => Some(client(file).await?),
+        };
         let server = serve::serve(args.port, world).await;
         let server = server.map_err(|source| no_server(args, &source))?;
         let address = server
@@ -32,8 +39,19 @@ pub fn run(args: &EmulateArgs) -> Result<Answer, Failure> {
         ready(&format!(
             "AWS_ENDPOINT_URL=http://{address}\nINTERRUPTION_QUEUE={queue}\n"
         ))?;
+        if let Some(client) = client {
+            tokio::spawn(kubelets::run(server.shell(), client));
+        }
         server.run().await;
         Ok(Answer::ok(String::new()))
+    })
+}
+
+async fn client(kubeconfig: &Path) -> Result<kube::Client, Failure> {
+    let config = connection::config(Some(kubeconfig)).await?;
+    kube::Client::try_from(config).map_err(|source| Failure::Usage {
+        message: format!("no client for the API server: {source}"),
+        hint: "check the kubeconfig".to_owned(),
     })
 }
 

@@ -5,6 +5,8 @@
 //! single objects, and the watch brings back what they write. `host/ARCHITECTURE.md` follows one
 //! pod through it.
 
+#[cfg(feature = "aws")]
+mod aws;
 mod claim_conditions;
 mod claims;
 pub mod clock;
@@ -38,6 +40,7 @@ pub(crate) mod lock;
 mod metrics;
 pub mod mutants;
 mod node;
+mod offers;
 mod overlays;
 mod plan_index;
 mod pod_events;

@@ -477,11 +477,12 @@ fn the_example_of_the_page_is_a_configuration() {
 #[test]
 fn every_variable_that_is_asked_for_is_in_the_reference() {
     let asked = RefCell::new(BTreeSet::new());
-    settings::read(|name| {
+    let ask = |name: &str| {
         asked.borrow_mut().insert(name.to_owned());
-        None
-    })
-    .unwrap();
+        (name == "CLUSTER_NAME").then(|| "demo".to_owned())
+    };
+    settings::read(ask, true).unwrap();
+    settings::aws::read(ask).unwrap();
     let missing: Vec<String> = asked
         .take()
         .into_iter()
@@ -506,7 +507,11 @@ fn every_feature_gate_of_the_reference_is_known() {
         .map(|name| format!("{name}=true"))
         .collect::<Vec<_>>()
         .join(",");
-    let read = settings::read(|name| (name == "FEATURE_GATES").then(|| typed.clone())).unwrap();
+    let read = settings::read(
+        |name| (name == "FEATURE_GATES").then(|| typed.clone()),
+        false,
+    )
+    .unwrap();
     assert!(
         read.notes.iter().all(|note| !note.contains("is not known")),
         "{:?}",

@@ -152,6 +152,7 @@ impl Kwok {
             labels: choice.labels.clone(),
             capacity: choice.capacity.clone(),
             allocatable: choice.allocatable.clone(),
+            annotations: BTreeMap::new(),
             created: 0,
         };
         self.scheduled().insert(provider_id, instance.clone());
@@ -328,6 +329,7 @@ fn instance(node: &Node) -> Instance {
         labels: node.labels().clone(),
         capacity: amounts(status.and_then(|s| s.capacity.as_ref())),
         allocatable: amounts(status.and_then(|s| s.allocatable.as_ref())),
+        annotations: BTreeMap::new(),
         created: node.creation_timestamp().map_or(0, |t| t.0.as_second()),
     }
 }

@@ -105,11 +105,16 @@ fn aws_steps(steps: &mut Steps) -> anyhow::Result<(Vec<Suite>, Vec<String>)> {
     steps.run("format", || {
         commands::run(cargo(&["fmt", "--package", "longshore-aws", "--check"]))
     })?;
+    or_not_run(steps.run("control plane", || control_plane::build(SAY)))?;
     steps.run("clippy", || {
         commands::run(cargo(&[
             "clippy",
             "--package",
             "longshore-aws",
+            "--package",
+            "longshore",
+            "--features",
+            "longshore/aws",
             "--all-targets",
             "--",
             "--deny",
@@ -120,6 +125,18 @@ fn aws_steps(steps: &mut Steps) -> anyhow::Result<(Vec<Suite>, Vec<String>)> {
         let test = cargo(&["test", "--package", "longshore-aws", "--no-fail-fast"]);
         run_keeping(test, worth_repeating)
     })?;
+    let live = steps.run("tests on a control plane", || {
+        let test = [
+            "test",
+            "--package",
+            "longshore",
+            "--features",
+            "longshore/aws",
+        ];
+        let test = [&test[..], &["--test", "aws_live"]].concat();
+        run_keeping(cargo(&test), worth_repeating)
+    })?;
+    let lines = [lines, live].concat();
     let not_run = lines.iter().filter(|line| is_ignored(line));
     let not_run = not_run.cloned().collect();
     Ok((suites(&lines), not_run))

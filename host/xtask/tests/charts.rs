@@ -203,6 +203,7 @@ fn rules_are_those_of_deploy() -> Result<()> {
     let rules = document("deploy/charts/longshore/files/cluster-role-rules.yaml")?;
     let mut chart = rights(list(&rules["common"]));
     chart.extend(rights(list(&rules["kwok"])));
+    chart.extend(rights(list(&rules["aws"])));
     let shipped = rights(list(&shipped_role("ClusterRole")?["rules"]));
     same("rules of the chart, deploy/rbac.yaml", &chart, &shipped)
 }

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use longshore_cloud::{CloudError, Instance, Launch};
 use longshore_ec2::catalogue::{ClassCatalogue, Region};
+use longshore_ec2::hash::migration::{HASH, HASH_VERSION};
 use longshore_ec2::launch as template;
 use longshore_ec2::nodeclass::EC2NodeClass;
 use longshore_ec2::tags;
@@ -42,13 +43,22 @@ impl Ec2 {
             let what = format!("NodeClaim {} has no UID", launch.name);
             return Err(CloudError::Invalid(what));
         }
+        // Read first: a NodeClaim that says an older hash than it was launched with is replaced once
+        // too often, and one that says a newer hash never.
+        let class = self.class(&launch.class_name).await.ok();
         let turn = self.turn(&launch.uid);
         let result = {
             let _turn = turn.lock().await;
             self.launch_in_turn(launch).await
         };
         self.end_turn(&launch.uid, turn);
-        result
+        let mut instance = result?;
+        let own = class.and_then(|class| class.metadata.annotations);
+        let own = own.iter().flatten();
+        let hash = own.filter(|(key, _)| [HASH, HASH_VERSION].contains(&key.as_str()));
+        let hash = hash.map(|(key, value)| (key.clone(), value.clone()));
+        instance.annotations.extend(hash);
+        Ok(instance)
     }
 
     fn turn(&self, uid: &str) -> Arc<tokio::sync::Mutex<()>> {

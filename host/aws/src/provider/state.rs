@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use longshore_ec2::catalogue::{ClassCatalogue, Group, Region};
+use longshore_ec2::catalogue::{ClassCatalogue, Group, Region, Revisions};
 use longshore_ec2::nodeclass::EC2NodeClass;
 
 use super::VISIBLE;
@@ -34,6 +34,8 @@ pub(crate) struct State {
     returned: HashMap<String, i64>,
     /// Grows with every new set of types.
     generation: u64,
+    /// [`State::version`] when the set of types was replaced, and one more.
+    versions: u64,
 }
 
 /// A launch that has begun.
@@ -74,15 +76,29 @@ impl State {
             by_claim: HashMap::new(),
             returned: HashMap::new(),
             generation: 0,
+            versions: 0,
         }
     }
 
     /// A region with other types: catalogues are made anew.
     pub fn replace_region(&mut self, region: Region) {
+        self.versions = self.version() + 1;
         self.region = region;
         discovery::set_spot_prices(&mut self.region, &self.prices);
         self.generation += 1;
         self.catalogues.clear();
+    }
+
+    /// Grows with every change of what classes offer.
+    pub fn version(&self) -> u64 {
+        let Revisions {
+            types,
+            prices,
+            capacity,
+            memory,
+        } = self.region.revisions();
+        // Each set of types begins its counts anew: the highest of the set before is kept apart.
+        self.versions + types + prices + capacity + memory
     }
 
     /// Forgets what is over at `now`.

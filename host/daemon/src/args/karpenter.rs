@@ -22,11 +22,13 @@ pub struct Flag {
 pub enum Effect {
     /// It does this.
     Supported(&'static str),
+    /// It does this with `--provider aws`, and nothing else.
+    Ec2(&'static str),
     /// It does nothing, and why.
     Ignored(&'static str),
 }
 
-use Effect::{Ignored, Supported};
+use Effect::{Ec2, Ignored, Supported};
 
 const fn flag(
     name: &'static str,
@@ -53,7 +55,6 @@ const fn switch(name: &'static str, variable: &'static str, meaning: Effect) -> 
 
 const NO_RATE: Effect =
     Ignored("requests are not limited by rate; how many are under way at once is");
-const NOT_EC2: Effect = Ignored("it is about EC2, and nodes come from elsewhere");
 
 /// All of them: those of Karpenter 1.15's core, of its KWOK provider, and of its EC2 provider.
 pub const FLAGS: [Flag; 40] = [
@@ -209,44 +210,87 @@ pub const FLAGS: [Flag; 40] = [
         "PATHS",
         Ignored("the log goes to standard error"),
     ),
-    flag("cluster-name", "CLUSTER_NAME", "NAME", NOT_EC2),
-    flag("cluster-endpoint", "CLUSTER_ENDPOINT", "URL", NOT_EC2),
-    flag("cluster-ca-bundle", "CLUSTER_CA_BUNDLE", "BASE64", NOT_EC2),
-    switch("isolated-vpc", "ISOLATED_VPC", NOT_EC2),
-    switch("eks-control-plane", "EKS_CONTROL_PLANE", NOT_EC2),
+    flag(
+        "cluster-name",
+        "CLUSTER_NAME",
+        "NAME",
+        Ec2("The cluster's name in EKS; needed"),
+    ),
+    flag(
+        "cluster-endpoint",
+        "CLUSTER_ENDPOINT",
+        "URL",
+        Ec2("The API server's address for nodes [default: as EKS says]"),
+    ),
+    flag(
+        "cluster-ca-bundle",
+        "CLUSTER_CA_BUNDLE",
+        "BASE64",
+        Ec2(
+            "The API server's certificate in base64 [default: the ServiceAccount's, or as EKS says]",
+        ),
+    ),
+    switch(
+        "isolated-vpc",
+        "ISOLATED_VPC",
+        Ec2("There is no way to IAM [default: false]"),
+    ),
+    switch(
+        "eks-control-plane",
+        "EKS_CONTROL_PLANE",
+        Ec2("The Kubernetes version is asked of EKS [default: false]"),
+    ),
     flag(
         "vm-memory-overhead-percent",
         "VM_MEMORY_OVERHEAD_PERCENT",
         "SHARE",
-        NOT_EC2,
+        Ec2("The share of memory that the hypervisor keeps [default: 0.075]"),
     ),
-    flag("interruption-queue", "INTERRUPTION_QUEUE", "NAME", NOT_EC2),
-    flag("reserved-enis", "RESERVED_ENIS", "N", NOT_EC2),
-    switch("disable-dry-run", "DISABLE_DRY_RUN", NOT_EC2),
-    switch("enable-zonal-shift", "ENABLE_ZONAL_SHIFT", NOT_EC2),
+    flag(
+        "interruption-queue",
+        "INTERRUPTION_QUEUE",
+        "NAME",
+        Ec2("The queue with interruptions [default: none]"),
+    ),
+    flag(
+        "reserved-enis",
+        "RESERVED_ENIS",
+        "N",
+        Ec2("Network interfaces of each node that pods do not get [default: 0]"),
+    ),
+    switch(
+        "disable-dry-run",
+        "DISABLE_DRY_RUN",
+        Ec2("EC2NodeClasses are validated without trying a launch [default: false]"),
+    ),
+    switch(
+        "enable-zonal-shift",
+        "ENABLE_ZONAL_SHIFT",
+        Ec2("Not yet: has no effect"),
+    ),
     flag(
         "ami-refresh-interval",
         "AMI_REFRESH_INTERVAL",
         "TIME",
-        NOT_EC2,
+        Ec2("How often images are asked for [default: 1m]"),
     ),
     flag(
         "subnet-refresh-interval",
         "SUBNET_REFRESH_INTERVAL",
         "TIME",
-        NOT_EC2,
+        Ec2("How often subnets are asked for [default: 1m]"),
     ),
     flag(
         "security-group-refresh-interval",
         "SECURITY_GROUP_REFRESH_INTERVAL",
         "TIME",
-        NOT_EC2,
+        Ec2("How often security groups are asked for [default: 1m]"),
     ),
     flag(
         "aws-feature-gates",
         "AWS_FEATURE_GATES",
         "NAME=BOOL,…",
-        NOT_EC2,
+        Ec2("NodeClassCEL [default: false]"),
     ),
 ];
 
@@ -286,12 +330,14 @@ impl clap::FromArgMatches for KarpenterArgs {
 
 fn arg(flag: &Flag) -> Arg {
     let (help, hidden) = match flag.effect {
-        Supported(what) => (what, false),
+        Supported(what) | Ec2(what) => (what, false),
         Ignored(why) => (why, true),
     };
     let arg = Arg::new(flag.name).long(flag.name).help(help).hide(hidden);
-    let arg =
-        arg.help_heading("As Karpenter has them, also as environment variables (METRICS_PORT, …)");
+    let arg = arg.help_heading(match flag.effect {
+        Ec2(_) => "As Karpenter's AWS provider has them, with --provider aws",
+        _ => "As Karpenter has them, also as environment variables (METRICS_PORT, …)",
+    });
     match flag.value {
         Some(value) => arg.value_name(value),
         // As Go has it: `--flag` or `--flag=false`.

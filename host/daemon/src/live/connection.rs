@@ -10,6 +10,7 @@
 //! needed a hundred, opened when the server is busiest. Their TLS handshakes took 4 % of its time,
 //! and each connection keeps buffers here while it is open.
 
+use std::path::Path;
 use std::task::{self, Poll};
 use std::time::Duration;
 
@@ -20,6 +21,7 @@ use hyper_util::client::legacy::Client as Http;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::client::{Body, ConfigExt as _};
+use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use tokio::time::{Instant, Sleep, sleep, timeout};
 use tower::retry::{Policy, RetryLayer};
@@ -28,6 +30,7 @@ use tower::{BoxError, Service, ServiceBuilder};
 use super::clock::Clock;
 use super::leader::{Leadership, NotLeading};
 use super::mutants::mutant;
+use crate::error::Failure;
 
 /// After this time without any data the server is pinged:
 const QUIET: Duration = Duration::from_secs(10);
@@ -40,6 +43,27 @@ const ANSWER: u32 = 1 << 20;
 /// and this many in total: more than the lists and watches of all kinds, so that the Lease can be
 /// renewed while none of those is read.
 const ANSWERS: u32 = 64 << 20;
+
+/// Where the API server is: as a kubeconfig says, or as the environment of a process does.
+///
+/// # Errors
+/// Neither says it.
+pub async fn config(file: Option<&Path>) -> Result<Config, Failure> {
+    let unknown = |why: String| Failure::Usage {
+        message: why,
+        hint: "give --kubeconfig or set KUBECONFIG; in a cluster, a ServiceAccount".to_owned(),
+    };
+    let found = match file {
+        Some(file) => {
+            let read = Kubeconfig::read_from(file).map_err(|e| unknown(e.to_string()))?;
+            Config::from_custom_kubeconfig(read, &KubeConfigOptions::default())
+                .await
+                .map_err(|e| e.to_string())
+        }
+        None => Config::infer().await.map_err(|e| e.to_string()),
+    };
+    found.map_err(|why| unknown(format!("no way to the API server: {why}")))
+}
 
 /// Two clients of one connection.
 pub struct Clients {

@@ -271,6 +271,8 @@ async fn launch(
             }
             all.extend(claim.metadata.labels.clone().unwrap_or_default());
             claim.metadata.labels = Some(all);
+            let annotations = claim.metadata.annotations.get_or_insert_default();
+            annotations.extend(instance.annotations);
             status.provider_id = instance.provider_id;
             status.image_id = instance.image_id.unwrap_or_default();
             let added = added_capacity(claim);

@@ -1,27 +1,28 @@
 //! `longshore run`: assembles the daemon and runs it until it is stopped.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Client, Config};
+use kube::Client;
+use longshore_cloud::CloudProvider;
+use longshore_core::model::Symbols;
 use longshore_kwok::provider::Kwok;
+use tokio::task::JoinSet;
 use tracing_subscriber::EnvFilter;
 
 use super::clock::Clock;
-use super::connection::{Clients, connect};
+use super::connection::{self, Clients, connect};
 use super::context::Context;
 use super::definitions;
-use super::environment::{Daemon, Environment, Lease, Repairs, fixed};
+use super::environment::{Daemon, Environment, Lease, Offers, Repairs, fixed};
 use super::journal::{self, Journal};
 use super::leader::Leadership;
 use super::lock::lock;
 use super::overlays::CatalogueOverlays;
 use super::policies::{PolicyReloader, Setup};
 use super::serve;
-use super::settings::{self, Settings};
-use crate::args::{Log, RunArgs};
+use super::settings::{self, Settings, aws::AwsSettings};
+use crate::args::{Log, Provider, RunArgs};
 use crate::error::Failure;
 use crate::spread::default_spread;
 use crate::{Answer, input};
@@ -49,7 +50,15 @@ pub(crate) fn run(args: &RunArgs) -> Result<Answer, Failure> {
             }
         })
     };
-    let mut settings = settings::read(set)?;
+    let on_ec2 = args.provider == Provider::Aws;
+    let mut settings = settings::read(set, on_ec2)?;
+    let ec2 = match on_ec2 {
+        true => Some(settings::aws::read(set)?),
+        false => None,
+    };
+    settings
+        .notes
+        .extend(ec2.iter().flat_map(|ec2| ec2.notes.clone()));
     settings.notes.extend(settings::unknown_variables(
         std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()),
     ));
@@ -74,7 +83,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<Answer, Failure> {
         .enable_all()
         .build()
         .map_err(|source| usage("the runtime does not start", &source.to_string()))?;
-    let ended = runtime.block_on(live(args, &settings, &meant));
+    let ended = runtime.block_on(live(args, &settings, ec2, &meant));
     // What is still under way is not waited for: everything can be interrupted anywhere.
     runtime.shutdown_background();
     ended?;
@@ -143,26 +152,75 @@ fn directives(level: &str) -> String {
     format!("{level},kube=warn,hyper=warn,h2=warn,tower=warn")
 }
 
+/// Where nodes come from.
+pub(super) struct Cloud {
+    pub provider: Arc<dyn CloudProvider>,
+    pub offers: Arc<dyn Offers>,
+    /// The table of names of what it offers.
+    pub names: Symbols,
+    /// How many instance types that are.
+    pub types: usize,
+    /// Resources that it fills in itself, beside those of every node.
+    pub resources: &'static [&'static str],
+    /// What it does by itself while the daemon runs.
+    pub tasks: Option<Tasks>,
+}
+
+/// Runs until it is dropped.
+pub(super) type Tasks = Box<dyn FnOnce(Arc<Context>) -> JoinSet<()>>;
+
+/// Nodes without machines.
+fn kwok(args: &RunArgs, settings: &Settings, client: &Client) -> Result<Cloud, Failure> {
+    let file = args.instance_types.as_deref();
+    let file = file.or(settings.instance_types.as_deref());
+    let (world, problems) = input::catalogue_only(file)?;
+    input::complain(&problems);
+    let (catalogue, names) = (world.catalogue, world.names);
+    Ok(Cloud {
+        provider: Arc::new(Kwok::new(client.clone(), catalogue.clone(), names.clone())),
+        types: catalogue.types().len(),
+        offers: fixed(catalogue),
+        names,
+        resources: &[],
+        tasks: None,
+    })
+}
+
+/// Instances of EC2.
+#[cfg(feature = "aws")]
+async fn ec2(
+    args: &RunArgs,
+    settings: &Settings,
+    ec2: AwsSettings,
+    client: &Client,
+) -> Result<Cloud, Failure> {
+    if args.instance_types.is_some() || settings.instance_types.is_some() {
+        return Err(usage(
+            "--instance-types means nothing with --provider aws",
+            "EC2 says which instance types there are; leave it out",
+        ));
+    }
+    super::aws::start(settings, ec2, client).await
+}
+
+#[cfg(not(feature = "aws"))]
+async fn ec2(_: &RunArgs, _: &Settings, _: AwsSettings, _: &Client) -> Result<Cloud, Failure> {
+    Err(usage(
+        "this binary was built without EC2",
+        "the image has it; `cargo build --release -p longshore --features aws` makes one that does",
+    ))
+}
+
 async fn live(
     args: &RunArgs,
     settings: &Settings,
+    on_ec2: Option<AwsSettings>,
     meant: &longshore_core::model::Settings,
 ) -> Result<(), Failure> {
-    let (mut world, problems) = input::catalogue_only(
-        args.instance_types
-            .as_deref()
-            .or(settings.instance_types.as_deref()),
-    )?;
-    input::complain(&problems);
     let mut meant = meant.clone();
-    if let Some(config) = &settings.scheduler {
-        meant.default_spread = default_spread(config, &mut world.names)?;
-        tracing::info!(source = %config, constraints = meant.default_spread.len(), "default \
-            topology spread constraints");
-    }
     let leadership = Leadership::new(!settings.elects);
     let clock = Clock::system();
-    let config = config(args.kubeconfig.as_deref()).await?;
+    let config = connection::config(args.kubeconfig.as_deref()).await?;
     let Clients {
         patient: client,
         plain,
@@ -172,8 +230,16 @@ async fn live(
             "check the kubeconfig",
         )
     })?;
-    let provider = Kwok::new(client.clone(), world.catalogue.clone(), world.names.clone());
-    let repairs = Repairs::new(settings.repairs, &provider).map_err(|why| {
+    let mut cloud = match on_ec2 {
+        None => kwok(args, settings, &client)?,
+        Some(set) => ec2(args, settings, set, &client).await?,
+    };
+    if let Some(config) = &settings.scheduler {
+        meant.default_spread = default_spread(config, &mut cloud.names)?;
+        tracing::info!(source = %config, constraints = meant.default_spread.len(), "default \
+            topology spread constraints");
+    }
+    let repairs = Repairs::new(settings.repairs, &*cloud.provider).map_err(|why| {
         usage(
             &format!("feature gate NodeRepair: {why}"),
             "this is a defect of the cloud provider; run without the gate",
@@ -194,16 +260,15 @@ async fn live(
         name: settings.lease.clone(),
         holder: holder(),
     };
-    let types = world.catalogue.types().len();
     let daemon = Daemon::new(Environment {
         leadership: leadership.clone(),
         client,
         plain,
-        provider: Arc::new(provider),
+        provider: cloud.provider,
         clock,
-        catalogue: fixed(world.catalogue),
-        overlays: settings.node_overlay.then(|| CatalogueOverlays::new(&[])),
-        names: world.names,
+        catalogue: cloud.offers,
+        overlays: (settings.node_overlay).then(|| CatalogueOverlays::new(cloud.resources)),
+        names: cloud.names,
         settings: meant,
         manager: manager.clone(),
         journal: journal.clone(),
@@ -227,12 +292,14 @@ async fn live(
     };
     let served = serve::serve(ctx.clone(), board.clone(), daemon.queries.clone(), at).await;
     served.map_err(|[why, hint]| usage(&why, &hint))?;
+    // They end with this function.
+    let _tasks = cloud.tasks.map(|tasks| tasks(ctx.clone()));
     tokio::task::spawn_blocking({
         let journal = journal.clone();
         move || tell(&ctx, &manager, &journal, &board)
     });
     tracing::info!(
-        types,
+        types = cloud.types,
         metrics = settings.metrics,
         status = settings.status,
         "running"
@@ -276,20 +343,6 @@ async fn look_at_definitions(client: Client, board: serve::SharedBoard) {
         }
         tokio::time::sleep(LOOK).await;
     }
-}
-
-async fn config(file: Option<&Path>) -> Result<Config, Failure> {
-    let hint = "give --kubeconfig or set KUBECONFIG; in a cluster, a ServiceAccount";
-    let found = match file {
-        Some(file) => {
-            let read = Kubeconfig::read_from(file).map_err(|e| usage(&e.to_string(), hint))?;
-            Config::from_custom_kubeconfig(read, &KubeConfigOptions::default())
-                .await
-                .map_err(|e| e.to_string())
-        }
-        None => Config::infer().await.map_err(|e| e.to_string()),
-    };
-    found.map_err(|why| usage(&format!("no way to the API server: {why}"), hint))
 }
 
 /// The holder identity of this process in the Lease. It is unique, because pods on the host network

@@ -1,6 +1,8 @@
 //! What Karpenter's flags and environment variables mean here. Flags win over the environment.
 //! Unknown settings are reported.
 
+pub mod aws;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -70,10 +72,11 @@ const OURS: [&str; 7] = [
 const GATES: [&str; 2] = ["CapacityBuffer", "PodDeletionCostManagement"];
 
 /// Reads settings: `get` answers what was set for a variable, by its flag or in the environment.
+/// `on_ec2`: nodes come from there, so that what is about EC2 has a meaning.
 ///
 /// # Errors
 /// The first variable that cannot be understood.
-pub fn read(get: impl Fn(&str) -> Option<String>) -> Result<Settings, Failure> {
+pub fn read(get: impl Fn(&str) -> Option<String>, on_ec2: bool) -> Result<Settings, Failure> {
     let wrong = |name: &str, value: &str, expected: &str| Failure::Usage {
         message: format!("{}: {value:?} is not understood", called(name)),
         hint: format!("expected {expected}"),
@@ -98,7 +101,12 @@ pub fn read(get: impl Fn(&str) -> Option<String>) -> Result<Settings, Failure> {
     };
     let mut notes = Vec::new();
     for flag in &FLAGS {
-        if let (Effect::Ignored(why), Some(_)) = (flag.effect, get(flag.variable)) {
+        let why = match flag.effect {
+            Effect::Ignored(why) => why,
+            Effect::Ec2(_) if !on_ec2 => "it is about EC2, and nodes come from elsewhere",
+            _ => continue,
+        };
+        if get(flag.variable).is_some() {
             notes.push(format!(
                 "{} is set and has no effect: {why}",
                 called(flag.variable)
@@ -303,12 +311,11 @@ mod tests {
     use super::*;
 
     fn with(pairs: &[(&str, &str)]) -> Result<Settings, Failure> {
-        read(|name| {
-            pairs
-                .iter()
-                .find(|(n, _)| *n == name)
-                .map(|(_, v)| (*v).to_owned())
-        })
+        let get = |name: &str| {
+            let found = pairs.iter().find(|(n, _)| *n == name);
+            found.map(|(_, v)| (*v).to_owned())
+        };
+        read(get, false)
     }
 
     #[test]

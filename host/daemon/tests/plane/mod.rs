@@ -101,6 +101,11 @@ impl Daemon {
 
     /// One that competes for the Lease.
     pub fn compete(kubeconfig: &Path, args: &[&str]) -> Result<Self> {
+        Daemon::with(kubeconfig, args, &[])
+    }
+
+    /// One with more in its environment.
+    pub fn with(kubeconfig: &Path, args: &[&str], environment: &[(&str, &str)]) -> Result<Self> {
         let [port, probes, status] = control_plane::free_ports()?;
         let log = std::env::temp_dir().join(format!(
             "longshore-daemon-{}-{port}.log",
@@ -117,6 +122,7 @@ impl Daemon {
             ])
             .args(["--status-address", &format!("127.0.0.1:{status}")])
             .args(args)
+            .envs(environment.iter().copied())
             .stderr(File::create(&log)?)
             .stdout(Stdio::null())
             .spawn()?;

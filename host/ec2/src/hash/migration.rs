@@ -9,9 +9,8 @@
 //! NodeClaims are written before the NodeClass. The NodeClass keeps the old version until all are
 //! done, so a process that is killed in between starts again with the same answer.
 //!
-//! The drift of NodeClaims in `host/aws` calls [`differ`]. [`migrate`] has no caller yet: the NodeClass
-//! controller of `host/aws` has to call it each time it reconciles an EC2NodeClass, after it has
-//! validated it. `daemon/src/live/pools.rs` does the same for NodePools.
+//! The drift of NodeClaims in `host/aws` calls [`differ`], its NodeClass controller [`migrate`].
+//! `daemon/src/live/pools.rs` does the same for NodePools.
 
 use std::collections::BTreeMap;
 
@@ -32,6 +31,14 @@ pub struct Annotated<'a> {
 }
 
 impl<'a> Annotated<'a> {
+    /// A hash of today's version.
+    pub fn of(hash: &'a str) -> Self {
+        Annotated {
+            hash: Some(hash),
+            version: Some(VERSION),
+        }
+    }
+
     /// From an object's annotations.
     pub fn read(annotations: &'a BTreeMap<String, String>) -> Self {
         let text = |key: &str| annotations.get(key).map(String::as_str);

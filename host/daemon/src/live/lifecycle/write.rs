@@ -15,7 +15,7 @@ use crate::live::kinds::Kind;
 use crate::live::mutants::mutant;
 use crate::live::step_error::StepError;
 
-/// Writes what has changed: labels first, then the status.
+/// Writes what has changed: labels and annotations first, then the status.
 #[allow(clippy::missing_errors_doc)]
 pub async fn write(
     ctx: &Context,
@@ -24,8 +24,18 @@ pub async fn write(
     status: NodeClaimStatus,
 ) -> Result<(), StepError> {
     let mut version = old.metadata.resource_version.clone();
-    if old.metadata.labels != new.metadata.labels {
-        version = patch_meta(ctx, old, json!({"labels": new.metadata.labels})).await?;
+    let (was, is) = (&old.metadata, &new.metadata);
+    let annotated = was
+        .annotations
+        .iter()
+        .flatten()
+        .ne(is.annotations.iter().flatten());
+    if was.labels != is.labels || annotated {
+        let mut patch = json!({"labels": is.labels});
+        if annotated {
+            patch["annotations"] = json!(is.annotations);
+        }
+        version = patch_meta(ctx, old, patch).await?;
     }
     if old.status.as_ref() != Some(&status) {
         patch_status(ctx, old, version.as_deref(), &status).await?;

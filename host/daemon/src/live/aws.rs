@@ -1,0 +1,323 @@
+//! EC2 as the daemon's cloud: starts the provider, and runs what it does by itself.
+//!
+//! Replicas that stand by read types and prices too, so that one that takes over is up to date. What
+//! changes anything runs on the leader alone. A task that is stopped anywhere is carried on by the
+//! next leader.
+
+use std::collections::BTreeMap;
+use std::future::pending;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
+
+use async_trait::async_trait;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use futures::TryStreamExt as _;
+use kube::api::{Api, Patch, PatchParams};
+use kube::runtime::WatchStreamExt as _;
+use kube::runtime::watcher::{self, watcher};
+use kube::{Client, ResourceExt as _};
+use longshore_api::crd::NodeClaim;
+use longshore_aws::clients::{Access, Clients};
+use longshore_aws::controller::Controller;
+use longshore_aws::interruption::queue::Queue;
+use longshore_aws::interruption::{Handler, Kind as Interruption};
+use longshore_aws::nodeclass::Part;
+use longshore_aws::provider::{Ec2, Settings as Ec2Settings};
+use longshore_aws::store::{KubeClasses, NodeClasses as _, kube_dns_ip};
+use longshore_core::model::{Catalogue, Symbols};
+use longshore_ec2::catalogue::machine::{self, RESOURCES};
+use longshore_ec2::nodeclass::EC2NodeClass;
+use longshore_ec2::userdata::Cluster;
+use serde_json::json;
+use tokio::task::JoinSet;
+
+use super::context::Context;
+use super::kinds::Kind;
+use super::leader::Leadership;
+use super::lifecycle;
+use super::offers::Offers;
+use super::run::{Cloud, Tasks};
+use super::settings::Settings;
+use super::settings::aws::AwsSettings;
+use crate::error::Failure;
+
+/// The certificate of the API server as a pod has it.
+const CERTIFICATE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt";
+/// Annotation of NodeClaims whose instance has the tag `Name`.
+const TAGGED: &str = "karpenter.k8s.aws/tagged";
+/// How often a replica that stands by asks whether it leads, and a leader whether it still does.
+const LOOK: Duration = Duration::from_millis(250);
+/// How soon tagging begins again after a call failed.
+const AGAIN: Duration = Duration::from_secs(10);
+
+/// Makes the provider: asks AWS for the cluster, instance types and prices.
+///
+/// # Errors
+/// AWS cannot be reached, or does not know what nothing works without.
+pub(super) async fn start(
+    settings: &Settings,
+    set: AwsSettings,
+    client: &Client,
+) -> Result<Cloud, Failure> {
+    let failed = |message: String, hint: &str| Failure::Usage {
+        message,
+        hint: hint.to_owned(),
+    };
+    let clients = Clients::new(&Access::default()).await.map_err(|why| {
+        let hint = "in a pod with a ServiceAccount that may call AWS it comes from the environment";
+        failed(why.to_string(), hint)
+    })?;
+    let classes = Arc::new(KubeClasses::new(client.clone()));
+    let kubernetes = match set.eks_control_plane {
+        true => String::new(),
+        false => kubernetes_version(client).await?,
+    };
+    let seconds = |every: Duration| i64::try_from(every.as_secs()).unwrap_or(i64::MAX);
+    let queue = set.interruption_queue.clone();
+    let meant = Ec2Settings {
+        cluster: Cluster {
+            name: set.cluster_name,
+            endpoint: set.cluster_endpoint,
+            ca_bundle: match set.cluster_ca_bundle.is_empty() {
+                true => own_certificate(),
+                false => set.cluster_ca_bundle,
+            },
+            kube_dns_ip: kube_dns_ip(client.clone()).await.unwrap_or_default(),
+            ..Cluster::default()
+        },
+        kubernetes,
+        machines: machine::Settings {
+            vm_memory_overhead: set.vm_memory_overhead,
+            reserved_enis: set.reserved_enis,
+            expressions: set.expressions,
+        },
+        reserved_capacity: settings.reserved_capacity,
+        by_order: false,
+        without_dry_runs: set.without_dry_runs,
+        isolated: set.isolated,
+        paces: BTreeMap::from([
+            (Part::Images, seconds(set.images_every)),
+            (Part::Subnets, seconds(set.subnets_every)),
+            (Part::Groups, seconds(set.groups_every)),
+        ]),
+    };
+    let clock = Arc::new(SystemTime::now);
+    let ec2 = Ec2::start(Arc::new(clients), classes.clone(), meant, clock).await;
+    let ec2 = ec2.map_err(|why| {
+        let hint = "look at the region, the credentials and their policy (deploy/aws)";
+        failed(format!("EC2 cannot be used: {why}"), hint)
+    })?;
+    for class in classes.list().await.unwrap_or_default() {
+        classes.note(&class.name_any(), Some(class));
+    }
+    let offers = Arc::new(Ec2Offers {
+        ec2: ec2.clone(),
+        classes,
+        changes: AtomicU64::new(0),
+    });
+    // Names of types, zones and labels are never swept: most catalogues are written with them alone.
+    let mut names = Symbols::default();
+    _ = offers.catalogue(&mut names);
+    let types = ec2.region().types().len();
+    let tasks: Tasks = Box::new({
+        let ec2 = ec2.clone();
+        move |ctx| run(&ec2, queue, &ctx)
+    });
+    Ok(Cloud {
+        provider: Arc::new(ec2),
+        offers,
+        names,
+        types,
+        resources: &RESOURCES,
+        tasks: Some(tasks),
+    })
+}
+
+/// `1.35`, as the API server says.
+async fn kubernetes_version(client: &Client) -> Result<String, Failure> {
+    let version = client.apiserver_version().await;
+    let version = version.map_err(|why| Failure::Usage {
+        message: format!("the API server does not say its version: {why}"),
+        hint: "check the kubeconfig, or let EKS say it with --eks-control-plane".to_owned(),
+    })?;
+    let digits = |text: &str| {
+        let digits = text.chars().take_while(char::is_ascii_digit);
+        digits.collect::<String>()
+    };
+    Ok(format!(
+        "{}.{}",
+        digits(&version.major),
+        digits(&version.minor)
+    ))
+}
+
+/// The certificate of the API server in base64, as a pod has it; empty outside of one.
+fn own_certificate() -> String {
+    let pem = std::fs::read(CERTIFICATE);
+    pem.map(|pem| STANDARD.encode(pem)).unwrap_or_default()
+}
+
+/// What the classes of the cluster offer.
+struct Ec2Offers {
+    ec2: Ec2,
+    classes: Arc<KubeClasses>,
+    /// How often a class has changed.
+    changes: AtomicU64,
+}
+
+impl Offers for Ec2Offers {
+    fn version(&self) -> u64 {
+        self.ec2.version() + self.changes.load(Ordering::Relaxed)
+    }
+
+    fn catalogue(&self, names: &mut Symbols) -> Catalogue {
+        self.ec2.catalogue(&self.classes.watched(), names)
+    }
+
+    fn class_kind(&self) -> Kind {
+        Kind::Ec2NodeClass
+    }
+
+    fn class(&self, name: &str, json: Option<&str>) {
+        let class = match json.map(serde_json::from_str::<EC2NodeClass>) {
+            None => None,
+            Some(Ok(class)) => Some(class),
+            Some(Err(why)) => {
+                tracing::warn!(nodeclass = name, %why, "cannot be read; the last version counts");
+                return;
+            }
+        };
+        self.classes.note(name, class);
+        self.changes.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// What runs beside the daemon's loop.
+fn run(ec2: &Ec2, queue: Option<String>, ctx: &Arc<Context>) -> JoinSet<()> {
+    let mut tasks = JoinSet::new();
+    let reading = ec2.clone();
+    tasks.spawn(async move { reading.follow().await });
+    let (ec2, ctx) = (ec2.clone(), ctx.clone());
+    tasks.spawn(async move {
+        loop {
+            while !ctx.leadership.is_leader() {
+                tokio::time::sleep(LOOK).await;
+            }
+            tokio::select! {
+                () = lead(&ec2, queue.as_deref(), &ctx) => {}
+                () = lost(&ctx.leadership) => {}
+            }
+        }
+    });
+    tasks
+}
+
+async fn lost(leadership: &Leadership) {
+    while leadership.is_leader() {
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// What the leader does.
+async fn lead(ec2: &Ec2, queue: Option<&str>, ctx: &Arc<Context>) {
+    let interruptions = async {
+        match queue {
+            None => pending().await,
+            Some(name) => {
+                let handler = Arc::new(Interruptions {
+                    ec2: ec2.clone(),
+                    ctx: ctx.clone(),
+                });
+                Queue::new(ec2.clone(), name).run(handler).await;
+            }
+        }
+    };
+    tokio::join!(
+        Controller::new(ec2.clone()).run(),
+        ec2.keep_clean(),
+        tag_nodes(ec2, ctx),
+        interruptions,
+    );
+}
+
+/// Ends what EC2 is about to take back.
+struct Interruptions {
+    ec2: Ec2,
+    ctx: Arc<Context>,
+}
+
+#[async_trait]
+impl Handler for Interruptions {
+    async fn interrupted(&self, kind: Interruption, instance: &str) -> Result<(), String> {
+        let claim = self.ec2.claim_of(instance).await;
+        let Some(name) = claim.map_err(|why| why.to_string())? else {
+            return Ok(());
+        };
+        let claims: Api<NodeClaim> = Api::all(self.ctx.client.clone());
+        let found = claims.get_opt(&name).await.map_err(|why| why.to_string())?;
+        let of_instance = |claim: &NodeClaim| lifecycle::provider_id(claim).ends_with(instance);
+        let Some(claim) = found.filter(of_instance) else {
+            return Ok(());
+        };
+        let message = format!("EC2 says of {instance}: {}", kind.as_str());
+        let reason = kind.event_reason();
+        if kind.ends_node() && claim.metadata.deletion_timestamp.is_none() {
+            let deleted = lifecycle::delete(&self.ctx, &claim, &message).await;
+            if deleted.map_err(|why| why.to_string())? {
+                self.ctx.metrics.disrupted(kind.as_str(), &claim);
+            }
+        }
+        self.ctx.events.claim(&claim, true, reason, &message).await;
+        let node = claim.status.map(|status| status.node_name);
+        if let Some(node) = node.filter(|node| !node.is_empty()) {
+            self.ctx.events.node(&node, true, reason, &message).await;
+        }
+        Ok(())
+    }
+}
+
+/// Gives instances the names of their nodes as tags.
+async fn tag_nodes(ec2: &Ec2, ctx: &Arc<Context>) {
+    let claims: Api<NodeClaim> = Api::all(ctx.client.clone());
+    loop {
+        let changes = watcher(claims.clone(), watcher::Config::default()).applied_objects();
+        let tagged = changes
+            .map_err(|why| why.to_string())
+            .try_for_each(|claim| tag_node(ec2, &claims, claim))
+            .await;
+        // The watch begins anew with all of them.
+        if let Err(why) = tagged {
+            tracing::warn!(
+                why,
+                "instances are not tagged with their nodes; tried again"
+            );
+        }
+        tokio::time::sleep(AGAIN).await;
+    }
+}
+
+async fn tag_node(ec2: &Ec2, claims: &Api<NodeClaim>, claim: NodeClaim) -> Result<(), String> {
+    let id = lifecycle::provider_id(&claim);
+    let node = claim.status.as_ref().map_or("", |status| &status.node_name);
+    let done = claim.annotations().contains_key(TAGGED);
+    let leaving = claim.metadata.deletion_timestamp.is_some();
+    if done || leaving || id.is_empty() || node.is_empty() {
+        return Ok(());
+    }
+    match ec2.tag_node(id, node).await {
+        Ok(()) => {}
+        // It is gone, and its claim goes.
+        Err(longshore_cloud::CloudError::NotFound(_)) => return Ok(()),
+        Err(why) => return Err(why.to_string()),
+    }
+    let patch = Patch::Merge(json!({"metadata": {"annotations": {TAGGED: "true"}}}));
+    match claims
+        .patch(&claim.name_any(), &PatchParams::default(), &patch)
+        .await
+    {
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+        written => written.map(drop).map_err(|why| why.to_string()),
+    }
+}

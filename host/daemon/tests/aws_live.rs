@@ -1,0 +1,428 @@
+//! Instances of an emulated EC2 as nodes of a real control plane: through the real SDK, with the
+//! rights that `deploy/` ships. What instances join is read from their own user data.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use longshore_xtask::control_plane::ControlPlane;
+use serde_json::{Value, json};
+
+#[allow(dead_code, reason = "its other users need the rest")]
+mod plane;
+
+use plane::{Daemon, deployment, get, names, objects, running, until, within};
+
+fn main() {
+    plane::main(
+        Some(1),
+        &[
+            ("pods_get_instances_and_give_them_back", up_and_down),
+            (
+                "an_interrupted_instance_is_drained_and_replaced",
+                interrupted,
+            ),
+            ("offerings_without_capacity_are_passed_over", short),
+            (
+                "what_was_launched_is_found_again_by_a_restarted_daemon",
+                restarted,
+            ),
+            ("a_class_says_what_it_lacks", lacking),
+        ],
+        &[],
+    );
+}
+
+const WORLD: &str = include_str!("../../emulator/data/small.json");
+
+/// The emulated account, with its kubelets in a cluster.
+struct Emulator {
+    child: Child,
+    url: String,
+    queue: String,
+    world: PathBuf,
+}
+
+impl Emulator {
+    fn start(plane: &ControlPlane, account: &Value) -> Result<Self> {
+        let mut account = account.clone();
+        account["roles"] = json!(["node"]);
+        account["settings"] = json!({
+            "startMilliseconds": [500, 1000], "bootMilliseconds": [1000, 2000],
+            "stopMilliseconds": [1000, 2000], "lagMilliseconds": [0, 1000],
+        });
+        let world = std::env::temp_dir().join(format!("longshore-world-{}.json", unique()));
+        std::fs::write(
+            &world,
+            WORLD.replacen('{', &format!("{{\"account\": {account},"), 1),
+        )?;
+        let mut child = Command::new(env!("CARGO_BIN_EXE_longshore"))
+            .args(["emulate", "aws", "--port", "0", "--world"])
+            .arg(&world)
+            .arg("--kubeconfig")
+            .arg(plane.admin_kubeconfig())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let out = child.stdout.take().context("a pipe")?;
+        let mut lines = BufReader::new(out).lines();
+        let mut value = |key: &str| -> Result<String> {
+            let line = lines.next().context("it ended")??;
+            let value = line
+                .strip_prefix(key)
+                .and_then(|rest| rest.strip_prefix('='));
+            Ok(value.with_context(|| format!("{line:?}"))?.to_owned())
+        };
+        let (url, queue) = (value("AWS_ENDPOINT_URL")?, value("INTERRUPTION_QUEUE")?);
+        Ok(Emulator {
+            child,
+            url,
+            queue,
+            world,
+        })
+    }
+
+    fn ask(&self, method: &str, path: &str, body: &Value) -> Result<Value> {
+        let host = self.url.strip_prefix("http://").context("a URL")?;
+        let body = body.to_string();
+        let mut stream = TcpStream::connect(host)?;
+        write!(
+            stream,
+            "{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nContent-Length: \
+             {}\r\n\r\n{body}",
+            body.len()
+        )?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        ensure!(
+            answer.starts_with("HTTP/1.1 200"),
+            "{method} {path}: {answer}"
+        );
+        let (_, body) = answer.split_once("\r\n\r\n").context("no body")?;
+        Ok(serde_json::from_str(body)?)
+    }
+
+    fn faults(&self, faults: &Value) -> Result<()> {
+        self.ask("POST", "/_emulator/faults", faults).map(drop)
+    }
+
+    /// Instances that live, by ID and type.
+    fn living(&self) -> Result<Vec<Value>> {
+        let nodes = self.ask("GET", "/_emulator/nodes", &json!(null))?;
+        Ok(nodes["nodes"].as_array().cloned().unwrap_or_default())
+    }
+
+    /// How many calls of an action were answered without an error.
+    fn calls(&self, action: &str) -> Result<usize> {
+        let calls = self.ask("GET", "/_emulator/calls", &json!(null))?;
+        let calls = calls["calls"].as_array().cloned().unwrap_or_default();
+        Ok(calls.iter().filter(|call| call["action"] == action).count())
+    }
+}
+
+impl Drop for Emulator {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = std::fs::remove_file(&self.world);
+    }
+}
+
+fn unique() -> String {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    format!(
+        "{}-{}",
+        std::process::id(),
+        now.unwrap_or_default().as_nanos()
+    )
+}
+
+fn daemon(plane: &ControlPlane, emulator: &Emulator) -> Result<Daemon> {
+    let environment = [
+        ("AWS_ENDPOINT_URL", emulator.url.as_str()),
+        ("AWS_REGION", "us-east-1"),
+        ("AWS_ACCESS_KEY_ID", "key"),
+        ("AWS_SECRET_ACCESS_KEY", "secret"),
+    ];
+    let arguments = [
+        "--provider",
+        "aws",
+        "--cluster-name",
+        "demo",
+        "--disable-leader-election",
+    ];
+    let queue = ["--interruption-queue", &emulator.queue];
+    let arguments = [&arguments[..], &queue].concat();
+    Daemon::with(&plane.longshore_kubeconfig(), &arguments, &environment)
+}
+
+/// A class and a NodePool of spot and on-demand instances, with more of the class's spec.
+fn manifests(more: &str) -> String {
+    format!(
+        "
+apiVersion: karpenter.k8s.aws/v1
+kind: EC2NodeClass
+metadata: {{name: default}}
+spec:
+  role: node
+  amiSelectorTerms: [{{alias: al2023@latest}}]
+  subnetSelectorTerms: [{{tags: {{karpenter.sh/discovery: demo}}}}]
+  securityGroupSelectorTerms: [{{tags: {{karpenter.sh/discovery: '*'}}}}]
+  {more}
+---
+apiVersion: karpenter.sh/v1
+kind: NodePool
+metadata: {{name: default}}
+spec:
+  disruption: {{consolidateAfter: 10s}}
+  template:
+    metadata: {{labels: {{team: shop}}}}
+    spec:
+      nodeClassRef: {{group: karpenter.k8s.aws, kind: EC2NodeClass, name: default}}
+      requirements:
+      - {{key: kubernetes.io/arch, operator: In, values: [amd64]}}
+      - {{key: karpenter.sh/capacity-type, operator: In, values: [spot, on-demand]}}
+"
+    )
+}
+
+struct Scene {
+    plane: ControlPlane,
+    emulator: Emulator,
+    daemon: Daemon,
+}
+
+impl Scene {
+    fn new(name: &str, account: &Value) -> Result<Self> {
+        let plane = ControlPlane::start(name)?;
+        plane.apply(&manifests(""))?;
+        let emulator = Emulator::start(&plane, account)?;
+        let daemon = daemon(&plane, &emulator)?;
+        Ok(Scene {
+            plane,
+            emulator,
+            daemon,
+        })
+    }
+
+    /// Adds the daemon's last lines to an error.
+    fn told<T>(&self, result: Result<T>) -> Result<T> {
+        result.with_context(|| {
+            let log = self.daemon.log().unwrap_or_default();
+            let lines: Vec<&str> = log.lines().rev().take(40).collect();
+            format!("the daemon's log, last line first:\n{}", lines.join("\n"))
+        })
+    }
+
+    fn ready(&self) -> Result<()> {
+        let what = "ec2nodeclass/default";
+        let path = "{.status.conditions[?(@.type=='Ready')].status}";
+        until("the EC2NodeClass is ready", || {
+            Ok(get(&self.plane, what, path)? == "True")
+        })
+    }
+
+    fn run(&self, pods: usize) -> Result<()> {
+        until(&format!("{pods} pods run"), || {
+            Ok(running(&self.plane)? == pods)
+        })
+    }
+}
+
+fn up_and_down() -> Result<()> {
+    let scene = Scene::new("aws-up-and-down", &json!({}))?;
+    scene.told(scene.ready())?;
+    scene.plane.apply(&deployment("web", 30, ""))?;
+    scene.told(scene.run(30))?;
+    let claims = objects(&scene.plane, "nodeclaims", &[])?;
+    let nodes = objects(&scene.plane, "nodes", &[])?;
+    let living = scene.emulator.living()?;
+    ensure!(
+        claims.len() == nodes.len() && nodes.len() == living.len(),
+        "{} NodeClaims, {} Nodes, {} instances",
+        claims.len(),
+        nodes.len(),
+        living.len()
+    );
+    for claim in &claims {
+        let annotations = &claim["metadata"]["annotations"];
+        ensure!(
+            annotations["karpenter.k8s.aws/ec2nodeclass-hash"].is_string(),
+            "{claim}"
+        );
+        ensure!(
+            annotations["karpenter.k8s.aws/ec2nodeclass-hash-version"] == "v6",
+            "{claim}"
+        );
+    }
+    for node in &nodes {
+        let labels = &node["metadata"]["labels"];
+        ensure!(
+            labels["team"] == "shop" && labels["karpenter.sh/nodepool"] == "default",
+            "{node}"
+        );
+        ensure!(
+            labels["karpenter.k8s.aws/instance-family"].is_string(),
+            "{node}"
+        );
+    }
+    // One call may launch for several claims, but never more than one each.
+    let fleets = scene.emulator.calls("CreateFleet")?;
+    ensure!(
+        fleets <= claims.len() + 2,
+        "{fleets} calls for {} claims",
+        claims.len()
+    );
+    let tagged = "{.items[*].metadata.annotations.karpenter\\.k8s\\.aws/tagged}";
+    until("instances have the names of their nodes", || {
+        let tagged = plane::words(&scene.plane, "nodeclaims", tagged)?;
+        Ok(tagged.len() == claims.len())
+    })?;
+    scene
+        .plane
+        .run(&["scale", "deployment", "web", "--replicas=0"])?;
+    let ended = within(
+        240,
+        Duration::from_secs(1),
+        "everything is given back",
+        || {
+            let none = objects(&scene.plane, "nodes", &[])?.is_empty()
+                && objects(&scene.plane, "nodeclaims", &[])?.is_empty();
+            Ok(none && scene.emulator.living()?.is_empty())
+        },
+    );
+    scene.told(ended)
+}
+
+fn interrupted() -> Result<()> {
+    let scene = Scene::new("aws-interrupted", &json!({}))?;
+    scene.told(scene.ready())?;
+    scene.plane.apply(&deployment("web", 3, ""))?;
+    scene.told(scene.run(3))?;
+    let before = names(&scene.plane, "nodeclaims")?;
+    let living = scene.emulator.living()?;
+    let instance = living[0]["instance"].as_str().context("an instance")?;
+    let path = "{.items[*].spec.taints[*].key}";
+    scene.emulator.faults(&json!([
+        {"interrupt": {"instance": instance, "kind": "spot", "afterSeconds": 120}}
+    ]))?;
+    let sent = Instant::now();
+    let tainted = within(
+        30,
+        Duration::from_millis(100),
+        "its node is tainted",
+        || Ok(get(&scene.plane, "nodes", path)?.contains("karpenter.sh/disrupted")),
+    );
+    scene.told(tainted)?;
+    println!(
+        "tainted {:.1} s after the message",
+        sent.elapsed().as_secs_f64()
+    );
+    let replaced = until("it is replaced", || {
+        let after = names(&scene.plane, "nodeclaims")?;
+        let kept = after.iter().filter(|name| before.contains(name)).count();
+        Ok(kept + 1 == before.len() && after.len() == before.len() && running(&scene.plane)? == 3)
+    });
+    scene.told(replaced)?;
+    let events = objects(&scene.plane, "events", &[])?;
+    ensure!(
+        events
+            .iter()
+            .any(|event| event["reason"] == "SpotInterrupted"),
+        "no Event says so"
+    );
+    Ok(())
+}
+
+fn short() -> Result<()> {
+    let scene = Scene::new("aws-short", &json!({}))?;
+    scene.told(scene.ready())?;
+    // No spot anywhere, and one zone has nothing at all.
+    scene.emulator.faults(&json!([
+        {"capacity": {"capacityType": "spot", "free": 0}},
+        {"capacity": {"zone": "us-east-1a", "free": 0}},
+    ]))?;
+    scene.plane.apply(&deployment("web", 6, ""))?;
+    scene.told(scene.run(6))?;
+    for node in objects(&scene.plane, "nodes", &[])? {
+        let labels = &node["metadata"]["labels"];
+        ensure!(
+            labels["karpenter.sh/capacity-type"] == "on-demand",
+            "{labels}"
+        );
+        ensure!(
+            labels["topology.kubernetes.io/zone"] != "us-east-1a",
+            "{labels}"
+        );
+    }
+    Ok(())
+}
+
+fn restarted() -> Result<()> {
+    let mut scene = Scene::new("aws-restarted", &json!({}))?;
+    scene.told(scene.ready())?;
+    scene.plane.apply(&deployment("web", 20, ""))?;
+    let begun = Instant::now();
+    // Killed while it launches, several times.
+    while running(&scene.plane)? < 20 {
+        if begun.elapsed() > Duration::from_secs(180) {
+            bail!("20 pods do not run; {}", scene.daemon.log()?);
+        }
+        std::thread::sleep(Duration::from_secs(3));
+        scene.daemon = daemon(&scene.plane, &scene.emulator)?;
+        std::thread::sleep(Duration::from_secs(4));
+    }
+    // Whatever a launch left behind would be an instance without a claim.
+    let settled = within(
+        180,
+        Duration::from_secs(2),
+        "each instance has its claim",
+        || {
+            let mut instances: Vec<String> = scene.emulator.living()?.iter().map(id).collect();
+            let ids = plane::words(&scene.plane, "nodeclaims", "{.items[*].status.providerID}")?;
+            let mut claimed: Vec<String> = ids.iter().map(|id| last(id)).collect();
+            instances.sort();
+            claimed.sort();
+            Ok(instances == claimed)
+        },
+    );
+    scene.told(settled)
+}
+
+fn id(living: &Value) -> String {
+    living["instance"].as_str().unwrap_or_default().to_owned()
+}
+
+fn last(provider_id: &str) -> String {
+    provider_id
+        .rsplit('/')
+        .next()
+        .unwrap_or_default()
+        .to_owned()
+}
+
+fn lacking() -> Result<()> {
+    let scene = Scene::new("aws-lacking", &json!({}))?;
+    scene.told(scene.ready())?;
+    let wrong = manifests("").replace("karpenter.sh/discovery: demo", "team: none");
+    scene.plane.apply(&wrong)?;
+    let what = "ec2nodeclass/default";
+    let said = |field: &str| {
+        let path = format!("{{.status.conditions[?(@.type=='SubnetsReady')].{field}}}");
+        get(&scene.plane, what, &path)
+    };
+    let unready = until("it says that no subnet is found", || {
+        Ok(said("status")? == "False" && said("reason")? == "SubnetsNotFound")
+    });
+    scene.told(unready)?;
+    scene.plane.apply(&deployment("web", 1, ""))?;
+    std::thread::sleep(Duration::from_secs(10));
+    ensure!(
+        names(&scene.plane, "nodeclaims")?.is_empty(),
+        "nothing may be launched"
+    );
+    scene.plane.apply(&manifests(""))?;
+    scene.told(scene.run(1))
+}
