@@ -7,6 +7,7 @@
 //! - [`discovery`] reads instance types, prices, subnets, images and the cluster;
 //! - [`launch`] chooses what a NodeClaim may be launched as and makes the request of a fleet,
 //!   [`templates`] keeps launch templates, [`subnets`] counts addresses that are in flight;
+//! - [`boot`] is what a bootstrap policy has to say of both;
 //! - [`instances`] reads, terminates and batches;
 //! - [`nodeclass`] makes the status of an EC2NodeClass, [`profiles`] its instance profile;
 //! - [`drift`] compares an instance with its class;
@@ -16,6 +17,7 @@
 //! - [`policy`] is the IAM policy and the CloudFormation stack that all this needs.
 
 pub mod batch;
+pub mod boot;
 pub mod bucket;
 pub mod calls;
 pub mod clients;

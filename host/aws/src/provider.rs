@@ -22,6 +22,7 @@ use longshore_ec2::tags;
 use longshore_ec2::userdata::Cluster;
 
 use crate::batch::{Batcher, Window};
+use crate::boot::{Bootstrap, Joins};
 use crate::clients::Clients;
 use crate::discovery::{self, Filters, Finder};
 use crate::drift;
@@ -167,6 +168,19 @@ impl Ec2 {
         Ok(provider)
     }
 
+    /// Nodes boot with what a bootstrap policy says from now on.
+    pub fn boot_with(&self, bootstrap: Arc<dyn Bootstrap>) {
+        self.state().bootstrap = Some(bootstrap);
+    }
+
+    pub(crate) fn joins(&self) -> Joins<'_> {
+        let settings = &self.inner.settings;
+        Joins {
+            cluster: &settings.cluster,
+            kubernetes: &settings.kubernetes,
+        }
+    }
+
     /// Keeps types and prices up to date, until it is dropped. It only reads: a replica that stands
     /// by does so too.
     pub async fn follow(&self) {
@@ -273,7 +287,7 @@ impl Ec2 {
             .iter()
             .filter(|class| nodeclass::launchable(class).is_ok());
         let all: Vec<Arc<ClassCatalogue>> = usable
-            .filter_map(|class| state.catalogue(class).ok())
+            .filter_map(|class| state.catalogue(class, &self.joins()).ok())
             .collect();
         let mut core = CoreCatalogues::new(&state.region, names);
         all.iter().for_each(|class| core.add(class));
@@ -564,8 +578,16 @@ impl CloudProvider for Ec2 {
             None => self.facts(provider_id).await?,
         };
         let mut state = self.state();
-        let catalogue = state.catalogue(&class)?;
-        let bootstrap = self.bootstrap_drifted(&state.region, &catalogue, &class, launch, &facts);
+        let catalogue = state.catalogue(&class, &self.joins())?;
+        let rendered = self.rendered(&state, &catalogue, &class, launch, &facts);
+        let bootstrap = self.bootstrap_drifted(
+            &state.region,
+            &catalogue,
+            &class,
+            launch,
+            &facts,
+            rendered.as_deref(),
+        );
         let compared = drift::Compared {
             region: &state.region,
             catalogue: &catalogue,
@@ -624,18 +646,22 @@ impl State {
     pub(crate) fn catalogue(
         &mut self,
         class: &EC2NodeClass,
+        joins: &Joins<'_>,
     ) -> Result<Arc<ClassCatalogue>, CloudError> {
         let name = class.metadata.name.clone().unwrap_or_default();
         if let Some(known) = self.fitting_catalogue(&name, class) {
             return Ok(known);
         }
         let made = Class::of(class).and_then(|made| ClassCatalogue::new(&self.region, made));
-        let made = made.map_err(|fault| {
+        let mut made = made.map_err(|fault| {
             CloudError::NodeClassNotReady(format!(
                 "EC2NodeClass {name}: {} {}; {}",
                 fault.field, fault.what, fault.hint
             ))
         })?;
+        if let Some(bootstrap) = &self.bootstrap {
+            bootstrap.count(&self.region, &mut made, class, joins);
+        }
         Ok(self.keep_catalogue(name, class, made))
     }
 }

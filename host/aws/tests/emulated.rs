@@ -882,3 +882,64 @@ async fn every_call_that_arrives_is_a_call_of_the_policy() {
         );
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hashes_of_an_older_version_are_migrated_and_no_node_drifts_or_stops_to() {
+    const HASH: &str = "karpenter.k8s.aws/ec2nodeclass-hash";
+    const VERSION: &str = "karpenter.k8s.aws/ec2nodeclass-hash-version";
+    let cloud = Cloud::without_class(account()).await;
+    let of = |hash: &str, version: &str| {
+        let pairs = [(HASH, hash), (VERSION, version)];
+        let pairs = pairs.map(|(key, value)| (key.to_owned(), value.to_owned()));
+        BTreeMap::from(pairs)
+    };
+    let mut old = class("default", json!({}));
+    old.metadata.annotations = Some(of("1", "v5"));
+    cloud.classes.put(old);
+    let claim = |name: &str, annotations, drifted| ClaimFacts {
+        name: name.to_owned(),
+        annotations,
+        drifted,
+    };
+    let claims = vec![
+        claim("current", of("1", "v5"), false),
+        claim("differs", of("2", "v5"), false),
+        claim("drifted", of("1", "v5"), true),
+    ];
+    cloud.classes.set_claims("default", claims);
+    cloud.reconcile().await;
+    let class = cloud.class("default").await;
+    let own = class.metadata.annotations.unwrap();
+    assert_eq!(own[VERSION], "v6");
+    let claims = cloud.classes.claims_of("default").await.unwrap();
+    let hashes: Vec<(&str, bool)> = claims
+        .iter()
+        .map(|claim| {
+            (
+                &*claim.annotations[VERSION],
+                claim.annotations[HASH] == own[HASH],
+            )
+        })
+        .collect();
+    assert_eq!(hashes, [("v6", true), ("v6", false), ("v6", false)]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_launch_answers_with_the_hash_of_its_class() {
+    let cloud = Cloud::new(account()).await;
+    let claim = claim(1, &[]);
+    let launched = cloud.provider.create(&claim).await.unwrap();
+    let class = cloud.class("default").await;
+    let own = class.metadata.annotations.unwrap();
+    let hash = "karpenter.k8s.aws/ec2nodeclass-hash";
+    assert_eq!(launched.annotations[hash], own[hash]);
+    assert_eq!(
+        launched.annotations["longshore.dev/bootstrap-digest"].len(),
+        32
+    );
+    let again = cloud.provider.create(&claim).await.unwrap();
+    assert_eq!(
+        again.annotations[hash], own[hash],
+        "asked again it says so too"
+    );
+}

@@ -31,6 +31,7 @@ fn main() {
                 restarted,
             ),
             ("a_class_says_what_it_lacks", lacking),
+            ("a_bootstrap_policy_says_what_nodes_boot_with", booted),
         ],
         &[],
     );
@@ -139,7 +140,7 @@ fn unique() -> String {
     )
 }
 
-fn daemon(plane: &ControlPlane, emulator: &Emulator) -> Result<Daemon> {
+fn daemon(plane: &ControlPlane, emulator: &Emulator, more: &[&str]) -> Result<Daemon> {
     let environment = [
         ("AWS_ENDPOINT_URL", emulator.url.as_str()),
         ("AWS_REGION", "us-east-1"),
@@ -154,7 +155,7 @@ fn daemon(plane: &ControlPlane, emulator: &Emulator) -> Result<Daemon> {
         "--disable-leader-election",
     ];
     let queue = ["--interruption-queue", &emulator.queue];
-    let arguments = [&arguments[..], &queue].concat();
+    let arguments = [&arguments[..], &queue, more].concat();
     Daemon::with(&plane.longshore_kubeconfig(), &arguments, &environment)
 }
 
@@ -196,10 +197,15 @@ struct Scene {
 
 impl Scene {
     fn new(name: &str, account: &Value) -> Result<Self> {
+        Scene::with(name, account, &[])
+    }
+
+    /// With more arguments of the daemon.
+    fn with(name: &str, account: &Value, more: &[&str]) -> Result<Self> {
         let plane = ControlPlane::start(name)?;
         plane.apply(&manifests(""))?;
         let emulator = Emulator::start(&plane, account)?;
-        let daemon = daemon(&plane, &emulator)?;
+        let daemon = daemon(&plane, &emulator, more)?;
         Ok(Scene {
             plane,
             emulator,
@@ -214,6 +220,15 @@ impl Scene {
             let lines: Vec<&str> = log.lines().rev().take(40).collect();
             format!("the daemon's log, last line first:\n{}", lines.join("\n"))
         })
+    }
+
+    /// What the instances that live boot with.
+    fn user_data(&self) -> Result<Vec<String>> {
+        let world = self.emulator.ask("GET", "/_emulator/world", &json!(null))?;
+        let instances = world["instances"].as_array().cloned().unwrap_or_default();
+        let living = instances.iter().filter(|one| one["state"] == "running");
+        let texts = living.map(|one| one["userData"].as_str().unwrap_or_default().to_owned());
+        Ok(texts.collect())
     }
 
     fn ready(&self) -> Result<()> {
@@ -371,7 +386,7 @@ fn restarted() -> Result<()> {
             bail!("20 pods do not run; {}", scene.daemon.log()?);
         }
         std::thread::sleep(Duration::from_secs(3));
-        scene.daemon = daemon(&scene.plane, &scene.emulator)?;
+        scene.daemon = daemon(&scene.plane, &scene.emulator, &[])?;
         std::thread::sleep(Duration::from_secs(4));
     }
     // Whatever a launch left behind would be an instance without a claim.
@@ -425,4 +440,57 @@ fn lacking() -> Result<()> {
     );
     scene.plane.apply(&manifests(""))?;
     scene.told(scene.run(1))
+}
+
+fn booted() -> Result<()> {
+    let folder = std::env::temp_dir().join(format!("longshore-boot-{}", unique()));
+    std::fs::create_dir(&folder)?;
+    let config = folder.join("longshore.toml");
+    let write = |policy: &std::path::Path, settings: &str| {
+        let text = format!("[[policy]]\nname = 'boot'\npath = '{}'\n", policy.display());
+        std::fs::write(&config, format!("{text}[policy.settings]\n{settings}\n"))
+    };
+    let template = "template = '#!/bin/bash\\necho hello {{ node-pool }}\\n'";
+    let template = template.replace('\'', "\"");
+    write(
+        &longshore_xtask::guests::plugin("bootstrap-template"),
+        &template,
+    )?;
+    let path = config.to_str().context("a path")?;
+    let scene = Scene::with("aws-booted", &json!({}), &["--config", path])?;
+    scene.told(scene.ready())?;
+    scene.plane.apply(&deployment("first", 1, ""))?;
+    scene.told(scene.run(1))?;
+    let texts = scene.user_data()?;
+    ensure!(
+        texts.len() == 1 && texts[0].contains("echo hello default"),
+        "{texts:?}"
+    );
+
+    // One that nodes cannot boot with is refused: the version before it answers.
+    write(
+        &longshore_xtask::guests::build_hostile_bootstrap()?,
+        "mode = 'no-join'",
+    )?;
+    let refused = until("it is said that it fails", || {
+        Ok(scene
+            .daemon
+            .log()?
+            .contains("EC2NodeClass default: hostile-bootstrap"))
+    });
+    scene.told(refused)?;
+    scene.plane.apply(&deployment("second", 8, ""))?;
+    scene.told(scene.run(9))?;
+    let nodes = objects(&scene.plane, "nodes", &[])?.len();
+    let texts = scene.user_data()?;
+    ensure!(
+        texts.len() == nodes && nodes > 1,
+        "{nodes} nodes, {texts:?}"
+    );
+    ensure!(
+        texts.iter().all(|text| text.contains("hello default")),
+        "{texts:?}"
+    );
+    std::fs::remove_dir_all(&folder)?;
+    Ok(())
 }

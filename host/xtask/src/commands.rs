@@ -141,9 +141,25 @@ pub fn longshore_and_sim() -> anyhow::Result<PathBuf> {
     built("longshore")
 }
 
+/// The daemon with EC2, in the profile of the tests: to optimize the SDK takes longer.
+pub fn longshore_with_ec2() -> anyhow::Result<PathBuf> {
+    run(cargo(&[
+        "build",
+        "--package",
+        "longshore",
+        "--features",
+        "aws",
+    ]))?;
+    built_in("debug", "longshore")
+}
+
 fn built(name: &str) -> anyhow::Result<PathBuf> {
+    built_in("release", name)
+}
+
+fn built_in(profile: &str, name: &str) -> anyhow::Result<PathBuf> {
     let binary = crate::target()
-        .join("release")
+        .join(profile)
         .join(name)
         .with_extension(std::env::consts::EXE_EXTENSION);
     if !binary.exists() {

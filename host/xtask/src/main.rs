@@ -8,6 +8,7 @@ mod cluster;
 mod commands;
 mod crds;
 mod demo;
+mod demo_aws;
 mod demo_cluster;
 mod image;
 mod repo_rules;
@@ -22,6 +23,7 @@ const USAGE: &str = "\
 cargo xtask demo                        plan a shipped cluster with two policies, then show the daemon on a simulated one
     --seconds N                         for so long (60)
     --plain                             as lines; so does a pipe
+cargo xtask demo --aws                  the daemon with instances of an emulated EC2 on a real control plane
 cargo xtask test                        format, clippy, plugins, all tests
     --aws                               format, clippy and tests of host/aws, whose SDK takes minutes to build
 cargo xtask bench [cost|speed|policy]…  our plans beside Karpenter's
@@ -57,6 +59,7 @@ fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let rest: Vec<&str> = args.iter().skip(1).map(String::as_str).collect();
     let done = match args.first().map(String::as_str) {
+        Some("demo") if rest == ["--aws"] => demo_aws::run(),
         Some("demo") => demo::run(&rest),
         Some("test") => test::run(&rest),
         Some("bench") => bench::run(&rest),

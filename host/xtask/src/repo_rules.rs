@@ -33,6 +33,7 @@ mod tests {
             "daemon",
             &[
                 "longshore-api",
+                "longshore-aws",
                 "longshore-cloud",
                 "longshore-core",
                 "longshore-ec2",

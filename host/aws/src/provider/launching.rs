@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longshore_cloud::{CloudError, Instance, Launch};
+use longshore_ec2::bootstrap::drift;
 use longshore_ec2::catalogue::{ClassCatalogue, Region};
 use longshore_ec2::hash::migration::{HASH, HASH_VERSION};
 use longshore_ec2::launch as template;
@@ -17,8 +18,9 @@ use longshore_ec2::nodeclass::EC2NodeClass;
 use longshore_ec2::tags;
 use longshore_ec2::userdata::Taint;
 
-use super::state::InFlight;
+use super::state::{InFlight, State};
 use super::{Ec2, VISIBLE};
+use crate::boot::Rendered;
 use crate::discovery::Filters;
 use crate::error::{ApiError, Class};
 use crate::launch::fleet::{self, Asking, Fleet, Launched, Outcome, Reply, UID_TAG};
@@ -130,9 +132,9 @@ impl Ec2 {
             let now = self.now();
             let mut state = self.state();
             state.region.change_unavailable(|all| all.expire(now));
-            let catalogue = state.catalogue(class)?;
+            let catalogue = state.catalogue(class, &self.joins())?;
             let choice = choose(&state.region, &catalogue, launch)?;
-            let templates = self.templates(&state.region, &catalogue, class, launch, &choice)?;
+            let templates = self.templates(&state, &catalogue, class, launch, &choice)?;
             (choice, templates)
         };
         self.make_templates(&templates).await?;
@@ -169,14 +171,17 @@ impl Ec2 {
 
     fn templates(
         &self,
-        region: &Region,
+        state: &State,
         catalogue: &ClassCatalogue,
         class: &EC2NodeClass,
         launch: &Launch,
         choice: &Choice,
     ) -> Result<Vec<template::Template>, CloudError> {
-        let made =
-            template::templates(&self.template_launch(region, catalogue, class, launch, choice));
+        let region = &state.region;
+        let rendered = self.rendered_for(state, catalogue, class, launch, choice.capacity_type);
+        let rendered = rendered.as_deref();
+        let asked = self.template_launch(region, catalogue, class, launch, choice, rendered);
+        let made = template::templates(&asked);
         made.map_err(|fault| {
             let name = &launch.class_name;
             CloudError::Invalid(format!("EC2NodeClass {name}: {fault}"))
@@ -190,30 +195,20 @@ impl Ec2 {
         class: &'a EC2NodeClass,
         launch: &Launch,
         choice: &Choice,
+        rendered: Option<&'a Rendered>,
     ) -> template::Launch<'a> {
         let mut choices: BTreeMap<usize, Vec<Box<str>>> = BTreeMap::new();
         for chosen in &choice.offerings {
             let held = choices.entry(chosen.at).or_default();
             held.extend(chosen.reservation.as_ref().map(|held| held.id.clone()));
         }
-        let taint = |one: &longshore_cloud::Taint| Taint {
-            key: one.key.clone(),
-            value: one.value.clone(),
-            effect: one.effect.clone(),
-            ..Taint::default()
-        };
         template::Launch {
             region,
             catalogue,
             node_class: class,
             cluster: &self.inner.settings.cluster,
             labels: launch.labels.clone(),
-            taints: launch
-                .taints
-                .iter()
-                .chain(&launch.startup_taints)
-                .map(taint)
-                .collect(),
+            taints: taints(launch),
             capacity_type: choice.capacity_type,
             tenancy: choice.tenancy,
             efa: choice.efa,
@@ -223,8 +218,41 @@ impl Ec2 {
                 .into_iter()
                 .map(|(at, reservations)| template::Choice { at, reservations })
                 .collect(),
-            texts: None,
+            texts: rendered.map(Rendered::texts),
         }
+    }
+
+    /// What a bootstrap policy has nodes of a claim boot with.
+    fn rendered_for(
+        &self,
+        state: &State,
+        catalogue: &ClassCatalogue,
+        class: &EC2NodeClass,
+        launch: &Launch,
+        capacity_type: template::CapacityType,
+    ) -> Option<Arc<Rendered>> {
+        let bootstrap = state.bootstrap.as_ref()?;
+        let mut labels = launch.labels.clone();
+        let capacity_type = capacity_type.as_str().to_owned();
+        labels.insert(
+            longshore_api::labels::CAPACITY_TYPE.to_owned(),
+            capacity_type,
+        );
+        let joins = self.joins();
+        let boot = template::boot(class, joins.cluster, labels, taints(launch));
+        bootstrap.render(&state.region, catalogue, class, &joins, &boot)
+    }
+
+    /// The same for the instance that a claim has.
+    pub(super) fn rendered(
+        &self,
+        state: &State,
+        catalogue: &ClassCatalogue,
+        class: &EC2NodeClass,
+        launch: &Launch,
+        facts: &InstanceFacts,
+    ) -> Option<Arc<Rendered>> {
+        self.rendered_for(state, catalogue, class, launch, capacity_type(facts))
     }
 
     /// Whether a claim would boot with other user data today, if its class asks for that.
@@ -235,23 +263,19 @@ impl Ec2 {
         class: &EC2NodeClass,
         launch: &Launch,
         facts: &InstanceFacts,
+        rendered: Option<&Rendered>,
     ) -> bool {
         let Some(at) = region.find(&facts.instance_type) else {
             return false;
         };
-        let capacity_type = match crate::instances::capacity_type(facts) {
-            "spot" => template::CapacityType::Spot,
-            "reserved" => template::CapacityType::Reserved,
-            _ => template::CapacityType::OnDemand,
-        };
         let choice = Choice {
-            capacity_type,
+            capacity_type: capacity_type(facts),
             tenancy: template::Tenancy::Default,
             efa: false,
             partition: None,
             offerings: Vec::new(),
         };
-        let today = self.template_launch(region, catalogue, class, launch, &choice);
+        let today = self.template_launch(region, catalogue, class, launch, &choice, rendered);
         let drift = template::bootstrap_drift(&today, at, &launch.annotations);
         drift == longshore_ec2::bootstrap::drift::Drift::Drifted
     }
@@ -290,7 +314,7 @@ impl Ec2 {
     /// Takes off the addresses that the launch may need, in each subnet that it names.
     fn reserve(&self, class: &EC2NodeClass, fleet: &Fleet) -> Result<Reserved, CloudError> {
         let mut state = self.state();
-        let catalogue = state.catalogue(class)?;
+        let catalogue = state.catalogue(class, &self.joins())?;
         let mut needed: BTreeMap<String, i64> = BTreeMap::new();
         for one in fleet.configs.iter().flat_map(|config| &config.overrides) {
             let Some(at) = state.region.find(&one.instance_type) else {
@@ -336,7 +360,7 @@ impl Ec2 {
     ) -> Result<Next, CloudError> {
         let now = self.now();
         let mut state = self.state();
-        let catalogue = state.catalogue(class)?;
+        let catalogue = state.catalogue(class, &self.joins())?;
         let used = sent.as_ref().ok().and_then(|reply| reply.instances.first());
         let used = used.map(|one| one.subnet.clone());
         state.addresses.release(reserved, used.as_deref());
@@ -410,7 +434,7 @@ impl Ec2 {
         let reservation = asked.find(|own| own.zone == one.zone);
         let reservation = reservation.and_then(|own| own.reservation.as_deref());
         let group = state
-            .catalogue(class)
+            .catalogue(class, &self.joins())
             .ok()
             .and_then(|all| all.group().cloned());
         let facts = InstanceFacts {
@@ -451,7 +475,16 @@ impl Ec2 {
             capacity_type = fleet.capacity_type.as_str(),
             "launched"
         );
-        state.instance(&facts)
+        let mut instance = state.instance(&facts);
+        let of_type = |own: &fleet::Override| own.instance_type == one.instance_type;
+        let mut configs = fleet.configs.iter();
+        if let Some(config) = configs.find(|config| config.overrides.iter().any(of_type)) {
+            let digest = config.digest.clone();
+            instance
+                .annotations
+                .insert(drift::DIGEST.to_owned(), digest);
+        }
+        instance
     }
 
     fn tenancy(&self, launch: &Launch) -> &'static str {
@@ -514,10 +547,11 @@ impl Ec2 {
             // What lately had no capacity can be tried all the same.
             let mut region = state.region.clone();
             region.change_unavailable(|all| *all = Default::default());
-            let choice = state.catalogue(class).and_then(|catalogue| {
+            let made = state.catalogue(class, &self.joins());
+            let choice = made.and_then(|catalogue| {
                 let mut choice = choose(&region, &catalogue, &launch)?;
                 choice.offerings.truncate(1);
-                let templates = self.templates(&region, &catalogue, class, &launch, &choice)?;
+                let templates = self.templates(&state, &catalogue, class, &launch, &choice)?;
                 Ok((choice, templates))
             });
             choice.map(|(choice, templates)| (choice, templates, region))
@@ -582,6 +616,26 @@ impl Ec2 {
             }
         }
         first.map_or(Ok(()), Err)
+    }
+}
+
+/// Taints of a claim's node, startup taints last.
+fn taints(launch: &Launch) -> Vec<Taint> {
+    let taint = |one: &longshore_cloud::Taint| Taint {
+        key: one.key.clone(),
+        value: one.value.clone(),
+        effect: one.effect.clone(),
+        ..Taint::default()
+    };
+    let all = launch.taints.iter().chain(&launch.startup_taints);
+    all.map(taint).collect()
+}
+
+fn capacity_type(facts: &InstanceFacts) -> template::CapacityType {
+    match crate::instances::capacity_type(facts) {
+        "spot" => template::CapacityType::Spot,
+        "reserved" => template::CapacityType::Reserved,
+        _ => template::CapacityType::OnDemand,
     }
 }
 

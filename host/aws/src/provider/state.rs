@@ -7,6 +7,7 @@ use longshore_ec2::catalogue::{ClassCatalogue, Group, Region, Revisions};
 use longshore_ec2::nodeclass::EC2NodeClass;
 
 use super::VISIBLE;
+use crate::boot::Bootstrap;
 use crate::discovery;
 use crate::launch::fleet::{Fleet, UID_TAG};
 use crate::records::{InstanceFacts, SpotPrice, SubnetFacts};
@@ -23,6 +24,8 @@ pub(crate) struct State {
     pub instances: HashMap<String, InstanceFacts>,
     /// Launches that are not over.
     pub launches: HashMap<String, InFlight>,
+    /// What nodes boot with in place of the built-in user data.
+    pub bootstrap: Option<Arc<dyn Bootstrap>>,
     /// IDs of reservations that were described.
     pub reservations: BTreeSet<String>,
     catalogues: HashMap<String, Kept>,
@@ -55,6 +58,8 @@ struct Kept {
     class: EC2NodeClass,
     generation: u64,
     groups: Arc<[Group]>,
+    /// [`Bootstrap::version`].
+    boots: u64,
     catalogue: Arc<ClassCatalogue>,
 }
 
@@ -70,6 +75,7 @@ impl State {
             templates: Known::default(),
             instances: HashMap::new(),
             launches: HashMap::new(),
+            bootstrap: None,
             reservations: BTreeSet::new(),
             catalogues: HashMap::new(),
             launched: HashMap::new(),
@@ -98,7 +104,11 @@ impl State {
             memory,
         } = self.region.revisions();
         // Each set of types begins its counts anew: the highest of the set before is kept apart.
-        self.versions + types + prices + capacity + memory
+        self.versions + types + prices + capacity + memory + self.boots()
+    }
+
+    fn boots(&self) -> u64 {
+        self.bootstrap.as_ref().map_or(0, |boot| boot.version())
     }
 
     /// Forgets what is over at `now`.
@@ -123,8 +133,10 @@ impl State {
         name: &str,
         class: &EC2NodeClass,
     ) -> Option<Arc<ClassCatalogue>> {
+        let boots = self.boots();
         let kept = self.catalogues.get_mut(name)?;
         let same = kept.generation == self.generation
+            && kept.boots == boots
             && Arc::ptr_eq(&kept.groups, &self.region.groups)
             && kept.class.spec == class.spec
             && kept.class.status == class.status;
@@ -146,6 +158,7 @@ impl State {
             class: class.clone(),
             generation: self.generation,
             groups: self.region.groups.clone(),
+            boots: self.boots(),
             catalogue: catalogue.clone(),
         };
         self.catalogues.insert(name, kept);

@@ -21,7 +21,7 @@ pub struct Joins<'a> {
 }
 
 /// Nodes of one NodePool.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct NodesOf {
     /// The NodePool's name; empty for none.
     pub node_pool: String,
@@ -31,9 +31,17 @@ pub struct NodesOf {
     pub taints: Vec<Taint>,
 }
 
+/// What a policy had to say of a NodeClass.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counted {
+    /// What was refused and what answers instead.
+    pub notes: Vec<String>,
+    /// All nodes boot with the built-in user data, whatever the policy says.
+    pub built_in: bool,
+}
+
 /// Asks `policy` what nodes of `class`, whose object is `node_class`, boot with, once for each of
-/// `nodes`. Then the catalogue counts with what they keep back. The notes say what was refused and
-/// what answers instead.
+/// `nodes`. Then the catalogue counts with what they keep back.
 ///
 /// All NodePools of a NodeClass share its catalogue. So unless all nodes keep back the same, all
 /// boot with the built-in user data.
@@ -47,7 +55,7 @@ pub fn count_with(
     node_class: &EC2NodeClass,
     joins: Joins<'_>,
     nodes: &[NodesOf],
-) -> Result<Vec<String>, Fault> {
+) -> Result<Counted, Fault> {
     let mut notes = Vec::new();
     let mut kept: Option<Vec<Option<Kept>>> = None;
     let mut differ = false;
@@ -80,13 +88,23 @@ pub fn count_with(
         let note = "nodes of its NodePools would keep back different amounts, so all boot with the \
                     built-in user data";
         notes.push(note.to_owned());
-        return Ok(notes);
+        return Ok(Counted {
+            notes,
+            built_in: true,
+        });
     }
     let rows: Option<Vec<Kept>> = kept.into_iter().flatten().collect();
     if let Some(rows) = rows.filter(|rows| !rows.is_empty())
         && let Err(problem) = class.keep(&rows)
     {
         notes.push(problem);
+        return Ok(Counted {
+            notes,
+            built_in: true,
+        });
     }
-    Ok(notes)
+    Ok(Counted {
+        notes,
+        built_in: false,
+    })
 }

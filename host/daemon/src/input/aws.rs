@@ -291,7 +291,8 @@ impl Boots {
             kubernetes: &self.kubernetes,
         };
         let asked = count_with(&mut self.policy, region, class, object, joins, nodes);
-        asked.map_err(|fault| Failure::Input {
+        let notes = asked.map(|counted| counted.notes);
+        notes.map_err(|fault| Failure::Input {
             file: self.world.clone(),
             reason: format!("{}: {fault}", class.class().name),
             hint: fault.hint.to_owned(),

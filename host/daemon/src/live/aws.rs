@@ -4,6 +4,8 @@
 //! changes anything runs on the leader alone. A task that is stopped anywhere is carried on by the
 //! next leader.
 
+mod boot;
+
 use std::collections::BTreeMap;
 use std::future::pending;
 use std::sync::Arc;
@@ -33,11 +35,14 @@ use longshore_ec2::userdata::Cluster;
 use serde_json::json;
 use tokio::task::JoinSet;
 
+use boot::LiveBootstrap;
+
 use super::context::Context;
 use super::kinds::Kind;
 use super::leader::Leadership;
 use super::lifecycle;
 use super::offers::Offers;
+use super::policies::PolicyReloader;
 use super::run::{Cloud, Tasks};
 use super::settings::Settings;
 use super::settings::aws::AwsSettings;
@@ -60,6 +65,7 @@ pub(super) async fn start(
     settings: &Settings,
     set: AwsSettings,
     client: &Client,
+    policies: PolicyReloader,
 ) -> Result<Cloud, Failure> {
     let failed = |message: String, hint: &str| Failure::Usage {
         message,
@@ -112,9 +118,12 @@ pub(super) async fn start(
     for class in classes.list().await.unwrap_or_default() {
         classes.note(&class.name_any(), Some(class));
     }
+    let boot = Arc::new(LiveBootstrap::new(policies));
+    ec2.boot_with(boot.clone());
     let offers = Arc::new(Ec2Offers {
         ec2: ec2.clone(),
         classes,
+        boot,
         changes: AtomicU64::new(0),
     });
     // Names of types, zones and labels are never swept: most catalogues are written with them alone.
@@ -163,6 +172,7 @@ fn own_certificate() -> String {
 struct Ec2Offers {
     ec2: Ec2,
     classes: Arc<KubeClasses>,
+    boot: Arc<LiveBootstrap>,
     /// How often a class has changed.
     changes: AtomicU64,
 }
@@ -180,7 +190,15 @@ impl Offers for Ec2Offers {
         Kind::Ec2NodeClass
     }
 
-    fn class(&self, name: &str, json: Option<&str>) {
+    fn follows(&self, kind: Kind) -> bool {
+        matches!(kind, Kind::Ec2NodeClass | Kind::NodePool)
+    }
+
+    fn changed(&self, kind: Kind, name: &str, json: Option<&str>) {
+        if kind == Kind::NodePool {
+            self.boot.note_pool(name, json);
+            return;
+        }
         let class = match json.map(serde_json::from_str::<EC2NodeClass>) {
             None => None,
             Some(Ok(class)) => Some(class),

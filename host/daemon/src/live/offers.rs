@@ -28,9 +28,15 @@ pub trait Offers: Send + Sync {
         Kind::KwokNodeClass
     }
 
-    /// A node class as it stands now, as JSON, or that the class of a name is gone.
-    fn class(&self, name: &str, json: Option<&str>) {
-        _ = (name, json);
+    /// Whether it wants to be told of objects of a kind, NodePools or node classes.
+    fn follows(&self, kind: Kind) -> bool {
+        _ = kind;
+        false
+    }
+
+    /// An object of such a kind as it stands now, as JSON, or that the object of a name is gone.
+    fn changed(&self, kind: Kind, name: &str, json: Option<&str>) {
+        _ = (kind, name, json);
     }
 }
 
@@ -59,8 +65,8 @@ pub struct CurrentOffers {
     catalogue: Catalogue,
     /// Names in it that the table did not begin with.
     names: Vec<(String, Symbol)>,
-    /// Node classes that the cloud was told of.
-    classes: BTreeSet<String>,
+    /// Objects that the cloud was told of.
+    told: BTreeSet<(Kind, String)>,
 }
 
 impl CurrentOffers {
@@ -89,19 +95,21 @@ impl CurrentOffers {
         self.catalogue.number() != before
     }
 
-    /// Tells the cloud what has become of a node class, once the state has taken the change in.
-    pub fn note_class(&mut self, source: &dyn Offers, change: &Change, state: &ClusterState) {
-        let kind = source.class_kind().at().kind;
+    /// Tells the cloud what has become of an object, once the state has taken the change in.
+    pub fn tell(&mut self, source: &dyn Offers, kind: Kind, change: &Change, state: &ClusterState) {
         if let Change::Upsert(json) = change
             && let Some(name) = full_name(json)
         {
-            source.class(&name, Some(json));
-            self.classes.insert(name);
+            source.changed(kind, &name, Some(json));
+            self.told.insert((kind, name));
         }
-        // Where a list is complete, the state knows which classes are gone.
-        let is_gone = |name: &String| state.class(kind, name) == Class::Missing;
-        for name in self.classes.extract_if(.., is_gone) {
-            source.class(&name, None);
+        // Where a list is complete, the state knows what is gone.
+        let is_gone = |(kind, name): &(Kind, String)| match kind {
+            Kind::NodePool => !state.pools.contains_key(name),
+            kind => state.class(kind.at().kind, name) == Class::Missing,
+        };
+        for (kind, name) in self.told.extract_if(.., is_gone) {
+            source.changed(kind, &name, None);
         }
     }
 
@@ -115,6 +123,8 @@ impl CurrentOffers {
 mod tests {
     use std::sync::Mutex;
 
+    use longshore_core::model::{InstanceType, Op, Requirement, Resources};
+
     use super::*;
 
     /// Offers with a label of the class that was seen last.
@@ -127,17 +137,20 @@ mod tests {
         }
 
         fn catalogue(&self, names: &mut Symbols) -> Catalogue {
-            let class = self.0.lock().unwrap().1.clone();
-            let types = serde_json::json!([{
-                "name": "a", "capacity": {"cpu": "2", "memory": "4Gi", "pods": "10"},
-                "requirements": [{"key": "example.com/class", "operator": "In", "values": [class]}],
-                "offerings": [{"Price": 1.0, "Available": true, "Requirements": []}],
-            }]);
-            let types = types.to_string();
-            longshore_kwok::catalogue::parse("types.json", types.as_bytes(), names).0
+            let class = names.intern(&self.0.lock().unwrap().1);
+            let of_class = Requirement::is(names.intern("example.com/class"), class);
+            let kind = InstanceType {
+                name: names.intern("a"),
+                requirements: vec![of_class],
+                capacity: Resources::default(),
+                allocatable: Resources::default(),
+                volume_limits: Vec::new(),
+                offerings: 0..0,
+            };
+            Catalogue::new(vec![(kind, Vec::new())], names)
         }
 
-        fn class(&self, name: &str, json: Option<&str>) {
+        fn changed(&self, _: Kind, name: &str, json: Option<&str>) {
             let mut inner = self.0.lock().unwrap();
             inner.0 += 1;
             inner.1 = json.map_or(String::new(), |_| name.to_owned());
@@ -149,7 +162,7 @@ mod tests {
         let of_class = state.names().get("example.com/class").unwrap();
         let own = kind.requirements.iter().find(|one| one.key == of_class);
         match &own.unwrap().op {
-            longshore_core::model::Op::In(values) => state.names().text(values[0]).to_owned(),
+            Op::In(values) => state.names().text(values[0]).to_owned(),
             other => panic!("{other:?}"),
         }
     }
@@ -158,10 +171,10 @@ mod tests {
     fn a_class_that_comes_later_is_named_in_the_states_table_and_survives_its_sweeps() {
         let (source, mut state) = (OfClass::default(), ClusterState::new(Symbols::default()));
         let mut current = CurrentOffers::default();
-        source.class("first-class", Some("{}"));
+        source.changed(Kind::Ec2NodeClass, "first-class", Some("{}"));
         assert!(current.follow(&source, &mut state));
         assert!(!current.follow(&source, &mut state), "nothing has changed");
-        source.class("second-class", Some("{}"));
+        source.changed(Kind::Ec2NodeClass, "second-class", Some("{}"));
         assert!(current.follow(&source, &mut state));
         for number in 0..500 {
             let labels: Vec<String> = (0..200)

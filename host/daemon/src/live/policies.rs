@@ -39,7 +39,7 @@ use crate::config::Config;
 use crate::error::Failure;
 
 pub use compare::Shadows;
-pub use serve::ActivePolicies;
+pub use serve::{ActivePolicies, BootSlot};
 pub use status::{
     ConfigStatus, Kind, Notice, PolicyStatus, Problem, ShadowStatus, SignalStatus, Status,
 };
@@ -185,6 +185,18 @@ impl PolicyReloader {
         }
         slot.swaps.longest = slot.swaps.longest.max(start.elapsed());
         slot.current.clone()
+    }
+
+    /// Enforced policies that say what nodes boot with. Each new state is another list: nothing has
+    /// changed while it is the same one.
+    pub fn boots(&self) -> Arc<[BootSlot]> {
+        self.shared.slot().current.boots.clone()
+    }
+
+    /// Says that a policy fails or recovers outside of rounds.
+    pub fn report(&self, kind: Kind, name: &str, message: &str) {
+        let mut board = self.shared.board();
+        board.note(kind, name, message.to_owned(), "");
     }
 
     /// Hands back what a round decided, for shadows to be compared with. Without shadows it does

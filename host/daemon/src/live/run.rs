@@ -193,6 +193,7 @@ async fn ec2(
     settings: &Settings,
     ec2: AwsSettings,
     client: &Client,
+    policies: PolicyReloader,
 ) -> Result<Cloud, Failure> {
     if args.instance_types.is_some() || settings.instance_types.is_some() {
         return Err(usage(
@@ -200,11 +201,17 @@ async fn ec2(
             "EC2 says which instance types there are; leave it out",
         ));
     }
-    super::aws::start(settings, ec2, client).await
+    super::aws::start(settings, ec2, client, policies).await
 }
 
 #[cfg(not(feature = "aws"))]
-async fn ec2(_: &RunArgs, _: &Settings, _: AwsSettings, _: &Client) -> Result<Cloud, Failure> {
+async fn ec2(
+    _: &RunArgs,
+    _: &Settings,
+    _: AwsSettings,
+    _: &Client,
+    _: PolicyReloader,
+) -> Result<Cloud, Failure> {
     Err(usage(
         "this binary was built without EC2",
         "the image has it; `cargo build --release -p longshore --features aws` makes one that does",
@@ -230,9 +237,19 @@ async fn live(
             "check the kubeconfig",
         )
     })?;
+    let journal = match journal::wanted(args.journal.as_deref(), args.config.as_deref())? {
+        Some((folder, sizes)) => Journal::open(&folder, sizes)?,
+        None => Journal::off(),
+    };
+    let setup = Setup {
+        config: args.config.clone(),
+        journal: journal.clone(),
+        ..Setup::default()
+    };
+    let manager = PolicyReloader::start(setup)?;
     let mut cloud = match on_ec2 {
         None => kwok(args, settings, &client)?,
-        Some(set) => ec2(args, settings, set, &client).await?,
+        Some(set) => ec2(args, settings, set, &client, manager.clone()).await?,
     };
     if let Some(config) = &settings.scheduler {
         meant.default_spread = default_spread(config, &mut cloud.names)?;
@@ -245,16 +262,6 @@ async fn live(
             "this is a defect of the cloud provider; run without the gate",
         )
     })?;
-    let journal = match journal::wanted(args.journal.as_deref(), args.config.as_deref())? {
-        Some((folder, sizes)) => Journal::open(&folder, sizes)?,
-        None => Journal::off(),
-    };
-    let setup = Setup {
-        config: args.config.clone(),
-        journal: journal.clone(),
-        ..Setup::default()
-    };
-    let manager = PolicyReloader::start(setup)?;
     let lease = Lease {
         namespace: settings.namespace.clone(),
         name: settings.lease.clone(),

@@ -1,5 +1,7 @@
 //! The state for people and tests: `GET /_emulator/world`.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use super::World;
@@ -22,6 +24,7 @@ impl World {
                 "launched": one.launched.iso(),
                 "clientToken": one.client_token,
                 "tags": one.tags,
+                "userData": decoded(&one.user_data),
             })
         });
         let templates = self.templates.iter();
@@ -52,4 +55,10 @@ impl World {
             "settings": self.account.settings,
         })
     }
+}
+
+/// User data as it was before it was encoded; nothing where it is not text.
+fn decoded(base64: &str) -> Option<String> {
+    let bytes = STANDARD.decode(base64).ok()?;
+    String::from_utf8(bytes).ok()
 }

@@ -85,9 +85,9 @@ impl Controller {
             _ => {}
         }
         let (touched, refused) = self.state.fold(kind, &change);
-        if kind == self.config.catalogue.class_kind() {
-            let offers = &mut self.offers;
-            offers.note_class(&*self.config.catalogue, &change, &self.state);
+        let source = &*self.config.catalogue;
+        if source.follows(kind) {
+            self.offers.tell(source, kind, &change, &self.state);
         }
         for node in self.ctx.drains.observe(kind, &change) {
             self.enqueue(WorkItem::Node(node), Instant::now());

@@ -21,8 +21,21 @@ pub struct ActivePolicies {
     pub(super) wasm: WasmPolicies,
     pub(super) shadows: Vec<Shadow>,
     pub(super) shadow_judges: Vec<Arc<ShadowJudge>>,
+    /// Enforced policies that say what nodes boot with, in the order of the configuration.
+    pub(super) boots: Arc<[BootSlot]>,
     /// The answers of this round by NodePool; kept only if there are shadow policies.
     answered: Mutex<Vec<(String, Scores)>>,
+}
+
+/// An enforced bootstrap policy.
+#[derive(Clone)]
+pub struct BootSlot {
+    /// Its name in the configuration.
+    pub name: String,
+    /// What is asked.
+    pub policy: LoadedPolicy,
+    /// NodePools that it is for; `None` for all.
+    pub nodepools: Option<Vec<String>>,
 }
 
 /// A shadow policy.
@@ -45,6 +58,7 @@ impl ActivePolicies {
             wasm,
             shadows,
             shadow_judges: Vec::new(),
+            boots: Arc::default(),
             answered: Mutex::default(),
         }
     }

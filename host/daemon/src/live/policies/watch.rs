@@ -11,7 +11,7 @@ use longshore_policy::{Host, HostConfig, LoadedPolicy, PolicySlot};
 use super::diff::{self, Change, DesiredPolicy, Fingerprint, Running, Step};
 use super::files::Files;
 use super::load::{self, Read};
-use super::serve::{ActivePolicies, Shadow, ShadowJudge};
+use super::serve::{ActivePolicies, BootSlot, Shadow, ShadowJudge};
 use super::signals::{Sources, read_files, seconds};
 use super::status::{ConfigStatus, Kind, PolicyBoard, PolicyStatus, Problem, ShadowStatus};
 use super::{Setup, Shared, Slot, SwapTimes};
@@ -357,6 +357,15 @@ impl Watcher {
             self.slots.iter().filter_map(shadow).collect(),
         );
         live.shadow_judges = self.shadow_judges();
+        let boot = |slot: &&LoadedSlot| {
+            let (_, policy) = slot.running.as_ref()?;
+            policy.is_bootstrap().then(|| BootSlot {
+                name: slot.entry.name.clone(),
+                policy: policy.clone(),
+                nodepools: slot.entry.nodepools.clone(),
+            })
+        };
+        live.boots = obeyed.iter().filter_map(boot).collect();
         let unseen = self.shared.slot().next.replace(Arc::new(live));
         drop(unseen);
     }

@@ -1,0 +1,63 @@
+//! What nodes boot with in place of the built-in user data.
+
+use std::sync::Arc;
+
+use longshore_ec2::catalogue::{ClassCatalogue, Region};
+use longshore_ec2::launch::Texts;
+use longshore_ec2::nodeclass::EC2NodeClass;
+use longshore_ec2::userdata::{Boot, Cluster};
+
+/// A bootstrap policy. What it answers is checked already: the built-in user data takes the place of
+/// an answer that nodes cannot boot with.
+pub trait Bootstrap: Send + Sync {
+    /// Tells one state of it from the next: what it answered before may be another answer now.
+    fn version(&self) -> u64;
+
+    /// Has the catalogue of a class count with what its nodes keep back.
+    fn count(
+        &self,
+        region: &Region,
+        catalogue: &mut ClassCatalogue,
+        class: &EC2NodeClass,
+        joins: &Joins<'_>,
+    );
+
+    /// User data for nodes of a class; nothing for the built-in. `boot` is the node to come before
+    /// the DNS address and the number of pods are added.
+    fn render(
+        &self,
+        region: &Region,
+        catalogue: &ClassCatalogue,
+        class: &EC2NodeClass,
+        joins: &Joins<'_>,
+        boot: &Boot,
+    ) -> Option<Arc<Rendered>>;
+}
+
+/// The cluster that nodes join.
+#[derive(Clone, Copy, Debug)]
+pub struct Joins<'a> {
+    /// What user data names.
+    pub cluster: &'a Cluster,
+    /// The API server's version, such as `1.35`; empty if it is not known.
+    pub kubernetes: &'a str,
+}
+
+/// User data by instance type, before it is encoded.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rendered {
+    /// Each text once.
+    pub texts: Vec<String>,
+    /// Index into `texts` for each of [`Region::types`].
+    pub of: Vec<u32>,
+}
+
+impl Rendered {
+    /// As the makers of launch templates take it.
+    pub fn texts(&self) -> Texts<'_> {
+        Texts {
+            texts: &self.texts,
+            of: &self.of,
+        }
+    }
+}

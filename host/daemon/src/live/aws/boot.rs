@@ -1,0 +1,288 @@
+//! Bootstrap policies in force: what nodes of EC2 boot with, and what catalogues count with.
+//!
+//! All NodePools of an EC2NodeClass share its catalogue, so one policy is asked for all of them.
+//! Where they have different ones, or would keep back different amounts, all of its nodes boot with
+//! the built-in user data, and a notice says so.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use kube::ResourceExt as _;
+use longshore_api::crd::{NodePool, Operator};
+use longshore_api::labels;
+use longshore_aws::boot::{Bootstrap, Joins, Rendered};
+use longshore_ec2::bootstrap::Kept;
+use longshore_ec2::catalogue::{ClassCatalogue, Region, Revisions};
+use longshore_ec2::nodeclass::{self, EC2NodeClass};
+use longshore_ec2::userdata::{Boot, Taint};
+
+use crate::bootstrap::{self, BootPolicy, CatalogueMachines, NodesOf, count_with};
+use crate::live::lock::lock;
+use crate::live::policies::{BootSlot, Kind, PolicyReloader};
+
+/// Texts that are kept: one for each kind of node that is launched lately.
+const KEPT: usize = 64;
+
+/// The policies of the configuration that is in force.
+pub struct LiveBootstrap {
+    policies: PolicyReloader,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    slots: Arc<[BootSlot]>,
+    version: u64,
+    /// By name of the slot.
+    asked: BTreeMap<String, BootPolicy>,
+    /// What NodePools make of each EC2NodeClass: name of the class and nodes, by NodePool.
+    pools: BTreeMap<String, (String, NodesOf)>,
+    /// The policy that counts for a class; nothing where the built-in user data does.
+    chosen: BTreeMap<String, Option<String>>,
+    rendered: Vec<(Key, Option<Arc<Rendered>>)>,
+    /// What was said last of each class.
+    said: BTreeMap<String, Vec<String>>,
+}
+
+/// What an answer depends on.
+#[derive(PartialEq)]
+struct Key {
+    version: u64,
+    revisions: (u64, u64),
+    class: EC2NodeClass,
+    boot: String,
+}
+
+impl LiveBootstrap {
+    /// The bootstrap policies of a reloader.
+    pub fn new(policies: PolicyReloader) -> Self {
+        LiveBootstrap {
+            policies,
+            inner: Mutex::default(),
+        }
+    }
+
+    /// A NodePool as it stands now, or that it is gone.
+    pub fn note_pool(&self, name: &str, json: Option<&str>) {
+        let pool = json.and_then(|json| serde_json::from_str::<NodePool>(json).ok());
+        let made = pool.as_ref().and_then(nodes_of);
+        let mut inner = lock(&self.inner);
+        if inner.pools.get(name) == made.as_ref() {
+            return;
+        }
+        match made {
+            Some(made) => drop(inner.pools.insert(name.to_owned(), made)),
+            None => drop(inner.pools.remove(name)),
+        }
+        inner.version += 1;
+    }
+
+    /// What is in force now.
+    fn current(&self) -> MutexGuard<'_, Inner> {
+        let slots = self.policies.boots();
+        let mut inner = lock(&self.inner);
+        if Arc::ptr_eq(&inner.slots, &slots) {
+            return inner;
+        }
+        for slot in slots.iter() {
+            let replaced = match inner.asked.get_mut(&slot.name) {
+                Some(asked) => asked.replace(slot.policy.clone()).map(|()| None),
+                None => BootPolicy::new(slot.policy.clone()).map(Some),
+            };
+            // Whatever is in a slot says what nodes boot with: the watcher has seen to it.
+            if let Ok(Some(new)) = replaced {
+                inner.asked.insert(slot.name.clone(), new);
+            }
+        }
+        let names: BTreeSet<&String> = slots.iter().map(|slot| &slot.name).collect();
+        inner.asked.retain(|name, _| names.contains(name));
+        inner.slots = slots;
+        inner.version += 1;
+        inner.rendered.clear();
+        inner
+    }
+
+    /// Says what was refused and what answers instead, each time that it is something else.
+    fn tell(&self, inner: &mut Inner, class: &str, policy: &str, notes: Vec<String>) {
+        if inner.said.get(class) == Some(&notes) {
+            return;
+        }
+        let recovered = notes.is_empty() && inner.said.contains_key(class);
+        for note in &notes {
+            let message = format!("EC2NodeClass {class}: {note}");
+            self.policies.report(Kind::PolicyFailing, policy, &message);
+        }
+        if recovered {
+            let message = format!("EC2NodeClass {class}: it answers again");
+            self.policies
+                .report(Kind::PolicyRecovered, policy, &message);
+        }
+        match notes.is_empty() {
+            true => drop(inner.said.remove(class)),
+            false => drop(inner.said.insert(class.to_owned(), notes)),
+        }
+    }
+}
+
+impl Inner {
+    /// The policy of a NodePool: the first of the configuration that is for it.
+    fn slot_of(&self, pool: &str) -> Option<&BootSlot> {
+        let is_for = |slot: &&BootSlot| {
+            let pools = slot.nodepools.as_ref();
+            pools.is_none_or(|pools| pools.iter().any(|name| name == pool))
+        };
+        self.slots.iter().find(is_for)
+    }
+
+    /// The policy of all NodePools of a class, and their nodes.
+    ///
+    /// # Errors
+    /// They have different ones: their names.
+    fn policy_of(&self, class: &str) -> Result<Option<(String, Vec<NodesOf>)>, String> {
+        let mine = self.pools.values().filter(|(of, _)| of == class);
+        let nodes: Vec<NodesOf> = mine.map(|(_, nodes)| nodes.clone()).collect();
+        let policies: BTreeSet<Option<&str>> = nodes
+            .iter()
+            .map(|nodes| self.slot_of(&nodes.node_pool).map(|slot| &*slot.name))
+            .collect();
+        let mut policies = policies.into_iter();
+        match (policies.next(), policies.next()) {
+            (Some(Some(only)), None) => Ok(Some((only.to_owned(), nodes))),
+            (None | Some(None), None) => Ok(None),
+            (one, other) => {
+                let names = [one, other].into_iter().flatten().chain(policies);
+                let names = names.map(|name| name.unwrap_or("none"));
+                Err(names.collect::<Vec<_>>().join(", "))
+            }
+        }
+    }
+}
+
+impl Bootstrap for LiveBootstrap {
+    fn version(&self) -> u64 {
+        self.current().version
+    }
+
+    fn count(
+        &self,
+        region: &Region,
+        catalogue: &mut ClassCatalogue,
+        class: &EC2NodeClass,
+        joins: &Joins<'_>,
+    ) {
+        let name = class.name_any();
+        let mut inner = self.current();
+        let (policy, nodes) = match inner.policy_of(&name) {
+            Ok(Some(found)) => found,
+            Ok(None) => {
+                inner.chosen.insert(name, None);
+                return;
+            }
+            Err(names) => {
+                let note = format!(
+                    "its NodePools have different bootstrap policies ({names}), so all nodes boot \
+                     with the built-in user data"
+                );
+                inner.chosen.insert(name.clone(), None);
+                self.tell(&mut inner, &name, "bootstrap", vec![note]);
+                return;
+            }
+        };
+        let joins = bootstrap::Joins {
+            cluster: joins.cluster,
+            kubernetes: joins.kubernetes,
+        };
+        let Some(asked) = inner.asked.get_mut(&policy) else {
+            return;
+        };
+        let counted = count_with(asked, region, catalogue, class, joins, &nodes);
+        let (is_used, notes) = match counted {
+            Ok(counted) => (!counted.built_in, counted.notes),
+            // The class says so itself.
+            Err(fault) => (false, vec![fault.to_string()]),
+        };
+        let chosen = is_used.then(|| policy.clone());
+        inner.chosen.insert(name.clone(), chosen);
+        self.tell(&mut inner, &name, &policy, notes);
+    }
+
+    fn render(
+        &self,
+        region: &Region,
+        catalogue: &ClassCatalogue,
+        class: &EC2NodeClass,
+        joins: &Joins<'_>,
+        boot: &Boot,
+    ) -> Option<Arc<Rendered>> {
+        let mut inner = self.current();
+        let policy = inner.chosen.get(&class.name_any())?.clone()?;
+        let Revisions { types, memory, .. } = region.revisions();
+        let key = Key {
+            version: inner.version,
+            revisions: (types, memory),
+            class: class.clone(),
+            boot: format!("{boot:?}"),
+        };
+        if let Some((_, known)) = inner.rendered.iter().find(|(known, _)| *known == key) {
+            return known.clone();
+        }
+        let asked = inner.asked.get_mut(&policy)?;
+        let made = CatalogueMachines::new(region, catalogue, class, joins.kubernetes, boot).ok()?;
+        let booted = |at: usize, said: &_| made.booted(region, catalogue, at, said);
+        let answer = asked.ask(&made.request(&booted)?);
+        let mut notes = answer.notes;
+        let counted = |at: usize| Some(Kept::of(catalogue.machine(at)));
+        let as_counted = (0..answer.kept.len()).all(|at| answer.kept[at] == counted(at));
+        let rendered = as_counted.then(|| {
+            Arc::new(Rendered {
+                texts: answer.texts,
+                of: answer.of,
+            })
+        });
+        if rendered.is_none() {
+            notes.push(
+                "a node's labels or taints would have it keep back other amounts than are counted \
+                 with, so it boots with the built-in user data"
+                    .to_owned(),
+            );
+        }
+        self.tell(&mut inner, &class.name_any(), &policy, notes);
+        if inner.rendered.len() == KEPT {
+            inner.rendered.remove(0);
+        }
+        inner.rendered.push((key, rendered.clone()));
+        rendered
+    }
+}
+
+/// The class and the nodes of a NodePool of EC2.
+fn nodes_of(pool: &NodePool) -> Option<(String, NodesOf)> {
+    let template = &pool.spec.template;
+    let class = &template.spec.node_class_ref;
+    if class.group != nodeclass::GROUP {
+        return None;
+    }
+    let name = pool.name_any();
+    // A requirement with one value labels nodes as well.
+    let single = |one: &&longshore_api::crd::Requirement| {
+        one.operator == Operator::In && one.values.len() == 1
+    };
+    let required = template.spec.requirements.iter().filter(single);
+    let required = required.map(|one| (one.key.clone(), one.values[0].clone()));
+    let own = template.metadata.labels.clone().unwrap_or_default();
+    let pool = (labels::NODEPOOL.to_owned(), name.clone());
+    let taint = |one: &longshore_api::crd::Taint| Taint {
+        key: one.key.clone(),
+        value: one.value.clone(),
+        effect: one.effect.as_str().to_owned(),
+        time_added: None,
+    };
+    let (lasting, startup) = (&template.spec.taints, &template.spec.startup_taints);
+    let taints = lasting.iter().flatten().chain(startup.iter().flatten());
+    let nodes = NodesOf {
+        node_pool: name,
+        labels: required.chain(own).chain([pool]).collect(),
+        taints: taints.map(taint).collect(),
+    };
+    Some((class.name.clone(), nodes))
+}

@@ -1,0 +1,247 @@
+//! `cargo xtask demo --aws`: the daemon on a real control plane with an emulated EC2. Pods come, an
+//! instance is interrupted, a zone runs out of capacity, pods go. Everything is on loopback.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use longshore_xtask::control_plane::{self, ControlPlane};
+use serde_json::{Value, json};
+
+use crate::commands::{self, Steps, bold};
+
+const WORLD: &str = "examples/catalogues/aws-us-east-1.json.gz";
+/// How long a scene may take.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// Ended when dropped.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Builds the daemon with EC2, and shows it.
+pub fn run() -> Result<()> {
+    let mut steps = Steps::default();
+    let longshore = steps.run("build longshore with EC2; the SDK takes minutes", || {
+        commands::longshore_with_ec2()
+    })?;
+    steps.run("control plane", || {
+        control_plane::build(&|line| println!("    {line}"))
+    })?;
+    let plane = ControlPlane::start("demo-aws")?;
+    let (emulator, url, queue) = emulator(&longshore, &plane)?;
+    println!("    AWS is emulated at {url}; its calls are at {url}/_emulator/calls");
+    let log = crate::target().join("demo-aws.log");
+    let daemon = daemon(&longshore, &plane, &url, &queue, &log)?;
+    println!("    the daemon's log is in {}", log.display());
+    let shown = Scenes { plane, url }.play();
+    drop((daemon, emulator));
+    shown
+}
+
+fn emulator(longshore: &Path, plane: &ControlPlane) -> Result<(Running, String, String)> {
+    let mut child = Command::new(longshore)
+        .args(["emulate", "aws", "--port", "0", "--world"])
+        .arg(crate::root().join(WORLD))
+        .arg("--kubeconfig")
+        .arg(plane.admin_kubeconfig())
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let out = child.stdout.take().context("a pipe")?;
+    let running = Running(child);
+    let mut lines = BufReader::new(out).lines();
+    let mut value = |key: &str| -> Result<String> {
+        let line = lines.next().context("the emulator has ended")??;
+        let value = line.split_once('=').filter(|(own, _)| *own == key);
+        let (_, value) = value.with_context(|| format!("the emulator says {line:?}"))?;
+        Ok(value.to_owned())
+    };
+    let (url, queue) = (value("AWS_ENDPOINT_URL")?, value("INTERRUPTION_QUEUE")?);
+    Ok((running, url, queue))
+}
+
+fn daemon(
+    longshore: &Path,
+    plane: &ControlPlane,
+    url: &str,
+    queue: &str,
+    log: &Path,
+) -> Result<Running> {
+    let [metrics, probes, status] = control_plane::free_ports()?;
+    let child = Command::new(longshore)
+        .args(["run", "--provider", "aws", "--cluster-name", "demo"])
+        .args(["--interruption-queue", queue, "--disable-leader-election"])
+        .arg("--kubeconfig")
+        .arg(plane.longshore_kubeconfig())
+        .args(["--metrics-port", &metrics.to_string()])
+        .args(["--health-probe-port", &probes.to_string()])
+        .args(["--status-address", &format!("127.0.0.1:{status}")])
+        .env("AWS_ENDPOINT_URL", url)
+        .env("AWS_REGION", "us-east-1")
+        .env("AWS_ACCESS_KEY_ID", "demo")
+        .env("AWS_SECRET_ACCESS_KEY", "demo")
+        .stderr(std::fs::File::create(log)?)
+        .spawn()?;
+    Ok(Running(child))
+}
+
+const MANIFESTS: &str = "
+apiVersion: karpenter.k8s.aws/v1
+kind: EC2NodeClass
+metadata: {name: default}
+spec:
+  instanceProfile: nodes
+  amiSelectorTerms: [{alias: al2023@latest}]
+  subnetSelectorTerms: [{tags: {karpenter.sh/discovery: '*'}}]
+  securityGroupSelectorTerms: [{tags: {karpenter.sh/discovery: '*'}}]
+---
+apiVersion: karpenter.sh/v1
+kind: NodePool
+metadata: {name: default}
+spec:
+  disruption: {consolidateAfter: 10s}
+  template:
+    spec:
+      nodeClassRef: {group: karpenter.k8s.aws, kind: EC2NodeClass, name: default}
+      requirements:
+      - {key: karpenter.sh/capacity-type, operator: In, values: [spot, on-demand]}
+      - {key: karpenter.k8s.aws/instance-category, operator: In, values: [c, m, r]}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  replicas: 0
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      terminationGracePeriodSeconds: 0
+      containers: [{name: c, image: pause, resources: {requests: {cpu: 900m, memory: 1500Mi}}}]
+";
+
+struct Scenes {
+    plane: ControlPlane,
+    url: String,
+}
+
+impl Scenes {
+    fn play(&self) -> Result<()> {
+        self.plane.apply(MANIFESTS)?;
+        let ready = "jsonpath={.status.conditions[?(@.type=='Ready')].status}";
+        self.scene("the EC2NodeClass gets its status", || {
+            let status = self
+                .plane
+                .run(&["get", "ec2nodeclass/default", "-o", ready])?;
+            Ok((status == "True", format!("Ready={status}")))
+        })?;
+        self.scale(100)?;
+        self.scene("100 pods come", || self.runs(100))?;
+        self.faults(&json!([{"capacity": {"zone": "us-east-1a", "free": 0}}]))?;
+        self.scale(160)?;
+        self.scene("60 more while us-east-1a has no capacity", || {
+            self.runs(160)
+        })?;
+        let instance = self.instances()?;
+        let instance = instance.first().context("no instance lives")?;
+        let interrupt = json!({"instance": instance, "kind": "spot", "afterSeconds": 120});
+        self.faults(&json!([{"interrupt": interrupt}]))?;
+        let name = format!("EC2 takes {instance} back in two minutes");
+        self.scene(&name, || {
+            let (all_run, words) = self.runs(160)?;
+            let gone = !self.instances()?.contains(instance);
+            Ok((gone && all_run, words))
+        })?;
+        self.scale(0)?;
+        self.scene("all pods go", || {
+            let (_, words) = self.runs(0)?;
+            Ok((self.instances()?.is_empty(), words))
+        })
+    }
+
+    /// Waits until a scene is over, and says what changes meanwhile.
+    fn scene(&self, name: &str, holds: impl Fn() -> Result<(bool, String)>) -> Result<()> {
+        println!("{}", bold(&format!("==> {name}")));
+        let begun = Instant::now();
+        let mut said = String::new();
+        while begun.elapsed() < PATIENCE {
+            let (is_over, words) = holds()?;
+            if words != said {
+                println!("{:>7.1} s  {words}", begun.elapsed().as_secs_f64());
+                said = words;
+            }
+            if is_over {
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_secs(1));
+        }
+        bail!("not within {} s: {name}", PATIENCE.as_secs())
+    }
+
+    fn scale(&self, replicas: usize) -> Result<()> {
+        let replicas = format!("--replicas={replicas}");
+        let words = ["scale", "deployment", "web", &replicas];
+        self.plane.run(&words).map(drop)
+    }
+
+    /// Whether so many pods run, and what there is in words.
+    fn runs(&self, pods: usize) -> Result<(bool, String)> {
+        let path = "jsonpath={.items[?(@.status.phase=='Running')].metadata.name}";
+        let running = self.plane.run(&["get", "pods", "-o", path])?;
+        let running = running.split_whitespace().count();
+        let labels = "jsonpath={range .items[*]}\
+            {.metadata.labels.node\\.kubernetes\\.io/instance-type}/\
+            {.metadata.labels.karpenter\\.sh/capacity-type} {end}";
+        let nodes = self.plane.run(&["get", "nodes", "-o", labels])?;
+        let mut kinds = std::collections::BTreeMap::<&str, usize>::new();
+        for kind in nodes.split_whitespace() {
+            *kinds.entry(kind).or_default() += 1;
+        }
+        let kinds: Vec<String> = kinds
+            .iter()
+            .map(|(kind, count)| format!("{count} {kind}"))
+            .collect();
+        let words = format!("{running} pods run on {}", kinds.join(", "));
+        Ok((running == pods, words))
+    }
+
+    /// IDs of the instances that live.
+    fn instances(&self) -> Result<Vec<String>> {
+        let nodes = self.ask("GET", "/_emulator/nodes", &Value::Null)?;
+        let nodes = nodes["nodes"].as_array().cloned().unwrap_or_default();
+        let id = |node: &Value| node["instance"].as_str().map(str::to_owned);
+        Ok(nodes.iter().filter_map(id).collect())
+    }
+
+    fn faults(&self, faults: &Value) -> Result<()> {
+        self.ask("POST", "/_emulator/faults", faults).map(drop)
+    }
+
+    fn ask(&self, method: &str, path: &str, body: &Value) -> Result<Value> {
+        let host = self.url.strip_prefix("http://").context("a URL")?;
+        let body = body.to_string();
+        let mut stream = TcpStream::connect(host)?;
+        let length = body.len();
+        write!(
+            stream,
+            "{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\
+             Content-Length: {length}\r\n\r\n{body}"
+        )?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        ensure!(
+            answer.starts_with("HTTP/1.1 200"),
+            "{method} {path}: {answer}"
+        );
+        let (_, body) = answer.split_once("\r\n\r\n").context("no body")?;
+        Ok(serde_json::from_str(body)?)
+    }
+}
