@@ -18,6 +18,7 @@ use longshore_ec2::catalogue::class::Class;
 use longshore_ec2::catalogue::machine::Settings as MachineSettings;
 use longshore_ec2::catalogue::{ClassCatalogue, CoreCatalogues, Region, Short};
 use longshore_ec2::nodeclass::EC2NodeClass;
+use longshore_ec2::repair::{LASTING, Lasting};
 use longshore_ec2::tags;
 use longshore_ec2::userdata::Cluster;
 
@@ -666,43 +667,25 @@ impl State {
     }
 }
 
-const fn policy(
-    condition: &'static str,
-    status: &'static str,
-    reason: &'static str,
-    minutes: (u64, u64),
-) -> RepairPolicy {
+/// What nodes do not recover from; every one is replaced.
+static REPAIR: [RepairPolicy; LASTING.len()] = {
+    let mut all = [policy(LASTING[0]); LASTING.len()];
+    let mut at = 1;
+    while at < all.len() {
+        all[at] = policy(LASTING[at]);
+        at += 1;
+    }
+    all
+};
+
+const fn policy(of: Lasting) -> RepairPolicy {
     RepairPolicy {
-        condition,
-        status,
-        reason,
-        toleration: Duration::from_secs(minutes.0 * 60),
-        grace: Some(Duration::from_secs(minutes.1 * 60)),
+        condition: of.condition,
+        status: of.status,
+        reason: of.reason,
+        toleration: Duration::from_secs(of.tolerated * 60),
+        grace: Some(Duration::from_secs(of.grace * 60)),
         priority: 0,
         action: RepairAction::Replace,
     }
 }
-
-/// What nodes do not recover from, as Karpenter 1.15.1 has it; every one is replaced. The numbers
-/// are those of NVIDIA's Xid errors.
-static REPAIR: [RepairPolicy; 9] = [
-    policy("Ready", "False", ".*", (30, 10)),
-    policy("Ready", "Unknown", ".*", (30, 10)),
-    policy("StorageReady", "False", ".*", (30, 10)),
-    policy("NetworkingReady", "False", ".*", (30, 10)),
-    policy("KernelReady", "False", ".*", (30, 10)),
-    policy("ContainerRuntimeReady", "False", ".*", (30, 10)),
-    policy(
-        "AcceleratedHardwareReady",
-        "False",
-        "XID(64|74|79|119|120)",
-        (10, 5),
-    ),
-    policy(
-        "AcceleratedHardwareReady",
-        "False",
-        "XID(46|48|54|62|63|95|109|110|136|140|143|155|156|158)",
-        (10, 5),
-    ),
-    policy("AcceleratedHardwareReady", "False", "", (30, 10)),
-];

@@ -49,7 +49,7 @@ pub use summary::summary_of;
 /// # Errors
 /// Files that cannot be read, or no such node.
 pub fn explain_node(args: &ExplainArgs) -> Result<Explained, Failure> {
-    let (snapshot, scorers, seed) = read(&args.world, None)?;
+    let (snapshot, scorers, seed) = read(&args.world, None, false)?;
     let how = How {
         effort: effort(seed),
         explain: Explain::All,
@@ -80,8 +80,10 @@ pub fn run(args: &PlanArgs) -> Result<Answer, Failure> {
         write::check(&args.world.snapshot)?;
     }
     let typed = args.disrupt.consolidation.as_deref();
-    let (mut snapshot, scorers, seed) = read(&args.world, typed)?;
-    let how = how(&args.disrupt, seed)?;
+    let only = args.disrupt.method.as_deref().map(method).transpose()?;
+    let repairs = only == Some(Method::Repair);
+    let (mut snapshot, scorers, seed) = read(&args.world, typed, repairs)?;
+    let how = how(&args.disrupt, only, seed)?;
     if how.move_cost.is_some() {
         for_all_pools(&mut snapshot);
     }
@@ -116,8 +118,10 @@ fn say(scorers: &Scorers) {
 fn read(
     args: &WorldArgs,
     consolidation: Option<&str>,
+    repairs: bool,
 ) -> Result<(Snapshot, Scorers, u64), Failure> {
     let mut options = options::resolve(args)?;
+    options.repairs = repairs;
     options.consolidation = consolidation.map(options::scorer).transpose()?;
     let scorers = policies::load(&options)?;
     let (world, problems) = input::read(&options)?;
@@ -134,8 +138,7 @@ fn effort(seed: u64) -> Effort {
     }
 }
 
-fn how(args: &DisruptArgs, seed: u64) -> Result<How<'static>, Failure> {
-    let only = args.method.as_deref().map(method).transpose()?;
+fn how(args: &DisruptArgs, only: Option<Method>, seed: u64) -> Result<How<'static>, Failure> {
     let move_cost = args.move_cost.map(|amount| {
         let usable = amount.is_finite() && amount >= 0.0;
         usable
@@ -164,11 +167,8 @@ fn how(args: &DisruptArgs, seed: u64) -> Result<How<'static>, Failure> {
 
 fn method(name: &str) -> Result<Method, Failure> {
     let known = Method::ALL.into_iter().find(|method| method.name() == name);
-    // What makes a node unhealthy is not read from files.
-    let known = known.filter(|method| *method != Method::Repair);
-    let absent = ["repair", "expiration"];
     known.ok_or_else(|| Failure::Usage {
-        message: match absent.contains(&name) {
+        message: match name == "expiration" {
             true => format!("the method {name} cannot be planned from files yet"),
             false => format!("there is no method {name}"),
         },

@@ -6,12 +6,16 @@
 
 pub mod aws;
 mod overlays;
+mod unhealthy;
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use longshore_api::manifests::{Diagnostic, Diagnostics, Reader};
+use longshore_cloud::{RepairAction, RepairPolicy};
 use longshore_core::model::ClusterObjects;
+use longshore_ec2::repair::{LASTING, Lasting};
 use serde_json::{Value, json};
 
 use crate::error::Failure;
@@ -26,11 +30,15 @@ pub fn read(options: &Options) -> Result<(ClusterObjects, Diagnostics), Failure>
     let mut reader = Reader::new();
     let mut classes = aws::Classes::default();
     let mut overlays = overlays::Texts::default();
+    let mut nodes = unhealthy::Nodes::default();
     for file in &options.snapshot {
         let bytes = bytes(file)?;
         reader.read(&shown(file), &bytes);
         if options.aws.is_some() {
             classes.read(&shown(file), &bytes);
+        }
+        if options.repairs {
+            nodes.read(&shown(file), &bytes);
         }
         if options.node_overlay {
             overlays.hold(shown(file), bytes);
@@ -53,6 +61,7 @@ pub fn read(options: &Options) -> Result<(ClusterObjects, Diagnostics), Failure>
         world.settings.default_spread = default_spread(config, &mut world.names)?;
     }
     world.now = youngest(&world);
+    nodes.enter(&mut world, &repair_policies(options.aws.is_some()));
     let types = options.instance_types.as_deref();
     let overlays = overlays.read(&mut world, options.aws.is_some(), &mut problems);
     match &options.aws {
@@ -61,6 +70,24 @@ pub fn read(options: &Options) -> Result<(ClusterObjects, Diagnostics), Failure>
     }
     overlays.apply(&mut world, &mut problems);
     Ok((world, problems))
+}
+
+/// What nodes of a cloud do not recover from.
+fn repair_policies(ec2: bool) -> Vec<RepairPolicy> {
+    if !ec2 {
+        return longshore_kwok::provider::REPAIR_POLICIES.to_vec();
+    }
+    let minutes = |count: u64| Duration::from_secs(count * 60);
+    let policy = |of: &Lasting| RepairPolicy {
+        condition: of.condition,
+        status: of.status,
+        reason: of.reason,
+        toleration: minutes(of.tolerated),
+        grace: Some(minutes(of.grace)),
+        priority: 0,
+        action: RepairAction::Replace,
+    };
+    LASTING.iter().map(policy).collect()
 }
 
 /// Objects with nothing but instance types.

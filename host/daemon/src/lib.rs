@@ -22,6 +22,7 @@ mod hash;
 mod input;
 pub mod live;
 mod messages;
+mod node_classes;
 mod options;
 mod plan;
 mod policies;

@@ -39,7 +39,7 @@ mod lifecycle;
 pub(crate) mod lock;
 mod metrics;
 pub mod mutants;
-mod node;
+pub(crate) mod node;
 mod offers;
 mod overlays;
 mod plan_index;
@@ -51,7 +51,7 @@ mod proof;
 mod pulse;
 #[cfg(test)]
 mod reference;
-mod repair;
+pub(crate) mod repair;
 mod rollout;
 mod round;
 mod round_timer;

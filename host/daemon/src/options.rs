@@ -36,6 +36,8 @@ pub struct Options {
     pub settings: Settings,
     /// Karpenter's gate NodeOverlay: NodeOverlays change the catalogue.
     pub node_overlay: bool,
+    /// Nodes that their cloud calls unhealthy are looked for.
+    pub repairs: bool,
     /// Default topology spread constraints, added to `settings` once the symbols exist.
     pub scheduler: Option<SchedulerConfig>,
     /// Policies, in order.
@@ -198,6 +200,7 @@ pub fn resolve(args: &WorldArgs) -> Result<Options, Failure> {
             ..defaults
         },
         node_overlay: gate("NodeOverlay", false),
+        repairs: false,
         scheduler: args
             .scheduler_config
             .as_deref()

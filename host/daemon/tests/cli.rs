@@ -746,10 +746,52 @@ fn a_node_in_a_command_is_explained_by_the_command_and_what_it_waits_for() {
 }
 
 #[test]
+fn an_unhealthy_node_of_a_snapshot_is_repaired_if_that_is_asked_for() {
+    let ready = r#"{"type": "Ready", "status": "True"}"#;
+    let unready = r#"{"type": "Ready", "status": "False",
+        "lastTransitionTime": "2026-11-24T10:00:00Z"}"#;
+    let healthy = half_empty();
+    assert!(healthy.contains(ready), "{healthy}");
+    let late = r#"{"type": "Ready", "status": "True",
+        "lastHeartbeatTime": "2026-11-24T23:00:00Z"}"#;
+    let ill = healthy.replacen(ready, unready, 1).replacen(ready, late, 1);
+    let cluster = file("unready.json", &ill);
+    let asked = [
+        "--method",
+        "repair",
+        "-o",
+        "json",
+        "--snapshot",
+        path(&cluster),
+    ];
+    let output = run(&[&["plan", "--disrupt"][..], &asked].concat());
+    exits(&output, 0);
+    let report: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();
+    let proposals = report["proposals"].as_array().unwrap();
+    assert_eq!(proposals.len(), 1, "{report}");
+    assert_eq!(proposals[0]["method"], "repair");
+    let healthy = file("ready.json", &half_empty());
+    let asked = [
+        "--method",
+        "repair",
+        "-o",
+        "json",
+        "--snapshot",
+        path(&healthy),
+    ];
+    let output = run(&[&["plan", "--disrupt"][..], &asked].concat());
+    let report: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();
+    assert!(
+        report["proposals"].as_array().unwrap().is_empty(),
+        "{report}"
+    );
+}
+
+#[test]
 fn a_method_that_is_not_there_is_named() {
     let cluster = file("half-empty-2.json", &half_empty());
     for (name, said) in [
-        ("repair", "cannot be planned from files yet"),
+        ("expiration", "cannot be planned from files yet"),
         ("all", "no method all"),
     ] {
         let output = run(&[

@@ -11,6 +11,7 @@ pub mod hash;
 pub mod images;
 pub mod launch;
 pub mod nodeclass;
+pub mod repair;
 pub mod tags;
 pub mod userdata;
 pub mod validation;

@@ -10,6 +10,8 @@ mod choose;
 mod faults;
 mod repair;
 
+pub use repair::POLICIES as REPAIR_POLICIES;
+
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;

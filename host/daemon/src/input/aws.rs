@@ -6,12 +6,10 @@ mod discovered;
 use std::path::{Path, PathBuf};
 
 use longshore_api::manifests::{Diagnostic, Diagnostics, Document, Location, documents};
-use longshore_core::model::{
-    ClusterObjects, Labels, NodeOverlay, NodePool, Op, Requirement, Symbol,
-};
+use longshore_core::model::{ClusterObjects, NodeOverlay, NodePool, Op, Requirement, Symbol};
 use longshore_ec2::catalogue::class::{Class, ClassFault};
 use longshore_ec2::catalogue::world::{self, World, every_zone};
-use longshore_ec2::catalogue::{ClassCatalogue, CoreCatalogues, NODE_CLASS, Region, preview};
+use longshore_ec2::catalogue::{ClassCatalogue, CoreCatalogues, Region, preview};
 use longshore_ec2::nodeclass;
 use longshore_ec2::userdata::{Cluster, Taint};
 use longshore_ec2::validation::{self, Fault, Verdict};
@@ -20,6 +18,7 @@ use super::{shown, unpacked};
 use crate::bootstrap::{self, BootPolicy, Joins, NodesOf, count_with};
 use crate::error::Failure;
 use crate::messages::effect;
+use crate::node_classes;
 use crate::options::Aws;
 
 /// Reads the region that `aws` names. `types` is a file of instance types in place of the region's
@@ -108,7 +107,7 @@ impl Classes {
         world
             .region
             .replace_preview(|name| prices.get(name).copied());
-        let wanted = tie_pools(objects);
+        let wanted = node_classes::tie_pools(objects);
         let region = &world.region;
         let mut boots = Boots::new(aws, world.cluster, world.kubernetes)?;
         let nodes: Vec<Vec<NodesOf>> = wanted.iter().map(|name| nodes_of(objects, name)).collect();
@@ -298,22 +297,4 @@ impl Boots {
             hint: fault.hint.to_owned(),
         })
     }
-}
-
-/// Labels the NodePools of EC2NodeClasses with them, as their nodes are labelled, so that each
-/// meets the instance types of its own. Names of the NodeClasses, ordered.
-fn tie_pools(objects: &mut ClusterObjects) -> Vec<String> {
-    let key = objects.names.intern(NODE_CLASS);
-    let mut names = Vec::new();
-    for pool in objects.pools.iter_mut() {
-        let class = pool.class;
-        if objects.names.text(class.group) != nodeclass::GROUP {
-            continue;
-        }
-        names.push(objects.names.text(class.name).to_owned());
-        pool.labels = Labels::new(pool.labels.iter().chain([(key, class.name)]).collect());
-    }
-    names.sort_unstable();
-    names.dedup();
-    names
 }

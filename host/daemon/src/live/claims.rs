@@ -287,8 +287,9 @@ fn one(
         .filter(|(key, _)| !lifecycle.contains(&text(*key)))
     {
         let values: Vec<String> = values.iter().map(|&v| text(v).to_owned()).collect();
+        let of_cloud = ["karpenter.kwok.sh/", "karpenter.k8s.aws/"];
         let known = labels::WELL_KNOWN.contains(&text(*key))
-            || text(*key).starts_with("karpenter.kwok.sh/");
+            || of_cloud.iter().any(|group| text(*key).starts_with(group));
         if let ([only], false) = (values.as_slice(), known) {
             own_labels.insert(text(*key).to_owned(), only.clone());
         }

@@ -22,6 +22,7 @@ use super::mutants::mutant;
 use super::node::NodeView;
 use super::overlays::OverlaySet;
 use super::watch::Change;
+use crate::node_classes;
 
 mod class;
 mod metrics_snapshot;
@@ -67,6 +68,7 @@ impl FrozenState {
                 pool.ready = Some(false);
             }
         }
+        node_classes::tie_pools(&mut world);
         world
     }
 }

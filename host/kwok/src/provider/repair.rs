@@ -15,7 +15,7 @@ const BY_HAND: Duration = Duration::from_secs(30);
 
 /// What nodes do not recover from. The last two conditions are set by hand, to have a node replaced
 /// or rebooted soon.
-pub(super) const POLICIES: [RepairPolicy; 4] = [
+pub const POLICIES: [RepairPolicy; 4] = [
     RepairPolicy {
         condition: "Ready",
         status: "False",
