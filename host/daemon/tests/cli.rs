@@ -750,40 +750,30 @@ fn an_unhealthy_node_of_a_snapshot_is_repaired_if_that_is_asked_for() {
     let ready = r#"{"type": "Ready", "status": "True"}"#;
     let unready = r#"{"type": "Ready", "status": "False",
         "lastTransitionTime": "2026-11-24T10:00:00Z"}"#;
-    let healthy = half_empty();
-    assert!(healthy.contains(ready), "{healthy}");
     let late = r#"{"type": "Ready", "status": "True",
         "lastHeartbeatTime": "2026-11-24T23:00:00Z"}"#;
+    let healthy = half_empty();
     let ill = healthy.replacen(ready, unready, 1).replacen(ready, late, 1);
-    let cluster = file("unready.json", &ill);
-    let asked = [
-        "--method",
-        "repair",
-        "-o",
-        "json",
-        "--snapshot",
-        path(&cluster),
-    ];
-    let output = run(&[&["plan", "--disrupt"][..], &asked].concat());
-    exits(&output, 0);
-    let report: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();
-    let proposals = report["proposals"].as_array().unwrap();
-    assert_eq!(proposals.len(), 1, "{report}");
-    assert_eq!(proposals[0]["method"], "repair");
-    let healthy = file("ready.json", &half_empty());
-    let asked = [
-        "--method",
-        "repair",
-        "-o",
-        "json",
-        "--snapshot",
-        path(&healthy),
-    ];
-    let output = run(&[&["plan", "--disrupt"][..], &asked].concat());
-    let report: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();
+    assert_ne!(ill, healthy);
+    let proposals = |name: &str, cluster: &str, more: &[&str]| {
+        let cluster = file(name, cluster);
+        let from = ["plan", "--disrupt", "--snapshot", path(&cluster)];
+        let as_json = ["--instance-types", TYPES, "-o", "json"];
+        let report = json(&run(&[&from[..], &as_json, more].concat()));
+        let proposals = report["proposals"].as_array().unwrap().clone();
+        proposals
+            .iter()
+            .map(|one| format!("{} {}", one["method"], one["nodes"]))
+            .collect::<Vec<_>>()
+    };
+    let repair = ["--method", "repair"];
+    let found = proposals("unready.json", &ill, &repair);
+    assert_eq!(found, [r#""repair" ["one"]"#]);
+    assert!(proposals("ready.json", &healthy, &repair).is_empty());
+    let others = proposals("unready-others.json", &ill, &[]);
     assert!(
-        report["proposals"].as_array().unwrap().is_empty(),
-        "{report}"
+        others.iter().all(|one| !one.contains("repair")),
+        "{others:?}"
     );
 }
 

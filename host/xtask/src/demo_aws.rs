@@ -14,6 +14,8 @@ use serde_json::{Value, json};
 use crate::commands::{self, Steps, bold};
 
 const WORLD: &str = "examples/catalogues/aws-us-east-1.json.gz";
+/// Names a binary with the feature `aws` that is built already.
+const BUILT: &str = "LONGSHORE_WITH_EC2";
 /// How long a scene may take.
 const PATIENCE: Duration = Duration::from_secs(300);
 
@@ -30,9 +32,13 @@ impl Drop for Running {
 /// Builds the daemon with EC2, and shows it.
 pub fn run() -> Result<()> {
     let mut steps = Steps::default();
-    let longshore = steps.run("build longshore with EC2; the SDK takes minutes", || {
-        commands::longshore_with_ec2()
-    })?;
+    let longshore = match std::env::var_os(BUILT) {
+        Some(built) => built.into(),
+        None => steps.run(
+            "build longshore with EC2; the SDK takes minutes",
+            commands::longshore_with_ec2,
+        )?,
+    };
     steps.run("control plane", || {
         control_plane::build(&|line| println!("    {line}"))
     })?;

@@ -23,8 +23,8 @@ use crate::commands::{output, table};
 use layout::Layer;
 use tree::Tree;
 
-/// Features of the binary in the image. To come: `aws`.
-const FEATURES: [&str; 0] = [];
+/// Features of the binary in the image.
+const FEATURES: [&str; 1] = ["aws"];
 /// What the image may weigh: all of its layers unpacked.
 const MOST_BYTES: u64 = 80_000_000;
 

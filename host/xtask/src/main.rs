@@ -23,7 +23,8 @@ const USAGE: &str = "\
 cargo xtask demo                        plan a shipped cluster with two policies, then show the daemon on a simulated one
     --seconds N                         for so long (60)
     --plain                             as lines; so does a pipe
-cargo xtask demo --aws                  the daemon with instances of an emulated EC2 on a real control plane
+cargo xtask demo --aws                  the daemon with instances of an emulated EC2 on a real control plane; builds it
+                                        with the SDK unless LONGSHORE_WITH_EC2 names a binary
 cargo xtask test                        format, clippy, plugins, all tests
     --aws                               format, clippy and tests of host/aws, whose SDK takes minutes to build
 cargo xtask bench [cost|speed|policy]…  our plans beside Karpenter's

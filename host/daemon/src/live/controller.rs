@@ -638,6 +638,7 @@ impl Controller {
         overlays
             .into_iter()
             .for_each(|overlay| self.enqueue(overlay, now));
+        self.recall(now);
         self.round_timer.pod_arrived(now);
         // What another leader has written may not have been brought yet by the watch of a replica
         // that only stood by.

@@ -30,7 +30,8 @@ use super::mutants::mutant;
 use super::node::NodeView;
 use super::proof;
 use super::step_error::StepError;
-use policies::{PolicyError, RepairPolicies, Unhealthy};
+pub use policies::RepairPolicies;
+use policies::{PolicyError, Unhealthy};
 
 /// When it is looked again whether that is over.
 const AGAIN: Duration = Duration::from_secs(5 * 60);

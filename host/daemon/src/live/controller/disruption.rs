@@ -1,19 +1,22 @@
 //! When to look for nodes to disrupt, and what becomes of what is found.
 //!
 //! A node is disrupted only if two rounds in a row, [`VALIDATION`] apart, want it, so that a
-//! cluster that changes just now is left alone. Drifted and unhealthy nodes are not looked at
+//! cluster that changes just now is left alone. The first of them is written down ([`PROPOSED`]): a
+//! process that ends in between leaves the second to the next one. Drifted and unhealthy nodes are not looked at
 //! twice.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use longshore_api::crd::NodeClaim;
+use kube::api::{Api, Patch, PatchParams};
+use longshore_api::crd::{NodeClaim, Timestamp};
 use longshore_core::disrupt::methods::Verdict;
 use longshore_core::disrupt::proposals::{Proposal, To};
 use longshore_core::disrupt::verdicts::Method;
 use longshore_core::plan::Plan;
 use longshore_core::snapshot::{Snapshot, moves};
+use serde_json::json;
 use tokio::time::Instant;
 
 use super::{Controller, Done, Work};
@@ -36,6 +39,11 @@ use crate::live::work_queue::Lane;
 
 /// What was proposed is looked at again after this, before it is carried out.
 const VALIDATION: Duration = Duration::from_secs(15);
+/// For so long another process takes up what was proposed.
+const RECALLED: Duration = Duration::from_secs(120);
+/// Annotation of NodeClaims: when a look proposed to disrupt its node, until that is done or the next
+/// look does not.
+const PROPOSED: &str = "longshore.dev/proposed";
 /// A cluster that has changed is looked at this often.
 const CHANGED: Duration = Duration::from_secs(10);
 /// A cluster that has not changed is looked at this often: a budget's window may have opened.
@@ -53,7 +61,7 @@ pub(super) enum Look {
     Same(Option<IdleLook>),
 }
 
-/// What the loop knows of disruption. Nothing of it has to outlive the process.
+/// What the loop knows of disruption. What has to outlive the process is on objects as well.
 #[derive(Default)]
 pub(super) struct Disruption {
     /// A round is being decided.
@@ -127,6 +135,35 @@ impl Disruption {
     pub(super) fn is_idle(&self) -> bool {
         !self.deciding && self.beginning.is_empty()
     }
+}
+
+/// The node of a claim that is in no command.
+fn node_of(claim: &NodeClaim) -> Option<&str> {
+    let free = claim.metadata.deletion_timestamp.is_none() && candidate_of(claim).is_none();
+    let node = claim.status.as_ref().map(|status| &*status.node_name);
+    node.filter(|node| free && !node.is_empty())
+}
+
+/// When a look proposed to disrupt a claim's node, if one did.
+fn proposed_at(claim: &NodeClaim) -> Option<Timestamp> {
+    let text = claim.metadata.annotations.as_ref()?.get(PROPOSED)?;
+    text.parse().ok()
+}
+
+/// What the last look proposed, if it was a moment before `now`, and how long ago that was.
+fn recalled<'a>(
+    claims: impl Iterator<Item = &'a NodeClaim>,
+    now: Timestamp,
+) -> Option<(Duration, BTreeSet<String>)> {
+    let proposed = claims.filter_map(|claim| Some((proposed_at(claim)?, node_of(claim)?)));
+    let mut by_time: BTreeMap<Timestamp, BTreeSet<String>> = BTreeMap::new();
+    for (at, node) in proposed {
+        by_time.entry(at).or_default().insert(node.to_owned());
+    }
+    let (at, nodes) = by_time.pop_last()?;
+    let age = u64::try_from(now.duration_since(at).as_secs()).ok();
+    let age = age.map(Duration::from_secs)?;
+    (age <= RECALLED).then_some((age, nodes))
 }
 
 /// Whether a second look has to want what a method proposes.
@@ -326,12 +363,49 @@ impl Controller {
             under_way || !commands.is_empty(),
         ));
         if commands.is_empty() {
+            self.remember(&wanted);
             self.disruption.proposed = (!wanted.is_empty()).then_some((now, wanted));
             return;
         }
         for command in commands {
             self.begin(command);
         }
+    }
+
+    /// Writes on NodeClaims what a look proposes, so that another process need not begin anew.
+    fn remember(&self, wanted: &BTreeSet<String>) {
+        let time = self.ctx.now().to_string();
+        let claims = self.state.claims.iter();
+        let writes = claims.filter_map(|(name, claim)| {
+            let is_wanted = node_of(claim).is_some_and(|node| wanted.contains(node));
+            let stale = !is_wanted && proposed_at(claim).is_some();
+            (is_wanted || stale).then(|| (name.clone(), is_wanted.then(|| time.clone())))
+        });
+        let writes: Vec<(String, Option<String>)> = writes.collect();
+        if writes.is_empty() {
+            return;
+        }
+        let ctx = self.ctx.clone();
+        tokio::spawn(async move {
+            let claims: Api<NodeClaim> = Api::all(ctx.client.clone());
+            for (name, time) in writes {
+                let patch = Patch::Merge(json!({"metadata": {"annotations": {PROPOSED: time}}}));
+                let written = claims.patch(&name, &PatchParams::default(), &patch).await;
+                if let Err(error) = written {
+                    tracing::debug!(nodeclaim = name, %error, "proposal not written");
+                }
+            }
+        });
+    }
+
+    /// Takes up what the process before this one has proposed, if that was a moment ago.
+    pub(super) fn recall(&mut self, now: Instant) {
+        let claims = self.state.claims.values().map(|claim| &**claim);
+        let recalled = recalled(claims, self.ctx.now());
+        self.disruption.proposed = recalled.map(|(age, nodes)| {
+            let since = now.checked_sub(age).unwrap_or(now);
+            (since, nodes)
+        });
     }
 
     /// Nodes that carry the taint of later waves and are on no way out yet.
@@ -606,5 +680,45 @@ impl Controller {
             }
         }
         self.disruption.blocked = blocked;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn claim(node: &str, proposed: Option<&str>, more: serde_json::Value) -> NodeClaim {
+        let mut annotations = more;
+        if let Some(at) = proposed {
+            annotations[PROPOSED] = at.into();
+        }
+        serde_json::from_value(json!({
+            "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
+            "metadata": {"name": node, "annotations": annotations},
+            "spec": {"requirements": [], "nodeClassRef": {"group": "g", "kind": "k", "name": "n"}},
+            "status": {"nodeName": node},
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn what_was_proposed_last_is_taken_up_by_the_next_process_for_a_while() {
+        let claims = [
+            claim("a", Some("2026-11-26T10:00:00Z"), json!({})),
+            claim("b", Some("2026-11-26T10:00:00Z"), json!({})),
+            claim("older", Some("2026-11-26T09:59:40Z"), json!({})),
+            claim("never", None, json!({})),
+            claim("nonsense", Some("soon"), json!({})),
+        ];
+        let recalled = |now: &str| recalled(claims.iter(), now.parse().unwrap());
+        let (age, nodes) = recalled("2026-11-26T10:00:07Z").unwrap();
+        assert_eq!(age, Duration::from_secs(7));
+        assert_eq!(nodes, ["a", "b"].map(str::to_owned).into());
+        assert_eq!(recalled("2026-11-26T10:02:01Z"), None, "too long ago");
+        assert_eq!(
+            recalled("2026-11-26T09:59:59Z"),
+            None,
+            "the clock was put back"
+        );
     }
 }
