@@ -463,6 +463,11 @@ fn booted() -> Result<()> {
     scene.told(scene.run(1))?;
     let texts = scene.user_data()?;
     ensure!(
+        !scene.daemon.log()?.contains("PolicyRefused"),
+        "{}",
+        scene.daemon.log()?
+    );
+    ensure!(
         texts.len() == 1 && texts[0].contains("echo hello default"),
         "{texts:?}"
     );
@@ -476,7 +481,7 @@ fn booted() -> Result<()> {
         Ok(scene
             .daemon
             .log()?
-            .contains("EC2NodeClass default: hostile-bootstrap"))
+            .contains("hostile-bootstrap 6.6.6: user-data"))
     });
     scene.told(refused)?;
     scene.plane.apply(&deployment("second", 8, ""))?;

@@ -65,6 +65,8 @@ pub struct Setup {
     pub cache: Option<PathBuf>,
     /// What a policy may use.
     pub limits: Limits,
+    /// Whether something asks what nodes boot with.
+    pub boots: bool,
     /// How long an address of a signal may take to answer.
     pub signal_timeout: Duration,
     /// Who writes down which components rounds may ask.
@@ -78,6 +80,7 @@ impl Default for Setup {
             inline: Config::default(),
             cache: None,
             limits: Limits::default(),
+            boots: false,
             signal_timeout: Duration::from_secs(10),
             journal: Journal::off(),
         }

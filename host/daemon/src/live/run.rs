@@ -244,6 +244,7 @@ async fn live(
     let setup = Setup {
         config: args.config.clone(),
         journal: journal.clone(),
+        boots: on_ec2.is_some(),
         ..Setup::default()
     };
     let manager = PolicyReloader::start(setup)?;

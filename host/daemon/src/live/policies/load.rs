@@ -109,12 +109,14 @@ pub fn failed(failure: Failure) -> Problem {
     }
 }
 
-/// Makes a version ready: compiles, verifies and configures it.
+/// Makes a version ready: compiles, verifies and configures it. `boots`: something asks what nodes
+/// boot with.
 pub fn load(
     host: &Host,
     config: &Path,
     entry: &PolicyEntry,
     read: &Read,
+    boots: bool,
 ) -> Result<LoadedPolicy, Problem> {
     let place = entry.path.display().to_string();
     // A compiler's defect must not stop all later reloads.
@@ -133,8 +135,16 @@ pub fn load(
             });
         }
     };
-    if policy.is_scorer() || policy.is_consolidation() {
+    let asked = policy.is_scorer() || policy.is_consolidation();
+    if asked || (boots && policy.is_bootstrap()) {
         return Ok(policy);
+    }
+    if policy.is_bootstrap() {
+        return Err(Problem {
+            place,
+            reason: "it says what nodes boot with, and nodes do not come from EC2".into(),
+            hint: "run with `--provider aws`, or take it out of the configuration".into(),
+        });
     }
     let reason = format!(
         "it implements {}, which is not asked yet",
@@ -143,7 +153,8 @@ pub fn load(
     Err(Problem {
         place,
         reason,
-        hint: "scorers, their commitments and consolidation policies are asked in this version"
+        hint: "scorers, their commitments, consolidation and bootstrap policies are asked in this \
+               version"
             .into(),
     })
 }

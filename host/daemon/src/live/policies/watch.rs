@@ -24,6 +24,8 @@ pub struct Watcher {
     shared: Arc<Shared>,
     host: Host,
     journal: Journal,
+    /// Whether something asks what nodes boot with.
+    boots: bool,
     file: Option<PathBuf>,
     files: Files,
     sources: Sources,
@@ -79,6 +81,7 @@ impl Watcher {
             shared: shared.clone(),
             host,
             journal: setup.journal,
+            boots: setup.boots,
             file: setup.config,
             files: Files::default(),
             sources: Sources::new(setup.signal_timeout),
@@ -233,7 +236,7 @@ impl Watcher {
             (Step::Refused, _) => Outcome::Known,
             (_, Err(problem)) => Outcome::Refused(problem.clone()),
             (_, Ok(read)) => {
-                let policy = load::load(&self.host, file, entry, read);
+                let policy = load::load(&self.host, file, entry, read, self.boots);
                 let tried = policy.and_then(|policy| {
                     load::validate(&policy, entry, &asked, self.sources.tables()).map(|()| policy)
                 });
