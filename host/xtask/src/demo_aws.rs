@@ -104,7 +104,7 @@ apiVersion: karpenter.k8s.aws/v1
 kind: EC2NodeClass
 metadata: {name: default}
 spec:
-  instanceProfile: nodes
+  role: KarpenterNodeRole-demo
   amiSelectorTerms: [{alias: al2023@latest}]
   subnetSelectorTerms: [{tags: {karpenter.sh/discovery: '*'}}]
   securityGroupSelectorTerms: [{tags: {karpenter.sh/discovery: '*'}}]
