@@ -113,7 +113,7 @@ apiVersion: karpenter.sh/v1
 kind: NodePool
 metadata: {name: default}
 spec:
-  disruption: {consolidateAfter: 10s}
+  disruption: {consolidateAfter: 10s, budgets: [{nodes: 100%}]}
   template:
     spec:
       nodeClassRef: {group: karpenter.k8s.aws, kind: EC2NodeClass, name: default}
