@@ -14,6 +14,7 @@ use std::time::{Duration, SystemTime};
 use async_trait::async_trait;
 use longshore_cloud::{CloudError, CloudProvider, Instance, Launch, RepairAction, RepairPolicy};
 use longshore_core::model::{Catalogue, Symbols};
+use longshore_ec2::bootstrap::drift::DRIFTS;
 use longshore_ec2::catalogue::class::Class;
 use longshore_ec2::catalogue::machine::Settings as MachineSettings;
 use longshore_ec2::catalogue::{ClassCatalogue, CoreCatalogues, Region, Short};
@@ -580,7 +581,12 @@ impl CloudProvider for Ec2 {
         };
         let mut state = self.state();
         let catalogue = state.catalogue(&class, &self.joins())?;
-        let rendered = self.rendered(&state, &catalogue, &class, launch, &facts);
+        // A policy is asked only where the answer matters.
+        let asks = class.metadata.annotations.as_ref();
+        let asks = asks.and_then(|all| all.get(DRIFTS)).map(String::as_str) == Some("true");
+        let rendered = asks
+            .then(|| self.rendered(&state, &catalogue, &class, launch, &facts))
+            .flatten();
         let bootstrap = self.bootstrap_drifted(
             &state.region,
             &catalogue,
