@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use longshore_ec2::bootstrap::Joins;
 use longshore_ec2::catalogue::{ClassCatalogue, Region};
 use longshore_ec2::launch::Texts;
 use longshore_ec2::nodeclass::EC2NodeClass;
-use longshore_ec2::userdata::{Boot, Cluster};
+use longshore_ec2::userdata::Boot;
 
 /// A bootstrap policy. What it answers is checked already: the built-in user data takes the place of
 /// an answer that nodes cannot boot with.
@@ -32,15 +33,6 @@ pub trait Bootstrap: Send + Sync {
         joins: &Joins<'_>,
         boot: &Boot,
     ) -> Option<Arc<Rendered>>;
-}
-
-/// The cluster that nodes join.
-#[derive(Clone, Copy, Debug)]
-pub struct Joins<'a> {
-    /// What user data names.
-    pub cluster: &'a Cluster,
-    /// The API server's version, such as `1.35`; empty if it is not known.
-    pub kubernetes: &'a str,
 }
 
 /// User data by instance type, before it is encoded.

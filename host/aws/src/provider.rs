@@ -12,19 +12,18 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
-use longshore_cloud::{CloudError, CloudProvider, Instance, Launch, RepairAction, RepairPolicy};
+use longshore_cloud::{CloudError, CloudProvider, Instance, Launch, RepairPolicy};
 use longshore_core::model::{Catalogue, Symbols};
-use longshore_ec2::bootstrap::drift::DRIFTS;
+use longshore_ec2::bootstrap::Joins;
 use longshore_ec2::catalogue::class::Class;
 use longshore_ec2::catalogue::machine::Settings as MachineSettings;
 use longshore_ec2::catalogue::{ClassCatalogue, CoreCatalogues, Region, Short};
 use longshore_ec2::nodeclass::EC2NodeClass;
-use longshore_ec2::repair::{LASTING, Lasting};
-use longshore_ec2::tags;
 use longshore_ec2::userdata::Cluster;
+use longshore_ec2::{repair, tags};
 
 use crate::batch::{Batcher, Window};
-use crate::boot::{Bootstrap, Joins};
+use crate::boot::Bootstrap;
 use crate::clients::Clients;
 use crate::discovery::{self, Filters, Finder};
 use crate::drift;
@@ -555,7 +554,7 @@ impl CloudProvider for Ec2 {
     }
 
     fn repair_policies(&self) -> &[RepairPolicy] {
-        &REPAIR
+        &repair::POLICIES
     }
 
     fn drift_interval(&self) -> Option<Duration> {
@@ -581,20 +580,7 @@ impl CloudProvider for Ec2 {
         };
         let mut state = self.state();
         let catalogue = state.catalogue(&class, &self.joins())?;
-        // A policy is asked only where the answer matters.
-        let asks = class.metadata.annotations.as_ref();
-        let asks = asks.and_then(|all| all.get(DRIFTS)).map(String::as_str) == Some("true");
-        let rendered = asks
-            .then(|| self.rendered(&state, &catalogue, &class, launch, &facts))
-            .flatten();
-        let bootstrap = self.bootstrap_drifted(
-            &state.region,
-            &catalogue,
-            &class,
-            launch,
-            &facts,
-            rendered.as_deref(),
-        );
+        let bootstrap = self.bootstrap_drifted(&state, &catalogue, &class, launch, &facts);
         let compared = drift::Compared {
             region: &state.region,
             catalogue: &catalogue,
@@ -670,28 +656,5 @@ impl State {
             bootstrap.count(&self.region, &mut made, class, joins);
         }
         Ok(self.keep_catalogue(name, class, made))
-    }
-}
-
-/// What nodes do not recover from; every one is replaced.
-static REPAIR: [RepairPolicy; LASTING.len()] = {
-    let mut all = [policy(LASTING[0]); LASTING.len()];
-    let mut at = 1;
-    while at < all.len() {
-        all[at] = policy(LASTING[at]);
-        at += 1;
-    }
-    all
-};
-
-const fn policy(of: Lasting) -> RepairPolicy {
-    RepairPolicy {
-        condition: of.condition,
-        status: of.status,
-        reason: of.reason,
-        toleration: Duration::from_secs(of.tolerated * 60),
-        grace: Some(Duration::from_secs(of.grace * 60)),
-        priority: 0,
-        action: RepairAction::Replace,
     }
 }

@@ -17,7 +17,7 @@ use longshore_policy::{
 };
 
 pub use catalogue::CatalogueMachines;
-pub use node_class::{Counted, Joins, NodesOf, count_with};
+pub use node_class::{Counted, NodesOf, count_with};
 
 use crate::config::PolicyEntry;
 use crate::error::Failure;

@@ -10,12 +10,10 @@ mod unhealthy;
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use longshore_api::manifests::{Diagnostic, Diagnostics, Reader};
-use longshore_cloud::{RepairAction, RepairPolicy};
+use longshore_cloud::RepairPolicy;
 use longshore_core::model::ClusterObjects;
-use longshore_ec2::repair::{LASTING, Lasting};
 use serde_json::{Value, json};
 
 use crate::error::Failure;
@@ -61,7 +59,11 @@ pub fn read(options: &Options) -> Result<(ClusterObjects, Diagnostics), Failure>
         world.settings.default_spread = default_spread(config, &mut world.names)?;
     }
     world.now = youngest(&world);
-    nodes.enter(&mut world, &repair_policies(options.aws.is_some()));
+    let repairs: &[RepairPolicy] = match &options.aws {
+        Some(_) => &longshore_ec2::repair::POLICIES,
+        None => &longshore_kwok::provider::REPAIR_POLICIES,
+    };
+    nodes.enter(&mut world, repairs);
     let types = options.instance_types.as_deref();
     let overlays = overlays.read(&mut world, options.aws.is_some(), &mut problems);
     match &options.aws {
@@ -70,24 +72,6 @@ pub fn read(options: &Options) -> Result<(ClusterObjects, Diagnostics), Failure>
     }
     overlays.apply(&mut world, &mut problems);
     Ok((world, problems))
-}
-
-/// What nodes of a cloud do not recover from.
-fn repair_policies(ec2: bool) -> Vec<RepairPolicy> {
-    if !ec2 {
-        return longshore_kwok::provider::REPAIR_POLICIES.to_vec();
-    }
-    let minutes = |count: u64| Duration::from_secs(count * 60);
-    let policy = |of: &Lasting| RepairPolicy {
-        condition: of.condition,
-        status: of.status,
-        reason: of.reason,
-        toleration: minutes(of.tolerated),
-        grace: Some(minutes(of.grace)),
-        priority: 0,
-        action: RepairAction::Replace,
-    };
-    LASTING.iter().map(policy).collect()
 }
 
 /// Objects with nothing but instance types.

@@ -1,15 +1,13 @@
 //! Instances of an emulated EC2 as nodes of a real control plane: through the real SDK, with the
 //! rights that `deploy/` ships. What instances join is read from their own user data.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpStream;
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use longshore_xtask::control_plane::ControlPlane;
-use serde_json::{Value, json};
+use longshore_xtask::emulated_aws::EmulatedAws;
+use serde_json::json;
 
 #[allow(dead_code, reason = "its other users need the rest")]
 mod plane;
@@ -39,96 +37,30 @@ fn main() {
 
 const WORLD: &str = include_str!("../../emulator/data/small.json");
 
-/// The emulated account, with its kubelets in a cluster.
-struct Emulator {
-    child: Child,
-    url: String,
-    queue: String,
-    world: PathBuf,
-}
-
-impl Emulator {
-    fn start(plane: &ControlPlane, account: &Value) -> Result<Self> {
-        let mut account = account.clone();
-        account["roles"] = json!(["node"]);
-        account["settings"] = json!({
+/// The emulated account: one that boots its instances within seconds.
+fn emulator(plane: &ControlPlane) -> Result<EmulatedAws> {
+    let account = json!({
+        "roles": ["node"],
+        "settings": {
             "startMilliseconds": [500, 1000], "bootMilliseconds": [1000, 2000],
             "stopMilliseconds": [1000, 2000], "lagMilliseconds": [0, 1000],
-        });
-        let world = std::env::temp_dir().join(format!("longshore-world-{}.json", unique()));
-        std::fs::write(
-            &world,
-            WORLD.replacen('{', &format!("{{\"account\": {account},"), 1),
-        )?;
-        let mut child = Command::new(env!("CARGO_BIN_EXE_longshore"))
-            .args(["emulate", "aws", "--port", "0", "--world"])
-            .arg(&world)
-            .arg("--kubeconfig")
-            .arg(plane.admin_kubeconfig())
-            .stdout(Stdio::piped())
-            .spawn()?;
-        let out = child.stdout.take().context("a pipe")?;
-        let mut lines = BufReader::new(out).lines();
-        let mut value = |key: &str| -> Result<String> {
-            let line = lines.next().context("it ended")??;
-            let value = line
-                .strip_prefix(key)
-                .and_then(|rest| rest.strip_prefix('='));
-            Ok(value.with_context(|| format!("{line:?}"))?.to_owned())
-        };
-        let (url, queue) = (value("AWS_ENDPOINT_URL")?, value("INTERRUPTION_QUEUE")?);
-        Ok(Emulator {
-            child,
-            url,
-            queue,
-            world,
-        })
-    }
-
-    fn ask(&self, method: &str, path: &str, body: &Value) -> Result<Value> {
-        let host = self.url.strip_prefix("http://").context("a URL")?;
-        let body = body.to_string();
-        let mut stream = TcpStream::connect(host)?;
-        write!(
-            stream,
-            "{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nContent-Length: \
-             {}\r\n\r\n{body}",
-            body.len()
-        )?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer)?;
-        ensure!(
-            answer.starts_with("HTTP/1.1 200"),
-            "{method} {path}: {answer}"
-        );
-        let (_, body) = answer.split_once("\r\n\r\n").context("no body")?;
-        Ok(serde_json::from_str(body)?)
-    }
-
-    fn faults(&self, faults: &Value) -> Result<()> {
-        self.ask("POST", "/_emulator/faults", faults).map(drop)
-    }
-
-    /// Instances that live, by ID and type.
-    fn living(&self) -> Result<Vec<Value>> {
-        let nodes = self.ask("GET", "/_emulator/nodes", &json!(null))?;
-        Ok(nodes["nodes"].as_array().cloned().unwrap_or_default())
-    }
-
-    /// How many calls of an action were answered without an error.
-    fn calls(&self, action: &str) -> Result<usize> {
-        let calls = self.ask("GET", "/_emulator/calls", &json!(null))?;
-        let calls = calls["calls"].as_array().cloned().unwrap_or_default();
-        Ok(calls.iter().filter(|call| call["action"] == action).count())
-    }
+        },
+    });
+    let world = std::env::temp_dir().join(format!("longshore-world-{}.json", unique()));
+    let text = WORLD.replacen('{', &format!("{{\"account\": {account},"), 1);
+    std::fs::write(&world, text)?;
+    let longshore = Path::new(env!("CARGO_BIN_EXE_longshore"));
+    let started = EmulatedAws::start(longshore, &world, plane);
+    // It is read before the emulator is ready.
+    std::fs::remove_file(&world)?;
+    started
 }
 
-impl Drop for Emulator {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        let _ = std::fs::remove_file(&self.world);
-    }
+/// How many calls of an action the emulator had.
+fn calls(emulator: &EmulatedAws, action: &str) -> Result<usize> {
+    let calls = emulator.ask("GET", "/_emulator/calls", &json!(null))?;
+    let calls = calls["calls"].as_array().cloned().unwrap_or_default();
+    Ok(calls.iter().filter(|call| call["action"] == action).count())
 }
 
 fn unique() -> String {
@@ -140,13 +72,7 @@ fn unique() -> String {
     )
 }
 
-fn daemon(plane: &ControlPlane, emulator: &Emulator, more: &[&str]) -> Result<Daemon> {
-    let environment = [
-        ("AWS_ENDPOINT_URL", emulator.url.as_str()),
-        ("AWS_REGION", "us-east-1"),
-        ("AWS_ACCESS_KEY_ID", "key"),
-        ("AWS_SECRET_ACCESS_KEY", "secret"),
-    ];
+fn daemon(plane: &ControlPlane, emulator: &EmulatedAws, more: &[&str]) -> Result<Daemon> {
     let arguments = [
         "--provider",
         "aws",
@@ -156,7 +82,11 @@ fn daemon(plane: &ControlPlane, emulator: &Emulator, more: &[&str]) -> Result<Da
     ];
     let queue = ["--interruption-queue", &emulator.queue];
     let arguments = [&arguments[..], &queue, more].concat();
-    Daemon::with(&plane.longshore_kubeconfig(), &arguments, &environment)
+    Daemon::with(
+        &plane.longshore_kubeconfig(),
+        &arguments,
+        &emulator.environment(),
+    )
 }
 
 /// A class and a NodePool of spot and on-demand instances, with more of the class's spec.
@@ -191,20 +121,20 @@ spec:
 
 struct Scene {
     plane: ControlPlane,
-    emulator: Emulator,
+    emulator: EmulatedAws,
     daemon: Daemon,
 }
 
 impl Scene {
-    fn new(name: &str, account: &Value) -> Result<Self> {
-        Scene::with(name, account, &[])
+    fn new(name: &str) -> Result<Self> {
+        Scene::with(name, &[])
     }
 
     /// With more arguments of the daemon.
-    fn with(name: &str, account: &Value, more: &[&str]) -> Result<Self> {
+    fn with(name: &str, more: &[&str]) -> Result<Self> {
         let plane = ControlPlane::start(name)?;
         plane.apply(&manifests(""))?;
-        let emulator = Emulator::start(&plane, account)?;
+        let emulator = emulator(&plane)?;
         let daemon = daemon(&plane, &emulator, more)?;
         Ok(Scene {
             plane,
@@ -247,13 +177,13 @@ impl Scene {
 }
 
 fn up_and_down() -> Result<()> {
-    let scene = Scene::new("aws-up-and-down", &json!({}))?;
+    let scene = Scene::new("aws-up-and-down")?;
     scene.told(scene.ready())?;
     scene.plane.apply(&deployment("web", 30, ""))?;
     scene.told(scene.run(30))?;
     let claims = objects(&scene.plane, "nodeclaims", &[])?;
     let nodes = objects(&scene.plane, "nodes", &[])?;
-    let living = scene.emulator.living()?;
+    let living = scene.emulator.instances()?;
     ensure!(
         claims.len() == nodes.len() && nodes.len() == living.len(),
         "{} NodeClaims, {} Nodes, {} instances",
@@ -284,7 +214,7 @@ fn up_and_down() -> Result<()> {
         );
     }
     // One call may launch for several claims, but never more than one each.
-    let fleets = scene.emulator.calls("CreateFleet")?;
+    let fleets = calls(&scene.emulator, "CreateFleet")?;
     ensure!(
         fleets <= claims.len() + 2,
         "{fleets} calls for {} claims",
@@ -305,20 +235,20 @@ fn up_and_down() -> Result<()> {
         || {
             let none = objects(&scene.plane, "nodes", &[])?.is_empty()
                 && objects(&scene.plane, "nodeclaims", &[])?.is_empty();
-            Ok(none && scene.emulator.living()?.is_empty())
+            Ok(none && scene.emulator.instances()?.is_empty())
         },
     );
     scene.told(ended)
 }
 
 fn interrupted() -> Result<()> {
-    let scene = Scene::new("aws-interrupted", &json!({}))?;
+    let scene = Scene::new("aws-interrupted")?;
     scene.told(scene.ready())?;
     scene.plane.apply(&deployment("web", 3, ""))?;
     scene.told(scene.run(3))?;
     let before = names(&scene.plane, "nodeclaims")?;
-    let living = scene.emulator.living()?;
-    let instance = living[0]["instance"].as_str().context("an instance")?;
+    let living = scene.emulator.instances()?;
+    let instance = living.first().context("an instance")?;
     let path = "{.items[*].spec.taints[*].key}";
     scene.emulator.faults(&json!([
         {"interrupt": {"instance": instance, "kind": "spot", "afterSeconds": 120}}
@@ -352,7 +282,7 @@ fn interrupted() -> Result<()> {
 }
 
 fn short() -> Result<()> {
-    let scene = Scene::new("aws-short", &json!({}))?;
+    let scene = Scene::new("aws-short")?;
     scene.told(scene.ready())?;
     // No spot anywhere, and one zone has nothing at all.
     scene.emulator.faults(&json!([
@@ -376,7 +306,7 @@ fn short() -> Result<()> {
 }
 
 fn restarted() -> Result<()> {
-    let mut scene = Scene::new("aws-restarted", &json!({}))?;
+    let mut scene = Scene::new("aws-restarted")?;
     scene.told(scene.ready())?;
     scene.plane.apply(&deployment("web", 20, ""))?;
     let begun = Instant::now();
@@ -395,7 +325,7 @@ fn restarted() -> Result<()> {
         Duration::from_secs(2),
         "each instance has its claim",
         || {
-            let mut instances: Vec<String> = scene.emulator.living()?.iter().map(id).collect();
+            let mut instances = scene.emulator.instances()?;
             let ids = plane::words(&scene.plane, "nodeclaims", "{.items[*].status.providerID}")?;
             let mut claimed: Vec<String> = ids.iter().map(|id| last(id)).collect();
             instances.sort();
@@ -404,10 +334,6 @@ fn restarted() -> Result<()> {
         },
     );
     scene.told(settled)
-}
-
-fn id(living: &Value) -> String {
-    living["instance"].as_str().unwrap_or_default().to_owned()
 }
 
 fn last(provider_id: &str) -> String {
@@ -419,7 +345,7 @@ fn last(provider_id: &str) -> String {
 }
 
 fn lacking() -> Result<()> {
-    let scene = Scene::new("aws-lacking", &json!({}))?;
+    let scene = Scene::new("aws-lacking")?;
     scene.told(scene.ready())?;
     let wrong = manifests("").replace("karpenter.sh/discovery: demo", "team: none");
     scene.plane.apply(&wrong)?;
@@ -446,7 +372,7 @@ fn booted() -> Result<()> {
     let folder = std::env::temp_dir().join(format!("longshore-boot-{}", unique()));
     std::fs::create_dir(&folder)?;
     let config = folder.join("longshore.toml");
-    let write = |policy: &std::path::Path, settings: &str| {
+    let write = |policy: &Path, settings: &str| {
         let text = format!("[[policy]]\nname = 'boot'\npath = '{}'\n", policy.display());
         std::fs::write(&config, format!("{text}[policy.settings]\n{settings}\n"))
     };
@@ -457,7 +383,7 @@ fn booted() -> Result<()> {
         &template,
     )?;
     let path = config.to_str().context("a path")?;
-    let scene = Scene::with("aws-booted", &json!({}), &["--config", path])?;
+    let scene = Scene::with("aws-booted", &["--config", path])?;
     scene.told(scene.ready())?;
     scene.plane.apply(&deployment("first", 1, ""))?;
     scene.told(scene.run(1))?;

@@ -13,7 +13,7 @@ mod read_back;
 use crate::catalogue::amount::Amount;
 use crate::catalogue::class::{Kubelet, Reserved, Threshold};
 use crate::catalogue::machine::Machine;
-use crate::userdata::{Boot, Family, MOST_BYTES, Taint};
+use crate::userdata::{Boot, Cluster, Family, MOST_BYTES, Taint};
 
 pub use read_back::{ReadBack, read_back};
 
@@ -22,6 +22,15 @@ const CPU: usize = 0;
 const MEMORY: usize = 1;
 const STORAGE: usize = 2;
 const PODS: usize = 3;
+
+/// The cluster that nodes join.
+#[derive(Clone, Copy, Debug)]
+pub struct Joins<'a> {
+    /// What user data names.
+    pub cluster: &'a Cluster,
+    /// The API server's version, such as `1.35`; empty if it is not known.
+    pub kubernetes: &'a str,
+}
 
 /// What a machine has, as far as it is known: cores and bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

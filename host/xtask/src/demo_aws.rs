@@ -1,15 +1,14 @@
 //! `cargo xtask demo --aws`: the daemon on a real control plane with an emulated EC2. Pods come, an
 //! instance is interrupted, a zone runs out of capacity, pods go. Everything is on loopback.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpStream;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, bail};
 use longshore_xtask::control_plane::{self, ControlPlane};
-use serde_json::{Value, json};
+use longshore_xtask::emulated_aws::EmulatedAws;
+use serde_json::json;
 
 use crate::commands::{self, Steps, bold};
 
@@ -43,57 +42,32 @@ pub fn run() -> Result<()> {
         control_plane::build(&|line| println!("    {line}"))
     })?;
     let plane = ControlPlane::start("demo-aws")?;
-    let (emulator, url, queue) = emulator(&longshore, &plane)?;
+    let aws = EmulatedAws::start(&longshore, &crate::root().join(WORLD), &plane)?;
+    let url = &aws.url;
     println!("    AWS is emulated at {url}; its calls are at {url}/_emulator/calls");
     let log = crate::target().join("demo-aws.log");
-    let daemon = daemon(&longshore, &plane, &url, &queue, &log)?;
+    let _daemon = daemon(&longshore, &plane, &aws, &log)?;
     println!("    the daemon's log is in {}", log.display());
-    let shown = Scenes { plane, url }.play();
-    drop((daemon, emulator));
-    shown
-}
-
-fn emulator(longshore: &Path, plane: &ControlPlane) -> Result<(Running, String, String)> {
-    let mut child = Command::new(longshore)
-        .args(["emulate", "aws", "--port", "0", "--world"])
-        .arg(crate::root().join(WORLD))
-        .arg("--kubeconfig")
-        .arg(plane.admin_kubeconfig())
-        .stdout(Stdio::piped())
-        .spawn()?;
-    let out = child.stdout.take().context("a pipe")?;
-    let running = Running(child);
-    let mut lines = BufReader::new(out).lines();
-    let mut value = |key: &str| -> Result<String> {
-        let line = lines.next().context("the emulator has ended")??;
-        let value = line.split_once('=').filter(|(own, _)| *own == key);
-        let (_, value) = value.with_context(|| format!("the emulator says {line:?}"))?;
-        Ok(value.to_owned())
-    };
-    let (url, queue) = (value("AWS_ENDPOINT_URL")?, value("INTERRUPTION_QUEUE")?);
-    Ok((running, url, queue))
+    Scenes { plane, aws }.play()
 }
 
 fn daemon(
     longshore: &Path,
     plane: &ControlPlane,
-    url: &str,
-    queue: &str,
+    aws: &EmulatedAws,
     log: &Path,
 ) -> Result<Running> {
     let [metrics, probes, status] = control_plane::free_ports()?;
     let child = Command::new(longshore)
         .args(["run", "--provider", "aws", "--cluster-name", "demo"])
-        .args(["--interruption-queue", queue, "--disable-leader-election"])
+        .args(["--interruption-queue", &aws.queue])
+        .arg("--disable-leader-election")
         .arg("--kubeconfig")
         .arg(plane.longshore_kubeconfig())
         .args(["--metrics-port", &metrics.to_string()])
         .args(["--health-probe-port", &probes.to_string()])
         .args(["--status-address", &format!("127.0.0.1:{status}")])
-        .env("AWS_ENDPOINT_URL", url)
-        .env("AWS_REGION", "us-east-1")
-        .env("AWS_ACCESS_KEY_ID", "demo")
-        .env("AWS_SECRET_ACCESS_KEY", "demo")
+        .envs(aws.environment())
         .stderr(std::fs::File::create(log)?)
         .spawn()?;
     Ok(Running(child))
@@ -136,7 +110,7 @@ spec:
 
 struct Scenes {
     plane: ControlPlane,
-    url: String,
+    aws: EmulatedAws,
 }
 
 impl Scenes {
@@ -151,25 +125,26 @@ impl Scenes {
         })?;
         self.scale(100)?;
         self.scene("100 pods come", || self.runs(100))?;
-        self.faults(&json!([{"capacity": {"zone": "us-east-1a", "free": 0}}]))?;
+        self.aws
+            .faults(&json!([{"capacity": {"zone": "us-east-1a", "free": 0}}]))?;
         self.scale(160)?;
         self.scene("60 more while us-east-1a has no capacity", || {
             self.runs(160)
         })?;
-        let instance = self.instances()?;
+        let instance = self.aws.instances()?;
         let instance = instance.first().context("no instance lives")?;
         let interrupt = json!({"instance": instance, "kind": "spot", "afterSeconds": 120});
-        self.faults(&json!([{"interrupt": interrupt}]))?;
+        self.aws.faults(&json!([{"interrupt": interrupt}]))?;
         let name = format!("EC2 takes {instance} back in two minutes");
         self.scene(&name, || {
             let (all_run, words) = self.runs(160)?;
-            let gone = !self.instances()?.contains(instance);
+            let gone = !self.aws.instances()?.contains(instance);
             Ok((gone && all_run, words))
         })?;
         self.scale(0)?;
         self.scene("all pods go", || {
             let (_, words) = self.runs(0)?;
-            Ok((self.instances()?.is_empty(), words))
+            Ok((self.aws.instances()?.is_empty(), words))
         })
     }
 
@@ -217,37 +192,5 @@ impl Scenes {
             .collect();
         let words = format!("{running} pods run on {}", kinds.join(", "));
         Ok((running == pods, words))
-    }
-
-    /// IDs of the instances that live.
-    fn instances(&self) -> Result<Vec<String>> {
-        let nodes = self.ask("GET", "/_emulator/nodes", &Value::Null)?;
-        let nodes = nodes["nodes"].as_array().cloned().unwrap_or_default();
-        let id = |node: &Value| node["instance"].as_str().map(str::to_owned);
-        Ok(nodes.iter().filter_map(id).collect())
-    }
-
-    fn faults(&self, faults: &Value) -> Result<()> {
-        self.ask("POST", "/_emulator/faults", faults).map(drop)
-    }
-
-    fn ask(&self, method: &str, path: &str, body: &Value) -> Result<Value> {
-        let host = self.url.strip_prefix("http://").context("a URL")?;
-        let body = body.to_string();
-        let mut stream = TcpStream::connect(host)?;
-        let length = body.len();
-        write!(
-            stream,
-            "{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\
-             Content-Length: {length}\r\n\r\n{body}"
-        )?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer)?;
-        ensure!(
-            answer.starts_with("HTTP/1.1 200"),
-            "{method} {path}: {answer}"
-        );
-        let (_, body) = answer.split_once("\r\n\r\n").context("no body")?;
-        Ok(serde_json::from_str(body)?)
     }
 }

@@ -1,6 +1,7 @@
 //! Developer commands as functions, for the binary and for tests that need what they build.
 
 pub mod control_plane;
+pub mod emulated_aws;
 pub mod guests;
 pub mod helm;
 

@@ -16,7 +16,12 @@ mod tests {
         ("userdata", &[]),
         (
             "ec2",
-            &["longshore-api", "longshore-core", "longshore-userdata"],
+            &[
+                "longshore-api",
+                "longshore-cloud",
+                "longshore-core",
+                "longshore-userdata",
+            ],
         ),
         ("emulator", &["longshore-api", "longshore-ec2"]),
         (

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longshore_cloud::{CloudError, Instance, Launch};
-use longshore_ec2::bootstrap::drift;
+use longshore_ec2::bootstrap::drift::{self, Drift};
 use longshore_ec2::catalogue::{ClassCatalogue, Region};
 use longshore_ec2::hash::migration::{HASH, HASH_VERSION};
 use longshore_ec2::launch as template;
@@ -178,7 +178,7 @@ impl Ec2 {
         choice: &Choice,
     ) -> Result<Vec<template::Template>, CloudError> {
         let region = &state.region;
-        let rendered = self.rendered_for(state, catalogue, class, launch, choice.capacity_type);
+        let rendered = self.rendered(state, catalogue, class, launch, choice.capacity_type);
         let rendered = rendered.as_deref();
         let asked = self.template_launch(region, catalogue, class, launch, choice, rendered);
         let made = template::templates(&asked);
@@ -223,7 +223,7 @@ impl Ec2 {
     }
 
     /// What a bootstrap policy has nodes of a claim boot with.
-    fn rendered_for(
+    fn rendered(
         &self,
         state: &State,
         catalogue: &ClassCatalogue,
@@ -243,31 +243,30 @@ impl Ec2 {
         bootstrap.render(&state.region, catalogue, class, &joins, &boot)
     }
 
-    /// The same for the instance that a claim has.
-    pub(super) fn rendered(
+    /// Whether a claim would boot with other user data today, if its class asks for that.
+    pub(super) fn bootstrap_drifted(
         &self,
         state: &State,
         catalogue: &ClassCatalogue,
         class: &EC2NodeClass,
         launch: &Launch,
         facts: &InstanceFacts,
-    ) -> Option<Arc<Rendered>> {
-        self.rendered_for(state, catalogue, class, launch, capacity_type(facts))
-    }
-
-    /// Whether a claim would boot with other user data today, if its class asks for that.
-    pub(super) fn bootstrap_drifted(
-        &self,
-        region: &Region,
-        catalogue: &ClassCatalogue,
-        class: &EC2NodeClass,
-        launch: &Launch,
-        facts: &InstanceFacts,
-        rendered: Option<&Rendered>,
     ) -> bool {
+        // Before the policy is asked: mostly the answer does not matter.
+        if !class
+            .metadata
+            .annotations
+            .as_ref()
+            .is_some_and(drift::is_asked)
+        {
+            return false;
+        }
+        let region = &state.region;
         let Some(at) = region.find(&facts.instance_type) else {
             return false;
         };
+        let rendered = self.rendered(state, catalogue, class, launch, capacity_type(facts));
+        let rendered = rendered.as_deref();
         let choice = Choice {
             capacity_type: capacity_type(facts),
             tenancy: template::Tenancy::Default,
@@ -277,7 +276,7 @@ impl Ec2 {
         };
         let today = self.template_launch(region, catalogue, class, launch, &choice, rendered);
         let drift = template::bootstrap_drift(&today, at, &launch.annotations);
-        drift == longshore_ec2::bootstrap::drift::Drift::Drifted
+        drift == Drift::Drifted
     }
 
     /// Makes the templates that are not known to exist.

@@ -3,22 +3,14 @@
 
 use std::collections::BTreeMap;
 
-use longshore_ec2::bootstrap::Kept;
+use longshore_api::labels::NODEPOOL;
+use longshore_ec2::bootstrap::{Joins, Kept};
 use longshore_ec2::catalogue::{ClassCatalogue, Region};
 use longshore_ec2::launch::boot;
 use longshore_ec2::nodeclass::EC2NodeClass;
-use longshore_ec2::userdata::{Cluster, Fault, Taint};
+use longshore_ec2::userdata::{Fault, Taint};
 
 use super::{Answer, BootPolicy, CatalogueMachines};
-
-/// The cluster that nodes join.
-#[derive(Clone, Copy, Debug)]
-pub struct Joins<'a> {
-    /// What user data names.
-    pub cluster: &'a Cluster,
-    /// The API server's version, such as `1.35`; empty if it is not known.
-    pub kubernetes: &'a str,
-}
 
 /// Nodes of one NodePool.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -29,6 +21,22 @@ pub struct NodesOf {
     pub labels: BTreeMap<String, String>,
     /// Their taints, startup taints last.
     pub taints: Vec<Taint>,
+}
+
+impl NodesOf {
+    /// Nodes of a NodePool with its labels, those first that a requirement with one value gives them.
+    pub fn new(
+        node_pool: String,
+        labels: impl Iterator<Item = (String, String)>,
+        taints: impl Iterator<Item = Taint>,
+    ) -> Self {
+        let name = (NODEPOOL.to_owned(), node_pool.clone());
+        NodesOf {
+            labels: labels.chain([name]).collect(),
+            taints: taints.collect(),
+            node_pool,
+        }
+    }
 }
 
 /// What a policy had to say of a NodeClass.

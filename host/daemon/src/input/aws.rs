@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use longshore_api::manifests::{Diagnostic, Diagnostics, Document, Location, documents};
 use longshore_core::model::{ClusterObjects, NodeOverlay, NodePool, Op, Requirement, Symbol};
+use longshore_ec2::bootstrap::Joins;
 use longshore_ec2::catalogue::class::{Class, ClassFault};
 use longshore_ec2::catalogue::world::{self, World, every_zone};
 use longshore_ec2::catalogue::{ClassCatalogue, CoreCatalogues, Region, preview};
@@ -15,7 +16,7 @@ use longshore_ec2::userdata::{Cluster, Taint};
 use longshore_ec2::validation::{self, Fault, Verdict};
 
 use super::{shown, unpacked};
-use crate::bootstrap::{self, BootPolicy, Joins, NodesOf, count_with};
+use crate::bootstrap::{self, BootPolicy, NodesOf, count_with};
 use crate::error::Failure;
 use crate::messages::effect;
 use crate::node_classes;
@@ -220,22 +221,11 @@ fn nodes_of(objects: &ClusterObjects, class: &str) -> Vec<NodesOf> {
             Op::In(values) if values.len() == 1 => Some((requirement.key, values[0])),
             _ => None,
         };
-        // A requirement with one value labels nodes as well.
         let labels = pool.requirements.iter().filter_map(one);
         let labels = labels.chain(pool.labels.iter());
         let labels = labels.map(|(key, value)| (text(key), text(value)));
-        let name = ("karpenter.sh/nodepool".to_owned(), text(pool.name));
-        let labels = labels.chain([name]).collect();
-        NodesOf {
-            node_pool: text(pool.name),
-            labels,
-            taints: pool
-                .taints
-                .iter()
-                .chain(&pool.startup_taints)
-                .map(taint)
-                .collect(),
-        }
+        let taints = pool.taints.iter().chain(&pool.startup_taints);
+        NodesOf::new(text(pool.name), labels, taints.map(taint))
     };
     let mut all: Vec<NodesOf> = mine.map(nodes).collect();
     all.sort_by(|a, b| a.node_pool.cmp(&b.node_pool));

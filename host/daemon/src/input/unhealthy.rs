@@ -2,8 +2,8 @@
 
 use longshore_api::crd::Timestamp;
 use longshore_api::manifests::documents;
-use longshore_cloud::{RepairAction as Cloudy, RepairPolicy};
-use longshore_core::model::{ClusterObjects, DueRepair, RepairAction, UnhealthyNode};
+use longshore_cloud::RepairPolicy;
+use longshore_core::model::{ClusterObjects, UnhealthyNode};
 use serde::Deserialize;
 
 use crate::live::node::NodeView;
@@ -65,19 +65,10 @@ impl Nodes {
             let Some(found) = policies.of(node, None, now) else {
                 continue;
             };
-            let due = found.due.filter(|_| node.is_registered());
-            let due = due.map(|due| DueRepair {
-                action: match due.action {
-                    Cloudy::Reboot => RepairAction::Reboot,
-                    Cloudy::Replace => RepairAction::Replace,
-                },
-                score: due.score,
-                grace: due.grace,
-            });
             let unhealthy = UnhealthyNode {
                 node: world.names.intern(&node.name),
                 condition: world.names.intern(&found.text()),
-                due,
+                due: found.repair(node, None, now),
             };
             world.unhealthy.push(unhealthy);
         }

@@ -16,7 +16,7 @@ use async_trait::async_trait;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use futures::TryStreamExt as _;
-use kube::api::{Api, Patch, PatchParams};
+use kube::api::Api;
 use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::{self, watcher};
 use kube::{Client, ResourceExt as _};
@@ -46,6 +46,7 @@ use super::policies::PolicyReloader;
 use super::run::{Cloud, Tasks};
 use super::settings::Settings;
 use super::settings::aws::AwsSettings;
+use super::step_error::StepError;
 use crate::error::Failure;
 
 /// The certificate of the API server as a pod has it.
@@ -303,7 +304,7 @@ async fn tag_nodes(ec2: &Ec2, ctx: &Arc<Context>) {
         let changes = watcher(claims.clone(), watcher::Config::default()).applied_objects();
         let tagged = changes
             .map_err(|why| why.to_string())
-            .try_for_each(|claim| tag_node(ec2, &claims, claim))
+            .try_for_each(|claim| tag_node(ec2, ctx, claim))
             .await;
         // The watch begins anew with all of them.
         if let Err(why) = tagged {
@@ -316,7 +317,7 @@ async fn tag_nodes(ec2: &Ec2, ctx: &Arc<Context>) {
     }
 }
 
-async fn tag_node(ec2: &Ec2, claims: &Api<NodeClaim>, claim: NodeClaim) -> Result<(), String> {
+async fn tag_node(ec2: &Ec2, ctx: &Context, claim: NodeClaim) -> Result<(), String> {
     let id = lifecycle::provider_id(&claim);
     let node = claim.status.as_ref().map_or("", |status| &status.node_name);
     let done = claim.annotations().contains_key(TAGGED);
@@ -330,12 +331,8 @@ async fn tag_node(ec2: &Ec2, claims: &Api<NodeClaim>, claim: NodeClaim) -> Resul
         Err(longshore_cloud::CloudError::NotFound(_)) => return Ok(()),
         Err(why) => return Err(why.to_string()),
     }
-    let patch = Patch::Merge(json!({"metadata": {"annotations": {TAGGED: "true"}}}));
-    match claims
-        .patch(&claim.name_any(), &PatchParams::default(), &patch)
-        .await
-    {
-        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
-        written => written.map(drop).map_err(|why| why.to_string()),
+    match lifecycle::annotate(ctx, &claim, json!({TAGGED: "true"})).await {
+        Err(StepError::Gone) => Ok(()),
+        written => written.map_err(|why| why.to_string()),
     }
 }

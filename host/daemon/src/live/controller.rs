@@ -521,7 +521,6 @@ impl Controller {
             names
                 .into_iter()
                 .for_each(|name| self.work.enqueue(WorkItem::Pool(name), Lane::Pool, now));
-            self.follow_offers(now);
         }
         if !self.collecting && now >= self.last_garbage + GARBAGE {
             self.last_garbage = now;

@@ -36,7 +36,7 @@ use super::rollout::Turn;
 use super::step_error::StepError;
 use super::unavailable_offerings::UNAVAILABLE_TTL;
 use write::write;
-pub use write::{delete, patch_meta, patch_status, pod_event, transition};
+pub use write::{annotate, delete, patch_meta, patch_status, pod_event, transition};
 
 const UNREGISTERED: &str = "karpenter.sh/unregistered";
 const NO_TAINT_SYNC: &str = "karpenter.sh/do-not-sync-taints";

@@ -40,6 +40,11 @@ pub fn digest(user_data: &str) -> String {
     digest.iter().take(16).map(|b| format!("{b:02x}")).collect()
 }
 
+/// Whether a NodeClass with these annotations asks for it.
+pub fn is_asked(node_class: &BTreeMap<String, String>) -> bool {
+    node_class.get(DRIFTS).is_some_and(|asks| asks == "true")
+}
+
 /// Whether a NodeClaim has drifted, by the annotations of its NodeClass and its own. `today` renders
 /// the user data that it would be launched with; it is called only if the answer matters.
 pub fn drift(
@@ -49,7 +54,7 @@ pub fn drift(
 ) -> Drift {
     match node_class.get(DRIFTS).map(String::as_str) {
         None | Some("false") => return Drift::NotAsked,
-        Some("true") => {}
+        Some(_) if is_asked(node_class) => {}
         Some(other) => return Drift::NotUnderstood(other.to_owned()),
     }
     let Some((launched, today)) = claim.get(DIGEST).and_then(|of| Some((of, today()?))) else {

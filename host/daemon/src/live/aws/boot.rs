@@ -9,14 +9,13 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use kube::ResourceExt as _;
 use longshore_api::crd::{NodePool, Operator};
-use longshore_api::labels;
-use longshore_aws::boot::{Bootstrap, Joins, Rendered};
-use longshore_ec2::bootstrap::Kept;
+use longshore_aws::boot::{Bootstrap, Rendered};
+use longshore_ec2::bootstrap::{Joins, Kept};
 use longshore_ec2::catalogue::{ClassCatalogue, Region, Revisions};
 use longshore_ec2::nodeclass::{self, EC2NodeClass};
 use longshore_ec2::userdata::{Boot, Taint};
 
-use crate::bootstrap::{self, BootPolicy, CatalogueMachines, NodesOf, count_with};
+use crate::bootstrap::{BootPolicy, CatalogueMachines, NodesOf, count_with};
 use crate::live::lock::lock;
 use crate::live::policies::{BootSlot, Kind, PolicyReloader};
 
@@ -188,14 +187,10 @@ impl Bootstrap for LiveBootstrap {
                 return;
             }
         };
-        let joins = bootstrap::Joins {
-            cluster: joins.cluster,
-            kubernetes: joins.kubernetes,
-        };
         let Some(asked) = inner.asked.get_mut(&policy) else {
             return;
         };
-        let counted = count_with(asked, region, catalogue, class, joins, &nodes);
+        let counted = count_with(asked, region, catalogue, class, *joins, &nodes);
         let (is_used, notes) = match counted {
             Ok(counted) => (!counted.built_in, counted.notes),
             // The class says so itself.
@@ -263,14 +258,12 @@ fn nodes_of(pool: &NodePool) -> Option<(String, NodesOf)> {
         return None;
     }
     let name = pool.name_any();
-    // A requirement with one value labels nodes as well.
     let single = |one: &&longshore_api::crd::Requirement| {
         one.operator == Operator::In && one.values.len() == 1
     };
     let required = template.spec.requirements.iter().filter(single);
     let required = required.map(|one| (one.key.clone(), one.values[0].clone()));
     let own = template.metadata.labels.clone().unwrap_or_default();
-    let pool = (labels::NODEPOOL.to_owned(), name.clone());
     let taint = |one: &longshore_api::crd::Taint| Taint {
         key: one.key.clone(),
         value: one.value.clone(),
@@ -279,10 +272,6 @@ fn nodes_of(pool: &NodePool) -> Option<(String, NodesOf)> {
     };
     let (lasting, startup) = (&template.spec.taints, &template.spec.startup_taints);
     let taints = lasting.iter().flatten().chain(startup.iter().flatten());
-    let nodes = NodesOf {
-        node_pool: name,
-        labels: required.chain(own).chain([pool]).collect(),
-        taints: taints.map(taint).collect(),
-    };
+    let nodes = NodesOf::new(name, required.chain(own), taints.map(taint));
     Some((class.name.clone(), nodes))
 }

@@ -9,7 +9,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube::api::{Api, Patch, PatchParams};
 use longshore_api::crd::{NodeClaim, Timestamp};
 use longshore_core::disrupt::methods::Verdict;
 use longshore_core::disrupt::proposals::{Proposal, To};
@@ -375,23 +374,22 @@ impl Controller {
     /// Writes on NodeClaims what a look proposes, so that another process need not begin anew.
     fn remember(&self, wanted: &BTreeSet<String>) {
         let time = self.ctx.now().to_string();
-        let claims = self.state.claims.iter();
-        let writes = claims.filter_map(|(name, claim)| {
+        let claims = self.state.claims.values();
+        let writes = claims.filter_map(|claim| {
             let is_wanted = node_of(claim).is_some_and(|node| wanted.contains(node));
             let stale = !is_wanted && proposed_at(claim).is_some();
-            (is_wanted || stale).then(|| (name.clone(), is_wanted.then(|| time.clone())))
+            (is_wanted || stale).then(|| (claim.clone(), is_wanted.then(|| time.clone())))
         });
-        let writes: Vec<(String, Option<String>)> = writes.collect();
+        let writes: Vec<(Arc<NodeClaim>, Option<String>)> = writes.collect();
         if writes.is_empty() {
             return;
         }
         let ctx = self.ctx.clone();
         tokio::spawn(async move {
-            let claims: Api<NodeClaim> = Api::all(ctx.client.clone());
-            for (name, time) in writes {
-                let patch = Patch::Merge(json!({"metadata": {"annotations": {PROPOSED: time}}}));
-                let written = claims.patch(&name, &PatchParams::default(), &patch).await;
+            for (claim, time) in writes {
+                let written = lifecycle::annotate(&ctx, &claim, json!({PROPOSED: time})).await;
                 if let Err(error) = written {
+                    let name = claim.metadata.name.as_deref();
                     tracing::debug!(nodeclaim = name, %error, "proposal not written");
                 }
             }

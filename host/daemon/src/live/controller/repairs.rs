@@ -4,10 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longshore_api::crd::NodeClaim;
-use longshore_cloud::RepairAction as Cloudy;
 use longshore_core::disrupt::verdicts::{Method, Reason, Stays};
 use longshore_core::ids::NodeIx;
-use longshore_core::model::{ClusterObjects, DueRepair, RepairAction, UnhealthyNode};
+use longshore_core::model::{ClusterObjects, DueRepair, UnhealthyNode};
 
 use super::{Controller, Done};
 use crate::disrupt::Messages;
@@ -60,12 +59,7 @@ impl Controller {
             };
             let soon = unhealthy.tolerated(now);
             next = next.into_iter().chain(soon).min();
-            let due = unhealthy.due.filter(|_| node.is_registered());
-            let due = due.map(|due| DueRepair {
-                action: action(due.action, claim, now),
-                score: due.score,
-                grace: due.grace,
-            });
+            let due = unhealthy.repair(node, claim, now);
             hosts.push(UnhealthyHost {
                 node: node.name.clone(),
                 condition: unhealthy.text(),
@@ -181,13 +175,4 @@ fn in_the_way(decision: &Decision, node: NodeIx) -> Option<&Stays> {
         Stays::Disrupting | Stays::Rebooting | Stays::Nominated(_)
     );
     (!passes).then_some(why)
-}
-
-/// What is done: a node that was rebooted often enough is replaced.
-fn action(wanted: Cloudy, claim: Option<&NodeClaim>, now: i64) -> RepairAction {
-    let tried = claim.is_some_and(|claim| reboot::phase::is_tried(claim, now));
-    match wanted {
-        Cloudy::Reboot if !tried => RepairAction::Reboot,
-        _ => RepairAction::Replace,
-    }
 }

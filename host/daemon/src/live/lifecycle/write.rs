@@ -103,11 +103,33 @@ pub async fn patch_meta(
     claim: &NodeClaim,
     fields: Value,
 ) -> Result<Option<String>, StepError> {
-    ctx.may_write()?;
     let mut metadata = fields;
     if !mutant("no-precondition") {
         metadata["resourceVersion"] = json!(claim.metadata.resource_version);
     }
+    send_meta(ctx, claim, metadata).await
+}
+
+/// Writes annotations of a claim; `null` takes one away. Whatever else is there stays, so no version is
+/// named.
+#[allow(clippy::missing_errors_doc)]
+pub async fn annotate(
+    ctx: &Context,
+    claim: &NodeClaim,
+    annotations: Value,
+) -> Result<(), StepError> {
+    let metadata = json!({"annotations": annotations});
+    send_meta(ctx, claim, metadata).await.map(drop)
+}
+
+/// Sends a patch of the metadata of a claim. Returns the claim's new version.
+#[allow(clippy::missing_errors_doc)]
+async fn send_meta(
+    ctx: &Context,
+    claim: &NodeClaim,
+    metadata: Value,
+) -> Result<Option<String>, StepError> {
+    ctx.may_write()?;
     let name = claim.metadata.name.as_deref().unwrap_or_default();
     let patch = Patch::Merge(json!({"metadata": metadata}));
     let path = Request::new(NodeClaim::url_path(&(), None));

@@ -4,10 +4,12 @@
 
 use std::time::Duration;
 
-use longshore_api::crd::{Condition, ConditionStatus};
+use longshore_api::crd::{Condition, ConditionStatus, NodeClaim};
 use longshore_cloud::{RepairAction, RepairPolicy};
+use longshore_core::model::{DueRepair, RepairAction as Done};
 use regex::Regex;
 
+use super::reboot;
 use crate::live::node::NodeView;
 
 /// The highest priority that a policy may have.
@@ -234,6 +236,26 @@ impl Match<'_> {
 }
 
 impl Unhealthy {
+    /// What is done about the node now, if it has registered: one that was rebooted often enough, as
+    /// its claim says, is replaced.
+    pub fn repair(
+        &self,
+        node: &NodeView,
+        claim: Option<&NodeClaim>,
+        now: i64,
+    ) -> Option<DueRepair> {
+        let due = self.due.filter(|_| node.is_registered())?;
+        let tried = claim.is_some_and(|claim| reboot::phase::is_tried(claim, now));
+        Some(DueRepair {
+            action: match due.action {
+                RepairAction::Reboot if !tried => Done::Reboot,
+                _ => Done::Replace,
+            },
+            score: due.score,
+            grace: due.grace,
+        })
+    }
+
     /// The condition as `Type=Status`.
     pub fn text(&self) -> String {
         format!("{}={}", self.condition, self.status.text())
