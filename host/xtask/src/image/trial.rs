@@ -2,9 +2,16 @@
 //! run from the unpacked image, with the arguments, the environment and the service account that
 //! the Deployment has in the API server. Pods must get nodes.
 //!
+//! Once with nodes of KWOK, then with instances of an emulated EC2: with the chart's defaults, and
+//! with each values file of `tests/charts`, which are as Karpenter's users have them. Each time is
+//! a cluster of its own.
+//!
 //! No container runtime is needed: the program is started below the unpacked files (chroot), as
 //! the image's user, with nothing of the machine's environment. umoci unpacks and skopeo reads the
 //! image, if they are there: programs that do not know how it was made.
+
+mod cases;
+mod identity;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -20,41 +27,15 @@ use longshore_xtask::helm;
 use serde_json::Value;
 
 use super::tree::USER;
-use crate::commands::{found, output};
+use crate::commands::{bold, found, output};
+use cases::Case;
+use identity::Identity;
 
 /// Where pods find what they need for the API server.
 const ACCOUNT: &str = "var/run/secrets/kubernetes.io/serviceaccount";
 const NAMESPACE: &str = "kube-system";
 const PODS: usize = 30;
 const PATIENCE: Duration = Duration::from_secs(180);
-
-/// A NodePool of the KWOK provider, and pods.
-const CLUSTER: &str = "
-apiVersion: karpenter.kwok.sh/v1alpha1
-kind: KWOKNodeClass
-metadata: {name: default}
----
-apiVersion: karpenter.sh/v1
-kind: NodePool
-metadata: {name: default}
-spec:
-  template:
-    spec:
-      nodeClassRef: {group: karpenter.kwok.sh, kind: KWOKNodeClass, name: default}
-      requirements:
-      - {key: kubernetes.io/os, operator: In, values: [linux]}
----
-apiVersion: apps/v1
-kind: Deployment
-metadata: {name: web, namespace: default}
-spec:
-  replicas: 30
-  selector: {matchLabels: {app: web}}
-  template:
-    metadata: {labels: {app: web}}
-    spec:
-      containers: [{name: c, image: pause, resources: {requests: {cpu: 700m, memory: 600Mi}}}]
-";
 
 /// Tries an image.
 pub fn run(layout: &Path) -> Result<()> {
@@ -68,17 +49,37 @@ pub fn run(layout: &Path) -> Result<()> {
     }
     fs::create_dir_all(&folder)?;
     let root = unpack(layout, &folder)?;
+    let cases = cases::all()?;
+    for case in &cases {
+        println!("{}", bold(&format!("==> {}", case.name)));
+        trial(layout, &root, &folder, case).with_context(|| case.name.clone())?;
+    }
+    println!("nodes came in all {} cases", cases.len());
+    Ok(())
+}
 
+/// One case on a cluster of its own.
+fn trial(layout: &Path, root: &Path, folder: &Path, case: &Case) -> Result<()> {
     let plane = ControlPlane::start("image")?;
-    let ports: [u16; 3] = control_plane::free_ports()?;
-    install(&plane, ports)?;
+    let [metrics, probes, status] = control_plane::free_ports()?;
+    install(&plane, case, [metrics, probes])?;
     let container = Container::read(&plane)?;
-    let mut daemon = start(&plane, &root, layout, &container)?;
-    let done = nodes_come(&plane, &root, &mut daemon, ports);
+    let program = root.join("usr/local/bin/longshore");
+    let cloud = case.cloud(&program, folder, &plane, &container.env)?;
+    let mut machine = cloud.environment();
+    let address = format!("127.0.0.1:{status}");
+    machine.insert("STATUS_ADDRESS".to_owned(), address.clone());
+    // Kept until the daemon has ended.
+    let identity = Identity::of(&plane, root, &container)?;
+    machine.extend(identity.environment());
+    let log = folder.join("daemon.log");
+    let mut daemon = start(&plane, root, layout, &container, &machine, &log)?;
+    let done = nodes_come(&plane, case, &container, &mut daemon)
+        .and_then(|()| answers(root, metrics, probes, &address));
     let _ = daemon.kill();
     let _ = daemon.wait();
     if done.is_err() {
-        let log = fs::read_to_string(folder.join("daemon.log")).unwrap_or_default();
+        let log = fs::read_to_string(log).unwrap_or_default();
         let tail: Vec<_> = log.lines().rev().take(20).collect();
         println!("the end of the daemon's log:");
         tail.iter().rev().for_each(|line| println!("    {line}"));
@@ -153,43 +154,38 @@ fn json(file: &Path) -> Result<Value> {
 }
 
 /// Takes away what `deploy/` gave the cluster, and lets Helm give it instead.
-fn install(plane: &ControlPlane, [metrics, probes, status]: [u16; 3]) -> Result<()> {
+fn install(plane: &ControlPlane, case: &Case, [metrics, probes]: [u16; 2]) -> Result<()> {
     let rbac = crate::root().join("deploy/rbac.yaml");
-    plane.run(&[
-        "delete",
-        "-f",
-        rbac.to_str().context("a path that is no text")?,
-    ])?;
+    let rbac = rbac.to_str().context("a path that is no text")?;
+    plane.run(&["delete", "-f", rbac])?;
     plane.run(&["delete", "crd", "--all"])?;
-    for (release, chart, values) in [
+    let crd = case.set.iter().filter(|set| set.starts_with("longshore."));
+    let mut set = case.set.clone();
+    set.push(format!("controller.metrics.port={metrics}"));
+    set.push(format!("controller.healthProbe.port={probes}"));
+    let charts = [
         (
             "karpenter-crd",
             "longshore-crd",
-            vec!["longshore.provider=kwok".to_owned()],
+            None,
+            crd.cloned().collect(),
         ),
-        (
-            "karpenter",
-            "longshore",
-            vec![
-                "longshore.provider=kwok".to_owned(),
-                format!("controller.metrics.port={metrics}"),
-                format!("controller.healthProbe.port={probes}"),
-                "controller.env[0].name=STATUS_ADDRESS".to_owned(),
-                format!("controller.env[0].value=127.0.0.1:{status}"),
-            ],
-        ),
-    ] {
+        ("karpenter", "longshore", case.values.as_ref(), set),
+    ];
+    for (release, chart, values, set) in charts {
         let mut command = helm::command()?;
         command
             .args(["upgrade", "--install", release])
             .arg(helm::chart(chart));
         command.args(["--namespace", NAMESPACE, "--kubeconfig"]);
         command.arg(plane.admin_kubeconfig());
-        for value in &values {
-            command.args(["--set", value]);
+        if let Some(values) = values {
+            command.arg("--values").arg(values);
+        }
+        for one in &set {
+            command.args(["--set", one]);
         }
         output(command)?;
-        println!("installed {chart} as {release}");
     }
     plane.run(&[
         "wait",
@@ -210,17 +206,11 @@ struct Container {
 
 impl Container {
     fn read(plane: &ControlPlane) -> Result<Self> {
-        let text = plane.run(&[
-            "-n",
-            NAMESPACE,
-            "get",
-            "deployment",
-            "karpenter",
-            "-o",
-            "json",
-        ])?;
-        let deployment: Value = serde_json::from_str(&text)?;
-        let pod = &deployment["spec"]["template"]["spec"];
+        let of_release = ["-l", "app.kubernetes.io/instance=karpenter", "-o", "json"];
+        let text =
+            plane.run(&[&["-n", NAMESPACE, "get", "deployment"], &of_release[..]].concat())?;
+        let found: Value = serde_json::from_str(&text)?;
+        let pod = &found["items"][0]["spec"]["template"]["spec"];
         let container = &pod["containers"][0];
         ensure!(
             container["command"].is_null(),
@@ -255,17 +245,18 @@ impl Container {
 }
 
 /// Starts the daemon as a kubelet would.
-fn start(plane: &ControlPlane, root: &Path, layout: &Path, container: &Container) -> Result<Child> {
-    let token = plane.run(&[
-        "create",
-        "token",
-        &container.account,
-        "--namespace",
-        NAMESPACE,
-    ])?;
+fn start(
+    plane: &ControlPlane,
+    root: &Path,
+    layout: &Path,
+    container: &Container,
+    machine: &BTreeMap<String, String>,
+    log: &Path,
+) -> Result<Child> {
+    let token = token(plane, &container.account, None)?;
     let secrets = root.join(ACCOUNT);
     fs::create_dir_all(&secrets)?;
-    fs::write(secrets.join("token"), token.trim())?;
+    fs::write(secrets.join("token"), token)?;
     fs::write(secrets.join("namespace"), NAMESPACE)?;
     fs::copy(
         plane.folder().join("certs/apiserver.crt"),
@@ -282,10 +273,10 @@ fn start(plane: &ControlPlane, root: &Path, layout: &Path, container: &Container
 
     let config = image_config(layout)?;
     let mut command = command_in(root, &config)?;
-    command.args(&container.args).envs(&container.env);
+    command.args(&container.args).envs(machine);
     command.env("KUBERNETES_SERVICE_HOST", host);
     command.env("KUBERNETES_SERVICE_PORT", port);
-    let log = crate::target().join("image/trial/daemon.log");
+    command.envs(&container.env);
     println!("running longshore {}", container.args.join(" "));
     let child = command
         .stdout(Stdio::null())
@@ -293,6 +284,15 @@ fn start(plane: &ControlPlane, root: &Path, layout: &Path, container: &Container
         .spawn()
         .context("cannot start the daemon below the unpacked image: chroot needs root")?;
     Ok(child)
+}
+
+/// A token of the service account.
+fn token(plane: &ControlPlane, account: &str, audience: Option<&str>) -> Result<String> {
+    let mut words = vec!["create", "token", account, "--namespace", NAMESPACE];
+    if let Some(audience) = audience {
+        words.extend(["--audience", audience]);
+    }
+    Ok(plane.run(&words)?.trim().to_owned())
 }
 
 /// `config` of the image's configuration.
@@ -328,14 +328,14 @@ fn command_in(root: &Path, config: &Value) -> Result<Command> {
     Ok(command)
 }
 
-/// Waits until all pods run, and asks the daemon as its probes and people do.
+/// Waits until all pods run.
 fn nodes_come(
     plane: &ControlPlane,
-    root: &Path,
+    case: &Case,
+    container: &Container,
     daemon: &mut Child,
-    [metrics, probes, status]: [u16; 3],
 ) -> Result<()> {
-    plane.apply(CLUSTER)?;
+    plane.apply(&case.manifests(&container.env))?;
     let begun = Instant::now();
     loop {
         if let Some(status) = daemon.try_wait()? {
@@ -368,6 +368,11 @@ fn nodes_come(
         nodes.lines().count(),
         begun.elapsed().as_secs_f64()
     );
+    Ok(())
+}
+
+/// Asks the daemon as its probes and people do.
+fn answers(root: &Path, metrics: u16, probes: u16, status: &str) -> Result<()> {
     for (port, path) in [
         (probes, "/healthz"),
         (probes, "/readyz"),
@@ -380,12 +385,7 @@ fn nodes_come(
     }
     let mut command = Command::new("chroot");
     command.arg(format!("--userspec={USER}:{USER}")).arg(root);
-    command.args([
-        "/usr/local/bin/longshore",
-        "status",
-        "--at",
-        &format!("127.0.0.1:{status}"),
-    ]);
+    command.args(["/usr/local/bin/longshore", "status", "--at", status]);
     let said = String::from_utf8_lossy(&output(command)?).into_owned();
     said.lines()
         .take(3)
