@@ -63,12 +63,15 @@ fn trial(layout: &Path, root: &Path, folder: &Path, case: &Case) -> Result<()> {
     let plane = ControlPlane::start("image")?;
     let [metrics, probes, status] = control_plane::free_ports()?;
     install(&plane, case, [metrics, probes])?;
-    let container = Container::read(&plane)?;
+    let mut container = Container::read(&plane)?;
+    // Its own is the same in every pod, and this machine may use it.
+    let address = format!("127.0.0.1:{status}");
+    container
+        .env
+        .insert("STATUS_ADDRESS".to_owned(), address.clone());
     let program = root.join("usr/local/bin/longshore");
     let cloud = case.cloud(&program, folder, &plane, &container.env)?;
     let mut machine = cloud.environment();
-    let address = format!("127.0.0.1:{status}");
-    machine.insert("STATUS_ADDRESS".to_owned(), address.clone());
     // Kept until the daemon has ended.
     let identity = Identity::of(&plane, root, &container)?;
     machine.extend(identity.environment());
@@ -83,6 +86,11 @@ fn trial(layout: &Path, root: &Path, folder: &Path, case: &Case) -> Result<()> {
         let tail: Vec<_> = log.lines().rev().take(20).collect();
         println!("the end of the daemon's log:");
         tail.iter().rev().for_each(|line| println!("    {line}"));
+        let conditions = "jsonpath={range .items[*]}{.kind} {.metadata.name}: \
+            {range .status.conditions[*]}{.type}={.status} {.reason} {.message}; {end}{\"\\n\"}{end}";
+        let said = plane.run(&["get", case.kinds(), "-o", conditions]);
+        println!("{}", said.unwrap_or_else(|why| why.to_string()));
+        println!("{}", cloud.says()?);
     }
     done
 }

@@ -13,6 +13,8 @@ use serde_json::{Value, json};
 const WORLD: &str = "examples/catalogues/aws-us-east-1.json.gz";
 /// An instance profile of the emulated account, for clusters without a way to IAM.
 const PROFILE: &str = "KarpenterNodes";
+/// The role of nodes.
+const ROLE: &str = "KarpenterNodeRole";
 
 /// What the chart is tried with.
 pub struct Case {
@@ -24,7 +26,8 @@ pub struct Case {
     pub set: Vec<String>,
 }
 
-/// Nodes of KWOK, then EC2 with the defaults and with each values file.
+/// Nodes of KWOK, then EC2 with the defaults and with each values file; those whose names contain
+/// what `LONGSHORE_TRIAL` says.
 ///
 /// # Errors
 /// The values files cannot be listed.
@@ -44,6 +47,7 @@ pub fn all() -> Result<Vec<Case>> {
         values: Some(file),
         set: Vec::new(),
     };
+    let only = std::env::var("LONGSHORE_TRIAL").unwrap_or_default();
     let case = |name: &str, set: &str| Case {
         name: name.to_owned(),
         values: None,
@@ -54,6 +58,7 @@ pub fn all() -> Result<Vec<Case>> {
         case("EC2 with the defaults", "settings.clusterName=shop"),
     ];
     all.extend(files.into_iter().map(of_file));
+    all.retain(|case| case.name.contains(&only));
     Ok(all)
 }
 
@@ -66,6 +71,20 @@ pub enum Cloud {
 }
 
 impl Cloud {
+    /// Which of its instances join, and why others do not.
+    ///
+    /// # Errors
+    /// The emulator has ended.
+    pub fn says(&self) -> Result<String> {
+        match self {
+            Cloud::Kwok => Ok(String::new()),
+            Cloud::Aws(aws) => {
+                let nodes = aws.ask("GET", "/_emulator/nodes", &Value::Null)?;
+                Ok(nodes.to_string())
+            }
+        }
+    }
+
     /// What the machine of the daemon's pod says of it.
     pub fn environment(&self) -> BTreeMap<String, String> {
         let mut set = BTreeMap::new();
@@ -80,6 +99,14 @@ impl Cloud {
 impl Case {
     fn is_ec2(&self) -> bool {
         !self.set.iter().any(|set| set == "longshore.provider=kwok")
+    }
+
+    /// The kinds that have conditions, for kubectl.
+    pub fn kinds(&self) -> &'static str {
+        match self.is_ec2() {
+            true => "ec2nodeclasses,nodepools,nodeclaims",
+            false => "nodepools,nodeclaims",
+        }
     }
 
     /// Starts the cloud that the daemon's environment speaks of.
@@ -106,7 +133,7 @@ impl Case {
         let isolated = env.get("ISOLATED_VPC").is_some_and(|value| value == "true");
         let identity = match isolated {
             true => json!({"instanceProfile": PROFILE}),
-            false => json!({"role": "KarpenterNodeRole"}),
+            false => json!({"role": ROLE}),
         };
         let discovery = json!([{"tags": {"karpenter.sh/discovery": "*"}}]);
         let mut spec = json!({
@@ -187,6 +214,7 @@ fn world(env: &BTreeMap<String, String>) -> Result<Value> {
     if let Some(queue) = set("INTERRUPTION_QUEUE") {
         world["account"]["queue"] = json!(queue);
     }
-    world["account"]["instanceProfiles"] = json!({PROFILE: "KarpenterNodeRole"});
+    world["account"]["roles"] = json!([ROLE]);
+    world["account"]["instanceProfiles"] = json!({PROFILE: ROLE});
     Ok(world)
 }
