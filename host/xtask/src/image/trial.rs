@@ -37,6 +37,22 @@ const NAMESPACE: &str = "kube-system";
 const PODS: usize = 30;
 const PATIENCE: Duration = Duration::from_secs(180);
 
+/// As much of the Prometheus operator as a chart with a ServiceMonitor needs.
+const SERVICE_MONITORS: &str = "
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: servicemonitors.monitoring.coreos.com}
+spec:
+  group: monitoring.coreos.com
+  names: {kind: ServiceMonitor, listKind: ServiceMonitorList, plural: servicemonitors, singular: servicemonitor}
+  scope: Namespaced
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+";
+
 /// Tries an image.
 pub fn run(layout: &Path) -> Result<()> {
     let say: &dyn Fn(&str) = &|line| println!("    {line}");
@@ -167,6 +183,7 @@ fn install(plane: &ControlPlane, case: &Case, [metrics, probes]: [u16; 2]) -> Re
     let rbac = rbac.to_str().context("a path that is no text")?;
     plane.run(&["delete", "-f", rbac])?;
     plane.run(&["delete", "crd", "--all"])?;
+    plane.apply(SERVICE_MONITORS)?;
     let crd = case.set.iter().filter(|set| set.starts_with("longshore."));
     let mut set = case.set.clone();
     set.push(format!("controller.metrics.port={metrics}"));

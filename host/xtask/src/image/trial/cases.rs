@@ -11,6 +11,8 @@ use longshore_xtask::emulated_aws::EmulatedAws;
 use serde_json::{Value, json};
 
 const WORLD: &str = "examples/catalogues/aws-us-east-1.json.gz";
+/// Its region, where the chart names no other.
+const REGION: &str = "us-east-1";
 /// An instance profile of the emulated account, for clusters without a way to IAM.
 const PROFILE: &str = "KarpenterNodes";
 /// The role of nodes.
@@ -90,7 +92,7 @@ impl Cloud {
         let mut set = BTreeMap::new();
         if let Cloud::Aws(aws) = self {
             set.insert("AWS_ENDPOINT_URL".to_owned(), aws.url.clone());
-            set.insert("AWS_REGION".to_owned(), "us-east-1".to_owned());
+            set.insert("AWS_REGION".to_owned(), REGION.to_owned());
         }
         set
     }
@@ -206,8 +208,11 @@ fn world(env: &BTreeMap<String, String>) -> Result<Value> {
         fs::File::open(&file).with_context(|| format!("cannot read {}", file.display()))?;
     let mut text = String::new();
     flate2::read::GzDecoder::new(packed).read_to_string(&mut text)?;
-    let mut world: Value = serde_json::from_str(&text)?;
     let set = |name: &str| env.get(name).filter(|value| !value.is_empty());
+    if let Some(region) = set("AWS_REGION") {
+        text = text.replace(REGION, region);
+    }
+    let mut world: Value = serde_json::from_str(&text)?;
     if let Some(name) = set("CLUSTER_NAME") {
         world["cluster"]["name"] = json!(name);
     }
