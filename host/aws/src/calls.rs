@@ -119,7 +119,7 @@ calls! {
     CreateTags Ec2 TAGS 30;
     GetQueueUrl Sqs QUEUE 10;
     ReceiveMessage Sqs QUEUE 30;
-    DeleteMessage Sqs QUEUE 10;
+    DeleteMessageBatch Sqs QUEUE 10;
     GetParameter Ssm PARAMETERS 15;
     GetInstanceProfile Iam IAM 30;
     CreateInstanceProfile Iam IAM 30;
@@ -134,7 +134,12 @@ calls! {
 impl Call {
     /// Its action in a policy, such as `ec2:CreateFleet`.
     pub fn action(self) -> String {
-        format!("{}:{}", self.service().prefix(), self.name())
+        let name = match self {
+            // SQS has one action for a message and for a batch.
+            Call::DeleteMessageBatch => "DeleteMessage",
+            own => own.name(),
+        };
+        format!("{}:{name}", self.service().prefix())
     }
 }
 

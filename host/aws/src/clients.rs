@@ -5,9 +5,11 @@
 //! [`Bucket`] says how long to wait. The SDK sets no timeout but for connecting, so that each client
 //! has its own.
 
+mod attempts;
+
 use std::collections::HashMap;
-use std::fmt::Display;
-use std::sync::Mutex;
+use std::fmt::{self, Display};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use aws_config::retry::RetryConfig;
@@ -25,6 +27,8 @@ use crate::bucket::Bucket;
 use crate::calls::Call;
 use crate::error::{ApiError, Class, classify};
 use crate::lock::lock;
+use crate::observer::{Observer, Unobserved};
+use attempts::CountAttempts;
 
 /// How AWS is reached. What is `None` comes from the environment, as in every tool of AWS:
 /// `AWS_REGION`, `AWS_ENDPOINT_URL`, `AWS_USE_FIPS_ENDPOINT`, credentials of IRSA, Pod Identity, an
@@ -52,7 +56,6 @@ pub enum NoClients {
 }
 
 /// The clients. Shared by reference.
-#[derive(Debug)]
 pub struct Clients {
     /// EC2.
     pub ec2: aws_sdk_ec2::Client,
@@ -67,6 +70,15 @@ pub struct Clients {
     region: String,
     began: Instant,
     buckets: Mutex<HashMap<Call, Bucket>>,
+    observer: Arc<dyn Observer>,
+}
+
+impl fmt::Debug for Clients {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Clients")
+            .field("region", &self.region)
+            .finish_non_exhaustive()
+    }
 }
 
 /// A connection is made within this time.
@@ -84,16 +96,37 @@ impl Clients {
         let config = load(access).await;
         let region = config.region().map(|region| region.as_ref().to_owned());
         let region = region.ok_or(NoClients::NoRegion)?;
+        macro_rules! client {
+            ($service:ident) => {
+                $service::Client::from_conf(
+                    $service::config::Builder::from(&config)
+                        .interceptor(CountAttempts)
+                        .build(),
+                )
+            };
+        }
         Ok(Clients {
-            ec2: aws_sdk_ec2::Client::new(&config),
-            sqs: aws_sdk_sqs::Client::new(&config),
-            ssm: aws_sdk_ssm::Client::new(&config),
-            iam: aws_sdk_iam::Client::new(&config),
-            eks: aws_sdk_eks::Client::new(&config),
+            ec2: client!(aws_sdk_ec2),
+            sqs: client!(aws_sdk_sqs),
+            ssm: client!(aws_sdk_ssm),
+            iam: client!(aws_sdk_iam),
+            eks: client!(aws_sdk_eks),
             region,
             began: Instant::now(),
             buckets: Mutex::default(),
+            observer: Arc::new(Unobserved),
         })
+    }
+
+    /// The same, and an observer is told of every call.
+    pub fn observed_by(mut self, observer: Arc<dyn Observer>) -> Self {
+        self.observer = observer;
+        self
+    }
+
+    /// Who is told what happens.
+    pub fn observer(&self) -> &dyn Observer {
+        &*self.observer
     }
 
     /// The region.
@@ -110,9 +143,13 @@ impl Clients {
         F: Future<Output = Result<O, SdkError<E>>>,
         E: ProvideErrorMetadata + std::error::Error + Send + Sync + 'static,
     {
-        tokio::time::sleep(self.wait(call)).await;
-        let bound = call.timeout() * ATTEMPTS;
-        let result = match tokio::time::timeout(bound.min(WHOLE_CALL), sent).await {
+        let waits = self.wait(call);
+        tokio::time::sleep(waits).await;
+        let began = Instant::now();
+        let bound = (call.timeout() * ATTEMPTS).min(WHOLE_CALL);
+        let sent = tokio::time::timeout(bound, sent);
+        let (result, attempts) = attempts::counted(sent).await;
+        let result = match result {
             Ok(result) => result.map_err(|error| failed(call, &error)),
             Err(_) => Err(ApiError::new(call, "", "no reply came in time")),
         };
@@ -121,6 +158,9 @@ impl Clients {
         {
             self.refused(call);
         }
+        let error = result.as_ref().err().map(ApiError::word);
+        let took = began.elapsed();
+        self.observer.called(call, attempts, waits, took, error);
         result
     }
 

@@ -77,6 +77,14 @@ impl ApiError {
         text
     }
 
+    /// Its code, or a word for one that has none.
+    pub fn word(&self) -> &str {
+        match self.code.as_str() {
+            "" => "NoAnswer",
+            code => code,
+        }
+    }
+
     /// What can be done about it; empty if nothing better than to wait is known.
     pub fn hint(&self) -> String {
         let action = self.call.action();

@@ -1,13 +1,12 @@
 //! The interruption queue: messages of EventBridge that say what EC2 is about to do.
 //!
-//! [`read`] is a function of the text of a message. [`duties`] says what a batch asks for: each
+//! [`read`] is a function of the text of a message. [`duties`] says what is to be done: for each
 //! instance once for each kind of event, however often the message comes. A message is deleted after
 //! what it asks for was done. One that cannot be read, or asks for nothing, is deleted at once: it
 //! would only come again.
 
+mod duties;
 pub mod queue;
-
-use std::collections::{BTreeMap, HashMap};
 
 use async_trait::async_trait;
 use serde::Deserialize;
@@ -70,6 +69,16 @@ pub struct Interruption {
     pub instances: Vec<String>,
     /// When the event was sent, as it says: `2026-11-21T08:00:00Z`. Empty if it does not say.
     pub sent: String,
+}
+
+impl NotRead {
+    /// The word of metrics, in place of the kind of an interruption.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            NotRead::NotAnEvent(_) => "unreadable",
+            NotRead::OfNoConcern { .. } | NotRead::NothingToDo(_) => "no_op",
+        }
+    }
 }
 
 /// Why a message asks for nothing.
@@ -201,78 +210,18 @@ pub struct Message {
 /// Carries out what messages ask for.
 #[async_trait]
 pub trait Handler: Send + Sync {
+    /// Whether an instance is known to be none of this cluster's. Asked of every instance that a
+    /// message names, so it answers from memory.
+    fn is_foreign(&self, instance: &str) -> bool {
+        _ = instance;
+        false
+    }
+
     /// An instance is concerned. It may be none of this cluster's: then there is nothing to do.
     ///
     /// # Errors
     /// It could not be done: the message stays and comes again.
     async fn interrupted(&self, kind: Kind, instance: &str) -> Result<(), String>;
-}
-
-/// What a batch asks for: the duties, each with the messages (by index) that wait for it, and the
-/// messages that ask for nothing any more.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Duties {
-    /// Kind and instance, and the messages that are deleted once this and all else that they ask for
-    /// is done.
-    pub to_do: BTreeMap<(Kind, String), Vec<usize>>,
-    /// Messages that are deleted at once.
-    pub done: Vec<usize>,
-    /// Why messages could not be read.
-    pub unread: Vec<NotRead>,
-}
-
-/// How long what was done is remembered, in seconds: a queue keeps messages for 300.
-const REMEMBERED: i64 = 600;
-
-/// What was done lately, by kind and instance.
-#[derive(Clone, Debug, Default)]
-pub struct Done {
-    until: HashMap<(Kind, String), i64>,
-}
-
-impl Done {
-    /// It was done at `now`, in seconds since 1970.
-    pub fn add(&mut self, kind: Kind, instance: &str, now: i64) {
-        self.until
-            .insert((kind, instance.to_owned()), now + REMEMBERED);
-    }
-
-    /// Whether it was done lately.
-    pub fn has(&self, kind: Kind, instance: &str) -> bool {
-        self.until.contains_key(&(kind, instance.to_owned()))
-    }
-
-    /// Forgets what is long past.
-    pub fn expire(&mut self, now: i64) {
-        self.until.retain(|_, until| *until > now);
-    }
-}
-
-/// What a batch of messages asks for that was not done lately.
-pub fn duties(messages: &[Message], done: &Done) -> Duties {
-    let mut duties = Duties::default();
-    for (at, message) in messages.iter().enumerate() {
-        let interruption = match read(&message.body) {
-            Ok(interruption) => interruption,
-            Err(why) => {
-                duties.unread.push(why);
-                duties.done.push(at);
-                continue;
-            }
-        };
-        let kind = interruption.kind;
-        let mut open = false;
-        for id in interruption.instances {
-            if !done.has(kind, &id) {
-                open = true;
-                duties.to_do.entry((kind, id)).or_default().push(at);
-            }
-        }
-        if !open {
-            duties.done.push(at);
-        }
-    }
-    duties
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@
 //! - [`interruption`] reads the queue of EC2's warnings;
 //! - [`provider`] puts them together behind `CloudProvider`, [`controller`] keeps the status of
 //!   EC2NodeClasses, [`store`] is where both find them;
+//! - [`observer`] is told what happens, for metrics;
 //! - [`policy`] is the IAM policy and the CloudFormation stack that all this needs.
 
 pub mod batch;
@@ -30,6 +31,7 @@ pub mod interruption;
 pub mod launch;
 mod lock;
 pub mod nodeclass;
+pub mod observer;
 pub mod policy;
 pub mod profiles;
 pub mod provider;

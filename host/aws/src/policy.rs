@@ -204,7 +204,7 @@ pub fn statements() -> Vec<Statement> {
         ),
         statement(
             "InterruptionQueue",
-            &[GetQueueUrl, ReceiveMessage, DeleteMessage],
+            &[GetQueueUrl, ReceiveMessage, DeleteMessageBatch],
             &["${InterruptionQueue.Arn}"],
             Value::Null,
         ),

@@ -779,9 +779,7 @@ async fn each_interruption_is_handled_once_and_its_messages_are_deleted() {
         .await;
     let handler = Arc::new(Remembers::default());
     handler.failing.store(1, Ordering::Relaxed);
-    let mut queue = Queue::new(cloud.provider.clone(), "demo");
-    let counts = queue.counts();
-    let shared: Arc<dyn Handler> = handler.clone();
+    let mut queue = Queue::new(cloud.provider.clone(), "demo", handler.clone());
     let left = || async {
         cloud.world().await["queues"][0]["messages"]
             .as_u64()
@@ -790,7 +788,7 @@ async fn each_interruption_is_handled_once_and_its_messages_are_deleted() {
     // What failed is hidden for 20 seconds and comes again.
     let began = tokio::time::Instant::now();
     while left().await > 0 && began.elapsed() < Duration::from_secs(60) {
-        queue.batch(&shared).await.unwrap();
+        queue.batch().await.unwrap();
     }
     assert_eq!(left().await, 0);
     let mut done = handler.done.lock().unwrap().clone();
@@ -803,8 +801,6 @@ async fn each_interruption_is_handled_once_and_its_messages_are_deleted() {
     ];
     expected.sort();
     assert_eq!(done, expected);
-    assert!(counts.unread.load(Ordering::Relaxed) >= 15);
-    assert_eq!(counts.failed.load(Ordering::Relaxed), 1);
     // What EC2 takes back has no capacity for a while.
     let world = cloud.world().await;
     let instances = world["instances"].as_array().unwrap();
@@ -824,9 +820,9 @@ async fn each_interruption_is_handled_once_and_its_messages_are_deleted() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_queue_that_is_gone_is_an_error_and_one_that_comes_is_found() {
     let cloud = Cloud::without_class(account()).await;
-    let handler: Arc<dyn Handler> = Arc::new(Remembers::default());
-    let mut queue = Queue::new(cloud.provider.clone(), "no-such-queue");
-    let error = queue.batch(&handler).await.unwrap_err();
+    let handler = Arc::new(Remembers::default());
+    let mut queue = Queue::new(cloud.provider.clone(), "no-such-queue", handler);
+    let error = queue.batch().await.unwrap_err();
     assert_eq!(
         error.class,
         longshore_aws::error::Class::NotFound,
@@ -871,7 +867,8 @@ async fn every_call_that_arrives_is_a_call_of_the_policy() {
     let log = cloud
         .emulator("GET", "/_emulator/calls?after=0", Value::Null)
         .await;
-    let known: BTreeSet<String> = Call::ALL.iter().map(|call| call.action()).collect();
+    let name = |call: &Call| format!("{}:{}", call.service().prefix(), call.name());
+    let known: BTreeSet<String> = Call::ALL.iter().map(name).collect();
     for call in log["calls"].as_array().unwrap() {
         let service = call["service"].as_str().unwrap();
         let action = format!("{service}:{}", call["action"].as_str().unwrap());

@@ -1,66 +1,87 @@
 //! Receives messages, has them handled and deletes them.
+//!
+//! One call waits for messages at a time. What it brings is handled beside the next call, so that
+//! neither a slow handler nor a slow deletion holds up the messages behind. A message is deleted
+//! once everything that it asks for is done.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-use super::{Done, Handler, Kind, Message, duties};
+use super::duties::{Duties, Duty, Turn};
+use super::{Handler, Interruption, Message, read};
+use crate::batch::{Batcher, Window};
+use crate::clients::Clients;
 use crate::error::{ApiError, Class};
 use crate::provider::Ec2;
 use crate::wire;
 
-/// Counts since the start, for metrics.
-#[derive(Debug, Default)]
-pub struct Counts {
-    /// Messages that came.
-    pub received: AtomicU64,
-    /// Messages that were deleted.
-    pub deleted: AtomicU64,
-    /// Messages that could not be read or were of no concern.
-    pub unread: AtomicU64,
-    /// Duties that were done.
-    pub handled: AtomicU64,
-    /// Duties that failed: their messages come again.
-    pub failed: AtomicU64,
-}
-
 /// The queue.
 pub struct Queue {
-    provider: Ec2,
     name: String,
-    url: Option<String>,
-    done: Done,
-    counts: Arc<Counts>,
+    url: Option<Arc<str>>,
+    work: Arc<Work>,
+    /// Messages that are being handled.
+    in_hand: JoinSet<()>,
+}
+
+/// What handles messages.
+struct Work {
+    provider: Ec2,
+    handler: Arc<dyn Handler>,
+    duties: Arc<Duties>,
+    /// Duties that may be done at a time.
+    turns: Semaphore,
+    deletions: Batcher<Receipt, Result<(), ApiError>>,
+}
+
+/// What deletes a message.
+#[derive(Clone)]
+struct Receipt {
+    url: Arc<str>,
+    receipt: String,
 }
 
 /// Pause after a call that failed: a second, doubled up to a minute.
 const PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// Messages that may be in hand before the next are received: 20 batches.
+const MOST_IN_HAND: usize = 200;
+/// Duties that are done at a time. Each is a few calls of the API server.
+const TURNS: usize = 32;
+/// Deletions that are sent together: ten are all that SQS takes.
+const DELETIONS: Window = Window {
+    idle: Duration::from_millis(20),
+    longest: Duration::from_millis(200),
+    most: 10,
+};
 
 impl Queue {
     /// A queue by name. Its URL is asked for when it is needed.
-    pub fn new(provider: Ec2, name: &str) -> Self {
-        Queue {
+    pub fn new(provider: Ec2, name: &str, handler: Arc<dyn Handler>) -> Self {
+        let clients = provider.inner().clients.clone();
+        let work = Work {
             provider,
+            handler,
+            duties: Arc::default(),
+            turns: Semaphore::new(TURNS),
+            deletions: Batcher::new(DELETIONS, move |all| delete(clients.clone(), all)),
+        };
+        Queue {
             name: name.to_owned(),
             url: None,
-            done: Done::default(),
-            counts: Arc::default(),
+            work: Arc::new(work),
+            in_hand: JoinSet::new(),
         }
     }
 
-    /// The counts, which go on.
-    pub fn counts(&self) -> Arc<Counts> {
-        self.counts.clone()
-    }
-
-    /// Receives and handles for ever.
-    pub async fn run(mut self, handler: Arc<dyn Handler>) {
+    /// Receives and handles for ever. What is in hand when this is dropped comes again.
+    pub async fn run(mut self) {
         let mut pause = PAUSE;
         loop {
-            match self.batch(&handler).await {
+            match self.receive().await {
                 Ok(_) => pause = PAUSE,
                 Err(error) => {
                     let error = error.with_hint();
@@ -69,18 +90,30 @@ impl Queue {
                     pause = (pause * 2).min(LONGEST_PAUSE);
                 }
             }
+            while self.in_hand.try_join_next().is_some() {}
+            while self.in_hand.len() >= MOST_IN_HAND {
+                // One that panicked leaves its message for another time.
+                let _ = self.in_hand.join_next().await;
+            }
         }
     }
 
-    /// Waits for a batch and handles it. How many messages came.
+    /// Waits for a batch and handles all of it. How many messages came.
     ///
     /// # Errors
     /// Messages cannot be received.
-    pub async fn batch(&mut self, handler: &Arc<dyn Handler>) -> Result<usize, ApiError> {
-        let clients = &self.provider.inner().clients;
+    pub async fn batch(&mut self) -> Result<usize, ApiError> {
+        let received = self.receive().await?;
+        while self.in_hand.join_next().await.is_some() {}
+        Ok(received)
+    }
+
+    /// Waits for a batch and begins to handle it.
+    async fn receive(&mut self) -> Result<usize, ApiError> {
+        let clients = &self.work.provider.inner().clients;
         let url = match &self.url {
             Some(url) => url.clone(),
-            None => wire::queue::url(clients, &self.name).await?,
+            None => wire::queue::url(clients, &self.name).await?.into(),
         };
         let messages = match wire::queue::receive(clients, &url).await {
             Ok(messages) => messages,
@@ -93,75 +126,103 @@ impl Queue {
             }
         };
         self.url = Some(url.clone());
-        self.counts
-            .received
-            .fetch_add(messages.len() as u64, Ordering::Relaxed);
-        self.handle(&messages, &url, handler).await;
-        Ok(messages.len())
+        let received = messages.len();
+        for message in messages {
+            let asks = self.work.asks(&message);
+            let Message { receipt, sent, .. } = message;
+            let receipt = Receipt {
+                url: url.clone(),
+                receipt,
+            };
+            let work = self.work.clone();
+            self.in_hand
+                .spawn(async move { work.handle(asks, sent, receipt).await });
+        }
+        Ok(received)
+    }
+}
+
+impl Work {
+    /// What a message asks for; the duties of other clusters' instances are left out.
+    fn asks(&self, message: &Message) -> Vec<Duty> {
+        let observer = self.provider.inner().clients.observer();
+        match read(&message.body) {
+            Ok(Interruption {
+                kind, instances, ..
+            }) => {
+                observer.received(kind.as_str());
+                let ours = instances.into_iter();
+                let ours = ours.filter(|id| !self.handler.is_foreign(id));
+                ours.map(|id| (kind, id)).collect()
+            }
+            Err(why) => {
+                observer.received(why.as_str());
+                tracing::debug!(%why, "message deleted");
+                Vec::new()
+            }
+        }
     }
 
-    async fn handle(&mut self, messages: &[Message], url: &str, handler: &Arc<dyn Handler>) {
-        let now = self.provider.now();
-        self.done.expire(now);
-        let duties = duties(messages, &self.done);
-        for why in &duties.unread {
-            tracing::debug!(%why, "message deleted");
-        }
-        self.counts
-            .unread
-            .fetch_add(duties.unread.len() as u64, Ordering::Relaxed);
-        let mut tasks: JoinSet<(Kind, String, Result<(), String>)> = JoinSet::new();
-        for (kind, id) in duties.to_do.keys().cloned() {
-            let (provider, handler) = (self.provider.clone(), handler.clone());
-            tasks.spawn(async move {
-                let handled = handler.interrupted(kind, &id).await;
-                // Second, so that nothing delays the drain.
-                provider.note_interruption(kind, &id).await;
-                (kind, id, handled)
-            });
-        }
-        let mut finished = vec![true; messages.len()];
-        let mut open = duties.to_do;
-        while let Some(task) = tasks.join_next().await {
-            // A handler that panics leaves its messages for another time.
-            let Ok((kind, id, handled)) = task else {
-                continue;
-            };
-            match handled {
-                Ok(()) => {
-                    self.done.add(kind, &id, now);
-                    self.counts.handled.fetch_add(1, Ordering::Relaxed);
-                    open.remove(&(kind, id));
-                }
-                Err(error) => {
-                    self.counts.failed.fetch_add(1, Ordering::Relaxed);
-                    let kind = kind.as_str();
-                    tracing::warn!(kind, instance = id, error, "not handled; the message stays");
-                }
-            }
-        }
-        open.values().flatten().for_each(|at| finished[*at] = false);
+    /// Does what a message asks for, and deletes it.
+    async fn handle(self: Arc<Self>, asks: Vec<Duty>, sent: Option<i64>, receipt: Receipt) {
         let mut tasks = JoinSet::new();
-        for (message, _) in messages
-            .iter()
-            .zip(finished)
-            .filter(|(_, finished)| *finished)
-        {
-            let (provider, url) = (self.provider.clone(), url.to_owned());
-            let receipt = message.receipt.clone();
-            tasks.spawn(async move {
-                wire::queue::delete(&provider.inner().clients, &url, &receipt).await
-            });
+        for duty in asks {
+            tasks.spawn(self.clone().perform(duty));
         }
-        while let Some(task) = tasks.join_next().await {
-            match task {
-                Ok(Ok(())) => {
-                    self.counts.deleted.fetch_add(1, Ordering::Relaxed);
-                }
-                // It comes again, and what it asks for is known to be done.
-                Ok(Err(error)) => tracing::info!(error = error.with_hint(), "message not deleted"),
-                Err(_) => {}
-            }
+        let mut all = true;
+        while let Some(done) = tasks.join_next().await {
+            all &= done.unwrap_or(false);
+        }
+        let observer = self.provider.inner().clients.observer();
+        if !all {
+            observer.message_failed();
+            return;
+        }
+        if let Some(sent) = sent.and_then(|sent| u64::try_from(sent).ok()) {
+            let sent = SystemTime::UNIX_EPOCH + Duration::from_millis(sent);
+            let after = self.provider.system_time().duration_since(sent);
+            observer.message_done(after.unwrap_or_default());
+        }
+        match self.deletions.ask(receipt).await {
+            Some(Ok(())) => observer.deleted(),
+            // It comes again, and what it asks for is known to be done.
+            Some(Err(error)) => tracing::info!(error = error.with_hint(), "message not deleted"),
+            None => {}
         }
     }
+
+    /// Whether a duty is done.
+    async fn perform(self: Arc<Self>, duty: Duty) -> bool {
+        let begun = match self.duties.ask(&duty, self.provider.now()) {
+            Turn::Done => return true,
+            Turn::Wait(waiting) => return waiting.worked().await,
+            Turn::Begin(begun) => begun,
+        };
+        let Ok(_turn) = self.turns.acquire().await else {
+            return false;
+        };
+        let (kind, id) = &duty;
+        let handled = self.handler.interrupted(*kind, id).await;
+        // Second, so that nothing delays the drain.
+        self.provider.note_interruption(*kind, id).await;
+        if let Err(error) = &handled {
+            let kind = kind.as_str();
+            tracing::warn!(kind, instance = id, error, "not handled; the message stays");
+        }
+        begun.end(handled.is_ok(), self.provider.now());
+        handled.is_ok()
+    }
+}
+
+/// Deletes messages. Those of a queue that was replaced have another URL.
+async fn delete(clients: Arc<Clients>, all: Vec<Receipt>) -> Vec<Result<(), ApiError>> {
+    let mut results = Vec::with_capacity(all.len());
+    for same in all.chunk_by(|one, next| one.url == next.url) {
+        let receipts: Vec<&str> = same.iter().map(|one| &*one.receipt).collect();
+        match wire::queue::delete(&clients, &same[0].url, &receipts).await {
+            Ok(each) => results.extend(each),
+            Err(error) => results.extend(same.iter().map(|_| Err(error.clone()))),
+        }
+    }
+    results
 }

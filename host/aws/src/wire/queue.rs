@@ -1,6 +1,6 @@
 //! The interruption queue.
 
-use aws_sdk_sqs::types::MessageSystemAttributeName;
+use aws_sdk_sqs::types::{DeleteMessageBatchRequestEntry, MessageSystemAttributeName};
 
 use crate::calls::Call;
 use crate::clients::Clients;
@@ -44,18 +44,34 @@ pub async fn receive(clients: &Clients, url: &str) -> Result<Vec<Message>, ApiEr
     Ok(out.messages().iter().map(message).collect())
 }
 
-/// Deletes a message.
+/// Deletes at most ten messages. What became of each, in their order.
 ///
 /// # Errors
-/// The call failed.
-pub async fn delete(clients: &Clients, url: &str, receipt: &str) -> Result<(), ApiError> {
-    let request = clients
-        .sqs
-        .delete_message()
-        .queue_url(url)
-        .receipt_handle(receipt);
-    clients
-        .send(Call::DeleteMessage, request.send())
-        .await
-        .map(drop)
+/// The call failed: any of them may come again.
+pub async fn delete(
+    clients: &Clients,
+    url: &str,
+    receipts: &[&str],
+) -> Result<Vec<Result<(), ApiError>>, ApiError> {
+    let call = Call::DeleteMessageBatch;
+    let request = clients.sqs.delete_message_batch().queue_url(url);
+    let entry = |(at, receipt): (usize, &&str)| {
+        let entry = DeleteMessageBatchRequestEntry::builder();
+        entry.id(at.to_string()).receipt_handle(*receipt).build()
+    };
+    let entries: Result<Vec<_>, _> = receipts.iter().enumerate().map(entry).collect();
+    let entries = entries.map_err(|why| ApiError::new(call, "", &why.to_string()))?;
+    let request = request.set_entries(Some(entries));
+    let out = clients
+        .send(Call::DeleteMessageBatch, request.send())
+        .await?;
+    let mut each = vec![Ok(()); receipts.len()];
+    for failed in out.failed() {
+        let own = failed.id().parse().ok();
+        if let Some(own) = own.and_then(|at: usize| each.get_mut(at)) {
+            let message = failed.message().unwrap_or_default();
+            *own = Err(ApiError::new(call, failed.code(), message));
+        }
+    }
+    Ok(each)
 }
