@@ -32,7 +32,11 @@ struct Inner<K, V> {
     waiting: Mutex<Vec<(K, oneshot::Sender<V>)>>,
     arrived: Notify,
     run: Box<Run<K, V>>,
+    seen: Box<Seen>,
 }
+
+/// Is told of each batch before it runs: how many questions it has, and how long the first waited.
+type Seen = dyn Fn(usize, Duration) + Send + Sync;
 
 impl<K, V> Clone for Batcher<K, V> {
     fn clone(&self) -> Self {
@@ -46,11 +50,25 @@ impl<K: Send + 'static, V: Send + 'static> Batcher<K, V> {
     where
         R: Future<Output = Vec<V>> + Send + 'static,
     {
+        Batcher::seen(window, |_, _| {}, run)
+    }
+
+    /// The same, where `seen` is told of each batch before it runs: how many questions it has, and
+    /// how long the first waited.
+    pub fn seen<R>(
+        window: Window,
+        seen: impl Fn(usize, Duration) + Send + Sync + 'static,
+        run: impl Fn(Vec<K>) -> R + Send + Sync + 'static,
+    ) -> Self
+    where
+        R: Future<Output = Vec<V>> + Send + 'static,
+    {
         Batcher(Arc::new(Inner {
             window,
             waiting: Mutex::default(),
             arrived: Notify::new(),
             run: Box::new(move |all| Box::pin(run(all))),
+            seen: Box::new(seen),
         }))
     }
 
@@ -83,7 +101,8 @@ async fn collect<K: Send + 'static, V: Send + 'static>(inner: Arc<Inner<K, V>>) 
         longest,
         most,
     } = inner.window;
-    let last = Instant::now() + longest;
+    let began = Instant::now();
+    let last = began + longest;
     while inner.waiting().len() < most {
         let until = last.min(Instant::now() + idle);
         tokio::select! {
@@ -97,6 +116,7 @@ async fn collect<K: Send + 'static, V: Send + 'static>(inner: Arc<Inner<K, V>>) 
         if questions.is_empty() {
             return;
         }
+        (inner.seen)(questions.len(), began.elapsed());
         let answers = (inner.run)(questions).await;
         for (sender, answer) in senders.into_iter().zip(answers) {
             // The caller may have given up.

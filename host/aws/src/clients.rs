@@ -27,7 +27,7 @@ use crate::bucket::Bucket;
 use crate::calls::Call;
 use crate::error::{ApiError, Class, classify};
 use crate::lock::lock;
-use crate::observer::{Observer, Unobserved};
+use crate::observer::{Called, Observer, Unobserved};
 use attempts::CountAttempts;
 
 /// How AWS is reached. What is `None` comes from the environment, as in every tool of AWS:
@@ -45,6 +45,8 @@ pub struct Access {
     pub dual_stack: Option<bool>,
     /// Key and secret, in place of the usual chain. For emulated endpoints.
     pub keys: Option<(String, String)>,
+    /// How long one attempt of a call may take at most. For emulated endpoints that hang.
+    pub patience: Option<Duration>,
 }
 
 /// Why there are no clients.
@@ -68,6 +70,7 @@ pub struct Clients {
     /// EKS.
     pub eks: aws_sdk_eks::Client,
     region: String,
+    patience: Duration,
     began: Instant,
     buckets: Mutex<HashMap<Call, Bucket>>,
     observer: Arc<dyn Observer>,
@@ -86,6 +89,10 @@ const CONNECT: Duration = Duration::from_millis(3100);
 /// All attempts of a call together take at most this long.
 const WHOLE_CALL: Duration = Duration::from_secs(120);
 const ATTEMPTS: u32 = 3;
+/// One attempt takes at most this long, unless its call has less.
+const ATTEMPT: Duration = Duration::from_secs(30);
+/// The SDK waits up to 1 s before the second attempt and up to 2 s before the third.
+const BETWEEN_ATTEMPTS: Duration = Duration::from_secs(3);
 
 impl Clients {
     /// Makes the clients.
@@ -112,6 +119,7 @@ impl Clients {
             iam: client!(aws_sdk_iam),
             eks: client!(aws_sdk_eks),
             region,
+            patience: access.patience.unwrap_or(WHOLE_CALL),
             began: Instant::now(),
             buckets: Mutex::default(),
             observer: Arc::new(Unobserved),
@@ -146,21 +154,28 @@ impl Clients {
         let waits = self.wait(call);
         tokio::time::sleep(waits).await;
         let began = Instant::now();
-        let bound = (call.timeout() * ATTEMPTS).min(WHOLE_CALL);
+        let attempt = call.timeout().min(self.patience);
+        let bound = (attempt * ATTEMPTS + BETWEEN_ATTEMPTS).min(WHOLE_CALL);
         let sent = tokio::time::timeout(bound, sent);
         let (result, attempts) = attempts::counted(sent).await;
         let result = match result {
             Ok(result) => result.map_err(|error| failed(call, &error)),
             Err(_) => Err(ApiError::new(call, "", "no reply came in time")),
         };
-        if let Err(error) = &result
-            && error.class == Class::Throttled
-        {
-            self.refused(call);
+        if let Err(error) = &result {
+            // With the ID of the request, which AWS's support asks for.
+            tracing::debug!(%error, attempts, "call failed");
+            if error.class == Class::Throttled {
+                self.refused(call);
+            }
         }
-        let error = result.as_ref().err().map(ApiError::word);
-        let took = began.elapsed();
-        self.observer.called(call, attempts, waits, took, error);
+        let how = Called {
+            attempts,
+            waited: waits,
+            took: began.elapsed(),
+            error: result.as_ref().err().map(|error| error.class),
+        };
+        self.observer.called(call, how);
         result
     }
 
@@ -197,7 +212,7 @@ async fn load(access: &Access) -> SdkConfig {
     });
     let timeouts = TimeoutConfig::builder()
         .connect_timeout(CONNECT)
-        .operation_attempt_timeout(Duration::from_secs(30))
+        .operation_attempt_timeout(access.patience.unwrap_or(ATTEMPT))
         .operation_timeout(WHOLE_CALL)
         .build();
     let mut loader = aws_config::defaults(BehaviorVersion::v2026_01_12())
@@ -230,13 +245,16 @@ where
     E: ProvideErrorMetadata + std::error::Error + 'static,
 {
     let code = error.code().unwrap_or_default();
-    let message = match error.message() {
-        Some(message) => message.to_owned(),
-        None => chain(error),
-    };
     let status = error
         .raw_response()
         .map(|response| response.status().as_u16());
+    let message = match (error.message(), status) {
+        (Some(message), _) => message.to_owned(),
+        (None, Some(status)) if is_html(error) => {
+            format!("the answer is a page of HTML (HTTP {status}) and none of AWS")
+        }
+        (None, _) => chain(error),
+    };
     let class = match (code, status) {
         // Refused without a code that could be read: nothing was done.
         ("", Some(401 | 403)) => Class::Unauthorized,
@@ -249,6 +267,20 @@ where
         message,
         request: error.request_id().unwrap_or_default().to_owned(),
     }
+}
+
+/// Whether what came back is a page of HTML: a proxy's, or a portal's.
+fn is_html<E>(error: &SdkError<E>) -> bool {
+    let body = error
+        .raw_response()
+        .and_then(|response| response.body().bytes());
+    let begins = body.unwrap_or_default().trim_ascii_start();
+    let is = |tag: &[u8]| {
+        begins
+            .get(..tag.len())
+            .is_some_and(|own| own.eq_ignore_ascii_case(tag))
+    };
+    is(b"<!doctype html") || is(b"<html")
 }
 
 /// An error and its causes, outermost first, each once.

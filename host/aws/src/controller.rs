@@ -4,7 +4,10 @@
 //! every few seconds, and each part of a class is observed at its own pace, at once when the class
 //! changes.
 
+mod events;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 use std::time::Duration;
 
 use kube::ResourceExt as _;
@@ -12,6 +15,9 @@ use longshore_ec2::hash::migration::{Annotated, Claim, HASH, HASH_VERSION, migra
 use longshore_ec2::hash::{self, nodeclass_hash};
 use longshore_ec2::nodeclass::{EC2NodeClass, EC2NodeClassStatus};
 use longshore_ec2::tags;
+use tokio::sync::Semaphore;
+use tokio::task::{JoinError, JoinSet};
+use tokio::time::Instant;
 
 use crate::discovery::{self, Filters};
 use crate::error::{ApiError, Class};
@@ -21,20 +27,45 @@ use crate::nodeclass::{
 use crate::profiles::{self, Step};
 use crate::provider::Ec2;
 use crate::records::InstanceFacts;
+use crate::store::ClassEvent;
 use crate::wire;
+use events::{events, transitions, troubles};
 
 /// How often classes are looked at.
 const LOOK: Duration = Duration::from_secs(5);
 /// How soon a part is observed again that failed, in seconds.
 const FAILED: i64 = 60;
+/// How soon a profile is made again whose role does not exist, in seconds: IAM has no way to ask for
+/// a role that costs less than to make a profile and delete it.
+const NO_ROLE: i64 = 300;
 /// How often instance profiles are looked for that nothing uses, in seconds.
 const LEFT_OVER: i64 = 1800;
 
-/// The controller.
+/// How soon a launch is tried again that was refused, in seconds: somebody may be about to mend a
+/// policy.
+const REFUSED: i64 = 300;
+/// How soon a launch is tried again that could not be tried, in seconds: doubled each time, up to
+/// the other.
+const LATER: i64 = 10;
+const LATEST: i64 = 300;
+/// Classes that are looked at at a time.
+const TURNS: usize = 10;
+
+/// The controller. Classes are looked at beside each other: one whose calls hang holds up no other.
 pub struct Controller {
-    provider: Ec2,
+    steps: Steps,
     known: HashMap<String, Known>,
+    /// Looks that have not ended, and the classes by their tasks.
+    looks: JoinSet<Look>,
+    under_way: HashMap<tokio::task::Id, String>,
     swept: i64,
+}
+
+/// A look at a class that has ended.
+struct Look {
+    name: String,
+    known: Known,
+    result: Result<(), String>,
 }
 
 /// What is known of a class.
@@ -45,6 +76,10 @@ struct Known {
     due: BTreeMap<Part, i64>,
     /// What the last dry runs were of.
     probed: Option<Probed>,
+    /// How often a launch could not be tried, one time after the other.
+    later: u32,
+    /// When what a deleted class leaves behind may be cleaned up again, after a call failed.
+    cleans: i64,
 }
 
 /// What a dry run depends on: generation, subnets, groups, images and profile.
@@ -53,9 +88,12 @@ type Probed = (Option<i64>, Vec<String>, Option<String>);
 impl Controller {
     /// A controller of a provider's classes.
     pub fn new(provider: Ec2) -> Self {
+        let turns = Arc::new(Semaphore::new(TURNS));
         Controller {
-            provider,
+            steps: Steps { provider, turns },
             known: HashMap::new(),
+            looks: JoinSet::new(),
+            under_way: HashMap::new(),
             swept: 0,
         }
     }
@@ -63,55 +101,123 @@ impl Controller {
     /// Looks at classes for ever.
     pub async fn run(mut self) {
         loop {
-            if let Err(error) = self.round().await {
-                tracing::warn!(error, "EC2NodeClasses cannot be listed");
+            match self.begin().await {
+                Ok(classes) => self.sweep(&classes).await,
+                Err(error) => tracing::warn!(error, "EC2NodeClasses cannot be listed"),
             }
-            tokio::time::sleep(LOOK).await;
+            let next = Instant::now() + LOOK;
+            loop {
+                tokio::select! {
+                    Some(look) = self.looks.join_next_with_id() => self.ended(look),
+                    () = tokio::time::sleep_until(next) => break,
+                }
+            }
         }
     }
 
-    /// Looks at every class once. One that fails does not hold up the others.
+    /// Looks at every class once, and waits for all of them. One that fails does not hold up the
+    /// others.
     ///
     /// # Errors
     /// Classes cannot be listed.
     pub async fn round(&mut self) -> Result<(), String> {
-        let classes = self.provider.inner().classes.list().await?;
-        let names: BTreeSet<String> = classes.iter().map(|class| class.name_any()).collect();
-        self.known.retain(|name, _| names.contains(name));
-        for class in &classes {
-            let done = match class.metadata.deletion_timestamp {
-                Some(_) => self.end(class).await,
-                None => self.reconcile(class).await,
-            };
-            if let Err(error) = done {
-                tracing::info!(nodeclass = class.name_any(), error, "tried again");
-            }
+        let classes = self.begin().await?;
+        while let Some(look) = self.looks.join_next_with_id().await {
+            self.ended(look);
         }
-        let now = self.provider.now();
-        if now - self.swept >= LEFT_OVER && !self.provider.inner().settings.isolated {
-            self.swept = now;
-            if let Err(error) = self.sweep_profiles(&classes).await {
-                tracing::warn!(
-                    error = error.with_hint(),
-                    "left-over instance profiles stay"
-                );
-            }
-        }
+        self.sweep(&classes).await;
         Ok(())
     }
 
-    async fn reconcile(&mut self, class: &EC2NodeClass) -> Result<(), String> {
+    /// Begins to look at each class that is not being looked at. All classes.
+    async fn begin(&mut self) -> Result<Vec<EC2NodeClass>, String> {
+        let classes = self.steps.provider.inner().classes.list().await?;
+        let names: BTreeSet<String> = classes.iter().map(|class| class.name_any()).collect();
+        self.known.retain(|name, _| names.contains(name));
+        for class in &classes {
+            let name = class.name_any();
+            if self.under_way.values().any(|own| *own == name) {
+                continue;
+            }
+            let mut known = self.known.remove(&name).unwrap_or_default();
+            let (steps, class) = (self.steps.clone(), class.clone());
+            let task = self.looks.spawn(async move {
+                let _turn = steps.turns.acquire().await;
+                let result = match class.metadata.deletion_timestamp {
+                    Some(_) => steps.end(&class, &mut known).await,
+                    None => steps.reconcile(&class, &mut known).await,
+                };
+                Look {
+                    name: class.name_any(),
+                    known,
+                    result,
+                }
+            });
+            self.under_way.insert(task.id(), name);
+        }
+        Ok(classes)
+    }
+
+    fn ended(&mut self, look: Result<(tokio::task::Id, Look), JoinError>) {
+        match look {
+            Ok((id, look)) => {
+                self.under_way.remove(&id);
+                let Look {
+                    name,
+                    known,
+                    result,
+                } = look;
+                if let Err(error) = result {
+                    tracing::info!(nodeclass = name, error, "tried again");
+                }
+                self.known.insert(name, known);
+            }
+            // The next look begins with nothing known.
+            Err(panicked) => {
+                let name = self.under_way.remove(&panicked.id());
+                tracing::error!(nodeclass = name, %panicked, "looked at again");
+            }
+        }
+    }
+
+    /// Deletes instance profiles that nothing uses, now and then. A class that is being looked at may
+    /// have made one that is not known here.
+    async fn sweep(&mut self, classes: &[EC2NodeClass]) {
+        let now = self.steps.provider.now();
+        let isolated = self.steps.provider.inner().settings.isolated;
+        if now - self.swept < LEFT_OVER || isolated || !self.under_way.is_empty() {
+            return;
+        }
+        self.swept = now;
+        let observed = self.known.values();
+        let observed = observed.filter_map(|known| known.observed.profile.as_ref());
+        let known: BTreeSet<String> = observed.filter_map(|name| name.clone().ok()).collect();
+        if let Err(error) = self.steps.sweep_profiles(classes, known).await {
+            let error = error.with_hint();
+            tracing::warn!(error, "left-over instance profiles stay");
+        }
+    }
+}
+
+/// What is done for one class.
+#[derive(Clone)]
+struct Steps {
+    provider: Ec2,
+    turns: Arc<Semaphore>,
+}
+
+impl Steps {
+    async fn reconcile(&self, class: &EC2NodeClass, known: &mut Known) -> Result<(), String> {
         if self.write_metadata(class).await? {
             // Written: the next look has the new version.
             return Ok(());
         }
-        let name = class.name_any();
         let now = self.provider.now();
-        let mut known = self.known.remove(&name).unwrap_or_default();
         if known.generation != class.metadata.generation {
             known.generation = class.metadata.generation;
             known.due.clear();
         }
+        let mut failed = Vec::new();
         for (part, pace) in PACE {
             let due = known.due.get(&part).is_none_or(|due| *due <= now);
             if part == Part::Validation || !due {
@@ -120,12 +226,20 @@ impl Controller {
             let own = self.provider.inner().settings.paces.get(&part);
             let pace = own.copied().unwrap_or(pace);
             let worked = self.observe(class, part, &mut known.observed).await;
-            let pace = if worked { pace } else { FAILED.min(pace) };
+            let no_role = matches!(&known.observed.profile, Some(Err(ProfileFault::NoRole(_))));
+            let pace = match worked {
+                true => pace,
+                false if part == Part::Profile && no_role => NO_ROLE.min(pace),
+                false => FAILED.min(pace),
+            };
             known.due.insert(part, now + pace);
+            if !worked {
+                failed.push(part);
+            }
         }
         let region = self.provider.region();
         let mut next = status(class, &known.observed, &region, now);
-        if self.may_be_tried(&next, &mut known, now) {
+        if may_be_tried(&next, known, now) {
             let probe = match self.provider.inner().settings.without_dry_runs {
                 true => Probe::Passed,
                 false => {
@@ -134,58 +248,26 @@ impl Controller {
                     self.provider.probe(&class).await
                 }
             };
-            let later = matches!(probe, Probe::Later(_));
-            let pace = PACE.iter().find(|(part, _)| *part == Part::Validation);
-            let pace = pace.map_or(FAILED, |(_, pace)| *pace);
-            known
-                .due
-                .insert(Part::Validation, now + if later { 10 } else { pace });
+            let again = now + next_probe(&probe, known);
+            known.due.insert(Part::Validation, again);
             known.observed.probe = Some(probe);
             next = status(class, &known.observed, &region, now);
         }
-        self.known.insert(name, known);
-        if class.status.as_ref() == Some(&next) {
-            return Ok(());
+        let inner = self.provider.inner();
+        let before = class.status.as_ref().map_or(&[][..], |s| &s.conditions);
+        if class.status.as_ref() != Some(&next) {
+            inner.classes.write_status(class, &next).await?;
+            let observer = inner.clients.observer();
+            for (old, new) in transitions(before, &next.conditions) {
+                observer.condition_changed(old, new);
+            }
         }
-        self.provider
-            .inner()
-            .classes
-            .write_status(class, &next)
-            .await
-    }
-
-    /// Whether a launch should be tried: all that it needs is there, and the last try was long ago or
-    /// of something else.
-    fn may_be_tried(&self, next: &EC2NodeClassStatus, known: &mut Known, now: i64) -> bool {
-        use longshore_api::crd::{ConditionStatus, condition};
-        let needed = [
-            "AMIsReady",
-            "SubnetsReady",
-            "SecurityGroupsReady",
-            "InstanceProfileReady",
-        ];
-        let ready = needed.iter().all(|type_| {
-            condition(&next.conditions, type_)
-                .is_some_and(|own| own.status == ConditionStatus::True)
-        });
-        let invalid = condition(&next.conditions, "ValidationSucceeded").is_some_and(|own| {
-            own.status == ConditionStatus::False && !own.reason.ends_with("AuthCheckFailed")
-        });
-        if !ready || (invalid && known.observed.probe.is_none()) {
-            return false;
+        let mut all = events(before, &next.conditions);
+        all.extend(troubles(&known.observed, &failed, &next.conditions));
+        for event in all {
+            inner.classes.say(class, event).await;
         }
-        let mut of: Vec<String> = next.subnets.iter().map(|one| one.id.clone()).collect();
-        of.sort();
-        of.extend(next.security_groups.iter().map(|one| one.id.clone()));
-        of.extend(next.amis.iter().map(|one| one.id.clone()));
-        let probed = Some((known.generation, of, next.instance_profile.clone()));
-        let due = known
-            .due
-            .get(&Part::Validation)
-            .is_none_or(|due| *due <= now);
-        let changed = known.probed != probed;
-        known.probed = probed;
-        due || changed
+        Ok(())
     }
 
     /// The finalizer and the drift hash. Whether they had to be written.
@@ -384,9 +466,10 @@ impl Controller {
     }
 
     /// A class that is being deleted.
-    async fn end(&self, class: &EC2NodeClass) -> Result<(), String> {
+    async fn end(&self, class: &EC2NodeClass, known: &mut Known) -> Result<(), String> {
         let held = class.metadata.finalizers.clone().unwrap_or_default();
-        if !held.iter().any(|one| one == FINALIZER) {
+        let now = self.provider.now();
+        if !held.iter().any(|one| one == FINALIZER) || known.cleans > now {
             return Ok(());
         }
         let inner = self.provider.inner();
@@ -394,17 +477,37 @@ impl Controller {
         let claims = inner.classes.claims_of(&name).await?;
         let claims: Vec<String> = claims.into_iter().map(|claim| claim.name).collect();
         if let Ending::Waits(message) = ending(&claims) {
-            tracing::info!(nodeclass = name, message, "WaitingOnNodeClaimTermination");
+            const REASON: &str = "WaitingOnNodeClaimTermination";
+            tracing::info!(nodeclass = name, message, "kept");
+            let event = ClassEvent {
+                warning: false,
+                reason: REASON.to_owned(),
+                message,
+            };
+            inner.classes.say(class, event).await;
             return Ok(());
         }
-        self.clean_up(class)
-            .await
-            .map_err(|error| error.with_hint())?;
+        if let Err(error) = self.clean_up(class).await {
+            known.cleans = now + FAILED;
+            let event = ClassEvent {
+                warning: true,
+                reason: "CleanupFailed".to_owned(),
+                message: format!("it cannot be deleted: {}", error.lasting()),
+            };
+            inner.classes.say(class, event).await;
+            return Err(error.with_hint());
+        }
         let left: Vec<String> = held.into_iter().filter(|one| one != FINALIZER).collect();
-        inner
-            .classes
+        let classes = &inner.classes;
+        classes
             .write_metadata(class, &left, &BTreeMap::new())
-            .await
+            .await?;
+        if let Some(asked) = &class.metadata.deletion_timestamp {
+            let after = self.provider.now().saturating_sub(asked.0.as_second());
+            let after = Duration::from_secs(u64::try_from(after).unwrap_or(0));
+            inner.clients.observer().class_ended(after);
+        }
+        Ok(())
     }
 
     async fn clean_up(&self, class: &EC2NodeClass) -> Result<(), ApiError> {
@@ -438,7 +541,11 @@ impl Controller {
 
     /// Deletes profiles of the cluster that neither a class nor an instance uses. An instance whose
     /// profile is deleted has no rights any more.
-    async fn sweep_profiles(&self, classes: &[EC2NodeClass]) -> Result<(), ApiError> {
+    async fn sweep_profiles(
+        &self,
+        classes: &[EC2NodeClass],
+        known: BTreeSet<String>,
+    ) -> Result<(), ApiError> {
         let inner = self.provider.inner();
         let cluster = &inner.settings.cluster.name;
         let path = profiles::path_of_cluster(inner.clients.region(), cluster);
@@ -459,15 +566,61 @@ impl Controller {
                 .as_ref()
                 .and_then(|status| status.instance_profile.clone())
         }));
-        let observed = self
-            .known
-            .values()
-            .filter_map(|known| known.observed.profile.as_ref());
-        used.extend(observed.filter_map(|profile| profile.clone().ok()));
+        used.extend(known);
         for profile in profiles::left_over(&found, &used) {
             tracing::info!(profile = profile.name, "deleted: nothing uses it");
             self.delete_profile(profile).await?;
         }
         Ok(())
     }
+}
+
+/// How long until a launch is tried again, in seconds.
+fn next_probe(probe: &Probe, known: &mut Known) -> i64 {
+    let pace = PACE.iter().find(|(part, _)| *part == Part::Validation);
+    match probe {
+        Probe::Later(_) => {
+            let wait = LATER << known.later.min(5);
+            known.later = known.later.saturating_add(1);
+            return wait.min(LATEST);
+        }
+        _ => known.later = 0,
+    }
+    match probe {
+        Probe::Failed(..) => REFUSED,
+        _ => pace.map_or(FAILED, |(_, pace)| *pace),
+    }
+}
+
+/// Whether a launch should be tried: all that it needs is there, and the last try was long ago or
+/// of something else.
+fn may_be_tried(next: &EC2NodeClassStatus, known: &mut Known, now: i64) -> bool {
+    use longshore_api::crd::{ConditionStatus, condition};
+    let needed = [
+        "AMIsReady",
+        "SubnetsReady",
+        "SecurityGroupsReady",
+        "InstanceProfileReady",
+    ];
+    let ready = needed.iter().all(|type_| {
+        condition(&next.conditions, type_).is_some_and(|own| own.status == ConditionStatus::True)
+    });
+    let invalid = condition(&next.conditions, "ValidationSucceeded").is_some_and(|own| {
+        own.status == ConditionStatus::False && !own.reason.ends_with("AuthCheckFailed")
+    });
+    if !ready || (invalid && known.observed.probe.is_none()) {
+        return false;
+    }
+    let mut of: Vec<String> = next.subnets.iter().map(|one| one.id.clone()).collect();
+    of.sort();
+    of.extend(next.security_groups.iter().map(|one| one.id.clone()));
+    of.extend(next.amis.iter().map(|one| one.id.clone()));
+    let probed = Some((known.generation, of, next.instance_profile.clone()));
+    let due = known
+        .due
+        .get(&Part::Validation)
+        .is_none_or(|due| *due <= now);
+    let changed = known.probed != probed;
+    known.probed = probed;
+    due || changed
 }

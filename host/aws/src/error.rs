@@ -38,6 +38,26 @@ pub enum Class {
     Unknown,
 }
 
+impl Class {
+    /// The word of metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Class::Capacity => "capacity",
+            Class::SubnetFull => "subnet_full",
+            Class::Quota => "quota",
+            Class::SpotRole => "spot_role",
+            Class::TemplateGone => "template_gone",
+            Class::NotFound => "not_found",
+            Class::Throttled => "throttled",
+            Class::Unauthorized => "unauthorized",
+            Class::TokenReused => "token_reused",
+            Class::AsWished => "as_wished",
+            Class::Invalid => "invalid",
+            Class::Unknown => "unknown",
+        }
+    }
+}
+
 /// A call that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApiError {
@@ -67,21 +87,38 @@ impl ApiError {
 
     /// Code, message and request in words.
     fn said(&self) -> String {
-        let mut text = match self.code.is_empty() {
-            true => self.message.clone(),
-            false => format!("{}: {}", self.code, self.message),
-        };
+        let mut text = self.code_and_message();
         if !self.request.is_empty() {
             text += &format!(" (request {})", self.request);
         }
         text
     }
 
-    /// Its code, or a word for one that has none.
-    pub fn word(&self) -> &str {
-        match self.code.as_str() {
-            "" => "NoAnswer",
-            code => code,
+    /// Whether it is about the credentials or the clock, and not about what was asked for.
+    pub fn concerns_credentials(&self) -> bool {
+        let code = self.code.as_str();
+        EXPIRED.contains(&code) || NOT_ACCEPTED.contains(&code)
+    }
+
+    fn code_and_message(&self) -> String {
+        match self.code.is_empty() {
+            true => self.message.clone(),
+            false => format!("{}: {}", self.code, self.message),
+        }
+    }
+
+    /// The error with its hint, without what differs from one answer to the next: the text of
+    /// conditions and Events, which are written again when it changes.
+    pub fn lasting(&self) -> String {
+        let said = self.code_and_message();
+        let said = match said.find(ENCODED) {
+            Some(at) => said[..at].trim_end(),
+            None => &said,
+        };
+        let said = said.trim_end_matches('.');
+        match (self.call.action(), self.hint()) {
+            (action, hint) if hint.is_empty() => format!("{action}: {said}"),
+            (action, hint) => format!("{action}: {said}; {hint}"),
         }
     }
 
@@ -89,13 +126,26 @@ impl ApiError {
     pub fn hint(&self) -> String {
         let action = self.call.action();
         match (self.class, &*self.code) {
-            (_, "ExpiredToken" | "ExpiredTokenException" | "RequestExpired") => {
+            (_, code) if EXPIRED.contains(&code) => {
                 "the credentials have expired; see that the role can be assumed again and that \
                  the clock is right"
                     .to_owned()
             }
             (_, "OptInRequired") => "the account has not enabled the region or the service".into(),
+            (Class::Unauthorized, code) if NOT_ACCEPTED.contains(&code) => {
+                "AWS does not accept the credentials; see that this machine's clock is right, and \
+                 that the role or the key still exists"
+                    .to_owned()
+            }
+            (_, "QueueDoesNotExist" | "AWS.SimpleQueueService.NonExistentQueue") => {
+                "create the queue, or correct --interruption-queue (INTERRUPTION_QUEUE); it is a \
+                 name in this region and account"
+                    .to_owned()
+            }
             (Class::Unauthorized, _) => {
+                // A launch is refused for what it passes on as well, such as iam:PassRole.
+                let (action, on) = denied(&self.message).unwrap_or((&action, None));
+                let on = on.map_or(String::new(), |on| format!(" on {on}"));
                 let cause = match () {
                     () if self.message.contains("service control policy") => {
                         "; a service control policy of the organization denies it"
@@ -105,7 +155,7 @@ impl ApiError {
                     }
                     () => "",
                 };
-                format!("allow {action} in the policy of Longshore's role{cause}")
+                format!("allow {action}{on} in the policy of Longshore's role{cause}")
             }
             (Class::Quota, _) => "ask AWS for a higher limit in Service Quotas".to_owned(),
             (Class::SpotRole, _) => "create the role once: aws iam create-service-linked-role \
@@ -117,7 +167,7 @@ impl ApiError {
                     .to_owned()
             }
             (Class::Unknown, "") => {
-                "see that the endpoint is AWS's or the emulator's and that a proxy lets it through"
+                "see that the endpoint is that of AWS, and that a firewall or a proxy lets it through"
                     .to_owned()
             }
             _ => String::new(),
@@ -133,6 +183,33 @@ impl ApiError {
     }
 }
 
+/// Codes of credentials that have expired.
+const EXPIRED: [&str; 3] = ["ExpiredToken", "ExpiredTokenException", "RequestExpired"];
+/// Codes of credentials that are not accepted, or of a clock that is wrong: a request is signed with
+/// the time.
+const NOT_ACCEPTED: [&str; 6] = [
+    "AuthFailure",
+    "InvalidClientTokenId",
+    "InvalidSignatureException",
+    "RequestTimeTooSkewed",
+    "SignatureDoesNotMatch",
+    "UnrecognizedClientException",
+];
+
+/// What precedes a text that only `sts:DecodeAuthorizationMessage` can read, new in each answer.
+const ENCODED: &str = "Encoded authorization failure message";
+
+/// The action that a message says is denied, and the resource, if it names one.
+fn denied(message: &str) -> Option<(&str, Option<&str>)> {
+    let word = |text: &'static str| {
+        let rest = message.split_once(text)?.1;
+        let word = rest.split_whitespace().next()?;
+        Some(word.trim_end_matches(['.', ',', ';']))
+    };
+    let action = word("not authorized to perform: ").filter(|word| word.contains(':'))?;
+    Some((action, word("on resource: ")))
+}
+
 impl fmt::Display for ApiError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.call.action(), self.said())
@@ -143,7 +220,7 @@ impl std::error::Error for ApiError {}
 
 impl From<ApiError> for CloudError {
     fn from(error: ApiError) -> Self {
-        let text = error.with_hint();
+        let text = error.lasting();
         match error.class {
             Class::Throttled => CloudError::Throttled(text),
             Class::Unauthorized => CloudError::Unauthorized(text),
@@ -207,6 +284,10 @@ pub fn classify(code: &str, message: &str) -> Class {
         | "InvalidClientTokenId"
         | "UnrecognizedClientException"
         | "SignatureDoesNotMatch"
+        | "InvalidSignatureException"
+        | "RequestTimeTooSkewed"
+        | "IncompleteSignature"
+        | "MissingAuthenticationToken"
         | "OptInRequired" => Class::Unauthorized,
         "InternalError" | "InternalFailure" | "ServiceUnavailable" | "Unavailable" | "" => {
             Class::Unknown
@@ -296,6 +377,24 @@ mod tests {
             ec2:CreateFleet: UnauthorizedOperation: not authorized because no permissions boundary allows the action; allow ec2:CreateFleet in the policy of Longshore's role; the permissions boundary of the role does not allow it"#]]
         .assert_eq(&error.with_hint());
         assert!(matches!(error.into(), CloudError::Unauthorized(_)));
+    }
+
+    #[test]
+    fn what_differs_between_answers_is_no_part_of_a_condition() {
+        let answer = |number: u32| {
+            let message = format!(
+                "User: a is not authorized to perform: iam:PassRole on resource: arn:aws:iam::1:role/n \
+                 because no policy allows it. Encoded authorization failure message: {number}"
+            );
+            let mut error = ApiError::new(Call::RunInstances, "UnauthorizedOperation", &message);
+            error.request = number.to_string();
+            error
+        };
+        assert_ne!(answer(1).with_hint(), answer(2).with_hint());
+        assert_eq!(answer(1).lasting(), answer(2).lasting());
+        expect_test::expect![[r#"
+            ec2:RunInstances: UnauthorizedOperation: User: a is not authorized to perform: iam:PassRole on resource: arn:aws:iam::1:role/n because no policy allows it; allow iam:PassRole on arn:aws:iam::1:role/n in the policy of Longshore's role"#]]
+        .assert_eq(&answer(1).lasting());
     }
 
     #[test]

@@ -217,6 +217,11 @@ pub trait Handler: Send + Sync {
         false
     }
 
+    /// Messages cannot be received, and why; or they can again, and nothing.
+    async fn trouble(&self, why: Option<&str>) {
+        _ = why;
+    }
+
     /// An instance is concerned. It may be none of this cluster's: then there is nothing to do.
     ///
     /// # Errors

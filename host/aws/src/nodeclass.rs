@@ -1,8 +1,9 @@
 //! The status of an EC2NodeClass, from what AWS was found to have.
 //!
 //! [`status`] is a function of the object and what was [`Observed`]. What could not be asked leaves
-//! what was known: a class stays ready while EC2 is slow. What is not permitted makes its condition
-//! false and names the action that a policy has to allow.
+//! what was known: a class stays ready while EC2 is slow, and while the process's credentials are not
+//! accepted. What is not permitted makes its condition false and names the action that a policy has
+//! to allow.
 //!
 //! Conditions are Karpenter's; each part is observed at its own pace ([`PACE`]).
 
@@ -117,8 +118,9 @@ pub fn probe_failed(error: &ApiError) -> Probe {
     let reason = match (error.class, error.call) {
         (Class::AsWished, _) => return Probe::Passed,
         (Class::Throttled | Class::Unknown | Class::TemplateGone, _) => {
-            return Probe::Later(error.to_string());
+            return Probe::Later(error.lasting());
         }
+        _ if error.concerns_credentials() => return Probe::Later(error.lasting()),
         _ if error.message.contains("User data is limited to") => "UserDataSizeLimitExceeded",
         _ if error.message.contains("Invalid IAM Instance Profile")
             || error.message.contains("iamInstanceProfile.name is invalid") =>
@@ -129,7 +131,7 @@ pub fn probe_failed(error: &ApiError) -> Probe {
         (_, Call::CreateFleet) => "CreateFleetAuthCheckFailed",
         _ => "RunInstancesAuthCheckFailed",
     };
-    Probe::Failed(reason, error.with_hint())
+    Probe::Failed(reason, error.lasting())
 }
 
 /// The conditions that Ready follows from, in Karpenter's order.
@@ -145,12 +147,12 @@ fn parts(object: &EC2NodeClass, observed: &Observed) -> Vec<&'static str> {
     all
 }
 
-const IMAGES: &str = "AMIsReady";
-const SUBNETS: &str = "SubnetsReady";
-const GROUPS: &str = "SecurityGroupsReady";
-const PROFILE: &str = "InstanceProfileReady";
-const PLACEMENT: &str = "PlacementGroupReady";
-const RESERVATIONS: &str = "CapacityReservationsReady";
+pub(crate) const IMAGES: &str = "AMIsReady";
+pub(crate) const SUBNETS: &str = "SubnetsReady";
+pub(crate) const GROUPS: &str = "SecurityGroupsReady";
+pub(crate) const PROFILE: &str = "InstanceProfileReady";
+pub(crate) const PLACEMENT: &str = "PlacementGroupReady";
+pub(crate) const RESERVATIONS: &str = "CapacityReservationsReady";
 const VALIDATION: &str = "ValidationSucceeded";
 const READY: &str = "Ready";
 
@@ -220,10 +222,12 @@ impl Writer {
     /// A part that could not be asked for.
     fn failed(&mut self, type_: &str, error: &ApiError) {
         match (error.class, self.state(type_)) {
-            (Class::Unauthorized, _) => self.is_false(type_, "Unauthorized", &error.with_hint()),
+            (Class::Unauthorized, _) if !error.concerns_credentials() => {
+                self.is_false(type_, "Unauthorized", &error.lasting());
+            }
             (_, Some(ConditionStatus::True)) => {}
             _ => {
-                let message = error.with_hint();
+                let message = error.lasting();
                 self.set(type_, ConditionStatus::Unknown, "RequestFailed", &message);
             }
         }
@@ -235,11 +239,26 @@ impl Writer {
             Some(Ok(found)) if found.amis.is_empty() => {
                 self.status.amis = Vec::new();
                 let mut message = "spec.amiSelectorTerms select no image".to_owned();
-                if !found.missing.is_empty() {
-                    let names = found.missing.join(", ");
-                    message += &format!("; these SSM parameters do not exist: {names}");
+                if !found.unusable.is_empty() {
+                    let names = found.unusable.join(", ");
+                    message += &format!(
+                        " of an architecture that nodes can have: {names}; select images of \
+                         x86_64 or arm64"
+                    );
+                } else if let [first, others @ ..] = &*found.missing {
+                    if let Some(alias) = object.spec.alias() {
+                        let (family, version) = (&alias.family, &alias.version);
+                        message += &format!("; see that {family} has the version {version}");
+                    }
+                    message += &format!("; there is no SSM parameter {first}");
+                    if !others.is_empty() {
+                        message += &format!(", and {} more do not exist", others.len());
+                    }
                 } else if let Some(alias) = object.spec.alias() {
                     message += &format!("; see that the version {} exists", alias.version);
+                } else {
+                    message += "; see that IDs, names and tags are those of images in this region, \
+                                and that the owner is right";
                 }
                 self.is_false(IMAGES, "AMINotFound", &message);
             }

@@ -4,22 +4,29 @@
 
 use std::time::Duration;
 
+use longshore_api::crd::Condition;
+
 use crate::calls::Call;
+use crate::error::Class;
+
+/// How a call went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Called {
+    /// Requests that were sent: 0 if none was, more than 1 if the SDK tried again.
+    pub attempts: u32,
+    /// How long the call was held back here, to stay below the limits of AWS.
+    pub waited: Duration,
+    /// How long it took after that, all attempts together.
+    pub took: Duration,
+    /// What came of it, if it failed.
+    pub error: Option<Class>,
+}
 
 /// Is told what happens. Every method does nothing unless an implementation wants to know.
 pub trait Observer: Send + Sync {
-    /// A call has ended. `attempts` counts the requests that were sent, 0 if none was; `waited` is
-    /// how long it was held back here, and `took` how long it took after that. `error` is the code of
-    /// the failure, or the word for one that has none.
-    fn called(
-        &self,
-        call: Call,
-        attempts: u32,
-        waited: Duration,
-        took: Duration,
-        error: Option<&str>,
-    ) {
-        _ = (call, attempts, waited, took, error);
+    /// A call has ended.
+    fn called(&self, call: Call, how: Called) {
+        _ = (call, how);
     }
 
     /// A fleet could not launch an offering. `reason` is EC2's code.
@@ -35,6 +42,17 @@ pub trait Observer: Send + Sync {
     /// Calls that coincided were sent as one: how many, and how long the first of them waited.
     fn batched(&self, batcher: &'static str, size: usize, waited: Duration) {
         _ = (batcher, size, waited);
+    }
+
+    /// A condition of an EC2NodeClass has another status. `old` is what it was before, if it was
+    /// there.
+    fn condition_changed(&self, old: Option<&Condition>, new: &Condition) {
+        _ = (old, new);
+    }
+
+    /// An EC2NodeClass is gone, so long after its deletion was asked for.
+    fn class_ended(&self, after: Duration) {
+        _ = after;
     }
 
     /// Nodes of a NodeClass boot with so many bytes of user data.

@@ -136,15 +136,13 @@ impl Ec2 {
             return Err(StartError::NoTypes(clients.region().to_owned()));
         }
         region.settings = settings.machines;
-        let describing = clients.clone();
-        let terminating = clients.clone();
         let inner = Inner {
             finder: Finder::new(clients.clone()),
             state: Mutex::new(State::new(region)),
             claims: Mutex::default(),
             making_templates: tokio::sync::Mutex::default(),
-            describes: Batcher::new(BATCH, move |ids| describe(describing.clone(), ids)),
-            terminates: Batcher::new(BATCH, move |ids| terminate(terminating.clone(), ids)),
+            describes: batcher(&clients, "describe_instances", describe),
+            terminates: batcher(&clients, "terminate_instances", terminate),
             clients,
             classes,
             settings,
@@ -462,6 +460,27 @@ async fn complete_cluster(
     Ok(discovery::account_of(&facts.arn).to_owned())
 }
 
+/// The ID of a zone, empty if it is not known.
+fn zone_id<'a>(region: &'a Region, zone: &str) -> &'a str {
+    let at = region.zone(zone);
+    at.map_or("", |at| &*region.zones()[at].id)
+}
+
+/// Collects questions about instances. `name` is its word of metrics.
+fn batcher<V, R>(
+    clients: &Arc<Clients>,
+    name: &'static str,
+    run: impl Fn(Arc<Clients>, Vec<String>) -> R + Send + Sync + 'static,
+) -> Batcher<String, V>
+where
+    V: Send + 'static,
+    R: Future<Output = Vec<V>> + Send + 'static,
+{
+    let (observed, asked) = (clients.clone(), clients.clone());
+    let seen = move |size, waited| observed.observer().batched(name, size, waited);
+    Batcher::seen(BATCH, seen, move |ids| run(asked.clone(), ids))
+}
+
 async fn describe(
     clients: Arc<Clients>,
     ids: Vec<String>,
@@ -549,7 +568,13 @@ impl CloudProvider for Ec2 {
                     }
                 }
             }
-            Err(error) => Err(error.into()),
+            Err(error) => {
+                let zone = parse_provider_id(provider_id).map_or("", |(zone, _)| zone);
+                let state = self.state();
+                let observer = self.inner.clients.observer();
+                observer.termination_failed(zone, zone_id(&state.region, zone));
+                Err(error.into())
+            }
         }
     }
 

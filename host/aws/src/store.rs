@@ -65,6 +65,22 @@ pub trait NodeClasses: Send + Sync {
         finalizers: &[String],
         annotations: &BTreeMap<String, String>,
     ) -> Result<(), String>;
+
+    /// Says something about a class in an Event. One that cannot be written is left out.
+    async fn say(&self, class: &EC2NodeClass, event: ClassEvent) {
+        _ = (class, event);
+    }
+}
+
+/// An Event about an EC2NodeClass.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClassEvent {
+    /// Whether somebody has to do something.
+    pub warning: bool,
+    /// One word.
+    pub reason: String,
+    /// What happens, and what can be done.
+    pub message: String,
 }
 
 /// What an EC2NodeClass has to know of a NodeClaim that names it.
@@ -212,11 +228,15 @@ impl NodeClasses for KubeClasses {
     }
 }
 
+/// Events that classes in memory keep.
+const MOST_SAID: usize = 1000;
+
 /// Classes in memory.
 #[derive(Debug, Default)]
 pub struct MemoryClasses {
     all: Mutex<BTreeMap<String, EC2NodeClass>>,
     claims: Mutex<BTreeMap<String, Vec<ClaimFacts>>>,
+    said: Mutex<Vec<(String, ClassEvent)>>,
 }
 
 impl MemoryClasses {
@@ -238,6 +258,11 @@ impl MemoryClasses {
     /// Says which claims name a class.
     pub fn set_claims(&self, name: &str, claims: Vec<ClaimFacts>) {
         lock(&self.claims).insert(name.to_owned(), claims);
+    }
+
+    /// Events since this was last asked, with the names of their classes.
+    pub fn events(&self) -> Vec<(String, ClassEvent)> {
+        std::mem::take(&mut lock(&self.said))
     }
 
     fn all(&self) -> MutexGuard<'_, BTreeMap<String, EC2NodeClass>> {
@@ -318,5 +343,14 @@ impl NodeClasses for MemoryClasses {
             let all = own.metadata.annotations.get_or_insert_default();
             all.extend(annotations.clone());
         })
+    }
+
+    async fn say(&self, class: &EC2NodeClass, event: ClassEvent) {
+        let mut said = lock(&self.said);
+        // Nobody may ask: the last ones do.
+        if said.len() == MOST_SAID {
+            said.remove(0);
+        }
+        said.push((class.name_any(), event));
     }
 }

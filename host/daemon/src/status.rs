@@ -17,6 +17,12 @@ const ANSWERS: Duration = Duration::from_secs(35);
 /// Limit of an answer's length.
 const LONGEST: u64 = 64 << 20;
 
+/// What a daemon reports, as text.
+#[cfg(test)]
+pub(crate) fn as_text(status: &serde_json::Value) -> String {
+    text::text(status)
+}
+
 /// Asks and prints.
 pub fn run(args: &StatusArgs) -> Result<Answer, Failure> {
     let at = address(args.at.as_deref());

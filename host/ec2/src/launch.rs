@@ -146,7 +146,10 @@ pub struct Template {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LaunchFault {
     /// No image of the NodeClass's status fits any of the types.
-    #[error("no image in the NodeClass's status fits any of the instance types")]
+    #[error(
+        "no image in the NodeClass's status fits any of the instance types; select images of their \
+         architecture in spec.amiSelectorTerms, or have the NodePool require that of the images"
+    )]
     NoImage,
     /// The user data of a type cannot be rendered.
     #[error("{0}; {hint}", hint = .0.hint)]

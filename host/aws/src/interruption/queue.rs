@@ -62,12 +62,14 @@ impl Queue {
     /// A queue by name. Its URL is asked for when it is needed.
     pub fn new(provider: Ec2, name: &str, handler: Arc<dyn Handler>) -> Self {
         let clients = provider.inner().clients.clone();
+        let observed = clients.clone();
+        let seen = move |size, waited| observed.observer().batched("delete_messages", size, waited);
         let work = Work {
             provider,
             handler,
             duties: Arc::default(),
             turns: Semaphore::new(TURNS),
-            deletions: Batcher::new(DELETIONS, move |all| delete(clients.clone(), all)),
+            deletions: Batcher::seen(DELETIONS, seen, move |all| delete(clients.clone(), all)),
         };
         Queue {
             name: name.to_owned(),
@@ -80,10 +82,19 @@ impl Queue {
     /// Receives and handles for ever. What is in hand when this is dropped comes again.
     pub async fn run(mut self) {
         let mut pause = PAUSE;
+        let mut failing = false;
         loop {
             match self.receive().await {
-                Ok(_) => pause = PAUSE,
+                Ok(_) if failing => {
+                    (failing, pause) = (false, PAUSE);
+                    tracing::info!(queue = self.name, "messages come again");
+                    self.work.handler.trouble(None).await;
+                }
+                Ok(_) => {}
                 Err(error) => {
+                    failing = true;
+                    let why = format!("interruption queue {}: {}", self.name, error.lasting());
+                    self.work.handler.trouble(Some(&why)).await;
                     let error = error.with_hint();
                     tracing::warn!(queue = self.name, error, "no messages; tried again");
                     tokio::time::sleep(pause).await;

@@ -356,7 +356,13 @@ fn errors(all: &[Refused]) -> String {
         .iter()
         .map(|one| {
             let reason = launch_reason(&one.code, &one.message);
-            format!("{reason}: {}: {}", one.code, one.message)
+            let call = crate::calls::Call::CreateFleet;
+            let error = crate::error::ApiError::new(call, &one.code, &one.message);
+            let hint = match error.hint() {
+                hint if hint.is_empty() => hint,
+                hint => format!("; {hint}"),
+            };
+            format!("{reason}: {}: {}{hint}", one.code, one.message)
         })
         .collect();
     texts.sort();

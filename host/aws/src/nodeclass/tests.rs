@@ -50,6 +50,7 @@ fn found() -> Observed {
         images: Some(Ok(Selected {
             amis: vec![ami],
             missing: Vec::new(),
+            unusable: Vec::new(),
         })),
         reservations: Some(Ok(Vec::new())),
         placement: None,
@@ -114,6 +115,7 @@ fn selectors_that_match_nothing_say_so_and_what_waits_for_them() {
         images: Some(Ok(Selected {
             amis: Vec::new(),
             missing: vec!["/aws/x".into()],
+            unusable: Vec::new(),
         })),
         subnets: Some(Ok(Vec::new())),
         groups: Some(Ok(Vec::new())),

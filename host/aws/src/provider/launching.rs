@@ -19,7 +19,7 @@ use longshore_ec2::tags;
 use longshore_ec2::userdata::Taint;
 
 use super::state::{InFlight, State};
-use super::{Ec2, VISIBLE};
+use super::{Ec2, VISIBLE, zone_id};
 use crate::boot::Rendered;
 use crate::discovery::Filters;
 use crate::error::{ApiError, Class};
@@ -394,6 +394,10 @@ impl Ec2 {
                 code = one.code,
                 "launch failed"
             );
+            let zone_id = zone_id(&state.region, &one.zone);
+            let kind = fleet.capacity_type.as_str();
+            let observer = self.inner.clients.observer();
+            observer.launch_failed(&one.zone, zone_id, kind, &one.code);
         }
         fleet::remember(fleet, &reply, &mut state.region, &catalogue, now);
         for one in &reply.errors {

@@ -18,6 +18,7 @@ use longshore_ec2::launch::{
     BlockDeviceMapping, LaunchTemplate, MetadataOptions, NetworkInterface, Placement,
     TagSpecification, TemplateData,
 };
+use longshore_ec2::tags;
 
 use super::{filters, owned};
 use crate::calls::Call;
@@ -48,9 +49,21 @@ pub async fn create(
         .send(Call::CreateLaunchTemplate, request.send())
         .await
     {
-        Err(error) if error.class == Class::AsWished && !dry_run => Ok(()),
-        result => result.map(drop),
+        Err(error) if error.class == Class::AsWished && !dry_run => {}
+        Err(error) => return Err(error),
+        Ok(_) => {}
     }
+    let mut all = template.tags.iter().flat_map(|one| &one.tags);
+    if let Some(class) = all.find(|tag| tag.key == tags::NODE_CLASS) {
+        let bytes = decoded_len(&template.data.user_data);
+        clients.observer().user_data(&class.value, bytes);
+    }
+    Ok(())
+}
+
+/// How many bytes a text in base64 stands for.
+fn decoded_len(base64: &str) -> usize {
+    base64.trim_end_matches('=').len() * 3 / 4
 }
 
 /// Deletes a template by name. One that is gone will do.

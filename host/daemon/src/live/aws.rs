@@ -5,26 +5,23 @@
 //! next leader.
 
 mod boot;
+mod claims;
+mod interruptions;
+mod observed;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::future::pending;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-use async_trait::async_trait;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use futures::TryStreamExt as _;
-use kube::api::Api;
-use kube::runtime::WatchStreamExt as _;
-use kube::runtime::watcher::{self, watcher};
 use kube::{Client, ResourceExt as _};
 use longshore_api::crd::NodeClaim;
 use longshore_aws::clients::{Access, Clients};
 use longshore_aws::controller::Controller;
 use longshore_aws::interruption::queue::Queue;
-use longshore_aws::interruption::{Handler, Kind as Interruption};
 use longshore_aws::nodeclass::Part;
 use longshore_aws::provider::{Ec2, Settings as Ec2Settings};
 use longshore_aws::store::{KubeClasses, NodeClasses as _, kube_dns_ip};
@@ -33,19 +30,26 @@ use longshore_ec2::catalogue::machine::{self, RESOURCES};
 use longshore_ec2::nodeclass::EC2NodeClass;
 use longshore_ec2::userdata::Cluster;
 use serde_json::json;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use boot::LiveBootstrap;
+use claims::Claims;
+use interruptions::Interruptions;
+use observed::{Counting, ToldClasses};
 
 use super::context::Context;
 use super::kinds::Kind;
 use super::leader::Leadership;
 use super::lifecycle;
+use super::metrics::ec2::Ec2Metrics;
 use super::offers::Offers;
 use super::policies::PolicyReloader;
 use super::run::{Cloud, Tasks};
 use super::settings::Settings;
 use super::settings::aws::AwsSettings;
+use super::state::ClassView;
 use super::step_error::StepError;
 use crate::error::Failure;
 
@@ -76,7 +80,10 @@ pub(super) async fn start(
         let hint = "in a pod with a ServiceAccount that may call AWS it comes from the environment";
         failed(why.to_string(), hint)
     })?;
+    let metrics = Arc::new(Ec2Metrics::new());
+    let clients = clients.observed_by(Arc::new(Counting(metrics.clone())));
     let classes = Arc::new(KubeClasses::new(client.clone()));
+    let told = Arc::new(ToldClasses::new(classes.clone()));
     let kubernetes = match set.eks_control_plane {
         true => String::new(),
         false => kubernetes_version(client).await?,
@@ -111,7 +118,7 @@ pub(super) async fn start(
         ]),
     };
     let clock = Arc::new(SystemTime::now);
-    let ec2 = Ec2::start(Arc::new(clients), classes.clone(), meant, clock).await;
+    let ec2 = Ec2::start(Arc::new(clients), told.clone(), meant, clock).await;
     let ec2 = ec2.map_err(|why| {
         let hint = "look at the region, the credentials and their policy (deploy/aws)";
         failed(format!("EC2 cannot be used: {why}"), hint)
@@ -125,6 +132,7 @@ pub(super) async fn start(
         ec2: ec2.clone(),
         classes,
         boot,
+        metrics: metrics.clone(),
         changes: AtomicU64::new(0),
     });
     // Names of types, zones and labels are never swept: most catalogues are written with them alone.
@@ -133,7 +141,11 @@ pub(super) async fn start(
     let types = ec2.region().types().len();
     let tasks: Tasks = Box::new({
         let ec2 = ec2.clone();
-        move |ctx| run(&ec2, queue, &ctx)
+        move |ctx| {
+            ctx.metrics.also(metrics.registry());
+            told.tell(&ctx);
+            run(&ec2, queue, &ctx)
+        }
     });
     Ok(Cloud {
         provider: Arc::new(ec2),
@@ -174,6 +186,7 @@ struct Ec2Offers {
     ec2: Ec2,
     classes: Arc<KubeClasses>,
     boot: Arc<LiveBootstrap>,
+    metrics: Arc<Ec2Metrics>,
     /// How often a class has changed.
     changes: AtomicU64,
 }
@@ -189,6 +202,15 @@ impl Offers for Ec2Offers {
 
     fn class_kind(&self) -> Kind {
         Kind::Ec2NodeClass
+    }
+
+    fn class_views(&self) -> Vec<ClassView> {
+        let view = |class: EC2NodeClass| ClassView {
+            name: class.name_any(),
+            deletion: class.metadata.deletion_timestamp,
+            conditions: class.status.unwrap_or_default().conditions,
+        };
+        self.classes.watched().into_iter().map(view).collect()
     }
 
     fn follows(&self, kind: Kind) -> bool {
@@ -208,6 +230,9 @@ impl Offers for Ec2Offers {
                 return;
             }
         };
+        if class.is_none() {
+            self.metrics.class_gone(name);
+        }
         self.classes.note(name, class);
         self.changes.fetch_add(1, Ordering::Relaxed);
     }
@@ -241,6 +266,7 @@ async fn lost(leadership: &Leadership) {
 
 /// What the leader does.
 async fn lead(ec2: &Ec2, queue: Option<&str>, ctx: &Arc<Context>) {
+    let claims = Arc::new(Claims::default());
     let interruptions = async {
         match queue {
             None => pending().await,
@@ -248,72 +274,52 @@ async fn lead(ec2: &Ec2, queue: Option<&str>, ctx: &Arc<Context>) {
                 let handler = Arc::new(Interruptions {
                     ec2: ec2.clone(),
                     ctx: ctx.clone(),
+                    claims: claims.clone(),
                 });
-                Queue::new(ec2.clone(), name).run(handler).await;
+                Queue::new(ec2.clone(), name, handler).run().await;
             }
         }
     };
+    let (changed, changes) = unbounded_channel();
     tokio::join!(
         Controller::new(ec2.clone()).run(),
         ec2.keep_clean(),
-        tag_nodes(ec2, ctx),
+        claims.clone().follow(ctx.client.clone(), changed),
+        tag_nodes(ec2, ctx, &claims, changes),
         interruptions,
     );
 }
 
-/// Ends what EC2 is about to take back.
-struct Interruptions {
-    ec2: Ec2,
-    ctx: Arc<Context>,
-}
-
-#[async_trait]
-impl Handler for Interruptions {
-    async fn interrupted(&self, kind: Interruption, instance: &str) -> Result<(), String> {
-        let claim = self.ec2.claim_of(instance).await;
-        let Some(name) = claim.map_err(|why| why.to_string())? else {
-            return Ok(());
-        };
-        let claims: Api<NodeClaim> = Api::all(self.ctx.client.clone());
-        let found = claims.get_opt(&name).await.map_err(|why| why.to_string())?;
-        let of_instance = |claim: &NodeClaim| lifecycle::provider_id(claim).ends_with(instance);
-        let Some(claim) = found.filter(of_instance) else {
-            return Ok(());
-        };
-        let message = format!("EC2 says of {instance}: {}", kind.as_str());
-        let reason = kind.event_reason();
-        if kind.ends_node() && claim.metadata.deletion_timestamp.is_none() {
-            let deleted = lifecycle::delete(&self.ctx, &claim, &message).await;
-            if deleted.map_err(|why| why.to_string())? {
-                self.ctx.metrics.disrupted(kind.as_str(), &claim);
-            }
-        }
-        self.ctx.events.claim(&claim, true, reason, &message).await;
-        let node = claim.status.map(|status| status.node_name);
-        if let Some(node) = node.filter(|node| !node.is_empty()) {
-            self.ctx.events.node(&node, true, reason, &message).await;
-        }
-        Ok(())
-    }
-}
-
-/// Gives instances the names of their nodes as tags.
-async fn tag_nodes(ec2: &Ec2, ctx: &Arc<Context>) {
-    let claims: Api<NodeClaim> = Api::all(ctx.client.clone());
+/// Gives instances the names of their nodes as tags. What failed is tried again.
+async fn tag_nodes(
+    ec2: &Ec2,
+    ctx: &Arc<Context>,
+    claims: &Claims,
+    mut changes: UnboundedReceiver<NodeClaim>,
+) {
+    let mut failed: VecDeque<(Instant, NodeClaim)> = VecDeque::new();
     loop {
-        let changes = watcher(claims.clone(), watcher::Config::default()).applied_objects();
-        let tagged = changes
-            .map_err(|why| why.to_string())
-            .try_for_each(|claim| tag_node(ec2, ctx, claim))
-            .await;
-        // The watch begins anew with all of them.
-        if let Err(why) = tagged {
-            tracing::warn!(
-                why,
-                "instances are not tagged with their nodes; tried again"
-            );
+        let next = failed.front().map(|(at, _)| *at);
+        let claim = tokio::select! {
+            changed = changes.recv() => match changed {
+                Some(claim) => claim,
+                None => return,
+            },
+            () = tokio::time::sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {
+                match failed.pop_front() {
+                    Some((_, claim)) if claims.contains(&claim.name_any()) => claim,
+                    _ => continue,
+                }
+            }
+        };
+        let name = claim.name_any();
+        if let Err(why) = tag_node(ec2, ctx, claim.clone()).await
+            && failed.iter().all(|(_, own)| own.name_any() != name)
+        {
+            let why = &*why;
+            tracing::warn!(nodeclaim = name, why, "instance not tagged; tried again");
+            failed.push_back((Instant::now() + AGAIN, claim));
         }
-        tokio::time::sleep(AGAIN).await;
     }
 }
 

@@ -10,6 +10,7 @@
 mod apply_plan;
 mod disruption;
 mod observed;
+mod overlays_status;
 mod repairs;
 mod round_input;
 mod singles;
@@ -17,8 +18,8 @@ mod status_view;
 pub use round_input::RoundInput;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use longshore_api::crd::{NodeClaim, NodePool};
@@ -51,7 +52,7 @@ use super::rollout::{Action, Nomination, Rollout, Turn};
 use super::round::{self, Created, Round, RoundConfig};
 use super::round_timer::RoundTimer;
 use super::serve::{Query, SharedBoard};
-use super::state::{Class, ClusterState, WorkItem};
+use super::state::{Class, ClusterState, TypeTable, WorkItem};
 use super::static_pools;
 use super::step_error::StepError;
 use super::termination;
@@ -130,6 +131,10 @@ struct Controller {
     /// What can be bought, and when that was asked last.
     offers: CurrentOffers,
     last_offers: Option<Instant>,
+    /// What metrics say of it, and the number of the catalogue that they say it of.
+    type_table: Mutex<Option<(u64, Arc<TypeTable>)>>,
+    /// What the status says of NodeOverlays, and the number of the catalogue with them.
+    overlays_status: Mutex<Option<(u64, serde_json::Value)>>,
     /// When nodes register, and which pods are nominated for them.
     rollout: Rollout,
     pod_latency: PodLatency,
@@ -249,6 +254,8 @@ impl Controller {
             pools_changed: true,
             offers: CurrentOffers::default(),
             last_offers: None,
+            type_table: Mutex::default(),
+            overlays_status: Mutex::default(),
             rollout: Rollout::default(),
             pod_latency: PodLatency::default(),
             pod_events: PodEvents::default(),

@@ -25,6 +25,9 @@ const QUIET_FOR_REBOOTS: Duration = Duration::from_secs(1800);
 
 const QUIET_FOR_GARBAGE: Duration = Duration::from_secs(900);
 
+/// A class that waits for its nodes says so as often as Karpenter's.
+const QUIET_FOR_CLASSES: Duration = Duration::from_secs(600);
+
 const QUIET_FOR_BARREN: Duration = Duration::from_secs(60);
 
 /// How long the same words are not repeated.
@@ -35,6 +38,7 @@ fn quiet(reason: &str) -> Duration {
         "RebootObserved" | "RebootFailed" => QUIET_FOR_REBOOTS,
         "Unconsolidatable" => staying::QUIET,
         "GarbageLimitExceeded" | "InstancesWithoutNodeClaim" => QUIET_FOR_GARBAGE,
+        "WaitingOnNodeClaimTermination" | "RequestFailed" => QUIET_FOR_CLASSES,
         "NoCompatibleInstanceTypes" | "DisruptionBlocked" => QUIET_FOR_BARREN,
         _ => QUIET,
     }
@@ -187,6 +191,16 @@ impl Events {
         let object = Object {
             api_version: "karpenter.sh/v1alpha1",
             ..Object::of("NodeOverlay", &overlay.metadata)
+        };
+        self.say(object, warning, reason, message).await;
+    }
+
+    /// Says something about an EC2NodeClass.
+    #[cfg(feature = "aws")]
+    pub async fn ec2_class(&self, meta: &ObjectMeta, warning: bool, reason: &str, message: &str) {
+        let object = Object {
+            api_version: "karpenter.k8s.aws/v1",
+            ..Object::of("EC2NodeClass", meta)
         };
         self.say(object, warning, reason, message).await;
     }

@@ -45,7 +45,8 @@ pub const TERMINATION_TIME: &str = "karpenter.sh/nodeclaim-termination-timestamp
 
 const LAUNCH_LIMIT: Duration = Duration::from_secs(5 * 60);
 const REGISTRATION_LIMIT: Duration = Duration::from_secs(15 * 60);
-const MESSAGE: usize = 300;
+/// Longest message of a condition. What can be done about an error stands at its end.
+const MESSAGE: usize = 600;
 /// Most pods of a claim without capacity that get an Event about it.
 const SHORT_EVENTS: usize = 10;
 

@@ -17,6 +17,12 @@ use super::pod_latency;
 use super::repair::reboot::metrics::RebootMetrics;
 use super::state::{PodStage, PodTransition};
 
+#[cfg(any(feature = "aws", test))]
+#[cfg_attr(
+    not(feature = "aws"),
+    allow(dead_code, reason = "the reference lists them in any case")
+)]
+pub mod ec2;
 #[cfg(test)]
 pub mod reference;
 mod summary;
@@ -26,6 +32,8 @@ use summary::Summary;
 /// All metrics.
 pub struct Metrics {
     registry: Registry,
+    /// Those of the cloud, if it has some.
+    more: Mutex<Vec<Registry>>,
     /// Looks for disruption, and commands.
     pub disruption: DisruptionMetrics,
     /// Reboots of nodes.
@@ -477,6 +485,7 @@ impl Metrics {
                 "1 while the journal cannot be written.",
             ),
             leads: gauge(&registry, "longshore_leader", "1 while this replica leads."),
+            more: Mutex::default(),
             registry,
         }
     }
@@ -696,10 +705,19 @@ impl Metrics {
         self.journal_failing.set(i64::from(condition.failing));
     }
 
+    /// Writes these as well from now on.
+    #[cfg(any(feature = "aws", test))]
+    pub fn also(&self, more: &Registry) {
+        lock(&self.more).push(more.clone());
+    }
+
     /// Everything in Prometheus' text format.
     pub fn text(&self) -> String {
         let mut out = Vec::new();
-        let _ = TextEncoder::new().encode(&self.registry.gather(), &mut out);
+        let mut families = self.registry.gather();
+        let more = lock(&self.more).clone();
+        families.extend(more.iter().flat_map(Registry::gather));
+        let _ = TextEncoder::new().encode(&families, &mut out);
         String::from_utf8(out).unwrap_or_default()
     }
 }
@@ -733,6 +751,12 @@ impl Turns {
                 &["type", "status", "to_status"],
             ),
         }
+    }
+
+    /// Both, for the reference.
+    #[cfg(test)]
+    fn collectors(self) -> [Box<dyn prometheus::core::Collector>; 2] {
+        [Box::new(self.count), Box::new(self.seconds)]
     }
 
     fn note(&self, old: Option<&Stated>, new: &Stated) {

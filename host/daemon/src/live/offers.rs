@@ -11,7 +11,7 @@ use std::sync::Arc;
 use longshore_core::model::{Catalogue, Symbol, Symbols};
 
 use super::kinds::Kind;
-use super::state::{Class, ClusterState};
+use super::state::{Class, ClassView, ClusterState};
 use super::strip_managed_fields::full_name;
 use super::watch::Change;
 
@@ -32,6 +32,11 @@ pub trait Offers: Send + Sync {
     fn follows(&self, kind: Kind) -> bool {
         _ = kind;
         false
+    }
+
+    /// Its node classes as they were seen last, for metrics. Empty if they have none of their own.
+    fn class_views(&self) -> Vec<ClassView> {
+        Vec::new()
     }
 
     /// An object of such a kind as it stands now, as JSON, or that the object of a name is gone.

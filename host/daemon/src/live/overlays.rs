@@ -163,6 +163,15 @@ impl CatalogueOverlays {
         applied
     }
 
+    /// What was made last, if it is for these offers and names. Does not wait for what is being made.
+    pub fn made(&self, offers: &Catalogue, names: &Symbols) -> Option<Applied> {
+        let last = self.made.try_lock().ok()?;
+        let made = last.as_ref()?;
+        let is_current = made.offers == offers.number()
+            && (made.names.iter()).all(|(text, symbol)| names.get(text) == Some(*symbol));
+        is_current.then(|| made.applied.clone())
+    }
+
     fn make(
         &self,
         offers: &Catalogue,

@@ -26,9 +26,13 @@ use crate::node_classes;
 
 mod class;
 mod metrics_snapshot;
+mod type_table;
 
 pub use class::Class;
-pub use metrics_snapshot::{MetricsSnapshot, NodeTotals, PodRow};
+pub use metrics_snapshot::{ClassView, MetricsSnapshot, NodeTotals, PodRow};
+#[cfg(test)]
+pub use type_table::TypeRow;
+pub use type_table::{OfferingRow, TypeTable};
 
 /// An object to reconcile.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

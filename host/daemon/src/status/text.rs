@@ -71,6 +71,22 @@ pub fn text(status: &Value) -> String {
     for (kind, why) in status["troubles"].as_object().into_iter().flatten() {
         line("trouble", format!("{kind}: {}", shown(why)));
     }
+    let overlays = &status["overlays"];
+    for overlay in list(&overlays["overlays"]) {
+        let (name, state) = (shown(&overlay["name"]), shown(&overlay["state"]));
+        line("overlay", format!("{name}: {state}"));
+    }
+    let more = overlays["count"].as_u64().unwrap_or(0) as usize;
+    let more = more.saturating_sub(list(&overlays["overlays"]).len());
+    if more > 0 {
+        line("overlay", format!("and {more} more"));
+    }
+    if let Some(changed) = overlays["pricesChanged"].as_u64().filter(|all| *all > 0) {
+        line(
+            "prices",
+            prices(changed as usize, list(&overlays["prices"])),
+        );
+    }
     let policies = &status["policies"];
     if let Some(file) = policies["config"]["file"].as_str() {
         line(
@@ -108,6 +124,23 @@ pub fn text(status: &Value) -> String {
         );
     }
     out
+}
+
+/// Offerings whose price NodeOverlays change, a few of them by name.
+fn prices(changed: usize, some: &[Value]) -> String {
+    let one = |one: &Value| {
+        let price = |name: &str| one[name].as_f64().unwrap_or_default();
+        let (price, offered) = (price("price"), price("offered"));
+        let offering = shown(&one["offering"]);
+        format!("{offering} {price} USD/h (offered at {offered})")
+    };
+    let named: Vec<String> = some.iter().map(one).collect();
+    let and = if changed > some.len() { ", …" } else { "" };
+    let named = named.join(", ");
+    format!(
+        "{} at another price: {named}{and}",
+        count(changed, "offering")
+    )
 }
 
 /// What a consolidation policy has decided, and how often the rules of NodePools decided alone.

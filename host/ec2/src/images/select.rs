@@ -34,6 +34,8 @@ pub struct Selected {
     pub amis: Vec<Ami>,
     /// Parameters that do not exist. If all of an alias are here, the alias is of no use.
     pub missing: Vec<String>,
+    /// Images that were left out for their architecture: `ami-1 (i386)`.
+    pub unusable: Vec<String>,
 }
 
 /// A parameter that holds something else than an image's ID.
@@ -97,6 +99,8 @@ pub fn discover(
             continue;
         }
         let Some(architecture) = architecture(&image.architecture) else {
+            let left_out = format!("{} ({})", image.id, image.architecture);
+            selected.unusable.push(left_out);
             continue;
         };
         let of_image = variants

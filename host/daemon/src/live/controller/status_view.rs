@@ -1,6 +1,7 @@
 //! Exports the cluster and the loop to metrics and `longshore status`.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use serde_json::json;
 use tokio::time::Instant;
@@ -9,7 +10,7 @@ use super::Controller;
 use crate::live::claims::planned_pods;
 use crate::live::lifecycle::is_true;
 use crate::live::lock::lock;
-use crate::live::state::MetricsSnapshot;
+use crate::live::state::{MetricsSnapshot, TypeTable};
 
 impl Controller {
     /// The cluster as exported in metrics.
@@ -43,7 +44,29 @@ impl Controller {
             queue: self.state.pending() - expected.len(),
             deciding,
             pod_latency: self.pod_latency.clone(),
+            classes: self.config.catalogue.class_views(),
+            types: self.type_table(),
             ..self.state.metrics_snapshot(self.offers.catalogue())
+        }
+    }
+
+    /// What can be bought as rounds see it: with NodeOverlays, and without what is short. Made anew
+    /// when that changes.
+    fn type_table(&self) -> Arc<TypeTable> {
+        let (offers, names) = (self.offers.catalogue(), self.state.names());
+        let overlays = self.config.overlays.as_deref();
+        let made = overlays.and_then(|known| known.made(offers, names));
+        let now = self.ctx.now().as_second();
+        let offered = made.as_ref().map_or(offers, |made| &made.catalogue);
+        let offered = (self.ctx.unavailable).without_unavailable(offered, names, now);
+        let mut known = lock(&self.type_table);
+        match &*known {
+            Some((number, table)) if *number == offered.number() => table.clone(),
+            _ => {
+                let table = Arc::new(TypeTable::of(&offered, names));
+                *known = Some((offered.number(), table.clone()));
+                table
+            }
         }
     }
 
@@ -61,6 +84,7 @@ impl Controller {
         };
         self.ctx.metrics.unsynced.set(unsynced as i64);
         self.ctx.metrics.nodes.set(self.state.nodes.len() as i64);
+        let overlays = self.overlays_status();
         let mut board = lock(&self.board);
         board.synced = synced;
         board.waiting.retain(|pod, _| self.state.waits(pod));
@@ -95,6 +119,7 @@ impl Controller {
             "nodeClaims": self.state.claims.len(), "nodePools": self.state.pools.len(),
             "waiting": waiting, "work": self.work.len(), "lastPlan": self.last_plan, "troubles": troubles,
             "withoutCapacity": short.nominated(), "policies": policies, "barren": self.incompatible_pools,
+            "overlays": overlays,
         });
     }
 }

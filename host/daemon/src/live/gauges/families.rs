@@ -9,7 +9,7 @@ use longshore_core::model::{ResourceId, Resources};
 use super::line::Lines;
 use crate::live::metrics::resource_type;
 use crate::live::pod_latency::{self, PodTimes};
-use crate::live::state::{MetricsSnapshot, NodeTotals, Phase, PodRow};
+use crate::live::state::{MetricsSnapshot, NodeTotals, OfferingRow, Phase, PodRow};
 
 /// Gauges of one name.
 pub struct Family {
@@ -34,7 +34,7 @@ const fn family(
 }
 
 /// All of them, in the order in which they are written.
-pub const FAMILIES: [Family; 26] = [
+pub const FAMILIES: [Family; 33] = [
     family(
         "karpenter_nodes_allocatable",
         "Allocatable resources of a Node.",
@@ -275,7 +275,88 @@ pub const FAMILIES: [Family; 26] = [
             ending(p, Some(&view.name), view.deletion.as_ref(), out);
         },
     ),
+    family(
+        "operator_ec2nodeclass_status_condition_count",
+        "1 for each condition of an EC2NodeClass.",
+        classes,
+        |p, at, out| {
+            conditions(of_class(p, at), out, |_| 1.0);
+        },
+    ),
+    family(
+        "operator_ec2nodeclass_status_condition_current_status_seconds",
+        "For how long a condition of an EC2NodeClass has been so.",
+        classes,
+        |p, at, out| {
+            conditions(of_class(p, at), out, |c| since(p, &c.last_transition_time));
+        },
+    ),
+    family(
+        "operator_ec2nodeclass_termination_current_time_seconds",
+        "Seconds since the deletion of an EC2NodeClass was requested.",
+        classes,
+        |p, at, out| {
+            let class = &p.classes[at];
+            ending(p, Some(&class.name), class.deletion.as_ref(), out);
+        },
+    ),
+    family(
+        "karpenter_cloudprovider_instance_type_cpu_cores",
+        "Cores of an instance type.",
+        types,
+        |p, at, out| {
+            let of = &p.types.0[at];
+            out.put([("instance_type", &*of.name)], of.cores);
+        },
+    ),
+    family(
+        "karpenter_cloudprovider_instance_type_memory_bytes",
+        "Memory of an instance type.",
+        types,
+        |p, at, out| {
+            let of = &p.types.0[at];
+            out.put([("instance_type", &*of.name)], of.bytes);
+        },
+    ),
+    family(
+        "karpenter_cloudprovider_instance_type_offering_available",
+        "1 for an offering that any NodeClass can be launched with, 0 for others.",
+        types,
+        |p, at, out| offerings(p, at, out, |one| f64::from(u8::from(one.available))),
+    ),
+    family(
+        "karpenter_cloudprovider_instance_type_offering_price_estimate",
+        "USD per hour of an offering, after NodeOverlays.",
+        types,
+        |p, at, out| offerings(p, at, out, |one| one.price),
+    ),
 ];
+
+fn classes(p: &MetricsSnapshot) -> usize {
+    p.classes.len()
+}
+
+fn types(p: &MetricsSnapshot) -> usize {
+    p.types.0.len()
+}
+
+/// A line for each offering of an instance type.
+fn offerings(
+    p: &MetricsSnapshot,
+    at: usize,
+    out: &mut Lines<'_>,
+    value: impl Fn(&OfferingRow) -> f64,
+) {
+    let of = &p.types.0[at];
+    for one in &of.offerings {
+        let labels = [
+            ("instance_type", &*of.name),
+            ("capacity_type", &*one.capacity_type),
+            ("zone", &*one.zone),
+        ];
+        out.put(labels, value(one));
+    }
+}
 
 fn nodes(p: &MetricsSnapshot) -> usize {
     p.nodes.len()
@@ -438,6 +519,11 @@ fn of_pool(p: &MetricsSnapshot, at: usize) -> Conditions<'_> {
             .as_ref()
             .map_or(&[], |status| &status.conditions),
     )
+}
+
+fn of_class(p: &MetricsSnapshot, at: usize) -> Conditions<'_> {
+    let class = &p.classes[at];
+    (Some(&class.name), &class.conditions)
 }
 
 fn of_view(p: &MetricsSnapshot, at: usize) -> Conditions<'_> {

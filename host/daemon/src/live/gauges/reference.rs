@@ -1,6 +1,7 @@
 //! The gauges of the cluster's state, for the reference in `host/docs`.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use longshore_core::model::Symbols;
 use prometheus::proto::MetricType;
@@ -9,6 +10,7 @@ use super::families::FAMILIES;
 use super::{MetricsSnapshot, Pages, tests};
 use crate::live::pod_latency::PodLatency;
 use crate::live::reference::Row;
+use crate::live::state::TypeTable;
 
 /// Stands for the labels that a node has one of for each well-known label.
 const WELL_KNOWN: &str = "*well-known labels*";
@@ -25,6 +27,8 @@ pub fn rows() -> Vec<Row> {
         MetricsSnapshot {
             now,
             pod_latency: decisions.clone(),
+            classes: vec![tests::class()],
+            types: Arc::new(TypeTable::of(&catalogue, &names)),
             ..tests::ending(names.clone()).metrics_snapshot(&catalogue)
         }
     };

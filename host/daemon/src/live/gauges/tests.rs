@@ -1,9 +1,12 @@
+use std::sync::Arc;
+
+use longshore_api::crd::Time;
 use longshore_core::model::Symbols;
 
 use super::*;
 use crate::live::kinds::Kind;
 use crate::live::pod_latency::PodLatency;
-use crate::live::state::ClusterState;
+use crate::live::state::{ClassView, ClusterState, TypeTable};
 use crate::live::watch::Change;
 
 /// A node with a NodeClaim and two pods, one of a DaemonSet; a foreign node; a pending pod.
@@ -56,6 +59,19 @@ fn state(names: Symbols) -> ClusterState {
         assert_eq!(refused, None);
     }
     state
+}
+
+/// An EC2NodeClass that is being deleted.
+pub fn class() -> ClassView {
+    let condition = serde_json::json!({
+        "type": "SubnetsReady", "status": "False", "reason": "SubnetsNotFound", "message": "none",
+        "lastTransitionTime": "2026-11-01T11:58:00Z",
+    });
+    ClassView {
+        name: "default".to_owned(),
+        conditions: vec![serde_json::from_value(condition).unwrap()],
+        deletion: Some(Time("2026-11-01T11:59:00Z".parse().unwrap())),
+    }
 }
 
 /// The same where node and NodePool are being deleted, and the NodePool has a condition: every
@@ -114,10 +130,16 @@ fn a_cluster_is_told_as_gauges() {
         now,
         queue: 1,
         pod_latency: decisions,
+        classes: vec![class()],
+        types: Arc::new(TypeTable::of(&catalogue, &names)),
         ..state(names).metrics_snapshot(&catalogue)
     };
     let text: String = Pages::new(picture).collect();
-    let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
+    let is_shown = |line: &&str| {
+        let of_type = line.starts_with("karpenter_cloudprovider_");
+        !line.starts_with('#') && (!of_type || line.contains("\"m7g.large\""))
+    };
+    let lines: Vec<&str> = text.lines().filter(is_shown).collect();
     expect_test::expect![[r#"
         karpenter_nodes_allocatable{node_name="n1",nodepool="web",managed="true",arch="arm64",capacity_type="spot",instance_type="m7g.large",zone="us-east-1b",resource_type="cpu"} 1.9
         karpenter_nodes_allocatable{node_name="n1",nodepool="web",managed="true",arch="arm64",capacity_type="spot",instance_type="m7g.large",zone="us-east-1b",resource_type="ephemeral_storage"} 19327352832

@@ -2,13 +2,14 @@
 
 use prometheus::core::Collector;
 
-use super::{Metrics, Turns};
+use super::{Metrics, Turns, ec2};
 use crate::live::reference::Row;
 
 /// A row for each metric that [`Metrics`] registers. A field that is missing here does not compile.
 pub fn rows() -> Vec<Row> {
     let Metrics {
         registry,
+        more: _,
         disruption,
         reboots,
         created,
@@ -57,9 +58,6 @@ pub fn rows() -> Vec<Row> {
         journal_failing,
         leads,
     } = Metrics::new();
-    let turns = |Turns { count, seconds }: Turns| -> [Box<dyn Collector>; 2] {
-        [Box::new(count), Box::new(seconds)]
-    };
     let mut all: Vec<Box<dyn Collector>> = vec![
         Box::new(created),
         Box::new(disrupted),
@@ -104,10 +102,11 @@ pub fn rows() -> Vec<Row> {
     ];
     all.extend(disruption.collectors());
     all.extend(reboots.collectors());
+    all.extend(ec2::Ec2Metrics::new().collectors());
     all.extend(
         [claim_turns, pool_turns, overlay_turns, node_turns]
             .into_iter()
-            .flat_map(turns),
+            .flat_map(Turns::collectors),
     );
     let mut rows: Vec<Row> = all
         .iter()

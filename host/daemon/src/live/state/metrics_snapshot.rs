@@ -8,11 +8,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use longshore_api::crd::{NodeClaim, NodePool, Timestamp};
+use longshore_api::crd::{Condition, NodeClaim, NodePool, Time, Timestamp};
 use longshore_api::labels;
 use longshore_core::model::{Catalogue, ResourceId, Resources, Symbol, Symbols};
 
-use super::{ClusterState, Phase};
+use super::{ClusterState, Phase, TypeTable};
 use crate::live::node::NodeView;
 use crate::live::pod_latency::PodLatency;
 
@@ -27,6 +27,10 @@ pub struct MetricsSnapshot {
     pub owners: Vec<String>,
     pub claims: Vec<Arc<NodeClaim>>,
     pub pools: Vec<Arc<NodePool>>,
+    /// EC2NodeClasses.
+    pub classes: Vec<ClassView>,
+    /// What can be bought.
+    pub types: Arc<TypeTable>,
     /// USD per hour of what each NodePool has launched.
     pub costs: BTreeMap<String, f64>,
     /// Exported labels of nodes, and their names in metrics.
@@ -39,6 +43,15 @@ pub struct MetricsSnapshot {
     pub deciding: Option<Duration>,
     /// When rounds decided about pods that do not run yet.
     pub pod_latency: PodLatency,
+}
+
+/// A node class, as far as metrics need it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ClassView {
+    pub name: String,
+    pub conditions: Vec<Condition>,
+    /// When its deletion was asked for.
+    pub deletion: Option<Time>,
 }
 
 /// A node, and what the pods on it ask for together.

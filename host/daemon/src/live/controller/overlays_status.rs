@@ -1,0 +1,135 @@
+//! NodeOverlays in `longshore status`: what became of each, and the prices that rounds plan with.
+
+use std::collections::HashMap;
+
+use serde_json::{Value, json};
+
+use super::Controller;
+use crate::live::lock::lock;
+use crate::live::overlays::{Applied, Verdict};
+use crate::live::state::TypeTable;
+
+/// Overlays and offerings that are named.
+const NAMED: usize = 20;
+const PRICES: usize = 5;
+
+impl Controller {
+    /// Nothing where there are no overlays, or they were not applied yet.
+    pub(super) fn overlays_status(&self) -> Value {
+        let known = self.config.overlays.as_deref();
+        let (offers, names) = (self.offers.catalogue(), self.state.names());
+        let Some(made) = known.and_then(|known| known.made(offers, names)) else {
+            return Value::Null;
+        };
+        let number = made.catalogue.number();
+        let mut last = lock(&self.overlays_status);
+        if let Some((of, status)) = &*last
+            && *of == number
+        {
+            return status.clone();
+        }
+        let before = TypeTable::of(offers, names);
+        let after = TypeTable::of(&made.catalogue, names);
+        let status = status(&made, &before, &after);
+        *last = Some((number, status.clone()));
+        status
+    }
+}
+
+fn status(made: &Applied, before: &TypeTable, after: &TypeTable) -> Value {
+    let word = |verdict: &Verdict| match verdict {
+        Verdict::Applied => "applied".to_owned(),
+        Verdict::Invalid(why) => format!("ignored: {why}"),
+        Verdict::Conflict => {
+            "ignored: another one of its weight changes the same price or resource".to_owned()
+        }
+    };
+    let one = |(name, verdict)| json!({"name": name, "state": word(verdict)});
+    let named: Vec<Value> = made.verdicts.iter().take(NAMED).map(one).collect();
+    let prices = changed(before, after);
+    json!({
+        "count": made.verdicts.len(),
+        "overlays": named,
+        "pricesChanged": prices.len(),
+        "prices": prices.get(..PRICES).unwrap_or(&prices),
+    })
+}
+
+/// Offerings whose lowest price is another one: the price that counts, and the one that is offered.
+fn changed(before: &TypeTable, after: &TypeTable) -> Vec<Value> {
+    let mut old = HashMap::new();
+    for kind in &before.0 {
+        for one in &kind.offerings {
+            let key = (&*kind.name, &*one.capacity_type, &*one.zone);
+            old.insert(key, one.price);
+        }
+    }
+    let mut all = Vec::new();
+    for kind in &after.0 {
+        for one in &kind.offerings {
+            let key = (&*kind.name, &*one.capacity_type, &*one.zone);
+            let offered = old.get(&key).copied();
+            if offered.is_some_and(|offered| offered != one.price) {
+                let (name, zone) = (&kind.name, &one.zone);
+                let offering = format!("{name}/{zone}/{}", one.capacity_type);
+                all.push(json!({"offering": offering, "price": one.price, "offered": offered}));
+            }
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use longshore_core::model::{Catalogue, Symbols};
+
+    use super::*;
+    use crate::live::state::{OfferingRow, TypeRow};
+
+    fn table(prices: &[(&str, f64)]) -> TypeTable {
+        let row = |(name, price): &(&str, f64)| TypeRow {
+            name: (*name).to_owned(),
+            cores: 2.0,
+            bytes: 8.0,
+            offerings: vec![OfferingRow {
+                capacity_type: "spot".into(),
+                zone: "a".into(),
+                available: true,
+                price: *price,
+            }],
+        };
+        TypeTable(prices.iter().map(row).collect())
+    }
+
+    #[test]
+    fn each_overlay_is_named_and_so_are_prices_that_they_change() {
+        let verdicts = [
+            ("cheap", Verdict::Applied),
+            (
+                "odd",
+                Verdict::Invalid("spec.price: \"x\" is no price".to_owned()),
+            ),
+            ("twin", Verdict::Conflict),
+        ];
+        let verdicts = verdicts.map(|(name, verdict)| (name.to_owned(), verdict));
+        let made = Applied {
+            catalogue: Catalogue::new(Vec::new(), &Symbols::default()),
+            verdicts: Arc::new(verdicts.into()),
+        };
+        let before = table(&[("a.large", 0.1), ("b.large", 0.2)]);
+        let after = table(&[("a.large", 0.05), ("b.large", 0.2)]);
+        let status = json!({"overlays": status(&made, &before, &after)});
+        expect_test::expect![[r#"
+            daemon    starting: initial lists are not complete
+            cluster   0 of 0 pods wait; 0 nodes, 0 NodeClaims, 0 NodePools
+            rounds    none yet
+            overlay   cheap: applied
+            overlay   odd: ignored: spec.price: "x" is no price
+            overlay   twin: ignored: another one of its weight changes the same price or resource
+            prices    1 offering at another price: a.large/a/spot 0.05 USD/h (offered at 0.1)
+        "#]]
+        .assert_eq(&crate::status::as_text(&status));
+    }
+}
