@@ -246,9 +246,9 @@ impl Writer {
                          x86_64 or arm64"
                     );
                 } else if let [first, others @ ..] = &*found.missing {
-                    if let Some(alias) = object.spec.alias() {
-                        let (family, version) = (&alias.family, &alias.version);
-                        message += &format!("; see that {family} has the version {version}");
+                    let mut terms = object.spec.ami_selector_terms.iter();
+                    if let Some(alias) = terms.find_map(|term| term.alias.as_deref()) {
+                        message += &format!("; see that the version of {alias} exists");
                     }
                     message += &format!("; there is no SSM parameter {first}");
                     if !others.is_empty() {
