@@ -94,6 +94,7 @@ pub(crate) struct Inner {
     /// One creation of templates at a time: launches that coincide mostly want the same.
     making_templates: tokio::sync::Mutex<()>,
     describes: Batcher<String, Result<Option<InstanceFacts>, ApiError>>,
+    endings: Batcher<String, Result<Option<InstanceFacts>, ApiError>>,
     terminates: Batcher<String, Result<String, ApiError>>,
 }
 
@@ -102,6 +103,13 @@ const BATCH: Window = Window {
     idle: Duration::from_millis(100),
     longest: Duration::from_secs(1),
     most: 200,
+};
+/// Whether instances that were terminated are gone: they are asked for every few seconds, each at
+/// its own time, and nothing waits for the answer.
+const ENDINGS: Window = Window {
+    idle: Duration::from_secs(1),
+    longest: Duration::from_secs(2),
+    ..BATCH
 };
 /// How long EC2 may take to describe what it has launched, in seconds.
 const VISIBLE: i64 = 300;
@@ -141,8 +149,9 @@ impl Ec2 {
             state: Mutex::new(State::new(region)),
             claims: Mutex::default(),
             making_templates: tokio::sync::Mutex::default(),
-            describes: batcher(&clients, "describe_instances", describe),
-            terminates: batcher(&clients, "terminate_instances", terminate),
+            describes: batcher(&clients, "describe_instances", BATCH, describe),
+            endings: batcher(&clients, "describe_instances", ENDINGS, describe),
+            terminates: batcher(&clients, "terminate_instances", BATCH, terminate),
             clients,
             classes,
             settings,
@@ -470,6 +479,7 @@ fn zone_id<'a>(region: &'a Region, zone: &str) -> &'a str {
 fn batcher<V, R>(
     clients: &Arc<Clients>,
     name: &'static str,
+    window: Window,
     run: impl Fn(Arc<Clients>, Vec<String>) -> R + Send + Sync + 'static,
 ) -> Batcher<String, V>
 where
@@ -478,7 +488,7 @@ where
 {
     let (observed, asked) = (clients.clone(), clients.clone());
     let seen = move |size, waited| observed.observer().batched(name, size, waited);
-    Batcher::seen(BATCH, seen, move |ids| run(asked.clone(), ids))
+    Batcher::seen(window, seen, move |ids| run(asked.clone(), ids))
 }
 
 async fn describe(
@@ -542,6 +552,20 @@ impl CloudProvider for Ec2 {
 
     async fn delete(&self, provider_id: &str) -> Result<(), CloudError> {
         let (_, id) = parse_provider_id(provider_id).ok_or_else(|| not_ours(provider_id))?;
+        if self.state().ends(id) {
+            // EC2 counts each instance of TerminateInstances, and a read costs it nothing.
+            let answer = self.inner.endings.ask(id.to_owned()).await;
+            let answer = answer.ok_or_else(|| CloudError::Other("the process ends".to_owned()))?;
+            match answer? {
+                Some(facts) if facts.ends() => return Ok(()),
+                // An old description, or it lives after all: it is terminated again.
+                Some(facts) if !facts.is_gone() => {}
+                _ => {
+                    self.state().gone(id, self.now());
+                    return Err(gone(provider_id));
+                }
+            }
+        }
         let answer = self.inner.terminates.ask(id.to_owned()).await;
         let answer = answer.ok_or_else(|| CloudError::Other("the process ends".to_owned()))?;
         match answer {

@@ -113,6 +113,11 @@ impl InstanceFacts {
     pub fn is_gone(&self) -> bool {
         self.state == "terminated"
     }
+
+    /// Whether it is ending.
+    pub fn ends(&self) -> bool {
+        self.state == "shutting-down"
+    }
 }
 
 /// A launch template as far as it is found again.

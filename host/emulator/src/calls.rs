@@ -6,7 +6,7 @@ use crate::time::Time;
 
 /// Calls that are kept.
 const MOST: usize = 100_000;
-/// Bytes of a request that are kept.
+/// Characters of a request, and of a reply, that are kept.
 const MOST_TEXT: usize = 32 * 1024;
 
 /// One call and what came of it.
@@ -26,6 +26,9 @@ pub struct Logged {
     /// The status of the reply; `None` while a long poll waits, and for a dropped reply.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
+    /// The body of the reply, with the setting `logReplies`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reply: Option<String>,
     /// The code of the error that was answered.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
@@ -62,8 +65,9 @@ impl Calls {
             at: now.iso(),
             service,
             action: action.to_owned(),
-            request: request.chars().take(MOST_TEXT).collect(),
+            request: beginning(request),
             status: None,
+            reply: None,
             error: None,
             faults: Vec::new(),
             request_id: request_id.to_owned(),
@@ -86,6 +90,11 @@ impl Calls {
             .iter()
             .filter(move |logged| logged.number > number)
     }
+}
+
+/// What is kept of a text.
+pub fn beginning(text: &str) -> String {
+    text.chars().take(MOST_TEXT).collect()
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use crate::wire::{
     Call, Params, Refusal, Reply, Request, Service, Xml, document, element, route, text,
 };
 use crate::world::World;
-use crate::{Time, control, ec2, eks, iam, pricing, sqs, ssm, sts};
+use crate::{Time, calls, control, ec2, eks, iam, pricing, sqs, ssm, sts};
 
 /// What becomes of a request.
 #[derive(Clone, Debug, PartialEq)]
@@ -219,8 +219,11 @@ fn finish(world: &mut World, now: Time, open: Open, result: Result<Answer, Refus
         .with(&id_header.to_lowercase(), request_id)
         .with("date", now.http());
     let dropped = met.drop.is_some();
+    let body = world.account.settings.log_replies && !dropped;
+    let body = body.then(|| calls::beginning(&String::from_utf8_lossy(&reply.body)));
     world.calls.change(number, |logged| {
         logged.status = (!dropped).then_some(reply.status);
+        logged.reply = body;
         logged.error = error;
     });
     match dropped {

@@ -142,10 +142,24 @@ impl Scenes {
             Ok((gone && all_run, words))
         })?;
         self.scale(0)?;
-        self.scene("all pods go", || {
+        self.scene("all pods go, and their nodes and instances", || {
             let (_, words) = self.runs(0)?;
-            Ok((self.aws.instances()?.is_empty(), words))
-        })
+            let nodes = self.plane.run(&["get", "nodes", "-o", "name"])?;
+            let gone = nodes.trim().is_empty() && self.aws.instances()?.is_empty();
+            Ok((gone, words))
+        })?;
+        self.say_calls()
+    }
+
+    /// What AWS was called for.
+    fn say_calls(&self) -> Result<()> {
+        let counts = self.aws.counts()?;
+        let all: usize = counts.values().sum();
+        println!("{}", bold(&format!("==> {all} calls")));
+        for (action, count) in counts {
+            println!("{count:>9}  {action}");
+        }
+        Ok(())
     }
 
     /// Waits until a scene is over, and says what changes meanwhile.

@@ -1,5 +1,6 @@
 //! An emulated AWS beside a control plane: instances join the cluster as their user data says.
 
+use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::Path;
@@ -90,6 +91,21 @@ impl EmulatedAws {
     /// The emulator does not take them.
     pub fn faults(&self, faults: &Value) -> Result<()> {
         self.ask("POST", "/_emulator/faults", faults).map(drop)
+    }
+
+    /// How many calls there were, by action.
+    ///
+    /// # Errors
+    /// The emulator does not answer.
+    pub fn counts(&self) -> Result<BTreeMap<String, usize>> {
+        let log = self.ask("GET", "/_emulator/calls", &json!(null))?;
+        let calls = log["calls"].as_array().context("no list of calls")?;
+        let mut counts = BTreeMap::new();
+        for call in calls {
+            let action = call["action"].as_str().unwrap_or_default();
+            *counts.entry(action.to_owned()).or_default() += 1;
+        }
+        Ok(counts)
     }
 
     /// IDs of the instances that live.

@@ -205,6 +205,11 @@ impl State {
         (now - at <= VISIBLE && lives).then(|| facts.clone())
     }
 
+    /// Whether EC2 has accepted the end of an instance.
+    pub fn ends(&self, id: &str) -> bool {
+        self.instances.get(id).is_some_and(InstanceFacts::ends)
+    }
+
     /// An instance is gone: its place in a reservation is free again, once.
     pub fn gone(&mut self, id: &str, now: i64) {
         self.launched.remove(id);

@@ -9,8 +9,9 @@ use longshore_xtask::control_plane::{ControlPlane, OUR_USER};
 use serde_json::Value;
 
 use crate::judge::Judge;
+use crate::last_lines;
 use crate::plane::{CLASS, Daemon, objects, running, within};
-use crate::{deployment, is_disrupted, last_lines};
+use crate::scaling::{deployment, is_disrupted};
 
 /// Most nodes of a hundred that may drift at once.
 const PERCENT: usize = 10;

@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use longshore_xtask::control_plane::{ControlPlane, OUR_USER, Request};
 
-use super::{CONSOLIDATE_AFTER, is_disrupted};
+use super::scaling::{CONSOLIDATE_AFTER, is_disrupted};
 
 /// What the API server recorded.
 pub struct Judge<'a> {

@@ -33,6 +33,8 @@ pub struct Settings {
     pub on_demand_vcpus: Option<i64>,
     /// vCPUs that may run on spot; `None`: no limit.
     pub spot_vcpus: Option<i64>,
+    /// Whether the log of calls has the bodies of replies.
+    pub log_replies: bool,
 }
 
 impl Default for Settings {
@@ -47,6 +49,7 @@ impl Default for Settings {
             duplicate_share: 0.01,
             on_demand_vcpus: None,
             spot_vcpus: None,
+            log_replies: false,
         }
     }
 }

@@ -1,0 +1,456 @@
+//! A thousand pods on a real control plane with an emulated EC2: from nothing, down to 300, and up
+//! again. The pods, budgets and judge are those of `disruption_live`; the catalogue is that of
+//! us-east-1, and EC2's rate limits hold. All calls are kept with their replies, and counted.
+//!
+//! Run by `cargo test -p longshore --features aws --test aws_thousand -- --ignored`.
+
+#![allow(clippy::print_stdout, reason = "figures, for a person that runs it")]
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::io::{Read as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use k8s_openapi::jiff::Timestamp;
+use libtest_mimic::{Arguments, Failed, Trial};
+use longshore_aws::calls::Call;
+use longshore_ec2::catalogue::tables::on_demand_price;
+use longshore_xtask::control_plane::{self, ControlPlane};
+use longshore_xtask::emulated_aws::EmulatedAws;
+use serde_json::{Value, json};
+
+#[path = "disruption_live/judge.rs"]
+#[allow(dead_code, reason = "its other user needs the rest")]
+mod judge;
+#[allow(dead_code, reason = "its other users need the rest")]
+mod plane;
+#[path = "disruption_live/scaling.rs"]
+mod scaling;
+
+use plane::{Daemon, get, objects, until, within};
+use scaling::{CONSOLIDATE_AFTER, LARGE, Load, Scaled, Scaling};
+
+const WORLD: &str = "../../examples/catalogues/aws-us-east-1.json.gz";
+/// Names Karpenter's controller, to count its calls (`emulator/README.md` says how it is built).
+const KARPENTER: &str = "LONGSHORE_KARPENTER";
+const SMALL: Load = Load {
+    deployments: 4,
+    many: 30,
+    few: 9,
+    percent: 30,
+    killed_every: None,
+};
+
+fn main() {
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads = Some(1);
+    let trial = |name: &str, load: Load| {
+        Trial::test(name, move || {
+            down_and_up(load).map_err(|error| Failed::from(format!("{error:#}")))
+        })
+        // They take minutes each.
+        .with_ignored_flag(true)
+    };
+    let mut trials = vec![
+        trial("a_hundred_pods_become_fewer_and_more_on_ec2", SMALL),
+        trial("a_thousand_pods_become_fewer_and_more_on_ec2", LARGE),
+    ];
+    if let Some(program) = std::env::var_os(KARPENTER) {
+        let foreign = move |load: Load| {
+            let program = PathBuf::from(program.clone());
+            move || karpenters(&program, load).map_err(|error| Failed::from(format!("{error:#}")))
+        };
+        let small = Trial::test("karpenter_with_a_hundred_pods", foreign(SMALL));
+        let large = Trial::test("karpenter_with_a_thousand_pods", foreign(LARGE));
+        trials.extend([small, large].map(|trial| trial.with_ignored_flag(true)));
+    }
+    libtest_mimic::run(&arguments, trials).exit();
+}
+
+/// An account in us-east-1 with EC2's limits, lag, and boots of 15 to 40 s.
+fn emulator(plane: &ControlPlane, name: &str) -> Result<EmulatedAws> {
+    let packed = Path::new(env!("CARGO_MANIFEST_DIR")).join(WORLD);
+    let mut text = String::new();
+    flate2::read::GzDecoder::new(std::fs::File::open(packed)?).read_to_string(&mut text)?;
+    let account = json!({"roles": ["node"], "settings": {"logReplies": true}});
+    let world = file(&format!("{name}-world.json"));
+    std::fs::write(
+        &world,
+        text.replacen('{', &format!("{{\"account\": {account},"), 1),
+    )?;
+    EmulatedAws::start(Path::new(env!("CARGO_BIN_EXE_longshore")), &world, plane)
+}
+
+/// A file that stays after the test.
+fn file(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("aws-thousand-{name}"))
+}
+
+/// A NodePool of on-demand nodes with up to eight CPUs, with budgets, and its class.
+fn pool(budgets: &str) -> String {
+    format!(
+        "
+apiVersion: karpenter.k8s.aws/v1
+kind: EC2NodeClass
+metadata: {{name: default}}
+spec:
+  role: node
+  amiSelectorTerms: [{{alias: al2023@latest}}]
+  subnetSelectorTerms: [{{tags: {{karpenter.sh/discovery: '*'}}}}]
+  securityGroupSelectorTerms: [{{tags: {{karpenter.sh/discovery: '*'}}}}]
+---
+apiVersion: karpenter.sh/v1
+kind: NodePool
+metadata: {{name: default}}
+spec:
+  disruption: {{consolidateAfter: {CONSOLIDATE_AFTER}s, budgets: [{budgets}]}}
+  template:
+    spec:
+      nodeClassRef: {{group: karpenter.k8s.aws, kind: EC2NodeClass, name: default}}
+      requirements:
+      - {{key: kubernetes.io/arch, operator: In, values: [amd64]}}
+      - {{key: karpenter.sh/capacity-type, operator: In, values: [on-demand]}}
+      - {{key: karpenter.k8s.aws/instance-category, operator: In, values: [c, m, r]}}
+      - {{key: karpenter.k8s.aws/instance-cpu, operator: In, values: ['2', '4', '8']}}
+"
+    )
+}
+
+fn down_and_up(load: Load) -> Result<()> {
+    let plane = ControlPlane::start("aws-thousand")?;
+    let aws = emulator(&plane, "longshore")?;
+    let daemon = daemon(&plane, &aws)?;
+    let log = RefCell::new(Log::new("longshore")?);
+    let scaled = phases(&plane, &aws, load, &log);
+    let said = daemon.log().unwrap_or_default();
+    std::fs::write(file("longshore.log"), &said)?;
+    let scaled = scaled.with_context(|| {
+        let lines: Vec<&str> = said.lines().rev().take(60).collect();
+        format!("the daemon's log, last line first:\n{}", lines.join("\n"))
+    })?;
+    log.borrow().judge()?;
+    scaled.judge(&plane)
+}
+
+/// The same with Karpenter's controller, a client that nobody here wrote: its calls are counted.
+fn karpenters(program: &Path, load: Load) -> Result<()> {
+    let plane = ControlPlane::start("aws-karpenter")?;
+    let aws = emulator(&plane, "karpenter")?;
+    let [metrics, probes] = control_plane::free_ports()?;
+    let child = Command::new(program)
+        .env("KUBECONFIG", plane.other_kubeconfig())
+        .env("CLUSTER_NAME", "demo")
+        .env("INTERRUPTION_QUEUE", &aws.queue)
+        .env("DISABLE_LEADER_ELECTION", "true")
+        .env("SYSTEM_NAMESPACE", "kube-system")
+        .env("METRICS_PORT", metrics.to_string())
+        .env("HEALTH_PROBE_PORT", probes.to_string())
+        .envs(aws.environment())
+        .stdout(std::fs::File::create(file("karpenter.log"))?)
+        .stderr(std::fs::File::create(file("karpenter-errors.log"))?)
+        .spawn()?;
+    let _controller = Foreign(child);
+    let log = RefCell::new(Log::new("karpenter")?);
+    let done = phases(&plane, &aws, load, &log).map(drop);
+    done.with_context(|| format!("its log is {}", file("karpenter.log").display()))
+}
+
+/// Killed when dropped.
+struct Foreign(Child);
+
+impl Drop for Foreign {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Up, down and up again, with the calls of each phase.
+fn phases(
+    plane: &ControlPlane,
+    aws: &EmulatedAws,
+    load: Load,
+    log: &RefCell<Log>,
+) -> Result<Scaled> {
+    let scaling = Scaling {
+        plane,
+        load,
+        pool: &pool,
+        price: &|kind| on_demand_price("us-east-1", kind),
+        over: &|phase| over(plane, aws, &mut log.borrow_mut(), phase),
+    };
+    ready(plane, &scaling)?;
+    (scaling.over)("start")?;
+    let scaled = scaling.run();
+    if scaled.is_err() {
+        log.borrow_mut().phase(aws, "failed")?;
+    }
+    scaled
+}
+
+fn daemon(plane: &ControlPlane, aws: &EmulatedAws) -> Result<Daemon> {
+    let arguments = [
+        "--provider",
+        "aws",
+        "--cluster-name",
+        "demo",
+        "--disable-leader-election",
+        "--interruption-queue",
+        &aws.queue,
+    ];
+    Daemon::with(
+        &plane.longshore_kubeconfig(),
+        &arguments,
+        &aws.environment(),
+    )
+}
+
+fn ready(plane: &ControlPlane, scaling: &Scaling<'_>) -> Result<()> {
+    plane.apply(&pool(&scaling.percent()))?;
+    let path = "{.status.conditions[?(@.type=='Ready')].status}";
+    until("the EC2NodeClass is ready", || {
+        Ok(get(plane, "ec2nodeclass/default", path)? == "True")
+    })
+}
+
+/// A phase is over: what joined has its tag, each NodeClaim one instance and each instance one
+/// NodeClaim.
+fn over(plane: &ControlPlane, aws: &EmulatedAws, log: &mut Log, phase: &str) -> Result<()> {
+    within(
+        600,
+        Duration::from_secs(1),
+        "instances and NodeClaims are the same, and tagged",
+        || {
+            let claims = objects(plane, "nodeclaims", &[])?;
+            let tagged = |claim: &&Value| {
+                let annotations = &claim["metadata"]["annotations"];
+                annotations["karpenter.k8s.aws/tagged"] == "true"
+            };
+            let id = |claim: &Value| {
+                let id = claim["status"]["providerID"].as_str();
+                id.and_then(|id| id.rsplit('/').next()).map(str::to_owned)
+            };
+            let mut claimed: Vec<String> = claims.iter().filter_map(id).collect();
+            let mut living = aws.instances()?;
+            claimed.sort();
+            living.sort();
+            Ok(claims.iter().filter(tagged).count() == claims.len() && claimed == living)
+        },
+    )?;
+    log.phase(aws, phase)
+}
+
+/// One call of the log.
+struct Logged {
+    action: String,
+    /// Seconds since 1970.
+    at: f64,
+    status: u64,
+    error: String,
+    request: String,
+}
+
+/// All calls so far, by phase, and the file where they are kept.
+struct Log {
+    file: std::fs::File,
+    last: u64,
+    phases: Vec<(String, Vec<Logged>)>,
+}
+
+impl Log {
+    fn new(name: &str) -> Result<Self> {
+        Ok(Log {
+            file: std::fs::File::create(file(&format!("{name}-calls.jsonl")))?,
+            last: 0,
+            phases: Vec::new(),
+        })
+    }
+
+    /// Reads the calls of a phase that is over, keeps them, and says how many there were.
+    fn phase(&mut self, aws: &EmulatedAws, phase: &str) -> Result<()> {
+        let path = format!("/_emulator/calls?after={}", self.last);
+        let answer = aws.ask("GET", &path, &json!(null))?;
+        let calls = answer["calls"].as_array().context("no list of calls")?;
+        let mut all = Vec::new();
+        for call in calls {
+            // A poll that waits has no reply yet; it is read again with the next phase.
+            let is_open = call["status"].is_null() && call["action"] == "ReceiveMessage";
+            if is_open {
+                continue;
+            }
+            writeln!(self.file, "{call}")?;
+            let text = |key: &str| call[key].as_str().unwrap_or_default().to_owned();
+            let at: Timestamp = text("at").parse()?;
+            all.push(Logged {
+                action: text("action"),
+                at: at.as_microsecond() as f64 / 1e6,
+                status: call["status"].as_u64().unwrap_or(0),
+                error: text("error"),
+                request: text("request"),
+            });
+        }
+        self.last = calls
+            .last()
+            .and_then(|call| call["number"].as_u64())
+            .unwrap_or(self.last);
+        let counts = counts(&all);
+        let words: Vec<String> = counts
+            .iter()
+            .map(|(action, count)| format!("{count} {action}"))
+            .collect();
+        println!("{phase}: {} calls: {}", all.len(), words.join(", "));
+        self.phases.push((phase.to_owned(), all));
+        Ok(())
+    }
+
+    /// The rules that hold for all calls, and how many there may be.
+    fn judge(&self) -> Result<()> {
+        let all: Vec<&Logged> = self.phases.iter().flat_map(|(_, calls)| calls).collect();
+        for call in &all {
+            let expected = ["", "DryRunOperation"].contains(&&*call.error);
+            let unknown = call.error.contains("NotFound") || call.error == "NoSuchEntity";
+            ensure!(
+                expected || unknown,
+                "{}: {} {}",
+                call.action,
+                call.status,
+                call.error
+            );
+        }
+        within_rates(&all)?;
+        for (phase, calls) in &self.phases {
+            if phase != "start" {
+                fewer_than_karpenter(phase, calls)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn counts(calls: &[Logged]) -> BTreeMap<&str, usize> {
+    let mut counts = BTreeMap::new();
+    for call in calls {
+        *counts.entry(&*call.action).or_default() += 1;
+    }
+    counts
+}
+
+/// No action was called beyond its rate: at no time was more called than its bucket holds and gets
+/// back. Calls arrive up to a second later than they were let go, on a machine that is busy.
+fn within_rates(all: &[&Logged]) -> Result<()> {
+    const LATE: f64 = 1.0;
+    for call in Call::ALL {
+        let rate = call.rate();
+        let times: Vec<f64> = all
+            .iter()
+            .filter(|one| one.action == call.name())
+            .map(|one| one.at)
+            .collect();
+        for (first, from) in times.iter().enumerate() {
+            for (last, to) in times.iter().enumerate().skip(first) {
+                let most = rate.burst + (to - from + LATE) * rate.per_second + 1.0;
+                let count = last + 1 - first;
+                ensure!(
+                    count as f64 <= most,
+                    "{}: {count} calls in {:.1} s; {most:.0} may be",
+                    call.name(),
+                    to - from
+                );
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Fewer calls than Karpenter makes at least for the same launches and terminations. Its rules
+/// (`karpenter-aws.md`):
+///
+/// - TG3: CreateTags once for each instance that has joined;
+/// - LT3: DescribeLaunchTemplates by name before each CreateLaunchTemplate;
+/// - LT4: a template is deleted a minute after it was used, and made again for the next launch;
+/// - IN3: DescribeInstances before an instance is terminated and until it is gone, batched with
+///   what comes within a second (B2), and TerminateInstances batched in the same way (B3);
+/// - GC1: all instances are listed every 10 s at first, every two minutes later;
+/// - H1: three DescribeInstanceStatus each minute;
+/// - SB1 and §6.1: subnets, groups and images of a class each minute.
+///
+/// CreateFleet alone is more: Karpenter sends claims with the same request as one (B1), Longshore
+/// one request for each claim, whose token is the claim's UID.
+fn fewer_than_karpenter(phase: &str, calls: &[Logged]) -> Result<()> {
+    let ours = counts(calls);
+    let count = |action: &str| ours.get(action).copied().unwrap_or(0);
+    let times = calls.iter().map(|call| call.at);
+    let seconds = times.clone().fold(f64::MIN, f64::max) - times.fold(f64::MAX, f64::min);
+    let minutes = (seconds / 60.0).ceil() as usize;
+    let (launched, ended) = instances(calls);
+    // Launches or terminations within one second are one batch.
+    let ends = seconds_with(calls, "TerminateInstances");
+    let templates = count("CreateLaunchTemplate");
+    let karpenter = BTreeMap::from([
+        ("CreateTags", launched),
+        ("CreateLaunchTemplate", templates),
+        ("DescribeLaunchTemplates", templates),
+        (
+            "DeleteLaunchTemplate",
+            templates.max(count("DeleteLaunchTemplate")),
+        ),
+        ("DescribeInstances", 2 * ends + minutes / 2),
+        ("TerminateInstances", ends),
+        ("DescribeInstanceStatus", 3 * minutes),
+        ("DescribeSubnets", minutes),
+        ("DescribeSecurityGroups", minutes),
+        ("DescribeImages", minutes),
+    ]);
+    println!(
+        "{phase}: {launched} instances launched, {ended} ended in {seconds:.0} s; Karpenter at \
+         least: {karpenter:?}"
+    );
+    ensure!(
+        count("CreateFleet") <= launched,
+        "{} fleets for {launched} instances",
+        count("CreateFleet")
+    );
+    for (action, most) in &karpenter {
+        ensure!(
+            count(action) <= *most,
+            "{phase}: {} {action}, and Karpenter makes {most}",
+            count(action)
+        );
+    }
+    for action in ours.keys() {
+        let others = [
+            "CreateFleet",
+            "RunInstances",
+            "ReceiveMessage",
+            "DeleteMessage",
+        ];
+        let others = [&others[..], &["GetParameter", "GetInstanceProfile"]].concat();
+        if !karpenter.contains_key(action) && !others.contains(action) {
+            bail!(
+                "{phase}: {} {action} that nothing accounts for",
+                count(action)
+            );
+        }
+    }
+    Ok(())
+}
+
+/// How many instances fleets were asked for, and how many were terminated.
+fn instances(calls: &[Logged]) -> (usize, usize) {
+    let named = |call: &&Logged| call.request.matches("InstanceId.").count();
+    let fleets = calls.iter().filter(|call| call.action == "CreateFleet");
+    let ends = calls
+        .iter()
+        .filter(|call| call.action == "TerminateInstances");
+    (fleets.count(), ends.map(|call| named(&call)).sum())
+}
+
+/// In how many different seconds an action was called.
+fn seconds_with(calls: &[Logged], action: &str) -> usize {
+    let of = calls.iter().filter(|call| call.action == action);
+    let seconds: std::collections::BTreeSet<i64> = of.map(|call| call.at as i64).collect();
+    seconds.len()
+}
