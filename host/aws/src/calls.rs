@@ -18,9 +18,24 @@ pub enum Service {
     Iam,
     /// EKS.
     Eks,
+    /// The price list.
+    Pricing,
+    /// Zonal shifts of Application Recovery Controller.
+    ZonalShift,
 }
 
 impl Service {
+    /// All services.
+    pub const ALL: [Service; 7] = [
+        Service::Ec2,
+        Service::Sqs,
+        Service::Ssm,
+        Service::Iam,
+        Service::Eks,
+        Service::Pricing,
+        Service::ZonalShift,
+    ];
+
     /// Its prefix in actions of a policy.
     pub fn prefix(self) -> &'static str {
         match self {
@@ -29,6 +44,8 @@ impl Service {
             Service::Ssm => "ssm",
             Service::Iam => "iam",
             Service::Eks => "eks",
+            Service::Pricing => "pricing",
+            Service::ZonalShift => "arc-zonal-shift",
         }
     }
 }
@@ -93,6 +110,12 @@ const PARAMETERS: Rate = rate(20.0, 20.0);
 /// IAM is one endpoint for all regions, and its limits are not published.
 const IAM: Rate = rate(10.0, 2.0);
 const CLUSTER: Rate = rate(5.0, 1.0);
+/// The price list has fewer tokens than EC2, for the whole account: half of them again.
+const PRICES: Rate = rate(5.0, 2.5);
+/// Two a minute are asked for.
+const SHIFTS: Rate = rate(5.0, 1.0);
+/// EC2 limits the questions about scores by day, and the schedule keeps them few.
+const SCORES: Rate = rate(10.0, 1.0);
 /// SQS has no limit for a standard queue that a client could reach; the messages bound the calls.
 const QUEUE: Rate = rate(1000.0, 500.0);
 
@@ -117,6 +140,9 @@ calls! {
     DescribeInstances Ec2 NARROW_READ 30;
     TerminateInstances Ec2 TERMINATE 30;
     CreateTags Ec2 TAGS 30;
+    DescribeInstanceStatus Ec2 READ 30;
+    RebootInstances Ec2 WRITE 30;
+    GetSpotPlacementScores Ec2 SCORES 30;
     GetQueueUrl Sqs QUEUE 10;
     ReceiveMessage Sqs QUEUE 30;
     DeleteMessageBatch Sqs QUEUE 10;
@@ -129,6 +155,8 @@ calls! {
     DeleteInstanceProfile Iam IAM 30;
     ListInstanceProfiles Iam IAM 30;
     DescribeCluster Eks CLUSTER 30;
+    GetProducts Pricing PRICES 30;
+    GetManagedResource ZonalShift SHIFTS 15;
 }
 
 impl Call {
@@ -164,18 +192,9 @@ mod tests {
                 let call = Call::ALL.iter().find(|call| call.name() == name);
                 sent.insert(*call.unwrap_or_else(|| panic!("{file}: {name} is no call")));
             }
-            let services = [
-                Service::Ec2,
-                Service::Sqs,
-                Service::Ssm,
-                Service::Iam,
-                Service::Eks,
-            ];
-            for service in services {
-                for rest in text
-                    .split(&format!("clients.{}.", service.prefix()))
-                    .skip(1)
-                {
+            for service in Service::ALL {
+                let client = format!("clients.{}.", service.prefix().replace('-', "_"));
+                for rest in text.split(&client).skip(1) {
                     let name = rest.split('(').next().unwrap_or_default();
                     let is = |call: &&Call| call.service() == service && snake(call.name()) == name;
                     let call = Call::ALL.iter().find(is);

@@ -28,6 +28,7 @@ use crate::calls::Call;
 use crate::error::{ApiError, Class, classify};
 use crate::lock::lock;
 use crate::observer::{Called, Observer, Unobserved};
+use crate::prices;
 use attempts::CountAttempts;
 
 /// How AWS is reached. What is `None` comes from the environment, as in every tool of AWS:
@@ -69,6 +70,10 @@ pub struct Clients {
     pub iam: aws_sdk_iam::Client,
     /// EKS.
     pub eks: aws_sdk_eks::Client,
+    /// The price list. It has endpoints in a few regions alone.
+    pub pricing: aws_sdk_pricing::Client,
+    /// Zonal shifts.
+    pub arc_zonal_shift: aws_sdk_arczonalshift::Client,
     region: String,
     patience: Duration,
     began: Instant,
@@ -105,19 +110,26 @@ impl Clients {
         let region = region.ok_or(NoClients::NoRegion)?;
         macro_rules! client {
             ($service:ident) => {
+                client!($service, config.region().cloned())
+            };
+            ($service:ident, $region:expr) => {
                 $service::Client::from_conf(
                     $service::config::Builder::from(&config)
+                        .region($region)
                         .interceptor(CountAttempts)
                         .build(),
                 )
             };
         }
+        let of_prices = Region::new(prices::endpoint_region(&region));
         Ok(Clients {
             ec2: client!(aws_sdk_ec2),
             sqs: client!(aws_sdk_sqs),
             ssm: client!(aws_sdk_ssm),
             iam: client!(aws_sdk_iam),
             eks: client!(aws_sdk_eks),
+            pricing: client!(aws_sdk_pricing, of_prices),
+            arc_zonal_shift: client!(aws_sdk_arczonalshift),
             region,
             patience: access.patience.unwrap_or(WHOLE_CALL),
             began: Instant::now(),

@@ -21,6 +21,7 @@ use crate::clients::Clients;
 use crate::error::ApiError;
 use crate::lock::lock;
 use crate::nodeclass::ImageFault;
+use crate::prices::OnDemand;
 use crate::records::{GroupFacts, PlacementFacts, ReservationFacts, SpotPrice, SubnetFacts};
 use crate::wire;
 
@@ -186,8 +187,8 @@ fn assemble(
     region
 }
 
-/// Hands what is remembered of a region on to its successor: what has no capacity, memory that was
-/// seen, settings, groups, and what is left in reservations.
+/// Hands what is remembered of a region on to its successor: what has no capacity, zones that are
+/// shifted away from, memory that was seen, settings, groups, and what is left in reservations.
 pub fn inherit(
     new: &mut Region,
     old: &Region,
@@ -196,6 +197,7 @@ pub fn inherit(
     new.settings = old.settings;
     new.groups = old.groups.clone();
     new.change_unavailable(|all| *all = old.unavailable().clone());
+    new.set_shifted(old.shifted().iter().map(|id| &**id));
     new.change_discovered(|all| *all = old.discovered().clone());
     for id in reservations {
         new.set_free(id.as_ref(), old.free(id.as_ref()));
@@ -215,6 +217,13 @@ pub fn set_spot_prices(region: &mut Region, prices: &[SpotPrice]) {
     }
     if !newest.is_empty() {
         region.replace_spot(|kind, zone| newest.get(&(kind, zone)).map(|price| price.price));
+    }
+}
+
+/// Takes over on-demand prices. A type without one keeps the price that it had.
+pub fn set_on_demand_prices(region: &mut Region, prices: &OnDemand) {
+    for (name, price) in prices {
+        region.set_on_demand(name, Some(*price));
     }
 }
 

@@ -12,6 +12,9 @@
 //! - [`nodeclass`] makes the status of an EC2NodeClass, [`profiles`] its instance profile;
 //! - [`drift`] compares an instance with its class;
 //! - [`interruption`] reads the queue of EC2's warnings;
+//! - [`status_checks`] says which instances EC2 finds unhealthy, [`prices`] reads the price list,
+//!   [`zonal_shift`] the zones that traffic is shifted away from, [`scores`] asks how likely spot
+//!   requests are to succeed, `reboot` starts an instance anew;
 //! - [`provider`] puts them together behind `CloudProvider`, [`controller`] keeps the status of
 //!   EC2NodeClasses, [`store`] is where both find them;
 //! - [`observer`] is told what happens, for metrics;
@@ -33,13 +36,18 @@ mod lock;
 pub mod nodeclass;
 pub mod observer;
 pub mod policy;
+pub mod prices;
 pub mod profiles;
 pub mod provider;
+mod reboot;
 pub mod records;
+pub mod scores;
+pub mod status_checks;
 pub mod store;
 pub mod subnets;
 pub mod templates;
 mod wire;
+pub mod zonal_shift;
 
 #[cfg(test)]
 mod tests {

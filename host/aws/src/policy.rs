@@ -8,7 +8,7 @@
 use longshore_ec2::tags::{CLUSTER, NODE_CLAIM, NODE_CLASS, NODEPOOL};
 use serde_json::{Value, json};
 
-use crate::calls::Call;
+use crate::calls::{Call, Service};
 
 /// A statement of the policy.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,6 +46,9 @@ const USED: [&str; 6] = [
 const INSTANCE: &str = "arn:${AWS::Partition}:ec2:${AWS::Region}:*:instance/*";
 const TEMPLATE: &str = "arn:${AWS::Partition}:ec2:${AWS::Region}:*:launch-template/*";
 const PROFILE: &str = "arn:${AWS::Partition}:iam::${AWS::AccountId}:instance-profile/*";
+
+const CLUSTER_ARN: &str =
+    "arn:${AWS::Partition}:eks:${AWS::Region}:${AWS::AccountId}:cluster/${ClusterName}";
 
 const OWNED: &str = "kubernetes.io/cluster/${ClusterName}";
 
@@ -129,7 +132,7 @@ pub fn statements() -> Vec<Statement> {
         ),
         statement(
             "EndOfOwnInstancesAndTemplates",
-            &[TerminateInstances, DeleteLaunchTemplate],
+            &[TerminateInstances, RebootInstances, DeleteLaunchTemplate],
             &[INSTANCE, TEMPLATE],
             of_ours,
         ),
@@ -139,6 +142,7 @@ pub fn statements() -> Vec<Statement> {
                 DescribeCapacityReservations,
                 DescribeImages,
                 DescribeInstances,
+                DescribeInstanceStatus,
                 DescribeInstanceTypeOfferings,
                 DescribeInstanceTypes,
                 DescribeLaunchTemplates,
@@ -150,6 +154,15 @@ pub fn statements() -> Vec<Statement> {
             &["*"],
             json!({"StringEquals": {"aws:RequestedRegion": "${AWS::Region}"}}),
         ),
+        // For the signal of that name alone.
+        statement(
+            "SpotPlacementScores",
+            &[GetSpotPlacementScores],
+            &["*"],
+            Value::Null,
+        ),
+        // It has endpoints in other regions, and no resources.
+        statement("PriceList", &[GetProducts], &["*"], Value::Null),
         statement(
             "ParametersOfImages",
             &[GetParameter],
@@ -199,8 +212,14 @@ pub fn statements() -> Vec<Statement> {
         statement(
             "ReadCluster",
             &[DescribeCluster],
-            &["arn:${AWS::Partition}:eks:${AWS::Region}:${AWS::AccountId}:cluster/${ClusterName}"],
+            &[CLUSTER_ARN],
             Value::Null,
+        ),
+        statement(
+            "ZonalShiftsOfCluster",
+            &[GetManagedResource],
+            &["*"],
+            json!({"StringEquals": {"arc-zonal-shift:ResourceIdentifier": CLUSTER_ARN}}),
         ),
         statement(
             "InterruptionQueue",
@@ -223,8 +242,28 @@ fn merge(into: &mut Value, from: Value) {
     }
 }
 
-/// The policy, with CloudFormation's variables in it.
-pub fn document() -> Value {
+/// Which of the two policies: IAM bounds the length of one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// Calls of EC2.
+    Ec2,
+    /// Calls of other services, and the right to pass the node's role on.
+    Others,
+}
+
+impl Statement {
+    /// The policy that has it.
+    pub fn part(&self) -> Part {
+        let of_ec2 = |call: &Call| call.service() == Service::Ec2;
+        match !self.calls.is_empty() && self.calls.iter().all(of_ec2) {
+            true => Part::Ec2,
+            false => Part::Others,
+        }
+    }
+}
+
+/// A policy, with CloudFormation's variables in it.
+pub fn document(part: Part) -> Value {
     let statement = |one: Statement| {
         let calls = one.calls.iter().map(|call| call.action());
         let mut actions: Vec<String> = calls.collect();
@@ -240,7 +279,8 @@ pub fn document() -> Value {
         }
         statement
     };
-    let all: Vec<Value> = statements().into_iter().map(statement).collect();
+    let own = statements().into_iter().filter(|one| one.part() == part);
+    let all: Vec<Value> = own.map(statement).collect();
     json!({"Version": "2012-10-17", "Statement": all})
 }
 
@@ -269,9 +309,9 @@ const RULES: [(&str, &str, &str); 5] = [
     ),
 ];
 
-/// The stack: the node's role, the controller's policy, the queue and the rules that fill it.
+/// The stack: the node's role, the controller's policies, the queue and the rules that fill it.
 ///
-/// The policy is one text, because tags of conditions have the cluster's name in their keys, and
+/// A policy is one text, because tags of conditions have the cluster's name in their keys, and
 /// CloudFormation substitutes variables in values alone.
 pub fn stack() -> Value {
     let managed = [
@@ -302,7 +342,14 @@ pub fn stack() -> Value {
             "Type": "AWS::IAM::ManagedPolicy",
             "Properties": {
                 "ManagedPolicyName": {"Fn::Sub": "LongshoreController-${ClusterName}"},
-                "PolicyDocument": {"Fn::Sub": document().to_string()},
+                "PolicyDocument": {"Fn::Sub": document(Part::Ec2).to_string()},
+            },
+        },
+        "ServicesPolicy": {
+            "Type": "AWS::IAM::ManagedPolicy",
+            "Properties": {
+                "ManagedPolicyName": {"Fn::Sub": "LongshoreServices-${ClusterName}"},
+                "PolicyDocument": {"Fn::Sub": document(Part::Others).to_string()},
             },
         },
         "InterruptionQueue": {
@@ -361,6 +408,7 @@ pub fn stack() -> Value {
         "Resources": resources,
         "Outputs": {
             "ControllerPolicyArn": {"Value": {"Ref": "ControllerPolicy"}},
+            "ServicesPolicyArn": {"Value": {"Ref": "ServicesPolicy"}},
             "InterruptionQueueName": {"Value": {"Fn::GetAtt": ["InterruptionQueue", "QueueName"]}},
             "NodeRoleName": {"Value": {"Ref": "NodeRole"}},
         },
@@ -424,9 +472,14 @@ mod tests {
     }
 
     #[test]
-    fn the_policy_fits_into_a_managed_policy() {
-        // IAM counts 6 144 characters without white space.
-        let text = document().to_string();
-        assert!(text.len() < 6144, "{} characters", text.len());
+    fn each_policy_fits_into_a_managed_policy() {
+        // IAM counts 6 144 characters without white space, and EKS allows names of 100.
+        let name = "c".repeat(100);
+        for part in [Part::Ec2, Part::Others] {
+            let text = document(part).to_string().replace("${ClusterName}", &name);
+            let text = text.replace("${AWS::Partition}", "aws-us-gov");
+            let text = text.replace("${AWS::Region}", "ap-southeast-1");
+            assert!(text.len() < 6144, "{part:?}: {} characters", text.len());
+        }
     }
 }

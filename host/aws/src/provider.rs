@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
-use longshore_cloud::{CloudError, CloudProvider, Instance, Launch, RepairPolicy};
+use longshore_cloud::{CloudError, CloudProvider, Instance, Launch, RebootError, RepairPolicy};
 use longshore_core::model::{Catalogue, Symbols};
 use longshore_ec2::bootstrap::Joins;
 use longshore_ec2::catalogue::class::Class;
@@ -56,6 +56,10 @@ pub struct Settings {
     pub without_dry_runs: bool,
     /// Whether there is no way to IAM: profiles are neither made nor deleted.
     pub isolated: bool,
+    /// Gate RebootForRepair: what a reboot helps is rebooted and not replaced.
+    pub reboot_for_repair: bool,
+    /// Whether zonal shifts of the cluster are obeyed.
+    pub zonal_shift: bool,
     /// How often parts of a class are observed, in seconds, where that is not
     /// [`PACE`](crate::nodeclass::PACE).
     pub paces: BTreeMap<Part, i64>,
@@ -67,6 +71,12 @@ pub enum StartError {
     /// A call failed that nothing works without.
     #[error("{}", .0.with_hint())]
     Api(#[from] ApiError),
+    /// Zonal shifts are to be obeyed, and cannot be asked for.
+    #[error(
+        "zonal shifts of the cluster cannot be read: {0}; enable zonal shift for the cluster, or \
+         turn ENABLE_ZONAL_SHIFT off"
+    )]
+    ZonalShift(String),
     /// EC2 described no instance type that could be used.
     #[error("EC2 describes no usable instance type in {0}")]
     NoTypes(String),
@@ -87,6 +97,8 @@ pub(crate) struct Inner {
     pub(crate) settings: Settings,
     pub(crate) finder: Finder,
     pub(crate) account: String,
+    /// The cluster's ARN; empty if EKS does not know the cluster.
+    pub(crate) arn: String,
     clock: Clock,
     state: Mutex<State>,
     /// One launch of a claim at a time.
@@ -116,7 +128,7 @@ const VISIBLE: i64 = 300;
 /// How often nodes are compared with their classes.
 const DRIFT: Duration = Duration::from_secs(300);
 /// How often types and prices are read anew.
-const REFRESH: Duration = Duration::from_secs(12 * 3600);
+pub(crate) const REFRESH: Duration = Duration::from_secs(12 * 3600);
 /// How often what is over is let go.
 const SWEEP: Duration = Duration::from_secs(10);
 
@@ -132,7 +144,7 @@ impl Ec2 {
         mut settings: Settings,
         clock: Clock,
     ) -> Result<Self, StartError> {
-        let account = complete_cluster(&clients, &mut settings).await?;
+        let arn = complete_cluster(&clients, &mut settings).await?;
         let types = wire::types::descriptions(&clients).await?;
         let offered = wire::types::offerings(&clients).await?;
         let (mut region, problems) =
@@ -155,12 +167,17 @@ impl Ec2 {
             clients,
             classes,
             settings,
-            account,
+            account: discovery::account_of(&arn).to_owned(),
+            arn,
             clock,
         };
         let provider = Ec2 {
             inner: Arc::new(inner),
         };
+        if provider.inner.settings.zonal_shift {
+            let asked = provider.refresh_shifts().await;
+            asked.map_err(|why| StartError::ZonalShift(why.with_hint()))?;
+        }
         if let Err(error) = provider.refresh_prices().await {
             tracing::warn!(
                 error = error.with_hint(),
@@ -192,6 +209,10 @@ impl Ec2 {
     /// Keeps types and prices up to date, until it is dropped. It only reads: a replica that stands
     /// by does so too.
     pub async fn follow(&self) {
+        tokio::join!(self.follow_types(), self.follow_price_list());
+    }
+
+    async fn follow_types(&self) {
         loop {
             tokio::time::sleep(REFRESH).await;
             if let Err(error) = self.refresh_types().await {
@@ -331,11 +352,12 @@ impl Ec2 {
     /// # Errors
     /// The tag could not be set.
     pub async fn tag_node(&self, provider_id: &str, node: &str) -> Result<(), CloudError> {
-        let (_, id) = parse_provider_id(provider_id).ok_or_else(|| not_ours(provider_id))?;
+        let (zone, id) = parse_provider_id(provider_id).ok_or_else(|| not_ours(provider_id))?;
         let known = self.state().instances.get(id).cloned();
         if known.is_some_and(|facts| facts.tags.contains_key("Name")) {
             return Ok(());
         }
+        self.may_touch(zone)?;
         let tags = Tags::from([("Name".to_owned(), node.to_owned())]);
         wire::instances::tag(&self.inner.clients, id, &tags).await?;
         if let Some(facts) = self.state().instances.get_mut(id) {
@@ -404,7 +426,11 @@ impl Ec2 {
 
     /// An instance, from memory if it was launched a moment ago and EC2 does not show it.
     async fn facts(&self, provider_id: &str) -> Result<InstanceFacts, CloudError> {
-        let (_, id) = parse_provider_id(provider_id).ok_or_else(|| not_ours(provider_id))?;
+        let (zone, id) = parse_provider_id(provider_id).ok_or_else(|| not_ours(provider_id))?;
+        if let Err(shifted) = self.may_touch(zone) {
+            let known = self.state().instances.get(id).cloned();
+            return known.filter(|facts| !facts.is_gone()).ok_or(shifted);
+        }
         match self.described(id).await? {
             Some(facts) => {
                 let mut state = self.state();
@@ -440,7 +466,7 @@ impl Ec2 {
     }
 }
 
-/// Asks EKS for what the settings leave out. Gives the account's number, empty if it is not known.
+/// Asks EKS for what the settings leave out. Gives the cluster's ARN, empty if it is not known.
 async fn complete_cluster(
     clients: &Clients,
     settings: &mut Settings,
@@ -466,7 +492,7 @@ async fn complete_cluster(
     fill(&mut cluster.ca_bundle, facts.ca_bundle);
     fill(&mut cluster.cidr, facts.cidr);
     fill(&mut settings.kubernetes, facts.version);
-    Ok(discovery::account_of(&facts.arn).to_owned())
+    Ok(facts.arn)
 }
 
 /// The ID of a zone, empty if it is not known.
@@ -530,7 +556,7 @@ async fn terminate(clients: Arc<Clients>, ids: Vec<String>) -> Vec<Result<String
     }
 }
 
-fn not_ours(provider_id: &str) -> CloudError {
+pub(crate) fn not_ours(provider_id: &str) -> CloudError {
     CloudError::NotFound(format!(
         "{provider_id:?} is no instance of EC2; its provider ID is aws:///ZONE/i-…"
     ))
@@ -551,7 +577,8 @@ impl CloudProvider for Ec2 {
     }
 
     async fn delete(&self, provider_id: &str) -> Result<(), CloudError> {
-        let (_, id) = parse_provider_id(provider_id).ok_or_else(|| not_ours(provider_id))?;
+        let (zone, id) = parse_provider_id(provider_id).ok_or_else(|| not_ours(provider_id))?;
+        self.may_touch(zone)?;
         if self.state().ends(id) {
             // EC2 counts each instance of TerminateInstances, and a read costs it nothing.
             let answer = self.inner.endings.ask(id.to_owned()).await;
@@ -603,7 +630,11 @@ impl CloudProvider for Ec2 {
     }
 
     fn repair_policies(&self) -> &[RepairPolicy] {
-        &repair::POLICIES
+        repair::policies(self.inner.settings.reboot_for_repair)
+    }
+
+    async fn reboot(&self, provider_id: &str, operation: &str) -> Result<(), RebootError> {
+        self.reboot_instance(provider_id, operation).await
     }
 
     fn drift_interval(&self) -> Option<Duration> {

@@ -167,3 +167,36 @@ pub struct SpotPrice {
     /// When it was set, seconds since 1970.
     pub at: i64,
 }
+
+/// What EC2 says of the health of an instance.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StatusFacts {
+    /// Its ID.
+    pub id: String,
+    /// Since when the check of the instance fails, seconds since 1970; nothing if it does not.
+    pub instance_failed: Option<i64>,
+    /// Since when the check of the machine below it fails, seconds since 1970.
+    pub system_failed: Option<i64>,
+    /// Events that are planned or were carried out lately: code and description.
+    pub events: Vec<(String, String)>,
+}
+
+/// A shift of traffic away from a zone.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ShiftFacts {
+    /// ID of the zone, such as `use1-az1`.
+    pub zone_id: String,
+    /// Whether it is in force.
+    pub applied: bool,
+    /// When it ends, seconds since 1970; nothing if it does not say.
+    pub expires: Option<i64>,
+}
+
+/// How likely a request for spot instances is to succeed in a zone.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ZoneScore {
+    /// ID of the zone, such as `use1-az1`.
+    pub zone_id: String,
+    /// From 1 (unlikely) to 10.
+    pub score: i32,
+}

@@ -5,10 +5,14 @@ pub mod cluster;
 pub mod fleet;
 pub mod instances;
 pub mod network;
+pub mod prices;
 pub mod profiles;
 pub mod queue;
+pub mod scores;
+pub mod status;
 pub mod templates;
 pub mod types;
+pub mod zonal_shift;
 
 use aws_sdk_ec2::types::{Filter, ResourceType, Tag, TagSpecification};
 

@@ -11,7 +11,7 @@ use longshore_aws::clients::{Access, Clients};
 use longshore_aws::controller::Controller;
 use longshore_aws::interruption::queue::Queue;
 use longshore_aws::interruption::{Handler, Kind};
-use longshore_aws::provider::{Clock, Ec2, Settings};
+use longshore_aws::provider::{Clock, Ec2, Settings, StartError};
 use longshore_aws::store::{ClaimFacts, MemoryClasses, NodeClasses as _};
 use longshore_cloud::{CloudError, CloudProvider as _, Launch, Requirement};
 use longshore_ec2::nodeclass::EC2NodeClass;
@@ -20,6 +20,9 @@ use longshore_emulator::serve::{Server, SystemClock, serve};
 use longshore_emulator::shell::Shell;
 use longshore_emulator::{Account, Request, World};
 use serde_json::{Value, json};
+
+#[path = "emulated/services.rs"]
+mod services;
 
 /// An emulated account and a provider that has started.
 struct Cloud {
@@ -88,21 +91,24 @@ impl Cloud {
     }
 
     async fn without_class(account: Account) -> Self {
+        Self::started(account, settings()).await.unwrap()
+    }
+
+    async fn started(account: Account, settings: Settings) -> Result<Self, StartError> {
         let server = serve(0, World::new(account, 1)).await.unwrap();
         let clients = access(&server).await;
         let shell = server.shell();
         tokio::spawn(server.run());
         let ahead = Arc::new(AtomicI64::new(0));
         let classes = Arc::new(MemoryClasses::default());
-        let provider =
-            Ec2::start(clients.clone(), classes.clone(), settings(), clock(&ahead)).await;
-        Cloud {
+        let provider = Ec2::start(clients.clone(), classes.clone(), settings, clock(&ahead)).await;
+        Ok(Cloud {
             shell,
             clients,
             classes,
-            provider: provider.unwrap(),
+            provider: provider?,
             ahead,
-        }
+        })
     }
 
     /// Another process in place of the first: nothing is remembered.

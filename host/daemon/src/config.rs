@@ -125,10 +125,31 @@ pub enum SignalEntry {
         /// Its interval.
         every: Duration,
     },
+    /// `ec2 = "spot-placement-scores"`.
+    PlacementScores(ScoresEntry),
+}
+
+/// What EC2 is asked about the chances of requests for spot instances.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ScoresEntry {
+    /// `every`.
+    pub every: Duration,
+    /// `target`: instances that a request is imagined to ask for.
+    pub target: i32,
+    /// `types`: groups of names of instance types, with `*` for any text. None for the usual groups.
+    pub types: Vec<Vec<String>>,
 }
 
 /// Default interval of URLs without `every`.
 pub const EVERY: Duration = Duration::from_secs(300);
+/// Default interval of questions to EC2. Scores change slowly, and EC2 limits the questions of a day.
+pub const EVERY_SCORES: Duration = Duration::from_secs(3600);
+/// Shortest interval of questions to EC2.
+const LEAST_SCORES: Duration = Duration::from_secs(600);
+/// Default `target`.
+const TARGET: u64 = 10;
+/// The most instances that EC2 scores a request for.
+const MOST_TARGET: u64 = 2_000_000_000;
 
 /// Reads `text`, the content of `file`. Fails with every fault found, in the order of the file.
 pub fn parse(file: &Path, text: &str) -> Result<Config, Vec<ConfigError>> {
@@ -321,11 +342,24 @@ fn signals(mut all: Table, folder: &Path) -> BTreeMap<String, SignalEntry> {
 }
 
 fn signal(table: &mut Table, folder: &Path) -> Option<SignalEntry> {
+    let of_ec2 = table.has("ec2");
+    let scores = table.one_of("ec2", &[("spot-placement-scores", ())]);
     let url = table.text("url");
     let every = table.duration(
         "every",
         Duration::from_secs(1)..=Duration::from_secs(86_400),
     );
+    let (target, types) = (table.count("target"), table.texts("types"));
+    if of_ec2 {
+        let entry = placement_scores(table, every, target, types);
+        return scores.map(|()| entry);
+    }
+    for key in ["target", "types"] {
+        if table.has(key) {
+            let hint = "delete the line, or add `ec2 = \"spot-placement-scores\"`".into();
+            table.fault_at(key, format!("`{key}` without `ec2`"), hint);
+        }
+    }
     if url.is_some() && table.has("file") {
         let message = "`url` stands beside `file`: expected one of them".into();
         table.fault_at("url", message, "delete one of the two".into());
@@ -357,6 +391,51 @@ fn signal(table: &mut Table, folder: &Path) -> Option<SignalEntry> {
     Some(SignalEntry::Url {
         url: url.into(),
         every: every.unwrap_or(EVERY),
+    })
+}
+
+fn placement_scores(
+    table: &mut Table,
+    every: Option<Duration>,
+    target: Option<u64>,
+    types: Option<Vec<String>>,
+) -> SignalEntry {
+    for key in ["file", "url"] {
+        if table.has(key) {
+            let message = format!("`{key}` stands beside `ec2`: expected one of them");
+            table.fault_at(key, message, "delete one of the two".into());
+        }
+    }
+    table.text("file");
+    if every.is_some_and(|every| every < LEAST_SCORES) {
+        let message = "`every` is less than 10m: expected a duration of 10m to 24h with `ec2`";
+        let hint = "EC2 limits such questions; scores change slowly".into();
+        table.fault_at("every", message.into(), hint);
+    }
+    let target = target.unwrap_or(TARGET);
+    if !(1..=MOST_TARGET).contains(&target) {
+        let message = format!("`target` is {target}: expected an integer of 1 to {MOST_TARGET}");
+        let hint = "it is the number of instances of an imagined request".into();
+        table.fault_at("target", message, hint);
+    }
+    let types = types.unwrap_or_default();
+    let group = |text: &String| -> Vec<String> {
+        let names = text.split(',').map(str::trim);
+        names
+            .filter(|name| !name.is_empty())
+            .map(str::to_owned)
+            .collect()
+    };
+    let types: Vec<Vec<String>> = types.iter().map(group).collect();
+    if types.iter().any(Vec::is_empty) {
+        let message = "`types` has an empty text: expected names of instance types".into();
+        let hint = "write each group as one text: [\"m5.*, m6i.*\", \"c6i.*\"]".into();
+        table.fault_at("types", message, hint);
+    }
+    SignalEntry::PlacementScores(ScoresEntry {
+        every: every.unwrap_or(EVERY_SCORES),
+        target: i32::try_from(target).unwrap_or(i32::MAX),
+        types,
     })
 }
 
@@ -507,7 +586,7 @@ mod tests {
                     hint: delete the line; host/docs/configuration.md lists the keys
                 conf/longshore.toml:6:1: `file` is missing in [signals.x]
                     hint: add `file = "…"`
-                conf/longshore.toml:7:1: unknown key `path` in [signals.x]: expected one of `every`, `file`, `url`
+                conf/longshore.toml:7:1: unknown key `path` in [signals.x]: expected one of `ec2`, `every`, `file`, `target`, `types`, `url`
                     hint: delete the line; host/docs/configuration.md lists the keys
             "#]],
         );
@@ -587,6 +666,48 @@ mod tests {
                     hint: write it as `90s`, `5m` or `1h30m`
                 conf/longshore.toml:17:17: `settings-file` stands beside `settings`: expected one of them
                     hint: delete one of the two
+            "#]],
+        );
+    }
+
+    #[test]
+    fn spot_placement_scores_are_asked_for_seldom_and_in_groups() {
+        let config = read(
+            "[signals.a]\nec2 = 'spot-placement-scores'\n[signals.b]\nec2 = 'spot-placement-scores'\n\
+            every = '2h'\ntarget = 50\ntypes = ['m5.*, m6i.*', 'c6i.large']\n",
+        );
+        let entry = |every, target, types: &[&[&str]]| {
+            let group = |names: &&[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+            SignalEntry::PlacementScores(ScoresEntry {
+                every: Duration::from_secs(every),
+                target,
+                types: types.iter().map(group).collect(),
+            })
+        };
+        let expected = BTreeMap::from([
+            ("a".to_owned(), entry(3600, 10, &[])),
+            (
+                "b".to_owned(),
+                entry(7200, 50, &[&["m5.*", "m6i.*"], &["c6i.large"]]),
+            ),
+        ]);
+        assert_eq!(config.unwrap().signals, expected);
+        faults(
+            "[signals.a]\nec2 = 'spot-placement-scores'\nurl = 'http://a'\nevery = '1m'\ntarget = 0\n\
+            types = [' ']\n[signals.b]\nfile = 'b'\ntarget = 5\n[signals.c]\nec2 = 'prices'\n",
+            expect![[r#"
+                conf/longshore.toml:3:7: `url` stands beside `ec2`: expected one of them
+                    hint: delete one of the two
+                conf/longshore.toml:4:9: `every` is less than 10m: expected a duration of 10m to 24h with `ec2`
+                    hint: EC2 limits such questions; scores change slowly
+                conf/longshore.toml:5:10: `target` is 0: expected an integer of 1 to 2000000000
+                    hint: it is the number of instances of an imagined request
+                conf/longshore.toml:6:9: `types` has an empty text: expected names of instance types
+                    hint: write each group as one text: ["m5.*, m6i.*", "c6i.*"]
+                conf/longshore.toml:9:10: `target` without `ec2`
+                    hint: delete the line, or add `ec2 = "spot-placement-scores"`
+                conf/longshore.toml:11:7: `ec2` is `prices`: expected one of `spot-placement-scores`
+                    hint: choose one of them
             "#]],
         );
     }

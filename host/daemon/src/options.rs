@@ -215,16 +215,19 @@ pub fn resolve(args: &WorldArgs) -> Result<Options, Failure> {
 fn files(signals: BTreeMap<String, SignalEntry>) -> Result<BTreeMap<String, PathBuf>, Failure> {
     let file = |(name, entry)| match entry {
         SignalEntry::File(file) => Ok((name, file)),
-        SignalEntry::Url { url, .. } => Err(Failure::Usage {
-            message: format!(
-                "signal `{name}` comes from {url}, and a plan on files asks no network"
-            ),
-            hint: format!(
-                "save it and name the file in a configuration of its own: `file = \"{name}.json\"`"
-            ),
-        }),
+        SignalEntry::Url { url, .. } => Err(networked(&name, &url)),
+        SignalEntry::PlacementScores(_) => Err(networked(&name, "EC2")),
     };
     signals.into_iter().map(file).collect()
+}
+
+fn networked(name: &str, place: &str) -> Failure {
+    Failure::Usage {
+        message: format!("signal `{name}` comes from {place}, and a plan on files asks no network"),
+        hint: format!(
+            "save it and name the file in a configuration of its own: `file = \"{name}.json\"`"
+        ),
+    }
 }
 
 /// `FILE.wasm` or `FILE.wasm,SETTINGS.toml`, for all NodePools.

@@ -271,9 +271,27 @@ const KEYS: [Key; 21] = [
     ),
     key(
         "[signals.NAME]",
+        "ec2",
+        "",
+        "What EC2 is asked, instead of `file`; with `--provider aws`.",
+    ),
+    key(
+        "[signals.NAME]",
+        "types",
+        "",
+        "With `ec2`: a question for each text, which has names of instance types with `*` for any text, separated by commas. Without it, one for each of the categories c, m and r and each architecture.",
+    ),
+    key(
+        "[signals.NAME]",
+        "target",
+        "",
+        "With `ec2`: instances of the request that is scored; 10 without it.",
+    ),
+    key(
+        "[signals.NAME]",
         "every",
         "\"5m\"",
-        "How often `url` is fetched.",
+        "How often `url` is fetched. How often EC2 is asked: at least 10m, 1h without it.",
     ),
     key(
         "[journal]",

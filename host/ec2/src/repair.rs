@@ -21,7 +21,7 @@ const fn policy(
     }
 }
 
-/// All of it; every such node is replaced. The numbers are those of NVIDIA's Xid errors.
+/// Policies where every such node is replaced. The numbers are those of NVIDIA's Xid errors.
 pub const POLICIES: [RepairPolicy; 9] = [
     policy("Ready", "False", ".*", (30, 10)),
     policy("Ready", "Unknown", ".*", (30, 10)),
@@ -43,3 +43,42 @@ pub const POLICIES: [RepairPolicy; 9] = [
     ),
     policy("AcceleratedHardwareReady", "False", "", (30, 10)),
 ];
+
+/// Errors that a reboot helps against: with the gate RebootForRepair the machine starts anew.
+const HELPED_BY_REBOOT: usize = 7;
+
+const REBOOTING: [RepairPolicy; 9] = {
+    let mut all = POLICIES;
+    all[HELPED_BY_REBOOT].action = RepairAction::Reboot;
+    all
+};
+
+/// The policies in force. `reboots` is the gate RebootForRepair.
+pub fn policies(reboots: bool) -> &'static [RepairPolicy] {
+    match reboots {
+        true => &REBOOTING,
+        false => &POLICIES,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn with_the_gate_one_list_of_errors_is_answered_by_a_reboot() {
+        let rebooted: Vec<&str> = policies(true)
+            .iter()
+            .filter(|policy| policy.action == RepairAction::Reboot)
+            .map(|policy| policy.reason)
+            .collect();
+        let reason = "XID(46|48|54|62|63|95|109|110|136|140|143|155|156|158)";
+        assert_eq!(rebooted, [reason]);
+        let replaced = policies(false).iter();
+        assert!(
+            replaced
+                .clone()
+                .all(|policy| policy.action == RepairAction::Replace)
+        );
+    }
+}

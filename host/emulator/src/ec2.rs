@@ -107,6 +107,11 @@ fn act(world: &mut World, context: &Context, scope: &Scope, params: &Params, dry
             world.buckets_for_terminate(ids.len(), context)?;
             Ok(instances::terminate(world, context, &ids))
         }
+        "RebootInstances" => {
+            let ids = instances::ids(world, scope)?;
+            checked(params, dry)?;
+            instances::reboot(world, context, &ids)
+        }
         "CreateTags" | "DeleteTags" => {
             let change = instances::tag_change(world, context, scope)?;
             checked(params, dry)?;

@@ -30,6 +30,10 @@ pub enum Wanted {
     Interrupt(Interrupted),
     /// An instance fails a status check, or EC2 plans an event for it.
     Impair(Impaired),
+    /// Shifts traffic away from a zone.
+    Shift(Shifted),
+    /// A capacity reservation ends; its instances run on, and are paid for on demand.
+    EndReservation(EndedReservation),
     /// Puts a body into the queue as it is.
     Message(Message),
     /// Changes how long reads lag: least and most milliseconds.
@@ -182,6 +186,24 @@ pub struct Impaired {
     pub instance: String,
     /// `instance`, `system`, `none`; or the code of an event, such as `instance-retirement`.
     pub check: String,
+}
+
+/// A zonal shift.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Shifted {
+    /// The zone, by name or ID.
+    pub zone: String,
+    /// How long; 0 ends a shift away from the zone.
+    pub minutes: u32,
+}
+
+/// The end of a capacity reservation.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct EndedReservation {
+    /// `cr-…`.
+    pub reservation: String,
 }
 
 /// A message.
@@ -381,6 +403,15 @@ impl World {
                     false => Err(format!("there is no check or event `{}`", one.check)),
                 }
             }
+            Wanted::Shift(one) => match self.account.zone(&one.zone) {
+                Some(_) => Ok(()),
+                None => Err(format!("there is no zone `{}`", one.zone)),
+            },
+            Wanted::EndReservation(one) => {
+                let known = self.account.reservations.contains_key(&one.reservation);
+                let none = || format!("there is no reservation {}", one.reservation);
+                known.then_some(()).ok_or_else(none)
+            }
             Wanted::Capacity(rule) => self
                 .check_rule(rule)
                 .and(share("shortShare", rule.short_share)),
@@ -416,6 +447,8 @@ impl World {
                 self.interrupt(now, &one.instance, one.kind.name(), grace);
             }
             Wanted::Impair(one) => self.impair(now, &one),
+            Wanted::Shift(one) => self.shift(now, &one),
+            Wanted::EndReservation(one) => self.end_reservation(now, &one.reservation),
             Wanted::Message(one) => {
                 for _ in 0..one.copies.unwrap_or(1) {
                     let id = self.chance.uuid();
@@ -429,6 +462,19 @@ impl World {
                 skipped: 0,
                 met: 0,
             }),
+        }
+    }
+
+    fn end_reservation(&mut self, now: Time, id: &str) {
+        self.account.reservations.remove(id);
+        let of = |one: &crate::world::Instance| one.reservation.as_deref() == Some(id);
+        let all = self.instances.iter().filter(|(_, one)| of(one));
+        let all: Vec<String> = all.map(|(id, _)| id.to_owned()).collect();
+        for instance in all {
+            self.instances.change(now, &instance, |one| {
+                one.reservation = None;
+                one.market = None;
+            });
         }
     }
 

@@ -5,7 +5,7 @@ use crate::wire::{
     Call, Params, Refusal, Reply, Request, Service, Xml, document, element, route, text,
 };
 use crate::world::World;
-use crate::{Time, calls, control, ec2, eks, iam, pricing, sqs, ssm, sts};
+use crate::{Time, calls, control, ec2, eks, iam, pricing, sqs, ssm, sts, zonal_shift};
 
 /// What becomes of a request.
 #[derive(Clone, Debug, PartialEq)]
@@ -74,7 +74,7 @@ pub fn handle(world: &mut World, now: Time, request: &Request) -> Response {
     let request_id = world.chance.uuid();
     let Some(call) = route(request, &world.account.region) else {
         let message = "no service of the emulator is meant: it has ec2, sqs, ssm, iam, eks, \
-                       pricing and sts, told apart by the signature's scope or X-Amz-Target";
+                       pricing, sts and arc-zonal-shift, told apart by the signature's scope or X-Amz-Target";
         let reply = Refusal::new("UnknownService", message).reply(Service::Eks, &request_id);
         return Response::Reply { reply, delay: 0 };
     };
@@ -158,6 +158,9 @@ fn answer(
         Service::Ssm => ssm::answer(world, &context, &request.body).map(Answer::Json),
         Service::Pricing => pricing::answer(world, &context, &request.body).map(Answer::Json),
         Service::Eks => eks::answer(world, &context, &request.path).map(Answer::Json),
+        Service::ZonalShift => {
+            zonal_shift::answer(world, &context, &request.path).map(Answer::Json)
+        }
     }
 }
 
@@ -259,7 +262,7 @@ fn success(service: Service, action: &str, answer: Answer, request_id: &str) -> 
             let root = element(format!("{action}Response"), parts);
             Reply::new(200, "text/xml", document(&root, namespace))
         }
-        (Service::Eks, Answer::Json(value)) => {
+        (Service::Eks | Service::ZonalShift, Answer::Json(value)) => {
             Reply::new(200, "application/json", value.to_string())
         }
         (Service::Sqs, Answer::Json(value)) => {

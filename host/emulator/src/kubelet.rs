@@ -31,6 +31,8 @@ pub struct Joining {
     pub max_pods: Option<i64>,
     /// The cluster that it joins.
     pub cluster: String,
+    /// `status.nodeInfo.bootID`: another one after each reboot.
+    pub boot_id: String,
 }
 
 /// Why an instance does not become a Node.
@@ -113,6 +115,7 @@ pub fn read(account: &Account, instance: &Instance) -> Result<Joining, NotJoinin
         taints: said.taints.iter().map(taint).collect(),
         max_pods: said.kubelet.max_pods,
         instance: instance.id.clone(),
+        boot_id: format!("{}-{}", instance.id, instance.reboots),
         cluster,
         name,
     })

@@ -1,4 +1,4 @@
-//! AWS's endpoints for tests: EC2, SQS, SSM, IAM, EKS, Pricing and STS on one port.
+//! AWS's endpoints for tests: EC2, SQS, SSM, IAM, EKS, Pricing, STS and ARC on one port.
 //!
 //! [`handle`] is a function of the world, the time and a request. It knows no clock and no socket;
 //! chance comes from the world's seed. [`shell`] runs it at a clock that the caller gives, and the
@@ -31,6 +31,7 @@ mod throttle;
 pub mod time;
 mod wire;
 pub mod world;
+mod zonal_shift;
 
 pub use handle::{Response, Wait, handle, resume};
 pub use time::Time;

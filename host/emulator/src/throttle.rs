@@ -101,7 +101,9 @@ pub fn refusal(service: Service) -> Refusal {
         Service::Ec2 => "RequestLimitExceeded",
         Service::Sqs => "RequestThrottled",
         Service::Iam | Service::Sts => "Throttling",
-        Service::Ssm | Service::Pricing | Service::Eks => "ThrottlingException",
+        Service::Ssm | Service::Pricing | Service::Eks | Service::ZonalShift => {
+            "ThrottlingException"
+        }
     };
     Refusal::new(code, "Request limit exceeded.")
 }

@@ -20,6 +20,7 @@ use crate::sqs::Queue;
 use crate::throttle::Buckets;
 use crate::time::Time;
 use crate::wire::Reply;
+use crate::zonal_shift::Shift;
 
 pub use account::{Account, Settings};
 pub use file::WorldError;
@@ -50,6 +51,8 @@ pub struct World {
     pub(crate) buckets: Buckets,
     pub(crate) faults: Faults,
     pub(crate) calls: Calls,
+    /// Zones that traffic is shifted away from.
+    pub(crate) shifts: Vec<Shift>,
 }
 
 impl World {
@@ -71,6 +74,7 @@ impl World {
             buckets: Buckets::default(),
             faults: Faults::default(),
             calls: Calls::default(),
+            shifts: Vec::new(),
             account,
         };
         crate::iam::seed(&mut world);

@@ -234,6 +234,60 @@ fn an_impaired_instance_is_described_as_one() {
     assert!(!found("instance-status.status&Filter.1.Value.1=impaired").contains("instanceId"));
 }
 
+#[test]
+fn a_zonal_shift_is_described_until_it_ends() {
+    let world = &mut world();
+    let arn = "arn%3Aaws%3Aeks%3Aus-east-1%3A123456789012%3Acluster%2Fdemo";
+    let request = get(&format!("/managedresources/{arn}"));
+    let away = |world: &mut World, at| {
+        let found = shown(&reply(world, at, &request));
+        let lines = found.lines().filter(|line| line.contains("awayFrom"));
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert!(away(world, START).is_empty());
+    post_faults(
+        world,
+        "[{\"shift\": {\"zone\": \"us-east-1a\", \"minutes\": 60}},
+          {\"shift\": {\"zone\": \"use1-az1\", \"minutes\": 30}}]",
+    );
+    let zones = ["\"awayFrom\":\"use1-az6\"", "\"awayFrom\":\"use1-az1\""];
+    let found = away(world, START);
+    assert!(
+        found.len() == 2
+            && zones
+                .iter()
+                .zip(&found)
+                .all(|(zone, line)| line.contains(zone))
+    );
+    assert_eq!(away(world, START.plus(30 * 60_000)).len(), 1);
+    post_faults(
+        world,
+        "[{\"shift\": {\"zone\": \"us-east-1a\", \"minutes\": 0}}]",
+    );
+    assert!(away(world, START.plus(30 * 60_000)).is_empty());
+    let other = shown(&reply(
+        world,
+        START,
+        &get("/managedresources/arn%3Aaws%3Ax"),
+    ));
+    assert!(other.starts_with("404 "), "{other}");
+}
+
+#[test]
+fn a_rebooted_instance_runs_and_one_that_ends_is_not_rebooted() {
+    let world = &mut world();
+    let id = bought(world, "on-demand", "");
+    let reboot = format!("Action=RebootInstances&InstanceId.1={id}");
+    assert!(ec2(world, &reboot).contains("return true"));
+    let state = shown(&reply(world, START, &get("/_emulator/world")));
+    assert!(state.contains("\"reboots\":1"), "{state}");
+    ec2(
+        world,
+        &format!("Action=TerminateInstances&InstanceId.1={id}"),
+    );
+    assert_eq!(text(&ec2(world, &reboot), "Code"), "IncorrectState");
+}
+
 const USER_DATA: &str = "MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=\"//\"\n\n--//\n\
 Content-Type: application/node.eks.aws\n\napiVersion: node.eks.aws/v1alpha1\nkind: NodeConfig\nspec:\n  \
 cluster:\n    name: demo\n    apiServerEndpoint: https://demo.eks.example\n    certificateAuthority: Y2E=\n    \

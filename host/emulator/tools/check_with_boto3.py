@@ -261,6 +261,7 @@ def instances(ec2, ids, name):
         control("POST", "/_emulator/faults", [{"impair": {"instance": ids[0], "check": check_name}}])
     assert ec2.describe_instance_status(IncludeAllInstances=True)["InstanceStatuses"]
     control("POST", "/_emulator/faults", [{"interrupt": {"instance": ids[0]}}])
+    ec2.reboot_instances(InstanceIds=ids[:1])
     ec2.terminate_instances(InstanceIds=ids)
     ec2.describe_instances(InstanceIds=ids)
     refused("InvalidInstanceID.NotFound", ec2.terminate_instances, InstanceIds=["i-00000000000000000"])
@@ -293,13 +294,19 @@ def queue(sqs):
     refused("AWS.SimpleQueueService.NonExistentQueue", sqs.get_queue_url, QueueName="none")
 
 
-def others(ssm, eks, pricing, sts):
+def others(ssm, eks, pricing, sts, shifts):
     recommended = "/aws/service/eks/optimized-ami/1.36/amazon-linux-2023/x86_64/standard/recommended/image_id"
     image = ssm.get_parameter(Name=recommended)["Parameter"]["Value"]
     ssm.get_parameters(Names=[recommended, "/none"])
     pages(ssm, "get_parameters_by_path", Path="/aws/service", Recursive=True)
     refused("ParameterNotFound", ssm.get_parameter, Name="/none")
-    assert eks.describe_cluster(name="demo")["cluster"]["certificateAuthority"]["data"]
+    cluster = eks.describe_cluster(name="demo")["cluster"]
+    assert cluster["certificateAuthority"]["data"]
+    control("POST", "/_emulator/faults", [{"shift": {"zone": "us-east-1a", "minutes": 60}}])
+    managed = shifts.get_managed_resource(resourceIdentifier=cluster["arn"])
+    assert [one["awayFrom"] for one in managed["zonalShifts"]] == ["use1-az6"]
+    refused("ResourceNotFoundException", shifts.get_managed_resource, resourceIdentifier=cluster["arn"] + "x")
+    control("POST", "/_emulator/faults", [{"shift": {"zone": "us-east-1a", "minutes": 0}}])
     refused("ResourceNotFoundException", eks.describe_cluster, name="none")
     product = json.loads(pricing.get_products(ServiceCode="AmazonEC2", MaxResults=3)["PriceList"][0])
     assert product["terms"]["OnDemand"]
@@ -312,7 +319,7 @@ def others(ssm, eks, pricing, sts):
 control("POST", "/_emulator/faults", [{"lag": [0, 0]}])
 ec2 = client("ec2")
 catalogue(ec2)
-image = others(client("ssm"), client("eks"), client("pricing"), client("sts"))
+image = others(client("ssm"), client("eks"), client("pricing"), client("sts"), client("arc-zonal-shift"))
 profile = profiles(iam := client("iam"))
 ids, template = launches(ec2, image, profile)
 instances(ec2, ids, template)

@@ -95,6 +95,37 @@ fn spot_risk_reads_the_column_that_the_host_joins_from_a_signal() {
 }
 
 #[test]
+fn spot_placement_reads_the_column_that_the_host_joins_from_a_signal() {
+    let world = world(60);
+    let signals = signal(
+        "placement-scores",
+        &[("m7g.0000", 2.0), ("m7g.0000/us-east-1b", 6.0)],
+    );
+    let settings = "threshold = 7\nweight = 0.1";
+    let scores = score(load("spot-placement", settings), &world, signals);
+    for (offering, cost) in world.catalogue.offerings().iter().zip(&scores.cost) {
+        let below = match (
+            type_name(&world, offering).as_str(),
+            offering.zone.map(|zone| world.names.text(zone)),
+        ) {
+            ("m7g.0000", Some("us-east-1b")) => 1.0,
+            ("m7g.0000", _) => 5.0,
+            _ => 0.0,
+        };
+        let factor = if is_spot(&world, offering) {
+            1.0 + 0.1 * below
+        } else {
+            1.0
+        };
+        let expected = offering.price * factor;
+        assert!(
+            (cost / expected - 1.0).abs() < 1e-12,
+            "{cost} instead of {expected}"
+        );
+    }
+}
+
+#[test]
 fn commitments_become_pools() {
     let world = world(60);
     let settings = "

@@ -16,7 +16,7 @@ use anyhow::{Context, Result, bail};
 pub use examples::{Built, EXAMPLES, Example, build_examples};
 
 /// The first-party plugins: folders of plugins/, names of components.
-pub const PLUGINS: [&str; 9] = [
+pub const PLUGINS: [&str; 10] = [
     "bootstrap-standard",
     "bootstrap-template",
     "business-hours",
@@ -25,6 +25,7 @@ pub const PLUGINS: [&str; 9] = [
     "commitments",
     "pdb-aware",
     "price",
+    "spot-placement",
     "spot-risk",
 ];
 

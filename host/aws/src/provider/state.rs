@@ -10,6 +10,7 @@ use super::VISIBLE;
 use crate::boot::Bootstrap;
 use crate::discovery;
 use crate::launch::fleet::{Fleet, UID_TAG};
+use crate::prices::OnDemand;
 use crate::records::{InstanceFacts, SpotPrice, SubnetFacts};
 use crate::subnets::Addresses;
 use crate::templates::Known;
@@ -18,6 +19,8 @@ use crate::templates::Known;
 pub(crate) struct State {
     pub region: Region,
     pub prices: Vec<SpotPrice>,
+    /// On-demand prices of the price list.
+    pub on_demand: OnDemand,
     pub addresses: Addresses,
     pub templates: Known,
     /// Instances as they were described last.
@@ -71,6 +74,7 @@ impl State {
         State {
             region,
             prices: Vec::new(),
+            on_demand: OnDemand::new(),
             addresses: Addresses::default(),
             templates: Known::default(),
             instances: HashMap::new(),
@@ -90,6 +94,7 @@ impl State {
     pub fn replace_region(&mut self, region: Region) {
         self.versions = self.version() + 1;
         self.region = region;
+        discovery::set_on_demand_prices(&mut self.region, &self.on_demand);
         discovery::set_spot_prices(&mut self.region, &self.prices);
         self.generation += 1;
         self.catalogues.clear();
@@ -170,6 +175,27 @@ impl State {
         self.addresses.describe(subnets);
     }
 
+    /// The ID of a zone, as classes and instances name it; nothing if none of them is in it.
+    pub fn zone_id(&self, zone: &str) -> Option<&str> {
+        let classes = self.catalogues.values().map(|kept| kept.catalogue.class());
+        let mut of_classes = classes.flat_map(|class| &class.subnets);
+        let of_class = of_classes.find(|one| *one.zone == *zone && !one.id.is_empty());
+        of_class.map(|one| &*one.id).or_else(|| {
+            let mut all = self.instances.values();
+            let found = all.find(|one| one.zone == zone && !one.zone_id.is_empty());
+            found.map(|one| &*one.zone_id)
+        })
+    }
+
+    /// Whether traffic is shifted away from a zone, by name.
+    pub fn is_shifted(&self, zone: &str) -> bool {
+        let shifted = self.region.shifted();
+        !shifted.is_empty()
+            && self
+                .zone_id(zone)
+                .is_some_and(|id| shifted.iter().any(|own| **own == *id))
+    }
+
     /// An instance was launched.
     pub fn launched(&mut self, uid: &str, facts: InstanceFacts, now: i64) {
         self.launches.remove(uid);
@@ -239,7 +265,10 @@ impl State {
             self.seen(facts.clone());
         }
         for id in missing {
-            match self.fresh(&id, now) {
+            // EC2 may not answer for a zone that is shifted away from.
+            let known = self.instances.get(&id);
+            let away = known.filter(|facts| self.is_shifted(&facts.zone)).cloned();
+            match away.or_else(|| self.fresh(&id, now)) {
                 Some(facts) => all.push(facts),
                 None => self.gone(&id, now),
             }

@@ -54,6 +54,18 @@ pub async fn terminate(
         .collect())
 }
 
+/// Starts an instance anew.
+///
+/// # Errors
+/// The call failed.
+pub async fn reboot(clients: &Clients, id: &str) -> Result<(), ApiError> {
+    let request = clients.ec2.reboot_instances().instance_ids(id);
+    clients
+        .send(Call::RebootInstances, request.send())
+        .await
+        .map(drop)
+}
+
 /// Sets tags of an instance.
 ///
 /// # Errors

@@ -266,7 +266,9 @@ pub const FLAGS: [Flag; 40] = [
     switch(
         "enable-zonal-shift",
         "ENABLE_ZONAL_SHIFT",
-        Ec2("Not yet: has no effect"),
+        Ec2(
+            "Nothing is launched or changed in zones that traffic is shifted away from [default: false]",
+        ),
     ),
     flag(
         "ami-refresh-interval",
@@ -290,7 +292,7 @@ pub const FLAGS: [Flag; 40] = [
         "aws-feature-gates",
         "AWS_FEATURE_GATES",
         "NAME=BOOL,…",
-        Ec2("NodeClassCEL [default: false]"),
+        Ec2("NodeClassCEL, RebootForRepair [default: all false]"),
     ),
 ];
 

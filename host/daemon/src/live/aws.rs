@@ -8,6 +8,10 @@ mod boot;
 mod claims;
 mod interruptions;
 mod observed;
+mod reservations;
+mod scores;
+mod status_checks;
+mod zonal_shift;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::future::pending;
@@ -46,6 +50,7 @@ use super::lifecycle;
 use super::metrics::ec2::Ec2Metrics;
 use super::offers::Offers;
 use super::policies::PolicyReloader;
+use super::repair::RepairMode;
 use super::run::{Cloud, Tasks};
 use super::settings::Settings;
 use super::settings::aws::AwsSettings;
@@ -111,12 +116,20 @@ pub(super) async fn start(
         by_order: false,
         without_dry_runs: set.without_dry_runs,
         isolated: set.isolated,
+        reboot_for_repair: set.reboot_for_repair,
+        zonal_shift: set.zonal_shift,
         paces: BTreeMap::from([
             (Part::Images, seconds(set.images_every)),
             (Part::Subnets, seconds(set.subnets_every)),
             (Part::Groups, seconds(set.groups_every)),
         ]),
     };
+    if meant.reboot_for_repair && settings.repairs != RepairMode::WithinBudgets {
+        tracing::warn!(
+            "AWS feature gate RebootForRepair has no effect without feature gate NodeRepair, or with \
+             --legacy-node-repair"
+        );
+    }
     let clock = Arc::new(SystemTime::now);
     let ec2 = Ec2::start(Arc::new(clients), told.clone(), meant, clock).await;
     let ec2 = ec2.map_err(|why| {
@@ -126,11 +139,11 @@ pub(super) async fn start(
     for class in classes.list().await.unwrap_or_default() {
         classes.note(&class.name_any(), Some(class));
     }
-    let boot = Arc::new(LiveBootstrap::new(policies));
+    let boot = Arc::new(LiveBootstrap::new(policies.clone()));
     ec2.boot_with(boot.clone());
     let offers = Arc::new(Ec2Offers {
         ec2: ec2.clone(),
-        classes,
+        classes: classes.clone(),
         boot,
         metrics: metrics.clone(),
         changes: AtomicU64::new(0),
@@ -138,13 +151,21 @@ pub(super) async fn start(
     // Names of types, zones and labels are never swept: most catalogues are written with them alone.
     let mut names = Symbols::default();
     _ = offers.catalogue(&mut names);
+    // The catalogues know the IDs of zones.
+    policies.ask_scores_with(scores::asker(&ec2));
     let types = ec2.region().types().len();
     let tasks: Tasks = Box::new({
         let ec2 = ec2.clone();
+        let duties = Duties {
+            queue,
+            classes,
+            zonal_shift: set.zonal_shift,
+            metrics: metrics.clone(),
+        };
         move |ctx| {
             ctx.metrics.also(metrics.registry());
             told.tell(&ctx);
-            run(&ec2, queue, &ctx)
+            run(&ec2, duties, &ctx)
         }
     });
     Ok(Cloud {
@@ -238,11 +259,26 @@ impl Offers for Ec2Offers {
     }
 }
 
+/// What the tasks beside the loop were told.
+struct Duties {
+    /// Name of the queue with interruptions, if there is one.
+    queue: Option<String>,
+    classes: Arc<KubeClasses>,
+    /// Whether zonal shifts are obeyed.
+    zonal_shift: bool,
+    metrics: Arc<Ec2Metrics>,
+}
+
 /// What runs beside the daemon's loop.
-fn run(ec2: &Ec2, queue: Option<String>, ctx: &Arc<Context>) -> JoinSet<()> {
+fn run(ec2: &Ec2, duties: Duties, ctx: &Arc<Context>) -> JoinSet<()> {
+    let duties = Arc::new(duties);
     let mut tasks = JoinSet::new();
     let reading = ec2.clone();
     tasks.spawn(async move { reading.follow().await });
+    if duties.zonal_shift {
+        let (ec2, ctx) = (ec2.clone(), ctx.clone());
+        tasks.spawn(async move { zonal_shift::follow(&ec2, &ctx).await });
+    }
     let (ec2, ctx) = (ec2.clone(), ctx.clone());
     tasks.spawn(async move {
         loop {
@@ -250,7 +286,7 @@ fn run(ec2: &Ec2, queue: Option<String>, ctx: &Arc<Context>) -> JoinSet<()> {
                 tokio::time::sleep(LOOK).await;
             }
             tokio::select! {
-                () = lead(&ec2, queue.as_deref(), &ctx) => {}
+                () = lead(&ec2, &duties, &ctx) => {}
                 () = lost(&ctx.leadership) => {}
             }
         }
@@ -265,10 +301,10 @@ async fn lost(leadership: &Leadership) {
 }
 
 /// What the leader does.
-async fn lead(ec2: &Ec2, queue: Option<&str>, ctx: &Arc<Context>) {
+async fn lead(ec2: &Ec2, duties: &Duties, ctx: &Arc<Context>) {
     let claims = Arc::new(Claims::default());
     let interruptions = async {
-        match queue {
+        match duties.queue.as_deref() {
             None => pending().await,
             Some(name) => {
                 let handler = Arc::new(Interruptions {
@@ -287,6 +323,8 @@ async fn lead(ec2: &Ec2, queue: Option<&str>, ctx: &Arc<Context>) {
         claims.clone().follow(ctx.client.clone(), changed),
         tag_nodes(ec2, ctx, &claims, changes),
         interruptions,
+        status_checks::run(ec2, ctx, &claims, &duties.metrics),
+        reservations::run(ec2, &duties.classes, ctx),
     );
 }
 
@@ -316,8 +354,10 @@ async fn tag_nodes(
         if let Err(why) = tag_node(ec2, ctx, claim.clone()).await
             && failed.iter().all(|(_, own)| own.name_any() != name)
         {
-            let why = &*why;
-            tracing::warn!(nodeclaim = name, why, "instance not tagged; tried again");
+            if !ec2.is_shifted(lifecycle::provider_id(&claim)) {
+                let why = &*why;
+                tracing::warn!(nodeclaim = name, why, "instance not tagged; tried again");
+            }
             failed.push_back((Instant::now() + AGAIN, claim));
         }
     }

@@ -40,6 +40,7 @@ use crate::error::Failure;
 
 pub use compare::Shadows;
 pub use serve::{ActivePolicies, BootSlot};
+pub use signals::ScoresAsker;
 pub use status::{
     ConfigStatus, Kind, Notice, PolicyStatus, Problem, ShadowStatus, SignalStatus, Status,
 };
@@ -67,6 +68,8 @@ pub struct Setup {
     pub limits: Limits,
     /// Whether something asks what nodes boot with.
     pub boots: bool,
+    /// Whether nodes come from EC2, so that signals may as well.
+    pub on_ec2: bool,
     /// How long an address of a signal may take to answer.
     pub signal_timeout: Duration,
     /// Who writes down which components rounds may ask.
@@ -81,6 +84,7 @@ impl Default for Setup {
             cache: None,
             limits: Limits::default(),
             boots: false,
+            on_ec2: false,
             signal_timeout: Duration::from_secs(10),
             journal: Journal::off(),
         }
@@ -108,6 +112,8 @@ struct Slot {
     current: Arc<ActivePolicies>,
     next: Option<Arc<ActivePolicies>>,
     signals: Option<Arc<Signals>>,
+    /// What answers spot placement scores from now on.
+    scores: Option<Arc<ScoresAsker>>,
     /// Dropped by the watcher: to unmap code takes longer than a swap may.
     retired: Vec<Arc<ActivePolicies>>,
     swaps: SwapTimes,
@@ -194,6 +200,11 @@ impl PolicyReloader {
     /// changed while it is the same one.
     pub fn boots(&self) -> Arc<[BootSlot]> {
         self.shared.slot().current.boots.clone()
+    }
+
+    /// Has spot placement scores answered by `scores` from now on.
+    pub fn ask_scores_with(&self, scores: Arc<ScoresAsker>) {
+        self.shared.slot().scores = Some(scores);
     }
 
     /// Says that a policy fails or recovers outside of rounds.

@@ -245,6 +245,7 @@ async fn live(
         config: args.config.clone(),
         journal: journal.clone(),
         boots: on_ec2.is_some(),
+        on_ec2: on_ec2.is_some(),
         ..Setup::default()
     };
     let manager = PolicyReloader::start(setup)?;

@@ -41,6 +41,7 @@ impl ClassCatalogue {
         let short = region.unavailable();
         let any_short = short.of(&facts.name).next().is_some();
         let full = self.full_zones(region);
+        let shifted = self.shifted_zones(region);
         let (on_demand, preview) = (region.on_demand(at), region.preview(at));
         let mut emit = |offering: Offering<'a>| {
             let partitions = match self.partitions() {
@@ -67,7 +68,10 @@ impl ClassCatalogue {
         };
         let may_buy = ["on-demand", "reserved", "spot"].map(|kind| !short.has_no(kind));
         for (zone, described) in region.zones.iter().enumerate() {
-            let may = compatible && zones.contains(zone) && !full.contains(zone);
+            let may = compatible
+                && zones.contains(zone)
+                && !full.contains(zone)
+                && !shifted.contains(zone);
             let plain = |capacity_type, may_buy: bool, price: Option<f64>| {
                 let price = price.or(preview);
                 Offering {
@@ -100,6 +104,20 @@ impl ClassCatalogue {
                 emit(plain("spot", may_buy[2], region.spot(at, zone)));
             }
         }
+    }
+
+    /// Zones that traffic is shifted away from.
+    fn shifted_zones(&self, region: &Region) -> ZoneSet {
+        let mut away = ZoneSet::default();
+        if !region.shifted().is_empty() {
+            for (at, zone) in region.zones.iter().enumerate() {
+                let id = self.zone_id(zone);
+                if region.shifted().iter().any(|shifted| **shifted == *id) {
+                    away.insert(at);
+                }
+            }
+        }
+        away
     }
 
     /// Zones in which every subnet of the NodeClass is without addresses.

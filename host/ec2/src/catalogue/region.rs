@@ -111,7 +111,7 @@ pub struct Revisions {
     pub types: u64,
     /// Prices.
     pub prices: u64,
-    /// What has no capacity, and what is left in reservations.
+    /// What has no capacity, zones that are shifted away from, what is left in reservations.
     pub capacity: u64,
     /// Memory that nodes were seen with.
     pub memory: u64,
@@ -135,6 +135,8 @@ pub struct Region {
     pub settings: Settings,
     /// What lately had no capacity.
     unavailable: Unavailable,
+    /// IDs of zones that traffic is shifted away from.
+    shifted: Arc<[Box<str>]>,
     /// Memory that nodes were seen with.
     discovered: Discovered,
     /// Instances left in capacity reservations, by id.
@@ -168,6 +170,7 @@ impl Region {
             groups: Arc::default(),
             settings: Settings::default(),
             unavailable: Unavailable::default(),
+            shifted: Arc::default(),
             discovered: Discovered::default(),
             free: FxHashMap::default(),
             revisions: Revisions::default(),
@@ -306,6 +309,20 @@ impl Region {
         let before = self.unavailable.sequence();
         change(&mut self.unavailable);
         if self.unavailable.sequence() != before {
+            self.revisions.capacity += 1;
+        }
+    }
+
+    /// IDs of zones that traffic is shifted away from. Nothing is launched there.
+    pub fn shifted(&self) -> &[Box<str>] {
+        &self.shifted
+    }
+
+    /// Says which zones traffic is shifted away from, by ID.
+    pub fn set_shifted<'a>(&mut self, ids: impl Iterator<Item = &'a str>) {
+        let new: Arc<[Box<str>]> = ids.map(Box::from).collect();
+        if self.shifted != new {
+            self.shifted = new;
             self.revisions.capacity += 1;
         }
     }

@@ -307,6 +307,22 @@ pub(super) fn terminate(world: &mut World, context: &Context, ids: &[String]) ->
     vec![items("instancesSet", entries)]
 }
 
+/// Starts instances anew: their state stays, and their kubelets have another boot ID.
+pub(super) fn reboot(world: &mut World, context: &Context, ids: &[String]) -> Found {
+    for id in ids {
+        if let Some(one) = world.instances.get(id).filter(|one| !one.state.lives()) {
+            let state = one.state.name();
+            let message = format!("The instance '{id}' is {state} and cannot be rebooted");
+            return Err(Refusal::new("IncorrectState", message));
+        }
+    }
+    for id in ids {
+        let count = |one: &mut Instance| one.reboots += 1;
+        world.instances.change(context.now, id, count);
+    }
+    Ok(vec![flag("return", true)])
+}
+
 /// Tags of some resources that a request changes.
 pub(super) struct TagChange {
     resources: Vec<String>,

@@ -213,6 +213,7 @@ pub fn launch(
         instance_impaired: None,
         system_impaired: None,
         planned: Vec::new(),
+        reboots: 0,
     };
     world.instances.put(context.now, &id, instance);
     world.launched(context.now, &id);

@@ -47,7 +47,7 @@ impl Refusal {
             Service::Iam | Service::Sts => self.query(service.namespace(), request_id),
             Service::Sqs => self.sqs(),
             Service::Ssm | Service::Pricing => self.json(&self.code),
-            Service::Eks => self.rest(),
+            Service::Eks | Service::ZonalShift => self.rest(),
         }
     }
 

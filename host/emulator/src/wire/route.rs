@@ -24,11 +24,13 @@ pub enum Service {
     Pricing,
     /// STS: query protocol.
     Sts,
+    /// Zonal shifts of Application Recovery Controller: REST with JSON.
+    ZonalShift,
 }
 
 impl Service {
     /// Every service.
-    pub const ALL: [Service; 7] = [
+    pub const ALL: [Service; 8] = [
         Service::Ec2,
         Service::Sqs,
         Service::Ssm,
@@ -36,6 +38,7 @@ impl Service {
         Service::Eks,
         Service::Pricing,
         Service::Sts,
+        Service::ZonalShift,
     ];
 
     /// Its name in the scope of signatures.
@@ -48,6 +51,7 @@ impl Service {
             Service::Eks => "eks",
             Service::Pricing => "pricing",
             Service::Sts => "sts",
+            Service::ZonalShift => "arc-zonal-shift",
         }
     }
 
@@ -95,6 +99,16 @@ const TARGETS: [(&str, Service); 3] = [
     ("AWSPriceListService", Service::Pricing),
 ];
 
+/// Services with paths: where their resources are, and what reads one of them.
+const REST: [(Service, &str, &str); 2] = [
+    (Service::Eks, "/clusters", "DescribeCluster"),
+    (
+        Service::ZonalShift,
+        "/managedresources",
+        "GetManagedResource",
+    ),
+];
+
 /// Finds service and action. `None` if no service can be told.
 pub fn route(request: &Request, region: &str) -> Option<Call> {
     let target = request
@@ -107,17 +121,17 @@ pub fn route(request: &Request, region: &str) -> Option<Call> {
         .or_else(|| by_host(request))
         .or_else(|| find(&VERSIONS, &form_value(request, "Version")?))
         .or_else(|| {
-            request
-                .path
-                .starts_with("/clusters")
-                .then_some(Service::Eks)
+            let found = REST
+                .iter()
+                .find(|(_, path, _)| request.path.starts_with(path));
+            found.map(|(service, _, _)| *service)
         })?;
     let action = match service {
         Service::Sqs | Service::Ssm | Service::Pricing => {
             target.map(|(_, action)| action.to_owned())
         }
         Service::Ec2 | Service::Iam | Service::Sts => form_value(request, "Action"),
-        Service::Eks => rest_action(request),
+        Service::Eks | Service::ZonalShift => rest_action(service, request),
     };
     let foreign = scope.filter(|(scoped, _)| service.regional() && *scoped != region);
     Some(Call {
@@ -168,10 +182,11 @@ fn form_value(request: &Request, name: &str) -> Option<String> {
     of(&request.body).or_else(|| of(request.query.as_bytes()))
 }
 
-fn rest_action(request: &Request) -> Option<String> {
-    let rest = request.path.strip_prefix("/clusters/")?;
+fn rest_action(service: Service, request: &Request) -> Option<String> {
+    let (_, path, action) = REST.iter().find(|(own, _, _)| *own == service)?;
+    let rest = request.path.strip_prefix(path)?.strip_prefix('/')?;
     let single = !rest.is_empty() && !rest.contains('/');
-    (request.method == "GET" && single).then(|| "DescribeCluster".to_owned())
+    (request.method == "GET" && single).then(|| (*action).to_owned())
 }
 
 fn wrong_region(service: Service, scoped: &str, region: &str) -> Refusal {
@@ -240,6 +255,8 @@ mod tests {
         assert_eq!(found("/", &[], unsigned), "sts:AssumeRoleWithWebIdentity");
         assert_eq!(found("/clusters/demo", &[], ""), "eks:DescribeCluster");
         assert_eq!(found("/clusters/demo/addons", &[], ""), "eks:");
+        let shifts = "/managedresources/arn%3Aaws%3Aeks%3Aus-east-1%3A1%3Acluster%2Fdemo";
+        assert_eq!(found(shifts, &[], ""), "arc-zonal-shift:GetManagedResource");
         assert_eq!(found("/", &[], ""), "none");
     }
 }

@@ -24,6 +24,7 @@ impl World {
                 "launched": one.launched.iso(),
                 "clientToken": one.client_token,
                 "tags": one.tags,
+                "reboots": one.reboots,
                 "userData": decoded(&one.user_data),
             })
         });
@@ -36,6 +37,8 @@ impl World {
         let reservations = self.account.reservations.values();
         let reservations =
             reservations.map(|one| json!({"id": one.id, "available": one.available}));
+        let shifts = self.shifts.iter().filter(|one| one.expires > now);
+        let shifts = shifts.map(|one| json!({"zoneId": one.zone_id, "until": one.expires.iso()}));
         let queues = self.queues.iter();
         let queues = queues.map(|(name, queue)| json!({"name": name, "messages": queue.len()}));
         json!({
@@ -49,6 +52,7 @@ impl World {
             "instanceProfiles": profiles.collect::<Vec<_>>(),
             "subnets": subnets.collect::<Vec<_>>(),
             "reservations": reservations.collect::<Vec<_>>(),
+            "shifts": shifts.collect::<Vec<_>>(),
             "queues": queues.collect::<Vec<_>>(),
             "capacity": self.pools.rules,
             "faults": self.faults.list(),

@@ -135,6 +135,8 @@ pub struct Instance {
     /// Since when the check of the machine below fails.
     pub system_impaired: Option<Time>,
     pub planned: Vec<Planned>,
+    /// How often it was started anew.
+    pub reboots: u32,
 }
 
 impl Instance {

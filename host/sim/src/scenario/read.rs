@@ -289,6 +289,7 @@ impl Policy {
             .iter()
             .find_map(|(name, signal)| match signal {
                 SignalEntry::Url { url, .. } => Some((name.as_str(), url.as_str())),
+                SignalEntry::PlacementScores(_) => Some((name.as_str(), "EC2")),
                 SignalEntry::File(_) => None,
             })
     }

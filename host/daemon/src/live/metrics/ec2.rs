@@ -19,6 +19,7 @@ pub struct Ec2Metrics {
     deleted: IntCounter,
     failed: IntCounter,
     queue_seconds: Histogram,
+    unhealthy: IntCounterVec,
     userdata: IntGaugeVec,
     class_turns: Turns,
     class_ended: Histogram,
@@ -108,6 +109,12 @@ impl Ec2Metrics {
                 "karpenter_interruption_message_queue_duration_seconds",
                 "Seconds from when a message was sent until what it asks for was done.",
                 &CALL,
+            ),
+            unhealthy: counter(
+                all,
+                "karpenter_interruption_instance_status_unhealthy_total",
+                "Instances that EC2 found unhealthy, each once until it recovers.",
+                &["category"],
             ),
             userdata: registered(all, IntGaugeVec::new(userdata, &["nodeclass"])),
             class_turns: Turns::new(all, "ec2nodeclass"),
@@ -209,6 +216,11 @@ impl Ec2Metrics {
         self.queue_seconds.observe(after.as_secs_f64());
     }
 
+    /// EC2 finds an instance unhealthy.
+    pub fn status_unhealthy(&self, category: &str) {
+        self.unhealthy.with_label_values(&[category]).inc();
+    }
+
     /// Nodes of a class boot with so many bytes.
     pub fn user_data(&self, nodeclass: &str, bytes: usize) {
         let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
@@ -244,6 +256,7 @@ impl Ec2Metrics {
             deleted,
             failed,
             queue_seconds,
+            unhealthy,
             userdata,
             class_turns,
             class_ended,
@@ -261,6 +274,7 @@ impl Ec2Metrics {
             Box::new(deleted),
             Box::new(failed),
             Box::new(queue_seconds),
+            Box::new(unhealthy),
             Box::new(userdata),
             Box::new(class_ended),
             Box::new(calls),

@@ -2,7 +2,7 @@
 //!
 //! A signal that cannot be fetched keeps its last good table and time, reports the failure once,
 //! and is retried sooner. URLs are fetched on a thread of their own, one request at a time; the
-//! result waits here for the next step.
+//! result waits here for the next step. EC2 is asked in the same way, by what its provider gives.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,7 +15,7 @@ use ureq::tls::{RootCerts, TlsConfig};
 
 use super::files;
 use super::status::{Kind, PolicyBoard, Problem, SignalStatus, without_secrets};
-use crate::config::SignalEntry;
+use crate::config::{ScoresEntry, SignalEntry};
 
 /// The largest table, in bytes: 100 000 rows of `type/zone`.
 const BYTES: u64 = 4 << 20;
@@ -23,6 +23,8 @@ const BYTES: u64 = 4 << 20;
 const KEY: usize = 256;
 /// Retry interval of a failed URL, unless its own interval is shorter.
 const AGAIN: Duration = Duration::from_secs(30);
+/// Retry interval of questions to EC2.
+const AGAIN_SCORES: Duration = Duration::from_secs(300);
 /// Redirects followed.
 const REDIRECTS: u32 = 3;
 
@@ -30,6 +32,9 @@ const REDIRECTS: u32 = 3;
 pub struct Sources {
     all: BTreeMap<String, Source>,
     agent: ureq::Agent,
+    /// Whether something answers spot placement scores, and what, once it is there.
+    on_ec2: bool,
+    scores: Option<Arc<ScoresAsker>>,
     sender: Sender<Fetched>,
     arrived: Receiver<Fetched>,
     /// What rounds see.
@@ -52,8 +57,22 @@ struct Fetched {
 /// A table as it came.
 type Table = BTreeMap<String, f64>;
 
+/// Asks EC2 for spot placement scores, by `type/zone`. Blocks until the answer is there.
+pub type ScoresAsker = dyn Fn(&ScoresEntry) -> Result<Table, Problem> + Send + Sync;
+
+impl SignalEntry {
+    /// How long until it is asked for again, and that after a failure; nothing for a file.
+    fn intervals(&self) -> Option<(Duration, Duration)> {
+        match self {
+            SignalEntry::File(_) => None,
+            SignalEntry::Url { every, .. } => Some((*every, AGAIN.min(*every))),
+            SignalEntry::PlacementScores(entry) => Some((entry.every, AGAIN_SCORES)),
+        }
+    }
+}
+
 impl Sources {
-    pub fn new(timeout: Duration) -> Self {
+    pub fn new(timeout: Duration, on_ec2: bool) -> Self {
         let tls = TlsConfig::builder()
             .root_certs(RootCerts::PlatformVerifier)
             .build();
@@ -69,11 +88,18 @@ impl Sources {
         Sources {
             all: BTreeMap::new(),
             agent,
+            on_ec2,
+            scores: None,
             sender,
             arrived,
             tables: Arc::default(),
             changed: false,
         }
+    }
+
+    /// Has spot placement scores answered by `scores`.
+    pub fn ask_scores_with(&mut self, scores: Arc<ScoresAsker>) {
+        self.scores = Some(scores);
     }
 
     /// What rounds are to see.
@@ -161,15 +187,10 @@ impl Sources {
                 continue;
             };
             source.in_flight = false;
-            let SignalEntry::Url { every, .. } = &source.entry else {
+            let Some((every, again)) = source.entry.intervals() else {
                 continue;
             };
-            source.due = now
-                + if result.is_ok() {
-                    *every
-                } else {
-                    AGAIN.min(*every)
-                };
+            source.due = now + if result.is_ok() { every } else { again };
             first |= result.is_ok() && self.tables.get(&name).is_none();
             let time = seconds(now) as f64;
             self.settle(
@@ -180,18 +201,36 @@ impl Sources {
             );
         }
         for (name, source) in &mut self.all {
-            let SignalEntry::Url { url, every } = &source.entry else {
+            let Some((every, _)) = source.entry.intervals() else {
                 continue;
             };
             // A clock that was set back does not make it wait for longer than it should.
-            let due = source.due <= now || source.due > now + *every;
+            let due = source.due <= now || source.due > now + every;
             if source.in_flight || !due {
                 continue;
             }
+            let scores = match (&source.entry, &self.scores) {
+                (SignalEntry::PlacementScores(_), None) if self.on_ec2 => continue,
+                (_, scores) => scores.clone(),
+            };
             let (agent, sender, name) = (self.agent.clone(), self.sender.clone(), name.clone());
-            let (url, entry) = (url.clone(), source.entry.clone());
+            let entry = source.entry.clone();
             let ask = move || {
-                let result = fetch(&agent, &url);
+                let result = match &entry {
+                    SignalEntry::File(file) => Err(wrong(
+                        file.display().to_string(),
+                        "a file is not fetched".into(),
+                    )),
+                    SignalEntry::Url { url, .. } => fetch(&agent, url),
+                    SignalEntry::PlacementScores(wanted) => match scores {
+                        Some(scores) => scores(wanted),
+                        None => Err(Problem {
+                            place: "EC2".into(),
+                            reason: "nodes do not come from EC2".into(),
+                            hint: "run with --provider aws, or delete the signal".into(),
+                        }),
+                    },
+                };
                 // Nobody waits for it once the daemon ends.
                 let _ = sender.send(Fetched {
                     name,
@@ -269,7 +308,7 @@ pub fn read_files(
 ) -> Vec<(String, Result<Signal, Problem>)> {
     let read = |(name, entry): (&String, &SignalEntry)| match entry {
         SignalEntry::File(file) => Some((name.clone(), read_file(file))),
-        SignalEntry::Url { .. } => None,
+        SignalEntry::Url { .. } | SignalEntry::PlacementScores(_) => None,
     };
     wanted.iter().filter_map(read).collect()
 }

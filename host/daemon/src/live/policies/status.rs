@@ -200,7 +200,7 @@ pub struct ShadowStatus {
 pub struct SignalStatus {
     /// Its name.
     pub name: String,
-    /// File or address.
+    /// File, address, or what EC2 is asked.
     pub source: String,
     /// Seconds between two requests; none for a file.
     pub every_seconds: Option<u64>,
@@ -222,6 +222,10 @@ impl SignalStatus {
         let (source, every_seconds) = match entry {
             SignalEntry::File(file) => (file.display().to_string(), None),
             SignalEntry::Url { url, every } => (without_secrets(url), Some(every.as_secs())),
+            SignalEntry::PlacementScores(entry) => (
+                "EC2: spot placement scores".to_owned(),
+                Some(entry.every.as_secs()),
+            ),
         };
         let name = name.to_owned();
         SignalStatus {

@@ -69,6 +69,7 @@ impl Watcher {
             current: Arc::new(nothing),
             next: None,
             signals: None,
+            scores: None,
             retired: Vec::new(),
             swaps: SwapTimes::default(),
         };
@@ -84,7 +85,7 @@ impl Watcher {
             boots: setup.boots,
             file: setup.config,
             files: Files::default(),
-            sources: Sources::new(setup.signal_timeout),
+            sources: Sources::new(setup.signal_timeout, setup.on_ec2),
             config: Arc::default(),
             slots: Vec::new(),
         };
@@ -102,6 +103,9 @@ impl Watcher {
     /// signals continue in the background.
     pub fn step(&mut self, now: SystemTime) {
         self.drop_retired();
+        if let Some(scores) = self.shared.slot().scores.take() {
+            self.sources.ask_scores_with(scores);
+        }
         let first = self.sources.step(now, &mut self.shared.board());
         if first {
             // Whoever was refused may have missed just this signal.
@@ -501,7 +505,7 @@ fn named(file: Option<&Path>, config: &Config) -> BTreeSet<PathBuf> {
         .flat_map(|p| std::iter::once(&p.path).chain(&p.settings_file));
     let signals = config.signals.values().filter_map(|signal| match signal {
         SignalEntry::File(file) => Some(file),
-        SignalEntry::Url { .. } => None,
+        SignalEntry::Url { .. } | SignalEntry::PlacementScores(_) => None,
     });
     file.into_iter()
         .map(Path::to_owned)

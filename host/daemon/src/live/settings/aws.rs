@@ -23,6 +23,10 @@ pub struct AwsSettings {
     /// Name of the queue with interruptions, if there is one.
     pub interruption_queue: Option<String>,
     pub without_dry_runs: bool,
+    /// Zonal shifts of the cluster are obeyed.
+    pub zonal_shift: bool,
+    /// Gate RebootForRepair: what a reboot helps is rebooted and not replaced.
+    pub reboot_for_repair: bool,
     /// How often each is asked for.
     pub images_every: Duration,
     pub subnets_every: Duration,
@@ -37,7 +41,7 @@ pub struct AwsSettings {
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// Gates of the AWS provider that do nothing here yet.
-const GATES: [&str; 3] = ["DRANVIDIAGPU", "DRAEFA", "RebootForRepair"];
+const GATES: [&str; 2] = ["DRANVIDIAGPU", "DRAEFA"];
 
 /// Reads them: `get` answers what was set for a variable, by its flag or in the environment.
 ///
@@ -97,17 +101,12 @@ pub fn read(get: impl Fn(&str) -> Option<String>) -> Result<AwsSettings, Failure
             .ok_or_else(|| wrong("RESERVED_ENIS", &text, "a number that is not negative"))?,
     };
     let mut notes = Vec::new();
-    if flag("ENABLE_ZONAL_SHIFT")? {
-        notes.push(format!(
-            "{} is set and has no effect: not yet, zonal shifts are not asked for",
-            called("ENABLE_ZONAL_SHIFT")
-        ));
-    }
-    let mut expressions = false;
+    let (mut expressions, mut reboot_for_repair) = (false, false);
     let gates = get("AWS_FEATURE_GATES").unwrap_or_default();
     for gate in gates.split(',').filter(|gate| !gate.trim().is_empty()) {
         match gate.trim().split_once('=') {
             Some(("NodeClassCEL", "true")) => expressions = true,
+            Some(("RebootForRepair", "true")) => reboot_for_repair = true,
             Some((_, "false")) => {}
             Some((name, "true")) if GATES.contains(&name) => notes.push(format!(
                 "AWS feature gate {name} is not implemented yet and has no effect"
@@ -130,6 +129,8 @@ pub fn read(get: impl Fn(&str) -> Option<String>) -> Result<AwsSettings, Failure
         reserved_enis,
         interruption_queue: get("INTERRUPTION_QUEUE"),
         without_dry_runs: flag("DISABLE_DRY_RUN")?,
+        zonal_shift: flag("ENABLE_ZONAL_SHIFT")?,
+        reboot_for_repair,
         images_every: interval("AMI_REFRESH_INTERVAL")?,
         subnets_every: interval("SUBNET_REFRESH_INTERVAL")?,
         groups_every: interval("SECURITY_GROUP_REFRESH_INTERVAL")?,
@@ -192,11 +193,11 @@ mod tests {
             ("ENABLE_ZONAL_SHIFT", "true"),
             (
                 "AWS_FEATURE_GATES",
-                "NodeClassCEL=true,DRAEFA=true,Other=true,Else=false",
+                "NodeClassCEL=true,RebootForRepair=true,DRAEFA=true,Other=true,Else=false",
             ),
         ];
         let settings = with(&set).unwrap();
-        assert!(settings.expressions);
-        assert_eq!(settings.notes.len(), 3, "{:?}", settings.notes);
+        assert!(settings.expressions && settings.zonal_shift && settings.reboot_for_repair);
+        assert_eq!(settings.notes.len(), 2, "{:?}", settings.notes);
     }
 }

@@ -1,0 +1,187 @@
+//! Ends nodes whose instances EC2 finds unhealthy: failing status checks and planned events.
+//!
+//! A node whose check fails runs no pod that could leave in order, so its NodeClaim gets an end that
+//! is now. A node with an event is drained like any other that is deleted.
+
+use std::future::pending;
+use std::time::Duration;
+
+use longshore_api::crd::NodeClaim;
+use longshore_aws::error::Class;
+use longshore_aws::provider::Ec2;
+use longshore_aws::status_checks::{Category, Episodes, Unhealthy};
+
+use super::claims::{Claims, Owner};
+use crate::live::context::Context;
+use crate::live::lifecycle;
+use crate::live::metrics::ec2::Ec2Metrics;
+use crate::live::proof;
+use crate::live::repair::reboot::end_within;
+use crate::live::step_error::StepError;
+
+/// How often EC2 is asked.
+const EVERY: Duration = Duration::from_secs(60);
+
+/// Asks EC2 and ends nodes, until it is dropped. For the replica that leads.
+pub(super) async fn run(ec2: &Ec2, ctx: &Context, claims: &Claims, metrics: &Ec2Metrics) {
+    let mut episodes = Episodes::default();
+    loop {
+        match ec2.unhealthy_instances().await {
+            Ok(found) => {
+                let ours = ours(ec2, ctx, claims, found).await;
+                count(&mut episodes, &ours, metrics);
+                for (one, claim) in ours {
+                    // What failed is done at the next look.
+                    if let Err(why) = end(ctx, &claim, &one).await {
+                        let claim = claim.metadata.name.as_deref();
+                        tracing::warn!(nodeclaim = claim, %why, "unhealthy, and not deleted yet");
+                    }
+                }
+            }
+            Err(error) if error.class == Class::Unauthorized => {
+                tracing::error!(
+                    error = error.to_string(),
+                    action = error.call.action(),
+                    "status checks of instances may not be read and are not asked for again; \
+                     allow the action in the policy of Longshore's role, then restart"
+                );
+                pending().await
+            }
+            Err(error) => tracing::warn!(
+                error = error.with_hint(),
+                "status checks of instances cannot be read"
+            ),
+        }
+        tokio::time::sleep(EVERY).await;
+    }
+}
+
+/// Unhealthy instances of this cluster, each with its NodeClaim.
+async fn ours(
+    ec2: &Ec2,
+    ctx: &Context,
+    claims: &Claims,
+    found: Vec<Unhealthy>,
+) -> Vec<(Unhealthy, NodeClaim)> {
+    let mut all = Vec::new();
+    for one in found {
+        match claim_of(ec2, ctx, claims, &one.instance).await {
+            Ok(Some(claim)) => all.push((one, claim)),
+            // Another cluster's, or none of a cluster.
+            Ok(None) => {}
+            Err(why) => {
+                tracing::warn!(instance = one.instance, why, "unhealthy, and not looked up");
+            }
+        }
+    }
+    all
+}
+
+/// The NodeClaim of an instance, as the API server has it now; nothing if it is none of this
+/// cluster's.
+async fn claim_of(
+    ec2: &Ec2,
+    ctx: &Context,
+    claims: &Claims,
+    id: &str,
+) -> Result<Option<NodeClaim>, String> {
+    let name = match claims.owner(id) {
+        Owner::Claim(name) => Some(name),
+        Owner::Foreign => None,
+        Owner::Unknown => ec2.claim_of(id).await.map_err(|why| why.to_string())?,
+    };
+    let Some(name) = name else { return Ok(None) };
+    let found = proof::claim(ctx, &name).await;
+    let found = found.map_err(|why| why.to_string())?;
+    Ok(found.filter(|claim| lifecycle::provider_id(claim).ends_with(id)))
+}
+
+/// Counts what was not unhealthy before.
+fn count(episodes: &mut Episodes, ours: &[(Unhealthy, NodeClaim)], metrics: &Ec2Metrics) {
+    let all: Vec<Unhealthy> = ours.iter().map(|(one, _)| one.clone()).collect();
+    for one in episodes.begun(&all) {
+        let (category, what) = (one.category.as_str(), &*one.what);
+        tracing::warn!(
+            instance = one.instance,
+            category,
+            what,
+            "unhealthy instance"
+        );
+        metrics.status_unhealthy(category);
+    }
+}
+
+/// Deletes the NodeClaim of an unhealthy instance, unless it goes already.
+async fn end(ctx: &Context, claim: &NodeClaim, one: &Unhealthy) -> Result<(), StepError> {
+    if claim.metadata.deletion_timestamp.is_some() {
+        return Ok(());
+    }
+    let claim = bounded(ctx, claim, one.category).await?;
+    let message = format!("EC2 says of {}: {}", one.instance, one.what);
+    if lifecycle::delete(ctx, &claim, &message).await? {
+        ctx.metrics.disrupted(one.category.as_str(), &claim);
+        let reason = "InstanceUnhealthy";
+        ctx.events.claim(&claim, true, reason, &message).await;
+        let node = claim.status.map(|status| status.node_name);
+        if let Some(node) = node.filter(|node| !node.is_empty()) {
+            ctx.events.node(&node, true, reason, &message).await;
+        }
+    }
+    Ok(())
+}
+
+/// The NodeClaim, with an end that is now where its pods cannot leave in order.
+async fn bounded(
+    ctx: &Context,
+    claim: &NodeClaim,
+    category: Category,
+) -> Result<NodeClaim, StepError> {
+    match category.may_drain() {
+        true => Ok(claim.clone()),
+        false => end_within(ctx, claim, 0).await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use longshore_cloud::CloudError;
+
+    use super::*;
+    use crate::live::lifecycle::tests::{context, fresh};
+    use crate::live::repair::ends;
+
+    #[tokio::test]
+    async fn the_claim_of_an_unhealthy_instance_is_deleted_and_counted() {
+        let (server, claim) = fresh();
+        let ctx = context(&server, Err(CloudError::Other("not asked".into())));
+        let one = Unhealthy {
+            instance: "i-1".to_owned(),
+            category: Category::System,
+            what: "it does not answer".to_owned(),
+        };
+        end(&ctx, &claim, &one).await.unwrap();
+        assert!(server.claim().is_none());
+        let metrics = ctx.metrics.text();
+        assert!(metrics.contains("reason=\"system_status\""), "{metrics}");
+    }
+
+    #[tokio::test]
+    async fn pods_leave_in_order_before_an_event_and_not_when_a_check_fails() {
+        for (category, ends_now) in [
+            (Category::Instance, true),
+            (Category::System, true),
+            (Category::Event, false),
+        ] {
+            let (server, claim) = fresh();
+            let ctx = context(&server, Err(CloudError::Other("not asked".into())));
+            let claim = bounded(&ctx, &claim, category).await.unwrap();
+            let written = server.claim().unwrap();
+            let bound = ends(&written).is_some_and(|end| end <= ctx.now());
+            assert_eq!(bound, ends_now, "{category:?}");
+            assert_eq!(
+                claim.metadata.resource_version, written.metadata.resource_version,
+                "the copy is the newest, or its deletion would be refused"
+            );
+        }
+    }
+}
