@@ -37,23 +37,25 @@ impl Measured {
         }
     }
 
-    /// A call that changes something.
+    /// A call that changes something, for a NodePool if that is known.
     async fn writing<T>(
         &self,
         method: &str,
+        nodepool: Option<&str>,
         call: impl Future<Output = Result<T, CloudError>>,
     ) -> Result<T, CloudError> {
         let _under_way = self
             .leadership
             .begin_write()
             .map_err(|refused| CloudError::Other(refused.to_string()))?;
-        self.timed("nodeclaim.lifecycle", method, CALL, call).await
+        let of = ("nodeclaim.lifecycle", method, nodepool);
+        self.timed(of, CALL, call).await
     }
 
+    /// A call: controller, method and NodePool for metrics, and how long it may take.
     async fn timed<T>(
         &self,
-        controller: &str,
-        method: &str,
+        (controller, method, nodepool): (&str, &str, Option<&str>),
         limit: Duration,
         call: impl Future<Output = Result<T, CloudError>>,
     ) -> Result<T, CloudError> {
@@ -74,7 +76,13 @@ impl Measured {
         if let Err(error) = &answer {
             self.metrics
                 .cloud_errors
-                .with_label_values(&[controller, method, provider, error.reason()])
+                .with_label_values(&[
+                    controller,
+                    method,
+                    provider,
+                    error.reason(),
+                    nodepool.unwrap_or_default(),
+                ])
                 .inc();
         }
         answer
@@ -88,7 +96,9 @@ impl CloudProvider for Measured {
     }
 
     async fn create(&self, launch: &Launch) -> Result<Instance, CloudError> {
-        self.writing("Create", self.cloud.create(launch)).await
+        let nodepool = launch.nodepool.as_deref();
+        let call = self.cloud.create(launch);
+        self.writing("Create", nodepool, call).await
     }
 
     async fn restore_launches(&self, launched: Vec<Launch>) {
@@ -96,7 +106,8 @@ impl CloudProvider for Measured {
     }
 
     async fn delete(&self, provider_id: &str) -> Result<(), CloudError> {
-        self.writing("Delete", self.cloud.delete(provider_id)).await
+        let call = self.cloud.delete(provider_id);
+        self.writing("Delete", None, call).await
     }
 
     fn repair_policies(&self) -> &[RepairPolicy] {
@@ -116,7 +127,7 @@ impl CloudProvider for Measured {
                 }
             }
         };
-        self.writing("Reboot", call).await?;
+        self.writing("Reboot", None, call).await?;
         refused.map_or(Ok(()), Err)
     }
 
@@ -130,8 +141,9 @@ impl CloudProvider for Measured {
         launch: &Launch,
     ) -> Result<Option<String>, CloudError> {
         let call = self.cloud.drifted(provider_id, launch);
-        self.timed("nodeclaim.disruption", "IsDrifted", CALL, call)
-            .await
+        let nodepool = launch.nodepool.as_deref();
+        let of = ("nodeclaim.disruption", "IsDrifted", nodepool);
+        self.timed(of, CALL, call).await
     }
 
     fn ends_with_node(&self) -> bool {
@@ -139,17 +151,12 @@ impl CloudProvider for Measured {
     }
 
     async fn get(&self, provider_id: &str) -> Result<Instance, CloudError> {
-        self.timed("node.termination", "Get", CALL, self.cloud.get(provider_id))
-            .await
+        let of = ("node.termination", "Get", None);
+        self.timed(of, CALL, self.cloud.get(provider_id)).await
     }
 
     async fn list(&self) -> Result<Vec<Arc<Instance>>, CloudError> {
-        self.timed(
-            "nodeclaim.garbagecollection",
-            "List",
-            LIST,
-            self.cloud.list(),
-        )
-        .await
+        let of = ("nodeclaim.garbagecollection", "List", None);
+        self.timed(of, LIST, self.cloud.list()).await
     }
 }

@@ -66,7 +66,7 @@ pub struct Metrics {
     pub evictions: IntCounterVec,
     /// Seconds of calls to the cloud: controller, method, provider.
     pub cloud_seconds: HistogramVec,
-    /// Calls to the cloud that failed: controller, method, provider, error.
+    /// Calls to the cloud that failed: controller, method, provider, error, NodePool.
     pub cloud_errors: IntCounterVec,
     pools_limit: GaugeVec,
     pools_usage: GaugeVec,
@@ -378,7 +378,7 @@ impl Metrics {
                 &registry,
                 "karpenter_cloudprovider_errors_total",
                 "Calls to the cloud that failed.",
-                &["controller", "method", "provider", "error"],
+                &["controller", "method", "provider", "error", "nodepool"],
             ),
             pools_limit: gauges(
                 &registry,
