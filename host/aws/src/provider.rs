@@ -578,6 +578,9 @@ impl CloudProvider for Ec2 {
 
     async fn delete(&self, provider_id: &str) -> Result<(), CloudError> {
         let (zone, id) = parse_provider_id(provider_id).ok_or_else(|| not_ours(provider_id))?;
+        if self.state().is_over(id) {
+            return Err(gone(provider_id));
+        }
         self.may_touch(zone)?;
         if self.state().ends(id) {
             // EC2 counts each instance of TerminateInstances, and a read costs it nothing.
@@ -587,7 +590,11 @@ impl CloudProvider for Ec2 {
                 Some(facts) if facts.ends() => return Ok(()),
                 // An old description, or it lives after all: it is terminated again.
                 Some(facts) if !facts.is_gone() => {}
-                _ => {
+                Some(_) => {
+                    self.state().over(id, self.now());
+                    return Err(gone(provider_id));
+                }
+                None => {
                     self.state().gone(id, self.now());
                     return Err(gone(provider_id));
                 }
@@ -597,7 +604,7 @@ impl CloudProvider for Ec2 {
         let answer = answer.ok_or_else(|| CloudError::Other("the process ends".to_owned()))?;
         match answer {
             Ok(state) if state == "terminated" => {
-                self.state().gone(id, self.now());
+                self.state().over(id, self.now());
                 Err(gone(provider_id))
             }
             Ok(state) => {

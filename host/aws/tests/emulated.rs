@@ -495,6 +495,12 @@ async fn an_instance_is_terminated_once_it_is_asked_for_and_gone_when_ec2_says_s
     tokio::time::sleep(Duration::from_millis(150)).await;
     let gone = cloud.provider.delete(&launched[0]).await;
     assert!(matches!(gone, Err(CloudError::NotFound(_))), "{gone:?}");
+    // What EC2 has called terminated is not asked for again, and it is terminated once.
+    let described = cloud.count("DescribeInstances").await;
+    let gone = cloud.provider.delete(&launched[0]).await;
+    assert!(matches!(gone, Err(CloudError::NotFound(_))), "{gone:?}");
+    assert_eq!(cloud.count("DescribeInstances").await, described);
+    assert_eq!(cloud.count("TerminateInstances").await - before, 1);
     let gone = cloud.provider.get(&launched[1]).await;
     assert!(matches!(gone, Err(CloudError::NotFound(_))), "{gone:?}");
     assert!(cloud.provider.list().await.unwrap().is_empty());

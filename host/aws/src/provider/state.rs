@@ -38,6 +38,8 @@ pub(crate) struct State {
     by_claim: HashMap<String, String>,
     /// Instances of reservations that were counted as gone, and when.
     returned: HashMap<String, i64>,
+    /// Instances that EC2 called terminated, and when.
+    over: HashMap<String, i64>,
     /// Grows with every new set of types.
     generation: u64,
     /// [`State::version`] when the set of types was replaced, and one more.
@@ -85,6 +87,7 @@ impl State {
             launched: HashMap::new(),
             by_claim: HashMap::new(),
             returned: HashMap::new(),
+            over: HashMap::new(),
             generation: 0,
             versions: 0,
         }
@@ -122,6 +125,7 @@ impl State {
         let young = |at: &i64| now - at <= VISIBLE;
         self.launched.retain(|_, at| young(at));
         self.returned.retain(|_, at| now - *at <= 3 * VISIBLE);
+        self.over.retain(|_, at| now - *at <= FORGOTTEN);
         self.launches
             .retain(|_, own| now - own.touched <= FORGOTTEN);
         let instances = &self.instances;
@@ -234,6 +238,17 @@ impl State {
     /// Whether EC2 has accepted the end of an instance.
     pub fn ends(&self, id: &str) -> bool {
         self.instances.get(id).is_some_and(InstanceFacts::ends)
+    }
+
+    /// EC2 calls an instance terminated, which it stays.
+    pub fn over(&mut self, id: &str, now: i64) {
+        self.over.insert(id.to_owned(), now);
+        self.gone(id, now);
+    }
+
+    /// Whether EC2 has called an instance terminated: nothing has to be asked.
+    pub fn is_over(&self, id: &str) -> bool {
+        self.over.contains_key(id)
     }
 
     /// An instance is gone: its place in a reservation is free again, once.
