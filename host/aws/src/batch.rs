@@ -106,6 +106,8 @@ async fn collect<K: Send + 'static, V: Send + 'static>(inner: Arc<Inner<K, V>>) 
     while inner.waiting().len() < most {
         let until = last.min(Instant::now() + idle);
         tokio::select! {
+            // In this order, so that two runs of a simulation are equal.
+            biased;
             () = tokio::time::sleep_until(until) => break,
             () = inner.arrived.notified() => {}
         }

@@ -16,6 +16,7 @@ use aws_config::retry::RetryConfig;
 use aws_config::timeout::TimeoutConfig;
 use aws_config::{AppName, BehaviorVersion, Region, SdkConfig};
 use aws_sdk_ec2::config::Credentials;
+use aws_sdk_ec2::config::retry::RetryPartition;
 use aws_sdk_ec2::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_ec2::operation::RequestId;
 use aws_smithy_http_client::proxy::ProxyConfig;
@@ -92,8 +93,8 @@ impl fmt::Debug for Clients {
 /// A connection is made within this time.
 const CONNECT: Duration = Duration::from_millis(3100);
 /// All attempts of a call together take at most this long.
-const WHOLE_CALL: Duration = Duration::from_secs(120);
-const ATTEMPTS: u32 = 3;
+pub(crate) const WHOLE_CALL: Duration = Duration::from_secs(120);
+pub(crate) const ATTEMPTS: u32 = 3;
 /// One attempt takes at most this long, unless its call has less.
 const ATTEMPT: Duration = Duration::from_secs(30);
 /// The SDK waits up to 1 s before the second attempt and up to 2 s before the third.
@@ -108,21 +109,31 @@ impl Clients {
         let config = load(access).await;
         let region = config.region().map(|region| region.as_ref().to_owned());
         let region = region.ok_or(NoClients::NoRegion)?;
+        let patience = access.patience.unwrap_or(WHOLE_CALL);
+        Ok(Clients::of(&config, region, patience, None))
+    }
+
+    /// Clients of a configuration. Each has a partition of retries from `apart`, if that is given.
+    pub(crate) fn of(
+        config: &SdkConfig,
+        region: String,
+        patience: Duration,
+        apart: Option<&dyn Fn() -> RetryPartition>,
+    ) -> Self {
         macro_rules! client {
             ($service:ident) => {
                 client!($service, config.region().cloned())
             };
-            ($service:ident, $region:expr) => {
-                $service::Client::from_conf(
-                    $service::config::Builder::from(&config)
-                        .region($region)
-                        .interceptor(CountAttempts)
-                        .build(),
-                )
-            };
+            ($service:ident, $region:expr) => {{
+                let mut builder = $service::config::Builder::from(config)
+                    .region($region)
+                    .interceptor(CountAttempts);
+                builder.set_retry_partition(apart.map(|apart| apart()));
+                $service::Client::from_conf(builder.build())
+            }};
         }
         let of_prices = Region::new(prices::endpoint_region(&region));
-        Ok(Clients {
+        Clients {
             ec2: client!(aws_sdk_ec2),
             sqs: client!(aws_sdk_sqs),
             ssm: client!(aws_sdk_ssm),
@@ -131,11 +142,11 @@ impl Clients {
             pricing: client!(aws_sdk_pricing, of_prices),
             arc_zonal_shift: client!(aws_sdk_arczonalshift),
             region,
-            patience: access.patience.unwrap_or(WHOLE_CALL),
+            patience,
             began: Instant::now(),
             buckets: Mutex::default(),
             observer: Arc::new(Unobserved),
-        })
+        }
     }
 
     /// The same, and an observer is told of every call.
@@ -211,6 +222,14 @@ impl Clients {
     }
 }
 
+pub(crate) fn timeouts(attempt: Option<Duration>) -> TimeoutConfig {
+    TimeoutConfig::builder()
+        .connect_timeout(CONNECT)
+        .operation_attempt_timeout(attempt.unwrap_or(ATTEMPT))
+        .operation_timeout(WHOLE_CALL)
+        .build()
+}
+
 async fn load(access: &Access) -> SdkConfig {
     // ring is no default of the SDK: without a client of ours the chain of credentials panics.
     // Proxies are those of the environment: HTTPS_PROXY, HTTP_PROXY, NO_PROXY.
@@ -222,15 +241,10 @@ async fn load(access: &Access) -> SdkConfig {
         connector.set_sleep_impl(components.and_then(|components| components.sleep_impl()));
         connector.build()
     });
-    let timeouts = TimeoutConfig::builder()
-        .connect_timeout(CONNECT)
-        .operation_attempt_timeout(access.patience.unwrap_or(ATTEMPT))
-        .operation_timeout(WHOLE_CALL)
-        .build();
     let mut loader = aws_config::defaults(BehaviorVersion::v2026_01_12())
         .http_client(client)
         .retry_config(RetryConfig::standard().with_max_attempts(ATTEMPTS))
-        .timeout_config(timeouts);
+        .timeout_config(timeouts(access.patience));
     if let Ok(name) = AppName::new(concat!("longshore-", env!("CARGO_PKG_VERSION"))) {
         loader = loader.app_name(name);
     }

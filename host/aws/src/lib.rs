@@ -4,6 +4,7 @@
 //! functions of plain records, here and in `longshore-ec2`; around them is what calls:
 //!
 //! - [`calls`] lists every call, [`clients`] sends them, [`error`] says what an answer means;
+//! - [`in_process`] has clients of a simulation, without a socket;
 //! - [`discovery`] reads instance types, prices, subnets, images and the cluster;
 //! - [`launch`] chooses what a NodeClaim may be launched as and makes the request of a fleet,
 //!   [`templates`] keeps launch templates, [`subnets`] counts addresses that are in flight;
@@ -29,6 +30,7 @@ pub mod controller;
 pub mod discovery;
 pub mod drift;
 pub mod error;
+pub mod in_process;
 pub mod instances;
 pub mod interruption;
 pub mod launch;

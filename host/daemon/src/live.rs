@@ -6,7 +6,7 @@
 //! pod through it.
 
 #[cfg(feature = "aws")]
-mod aws;
+pub mod aws;
 mod claim_conditions;
 mod claims;
 pub mod clock;

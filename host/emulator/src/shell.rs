@@ -54,6 +54,11 @@ impl<C: Clock> Shell<C> {
         result
     }
 
+    /// Looks at the world as the last call has left it. Long polls sleep on.
+    pub fn look<T>(&self, look: impl FnOnce(&World) -> T) -> T {
+        look(&self.lock())
+    }
+
     /// Sends a request and waits for its reply, delays and long polls included.
     ///
     /// # Errors

@@ -324,6 +324,10 @@ impl Actors {
         }
         for happening in self.cloud.events() {
             match happening {
+                CloudEvent::Began { node } => {
+                    self.kubelet.began(&node);
+                    self.nodes.began(&node);
+                }
                 CloudEvent::Ended { node } => {
                     self.kubelet.ended(&mut self.context, &node);
                     self.nodes.ended(&mut self.context, &node);

@@ -12,6 +12,7 @@
 mod api;
 mod choose;
 mod disturbances;
+pub mod elsewhere;
 mod instance;
 mod ledger;
 mod market;
@@ -31,6 +32,7 @@ use crate::keyed_rng::KeyedRng;
 use crate::log::Log;
 use crate::server::{Server, Subresource};
 pub use disturbances::Disturbances;
+use elsewhere::Elsewhere;
 use instance::SimInstance;
 pub use instance::State;
 pub use ledger::{Entry, Ledger};
@@ -98,11 +100,18 @@ pub struct Options {
     pub disturbances: Disturbances,
     /// How many instances of each offering there can be at once; nothing for any number.
     pub capacity: Option<u32>,
+    /// A cloud in place of this one: none of the above is said of it.
+    pub elsewhere: Option<elsewhere::Handle>,
 }
 
 /// What the rest of the world has to know.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum CloudEvent {
+    /// A machine has started. Names of nodes may come again.
+    Began {
+        /// The node's name.
+        node: String,
+    },
     /// The machine of a node is gone, or going down: nothing runs on it any more.
     Ended {
         /// The node's name.
@@ -186,6 +195,8 @@ pub struct Cloud(Arc<Shared>);
 
 struct Shared {
     inner: Mutex<Inner>,
+    /// A cloud in place of this one.
+    elsewhere: Option<Arc<dyn Elsewhere>>,
     asked: Notify,
     latencies: Latencies,
 }
@@ -221,6 +232,10 @@ impl Cloud {
         options: Options,
         log: Log,
     ) -> Self {
+        let elsewhere = options.elsewhere.as_ref().map(|own| own.0.clone());
+        if let Some(elsewhere) = &elsewhere {
+            elsewhere.connect(server.clone(), clock, log.clone());
+        }
         let market = Market::new(catalogue, options.capacity);
         let mut inner = Inner {
             server,
@@ -243,6 +258,7 @@ impl Cloud {
         inner.schedule_all();
         Cloud(Arc::new(Shared {
             inner: Mutex::new(inner),
+            elsewhere,
             asked: Notify::new(),
             latencies: options.latencies,
         }))
@@ -252,13 +268,24 @@ impl Cloud {
         self.0.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The cloud in place of this one.
+    pub fn elsewhere(&self) -> Option<&Arc<dyn Elsewhere>> {
+        self.0.elsewhere.as_ref()
+    }
+
     /// When something is due next.
     pub fn next(&self) -> Option<Duration> {
+        if let Some(elsewhere) = &self.0.elsewhere {
+            return elsewhere.next();
+        }
         self.inner().event_queue.next()
     }
 
     /// Does the next thing that is due by now.
     pub fn step(&self, now: Duration) {
+        if let Some(elsewhere) = &self.0.elsewhere {
+            return elsewhere.step(now);
+        }
         let mut inner = self.inner();
         if let Some(work) = inner.event_queue.take(now) {
             inner.act(now, work);
@@ -267,16 +294,25 @@ impl Cloud {
 
     /// Events since the last call.
     pub fn events(&self) -> Vec<CloudEvent> {
+        if let Some(elsewhere) = &self.0.elsewhere {
+            return elsewhere.events();
+        }
         self.inner().happened.drain(..).collect()
     }
 
     /// Waits until the event queue has something new.
     pub async fn asked(&self) {
+        if let Some(elsewhere) = &self.0.elsewhere {
+            return elsewhere.asked().notified().await;
+        }
         self.0.asked.notified().await;
     }
 
     /// Every instance that there ever was, and what it has cost so far.
     pub fn ledger(&self) -> Ledger {
+        if let Some(elsewhere) = &self.0.elsewhere {
+            return elsewhere.ledger();
+        }
         let inner = self.inner();
         let now = inner.clock.elapsed();
         Ledger {
@@ -290,6 +326,9 @@ impl Cloud {
 
     /// What all instances that run cost together now, USD per hour.
     pub fn cost_per_hour(&self) -> f64 {
+        if let Some(elsewhere) = &self.0.elsewhere {
+            return elsewhere.running().iter().map(|one| one.price).sum();
+        }
         let inner = self.inner();
         inner
             .there()
@@ -311,6 +350,9 @@ impl Cloud {
 
     /// Every instance that runs, in the order of their launch, with its price of now.
     pub fn running(&self) -> Vec<Running> {
+        if let Some(elsewhere) = &self.0.elsewhere {
+            return elsewhere.running();
+        }
         let inner = self.inner();
         let one = |m: &SimInstance| Running {
             provider_id: m.instance.provider_id.clone(),
@@ -326,11 +368,17 @@ impl Cloud {
 
     /// Whether an instance runs.
     pub fn runs(&self, provider_id: &str) -> bool {
+        if let Some(elsewhere) = &self.0.elsewhere {
+            return elsewhere.runs(provider_id);
+        }
         self.inner().running(provider_id).is_some()
     }
 
     /// The node of the instance that runs for a claim, by the claim's UID.
     pub fn runs_for(&self, claim: &str) -> Option<String> {
+        if let Some(elsewhere) = &self.0.elsewhere {
+            return elsewhere.runs_for(claim);
+        }
         let inner = self.inner();
         let machine = inner.by_claim.get(claim).map(|at| &inner.machines[*at]);
         machine.filter(|m| m.runs()).map(|m| m.node.clone())
@@ -338,11 +386,17 @@ impl Cloud {
 
     /// What has happened so far.
     pub fn stats(&self) -> Stats {
+        if let Some(elsewhere) = &self.0.elsewhere {
+            return elsewhere.stats();
+        }
         self.inner().stats.clone()
     }
 
     /// Multiplies the prices of offerings by `TYPE/ZONE/CAPACITY-TYPE`, `*` for any.
     pub fn shift_prices(&self, pattern: &str, factor: f64) {
+        if let Some(elsewhere) = &self.0.elsewhere {
+            return elsewhere.shift_prices(pattern, factor);
+        }
         let mut inner = self.inner();
         let now = inner.clock.elapsed();
         inner.pay_all(now);
@@ -353,6 +407,9 @@ impl Cloud {
 
     /// Lets offerings run short: `TYPE/ZONE/CAPACITY-TYPE`, `*` for any.
     pub fn capacity_outage(&self, pattern: &str, length: Duration) {
+        if let Some(elsewhere) = &self.0.elsewhere {
+            return elsewhere.capacity_outage(pattern, length);
+        }
         let mut inner = self.inner();
         let until = inner.clock.elapsed() + length;
         let offerings = inner.market.matching(pattern);
@@ -368,6 +425,9 @@ impl Cloud {
     /// Gives notice to an instance, by provider ID: it is taken back two minutes later. Says
     /// whether it runs.
     pub fn interrupt(&self, provider_id: &str) -> bool {
+        if let Some(elsewhere) = &self.0.elsewhere {
+            return elsewhere.interrupt(provider_id);
+        }
         let mut inner = self.inner();
         let Some(at) = inner.running(provider_id) else {
             return false;
@@ -381,6 +441,9 @@ impl Cloud {
 
     /// Takes an instance away without notice. Says whether it ran.
     pub fn kill(&self, provider_id: &str) -> bool {
+        if let Some(elsewhere) = &self.0.elsewhere {
+            return elsewhere.kill(provider_id);
+        }
         let mut inner = self.inner();
         let Some(at) = inner.running(provider_id) else {
             return false;
@@ -395,11 +458,17 @@ impl Cloud {
     /// Changes prices, interruptions and storms from now on; where there are none any more, none
     /// come that were on their way.
     pub fn set_disturbances(&self, disturbances: Disturbances) {
+        if let Some(elsewhere) = &self.0.elsewhere {
+            return elsewhere.set_disturbances(disturbances);
+        }
         self.inner().options.disturbances = disturbances;
     }
 
     /// Sets the faults from now on.
     pub fn set_faults(&self, faults: Faults) {
+        if let Some(elsewhere) = &self.0.elsewhere {
+            return elsewhere.set_faults(faults);
+        }
         self.inner().options.faults = faults;
     }
 }

@@ -6,6 +6,8 @@
 //! off. What the server or the cloud had accepted is carried out. A successor follows after a
 //! while. Everything follows from the seed: the daemon plans on the world's own thread.
 
+#[cfg(feature = "aws")]
+pub mod aws;
 pub mod generated;
 mod history;
 mod interceptor;
@@ -31,7 +33,7 @@ use crate::server::{Moment, RequestInfo, Verdict};
 use crate::world::{self, World};
 use generated::Watches;
 use interceptor::Interceptor;
-pub use interceptor::{Kill, Point, When};
+pub use interceptor::{Kill, Point, Strike, When};
 
 /// Default size: nodes of a scenario at its busiest, about.
 pub const SEEDS_SIZE: u32 = 50;
@@ -58,6 +60,11 @@ pub struct Setup {
     pub faults: Faults,
     /// One process is killed there.
     pub kill: Option<Kill>,
+    /// The call of the cloud's API of this number, among writes and calls, is struck.
+    pub strike: Option<(usize, Strike)>,
+    /// Nodes come from this account of AWS.
+    #[cfg(feature = "aws")]
+    pub ec2: Option<Arc<aws::Account>>,
     /// What each process begins with.
     pub begin: Begin,
     /// Processes plan with the prices of now, not with those of the beginning.
@@ -125,6 +132,9 @@ impl Setup {
             restart: Duration::from_secs(5),
             faults: Faults::default(),
             kill: None,
+            strike: None,
+            #[cfg(feature = "aws")]
+            ec2: None,
             begin,
             sees_prices: true,
             repairs: RepairMode::Off,
@@ -133,6 +143,17 @@ impl Setup {
             jumps: Vec::new(),
             keeps_requests: true,
         }
+    }
+}
+
+#[cfg(feature = "aws")]
+impl Setup {
+    /// The same with nodes of an account of AWS.
+    #[must_use]
+    pub fn on_ec2(mut self, account: Arc<aws::Account>) -> Self {
+        self.world.cloud.elsewhere = Some(account.handle());
+        self.ec2 = Some(account);
+        self
     }
 }
 

@@ -11,6 +11,7 @@ pub mod faults;
 pub mod fields;
 pub mod harness;
 pub mod keyed_rng;
+#[cfg(feature = "terminal")]
 pub mod live;
 pub mod log;
 pub mod object;

@@ -46,8 +46,11 @@ pub struct Scenario {
     pub seed: u64,
     /// How much time a row of the timeline stands for, where the file says so.
     pub step: Option<Duration>,
-    /// What can be bought.
+    /// What the simulated cloud sells.
     pub types: Arc<(Catalogue, Symbols)>,
+    /// The account of AWS that nodes come from; nothing for the simulated cloud.
+    #[cfg(feature = "aws")]
+    pub ec2: Option<crate::harness::aws::Options>,
     /// What is there from the beginning.
     pub objects: Vec<Value>,
     /// Loads of Deployments and their like.

@@ -33,8 +33,13 @@ fn shown(scenario: &Scenario) -> (String, String) {
 #[test]
 fn every_shipped_scenario_runs_and_its_seed_decides_every_byte() {
     let files = shipped();
-    assert_eq!(files.len(), 5);
+    assert_eq!(files.len(), 6);
     for file in files {
+        if file.ends_with("spot-on-ec2.toml") && !cfg!(feature = "aws") {
+            let refused = read::read(&file).expect_err("there is no EC2").report();
+            assert!(refused.contains("--features aws"), "{refused}");
+            continue;
+        }
         let mut scenario = read::read(&file).unwrap_or_else(|unread| panic!("{}", unread.report()));
         scenario.cut(Duration::from_secs(40 * 60));
         let first = shown(&scenario);

@@ -52,8 +52,11 @@ mod tests {
             &[
                 "longshore",
                 "longshore-api",
+                "longshore-aws",
                 "longshore-cloud",
                 "longshore-core",
+                "longshore-ec2",
+                "longshore-emulator",
                 "longshore-kwok",
                 "longshore-policy",
             ],

@@ -27,7 +27,7 @@ use longshore_aws::clients::{Access, Clients};
 use longshore_aws::controller::Controller;
 use longshore_aws::interruption::queue::Queue;
 use longshore_aws::nodeclass::Part;
-use longshore_aws::provider::{Ec2, Settings as Ec2Settings};
+use longshore_aws::provider::{Clock, Ec2, Settings as Ec2Settings};
 use longshore_aws::store::{KubeClasses, NodeClasses as _, kube_dns_ip};
 use longshore_core::model::{Catalogue, Symbols};
 use longshore_ec2::catalogue::machine::{self, RESOURCES};
@@ -88,7 +88,6 @@ pub(super) async fn start(
     let metrics = Arc::new(Ec2Metrics::new());
     let clients = clients.observed_by(Arc::new(Counting(metrics.clone())));
     let classes = Arc::new(KubeClasses::new(client.clone()));
-    let told = Arc::new(ToldClasses::new(classes.clone()));
     let kubernetes = match set.eks_control_plane {
         true => String::new(),
         false => kubernetes_version(client).await?,
@@ -131,8 +130,45 @@ pub(super) async fn start(
         );
     }
     let clock = Arc::new(SystemTime::now);
+    begin(clients, metrics, classes, meant, queue, clock, policies).await
+}
+
+/// What a simulated process begins with: the provider with its tasks. Classes are those that
+/// `client` sees; `queue` has the interruptions.
+///
+/// # Errors
+/// AWS does not answer, or does not know what nothing works without.
+pub async fn simulated(
+    clients: Clients,
+    client: &Client,
+    meant: Ec2Settings,
+    queue: Option<String>,
+    clock: Clock,
+    policies: PolicyReloader,
+) -> Result<Cloud, Failure> {
+    let metrics = Arc::new(Ec2Metrics::new());
+    let clients = clients.observed_by(Arc::new(Counting(metrics.clone())));
+    let classes = Arc::new(KubeClasses::new(client.clone()));
+    begin(clients, metrics, classes, meant, queue, clock, policies).await
+}
+
+async fn begin(
+    clients: Clients,
+    metrics: Arc<Ec2Metrics>,
+    classes: Arc<KubeClasses>,
+    meant: Ec2Settings,
+    queue: Option<String>,
+    clock: Clock,
+    policies: PolicyReloader,
+) -> Result<Cloud, Failure> {
+    let told = Arc::new(ToldClasses::new(classes.clone()));
+    let zonal_shift = meant.zonal_shift;
     let ec2 = Ec2::start(Arc::new(clients), told.clone(), meant, clock).await;
     let ec2 = ec2.map_err(|why| {
+        let failed = |message: String, hint: &str| Failure::Usage {
+            message,
+            hint: hint.to_owned(),
+        };
         let hint = "look at the region, the credentials and their policy (deploy/aws)";
         failed(format!("EC2 cannot be used: {why}"), hint)
     })?;
@@ -159,7 +195,7 @@ pub(super) async fn start(
         let duties = Duties {
             queue,
             classes,
-            zonal_shift: set.zonal_shift,
+            zonal_shift,
             metrics: metrics.clone(),
         };
         move |ctx| {
@@ -286,8 +322,10 @@ fn run(ec2: &Ec2, duties: Duties, ctx: &Arc<Context>) -> JoinSet<()> {
                 tokio::time::sleep(LOOK).await;
             }
             tokio::select! {
-                () = lead(&ec2, &duties, &ctx) => {}
+                // In this order, so that two runs of a simulation are equal.
+                biased;
                 () = lost(&ctx.leadership) => {}
+                () = lead(&ec2, &duties, &ctx) => {}
             }
         }
     });

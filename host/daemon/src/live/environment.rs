@@ -34,6 +34,7 @@ use super::pulse::Pulse;
 pub use super::repair::{RepairMode, Repairs};
 use super::round::RoundConfig;
 use super::round_timer::RoundTimer;
+pub use super::run::{Cloud, Tasks};
 use super::serve::{Query, SharedBoard, StatusBoard};
 use super::static_pools::StaticCapacity;
 use super::watch;
@@ -217,6 +218,11 @@ impl Daemon {
     /// Who leads.
     pub fn leadership(&self) -> Leadership {
         self.ctx.leadership.clone()
+    }
+
+    /// Begins what a cloud does beside the daemon's loop. It ends with what is returned.
+    pub fn begin(&self, tasks: Tasks) -> JoinSet<()> {
+        tasks(self.ctx.clone())
     }
 
     /// How many rounds have ended in a way, as metrics have it: `bought`, `nothing`, `replaced`,

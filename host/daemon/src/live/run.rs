@@ -153,8 +153,10 @@ fn directives(level: &str) -> String {
 }
 
 /// Where nodes come from.
-pub(super) struct Cloud {
+pub struct Cloud {
+    /// What buys and ends them.
     pub provider: Arc<dyn CloudProvider>,
+    /// What can be bought.
     pub offers: Arc<dyn Offers>,
     /// The table of names of what it offers.
     pub names: Symbols,
@@ -167,7 +169,7 @@ pub(super) struct Cloud {
 }
 
 /// Runs until it is dropped.
-pub(super) type Tasks = Box<dyn FnOnce(Arc<Context>) -> JoinSet<()>>;
+pub type Tasks = Box<dyn FnOnce(Arc<Context>) -> JoinSet<()> + Send>;
 
 /// Nodes without machines.
 fn kwok(args: &RunArgs, settings: &Settings, client: &Client) -> Result<Cloud, Failure> {

@@ -27,7 +27,7 @@ pub(crate) const WARNING: i64 = 2 * MINUTE;
 
 impl World {
     /// Lets everything happen that is due.
-    pub(crate) fn advance(&mut self, now: Time) {
+    pub fn advance(&mut self, now: Time) {
         while let Some(entry) = self.events.first_entry() {
             let (at, _) = *entry.key();
             if at > now {
@@ -44,9 +44,14 @@ impl World {
         }
     }
 
+    /// When the next thing happens to an instance by itself.
+    pub fn next_event(&self) -> Option<Time> {
+        self.events.keys().next().map(|(at, _)| *at)
+    }
+
     /// When the next thing happens by itself, messages that become visible included.
     pub fn next_change(&self) -> Option<Time> {
-        let event = self.events.keys().next().map(|(at, _)| *at);
+        let event = self.next_event();
         let message = self.queues.values().filter_map(Queue::next_visible).min();
         [event, message].into_iter().flatten().min()
     }

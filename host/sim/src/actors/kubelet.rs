@@ -156,6 +156,11 @@ impl Kubelet {
         );
     }
 
+    /// A machine has started that has the name of one that is gone.
+    pub fn began(&mut self, node: &str) {
+        self.dead.remove(node);
+    }
+
     /// A machine is gone, and with it its kubelet.
     pub fn ended(&mut self, _: &mut ActorContext, node: &str) {
         self.dead.insert(node.to_owned());

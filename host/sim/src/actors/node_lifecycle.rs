@@ -102,6 +102,11 @@ impl NodeLifecycle {
         }
     }
 
+    /// A machine has started that has the name of one that is gone.
+    pub fn began(&mut self, node: &str) {
+        self.gone.remove(node);
+    }
+
     /// A machine is gone.
     pub fn ended(&mut self, ctx: &mut ActorContext, node: &str) {
         self.gone.insert(node.to_owned());

@@ -5,6 +5,8 @@
 //! operator once a minute: nodes that never become ready are deleted if the daemon does not do it.
 
 mod acts;
+#[cfg(feature = "aws")]
+mod ec2;
 mod pods;
 mod pools;
 mod rng;
@@ -53,6 +55,9 @@ pub struct GeneratedScenario {
     pub jumps: Vec<Jump>,
     /// What people do every minute once everything else is over.
     pub operator: Vec<ScenarioEvent>,
+    /// The account of AWS that nodes come from; nothing for the simulated cloud.
+    #[cfg(feature = "aws")]
+    pub ec2: Option<crate::harness::aws::Options>,
 }
 
 /// So that what NodePools say of disruption does not follow from what else a seed says.
@@ -71,14 +76,25 @@ pub enum Stories {
     /// Both kinds in turn, with NodePools whose nodes are consolidated. Unhealthy nodes are repaired
     /// within budgets; the others repair at once, as 1.14 does.
     Disrupt,
+    /// On EC2: the provider with AWS's SDK on the emulated AWS, with faults of AWS.
+    #[cfg(feature = "aws")]
+    Aws,
 }
 
 impl Stories {
-    /// By name: `usual`, `safe`, `disrupt`.
+    /// All kinds.
+    pub const ALL: &[Stories] = &[
+        Stories::Usual,
+        Stories::Safe,
+        Stories::Disrupt,
+        #[cfg(feature = "aws")]
+        Stories::Aws,
+    ];
+
+    /// By name: `usual`, `safe`, `disrupt`, `aws`.
     pub fn named(name: &str) -> Option<Self> {
-        [Stories::Usual, Stories::Safe, Stories::Disrupt]
-            .into_iter()
-            .find(|stories| stories.name() == name)
+        let mut all = Stories::ALL.iter().copied();
+        all.find(|stories| stories.name() == name)
     }
 
     /// As it is typed.
@@ -87,6 +103,8 @@ impl Stories {
             Stories::Usual => "usual",
             Stories::Safe => "safe",
             Stories::Disrupt => "disrupt",
+            #[cfg(feature = "aws")]
+            Stories::Aws => "aws",
         }
     }
 
@@ -112,6 +130,8 @@ impl Stories {
                 scenario.base = pools::disrupted(&scenario.base, &mut Rng::new(seed ^ DISRUPT));
                 scenario
             }
+            #[cfg(feature = "aws")]
+            Stories::Aws => ec2::scenario(seed, size),
         }
     }
 }
@@ -174,6 +194,8 @@ impl GeneratedScenario {
             acts,
             jumps,
             operator,
+            #[cfg(feature = "aws")]
+            ec2: None,
         }
     }
 }

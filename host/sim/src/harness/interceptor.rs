@@ -55,6 +55,19 @@ pub struct Kill {
     pub when: When,
 }
 
+/// What strikes a call of the cloud's API whose process lives on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Strike {
+    /// The connection ends before the cloud has read it.
+    RequestLost,
+    /// It is carried out, and the connection ends without a reply.
+    ReplyLost,
+    /// An error of the cloud; nothing was done.
+    ErrorBefore,
+    /// An error of the cloud; everything was done.
+    ErrorAfter,
+}
+
 /// What becomes of a call of the cloud's API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Call {
@@ -66,6 +79,8 @@ pub(super) enum Call {
     During,
     /// It dies when the answer is there.
     After,
+    /// The process lives, and the call does not go well.
+    Struck(Strike),
 }
 
 /// Signals to a process.
@@ -108,6 +123,7 @@ struct Inner {
     processes: u32,
     faults: Faults,
     kill: Option<Kill>,
+    strike: Option<(usize, Strike)>,
     points: Vec<Point>,
     requests: String,
     calls: u64,
@@ -126,6 +142,7 @@ impl Interceptor {
         let inner = Inner {
             faults: setup.faults,
             kill: setup.kill,
+            strike: setup.strike,
             ..Inner::default()
         };
         Interceptor {
@@ -381,6 +398,8 @@ impl Interceptor {
         inner.calls += 1;
         let number = inner.calls;
         let now = self.clock.elapsed();
+        let point = inner.points.len();
+        let strike = inner.strike.take_if(|strike| strike.0 == point);
         let due = self.is_due(&mut inner, true, what);
         let when = due
             .then(|| inner.kill.take())
@@ -405,6 +424,7 @@ impl Interceptor {
             }
             Some(When::During) => Call::During,
             Some(When::After) => Call::After,
+            None if strike.is_some() => strike.map_or(Call::Go, |strike| Call::Struck(strike.1)),
             None if may_fail && inner.faults.call_fails(self.seed, number) => Call::Fail,
             None => Call::Go,
         };

@@ -71,6 +71,9 @@ pub(super) fn unsettled(world: &World) -> Vec<String> {
     for uid in ledger.bought_twice() {
         wrong.push(format!("two instances were made for claim {uid}"));
     }
+    if let Some(elsewhere) = world.cloud.elsewhere() {
+        wrong.extend(elsewhere.unsettled());
+    }
     wrong
 }
 

@@ -86,7 +86,7 @@ impl InterceptedProvider {
                     .kill(&self.client, &format!(" during {what}"));
                 return pending().await;
             }
-            Call::Go | Call::After => {}
+            Call::Go | Call::After | Call::Struck(_) => {}
         }
         if fate == Call::Go && self.interceptor.is_throttled() {
             return Err(CloudError::Throttled(format!("{what}: too many requests")));
@@ -101,6 +101,72 @@ impl InterceptedProvider {
             return pending().await;
         }
         answer
+    }
+}
+
+/// A provider whose launches and ends are judged, and whose calls are somebody else's concern.
+#[cfg(feature = "aws")]
+pub(super) struct JudgedProvider {
+    pub provider: Arc<dyn CloudProvider>,
+    pub interceptor: Arc<Interceptor>,
+    pub client: String,
+}
+
+#[cfg(feature = "aws")]
+#[async_trait]
+impl CloudProvider for JudgedProvider {
+    fn name(&self) -> &'static str {
+        self.provider.name()
+    }
+
+    async fn create(&self, launch: &Launch) -> Result<Instance, CloudError> {
+        if self.interceptor.lives(&self.client) {
+            safety::launch(&self.interceptor, &self.client, launch);
+        }
+        self.provider.create(launch).await
+    }
+
+    async fn restore_launches(&self, launched: Vec<Launch>) {
+        self.provider.restore_launches(launched).await;
+    }
+
+    async fn delete(&self, provider_id: &str) -> Result<(), CloudError> {
+        if self.interceptor.lives(&self.client) {
+            safety::end(&self.interceptor, &self.client, provider_id);
+        }
+        self.provider.delete(provider_id).await
+    }
+
+    fn repair_policies(&self) -> &[RepairPolicy] {
+        self.provider.repair_policies()
+    }
+
+    async fn reboot(&self, provider_id: &str, operation: &str) -> Result<(), RebootError> {
+        self.provider.reboot(provider_id, operation).await
+    }
+
+    fn drift_interval(&self) -> Option<Duration> {
+        self.provider.drift_interval()
+    }
+
+    async fn drifted(
+        &self,
+        provider_id: &str,
+        launch: &Launch,
+    ) -> Result<Option<String>, CloudError> {
+        self.provider.drifted(provider_id, launch).await
+    }
+
+    fn ends_with_node(&self) -> bool {
+        self.provider.ends_with_node()
+    }
+
+    async fn get(&self, provider_id: &str) -> Result<Instance, CloudError> {
+        self.provider.get(provider_id).await
+    }
+
+    async fn list(&self) -> Result<Vec<Arc<Instance>>, CloudError> {
+        self.provider.list().await
     }
 }
 

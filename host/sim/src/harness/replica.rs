@@ -6,23 +6,25 @@ use std::time::Duration;
 use longshore_core::model::{Catalogue, Settings, Symbols};
 use longshore_daemon::live::clock::Clock;
 use longshore_daemon::live::connection::{Clients, clients};
+use longshore_daemon::error::Failure;
 use longshore_daemon::live::environment::{
-    Daemon, Environment, Lease, Offers, Repairs, TerminateFirst, fixed,
+    Cloud, Daemon, Environment, Lease, Offers, Repairs, Tasks, TerminateFirst, fixed,
 };
 use longshore_daemon::live::leader::Leadership;
+use longshore_daemon::live::policies::PolicyReloader;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::interceptor::Interceptor;
 use super::provider::InterceptedProvider;
 use super::{ProcessInputs, Setup, safety};
-use crate::cloud::Cloud;
+use crate::cloud;
 
 /// A terminated process is killed after this time, as by kubelet.
 const GRACE: Duration = Duration::from_secs(30);
 
 /// What the simulated cloud offers, at the prices of now.
-struct Market(Cloud);
+struct Market(cloud::Cloud);
 
 impl Offers for Market {
     fn version(&self) -> u64 {
@@ -50,7 +52,27 @@ impl Replica {
         tokio::time::sleep(Duration::from_millis(700) * self.slot).await;
         loop {
             let (client, signals) = self.interceptor.begin();
-            let daemon = Daemon::new(self.edges(&client));
+            let begun = tokio::select! {
+                biased;
+                () = signals.killed.notified() => None,
+                begun = self.edges(&client) => Some(begun),
+            };
+            let (edges, tasks) = match begun {
+                Some(Ok(begun)) => begun,
+                // As a process that ends with an error before it has begun.
+                Some(Err(why)) => {
+                    let why = format!(", it cannot begin: {}", why.report());
+                    self.interceptor.kill(&client, &why);
+                    tokio::time::sleep(self.setup.restart).await;
+                    continue;
+                }
+                None => {
+                    tokio::time::sleep(self.setup.restart).await;
+                    continue;
+                }
+            };
+            let daemon = Daemon::new(edges);
+            let _beside = tasks.map(|tasks| daemon.begin(tasks));
             let rounds = safety::Rounds::new(daemon.rounds());
             let leadership = daemon.leadership();
             // What a process has spawned besides is stopped by its edges, which answer no more.
@@ -99,12 +121,8 @@ impl Replica {
         )
     }
 
-    fn edges(&self, client: &str) -> Environment {
+    async fn edges(&self, client: &str) -> Result<(Environment, Option<Tasks>), Failure> {
         let ProcessInputs { manager, journal } = (self.setup.begin)(self.slot);
-        let offers: Arc<dyn Offers> = match self.setup.sees_prices {
-            true => Arc::new(Market(self.interceptor.cloud.clone())),
-            false => fixed(self.types.0.clone()),
-        };
         let leadership = Leadership::new(!self.interceptor.elects);
         let clock = self.clock();
         let Clients { patient, plain } = clients(
@@ -118,16 +136,18 @@ impl Replica {
             name: "karpenter-leader-election".to_owned(),
             holder: client.to_owned(),
         };
-        let provider = Arc::new(InterceptedProvider {
-            cloud: self.interceptor.cloud.clone(),
-            interceptor: self.interceptor.clone(),
-            client: client.to_owned(),
-        });
+        let Cloud {
+            provider,
+            offers,
+            names,
+            tasks,
+            ..
+        } = self.cloud(client, &patient, &clock, &manager).await?;
         let repairs = Repairs::new(self.setup.repairs, &*provider).unwrap_or_else(|error| {
             self.interceptor.violated(error.to_string());
             Repairs::Off
         });
-        Environment {
+        let environment = Environment {
             leadership,
             client: patient,
             plain,
@@ -135,7 +155,7 @@ impl Replica {
             clock,
             catalogue: offers,
             overlays: None,
-            names: self.types.1.clone(),
+            names,
             settings: Settings::default(),
             manager,
             journal,
@@ -147,6 +167,60 @@ impl Replica {
             terminate_first: TerminateFirst::default(),
             static_capacity: self.setup.static_capacity,
             inline: true,
+        };
+        Ok((environment, tasks))
+    }
+
+    /// EC2, if nodes come from there, or the simulated cloud.
+    #[cfg(feature = "aws")]
+    async fn cloud(
+        &self,
+        client: &str,
+        kube: &kube::Client,
+        clock: &Clock,
+        policies: &PolicyReloader,
+    ) -> Result<Cloud, Failure> {
+        let Some(account) = &self.setup.ec2 else {
+            return Ok(self.simulated(client));
+        };
+        let (interceptor, clock) = (&self.interceptor, clock.clone());
+        let begun = super::aws::begin(account, interceptor, client, kube, clock, policies.clone());
+        let cloud = begun.await?;
+        let provider = Arc::new(super::provider::JudgedProvider {
+            provider: cloud.provider,
+            interceptor: self.interceptor.clone(),
+            client: client.to_owned(),
+        });
+        Ok(Cloud { provider, ..cloud })
+    }
+
+    #[cfg(not(feature = "aws"))]
+    async fn cloud(
+        &self,
+        client: &str,
+        _: &kube::Client,
+        _: &Clock,
+        _: &PolicyReloader,
+    ) -> Result<Cloud, Failure> {
+        Ok(self.simulated(client))
+    }
+
+    fn simulated(&self, client: &str) -> Cloud {
+        let offers: Arc<dyn Offers> = match self.setup.sees_prices {
+            true => Arc::new(Market(self.interceptor.cloud.clone())),
+            false => fixed(self.types.0.clone()),
+        };
+        Cloud {
+            provider: Arc::new(InterceptedProvider {
+                cloud: self.interceptor.cloud.clone(),
+                interceptor: self.interceptor.clone(),
+                client: client.to_owned(),
+            }),
+            offers,
+            names: self.types.1.clone(),
+            types: self.types.0.types().len(),
+            resources: &[],
+            tasks: None,
         }
     }
 }

@@ -6,6 +6,8 @@ use std::time::Duration;
 use longshore_core::model::{Catalogue, Symbols};
 use longshore_daemon::live::policies::PolicyReloader;
 
+#[cfg(feature = "aws")]
+use super::aws::Account;
 use super::generated::{GeneratedScenario, HOUR, ScenarioEvent};
 use super::{Harness, Setup};
 use crate::cloud;
@@ -15,6 +17,10 @@ use crate::world::paused;
 /// Time for a cluster to converge after the last fault. A claim without a node is given up after 15
 /// min, its successor needs a few minutes, and backoffs last a minute at most.
 pub const QUIET: Duration = Duration::from_secs(40 * 60);
+
+/// So long no offering is asked for again that has no capacity; the provider counts whole seconds.
+#[cfg(feature = "aws")]
+const UNAVAILABLE: Duration = Duration::from_secs(179);
 
 /// How long nothing happens in the end, while the daemon has to rest as well.
 const REST: Duration = Duration::from_secs(15 * 60);
@@ -73,7 +79,7 @@ async fn run_now(
     manager: PolicyReloader,
     transcript: bool,
 ) -> SeedResult {
-    let harness = Harness::new(Setup {
+    let setup = Setup {
         world: story.world.clone(),
         replicas: story.replicas,
         elects: story.elects,
@@ -84,7 +90,15 @@ async fn run_now(
         disrupts: story.disrupts,
         jumps: story.jumps.clone(),
         ..Setup::with(story.seed, manager)
-    });
+    };
+    #[cfg(feature = "aws")]
+    let account = (story.ec2.clone()).map(|options| Account::new(story.seed, options));
+    #[cfg(feature = "aws")]
+    let setup = match &account {
+        Some(account) => setup.on_ec2(account.clone()),
+        None => setup,
+    };
+    let harness = Harness::new(setup);
     let world = &harness.world;
     let mut wrong = Vec::new();
     if let Err(error) = world.apply(&story.base) {
@@ -123,6 +137,8 @@ async fn run_now(
         harness.rest(REST).await;
     }
     wrong.extend(harness.violations());
+    #[cfg(feature = "aws")]
+    wrong.extend(account.iter().flat_map(|own| own.fleet_faults(UNAVAILABLE)));
     wrong.extend(left.into_iter().map(|line| format!("in the end: {line}")));
     SeedResult {
         seed: story.seed,

@@ -103,7 +103,8 @@ impl<F: Fn(&str) -> u64> Rounds<F> {
     }
 }
 
-fn leads(interceptor: &Interceptor, client: &str, what: &str) {
+/// Only the leader changes anything.
+pub(super) fn leads(interceptor: &Interceptor, client: &str, what: &str) {
     if !interceptor.elects {
         return;
     }

@@ -148,6 +148,8 @@ impl Workload {
 pub struct Pool {
     /// Name.
     pub name: String,
+    /// Its nodes come from EC2.
+    pub on_ec2: bool,
     /// Larger is asked first.
     pub weight: Option<u64>,
     /// `limits`, by resource.
@@ -181,8 +183,12 @@ impl Pool {
             "kubernetes.io/os".to_owned(),
             vec!["linux".to_owned()],
         )));
+        let (group, kind) = match self.on_ec2 {
+            true => ("karpenter.k8s.aws", "EC2NodeClass"),
+            false => ("karpenter.kwok.sh", "KWOKNodeClass"),
+        };
         let mut template = json!({
-            "nodeClassRef": {"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default"},
+            "nodeClassRef": {"group": group, "kind": kind, "name": "default"},
             "requirements": requirements,
             "expireAfter": self.expires.map_or("Never".to_owned(), duration),
         });
@@ -221,7 +227,21 @@ impl Pool {
 }
 
 /// The class of all NodePools that the file itself describes.
-pub fn node_class() -> Value {
+pub fn node_class(on_ec2: bool) -> Value {
+    if on_ec2 {
+        // What the emulator's regions have; clusters of other names have their own manifests.
+        let discovered = json!([{"tags": {"karpenter.sh/discovery": "*"}}]);
+        return json!({
+            "apiVersion": "karpenter.k8s.aws/v1", "kind": "EC2NodeClass",
+            "metadata": {"name": "default"},
+            "spec": {
+                "role": "node",
+                "amiSelectorTerms": [{"alias": "al2023@latest"}],
+                "subnetSelectorTerms": discovered,
+                "securityGroupSelectorTerms": discovered,
+            },
+        });
+    }
     json!({
         "apiVersion": "karpenter.kwok.sh/v1alpha1", "kind": "KWOKNodeClass", "metadata": {"name": "default"}, "spec": {},
     })

@@ -92,7 +92,7 @@ impl Play {
             begins: scenario.begins,
             ..world::Options::default()
         };
-        let harness = Harness::new(Setup {
+        let setup = Setup {
             world: options,
             replicas: scenario.daemon.replicas,
             window: scenario.daemon.window,
@@ -100,7 +100,13 @@ impl Play {
             keeps_requests: false,
             disrupts: true,
             ..Setup::beginning(scenario.seed, seat.begin())
-        });
+        };
+        #[cfg(feature = "aws")]
+        let setup = match scenario.ec2.clone() {
+            Some(ec2) => setup.on_ec2(crate::harness::aws::Account::new(scenario.seed, ec2)),
+            None => setup,
+        };
+        let harness = Harness::new(setup);
         let first = scenario.at_first();
         for mut object in scenario.objects.clone() {
             let field = |field: &str| {

@@ -6,12 +6,15 @@
 //! Paths are relative to the file's folder.
 
 mod cloud;
+#[cfg(feature = "aws")]
+mod ec2;
 mod events;
 mod files;
 mod pools;
 mod workloads;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
@@ -117,6 +120,15 @@ struct Known<'a> {
     offerings: files::Offerings,
     /// How many processes there are.
     replicas: u32,
+    /// Nodes come from EC2.
+    on_ec2: bool,
+}
+
+/// Where nodes come from.
+#[derive(Clone, Copy)]
+enum Provider {
+    Kwok,
+    Aws,
 }
 
 fn scenario(root: &mut Table, file: &Path, folder: &Path) -> Result<Scenario, Failure> {
@@ -134,13 +146,27 @@ fn scenario(root: &mut Table, file: &Path, folder: &Path) -> Result<Scenario, Fa
     let begins = begins(root);
     let seed = root.count("seed").unwrap_or(1);
     let step = root.duration("step", SHORTEST..=duration);
-    let types = files::types(root, folder)?;
+    let on_ec2 = provider(root);
+    let types = match on_ec2 {
+        true => Arc::default(),
+        false => files::types(root, folder)?,
+    };
+    #[cfg(feature = "aws")]
+    let mut ec2 = on_ec2.then(|| ec2::account(root, folder));
+    #[cfg(feature = "aws")]
+    let offerings = match &ec2 {
+        Some(options) => files::Offerings::named(ec2::offerings(options)),
+        None => files::Offerings::of(&types),
+    };
+    #[cfg(not(feature = "aws"))]
+    let offerings = files::Offerings::of(&types);
     let daemon = root.table("daemon").map_or_else(Daemon::default, daemon);
     let known = Known {
         folder,
         duration,
-        offerings: files::Offerings::of(&types),
+        offerings,
         replicas: daemon.replicas,
+        on_ec2,
     };
     let policy = policy(root, folder);
     let mut objects = pools::pools(root, &known);
@@ -156,6 +182,10 @@ fn scenario(root: &mut Table, file: &Path, folder: &Path) -> Result<Scenario, Fa
         );
     }
     let (cloud, faults) = cloud::disturbances(root, &known);
+    #[cfg(feature = "aws")]
+    if let Some(options) = &mut ec2 {
+        ec2::apply(options, &cloud);
+    }
     events.extend(events::events(root, &known));
     let file = file.to_owned();
     Ok(Scenario {
@@ -166,6 +196,8 @@ fn scenario(root: &mut Table, file: &Path, folder: &Path) -> Result<Scenario, Fa
         seed,
         step,
         types,
+        #[cfg(feature = "aws")]
+        ec2,
         objects,
         loads,
         cloud,
@@ -174,6 +206,22 @@ fn scenario(root: &mut Table, file: &Path, folder: &Path) -> Result<Scenario, Fa
         faults,
         events,
     })
+}
+
+/// Whether nodes come from EC2.
+fn provider(root: &mut Table) -> bool {
+    let known = [("kwok", Provider::Kwok), ("aws", Provider::Aws)];
+    let on_ec2 = match root.one_of("provider", &known) {
+        Some(Provider::Aws) => cfg!(feature = "aws"),
+        _ => return false,
+    };
+    if !on_ec2 {
+        let hint = "build one that has it, with AWS's SDK: `cargo install --path host/sim \
+                    --features aws`";
+        let message = "`provider` is `aws`, and this binary was built without EC2";
+        root.fault_at("provider", message.into(), hint.into());
+    }
+    on_ec2
 }
 
 fn begins(root: &mut Table) -> Timestamp {

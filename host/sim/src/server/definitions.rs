@@ -82,7 +82,9 @@ fn all() -> &'static BTreeMap<Resource, Definition> {
                 },
             ))
         };
-        definition::all().iter().filter_map(definition).collect()
+        let ec2 = longshore_ec2::nodeclass::definition();
+        let all = definition::all();
+        all.iter().chain([&ec2]).filter_map(definition).collect()
     })
 }
 

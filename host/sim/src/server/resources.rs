@@ -38,6 +38,8 @@ kinds! {
     DAEMON_SET = ("apps", "v1", "DaemonSet", "daemonsets", true);
     /// Replicas with roll-outs.
     DEPLOYMENT = ("apps", "v1", "Deployment", "deployments", true);
+    /// How nodes of EC2 are made.
+    EC2_NODE_CLASS = ("karpenter.k8s.aws", "v1", "EC2NodeClass", "ec2nodeclasses", false);
     /// Addresses of a Service.
     ENDPOINT_SLICE = ("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices", true);
     /// Something that happened.
@@ -116,7 +118,7 @@ impl Resource {
     pub fn is_custom(&self) -> bool {
         matches!(
             self.group,
-            "karpenter.sh" | "karpenter.kwok.sh" | "autoscaling.x-k8s.io"
+            "karpenter.sh" | "karpenter.kwok.sh" | "karpenter.k8s.aws" | "autoscaling.x-k8s.io"
         )
     }
 

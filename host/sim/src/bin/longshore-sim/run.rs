@@ -11,7 +11,7 @@ use longshore_daemon::error::Failure;
 use longshore_sim::scenario::play::{Outcome, play};
 use longshore_sim::scenario::read::Unread;
 use longshore_sim::scenario::{Policy, Scenario, read};
-use longshore_sim::{live, show};
+use longshore_sim::show;
 
 #[derive(Debug, Args)]
 pub struct RunArgs {
@@ -139,12 +139,7 @@ fn tried(args: &RunArgs) -> Result<Vec<Outcome>, Unread> {
     let policies: Vec<Policy> = std::iter::once(own).chain(others).collect();
     policies.iter().try_for_each(offline)?;
     if args.live {
-        let options = live::Options {
-            seconds: args.seconds,
-            speed: args.speed,
-            plain: args.plain,
-        };
-        return Ok(vec![live::show(scenario, &policies[0], options)?]);
+        return shown(args, scenario, &policies[0]);
     }
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let mut runs = Vec::new();
@@ -162,6 +157,25 @@ fn tried(args: &RunArgs) -> Result<Vec<Outcome>, Unread> {
         runs.extend(some.into_iter().collect::<Result<Vec<_>, _>>()?);
     }
     Ok(runs)
+}
+
+#[cfg(feature = "terminal")]
+fn shown(args: &RunArgs, scenario: Scenario, policy: &Policy) -> Result<Vec<Outcome>, Unread> {
+    let options = longshore_sim::live::Options {
+        seconds: args.seconds,
+        speed: args.speed,
+        plain: args.plain,
+    };
+    Ok(vec![longshore_sim::live::show(scenario, policy, options)?])
+}
+
+#[cfg(not(feature = "terminal"))]
+fn shown(_: &RunArgs, _: Scenario, _: &Policy) -> Result<Vec<Outcome>, Unread> {
+    let failure = Failure::Usage {
+        message: "this binary was built without --live".into(),
+        hint: "build it with the feature `terminal`".into(),
+    };
+    Err(failure.into())
 }
 
 fn panicked() -> Failure {

@@ -20,7 +20,8 @@ pub struct How {
     #[arg(long, value_name = "N", default_value_t = SEEDS_SIZE, value_parser = clap::value_parser!(u32).range(1..=1000))]
     size: u32,
     /// Which scenarios: `usual`, or `safe` with two processes, late watches, stopped processes,
-    /// clouds that say half
+    /// clouds that say half; `disrupt` with disruption; `aws` with nodes of EC2 and faults of AWS,
+    /// which needs --features aws
     #[arg(long, value_name = "KIND", default_value = "usual", value_parser = stories)]
     stories: Stories,
     /// With a defect of the daemon switched on; needs --features mutants
@@ -70,7 +71,12 @@ fn range(typed: &str) -> Result<Range<u64>, String> {
 }
 
 fn stories(typed: &str) -> Result<Stories, String> {
-    Stories::named(typed).ok_or_else(|| "there are `usual`, `safe` and `disrupt`".to_owned())
+    Stories::named(typed).ok_or_else(|| match typed {
+        "aws" => "nodes of EC2 need --features aws; `cargo run -p longshore-sim --features aws` \
+                  builds them, with AWS's SDK"
+            .to_owned(),
+        _ => "there are `usual`, `safe`, `disrupt` and `aws`".to_owned(),
+    })
 }
 
 /// The command.
@@ -216,6 +222,7 @@ fn failed(told: &SeedResult, asked: &Options) -> String {
     }
     let (features, mutant) = match &asked.mutant {
         Some(name) => (" --features mutants", format!(" --mutant {name}")),
+        None if asked.stories.name() == "aws" => (" --features aws", String::new()),
         None => ("", String::new()),
     };
     let size = if asked.size == SEEDS_SIZE {

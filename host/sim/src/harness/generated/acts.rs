@@ -43,6 +43,8 @@ pub enum ScenarioEvent {
     OperatorCleanup,
     /// What only scenarios of the second kind have.
     Trouble(Trouble),
+    /// Faults of a cloud that is simulated elsewhere, in its own words.
+    Cloud(String),
 }
 
 /// The acts of a scenario, by time. The last of them is before the hour is over.
@@ -217,6 +219,11 @@ impl ScenarioEvent {
             ScenarioEvent::CutLease(length) => harness.cut_lease(*length),
             ScenarioEvent::OperatorCleanup => operator_cleanup(harness),
             ScenarioEvent::Trouble(trouble) => trouble.happen(harness),
+            ScenarioEvent::Cloud(what) => {
+                if let Some(elsewhere) = world.cloud.elsewhere() {
+                    elsewhere.trouble(what);
+                }
+            }
         }
     }
 }

@@ -107,6 +107,8 @@ pub(super) fn scenario(
         acts,
         jumps,
         operator,
+        #[cfg(feature = "aws")]
+        ec2: None,
     }
 }
 

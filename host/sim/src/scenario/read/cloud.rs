@@ -15,6 +15,9 @@ pub fn disturbances(root: &mut Table, known: &Known) -> (Options, Vec<Window>) {
     let mut options = Options::default();
     if let Some(mut table) = root.table("cloud") {
         options.latencies = pace(&mut table);
+        if known.on_ec2 {
+            not_on_ec2(&mut table, &["notice"], "EC2 gives notice two minutes before");
+        }
         options.capacity = table
             .number(
                 "capacity",
@@ -26,6 +29,12 @@ pub fn disturbances(root: &mut Table, known: &Known) -> (Options, Vec<Window>) {
     }
     if let Some(mut table) = root.table("spot") {
         options.disturbances = spot(&mut table);
+        if known.on_ec2 {
+            let hint = "prices of the emulated EC2 stay; write an [[event]] with `do = \
+                        \"shortage\"` for a storm";
+            let keys = ["prices-every", "volatility", "storms", "storm-length"];
+            not_on_ec2(&mut table, &keys, hint);
+        }
         table.finish();
     }
     let windows = root
@@ -34,6 +43,16 @@ pub fn disturbances(root: &mut Table, known: &Known) -> (Options, Vec<Window>) {
         .map(|table| window(table, known))
         .collect();
     (options, windows)
+}
+
+/// Keys that the emulated EC2 does not have.
+fn not_on_ec2(table: &mut Table, keys: &[&str], hint: &str) {
+    for key in keys {
+        if table.has(key) {
+            let message = format!("`{key}` means nothing with `provider = \"aws\"`");
+            table.fault_at(key, message, hint.to_owned());
+        }
+    }
 }
 
 fn pace(table: &mut Table) -> Latencies {
@@ -120,6 +139,10 @@ fn window(mut table: Table, known: &Known) -> Window {
         never_register: of("nodes-never-join", "instances"),
         never_ready: of("nodes-never-ready", "nodes"),
     };
+    if known.on_ec2 {
+        let hint = "launches of EC2 fail by `launches-fail` and `launch-answers-lost`";
+        not_on_ec2(&mut table, &["calls-fail"], hint);
+    }
     if server == Faults::default()
         && [
             cloud.fail,

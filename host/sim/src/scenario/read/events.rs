@@ -99,6 +99,11 @@ fn act(table: &mut Table, kind: Kind, known: &Known) -> Option<ScenarioEvent> {
             }
         }
         Kind::Prices => {
+            if known.on_ec2 {
+                let message = "`prices` means nothing with `provider = \"aws\"`".into();
+                let hint = "prices of the emulated EC2 stay as its world has them";
+                table.fault_at("do", message, hint.into());
+            }
             if !table.has("times") {
                 table.missing("times", "2.5");
             }

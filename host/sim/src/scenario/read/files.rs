@@ -67,7 +67,12 @@ impl Offerings {
                 .to_owned();
             [name, text(o.zone), text(o.capacity_type)]
         };
-        let all: BTreeSet<[String; 3]> = catalogue.offerings().iter().map(offering).collect();
+        Offerings::named(catalogue.offerings().iter().map(offering))
+    }
+
+    /// Those of these names.
+    pub fn named(all: impl IntoIterator<Item = [String; 3]>) -> Self {
+        let all: BTreeSet<[String; 3]> = all.into_iter().collect();
         let some = |at: usize| {
             all.iter()
                 .map(|o| o[at].clone())

@@ -21,7 +21,7 @@ pub fn pools(root: &mut Table, known: &Known) -> Vec<Value> {
         pools.push(pool);
         table.finish();
     }
-    let class = (!pools.is_empty()).then(node_class);
+    let class = (!pools.is_empty()).then(|| node_class(known.on_ec2));
     class
         .into_iter()
         .chain(pools.iter().map(Pool::object))
@@ -35,6 +35,13 @@ fn pool(table: &mut Table, known: &Known) -> Pool {
     let (minute, year) = (Duration::from_secs(60), Duration::from_secs(366 * 86_400));
     let zones: Vec<&str> = known.offerings.zones.iter().map(String::as_str).collect();
     let types: Vec<&str> = known.offerings.types.iter().map(String::as_str).collect();
+    let (family, size) = match known.on_ec2 {
+        true => (
+            "karpenter.k8s.aws/instance-family",
+            "karpenter.k8s.aws/instance-size",
+        ),
+        false => (kwok::FAMILY, kwok::SIZE),
+    };
     let mut requirements = Vec::new();
     let keys: [(&str, &str, &str, Option<&[&str]>); 6] = [
         (
@@ -50,8 +57,8 @@ fn pool(table: &mut Table, known: &Known) -> Pool {
             "instance type",
             Some(&types),
         ),
-        ("instance-families", kwok::FAMILY, "family", None),
-        ("instance-sizes", kwok::SIZE, "size", None),
+        ("instance-families", family, "family", None),
+        ("instance-sizes", size, "size", None),
         ("arch", labels::ARCH, "architecture", Some(&ARCH)),
     ];
     for (key, label, what, among) in keys {
@@ -75,6 +82,7 @@ fn pool(table: &mut Table, known: &Known) -> Pool {
     }
     Pool {
         name,
+        on_ec2: known.on_ec2,
         weight: table
             .number("weight", 1.0..=100.0, "the largest is asked first")
             .map(|weight| weight as u64),

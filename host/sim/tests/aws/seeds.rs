@@ -1,0 +1,61 @@
+//! Generated hours on EC2, with faults of AWS.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use longshore_sim::harness::generated::{Stories, types};
+use longshore_sim::harness::run::run_scenario;
+use longshore_sim::harness::{SEEDS_TYPES, manager};
+
+/// Nodes at the busiest, about.
+const SMALL: u32 = 12;
+
+#[test]
+fn after_an_hour_of_faults_of_aws_every_pod_runs_and_nothing_is_left_behind() {
+    let said = std::env::var("LONGSHORE_AWS_SEEDS").ok();
+    let seeds = said.and_then(|text| text.parse().ok()).unwrap_or(24);
+    let types = types(SEEDS_TYPES);
+    let next = AtomicU64::new(0);
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let tell = || {
+        let manager = manager().expect("policies");
+        let mut failed = String::new();
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= seeds {
+                return failed;
+            }
+            let story = Stories::Aws.scenario(seed, SMALL, types.clone());
+            let told = run_scenario(&story, manager.clone(), false).expect("a runtime");
+            if !told.wrong.is_empty() {
+                failed += &format!("seed {seed}: {:#?}\n", told.wrong);
+                failed += &format!(
+                    "cargo run -p longshore-sim --features aws --bin longshore-sim -- seed {seed} \
+                     --size {SMALL} --stories aws\n"
+                );
+            }
+        }
+    };
+    let failed: String = std::thread::scope(|scope| {
+        let running: Vec<_> = (0..threads).map(|_| scope.spawn(tell)).collect();
+        let joined = running.into_iter().map(|one| one.join().expect("no panic"));
+        joined.collect()
+    });
+    assert!(failed.is_empty(), "{failed}");
+}
+
+#[test]
+fn a_story_on_ec2_is_told_twice_in_the_same_words() {
+    let types = types(SEEDS_TYPES);
+    let manager = manager().expect("policies");
+    for seed in [1, 2] {
+        let told = || {
+            let story = Stories::Aws.scenario(seed, SMALL, types.clone());
+            let told = run_scenario(&story, manager.clone(), true);
+            told.expect("a runtime").transcript
+        };
+        let (one, again) = (told(), told());
+        let differs = one.lines().zip(again.lines()).find(|(a, b)| a != b);
+        assert_eq!(differs, None, "seed {seed}");
+        assert_eq!(one.len(), again.len(), "seed {seed}");
+    }
+}

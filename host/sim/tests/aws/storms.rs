@@ -1,0 +1,56 @@
+//! Capacity storms: four offerings of five have no capacity, others every minute.
+
+use std::time::Duration;
+
+use longshore_sim::harness::{Setup, manager};
+use longshore_sim::world::paused;
+use serde_json::json;
+
+use super::{BASE, Options, apart, harness};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+#[test]
+fn in_a_storm_pods_are_placed_and_no_offering_is_asked_for_again_too_soon() {
+    for seed in 1..=5 {
+        storm(seed);
+    }
+}
+
+fn storm(seed: u64) {
+    let setup = Setup::with(seed, manager().expect("policies"));
+    let told = paused(async {
+        let (harness, account) = harness(setup, Options::default());
+        let world = &harness.world;
+        let rule = json!([{"capacity": {"shortShare": 0.8, "everySeconds": 60}}]);
+        account.faults(&rule);
+        world.apply(BASE).expect("manifests");
+        world.run_for(MINUTE).await;
+        world.apply(&apart("web", 40)).expect("manifests");
+        let began = world.clock.elapsed();
+        let placed = world.run_until(|world| world.ready_pods() == 40, 60 * MINUTE);
+        assert!(placed.await, "seed {seed}: {}", world.describe());
+        let took = world.clock.elapsed() - began;
+        assert_eq!(harness.settle(10 * MINUTE).await, [""; 0], "seed {seed}");
+        assert_eq!(harness.violations(), [""; 0], "seed {seed}");
+        // The provider counts in whole seconds.
+        let faults = account.fleet_faults(Duration::from_secs(179));
+        assert_eq!(faults, [""; 0], "seed {seed}");
+        let calls = account.calls();
+        let fleets = calls.iter().filter(|call| {
+            let asked = call["request"].as_str().unwrap_or_default();
+            call["action"] == "CreateFleet" && !asked.contains("DryRun=true")
+        });
+        let stats = world.cloud.stats();
+        eprintln!(
+            "seed {seed}: 40 pods in {} s, {} CreateFleet, {} without an instance, {} for want of \
+             capacity",
+            took.as_secs(),
+            fleets.count(),
+            stats.failed,
+            stats.short,
+        );
+        assert!(stats.short > 0, "seed {seed} has no storm");
+    });
+    told.expect("a runtime");
+}
