@@ -62,6 +62,10 @@ pub const POD_DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost"
 /// Annotation of NodeClaims: a NodeOverlay has changed the price of an instance type that it may
 /// become. The cloud then prefers its types in the order in which it names them.
 pub const PRICE_OVERLAY: &str = "karpenter.sh/price-overlay-applied";
+/// Annotation of NodeClaims whose instance is not to be chosen by the cloud's prices, because a scorer
+/// or a NodeOverlay has others: the requirement on the instance type names up to 600 types, best
+/// first, and the value is the capacity type that is bought if it can be.
+pub const LAUNCH_ORDER: &str = "longshore.dev/launch-order";
 /// Annotation of NodeClaims: a NodeOverlay has added resources to an instance type that it may
 /// become.
 pub const CAPACITY_OVERLAY: &str = "karpenter.sh/capacity-overlay-applied";

@@ -314,9 +314,11 @@ pub fn launch_reason(code: &str, message: &str) -> &'static str {
     let has = |part: &str| code.contains(part) || message.contains(part);
     match () {
         () if has("ServiceLinkedRoleCreationNotPermitted") => "SpotSLRCreationFailed",
+        () if has("Not authorized for images") => "AMIAuthorizationFailure",
         () if has("UnauthorizedOperation") || has("AccessDenied") || code == "AuthFailure" => {
             "Unauthorized"
         }
+        () if has("belong to different networks") => "SecurityGroupSubnetVPCMismatch",
         () if has("iamInstanceProfile.name is invalid") || has("Invalid IAM Instance Profile") => {
             "InstanceProfileNameInvalid"
         }

@@ -2,20 +2,26 @@
 //!
 //! [`choose`] is a function of the region, the NodeClass's catalogue and the claim. The order of the
 //! filters is Karpenter's: reservations first, then types without special devices, then spot
-//! offerings that cost no more than on-demand, then the 60 cheapest types.
+//! offerings that cost no more than on-demand, then the 60 cheapest types. Where the planner's order
+//! is not that of prices, the order decides ([`order`]).
 //! [`fleet`] makes the request of the choice, and reads its reply.
 
 pub mod fleet;
+mod min_values;
+pub mod order;
 
 use std::collections::BTreeMap;
 
 use longshore_api::labels::{CAPACITY_TYPE, ZONE, capacity_type};
 use longshore_api::quantity::Quantity;
-use longshore_cloud::{CloudError, Launch, OfferingName, Requirement, Shortage};
+use longshore_cloud::{CloudError, Launch, Requirement};
+use longshore_core::model::MinValuesPolicy;
 use longshore_ec2::catalogue::machine::RESOURCES;
 use longshore_ec2::catalogue::requirements::aws;
 use longshore_ec2::catalogue::{ClassCatalogue, Offering, Region};
 use longshore_ec2::launch::{CapacityType, Tenancy};
+
+use order::Order;
 
 /// Types that a fleet chooses from.
 const MOST_TYPES: usize = 60;
@@ -70,19 +76,21 @@ pub struct Choice {
     pub efa: bool,
     /// The partition of the placement group, if the claim asks for one.
     pub partition: Option<i32>,
-    /// Offerings, all of `capacity_type`; those of the cheapest types first.
+    /// Offerings, all of `capacity_type`; those of the best types first: best by the planner's order
+    /// if there is one, else by price.
     pub offerings: Vec<Chosen>,
 }
 
-/// Chooses.
+/// Chooses. `policy` says whether a choice may have fewer values of a label than the claim's
+/// `minValues`.
 ///
 /// # Errors
-/// Insufficient capacity, with the offerings that are admitted and short; or a request that is no
-/// quantity.
+/// Insufficient capacity; or a request that is no quantity.
 pub fn choose(
     region: &Region,
     catalogue: &ClassCatalogue,
     launch: &Launch,
+    policy: MinValuesPolicy,
 ) -> Result<Choice, CloudError> {
     let wanted = Wanted::new(launch)?;
     let mut seen = Seen::default();
@@ -92,28 +100,35 @@ pub fn choose(
     if seen.admitted.is_empty() {
         return Err(seen.shortage(launch));
     }
+    let order = Order::of(launch);
+    let order = order.as_ref();
     let mut all = seen.admitted;
     let reserved = all.iter().any(|one| one.capacity_type == "reserved");
-    let capacity_type = match () {
-        () if reserved => {
-            all.retain(|one| one.capacity_type == "reserved");
-            one_kind_of_reservation(&mut all);
-            CapacityType::Reserved
-        }
-        () => {
-            without_exotic(catalogue, &mut all);
-            without_dear_spot(&mut all);
-            let spot = all.iter().any(|one| one.capacity_type == "spot");
-            let word = if spot { "spot" } else { "on-demand" };
-            all.retain(|one| one.capacity_type == word);
-            match spot {
-                true => CapacityType::Spot,
-                false => CapacityType::OnDemand,
-            }
-        }
+    if reserved {
+        all.retain(|one| one.capacity_type == "reserved");
+        one_kind_of_reservation(&mut all);
+    }
+    // Both filters could leave out what `minValues` count on.
+    if launch.min_values.is_empty() {
+        let best = order.and_then(|order| best(order, region, &all));
+        without_exotic(region, catalogue, best, &mut all);
+        without_dear_spot(best, &mut all);
+    }
+    let has = |kind: &CapacityType| all.iter().any(|one| one.capacity_type == kind.as_str());
+    let first = order.map(Order::capacity_type).filter(has);
+    let capacity_type = match first {
+        _ if reserved => CapacityType::Reserved,
+        Some(first) => first,
+        None if has(&CapacityType::Spot) => CapacityType::Spot,
+        None => CapacityType::OnDemand,
     };
+    all.retain(|one| one.capacity_type == capacity_type.as_str());
     let partition = wanted.of(aws::GROUP_PARTITION).next().is_some();
     let partition = partition.then(|| all.iter().map(|one| one.partition).min());
+    let offerings = first_types(region, order, all);
+    if policy == MinValuesPolicy::Strict {
+        min_values::check(region, catalogue, launch, &offerings)?;
+    }
     Ok(Choice {
         capacity_type,
         tenancy: wanted.tenancy(),
@@ -122,8 +137,23 @@ pub fn choose(
             .flatten()
             .filter(|number| *number > 0)
             .and_then(|number| i32::try_from(number).ok()),
-        offerings: cheapest(all),
+        offerings,
     })
+}
+
+/// Types that a launch should be able to choose from where it falls back on on-demand.
+const ENOUGH_TYPES: usize = 5;
+
+/// How many types are left where on-demand is bought for a claim that spot was good enough for. Nothing
+/// if they are enough for on-demand not to run out as well.
+pub fn few_types(launch: &Launch, choice: &Choice) -> Option<usize> {
+    let all = launch.requirements.iter();
+    let mut of_kind = all.filter(|one| one.key == CAPACITY_TYPE);
+    let may_be_spot = of_kind.all(|one| one.admits(Some(capacity_type::SPOT)));
+    let mut types: Vec<usize> = choice.offerings.iter().map(|one| one.at).collect();
+    types.dedup();
+    let falls_back = choice.capacity_type == CapacityType::OnDemand && may_be_spot;
+    Some(types.len()).filter(|count| falls_back && *count < ENOUGH_TYPES)
 }
 
 /// An offering that the claim admits.
@@ -137,25 +167,21 @@ struct Admitted {
 #[derive(Default)]
 struct Seen {
     admitted: Vec<Admitted>,
-    short: Vec<OfferingName>,
+    short: usize,
     too_small: usize,
     refused: usize,
 }
 
 impl Seen {
+    /// The region remembers what is short and until when, so no offering is named: whoever hears of
+    /// one leaves it out anew.
     fn shortage(self, launch: &Launch) -> CloudError {
         let message = format!(
             "no offering for NodeClaim {}: {} without capacity, {} instance types refused by its \
              requirements, {} too small",
-            launch.name,
-            self.short.len(),
-            self.refused,
-            self.too_small
+            launch.name, self.short, self.refused, self.too_small
         );
-        CloudError::InsufficientCapacity(Shortage {
-            message,
-            offerings: self.short,
-        })
+        CloudError::InsufficientCapacity(message.into())
     }
 }
 
@@ -193,6 +219,7 @@ impl<'a> Wanted<'a> {
         })
     }
 
+    /// Requirements on a label.
     fn of(&self, key: &str) -> impl Iterator<Item = &Requirement> {
         self.requirements.iter().filter(move |one| one.key == key)
     }
@@ -242,7 +269,7 @@ impl<'a> Wanted<'a> {
         }
         catalogue.offerings(region, at, &mut |offering| {
             if self.admits_offering(region, catalogue, &offering) {
-                self.offering(region, at, &offering, seen);
+                Self::offering(at, &offering, seen);
             }
         });
     }
@@ -287,15 +314,11 @@ impl<'a> Wanted<'a> {
             && (partition.is_none() || self.admits(aws::GROUP_PARTITION, partition))
     }
 
-    fn offering(&self, region: &Region, at: usize, offering: &Offering<'_>, seen: &mut Seen) {
+    fn offering(at: usize, offering: &Offering<'_>, seen: &mut Seen) {
         // A reservation that is full is available and cannot be launched into.
         let full = offering.reservation.is_some_and(|(_, free)| free == 0);
         let (true, false, Some(price)) = (offering.available, full, offering.price) else {
-            seen.short.push(OfferingName {
-                instance_type: region.types()[at].name.to_string(),
-                zone: region.zones()[offering.zone].name.to_string(),
-                capacity_type: offering.capacity_type.to_owned(),
-            });
+            seen.short += 1;
             return;
         };
         let reservation = offering.reservation.map(|(one, free)| ChosenReservation {
@@ -342,33 +365,55 @@ fn one_kind_of_reservation(all: &mut Vec<Admitted>) {
     all.dedup_by_key(|one| (one.chosen.at, one.chosen.zone));
 }
 
-/// Leaves out types with devices unless there are no others.
-fn without_exotic(catalogue: &ClassCatalogue, all: &mut Vec<Admitted>) {
+/// Index of the type that the planner would have first, of those that are there.
+fn best(order: &Order<'_>, region: &Region, all: &[Admitted]) -> Option<usize> {
+    let of_kind = |one: &&Admitted| one.capacity_type == order.capacity_type().as_str();
+    let place = |one: &&Admitted| order.place(&region.types()[one.chosen.at].name);
+    let best = all.iter().filter(of_kind).min_by_key(place);
+    best.map(|one| one.chosen.at)
+}
+
+/// Leaves out types with devices and whole machines unless there are no others. The planner's first
+/// choice stays.
+fn without_exotic(
+    region: &Region,
+    catalogue: &ClassCatalogue,
+    best: Option<usize>,
+    all: &mut Vec<Admitted>,
+) {
     let exotic = |one: &Admitted| {
+        let metal = region.types()[one.chosen.at].bare_metal;
         let capacity = &catalogue.machine(one.chosen.at).capacity;
         let amounts = RESOURCES.iter().zip(capacity);
-        amounts
-            .filter(|(name, _)| EXOTIC.contains(name))
-            .any(|(_, amount)| amount.is_some_and(|amount| amount.units() > 0))
+        metal
+            || amounts
+                .filter(|(name, _)| EXOTIC.contains(name))
+                .any(|(_, amount)| amount.is_some_and(|amount| amount.units() > 0))
     };
     if all.iter().any(|one| !exotic(one)) {
-        all.retain(|one| !exotic(one));
+        all.retain(|one| Some(one.chosen.at) == best || !exotic(one));
     }
 }
 
-/// Leaves out spot offerings that cost more than the cheapest on-demand offering.
-fn without_dear_spot(all: &mut Vec<Admitted>) {
+/// Leaves out spot offerings that cost more than the cheapest on-demand offering. Those of the
+/// planner's first choice stay.
+fn without_dear_spot(best: Option<usize>, all: &mut Vec<Admitted>) {
     let on_demand = all
         .iter()
         .filter(|one| one.capacity_type == capacity_type::ON_DEMAND);
     let Some(most) = on_demand.map(|one| one.chosen.price).min_by(f64::total_cmp) else {
         return;
     };
-    all.retain(|one| one.capacity_type != capacity_type::SPOT || one.chosen.price <= most);
+    all.retain(|one| {
+        Some(one.chosen.at) == best
+            || one.capacity_type != capacity_type::SPOT
+            || one.chosen.price <= most
+    });
 }
 
-/// The offerings of the cheapest types, partitions of a type in a zone as one.
-fn cheapest(all: Vec<Admitted>) -> Vec<Chosen> {
+/// The offerings of the first 60 types, by the order if there is one and then by price. Partitions of
+/// a type in a zone count as one.
+fn first_types(region: &Region, order: Option<&Order<'_>>, all: Vec<Admitted>) -> Vec<Chosen> {
     let mut by_type: BTreeMap<usize, Vec<Chosen>> = BTreeMap::new();
     for Admitted { chosen, .. } in all {
         let of_type = by_type.entry(chosen.at).or_default();
@@ -381,10 +426,14 @@ fn cheapest(all: Vec<Admitted>) -> Vec<Chosen> {
         let prices = of_type.iter().map(|one| one.price);
         prices.min_by(f64::total_cmp).unwrap_or(f64::MAX)
     };
-    let mut types: Vec<Vec<Chosen>> = by_type.into_values().collect();
-    types.sort_by(|a, b| least(a).total_cmp(&least(b)));
+    let place = |at: usize| order.map(|order| order.place(&region.types()[at].name));
+    let mut types: Vec<(usize, Vec<Chosen>)> = by_type.into_iter().collect();
+    types.sort_by(|(at, a), (bt, b)| {
+        let by_place = place(*at).cmp(&place(*bt));
+        by_place.then(least(a).total_cmp(&least(b)))
+    });
     types.truncate(MOST_TYPES);
-    types.into_iter().flatten().collect()
+    types.into_iter().flat_map(|(_, of_type)| of_type).collect()
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 //! no capacity, addresses in flight, instances that EC2 may not describe yet.
 
 mod launching;
+mod memory;
 mod state;
 
 use std::collections::BTreeMap;
@@ -12,8 +13,10 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
-use longshore_cloud::{CloudError, CloudProvider, Instance, Launch, RebootError, RepairPolicy};
-use longshore_core::model::{Catalogue, Symbols};
+use longshore_cloud::{
+    CloudError, CloudProvider, Instance, Launch, NodeShows, RebootError, RepairPolicy,
+};
+use longshore_core::model::{Catalogue, MinValuesPolicy, Symbols};
 use longshore_ec2::bootstrap::Joins;
 use longshore_ec2::catalogue::class::Class;
 use longshore_ec2::catalogue::machine::Settings as MachineSettings;
@@ -50,8 +53,8 @@ pub struct Settings {
     pub machines: MachineSettings,
     /// Gate ReservedCapacity.
     pub reserved_capacity: bool,
-    /// Whether the planner's order of instance types decides instead of prices.
-    pub by_order: bool,
+    /// Whether a launch may have fewer values of a label than `minValues` asks for.
+    pub min_values: MinValuesPolicy,
     /// Whether classes are validated without trying a launch.
     pub without_dry_runs: bool,
     /// Whether there is no way to IAM: profiles are neither made nor deleted.
@@ -156,24 +159,7 @@ impl Ec2 {
             return Err(StartError::NoTypes(clients.region().to_owned()));
         }
         region.settings = settings.machines;
-        let inner = Inner {
-            finder: Finder::new(clients.clone()),
-            state: Mutex::new(State::new(region)),
-            claims: Mutex::default(),
-            making_templates: tokio::sync::Mutex::default(),
-            describes: batcher(&clients, "describe_instances", BATCH, describe),
-            endings: batcher(&clients, "describe_instances", ENDINGS, describe),
-            terminates: batcher(&clients, "terminate_instances", BATCH, terminate),
-            clients,
-            classes,
-            settings,
-            account: discovery::account_of(&arn).to_owned(),
-            arn,
-            clock,
-        };
-        let provider = Ec2 {
-            inner: Arc::new(inner),
-        };
+        let provider = Self::over(region, clients, classes, settings, arn, clock);
         if provider.inner.settings.zonal_shift {
             let asked = provider.refresh_shifts().await;
             asked.map_err(|why| StartError::ZonalShift(why.with_hint()))?;
@@ -191,6 +177,35 @@ impl Ec2 {
             );
         }
         Ok(provider)
+    }
+
+    /// A provider that knows a region, and nothing else yet.
+    fn over(
+        region: Region,
+        clients: Arc<Clients>,
+        classes: Arc<dyn NodeClasses>,
+        settings: Settings,
+        arn: String,
+        clock: Clock,
+    ) -> Self {
+        let inner = Inner {
+            finder: Finder::new(clients.clone()),
+            state: Mutex::new(State::new(region)),
+            claims: Mutex::default(),
+            making_templates: tokio::sync::Mutex::default(),
+            describes: batcher(&clients, "describe_instances", BATCH, describe),
+            endings: batcher(&clients, "describe_instances", ENDINGS, describe),
+            terminates: batcher(&clients, "terminate_instances", BATCH, terminate),
+            clients,
+            classes,
+            settings,
+            account: discovery::account_of(&arn).to_owned(),
+            arn,
+            clock,
+        };
+        Ec2 {
+            inner: Arc::new(inner),
+        }
     }
 
     /// Nodes boot with what a bootstrap policy says from now on.
@@ -574,6 +589,10 @@ impl CloudProvider for Ec2 {
 
     async fn create(&self, launch: &Launch) -> Result<Instance, CloudError> {
         self.launch(launch).await
+    }
+
+    fn node_shows(&self, node: &NodeShows<'_>) {
+        self.state().see_memory(node, self.now());
     }
 
     async fn delete(&self, provider_id: &str) -> Result<(), CloudError> {

@@ -952,3 +952,46 @@ async fn a_launch_answers_with_the_hash_of_its_class() {
         "asked again it says so too"
     );
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn spot_without_capacity_becomes_on_demand_in_the_next_round_and_spot_again_after_its_time() {
+    let cloud = Cloud::new(account()).await;
+    let short =
+        json!([{"capacity": {"instanceType": "m5.large", "capacityType": "spot", "free": 0}}]);
+    cloud.faults(short).await;
+    let wanted: &[(&str, &[&str])] = &[
+        (KIND, &["m5.large"]),
+        (CAPACITY_TYPE, &["spot", "on-demand"]),
+    ];
+    let kind = |instance: &longshore_cloud::Instance| instance.labels[CAPACITY_TYPE].clone();
+    let spot_is_offered = || async {
+        let classes = [cloud.class("default").await];
+        let mut names = longshore_core::model::Symbols::default();
+        let catalogue = cloud.provider.catalogue(&classes, &mut names);
+        let name = names.get("m5.large").unwrap();
+        let types = catalogue.types().iter().zip(0..);
+        let mut of_name = types.filter(|(kind, _)| kind.name == name);
+        let at = longshore_core::model::TypeId(of_name.next().unwrap().1);
+        let spot = names.get("spot");
+        let mut all = catalogue.offerings_of(at).iter();
+        all.any(|one| one.available && one.capacity_type == spot)
+    };
+    assert!(spot_is_offered().await);
+    let error = cloud.provider.create(&claim(1, wanted)).await.unwrap_err();
+    assert!(
+        matches!(error, CloudError::InsufficientCapacity(_)),
+        "{error:?}"
+    );
+    // The next plan knows, and its claim buys on demand without another look at spot.
+    assert!(!spot_is_offered().await);
+    let asked = cloud.count("CreateFleet").await;
+    let instance = cloud.provider.create(&claim(2, wanted)).await.unwrap();
+    assert_eq!(kind(&instance), "on-demand");
+    assert_eq!(cloud.count("CreateFleet").await, asked + 1);
+    // After its time spot is planned with and bought again.
+    cloud.without_faults().await;
+    cloud.ahead.store(181, Ordering::Relaxed);
+    assert!(spot_is_offered().await);
+    let instance = cloud.provider.create(&claim(3, wanted)).await.unwrap();
+    assert_eq!(kind(&instance), "spot");
+}

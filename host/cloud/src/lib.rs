@@ -36,6 +36,12 @@ pub trait CloudProvider: Send + Sync {
         drop(launched);
     }
 
+    /// Told what a registered node shows: each time that the node changes, and of every node after a
+    /// start. For providers that can only estimate it before a node is there.
+    fn node_shows(&self, node: &NodeShows<'_>) {
+        _ = node;
+    }
+
     /// Begins to end an instance, by provider ID. Asked again while it ends, it answers `Ok` as
     /// well.
     ///
@@ -114,6 +120,8 @@ pub struct Launch {
     pub annotations: BTreeMap<String, String>,
     /// What the node's labels must satisfy.
     pub requirements: Vec<Requirement>,
+    /// How many values of a label the instance types of the launch must have between them.
+    pub min_values: BTreeMap<String, usize>,
     /// What the node must have room for: resource and quantity as Kubernetes writes it (`500m`,
     /// `4Gi`).
     pub requests: BTreeMap<String, String>,
@@ -125,6 +133,21 @@ pub struct Launch {
     pub class_kind: String,
     /// Name of the node class.
     pub class_name: String,
+}
+
+/// What a registered node shows of itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NodeShows<'a> {
+    /// Kind of the node class.
+    pub class_kind: &'a str,
+    /// Name of the node class.
+    pub class_name: &'a str,
+    /// The image that the node has started from, as its NodeClaim says.
+    pub image_id: &'a str,
+    /// `node.kubernetes.io/instance-type`.
+    pub instance_type: &'a str,
+    /// `status.capacity.memory`, as Kubernetes writes it.
+    pub memory: &'a str,
 }
 
 /// An offering by what the labels of its nodes say.

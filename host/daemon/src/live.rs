@@ -40,6 +40,7 @@ pub(crate) mod lock;
 mod metrics;
 pub mod mutants;
 pub(crate) mod node;
+mod node_capacity;
 mod offers;
 mod overlays;
 mod plan_index;

@@ -5,13 +5,12 @@
 //! change between two sendings of a token; a request that was sent once is kept until its reply is
 //! known.
 
-use std::collections::BTreeMap;
-
 use longshore_cloud::{CloudError, Launch, OfferingName, Shortage};
-use longshore_ec2::catalogue::{ClassCatalogue, Region, Short};
+use longshore_ec2::catalogue::{Region, Short};
 use longshore_ec2::launch::{CapacityType, Template};
 
-use super::{Choice, Chosen};
+use super::Choice;
+use super::order::{Order, has_price_overlay};
 use crate::error::{Class, classify, launch_reason, spread_is_full};
 use crate::records::Tags;
 
@@ -52,6 +51,10 @@ pub struct Fleet {
     pub prioritized: bool,
     /// `spec.context` of the NodeClass.
     pub context: Option<String>,
+    /// The placement group.
+    pub group: Option<Box<str>>,
+    /// Its partition, from 1; 0 for any.
+    pub partition: i64,
     /// Templates and what may be launched from each.
     pub configs: Vec<Config>,
     /// Tags of instance, volume and fleet.
@@ -89,7 +92,7 @@ pub struct Override {
     pub zone: String,
     /// The image.
     pub image: String,
-    /// Its place if priorities decide: the least comes first. The price otherwise.
+    /// Its place in the planner's order: the least comes first. Without one, the price.
     pub priority: f64,
     /// The reservation that the template aims at.
     pub reservation: Option<Box<str>>,
@@ -106,8 +109,6 @@ pub struct Asking<'a> {
     pub tags: Tags,
     /// `spec.context` of the NodeClass.
     pub context: Option<String>,
-    /// Whether the order of the claim's instance types decides, instead of prices.
-    pub by_order: bool,
 }
 
 /// Makes the request. `subnet` chooses the subnet of a zone. Overrides beyond 300 are left out, the
@@ -119,14 +120,7 @@ pub fn request(
     templates: &[Template],
     subnet: impl Fn(usize) -> Option<String>,
 ) -> Option<Fleet> {
-    let order = asking.by_order.then(|| order(asking.launch));
-    let priority = |chosen: &Chosen| match &order {
-        Some(order) => {
-            let name = &*region.types()[chosen.at].name;
-            order.get(name).map_or(f64::from(u32::MAX), |at| *at as f64)
-        }
-        None => chosen.price,
-    };
+    let ranks = Order::of(asking.launch).map(|order| order.ranks(region, choice));
     let mut left = MOST_OVERRIDES;
     let mut configs: Vec<Config> = templates
         .iter()
@@ -136,8 +130,8 @@ pub fn request(
             overrides: Vec::new(),
         })
         .collect();
-    // Offerings come cheapest type first, so that the dearest are those that find no room.
-    for chosen in &choice.offerings {
+    // Offerings of the best types come first, so that the others are those that find no room.
+    for (number, chosen) in choice.offerings.iter().enumerate() {
         let held = chosen.reservation.as_ref().map(|held| &held.id);
         let fits = |template: &Template| {
             template.types.contains(&chosen.at) && template.reservation.as_ref() == held
@@ -157,7 +151,10 @@ pub fn request(
             subnet,
             zone: region.zones()[chosen.zone].name.to_string(),
             image: templates[at].request.data.image_id.clone(),
-            priority: priority(chosen),
+            priority: match &ranks {
+                Some(ranks) => ranks[number] as f64,
+                None => chosen.price,
+            },
             reservation: held.cloned(),
         });
     }
@@ -176,15 +173,19 @@ pub fn request(
         _ => Market::OnDemand,
     };
     let relaxed = asking.launch.annotations.get(RELAXED);
+    let placement = templates.first().map(|one| &one.request.data.placement);
+    let group = placement.and_then(|of| of.group_id.as_deref());
     Some(Fleet {
         token: token(&asking.launch.uid, asking.attempt),
         market,
         capacity_type: choice.capacity_type,
-        prioritized: asking.by_order && market != Market::CapacityBlock,
+        prioritized: ranks.is_some() || has_price_overlay(asking.launch),
         context: asking
             .context
             .clone()
             .filter(|_| relaxed.is_none_or(|relaxed| relaxed != "true")),
+        group: group.map(Into::into),
+        partition: choice.partition.map_or(0, i64::from),
         configs,
         tags: asking.tags.clone(),
     })
@@ -196,19 +197,6 @@ pub fn token(uid: &str, attempt: u32) -> String {
         0 => uid.to_owned(),
         _ => format!("{uid}-{attempt}"),
     }
-}
-
-/// The place of each type in the claim's own list, which the planner writes best first.
-fn order(launch: &Launch) -> BTreeMap<&str, usize> {
-    let mut all = launch.requirements.iter();
-    let types =
-        all.find(|one| one.key == longshore_api::labels::INSTANCE_TYPE && one.operator == "In");
-    let values = types.map_or(&[][..], |one| &one.values);
-    values
-        .iter()
-        .enumerate()
-        .map(|(at, name)| (&**name, at))
-        .collect()
 }
 
 /// The reply.
@@ -290,7 +278,7 @@ pub fn outcome(fleet: &Fleet, reply: &Reply) -> Outcome {
         names.dedup();
         return Outcome::TemplateGone(names);
     }
-    let short = |one: &Refused| {
+    let short = |one: &&Refused| {
         let class = class(one);
         let full = spread_is_full(&one.message);
         full || matches!(
@@ -298,19 +286,18 @@ pub fn outcome(fleet: &Fleet, reply: &Reply) -> Outcome {
             Class::Capacity | Class::SubnetFull | Class::Quota | Class::SpotRole
         )
     };
-    let text = errors(&reply.errors);
     if reply.errors.is_empty() {
         let text = "the fleet has neither an instance nor an error".to_owned();
         return Outcome::Failed(CloudError::Other(text));
     }
-    if reply.errors.iter().all(short) {
-        let name = |one: &Refused| OfferingName {
-            instance_type: one.instance_type.clone(),
-            zone: one.zone.clone(),
-            capacity_type: fleet.capacity_type.as_str().to_owned(),
-        };
-        let mut offerings: Vec<OfferingName> = reply.errors.iter().map(name).collect();
-        offerings.retain(|one| !one.instance_type.is_empty());
+    // What stands first is the reason of all.
+    let (capacity, others): (Vec<&Refused>, Vec<&Refused>) = reply.errors.iter().partition(short);
+    let text = [errors(&others), errors(&capacity)].concat().join("; ");
+    if others.is_empty() {
+        let mut offerings: Vec<OfferingName> = capacity
+            .into_iter()
+            .filter_map(|one| shortage(fleet, one))
+            .collect();
         offerings.sort();
         offerings.dedup();
         return Outcome::Failed(CloudError::InsufficientCapacity(Shortage {
@@ -318,14 +305,25 @@ pub fn outcome(fleet: &Fleet, reply: &Reply) -> Outcome {
             offerings,
         }));
     }
-    let Some(worst) = reply.errors.iter().find(|one| !short(one)) else {
-        return Outcome::Failed(CloudError::Other(text));
-    };
-    Outcome::Failed(match class(worst) {
-        Class::Throttled => CloudError::Throttled(text),
-        Class::Unauthorized => CloudError::Unauthorized(text),
-        Class::Invalid | Class::NotFound => CloudError::Invalid(text),
+    Outcome::Failed(match others.first().map(|worst| class(worst)) {
+        Some(Class::Throttled) => CloudError::Throttled(text),
+        Some(Class::Unauthorized) => CloudError::Unauthorized(text),
+        Some(Class::Invalid | Class::NotFound) => CloudError::Invalid(text),
         _ => CloudError::Other(text),
+    })
+}
+
+/// The offering that is short for every launch of its capacity type. Nothing where only a subnet, a
+/// reservation or a placement group is: the region remembers these.
+fn shortage(fleet: &Fleet, one: &Refused) -> Option<OfferingName> {
+    let class = classify(&one.code, &one.message);
+    let general = matches!(class, Class::Capacity | Class::Quota)
+        && fleet.group.is_none()
+        && fleet.capacity_type != CapacityType::Reserved;
+    (general && !one.instance_type.is_empty()).then(|| OfferingName {
+        instance_type: one.instance_type.clone(),
+        zone: one.zone.clone(),
+        capacity_type: fleet.capacity_type.as_str().to_owned(),
     })
 }
 
@@ -351,35 +349,26 @@ fn complete(fleet: &Fleet, one: &Launched) -> Launched {
 }
 
 /// Each error once, with the reason that users of Karpenter know.
-fn errors(all: &[Refused]) -> String {
-    let mut texts: Vec<String> = all
-        .iter()
-        .map(|one| {
-            let reason = launch_reason(&one.code, &one.message);
-            let call = crate::calls::Call::CreateFleet;
-            let error = crate::error::ApiError::new(call, &one.code, &one.message);
-            let hint = match error.hint() {
-                hint if hint.is_empty() => hint,
-                hint => format!("; {hint}"),
-            };
-            format!("{reason}: {}: {}{hint}", one.code, one.message)
-        })
-        .collect();
+fn errors(all: &[&Refused]) -> Vec<String> {
+    let text = |one: &&Refused| {
+        let reason = launch_reason(&one.code, &one.message);
+        let call = crate::calls::Call::CreateFleet;
+        let error = crate::error::ApiError::new(call, &one.code, &one.message);
+        let hint = match error.hint() {
+            hint if hint.is_empty() => hint,
+            hint => format!("; {hint}"),
+        };
+        format!("{reason}: {}: {}{hint}", one.code, one.message)
+    };
+    let mut texts: Vec<String> = all.iter().map(text).collect();
     texts.sort();
     texts.dedup();
-    texts.join("; ")
+    texts
 }
 
 /// Leaves out of the region what a reply says has no capacity.
-pub fn remember(
-    fleet: &Fleet,
-    reply: &Reply,
-    region: &mut Region,
-    catalogue: &ClassCatalogue,
-    now: i64,
-) {
+pub fn remember(fleet: &Fleet, reply: &Reply, region: &mut Region, now: i64) {
     let until = now + UNAVAILABLE;
-    let group = catalogue.group().map(|group| group.id.clone());
     let capacity_type = fleet.capacity_type.as_str();
     for one in &reply.errors {
         let reservation = reservation_of(fleet, one);
@@ -397,7 +386,7 @@ pub fn remember(
                         capacity_type: capacity_type.into(),
                         zone: (*one.zone).into(),
                         reservation: reservation.clone(),
-                        group: group.clone(),
+                        group: fleet.group.clone(),
                         partition: 0,
                     };
                     all.mark(name, short, until);
@@ -416,12 +405,14 @@ pub fn remember(
                 region.set_free(id, 0);
             }
             (Class::Capacity | Class::Quota, _) => {
+                // A reservation is short wherever it is used; other capacity within the group.
+                let group = fleet.group.clone().filter(|_| reservation.is_none());
                 let short = Short {
                     capacity_type: capacity_type.into(),
                     zone: (*one.zone).into(),
+                    partition: if group.is_some() { fleet.partition } else { 0 },
                     reservation,
-                    group: None,
-                    partition: 0,
+                    group,
                 };
                 region.change_unavailable(|all| all.mark(&one.instance_type, short, until));
             }

@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
 
 use expect_test::expect;
+use longshore_api::labels::{LAUNCH_ORDER, PRICE_OVERLAY};
 use longshore_cloud::Launch;
 use longshore_ec2::catalogue::class::Class;
 use longshore_ec2::catalogue::world;
@@ -53,6 +54,15 @@ fn catalogue(region: &Region, class: &EC2NodeClass) -> ClassCatalogue {
     ClassCatalogue::new(region, Class::of(class).unwrap()).unwrap()
 }
 
+fn choose_strictly(
+    region: &Region,
+    class: &EC2NodeClass,
+    launch: &Launch,
+) -> Result<Choice, CloudError> {
+    let catalogue = catalogue(region, class);
+    choose(region, &catalogue, launch, MinValuesPolicy::Strict)
+}
+
 /// A claim from lines: `cpu=1` asks, `KEY In a b` requires.
 fn claim(lines: &[&str]) -> Launch {
     let mut launch = Launch {
@@ -77,9 +87,13 @@ fn claim(lines: &[&str]) -> Launch {
     launch
 }
 
-/// Types and zones that are chosen, cheapest first, or why none are.
+/// Types and zones that are chosen, best first, or why none are.
 fn chosen(region: &Region, class: &EC2NodeClass, lines: &[&str]) -> String {
-    let choice = match choose(region, &catalogue(region, class), &claim(lines)) {
+    shown(region, choose_strictly(region, class, &claim(lines)))
+}
+
+fn shown(region: &Region, choice: Result<Choice, CloudError>) -> String {
+    let choice = match choice {
         Ok(choice) => choice,
         Err(error) => return error.to_string(),
     };
@@ -157,6 +171,93 @@ fn offerings_that_a_claim_admits_are_ordered_by_the_cheapest_of_their_type() {
 }
 
 #[test]
+fn the_planners_order_decides_where_it_is_not_that_of_prices() {
+    let (region, class) = (region(), class(json!([])));
+    let kinds = "node.kubernetes.io/instance-type In m5.2xlarge g4dn.xlarge m5.xlarge c5.xlarge";
+    let choice = |order: &str, lines: &[&str]| {
+        let mut launch = claim(lines);
+        if !order.is_empty() {
+            launch.annotations.insert(LAUNCH_ORDER.into(), order.into());
+        }
+        let choice = choose_strictly(&region, &class, &launch);
+        let strategy = match &choice {
+            Ok(_) => fleet(&region, &class, &launch).prioritized,
+            Err(_) => false,
+        };
+        format!("{} prioritized={strategy}", shown(&region, choice))
+    };
+    let special = "node.kubernetes.io/instance-type In g4dn.xlarge m5.xlarge";
+    let on_demand = "karpenter.sh/capacity-type In on-demand";
+    let told = [
+        choice("", &["cpu=3", kinds]),
+        choice("spot", &["cpu=3", kinds]),
+        choice("on-demand", &["cpu=3", kinds]),
+        choice("spot", &["cpu=3", kinds, on_demand]),
+        choice("on-demand", &["cpu=3", special]),
+        choice("nonsense", &["cpu=3", kinds]),
+    ];
+    // The first type stays although spot costs more there than m5.xlarge on demand, and although it
+    // has a GPU.
+    expect![[r#""#]].assert_eq(&told.join("\n"));
+    let mut launch = claim(&["cpu=3", kinds]);
+    launch
+        .annotations
+        .insert(PRICE_OVERLAY.into(), "true".into());
+    let fleet = fleet(&region, &class, &launch);
+    assert!(fleet.prioritized);
+    let first = &fleet.configs[0].overrides[0];
+    assert!(first.priority < 1.0, "a price: {first:?}");
+}
+
+#[test]
+fn few_types_are_left_where_on_demand_stands_in_for_spot() {
+    let (mut region, class) = (region(), class(json!([])));
+    let two = "node.kubernetes.io/instance-type In m5.large r5.large";
+    let few = |region: &Region, lines: &[&str]| {
+        let launch = claim(lines);
+        let choice = choose_strictly(region, &class, &launch).unwrap();
+        few_types(&launch, &choice)
+    };
+    assert_eq!(few(&region, &["cpu=1", two]), None, "spot");
+    region.change_unavailable(|all| all.mark_capacity_type("spot", 1000));
+    assert_eq!(few(&region, &["cpu=1", two]), Some(2));
+    assert_eq!(few(&region, &["cpu=1"]), None, "many types");
+    let on_demand = "karpenter.sh/capacity-type In on-demand";
+    assert_eq!(
+        few(&region, &["cpu=1", two, on_demand]),
+        None,
+        "as asked for"
+    );
+}
+
+#[test]
+fn min_values_are_kept_or_the_launch_fails() {
+    let (region, class) = (region(), class(json!([])));
+    let lines = [
+        "cpu=1",
+        "node.kubernetes.io/instance-type In m5.large r5.large g4dn.xlarge",
+        "karpenter.sh/capacity-type In on-demand",
+    ];
+    let told = |least: &[(&str, usize)], policy: MinValuesPolicy| {
+        let mut launch = claim(&lines);
+        let least = least.iter().map(|(key, least)| ((*key).to_owned(), *least));
+        launch.min_values = least.collect();
+        shown(
+            &region,
+            choose(&region, &catalogue(&region, &class), &launch, policy),
+        )
+    };
+    let family = "karpenter.k8s.aws/instance-family";
+    let cases = [
+        told(&[], MinValuesPolicy::Strict),
+        told(&[(family, 3)], MinValuesPolicy::Strict),
+        told(&[(family, 4)], MinValuesPolicy::Strict),
+        told(&[(family, 4)], MinValuesPolicy::BestEffort),
+    ];
+    expect![[r#""#]].assert_eq(&cases.join("\n"));
+}
+
+#[test]
 fn a_reservation_comes_first_and_a_full_one_is_short() {
     let mut region = region();
     let one = |id: &str, zone: &str| {
@@ -178,17 +279,14 @@ fn a_reservation_comes_first_and_a_full_one_is_short() {
     region.set_free("cr-1", 0);
     assert_eq!(chosen(&region, &class, &lines), "spot: m5.large a,b");
     let only = [lines[0], lines[1], "karpenter.sh/capacity-type In reserved"];
-    let short = choose(&region, &catalogue(&region, &class), &claim(&only)).unwrap_err();
-    let CloudError::InsufficientCapacity(short) = short else {
-        panic!("{short}")
-    };
-    assert_eq!(short.offerings.len(), 2, "{short}");
+    let short = choose_strictly(&region, &class, &claim(&only)).unwrap_err();
+    assert!(short.to_string().contains("2 without capacity"), "{short}");
 }
 
 /// The request for a claim, with on-demand templates of the class.
-fn fleet(region: &Region, class: &EC2NodeClass, launch: &Launch, by_order: bool) -> Fleet {
+fn fleet(region: &Region, class: &EC2NodeClass, launch: &Launch) -> Fleet {
     let catalogue = catalogue(region, class);
-    let choice = choose(region, &catalogue, launch).unwrap();
+    let choice = choose_strictly(region, class, launch).unwrap();
     let cluster = longshore_ec2::userdata::Cluster {
         name: "demo".into(),
         endpoint: "https://demo".into(),
@@ -223,7 +321,6 @@ fn fleet(region: &Region, class: &EC2NodeClass, launch: &Launch, by_order: bool)
         attempt: 0,
         tags: crate::records::Tags::new(),
         context: Some("context".into()),
-        by_order,
     };
     let subnet = |zone: usize| {
         let name = &region.zones()[zone].name;
@@ -243,7 +340,7 @@ fn a_fleet_has_an_override_for_each_type_and_zone_and_one_template_for_each_imag
         "cpu=1",
         "node.kubernetes.io/instance-type In m6g.large m5.large",
     ]);
-    let shown = |fleet: &Fleet| {
+    let told = |fleet: &Fleet| {
         let mut lines = vec![format!("{:?} {:?}", fleet.market, fleet.context)];
         for config in &fleet.configs {
             for one in &config.overrides {
@@ -262,19 +359,22 @@ fn a_fleet_has_an_override_for_each_type_and_zone_and_one_template_for_each_imag
         m5.large us-east-1b subnet-b ami-amd 0.02987
         m6g.large us-east-1a subnet-a ami-arm 0.03291
         m6g.large us-east-1b subnet-b ami-arm 0.02834"#]]
-    .assert_eq(&sorted(&shown(&fleet(&region, &class, &launch, false))));
+    .assert_eq(&sorted(&told(&fleet(&region, &class, &launch))));
     let mut relaxed = launch.clone();
     relaxed.annotations.insert(
         "karpenter.sh/nodeclaim-min-values-relaxed".into(),
         "true".into(),
     );
+    relaxed
+        .annotations
+        .insert(LAUNCH_ORDER.into(), "spot".into());
     expect![[r#"
         Spot None
-        m5.large us-east-1a subnet-a ami-amd 1
-        m5.large us-east-1b subnet-b ami-amd 1
-        m6g.large us-east-1a subnet-a ami-arm 0
+        m5.large us-east-1a subnet-a ami-amd 3
+        m5.large us-east-1b subnet-b ami-amd 2
+        m6g.large us-east-1a subnet-a ami-arm 1
         m6g.large us-east-1b subnet-b ami-arm 0"#]]
-    .assert_eq(&sorted(&shown(&fleet(&region, &class, &relaxed, true))));
+    .assert_eq(&sorted(&told(&fleet(&region, &class, &relaxed))));
 }
 
 fn sorted(text: &str) -> String {
@@ -302,8 +402,7 @@ fn what_a_reply_refuses_is_left_out_for_its_time() {
         "node.kubernetes.io/instance-type In m5.large r5.large",
     ];
     let launch = claim(&lines);
-    let fleet = fleet(&region, &class, &launch, false);
-    let catalogue = catalogue(&region, &class);
+    let fleet = fleet(&region, &class, &launch);
     let reply = Reply {
         errors: vec![
             refused("InsufficientInstanceCapacity", "m5.large", "us-east-1a"),
@@ -311,7 +410,7 @@ fn what_a_reply_refuses_is_left_out_for_its_time() {
         ],
         ..Reply::default()
     };
-    remember(&fleet, &reply, &mut region, &catalogue, 1000);
+    remember(&fleet, &reply, &mut region, 1000);
     assert_eq!(
         chosen(&region, &class, &lines),
         "spot: m5.large b; r5.large a"
@@ -333,7 +432,7 @@ fn what_a_reply_refuses_is_left_out_for_its_time() {
         )],
         ..Reply::default()
     };
-    remember(&fleet, &full, &mut region, &catalogue, 1000);
+    remember(&fleet, &full, &mut region, 1000);
     assert_eq!(
         chosen(&region, &class, &lines),
         "spot: m5.large b; r5.large b"
@@ -343,7 +442,7 @@ fn what_a_reply_refuses_is_left_out_for_its_time() {
         errors: vec![refused(role, "m5.large", "us-east-1a")],
         ..Reply::default()
     };
-    remember(&fleet, &role, &mut region, &catalogue, 1000);
+    remember(&fleet, &role, &mut region, 1000);
     assert!(chosen(&region, &class, &lines).starts_with("on-demand: "));
 }
 
@@ -351,7 +450,7 @@ fn what_a_reply_refuses_is_left_out_for_its_time() {
 fn a_reply_is_told_apart_by_what_to_do_next() {
     let (region, class) = (region(), class(json!([])));
     let launch = claim(&["cpu=1", "node.kubernetes.io/instance-type In m5.large"]);
-    let fleet = fleet(&region, &class, &launch, false);
+    let fleet = fleet(&region, &class, &launch);
     let of = |errors: &[&str]| {
         let errors = errors
             .iter()
@@ -408,7 +507,7 @@ fn an_attempt_has_a_token_of_its_own_within_the_limit() {
     assert_ne!(token(uid, 1), token(uid, 2));
     assert!(token(uid, u32::MAX).len() <= 64);
     let whole = fleet::whole(
-        &fleet(&region(), &class(json!([])), &claim(&["cpu=1"]), false),
+        &fleet(&region(), &class(json!([])), &claim(&["cpu=1"])),
         "MaxFleetCountExceeded",
         "too many",
     );

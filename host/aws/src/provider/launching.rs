@@ -22,9 +22,9 @@ use super::state::{InFlight, State};
 use super::{Ec2, VISIBLE, zone_id};
 use crate::boot::Rendered;
 use crate::discovery::Filters;
-use crate::error::{ApiError, Class};
+use crate::error::{ApiError, Class, launch_reason};
 use crate::launch::fleet::{self, Asking, Fleet, Launched, Outcome, Reply, UID_TAG};
-use crate::launch::{Choice, choose};
+use crate::launch::{self, Choice, choose};
 use crate::lock::lock;
 use crate::nodeclass::{self, Probe, probe_failed};
 use crate::records::{InstanceFacts, Tags};
@@ -97,7 +97,7 @@ impl Ec2 {
             let fleet = self.request(launch, &class).await?;
             let reserved = self.reserve(&class, &fleet)?;
             let sent = self.send(uid, &fleet).await;
-            match self.answered(launch, &class, &fleet, reserved, sent)? {
+            match self.answered(launch, &fleet, reserved, sent)? {
                 Next::Done(one) => return Ok(self.launched(launch, &class, &fleet, &one)),
                 Next::Find => match self.find_launched(uid).await? {
                     Some(facts) => {
@@ -113,7 +113,8 @@ impl Ec2 {
             }
         }
         Err(CloudError::Other(format!(
-            "NodeClaim {}: {ATTEMPTS} attempts found launch templates gone; it is tried again",
+            "LaunchTemplateNotFound: NodeClaim {}: {ATTEMPTS} attempts found launch templates gone; it \
+             is tried again",
             launch.name
         )))
     }
@@ -133,7 +134,15 @@ impl Ec2 {
             let mut state = self.state();
             state.region.change_unavailable(|all| all.expire(now));
             let catalogue = state.catalogue(class, &self.joins())?;
-            let choice = choose(&state.region, &catalogue, launch)?;
+            let policy = self.inner.settings.min_values;
+            let choice = choose(&state.region, &catalogue, launch, policy)?;
+            if let Some(types) = launch::few_types(launch, &choice) {
+                tracing::warn!(
+                    nodeclaim = launch.name,
+                    types,
+                    "spot has no capacity, and few instance types are left on demand; allow at least 5"
+                );
+            }
             let templates = self.templates(&state, &catalogue, class, launch, &choice)?;
             (choice, templates)
         };
@@ -145,7 +154,6 @@ impl Ec2 {
             attempt,
             tags: self.tags(class, launch),
             context: class.spec.context.clone(),
-            by_order: self.inner.settings.by_order,
         };
         let status = class.status.as_ref();
         let subnets = status.map_or(&[][..], |status| &status.subnets);
@@ -352,21 +360,19 @@ impl Ec2 {
     fn answered(
         &self,
         launch: &Launch,
-        class: &EC2NodeClass,
         fleet: &Fleet,
         reserved: Reserved,
         sent: Result<Reply, ApiError>,
     ) -> Result<Next, CloudError> {
         let now = self.now();
         let mut state = self.state();
-        let catalogue = state.catalogue(class, &self.joins())?;
         let used = sent.as_ref().ok().and_then(|reply| reply.instances.first());
         let used = used.map(|one| one.subnet.clone());
         state.addresses.release(reserved, used.as_deref());
         let reply = match sent {
             Ok(reply) => reply,
             Err(error) => match error.class {
-                Class::Unknown => return Err(error.into()),
+                Class::Unknown => return Err(failed(error)),
                 Class::TokenReused => return Ok(Next::Find),
                 Class::Capacity | Class::SubnetFull | Class::Quota | Class::SpotRole => {
                     fleet::whole(fleet, &error.code, &error.message)
@@ -381,7 +387,7 @@ impl Ec2 {
                 // Refused before anything was done: the token is as good as new.
                 _ => {
                     state.launches.entry(launch.uid.clone()).or_default().sent = None;
-                    return Err(error.into());
+                    return Err(failed(error));
                 }
             },
         };
@@ -399,7 +405,7 @@ impl Ec2 {
             let observer = self.inner.clients.observer();
             observer.launch_failed(&one.zone, zone_id, kind, &one.code);
         }
-        fleet::remember(fleet, &reply, &mut state.region, &catalogue, now);
+        fleet::remember(fleet, &reply, &mut state.region, now);
         for one in &reply.errors {
             if crate::error::classify(&one.code, &one.message) == Class::SubnetFull {
                 state.addresses.exhausted(&one.subnet);
@@ -552,7 +558,8 @@ impl Ec2 {
             region.change_unavailable(|all| *all = Default::default());
             let made = state.catalogue(class, &self.joins());
             let choice = made.and_then(|catalogue| {
-                let mut choice = choose(&region, &catalogue, &launch)?;
+                let mut choice =
+                    choose(&region, &catalogue, &launch, self.inner.settings.min_values)?;
                 choice.offerings.truncate(1);
                 let templates = self.templates(&state, &catalogue, class, &launch, &choice)?;
                 Ok((choice, templates))
@@ -571,7 +578,6 @@ impl Ec2 {
             attempt: 0,
             tags: self.tags(class, &launch),
             context: class.spec.context.clone(),
-            by_order: false,
         };
         let status = class.status.as_ref();
         let subnets = status.map_or(&[][..], |status| &status.subnets);
@@ -622,6 +628,19 @@ impl Ec2 {
     }
 }
 
+/// A call that failed, with the reason that users of Karpenter know.
+fn failed(error: ApiError) -> CloudError {
+    let reason = launch_reason(&error.code, &error.message);
+    let say = |text: String| format!("{reason}: {text}");
+    match CloudError::from(error) {
+        CloudError::Throttled(text) => CloudError::Throttled(say(text)),
+        CloudError::Unauthorized(text) => CloudError::Unauthorized(say(text)),
+        CloudError::Invalid(text) => CloudError::Invalid(say(text)),
+        CloudError::NotFound(text) | CloudError::Other(text) => CloudError::Other(say(text)),
+        other => other,
+    }
+}
+
 /// Taints of a claim's node, startup taints last.
 fn taints(launch: &Launch) -> Vec<Taint> {
     let taint = |one: &longshore_cloud::Taint| Taint {
@@ -661,3 +680,6 @@ impl super::State {
         own.reused = None;
     }
 }
+
+#[cfg(test)]
+mod tests;

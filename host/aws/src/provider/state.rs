@@ -122,6 +122,7 @@ impl State {
     /// Forgets what is over at `now`.
     pub fn expire(&mut self, now: i64) {
         self.region.change_unavailable(|all| all.expire(now));
+        self.region.change_discovered(|all| all.expire(now));
         let young = |at: &i64| now - at <= VISIBLE;
         self.launched.retain(|_, at| young(at));
         self.returned.retain(|_, at| now - *at <= 3 * VISIBLE);
@@ -130,6 +131,12 @@ impl State {
             .retain(|_, own| now - own.touched <= FORGOTTEN);
         let instances = &self.instances;
         self.by_claim.retain(|_, id| instances.contains_key(id));
+    }
+
+    /// The class that the catalogue of a name was made of, and the catalogue.
+    pub fn known_class(&self, name: &str) -> Option<(&EC2NodeClass, &ClassCatalogue)> {
+        let kept = self.catalogues.get(name)?;
+        Some((&kept.class, &kept.catalogue))
     }
 
     pub fn known_catalogue(&self, name: &str) -> Option<&ClassCatalogue> {

@@ -112,7 +112,7 @@ pub(super) async fn start(
             expressions: set.expressions,
         },
         reserved_capacity: settings.reserved_capacity,
-        by_order: false,
+        min_values: settings.min_values.unwrap_or_default(),
         without_dry_runs: set.without_dry_runs,
         isolated: set.isolated,
         reboot_for_repair: set.reboot_for_repair,

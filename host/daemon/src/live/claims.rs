@@ -1,5 +1,7 @@
 //! Turns a plan into NodeClaims as they are written to the API server.
 
+mod launch_order;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -254,6 +256,7 @@ fn one(
     }
     let own_name = claim_name(&name, decided_by, &list);
     annotations.extend(overlay_annotations(world, &claim.types));
+    annotations.extend(launch_order::launch_order(world, claim));
     annotations.insert(PODS.into(), list);
     annotations.insert(ROUND.into(), round.to_owned());
     annotations.insert(

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use longshore_cloud::{CloudError, CloudProvider, Instance, Launch, RebootError, RepairPolicy};
+use longshore_cloud::{
+    CloudError, CloudProvider, Instance, Launch, NodeShows, RebootError, RepairPolicy,
+};
 use tokio::time::{Instant, timeout};
 
 use super::leader::Leadership;
@@ -103,6 +105,10 @@ impl CloudProvider for Measured {
 
     async fn restore_launches(&self, launched: Vec<Launch>) {
         self.cloud.restore_launches(launched).await;
+    }
+
+    fn node_shows(&self, node: &NodeShows<'_>) {
+        self.cloud.node_shows(node);
     }
 
     async fn delete(&self, provider_id: &str) -> Result<(), CloudError> {

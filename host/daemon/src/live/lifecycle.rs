@@ -30,6 +30,7 @@ use super::fail_points::fail_point;
 use super::finalize::finalize;
 use super::mutants::mutant;
 use super::node::NodeView;
+use super::node_capacity;
 use super::overlays::added_capacity;
 use super::repair::reboot;
 use super::rollout::Turn;
@@ -149,6 +150,11 @@ pub async fn step(
             "waits for registration",
         );
     }
+    if is_true(&status, "Registered")
+        && let [node] = nodes
+    {
+        node_capacity::tell(&*ctx.provider, &next, node);
+    }
     set_ready(ctx, &mut status);
     let changes_in = claim_conditions::update(ctx, &next, &mut status, around).await;
     write(ctx, claim, &next, status).await?;
@@ -221,6 +227,11 @@ pub fn launch_of(claim: &NodeClaim) -> Launch {
                 operator: r.operator.as_str().to_owned(),
                 values: r.values.clone(),
             })
+            .collect(),
+        min_values: spec
+            .requirements
+            .iter()
+            .filter_map(|r| Some((r.key.clone(), usize::try_from(r.min_values?).ok()?)))
             .collect(),
         // The cloud does not know what NodeOverlays add.
         requests: spec

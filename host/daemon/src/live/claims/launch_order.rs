@@ -1,0 +1,154 @@
+//! Whether a cloud that goes by its prices would buy what the plan counts on.
+//!
+//! A scorer makes a dearer offering the better one, and a NodeOverlay changes a price that the cloud
+//! does not know of. Then the claim says so, and the cloud follows the order of its instance types.
+
+use longshore_api::labels::LAUNCH_ORDER;
+use longshore_core::model::{ClusterObjects, Offering, Op, TypeId};
+use longshore_core::plan::PlannedClaim;
+
+/// Annotation [`LAUNCH_ORDER`] of a claim; nothing if prices say the same as the plan.
+pub(super) fn launch_order(
+    world: &ClusterObjects,
+    claim: &PlannedClaim,
+) -> Option<(String, String)> {
+    let catalogue = &world.catalogue;
+    let word = catalogue.offering(claim.offering).capacity_type?;
+    let word = world.names.text(word);
+    let overlaid = |t: &TypeId| catalogue.overlay_of(*t).is_some_and(|of| of.price);
+    let differs = claim.types.iter().any(overlaid) || !is_by_price(world, claim, word);
+    differs.then(|| (LAUNCH_ORDER.to_owned(), word.to_owned()))
+}
+
+/// Whether the types stand by their cheapest offerings, and the planned one is the cheapest of all.
+fn is_by_price(world: &ClusterObjects, claim: &PlannedClaim, capacity_type: &str) -> bool {
+    let least = |t: &TypeId| {
+        let all = world.catalogue.offerings_of(*t).iter();
+        let all = all.filter(|one| one.available && admits(claim, one));
+        // What is reserved costs next to nothing: a plan that does not count on it says so by itself.
+        let counts = |one: &&Offering| one.reservation.is_none() || capacity_type == "reserved";
+        let prices = all.filter(counts).map(|one| one.price);
+        prices.fold(f64::INFINITY, f64::min)
+    };
+    let prices: Vec<f64> = claim.types.iter().map(least).collect();
+    prices.is_sorted() && prices.first().is_none_or(|least| claim.price <= *least)
+}
+
+/// Whether a claim may be launched as an offering of one of its types.
+fn admits(claim: &PlannedClaim, offering: &Offering) -> bool {
+    offering.requirements.iter().all(|of| {
+        let Op::In(values) = &of.op else { return true };
+        let mut own = claim.requirements.iter().filter(|(key, _)| *key == of.key);
+        own.all(|(_, admitted)| values.iter().any(|value| admitted.contains(value)))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use longshore_core::model::{
+        Catalogue, InstanceType, OfferingId, Requirement, Resources, Symbols,
+    };
+    use longshore_core::plan::PoolIx;
+
+    use super::*;
+
+    /// A world that sells `TYPE CAPACITY-TYPE ZONE PRICE`, one line each, types by name.
+    fn world(lines: &[&str]) -> ClusterObjects {
+        let mut world = ClusterObjects::default();
+        let names: &mut Symbols = &mut world.names;
+        let mut types: Vec<(InstanceType, Vec<Offering>)> = Vec::new();
+        for line in lines {
+            let words: Vec<&str> = line.split(' ').collect();
+            let name = names.intern(words[0]);
+            if types.last().is_none_or(|(last, _)| last.name != name) {
+                let kind = InstanceType {
+                    name,
+                    requirements: Vec::new(),
+                    capacity: Resources::default(),
+                    allocatable: Resources::default(),
+                    volume_limits: Vec::new(),
+                    offerings: 0..0,
+                };
+                types.push((kind, Vec::new()));
+            }
+            let of = TypeId(types.len() as u32 - 1);
+            let (kind, zone) = (names.intern(words[1]), names.intern(words[2]));
+            let pins = [
+                Requirement::is(names.intern("karpenter.sh/capacity-type"), kind),
+                Requirement::is(names.intern("topology.kubernetes.io/zone"), zone),
+            ];
+            let reservation = (words[1] == "reserved").then(|| (zone, 1));
+            let offering = Offering {
+                instance_type: of,
+                requirements: Arc::from(pins),
+                zone: Some(zone),
+                capacity_type: Some(kind),
+                price: words[3].parse().unwrap(),
+                available: words.len() == 4,
+                reservation,
+            };
+            types.last_mut().unwrap().1.push(offering);
+        }
+        world.catalogue = Catalogue::new(types, &world.names);
+        world
+    }
+
+    /// A claim for types in this order that counts on an offering, with a requirement.
+    fn said(lines: &[&str], types: &[u32], offering: u32, required: (&str, &[&str])) -> String {
+        let mut world = world(lines);
+        let values = required.1.iter().map(|value| world.names.intern(value));
+        let values = values.collect();
+        let key = world.names.intern(required.0);
+        let claim = PlannedClaim {
+            pool: PoolIx(0),
+            offering: OfferingId(offering),
+            types: types.iter().map(|at| TypeId(*at)).collect(),
+            requirements: vec![(key, values)],
+            open: Vec::new(),
+            price: world.catalogue.offering(OfferingId(offering)).price,
+            effective_cost: 0.0,
+            pods: Vec::new(),
+            requests: Resources::default(),
+            min_values_relaxed: false,
+        };
+        let annotation = launch_order(&world, &claim);
+        annotation.map_or_else(String::new, |(key, value)| format!("{key}={value}"))
+    }
+
+    #[test]
+    fn a_claim_says_when_prices_would_choose_something_else() {
+        let sold = [
+            "a on-demand z1 3",
+            "a spot z1 1",
+            "a spot z2 2 out",
+            "b on-demand z1 4",
+            "b spot z1 2",
+            "c reserved z1 0",
+            "c spot z1 5",
+        ];
+        let any: (&str, &[&str]) = ("topology.kubernetes.io/zone", &["z1", "z2"]);
+        let on_demand: (&str, &[&str]) = ("karpenter.sh/capacity-type", &["on-demand"]);
+        let reserved: (&str, &[&str]) = ("karpenter.sh/capacity-type", &["reserved"]);
+        assert_eq!(said(&sold, &[0, 1], 1, any), "", "spot, cheapest first");
+        assert_eq!(
+            said(&sold, &[0, 1], 0, on_demand),
+            "",
+            "spot is not admitted"
+        );
+        assert_eq!(said(&sold, &[0, 1, 2], 1, any), "", "another's reservation");
+        assert_eq!(said(&sold, &[2], 5, reserved), "", "its own reservation");
+        let order = |word: &str| format!("longshore.dev/launch-order={word}");
+        assert_eq!(
+            said(&sold, &[1, 0], 4, any),
+            order("spot"),
+            "a scorer would have b"
+        );
+        assert_eq!(
+            said(&sold, &[0, 1], 0, any),
+            order("on-demand"),
+            "a scorer would have no spot"
+        );
+    }
+}
