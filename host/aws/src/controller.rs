@@ -26,7 +26,7 @@ use crate::nodeclass::{
 };
 use crate::profiles::{self, Step};
 use crate::provider::Ec2;
-use crate::records::InstanceFacts;
+use crate::records::{InstanceFacts, ProfileFacts, Tags};
 use crate::store::ClassEvent;
 use crate::wire;
 use events::{events, transitions, troubles};
@@ -282,7 +282,7 @@ impl Steps {
             && annotated != Annotated::of(&hash)
         {
             // NodeClaims of another version follow first: see `migration`.
-            if annotated.version.is_some_and(|one| one != hash::VERSION) {
+            if annotated.version != Some(hash::VERSION) {
                 self.migrate_claims(class, annotated, &hash).await?;
             }
             annotations.insert(HASH.to_owned(), hash);
@@ -317,13 +317,15 @@ impl Steps {
             drifted: claim.drifted,
         });
         let migration = migrate(old, hash, all);
-        tracing::info!(
-            nodeclass = class.name_any(),
-            from = old.version,
-            to = hash::VERSION,
-            nodeclaims = migration.claims.len(),
-            "hashes migrated"
-        );
+        if !migration.claims.is_empty() {
+            tracing::info!(
+                nodeclass = class.name_any(),
+                from = old.version,
+                to = hash::VERSION,
+                nodeclaims = migration.claims.len(),
+                "hashes migrated"
+            );
+        }
         for (name, write) in migration.claims {
             let version = write.version.map(str::to_owned);
             let own = [(HASH, write.hash), (HASH_VERSION, version)];
@@ -418,18 +420,31 @@ impl Steps {
         let name = profiles::name(region, cluster, &uid, &role);
         let path = profiles::path(region, cluster, &uid);
         let tags = profiles::tags(class, region, cluster);
+        // One that Karpenter made for the class has another name, and stays.
+        let own = class
+            .status
+            .as_ref()
+            .and_then(|own| own.instance_profile.clone());
+        if let Some(own) = own.filter(|own| *own != name)
+            && let Some(found) = wire::profiles::get(clients, &own).await?
+            && found.path == path
+            && profiles::step(Some(&found), &role) == Step::Done
+        {
+            self.tag_profile(&found, &tags).await;
+            return Ok(own);
+        }
         let mut found = wire::profiles::get(clients, &name).await?;
-        let there = found.is_some();
+        let before = found.clone();
         // Create, add; or remove, add: never more than two steps.
         for _ in 0..3 {
             match profiles::step(found.as_ref(), &role) {
                 Step::Done => break,
                 Step::Create => {
                     wire::profiles::create(clients, &name, &path, &tags).await?;
-                    found = Some(crate::records::ProfileFacts {
+                    found = Some(ProfileFacts {
                         name: name.clone(),
                         path: path.clone(),
-                        roles: Vec::new(),
+                        ..ProfileFacts::default()
                     });
                 }
                 Step::Remove(other) => {
@@ -456,13 +471,25 @@ impl Steps {
                 }
             }
         }
-        if there {
-            // Tags of the class may have changed. Without the right to do so the profile serves.
-            if let Err(error) = wire::profiles::tag(clients, &name, &tags).await {
-                tracing::info!(profile = name, error = error.with_hint(), "tags stay");
-            }
+        if let Some(before) = before {
+            self.tag_profile(&before, &tags).await;
         }
         Ok(name)
+    }
+
+    /// Brings the tags of a profile up to date: those of the class may have changed. Without the
+    /// right to do so the profile serves.
+    async fn tag_profile(&self, found: &ProfileFacts, tags: &Tags) {
+        if tags
+            .iter()
+            .all(|(key, value)| found.tags.get(key) == Some(value))
+        {
+            return;
+        }
+        let clients = &self.provider.inner().clients;
+        if let Err(error) = wire::profiles::tag(clients, &found.name, tags).await {
+            tracing::info!(profile = found.name, error = error.with_hint(), "tags stay");
+        }
     }
 
     /// A class that is being deleted.
@@ -531,7 +558,7 @@ impl Steps {
         Ok(())
     }
 
-    async fn delete_profile(&self, profile: &crate::records::ProfileFacts) -> Result<(), ApiError> {
+    async fn delete_profile(&self, profile: &ProfileFacts) -> Result<(), ApiError> {
         let clients = &self.provider.inner().clients;
         for role in &profile.roles {
             wire::profiles::remove_role(clients, &profile.name, role).await?;

@@ -99,12 +99,16 @@ pub fn instance(facts: &InstanceFacts, class: Option<(&Region, &ClassCatalogue)>
     }
     Instance {
         provider_id: provider_id(&facts.zone, &facts.id),
-        claim_uid: facts.tags.get(UID_TAG).cloned(),
+        // Karpenter does not say which NodeClaim it launched for.
+        claim_uid: Some(facts.tags.get(UID_TAG).cloned().unwrap_or_default()),
         image_id: Some(facts.image.clone()).filter(|id| !id.is_empty()),
         labels,
         capacity,
         allocatable,
-        annotations: BTreeMap::new(),
+        annotations: Some((tags::PROFILE.to_owned(), facts.profile.clone()))
+            .filter(|(_, profile)| !profile.is_empty())
+            .into_iter()
+            .collect(),
         created: facts.launched,
     }
 }

@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use longshore_api::crd::{Condition, ConditionStatus, Time, Timestamp, condition, set_condition};
 use longshore_ec2::catalogue::Region;
 use longshore_ec2::images::{NotAnImage, Selected, Unsupported};
+pub use longshore_ec2::nodeclass::FINALIZER;
 use longshore_ec2::nodeclass::{
     CapacityReservation, EC2NodeClass, EC2NodeClassStatus, MatchCriteria, ReservationState,
     ReservationType, SecurityGroup, Subnet,
@@ -21,8 +22,6 @@ use longshore_ec2::validation::{self, Verdict};
 use crate::error::{ApiError, Class};
 use crate::records::{GroupFacts, PlacementFacts, ReservationFacts, SubnetFacts};
 
-/// The finalizer of EC2NodeClasses.
-pub const FINALIZER: &str = "karpenter.k8s.aws/termination";
 /// A capacity block counts as expiring this long before its end, in seconds: 40 minutes. EC2 takes
 /// its instances back 30 minutes before the end.
 pub const EXPIRING: i64 = 40 * 60;

@@ -362,18 +362,38 @@ impl Ec2 {
         Ok(ours.and_then(|facts| facts.tags.get(tags::NODE_CLAIM).cloned()))
     }
 
-    /// A node has joined: its name becomes a tag of the instance.
+    /// A node has joined: its name and its NodeClaim's become tags of the instance, and the
+    /// cluster's. Tags that are there stay as they are; with all of them nothing is called.
     ///
     /// # Errors
-    /// The tag could not be set.
-    pub async fn tag_node(&self, provider_id: &str, node: &str) -> Result<(), CloudError> {
+    /// The tags could not be set.
+    pub async fn tag_node(
+        &self,
+        provider_id: &str,
+        node: &str,
+        claim: &str,
+    ) -> Result<(), CloudError> {
         let (zone, id) = parse_provider_id(provider_id).ok_or_else(|| not_ours(provider_id))?;
         let known = self.state().instances.get(id).cloned();
-        if known.is_some_and(|facts| facts.tags.contains_key("Name")) {
+        let facts = match known {
+            Some(facts) => facts,
+            None => self.facts(provider_id).await?,
+        };
+        let cluster = &*self.inner.settings.cluster.name;
+        let wanted = [
+            ("Name", node),
+            (tags::NODE_CLAIM, claim),
+            (tags::CLUSTER, cluster),
+        ];
+        let missing = wanted
+            .iter()
+            .filter(|(key, _)| !facts.tags.contains_key(*key));
+        let missing = missing.map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+        let tags: Tags = missing.collect();
+        if tags.is_empty() {
             return Ok(());
         }
         self.may_touch(zone)?;
-        let tags = Tags::from([("Name".to_owned(), node.to_owned())]);
         wire::instances::tag(&self.inner.clients, id, &tags).await?;
         if let Some(facts) = self.state().instances.get_mut(id) {
             facts.tags.extend(tags);

@@ -153,6 +153,8 @@ pub struct ProfileFacts {
     pub path: String,
     /// The names of its roles: none or one.
     pub roles: Vec<String>,
+    /// Its tags; a list of profiles has none.
+    pub tags: Tags,
 }
 
 /// Where types are offered, and at which spot price.

@@ -157,6 +157,19 @@ impl Cloud {
         serde_json::from_str(&text).unwrap()
     }
 
+    /// Calls IAM as another program does.
+    async fn iam(&self, action: &str, parameters: &str) {
+        let body = format!("Action={action}&Version=2010-05-08&{parameters}");
+        let request = Request {
+            method: "POST".to_owned(),
+            path: "/".to_owned(),
+            body: body.into_bytes(),
+            ..Request::default()
+        };
+        let reply = self.shell.call(request).await.unwrap();
+        assert_eq!(reply.status, 200, "{:?}", String::from_utf8(reply.body));
+    }
+
     async fn faults(&self, faults: Value) {
         self.emulator("POST", "/_emulator/faults", faults).await;
     }
@@ -872,7 +885,7 @@ async fn every_call_that_arrives_is_a_call_of_the_policy() {
     let launched = cloud.launch(1, &[]).await.unwrap();
     cloud
         .provider
-        .tag_node(&launched, "ip-10-0-0-1")
+        .tag_node(&launched, "ip-10-0-0-1", "claim-1")
         .await
         .unwrap();
     cloud.provider.delete(&launched).await.unwrap();
@@ -994,4 +1007,84 @@ async fn spot_without_capacity_becomes_on_demand_in_the_next_round_and_spot_agai
     assert!(spot_is_offered().await);
     let instance = cloud.provider.create(&claim(3, wanted)).await.unwrap();
     assert_eq!(kind(&instance), "spot");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_instance_profile_that_karpenter_made_stays_the_one_of_its_class() {
+    let cloud = Cloud::without_class(account()).await;
+    let name = "demo_42";
+    let path = "/karpenter/us-east-1/demo/uid-of-default/";
+    let tags = [
+        ("team", "a"),
+        ("kubernetes.io/cluster/demo", "owned"),
+        ("eks:eks-cluster-name", "demo"),
+        ("karpenter.k8s.aws/ec2nodeclass", "default"),
+        ("topology.kubernetes.io/region", "us-east-1"),
+    ];
+    let tags = (1..).zip(tags).map(|(at, (key, value))| {
+        format!("&Tags.member.{at}.Key={key}&Tags.member.{at}.Value={value}")
+    });
+    let profile = format!("InstanceProfileName={name}");
+    let tags: String = tags.collect();
+    cloud
+        .iam(
+            "CreateInstanceProfile",
+            &format!("{profile}&Path={path}{tags}"),
+        )
+        .await;
+    cloud
+        .iam(
+            "AddRoleToInstanceProfile",
+            &format!("{profile}&RoleName=node"),
+        )
+        .await;
+    let mut own = class("default", json!({}));
+    own.status = Some(serde_json::from_value(json!({"instanceProfile": name})).unwrap());
+    cloud.classes.put(own);
+    cloud.reconcile().await;
+    let status = cloud.class("default").await.status.unwrap();
+    assert_eq!(status.instance_profile.as_deref(), Some(name));
+    // One was made and tagged, above; nothing was done since.
+    let writes = [
+        "CreateInstanceProfile",
+        "AddRoleToInstanceProfile",
+        "TagInstanceProfile",
+    ];
+    for (action, times) in writes.into_iter().zip([1, 1, 0]) {
+        assert_eq!(cloud.count(action).await, times, "{action}");
+    }
+    let launched = cloud.provider.create(&claim(1, &[])).await.unwrap();
+    assert_eq!(
+        launched.annotations["karpenter.k8s.aws/instance-profile-name"],
+        name
+    );
+    // With another role it is not that of the class any more.
+    cloud
+        .iam(
+            "RemoveRoleFromInstanceProfile",
+            &format!("{profile}&RoleName=node"),
+        )
+        .await;
+    cloud.reconcile().await;
+    let status = cloud.class("default").await.status.unwrap();
+    assert_ne!(status.instance_profile.as_deref(), Some(name));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tags_that_an_instance_has_are_left_alone() {
+    let cloud = Cloud::new(account()).await;
+    let launched = cloud.launch(1, &[]).await.unwrap();
+    for _ in 0..2 {
+        let tagged = cloud
+            .provider
+            .tag_node(&launched, "ip-10-0-0-1", "default-1");
+        tagged.await.unwrap();
+        assert_eq!(cloud.count("CreateTags").await, 1);
+    }
+    // Another process asks EC2 what there is.
+    let mut cloud = cloud;
+    cloud.restart().await;
+    let tagged = cloud.provider.tag_node(&launched, "another", "another");
+    tagged.await.unwrap();
+    assert_eq!(cloud.count("CreateTags").await, 1);
 }

@@ -209,7 +209,9 @@ pub struct Taint {
 pub struct Instance {
     /// The cloud's ID for it, as in `Node.spec.providerID`.
     pub provider_id: String,
-    /// UID of the NodeClaim that it was made for, where the provider knows it.
+    /// UID of the NodeClaim that it was made for; empty for one that another controller of this
+    /// cluster made without saying. Nothing if the provider cannot know whether it was made for a
+    /// NodeClaim.
     pub claim_uid: Option<String>,
     /// The image that it started from.
     pub image_id: Option<String>,

@@ -39,9 +39,46 @@ pub enum Command {
     Journal(JournalArgs),
     /// Answers for a cloud, for tests and for trying things out
     Emulate(EmulateArgs),
+    /// Moves a cluster from Karpenter to Longshore
+    Migrate(MigrateArgs),
     /// Runs a scenario in a simulated cluster in virtual time: cost, waiting pods, failures
     #[command(disable_help_flag = true)]
     Sim(SimArgs),
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct MigrateArgs {
+    #[command(subcommand)]
+    pub command: MigrateCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum MigrateCommand {
+    /// Says what changes when Longshore takes a cluster of Karpenter's over; writes nothing. Exits
+    /// with 0 if nothing changes, 1 if only metadata is written, 3 if there is something to look at
+    Check(MigrateCheckArgs),
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct MigrateCheckArgs {
+    /// Manifests of the cluster (YAML or JSON, `kubectl get … -o yaml`); several files, or - for
+    /// standard input [default: what the API server has]
+    #[arg(long, num_args = 1.., value_name = "FILE")]
+    pub snapshot: Vec<PathBuf>,
+    /// How to reach the API server [default: KUBECONFIG, or the ServiceAccount of the pod]
+    #[arg(long, value_name = "FILE", conflicts_with = "snapshot")]
+    pub kubeconfig: Option<PathBuf>,
+    /// The cluster's CA certificate, PEM in base64: hashes of EC2NodeClasses cover it [default: as
+    /// Karpenter was told, or the ConfigMap kube-system/kube-root-ca.crt]
+    #[arg(long, value_name = "BASE64")]
+    pub cluster_ca_bundle: Option<String>,
+    /// Values of Karpenter's Helm chart (`helm get values karpenter -o yaml`): says which have no
+    /// meaning here
+    #[arg(long, value_name = "FILE")]
+    pub values: Option<PathBuf>,
+    /// How to print it
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    pub output: Output,
 }
 
 #[derive(Debug, ClapArgs)]

@@ -8,7 +8,7 @@
 //! [`args`] holds arguments as typed; [`options`] holds their meaning after configuration and
 //! defaults are applied. Exit codes: 0 for success; 1 for a plan with unplaced pods under
 //! `--strict`, for a replay that differs and for a `grep` without a match; 2 for bad input or
-//! configuration.
+//! configuration. `migrate check` has 1 and 3 for what it finds.
 
 mod args;
 pub mod bootstrap;
@@ -22,6 +22,7 @@ mod hash;
 mod input;
 pub mod live;
 mod messages;
+mod migrate;
 mod node_classes;
 mod options;
 mod plan;
@@ -45,7 +46,7 @@ use clap::Parser as _;
 pub use options::scorer;
 pub use policies::toml_of;
 
-use args::{Args, Command, JournalCommand, PolicyCommand, RenderCommand};
+use args::{Args, Command, JournalCommand, MigrateCommand, PolicyCommand, RenderCommand};
 use error::Failure;
 
 /// Does what the arguments say.
@@ -64,6 +65,9 @@ pub fn main() -> ExitCode {
         },
         Command::Run(args) => live::run(&args),
         Command::Emulate(args) => emulate::run(&args),
+        Command::Migrate(args) => match args.command {
+            MigrateCommand::Check(args) => migrate::check(&args),
+        },
         Command::Sim(args) => sim::run(&args),
         Command::Status(args) => status::run(&args),
         Command::Replay(args) => replay::run(&args),

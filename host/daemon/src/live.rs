@@ -7,13 +7,13 @@
 
 #[cfg(feature = "aws")]
 pub mod aws;
-mod claim_conditions;
-mod claims;
+pub(crate) mod claim_conditions;
+pub(crate) mod claims;
 pub mod clock;
 pub mod connection;
 mod context;
 mod controller;
-mod definitions;
+pub(crate) mod definitions;
 #[cfg(test)]
 mod deploy_tests;
 pub(crate) mod disruption;
@@ -35,7 +35,7 @@ pub(crate) mod kinds;
 mod launch_backoff;
 mod launches;
 pub mod leader;
-mod lifecycle;
+pub(crate) mod lifecycle;
 pub(crate) mod lock;
 mod metrics;
 pub mod mutants;
@@ -47,7 +47,7 @@ mod plan_index;
 mod pod_events;
 mod pod_latency;
 pub mod policies;
-mod pools;
+pub(crate) mod pools;
 mod proof;
 mod pulse;
 #[cfg(test)]

@@ -879,3 +879,57 @@ fn user_data_is_rendered() {
         stderr(&missing)
     );
 }
+
+#[test]
+fn migrate_check_says_by_its_exit_code_what_a_take_over_changes() {
+    let pool = |hash: &str| {
+        format!(
+            "apiVersion: karpenter.sh/v1\nkind: NodePool\nmetadata:\n  name: default\n  annotations: \
+             {{karpenter.sh/nodepool-hash: '{hash}', karpenter.sh/nodepool-hash-version: v3}}\nspec:\n  \
+             template:\n    spec:\n      nodeClassRef: {{group: karpenter.kwok.sh, kind: \
+             KWOKNodeClass, name: default}}\n      requirements: []\n---\n\
+             apiVersion: karpenter.kwok.sh/v1alpha1\nkind: KWOKNodeClass\nmetadata: {{name: default}}\n"
+        )
+    };
+    let check = |name: &str, text: &str| {
+        let file = file(name, text);
+        run(&["migrate", "check", "--snapshot", path(&file), "-o", "json"])
+    };
+    let changed = check("migrate-old.yaml", &pool("1"));
+    exits(&changed, 1);
+    let said: Value = serde_json::from_slice(&changed.stdout).unwrap();
+    let what = said["findings"][0]["what"].as_str().unwrap();
+    let hash = what.split_whitespace().nth(3).unwrap();
+    let now = check("migrate-now.yaml", &pool(hash));
+    exits(&now, 0);
+    let broken = pool(hash).replace("requirements: []", "requirements: many");
+    let broken = check("migrate-broken.yaml", &broken);
+    exits(&broken, 3);
+    assert!(
+        stdout(&broken).contains("migrate-broken.yaml:9"),
+        "{}",
+        stdout(&broken)
+    );
+    for (name, text, says) in [
+        (
+            "migrate-pods.yaml",
+            "kind: Pod\n",
+            "no NodePool, NodeClaim or node class",
+        ),
+        (
+            "migrate-none.yaml",
+            "a: 1\n",
+            "every object needs apiVersion and kind",
+        ),
+        ("migrate-cut.json", "{\"kind\": \"NodePool\"", "cut short"),
+    ] {
+        let refused = check(name, text);
+        exits(&refused, 2);
+        assert!(stderr(&refused).contains(says), "{}", stderr(&refused));
+    }
+    let both = run(&["migrate", "check", "--snapshot", "x", "--kubeconfig", "y"]);
+    exits(&both, 2);
+    let away = run(&["migrate", "check", "--kubeconfig", "tests/data/small.yaml"]);
+    exits(&away, 2);
+    assert!(stderr(&away).contains("hint"), "{}", stderr(&away));
+}

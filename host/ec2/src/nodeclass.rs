@@ -42,6 +42,9 @@ pub use status::{
     ReservationType, SecurityGroup, Subnet,
 };
 
+/// The finalizer of EC2NodeClasses.
+pub const FINALIZER: &str = "karpenter.k8s.aws/termination";
+
 /// API group of EC2NodeClasses, and the domain of their labels and annotations.
 pub const GROUP: &str = "karpenter.k8s.aws";
 

@@ -141,6 +141,11 @@ fn facts(one: &InstanceProfile) -> ProfileFacts {
             .iter()
             .map(|role| role.role_name().to_owned())
             .collect(),
+        tags: one
+            .tags()
+            .iter()
+            .map(|tag| (tag.key().to_owned(), tag.value().to_owned()))
+            .collect(),
     }
 }
 

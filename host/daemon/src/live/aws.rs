@@ -32,6 +32,7 @@ use longshore_aws::store::{KubeClasses, NodeClasses as _, kube_dns_ip};
 use longshore_core::model::{Catalogue, Symbols};
 use longshore_ec2::catalogue::machine::{self, RESOURCES};
 use longshore_ec2::nodeclass::EC2NodeClass;
+use longshore_ec2::tags::{CLUSTER_TAGGED, TAGGED};
 use longshore_ec2::userdata::Cluster;
 use serde_json::json;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
@@ -60,8 +61,6 @@ use crate::error::Failure;
 
 /// The certificate of the API server as a pod has it.
 const CERTIFICATE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt";
-/// Annotation of NodeClaims whose instance has the tag `Name`.
-const TAGGED: &str = "karpenter.k8s.aws/tagged";
 /// How often a replica that stands by asks whether it leads, and a leader whether it still does.
 const LOOK: Duration = Duration::from_millis(250);
 /// How soon tagging begins again after a call failed.
@@ -404,18 +403,19 @@ async fn tag_nodes(
 async fn tag_node(ec2: &Ec2, ctx: &Context, claim: NodeClaim) -> Result<(), String> {
     let id = lifecycle::provider_id(&claim);
     let node = claim.status.as_ref().map_or("", |status| &status.node_name);
-    let done = claim.annotations().contains_key(TAGGED);
+    let annotations = claim.annotations();
+    let done = annotations.contains_key(TAGGED) && annotations.contains_key(CLUSTER_TAGGED);
     let leaving = claim.metadata.deletion_timestamp.is_some();
     if done || leaving || id.is_empty() || node.is_empty() {
         return Ok(());
     }
-    match ec2.tag_node(id, node).await {
+    match ec2.tag_node(id, node, &claim.name_any()).await {
         Ok(()) => {}
         // It is gone, and its claim goes.
         Err(longshore_cloud::CloudError::NotFound(_)) => return Ok(()),
         Err(why) => return Err(why.to_string()),
     }
-    match lifecycle::annotate(ctx, &claim, json!({TAGGED: "true"})).await {
+    match lifecycle::annotate(ctx, &claim, json!({TAGGED: "true", CLUSTER_TAGGED: "true"})).await {
         Err(StepError::Gone) => Ok(()),
         written => written.map_err(|why| why.to_string()),
     }

@@ -29,7 +29,8 @@ pub async fn differences(client: &kube::Client) -> Result<Vec<String>, kube::Err
     Ok(said)
 }
 
-fn difference(ours: &Definition, theirs: &Value) -> Option<String> {
+/// What the cluster's definition lacks of ours, in a sentence; nothing if it lacks nothing.
+pub fn difference(ours: &Definition, theirs: &Value) -> Option<String> {
     let name = ours.name();
     let version = ours.json()["spec"]["versions"][0]["name"]
         .as_str()

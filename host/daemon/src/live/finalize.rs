@@ -120,7 +120,7 @@ async fn provider_id(ctx: &Context, claim: &NodeClaim) -> Result<Owned, StepErro
     let all = ctx.provider.list().await.map_err(StepError::other)?;
     if let Some(instance) = all
         .into_iter()
-        .find(|i| i.claim_uid.as_deref() == Some(uid))
+        .find(|i| !uid.is_empty() && i.claim_uid.as_deref() == Some(uid))
     {
         return Ok(Owned::Instance(instance.provider_id.clone()));
     }

@@ -290,7 +290,8 @@ impl<'a> Owners<'a> {
         }
     }
 
-    /// Whether an instance was made for a claim and no claim owns it.
+    /// Whether an instance was made for a claim and no claim owns it. One that Karpenter made says
+    /// no UID: it is owned by the claim whose status names it.
     fn lack(&self, instance: &Instance) -> bool {
         instance
             .claim_uid
@@ -323,6 +324,10 @@ mod tests {
             !lack(&claim, None, "test://1"),
             "nobody knows what it was made for"
         );
+        assert!(
+            lack(&claim, Some(""), "test://1"),
+            "Karpenter made it, and its claim is gone"
+        );
         claim.status =
             serde_json::from_value(serde_json::json!({"providerID": "test://1"})).unwrap();
         assert!(
@@ -330,5 +335,9 @@ mod tests {
             "restored under another UID"
         );
         assert!(lack(&claim, Some("old"), "test://2"));
+        assert!(
+            !lack(&claim, Some(""), "test://1"),
+            "Karpenter made it, and its claim names it"
+        );
     }
 }

@@ -356,7 +356,7 @@ fn count(status: &mut NodePoolStatus, claims: &[Arc<NodeClaim>], nodes: &[Arc<No
 }
 
 /// What the schema lets through and planning cannot use, if there is any.
-fn invalid(pool: &NodePool) -> Option<String> {
+pub fn invalid(pool: &NodePool) -> Option<String> {
     let spec = &pool.spec.template.spec;
     let wrong = spec
         .requirements

@@ -1,0 +1,228 @@
+//! Whether Karpenter still runs, how it was set up, and the resource definitions.
+
+use std::collections::BTreeMap;
+
+use longshore_api::crd::Timestamp;
+use longshore_api::crd::definition::{self, Definition};
+use longshore_api::manifests::overlays;
+use longshore_core::model::Symbols;
+use longshore_ec2::catalogue::machine::RESOURCES;
+use longshore_ec2::nodeclass;
+use serde_json::Value;
+
+use super::cluster::{Cluster, Object};
+use super::report::{Level, Report};
+use crate::error::{Failure, count};
+use crate::live::definitions::{INSTALL, difference};
+use crate::live::settings;
+
+/// The definitions that Longshore ships.
+pub fn definitions() -> Vec<Definition> {
+    let mut all = definition::all();
+    all.push(nodeclass::definition());
+    all
+}
+
+/// Looks at the Lease, at Karpenter's Deployment, at definitions, and at kinds of objects that have
+/// another effect here.
+pub fn check(cluster: &Cluster, report: &mut Report) {
+    for lease in cluster.all("Lease") {
+        check_lease(lease, cluster, report);
+    }
+    let mut gates = BTreeMap::new();
+    for deployment in cluster.all("Deployment") {
+        check_deployment(deployment, cluster, report, &mut gates);
+    }
+    check_definitions(cluster, report);
+    check_overlays(cluster, &gates, report);
+    for buffer in cluster.all("CapacityBuffer") {
+        let hint = "Karpenter ignores them as well without feature gate CapacityBuffer.";
+        let what = "Longshore keeps no spare capacity for it.";
+        report.add(Level::Differs, buffer, "", what, hint);
+    }
+}
+
+/// How long a Lease without a duration holds, seconds.
+const HOLDS: i64 = 15;
+
+fn check_lease(lease: &Object, cluster: &Cluster, report: &mut Report) {
+    let spec = &lease.value["spec"];
+    let holder = spec["holderIdentity"].as_str().unwrap_or_default();
+    if holder.is_empty() {
+        let what = "Nobody holds it: Longshore becomes leader when it starts.";
+        return report.add(Level::Note, lease, "", what, "");
+    }
+    let renewed = spec["renewTime"].as_str();
+    let renewed = renewed.and_then(|text| text.parse::<Timestamp>().ok());
+    let holds = spec["leaseDurationSeconds"].as_i64().unwrap_or(HOLDS);
+    let ago = renewed.map(|at| cluster.now.as_second() - at.as_second());
+    match ago.filter(|ago| *ago <= holds) {
+        Some(ago) => {
+            let what = format!(
+                "{holder} holds it and renewed it {} before the cluster was read.",
+                count(usize::try_from(ago).unwrap_or(0), "second")
+            );
+            let hint = "While Karpenter holds it, Longshore stands by and writes nothing, if it \
+                        is given the same Lease. So `helm upgrade` in place is safe.";
+            report.add(Level::Note, lease, "", what, hint);
+        }
+        None => {
+            let what = format!("{holder} held it and does not renew it: it takes {holds} s more.");
+            let hint = "Karpenter ended without giving it back, or was killed.";
+            report.add(Level::Note, lease, "", what, hint);
+        }
+    }
+}
+
+/// Whether a container runs Longshore: the chart's arguments begin with `run`.
+fn is_longshore(container: &Value) -> bool {
+    let image = container["image"].as_str().unwrap_or_default();
+    container["args"][0] == "run" || image.contains("longshore")
+}
+
+/// Looks at what the containers of a Deployment are told in their environment and arguments.
+fn check_deployment(
+    deployment: &Object,
+    cluster: &Cluster,
+    report: &mut Report,
+    gates: &mut BTreeMap<String, bool>,
+) {
+    let pod = &deployment.value["spec"]["template"]["spec"];
+    let containers = pod["containers"].as_array();
+    let theirs = containers.into_iter().flatten();
+    let Some(container) = theirs.into_iter().find(|one| !is_longshore(one)) else {
+        return;
+    };
+    let told = told(container);
+    let runs = deployment.value["spec"]["replicas"].as_i64().unwrap_or(1) > 0;
+    let without_lease = told
+        .get("DISABLE_LEADER_ELECTION")
+        .is_some_and(|set| set != "false");
+    if runs && without_lease {
+        let what = "Karpenter runs without leader election: nothing keeps two controllers apart.";
+        let hint = "Scale it to 0 before Longshore starts.";
+        report.add(Level::Blocks, deployment, "spec.replicas", what, hint);
+    }
+    let on_ec2 = cluster.all("EC2NodeClass").next().is_some();
+    let get = |name: &str| told.get(name).cloned();
+    for (level, what, hint) in said_of_settings(get, on_ec2) {
+        report.add(level, deployment, "", what, hint);
+    }
+    for gate in told
+        .get("FEATURE_GATES")
+        .map_or("", String::as_str)
+        .split(',')
+    {
+        if let Some((name, value)) = gate.trim().split_once('=') {
+            gates.insert(name.to_owned(), value == "true");
+        }
+    }
+}
+
+/// Variables of a container and flags of its arguments, by variable. Flags win.
+pub fn told(container: &Value) -> BTreeMap<String, String> {
+    use crate::args::karpenter::FLAGS;
+    let mut told = BTreeMap::new();
+    for variable in container["env"].as_array().into_iter().flatten() {
+        let name = variable["name"].as_str();
+        if let (Some(name), Some(value)) = (name, variable["value"].as_str()) {
+            told.insert(name.to_owned(), value.to_owned());
+        }
+    }
+    let arguments = container["args"].as_array();
+    let arguments = arguments.into_iter().flatten().filter_map(Value::as_str);
+    for argument in arguments {
+        let flag = argument.trim_start_matches('-');
+        let (name, value) = flag.split_once('=').unwrap_or((flag, "true"));
+        if let Some(flag) = FLAGS.iter().find(|flag| flag.name == name) {
+            told.insert(flag.variable.to_owned(), value.to_owned());
+        }
+    }
+    told
+}
+
+/// What settings of Karpenter's that have no meaning here come to.
+pub fn said_of_settings(
+    get: impl Fn(&str) -> Option<String>,
+    on_ec2: bool,
+) -> Vec<(Level, String, String)> {
+    let mut said = Vec::new();
+    let mut failed = |failure: Failure| {
+        let what = format!("Longshore refuses it: {failure}.");
+        let hint = match failure {
+            Failure::Usage { hint, .. } => hint,
+            _ => String::new(),
+        };
+        said.push((Level::Blocks, what, hint));
+    };
+    let mut notes = Vec::new();
+    match settings::read(&get, on_ec2) {
+        Ok(read) => notes.extend(read.notes),
+        Err(failure) => failed(failure),
+    }
+    if on_ec2 {
+        match settings::aws::read(&get) {
+            Ok(read) => notes.extend(read.notes),
+            Err(failure) => failed(failure),
+        }
+    }
+    for note in notes {
+        // What is a matter of how a process runs changes nothing about nodes.
+        let plans = note.contains("not yet") || note.contains("gate");
+        let level = if plans { Level::Differs } else { Level::Note };
+        said.push((level, format!("{note}."), String::new()));
+    }
+    said
+}
+
+fn check_definitions(cluster: &Cluster, report: &mut Report) {
+    let there: Vec<&Object> = cluster.all("CustomResourceDefinition").collect();
+    if there.is_empty() {
+        // Files without definitions say nothing about them.
+        return;
+    }
+    let uses = |kind: &str| cluster.all(kind).next().is_some();
+    for ours in definitions() {
+        let kind = ours.json()["spec"]["names"]["kind"].as_str();
+        let kind = kind.unwrap_or_default();
+        let needed = uses(kind) || matches!(kind, "NodePool" | "NodeClaim");
+        let theirs = there.iter().find(|one| one.name() == ours.name());
+        match theirs {
+            None if needed => {
+                let of = ("CustomResourceDefinition", ours.name());
+                let what = "It is not installed.";
+                report.add_of(Level::Blocks, of, "", what, format!("Run {INSTALL}."));
+            }
+            None => {}
+            Some(theirs) => {
+                if let Some(difference) = difference(&ours, &theirs.value) {
+                    let difference = difference.trim_end_matches(INSTALL);
+                    let what = format!("{}.", difference.trim_end_matches([';', ' ']));
+                    let missing = what.contains(" and not ");
+                    let level = if missing {
+                        Level::Blocks
+                    } else {
+                        Level::Differs
+                    };
+                    let hint = format!("Run {INSTALL}; no object changes by it.");
+                    report.add(level, theirs, "", what, hint);
+                }
+            }
+        }
+    }
+}
+
+fn check_overlays(cluster: &Cluster, gates: &BTreeMap<String, bool>, report: &mut Report) {
+    for overlay in cluster.all("NodeOverlay") {
+        let bytes = overlay.document.text().as_bytes();
+        let mut names = Symbols::default();
+        let (_, faults) = overlays("", bytes, &RESOURCES, &mut names);
+        for said in faults.list {
+            report.add_diagnostic(Level::Differs, overlay, said);
+        }
+        if !gates.get("NodeOverlay").copied().unwrap_or(false) {
+            let what = "It has no effect without feature gate NodeOverlay.";
+            report.add(Level::Note, overlay, "", what, "");
+        }
+    }
+}

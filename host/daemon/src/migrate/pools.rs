@@ -1,0 +1,110 @@
+//! NodePools: what Longshore cannot use, and their hashes.
+
+use std::collections::BTreeMap;
+
+use longshore_api::crd::NodePool;
+use longshore_api::crd::hash::{self, nodepool_hash};
+use longshore_api::manifests::Reader;
+use longshore_ec2::nodeclass;
+
+use super::cluster::{Cluster, Object};
+use super::report::{Level, Report};
+use crate::live::claims::{HASH, HASH_VERSION};
+use crate::live::pools::invalid;
+
+/// A NodePool that can be read.
+pub struct Pool {
+    /// The object.
+    pub pool: NodePool,
+    /// Its hash; nothing if it has none.
+    pub hash: Option<String>,
+}
+
+/// Looks at NodePools. Those that can be read, by name.
+pub fn check(cluster: &Cluster, report: &mut Report) -> BTreeMap<String, Pool> {
+    let mut all = BTreeMap::new();
+    for object in cluster.all("NodePool") {
+        if let Some(pool) = check_pool(object, cluster, report) {
+            all.insert(object.name().to_owned(), pool);
+        }
+    }
+    all
+}
+
+/// Groups and kinds of node classes that there is a provider for.
+const CLASSES: [(&str, &str); 2] = [
+    (nodeclass::GROUP, "EC2NodeClass"),
+    ("karpenter.kwok.sh", "KWOKNodeClass"),
+];
+
+fn check_pool(object: &Object, cluster: &Cluster, report: &mut Report) -> Option<Pool> {
+    let mut reader = Reader::new();
+    reader.read("", object.document.text().as_bytes());
+    for mut said in reader.finish().1.list {
+        said.what = format!("{}: no node is made from this NodePool", said.what);
+        report.add_diagnostic(Level::Differs, object, said);
+    }
+    let pool: NodePool = match object.document.read() {
+        Ok(pool) => pool,
+        Err(said) => {
+            let read = serde_json::from_str(object.document.text());
+            let Ok(pool) = read else {
+                report.add_diagnostic(Level::Differs, object, said);
+                return None;
+            };
+            report.add_diagnostic(Level::Differs, object, said);
+            pool
+        }
+    };
+    if let Some(why) = invalid(&pool) {
+        let what = format!("Longshore takes it for invalid: {why}.");
+        let hint = "Its condition ValidationSucceeded becomes False.";
+        report.add(Level::Differs, object, "spec.template.spec", what, hint);
+    }
+    check_class(object, &pool, cluster, report);
+    let hash = nodepool_hash(&pool).ok();
+    if let Some(hash) = &hash {
+        check_hash(object, hash, report);
+    }
+    Some(Pool { pool, hash })
+}
+
+fn check_class(object: &Object, pool: &NodePool, cluster: &Cluster, report: &mut Report) {
+    let class = &pool.spec.template.spec.node_class_ref;
+    let field = "spec.template.spec.nodeClassRef";
+    if !CLASSES.contains(&(&*class.group, &*class.kind)) {
+        let what = format!(
+            "Longshore has no provider for {}.{}.",
+            class.kind, class.group
+        );
+        let hint = "Leave this cluster to Karpenter.";
+        return report.add(Level::Blocks, object, field, what, hint);
+    }
+    let mut classes = cluster.all(&class.kind);
+    if !classes.any(|one| one.name() == class.name) {
+        let what = format!(
+            "{} {} does not exist: nothing is launched.",
+            class.kind, class.name
+        );
+        let hint = "Karpenter launches nothing either. Files may lack it.";
+        report.add(Level::Note, object, field, what, hint);
+    }
+}
+
+fn check_hash(object: &Object, now: &str, report: &mut Report) {
+    let (own, version) = (object.annotation(HASH), object.annotation(HASH_VERSION));
+    if (own, version) == (Some(now), Some(hash::VERSION)) {
+        return;
+    }
+    let what = format!("Annotation {HASH} becomes {now} ({}).", hash::VERSION);
+    let hint = match (own, version) {
+        (None, _) | (_, None) => "It has none yet.",
+        (Some(_), Some(version)) if version != hash::VERSION => {
+            "Its hash is of another version. NodeClaims follow; none drifts by it."
+        }
+        _ => {
+            "The template has changed since Karpenter looked at it. Karpenter would write the same."
+        }
+    };
+    report.add(Level::Writes, object, "metadata.annotations", what, hint);
+}
