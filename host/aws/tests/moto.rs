@@ -372,7 +372,9 @@ fn instances(cloud: &mut Cloud, runtime: &tokio::runtime::Runtime) {
             // The same claim again, of a process that remembers it.
             let again = cloud.provider.create(&launch).await.unwrap();
             assert_eq!(again.provider_id, made.provider_id);
-            let tagged = cloud.provider.tag_node(&made.provider_id, "ip-10-0-0-1");
+            let tagged = cloud
+                .provider
+                .tag_node(&made.provider_id, "ip-10-0-0-1", "claim-1");
             tagged.await.unwrap();
             launched.push(made.provider_id);
         }

@@ -124,7 +124,14 @@ fn aws_steps(steps: &mut Steps) -> anyhow::Result<(Vec<Suite>, Vec<String>)> {
     // In one run: with other features the SDK would be built twice.
     let lines = steps.run("tests", || {
         let with_ec2 = ["--features", "longshore/aws", "--no-fail-fast", "--lib"];
-        let suites = ["--test", "emulated", "--test", "aws_live", "--test", "aws_takeover"];
+        let suites = [
+            "--test",
+            "emulated",
+            "--test",
+            "aws_live",
+            "--test",
+            "aws_takeover",
+        ];
         let packages = [
             "test",
             "--package",

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longshore_core::model::{Catalogue, Settings, Symbols};
+use longshore_daemon::error::Failure;
 use longshore_daemon::live::clock::Clock;
 use longshore_daemon::live::connection::{Clients, clients};
-use longshore_daemon::error::Failure;
 use longshore_daemon::live::environment::{
     Cloud, Daemon, Environment, Lease, Offers, Repairs, Tasks, TerminateFirst, fixed,
 };

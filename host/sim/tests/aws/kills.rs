@@ -53,10 +53,7 @@ fn interrupt_one(world: &World, capacity_type: &str) -> Option<()> {
         let node = world.object("Node", "", &one.node);
         one.capacity_type == capacity_type && node.is_some_and(|node| !fields::deleting(&node))
     });
-    world
-        .cloud
-        .interrupt(&of_type?.provider_id)
-        .then_some(())
+    world.cloud.interrupt(&of_type?.provider_id).then_some(())
 }
 
 /// Tells the story.
@@ -84,7 +81,10 @@ fn told(at: Option<(usize, Case)>, manager: PolicyReloader, keeps: bool) -> End 
         world.run_for(MINUTE / 6).await;
         let on_demand = "nodeSelector: {karpenter.sh/capacity-type: on-demand}";
         let web = apart("web", 1);
-        let shop = apart("shop", 1).replace("      affinity:", &format!("      {on_demand}\n      affinity:"));
+        let shop = apart("shop", 1).replace(
+            "      affinity:",
+            &format!("      {on_demand}\n      affinity:"),
+        );
         world.apply(&format!("{web}{shop}")).expect("manifests");
         world.run_for(2 * MINUTE).await;
         let left = harness.settle(LONG).await;
@@ -228,7 +228,9 @@ fn one_case() {
     let (point, name) = named.split_once(':').expect("NUMBER:CASE");
     let point: usize = point.parse().expect("a number");
     let case = CASES.iter().find(|(own, _)| *own == name);
-    let case = case.expect("before, during, after, request-lost, reply-lost, …").1;
+    let case = case
+        .expect("before, during, after, request-lost, reply-lost, …")
+        .1;
     let end = told(Some((point, case)), manager, true);
     eprintln!("{}", end.transcript);
     assert_eq!(judged(&quiet, point, case, &end), [""; 0]);
@@ -251,7 +253,13 @@ fn throttled_to_a_tenth_everything_is_slower_and_nothing_is_wrong() {
             world.run_for(MINUTE).await;
             world.apply(&apart("web", 60)).expect("manifests");
             let began = world.clock.elapsed();
-            assert!(world.run_until(|world| world.ready_pods() == 60, LONG).await, "{}", world.describe());
+            assert!(
+                world
+                    .run_until(|world| world.ready_pods() == 60, LONG)
+                    .await,
+                "{}",
+                world.describe()
+            );
             let took = world.clock.elapsed() - began;
             world.run_for(2 * MINUTE).await;
             assert_eq!(harness.settle(LONG).await, [""; 0]);
@@ -267,6 +275,10 @@ fn throttled_to_a_tenth_everything_is_slower_and_nothing_is_wrong() {
         told.expect("a runtime")
     };
     let (usual, throttled) = (scaled(None), scaled(Some(0.1)));
-    eprintln!("60 pods: {} s, throttled {} s", usual.as_secs(), throttled.as_secs());
+    eprintln!(
+        "60 pods: {} s, throttled {} s",
+        usual.as_secs(),
+        throttled.as_secs()
+    );
     assert!(throttled > usual);
 }

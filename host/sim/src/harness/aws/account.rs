@@ -334,13 +334,16 @@ impl Account {
                         machine.wanted = None;
                         said.push(format!("{} ends", described(&machine.entry)));
                         let entry = machine.entry.clone();
-                        let taken = one.reason.is_some_and(|(code, _)| code.starts_with("Server"));
+                        let taken = one
+                            .reason
+                            .is_some_and(|(code, _)| code.starts_with("Server"));
                         state.stats.taken_back += u64::from(taken);
                         let node = entry.node.clone();
                         state.happened.push_back(CloudEvent::Ended { node });
                         if taken && self.options.strict && !given_up(&connected.server, &entry) {
                             let id = &entry.provider_id;
-                            let line = format!("{id} was taken back, and its claim was not given up");
+                            let line =
+                                format!("{id} was taken back, and its claim was not given up");
                             state.wrong.push(line);
                         }
                     }

@@ -19,7 +19,11 @@ pub(super) fn amounts(claim: &Value) -> Option<Amounts> {
 
 /// The Node as its kubelet registers it, with the labels, the taints and the most pods of its user
 /// data.
-pub(super) fn node(joining: &Joining, (capacity, allocatable): &Amounts, never_ready: bool) -> Value {
+pub(super) fn node(
+    joining: &Joining,
+    (capacity, allocatable): &Amounts,
+    never_ready: bool,
+) -> Value {
     let (mut capacity, mut allocatable) = (capacity.clone(), allocatable.clone());
     if let Some(pods) = joining.max_pods {
         capacity["pods"] = pods.to_string().into();

@@ -180,7 +180,12 @@ fn troubles(rng: &mut Rng) -> Vec<(Duration, ScenarioEvent)> {
         let short = 0.3 + rng.unit() * 0.6;
         json!({"capacity": {"shortShare": short, "everySeconds": every}})
     });
-    some(rng, 0.2, 1, &|_| json!({"capacity": {"capacityType": "spot", "free": 0}}));
+    some(
+        rng,
+        0.2,
+        1,
+        &|_| json!({"capacity": {"capacityType": "spot", "free": 0}}),
+    );
     some(rng, 0.3, 1, &|rng| {
         let share = rng.one_of(&[0.1, 0.1, 0.3]);
         json!({"throttle": {"share": share}})
@@ -204,7 +209,12 @@ fn troubles(rng: &mut Rng) -> Vec<(Duration, ScenarioEvent)> {
             let (code, status) = rng.one_of(&CODES);
             json!({"error": {"on": on(rng, most), "when": when, "code": code, "status": status}})
         });
-        some(rng, chance, 2, &|rng| json!({"drop": {"on": on(rng, most), "when": when}}));
+        some(
+            rng,
+            chance,
+            2,
+            &|rng| json!({"drop": {"on": on(rng, most), "when": when}}),
+        );
     }
     some(rng, 0.4, 4, &|rng| {
         let code = rng.one_of(&FLEET);
@@ -216,7 +226,12 @@ fn troubles(rng: &mut Rng) -> Vec<(Duration, ScenarioEvent)> {
         json!({"body": {"on": on, "body": "<html><body>Bad Gateway</body></html>", "status": 502}})
     });
     some(rng, 0.3, 3, &|rng| {
-        let body = rng.one_of(&["", "{}", "rubbish", "{\"version\":\"0\",\"source\":\"aws.ec2\"}"]);
+        let body = rng.one_of(&[
+            "",
+            "{}",
+            "rubbish",
+            "{\"version\":\"0\",\"source\":\"aws.ec2\"}",
+        ]);
         json!({"message": {"body": body, "copies": rng.between(1, 40)}})
     });
     let mut events: Vec<(Duration, ScenarioEvent)> = all
@@ -228,7 +243,10 @@ fn troubles(rng: &mut Rng) -> Vec<(Duration, ScenarioEvent)> {
         events.push((at, ScenarioEvent::Interrupt(rng.between(0, 1 << 20))));
     }
     if rng.hits(0.3) {
-        let (at, long) = (rng.time(minute(55)), Duration::from_secs(rng.between(5, 90)));
+        let (at, long) = (
+            rng.time(minute(55)),
+            Duration::from_secs(rng.between(5, 90)),
+        );
         let frozen = Trouble::Freeze(rng.between(0, 9), long);
         events.push((at, ScenarioEvent::Trouble(frozen)));
     }

@@ -16,7 +16,11 @@ pub fn disturbances(root: &mut Table, known: &Known) -> (Options, Vec<Window>) {
     if let Some(mut table) = root.table("cloud") {
         options.latencies = pace(&mut table);
         if known.on_ec2 {
-            not_on_ec2(&mut table, &["notice"], "EC2 gives notice two minutes before");
+            not_on_ec2(
+                &mut table,
+                &["notice"],
+                "EC2 gives notice two minutes before",
+            );
         }
         options.capacity = table
             .number(
