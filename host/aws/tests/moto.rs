@@ -520,10 +520,10 @@ fn queue(cloud: &mut Cloud, runtime: &tokio::runtime::Runtime) {
         }
         let handler = Arc::new(Remembers::default());
         let shared: Arc<dyn Handler> = handler.clone();
-        let mut queue = Queue::new(cloud.provider.clone(), "demo");
+        let mut queue = Queue::new(cloud.provider.clone(), "demo", shared.clone());
         let begun = Instant::now();
         while handler.0.lock().unwrap().is_empty() && begun.elapsed() < Duration::from_secs(60) {
-            queue.batch(&shared).await.unwrap();
+            queue.batch().await.unwrap();
         }
         let told = handler.0.lock().unwrap().clone();
         assert_eq!(told, [(Kind::SpotInterrupted, id)]);
@@ -539,8 +539,8 @@ fn queue(cloud: &mut Cloud, runtime: &tokio::runtime::Runtime) {
             let key = aws_sdk_sqs::types::QueueAttributeName::from(key);
             assert_eq!(left.get(&key).map(String::as_str), Some("0"), "{key}");
         }
-        let mut none = Queue::new(cloud.provider.clone(), "no-such-queue");
-        let error = none.batch(&shared).await.unwrap_err();
+        let mut none = Queue::new(cloud.provider.clone(), "no-such-queue", shared);
+        let error = none.batch().await.unwrap_err();
         assert_eq!(error.class, Class::NotFound, "{error}");
     });
 }

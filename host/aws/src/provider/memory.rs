@@ -73,7 +73,7 @@ mod tests {
             cluster: &cluster,
             kubernetes: "1.35",
         };
-        let mut memory = |state: &mut State, images: &[&str]| {
+        let memory = |state: &mut State, images: &[&str]| {
             let catalogue = state.catalogue(&class(images), &joins).unwrap();
             let row = longshore_ec2::catalogue::machine::RESOURCES;
             let row = row.iter().position(|name| *name == "memory").unwrap();

@@ -142,7 +142,7 @@ async fn a_zone_that_traffic_is_shifted_away_from_is_left_alone() {
     assert_eq!(provider.get(&there).await.unwrap().provider_id, there);
     for left_alone in [
         provider.delete(&there).await,
-        provider.tag_node(&there, "ip-10-0-0-1").await,
+        provider.tag_node(&there, "ip-10-0-0-1", "claim-1").await,
     ] {
         let why = left_alone.unwrap_err().to_string();
         assert!(why.contains("shifted away from zone us-east-1a"), "{why}");
