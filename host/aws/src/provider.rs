@@ -480,13 +480,15 @@ impl Ec2 {
                     }
                 }
             }
-            None => match self.state().fresh(id, self.now()) {
-                Some(facts) => Ok(facts),
-                None => {
-                    self.state().gone(id, self.now());
-                    Err(gone(provider_id))
-                }
-            },
+            None => {
+                let now = self.now();
+                // One lock for both: in a `match` of the first, its guard would outlive the second.
+                let mut state = self.state();
+                state.fresh(id, now).ok_or_else(|| {
+                    state.gone(id, now);
+                    gone(provider_id)
+                })
+            }
         }
     }
 
