@@ -110,25 +110,25 @@ impl Clients {
         let region = config.region().map(|region| region.as_ref().to_owned());
         let region = region.ok_or(NoClients::NoRegion)?;
         let patience = access.patience.unwrap_or(WHOLE_CALL);
-        Ok(Clients::of(&config, region, patience, None))
+        Ok(Clients::of(&config, region, patience, || None))
     }
 
-    /// Clients of a configuration. Each has a partition of retries from `apart`, if that is given.
+    /// Clients of a configuration; `partition` is whose retry tokens each uses, the process's if
+    /// nothing.
     pub(crate) fn of(
         config: &SdkConfig,
         region: String,
         patience: Duration,
-        apart: Option<&dyn Fn() -> RetryPartition>,
+        partition: impl Fn() -> Option<RetryPartition>,
     ) -> Self {
         macro_rules! client {
             ($service:ident) => {
                 client!($service, config.region().cloned())
             };
             ($service:ident, $region:expr) => {{
-                let mut builder = $service::config::Builder::from(config)
-                    .region($region)
-                    .interceptor(CountAttempts);
-                builder.set_retry_partition(apart.map(|apart| apart()));
+                let builder = $service::config::Builder::from(config);
+                let mut builder = builder.region($region).interceptor(CountAttempts);
+                builder.set_retry_partition(partition());
                 $service::Client::from_conf(builder.build())
             }};
         }
@@ -222,10 +222,10 @@ impl Clients {
     }
 }
 
-pub(crate) fn timeouts(attempt: Option<Duration>) -> TimeoutConfig {
+pub(crate) fn timeouts(patience: Option<Duration>) -> TimeoutConfig {
     TimeoutConfig::builder()
         .connect_timeout(CONNECT)
-        .operation_attempt_timeout(attempt.unwrap_or(ATTEMPT))
+        .operation_attempt_timeout(patience.unwrap_or(ATTEMPT))
         .operation_timeout(WHOLE_CALL)
         .build()
 }

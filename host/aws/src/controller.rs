@@ -108,6 +108,7 @@ impl Controller {
             let next = Instant::now() + LOOK;
             loop {
                 tokio::select! {
+                    biased;
                     Some(look) = self.looks.join_next_with_id() => self.ended(look),
                     () = tokio::time::sleep_until(next) => break,
                 }

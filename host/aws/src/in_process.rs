@@ -10,6 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 use aws_config::retry::RetryConfig;
+use aws_config::stalled_stream_protection::StalledStreamProtectionConfig;
 use aws_config::{BehaviorVersion, Region, SdkConfig};
 use aws_sdk_ec2::config::http::{HttpRequest, HttpResponse};
 use aws_sdk_ec2::config::retry::{RetryPartition, TokenBucket};
@@ -75,15 +76,15 @@ impl Clients {
             .time_source(Time(now))
             .retry_config(RetryConfig::standard().with_max_attempts(clients::ATTEMPTS))
             .timeout_config(clients::timeouts(None))
+            // A stream is measured as it is read from a socket, and there is none.
+            .stalled_stream_protection(StalledStreamProtectionConfig::disabled())
             .build();
         // Retry tokens are the process's otherwise, and one simulation would change the next.
         let apart = || {
-            RetryPartition::custom("simulated")
-                .token_bucket(TokenBucket::default())
-                .build()
+            let own = RetryPartition::custom("simulated").token_bucket(TokenBucket::default());
+            Some(own.build())
         };
-        let region = region.to_owned();
-        Clients::of(&config, region, clients::WHOLE_CALL, Some(&apart))
+        Clients::of(&config, region.to_owned(), clients::WHOLE_CALL, apart)
     }
 }
 

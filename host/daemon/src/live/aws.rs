@@ -86,7 +86,6 @@ pub(super) async fn start(
     })?;
     let metrics = Arc::new(Ec2Metrics::new());
     let clients = clients.observed_by(Arc::new(Counting(metrics.clone())));
-    let classes = Arc::new(KubeClasses::new(client.clone()));
     let kubernetes = match set.eks_control_plane {
         true => String::new(),
         false => kubernetes_version(client).await?,
@@ -129,7 +128,7 @@ pub(super) async fn start(
         );
     }
     let clock = Arc::new(SystemTime::now);
-    begin(clients, metrics, classes, meant, queue, clock, policies).await
+    begin(clients, client, metrics, meant, queue, clock, policies).await
 }
 
 /// What a simulated process begins with: the provider with its tasks. Classes are those that
@@ -147,19 +146,19 @@ pub async fn simulated(
 ) -> Result<Cloud, Failure> {
     let metrics = Arc::new(Ec2Metrics::new());
     let clients = clients.observed_by(Arc::new(Counting(metrics.clone())));
-    let classes = Arc::new(KubeClasses::new(client.clone()));
-    begin(clients, metrics, classes, meant, queue, clock, policies).await
+    begin(clients, client, metrics, meant, queue, clock, policies).await
 }
 
 async fn begin(
     clients: Clients,
+    client: &Client,
     metrics: Arc<Ec2Metrics>,
-    classes: Arc<KubeClasses>,
     meant: Ec2Settings,
     queue: Option<String>,
     clock: Clock,
     policies: PolicyReloader,
 ) -> Result<Cloud, Failure> {
+    let classes = Arc::new(KubeClasses::new(client.clone()));
     let told = Arc::new(ToldClasses::new(classes.clone()));
     let zonal_shift = meant.zonal_shift;
     let ec2 = Ec2::start(Arc::new(clients), told.clone(), meant, clock).await;
@@ -376,6 +375,7 @@ async fn tag_nodes(
     loop {
         let next = failed.front().map(|(at, _)| *at);
         let claim = tokio::select! {
+            biased;
             changed = changes.recv() => match changed {
                 Some(claim) => claim,
                 None => return,
