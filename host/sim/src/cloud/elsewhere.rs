@@ -27,6 +27,8 @@ pub trait Elsewhere: Send + Sync {
     fn running(&self) -> Vec<Running>;
     fn runs(&self, provider_id: &str) -> bool;
     fn runs_for(&self, claim: &str) -> Option<String>;
+    /// Whether it has said that it takes an instance back, or retires it.
+    fn warned(&self, provider_id: &str) -> bool;
     fn stats(&self) -> Stats;
     fn interrupt(&self, provider_id: &str) -> bool;
     fn kill(&self, provider_id: &str) -> bool;

@@ -61,6 +61,9 @@ impl Default for Options {
     }
 }
 
+/// The role that EC2NodeClasses of scenarios have.
+const ROLE: &str = "node";
+
 /// The account. It is one world's.
 pub struct Account {
     options: Options,
@@ -139,7 +142,8 @@ impl shell::Clock for Timers {
 
 impl Account {
     /// An account for a world of this seed.
-    pub fn new(seed: u64, options: Options) -> Arc<Self> {
+    pub fn new(seed: u64, mut options: Options) -> Arc<Self> {
+        options.account.roles.insert(ROLE.to_owned());
         // The SDK draws its pauses from the thread's generator.
         fastrand::seed(seed);
         Arc::new(Account {
@@ -206,6 +210,11 @@ impl Account {
             .iter()
             .filter_map(|queue| queue["messages"].as_u64())
             .sum()
+    }
+
+    /// How often a reply said that an offering has no capacity.
+    pub fn shortages(&self) -> u64 {
+        self.fleets.shortages()
     }
 
     /// An offering that no capacity was left of and that was asked for again within `time`, and
@@ -635,6 +644,11 @@ impl Elsewhere for Account {
         let mut running = state.machines.values().map(|one| &one.entry);
         let own = running.find(|entry| entry.end.is_none() && entry.claim_uid == claim);
         own.map(|entry| entry.node.clone())
+    }
+
+    fn warned(&self, provider_id: &str) -> bool {
+        let (id, state) = (id_of(provider_id), self.state());
+        state.noticed.contains(id) || state.retired.contains(id)
     }
 
     fn stats(&self) -> Stats {

@@ -32,6 +32,7 @@ struct Kept {
     twice: Vec<String>,
     failed: u64,
     lacked: u64,
+    shortages: u64,
 }
 
 /// A request that can be read.
@@ -142,6 +143,7 @@ impl Fleets {
         let capacity = asked.offerings.first().map(|one| one.2.clone());
         let lacking = lacking(reply);
         kept.lacked += u64::from(failed && !lacking.is_empty());
+        kept.shortages += lacking.len() as u64;
         for (kind, subnet) in lacking {
             let offering = (kind, zone_of(&subnet), capacity.clone().unwrap_or_default());
             kept.short.insert((process.to_owned(), offering), now);
@@ -152,6 +154,11 @@ impl Fleets {
     pub fn counts(&self) -> (u64, u64) {
         let kept = self.kept();
         (kept.failed, kept.lacked)
+    }
+
+    /// How often an offering was said to have no capacity.
+    pub fn shortages(&self) -> u64 {
+        self.kept().shortages
     }
 
     /// Offerings that were asked for again within `time`, and claims with two calls in flight.

@@ -189,7 +189,7 @@ fn is_excess(interceptor: &Interceptor, claim: &Value) -> bool {
 }
 
 /// A claim is deleted by the daemon: its time is over, it never got a node, its node is going or is
-/// unhealthy, its instance is gone, or its static NodePool has too many.
+/// unhealthy, its instance is gone or goes, or its static NodePool has too many.
 fn deletes(interceptor: &Interceptor, asked: &RequestInfo) {
     let Some(claim) = interceptor
         .server
@@ -201,6 +201,7 @@ fn deletes(interceptor: &Interceptor, asked: &RequestInfo) {
     if fields::deleting(&claim)
         || fields::condition(&claim, "Registered") != "True"
         || !interceptor.cloud.runs(id)
+        || interceptor.cloud.warned(id)
     {
         return;
     }
