@@ -45,11 +45,25 @@ fn refused(more: &str, expected: &Expect) {
 fn what_ec2_does_not_have_is_refused_in_words() {
     refused(
         "[spot]\nprices-every = \"5m\"\nvolatility = 0.1\n",
-        &expect![[""]],
+        &expect![[r#"
+            the scenario has 2 faults
+              day.toml:16:16: `prices-every` means nothing with `provider = "aws"`
+                hint: prices of the emulated EC2 stay; write an [[event]] with `do = "shortage"` for a storm
+              day.toml:17:14: `volatility` means nothing with `provider = "aws"`
+                hint: prices of the emulated EC2 stay; write an [[event]] with `do = "shortage"` for a storm"#]],
     );
-    refused("[cloud]\nnotice = \"1m\"\n", &expect![[""]]);
+    refused(
+        "[cloud]\nnotice = \"1m\"\n",
+        &expect![[r#"
+        the scenario has 1 fault
+          day.toml:16:10: `notice` means nothing with `provider = "aws"`
+            hint: EC2 gives notice two minutes before"#]],
+    );
     refused(
         "[[event]]\nat = \"1m\"\ndo = \"shortage\"\nfor = \"1m\"\nofferings = \"*/test-zone-a/*\"\n",
-        &expect![[""]],
+        &expect![[r#"
+            the scenario has 1 fault
+              day.toml:19:13: `offerings` is `*/test-zone-a/*`, and there is no such offering
+                hint: write TYPE/ZONE/CAPACITY-TYPE with * for any, as `*/us-east-1a/spot`"#]],
     );
 }
