@@ -113,8 +113,10 @@ fn aws_steps(steps: &mut Steps) -> anyhow::Result<(Vec<Suite>, Vec<String>)> {
             "longshore-aws",
             "--package",
             "longshore",
+            "--package",
+            "longshore-sim",
             "--features",
-            "longshore/aws",
+            "longshore/aws,longshore-sim/aws",
             "--all-targets",
             "--",
             "--deny",
@@ -123,14 +125,24 @@ fn aws_steps(steps: &mut Steps) -> anyhow::Result<(Vec<Suite>, Vec<String>)> {
     })?;
     // In one run: with other features the SDK would be built twice.
     let lines = steps.run("tests", || {
-        let with_ec2 = ["--features", "longshore/aws", "--no-fail-fast", "--lib"];
+        let features = ["--features", "longshore/aws,longshore-sim/aws"];
         let suites = [
+            "--no-fail-fast",
+            "--lib",
             "--test",
             "emulated",
             "--test",
             "aws_live",
             "--test",
             "aws_takeover",
+            "--test",
+            "bad_input",
+            "--test",
+            "interruption_load",
+            "--test",
+            "moto",
+            "--test",
+            "on_ec2",
         ];
         let packages = [
             "test",
@@ -138,8 +150,10 @@ fn aws_steps(steps: &mut Steps) -> anyhow::Result<(Vec<Suite>, Vec<String>)> {
             "longshore-aws",
             "--package",
             "longshore",
+            "--package",
+            "longshore-sim",
         ];
-        let test = [&packages[..], &with_ec2, &suites].concat();
+        let test = [&packages[..], &features, &suites].concat();
         run_keeping(cargo(&test), worth_repeating)
     })?;
     let not_run = lines.iter().filter(|line| is_ignored(line));

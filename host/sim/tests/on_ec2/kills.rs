@@ -195,7 +195,7 @@ fn whatever_happens_at_a_call_to_aws_nothing_leaks_is_bought_twice_or_is_lost() 
                 let _ = writeln!(
                     bad,
                     "{}\n  again: LONGSHORE_CASE={at}:{name} cargo test -p longshore-sim \
-                     --features aws --test aws one_case -- --nocapture",
+                     --features aws --test on_ec2 one_case -- --nocapture",
                     wrong.join("\n  ")
                 );
             }
