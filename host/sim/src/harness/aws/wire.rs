@@ -13,7 +13,7 @@ use crate::harness::interceptor::{Call, Interceptor, Strike};
 use crate::harness::safety;
 
 /// What only the leader may do.
-const CHANGES: [&str; 12] = [
+const CHANGES: [&str; 14] = [
     "AddRoleToInstanceProfile",
     "CreateFleet",
     "CreateInstanceProfile",
@@ -22,6 +22,8 @@ const CHANGES: [&str; 12] = [
     "DeleteInstanceProfile",
     "DeleteLaunchTemplate",
     "DeleteMessage",
+    "DeleteMessageBatch",
+    "RebootInstances",
     "RemoveRoleFromInstanceProfile",
     "RunInstances",
     "TagInstanceProfile",

@@ -149,7 +149,7 @@ const ACTIONS: [&str; 10] = [
     "DescribeInstances",
     "CreateLaunchTemplate",
     "ReceiveMessage",
-    "DeleteMessage",
+    "DeleteMessageBatch",
 ];
 
 fn on(rng: &mut Rng, most: f64) -> Value {
