@@ -38,12 +38,6 @@ const CLASSES: [(&str, &str); 2] = [
 ];
 
 fn check_pool(object: &Object, cluster: &Cluster, report: &mut Report) -> Option<Pool> {
-    let mut reader = Reader::new();
-    reader.read("", object.document.text().as_bytes());
-    for mut said in reader.finish().1.list {
-        said.what = format!("{}: no node is made from this NodePool", said.what);
-        report.add_diagnostic(Level::Differs, object, said);
-    }
     let pool: NodePool = match object.document.read() {
         Ok(pool) => pool,
         Err(said) => {
@@ -56,6 +50,12 @@ fn check_pool(object: &Object, cluster: &Cluster, report: &mut Report) -> Option
             pool
         }
     };
+    let mut reader = Reader::new();
+    reader.read("", object.document.text().as_bytes());
+    for mut said in reader.finish().1.list {
+        said.what = format!("{}: no node is made from this NodePool", said.what);
+        report.add_diagnostic(Level::Differs, object, said);
+    }
     if let Some(why) = invalid(&pool) {
         let what = format!("Longshore takes it for invalid: {why}.");
         let hint = "Its condition ValidationSucceeded becomes False.";

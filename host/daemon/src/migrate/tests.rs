@@ -82,8 +82,8 @@ status:
 }
 
 /// The hash of the class above with that certificate, and that of the NodePool.
-const NOW: &str = "1";
-const POOL: &str = "2";
+const NOW: &str = "10123963874401531113";
+const POOL: &str = "6821555240594823858";
 
 fn found(text: &str) -> (u8, String) {
     let cluster = Cluster::of_text(text);
@@ -101,7 +101,15 @@ fn check(text: &str, code: u8, expected: Expect) {
 #[test]
 fn nothing_changes_in_a_cluster_of_karpenter_1_15() {
     let text = cluster((NOW, "v6"), POOL, &[("a", NOW, "v6"), ("b", NOW, "v6")]);
-    check(&text, 0, expect![[""]]);
+    check(
+        &text,
+        0,
+        expect![[r#"
+            Read 1 EC2NodeClass, 2 NodeClaims, 1 NodePool.
+
+            Nothing changes.
+        "#]],
+    );
 }
 
 #[test]
@@ -119,7 +127,31 @@ fn hashes_of_karpenter_1_14_are_migrated_and_no_node_drifts() {
         ("e", NOW, "v6"),
     ];
     let text = cluster(("500", "v5"), POOL, &claims) + "\n---" + claim;
-    check(&text, 1, expect![[""]]);
+    check(
+        &text,
+        1,
+        expect![[r#"
+            Read 1 EC2NodeClass, 5 NodeClaims, 1 NodePool.
+
+            WRITES   EC2NodeClass default: metadata.annotations (cluster.yaml:8)
+                     Annotation karpenter.k8s.aws/ec2nodeclass-hash becomes 10123963874401531113 (v6).
+                     Its hash is of another version, as of Karpenter 1.14. NodeClaims follow.
+
+            WRITES   NodeClaim a, b: metadata.annotations (cluster.yaml:45)
+                     Annotation karpenter.k8s.aws/ec2nodeclass-hash becomes 10123963874401531113 (v6).
+                     It was of v5. It does not drift by it.
+
+            WRITES   NodeClaim c, d: metadata.annotations (cluster.yaml:153)
+                     Annotation karpenter.k8s.aws/ec2nodeclass-hash-version becomes v6.
+                     It was v5. It has drifted already and stays so; Karpenter does the same.
+
+            NOTE     NodeClaim c: status.conditions (cluster.yaml:167)
+                     It has drifted (AMIDrift) and is replaced within budgets.
+                     Karpenter does so too.
+
+            No node is drifted, replaced or tagged anew. Metadata of 5 objects is written.
+        "#]],
+    );
 }
 
 #[test]
@@ -129,7 +161,28 @@ fn a_class_whose_hash_differs_is_looked_at_before_its_nodes_go() {
         POOL,
         &[("a", "600", "v6"), ("b", "599", "v6")],
     );
-    check(&text, 3, expect![[""]]);
+    check(
+        &text,
+        3,
+        expect![[r#"
+            Read 1 EC2NodeClass, 2 NodeClaims, 1 NodePool.
+
+            DIFFERS  EC2NodeClass default: metadata.annotations (cluster.yaml:8)
+                     Annotation karpenter.k8s.aws/ec2nodeclass-hash becomes 10123963874401531113 (v6).
+                     Either the class was changed while no controller ran, or Karpenter has another CA bundle.
+                     Give --cluster-ca-bundle as Karpenter has it.
+
+            DIFFERS  NodeClaim a: metadata.annotations (cluster.yaml:45)
+                     It drifts (NodeClassDrift): its hash is not that of its EC2NodeClass.
+                     The hash of the class changes, see there.
+
+            NOTE     NodeClaim b: metadata.annotations (cluster.yaml:72)
+                     It drifts (NodeClassDrift): its hash is not that of its EC2NodeClass.
+                     Karpenter finds so too.
+
+            Look at these first: something is other than under Karpenter for 2 objects.
+        "#]],
+    );
     let unknown = text.replace("kube-root-ca.crt", "other");
     let (code, said) = found(&unknown);
     assert!(
@@ -192,7 +245,70 @@ spec:
         - {name: FEATURE_GATES, value: 'NodeRepair=true,CapacityBuffer=true'}
         - {name: VM_MEMORY_OVERHEAD_PERCENT, value: '-1'}
 ";
-    check(&text, 3, expect![[""]]);
+    check(
+        &text,
+        3,
+        expect![[r#"
+            Read 1 EC2NodeClass, 2 NodeClaims, 3 NodePools.
+
+            BLOCKS   Deployment kube-system/karpenter (cluster.yaml:117)
+                     Longshore refuses it: VM_MEMORY_OVERHEAD_PERCENT (--vm-memory-overhead-percent): "-1" is
+                     not understood.
+                     expected a share of at least 0 and below 1, such as 0.075
+
+            BLOCKS   Deployment kube-system/karpenter: spec.replicas (cluster.yaml:121)
+                     Karpenter runs without leader election: nothing keeps two controllers apart.
+                     Scale it to 0 before Longshore starts.
+
+            BLOCKS   NodePool azure: spec.template.spec.nodeClassRef (cluster.yaml:99)
+                     Longshore has no provider for AKSNodeClass.karpenter.azure.com.
+                     Leave this cluster to Karpenter.
+
+            DIFFERS  CapacityBuffer shop/spare (cluster.yaml:113)
+                     Longshore keeps no spare capacity for it.
+                     Karpenter ignores them as well without feature gate CapacityBuffer.
+
+            DIFFERS  Deployment kube-system/karpenter (cluster.yaml:117)
+                     feature gate CapacityBuffer is not implemented yet and has no effect.
+
+            DIFFERS  EC2NodeClass default: metadata.annotations (cluster.yaml:8)
+                     Annotation karpenter.k8s.aws/ec2nodeclass-hash becomes 2731058744421465569 (v6).
+                     Either the class was changed while no controller ran, or Karpenter has another CA bundle.
+                     Give --cluster-ca-bundle as Karpenter has it.
+
+            DIFFERS  EC2NodeClass default: spec.kubelet.maxPod (cluster.yaml:12)
+                     It is not a setting of the kubelet: no node is launched from this class.
+                     see KubeletConfiguration (kubelet.config.k8s.io/v1beta1)
+
+            DIFFERS  Node stray (cluster.yaml:108)
+                     It is a node of a NodePool and has no NodeClaim.
+                     Karpenter ends its instance. Longshore leaves a Ready node alone and says so; delete the
+                     Node to be rid of it.
+
+            DIFFERS  NodeClaim a: metadata.annotations (cluster.yaml:47)
+                     It drifts (NodeClassDrift): its hash is not that of its EC2NodeClass.
+                     The hash of the class changes, see there.
+
+            DIFFERS  NodeClaim a: metadata.labels2 (cluster.yaml:42)
+                     is not a known field
+                     remove it, or correct its spelling
+
+            DIFFERS  NodeClaim b: status.providerID (cluster.yaml:85)
+                     It has no instance yet: Longshore launches one.
+                     One that Karpenter launched for it and did not write down is ended as garbage. Wait until
+                     Karpenter is done, or delete the NodeClaim.
+
+            DIFFERS  NodePool broken: spec.weight (cluster.yaml:106)
+                     invalid type: string "heavy", expected i32
+                     write a whole number without quotes
+
+            WRITES   NodePool azure: metadata.annotations (cluster.yaml:95)
+                     Annotation karpenter.sh/nodepool-hash becomes 10684441112471014376 (v3).
+                     It has none yet.
+
+            Do not start Longshore yet. 2 things are in the way.
+        "#]],
+    );
 }
 
 #[test]

@@ -253,6 +253,13 @@ mod tests {
             format!("{:?} {}: {}", one.level, one.field, one.what)
         };
         let lines: Vec<String> = report.findings().iter().map(line).collect();
-        expect_test::expect![[""]].assert_eq(&lines.join("\n"));
+        expect_test::expect![[r#"
+            Differs replica: Longshore does not know it. It has no effect.
+            Differs settings: ENABLE_ZONAL_SHIFT (--enable-zonal-shift) is set and has no effect: not yet, zonal shifts are not asked for.
+            Differs settings: feature gate CapacityBuffer is not implemented yet and has no effect.
+            Differs settings.awsFeatureGates.draEFA: It has no effect: pods that ask for dynamic resources are not planned for.
+            Differs settings.featureGates.moon: Longshore does not know it. It has no effect.
+            Note logOutputPaths: It has no effect: the log goes to standard error.
+            Note settings.ignoreDRARequests: It has no effect: pods that ask for dynamic resources are never planned for."#]].assert_eq(&lines.join("\n"));
     }
 }
