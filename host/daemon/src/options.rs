@@ -213,7 +213,7 @@ pub fn resolve(args: &WorldArgs) -> Result<Options, Failure> {
 
 /// Signals of a plan that must be the same tomorrow.
 fn files(signals: BTreeMap<String, SignalEntry>) -> Result<BTreeMap<String, PathBuf>, Failure> {
-    let file = |(name, entry)| match entry {
+    let file = |(name, entry): (String, SignalEntry)| match entry {
         SignalEntry::File(file) => Ok((name, file)),
         SignalEntry::Url { url, .. } => Err(networked(&name, &url)),
         SignalEntry::PlacementScores(_) => Err(networked(&name, "EC2")),
