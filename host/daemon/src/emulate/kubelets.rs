@@ -153,6 +153,7 @@ mod tests {
             ],
             max_pods: Some(29),
             cluster: "demo".into(),
+            boot_id: "i-1-0".into(),
         };
         let claim: NodeClaim = serde_json::from_value(json!({
             "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim", "metadata": {"name": "c"},
