@@ -173,7 +173,20 @@ fn a_cluster_is_told_as_gauges() {
         operator_node_status_condition_count{name="n1",type="Odd",status="Unknown"} 1
         operator_node_status_condition_current_status_seconds{name="n1",type="Ready",status="True",reason="KubeletReady"} 60
         operator_node_status_condition_current_status_seconds{name="n1",type="Odd",status="Unknown"} 3600
-        operator_nodeclaim_termination_current_time_seconds{name="web-1"} 10"#]].assert_eq(&lines.join("\n"));
+        operator_nodeclaim_termination_current_time_seconds{name="web-1"} 10
+        operator_ec2nodeclass_status_condition_count{name="default",type="SubnetsReady",status="False",reason="SubnetsNotFound"} 1
+        operator_ec2nodeclass_status_condition_current_status_seconds{name="default",type="SubnetsReady",status="False",reason="SubnetsNotFound"} 120
+        operator_ec2nodeclass_termination_current_time_seconds{name="default"} 60
+        karpenter_cloudprovider_instance_type_cpu_cores{instance_type="m7g.large"} 2
+        karpenter_cloudprovider_instance_type_memory_bytes{instance_type="m7g.large"} 8589934592
+        karpenter_cloudprovider_instance_type_offering_available{instance_type="m7g.large",capacity_type="on-demand",zone="us-east-1a"} 1
+        karpenter_cloudprovider_instance_type_offering_available{instance_type="m7g.large",capacity_type="on-demand",zone="us-east-1b"} 1
+        karpenter_cloudprovider_instance_type_offering_available{instance_type="m7g.large",capacity_type="spot",zone="us-east-1a"} 1
+        karpenter_cloudprovider_instance_type_offering_available{instance_type="m7g.large",capacity_type="spot",zone="us-east-1b"} 1
+        karpenter_cloudprovider_instance_type_offering_price_estimate{instance_type="m7g.large",capacity_type="on-demand",zone="us-east-1a"} 0.0816
+        karpenter_cloudprovider_instance_type_offering_price_estimate{instance_type="m7g.large",capacity_type="on-demand",zone="us-east-1b"} 0.0816
+        karpenter_cloudprovider_instance_type_offering_price_estimate{instance_type="m7g.large",capacity_type="spot",zone="us-east-1a"} 0.04894
+        karpenter_cloudprovider_instance_type_offering_price_estimate{instance_type="m7g.large",capacity_type="spot",zone="us-east-1b"} 0.02901"#]].assert_eq(&lines.join("\n"));
     let heads = text
         .lines()
         .filter(|line| line.starts_with("# TYPE"))
