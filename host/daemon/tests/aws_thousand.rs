@@ -131,8 +131,8 @@ fn down_and_up(load: Load) -> Result<()> {
         let lines: Vec<&str> = said.lines().rev().take(60).collect();
         format!("the daemon's log, last line first:\n{}", lines.join("\n"))
     })?;
-    log.borrow().judge()?;
-    scaled.judge(&plane)
+    scaled.judge(&plane)?;
+    log.borrow().judge()
 }
 
 /// The same with Karpenter's controller, a client that nobody here wrote: its calls are counted.
