@@ -225,8 +225,11 @@ impl State {
         (!facts.is_gone()).then_some(facts)
     }
 
-    /// An instance was described.
-    pub fn seen(&mut self, facts: InstanceFacts) {
+    /// An instance was described. One that ends goes on ending, whatever an old description says.
+    pub fn seen(&mut self, mut facts: InstanceFacts) {
+        if self.ends(&facts.id) && !facts.is_gone() {
+            facts.state = "shutting-down".to_owned();
+        }
         if let Some(uid) = facts.tags.get(UID_TAG) {
             self.by_claim.insert(uid.clone(), facts.id.clone());
         }
@@ -342,6 +345,24 @@ mod tests {
             own.state = "shutting-down".to_owned();
         }
         assert!(state.listed(Vec::new(), 101).is_empty());
+    }
+
+    #[test]
+    fn an_instance_that_ends_goes_on_ending_whatever_an_old_description_says() {
+        let mut state = state();
+        let with = |name: &str| InstanceFacts {
+            state: name.to_owned(),
+            ..facts("i-1", "uid-1")
+        };
+        state.seen(with("shutting-down"));
+        state.listed(vec![with("running")], 0);
+        assert!(state.ends("i-1") && !state.is_over("i-1"));
+        state.over("i-1", 5);
+        assert!(!state.ends("i-1") && state.is_over("i-1"));
+        state.expire(5 + FORGOTTEN);
+        assert!(state.is_over("i-1"), "EC2 describes it for an hour");
+        state.expire(6 + FORGOTTEN);
+        assert!(!state.is_over("i-1"));
     }
 
     #[test]
