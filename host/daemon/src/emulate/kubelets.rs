@@ -58,6 +58,8 @@ async fn look(
         }));
     }
     let (living, joining) = shell.with(|world, now| {
+        // Instances start and boot while nobody calls.
+        world.advance(now);
         let living = world.instances().filter(|one| one.state.lives());
         let living: BTreeSet<String> = living.map(|one| one.id.clone()).collect();
         let new = world.instances().filter(|one| !known.contains_key(&one.id));
