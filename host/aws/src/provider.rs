@@ -497,9 +497,16 @@ impl Ec2 {
         let found = found.map_err(|why| {
             CloudError::Other(format!("EC2NodeClass {name} cannot be read: {why}"))
         })?;
-        found.ok_or_else(|| {
+        let mut class = found.ok_or_else(|| {
             CloudError::NodeClassNotReady(format!("EC2NodeClass {name} does not exist"))
-        })
+        })?;
+        // The status may have them from when the gate was on.
+        if let Some(status) = &mut class.status
+            && !self.inner.settings.reserved_capacity
+        {
+            status.capacity_reservations.clear();
+        }
+        Ok(class)
     }
 }
 

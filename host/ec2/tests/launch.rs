@@ -61,7 +61,11 @@ fn recorded(case: &Value) -> ByContent {
             .unwrap()
             .remove("LaunchTemplateName");
         let key = (types.collect(), reservation(&template));
-        all.entry(key).or_default().push(template);
+        let of_key = all.entry(key).or_default();
+        // One that was gone is made again.
+        if !of_key.contains(&template) {
+            of_key.push(template);
+        }
     }
     all
 }
@@ -227,6 +231,10 @@ fn templates_are_karpenters_key_by_key() {
             continue;
         }
         let theirs = recorded(&case);
+        // Nothing was chosen.
+        if theirs.is_empty() && case["error"] == "InsufficientCapacity" {
+            continue;
+        }
         let mut found = Vec::new();
         match with_launch(&case, &types, ours) {
             Err(fault) if theirs.is_empty() => assert_eq!(fault, LaunchFault::NoImage),

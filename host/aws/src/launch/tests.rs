@@ -198,7 +198,14 @@ fn the_planners_order_decides_where_it_is_not_that_of_prices() {
     ];
     // The first type stays although spot costs more there than m5.xlarge on demand, and although it
     // has a GPU.
-    expect![[r#""#]].assert_eq(&told.join("\n"));
+    expect![[r#"
+        spot: c5.xlarge a,b; m5.xlarge a,b; m5.2xlarge a prioritized=false
+        spot: m5.2xlarge a,b; m5.xlarge a,b; c5.xlarge a,b prioritized=true
+        on-demand: m5.2xlarge a,b; m5.xlarge a,b; c5.xlarge a,b prioritized=true
+        on-demand: m5.2xlarge a,b; m5.xlarge a,b; c5.xlarge a,b prioritized=true
+        on-demand: g4dn.xlarge a,b; m5.xlarge a,b prioritized=true
+        spot: c5.xlarge a,b; m5.xlarge a,b; m5.2xlarge a prioritized=false"#]]
+    .assert_eq(&told.join("\n"));
     let mut launch = claim(&["cpu=3", kinds]);
     launch
         .annotations
@@ -254,7 +261,12 @@ fn min_values_are_kept_or_the_launch_fails() {
         told(&[(family, 4)], MinValuesPolicy::Strict),
         told(&[(family, 4)], MinValuesPolicy::BestEffort),
     ];
-    expect![[r#""#]].assert_eq(&cases.join("\n"));
+    expect![[r#"
+        on-demand: m5.large a,b; r5.large a,b
+        on-demand: m5.large a,b; r5.large a,b; g4dn.xlarge a,b
+        insufficient capacity: the offerings for NodeClaim default-abc have 3 values of karpenter.k8s.aws/instance-family, and its minValues asks for 4
+        on-demand: m5.large a,b; r5.large a,b; g4dn.xlarge a,b"#]]
+    .assert_eq(&cases.join("\n"));
 }
 
 #[test]

@@ -72,6 +72,16 @@ const DIFFERENCES: &[(&str, &str, &str)] = &[
         "Karpenter asks for the same partition again at once",
     ),
     (
+        "partition*",
+        "launched.labels.karpenter.k8s.aws/placement-group-partition",
+        "which partition an instance is in is known once EC2 describes it",
+    ),
+    (
+        "placement group with partitions*",
+        "launched.labels.karpenter.k8s.aws/placement-group-partition",
+        "and until then has no label with an empty value",
+    ),
+    (
         "subnets without addresses, one of two",
         "unavailable",
         "the zone has another subnet with addresses",
