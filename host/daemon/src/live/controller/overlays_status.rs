@@ -124,7 +124,7 @@ mod tests {
         expect_test::expect![[r#"
             daemon    starting: initial lists are not complete
             cluster   0 of 0 pods wait; 0 nodes, 0 NodeClaims, 0 NodePools
-            rounds    none yet
+            rounds    0
             overlay   cheap: applied
             overlay   odd: ignored: spec.price: "x" is no price
             overlay   twin: ignored: another one of its weight changes the same price or resource
