@@ -706,7 +706,7 @@ mod tests {
                     hint: write each group as one text: ["m5.*, m6i.*", "c6i.*"]
                 conf/longshore.toml:9:10: `target` without `ec2`
                     hint: delete the line, or add `ec2 = "spot-placement-scores"`
-                conf/longshore.toml:11:7: `ec2` is `prices`: expected one of `spot-placement-scores`
+                conf/longshore.toml:11:7: `ec2` is `prices`: expected `spot-placement-scores`
                     hint: choose one of them
             "#]],
         );

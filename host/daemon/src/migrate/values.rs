@@ -255,7 +255,6 @@ mod tests {
         let lines: Vec<String> = report.findings().iter().map(line).collect();
         expect_test::expect![[r#"
             Differs replica: Longshore does not know it. It has no effect.
-            Differs settings: ENABLE_ZONAL_SHIFT (--enable-zonal-shift) is set and has no effect: not yet, zonal shifts are not asked for.
             Differs settings: feature gate CapacityBuffer is not implemented yet and has no effect.
             Differs settings.awsFeatureGates.draEFA: It has no effect: pods that ask for dynamic resources are not planned for.
             Differs settings.featureGates.moon: Longshore does not know it. It has no effect.
