@@ -23,7 +23,11 @@ const CASES: &[u8] = include_bytes!("../vectors/launch.jsonl.gz");
 
 /// What differs on purpose: case, path, and why. A difference that is not listed fails the test, and
 /// so does an entry that no longer differs.
-const EXCEPTIONS: [(&str, &str, &str); 0] = [];
+const EXCEPTIONS: [(&str, &str, &str); 1] = [(
+    "many types, either",
+    "count of ([], \"\")",
+    "Karpenter also makes templates that no override of its fleet names",
+)];
 
 fn unpacked(packed: &[u8]) -> Vec<u8> {
     let mut all = Vec::new();

@@ -531,7 +531,8 @@ fn dry_runs_and_wrong_requests_are_answered_as_ec2_does() {
           RequestID 491718de-357e-3da8-cb43-5c8e74616796
     "#]].assert_eq(&ec2(world, run));
     for (query, code) in [
-        ("Action=RebootInstances", "InvalidAction"),
+        ("Action=StopInstances", "InvalidAction"),
+        ("Action=RebootInstances", "MissingParameter"),
         ("Action=DescribeInstances&Colour=red", "UnknownParameter"),
         (
             "Action=DescribeInstances&Filter.1.Name=colour&Filter.1.Value.1=red",
