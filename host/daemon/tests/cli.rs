@@ -906,7 +906,7 @@ fn migrate_check_says_by_its_exit_code_what_a_take_over_changes() {
     let broken = check("migrate-broken.yaml", &broken);
     exits(&broken, 3);
     assert!(
-        stdout(&broken).contains("migrate-broken.yaml:9"),
+        stdout(&broken).contains("migrate-broken.yaml:10"),
         "{}",
         stdout(&broken)
     );
