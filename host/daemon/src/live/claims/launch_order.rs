@@ -79,7 +79,7 @@ mod tests {
                 Requirement::is(names.intern("karpenter.sh/capacity-type"), kind),
                 Requirement::is(names.intern("topology.kubernetes.io/zone"), zone),
             ];
-            let reservation = (words[1] == "reserved").then(|| (zone, 1));
+            let reservation = (words[1] == "reserved").then_some((zone, 1));
             let offering = Offering {
                 instance_type: of,
                 requirements: Arc::from(pins),
