@@ -125,7 +125,7 @@ fn selectors_that_match_nothing_say_so_and_what_waits_for_them() {
     };
     let class = class(json!({"placementGroupSelector": {"name": "rack"}}));
     expect![[r#"
-        AMIsReady=False AMINotFound spec.amiSelectorTerms select no image; these SSM parameters do not exist: /aws/x
+        AMIsReady=False AMINotFound spec.amiSelectorTerms select no image; see that the version of al2023@latest exists; there is no SSM parameter /aws/x
         PlacementGroupReady=False PlacementGroupNotFound placement group rack does not exist; create it or correct spec.placementGroupSelector
         SubnetsReady=False SubnetsNotFound spec.subnetSelectorTerms select no subnet; see that tags and IDs are those of subnets in this region
         SecurityGroupsReady=False SecurityGroupsNotFound spec.securityGroupSelectorTerms select no security group; see that tags, names and IDs are those of groups in this region
