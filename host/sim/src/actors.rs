@@ -317,17 +317,22 @@ impl Actors {
     }
 
     fn take_in(&mut self) {
+        let events = self.cloud.events();
+        // Before the Node of the machine comes, which may have the name of one that is gone.
+        for happening in &events {
+            if let CloudEvent::Began { node } = happening {
+                self.kubelet.began(node);
+                self.nodes.began(node);
+            }
+        }
         for change in self.context.server.changes(self.seen) {
             self.seen = change.revision;
             let before = self.context.view.apply(&change);
             self.on_change(&change, before.as_deref());
         }
-        for happening in self.cloud.events() {
+        for happening in events {
             match happening {
-                CloudEvent::Began { node } => {
-                    self.kubelet.began(&node);
-                    self.nodes.began(&node);
-                }
+                CloudEvent::Began { .. } => {}
                 CloudEvent::Ended { node } => {
                     self.kubelet.ended(&mut self.context, &node);
                     self.nodes.ended(&mut self.context, &node);

@@ -106,6 +106,8 @@ fn told(at: Option<(usize, Case)>, manager: PolicyReloader, keeps: bool) -> End 
         for name in ["web", "shop"] {
             world.scale("Deployment", "default", name, 0);
         }
+        // Pods that are still there get other nodes.
+        world.run_for(MINUTE).await;
         for claim in world.server.list(resources::NODE_CLAIM) {
             world.delete("NodeClaim", "", fields::name(&claim));
         }

@@ -1,7 +1,7 @@
 //! What CreateFleet was asked for and answered, call by call: whether an offering without capacity
 //! was asked for again too soon, and whether a claim had two calls in flight.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -17,6 +17,9 @@ const SHORT: [&str; 3] = [
     "UnfulfillableCapacity",
 ];
 
+/// A request may have left before the answer to another one was read.
+const KNOWN: Duration = Duration::from_millis(20);
+
 /// The calls of an account.
 #[derive(Default)]
 pub(super) struct Fleets(Mutex<Kept>);
@@ -30,6 +33,8 @@ struct Kept {
     /// Offerings that a process asked for again, and after how long.
     again: Vec<(Duration, String)>,
     twice: Vec<String>,
+    /// Tokens of calls. One that comes again is the same request, whose reply was lost.
+    tokens: BTreeSet<String>,
     failed: u64,
     lacked: u64,
     shortages: u64,
@@ -38,6 +43,8 @@ struct Kept {
 /// A request that can be read.
 pub(super) struct Asked {
     pub uid: String,
+    /// The token of the request.
+    pub token: String,
     pub offerings: Vec<Offering>,
 }
 
@@ -75,6 +82,7 @@ pub(super) fn read(body: &[u8], zone_of: impl Fn(&str) -> String) -> Option<Aske
     });
     Some(Asked {
         uid: uid.unwrap_or_default().to_owned(),
+        token: get("ClientToken").unwrap_or_default().to_owned(),
         offerings: offerings.collect(),
     })
 }
@@ -105,10 +113,11 @@ impl Fleets {
     pub fn begin(&self, process: &str, asked: &Asked, now: Duration) -> Open<'_> {
         let key = (process.to_owned(), asked.uid.clone());
         let mut kept = self.kept();
-        for offering in &asked.offerings {
+        let new = kept.tokens.insert(asked.token.clone());
+        for offering in asked.offerings.iter().filter(|_| new) {
             let known = (process.to_owned(), offering.clone());
             if let Some(at) = kept.short.get(&known)
-                && *at < now
+                && *at + KNOWN < now
             {
                 let after = now - *at;
                 let (kind, zone, capacity) = offering;
@@ -182,7 +191,7 @@ mod tests {
             &TagSpecification.1.Tag.2.Key=longshore.dev%2Fnodeclaim-uid\
             &TagSpecification.1.Tag.2.Value=uid-1";
         let zone = |subnet: &str| format!("zone of {subnet}");
-        let asked = read(body.as_bytes(), zone).unwrap();
+        let mut asked = read(body.as_bytes(), zone).unwrap();
         assert_eq!(asked.uid, "uid-1");
         let offering = ("m5.large", "zone of subnet-1", "spot");
         let (kind, own, capacity) = &asked.offerings[0];
@@ -198,9 +207,12 @@ mod tests {
         drop(fleets.begin("a", &asked, second(1)));
         fleets.answered("a", &asked, reply, zone, second(2));
         assert_eq!(fleets.counts(), (1, 1));
+        asked.token = "another".to_owned();
         drop(fleets.begin("a", &asked, second(182)));
         assert_eq!(fleets.faults(second(180)), [""; 0]);
         assert_eq!(fleets.faults(second(181)).len(), 1);
+        drop(fleets.begin("a", &asked, second(3)));
+        assert_eq!(fleets.faults(second(180)), [""; 0], "the same request");
         let _open = fleets.begin("b", &asked, second(3));
         assert_eq!(fleets.faults(second(1)), [""; 0]);
         drop(fleets.begin("b", &asked, second(3)));
