@@ -115,10 +115,16 @@ pub fn read(account: &Account, instance: &Instance) -> Result<Joining, NotJoinin
         taints: said.taints.iter().map(taint).collect(),
         max_pods: said.kubelet.max_pods,
         instance: instance.id.clone(),
-        boot_id: format!("{}-{}", instance.id, instance.reboots),
+        boot_id: boot_id(instance),
         cluster,
         name,
     })
+}
+
+/// What the kubelet of an instance reports as `status.nodeInfo.bootID`.
+#[must_use]
+pub fn boot_id(instance: &Instance) -> String {
+    format!("{}-{}", instance.id, instance.reboots)
 }
 
 /// The family of images that EKS publishes, by name.

@@ -4,15 +4,15 @@
 //! The user data of an instance decides: whether it joins, as what, with which labels, taints and
 //! most pods. What a Node has is what its NodeClaim says, for there is no machine to ask.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
-use kube::api::{Api, DeleteParams, ListParams, PostParams};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt as _};
 use longshore_api::crd::NodeClaim;
-use longshore_emulator::kubelet::{Joining, join};
+use longshore_emulator::kubelet::{Joining, boot_id, join};
 use longshore_emulator::serve::SystemClock;
 use longshore_emulator::shell::Shell;
 use serde_json::{Value, json};
@@ -43,39 +43,59 @@ pub async fn run(shell: Arc<Shell<SystemClock>>, client: Client) {
     }
 }
 
+/// A Node that was made.
+struct Known {
+    name: String,
+    boot_id: String,
+}
+
 /// Looks once. `known` has the Nodes that were made, by instance; empty at first.
 async fn look(
     shell: &Shell<SystemClock>,
     client: &Client,
-    known: &mut BTreeMap<String, String>,
+    known: &mut BTreeMap<String, Known>,
 ) -> kube::Result<()> {
     let nodes: Api<Node> = Api::all(client.clone());
     if known.is_empty() {
         let all = nodes.list(&ListParams::default()).await?;
         known.extend(all.iter().filter_map(|node| {
             let instance = node.annotations().get(INSTANCE)?;
-            Some((instance.clone(), node.name_any()))
+            let info = node.status.as_ref().and_then(|of| of.node_info.as_ref());
+            let of = Known {
+                name: node.name_any(),
+                boot_id: info.map(|info| info.boot_id.clone()).unwrap_or_default(),
+            };
+            Some((instance.clone(), of))
         }));
     }
     let (living, joining) = shell.with(|world, now| {
         // Instances start and boot while nobody calls.
         world.advance(now);
         let living = world.instances().filter(|one| one.state.lives());
-        let living: BTreeSet<String> = living.map(|one| one.id.clone()).collect();
+        let living: BTreeMap<String, String> =
+            living.map(|one| (one.id.clone(), boot_id(one))).collect();
         let new = world.instances().filter(|one| !known.contains_key(&one.id));
         let joining: Vec<Joining> = new.filter_map(|one| join(world, one, now).ok()).collect();
         (living, joining)
     });
-    let gone = known.keys().filter(|id| !living.contains(*id));
+    let gone = known.keys().filter(|id| !living.contains_key(*id));
     let gone: Vec<String> = gone.cloned().collect();
     for id in gone {
-        if let Some(name) = known.get(&id) {
-            ignore(
-                404,
-                nodes.delete(name, &DeleteParams::default()).await.map(drop),
-            )?;
+        if let Some(of) = known.get(&id) {
+            let gone = nodes.delete(&of.name, &DeleteParams::default()).await;
+            ignore(404, gone.map(drop))?;
         }
         known.remove(&id);
+    }
+    for (id, of) in known.iter_mut() {
+        let Some(boot_id) = living.get(id).filter(|boot_id| **boot_id != of.boot_id) else {
+            continue;
+        };
+        let booted = Patch::Merge(json!({"status": {"nodeInfo": {"bootID": boot_id}}}));
+        let params = PatchParams::default();
+        let written = nodes.patch_status(&of.name, &params, &booted).await;
+        ignore(404, written.map(drop))?;
+        of.boot_id.clone_from(boot_id);
     }
     if joining.is_empty() {
         return Ok(());
@@ -95,7 +115,11 @@ async fn look(
             .create(&PostParams::default(), &node(&one, claim))
             .await;
         ignore(409, made.map(drop))?;
-        known.insert(one.instance, one.name);
+        let of = Known {
+            name: one.name,
+            boot_id: one.boot_id,
+        };
+        known.insert(one.instance, of);
     }
     Ok(())
 }
@@ -125,7 +149,14 @@ fn node(joining: &Joining, claim: &NodeClaim) -> Node {
             "annotations": {FAKE: "fake", INSTANCE: joining.instance},
         },
         "spec": {"providerID": joining.provider_id, "taints": taints},
-        "status": {"capacity": capacity, "allocatable": allocatable, "phase": "Pending"},
+        "status": {
+            "capacity": capacity, "allocatable": allocatable, "phase": "Pending",
+            "nodeInfo": {
+                "architecture": "", "bootID": joining.boot_id, "containerRuntimeVersion": "",
+                "kernelVersion": "", "kubeProxyVersion": "", "kubeletVersion": "",
+                "machineID": "", "operatingSystem": "", "osImage": "", "systemUUID": "",
+            },
+        },
     });
     // Every field above is one of a Node.
     serde_json::from_value(node).unwrap_or_default()
@@ -172,6 +203,7 @@ mod tests {
             made["status"]["allocatable"],
             json!({"cpu": "1930m", "pods": "29"})
         );
+        assert_eq!(made["status"]["nodeInfo"]["bootID"], "i-1-0");
         assert_eq!(made["spec"]["taints"][1]["value"], "b");
         assert_eq!(made["spec"]["taints"][0]["effect"], "NoExecute");
         assert_eq!(made["metadata"]["labels"]["team"], "shop");

@@ -9,9 +9,11 @@ use tokio::time::Instant;
 /// other things to do.
 const LATER: Duration = Duration::from_secs(10);
 
-/// Nodes whose pods have changed, until their claims are updated.
+/// Nodes whose pods have changed.
 #[derive(Debug, Default)]
 pub struct PodEvents {
+    /// When pods of a node changed last. Its claim says so up to [`LATER`] afterwards.
+    last: BTreeMap<String, Instant>,
     /// When it is due, and the time to write.
     of: BTreeMap<String, (Instant, String)>,
     /// The first of those dates.
@@ -22,6 +24,7 @@ impl PodEvents {
     /// A pod was bound to a node or left it at `time`.
     pub fn note(&mut self, node: String, time: String, now: Instant) {
         let due = now + LATER;
+        self.last.insert(node.clone(), now);
         self.of
             .entry(node)
             .or_insert_with(|| (due, String::new()))
@@ -32,6 +35,12 @@ impl PodEvents {
     /// A node is gone: no claim is updated.
     pub fn forget(&mut self, node: &str) {
         self.of.remove(node);
+        self.last.remove(node);
+    }
+
+    /// When pods of a node changed last, as this process has seen it.
+    pub fn last(&self, node: &str) -> Option<Instant> {
+        self.last.get(node).copied()
     }
 
     /// Number of nodes whose claims are to be updated.
@@ -82,11 +91,14 @@ mod tests {
         assert_eq!(events.next(), Some(start + LATER));
         assert_eq!(nominated(&mut events, start + 9 * second), "");
         assert_eq!(nominated(&mut events, start + LATER), "a at 9 s");
+        assert_eq!(events.last("a"), Some(start + 9 * second));
         assert_eq!(events.next(), Some(start + second + LATER));
         assert_eq!(nominated(&mut events, start + 20 * second), "b at 1 s");
         assert_eq!(
             (events.next(), nominated(&mut events, start + 99 * second)),
             (None, String::new())
         );
+        events.forget("a");
+        assert_eq!(events.last("a"), None);
     }
 }

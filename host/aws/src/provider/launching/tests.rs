@@ -37,6 +37,11 @@ const DIFFERENCES: &[(&str, &str, &str)] = &[
     ),
     (
         "*",
+        "templates.ClientToken",
+        "a template is made once, also if the answer is lost",
+    ),
+    (
+        "*",
         "fleet.TagSpecifications.*.longshore.dev/nodeclaim-uid",
         "by it an instance is found whose launch had no answer",
     ),
@@ -322,15 +327,16 @@ fn plain(of: &Value, key: &str) -> Value {
     }
 }
 
-/// Templates without their names, and what each name stands for.
+/// Templates without their names and tokens, by name.
 fn templates(all: &[Value]) -> BTreeMap<String, Value> {
     let mut named = BTreeMap::new();
     for one in all {
         let mut one = plain(one, "");
         let fields = one.as_object_mut().unwrap();
         let name = fields.remove("LaunchTemplateName").unwrap();
-        fields.remove("Action");
-        fields.remove("Version");
+        for field in ["Action", "ClientToken", "Version"] {
+            fields.remove(field);
+        }
         named.insert(name.as_str().unwrap().to_owned(), one);
     }
     named
@@ -414,6 +420,12 @@ fn differences(case: &Value, done: &Done) -> Vec<(String, String)> {
         &Value::Array(contents.clone()),
         &mut out,
     );
+    let tokens = |all: &[Value]| {
+        let own = all.iter().filter(|one| !one["ClientToken"].is_null());
+        own.count()
+    };
+    let (a, b) = (tokens(&done.templates), tokens(list(&case["templates"])));
+    differ("templates.ClientToken", &a.into(), &b.into(), &mut out);
     let fleets = list(&case["fleets"]);
     if fleets.len() != done.fleets.len() {
         let counts = format!("ours {}, Karpenter's {}", done.fleets.len(), fleets.len());

@@ -9,7 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use longshore_api::crd::duration::{self, Lifetime};
 use longshore_api::crd::{NodeClaim, Timestamp};
+use longshore_api::labels;
 use longshore_core::disrupt::methods::Verdict;
 use longshore_core::disrupt::proposals::{Proposal, To};
 use longshore_core::disrupt::verdicts::Method;
@@ -19,6 +21,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::{Controller, Done, Work};
+use crate::live::claim_conditions::label;
 use crate::live::claims::{NominationPlan, new_node_claims, pod_name};
 use crate::live::disruption::command::{
     Candidate, CommandView, candidate_of, destinations, replacement_of,
@@ -328,7 +331,8 @@ impl Controller {
         let holds = |proposal: &&Proposal| {
             let names = self.node_names(&decision.snapshot, proposal);
             let twice = is_looked_at_twice(proposal.method);
-            !twice || names.iter().all(|name| seen.contains(name))
+            let rests = |name: &String| seen.contains(name) && !self.pods_changed(name, now);
+            !twice || names.iter().all(rests)
         };
         let (carried, later): (Vec<&Proposal>, Vec<&Proposal>) = planned().partition(holds);
         if !seen.is_empty() && !later.is_empty() {
@@ -444,6 +448,21 @@ impl Controller {
             snapshot.world.names.text(symbol).to_owned()
         };
         proposal.nodes.iter().map(name).collect()
+    }
+
+    /// Whether pods of a node changed within `consolidateAfter`. Its claim may still say
+    /// Consolidatable: the time of the change is written later.
+    fn pods_changed(&self, node: &str, now: Instant) -> bool {
+        let after = || {
+            let claims = self.state.claim_of(self.state.nodes.get(node)?);
+            let pool = self.state.pools.get(label(claims.first()?, labels::NODEPOOL)?)?;
+            match duration::lifetime(&pool.spec.disruption.consolidate_after) {
+                Ok(Lifetime::After(after)) => Some(after),
+                _ => None,
+            }
+        };
+        let last = self.pod_events.last(node);
+        last.is_some_and(|last| after().is_some_and(|after| now.duration_since(last) < after))
     }
 
     /// A proposal as a command; nothing if one of its objects is not there any more.
