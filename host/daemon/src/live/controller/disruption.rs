@@ -455,7 +455,10 @@ impl Controller {
     fn pods_changed(&self, node: &str, now: Instant) -> bool {
         let after = || {
             let claims = self.state.claim_of(self.state.nodes.get(node)?);
-            let pool = self.state.pools.get(label(claims.first()?, labels::NODEPOOL)?)?;
+            let pool = self
+                .state
+                .pools
+                .get(label(claims.first()?, labels::NODEPOOL)?)?;
             match duration::lifetime(&pool.spec.disruption.consolidate_after) {
                 Ok(Lifetime::After(after)) => Some(after),
                 _ => None,
