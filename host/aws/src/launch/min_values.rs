@@ -7,8 +7,7 @@ use longshore_ec2::catalogue::{ClassCatalogue, Region};
 
 use super::Chosen;
 
-/// Fails if the types of a choice have too few values of a label. All values of a type count, also
-/// those that the claim does not admit: so Karpenter counts.
+/// Fails if the types of a choice have too few values of a label that the claim admits.
 pub(super) fn check(
     region: &Region,
     catalogue: &ClassCatalogue,
@@ -23,7 +22,8 @@ pub(super) fn check(
     for at in types {
         catalogue.labels(region, at, &mut |key, values| {
             if let Some((key, _)) = launch.min_values.get_key_value(key) {
-                found.extend(values.iter().map(|value| (&**key, (*value).to_owned())));
+                let admitted = values.iter().filter(|value| admits(launch, key, value));
+                found.extend(admitted.map(|value| (&**key, (*value).to_owned())));
             }
         });
     }
@@ -39,4 +39,9 @@ pub(super) fn check(
         }
     }
     Ok(())
+}
+
+fn admits(launch: &Launch, key: &str, value: &str) -> bool {
+    let mut own = launch.requirements.iter().filter(|one| one.key == key);
+    own.all(|one| one.admits(Some(value)))
 }

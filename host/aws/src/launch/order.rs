@@ -67,8 +67,8 @@ impl<'a> Order<'a> {
     }
 }
 
-/// Whether a claim was made with prices that NodeOverlays have changed.
+/// Whether a claim was made with prices that NodeOverlays have changed: it has the annotation,
+/// whatever its value.
 pub fn has_price_overlay(launch: &Launch) -> bool {
-    let marked = launch.annotations.get(PRICE_OVERLAY);
-    marked.is_some_and(|marked| marked == "true")
+    launch.annotations.contains_key(PRICE_OVERLAY)
 }

@@ -41,6 +41,11 @@ const DIFFERENCES: &[(&str, &str, &str)] = &[
         "a template is made once, also if the answer is lost",
     ),
     (
+        "many types, either",
+        "templates",
+        "Karpenter also makes templates that no override of its fleet names",
+    ),
+    (
         "*",
         "fleet.TagSpecifications.*.longshore.dev/nodeclaim-uid",
         "by it an instance is found whose launch had no answer",
@@ -344,8 +349,10 @@ fn templates(all: &[Value]) -> BTreeMap<String, Value> {
 
 fn with_text(mut template: Value) -> Value {
     use base64::Engine as _;
-    let data = &mut template["LaunchTemplateData"]["UserData"];
-    if let Some(text) = data.as_str() {
+    let data = template["LaunchTemplateData"].get_mut("UserData");
+    if let Some(data) = data
+        && let Some(text) = data.as_str()
+    {
         let bytes = base64::engine::general_purpose::STANDARD
             .decode(text)
             .unwrap();
@@ -372,7 +379,16 @@ fn fleet(of: &Value, named: &BTreeMap<String, Value>, contents: &[Value]) -> Val
         let number = contents.iter().position(|one| one == content);
         let number = number.map_or("ours alone".to_owned(), |number| number.to_string());
         let overrides = list(&config["Overrides"]).iter();
-        own["Overrides"] = overrides.map(|one| (place(one), plain(one, ""))).collect();
+        let mut overrides: Map<String, Value> =
+            overrides.map(|one| (place(one), plain(one, ""))).collect();
+        // Templates of the same content have the same name, and Karpenter names it for each.
+        if let Some(Value::Object(before)) = configs
+            .get_mut(&number)
+            .map(|one: &mut Value| one["Overrides"].take())
+        {
+            overrides.extend(before);
+        }
+        own["Overrides"] = overrides.into();
         configs.insert(number, own);
     }
     fields.insert("LaunchTemplateConfigs".to_owned(), configs.into());
