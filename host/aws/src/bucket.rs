@@ -37,6 +37,12 @@ impl Bucket {
         }
     }
 
+    /// A token was taken for a call that is not sent.
+    pub fn give_back(&mut self, now: Duration) {
+        self.fill(now);
+        self.tokens = (self.tokens + 1.0).min(self.rate.burst);
+    }
+
     /// The service refused: the tokens that were left here were not left there.
     pub fn refused(&mut self, now: Duration) {
         self.fill(now);
@@ -80,6 +86,16 @@ mod tests {
             "it holds no more than the burst"
         );
         assert_eq!(bucket.take(at(10_000)), at(250));
+    }
+
+    #[test]
+    fn a_token_that_is_not_used_serves_another_call() {
+        let mut bucket = Bucket::new(RATE);
+        bucket.give_back(at(0));
+        let waits = |bucket: &mut Bucket| bucket.take(at(0)).as_millis();
+        assert_eq!([waits(&mut bucket), waits(&mut bucket)], [0, 0]);
+        bucket.give_back(at(0));
+        assert_eq!([waits(&mut bucket), waits(&mut bucket)], [0, 250]);
     }
 
     #[test]

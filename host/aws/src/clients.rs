@@ -174,8 +174,33 @@ impl Clients {
         F: Future<Output = Result<O, SdkError<E>>>,
         E: ProvideErrorMetadata + std::error::Error + Send + Sync + 'static,
     {
-        let waits = self.wait(call);
-        tokio::time::sleep(waits).await;
+        let turn = self.turn(call).await;
+        self.send_in(turn, sent).await
+    }
+
+    /// Waits for a call's turn, so that its request can be made of what is known then.
+    pub async fn turn(&self, call: Call) -> Turn<'_> {
+        let turn = Turn {
+            clients: self,
+            call,
+            waited: self.with(call, |bucket, now| bucket.take(now)),
+            used: false,
+        };
+        tokio::time::sleep(turn.waited).await;
+        turn
+    }
+
+    /// Sends a call whose turn it is, and says what an error means.
+    ///
+    /// # Errors
+    /// The call failed, after the attempts that its client makes.
+    pub async fn send_in<O, E, F>(&self, mut turn: Turn<'_>, sent: F) -> Result<O, ApiError>
+    where
+        F: Future<Output = Result<O, SdkError<E>>>,
+        E: ProvideErrorMetadata + std::error::Error + Send + Sync + 'static,
+    {
+        turn.used = true;
+        let (call, waits) = (turn.call, turn.waited);
         let began = Instant::now();
         let attempt = call.timeout().min(self.patience);
         let bound = (attempt * ATTEMPTS + BETWEEN_ATTEMPTS).min(WHOLE_CALL);
@@ -202,10 +227,6 @@ impl Clients {
         result
     }
 
-    fn wait(&self, call: Call) -> Duration {
-        self.with(call, |bucket, now| bucket.take(now))
-    }
-
     fn refused(&self, call: Call) {
         self.with(call, |bucket, now| bucket.refused(now));
     }
@@ -219,6 +240,24 @@ impl Clients {
                 .or_insert_with(|| Bucket::new(call.rate())),
             now,
         )
+    }
+}
+
+/// The turn of a call. One that is not used is given back.
+#[must_use]
+pub struct Turn<'a> {
+    clients: &'a Clients,
+    call: Call,
+    waited: Duration,
+    used: bool,
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        if !self.used {
+            self.clients
+                .with(self.call, |bucket, now| bucket.give_back(now));
+        }
     }
 }
 

@@ -21,6 +21,8 @@ use longshore_ec2::userdata::Taint;
 use super::state::{InFlight, State};
 use super::{Ec2, VISIBLE, zone_id};
 use crate::boot::Rendered;
+use crate::calls::Call;
+use crate::clients::Turn;
 use crate::discovery::Filters;
 use crate::error::{ApiError, Class, launch_reason};
 use crate::launch::fleet::{self, Asking, Fleet, Launched, Outcome, Reply, UID_TAG};
@@ -94,9 +96,12 @@ impl Ec2 {
             nodeclass::launchable(&class).map_err(CloudError::NodeClassNotReady)?;
         }
         for _ in 0..ATTEMPTS {
+            // Before the offerings are chosen: what other launches have heard of capacity in the
+            // meantime counts.
+            let turn = self.inner.clients.turn(Call::CreateFleet).await;
             let fleet = self.request(launch, &class).await?;
             let reserved = self.reserve(&class, &fleet)?;
-            let sent = self.send(uid, &fleet).await;
+            let sent = self.send(uid, &fleet, turn).await;
             match self.answered(launch, &fleet, reserved, sent)? {
                 Next::Done(one) => return Ok(self.launched(launch, &class, &fleet, &one)),
                 Next::Find => match self.find_launched(uid).await? {
@@ -129,24 +134,20 @@ impl Ec2 {
         {
             return Ok(sent);
         }
-        let (choice, templates) = {
-            let now = self.now();
-            let mut state = self.state();
-            state.region.change_unavailable(|all| all.expire(now));
-            let catalogue = state.catalogue(class, &self.joins())?;
-            let policy = self.inner.settings.min_values;
-            let choice = choose(&state.region, &catalogue, launch, policy)?;
-            if let Some(types) = launch::few_types(launch, &choice) {
-                tracing::warn!(
-                    nodeclaim = launch.name,
-                    types,
-                    "spot has no capacity, and few instance types are left on demand; allow at least 5"
-                );
+        // Chosen again if templates took their time.
+        let (choice, templates) = loop {
+            let chosen = self.choose(launch, class)?;
+            if !self.make_templates(&chosen.1).await? {
+                break chosen;
             }
-            let templates = self.templates(&state, &catalogue, class, launch, &choice)?;
-            (choice, templates)
         };
-        self.make_templates(&templates).await?;
+        if let Some(types) = launch::few_types(launch, &choice) {
+            tracing::warn!(
+                nodeclaim = launch.name,
+                types,
+                "spot has no capacity, and few instance types are left on demand; allow at least 5"
+            );
+        }
         let state = self.state();
         let attempt = state.launches.get(&launch.uid).map_or(0, |own| own.attempt);
         let asking = Asking {
@@ -175,6 +176,22 @@ impl Ec2 {
             );
             CloudError::InsufficientCapacity(what.into())
         })
+    }
+
+    /// Offerings that can be launched into now, and their templates.
+    fn choose(
+        &self,
+        launch: &Launch,
+        class: &EC2NodeClass,
+    ) -> Result<(Choice, Vec<template::Template>), CloudError> {
+        let now = self.now();
+        let mut state = self.state();
+        state.region.change_unavailable(|all| all.expire(now));
+        let catalogue = state.catalogue(class, &self.joins())?;
+        let policy = self.inner.settings.min_values;
+        let choice = choose(&state.region, &catalogue, launch, policy)?;
+        let templates = self.templates(&state, &catalogue, class, launch, &choice)?;
+        Ok((choice, templates))
     }
 
     fn templates(
@@ -287,14 +304,14 @@ impl Ec2 {
         drift == Drift::Drifted
     }
 
-    /// Makes the templates that are not known to exist.
-    async fn make_templates(&self, templates: &[template::Template]) -> Result<(), ApiError> {
+    /// Makes the templates that are not known to exist. Whether there were any.
+    async fn make_templates(&self, templates: &[template::Template]) -> Result<bool, ApiError> {
         let unknown = |name: &str| {
             let now = self.now();
             !self.state().templates.uses(name, now)
         };
         if !templates.iter().any(|one| unknown(&one.request.name)) {
-            return Ok(());
+            return Ok(false);
         }
         let _one_at_a_time = self.inner.making_templates.lock().await;
         for one in templates {
@@ -304,7 +321,7 @@ impl Ec2 {
                 self.state().templates.add(&one.request.name, now);
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     fn tags(&self, class: &EC2NodeClass, launch: &Launch) -> Tags {
@@ -335,7 +352,7 @@ impl Ec2 {
     }
 
     /// Sends a request until there is a reply, three times at most. It is kept before it is sent.
-    async fn send(&self, uid: &str, fleet: &Fleet) -> Result<Reply, ApiError> {
+    async fn send(&self, uid: &str, fleet: &Fleet, mut turn: Turn<'_>) -> Result<Reply, ApiError> {
         {
             let now = self.now();
             let mut state = self.state();
@@ -344,16 +361,18 @@ impl Ec2 {
             own.touched = now;
         }
         let mut pause = PAUSE;
+        let clients = &self.inner.clients;
         for _ in 1..SENDINGS {
-            match wire::fleet::create(&self.inner.clients, fleet).await {
+            match wire::fleet::create(clients, fleet, turn).await {
                 Err(error) if error.class == Class::Unknown => {
                     tokio::time::sleep(pause).await;
                     pause *= 2;
                 }
                 result => return result,
             }
+            turn = clients.turn(Call::CreateFleet).await;
         }
-        wire::fleet::create(&self.inner.clients, fleet).await
+        wire::fleet::create(clients, fleet, turn).await
     }
 
     /// What follows from an answer. Without a known outcome the request stays kept.

@@ -18,23 +18,20 @@ use aws_sdk_ec2::types::{
 
 use super::{owned, specification};
 use crate::calls::Call;
-use crate::clients::Clients;
+use crate::clients::{Clients, Turn};
 use crate::error::{ApiError, Class};
 use crate::launch::fleet::{Config as FleetConfig, Fleet, Launched, Market, Refused, Reply};
 use crate::records::Tags;
 
-/// Sends a fleet's request once. The SDK would send it again as it is after an answer that was lost
+/// Sends a fleet's request once, in a turn of [`Call::CreateFleet`]. The SDK would send it again as it is after an answer that was lost
 /// or a refusal; here the caller decides.
 ///
 /// # Errors
 /// The call failed. With [`Class::Unknown`] there may be an instance all the same.
-pub async fn create(clients: &Clients, fleet: &Fleet) -> Result<Reply, ApiError> {
+pub async fn create(clients: &Clients, fleet: &Fleet, turn: Turn<'_>) -> Result<Reply, ApiError> {
     let request = request(clients, fleet).client_token(&fleet.token);
     let sent = request.customize().config_override(once()).send();
-    clients
-        .send(Call::CreateFleet, sent)
-        .await
-        .map(|out| reply(&out))
+    clients.send_in(turn, sent).await.map(|out| reply(&out))
 }
 
 /// Whether a fleet could be launched.
