@@ -68,6 +68,9 @@ pub struct Settings {
     pub paces: BTreeMap<Part, i64>,
 }
 
+/// Says how `minValues` are taken now; `None` is as the settings say.
+pub type AskMinValues = Arc<dyn Fn() -> Option<MinValuesPolicy> + Send + Sync>;
+
 /// Why there is no provider.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StartError {
@@ -211,6 +214,11 @@ impl Ec2 {
     /// Nodes boot with what a bootstrap policy says from now on.
     pub fn boot_with(&self, bootstrap: Arc<dyn Bootstrap>) {
         self.state().bootstrap = Some(bootstrap);
+    }
+
+    /// Before each launch `asked` is asked how `minValues` are taken.
+    pub fn take_min_values_as(&self, asked: AskMinValues) {
+        self.state().min_values = Some(asked);
     }
 
     pub(crate) fn joins(&self) -> Joins<'_> {

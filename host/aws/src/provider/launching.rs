@@ -188,7 +188,8 @@ impl Ec2 {
         let mut state = self.state();
         state.region.change_unavailable(|all| all.expire(now));
         let catalogue = state.catalogue(class, &self.joins())?;
-        let policy = self.inner.settings.min_values;
+        let configured = state.min_values.as_ref().and_then(|ask| ask());
+        let policy = configured.unwrap_or(self.inner.settings.min_values);
         let choice = choose(&state.region, &catalogue, launch, policy)?;
         let templates = self.templates(&state, &catalogue, class, launch, &choice)?;
         Ok((choice, templates))

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use longshore_ec2::catalogue::{ClassCatalogue, Group, Region, Revisions};
 use longshore_ec2::nodeclass::EC2NodeClass;
 
-use super::VISIBLE;
+use super::{AskMinValues, VISIBLE};
 use crate::boot::Bootstrap;
 use crate::discovery;
 use crate::launch::fleet::{Fleet, UID_TAG};
@@ -29,6 +29,8 @@ pub(crate) struct State {
     pub launches: HashMap<String, InFlight>,
     /// What nodes boot with in place of the built-in user data.
     pub bootstrap: Option<Arc<dyn Bootstrap>>,
+    /// Who says how `minValues` are taken, before the settings do.
+    pub min_values: Option<AskMinValues>,
     /// IDs of reservations that were described.
     pub reservations: BTreeSet<String>,
     catalogues: HashMap<String, Kept>,
@@ -82,6 +84,7 @@ impl State {
             instances: HashMap::new(),
             launches: HashMap::new(),
             bootstrap: None,
+            min_values: None,
             reservations: BTreeSet::new(),
             catalogues: HashMap::new(),
             launched: HashMap::new(),

@@ -175,6 +175,8 @@ async fn begin(
     }
     let boot = Arc::new(LiveBootstrap::new(policies.clone()));
     ec2.boot_with(boot.clone());
+    let configured = policies.clone();
+    ec2.take_min_values_as(Arc::new(move || configured.min_values()));
     let offers = Arc::new(Ec2Offers {
         ec2: ec2.clone(),
         classes: classes.clone(),

@@ -29,6 +29,7 @@ use std::sync::mpsc::{self, RecvTimeoutError, SyncSender, TrySendError};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant, SystemTime};
 
+use longshore_core::model::MinValuesPolicy;
 use longshore_core::plan::Plan;
 use longshore_core::snapshot::Snapshot;
 use longshore_policy::{Limits, Signals};
@@ -200,6 +201,11 @@ impl PolicyReloader {
     /// changed while it is the same one.
     pub fn boots(&self) -> Arc<[BootSlot]> {
         self.shared.slot().current.boots.clone()
+    }
+
+    /// `min-values-policy` of the configuration that is in force.
+    pub fn min_values(&self) -> Option<MinValuesPolicy> {
+        self.shared.slot().current.planning().min_values
     }
 
     /// Has spot placement scores answered by `scores` from now on.

@@ -1,7 +1,7 @@
 //! Counts what the provider says, and writes its Events.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -74,7 +74,8 @@ impl Observer for Counting {
 /// EC2NodeClasses of the API server, with Events once the daemon is there that writes them.
 pub struct ToldClasses {
     classes: Arc<KubeClasses>,
-    ctx: OnceLock<Arc<Context>>,
+    /// Its provider has these classes: it must not be kept alive by them.
+    ctx: OnceLock<Weak<Context>>,
 }
 
 impl ToldClasses {
@@ -89,7 +90,7 @@ impl ToldClasses {
     /// Events are written by this daemon from now on.
     pub fn tell(&self, ctx: &Arc<Context>) {
         // There is one daemon in a process.
-        let _ = self.ctx.set(ctx.clone());
+        let _ = self.ctx.set(Arc::downgrade(ctx));
     }
 }
 
@@ -134,7 +135,7 @@ impl NodeClasses for ToldClasses {
     }
 
     async fn say(&self, class: &EC2NodeClass, event: ClassEvent) {
-        let Some(ctx) = self.ctx.get() else {
+        let Some(ctx) = self.ctx.get().and_then(Weak::upgrade) else {
             return;
         };
         let meta = &class.metadata;
