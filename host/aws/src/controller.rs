@@ -71,6 +71,8 @@ struct Look {
 /// What is known of a class.
 #[derive(Default)]
 struct Known {
+    /// UID of the class: one that was made again under its name is another one.
+    uid: Option<String>,
     generation: Option<i64>,
     observed: Observed,
     due: BTreeMap<Part, i64>,
@@ -101,9 +103,9 @@ impl Controller {
     /// Looks at classes for ever.
     pub async fn run(mut self) {
         loop {
-            match self.begin().await {
-                Ok(classes) => self.sweep(&classes).await,
-                Err(error) => tracing::warn!(error, "EC2NodeClasses cannot be listed"),
+            let classes = self.begin().await;
+            if let Err(error) = &classes {
+                tracing::warn!(error, "EC2NodeClasses cannot be listed");
             }
             let next = Instant::now() + LOOK;
             loop {
@@ -112,6 +114,9 @@ impl Controller {
                     Some(look) = self.looks.join_next_with_id() => self.ended(look),
                     () = tokio::time::sleep_until(next) => break,
                 }
+            }
+            if let Ok(classes) = classes {
+                self.sweep(&classes).await;
             }
         }
     }
@@ -140,7 +145,14 @@ impl Controller {
             if self.under_way.values().any(|own| *own == name) {
                 continue;
             }
-            let mut known = self.known.remove(&name).unwrap_or_default();
+            let before = self.known.remove(&name);
+            let uid = &class.metadata.uid;
+            let mut known = before
+                .filter(|known| known.uid == *uid)
+                .unwrap_or_else(|| Known {
+                    uid: uid.clone(),
+                    ..Known::default()
+                });
             let (steps, class) = (self.steps.clone(), class.clone());
             let task = self.looks.spawn(async move {
                 let _turn = steps.turns.acquire().await;

@@ -587,16 +587,22 @@ async fn describe(
 /// The state of each instance afterwards.
 async fn terminate(clients: Arc<Clients>, ids: Vec<String>) -> Vec<Result<String, ApiError>> {
     let state = |states: &BTreeMap<String, String>, id: &String| {
-        // An instance that the reply leaves out was accepted with the others.
+        // An instance that the reply leaves out was accepted with the others. It is asked for again
+        // until it is gone.
         states
             .get(id)
             .cloned()
             .unwrap_or_else(|| "shutting-down".to_owned())
     };
+    // EC2 refuses all of a request for one instance: it does not exist, is protected, or lacks the
+    // tag that the policy asks for. The others wait for nothing.
+    let of_one = |error: &ApiError| {
+        let whole = [ErrorClass::Throttled, ErrorClass::Unknown];
+        ids.len() > 1 && !whole.contains(&error.class) && !error.concerns_credentials()
+    };
     match wire::instances::terminate(&clients, &ids).await {
         Ok(states) => ids.iter().map(|id| Ok(state(&states, id))).collect(),
-        // One of them does not exist, and the others wait for nothing.
-        Err(error) if error.class == ErrorClass::NotFound && ids.len() > 1 => {
+        Err(error) if of_one(&error) => {
             let mut all = Vec::with_capacity(ids.len());
             for id in &ids {
                 let one = wire::instances::terminate(&clients, std::slice::from_ref(id)).await;

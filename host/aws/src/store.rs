@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::Service;
@@ -12,6 +13,11 @@ use longshore_ec2::nodeclass::{EC2NodeClass, EC2NodeClassStatus};
 use serde_json::{Value, json};
 
 use crate::lock::lock;
+
+/// How often the Service of the cluster's DNS is asked for.
+const ATTEMPTS: u32 = 3;
+/// Between two of those.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// EC2NodeClasses and what names them. Errors are texts for a log: each is followed by another try.
 #[async_trait]
@@ -98,7 +104,22 @@ pub struct ClaimFacts {
 /// no such Service or it cannot be read; nodes then find their DNS server as their image says.
 pub async fn kube_dns_ip(client: Client) -> Option<String> {
     let services: Api<Service> = Api::namespaced(client, "kube-system");
-    let found = services.get_opt("kube-dns").await.ok()??;
+    let mut found = services.get_opt("kube-dns").await;
+    for _ in 1..ATTEMPTS {
+        if found.is_ok() {
+            break;
+        }
+        tokio::time::sleep(PAUSE).await;
+        found = services.get_opt("kube-dns").await;
+    }
+    let found = found.unwrap_or_else(|why| {
+        tracing::warn!(
+            %why,
+            "Service kube-system/kube-dns cannot be read; nodes find their DNS server as their image \
+             says, and have no IPv6 addresses"
+        );
+        None
+    })?;
     let address = found.spec?.cluster_ip?;
     (!address.is_empty() && address != "None").then_some(address)
 }

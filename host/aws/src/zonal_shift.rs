@@ -42,6 +42,7 @@ impl Ec2 {
     ///
     /// # Errors
     /// The call failed, or EKS does not know the cluster: what was known holds until it expires.
+    /// Where zonal shift is not known for the cluster, nothing holds any more.
     pub async fn refresh_shifts(&self) -> Result<Changes, ApiError> {
         let inner = self.inner();
         if inner.arn.is_empty() {
@@ -51,9 +52,23 @@ impl Ec2 {
                 ..ApiError::new(Call::GetManagedResource, "", what)
             });
         }
-        let shifts = wire::zonal_shift::of_resource(&inner.clients, &inner.arn).await?;
-        let shifted = away(&shifts, self.now());
+        let answer = wire::zonal_shift::of_resource(&inner.clients, &inner.arn).await;
         let mut state = self.state();
+        let failed = match answer {
+            Ok(shifts) => {
+                state.shifts = shifts;
+                None
+            }
+            Err(error) => {
+                // Zonal shift was switched off for the cluster.
+                if error.class == Class::NotFound {
+                    state.shifts.clear();
+                }
+                Some(error)
+            }
+        };
+        let shifts = state.shifts.clone();
+        let shifted = away(&shifts, self.now());
         let before: BTreeSet<String> = state
             .region
             .shifted()
@@ -64,6 +79,13 @@ impl Ec2 {
         drop(state);
         let begun = shifted.iter().filter(|id| !before.contains(**id));
         let ended = before.iter().filter(|id| !shifted.contains(&***id));
+        if let Some(error) = failed {
+            for id in ended {
+                let zone = self.zone_text(id);
+                tracing::info!(zone, "the zonal shift is over");
+            }
+            return Err(error);
+        }
         Ok(Changes {
             begun: begun.map(|id| self.zone_text(id)).collect(),
             ended: ended.map(|id| self.zone_text(id)).collect(),

@@ -99,7 +99,7 @@ pub struct EmulateAwsArgs {
     #[arg(long, value_name = "N", default_value_t = 4566)]
     pub port: u16,
     /// The region and account, in the format of `plan --provider aws` [default: us-east-1 with a
-    /// dozen instance types]
+    /// few instance types]
     #[arg(long, value_name = "WORLD")]
     pub world: Option<PathBuf>,
     /// Chance: ids, delays and depths of pools

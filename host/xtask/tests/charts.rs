@@ -339,8 +339,6 @@ fn rights_of_ec2() -> Result<()> {
         "get ec2nodeclasses.karpenter.k8s.aws",
         "list ec2nodeclasses.karpenter.k8s.aws",
         "patch ec2nodeclasses.karpenter.k8s.aws",
-        "patch ec2nodeclasses/status.karpenter.k8s.aws",
-        "update ec2nodeclasses.karpenter.k8s.aws",
         "update ec2nodeclasses/status.karpenter.k8s.aws",
         "watch ec2nodeclasses.karpenter.k8s.aws",
     ]);

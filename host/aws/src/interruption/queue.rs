@@ -209,18 +209,19 @@ impl Work {
             Turn::Wait(waiting) => return waiting.worked().await,
             Turn::Begin(begun) => begun,
         };
-        let Ok(_turn) = self.turns.acquire().await else {
+        let Ok(turn) = self.turns.acquire().await else {
             return false;
         };
         let (kind, id) = &duty;
         let handled = self.handler.interrupted(*kind, id).await;
-        // Second, so that nothing delays the drain.
+        begun.end(handled.is_ok(), self.provider.now());
+        drop(turn);
+        // Second, and out of turn, so that nothing delays a drain.
         self.provider.note_interruption(*kind, id).await;
         if let Err(error) = &handled {
             let kind = kind.as_str();
             tracing::warn!(kind, instance = id, error, "not handled; the message stays");
         }
-        begun.end(handled.is_ok(), self.provider.now());
         handled.is_ok()
     }
 }

@@ -96,6 +96,10 @@ impl Ec2 {
             nodeclass::launchable(&class).map_err(CloudError::NodeClassNotReady)?;
         }
         for _ in 0..ATTEMPTS {
+            // Without an offering there is nothing to wait for.
+            if !begun {
+                self.choose(launch, &class)?;
+            }
             // Before the offerings are chosen: what other launches have heard of capacity in the
             // meantime counts.
             let turn = self.inner.clients.turn(Call::CreateFleet).await;
@@ -353,27 +357,46 @@ impl Ec2 {
     }
 
     /// Sends a request until there is a reply, three times at most. It is kept before it is sent.
+    ///
+    /// # Errors
+    /// The call failed. With [`Class::Unknown`] there may be an instance: a reply was lost, and what
+    /// was answered since does not say what became of the first request.
     async fn send(&self, uid: &str, fleet: &Fleet, mut turn: Turn<'_>) -> Result<Reply, ApiError> {
-        {
+        let mut lost = {
             let now = self.now();
             let mut state = self.state();
             let own = state.launches.entry(uid.to_owned()).or_default();
-            own.sent = Some(fleet.clone());
             own.touched = now;
-        }
+            own.sent.replace(fleet.clone()).is_some()
+        };
+        let answers = |lost: bool, error: ApiError| match error.class {
+            // EC2 knows the token by then.
+            Class::TokenReused
+            | Class::Capacity
+            | Class::SubnetFull
+            | Class::Quota
+            | Class::SpotRole => error,
+            _ if lost => ApiError {
+                class: Class::Unknown,
+                ..error
+            },
+            _ => error,
+        };
         let mut pause = PAUSE;
         let clients = &self.inner.clients;
         for _ in 1..SENDINGS {
             match wire::fleet::create(clients, fleet, turn).await {
                 Err(error) if error.class == Class::Unknown => {
+                    lost = true;
                     tokio::time::sleep(pause).await;
                     pause *= 2;
                 }
-                result => return result,
+                result => return result.map_err(|error| answers(lost, error)),
             }
             turn = clients.turn(Call::CreateFleet).await;
         }
-        wire::fleet::create(clients, fleet, turn).await
+        let last = wire::fleet::create(clients, fleet, turn).await;
+        last.map_err(|error| answers(lost, error))
     }
 
     /// What follows from an answer. Without a known outcome the request stays kept.

@@ -11,7 +11,7 @@ use crate::boot::Bootstrap;
 use crate::discovery;
 use crate::launch::fleet::{Fleet, UID_TAG};
 use crate::prices::OnDemand;
-use crate::records::{InstanceFacts, SpotPrice, SubnetFacts};
+use crate::records::{InstanceFacts, ShiftFacts, SpotPrice, SubnetFacts};
 use crate::subnets::Addresses;
 use crate::templates::Known;
 
@@ -27,6 +27,8 @@ pub(crate) struct State {
     pub instances: HashMap<String, InstanceFacts>,
     /// Launches that are not over.
     pub launches: HashMap<String, InFlight>,
+    /// Zonal shifts as they were described last.
+    pub shifts: Vec<ShiftFacts>,
     /// What nodes boot with in place of the built-in user data.
     pub bootstrap: Option<Arc<dyn Bootstrap>>,
     /// Who says how `minValues` are taken, before the settings do.
@@ -83,6 +85,7 @@ impl State {
             templates: Known::default(),
             instances: HashMap::new(),
             launches: HashMap::new(),
+            shifts: Vec::new(),
             bootstrap: None,
             min_values: None,
             reservations: BTreeSet::new(),

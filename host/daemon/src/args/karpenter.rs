@@ -12,7 +12,7 @@ pub struct Flag {
     /// `METRICS_PORT`.
     pub variable: &'static str,
     /// What follows it; nothing for one that is true by itself.
-    value: Option<&'static str>,
+    pub value: Option<&'static str>,
     /// What it does, or why it does nothing.
     pub effect: Effect,
 }
@@ -125,8 +125,8 @@ pub const FLAGS: [Flag; 40] = [
         "FEATURE_GATES",
         "NAME=BOOL,…",
         Supported(
-            "ReservedCapacity [default: true]; NodeRepair, SpotToSpotConsolidation, StaticCapacity, \
-            TerminateFirstDrift and TerminateFirstRepair [default: false]",
+            "ReservedCapacity [default: true]; NodeOverlay, NodeRepair, SpotToSpotConsolidation, \
+            StaticCapacity, TerminateFirstDrift and TerminateFirstRepair [default: false]",
         ),
     ),
     flag(

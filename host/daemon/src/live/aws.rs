@@ -13,7 +13,7 @@ mod scores;
 mod status_checks;
 mod zonal_shift;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::future::pending;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -63,8 +63,10 @@ use crate::error::Failure;
 const CERTIFICATE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt";
 /// How often a replica that stands by asks whether it leads, and a leader whether it still does.
 const LOOK: Duration = Duration::from_millis(250);
-/// How soon tagging begins again after a call failed.
+/// How soon an instance is tagged again after a call failed; twice as long each time.
 const AGAIN: Duration = Duration::from_secs(10);
+/// At the most.
+const LATER: Duration = Duration::from_secs(300);
 
 /// Makes the provider: asks AWS for the cluster, instance types and prices.
 ///
@@ -373,33 +375,59 @@ async fn tag_nodes(
     claims: &Claims,
     mut changes: UnboundedReceiver<NodeClaim>,
 ) {
-    let mut failed: VecDeque<(Instant, NodeClaim)> = VecDeque::new();
+    let mut failed: BTreeMap<String, NotTagged> = BTreeMap::new();
     loop {
-        let next = failed.front().map(|(at, _)| *at);
+        let next = failed.iter().map(|(name, own)| (own.at, name)).min();
+        let next = next.map(|(at, name)| (at, name.clone()));
+        let due = next.as_ref().map(|(at, _)| *at);
         let claim = tokio::select! {
             biased;
             changed = changes.recv() => match changed {
-                Some(claim) => claim,
+                Some(claim) => match failed.get_mut(&claim.name_any()) {
+                    Some(own) if own.at > Instant::now() => {
+                        own.claim = claim;
+                        continue;
+                    }
+                    _ => claim,
+                },
                 None => return,
             },
-            () = tokio::time::sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {
-                match failed.pop_front() {
-                    Some((_, claim)) if claims.contains(&claim.name_any()) => claim,
-                    _ => continue,
+            () = tokio::time::sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
+                let Some((_, name)) = next else { continue };
+                match failed.get(&name) {
+                    Some(own) if claims.contains(&name) => own.claim.clone(),
+                    _ => {
+                        failed.remove(&name);
+                        continue;
+                    }
                 }
             }
         };
         let name = claim.name_any();
-        if let Err(why) = tag_node(ec2, ctx, claim.clone()).await
-            && failed.iter().all(|(_, own)| own.name_any() != name)
-        {
+        let before = failed.remove(&name);
+        if let Err(why) = tag_node(ec2, ctx, claim.clone()).await {
+            let pause = before.map_or(AGAIN, |own| (2 * own.pause).min(LATER));
             if !ec2.is_shifted(lifecycle::provider_id(&claim)) {
-                let why = &*why;
-                tracing::warn!(nodeclaim = name, why, "instance not tagged; tried again");
+                let (why, again) = (&*why, pause.as_secs());
+                tracing::warn!(
+                    nodeclaim = name,
+                    why,
+                    again,
+                    "instance not tagged; tried again"
+                );
             }
-            failed.push_back((Instant::now() + AGAIN, claim));
+            let at = Instant::now() + pause;
+            failed.insert(name, NotTagged { at, pause, claim });
         }
     }
+}
+
+/// An instance whose tags could not be written.
+struct NotTagged {
+    /// When it is tried again.
+    at: Instant,
+    pause: Duration,
+    claim: NodeClaim,
 }
 
 async fn tag_node(ec2: &Ec2, ctx: &Context, claim: NodeClaim) -> Result<(), String> {

@@ -155,6 +155,8 @@ async fn lost_claims(
         }));
     }
     let due = due.iter().filter_map(|uid| suspects.get(uid.as_str()));
+    // One that cannot be asked for does not hold up the others.
+    let mut failed = None;
     for claim in due.filter(|claim| !ready.contains(id_of(claim)) || mutant("garbage-partial-list"))
     {
         match ctx.provider.get(id_of(claim)).await {
@@ -162,13 +164,16 @@ async fn lost_claims(
             // The list was wrong.
             Ok(_) if !mutant("garbage-partial-list") => continue,
             Ok(_) => {}
-            Err(error) => return Err(error.into()),
+            Err(error) => {
+                failed = Some(error);
+                continue;
+            }
         }
         if lifecycle::delete(ctx, claim, "its instance is gone").await? {
             ctx.metrics.disrupted("garbage_collected", claim);
         }
     }
-    Ok(None)
+    failed.map_or(Ok(None), |error| Err(error.into()))
 }
 
 /// Terminates instances whose claim is gone. One that has a Node is ended by way of its Node, which
@@ -230,6 +235,8 @@ async fn leaked_instances(
     } else {
         proof::nodes_with(ctx, "", &doomed).await?
     };
+    // One that cannot be terminated does not hold up the others.
+    let mut failed = None;
     for id in doomed {
         let its: Vec<&NodeView> = nodes.iter().filter(|node| node.provider_id == id).collect();
         // One that never registered has no pods: nothing keeps it.
@@ -252,12 +259,18 @@ async fn leaked_instances(
             ctx.may_write()?;
             match ctx.provider.delete(id).await {
                 Ok(()) | Err(CloudError::NotFound(_)) => {}
-                Err(error) => return Err(error.into()),
+                Err(error) => {
+                    failed = Some(error);
+                    continue;
+                }
             }
         }
         for node in its.iter().filter(|node| node.deletion.is_none()) {
             proof::delete_node(ctx, node).await?;
         }
+    }
+    if let Some(error) = failed {
+        return Err(error.into());
     }
     let count = spared.len();
     Ok((count > 0).then_some(Refusal {

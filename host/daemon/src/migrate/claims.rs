@@ -80,7 +80,8 @@ fn check_claim(object: &Object, claim: &NodeClaim, around: &Around<'_>, report: 
     }
     if phase::is_under_way(claim) {
         let what = "Its node is being rebooted by Karpenter.";
-        let hint = "Longshore reboots no instance of EC2 yet: wait until Karpenter is done.";
+        let hint = "Longshore carries on from the condition, and may ask for the reboot once more. \
+                    Wait until Karpenter is done.";
         report.add(Level::Differs, object, "status.conditions", what, hint);
     }
     if !check_instance(object, claim, status, report) {

@@ -296,7 +296,18 @@ impl Cluster {
 
 fn is_looked_at(object: &Object) -> bool {
     let own = (object.group(), object.kind());
-    own == DEFINITION || KINDS.iter().any(|(group, kind, _)| own == (*group, *kind))
+    // Of kinds that others have too, Karpenter's alone.
+    let is_karpenters = match object.kind() {
+        "Lease" => object.name() == "karpenter-leader-election",
+        "ConfigMap" => object.name() == "kube-root-ca.crt",
+        "Deployment" => {
+            let label = &object.value["metadata"]["labels"]["app.kubernetes.io/name"];
+            object.name() == "karpenter" || label == "karpenter"
+        }
+        _ => true,
+    };
+    let known = || KINDS.iter().any(|(group, kind, _)| own == (*group, *kind));
+    own == DEFINITION || is_karpenters && known()
 }
 
 /// Fields with times that have passed.

@@ -89,8 +89,12 @@ fn check_deployment(
 ) {
     let pod = &deployment.value["spec"]["template"]["spec"];
     let containers = pod["containers"].as_array();
-    let theirs = containers.into_iter().flatten();
-    let Some(container) = theirs.into_iter().find(|one| !is_longshore(one)) else {
+    let mut theirs = containers.into_iter().flatten();
+    // Longshore's own Deployment may have containers beside the daemon's.
+    if theirs.clone().any(is_longshore) {
+        return;
+    }
+    let Some(container) = theirs.next() else {
         return;
     };
     let told = told(container);
@@ -131,12 +135,20 @@ pub fn told(container: &Value) -> BTreeMap<String, String> {
     }
     let arguments = container["args"].as_array();
     let arguments = arguments.into_iter().flatten().filter_map(Value::as_str);
-    for argument in arguments {
+    let mut arguments = arguments.peekable();
+    while let Some(argument) = arguments.next() {
         let flag = argument.trim_start_matches('-');
-        let (name, value) = flag.split_once('=').unwrap_or((flag, "true"));
-        if let Some(flag) = FLAGS.iter().find(|flag| flag.name == name) {
-            told.insert(flag.variable.to_owned(), value.to_owned());
-        }
+        let (name, value) = match flag.split_once('=') {
+            Some((name, value)) => (name, Some(value)),
+            None => (flag, None),
+        };
+        let Some(flag) = FLAGS.iter().find(|flag| flag.name == name) else {
+            continue;
+        };
+        // A flag with a value may have it as the next argument.
+        let next = || arguments.next_if(|_| flag.value.is_some());
+        let value = value.or_else(next).unwrap_or("true");
+        told.insert(flag.variable.to_owned(), value.to_owned());
     }
     told
 }
@@ -168,7 +180,10 @@ pub fn said_of_settings(
     }
     for note in notes {
         // What is a matter of how a process runs changes nothing about nodes.
-        let plans = note.contains("not yet") || note.contains("gate");
+        let unplanned = note.starts_with("IGNORE_DRA_REQUESTS")
+            && get("IGNORE_DRA_REQUESTS").as_deref() == Some("false");
+        let plans =
+            unplanned || note.contains("is not implemented yet") || note.contains("is not known");
         let level = if plans { Level::Differs } else { Level::Note };
         said.push((level, format!("{note}."), String::new()));
     }
@@ -182,6 +197,10 @@ fn check_definitions(cluster: &Cluster, report: &mut Report) {
         return;
     }
     let uses = |kind: &str| cluster.all(kind).next().is_some();
+    let more = match uses("EC2NodeClass") {
+        true => ", and then the same with deploy/crds-aws",
+        false => "",
+    };
     for ours in definitions() {
         let kind = ours.json()["spec"]["names"]["kind"].as_str();
         let kind = kind.unwrap_or_default();
@@ -191,7 +210,7 @@ fn check_definitions(cluster: &Cluster, report: &mut Report) {
             None if needed => {
                 let of = ("CustomResourceDefinition", ours.name());
                 let what = "It is not installed.";
-                report.add_of(Level::Blocks, of, "", what, format!("Run {INSTALL}."));
+                report.add_of(Level::Blocks, of, "", what, format!("Run {INSTALL}{more}."));
             }
             None => {}
             Some(theirs) => {
@@ -204,7 +223,7 @@ fn check_definitions(cluster: &Cluster, report: &mut Report) {
                     } else {
                         Level::Differs
                     };
-                    let hint = format!("Run {INSTALL}; no object changes by it.");
+                    let hint = format!("Run {INSTALL}{more}; no object changes by it.");
                     report.add(level, theirs, "", what, hint);
                 }
             }

@@ -172,7 +172,8 @@ impl Report {
             Level::Writes => {
                 let number = count(self.number(Level::Writes), "object");
                 format!(
-                    "No node is drifted, replaced or tagged anew. Metadata of {number} is written."
+                    "Nothing is done to a node that Karpenter would not do. Metadata of {number} is \
+                     written."
                 )
             }
             Level::Differs => format!("Look at these first: {}", differs()),

@@ -149,7 +149,7 @@ fn hashes_of_karpenter_1_14_are_migrated_and_no_node_drifts() {
                      It has drifted (AMIDrift) and is replaced within budgets.
                      Karpenter does so too.
 
-            No node is drifted, replaced or tagged anew. Metadata of 5 objects is written.
+            Nothing is done to a node that Karpenter would not do. Metadata of 5 objects is written.
         "#]],
     );
 }

@@ -105,7 +105,14 @@ fn examine(values: &Value, on_ec2: bool, report: &mut Report) -> Result<(), Fail
     for row in table.settings.iter().filter(|row| row.variable.is_none()) {
         if let (Some(why), false) = (&row.why, settings[&row.value].is_null()) {
             let path = format!("settings.{}", row.value);
-            say(Level::Note, &path, format!("It has no effect: {why}."));
+            // Karpenter plans for pods with resource claims then.
+            let planned = match row.value.as_str() {
+                "enableDRA" => settings["enableDRA"] == true,
+                "ignoreDRARequests" => settings["ignoreDRARequests"] == false,
+                _ => false,
+            };
+            let level = if planned { Level::Differs } else { Level::Note };
+            say(level, &path, format!("It has no effect: {why}."));
         }
     }
     for (path, all) in table.unknown(values) {

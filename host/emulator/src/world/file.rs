@@ -122,7 +122,7 @@ impl Account {
         Ok((account(&world.region, types, wire), problems))
     }
 
-    /// us-east-1 with a dozen instance types and three zones.
+    /// us-east-1 with a few instance types and three zones.
     pub fn default_region() -> Account {
         let read = Account::read("built-in", SMALL.as_bytes(), None);
         read.expect("a test reads the built-in world").0

@@ -69,6 +69,12 @@ impl Kubelet {
 
     fn node_came(&mut self, ctx: &mut ActorContext, change: &Change) {
         let (node, name) = (&change.object, fields::name(&change.object));
+        // Pods that were leaving a machine of the same name: this one runs none of them.
+        for (key, pod) in ctx.view.pods_on(name) {
+            if fields::deleting(&pod) {
+                self.stop(ctx, &key, &pod);
+            }
+        }
         let usual = ctx
             .chance
             .around(ctx.timing.node_ready, ctx.timing.spread, "node-ready", name);

@@ -40,8 +40,20 @@ pub fn program() -> Result<Vec<u8>> {
         flags("--remap-path-prefix", "\u{1f}"),
     );
     build.env("CFLAGS", flags("-ffile-prefix-map", " "));
-    for inherited in ["RUSTFLAGS", "RUSTC_WRAPPER", "CARGO_BUILD_TARGET"] {
-        build.env_remove(inherited);
+    // What would make other code of the same commit.
+    let begins = [
+        "CARGO_PROFILE_",
+        "CARGO_BUILD_",
+        "CARGO_TARGET_X86_64_",
+        "CFLAGS_",
+        "TARGET_",
+    ];
+    for (variable, _) in std::env::vars_os() {
+        let name = variable.to_string_lossy();
+        let is_of = begins.iter().any(|one| name.starts_with(one));
+        if is_of || ["RUSTFLAGS", "RUSTC_WRAPPER", "RUSTC_WORKSPACE_WRAPPER"].contains(&&*name) {
+            build.env_remove(&variable);
+        }
     }
     run(build)?;
     let file = target.join(TARGET).join(PROFILE).join("longshore");

@@ -36,6 +36,8 @@ pub struct Claims(Mutex<Known>);
 #[derive(Default)]
 struct Known {
     listed: bool,
+    /// The watch has failed, and nothing has come since.
+    failing: bool,
     /// IDs of instances by NodeClaim; empty while it has none.
     instances: HashMap<String, String>,
     /// NodeClaims by ID of their instance.
@@ -55,7 +57,7 @@ impl Claims {
         let known = lock(&self.0);
         match known.claims.get(instance) {
             Some(name) => Owner::Claim(name.clone()),
-            None if known.listed && known.without == 0 => Owner::Foreign,
+            None if known.listed && !known.failing && known.without == 0 => Owner::Foreign,
             None => Owner::Unknown,
         }
     }
@@ -74,7 +76,10 @@ impl Claims {
             while let Some(event) = events.next().await {
                 match event {
                     Ok(event) => self.take_in(event, &changed),
-                    Err(why) => tracing::warn!(%why, "NodeClaims cannot be watched; tried again"),
+                    Err(why) => {
+                        lock(&self.0).failing = true;
+                        tracing::warn!(%why, "NodeClaims cannot be watched; tried again");
+                    }
                 }
             }
             tokio::time::sleep(AGAIN).await;
@@ -92,6 +97,7 @@ impl Claims {
 
 impl Known {
     fn take_in(&mut self, event: &Event<NodeClaim>) {
+        self.failing &= matches!(event, Event::Init | Event::InitApply(_));
         match event {
             Event::Init => self.reading = Some(HashMap::new()),
             Event::InitApply(claim) => {

@@ -16,7 +16,7 @@ use crate::live::context::Context;
 use crate::live::lifecycle;
 use crate::live::metrics::ec2::Ec2Metrics;
 use crate::live::proof;
-use crate::live::repair::reboot::end_within;
+use crate::live::repair::reboot::{end_within, phase};
 use crate::live::step_error::StepError;
 
 /// How often EC2 is asked.
@@ -31,6 +31,9 @@ pub(super) async fn run(ec2: &Ec2, ctx: &Context, claims: &Claims, metrics: &Ec2
                 let ours = ours(ec2, ctx, claims, found).await;
                 count(&mut episodes, &ours, metrics);
                 for (one, claim) in ours {
+                    if is_left_alone(ec2, &claim, one.category) {
+                        continue;
+                    }
                     // What failed is done at the next look.
                     if let Err(why) = end(ctx, &claim, &one).await {
                         let claim = claim.metadata.name.as_deref();
@@ -38,7 +41,12 @@ pub(super) async fn run(ec2: &Ec2, ctx: &Context, claims: &Claims, metrics: &Ec2
                     }
                 }
             }
-            Err(error) if error.class == Class::Unauthorized => {
+            // Not for credentials that have expired or a clock that is wrong: these are put right.
+            Err(error)
+                if error.class == Class::Unauthorized
+                    && !error.concerns_credentials()
+                    && !error.code.is_empty() =>
+            {
                 tracing::error!(
                     error = error.to_string(),
                     action = error.call.action(),
@@ -54,6 +62,13 @@ pub(super) async fn run(ec2: &Ec2, ctx: &Context, claims: &Claims, metrics: &Ec2
         }
         tokio::time::sleep(EVERY).await;
     }
+}
+
+/// Whether a failing check is expected: the instance is being rebooted, or its zone is one that
+/// traffic is shifted away from.
+fn is_left_alone(ec2: &Ec2, claim: &NodeClaim, category: Category) -> bool {
+    let shifted = || ec2.is_shifted(lifecycle::provider_id(claim));
+    !category.may_drain() && (phase::is_under_way(claim) || shifted())
 }
 
 /// Unhealthy instances of this cluster, each with its NodeClaim.
