@@ -39,6 +39,12 @@ pub enum Class {
 }
 
 impl Class {
+    /// Whether a launch was refused for want of capacity, addresses, quota or the role of spot.
+    pub fn is_shortage(self) -> bool {
+        use Class::{Capacity, Quota, SpotRole, SubnetFull};
+        matches!(self, Capacity | SubnetFull | Quota | SpotRole)
+    }
+
     /// The word of metrics.
     pub fn as_str(self) -> &'static str {
         match self {

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 
 use longshore_api::labels::{CAPACITY_TYPE, ZONE, capacity_type};
 use longshore_api::quantity::Quantity;
-use longshore_cloud::{CloudError, Launch, Requirement};
+use longshore_cloud::{CloudError, Launch};
 use longshore_core::model::MinValuesPolicy;
 use longshore_ec2::catalogue::machine::RESOURCES;
 use longshore_ec2::catalogue::requirements::aws;
@@ -123,7 +123,10 @@ pub fn choose(
         None => CapacityType::OnDemand,
     };
     all.retain(|one| one.capacity_type == capacity_type.as_str());
-    let partition = wanted.of(aws::GROUP_PARTITION).next().is_some();
+    let partition = launch
+        .requirements_on(aws::GROUP_PARTITION)
+        .next()
+        .is_some();
     let partition = partition.then(|| all.iter().map(|one| one.partition).min());
     let offerings = first_types(region, order, all);
     if policy == MinValuesPolicy::Strict {
@@ -132,7 +135,7 @@ pub fn choose(
     Ok(Choice {
         capacity_type,
         tenancy: wanted.tenancy(),
-        efa: wanted.efa(launch),
+        efa: wanted.efa(),
         partition: partition
             .flatten()
             .filter(|number| *number > 0)
@@ -147,9 +150,7 @@ const ENOUGH_TYPES: usize = 5;
 /// How many types are left where on-demand is bought for a claim that spot was good enough for. Nothing
 /// if they are enough for on-demand not to run out as well.
 pub fn few_types(launch: &Launch, choice: &Choice) -> Option<usize> {
-    let all = launch.requirements.iter();
-    let mut of_kind = all.filter(|one| one.key == CAPACITY_TYPE);
-    let may_be_spot = of_kind.all(|one| one.admits(Some(capacity_type::SPOT)));
+    let may_be_spot = launch.admits(CAPACITY_TYPE, Some(capacity_type::SPOT));
     let mut types: Vec<usize> = choice.offerings.iter().map(|one| one.at).collect();
     types.dedup();
     let falls_back = choice.capacity_type == CapacityType::OnDemand && may_be_spot;
@@ -187,7 +188,7 @@ impl Seen {
 
 /// A claim as types are compared with it.
 struct Wanted<'a> {
-    requirements: &'a [Requirement],
+    launch: &'a Launch,
     /// Row of [`RESOURCES`], or nothing for a resource that no type has, and the amount: thousandths
     /// of a CPU, units of all else.
     requests: Vec<(Option<usize>, i64)>,
@@ -213,33 +214,20 @@ impl<'a> Wanted<'a> {
             .iter()
             .map(amount)
             .collect::<Result<_, _>>()?;
-        Ok(Wanted {
-            requirements: &launch.requirements,
-            requests,
-        })
-    }
-
-    /// Requirements on a label.
-    fn of(&self, key: &str) -> impl Iterator<Item = &Requirement> {
-        self.requirements.iter().filter(move |one| one.key == key)
-    }
-
-    /// Whether a label that has this value, or none, is admitted.
-    fn admits(&self, key: &str, value: Option<&str>) -> bool {
-        self.of(key).all(|one| one.admits(value))
+        Ok(Wanted { launch, requests })
     }
 
     fn tenancy(&self) -> Tenancy {
-        match self.admits(TENANCY, Some("default")) {
+        match self.launch.admits(TENANCY, Some("default")) {
             true => Tenancy::Default,
             false => Tenancy::Dedicated,
         }
     }
 
-    fn efa(&self, launch: &Launch) -> bool {
+    fn efa(&self) -> bool {
         let row = RESOURCES.iter().position(|name| *name == EFA);
         let asked = |(of, amount): &(Option<usize>, i64)| *of == row && *amount > 0;
-        let drivers = launch.annotations.get(DRIVERS);
+        let drivers = self.launch.annotations.get(DRIVERS);
         self.requests.iter().any(asked)
             || drivers.is_some_and(|all| all.split(',').any(|one| one.trim() == "dra.net"))
     }
@@ -248,7 +236,10 @@ impl<'a> Wanted<'a> {
     fn visit(&self, region: &Region, catalogue: &ClassCatalogue, at: usize, seen: &mut Seen) {
         // The other questions are asked of types that their name admits: of a thousand, say, ten.
         let name = &region.types()[at].name;
-        if !self.admits(longshore_api::labels::INSTANCE_TYPE, Some(name)) {
+        if !self
+            .launch
+            .admits(longshore_api::labels::INSTANCE_TYPE, Some(name))
+        {
             seen.refused += 1;
             return;
         }
@@ -259,8 +250,10 @@ impl<'a> Wanted<'a> {
         let mut admitted = true;
         catalogue.labels(region, at, &mut |key, values| {
             admitted &= match values {
-                [] => self.admits(key, None),
-                _ => values.iter().any(|value| self.admits(key, Some(value))),
+                [] => self.launch.admits(key, None),
+                _ => values
+                    .iter()
+                    .any(|value| self.launch.admits(key, Some(value))),
             };
         });
         if !admitted {
@@ -302,16 +295,21 @@ impl<'a> Wanted<'a> {
         let flag = |value: bool| if value { "true" } else { "false" };
         let partition = offering.partition.to_string();
         let partition = Some(&*partition).filter(|_| offering.partition > 0);
-        self.admits(CAPACITY_TYPE, Some(offering.capacity_type))
-            && self.admits(ZONE, Some(&zone.name))
-            && (id.is_empty() || self.admits(aws::ZONE_ID, Some(id)))
-            && self.admits(aws::RESERVATION_ID, reservation.map(|one| &*one.id))
-            && self.admits(aws::RESERVATION_TYPE, reservation.map(|one| &*one.kind))
-            && self.admits(
+        self.launch
+            .admits(CAPACITY_TYPE, Some(offering.capacity_type))
+            && self.launch.admits(ZONE, Some(&zone.name))
+            && (id.is_empty() || self.launch.admits(aws::ZONE_ID, Some(id)))
+            && self
+                .launch
+                .admits(aws::RESERVATION_ID, reservation.map(|one| &*one.id))
+            && self
+                .launch
+                .admits(aws::RESERVATION_TYPE, reservation.map(|one| &*one.kind))
+            && self.launch.admits(
                 aws::RESERVATION_INTERRUPTIBLE,
                 reservation.map(|one| flag(one.interruptible)),
             )
-            && (partition.is_none() || self.admits(aws::GROUP_PARTITION, partition))
+            && (partition.is_none() || self.launch.admits(aws::GROUP_PARTITION, partition))
     }
 
     fn offering(at: usize, offering: &Offering<'_>, seen: &mut Seen) {

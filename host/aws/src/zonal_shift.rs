@@ -54,19 +54,11 @@ impl Ec2 {
         }
         let answer = wire::zonal_shift::of_resource(&inner.clients, &inner.arn).await;
         let mut state = self.state();
-        let failed = match answer {
-            Ok(shifts) => {
-                state.shifts = shifts;
-                None
-            }
-            Err(error) => {
-                // Zonal shift was switched off for the cluster.
-                if error.class == Class::NotFound {
-                    state.shifts.clear();
-                }
-                Some(error)
-            }
-        };
+        let answer = answer.map(|shifts| state.shifts = shifts);
+        // Zonal shift was switched off for the cluster.
+        if matches!(&answer, Err(error) if error.class == Class::NotFound) {
+            state.shifts.clear();
+        }
         let shifts = state.shifts.clone();
         let shifted = away(&shifts, self.now());
         let before: BTreeSet<String> = state
@@ -79,7 +71,7 @@ impl Ec2 {
         drop(state);
         let begun = shifted.iter().filter(|id| !before.contains(**id));
         let ended = before.iter().filter(|id| !shifted.contains(&***id));
-        if let Some(error) = failed {
+        if let Err(error) = answer {
             for id in ended {
                 let zone = self.zone_text(id);
                 tracing::info!(zone, "the zonal shift is over");

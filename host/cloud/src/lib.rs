@@ -135,6 +135,18 @@ pub struct Launch {
     pub class_name: String,
 }
 
+impl Launch {
+    /// Requirements on a label.
+    pub fn requirements_on(&self, key: &str) -> impl Iterator<Item = &Requirement> {
+        self.requirements.iter().filter(move |one| one.key == key)
+    }
+
+    /// Whether every requirement on a label admits this value (`None`: no such label).
+    pub fn admits(&self, key: &str, value: Option<&str>) -> bool {
+        self.requirements_on(key).all(|one| one.admits(value))
+    }
+}
+
 /// What a registered node shows of itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NodeShows<'a> {

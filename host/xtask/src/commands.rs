@@ -50,13 +50,18 @@ impl Steps {
 pub fn cargo(args: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
     command.args(args).current_dir(crate::root());
+    without_variables(&mut command, &["CARGO_PKG_", "CARGO_MANIFEST_"]);
+    command
+}
+
+/// Keeps variables of our environment from a command: those whose name begins with one of these.
+pub fn without_variables(command: &mut Command, begins: &[&str]) {
     for (name, _) in std::env::vars_os() {
         let text = name.to_string_lossy();
-        if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
+        if begins.iter().any(|begin| text.starts_with(begin)) {
             command.env_remove(&name);
         }
     }
-    command
 }
 
 /// Runs a command with our own streams.

@@ -22,7 +22,9 @@ pub(super) fn check(
     for at in types {
         catalogue.labels(region, at, &mut |key, values| {
             if let Some((key, _)) = launch.min_values.get_key_value(key) {
-                let admitted = values.iter().filter(|value| admits(launch, key, value));
+                let admitted = values
+                    .iter()
+                    .filter(|value| launch.admits(key, Some(value)));
                 found.extend(admitted.map(|value| (&**key, (*value).to_owned())));
             }
         });
@@ -39,9 +41,4 @@ pub(super) fn check(
         }
     }
     Ok(())
-}
-
-fn admits(launch: &Launch, key: &str, value: &str) -> bool {
-    let mut own = launch.requirements.iter().filter(|one| one.key == key);
-    own.all(|one| one.admits(Some(value)))
 }

@@ -98,7 +98,7 @@ impl Ec2 {
         for _ in 0..ATTEMPTS {
             // Without an offering there is nothing to wait for.
             if !begun {
-                self.choose(launch, &class)?;
+                self.choice(&mut self.state(), launch, &class)?;
             }
             // Before the offerings are chosen: what other launches have heard of capacity in the
             // meantime counts.
@@ -140,9 +140,14 @@ impl Ec2 {
         }
         // Chosen again if templates took their time.
         let (choice, templates) = loop {
-            let chosen = self.choose(launch, class)?;
-            if !self.make_templates(&chosen.1).await? {
-                break chosen;
+            let (choice, templates) = {
+                let mut state = self.state();
+                let (catalogue, choice) = self.choice(&mut state, launch, class)?;
+                let templates = self.templates(&state, &catalogue, class, launch, &choice)?;
+                (choice, templates)
+            };
+            if !self.make_templates(&templates).await? {
+                break (choice, templates);
             }
         };
         if let Some(types) = launch::few_types(launch, &choice) {
@@ -182,21 +187,20 @@ impl Ec2 {
         })
     }
 
-    /// Offerings that can be launched into now, and their templates.
-    fn choose(
+    /// The catalogue of a class, and the offerings that can be launched into now.
+    fn choice(
         &self,
+        state: &mut State,
         launch: &Launch,
         class: &EC2NodeClass,
-    ) -> Result<(Choice, Vec<template::Template>), CloudError> {
+    ) -> Result<(Arc<ClassCatalogue>, Choice), CloudError> {
         let now = self.now();
-        let mut state = self.state();
         state.region.change_unavailable(|all| all.expire(now));
         let catalogue = state.catalogue(class, &self.joins())?;
         let configured = state.min_values.as_ref().and_then(|ask| ask());
         let policy = configured.unwrap_or(self.inner.settings.min_values);
         let choice = choose(&state.region, &catalogue, launch, policy)?;
-        let templates = self.templates(&state, &catalogue, class, launch, &choice)?;
-        Ok((choice, templates))
+        Ok((catalogue, choice))
     }
 
     fn templates(
@@ -369,34 +373,27 @@ impl Ec2 {
             own.touched = now;
             own.sent.replace(fleet.clone()).is_some()
         };
-        let answers = |lost: bool, error: ApiError| match error.class {
-            // EC2 knows the token by then.
-            Class::TokenReused
-            | Class::Capacity
-            | Class::SubnetFull
-            | Class::Quota
-            | Class::SpotRole => error,
-            _ if lost => ApiError {
-                class: Class::Unknown,
-                ..error
-            },
-            _ => error,
-        };
         let mut pause = PAUSE;
         let clients = &self.inner.clients;
-        for _ in 1..SENDINGS {
+        let mut left = SENDINGS;
+        loop {
+            left -= 1;
             match wire::fleet::create(clients, fleet, turn).await {
-                Err(error) if error.class == Class::Unknown => {
-                    lost = true;
-                    tokio::time::sleep(pause).await;
-                    pause *= 2;
+                Err(error) if error.class == Class::Unknown && left > 0 => lost = true,
+                // EC2 has looked at the token before it answers with one of these.
+                Err(error) if error.class == Class::TokenReused || error.class.is_shortage() => {
+                    return Err(error);
                 }
-                result => return result.map_err(|error| answers(lost, error)),
+                Err(mut error) if lost => {
+                    error.class = Class::Unknown;
+                    return Err(error);
+                }
+                result => return result,
             }
+            tokio::time::sleep(pause).await;
+            pause *= 2;
             turn = clients.turn(Call::CreateFleet).await;
         }
-        let last = wire::fleet::create(clients, fleet, turn).await;
-        last.map_err(|error| answers(lost, error))
     }
 
     /// What follows from an answer. Without a known outcome the request stays kept.
@@ -417,9 +414,7 @@ impl Ec2 {
             Err(error) => match error.class {
                 Class::Unknown => return Err(failed(error)),
                 Class::TokenReused => return Ok(Next::Find),
-                Class::Capacity | Class::SubnetFull | Class::Quota | Class::SpotRole => {
-                    fleet::whole(fleet, &error.code, &error.message)
-                }
+                class if class.is_shortage() => fleet::whole(fleet, &error.code, &error.message),
                 Class::TemplateGone => {
                     for config in &fleet.configs {
                         state.templates.forget(&config.template);
@@ -540,12 +535,7 @@ impl Ec2 {
     }
 
     fn tenancy(&self, launch: &Launch) -> &'static str {
-        let own = launch
-            .requirements
-            .iter()
-            .filter(|one| one.key == crate::launch::TENANCY);
-        let mut own = own.map(|one| one.admits(Some("default")));
-        match own.all(|admits| admits) {
+        match launch.admits(crate::launch::TENANCY, Some("default")) {
             true => "default",
             false => "dedicated",
         }

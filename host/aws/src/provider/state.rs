@@ -31,7 +31,7 @@ pub(crate) struct State {
     pub shifts: Vec<ShiftFacts>,
     /// What nodes boot with in place of the built-in user data.
     pub bootstrap: Option<Arc<dyn Bootstrap>>,
-    /// Who says how `minValues` are taken, before the settings do.
+    /// Says how `minValues` are taken. Without an answer the settings do.
     pub min_values: Option<AskMinValues>,
     /// IDs of reservations that were described.
     pub reservations: BTreeSet<String>,

@@ -23,8 +23,8 @@ use crate::error::{ApiError, Class};
 use crate::launch::fleet::{Config as FleetConfig, Fleet, Launched, Market, Refused, Reply};
 use crate::records::Tags;
 
-/// Sends a fleet's request once, in a turn of [`Call::CreateFleet`]. The SDK would send it again as it is after an answer that was lost
-/// or a refusal; here the caller decides.
+/// Sends a fleet's request once, in a turn of [`Call::CreateFleet`]. The SDK would send it again as
+/// it is after an answer that was lost or a refusal; here the caller decides.
 ///
 /// # Errors
 /// The call failed. With [`Class::Unknown`] there may be an instance all the same.

@@ -246,8 +246,7 @@ fn is_met(claim: &NodeClaim, wanted: &Requirement) -> bool {
     })
 }
 
-/// A label of a claim.
-pub fn label<'a>(claim: &'a NodeClaim, key: &str) -> Option<&'a str> {
+fn label<'a>(claim: &'a NodeClaim, key: &str) -> Option<&'a str> {
     let labels = claim.metadata.labels.as_ref()?;
     labels.get(key).map(String::as_str)
 }

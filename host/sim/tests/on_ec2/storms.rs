@@ -60,8 +60,8 @@ fn storm(seed: u64, families: &str, capacity: &str) -> u64 {
         });
         let stats = world.cloud.stats();
         eprintln!(
-            "{families}, {capacity}, seed {seed}: 40 pods in {} s, {} CreateFleet, {} without an instance, \
-             offerings {} times short",
+            "{families}, {capacity}, seed {seed}: 40 pods in {} s, {} CreateFleet, {} without an \
+             instance, offerings {} times short",
             took.as_secs(),
             fleets.count(),
             stats.failed,

@@ -3,7 +3,7 @@
 use anyhow::{Context as _, Result};
 
 use super::FEATURES;
-use crate::commands::{cargo, run};
+use crate::commands::{cargo, run, without_variables};
 
 /// Profile in the manifest of the workspace.
 const PROFILE: &str = "image";
@@ -34,12 +34,6 @@ pub fn program() -> Result<Vec<u8>> {
             .collect();
         flags.join(between)
     };
-    build.env("CARGO_TARGET_DIR", &target);
-    build.env(
-        "CARGO_ENCODED_RUSTFLAGS",
-        flags("--remap-path-prefix", "\u{1f}"),
-    );
-    build.env("CFLAGS", flags("-ffile-prefix-map", " "));
     // What would make other code of the same commit.
     let begins = [
         "CARGO_PROFILE_",
@@ -47,14 +41,17 @@ pub fn program() -> Result<Vec<u8>> {
         "CARGO_TARGET_X86_64_",
         "CFLAGS_",
         "TARGET_",
+        "RUSTFLAGS",
+        "RUSTC_WRAPPER",
+        "RUSTC_WORKSPACE_WRAPPER",
     ];
-    for (variable, _) in std::env::vars_os() {
-        let name = variable.to_string_lossy();
-        let is_of = begins.iter().any(|one| name.starts_with(one));
-        if is_of || ["RUSTFLAGS", "RUSTC_WRAPPER", "RUSTC_WORKSPACE_WRAPPER"].contains(&&*name) {
-            build.env_remove(&variable);
-        }
-    }
+    without_variables(&mut build, &begins);
+    build.env("CARGO_TARGET_DIR", &target);
+    build.env(
+        "CARGO_ENCODED_RUSTFLAGS",
+        flags("--remap-path-prefix", "\u{1f}"),
+    );
+    build.env("CFLAGS", flags("-ffile-prefix-map", " "));
     run(build)?;
     let file = target.join(TARGET).join(PROFILE).join("longshore");
     std::fs::read(&file).with_context(|| format!("cannot read {}", file.display()))

@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use longshore_api::crd::duration::{self, Lifetime};
 use longshore_api::crd::{NodeClaim, Timestamp};
-use longshore_api::labels;
 use longshore_core::disrupt::methods::Verdict;
 use longshore_core::disrupt::proposals::{Proposal, To};
 use longshore_core::disrupt::verdicts::Method;
@@ -21,7 +20,6 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::{Controller, Done, Work};
-use crate::live::claim_conditions::label;
 use crate::live::claims::{NominationPlan, new_node_claims, pod_name};
 use crate::live::disruption::command::{
     Candidate, CommandView, candidate_of, destinations, replacement_of,
@@ -455,10 +453,7 @@ impl Controller {
     fn pods_changed(&self, node: &str, now: Instant) -> bool {
         let after = || {
             let claims = self.state.claim_of(self.state.nodes.get(node)?);
-            let pool = self
-                .state
-                .pools
-                .get(label(claims.first()?, labels::NODEPOOL)?)?;
+            let pool = self.state.pools.get(lifecycle::pool_of(claims.first()?))?;
             match duration::lifetime(&pool.spec.disruption.consolidate_after) {
                 Ok(Lifetime::After(after)) => Some(after),
                 _ => None,
