@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use expect_test::expect;
 use longshore_api::labels::{LAUNCH_ORDER, PRICE_OVERLAY};
-use longshore_cloud::Launch;
+use longshore_cloud::{Launch, Requirement};
 use longshore_ec2::catalogue::class::Class;
 use longshore_ec2::catalogue::world;
 use longshore_ec2::nodeclass::EC2NodeClass;

@@ -100,10 +100,7 @@ impl Ec2 {
             if !begun {
                 self.choice(&mut self.state(), launch, &class)?;
             }
-            // Before the offerings are chosen: what other launches have heard of capacity in the
-            // meantime counts.
-            let turn = self.inner.clients.turn(Call::CreateFleet).await;
-            let fleet = self.request(launch, &class).await?;
+            let (fleet, turn) = self.request(launch, &class).await?;
             let reserved = self.reserve(&class, &fleet)?;
             let sent = self.send(uid, &fleet, turn).await;
             match self.answered(launch, &fleet, reserved, sent)? {
@@ -128,17 +125,25 @@ impl Ec2 {
         )))
     }
 
-    /// The request that was sent and not answered, or a new one. Its launch templates exist.
-    async fn request(&self, launch: &Launch, class: &EC2NodeClass) -> Result<Fleet, CloudError> {
+    /// The request that was sent and not answered, or a new one, and its turn. Its launch templates
+    /// exist.
+    async fn request(
+        &self,
+        launch: &Launch,
+        class: &EC2NodeClass,
+    ) -> Result<(Fleet, Turn<'_>), CloudError> {
+        let clients = &self.inner.clients;
+        // Before the offerings are chosen: what other launches have heard of capacity in the
+        // meantime counts.
+        let mut turn = clients.turn(Call::CreateFleet).await;
         if let Some(sent) = self
             .state()
             .launches
             .get(&launch.uid)
             .and_then(|own| own.sent.clone())
         {
-            return Ok(sent);
+            return Ok((sent, turn));
         }
-        // Chosen again if templates took their time.
         let (choice, templates) = loop {
             let (choice, templates) = {
                 let mut state = self.state();
@@ -146,9 +151,14 @@ impl Ec2 {
                 let templates = self.templates(&state, &catalogue, class, launch, &choice)?;
                 (choice, templates)
             };
-            if !self.make_templates(&templates).await? {
+            if self.are_made(&templates) {
                 break (choice, templates);
             }
+            // Other launches take the turn: EC2 counts a call when it comes, and the bucket would
+            // fill while this one waits.
+            drop(turn);
+            self.make_templates(&templates).await?;
+            turn = clients.turn(Call::CreateFleet).await;
         };
         if let Some(types) = launch::few_types(launch, &choice) {
             tracing::warn!(
@@ -178,13 +188,15 @@ impl Ec2 {
                 .collect();
             state.addresses.widest(open.into_iter()).map(str::to_owned)
         };
-        fleet::request(&asking, &state.region, &choice, &templates, subnet).ok_or_else(|| {
+        let fleet = fleet::request(&asking, &state.region, &choice, &templates, subnet);
+        let fleet = fleet.ok_or_else(|| {
             let what = format!(
                 "NodeClaim {}: no offering has an image and a subnet with free addresses",
                 launch.name
             );
             CloudError::InsufficientCapacity(what.into())
-        })
+        })?;
+        Ok((fleet, turn))
     }
 
     /// The catalogue of a class, and the offerings that can be launched into now.
@@ -313,24 +325,26 @@ impl Ec2 {
         drift == Drift::Drifted
     }
 
-    /// Makes the templates that are not known to exist. Whether there were any.
-    async fn make_templates(&self, templates: &[template::Template]) -> Result<bool, ApiError> {
-        let unknown = |name: &str| {
-            let now = self.now();
-            !self.state().templates.uses(name, now)
-        };
-        if !templates.iter().any(|one| unknown(&one.request.name)) {
-            return Ok(false);
-        }
+    /// Whether all templates are known to exist. They are used now: they are kept a while longer.
+    fn are_made(&self, templates: &[template::Template]) -> bool {
+        let now = self.now();
+        let mut state = self.state();
+        templates
+            .iter()
+            .all(|one| state.templates.uses(&one.request.name, now))
+    }
+
+    /// Makes the templates that are not known to exist.
+    async fn make_templates(&self, templates: &[template::Template]) -> Result<(), ApiError> {
         let _one_at_a_time = self.inner.making_templates.lock().await;
         for one in templates {
-            if unknown(&one.request.name) {
+            if !self.are_made(std::slice::from_ref(one)) {
                 wire::templates::create(&self.inner.clients, &one.request, false).await?;
                 let now = self.now();
                 self.state().templates.add(&one.request.name, now);
             }
         }
-        Ok(true)
+        Ok(())
     }
 
     fn tags(&self, class: &EC2NodeClass, launch: &Launch) -> Tags {
