@@ -203,6 +203,15 @@ impl Cloud {
         all.filter(|one| one["action"] == action).count()
     }
 
+    async fn delete_templates(&self) {
+        let world = self.world().await;
+        for template in world["launchTemplates"].as_array().unwrap() {
+            let name = template["name"].as_str().unwrap();
+            let delete = self.clients.ec2.delete_launch_template();
+            delete.launch_template_name(name).send().await.unwrap();
+        }
+    }
+
     async fn launch(
         &self,
         number: u32,
@@ -459,6 +468,30 @@ async fn a_process_that_dies_after_the_launch_is_followed_by_one_that_finds_the_
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_that_is_refused_whole_leaves_its_token_to_the_next_one() {
+    let mut cloud = Cloud::new(account()).await;
+    let on = json!({"action": "CreateFleet", "times": 1});
+    let code = "MaxSpotInstanceCountExceeded";
+    cloud
+        .faults(json!([{"error": {"code": code, "on": on, "when": "before"}}]))
+        .await;
+    let error = cloud.launch(1, &[]).await.unwrap_err();
+    let is_short = matches!(error, CloudError::InsufficientCapacity(_));
+    assert!(is_short, "{error:?}");
+    let lost = json!([{"drop": {"when": "after", "on": {"action": "CreateFleet", "times": 3}}}]);
+    cloud.faults(lost).await;
+    let on_demand: &[(&str, &[&str])] = &[(CAPACITY_TYPE, &["on-demand"])];
+    cloud.launch(1, on_demand).await.unwrap_err();
+    let living = cloud.living().await;
+    assert_eq!(living.len(), 1);
+    // The next process knows of no refusal. It begins with the token of the instance.
+    cloud.restart().await;
+    let found = cloud.launch(1, &[]).await.unwrap();
+    assert_eq!(cloud.living().await, [id(&found)]);
+    assert_eq!(living, [id(&found)]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn while_ec2_is_blind_nothing_is_bought_twice_and_nothing_counts_as_gone() {
     let mut cloud = Cloud::new(account()).await;
     cloud.faults(json!([{"lag": [600_000, 600_000]}])).await;
@@ -551,18 +584,21 @@ async fn launch_templates_are_found_again_and_deleted_when_no_launch_uses_them()
     assert_eq!(world["launchTemplates"], json!([]));
     cloud.launch(3, wanted).await.unwrap();
     // A user deletes one that a process still knows.
-    let name = cloud.world().await["launchTemplates"][0]["name"]
-        .as_str()
-        .unwrap()
-        .to_owned();
-    let delete = cloud
-        .clients
-        .ec2
-        .delete_launch_template()
-        .launch_template_name(name);
-    delete.send().await.unwrap();
+    cloud.delete_templates().await;
     cloud.launch(4, wanted).await.unwrap();
     assert_eq!(cloud.living().await.len(), 4);
+    // Or another process has deleted the one of the dry run.
+    cloud.reconcile().await;
+    cloud.delete_templates().await;
+    let (fleets, made) = (
+        cloud.count("CreateFleet").await,
+        cloud.count("CreateLaunchTemplate").await,
+    );
+    cloud.reconcile().await;
+    assert!(cloud.count("CreateFleet").await > fleets + 1, "tried again");
+    assert_eq!(cloud.count("CreateLaunchTemplate").await, made + 1);
+    let (status, _, message) = cloud.condition("default", "ValidationSucceeded").await;
+    assert_eq!(status, "True", "{message}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

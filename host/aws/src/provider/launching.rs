@@ -423,6 +423,9 @@ impl Ec2 {
         let used = sent.as_ref().ok().and_then(|reply| reply.instances.first());
         let used = used.map(|one| one.subnet.clone());
         state.addresses.release(reserved, used.as_deref());
+        // A request that is refused as a whole leaves the token as good as new. Another one would let a
+        // process that starts anew buy again with the first.
+        let used_up = sent.is_ok();
         let reply = match sent {
             Ok(reply) => reply,
             Err(error) => match error.class {
@@ -430,15 +433,12 @@ impl Ec2 {
                 Class::TokenReused => return Ok(Next::Find),
                 class if class.is_shortage() => fleet::whole(fleet, &error.code, &error.message),
                 Class::TemplateGone => {
-                    for config in &fleet.configs {
-                        state.templates.forget(&config.template);
-                    }
-                    state.next_attempt(&launch.uid);
+                    state.forget_templates(fleet);
+                    state.no_instance(&launch.uid, used_up);
                     return Ok(Next::Again);
                 }
-                // Refused before anything was done: the token is as good as new.
                 _ => {
-                    state.launches.entry(launch.uid.clone()).or_default().sent = None;
+                    state.no_instance(&launch.uid, used_up);
                     return Err(failed(error));
                 }
             },
@@ -467,11 +467,11 @@ impl Ec2 {
             Outcome::Launched(one) => Ok(Next::Done(one)),
             Outcome::TemplateGone(names) => {
                 names.iter().for_each(|name| state.templates.forget(name));
-                state.next_attempt(&launch.uid);
+                state.no_instance(&launch.uid, used_up);
                 Ok(Next::Again)
             }
             Outcome::Failed(error) => {
-                state.next_attempt(&launch.uid);
+                state.no_instance(&launch.uid, used_up);
                 Err(error)
             }
         }
@@ -579,7 +579,7 @@ impl Ec2 {
                 "claim {uid} was launched by another process, and its instance does not show yet"
             )));
         }
-        state.next_attempt(uid);
+        state.no_instance(uid, true);
         Ok(())
     }
 
@@ -617,9 +617,6 @@ impl Ec2 {
             Ok(prepared) => prepared,
             Err(error) => return Probe::Later(error.to_string()),
         };
-        if let Err(error) = self.make_templates(&templates).await {
-            return probe_failed(&error);
-        }
         let asking = Asking {
             launch: &launch,
             attempt: 0,
@@ -639,13 +636,24 @@ impl Ec2 {
         let Some(fleet) = fleet else {
             return Probe::Later("no instance type has an image and a subnet".to_owned());
         };
-        match self
-            .probe_calls(&fleet, subnets.iter().map(|one| &*one.id))
-            .await
-        {
-            Ok(()) => Probe::Passed,
-            Err(error) => probe_failed(&error),
+        for _ in 0..ATTEMPTS {
+            let tried = match self.make_templates(&templates).await {
+                Ok(()) => {
+                    let subnets = subnets.iter().map(|one| &*one.id);
+                    self.probe_calls(&fleet, subnets).await
+                }
+                Err(error) => Err(error),
+            };
+            match tried {
+                Ok(()) => return Probe::Passed,
+                // Another process has deleted it.
+                Err(error) if error.class == Class::TemplateGone => {
+                    self.state().forget_templates(&fleet);
+                }
+                Err(error) => return probe_failed(&error),
+            }
         }
+        Probe::Later(format!("{ATTEMPTS} attempts found launch templates gone"))
     }
 
     async fn probe_calls<'a>(
@@ -719,12 +727,21 @@ enum Next {
 }
 
 impl super::State {
-    /// The next attempt has another token.
-    fn next_attempt(&mut self, uid: &str) {
+    /// EC2 does not have the launch templates of a request.
+    fn forget_templates(&mut self, fleet: &Fleet) {
+        for config in &fleet.configs {
+            self.templates.forget(&config.template);
+        }
+    }
+
+    /// A request is over without an instance. If it has used its token up, the next one has another.
+    fn no_instance(&mut self, uid: &str, used_up: bool) {
         let own: &mut InFlight = self.launches.entry(uid.to_owned()).or_default();
-        own.attempt += 1;
         own.sent = None;
-        own.reused = None;
+        if used_up {
+            own.attempt += 1;
+            own.reused = None;
+        }
     }
 }
 
