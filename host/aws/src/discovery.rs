@@ -204,10 +204,19 @@ pub fn inherit(
     }
 }
 
-/// Takes over spot prices: the newest of each type and zone. None change nothing, because an empty
-/// answer is no answer.
-pub fn set_spot_prices(region: &mut Region, prices: &[SpotPrice]) {
-    let mut newest: HashMap<(&str, &str), &SpotPrice> = HashMap::new();
+/// The newest price of each type and zone, of several answers. One that a short answer leaves out is
+/// that of an answer before: without a price an offering is gone, and its nodes drift.
+pub fn newest_prices(answers: &[&[SpotPrice]]) -> Vec<SpotPrice> {
+    newest(answers.iter().copied().flatten())
+        .into_values()
+        .cloned()
+        .collect()
+}
+
+fn newest<'a>(
+    prices: impl Iterator<Item = &'a SpotPrice>,
+) -> BTreeMap<(&'a str, &'a str), &'a SpotPrice> {
+    let mut newest: BTreeMap<(&str, &str), &SpotPrice> = BTreeMap::new();
     for price in prices {
         let key = (&*price.instance_type, &*price.zone);
         let entry = newest.entry(key).or_insert(price);
@@ -215,6 +224,13 @@ pub fn set_spot_prices(region: &mut Region, prices: &[SpotPrice]) {
             *entry = price;
         }
     }
+    newest
+}
+
+/// Takes over spot prices: the newest of each type and zone. None change nothing, because an empty
+/// answer is no answer.
+pub fn set_spot_prices(region: &mut Region, prices: &[SpotPrice]) {
+    let newest = newest(prices.iter());
     if !newest.is_empty() {
         region.replace_spot(|kind, zone| newest.get(&(kind, zone)).map(|price| price.price));
     }

@@ -302,8 +302,9 @@ impl Ec2 {
         let now = (self.inner.clock)();
         let prices = wire::types::spot_prices(&self.inner.clients, now).await?;
         let mut state = self.state();
-        discovery::set_spot_prices(&mut state.region, &prices);
-        state.prices = prices;
+        state.prices = discovery::newest_prices(&[&prices, &state.prices]);
+        let State { region, prices, .. } = &mut *state;
+        discovery::set_spot_prices(region, prices);
         Ok(())
     }
 

@@ -124,6 +124,18 @@ fn the_newest_price_counts_and_none_is_no_answer() {
 }
 
 #[test]
+fn a_short_answer_keeps_the_prices_that_it_leaves_out() {
+    let before = [
+        price("m5.large", "us-east-1a", 0.2, 30),
+        price("m5.large", "us-east-1b", 0.3, 30),
+    ];
+    let short = [price("m5.large", "us-east-1a", 0.1, 40)];
+    let all = newest_prices(&[&short, &before]);
+    let all: Vec<(&str, f64)> = all.iter().map(|one| (&*one.zone, one.price)).collect();
+    assert_eq!(all, [("us-east-1a", 0.1), ("us-east-1b", 0.3)]);
+}
+
+#[test]
 fn zones_are_those_that_offer_a_type() {
     let types: serde_json::Value =
         serde_json::from_str(include_str!("../../../emulator/data/small.json")).unwrap();

@@ -15,7 +15,7 @@ use longshore_api::crd::{
     hash, set_condition,
 };
 use longshore_api::labels;
-use longshore_core::model::{Catalogue, Symbols};
+use longshore_core::model::{Catalogue, InstanceType, Op, Symbols, TypeId};
 
 use super::claims::{HASH, HASH_VERSION};
 use super::context::Context;
@@ -251,16 +251,29 @@ fn label<'a>(claim: &'a NodeClaim, key: &str) -> Option<&'a str> {
     labels.get(key).map(String::as_str)
 }
 
-/// Whether a catalogue has the instance type and the offering of these labels, available or not.
-/// Reserved capacity that is no longer listed is still on-demand capacity. `names` has the texts of
-/// the catalogue.
+/// Whether a catalogue has the instance type and the offering of these labels, available or not,
+/// for the NodeClass that the labels name by the key `class`. Reserved capacity that is no longer
+/// listed is still on-demand capacity. `names` has the texts of the catalogue.
+///
+/// Not known for a NodeClass of which the catalogue has nothing: one that is not ready offers
+/// nothing, and its nodes are as good as before.
 pub fn is_listed(
     labels: &BTreeMap<String, String>,
+    class: &str,
     catalogue: &Catalogue,
     names: &Symbols,
-) -> bool {
-    let Some(instance_type) = labels.get(labels::INSTANCE_TYPE) else {
-        return true;
+) -> Option<bool> {
+    let instance_type = labels.get(labels::INSTANCE_TYPE)?;
+    let key = names.get(class);
+    let class = labels.get(class).map(|value| names.get(value));
+    let is_of_class = |row: &InstanceType| {
+        let mut all = row.requirements.iter();
+        match all.find(|one| Some(one.key) == key).map(|one| &one.op) {
+            Some(Op::In(values)) => {
+                class.is_none_or(|class| values.iter().copied().any(|one| Some(one) == class))
+            }
+            _ => true,
+        }
     };
     let symbol = |key: &str| labels.get(key).map(|value| names.get(value));
     let (zone, capacity_type) = (symbol(labels::ZONE), symbol(labels::CAPACITY_TYPE));
@@ -268,17 +281,20 @@ pub fn is_listed(
         .get(labels::CAPACITY_TYPE)
         .is_some_and(|value| value == labels::capacity_type::RESERVED);
     let on_demand = names.get(labels::capacity_type::ON_DEMAND);
-    let Some(id) = names
-        .get(instance_type)
-        .and_then(|name| catalogue.find(name))
-    else {
-        return false;
+    let types = catalogue.types();
+    let name = names.get(instance_type);
+    let row = types
+        .iter()
+        .position(|row| Some(row.name) == name && is_of_class(row));
+    let Some(row) = row else {
+        return types.iter().any(is_of_class).then_some(false);
     };
-    catalogue.offerings_of(id).iter().any(|offering| {
+    let mut offerings = catalogue.offerings_of(TypeId(row as u32)).iter();
+    Some(offerings.any(|offering| {
         zone.is_none_or(|zone| offering.zone == zone)
             && (capacity_type.is_none_or(|wanted| offering.capacity_type == wanted)
                 || (reserved && offering.capacity_type == on_demand))
-    })
+    }))
 }
 
 /// Sets a condition to True, or removes it.

@@ -29,7 +29,7 @@ use tokio::sync::mpsc::{Receiver, Sender, UnboundedReceiver, channel};
 use tokio::time::{Instant, sleep_until};
 
 use super::claim_conditions::{Surroundings, is_listed};
-use super::claims::{Planned, planned_pods};
+use super::claims::{Planned, class_label, planned_pods};
 use super::context::Context;
 use super::disruption::decide;
 use super::explain_requests::{ExplainRequests, Subject};
@@ -739,11 +739,13 @@ impl Controller {
     /// What the conditions of a claim follow from.
     fn surroundings(&self, claim: &NodeClaim) -> Surroundings {
         let labels = claim.metadata.labels.as_ref();
-        let catalogue = self.offers.catalogue();
-        Surroundings {
-            pool: self.state.pools.get(lifecycle::pool_of(claim)).cloned(),
-            listed: labels.map(|labels| is_listed(labels, catalogue, self.state.names())),
-        }
+        let pool = self.state.pools.get(lifecycle::pool_of(claim)).cloned();
+        let listed = labels.zip(pool.as_ref()).and_then(|(labels, pool)| {
+            let (class, _) = class_label(pool);
+            let names = self.state.names();
+            is_listed(labels, &class, self.offers.catalogue(), names)
+        });
+        Surroundings { pool, listed }
     }
 
     fn work_on_node(&mut self, name: &str, now: Instant) -> Option<Work> {

@@ -3,10 +3,12 @@
 use expect_test::expect;
 use longshore_api::crd::set_condition;
 use longshore_cloud::CloudError;
+use longshore_core::model::{Offering, Requirement, Resources};
 use serde_json::{Value, json};
 
 use super::*;
 
+const CLASS: &str = "example.com/class";
 const LAUNCHED: &str = "2026-11-23T12:00:00Z";
 const INITIALIZED: &str = "2026-11-23T12:01:00Z";
 
@@ -231,7 +233,7 @@ fn an_offering_is_listed_by_type_zone_and_capacity_type() {
             (labels::CAPACITY_TYPE, capacity_type),
         ];
         let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));
-        is_listed(&labels.into(), &catalogue, &names)
+        is_listed(&labels.into(), CLASS, &catalogue, &names) == Some(true)
     };
     // Out of stock is not gone.
     assert!(listed("s-2x", "zone-a", "on-demand"));
@@ -239,7 +241,52 @@ fn an_offering_is_listed_by_type_zone_and_capacity_type() {
     assert!(!listed("s-2x", "zone-a", "spot"));
     assert!(!listed("s-2x", "zone-b", "on-demand"));
     assert!(!listed("s-4x", "zone-a", "on-demand"));
-    assert!(is_listed(&BTreeMap::new(), &catalogue, &names));
+    assert_eq!(is_listed(&BTreeMap::new(), CLASS, &catalogue, &names), None);
+}
+
+#[test]
+fn a_class_that_offers_nothing_is_no_reason_to_replace_its_nodes() {
+    let mut names = Symbols::default();
+    let class = names.intern(CLASS);
+    let row = |type_name: &str, class_name: &str, names: &mut Symbols| {
+        let kind = InstanceType {
+            name: names.intern(type_name),
+            requirements: vec![Requirement::is(class, names.intern(class_name))],
+            capacity: Resources::default(),
+            allocatable: Resources::default(),
+            volume_limits: Vec::new(),
+            offerings: 0..0,
+        };
+        let offering = Offering {
+            instance_type: TypeId(0),
+            requirements: Arc::default(),
+            zone: None,
+            capacity_type: None,
+            price: 1.0,
+            available: false,
+            reservation: None,
+        };
+        (kind, vec![offering])
+    };
+    let rows = vec![
+        row("small", "a", &mut names),
+        row("small", "b", &mut names),
+        row("large", "b", &mut names),
+    ];
+    let catalogue = Catalogue::new(rows, &names);
+    let listed = |instance_type: &str, class: &str| {
+        let labels = [(labels::INSTANCE_TYPE, instance_type), (CLASS, class)];
+        let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));
+        is_listed(&labels.into(), CLASS, &catalogue, &names)
+    };
+    assert_eq!(listed("small", "a"), Some(true));
+    assert_eq!(
+        listed("large", "a"),
+        Some(false),
+        "only another class has it"
+    );
+    assert_eq!(listed("large", "b"), Some(true));
+    assert_eq!(listed("small", "not-ready"), None);
 }
 
 /// What the step leaves of both conditions.
