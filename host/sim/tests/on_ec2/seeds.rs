@@ -1,6 +1,6 @@
 //! Generated hours on EC2, with faults of AWS.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Mutex;
 
 use longshore_sim::harness::generated::{Stories, types};
 use longshore_sim::harness::run::run_scenario;
@@ -9,21 +9,23 @@ use longshore_sim::harness::{SEEDS_TYPES, manager};
 /// Nodes at the busiest, about.
 const SMALL: u32 = 12;
 
+/// Seeds that have found a fault once: a launch that was refused whole and then bought twice, a
+/// NodeClass that stayed without its launch template, disruption that was proposed and withdrawn.
+const FOUND: [u64; 6] = [65, 160, 219, 453, 481, 707];
+
 #[test]
 fn after_an_hour_of_faults_of_aws_every_pod_runs_and_nothing_is_left_behind() {
     let said = std::env::var("LONGSHORE_AWS_SEEDS").ok();
     let seeds = said.and_then(|text| text.parse().ok()).unwrap_or(24);
     let types = types(SEEDS_TYPES);
-    let next = AtomicU64::new(0);
+    let left = Mutex::new(FOUND.into_iter().chain(0..seeds));
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let tell = || {
         let manager = manager().expect("policies");
         let mut failed = String::new();
         loop {
-            let seed = next.fetch_add(1, Ordering::Relaxed);
-            if seed >= seeds {
-                return failed;
-            }
+            let seed = left.lock().expect("no panic").next();
+            let Some(seed) = seed else { return failed };
             let story = Stories::Aws.scenario(seed, SMALL, types.clone());
             let told = run_scenario(&story, manager.clone(), false).expect("a runtime");
             if !told.wrong.is_empty() {

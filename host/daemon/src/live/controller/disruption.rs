@@ -234,8 +234,10 @@ impl Controller {
         let apart = live.apart_to_disrupt();
         self.forget_told(now);
         let told = self.disruption.told.clone();
-        // Once nothing changes any more, the whole cluster is searched.
-        let rested = self.disruption.rested.as_ref().filter(|_| has_changed);
+        // Once nothing changes any more, the whole cluster is searched. So it is if a look has proposed
+        // something, which is a change by itself: a shorter look would not find it again.
+        let is_short = has_changed && self.disruption.proposed.is_none();
+        let rested = self.disruption.rested.as_ref().filter(|_| is_short);
         let rested = rested.and_then(|of| of.near(revision)).cloned();
         let metrics = self.ctx.metrics.clone();
         let look = move |how: &super::RoundConfig| {
