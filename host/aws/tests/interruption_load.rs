@@ -1,5 +1,6 @@
 //! The interruption queue under load: ten thousand messages with duplicates and rubbish, through the
 //! real SDK, against the emulated endpoint on loopback.
+#![allow(clippy::print_stdout, reason = "what it takes is told")]
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering};

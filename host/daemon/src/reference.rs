@@ -531,7 +531,9 @@ fn every_feature_gate_of_the_reference_is_known() {
     )
     .unwrap();
     assert!(
-        read.notes.iter().all(|note| !note.contains("is not known")),
+        read.notes
+            .iter()
+            .all(|note| !note.what.contains("is not known")),
         "{:?}",
         read.notes
     );

@@ -1,5 +1,6 @@
 //! Instances of an emulated EC2 as nodes of a real control plane: through the real SDK, with the
 //! rights that `deploy/` ships. What instances join is read from their own user data.
+#![allow(clippy::print_stdout, reason = "how soon a node is tainted is told")]
 
 use std::path::Path;
 use std::time::{Duration, Instant};

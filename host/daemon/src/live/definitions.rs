@@ -2,6 +2,8 @@
 //! missing one. An outdated one accepts objects and silently drops the fields that it does not
 //! know.
 
+use std::fmt;
+
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::Api;
 use longshore_api::crd::definition::{self, Definition};
@@ -23,15 +25,52 @@ pub async fn differences(client: &kube::Client) -> Result<Vec<String>, kube::Err
     for ours in definition::all() {
         if let Some(theirs) = api.get_opt(ours.name()).await? {
             let theirs = serde_json::to_value(&theirs).unwrap_or_default();
-            said.extend(difference(&ours, &theirs));
+            let found = difference(&ours, &theirs);
+            said.extend(found.map(|found| format!("{found}; {INSTALL}")));
         }
     }
     Ok(said)
 }
 
-/// What the cluster's definition lacks of ours, in a sentence; nothing if it lacks nothing.
-pub fn difference(ours: &Definition, theirs: &Value) -> Option<String> {
-    let name = ours.name();
+/// What a definition in the cluster lacks of ours.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Difference {
+    /// It does not serve our version: it has others.
+    Version {
+        name: String,
+        version: String,
+        has: Vec<String>,
+    },
+    /// It has no such fields, by path, and drops them.
+    Fields { name: String, fields: Vec<String> },
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Difference::Version { name, version, has } => {
+                let has = has.join(", ");
+                write!(f, "the cluster's {name} has {has} and not {version}")
+            }
+            Difference::Fields { name, fields } => {
+                let named = &fields[..fields.len().min(NAMED)];
+                write!(
+                    f,
+                    "CRD {name} in the cluster is outdated and drops the fields {}",
+                    named.join(", ")
+                )?;
+                match fields.len() - named.len() {
+                    0 => Ok(()),
+                    more => write!(f, " and {more} more"),
+                }
+            }
+        }
+    }
+}
+
+/// What the cluster's definition lacks of ours; nothing if it lacks nothing.
+pub fn difference(ours: &Definition, theirs: &Value) -> Option<Difference> {
+    let name = ours.name().to_owned();
     let version = ours.json()["spec"]["versions"][0]["name"]
         .as_str()
         .unwrap_or_default();
@@ -42,33 +81,17 @@ pub fn difference(ours: &Definition, theirs: &Value) -> Option<String> {
         .iter()
         .find(|v| v["name"] == version && v["served"] == true);
     let Some(same) = same else {
-        let names: Vec<&str> = versions.iter().filter_map(|v| v["name"].as_str()).collect();
-        let has = names.join(", ");
-        return Some(format!(
-            "the cluster's {name} has {has} and not {version}; {INSTALL}"
-        ));
+        let names = versions.iter().filter_map(|v| v["name"].as_str());
+        return Some(Difference::Version {
+            name,
+            version: version.to_owned(),
+            has: names.map(str::to_owned).collect(),
+        });
     };
-    let mut lacks = Vec::new();
-    compare(
-        ours.schema(),
-        &same["schema"]["openAPIV3Schema"],
-        "",
-        &mut lacks,
-    );
-    if lacks.is_empty() {
-        return None;
-    }
-    let more = lacks.len().saturating_sub(NAMED);
-    lacks.truncate(NAMED);
-    let fields = lacks.join(", ")
-        + &if more > 0 {
-            format!(" and {more} more")
-        } else {
-            String::new()
-        };
-    Some(format!(
-        "CRD {name} in the cluster is outdated and drops the fields {fields}; {INSTALL}"
-    ))
+    let mut fields = Vec::new();
+    let theirs = &same["schema"]["openAPIV3Schema"];
+    compare(ours.schema(), theirs, "", &mut fields);
+    (!fields.is_empty()).then_some(Difference::Fields { name, fields })
 }
 
 /// Adds the fields that `theirs` does not have, the outermost of each.
@@ -117,19 +140,16 @@ mod tests {
         spec.as_object_mut().unwrap().remove("replicas");
         let budgets = &mut spec["disruption"]["properties"]["budgets"]["items"]["properties"];
         budgets.as_object_mut().unwrap().remove("reasons");
-        let said = difference(&ours, &older).unwrap();
         assert_eq!(
-            said,
+            difference(&ours, &older).unwrap().to_string(),
             "CRD nodepools.karpenter.sh in the cluster is outdated and drops the fields \
-             spec.disruption.budgets.reasons, spec.replicas; \
-             kubectl apply --server-side --force-conflicts -f deploy/crds"
+             spec.disruption.budgets.reasons, spec.replicas"
         );
         let mut beta = ours.json().clone();
         beta["spec"]["versions"][0]["name"] = "v1beta1".into();
-        assert!(
-            difference(&ours, &beta)
-                .unwrap()
-                .contains("nodepools.karpenter.sh has v1beta1 and not v1; kubectl")
+        assert_eq!(
+            difference(&ours, &beta).unwrap().to_string(),
+            "the cluster's nodepools.karpenter.sh has v1beta1 and not v1"
         );
     }
 }

@@ -64,7 +64,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<Answer, Failure> {
     ));
     logging(&settings, args.log);
     for note in &settings.notes {
-        tracing::warn!("{note}");
+        tracing::warn!("{}", note.what);
     }
     let defaults = longshore_core::model::Settings::default();
     let meant = longshore_core::model::Settings {

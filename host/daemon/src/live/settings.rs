@@ -48,8 +48,32 @@ pub struct Settings {
     pub instance_types: Option<PathBuf>,
     /// Default topology spread constraints.
     pub scheduler: Option<SchedulerConfig>,
-    /// What was set and has no effect, in words.
-    pub notes: Vec<String>,
+    pub notes: Vec<Note>,
+}
+
+/// What was set and has no effect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Note {
+    /// A sentence without its full stop.
+    pub what: String,
+    /// Karpenter's nodes would be others by it, or might be.
+    pub about_nodes: bool,
+}
+
+impl Note {
+    fn of_process(what: String) -> Self {
+        Note {
+            what,
+            about_nodes: false,
+        }
+    }
+
+    fn of_nodes(what: String) -> Self {
+        Note {
+            what,
+            about_nodes: true,
+        }
+    }
 }
 
 /// Where status and explanations are is said by this variable, and of the flags by one that
@@ -106,11 +130,11 @@ pub fn read(get: impl Fn(&str) -> Option<String>, on_ec2: bool) -> Result<Settin
             Effect::Ec2(_) if !on_ec2 => "it is about EC2, and nodes come from elsewhere",
             _ => continue,
         };
-        if get(flag.variable).is_some() {
-            notes.push(format!(
-                "{} is set and has no effect: {why}",
-                called(flag.variable)
-            ));
+        if let Some(value) = get(flag.variable) {
+            notes.push(Note {
+                what: format!("{} is set and has no effect: {why}", called(flag.variable)),
+                about_nodes: flag.variable == "IGNORE_DRA_REQUESTS" && value == "false",
+            });
         }
     }
     let (mut reserved_capacity, mut repairs, mut spot_to_spot) = (true, false, false);
@@ -145,16 +169,16 @@ pub fn read(get: impl Fn(&str) -> Option<String>, on_ec2: bool) -> Result<Settin
             }
             Some((name, value)) if GATES.contains(&name) => {
                 if value == "true" {
-                    notes.push(format!(
-                        "feature gate {name} is not implemented yet and has no \
-                        effect"
-                    ));
+                    notes.push(Note::of_nodes(format!(
+                        "feature gate {name} is not implemented yet and has no effect"
+                    )));
                 }
             }
             // As Karpenter does, which is silent about it.
             Some((name, _)) => {
                 let hint = nearest(name, GATES.into_iter().chain(OURS));
-                notes.push(format!("feature gate {name} is not known{hint}"));
+                let what = format!("feature gate {name} is not known{hint}");
+                notes.push(Note::of_nodes(what));
             }
             None => {
                 return Err(wrong(
@@ -166,7 +190,7 @@ pub fn read(get: impl Fn(&str) -> Option<String>, on_ec2: bool) -> Result<Settin
         }
     }
     let legacy = flag("LEGACY_NODE_REPAIR", false)?;
-    let unused = |what: &str, why: &str| format!("{what} has no effect {why}");
+    let unused = |what: &str, why: &str| Note::of_process(format!("{what} has no effect {why}"));
     let repairs = match (repairs, legacy) {
         (false, _) => RepairMode::Off,
         (true, true) => RepairMode::AtOnce,
@@ -269,8 +293,8 @@ fn nearest<'a>(typed: &str, known: impl Iterator<Item = &'a str>) -> String {
         .unwrap_or_default()
 }
 
-/// Variables of the environment that are one slip away from one that is understood, in words.
-pub fn unknown_variables(names: impl Iterator<Item = String>) -> Vec<String> {
+/// Variables of the environment that are one slip away from one that is understood.
+pub fn unknown_variables(names: impl Iterator<Item = String>) -> Vec<Note> {
     // One letter changed, added or left out, or two exchanged.
     let all = || FLAGS.iter().map(|flag| flag.variable).chain([STATUS]);
     let slip = |name: &String| {
@@ -278,7 +302,10 @@ pub fn unknown_variables(names: impl Iterator<Item = String>) -> Vec<String> {
             |variable: &&str| variable.len() > 8 && strsim::osa_distance(variable, name) == 1;
         let meant = all().find(like)?;
         let known = all().any(|variable| variable == name.as_str());
-        (!known).then(|| format!("environment variable {name} is not known, did you mean {meant}?"))
+        (!known).then(|| {
+            let what = format!("environment variable {name} is not known, did you mean {meant}?");
+            Note::of_nodes(what)
+        })
     };
     names.filter_map(|name| slip(&name)).collect()
 }
@@ -389,7 +416,8 @@ mod tests {
                 with(&[("FEATURE_GATES", gates), ("LEGACY_NODE_REPAIR", legacy)]).unwrap();
             let first = settings.terminate_first;
             let (drift, repair) = (first.drift, first.repair);
-            let notes = settings.notes.join("; ");
+            let notes: Vec<_> = settings.notes.into_iter().map(|note| note.what).collect();
+            let notes = notes.join("; ");
             let said = format!("{:?} {drift} {repair} {notes}", settings.repairs);
             said.trim_end().to_owned()
         };
@@ -445,8 +473,9 @@ mod tests {
     #[test]
     fn what_is_not_known_is_said_with_what_was_probably_meant() {
         let settings = with(&[("FEATURE_GATES", "NodeRepiar=true,Warp=true")]).unwrap();
+        let notes: Vec<_> = settings.notes.into_iter().map(|note| note.what).collect();
         assert_eq!(
-            settings.notes,
+            notes,
             [
                 "feature gate NodeRepiar is not known, did you mean NodeRepair?",
                 "feature gate Warp is not known"
@@ -457,6 +486,7 @@ mod tests {
                 .map(str::to_owned)
                 .into_iter(),
         );
+        let said: Vec<_> = said.into_iter().map(|note| note.what).collect();
         assert_eq!(
             said,
             [

@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::cluster::{Cluster, Object};
 use super::report::{Level, Report};
 use crate::error::{Failure, count};
-use crate::live::definitions::{INSTALL, difference};
+use crate::live::definitions::{Difference, INSTALL, difference};
 use crate::live::settings;
 
 /// The definitions that Longshore ships.
@@ -179,13 +179,11 @@ pub fn said_of_settings(
         }
     }
     for note in notes {
-        // What is a matter of how a process runs changes nothing about nodes.
-        let unplanned = note.starts_with("IGNORE_DRA_REQUESTS")
-            && get("IGNORE_DRA_REQUESTS").as_deref() == Some("false");
-        let plans =
-            unplanned || note.contains("is not implemented yet") || note.contains("is not known");
-        let level = if plans { Level::Differs } else { Level::Note };
-        said.push((level, format!("{note}."), String::new()));
+        let level = match note.about_nodes {
+            true => Level::Differs,
+            false => Level::Note,
+        };
+        said.push((level, format!("{}.", note.what), String::new()));
     }
     said
 }
@@ -215,14 +213,11 @@ fn check_definitions(cluster: &Cluster, report: &mut Report) {
             None => {}
             Some(theirs) => {
                 if let Some(difference) = difference(&ours, &theirs.value) {
-                    let difference = difference.trim_end_matches(INSTALL);
-                    let what = format!("{}.", difference.trim_end_matches([';', ' ']));
-                    let missing = what.contains(" and not ");
-                    let level = if missing {
-                        Level::Blocks
-                    } else {
-                        Level::Differs
+                    let level = match difference {
+                        Difference::Version { .. } => Level::Blocks,
+                        Difference::Fields { .. } => Level::Differs,
                     };
+                    let what = format!("{difference}.");
                     let hint = format!("Run {INSTALL}{more}; no object changes by it.");
                     report.add(level, theirs, "", what, hint);
                 }

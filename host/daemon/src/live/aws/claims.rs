@@ -127,14 +127,12 @@ impl Known {
 
     fn remove(&mut self, name: &str) {
         match self.instances.remove(name) {
-            None => {}
             Some(id) if id.is_empty() => self.without -= 1,
-            // A NodeClaim of another name may have taken the instance over.
-            Some(id) => {
-                if self.claims.get(&id).is_some_and(|owner| owner == name) {
-                    self.claims.remove(&id);
-                }
+            Some(id) if self.claims.get(&id).is_some_and(|owner| owner == name) => {
+                self.claims.remove(&id);
             }
+            // None, or a NodeClaim of another name has taken the instance over.
+            _ => {}
         }
     }
 }

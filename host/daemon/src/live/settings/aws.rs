@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{called, go_duration};
+use super::{Note, called, go_duration};
 use crate::error::Failure;
 
 /// What an operator set about EC2.
@@ -34,7 +34,7 @@ pub struct AwsSettings {
     /// Gate NodeClassCEL: settings of the kubelet may be expressions.
     pub expressions: bool,
     /// What was set and has no effect, in words.
-    pub notes: Vec<String>,
+    pub notes: Vec<Note>,
 }
 
 /// The least interval of Karpenter.
@@ -108,11 +108,16 @@ pub fn read(get: impl Fn(&str) -> Option<String>) -> Result<AwsSettings, Failure
             Some(("NodeClassCEL", "true")) => expressions = true,
             Some(("RebootForRepair", "true")) => reboot_for_repair = true,
             Some((_, "false")) => {}
-            Some((name, "true")) if GATES.contains(&name) => notes.push(format!(
-                "AWS feature gate {name} is not implemented yet and has no effect"
-            )),
+            Some((name, "true")) if GATES.contains(&name) => {
+                let what =
+                    format!("AWS feature gate {name} is not implemented yet and has no effect");
+                notes.push(Note::of_nodes(what));
+            }
             // As Karpenter does, which is silent about it.
-            Some((name, "true")) => notes.push(format!("AWS feature gate {name} is not known")),
+            Some((name, "true")) => {
+                let what = format!("AWS feature gate {name} is not known");
+                notes.push(Note::of_nodes(what));
+            }
             _ => {
                 let expected = "Name=true or Name=false, separated by commas";
                 return Err(wrong("AWS_FEATURE_GATES", gate.trim(), expected));
