@@ -18,9 +18,11 @@ pub fn program() -> Result<Vec<u8>> {
          another machine"
     );
     let target = crate::target();
-    let mut build = cargo(&["build", "--locked", "--package", "longshore", "--bin"]);
+    let mut build = cargo(&["rustc", "--locked", "--package", "longshore", "--bin"]);
     build.args(["longshore", "--profile", PROFILE, "--target", TARGET]);
     build.args(["--features", &FEATURES.join(",")]);
+    // The names of functions would take 22 MB.
+    build.args(["--", "-C", "strip=symbols"]);
     // What rustc and gcc write down of the places of sources.
     let places = [
         (crate::root(), "/build/longshore"),
