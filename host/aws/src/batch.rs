@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::sync::{Notify, oneshot};
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::lock::lock;
@@ -24,8 +25,12 @@ pub struct Window {
     pub most: usize,
 }
 
-/// Collects questions and asks them together. Cheap to clone.
-pub struct Batcher<K, V>(Arc<Inner<K, V>>);
+/// Collects questions and asks them together. Cheap to clone. Once the last clone is dropped, nothing
+/// is asked any more: a batch that is under way ends where it is.
+pub struct Batcher<K, V> {
+    inner: Arc<Inner<K, V>>,
+    tasks: Arc<Mutex<JoinSet<()>>>,
+}
 
 struct Inner<K, V> {
     window: Window,
@@ -40,7 +45,10 @@ type Seen = dyn Fn(usize, Duration) + Send + Sync;
 
 impl<K, V> Clone for Batcher<K, V> {
     fn clone(&self) -> Self {
-        Batcher(self.0.clone())
+        Batcher {
+            inner: self.inner.clone(),
+            tasks: self.tasks.clone(),
+        }
     }
 }
 
@@ -63,27 +71,35 @@ impl<K: Send + 'static, V: Send + 'static> Batcher<K, V> {
     where
         R: Future<Output = Vec<V>> + Send + 'static,
     {
-        Batcher(Arc::new(Inner {
+        let inner = Inner {
             window,
             waiting: Mutex::default(),
             arrived: Notify::new(),
             run: Box::new(move |all| Box::pin(run(all))),
             seen: Box::new(seen),
-        }))
+        };
+        Batcher {
+            inner: Arc::new(inner),
+            tasks: Arc::default(),
+        }
     }
 
     /// Asks. Nothing if the batch was not answered: the runtime ends.
     pub async fn ask(&self, question: K) -> Option<V> {
         let (sender, answer) = oneshot::channel();
         let first = {
-            let mut waiting = self.0.waiting();
+            let mut waiting = self.inner.waiting();
             waiting.push((question, sender));
             waiting.len() == 1
         };
         match first {
             // A task of its own: the first to ask may be cancelled.
-            true => drop(tokio::spawn(collect(self.0.clone()))),
-            false => self.0.arrived.notify_one(),
+            true => {
+                let mut tasks = lock(&self.tasks);
+                while tasks.try_join_next().is_some() {}
+                tasks.spawn(collect(self.inner.clone()));
+            }
+            false => self.inner.arrived.notify_one(),
         }
         answer.await.ok()
     }
@@ -173,5 +189,27 @@ mod tests {
         assert_eq!(answers, [2, 4, 6, 8, 10]);
         assert_eq!(sizes.iter().sum::<usize>(), 5);
         assert!(sizes.iter().all(|size| *size <= 2), "{sizes:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_is_asked_once_nobody_can_ask() {
+        let done = Arc::new(Mutex::new(Vec::<u32>::new()));
+        let seen = done.clone();
+        let batcher = Batcher::new(window(1), move |all: Vec<u32>| {
+            let seen = seen.clone();
+            async move {
+                tokio::time::sleep(Duration::from_secs(u64::from(all[0]))).await;
+                seen.lock().unwrap().extend(&all);
+                all
+            }
+        });
+        assert_eq!(batcher.ask(1).await, Some(1));
+        let of = batcher.clone();
+        let asking = tokio::spawn(async move { of.ask(2).await });
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        asking.abort();
+        drop(batcher);
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        assert_eq!(*done.lock().unwrap(), [1]);
     }
 }
