@@ -182,7 +182,7 @@ fn install(plane: &ControlPlane, case: &Case, [metrics, probes]: [u16; 2]) -> Re
     let rbac = crate::root().join("deploy/rbac.yaml");
     let rbac = rbac.to_str().context("a path that is no text")?;
     plane.run(&["delete", "-f", rbac])?;
-    plane.run(&["delete", "crd", "--all"])?;
+    delete_definitions(plane)?;
     plane.apply(SERVICE_MONITORS)?;
     let crd = case.set.iter().filter(|set| set.starts_with("longshore."));
     let mut set = case.set.clone();
@@ -220,6 +220,20 @@ fn install(plane: &ControlPlane, case: &Case, [metrics, probes]: [u16; 2]) -> Re
         "--timeout=60s",
     ])?;
     Ok(())
+}
+
+/// Deletes the resource definitions of a cluster that has just started. The API server gives up on one
+/// whose storage it is making at that time (`storage is (re)initializing`), until it changes again.
+fn delete_definitions(plane: &ControlPlane) -> Result<()> {
+    let delete = ["delete", "crd", "--all", "--timeout=20s"];
+    for attempt in 0..3 {
+        if plane.run(&delete).is_ok() {
+            return Ok(());
+        }
+        let again = format!("longshore.dev/attempt={attempt}");
+        plane.run(&["annotate", "crd", "--all", "--overwrite", &again])?;
+    }
+    plane.run(&delete).map(drop)
 }
 
 /// What the Deployment says of its container.
