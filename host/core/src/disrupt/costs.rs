@@ -33,18 +33,15 @@ pub fn offering_of(snapshot: &Snapshot, node: &StateNode) -> Option<OfferingId> 
 /// The row of a node's instance type. Of several, which differ by NodePool or NodeClass, the one
 /// that no label of the node contradicts.
 fn type_of(world: &ClusterObjects, node: &StateNode, name: Symbol) -> Option<TypeId> {
-    let first = world.catalogue.find(name)?;
-    // Types are ordered by name.
-    let rows = world.catalogue.types().iter().enumerate();
-    let rows = rows.skip(first.0 as usize);
-    let mut rows = rows.take_while(|(_, row)| row.name == name);
+    let mut rows = world.catalogue.named(name).peekable();
+    let (first, _) = *rows.peek()?;
     let is_its_own = |row: &InstanceType| {
         row.requirements.iter().all(|one| {
             node.labels.get(one.key).is_none() || satisfies(&node.labels, one, &world.names)
         })
     };
     let own = rows.find(|(_, row)| is_its_own(row));
-    Some(own.map_or(first, |(at, _)| TypeId(at as u32)))
+    Some(own.map_or(first, |(id, _)| id))
 }
 
 /// Price of a node, USD per hour; nothing if its offering is not known.

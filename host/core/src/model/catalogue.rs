@@ -273,12 +273,17 @@ impl Catalogue {
         &self.offerings[rows.start as usize..rows.end as usize]
     }
 
-    /// The type of that name.
+    /// The type of that name, the first if there are several.
     pub fn find(&self, name: Symbol) -> Option<TypeId> {
-        self.types
-            .iter()
-            .position(|t| t.name == name)
-            .map(|at| TypeId(at as u32))
+        self.named(name).next().map(|(id, _)| id)
+    }
+
+    /// The types of that name: several, if they differ by NodePool or NodeClass.
+    pub fn named(&self, name: Symbol) -> impl Iterator<Item = (TypeId, &InstanceType)> {
+        let rows = self.types.iter().enumerate();
+        rows.skip_while(move |(_, row)| row.name != name)
+            .take_while(move |(_, row)| row.name == name)
+            .map(|(at, row)| (TypeId(at as u32), row))
     }
 }
 

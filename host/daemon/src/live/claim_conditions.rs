@@ -15,7 +15,8 @@ use longshore_api::crd::{
     hash, set_condition,
 };
 use longshore_api::labels;
-use longshore_core::model::{Catalogue, InstanceType, Op, Symbols, TypeId};
+use longshore_core::matching::satisfies;
+use longshore_core::model::{Catalogue, InstanceType, Labels, Symbols};
 
 use super::claims::{HASH, HASH_VERSION};
 use super::context::Context;
@@ -264,32 +265,25 @@ pub fn is_listed(
     names: &Symbols,
 ) -> Option<bool> {
     let instance_type = labels.get(labels::INSTANCE_TYPE)?;
-    let key = names.get(class);
-    let class = labels.get(class).map(|value| names.get(value));
-    let is_of_class = |row: &InstanceType| {
-        let mut all = row.requirements.iter();
-        match all.find(|one| Some(one.key) == key).map(|one| &one.op) {
-            Some(Op::In(values)) => {
-                class.is_none_or(|class| values.iter().copied().any(|one| Some(one) == class))
-            }
-            _ => true,
-        }
-    };
     let symbol = |key: &str| labels.get(key).map(|value| names.get(value));
+    let key = names.get(class);
+    let of_class = symbol(class).map(|value| Labels::new(key.zip(value).into_iter().collect()));
+    let is_of_class = |row: &InstanceType| {
+        let mut all = row.requirements.iter().filter(|one| Some(one.key) == key);
+        let meets = |own: &Labels| all.all(|one| satisfies(own, one, names));
+        of_class.as_ref().is_none_or(meets)
+    };
     let (zone, capacity_type) = (symbol(labels::ZONE), symbol(labels::CAPACITY_TYPE));
     let reserved = labels
         .get(labels::CAPACITY_TYPE)
         .is_some_and(|value| value == labels::capacity_type::RESERVED);
     let on_demand = names.get(labels::capacity_type::ON_DEMAND);
-    let types = catalogue.types();
-    let name = names.get(instance_type);
-    let row = types
-        .iter()
-        .position(|row| Some(row.name) == name && is_of_class(row));
-    let Some(row) = row else {
-        return types.iter().any(is_of_class).then_some(false);
+    let named = names.get(instance_type).map(|name| catalogue.named(name));
+    let row = named.and_then(|mut rows| rows.find(|(_, row)| is_of_class(row)));
+    let Some((id, _)) = row else {
+        return catalogue.types().iter().any(is_of_class).then_some(false);
     };
-    let mut offerings = catalogue.offerings_of(TypeId(row as u32)).iter();
+    let mut offerings = catalogue.offerings_of(id).iter();
     Some(offerings.any(|offering| {
         zone.is_none_or(|zone| offering.zone == zone)
             && (capacity_type.is_none_or(|wanted| offering.capacity_type == wanted)

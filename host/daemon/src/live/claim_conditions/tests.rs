@@ -3,7 +3,7 @@
 use expect_test::expect;
 use longshore_api::crd::set_condition;
 use longshore_cloud::CloudError;
-use longshore_core::model::{Offering, Requirement, Resources};
+use longshore_core::model::{Offering, Requirement, Resources, TypeId};
 use serde_json::{Value, json};
 
 use super::*;
