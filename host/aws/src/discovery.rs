@@ -204,13 +204,10 @@ pub fn inherit(
     }
 }
 
-/// The newest price of each type and zone, of several answers. One that a short answer leaves out is
-/// that of an answer before: without a price an offering is gone, and its nodes drift.
-pub fn newest_prices(answers: &[&[SpotPrice]]) -> Vec<SpotPrice> {
-    newest(answers.iter().copied().flatten())
-        .into_values()
-        .cloned()
-        .collect()
+/// The newest price of each type and zone, of those of an answer and of answers before it. One that a
+/// short answer leaves out stays: without a price an offering is gone, and its nodes drift.
+pub fn newest_prices<'a>(prices: impl Iterator<Item = &'a SpotPrice>) -> Vec<SpotPrice> {
+    newest(prices).into_values().cloned().collect()
 }
 
 fn newest<'a>(

@@ -302,7 +302,7 @@ impl Ec2 {
         let now = (self.inner.clock)();
         let prices = wire::types::spot_prices(&self.inner.clients, now).await?;
         let mut state = self.state();
-        state.prices = discovery::newest_prices(&[&prices, &state.prices]);
+        state.prices = discovery::newest_prices(prices.iter().chain(&state.prices));
         let State { region, prices, .. } = &mut *state;
         discovery::set_spot_prices(region, prices);
         Ok(())

@@ -130,7 +130,7 @@ fn a_short_answer_keeps_the_prices_that_it_leaves_out() {
         price("m5.large", "us-east-1b", 0.3, 30),
     ];
     let short = [price("m5.large", "us-east-1a", 0.1, 40)];
-    let all = newest_prices(&[&short, &before]);
+    let all = newest_prices(short.iter().chain(&before));
     let all: Vec<(&str, f64)> = all.iter().map(|one| (&*one.zone, one.price)).collect();
     assert_eq!(all, [("us-east-1a", 0.1), ("us-east-1b", 0.3)]);
 }

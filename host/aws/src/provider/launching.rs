@@ -151,7 +151,7 @@ impl Ec2 {
                 let templates = self.templates(&state, &catalogue, class, launch, &choice)?;
                 (choice, templates)
             };
-            if self.are_made(&templates) {
+            if templates.iter().all(|one| self.is_made(one)) {
                 break (choice, templates);
             }
             // Other launches take the turn: EC2 counts a call when it comes, and the bucket would
@@ -325,20 +325,17 @@ impl Ec2 {
         drift == Drift::Drifted
     }
 
-    /// Whether all templates are known to exist. They are used now: they are kept a while longer.
-    fn are_made(&self, templates: &[template::Template]) -> bool {
+    /// Whether a template is known to exist. It is used now: it is kept a while longer.
+    fn is_made(&self, template: &template::Template) -> bool {
         let now = self.now();
-        let mut state = self.state();
-        templates
-            .iter()
-            .all(|one| state.templates.uses(&one.request.name, now))
+        self.state().templates.uses(&template.request.name, now)
     }
 
     /// Makes the templates that are not known to exist.
     async fn make_templates(&self, templates: &[template::Template]) -> Result<(), ApiError> {
         let _one_at_a_time = self.inner.making_templates.lock().await;
         for one in templates {
-            if !self.are_made(std::slice::from_ref(one)) {
+            if !self.is_made(one) {
                 wire::templates::create(&self.inner.clients, &one.request, false).await?;
                 let now = self.now();
                 self.state().templates.add(&one.request.name, now);
@@ -637,14 +634,8 @@ impl Ec2 {
             return Probe::Later("no instance type has an image and a subnet".to_owned());
         };
         for _ in 0..ATTEMPTS {
-            let tried = match self.make_templates(&templates).await {
-                Ok(()) => {
-                    let subnets = subnets.iter().map(|one| &*one.id);
-                    self.probe_calls(&fleet, subnets).await
-                }
-                Err(error) => Err(error),
-            };
-            match tried {
+            let subnets = subnets.iter().map(|one| &*one.id);
+            match self.probe_calls(&fleet, &templates, subnets).await {
                 Ok(()) => return Probe::Passed,
                 // Another process has deleted it.
                 Err(error) if error.class == Class::TemplateGone => {
@@ -659,8 +650,10 @@ impl Ec2 {
     async fn probe_calls<'a>(
         &self,
         fleet: &Fleet,
+        templates: &[template::Template],
         subnets: impl Iterator<Item = &'a str>,
     ) -> Result<(), ApiError> {
+        self.make_templates(templates).await?;
         let clients = &self.inner.clients;
         wire::fleet::dry_run(clients, fleet).await?;
         let Some(config) = fleet.configs.first() else {

@@ -522,22 +522,15 @@ impl<'s> Asked<'s> {
         true
     }
 
-    /// Admits what an outcome proposes. Whether there was anything, and whether no part of the outcome
-    /// was dropped.
-    fn propose(
-        &mut self,
-        c: &mut Compiled<'_>,
-        outcome: Outcome,
-        options: &Options<'_>,
-    ) -> (bool, bool) {
+    /// Admits what an outcome proposes. Whether there was anything.
+    fn propose(&mut self, c: &mut Compiled<'_>, outcome: Outcome, options: &Options<'_>) -> bool {
         let left = self.left_of_all();
         let (mut found, dropped) = proposals::of_state(c, outcome, options.rules, left);
         if let Some(only @ (Method::SingleNode | Method::MultiNode)) = options.only {
             found.retain(|proposal| proposal.method == only);
         }
-        let all_stand = dropped.is_empty();
         self.round.dropped.extend(dropped);
-        (self.admit(found), all_stand)
+        self.admit(found)
     }
 
     fn consolidation(&mut self, input: &SearchInput<'_>, stop: Stop<'_>) {
@@ -562,13 +555,14 @@ impl<'s> Asked<'s> {
             true => Outcome::new(&search::sweep(&c, options.effort)),
             false => Outcome::new(&search::search(&c, options.effort, stop)),
         };
-        let (mut any, all_stand) = self.propose(&mut c, outcome, options);
-        if !any && !all_stand && !one_by_one {
+        let dropped = self.round.dropped.len();
+        let mut any = self.propose(&mut c, outcome, options);
+        if !any && self.round.dropped.len() > dropped && !one_by_one {
             // What the whole search likes best is against a rule. A shorter one may like something
             // else, and must not be the only one to find it: what a look proposes, the next one
             // has to find again.
             let outcome = Outcome::new(&search::sweep(&c, options.effort));
-            (any, _) = self.propose(&mut c, outcome, options);
+            any = self.propose(&mut c, outcome, options);
         }
         if !any && options.only != Some(Method::MultiNode) {
             let spot_to_spot = !options.rules.spot_to_spot

@@ -48,10 +48,11 @@ pub struct Settings {
     pub instance_types: Option<PathBuf>,
     /// Default topology spread constraints.
     pub scheduler: Option<SchedulerConfig>,
+    /// What was set and has no effect.
     pub notes: Vec<Note>,
 }
 
-/// What was set and has no effect.
+/// A setting that has no effect, or a name that is not known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
     /// A sentence without its full stop.
@@ -345,6 +346,10 @@ mod tests {
         read(get, false)
     }
 
+    fn said(notes: Vec<Note>) -> Vec<String> {
+        notes.into_iter().map(|note| note.what).collect()
+    }
+
     #[test]
     fn nothing_set_means_karpenters_defaults() {
         let settings = with(&[]).unwrap();
@@ -416,8 +421,7 @@ mod tests {
                 with(&[("FEATURE_GATES", gates), ("LEGACY_NODE_REPAIR", legacy)]).unwrap();
             let first = settings.terminate_first;
             let (drift, repair) = (first.drift, first.repair);
-            let notes: Vec<_> = settings.notes.into_iter().map(|note| note.what).collect();
-            let notes = notes.join("; ");
+            let notes = said(settings.notes).join("; ");
             let said = format!("{:?} {drift} {repair} {notes}", settings.repairs);
             said.trim_end().to_owned()
         };
@@ -473,22 +477,20 @@ mod tests {
     #[test]
     fn what_is_not_known_is_said_with_what_was_probably_meant() {
         let settings = with(&[("FEATURE_GATES", "NodeRepiar=true,Warp=true")]).unwrap();
-        let notes: Vec<_> = settings.notes.into_iter().map(|note| note.what).collect();
         assert_eq!(
-            notes,
+            said(settings.notes),
             [
                 "feature gate NodeRepiar is not known, did you mean NodeRepair?",
                 "feature gate Warp is not known"
             ]
         );
-        let said = unknown_variables(
+        let unknown = unknown_variables(
             ["METRIC_PORT", "METRICS_PORT", "PATH", "BATCH_MAX_DURATOIN"]
                 .map(str::to_owned)
                 .into_iter(),
         );
-        let said: Vec<_> = said.into_iter().map(|note| note.what).collect();
         assert_eq!(
-            said,
+            said(unknown),
             [
                 "environment variable METRIC_PORT is not known, did you mean METRICS_PORT?",
                 "environment variable BATCH_MAX_DURATOIN is not known, did you mean \

@@ -10,8 +10,9 @@ use longshore_sim::harness::{SEEDS_TYPES, manager};
 const SMALL: u32 = 12;
 
 /// Seeds that have found a fault once: a launch that was refused whole and then bought twice, a
-/// NodeClass that stayed without its launch template, disruption that was proposed and withdrawn.
-const FOUND: [u64; 6] = [65, 160, 219, 453, 481, 707];
+/// NodeClass that stayed without its launch template, disruption that was proposed and withdrawn, a
+/// replica that led no more and deleted messages.
+const FOUND: [u64; 7] = [65, 160, 219, 453, 481, 624, 707];
 
 #[test]
 fn after_an_hour_of_faults_of_aws_every_pod_runs_and_nothing_is_left_behind() {

@@ -33,7 +33,7 @@ pub struct AwsSettings {
     pub groups_every: Duration,
     /// Gate NodeClassCEL: settings of the kubelet may be expressions.
     pub expressions: bool,
-    /// What was set and has no effect, in words.
+    /// What was set and has no effect.
     pub notes: Vec<Note>,
 }
 
