@@ -52,6 +52,7 @@ fn catalogue(names: &mut Symbols) -> Catalogue {
             capacity: Resources::new([(ResourceId::Cpu, 1000)]),
             allocatable: Resources::new([(ResourceId::Cpu, 900)]),
             volume_limits: Vec::new(),
+            incompatible: None,
             offerings: 0..0,
             requirements,
         };

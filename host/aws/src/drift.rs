@@ -7,9 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use longshore_cloud::Launch;
 use longshore_ec2::bootstrap::drift as bootstrap;
-use longshore_ec2::catalogue::{ClassCatalogue, Region};
+use longshore_ec2::catalogue::{ClassCatalogue, Region, image_of};
 use longshore_ec2::hash::migration::{Annotated, differ};
-use longshore_ec2::launch::image_of;
 use longshore_ec2::nodeclass::EC2NodeClass;
 
 use crate::records::InstanceFacts;

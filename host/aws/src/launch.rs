@@ -18,8 +18,8 @@ use longshore_cloud::{CloudError, Launch};
 use longshore_core::model::MinValuesPolicy;
 use longshore_ec2::catalogue::machine::RESOURCES;
 use longshore_ec2::catalogue::requirements::aws;
-use longshore_ec2::catalogue::{ClassCatalogue, Offering, Region};
-use longshore_ec2::launch::{CapacityType, Tenancy};
+use longshore_ec2::catalogue::{ClassCatalogue, Incompatible, Offering, Region};
+use longshore_ec2::launch::{CapacityType, LaunchFault, Tenancy};
 
 use order::Order;
 
@@ -171,12 +171,18 @@ struct Seen {
     short: usize,
     too_small: usize,
     refused: usize,
+    without_image: usize,
 }
 
 impl Seen {
     /// The region remembers what is short and until when, so no offering is named: whoever hears of
     /// one leaves it out anew.
     fn shortage(self, launch: &Launch) -> CloudError {
+        if self.without_image > 0 && self.short == 0 {
+            let name = &launch.class_name;
+            let fault = LaunchFault::NoImage;
+            return CloudError::Invalid(format!("EC2NodeClass {name}: {fault}"));
+        }
         let message = format!(
             "no offering for NodeClaim {}: {} without capacity, {} instance types refused by its \
              requirements, {} too small",
@@ -258,6 +264,10 @@ impl<'a> Wanted<'a> {
         });
         if !admitted {
             seen.refused += 1;
+            return;
+        }
+        if catalogue.incompatible(at) == Some(Incompatible::Image) {
+            seen.without_image += 1;
             return;
         }
         catalogue.offerings(region, at, &mut |offering| {

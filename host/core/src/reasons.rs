@@ -163,6 +163,12 @@ pub struct TypesLeft {
     pub resources: [u32; 5],
     /// No offering that is available in the zones and capacity types left.
     pub offerings: u32,
+    /// Cannot be made with the node class.
+    pub incompatible: u32,
+    /// Why the first of those cannot, see [`InstanceType::incompatible`].
+    ///
+    /// [`InstanceType::incompatible`]: crate::model::InstanceType::incompatible
+    pub incompatible_for: Option<Symbol>,
     /// Would pass the NodePool's limits.
     pub limits: u32,
     /// Offerings of the types counted in `offerings` that would do and are taken to be without

@@ -302,6 +302,11 @@ impl Messages<'_> {
             (other, self.other_resource()),
             (left.labels, "labels do not match".to_owned()),
             (left.offerings, self.no_offering()),
+            (
+                left.incompatible,
+                left.incompatible_for
+                    .map_or_else(String::new, |why| self.text(why).to_owned()),
+            ),
             (left.limits, "would pass the NodePool's limits".to_owned()),
         ];
         parts.sort_by_key(|&(count, _)| std::cmp::Reverse(count));
@@ -452,6 +457,27 @@ mod tests {
         assert_eq!(
             words(&ClusterObjects::default()).sentence(&Unfit::Types(left)),
             "812 of 844 types: too little memory; 32: no offering available"
+        );
+    }
+
+    #[test]
+    fn types_that_do_not_suit_the_node_class_are_told_from_those_without_an_offering() {
+        let mut world = ClusterObjects::default();
+        let why = world
+            .names
+            .intern("no image in the NodeClass's status fits them");
+        let left = TypesLeft {
+            all: 844,
+            labels: 800,
+            offerings: 3,
+            incompatible: 41,
+            incompatible_for: Some(why),
+            ..TypesLeft::default()
+        };
+        assert_eq!(
+            words(&world).sentence(&Unfit::Types(left)),
+            "800 of 844 types: labels do not match; 41: no image in the NodeClass's status fits \
+             them; 3: no offering available"
         );
     }
 

@@ -11,6 +11,7 @@ pub mod class;
 mod compatibility;
 mod core;
 mod discovered;
+mod images;
 pub mod machine;
 mod offerings;
 pub mod preview;
@@ -23,6 +24,7 @@ pub mod world;
 pub use self::core::{CoreCatalogues, NODE_CLASS};
 pub use compatibility::Incompatible;
 pub use discovered::{Discovered, ImageSet, LIFETIME};
+pub use images::image_of;
 pub use offerings::Offering;
 pub use region::{Group, MOST_ZONES, PriceColumn, Region, Revisions, Zone, ZoneSet};
 pub use unavailable::{Short, Unavailable, Wanted};
@@ -109,7 +111,20 @@ impl ClassCatalogue {
             memory: 0,
         };
         made.follow(region);
+        made.leave_out_types_without_image(region);
         Ok(made)
+    }
+
+    /// Without an image in its status the NodeClass is not ready, and its types are left as they are.
+    fn leave_out_types_without_image(&mut self, region: &Region) {
+        if self.class.amis.is_empty() {
+            return;
+        }
+        for at in 0..self.incompatible.len() {
+            if image_of(region, self, &self.class.amis, at).is_none() {
+                self.incompatible[at].get_or_insert(Incompatible::Image);
+            }
+        }
     }
 
     /// Takes over what memory nodes were seen with since it was last asked. Of the columns it

@@ -8,7 +8,6 @@
 //! Which types are left to choose from, and the request of a fleet, are the caller's.
 
 mod devices;
-mod images;
 mod interfaces;
 mod template;
 
@@ -16,12 +15,11 @@ use std::collections::BTreeMap;
 
 use crate::bootstrap::drift;
 use crate::catalogue::class::Reservation;
-use crate::catalogue::{ClassCatalogue, Region};
+use crate::catalogue::{ClassCatalogue, Region, image_of};
 use crate::nodeclass::{EC2NodeClass, EC2NodeClassSpec};
 use crate::tags;
 use crate::userdata::{Boot, Cluster, Fault, Taint, render, resolve};
 
-pub use images::image_of;
 pub use template::{
     BlockDeviceMapping, CapacityReservation, CapacityReservationTarget, ConnectionTracking,
     CpuOptions, Ebs, Enabled, IamInstanceProfile, LaunchTemplate, MarketOptions, MetadataOptions,

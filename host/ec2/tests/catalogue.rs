@@ -329,3 +329,29 @@ fn each_class_has_rows_of_its_own() {
         .unwrap();
     assert_eq!((names.text(reserved.0), reserved.1), ("cr-1", 2));
 }
+
+#[test]
+fn a_type_that_no_image_fits_is_named_and_not_offered() {
+    let world = |architecture: &str| {
+        let amis = format!(
+            r#""status": {{"amis": [{{"id": "ami-1", "requirements": [{{"key": "kubernetes.io/arch",
+                "operator": "In", "values": ["{architecture}"]}}]}}], "#
+        );
+        let text = RESERVED.replace(r#""status": {"#, &amis);
+        world::read("world", text.as_bytes(), None).unwrap().0
+    };
+    let rows = |architecture: &str| {
+        let world = world(architecture);
+        let class = ClassCatalogue::new(&world.region, world.class.unwrap()).unwrap();
+        let mut names = Symbols::default();
+        let mut all = CoreCatalogues::new(&world.region, &mut names);
+        all.add(&class);
+        let catalogue = all.finish();
+        let available = catalogue.offerings().iter().filter(|one| one.available);
+        let why = catalogue.types()[0].incompatible;
+        (available.count(), why.map(|why| names.text(why).to_owned()))
+    };
+    assert_eq!(rows("amd64"), (3, None));
+    let why = "no image in the NodeClass's status fits them".to_owned();
+    assert_eq!(rows("arm64"), (0, Some(why)));
+}

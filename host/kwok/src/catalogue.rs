@@ -64,6 +64,7 @@ fn row(
             capacity,
             allocatable,
             volume_limits,
+            incompatible: None,
             offerings: 0..0,
         },
         offerings,

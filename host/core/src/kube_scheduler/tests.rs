@@ -152,6 +152,7 @@ impl Town {
                 capacity,
                 allocatable,
                 volume_limits,
+                incompatible: None,
                 offerings: 0..0,
             },
             offerings,

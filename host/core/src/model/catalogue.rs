@@ -31,6 +31,9 @@ pub struct InstanceType {
     pub allocatable: Resources,
     /// Most volumes per CSI driver that one node can attach; a driver not named is unlimited.
     pub volume_limits: Vec<(Symbol, u32)>,
+    /// Why no machine of it can be made with its node class, in words for messages. Its offerings
+    /// are unavailable then.
+    pub incompatible: Option<Symbol>,
     /// Its rows in [`Catalogue::offerings`], contiguous.
     pub offerings: std::ops::Range<u32>,
 }
@@ -307,6 +310,7 @@ mod tests {
             capacity: Resources::default(),
             allocatable: Resources::default(),
             volume_limits: Vec::new(),
+            incompatible: None,
             offerings: 0..0,
         };
         Catalogue::new(vec![(kind, vec![offering(true), offering(false)])], names)

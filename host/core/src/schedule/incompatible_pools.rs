@@ -2,7 +2,7 @@
 //! them silently.
 
 use super::first_fit::CompiledCluster;
-use super::refusal::{count_unavailable, matching_labels};
+use super::refusal::{count_not_offered, matching_labels};
 use super::sets::Set;
 use crate::model::{MinValuesPolicy, Symbol};
 use crate::plan::IncompatiblePool;
@@ -48,8 +48,7 @@ fn types_left(p: &mut CompiledCluster<'_>, pool: usize) -> TypesLeft {
     };
     for at in 0..all {
         if labels.has(at) {
-            left.offerings += 1;
-            count_unavailable(p, initial, at, &mut left);
+            count_not_offered(p, initial, at, &mut left);
         } else {
             left.labels += 1;
         }

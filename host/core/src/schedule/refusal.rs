@@ -197,7 +197,8 @@ fn best_alternative(
 
 /// Whether labels, sizes and offerings leave no type.
 fn nothing_left(left: &TypesLeft) -> bool {
-    left.labels + left.resources.iter().sum::<u32>() + left.offerings == left.all
+    left.labels + left.resources.iter().sum::<u32>() + left.offerings + left.incompatible
+        == left.all
 }
 
 /// A refusal by the rule of a group, with the domain that a spread constraint would fill first.
@@ -373,8 +374,7 @@ fn types_left(p: &mut CompiledCluster<'_>, item: usize, pool: usize, sets: &Sets
             };
             left.resources[place] += 1;
         } else if !offered.has(at) {
-            left.offerings += 1;
-            count_unavailable(p, state, at, &mut left);
+            count_not_offered(p, state, at, &mut left);
         } else if limits.as_ref().is_some_and(|l| !l.has(at)) {
             left.limits += 1;
         }
@@ -393,13 +393,21 @@ pub(super) fn matching_labels(p: &mut CompiledCluster<'_>, sets: &Sets) -> BitSe
     left
 }
 
-/// Counts the offerings of a type that a state admits and that are taken to be without capacity.
-pub(super) fn count_unavailable(
+/// Counts a type of which nothing is offered: it does not suit the node class, or else it has no
+/// offering; and those of its offerings that a state admits and that are taken to be without
+/// capacity.
+pub(super) fn count_not_offered(
     p: &CompiledCluster<'_>,
     state: NodeSpecId,
     at: usize,
     left: &mut TypesLeft,
 ) {
+    if let Some(why) = p.snapshot.world.catalogue.types()[at].incompatible {
+        left.incompatible += 1;
+        left.incompatible_for.get_or_insert(why);
+        return;
+    }
+    left.offerings += 1;
     let short = p.snapshot.world.catalogue.short();
     if short.is_empty() {
         return;

@@ -255,13 +255,17 @@ fn unfit(unfit: &longshore_core::plan::Unfit, world: &ClusterObjects) -> String 
             format!("{rule:?} {}{}", text(*key), least.unwrap_or_default())
         }
         Unfit::Types(t) => {
+            let incompatible = match t.incompatible_for {
+                Some(why) => format!(" incompatible {}: {}", t.incompatible, text(why)),
+                None => String::new(),
+            };
             let short = if t.short > 0 {
                 format!(" short {} until {}", t.short, t.short_until)
             } else {
                 String::new()
             };
             format!(
-                "types {}: labels {} resources {:?} offerings {}{short}",
+                "types {}: labels {} resources {:?} offerings {}{incompatible}{short}",
                 t.all, t.labels, t.resources, t.offerings
             )
         }

@@ -26,9 +26,11 @@ pub enum Effect {
     Ec2(&'static str),
     /// It does nothing, and why.
     Ignored(&'static str),
+    /// It does nothing, and why. With the value that comes second, Karpenter makes other nodes.
+    Missing(&'static str, &'static str),
 }
 
-use Effect::{Ec2, Ignored, Supported};
+use Effect::{Ec2, Ignored, Missing, Supported};
 
 const fn flag(
     name: &'static str,
@@ -188,7 +190,10 @@ pub const FLAGS: [Flag; 40] = [
     switch(
         "ignore-dra-requests",
         "IGNORE_DRA_REQUESTS",
-        Ignored("pods that ask for dynamic resources are never planned for"),
+        Missing(
+            "pods that ask for dynamic resources are never planned for",
+            "false",
+        ),
     ),
     switch(
         "legacy-node-repair",
@@ -333,7 +338,7 @@ impl clap::FromArgMatches for KarpenterArgs {
 fn arg(flag: &Flag) -> Arg {
     let (help, hidden) = match flag.effect {
         Supported(what) | Ec2(what) => (what, false),
-        Ignored(why) => (why, true),
+        Ignored(why) | Missing(why, _) => (why, true),
     };
     let arg = Arg::new(flag.name).long(flag.name).help(help).hide(hidden);
     let arg = arg.help_heading(match flag.effect {

@@ -150,6 +150,7 @@ mod tests {
                 capacity: Resources::default(),
                 allocatable: Resources::default(),
                 volume_limits: Vec::new(),
+                incompatible: None,
                 offerings: 0..0,
             };
             Catalogue::new(vec![(kind, Vec::new())], names)

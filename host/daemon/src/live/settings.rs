@@ -126,15 +126,16 @@ pub fn read(get: impl Fn(&str) -> Option<String>, on_ec2: bool) -> Result<Settin
     };
     let mut notes = Vec::new();
     for flag in &FLAGS {
-        let why = match flag.effect {
-            Effect::Ignored(why) => why,
-            Effect::Ec2(_) if !on_ec2 => "it is about EC2, and nodes come from elsewhere",
-            _ => continue,
+        let (why, other_nodes_with) = match flag.effect {
+            Effect::Missing(why, value) => (why, Some(value)),
+            Effect::Ignored(why) => (why, None),
+            Effect::Ec2(_) if !on_ec2 => ("it is about EC2, and nodes come from elsewhere", None),
+            Effect::Ec2(_) | Effect::Supported(_) => continue,
         };
         if let Some(value) = get(flag.variable) {
             notes.push(Note {
                 what: format!("{} is set and has no effect: {why}", called(flag.variable)),
-                about_nodes: flag.variable == "IGNORE_DRA_REQUESTS" && value == "false",
+                about_nodes: other_nodes_with == Some(&*value),
             });
         }
     }

@@ -6,6 +6,7 @@ mod of_object;
 use super::amount::Amount;
 use super::discovered::ImageSet;
 
+use crate::nodeclass::Ami;
 pub use crate::nodeclass::AmiFamily as Family;
 pub use expressions::{Expressions, Reservable, Unresolved};
 pub(crate) use of_object::is_expression;
@@ -32,7 +33,9 @@ pub struct Class {
     pub subnets: Vec<ClassZone>,
     /// The status's subnets: zone and id.
     pub subnet_ids: Vec<(Box<str>, Box<str>)>,
-    /// The images of the status.
+    /// The images of the status, in its order: a node boots the first that fits its type.
+    pub amis: Vec<Ami>,
+    /// Stands for their set.
     pub images: ImageSet,
     /// Settings of the kubelet.
     pub kubelet: Kubelet,

@@ -6,20 +6,31 @@ use super::class::{Class, Family};
 use super::region::Group;
 
 /// Why a type cannot be launched with a NodeClass.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Incompatible {
+    /// No image of the status fits the type.
+    #[error("no image in the NodeClass's status fits them")]
+    Image,
     /// Amazon Linux 2023 does not run on the first generation of Graviton.
+    #[error("Amazon Linux 2023 does not run on the first generation of Graviton")]
     FirstGraviton,
     /// The interfaces that the NodeClass lists are too many, on cards or devices that the type has
     /// not, or need a driver that it has not.
+    #[error("they have no place or driver for the NodeClass's networkInterfaces")]
     NetworkInterfaces,
     /// Connection tracking is set and the hypervisor is not Nitro.
+    #[error("connectionTracking needs the hypervisor Nitro")]
     ConnectionTracking,
     /// Nested virtualization is set and the processor cannot do it.
+    #[error(
+        "their processors have no nested virtualization, and the NodeClass's cpuOptions ask for it"
+    )]
     NestedVirtualization,
     /// Enclaves are set and the type has none.
+    #[error("they have no enclaves, and the NodeClass's enclaveOptions ask for them")]
     Enclaves,
     /// The placement group's strategy is not open to the type.
+    #[error("the strategy of the NodeClass's placement group is not open to them")]
     PlacementGroup,
 }
 

@@ -98,12 +98,14 @@ impl<'a> CoreCatalogues<'a> {
         });
         let name = self.names.intern(&self.region.types()[at].name);
         let machine = class.machine(at);
+        let incompatible = class.incompatible(at);
         let kind = InstanceType {
             name,
             requirements,
             capacity: self.amounts(&machine.capacity),
             allocatable: self.amounts(&machine.allocatable()),
             volume_limits: Vec::new(),
+            incompatible: incompatible.map(|why| self.names.intern(&why.to_string())),
             offerings: 0..0,
         };
         (kind, self.offerings(class, at))

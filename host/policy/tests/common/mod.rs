@@ -74,6 +74,7 @@ pub fn world(offerings: usize) -> World {
             allocatable: capacity.clone(),
             capacity,
             volume_limits: vec![],
+            incompatible: None,
             offerings: 0..0,
         };
         (instance_type, offerings.collect())

@@ -255,6 +255,7 @@ fn a_class_that_offers_nothing_is_no_reason_to_replace_its_nodes() {
             capacity: Resources::default(),
             allocatable: Resources::default(),
             volume_limits: Vec::new(),
+            incompatible: None,
             offerings: 0..0,
         };
         let offering = Offering {

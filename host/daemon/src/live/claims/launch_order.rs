@@ -69,6 +69,7 @@ mod tests {
                     capacity: Resources::default(),
                     allocatable: Resources::default(),
                     volume_limits: Vec::new(),
+                    incompatible: None,
                     offerings: 0..0,
                 };
                 types.push((kind, Vec::new()));

@@ -19,6 +19,8 @@ struct WireType {
     capacity: Vec<(String, i64)>,
     allocatable: Vec<(String, i64)>,
     volumes: Vec<(String, u32)>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    incompatible: Option<String>,
     offerings: Vec<WireOffering>,
 }
 
@@ -84,6 +86,7 @@ pub fn write(catalogue: &Catalogue, names: &Symbols) -> Vec<u8> {
                 .iter()
                 .map(|&(driver, most)| (text(driver), most))
                 .collect(),
+            incompatible: kind.incompatible.map(text),
             offerings: {
                 let ids = kind.offerings.clone().map(OfferingId);
                 ids.zip(catalogue.offerings_of(TypeId(at as u32)))
@@ -133,6 +136,7 @@ impl Wire {
                     .iter()
                     .map(|(driver, most)| (names.intern(driver), *most))
                     .collect(),
+                incompatible: kind.incompatible.as_ref().map(|why| names.intern(why)),
                 offerings: 0..0,
             };
             (row, offerings)

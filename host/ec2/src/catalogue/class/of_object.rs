@@ -30,6 +30,7 @@ impl Class {
         let spec = &object.spec;
         let status = object.status.as_ref();
         let reservations = status.map_or(&[][..], |status| &status.capacity_reservations);
+        let amis = status.map_or(&[][..], |status| &status.amis);
         let subnets = status.map_or(&[][..], |status| &status.subnets);
         let subnet_id = |subnet: &Subnet| ((*subnet.zone).into(), (*subnet.id).into());
         let cpu = spec.cpu_options.as_ref();
@@ -39,7 +40,8 @@ impl Class {
             family: spec.family(),
             subnets: zones(subnets),
             subnet_ids: subnets.iter().map(subnet_id).collect(),
-            images: ImageSet::of(status.map_or(&[], |status| &status.amis)),
+            images: ImageSet::of(amis),
+            amis: amis.to_vec(),
             kubelet,
             expressions,
             local_disks_as_storage: spec.instance_store_policy.is_some(),

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use longshore_daemon::live::mutants;
@@ -154,11 +154,42 @@ fn start(asked: &Options) -> ExitCode {
     run(asked)
 }
 
+/// How often `seeds` says how far it is.
+const PROGRESS: Duration = Duration::from_secs(60);
+
+/// Results so far, and when the next line of progress is due.
+struct Progress {
+    results: Vec<SeedResult>,
+    due: Instant,
+}
+
+impl Progress {
+    /// Adds a result. A line for standard error, if one is due.
+    fn add(&mut self, told: SeedResult, of: u64) -> Option<String> {
+        self.results.push(told);
+        let now = Instant::now();
+        if now < self.due {
+            return None;
+        }
+        self.due = now + PROGRESS;
+        let (ran, bad) = (self.results.len(), bad(&self.results));
+        Some(format!("{ran} of {of} seeds ran, {bad} failed"))
+    }
+}
+
+fn bad(all: &[SeedResult]) -> usize {
+    all.iter().filter(|told| !told.wrong.is_empty()).count()
+}
+
 fn run(asked: &Options) -> ExitCode {
     let types = types(SEEDS_TYPES);
     let next = AtomicU64::new(asked.seeds.start);
-    let all = Mutex::new(Vec::<SeedResult>::new());
     let began = Instant::now();
+    let of = asked.seeds.end - asked.seeds.start;
+    let progress = Mutex::new(Progress {
+        results: Vec::new(),
+        due: began + PROGRESS,
+    });
     let work = || {
         mutants::switch(asked.mutant.as_deref());
         let manager = manager().map_err(|failure| failure.to_string())?;
@@ -176,15 +207,13 @@ fn run(asked: &Options) -> ExitCode {
                     next.store(asked.seeds.end, Ordering::Relaxed);
                 }
             }
-            all.lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .push(told);
+            let mut progress = progress.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(line) = progress.add(told, of) {
+                eprintln!("{line}");
+            }
         }
     };
-    let threads = asked
-        .threads
-        .min((asked.seeds.end - asked.seeds.start) as usize)
-        .max(1);
+    let threads = asked.threads.min(of as usize).max(1);
     let outcomes: Vec<Result<(), String>> = std::thread::scope(|scope| {
         let running: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
         running
@@ -200,7 +229,8 @@ fn run(asked: &Options) -> ExitCode {
         eprintln!("longshore-sim: {why}");
         return ExitCode::from(2);
     }
-    let all = all.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let progress = progress.into_inner();
+    let all = progress.unwrap_or_else(PoisonError::into_inner).results;
     if let (Some(file), true, [told]) = (&asked.log, asked.one, all.as_slice())
         && let Err(error) = std::fs::write(file, &told.transcript)
     {
@@ -208,7 +238,7 @@ fn run(asked: &Options) -> ExitCode {
         return ExitCode::from(2);
     }
     println!("{}", summary(&all, threads, took.as_secs_f64()));
-    ExitCode::from(u8::from(all.iter().any(|told| !told.wrong.is_empty())))
+    ExitCode::from(u8::from(bad(&all) > 0))
 }
 
 fn failed(told: &SeedResult, asked: &Options) -> String {
@@ -243,7 +273,7 @@ fn failed(told: &SeedResult, asked: &Options) -> String {
 }
 
 fn summary(all: &[SeedResult], threads: usize, seconds: f64) -> String {
-    let bad = all.iter().filter(|told| !told.wrong.is_empty()).count();
+    let bad = bad(all);
     let busiest: Vec<usize> = all.iter().map(|told| told.busiest).collect();
     let mean = busiest.iter().sum::<usize>() as f64 / all.len().max(1) as f64;
     let most = busiest.iter().max().copied().unwrap_or(0);

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use longshore_api::crd::Operator;
 
-use crate::catalogue::{ClassCatalogue, Region};
 use crate::nodeclass::{Ami, AmiRequirement};
+
+use super::{ClassCatalogue, Region};
 
 /// The first of `images` whose requirements the labels of the type with index `at` meet.
 pub fn image_of<'a>(
@@ -15,8 +16,15 @@ pub fn image_of<'a>(
     at: usize,
 ) -> Option<&'a Ami> {
     let mut labels: BTreeMap<&'static str, Vec<String>> = BTreeMap::new();
+    let asked = |key: &str| {
+        let mut all = images.iter().flat_map(|image| &image.requirements);
+        all.any(|requirement| requirement.key == key)
+    };
     if !images.is_empty() {
         catalogue.labels(region, at, &mut |key, values| {
+            if !asked(key) {
+                return;
+            }
             let values = values.iter().map(|value| (*value).to_owned()).collect();
             labels.insert(key, values);
         });
