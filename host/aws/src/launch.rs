@@ -179,9 +179,7 @@ impl Seen {
     /// one leaves it out anew.
     fn shortage(self, launch: &Launch) -> CloudError {
         if self.without_image > 0 && self.short == 0 {
-            let name = &launch.class_name;
-            let fault = LaunchFault::NoImage;
-            return CloudError::Invalid(format!("EC2NodeClass {name}: {fault}"));
+            return invalid(launch, &LaunchFault::NoImage);
         }
         let message = format!(
             "no offering for NodeClaim {}: {} without capacity, {} instance types refused by its \
@@ -190,6 +188,11 @@ impl Seen {
         );
         CloudError::InsufficientCapacity(message.into())
     }
+}
+
+/// The error of a claim whose NodeClass no launch template can be made for.
+pub fn invalid(launch: &Launch, fault: &LaunchFault) -> CloudError {
+    CloudError::Invalid(format!("EC2NodeClass {}: {fault}", launch.class_name))
 }
 
 /// A claim as types are compared with it.

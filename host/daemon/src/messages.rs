@@ -294,6 +294,7 @@ impl Messages<'_> {
     /// first.
     fn types(&self, left: &TypesLeft) -> String {
         let [cpu, memory, pods, storage, other] = left.resources;
+        let incompatible = left.incompatible_for.map_or("", |why| self.text(why));
         let mut parts = [
             (cpu, "too little cpu".to_owned()),
             (memory, "too little memory".to_owned()),
@@ -302,11 +303,7 @@ impl Messages<'_> {
             (other, self.other_resource()),
             (left.labels, "labels do not match".to_owned()),
             (left.offerings, self.no_offering()),
-            (
-                left.incompatible,
-                left.incompatible_for
-                    .map_or_else(String::new, |why| self.text(why).to_owned()),
-            ),
+            (left.incompatible, incompatible.to_owned()),
             (left.limits, "would pass the NodePool's limits".to_owned()),
         ];
         parts.sort_by_key(|&(count, _)| std::cmp::Reverse(count));

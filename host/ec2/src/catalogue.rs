@@ -115,7 +115,8 @@ impl ClassCatalogue {
         Ok(made)
     }
 
-    /// Without an image in its status the NodeClass is not ready, and its types are left as they are.
+    /// Types that no image of the status fits become incompatible. A status without any image says
+    /// nothing of types: the NodeClass is not ready.
     fn leave_out_types_without_image(&mut self, region: &Region) {
         if self.class.amis.is_empty() {
             return;

@@ -26,7 +26,7 @@ use crate::clients::Turn;
 use crate::discovery::Filters;
 use crate::error::{ApiError, Class, launch_reason};
 use crate::launch::fleet::{self, Asking, Fleet, Launched, Outcome, Reply, UID_TAG};
-use crate::launch::{self, Choice, choose};
+use crate::launch::{self, Choice, choose, invalid};
 use crate::lock::lock;
 use crate::nodeclass::{self, Probe, probe_failed};
 use crate::records::{InstanceFacts, Tags};
@@ -227,11 +227,7 @@ impl Ec2 {
         let rendered = self.rendered(state, catalogue, class, launch, choice.capacity_type);
         let rendered = rendered.as_deref();
         let asked = self.template_launch(region, catalogue, class, launch, choice, rendered);
-        let made = template::templates(&asked);
-        made.map_err(|fault| {
-            let name = &launch.class_name;
-            CloudError::Invalid(format!("EC2NodeClass {name}: {fault}"))
-        })
+        template::templates(&asked).map_err(|fault| invalid(launch, &fault))
     }
 
     fn template_launch<'a>(

@@ -6,7 +6,7 @@ use longshore_sim::harness::{Setup, manager};
 use longshore_sim::server::resources;
 use longshore_sim::world::paused;
 
-use super::{BASE, Options, apart, harness, state};
+use super::{BASE, Options, apart, harness, launches, state};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -52,12 +52,7 @@ fn nodes_are_not_replaced_by_types_that_no_image_fits() {
             let kind = &node["metadata"]["labels"]["node.kubernetes.io/instance-type"];
             assert_eq!(kind, "c5.large");
         }
-        let calls = account.calls();
-        let launches = calls.iter().filter(|call| {
-            let asked = call["request"].as_str().unwrap_or_default();
-            call["action"] == "CreateFleet" && !asked.contains("DryRun=true")
-        });
-        assert_eq!(launches.count(), 3);
+        assert_eq!(launches(&account), 3);
     });
     told.expect("a runtime");
 }

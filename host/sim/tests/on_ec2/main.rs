@@ -64,6 +64,16 @@ fn harness(setup: Setup, options: Options) -> (Harness, Arc<Account>) {
     (Harness::new(setup.on_ec2(account.clone())), account)
 }
 
+/// How often an instance was asked for; dry runs do not count.
+fn launches(account: &Account) -> usize {
+    let calls = account.calls();
+    let launches = calls.iter().filter(|call| {
+        let asked = call["request"].as_str().unwrap_or_default();
+        call["action"] == "CreateFleet" && !asked.contains("DryRun=true")
+    });
+    launches.count()
+}
+
 /// Pods that run, nodes, claims and instances.
 fn state(world: &World) -> String {
     let count = |resource| world.server.list(resource).len();

@@ -6,7 +6,7 @@ use longshore_sim::harness::{Setup, manager};
 use longshore_sim::world::paused;
 use serde_json::json;
 
-use super::{BASE, Options, apart, harness};
+use super::{BASE, Options, apart, harness, launches};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -53,17 +53,12 @@ fn storm(seed: u64, families: &str, capacity: &str) -> u64 {
         // The provider counts in whole seconds.
         let faults = account.fleet_faults(Duration::from_secs(179));
         assert_eq!(faults, [""; 0], "seed {seed}");
-        let calls = account.calls();
-        let fleets = calls.iter().filter(|call| {
-            let asked = call["request"].as_str().unwrap_or_default();
-            call["action"] == "CreateFleet" && !asked.contains("DryRun=true")
-        });
         let stats = world.cloud.stats();
         eprintln!(
             "{families}, {capacity}, seed {seed}: 40 pods in {} s, {} CreateFleet, {} without an \
              instance, offerings {} times short",
             took.as_secs(),
-            fleets.count(),
+            launches(&account),
             stats.failed,
             account.shortages(),
         );
