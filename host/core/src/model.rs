@@ -31,7 +31,9 @@ pub use pod::{
     HostPort, LabelSelector, NodeInclusion, Pod, PodShape, PodTerm, SelectorOp, SelectorRule,
     ShapeId, Shapes, Spread, Toleration,
 };
-pub use pool::{Budget, ConsolidationPolicy, MoveCost, NodeClass, NodeClassRef, NodePool};
+pub use pool::{
+    Budget, ConsolidationPolicy, MoveCost, NodeClass, NodeClassKind, NodeClassRef, NodePool,
+};
 pub use records::Records;
 pub use requirement::{Op, Requirement};
 pub use resources::{ResourceId, Resources};

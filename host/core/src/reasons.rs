@@ -187,6 +187,8 @@ pub enum Ineligible {
     Static,
     /// Its condition Ready is False.
     NotReady,
+    /// Its node class is of a kind that another provider manages.
+    ForeignClass(NodeClassRef),
     /// Its node class does not exist.
     ClassMissing(NodeClassRef),
     /// Its node class is being deleted.

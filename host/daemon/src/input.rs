@@ -11,12 +11,14 @@ mod unhealthy;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use longshore_api::manifests::{Diagnostic, Diagnostics, Reader};
+use longshore_api::crd::NodeClassRef;
+use longshore_api::manifests::{Diagnostic, Diagnostics, Location, Reader};
 use longshore_cloud::RepairPolicy;
 use longshore_core::model::ClusterObjects;
 use serde_json::{Value, json};
 
 use crate::error::Failure;
+use crate::managed::Managed;
 use crate::options::Options;
 use crate::spread::default_spread;
 
@@ -54,6 +56,16 @@ pub fn read(options: &Options) -> Result<(ClusterObjects, Diagnostics), Failure>
             problems,
         });
     }
+    let managed = match &options.aws {
+        Some(_) => Managed::EC2,
+        None => Managed::KWOK,
+    };
+    managed.enter(&mut world);
+    let source = match options.snapshot.as_slice() {
+        [only] => shown(only),
+        _ => "the manifests".to_owned(),
+    };
+    foreign_pools(&world, managed, &source, &mut problems);
     world.settings = options.settings.clone();
     if let Some(config) = &options.scheduler {
         world.settings.default_spread = default_spread(config, &mut world.names)?;
@@ -72,6 +84,47 @@ pub fn read(options: &Options) -> Result<(ClusterObjects, Diagnostics), Failure>
     }
     overlays.apply(&mut world, &mut problems);
     Ok((world, problems))
+}
+
+/// NodePools of other providers are problems: nothing is planned for them.
+fn foreign_pools(
+    world: &ClusterObjects,
+    managed: Managed,
+    source: &str,
+    problems: &mut Diagnostics,
+) {
+    let text = |symbol| world.names.text(symbol);
+    for pool in world.pools.iter().filter(|pool| !world.manages(pool.class)) {
+        let (group, kind) = (text(pool.class.group), text(pool.class.kind));
+        let other = [Managed::EC2, Managed::KWOK].into_iter().find(|other| {
+            let class = NodeClassRef {
+                group: group.to_owned(),
+                kind: kind.to_owned(),
+                ..NodeClassRef::default()
+            };
+            other.names(&class)
+        });
+        let hint = match other {
+            Some(Managed::EC2) => "plan with --provider aws and --world",
+            Some(_) => "plan with --provider kwok",
+            None => "its own controller buys for it; its nodes have room for pods all the same",
+        };
+        problems.push(Diagnostic {
+            location: Location {
+                source: source.to_owned(),
+                ..Location::default()
+            },
+            kind: "NodePool".into(),
+            name: text(pool.name).to_owned(),
+            field: "spec.template.spec.nodeClassRef".into(),
+            what: format!(
+                "is {kind} ({group}), and nodes are bought here for {} only: nothing is bought for it",
+                managed.text()
+            ),
+            hint: hint.into(),
+            ..Diagnostic::default()
+        });
+    }
 }
 
 /// Objects with nothing but instance types.

@@ -21,6 +21,7 @@ mod explain;
 mod hash;
 mod input;
 pub mod live;
+mod managed;
 mod messages;
 mod migrate;
 mod node_classes;

@@ -59,6 +59,7 @@ mod round_timer;
 mod run;
 mod serve;
 pub(crate) mod settings;
+mod shared_list;
 pub(crate) mod state;
 mod static_pools;
 mod step_error;

@@ -222,6 +222,7 @@ impl Messages<'_> {
                 "it is static (spec.replicas): its nodes are kept by count, not by pods".into()
             }
             Ineligible::NotReady => "its condition Ready is False".into(),
+            Ineligible::ForeignClass(foreign) => self.foreign(foreign),
             Ineligible::ClassMissing(missing) => format!("its {} does not exist", class(missing)),
             Ineligible::ClassDeleting(deleting) => {
                 format!("its {} is being deleted", class(deleting))
@@ -241,6 +242,22 @@ impl Messages<'_> {
                 time_of_day(*until)
             ),
         }
+    }
+
+    /// Which node class a NodePool names, and for which nodes are bought here.
+    fn foreign(&self, class: &NodeClassRef) -> String {
+        let of = |group, kind| format!("{} ({})", self.text(kind), self.text(group));
+        let managed = self.world.managed;
+        let managed = managed.map(|managed| {
+            let managed = of(managed.group, managed.kind);
+            format!("; nodes are bought here for {managed} only")
+        });
+        format!(
+            "its nodeClassRef is {} {}, of another provider{}",
+            of(class.group, class.kind),
+            self.text(class.name),
+            managed.unwrap_or_default()
+        )
     }
 
     fn taint(&self, taint: &Taint) -> String {

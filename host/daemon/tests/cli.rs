@@ -933,3 +933,78 @@ fn migrate_check_says_by_its_exit_code_what_a_take_over_changes() {
     exits(&away, 2);
     assert!(stderr(&away).contains("hint"), "{}", stderr(&away));
 }
+
+/// A NodePool of a node class, with a requirement, and a pod that waits.
+fn waits_beside(group: &str, kind: &str, key: &str) -> String {
+    format!(
+        "apiVersion: karpenter.sh/v1
+kind: NodePool
+metadata: {{name: default}}
+spec:
+  template:
+    spec:
+      nodeClassRef: {{group: {group}, kind: {kind}, name: default}}
+      requirements: [{{key: {key}, operator: In, values: [r]}}]
+---
+apiVersion: v1
+kind: Pod
+metadata: {{name: web, namespace: shop, uid: u, creationTimestamp: '2026-11-24T10:00:00Z'}}
+spec: {{containers: [{{name: c, image: x, resources: {{requests: {{cpu: '1'}}}}}}]}}
+status:
+  phase: Pending
+  conditions: [{{type: PodScheduled, status: 'False', reason: Unschedulable}}]
+"
+    )
+}
+
+/// Requirements of another provider mean nothing to the instance types at hand: what was bought would
+/// have been wrong.
+#[test]
+fn nothing_is_bought_for_a_nodepool_of_another_provider_and_the_reason_names_its_node_class() {
+    let world = "../../examples/catalogues/aws-us-east-1.json.gz";
+    let aws = ["--provider", "aws", "--world", world];
+    let cases = [
+        (
+            (
+                "karpenter.k8s.aws",
+                "EC2NodeClass",
+                "karpenter.k8s.aws/instance-category",
+            ),
+            &["--instance-types", TYPES][..],
+            "plan with --provider aws",
+            "KWOKNodeClass (karpenter.kwok.sh)",
+        ),
+        (
+            (
+                "eks.amazonaws.com",
+                "NodeClass",
+                "eks.amazonaws.com/instance-category",
+            ),
+            &aws,
+            "its own controller buys for it",
+            "EC2NodeClass (karpenter.k8s.aws)",
+        ),
+    ];
+    for ((group, kind, key), provider, hint, ours) in cases {
+        let input = file(&format!("{kind}.yaml"), &waits_beside(group, kind, key));
+        let plan = ["plan", "--snapshot", path(&input), "-o", "json"];
+        let output = run(&[&plan[..], provider].concat());
+        let plan = json(&output);
+        assert_eq!(plan["claims"], serde_json::json!([]), "{plan}");
+        let why = plan["errors"].to_string();
+        for part in [
+            format!("{kind} ({group}) default, of another provider").as_str(),
+            ours,
+        ] {
+            assert!(why.contains(part), "{part} in {why}");
+        }
+        let said = stderr(&output);
+        let field = "NodePool default: spec.template.spec.nodeClassRef: is";
+        for part in [field, &format!("{kind} ({group})"), ours, hint] {
+            assert!(said.contains(part), "{part} in {said}");
+        }
+        let explain = ["explain", "pod", "shop/web", "--snapshot", path(&input)];
+        let explained = stdout(&run(&[&explain[..], provider].concat()));
+        assert!(explained.contains("of another provider"), "{explained}");
+    }
+}

@@ -8,6 +8,7 @@
 
 #[cfg(feature = "aws")]
 pub mod aws;
+mod foreign;
 pub mod generated;
 mod history;
 mod interceptor;

@@ -168,7 +168,8 @@ impl<'a> Hosts<'a> {
     ) {
         let world = &*self.snapshot.world;
         let at = || Some(host.name.clone());
-        if !self.snapshot.pools.contains(&claim.pool) {
+        let class = world.pools[claim.pool.0 as usize].class;
+        if !self.snapshot.pools.contains(&claim.pool) || !world.manages(class) {
             found.add(
                 Invariant::Pool,
                 at(),

@@ -4,7 +4,7 @@
 use super::catalogue::Catalogue;
 use super::node::{NodeClaim, NodeRecord, UnhealthyNode};
 use super::pod::{LabelSelector, Pod, ShapeId, Shapes, Spread};
-use super::pool::{NodeClass, NodePool};
+use super::pool::{NodeClass, NodeClassKind, NodeClassRef, NodePool};
 use super::records::Records;
 use super::storage::{CsiNode, StorageClass, Volume, VolumeClaim};
 use super::symbols::{Labels, Symbol, Symbols};
@@ -116,6 +116,9 @@ pub struct ClusterObjects {
     pub catalogue: Catalogue,
     /// What the operator set.
     pub settings: Settings,
+    /// The kind of node class that is managed here: NodePools and NodeClaims of every other kind are
+    /// another provider's. `None` where all are managed.
+    pub managed: Option<NodeClassKind>,
     /// NodePools.
     pub pools: Records<NodePool>,
     /// Node classes.
@@ -148,4 +151,26 @@ pub struct ClusterObjects {
     pub unhealthy: Vec<UnhealthyNode>,
     /// Seconds since 1970 that planning happens at.
     pub now: i64,
+}
+
+impl ClusterObjects {
+    /// Says which kind of node class is managed here. NodeClaims of other kinds are left out. Their
+    /// Nodes stay: pods have room on them. NodePools of other kinds stay too, and are not bought
+    /// from.
+    pub fn manage(&mut self, group: &str, kind: &str) {
+        let managed = NodeClassKind {
+            group: self.names.intern(group),
+            kind: self.names.intern(kind),
+        };
+        self.managed = Some(managed);
+        if self.claims.iter().any(|of| of.class.of_kind() != managed) {
+            self.claims.retain(|of| of.class.of_kind() == managed);
+        }
+    }
+
+    /// Whether objects of a node class are managed here.
+    pub fn manages(&self, class: NodeClassRef) -> bool {
+        self.managed
+            .is_none_or(|managed| class.of_kind() == managed)
+    }
 }

@@ -16,6 +16,25 @@ pub struct NodeClassRef {
     pub name: Symbol,
 }
 
+/// A kind of node class: each provider has its own.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct NodeClassKind {
+    /// Its API group.
+    pub group: Symbol,
+    /// Its kind.
+    pub kind: Symbol,
+}
+
+impl NodeClassRef {
+    /// The kind of the class.
+    pub fn of_kind(self) -> NodeClassKind {
+        NodeClassKind {
+            group: self.group,
+            kind: self.kind,
+        }
+    }
+}
+
 /// A node class as far as planning needs to know it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NodeClass {

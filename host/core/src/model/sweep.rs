@@ -11,7 +11,7 @@ use super::node::{NodeClaim, NodeRecord, Taint, UnhealthyNode};
 use super::pod::{
     HostPort, LabelSelector, Pod, PodShape, PodTerm, SelectorOp, SelectorRule, Spread, Toleration,
 };
-use super::pool::{Budget, NodeClass, NodeClassRef, NodePool};
+use super::pool::{Budget, NodeClass, NodeClassKind, NodeClassRef, NodePool};
 use super::records::Records;
 use super::requirement::{Op, Requirement};
 use super::resources::{ResourceId, Resources};
@@ -60,6 +60,7 @@ impl ClusterObjects {
             names: _,
             catalogue: _,
             settings,
+            managed,
             pools,
             classes,
             claims,
@@ -85,6 +86,9 @@ impl ClusterObjects {
             default_spread,
         } = settings;
         default_spread.each(visit);
+        if let Some(NodeClassKind { group, kind }) = managed {
+            [group, kind].into_iter().for_each(&mut *visit);
+        }
         pools.each(visit);
         classes.each(visit);
         claims.each(visit);

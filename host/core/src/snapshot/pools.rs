@@ -42,6 +42,9 @@ fn why_unusable(world: &ClusterObjects, pool: &NodePool) -> Option<Ineligible> {
         .iter()
         .filter(same_kind)
         .find(|c| c.id.name == pool.class.name);
+    if !world.manages(pool.class) {
+        return Some(Ineligible::ForeignClass(pool.class));
+    }
     if pool.deleting {
         return Some(Ineligible::Deleting);
     }

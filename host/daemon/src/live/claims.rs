@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use longshore_api::crd::hash;
-use longshore_api::crd::{NodeClaim, NodePool};
+use longshore_api::crd::{NodeClaim, NodeClassRef, NodePool};
 use longshore_api::labels;
 use longshore_core::kube_scheduler::{affinity_leaders, pods_without_nomination};
 use longshore_core::model::{ClusterObjects, Op, Requirement, ResourceId, ShapeId, Symbol, TypeId};
@@ -240,7 +240,7 @@ fn one(
     let name = pool.metadata.name.clone().unwrap_or_default();
     let mut own_labels = template.metadata.labels.clone().unwrap_or_default();
     own_labels.insert(labels::NODEPOOL.into(), name.clone());
-    own_labels.extend([class_label(pool)]);
+    own_labels.extend([class_label(&template.spec.node_class_ref)]);
     let mut annotations = template.metadata.annotations.clone().unwrap_or_default();
     let pods: Vec<String> = claim.pods.iter().map(|&pod| pod_name(world, pod)).collect();
     let mut list = String::new();
@@ -378,9 +378,8 @@ pub fn overlay_annotations(world: &ClusterObjects, types: &[TypeId]) -> Vec<(Str
     all
 }
 
-/// The label that names the class of a NodePool's nodes.
-pub fn class_label(pool: &NodePool) -> (String, String) {
-    let class = &pool.spec.template.spec.node_class_ref;
+/// The label that names the class of nodes.
+pub fn class_label(class: &NodeClassRef) -> (String, String) {
     (
         format!("{}/{}", class.group, class.kind.to_lowercase()),
         class.name.clone(),

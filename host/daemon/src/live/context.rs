@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{Api, Patch, PatchParams};
 use kube::core::Request;
 use kube::{Client, Resource as _};
-use longshore_api::crd::{Taint, Timestamp};
+use longshore_api::crd::{NodeClaim, Taint, Timestamp};
 use longshore_cloud::CloudProvider;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
@@ -31,11 +31,13 @@ use super::node::NodeView;
 use super::pulse::Pulse;
 use super::repair::Repairs;
 use super::rollout::Nomination;
+use super::shared_list::SharedList;
 use super::static_pools::StaticCapacity;
 use super::step_error::StepError;
 use super::strip_managed_fields::strip_managed_fields;
 use super::unavailable_offerings::UnavailableOfferings;
 use super::watch::Relists;
+use crate::managed::Managed;
 
 /// Shared by all that is going on.
 pub struct Context {
@@ -44,6 +46,8 @@ pub struct Context {
     /// Does not: for evictions and leases, where a refusal is an answer.
     pub plain: Client,
     pub provider: Arc<dyn CloudProvider>,
+    /// Which objects are this provider's.
+    pub managed: Managed,
     pub events: Events,
     pub metrics: Arc<Metrics>,
     pub health: RegistrationHealth,
@@ -63,6 +67,8 @@ pub struct Context {
     pub backoff: LaunchBackoff,
     /// Launches that may have made an instance that no claim names yet.
     pub launches: Launches,
+    /// All instances, for claims that end.
+    pub shared_list: SharedList,
     /// Nominations that may be written at a time.
     pub nomination_turns: Semaphore,
     /// Nodes that are being drained.
@@ -101,6 +107,22 @@ impl Context {
         } else {
             Err(StepError::NotLeading)
         }
+    }
+
+    /// Whether this process may change a NodeClaim now.
+    ///
+    /// # Errors
+    /// As above; or it is another provider's, which whoever asks should have seen.
+    pub fn may_write_claim(&self, claim: &NodeClaim) -> Result<(), StepError> {
+        if !self.managed.claim(claim) {
+            let name = claim.metadata.name.as_deref().unwrap_or_default();
+            let class = &claim.spec.node_class_ref;
+            return Err(StepError::Other(format!(
+                "NodeClaim {name} is of another provider ({}, {}) and is not written",
+                class.kind, class.group
+            )));
+        }
+        self.may_write()
     }
 
     /// Tells the loop of an object that was written: `text` is the server's answer. NodeClaims are

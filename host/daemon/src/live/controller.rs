@@ -227,6 +227,7 @@ impl Controller {
         let (done, reports) = channel(1024);
         let now = Instant::now();
         let mut state = ClusterState::new(names);
+        state.managed = Some(ctx.managed);
         let watched: Vec<Kind> =
             Kind::watched(how.catalogue.class_kind(), how.overlays.is_some()).collect();
         let unwatched = Kind::ALL.iter().filter(|kind| !watched.contains(kind));
@@ -741,7 +742,7 @@ impl Controller {
         let labels = claim.metadata.labels.as_ref();
         let pool = self.state.pools.get(lifecycle::pool_of(claim)).cloned();
         let listed = labels.zip(pool.as_ref()).and_then(|(labels, pool)| {
-            let (class, _) = class_label(pool);
+            let (class, _) = class_label(&pool.spec.template.spec.node_class_ref);
             let names = self.state.names();
             is_listed(labels, &class, self.offers.catalogue(), names)
         });
@@ -750,6 +751,7 @@ impl Controller {
 
     fn work_on_node(&mut self, name: &str, now: Instant) -> Option<Work> {
         let node = self.state.nodes.get(name).cloned();
+        let node = node.filter(|node| self.state.manages(node));
         let Some(node) = node.filter(|node| node.deletion.is_some()) else {
             let node = self.state.nodes.get(name).cloned();
             let claims = node.as_ref().map(|node| self.state.claim_of(node));
@@ -760,9 +762,14 @@ impl Controller {
             return self.repair_node(&node?, now);
         };
         let claims = self.state.claim_of(&node);
+        let mut others = match node.provider_id.as_str() {
+            "" => Vec::new(),
+            id => self.state.nodes_of(id),
+        };
+        others.retain(|other| other.name != node.name);
         let ctx = self.ctx.clone();
         Some(Box::pin(async move {
-            termination::step(&ctx, &node, &claims).await
+            termination::step(&ctx, &node, &claims, &others).await
         }))
     }
 
@@ -793,9 +800,9 @@ impl Controller {
         if let Some(left) = unhealthy.tolerated(ctx.now().as_second()) {
             return Some(Box::pin(async move { Ok(Some(left)) }));
         }
-        let scope = self
-            .unhealthy_counts
-            .of(&claim, self.state.nodes.values(), &policies, now);
+        let state = &self.state;
+        let nodes = state.nodes.values().filter(|node| state.manages(node));
+        let scope = self.unhealthy_counts.of(&claim, nodes, &policies, now);
         let pool = self.state.pools.get(lifecycle::pool_of(&claim)).cloned();
         Some(Box::pin(async move {
             repair::look_and_step(&ctx, &policies, &node, &claim, pool.as_deref(), scope).await
@@ -826,7 +833,7 @@ impl Controller {
             .state
             .nodes
             .values()
-            .filter(|n| own(Some(&n.labels)))
+            .filter(|n| own(Some(&n.labels)) && self.state.manages(n))
             .cloned()
             .collect();
         let order = match static_pools::due(&pool, claims.iter().map(|claim| &**claim)) {

@@ -36,8 +36,10 @@ use super::round::RoundConfig;
 use super::round_timer::RoundTimer;
 pub use super::run::{Cloud, Tasks};
 use super::serve::{Query, SharedBoard, StatusBoard};
+use super::shared_list::SharedList;
 use super::static_pools::StaticCapacity;
 use super::watch;
+use crate::managed::Managed;
 
 /// Everything that differs between a cluster and a simulation of one.
 pub struct Environment {
@@ -158,6 +160,7 @@ impl Daemon {
         });
         let (echoes, echoed) = unbounded_channel();
         let ctx = Arc::new(Context {
+            managed: Managed::of(catalogue.class_kind()),
             client,
             events,
             plain,
@@ -173,6 +176,7 @@ impl Daemon {
             unavailable: Arc::default(),
             backoff: LaunchBackoff::default(),
             launches: Launches::default(),
+            shared_list: SharedList::default(),
             nomination_turns: Semaphore::new(TURNS),
             drains: Drains::default(),
             garbage: Garbage::default(),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longshore_api::crd::{ConditionStatus, NodeClaim, Time, condition, duration, set_condition};
-use longshore_cloud::CloudError;
+use longshore_cloud::{CloudError, Instance};
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -115,13 +115,15 @@ async fn provider_id(ctx: &Context, claim: &NodeClaim) -> Result<Owned, StepErro
     if !id.is_empty() {
         return Ok(Owned::Instance(id.to_owned()));
     }
-    // Launched, perhaps, by a process that did not live to write it down.
     let uid = claim.metadata.uid.as_deref().unwrap_or_default();
-    let all = ctx.provider.list().await.map_err(StepError::other)?;
-    if let Some(instance) = all
-        .into_iter()
-        .find(|i| !uid.is_empty() && i.claim_uid.as_deref() == Some(uid))
-    {
+    if ctx.launches.is_none_made(uid, ctx.leadership.since()) {
+        return Ok(Owned::Nothing);
+    }
+    // Launched, perhaps, by a process that did not live to write it down.
+    let all = ctx.shared_list.get(&*ctx.provider).await;
+    let all = all.map_err(StepError::other)?;
+    let its = |i: &&Arc<Instance>| !uid.is_empty() && i.claim_uid.as_deref() == Some(uid);
+    if let Some(instance) = all.iter().find(its) {
         return Ok(Owned::Instance(instance.provider_id.clone()));
     }
     let left = ctx

@@ -285,9 +285,12 @@ fn id_of(claim: &NodeClaim) -> &str {
     claim.status.as_ref().map_or("", |s| s.provider_id.as_str())
 }
 
-/// What claims own: instances that were made for them, and those that their status names, for a
-/// claim that was restored has another UID than the one that its instance was made for.
+/// What claims own: the instance that their status names, and, until it names one, whatever was made
+/// for their UID. A claim that was restored has another UID than the one that its instance was made
+/// for. A claim that names its instance owns no second one with its UID, such as a copy that somebody
+/// has launched ("launch more like this" copies tags).
 struct Owners<'a> {
+    /// Of claims that name no instance yet.
     uids: BTreeSet<&'a str>,
     ids: BTreeSet<&'a str>,
 }
@@ -297,6 +300,7 @@ impl<'a> Owners<'a> {
         Owners {
             uids: claims
                 .clone()
+                .filter(|claim| id_of(claim).is_empty())
                 .filter_map(|c| c.metadata.uid.as_deref())
                 .collect(),
             ids: claims.map(id_of).filter(|id| !id.is_empty()).collect(),
@@ -348,6 +352,11 @@ mod tests {
             "restored under another UID"
         );
         assert!(lack(&claim, Some("old"), "test://2"));
+        assert!(!lack(&claim, Some("new"), "test://1"));
+        assert!(
+            lack(&claim, Some("new"), "test://2"),
+            "a copy with its tags: it has its own already"
+        );
         assert!(
             !lack(&claim, Some(""), "test://1"),
             "Karpenter made it, and its claim names it"

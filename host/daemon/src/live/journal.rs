@@ -358,10 +358,12 @@ impl Open {
     /// What the records of all rounds have of what was decided on.
     fn input(&self, number: u64, snapshot: &Snapshot, options: Options) -> Round {
         let world = &snapshot.world;
+        let text = |symbol| world.names.text(symbol).to_owned();
         Round {
             round: number,
             now: world.now,
             how: RecordedConfig::new(&world.settings, options, &world.names),
+            managed: world.managed.map(|of| (text(of.group), text(of.kind))),
             catalogue: self.catalogue(&world.catalogue, &world.names),
             short: Short::all(world.catalogue.short()),
             ..Round::default()

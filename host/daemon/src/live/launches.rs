@@ -78,6 +78,13 @@ impl Launches {
         }
     }
 
+    /// Whether no launch of a claim can have made an instance: nothing has to be asked of the cloud.
+    pub fn is_none_made(&self, uid: &str, since: Instant) -> bool {
+        let mut term = lock(&self.0);
+        term.is(since);
+        term.sure.get(uid) == Some(&true)
+    }
+
     /// A list of the cloud lacks an instance for a claim. Returns how much longer lists have to lack
     /// it before the claim may be released; nothing if that is long enough.
     pub fn unlisted(&self, uid: &str, since: Instant, now: Instant) -> Option<Duration> {
@@ -119,6 +126,7 @@ mod tests {
             "another process may have asked"
         );
         launches.made("u", since);
+        assert!(launches.is_none_made("u", since));
         assert_eq!(
             launches.unlisted("u", since, since),
             None,
@@ -133,6 +141,7 @@ mod tests {
             Some(UNLISTED),
             "the second one may have succeeded"
         );
+        assert!(!launches.is_none_made("u", since));
     }
 
     #[test]

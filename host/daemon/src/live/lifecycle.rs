@@ -24,7 +24,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::claim_conditions::{self, Surroundings};
-use super::claims::{FINALIZER, PODS, planned_pods};
+use super::claims::{FINALIZER, PODS, class_label, planned_pods};
 use super::context::Context;
 use super::fail_points::fail_point;
 use super::finalize::finalize;
@@ -282,6 +282,8 @@ async fn launch(
                 all.insert(r.key.clone(), r.values[0].clone());
             }
             all.extend(claim.metadata.labels.clone().unwrap_or_default());
+            // Its Node is known by it should the NodeClaim be removed by force.
+            all.extend([class_label(&claim.spec.node_class_ref)]);
             claim.metadata.labels = Some(all);
             let annotations = claim.metadata.annotations.get_or_insert_default();
             annotations.extend(instance.annotations);

@@ -8,7 +8,7 @@
 use std::cell::Cell;
 
 /// Every mutant, and what it does wrong.
-pub const ALL: [(&str, &str); 37] = [
+pub const ALL: [(&str, &str); 38] = [
     (
         "no-finalizer",
         "claims are written, and left, without our finalizer",
@@ -150,6 +150,10 @@ pub const ALL: [(&str, &str); 37] = [
     (
         "keeps-planned",
         "nodes that are not to go any more keep the taint of later waves",
+    ),
+    (
+        "takes-foreign",
+        "NodePools and NodeClaims of other providers are taken for its own",
     ),
 ];
 

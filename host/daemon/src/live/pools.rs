@@ -30,6 +30,9 @@ pub async fn step(
     nodes: &[Arc<NodeView>],
 ) -> Outcome {
     let name = pool.metadata.name.as_deref().unwrap_or_default();
+    if !ctx.managed.pool(pool) {
+        return Ok(None);
+    }
     let api: Api<NodePool> = Api::all(ctx.client.clone());
     let own = pool.metadata.annotations.clone().unwrap_or_default();
     let hashed = hash::nodepool_hash(pool);

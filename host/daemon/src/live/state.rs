@@ -22,9 +22,11 @@ use super::mutants::mutant;
 use super::node::NodeView;
 use super::overlays::OverlaySet;
 use super::watch::Change;
+use crate::managed::Managed;
 use crate::node_classes;
 
 mod class;
+mod managed;
 mod metrics_snapshot;
 mod type_table;
 
@@ -56,6 +58,7 @@ pub enum WorkItem {
 /// What is known at a moment. Copies nothing until its world is asked for.
 pub struct FrozenState {
     objects: Frozen,
+    managed: Option<Managed>,
     /// NodePools whose class is missing.
     without_class: Vec<Symbol>,
     /// NodeOverlays.
@@ -66,6 +69,9 @@ impl FrozenState {
     /// A copy of the objects to plan on; the caller sets `now`, settings and catalogue.
     pub fn world(self) -> ClusterObjects {
         let mut world = self.objects.world();
+        if let Some(managed) = self.managed {
+            managed.enter(&mut world);
+        }
         // Before its status says so: a NodePool without its class can have no nodes.
         for pool in world.pools.iter_mut() {
             if self.without_class.contains(&pool.name) {
@@ -91,9 +97,13 @@ pub struct Refused {
 #[derive(Default)]
 pub struct ClusterState {
     store: Store,
-    /// NodeClaims by name.
+    /// What is managed; all that there is where nothing else is said.
+    pub managed: Option<Managed>,
+    /// What is not.
+    foreign: managed::Foreign,
+    /// Managed NodeClaims by name.
     pub claims: BTreeMap<String, Arc<NodeClaim>>,
-    /// NodePools by name.
+    /// Managed NodePools by name.
     pub pools: BTreeMap<String, Arc<NodePool>>,
     /// NodeOverlays.
     pub overlays: OverlaySet,
@@ -548,6 +558,7 @@ impl ClusterState {
         FrozenState {
             without_class: missing.map(|pool| pool.name).collect(),
             overlays: self.overlays.clone(),
+            managed: self.managed,
             objects: self.store.freeze(),
         }
     }
@@ -579,6 +590,10 @@ impl ClusterState {
         };
         self.note_seen(kind, &name);
         self.known.entry(kind).or_default().insert(name.clone());
+        if self.is_foreign(kind, json) {
+            return (self.take_foreign(kind, &name, json), None);
+        }
+        self.foreign.forget(kind, &name);
         if kind == Kind::NodeOverlay {
             return match serde_json::from_str::<NodeOverlay>(json) {
                 Ok(overlay) => (self.overlay(&name, overlay), None),
@@ -885,6 +900,7 @@ impl ClusterState {
         if let Some(known) = self.known.get_mut(&kind) {
             known.remove(name);
         }
+        self.foreign.forget(kind, name);
         match kind {
             Kind::Pod => {
                 if self.pending.remove(name).is_some() {

@@ -103,10 +103,11 @@ pub async fn step(
     else {
         return Ok(None);
     };
-    if pool.metadata.deletion_timestamp.is_some() {
+    if pool.metadata.deletion_timestamp.is_some() || !ctx.managed.pool(&pool) {
         return Ok(None);
     }
-    let claims = proof::claims(ctx, name).await?;
+    let mut claims = proof::claims(ctx, name).await?;
+    claims.retain(|claim| ctx.managed.claim(claim));
     match due(&pool, &claims) {
         None | Some(Scale::Stands) => Ok(None),
         Some(Scale::AtLimit { missing }) => {
@@ -253,7 +254,7 @@ fn new_claim(pool: &NodePool, name: String) -> NewNodeClaim {
     let spec = &pool.spec.template.spec;
     let mut own_labels = pool.spec.template.metadata.labels().clone();
     own_labels.insert(labels::NODEPOOL.into(), name_of(pool).to_owned());
-    let (class_key, class_name) = class_label(pool);
+    let (class_key, class_name) = class_label(&spec.node_class_ref);
     own_labels.insert(class_key.clone(), class_name.clone());
     let annotations = pool.spec.template.metadata.annotations().clone();
     let mut requirements: Vec<Value> = spec

@@ -44,14 +44,48 @@ const ENDS: Duration = Duration::from_secs(5);
 /// drained as well.
 const LEAST: Duration = Duration::from_secs(5);
 
-/// Does what is due for a node that is being deleted. `claims` are those with its provider ID.
-pub async fn step(ctx: &Context, node: &NodeView, claims: &[Arc<NodeClaim>]) -> Outcome {
+/// What becomes of the instance of a Node that is being deleted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Instance {
+    /// It ends with the Node.
+    Ends,
+    /// Another Node of it stays: only the Node goes.
+    Stays,
+    /// Other Nodes of it go as well, and it ends with the last of them.
+    EndsWithAnother,
+    /// The same, and the Node is the last of them.
+    EndsLater,
+}
+
+/// `others` are the other Nodes of its instance. Of those that all go, the last by name waits for the
+/// others, and the instance ends with it.
+fn instance_of(node: &NodeView, others: &[Arc<NodeView>]) -> Instance {
+    if others.is_empty() {
+        Instance::Ends
+    } else if others.iter().any(|other| other.deletion.is_none()) {
+        Instance::Stays
+    } else if others.iter().all(|other| other.name < node.name) {
+        Instance::EndsLater
+    } else {
+        Instance::EndsWithAnother
+    }
+}
+
+/// Does what is due for a node that is being deleted. `claims` are those with its provider ID, and
+/// `others` the other Nodes with it.
+pub async fn step(
+    ctx: &Context,
+    node: &NodeView,
+    claims: &[Arc<NodeClaim>],
+    others: &[Arc<NodeView>],
+) -> Outcome {
     if node.deletion.is_none() || !node.holds(FINALIZER) {
         return Ok(None);
     }
     ctx.drains.begin(&node.name, &node.uid);
+    let instance = instance_of(node, others);
     let mut claim = match claims {
-        [claim] => Some((**claim).clone()),
+        [claim] if instance != Instance::Stays => Some((**claim).clone()),
         _ => None,
     };
     if let Some(claim) = &claim {
@@ -74,7 +108,11 @@ pub async fn step(ctx: &Context, node: &NodeView, claims: &[Arc<NodeClaim>]) -> 
     {
         return Ok(Some(wait));
     }
-    end(ctx, node, claim, claims.len()).await
+    match instance {
+        Instance::Ends => end(ctx, node, claim, claims.len()).await,
+        Instance::Stays | Instance::EndsWithAnother => drop_finalizer(ctx, node).await,
+        Instance::EndsLater => Ok(Some(POLL)),
+    }
 }
 
 /// A node's claim goes with it.
@@ -82,7 +120,7 @@ async fn delete_claim(ctx: &Context, claim: &NodeClaim) -> Result<(), StepError>
     if claim.metadata.deletion_timestamp.is_some() {
         return Ok(());
     }
-    ctx.may_write()?;
+    ctx.may_write_claim(claim)?;
     let api: Api<NodeClaim> = Api::all(ctx.client.clone());
     let params = DeleteParams::default().preconditions(Preconditions {
         uid: claim.metadata.uid.clone(),
@@ -298,6 +336,10 @@ async fn end(ctx: &Context, node: &NodeView, claim: Option<NodeClaim>, known: us
             } else {
                 claims_of(ctx, node).await?
             };
+            if claims.iter().any(|claim| !ctx.managed.claim(claim)) {
+                // Another provider's, as the watch will say.
+                return Ok(None);
+            }
             if known.max(claims.len()) > 1 {
                 // Several claims name it. Only they can resolve that.
                 return drop_finalizer(ctx, &now).await;
@@ -532,6 +574,23 @@ mod tests {
             nominated,
             ["Drained", "VolumesDetached", "InstanceTerminating"]
         );
+    }
+
+    #[test]
+    fn an_instance_ends_with_the_last_of_its_nodes() {
+        let node = |name: &str, goes: bool| {
+            let mut node = json!({"metadata": {"name": name}});
+            if goes {
+                node["metadata"]["deletionTimestamp"] = "2026-11-24T12:00:00Z".into();
+            }
+            Arc::new(NodeView::read(&node.to_string()).unwrap())
+        };
+        let of = |others: &[Arc<NodeView>]| instance_of(&node("b", true), others);
+        assert_eq!(of(&[]), Instance::Ends);
+        assert_eq!(of(&[node("a", false)]), Instance::Stays);
+        assert_eq!(of(&[node("a", true), node("c", false)]), Instance::Stays);
+        assert_eq!(of(&[node("c", true)]), Instance::EndsWithAnother);
+        assert_eq!(of(&[node("a", true)]), Instance::EndsLater);
     }
 
     #[test]

@@ -108,6 +108,9 @@ impl Folded {
         let mut world = world
             .ok_or("its beginning is not in what was read")?
             .world();
+        if let Some((group, kind)) = &round.managed {
+            world.manage(group, kind);
+        }
         let (settings, mut options) = round.how.meant(&mut world.names)?;
         if let Some(RecordedEffort(effort)) = round.cut_short {
             options.effort = effort;

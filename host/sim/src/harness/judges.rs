@@ -4,6 +4,7 @@
 //! An excuse is a time: each constant here says how long the daemon may not know better, and why.
 
 pub(super) mod disruption;
+mod foreign;
 pub(super) mod leaders;
 mod limits;
 pub(super) mod nodes;
@@ -66,6 +67,7 @@ pub(super) fn carried_out(interceptor: &Interceptor, asked: &RequestInfo, moment
             versions::write(interceptor, asked, &body);
             pods::write(interceptor, asked, &body);
             proof::write(interceptor, asked);
+            foreign::write(interceptor, asked, &body);
             let mut memory = interceptor.judges.memory();
             memory.disruption.write(interceptor, asked, &body);
         }

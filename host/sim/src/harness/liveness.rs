@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
+use super::foreign::is_foreign;
 use super::judges::{disruption, nodes as node_rules};
 use crate::fields;
 use crate::server::resources;
@@ -21,8 +22,10 @@ pub(super) fn unsettled(world: &World) -> Vec<String> {
             wrong.push(format!("pod {} {}", fields::name(&pod), state_of(&pod)));
         }
     }
-    let claims = world.server.list(resources::NODE_CLAIM);
-    let nodes = world.server.list(resources::NODE);
+    let mut claims = world.server.list(resources::NODE_CLAIM);
+    let mut nodes = world.server.list(resources::NODE);
+    claims.retain(|claim| !is_foreign(claim));
+    nodes.retain(|node| !is_foreign(node));
     let ledger = world.cloud.ledger();
     let running: BTreeSet<&str> = ledger
         .running()

@@ -9,7 +9,7 @@ use longshore_daemon::live::policies::PolicyReloader;
 #[cfg(feature = "aws")]
 use super::aws::Account;
 use super::generated::{GeneratedScenario, HOUR, ScenarioEvent};
-use super::{Harness, Setup};
+use super::{Harness, Setup, foreign};
 use crate::cloud;
 use crate::faults::Faults;
 use crate::world::paused;
@@ -74,6 +74,15 @@ pub fn run_seed(
     )
 }
 
+/// Whether another provider has objects in the cluster.
+fn is_shared(story: &GeneratedScenario) -> bool {
+    #[cfg(feature = "aws")]
+    if story.ec2.is_some() {
+        return false;
+    }
+    foreign::are_in(story.seed)
+}
+
 async fn run_now(
     story: &GeneratedScenario,
     manager: PolicyReloader,
@@ -102,6 +111,11 @@ async fn run_now(
     let world = &harness.world;
     let mut wrong = Vec::new();
     if let Err(error) = world.apply(&story.base) {
+        wrong.push(error.to_string());
+    }
+    if is_shared(story)
+        && let Err(error) = foreign::begin(world)
+    {
         wrong.push(error.to_string());
     }
     let mut busiest = 0;

@@ -48,6 +48,9 @@ impl Controller {
         };
         let now = self.ctx.now().as_second();
         for node in self.state.nodes.values() {
+            if !self.state.manages(node) {
+                continue;
+            }
             let claims = self.state.claim_of(node);
             let claim = match claims.as_slice() {
                 [claim] => Some(&**claim),

@@ -27,6 +27,9 @@ pub struct Round {
     pub time: i64,
     /// How hard it tried, and where chance began.
     pub how: RecordedConfig,
+    /// Group and kind of the node classes that were managed; older journals do not say, and all were.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub managed: Option<(String, String)>,
     /// The instance types.
     pub catalogue: String,
     /// Which of their offerings were taken to be without capacity.

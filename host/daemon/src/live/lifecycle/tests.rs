@@ -133,6 +133,7 @@ pub fn context(server: &Server, answer: Result<Instance, CloudError>) -> Context
         client: client.clone(),
         plain: client.clone(),
         provider: Arc::new(Cloud(answer)),
+        managed: crate::managed::Managed::KWOK,
         events: Events::new(
             client,
             Clock::system(),
@@ -149,6 +150,7 @@ pub fn context(server: &Server, answer: Result<Instance, CloudError>) -> Context
         unavailable: Arc::default(),
         backoff: crate::live::launch_backoff::LaunchBackoff::default(),
         launches: crate::live::launches::Launches::default(),
+        shared_list: crate::live::shared_list::SharedList::default(),
         nomination_turns: tokio::sync::Semaphore::new(1),
         drains: crate::live::drains::Drains::default(),
         garbage: crate::live::garbage::Garbage::default(),

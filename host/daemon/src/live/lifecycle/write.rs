@@ -129,7 +129,7 @@ async fn send_meta(
     claim: &NodeClaim,
     metadata: Value,
 ) -> Result<Option<String>, StepError> {
-    ctx.may_write()?;
+    ctx.may_write_claim(claim)?;
     let name = claim.metadata.name.as_deref().unwrap_or_default();
     let patch = Patch::Merge(json!({"metadata": metadata}));
     let path = Request::new(NodeClaim::url_path(&(), None));
@@ -159,7 +159,7 @@ async fn send_status(
     claim: &NodeClaim,
     patch: Value,
 ) -> Result<Option<String>, StepError> {
-    ctx.may_write()?;
+    ctx.may_write_claim(claim)?;
     let name = claim.metadata.name.as_deref().unwrap_or_default();
     let path = Request::new(NodeClaim::url_path(&(), None));
     send(
@@ -198,7 +198,7 @@ pub async fn pod_event(ctx: &Context, claim: &NodeClaim, time: &str) -> Result<(
 /// Deletes a claim if it is unchanged since it was read. Says whether it was there.
 #[allow(clippy::missing_errors_doc)]
 pub async fn delete(ctx: &Context, claim: &NodeClaim, why: &str) -> Result<bool, StepError> {
-    ctx.may_write()?;
+    ctx.may_write_claim(claim)?;
     let name = claim.metadata.name.as_deref().unwrap_or_default();
     let api: Api<NodeClaim> = Api::all(ctx.client.clone());
     let (uid, resource_version) = (

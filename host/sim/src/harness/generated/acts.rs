@@ -8,6 +8,7 @@ use super::{HOUR, Rng};
 use crate::faults::Faults;
 use crate::fields;
 use crate::harness::Harness;
+use crate::harness::foreign::is_foreign;
 use crate::server::resources;
 
 /// Something that happens. `lot` picks one of those that are there then.
@@ -185,13 +186,15 @@ impl ScenarioEvent {
                 }
             }
             ScenarioEvent::DeleteClaim(lot) => {
-                let claims = server.list(resources::NODE_CLAIM);
+                let mut claims = server.list(resources::NODE_CLAIM);
+                claims.retain(|claim| !is_foreign(claim));
                 if let Some(claim) = claims.get(*lot as usize % claims.len().max(1)) {
                     world.delete("NodeClaim", "", fields::name(claim));
                 }
             }
             ScenarioEvent::DeleteNode(lot) => {
-                let nodes = server.list(resources::NODE);
+                let mut nodes = server.list(resources::NODE);
+                nodes.retain(|node| !is_foreign(node));
                 if let Some(node) = nodes.get(*lot as usize % nodes.len().max(1)) {
                     world.delete("Node", "", fields::name(node));
                 }
@@ -241,7 +244,8 @@ pub(crate) fn operator_cleanup(harness: &Harness) {
         let since = since
             .or(fields::time(&node, "/metadata/creationTimestamp"))
             .map_or(now, |at| at.as_second());
-        if unready && now - since > UNREADY && !fields::deleting(&node) {
+        let is_ours = !is_foreign(&node);
+        if is_ours && unready && now - since > UNREADY && !fields::deleting(&node) {
             world.log.say(
                 world.clock,
                 format!(

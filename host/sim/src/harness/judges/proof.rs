@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::disruption;
 use super::pods;
 use crate::fields;
+use crate::harness::foreign;
 use crate::harness::interceptor::Interceptor;
 use crate::object::{Change, Event};
 use crate::server::{RequestInfo, resources};
@@ -75,6 +76,9 @@ pub(in crate::harness) fn gone_for(interceptor: &Interceptor, uid: &str) -> Opti
 /// An instance is about to be ended by a process of the daemon.
 pub(in crate::harness) fn end(interceptor: &Interceptor, client: &str, provider_id: &str) {
     super::catch_up(interceptor, None);
+    if provider_id.starts_with(foreign::SCHEME) {
+        interceptor.violated(format!("{client} ends {provider_id} of another provider"));
+    }
     if !interceptor.cloud.runs(provider_id) {
         return;
     }
