@@ -12,6 +12,17 @@ use super::{CapacityBuffer, KWOKNodeClass, NodeClaim, NodeOverlay, NodePool};
 
 mod yaml;
 
+/// Annotations of every definition. With a definition all of its objects go, and with NodePools their
+/// nodes: so neither Helm nor Argo CD nor Flux deletes one because it left a chart or a folder.
+const KEPT: [(&str, &str); 3] = [
+    (
+        "argocd.argoproj.io/sync-options",
+        "Prune=false,Delete=false",
+    ),
+    ("helm.sh/resource-policy", "keep"),
+    ("kustomize.toolkit.fluxcd.io/prune", "disabled"),
+];
+
 /// All definitions of this crate, by name. A cloud provider's crate has its own.
 pub fn all() -> Vec<Definition> {
     vec![
@@ -41,7 +52,9 @@ impl Definition {
         Self::new(T::crd())
     }
 
-    fn new(definition: CustomResourceDefinition) -> Self {
+    fn new(mut definition: CustomResourceDefinition) -> Self {
+        let kept = KEPT.map(|(key, value)| (key.to_owned(), value.to_owned()));
+        definition.metadata.annotations = Some(kept.into());
         // Only maps with keys that are no text cannot become JSON, and there are none.
         let mut value = serde_json::to_value(definition).unwrap_or_default();
         let kind = value
