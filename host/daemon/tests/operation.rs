@@ -217,7 +217,7 @@ fn missing() -> Result<()> {
         "--patch",
         old,
     ])?;
-    let rights = plane.run(&["get", "clusterrole", "karpenter", "-o", "json"])?;
+    let rights = plane.run(&["get", "clusterrole", "longshore", "-o", "json"])?;
     let mut role: serde_json::Value = serde_json::from_str(&rights)?;
     for rule in role["rules"].as_array_mut().context("no rules")? {
         if let Some(resources) = rule["resources"].as_array_mut() {
@@ -228,7 +228,7 @@ fn missing() -> Result<()> {
         .as_array_mut()
         .context("no rules")?
         .retain(|rule| rule["resources"] != serde_json::json!([]));
-    role["metadata"] = serde_json::json!({"name": "karpenter"});
+    role["metadata"] = serde_json::json!({"name": "longshore"});
     let file = scratch("role.json", &role.to_string())?;
     plane.run(&[
         "replace",

@@ -78,7 +78,7 @@ fn deployment_is_accepted(plane: &ControlPlane) -> Result<()> {
         .join("../../deploy/deployment.yaml");
     let file = file.to_str().context("the repository's path is not text")?;
     let said = plane.run(&["apply", "--dry-run=server", "--validate=strict", "-f", file])?;
-    ensure!(said.contains("deployment.apps/karpenter created"), "{said}");
+    ensure!(said.contains("deployment.apps/longshore created"), "{said}");
     Ok(())
 }
 

@@ -10,17 +10,18 @@ use anyhow::{Context as _, Result, bail};
 
 use super::cluster::Cluster;
 
-/// The account of `deploy/rbac.yaml`.
+/// The account of `deploy/service-account.yaml`.
 const ACCOUNT: &str = "karpenter";
 const NAMESPACE: &str = "kube-system";
 /// A year.
 const TOKEN_LIFE: &str = "8760h";
 
-/// Applies `deploy/rbac.yaml` and `deploy/crds`, and writes the daemon's kubeconfig. Twice is as
+/// Applies `deploy/service-account.yaml`, `deploy/rbac.yaml` and `deploy/crds`, and writes the daemon's kubeconfig. Twice is as
 /// good as once.
 pub fn install(cluster: &Cluster, say: &dyn Fn(&str)) -> Result<()> {
     wait_for_namespace(cluster)?;
     let deploy = crate::guests::root().join("deploy");
+    apply(cluster, &deploy.join("service-account.yaml"))?;
     apply(cluster, &deploy.join("rbac.yaml"))?;
     let crds = manifests(&deploy.join("crds"))?;
     for file in &crds {
