@@ -8,12 +8,13 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, ensure};
 use libtest_mimic::{Arguments, Failed, Trial};
-use longshore_xtask::{guests::root, helm};
+use longshore_xtask::guests::root;
+use longshore_xtask::helm::{self, Helm};
 use serde_json::{Value, json};
 
 type Test = (&'static str, fn() -> Result<()>);
 
-const ALONE: [Test; 3] = [
+const ALONE: [Test; 4] = [
     (
         "rules_of_the_chart_are_those_of_deploy",
         rules_are_those_of_deploy,
@@ -23,12 +24,16 @@ const ALONE: [Test; 3] = [
         versions_are_those_of_the_workspace,
     ),
     (
+        "on_ec2_the_deployment_without_helm_is_karpenters_neighbour",
+        neighbour_of_karpenter,
+    ),
+    (
         "gates_without_effect_are_those_that_the_documentation_names",
         gates_are_those_of_the_documentation,
     ),
 ];
 
-const WITH_HELM: [Test; 11] = [
+const WITH_HELM: [Test; 14] = [
     (
         "without_the_name_of_the_cluster_there_is_a_sentence",
         cluster_name_is_asked_for,
@@ -59,6 +64,14 @@ const WITH_HELM: [Test; 11] = [
         users_values_render,
     ),
     (
+        "karpenters_image_is_known_by_path_tag_and_digest",
+        karpenters_images_are_refused,
+    ),
+    (
+        "settings_may_be_templates_and_empty_maps_are_left_out",
+        values_mean_what_they_mean_to_karpenter,
+    ),
+    (
         "what_is_missing_or_cannot_be_is_said_in_a_sentence",
         wrong_values_are_refused,
     ),
@@ -70,10 +83,15 @@ const WITH_HELM: [Test; 11] = [
         "definitions_are_those_of_deploy_for_each_provider",
         definitions_are_those_of_deploy,
     ),
+    (
+        "both_charts_bring_the_definitions_and_nothing_deletes_them",
+        definitions_stay,
+    ),
 ];
 
 /// Files of values in `tests/charts`.
-const VALUES: [&str; 5] = [
+const VALUES: [&str; 6] = [
+    "copied-defaults",
     "every-value",
     "getting-started",
     "irsa",
@@ -196,7 +214,7 @@ fn same(what: &str, one: &BTreeSet<String>, other: &BTreeSet<String>) -> Result<
 }
 
 fn shipped_role(kind: &str) -> Result<Value> {
-    Ok(of_kind(&yaml(&file("deploy/rbac.yaml")?)?, kind, "karpenter")?.clone())
+    Ok(of_kind(&yaml(&file("deploy/rbac.yaml")?)?, kind, "longshore")?.clone())
 }
 
 fn rules_are_those_of_deploy() -> Result<()> {
@@ -213,6 +231,14 @@ fn versions_are_those_of_the_workspace() -> Result<()> {
         let chart = document(&format!("deploy/charts/{chart}/Chart.yaml"))?;
         ensure!(chart["version"] == env!("CARGO_PKG_VERSION"), "{chart}");
         ensure!(chart["appVersion"] == env!("CARGO_PKG_VERSION"), "{chart}");
+        // Where it matches, versions of Karpenter and of Longshore cannot be told apart by their tags.
+        let [major, minor, _] = env!("CARGO_PKG_VERSION")
+            .split('.')
+            .collect::<Vec<_>>()
+            .try_into()
+            .map_err(|parts| anyhow::anyhow!("{parts:?}"))?;
+        let like_karpenter = major == "1" || major == "0" && minor.len() > 1;
+        ensure!(!like_karpenter, "see longshore.karpenterTag in _values.tpl");
     }
     Ok(())
 }
@@ -314,9 +340,13 @@ fn rights_are_those_of_deploy() -> Result<()> {
     for kind in ["ClusterRoleBinding", "RoleBinding"] {
         let chart = of_kind(&objects, kind, "karpenter")?;
         let shipped = shipped_role(kind)?;
-        for field in ["roleRef", "subjects"] {
-            ensure!(chart[field] == shipped[field], "{kind} {field}: {chart}");
-        }
+        // Roles have names of their own beside Karpenter's; the account is Karpenter's.
+        ensure!(chart["subjects"] == shipped["subjects"], "{kind}: {chart}");
+        ensure!(shipped["roleRef"]["name"] == "longshore", "{shipped}");
+        ensure!(
+            chart["roleRef"]["kind"] == shipped["roleRef"]["kind"],
+            "{kind}: {chart}"
+        );
     }
     Ok(())
 }
@@ -358,7 +388,7 @@ fn pods_are_confined() -> Result<()> {
     let objects = render(&[], &["longshore.provider=kwok"])?;
     let chart = &of_kind(&objects, "Deployment", "karpenter")?["spec"]["template"]["spec"];
     let shipped = yaml(&file("deploy/deployment.yaml")?)?;
-    let shipped = &of_kind(&shipped, "Deployment", "karpenter")?["spec"]["template"]["spec"];
+    let shipped = &of_kind(&shipped, "Deployment", "longshore")?["spec"]["template"]["spec"];
     let (ours, theirs) = (&chart["containers"][0], &shipped["containers"][0]);
     for (field, value) in theirs["securityContext"]
         .as_object()
@@ -380,6 +410,7 @@ fn pods_are_confined() -> Result<()> {
         "{chart}"
     );
     for field in [
+        "automountServiceAccountToken",
         "enableServiceLinks",
         "serviceAccountName",
         "priorityClassName",
@@ -401,7 +432,7 @@ fn pods_are_confined() -> Result<()> {
         );
     }
     // What the command is started with.
-    let mut command = vec!["longshore"];
+    let mut command = texts(&ours["command"]);
     command.extend(texts(&ours["args"]));
     ensure!(command == texts(&theirs["command"]), "{command:?}");
     Ok(())
@@ -572,6 +603,11 @@ fn users_values_render() -> Result<()> {
         let said = warnings(&objects, "karpenter")?;
         ensure!(said.is_empty(), "{name}: {said:?}");
     }
+    let objects = render(&["copied-defaults"], &[])?;
+    let said = warnings(&objects, "karpenter")?;
+    let expected = ["logOutputPaths", "logErrorOutputPaths"]
+        .map(|name| format!("{name} has no effect: the log goes to standard error"));
+    ensure!(said == expected, "{said:?}");
     let objects = render(&["irsa"], &[])?;
     let account = of_kind(&objects, "ServiceAccount", "karpenter-controller")?;
     ensure!(
@@ -637,6 +673,145 @@ fn users_values_render() -> Result<()> {
     );
     let env = environment(of_kind(&objects, "Deployment", "karpenter")?);
     ensure!(!env.contains_key("RESERVED_ENIS"), "{env:?}");
+    Ok(())
+}
+
+/// Without Helm: names of its own, the token, and the environment of EC2.
+fn neighbour_of_karpenter() -> Result<()> {
+    let labels = json!({
+        "app.kubernetes.io/name": "longshore",
+        "app.kubernetes.io/instance": "longshore",
+    });
+    let kwok = document("deploy/deployment.yaml")?;
+    let mut aws = document("deploy/deployment-aws.yaml")?;
+    for deployment in [&kwok, &aws] {
+        ensure!(
+            deployment["metadata"]["name"] == "longshore",
+            "{deployment}"
+        );
+        ensure!(
+            deployment["spec"]["selector"]["matchLabels"] == labels,
+            "{deployment}"
+        );
+        let pod = &deployment["spec"]["template"]["spec"];
+        ensure!(pod["automountServiceAccountToken"] == true, "{pod}");
+        ensure!(pod["serviceAccountName"] == "karpenter", "{pod}");
+    }
+    let container = &mut aws["spec"]["template"]["spec"]["containers"][0];
+    let command = ["longshore", "run", "--provider=aws", "--log=json"];
+    ensure!(texts(&container["command"]) == command, "{container}");
+    // But for the provider and its environment it is the other one.
+    container["command"][2] = json!("--provider=kwok");
+    let own = ["CLUSTER_NAME", "INTERRUPTION_QUEUE"];
+    let env = container["env"].as_array_mut().context("no env")?;
+    let before = env.len();
+    env.retain(|variable| !own.iter().any(|name| variable["name"] == *name));
+    ensure!(before - env.len() == own.len(), "{env:?}");
+    ensure!(aws == kwok, "{aws}");
+    // Nothing that is applied beside Karpenter has the name of one of its objects.
+    for path in [
+        "rbac",
+        "pod-disruption-budget",
+        "network-policy",
+        "keep-definitions",
+    ] {
+        for object in yaml(&file(&format!("deploy/{path}.yaml"))?)? {
+            let name = &object["metadata"]["name"];
+            ensure!(
+                name == "longshore" || name == "keep-karpenter-definitions",
+                "{object}"
+            );
+        }
+    }
+    Ok(())
+}
+
+fn karpenters_images_are_refused() -> Result<()> {
+    let digest = format!("sha256:{}", "5f".repeat(32));
+    let ours = "controller.image.repository=r.example/longshore";
+    let with = |set: &[String]| {
+        let mut all = vec!["settings.clusterName=shop".to_owned()];
+        all.extend_from_slice(set);
+        let all: Vec<&str> = all.iter().map(String::as_str).collect();
+        render(&[], &all)
+    };
+    let repository = |path: &str| format!("controller.image.repository={path}");
+    for path in [
+        "public.ecr.aws/karpenter/controller",
+        "registry.corp.example/mirror/karpenter-controller",
+        "111122223333.dkr.ecr.eu-west-1.amazonaws.com/ecr-public/karpenter/controller",
+        "localhost:5000/Karpenter",
+        "karpenter/controller",
+    ] {
+        let error = with(&[repository(path)])
+            .err()
+            .with_context(|| path.to_owned())?;
+        ensure!(
+            error.to_string().contains("which is Karpenter's image"),
+            "{error}"
+        );
+    }
+    // The repository is given anew, the rest is left over.
+    for tag in ["1.15.1", "v1.8.0", "1.12.3-amd64", "0.37.7"] {
+        let set = [ours.to_owned(), format!("controller.image.tag={tag}")];
+        let error = with(&set).err().with_context(|| tag.to_owned())?;
+        ensure!(
+            error.to_string().contains("a version of Karpenter"),
+            "{error}"
+        );
+    }
+    let set = [ours.to_owned(), format!("controller.image.digest={digest}")];
+    let error = with(&set).err().context("a digest without a tag")?;
+    ensure!(
+        error.to_string().contains("does not say whose image it is"),
+        "{error}"
+    );
+    for (path, tag) in [
+        ("karpenter.corp.example/longshore", "0.1.0"),
+        ("registry.example/karpenter/longshore", "v0.1.0-corp.2"),
+        ("registry.example/autoscaling/controller", "2026-11-26"),
+    ] {
+        let tag = format!("controller.image.tag={tag}");
+        let digest = format!("controller.image.digest={digest}");
+        with(&[repository(path), tag, digest]).with_context(|| path.to_owned())?;
+    }
+    // One that slips through has no such program.
+    let objects = with(&[])?;
+    let pod = &of_kind(&objects, "Deployment", "karpenter")?["spec"]["template"]["spec"];
+    ensure!(
+        texts(&pod["containers"][0]["command"]) == ["longshore"],
+        "{pod}"
+    );
+    Ok(())
+}
+
+fn values_mean_what_they_mean_to_karpenter() -> Result<()> {
+    let objects = render(&["copied-defaults"], &[])?;
+    let deployment = of_kind(&objects, "Deployment", "karpenter")?;
+    let pod = &deployment["spec"]["template"]["spec"];
+    let container = &pod["containers"][0]["securityContext"];
+    for field in ["appArmorProfile", "seLinuxOptions", "seccompProfile"] {
+        ensure!(container[field].is_null(), "{container}");
+    }
+    ensure!(container["runAsNonRoot"] == true, "{container}");
+    ensure!(pod["securityContext"]["fsGroup"] == 65532, "{pod}");
+    let env = environment(deployment);
+    ensure!(env["CLUSTER_NAME"] == "shop-eu", "{env:?}");
+    ensure!(
+        env["CLUSTER_ENDPOINT"] == "https://shop-eu.example",
+        "{env:?}"
+    );
+    ensure!(env["RESERVED_ENIS"] == "2", "{env:?}");
+    // What cannot be worked out is no setting.
+    let set = [
+        "settings.clusterName=shop",
+        "settings.clusterEndpoint=https://{{ .Values.global.no.such }}",
+    ];
+    let error = render(&[], &set).err().context("it renders")?.to_string();
+    ensure!(error.contains("nil pointer"), "{error}");
+    let set = ["settings.clusterName=\\{{ print \"\" }}"];
+    let error = render(&[], &set).err().context("it renders")?.to_string();
+    ensure!(error.contains("settings.clusterName is missing"), "{error}");
     Ok(())
 }
 
@@ -817,15 +992,58 @@ fn definitions_are_those_of_deploy() -> Result<()> {
     aws.extend(definitions("crds-aws")?);
     let found = rendered(&[])?;
     ensure!(found.len() == 5 && found == aws, "aws: {:?}", found.keys());
-    // Annotations are added, and nothing else changes.
-    let set = ["additionalAnnotations.argocd\\.argoproj\\.io/sync-options=Replace=true"];
-    for (name, mut definition) in rendered(&set)? {
-        let annotations = definition["metadata"]
-            .as_object_mut()
-            .and_then(|metadata| metadata.remove("annotations"));
-        let expected = json!({"argocd.argoproj.io/sync-options": "Replace=true"});
-        ensure!(annotations == Some(expected), "{name}: {annotations:?}");
-        ensure!(definition == aws[&name], "{name}");
+    // Annotations are added, and nothing else changes. Those that keep the definition stay.
+    let set = [
+        "additionalAnnotations.argocd\\.argoproj\\.io/sync-options=Replace=true",
+        "additionalAnnotations.helm\\.sh/resource-policy=delete",
+        "additionalAnnotations.team=$1",
+    ];
+    for (name, definition) in rendered(&set)? {
+        let mut expected = aws[&name].clone();
+        let annotations = &mut expected["metadata"]["annotations"];
+        annotations["argocd.argoproj.io/sync-options"] =
+            json!("Prune=false,Delete=false,Replace=true");
+        annotations["team"] = json!("$1");
+        ensure!(definition == expected, "{name}: {}", definition["metadata"]);
+    }
+    Ok(())
+}
+
+/// Argo CD renders both charts with their definitions. Helm, Argo CD and Flux read these annotations.
+fn definitions_stay() -> Result<()> {
+    let kept = json!({
+        "argocd.argoproj.io/sync-options": "Prune=false,Delete=false",
+        "helm.sh/resource-policy": "keep",
+        "kustomize.toolkit.fluxcd.io/prune": "disabled",
+    });
+    let names_of = |helm: Helm, chart: &str| -> Result<Vec<String>> {
+        let set = ["settings.clusterName=shop"];
+        let set = if chart == "longshore" { &set[..] } else { &[] };
+        let text = helm::template_with_definitions(helm, &helm::chart(chart), &[], set)?;
+        let mut objects = yaml(&text)?;
+        objects.retain(|object| object["kind"] == "CustomResourceDefinition");
+        for object in &objects {
+            ensure!(
+                object["metadata"]["annotations"] == kept,
+                "{}",
+                object["metadata"]
+            );
+        }
+        Ok(names(&objects))
+    };
+    let expected = [
+        "capacitybuffers.autoscaling.x-k8s.io",
+        "ec2nodeclasses.karpenter.k8s.aws",
+        "nodeclaims.karpenter.sh",
+        "nodeoverlays.karpenter.sh",
+        "nodepools.karpenter.sh",
+    ];
+    let expected = expected.map(|name| format!("CustomResourceDefinition/{name}"));
+    for helm in Helm::ALL {
+        for chart in ["longshore", "longshore-crd"] {
+            let found = names_of(helm, chart)?;
+            ensure!(found == expected, "{chart} by {helm:?}: {found:?}");
+        }
     }
     Ok(())
 }

@@ -26,11 +26,13 @@
 {{- $env = append $env (dict "name" "HEALTH_PROBE_PORT" "value" (toString .Values.controller.healthProbe.port)) -}}
 {{- /* Answers name pods of all namespaces: from inside of the pod (kubectl exec) or by kubectl port-forward alone. */ -}}
 {{- $env = append $env (dict "name" "STATUS_ADDRESS" "value" "127.0.0.1:8082") -}}
+{{- $root := . -}}
 {{- range $table.settings -}}
 {{- $value := index $settings .value -}}
+{{- $variable := .variable -}}
 {{- if and .variable (or $aws (not .aws)) (not (kindIs "invalid" $value)) -}}
-{{- if ne (toString $value) "" -}}
-{{- $env = append $env (dict "name" .variable "value" (toString $value)) -}}
+{{- with include "longshore.text" (dict "root" $root "value" $value) -}}
+{{- $env = append $env (dict "name" $variable "value" .) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
@@ -125,5 +127,13 @@
       "runAsUser" 65532
       "runAsGroup" 65532
       "capabilities" (dict "drop" (list "ALL")) -}}
-{{- toYaml (mergeOverwrite $confined (default dict .Values.controller.securityContext)) -}}
+{{- $own := deepCopy (default dict .Values.controller.securityContext) -}}
+{{- include "longshore.prune" $own -}}
+{{- toYaml (mergeOverwrite $confined $own) -}}
+{{- end -}}
+
+{{- define "longshore.podSecurity" -}}
+{{- $own := deepCopy (default dict .Values.podSecurityContext) -}}
+{{- include "longshore.prune" $own -}}
+{{- with $own -}}{{- toYaml . -}}{{- end -}}
 {{- end -}}

@@ -17,6 +17,23 @@
 {{- dict "set" (not (kindIs "invalid" $here)) "value" $here | toJson -}}
 {{- end -}}
 
+{{/* A value of .value as text. Templates in it are worked out with .root, as Karpenter's chart does with `settings`. */}}
+{{- define "longshore.text" -}}
+{{- $text := toString .value -}}
+{{- if contains "{{" $text -}}{{- tpl $text .root -}}{{- else -}}{{- $text -}}{{- end -}}
+{{- end -}}
+
+{{/* Takes keys without a value out of a map: nulls, and maps that are empty or become so. The API server refuses some of
+them, such as `appArmorProfile: {}`, which Karpenter's chart has by default and leaves out. */}}
+{{- define "longshore.prune" -}}
+{{- $map := . -}}
+{{- range $key := keys $map -}}
+{{- $value := index $map $key -}}
+{{- if kindIs "map" $value -}}{{- include "longshore.prune" $value -}}{{- end -}}
+{{- if or (kindIs "invalid" $value) (and (kindIs "map" $value) (not $value)) -}}{{- $_ := unset $map $key -}}{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{/* The gates of a table (.rows) that are set in .values, "A=true,B=false". */}}
 {{- define "longshore.gates" -}}
 {{- $gates := list -}}
@@ -28,6 +45,11 @@
 {{- end -}}
 {{- end -}}
 {{- join "," $gates -}}
+{{- end -}}
+
+{{/* What tags of Karpenter's image begin with. Longshore's own version must not match (tests/charts.rs). */}}
+{{- define "longshore.karpenterTag" -}}
+^v?(0[.][0-9]{2,}|1[.][0-9]+)[.][0-9]
 {{- end -}}
 
 {{/* What was set and has no effect, a sentence each, as a JSON array. */}}
@@ -105,18 +127,22 @@
 {{- if not (has $own.provider (list "aws" "kwok")) -}}
 {{- $wrong = append $wrong (printf "longshore.provider is %q: nodes come from aws, or for tests from kwok" (toString $own.provider)) -}}
 {{- end -}}
-{{- if and (eq (toString $own.provider) "aws") (not $settings.clusterName) -}}
+{{- $root := . -}}
+{{- $cluster := include "longshore.text" (dict "root" $root "value" (default "" $settings.clusterName)) -}}
+{{- $endpoint := include "longshore.text" (dict "root" $root "value" (default "" $settings.clusterEndpoint)) -}}
+{{- if and (eq (toString $own.provider) "aws") (not $cluster) -}}
 {{- $wrong = append $wrong "settings.clusterName is missing: give the name of the EKS cluster, for example --set settings.clusterName=my-cluster" -}}
 {{- end -}}
-{{- if and $settings.clusterEndpoint (not (regexMatch "^https?://[^/]+" (toString $settings.clusterEndpoint))) -}}
-{{- $wrong = append $wrong (printf "settings.clusterEndpoint is %q: give a URL with a host, such as https://ABC.gr7.eu-west-1.eks.amazonaws.com" (toString $settings.clusterEndpoint)) -}}
+{{- if and $endpoint (not (regexMatch "^https?://[^/]+" $endpoint)) -}}
+{{- $wrong = append $wrong (printf "settings.clusterEndpoint is %q: give a URL with a host, such as https://ABC.gr7.eu-west-1.eks.amazonaws.com" $endpoint) -}}
 {{- end -}}
 {{- range $row := list
       (list "logLevel" .Values.logLevel (list "debug" "info" "warn" "error"))
       (list "settings.preferencePolicy" $settings.preferencePolicy (list "Respect" "Ignore"))
       (list "settings.minValuesPolicy" $settings.minValuesPolicy (list "Strict" "BestEffort")) -}}
-{{- if and (index $row 1) (not (has (index $row 1) (index $row 2))) -}}
-{{- $wrong = append $wrong (printf "%s is %q: it is one of %s" (index $row 0) (toString (index $row 1)) (join ", " (index $row 2))) -}}
+{{- $said := include "longshore.text" (dict "root" $root "value" (default "" (index $row 1))) -}}
+{{- if and $said (not (has $said (index $row 2))) -}}
+{{- $wrong = append $wrong (printf "%s is %q: it is one of %s" (index $row 0) $said (join ", " (index $row 2))) -}}
 {{- end -}}
 {{- end -}}
 {{- /* As Karpenter's chart refuses them. */ -}}
@@ -131,10 +157,17 @@
 {{- $wrong = append $wrong "settings.legacyNodeRepair replaces no node first: leave it or settings.featureGates.terminateFirstRepair out" -}}
 {{- end -}}
 {{- $image := .Values.controller.image -}}
-{{- if regexMatch "(^|/)karpenter/controller$" (toString $image.repository) -}}
-{{- $wrong = append $wrong (printf "controller.image.repository is %q, which is Karpenter's image: name one of Longshore, or leave controller.image out" $image.repository) -}}
+{{- /* Without the registry, which may be named after anything. */ -}}
+{{- $path := regexReplaceAll "^[^/]*[.:][^/]*/" (lower (toString (default "" $image.repository))) "" -}}
+{{- $tag := toString (default "" $image.tag) -}}
+{{- if and (contains "karpenter" $path) (not (contains "longshore" $path)) -}}
+{{- $wrong = append $wrong (printf "controller.image.repository is %q, which is Karpenter's image: name one of Longshore (its path says longshore), or leave controller.image out" $image.repository) -}}
 {{- else if and (not $image.repository) (or $image.tag $image.digest) -}}
 {{- $wrong = append $wrong "controller.image has a tag or a digest and no repository: they belong to Karpenter's image. Leave them out, or name the repository of an image of Longshore as well" -}}
+{{- else if and (regexMatch (include "longshore.karpenterTag" .) $tag) (not (hasPrefix .Chart.AppVersion (trimPrefix "v" $tag))) -}}
+{{- $wrong = append $wrong (printf "controller.image.tag is %q, a version of Karpenter: leave tag and digest out, or name those of an image of Longshore" $tag) -}}
+{{- else if and $image.digest (not $tag) -}}
+{{- $wrong = append $wrong (printf "controller.image.digest is %q without a tag, which does not say whose image it is: name Longshore's tag as well (%s), or leave the digest out" $image.digest .Chart.AppVersion) -}}
 {{- end -}}
 {{- range $path, $keys := $table.longshore -}}
 {{- $here := (include "longshore.at" (dict "values" $values "path" $path) | fromJson).value -}}

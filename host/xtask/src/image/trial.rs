@@ -179,9 +179,11 @@ fn json(file: &Path) -> Result<Value> {
 
 /// Takes away what `deploy/` gave the cluster, and lets Helm give it instead.
 fn install(plane: &ControlPlane, case: &Case, [metrics, probes]: [u16; 2]) -> Result<()> {
-    let rbac = crate::root().join("deploy/rbac.yaml");
-    let rbac = rbac.to_str().context("a path that is no text")?;
-    plane.run(&["delete", "-f", rbac])?;
+    for file in ["rbac.yaml", "service-account.yaml"] {
+        let file = crate::root().join("deploy").join(file);
+        let file = file.to_str().context("a path that is no text")?;
+        plane.run(&["delete", "-f", file])?;
+    }
     delete_definitions(plane)?;
     plane.apply(SERVICE_MONITORS)?;
     let crd = case.set.iter().filter(|set| set.starts_with("longshore."));
@@ -251,9 +253,11 @@ impl Container {
         let found: Value = serde_json::from_str(&text)?;
         let pod = &found["items"][0]["spec"]["template"]["spec"];
         let container = &pod["containers"][0];
+        // The image's entry point, by name.
         ensure!(
-            container["command"].is_null(),
-            "the image's entry point is replaced"
+            container["command"] == serde_json::json!(["longshore"]),
+            "another program is started: {}",
+            container["command"]
         );
         let text = |value: &Value| value.as_str().map(str::to_owned);
         let env = container["env"].as_array().context("no env")?.iter();
