@@ -50,6 +50,11 @@ const PROFILE: &str = "arn:${AWS::Partition}:iam::${AWS::AccountId}:instance-pro
 const CLUSTER_ARN: &str =
     "arn:${AWS::Partition}:eks:${AWS::Region}:${AWS::AccountId}:cluster/${ClusterName}";
 
+/// Variables of the policy for the role of nodes and the queue: those that the stack makes, or those
+/// that are given to it.
+const NODE_ROLE: &str = "${NodeRoleOf}";
+const QUEUE: &str = "${QueueOf}";
+
 const OWNED: &str = "kubernetes.io/cluster/${ClusterName}";
 
 /// The tag of a request or a resource that a condition compares.
@@ -81,10 +86,12 @@ pub fn statements() -> Vec<Statement> {
     let region = ("topology.kubernetes.io/region", json!("${AWS::Region}"));
     let profile = |of: &str| {
         let region = (tag(of, region.0), region.1.clone());
-        json!({
-            "StringEquals": map([owned(of), cluster(of), region]),
-            "StringLike": any(of, NODE_CLASS),
-        })
+        let mut equal = vec![owned(of), region];
+        // Profiles that older Karpenters made lack it.
+        if of == "Request" {
+            equal.push(cluster(of));
+        }
+        json!({"StringEquals": map(equal), "StringLike": any(of, NODE_CLASS)})
     };
     let statement = |id, calls: &[Call], resources: &[&'static str], conditions| Statement {
         id,
@@ -174,7 +181,7 @@ pub fn statements() -> Vec<Statement> {
             ..statement(
                 "PassNodeRole",
                 &[],
-                &["${NodeRole.Arn}"],
+                &[NODE_ROLE],
                 json!({"StringEquals": {
                     "iam:PassedToService": ["ec2.amazonaws.com", "ec2.amazonaws.com.cn"],
                 }}),
@@ -224,7 +231,7 @@ pub fn statements() -> Vec<Statement> {
         statement(
             "InterruptionQueue",
             &[GetQueueUrl, ReceiveMessage, DeleteMessageBatch],
-            &["${InterruptionQueue.Arn}"],
+            &[QUEUE],
             Value::Null,
         ),
     ]
@@ -309,7 +316,15 @@ const RULES: [(&str, &str, &str); 5] = [
     ),
 ];
 
+/// The ARN of a resource that the stack makes, or the parameter in its place.
+fn given_or(condition: &str, parameter: &str, resource: &str) -> Value {
+    let made = json!({"Fn::GetAtt": [resource, "Arn"]});
+    json!({"Fn::If": [condition, made, {"Ref": parameter}]})
+}
+
 /// The stack: the node's role, the controller's policies, the queue and the rules that fill it.
+///
+/// With the role of nodes or the queue as parameters, as of a cluster that Karpenter runs, it makes none.
 ///
 /// A policy is one text, because tags of conditions have the cluster's name in their keys, and
 /// CloudFormation substitutes variables in values alone.
@@ -349,7 +364,10 @@ pub fn stack() -> Value {
             "Type": "AWS::IAM::ManagedPolicy",
             "Properties": {
                 "ManagedPolicyName": {"Fn::Sub": "LongshoreServices-${ClusterName}"},
-                "PolicyDocument": {"Fn::Sub": document(Part::Others).to_string()},
+                "PolicyDocument": {"Fn::Sub": [document(Part::Others).to_string(), {
+                    "NodeRoleOf": given_or("MakesNodeRole", "NodeRoleArn", "NodeRole"),
+                    "QueueOf": given_or("MakesQueue", "InterruptionQueueArn", "InterruptionQueue"),
+                }]},
             },
         },
         "InterruptionQueue": {
@@ -399,18 +417,40 @@ pub fn stack() -> Value {
             },
         });
     }
+    let of_queue = RULES.iter().map(|(name, ..)| *name);
+    let of_queue = of_queue.chain(["InterruptionQueue", "InterruptionQueuePolicy"]);
+    for name in of_queue {
+        resources[name]["Condition"] = json!("MakesQueue");
+    }
+    resources["NodeRole"]["Condition"] = json!("MakesNodeRole");
+    let parameter = |description: &str| json!({"Type": "String", "Description": description});
+    let optional = |description: &str| {
+        let mut one = parameter(description);
+        one["Default"] = json!("");
+        one
+    };
+    let none = |parameter: &str| json!({"Fn::Equals": [{"Ref": parameter}, ""]});
+    // The sixth part of an ARN of SQS.
+    let given = json!({"Fn::Select": [5, {"Fn::Split": [":", {"Ref": "InterruptionQueueArn"}]}]});
+    let made = json!({"Fn::GetAtt": ["InterruptionQueue", "QueueName"]});
     json!({
         "AWSTemplateFormatVersion": "2010-09-09",
         "Description": "What Longshore needs on AWS: node role, policy, interruption queue, rules",
         "Parameters": {
-            "ClusterName": {"Type": "String", "Description": "Name of the EKS cluster"},
+            "ClusterName": parameter("Name of the EKS cluster"),
+            "NodeRoleArn": optional("Role of nodes that is there, such as Karpenter's; empty: one is made"),
+            "InterruptionQueueArn": optional("Queue that is there, such as Karpenter's; empty: one is made"),
+        },
+        "Conditions": {
+            "MakesNodeRole": none("NodeRoleArn"),
+            "MakesQueue": none("InterruptionQueueArn"),
         },
         "Resources": resources,
         "Outputs": {
             "ControllerPolicyArn": {"Value": {"Ref": "ControllerPolicy"}},
             "ServicesPolicyArn": {"Value": {"Ref": "ServicesPolicy"}},
-            "InterruptionQueueName": {"Value": {"Fn::GetAtt": ["InterruptionQueue", "QueueName"]}},
-            "NodeRoleName": {"Value": {"Ref": "NodeRole"}},
+            "InterruptionQueueName": {"Value": {"Fn::If": ["MakesQueue", made, given]}},
+            "NodeRoleName": {"Condition": "MakesNodeRole", "Value": {"Ref": "NodeRole"}},
         },
     })
 }
@@ -443,10 +483,7 @@ mod tests {
             });
             let every = one.resources.contains(&"*");
             assert!(!every || reads, "{}", one.id);
-            let own = one
-                .resources
-                .iter()
-                .all(|arn| arn.contains("${InterruptionQueue"));
+            let own = one.resources.iter().all(|arn| *arn == QUEUE);
             let used = one.id == "UseOfImagesAndNetwork";
             assert!(
                 reads || own || used || !one.conditions.is_null(),
@@ -472,6 +509,36 @@ mod tests {
     }
 
     #[test]
+    fn what_is_given_is_not_made_and_profiles_of_older_karpenters_can_be_changed() {
+        let stack = stack();
+        for (name, resource) in stack["Resources"].as_object().unwrap() {
+            let condition = match &**name {
+                "ControllerPolicy" | "ServicesPolicy" => Value::Null,
+                "NodeRole" => json!("MakesNodeRole"),
+                _ => json!("MakesQueue"),
+            };
+            assert_eq!(resource["Condition"], condition, "{name}");
+        }
+        // Each variable of a policy is CloudFormation's, a parameter, or given with it.
+        let services = &stack["Resources"]["ServicesPolicy"]["Properties"]["PolicyDocument"];
+        let [text, given] = [0, 1].map(|at| &services["Fn::Sub"][at]);
+        let text = text.as_str().unwrap();
+        for variable in text.split("${").skip(1) {
+            let variable = variable.split('}').next().unwrap();
+            let known = variable.starts_with("AWS::") || variable == "ClusterName";
+            assert!(known || given[variable].is_object(), "{variable}");
+        }
+        for one in statements() {
+            let text = one.conditions.to_string();
+            assert!(
+                !text.contains("aws:ResourceTag/eks:eks-cluster-name"),
+                "{}",
+                one.id
+            );
+        }
+    }
+
+    #[test]
     fn each_policy_fits_into_a_managed_policy() {
         // IAM counts 6 144 characters without white space, and EKS allows names of 100.
         let name = "c".repeat(100);
@@ -479,6 +546,12 @@ mod tests {
             let text = document(part).to_string().replace("${ClusterName}", &name);
             let text = text.replace("${AWS::Partition}", "aws-us-gov");
             let text = text.replace("${AWS::Region}", "ap-southeast-1");
+            let role = format!("arn:aws-us-gov:iam::111122223333:role/{}", "r".repeat(64));
+            let queue = format!(
+                "arn:aws-us-gov:sqs:ap-southeast-1:111122223333:{}",
+                "q".repeat(80)
+            );
+            let text = text.replace(NODE_ROLE, &role).replace(QUEUE, &queue);
             assert!(text.len() < 6144, "{part:?}: {} characters", text.len());
         }
     }

@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use longshore_emulator::policies::{self, karpenter::Names};
 use longshore_xtask::control_plane::{self, ControlPlane};
 use longshore_xtask::emulated_aws::EmulatedAws;
 use serde_json::{Value, json};
@@ -90,8 +91,17 @@ const WRITES: [&str; 12] = [
     "RebootInstances",
 ];
 
-/// The emulated account: Karpenter's images, and instances that boot within seconds.
-fn emulator(plane: &ControlPlane) -> Result<EmulatedAws> {
+/// The emulated account: Karpenter's images, instances that boot within seconds, and the policies of
+/// a minor version of Karpenter for whoever calls. So a call that Karpenter's role does not allow is
+/// refused.
+fn emulator(plane: &ControlPlane, minor: u32) -> Result<EmulatedAws> {
+    let names = Names {
+        cluster: "demo",
+        region: "us-east-1",
+        account: "123456789012",
+        node_role: "arn:aws:iam::123456789012:role/node",
+        queue: "arn:aws:sqs:us-east-1:123456789012:demo",
+    };
     let image = |id: &str, arch: &str, age: &str| {
         json!({
             "id": id, "name": format!("nodes-{arch}-{age}"), "architecture": arch,
@@ -100,6 +110,7 @@ fn emulator(plane: &ControlPlane) -> Result<EmulatedAws> {
     };
     let account = json!({
         "roles": ["node"],
+        "policies": [policies::karpenter::policy(minor, names)],
         "images": [
             image("ami-0000000000000aaaa", "x86_64", "old"),
             image("ami-0000000000000bbbb", "arm64", "old"),
@@ -487,6 +498,21 @@ impl Scene {
         Ok(calls.iter().filter(is_write).map(line).collect())
     }
 
+    /// That Karpenter's policies allowed each call. Dry runs are calls too.
+    fn nothing_is_denied(&self) -> Result<()> {
+        let log = self.emulator.ask("GET", "/_emulator/calls", &json!(null))?;
+        let calls = log["calls"].as_array().cloned().unwrap_or_default();
+        let denied = calls.iter().filter(|call| {
+            let code = call["error"].as_str().unwrap_or_default();
+            code == "UnauthorizedOperation" || code.starts_with("AccessDenied")
+        });
+        let denied: Vec<String> = denied
+            .map(|call| format!("{} {}", call["action"], call["request"]))
+            .collect();
+        ensure!(denied.is_empty() && !calls.is_empty(), "{denied:#?}");
+        Ok(())
+    }
+
     /// The number of the last call.
     fn calls(&self) -> Result<usize> {
         let log = self.emulator.ask("GET", "/_emulator/calls", &json!(null))?;
@@ -611,7 +637,11 @@ fn uids(all: &BTreeMap<String, Value>) -> Vec<&Value> {
 
 fn taken_over(version: Version) -> Result<()> {
     let plane = ControlPlane::start("aws-takeover")?;
-    let emulator = emulator(&plane)?;
+    let minor = match version {
+        Version::V5 => 14,
+        Version::V6 => 15,
+    };
+    let emulator = emulator(&plane, minor)?;
     let recorded = serde_json::from_str(RECORDED)?;
     let scene = Scene {
         plane,
@@ -659,6 +689,7 @@ fn taken_over(version: Version) -> Result<()> {
     let log = daemon.log().unwrap_or_default();
     grown.with_context(|| format!("the daemon's log, last line first:\n{}", last(&log)))?;
     leak_ends(&scene, &leaked, &instances)?;
+    scene.nothing_is_denied()?;
 
     daemon.signal("TERM")?;
     within(60, Duration::from_millis(200), "the daemon ends", || {
@@ -998,7 +1029,7 @@ impl Drop for Karpenter {
 /// Karpenter makes a cluster, Longshore has it for a while, and Karpenter gets it back.
 fn by_karpenter_itself() -> Result<()> {
     let plane = ControlPlane::start("aws-karpenter")?;
-    let emulator = emulator(&plane)?;
+    let emulator = emulator(&plane, 15)?;
     let recorded: Value = serde_json::from_str(RECORDED)?;
     let (mut class, pool) = (recorded["class"].clone(), recorded["pool"].clone());
     class.as_object_mut().context("an object")?.remove("status");

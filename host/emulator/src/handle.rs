@@ -5,7 +5,9 @@ use crate::wire::{
     Call, Params, Refusal, Reply, Request, Service, Xml, document, element, route, text,
 };
 use crate::world::World;
-use crate::{Time, calls, control, ec2, eks, iam, pricing, sqs, ssm, sts, zonal_shift};
+use crate::{
+    Time, calls, control, ec2, eks, iam, permissions, pricing, sqs, ssm, sts, zonal_shift,
+};
 
 /// What becomes of a request.
 #[derive(Clone, Debug, PartialEq)]
@@ -140,6 +142,7 @@ fn answer(
         _ => Params::default(),
     };
     throttle(world, now, &call, &params, open)?;
+    permissions::check(world, &call, &params, request)?;
     if let Some(refusal) = &open.met.before {
         return Err(refusal.clone());
     }

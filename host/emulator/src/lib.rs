@@ -5,9 +5,9 @@
 //! feature `serve` puts it behind a loopback port.
 //!
 //! Exact are the shapes of replies, codes, statuses, idempotency, partial answers and paging.
-//! Plausible are prices, delays and depths of pools. Absent are signatures, permissions (inject
-//! their errors), volumes, and fleets that are not `instant`. A parameter that the emulator does
-//! not read is an error.
+//! Plausible are prices, delays and depths of pools. Permissions hold where the account has policies
+//! ([`policies`]). Absent are signatures, volumes, and fleets that are not `instant`. A parameter that
+//! the emulator does not read is an error.
 
 mod calls;
 mod chance;
@@ -20,6 +20,8 @@ mod handle;
 mod iam;
 mod json;
 pub mod kubelet;
+mod permissions;
+pub mod policies;
 mod pricing;
 #[cfg(feature = "serve")]
 pub mod serve;

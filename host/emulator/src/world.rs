@@ -81,6 +81,11 @@ impl World {
         world
     }
 
+    /// Gives the caller other policies.
+    pub fn set_policies(&mut self, policies: Vec<crate::policies::Policy>) {
+        self.account.policies = policies;
+    }
+
     /// What the account is.
     pub fn account(&self) -> &Account {
         &self.account

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::pools::Rule;
+use crate::policies::Policy;
 
 /// Tags, by key.
 pub type Tags = BTreeMap<String, String>;
@@ -233,6 +234,8 @@ pub struct Account {
     pub reservations: BTreeMap<String, Reservation>,
     pub placement_groups: Vec<PlacementGroup>,
     pub roles: BTreeSet<String>,
+    /// Policies of the caller. Without any, everything is allowed.
+    pub policies: Vec<Policy>,
     /// Instance profiles that are there from the beginning, with their roles.
     pub profiles: BTreeMap<String, String>,
     /// Parameters of SSM beside those of images.

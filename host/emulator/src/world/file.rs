@@ -19,6 +19,7 @@ use super::account::{
     Settings, Subnet, Tags,
 };
 use super::pools::Rule;
+use crate::policies::Policy;
 
 /// Why a world file is of no use.
 #[derive(Debug, thiserror::Error)]
@@ -87,6 +88,7 @@ struct WireAccount {
     images: Option<Vec<Image>>,
     reservations: Vec<Reservation>,
     roles: Option<BTreeSet<String>>,
+    policies: Vec<Policy>,
     instance_profiles: BTreeMap<String, String>,
     parameters: BTreeMap<String, String>,
     capacity: Vec<Rule>,
@@ -249,6 +251,7 @@ fn account(region: &Region, types: BTreeMap<String, InstanceType>, wire: Wire) -
             .collect(),
         placement_groups: wire.placement_groups,
         roles: own.roles.unwrap_or_else(|| BTreeSet::from([role])),
+        policies: own.policies,
         profiles,
         parameters: own.parameters,
         queue: own.queue.unwrap_or_else(|| wire.cluster.name.clone()),
