@@ -73,9 +73,13 @@ pub struct MigrateCheckArgs {
     #[arg(long, value_name = "BASE64")]
     pub cluster_ca_bundle: Option<String>,
     /// Values of Karpenter's Helm chart (`helm get values karpenter -o yaml`): says which have no
-    /// meaning here
+    /// meaning here, renders the chart with them by the helm of PATH, and asks the API server as a
+    /// dry run whether it takes the result
     #[arg(long, value_name = "FILE")]
     pub values: Option<PathBuf>,
+    /// As --set of helm, for what is given to the upgrade besides; more than once
+    #[arg(long, value_name = "KEY=VALUE", requires = "values")]
+    pub set: Vec<String>,
     /// How to print it
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub output: Output,

@@ -3,15 +3,18 @@
 //! It reads the objects that Karpenter left, from files or from the API server, and writes nothing.
 //! What the daemon would write is worked out by the daemon's own functions: the hashes, their
 //! migration, drift, validation of NodeClasses and NodePools, settings, and the comparison of
-//! resource definitions.
+//! resource definitions. Values of a chart are judged by the chart ([`chart`]), which the program has
+//! in itself, and the objects that it makes of them by the API server ([`dry_run`]).
 //!
 //! What it cannot see is what only the cloud knows: whether an instance exists, and with which
 //! security groups, subnet and image. `longshore plan --disrupt` says what consolidation would do.
 
+mod chart;
 mod claims;
 mod classes;
 mod cluster;
 mod controller;
+mod dry_run;
 mod pools;
 mod report;
 #[cfg(test)]
@@ -38,7 +41,11 @@ pub fn check(args: &MigrateCheckArgs) -> Result<Answer, Failure> {
     cluster.ca_bundle = args.cluster_ca_bundle.clone();
     let mut report = examine(&cluster);
     if let Some(file) = &args.values {
-        values::check(file, &cluster, &mut report)?;
+        let asked = match args.snapshot.is_empty() {
+            true => values::Asked::Server(args.kubeconfig.as_deref()),
+            false => values::Asked::Nobody,
+        };
+        values::check(file, &args.set, &cluster, asked, &mut report)?;
     }
     report.sort();
     let text = match args.output {

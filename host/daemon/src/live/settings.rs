@@ -180,7 +180,7 @@ pub fn read(get: impl Fn(&str) -> Option<String>, on_ec2: bool) -> Result<Settin
             Some((name, _)) => {
                 let hint = nearest(name, GATES.into_iter().chain(OURS));
                 let what = format!("feature gate {name} is not known{hint}");
-                notes.push(Note::of_nodes(what));
+                notes.push(Note::of_process(what));
             }
             None => {
                 return Err(wrong(

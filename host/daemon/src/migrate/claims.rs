@@ -11,7 +11,7 @@ use longshore_ec2::tags::{CLUSTER_TAGGED, TAGGED};
 
 use super::classes::NodeClass;
 use super::cluster::{Cluster, Object};
-use super::pools::Pool;
+use super::pools::{Pool, foreign_class, of_another_controller};
 use super::report::{Level, Report};
 use crate::live::claim_conditions::own_drift;
 use crate::live::claims::{FINALIZER, HASH, HASH_VERSION};
@@ -39,6 +39,10 @@ pub fn check(
     };
     let mut owned = BTreeSet::new();
     for object in cluster.all("NodeClaim") {
+        // Its NodePool says that it is left alone.
+        if foreign_class(&object.value["spec"]).is_some() {
+            continue;
+        }
         let claim: NodeClaim = match object.document.read() {
             Ok(claim) => claim,
             Err(said) => {
@@ -57,7 +61,11 @@ pub fn check(
         let id = node.value["spec"]["providerID"]
             .as_str()
             .unwrap_or_default();
-        if pool.is_string() && !owned.contains(id) {
+        let of_others = pool.as_str().is_some_and(|pool| {
+            let mut named = cluster.all("NodePool").filter(|one| one.name() == pool);
+            named.any(of_another_controller)
+        });
+        if pool.is_string() && !of_others && !owned.contains(id) {
             let what = "It is a node of a NodePool and has no NodeClaim.";
             let hint = "Karpenter ends its instance. Longshore leaves a Ready node alone and says \
                         so; delete the Node to be rid of it.";

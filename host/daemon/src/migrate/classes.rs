@@ -148,10 +148,19 @@ fn check_hash(object: &Object, class: &mut NodeClass, bundle: Option<&str>, repo
     let what = format!("Annotation {HASH} becomes {number} ({VERSION}).");
     let (level, hint) = match (own, version) {
         (None, _) | (_, None) => (Level::Writes, "It has none yet."),
-        (_, Some(version)) if version != VERSION => {
-            let hint = "Its hash is of another version, as of Karpenter 1.14. NodeClaims follow.";
-            (Level::Writes, hint)
-        }
+        (_, Some("v5")) => (
+            Level::Writes,
+            "Its hash is of version v5, of Karpenter 1.12 to 1.14. NodeClaims follow.",
+        ),
+        (_, Some("v4")) => (
+            Level::Writes,
+            "Its hash is of version v4, of Karpenter before 1.12. NodeClaims follow.",
+        ),
+        (_, Some(version)) if version != VERSION => (
+            Level::Blocks,
+            "Its hash is of a version that is not taken over. Upgrade Karpenter to 1.3 or later \
+             first, at most to 1.15.",
+        ),
         _ if without => {
             let hint = "Karpenter's hash is that of no CA at all: with another CA bundle its nodes \
                         drift. Start Longshore with the same CLUSTER_CA_BUNDLE.";

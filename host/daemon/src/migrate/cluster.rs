@@ -158,7 +158,7 @@ impl Cluster {
             return Err(Failure::Usage {
                 message: "the files have no NodePool, NodeClaim or node class".to_owned(),
                 hint: "give what `kubectl get nodepools,nodeclaims,ec2nodeclasses,nodes -o yaml` \
-                       prints"
+                       prints; kubectl prints nothing at all where the cluster lacks one of the kinds"
                     .to_owned(),
             });
         }
@@ -181,14 +181,8 @@ impl Cluster {
     /// # Errors
     /// It cannot be reached or does not let us read, or there is nothing of Karpenter's.
     pub fn of_server(kubeconfig: Option<&Path>) -> Result<Self, Failure> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map_err(|source| no_server(&source.to_string()))?;
+        let (runtime, client) = connected(kubeconfig)?;
         runtime.block_on(async {
-            let config = connection::config(kubeconfig).await?;
-            let client =
-                kube::Client::try_from(config).map_err(|why| no_server(&why.to_string()))?;
             let mut cluster = Cluster::empty();
             cluster.now = Timestamp::now();
             for (group, kind, path) in KINDS {
@@ -336,6 +330,24 @@ fn times(value: &Value, latest: &mut Timestamp) {
     }
 }
 
+/// A client, and what runs its requests.
+///
+/// # Errors
+/// The API server cannot be reached.
+pub fn connected(
+    kubeconfig: Option<&Path>,
+) -> Result<(tokio::runtime::Runtime, kube::Client), Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|source| no_server(&source.to_string()))?;
+    let client = runtime.block_on(async {
+        let config = connection::config(kubeconfig).await?;
+        kube::Client::try_from(config).map_err(|why| no_server(&why.to_string()))
+    })?;
+    Ok((runtime, client))
+}
+
 async fn list(client: &kube::Client, path: &str) -> Result<Vec<Value>, Failure> {
     let answer = ask(client, path).await?;
     let items = answer.and_then(|mut answer| match answer["items"].take() {
@@ -361,7 +373,8 @@ async fn ask(client: &kube::Client, path: &str) -> Result<Option<Value>, Failure
     }
 }
 
-fn no_server(why: &str) -> Failure {
+/// The API server did not answer.
+pub fn no_server(why: &str) -> Failure {
     Failure::Usage {
         message: format!("the API server cannot be asked: {why}"),
         hint: "check --kubeconfig, or give files with --snapshot".to_owned(),

@@ -10,6 +10,7 @@ use longshore_ec2::catalogue::machine::RESOURCES;
 use longshore_ec2::nodeclass;
 use serde_json::Value;
 
+use super::chart::Release;
 use super::cluster::{Cluster, Object};
 use super::report::{Level, Report};
 use crate::error::{Failure, count};
@@ -29,17 +30,102 @@ pub fn check(cluster: &Cluster, report: &mut Report) {
     for lease in cluster.all("Lease") {
         check_lease(lease, cluster, report);
     }
-    let mut gates = BTreeMap::new();
+    let mut gates = None;
     for deployment in cluster.all("Deployment") {
         check_deployment(deployment, cluster, report, &mut gates);
     }
     check_definitions(cluster, report);
-    check_overlays(cluster, &gates, report);
+    check_overlays(cluster, gates.as_ref(), report);
     for buffer in cluster.all("CapacityBuffer") {
-        let hint = "Karpenter ignores them as well without feature gate CapacityBuffer.";
+        let on = gates
+            .as_ref()
+            .map(|gates| gates.get("CapacityBuffer") == Some(&true));
+        let (level, hint) = match on {
+            Some(true) => (
+                Level::Differs,
+                "Karpenter keeps it, with feature gate CapacityBuffer.",
+            ),
+            Some(false) => (
+                Level::Note,
+                "Nor does Karpenter without feature gate CapacityBuffer.",
+            ),
+            None => {
+                let hint = "Nor does Karpenter without feature gate CapacityBuffer. Karpenter's \
+                            Deployment would say whether it is on.";
+                (Level::Differs, hint)
+            }
+        };
         let what = "Longshore keeps no spare capacity for it.";
-        report.add(Level::Differs, buffer, "", what, hint);
+        report.add(level, buffer, "", what, hint);
     }
+}
+
+/// Karpenter's Deployment, and its containers: neither Longshore's own nor one without any.
+fn karpenters(cluster: &Cluster) -> Option<&Object> {
+    let mut all = cluster.all("Deployment");
+    all.find(|one| containers(one).next().is_some() && !containers(one).any(is_longshore))
+}
+
+fn containers(deployment: &Object) -> impl Iterator<Item = &Value> {
+    let all = deployment.value["spec"]["template"]["spec"]["containers"].as_array();
+    all.into_iter().flatten()
+}
+
+/// The release that Karpenter's Deployment belongs to, or the usual one.
+pub fn release(cluster: &Cluster) -> Release {
+    let deployment = karpenters(cluster).or_else(|| cluster.all("Deployment").next());
+    let text = |key: fn(&Value) -> &Value, or: &str| {
+        let found = deployment.and_then(|one| key(&one.value["metadata"]).as_str());
+        found
+            .filter(|text| !text.is_empty())
+            .unwrap_or(or)
+            .to_owned()
+    };
+    let named = text(
+        |one| &one["labels"]["app.kubernetes.io/instance"],
+        "karpenter",
+    );
+    Release {
+        name: text(
+            |one| &one["annotations"]["meta.helm.sh/release-name"],
+            &named,
+        ),
+        namespace: text(|one| &one["namespace"], "kube-system"),
+    }
+}
+
+/// The oldest Karpenter that one may come from, and the one that Longshore follows: minor versions
+/// of 1.
+const VERSIONS: (u32, u32) = (3, 15);
+
+/// What the version of Karpenter's image means for the take-over.
+fn check_version(deployment: &Object, container: &Value, report: &mut Report) {
+    let image = container["image"].as_str().unwrap_or_default();
+    let Some((major, minor)) = version(image) else {
+        return;
+    };
+    let (oldest, newest) = VERSIONS;
+    let field = "spec.template.spec.containers";
+    if (major, minor) < (1, oldest) {
+        let what = format!("It is Karpenter {major}.{minor}.");
+        let hint = format!(
+            "Upgrade Karpenter to 1.{oldest} or later first: from an older one hashes and tags are \
+             not taken over."
+        );
+        report.add(Level::Blocks, deployment, field, what, hint);
+    } else if (major, minor) > (1, newest) {
+        let what = format!("It is Karpenter {major}.{minor}, and Longshore follows 1.{newest}.");
+        let hint = "What is new in it is not known here.";
+        report.add(Level::Differs, deployment, field, what, hint);
+    }
+}
+
+/// Major and minor version in the tag of an image.
+fn version(image: &str) -> Option<(u32, u32)> {
+    let image = image.split('@').next()?;
+    let (_, tag) = image.rsplit_once(':')?;
+    let mut parts = tag.trim_start_matches('v').split('.');
+    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
 
 /// How long a Lease without a duration holds, seconds.
@@ -77,7 +163,8 @@ fn check_lease(lease: &Object, cluster: &Cluster, report: &mut Report) {
 /// Whether a container runs Longshore: the chart's arguments begin with `run`.
 fn is_longshore(container: &Value) -> bool {
     let image = container["image"].as_str().unwrap_or_default();
-    container["args"][0] == "run" || image.contains("longshore")
+    let named = container["command"][0] == "longshore";
+    container["args"][0] == "run" || named || image.contains("longshore")
 }
 
 /// Looks at what the containers of a Deployment are told in their environment and arguments.
@@ -85,19 +172,18 @@ fn check_deployment(
     deployment: &Object,
     cluster: &Cluster,
     report: &mut Report,
-    gates: &mut BTreeMap<String, bool>,
+    gates: &mut Option<BTreeMap<String, bool>>,
 ) {
-    let pod = &deployment.value["spec"]["template"]["spec"];
-    let containers = pod["containers"].as_array();
-    let mut theirs = containers.into_iter().flatten();
     // Longshore's own Deployment may have containers beside the daemon's.
-    if theirs.clone().any(is_longshore) {
+    if containers(deployment).any(is_longshore) {
         return;
     }
-    let Some(container) = theirs.next() else {
+    let Some(container) = containers(deployment).next() else {
         return;
     };
+    check_version(deployment, container, report);
     let told = told(container);
+    let gates = gates.get_or_insert_default();
     let runs = deployment.value["spec"]["replicas"].as_i64().unwrap_or(1) > 0;
     let without_lease = told
         .get("DISABLE_LEADER_ELECTION")
@@ -226,7 +312,7 @@ fn check_definitions(cluster: &Cluster, report: &mut Report) {
     }
 }
 
-fn check_overlays(cluster: &Cluster, gates: &BTreeMap<String, bool>, report: &mut Report) {
+fn check_overlays(cluster: &Cluster, gates: Option<&BTreeMap<String, bool>>, report: &mut Report) {
     for overlay in cluster.all("NodeOverlay") {
         let bytes = overlay.document.text().as_bytes();
         let mut names = Symbols::default();
@@ -234,7 +320,7 @@ fn check_overlays(cluster: &Cluster, gates: &BTreeMap<String, bool>, report: &mu
         for said in faults.list {
             report.add_diagnostic(Level::Differs, overlay, said);
         }
-        if !gates.get("NodeOverlay").copied().unwrap_or(false) {
+        if gates.and_then(|gates| gates.get("NodeOverlay")) != Some(&true) {
             let what = "It has no effect without feature gate NodeOverlay.";
             report.add(Level::Note, overlay, "", what, "");
         }

@@ -6,6 +6,7 @@ use longshore_api::crd::NodePool;
 use longshore_api::crd::hash::{self, nodepool_hash};
 use longshore_api::manifests::Reader;
 use longshore_ec2::nodeclass;
+use serde_json::Value;
 
 use super::cluster::{Cluster, Object};
 use super::report::{Level, Report};
@@ -37,7 +38,27 @@ const CLASSES: [(&str, &str); 2] = [
     ("karpenter.kwok.sh", "KWOKNodeClass"),
 ];
 
+/// The class that a spec refers to, `Kind.group`, if it is of another controller's kind. The spec need
+/// not be one that can be read.
+pub fn foreign_class(spec: &Value) -> Option<String> {
+    let class = &spec["nodeClassRef"];
+    let named = (class["group"].as_str()?, class["kind"].as_str()?);
+    (!CLASSES.contains(&named)).then(|| format!("{}.{}", named.1, named.0))
+}
+
+/// Whether a NodePool is of another controller's class.
+pub fn of_another_controller(pool: &Object) -> bool {
+    foreign_class(&pool.value["spec"]["template"]["spec"]).is_some()
+}
+
 fn check_pool(object: &Object, cluster: &Cluster, report: &mut Report) -> Option<Pool> {
+    if let Some(class) = foreign_class(&object.value["spec"]["template"]["spec"]) {
+        let what = format!("It is of {class}: another controller's.");
+        let hint = "Longshore leaves it alone, and its NodeClaims and their Nodes.";
+        let field = "spec.template.spec.nodeClassRef";
+        report.add(Level::Note, object, field, what, hint);
+        return None;
+    }
     let pool: NodePool = match object.document.read() {
         Ok(pool) => pool,
         Err(said) => {
@@ -72,14 +93,6 @@ fn check_pool(object: &Object, cluster: &Cluster, report: &mut Report) -> Option
 fn check_class(object: &Object, pool: &NodePool, cluster: &Cluster, report: &mut Report) {
     let class = &pool.spec.template.spec.node_class_ref;
     let field = "spec.template.spec.nodeClassRef";
-    if !CLASSES.contains(&(&*class.group, &*class.kind)) {
-        let what = format!(
-            "Longshore has no provider for {}.{}.",
-            class.kind, class.group
-        );
-        let hint = "Leave this cluster to Karpenter.";
-        return report.add(Level::Blocks, object, field, what, hint);
-    }
     let mut classes = cluster.all(&class.kind);
     if !classes.any(|one| one.name() == class.name) {
         let what = format!(

@@ -135,7 +135,7 @@ fn hashes_of_karpenter_1_14_are_migrated_and_no_node_drifts() {
 
             WRITES   EC2NodeClass default: metadata.annotations (cluster.yaml:8)
                      Annotation karpenter.k8s.aws/ec2nodeclass-hash becomes 10123963874401531113 (v6).
-                     Its hash is of another version, as of Karpenter 1.14. NodeClaims follow.
+                     Its hash is of version v5, of Karpenter 1.12 to 1.14. NodeClaims follow.
 
             WRITES   NodeClaim a, b: metadata.annotations (cluster.yaml:45)
                      Annotation karpenter.k8s.aws/ec2nodeclass-hash becomes 10123963874401531113 (v6).
@@ -260,13 +260,9 @@ spec:
                      Karpenter runs without leader election: nothing keeps two controllers apart.
                      Scale it to 0 before Longshore starts.
 
-            BLOCKS   NodePool azure: spec.template.spec.nodeClassRef (cluster.yaml:99)
-                     Longshore has no provider for AKSNodeClass.karpenter.azure.com.
-                     Leave this cluster to Karpenter.
-
             DIFFERS  CapacityBuffer shop/spare (cluster.yaml:113)
                      Longshore keeps no spare capacity for it.
-                     Karpenter ignores them as well without feature gate CapacityBuffer.
+                     Karpenter keeps it, with feature gate CapacityBuffer.
 
             DIFFERS  Deployment kube-system/karpenter (cluster.yaml:117)
                      feature gate CapacityBuffer is not implemented yet and has no effect.
@@ -302,12 +298,155 @@ spec:
                      invalid type: string "heavy", expected i32
                      write a whole number without quotes
 
-            WRITES   NodePool azure: metadata.annotations (cluster.yaml:95)
-                     Annotation karpenter.sh/nodepool-hash becomes 10684441112471014376 (v3).
-                     It has none yet.
+            NOTE     NodePool azure: spec.template.spec.nodeClassRef (cluster.yaml:99)
+                     It is of AKSNodeClass.karpenter.azure.com: another controller's.
+                     Longshore leaves it alone, and its NodeClaims and their Nodes.
 
             Do not start Longshore yet. 2 things are in the way.
         "#]],
+    );
+}
+
+#[test]
+fn hashes_say_from_which_karpenter_a_cluster_comes() {
+    let of = |version: &str| found(&cluster(("500", version), POOL, &[("a", "500", version)]));
+    let (code, said) = of("v4");
+    assert!(
+        code == 1 && said.contains("of version v4, of Karpenter before 1.12"),
+        "{said}"
+    );
+    for version in ["v3", "v7"] {
+        let (code, said) = of(version);
+        assert!(
+            code == 3 && said.contains("Upgrade Karpenter to 1.3 or later"),
+            "{said}"
+        );
+    }
+}
+
+#[test]
+fn karpenters_image_says_from_which_version_a_cluster_comes() {
+    let of = |image: &str| {
+        found(&format!(
+            "{}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {{name: karpenter, namespace: karpenter}}
+spec: {{template: {{spec: {{containers: [{{image: '{image}', env: [{{name: CLUSTER_NAME, value: demo}}]}}]}}}}}}
+",
+            cluster((NOW, "v6"), POOL, &[])
+        ))
+    };
+    for (image, code, says) in [
+        (
+            "public.ecr.aws/karpenter/controller:1.15.1@sha256:00",
+            0,
+            "Nothing changes",
+        ),
+        (
+            "mirror.example:5000/karpenter-controller:v1.3.0",
+            0,
+            "Nothing changes",
+        ),
+        (
+            "mirror.example:5000/karpenter-controller",
+            0,
+            "Nothing changes",
+        ),
+        (
+            "public.ecr.aws/karpenter/controller:1.2.3",
+            3,
+            "It is Karpenter 1.2.",
+        ),
+        (
+            "public.ecr.aws/karpenter/controller:0.37.8",
+            3,
+            "It is Karpenter 0.37.",
+        ),
+        (
+            "public.ecr.aws/karpenter/controller:1.16.0",
+            3,
+            "Longshore follows 1.15",
+        ),
+    ] {
+        let (got, said) = of(image);
+        assert!(got == code && said.contains(says), "{image}: {got} {said}");
+    }
+}
+
+/// A NodePool of EKS Auto Mode with a NodeClaim, its Node and a Node without NodeClaim.
+#[test]
+fn what_is_of_another_controller_is_left_alone_and_blocks_nothing() {
+    let text = cluster((NOW, "v6"), POOL, &[("a", NOW, "v6")])
+        + "
+---
+apiVersion: karpenter.sh/v1
+kind: NodePool
+metadata: {name: general-purpose}
+spec:
+  template:
+    spec:
+      nodeClassRef: {group: eks.amazonaws.com, kind: NodeClass, name: default}
+      requirements: []
+---
+apiVersion: karpenter.sh/v1
+kind: NodeClaim
+metadata: {name: auto, labels: {karpenter.sh/nodepool: general-purpose}}
+spec:
+  nodeClassRef: {group: eks.amazonaws.com, kind: NodeClass, name: default}
+  requirements: []
+---
+apiVersion: v1
+kind: Node
+metadata: {name: auto, labels: {karpenter.sh/nodepool: general-purpose}}
+spec: {providerID: 'aws:///us-east-1a/i-0ff'}
+";
+    check(
+        &text,
+        0,
+        expect![[r#"
+            Read 1 EC2NodeClass, 2 NodeClaims, 2 NodePools.
+
+            NOTE     NodePool general-purpose: spec.template.spec.nodeClassRef (cluster.yaml:68)
+                     It is of NodeClass.eks.amazonaws.com: another controller's.
+                     Longshore leaves it alone, and its NodeClaims and their Nodes.
+
+            Nothing changes.
+        "#]],
+    );
+}
+
+#[test]
+fn a_capacity_buffer_differs_only_where_karpenter_keeps_it() {
+    let buffer = "
+---
+apiVersion: autoscaling.x-k8s.io/v1beta1
+kind: CapacityBuffer
+metadata: {name: spare, namespace: shop}
+";
+    let of = |gates: Option<&str>| {
+        let mut text = cluster((NOW, "v6"), POOL, &[]) + buffer;
+        if let Some(gates) = gates {
+            text += &format!(
+                "
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {{name: karpenter, namespace: kube-system}}
+spec: {{template: {{spec: {{containers: [{{image: 'x/karpenter:1.15.1', env: [
+  {{name: CLUSTER_NAME, value: demo}}, {{name: FEATURE_GATES, value: '{gates}'}}]}}]}}}}}}
+"
+            );
+        }
+        found(&text)
+    };
+    assert_eq!(of(Some("CapacityBuffer=false,NodeRepair=true")).0, 0);
+    assert_eq!(of(Some("CapacityBuffer=true")).0, 3);
+    let (code, said) = of(None);
+    assert!(
+        code == 3 && said.contains("Karpenter's Deployment would say"),
+        "{said}"
     );
 }
 

@@ -1,4 +1,5 @@
-//! Values of Karpenter's Helm chart: which have no meaning here.
+//! Values of Karpenter's Helm chart: which have no meaning here, what the chart refuses, and what the
+//! API server does.
 //!
 //! The table is the chart's own, `deploy/charts/longshore/files/known-values.yaml`.
 
@@ -9,8 +10,10 @@ use longshore_api::manifests::documents;
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::chart::{self, Rendered};
 use super::cluster::Cluster;
-use super::controller::said_of_settings;
+use super::controller::{release, said_of_settings, told};
+use super::dry_run::{self, Verdict};
 use super::report::{Level, Report};
 use crate::error::Failure;
 use crate::input;
@@ -43,13 +46,29 @@ struct PathRow {
     why: String,
 }
 
-/// Adds what a file of values comes to.
+/// Who says whether objects of the chart are taken.
+#[derive(Clone, Copy, Debug)]
+pub enum Asked<'a> {
+    /// The API server of a kubeconfig, or of the environment.
+    Server(Option<&'a Path>),
+    /// Nobody: the cluster is in files.
+    Nobody,
+}
+
+/// Adds what a file of values comes to, with `--set` arguments for the chart.
 ///
 /// # Errors
-/// The file cannot be read or is no map of values.
-pub fn check(file: &Path, cluster: &Cluster, report: &mut Report) -> Result<(), Failure> {
+/// The file cannot be read or is no map of values; the API server cannot be reached.
+pub fn check(
+    file: &Path,
+    set: &[String],
+    cluster: &Cluster,
+    asked: Asked<'_>,
+    report: &mut Report,
+) -> Result<(), Failure> {
     let name = input::shown(file);
-    let (found, problems) = documents(&name, &input::bytes(file)?);
+    let bytes = input::bytes(file)?;
+    let (found, problems) = documents(&name, &bytes);
     if let Some(first) = problems.list.first() {
         let source_name = first.location.source.clone();
         return Err(Failure::Unusable {
@@ -70,7 +89,69 @@ pub fn check(file: &Path, cluster: &Cluster, report: &mut Report) -> Result<(), 
         });
     }
     let on_ec2 = cluster.all("KWOKNodeClass").next().is_none();
-    examine(&values, on_ec2, report)
+    let mut set = set.to_vec();
+    if !on_ec2 && values["longshore"]["provider"].is_null() {
+        set.insert(0, "longshore.provider=kwok".to_owned());
+    }
+    let rendered = chart::render(&String::from_utf8_lossy(&bytes), &set, &release(cluster));
+    let environment = match &rendered {
+        Rendered::Objects(objects) => environment(objects),
+        _ => None,
+    };
+    examine(&values, environment.as_ref(), on_ec2, report)?;
+    judge(rendered, asked, report)
+}
+
+/// Variables of the container that the chart makes.
+fn environment(objects: &[Value]) -> Option<BTreeMap<String, String>> {
+    let deployment = objects.iter().find(|one| one["kind"] == "Deployment")?;
+    let container = &deployment["spec"]["template"]["spec"]["containers"][0];
+    container.is_object().then(|| told(container))
+}
+
+/// Adds what the chart says of the values, and the API server of the chart's objects.
+fn judge(rendered: Rendered, asked: Asked<'_>, report: &mut Report) -> Result<(), Failure> {
+    let chart = ("chart", "longshore");
+    let objects = match rendered {
+        Rendered::Objects(objects) => objects,
+        Rendered::Refused(sentences) => {
+            for said in sentences {
+                let hint = "The chart fails with these values.";
+                report.add_of(Level::Blocks, chart, "", format!("{said}."), hint);
+            }
+            return Ok(());
+        }
+        Rendered::NotTried(why) => {
+            let what = format!("It was not rendered with the values: {why}.");
+            let hint = "Install Helm 3.17 or later, and check again: what the chart and the API \
+                        server refuse is not known.";
+            report.add_of(Level::Differs, chart, "", what, hint);
+            return Ok(());
+        }
+    };
+    let Asked::Server(kubeconfig) = asked else {
+        let what = "It takes the values. Whether the API server takes its objects is not known.";
+        let hint = "Check again without --snapshot.";
+        report.add_of(Level::Note, chart, "", what, hint);
+        return Ok(());
+    };
+    for (object, verdict) in objects.iter().zip(dry_run::ask(kubeconfig, &objects)?) {
+        let (kind, name) = dry_run::called(object);
+        match verdict {
+            Verdict::Taken => {}
+            Verdict::Refused(why) => {
+                let what = format!("The API server refuses it: {why}.");
+                let hint = "It is the chart's object with these values, tried as a dry run.";
+                report.add_of(Level::Blocks, (&*kind, &*name), "", what, hint);
+            }
+            Verdict::Unknown(why) => {
+                let what = format!("Whether the API server takes it is not known: {why}.");
+                let hint = "Use the kubeconfig of an administrator.";
+                report.add_of(Level::Differs, (&*kind, &*name), "", what, hint);
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The table of the chart.
@@ -87,7 +168,14 @@ fn table() -> Result<Table, Failure> {
     serde_json::from_str(text).map_err(|why| broken(why.to_string()))
 }
 
-fn examine(values: &Value, on_ec2: bool, report: &mut Report) -> Result<(), Failure> {
+/// Adds what single values come to. `environment` is what the chart makes of the settings, if it was
+/// rendered; otherwise those are taken as they stand.
+fn examine(
+    values: &Value,
+    environment: Option<&BTreeMap<String, String>>,
+    on_ec2: bool,
+    report: &mut Report,
+) -> Result<(), Failure> {
     let table = table()?;
     let settings = &values["settings"];
     let mut say = |level, path: &str, what: String| {
@@ -116,9 +204,10 @@ fn examine(values: &Value, on_ec2: bool, report: &mut Report) -> Result<(), Fail
         }
     }
     for (path, all) in table.unknown(values) {
-        let what = "Longshore does not know it. It has no effect.".to_owned();
+        // The table has all values of Karpenter's chart.
+        let what = "It has no effect: neither Karpenter 1.15's chart nor this one knows it.";
         all.iter()
-            .for_each(|key| say(Level::Differs, &join(&path, key), what.clone()));
+            .for_each(|key| say(Level::Note, &join(&path, key), what.to_owned()));
     }
     for (group, rows) in [
         ("featureGates", &table.feature_gates),
@@ -132,7 +221,10 @@ fn examine(values: &Value, on_ec2: bool, report: &mut Report) -> Result<(), Fail
             }
         }
     }
-    let told = table.variables(settings);
+    let told = match environment {
+        Some(environment) => environment.clone(),
+        None => table.variables(settings),
+    };
     for (level, what, hint) in said_of_settings(|name| told.get(name).cloned(), on_ec2) {
         report.add_of(
             level,
@@ -150,7 +242,10 @@ impl Table {
     fn variables(&self, settings: &Value) -> BTreeMap<String, String> {
         let mut all = BTreeMap::new();
         for row in &self.settings {
-            let set = scalar(&settings[&row.value]).filter(|text| !text.is_empty());
+            let set = scalar(&settings[&row.value]);
+            // What the chart would work out is not known here, but for the name that has to be there.
+            let known = |text: &String| !text.contains("{{") || row.value == "clusterName";
+            let set = set.filter(|text| !text.is_empty() && known(text));
             if let (Some(variable), Some(text)) = (&row.variable, set) {
                 all.insert(variable.clone(), text);
             }
@@ -254,18 +349,18 @@ mod tests {
                 "ignoreDRARequests": true,
             },
         });
-        examine(&values, true, &mut report).unwrap();
+        examine(&values, None, true, &mut report).unwrap();
         report.sort();
         let line = |one: &crate::migrate::report::Finding| {
             format!("{:?} {}: {}", one.level, one.field, one.what)
         };
         let lines: Vec<String> = report.findings().iter().map(line).collect();
         expect_test::expect![[r#"
-            Differs replica: Longshore does not know it. It has no effect.
             Differs settings: feature gate CapacityBuffer is not implemented yet and has no effect.
             Differs settings.awsFeatureGates.draEFA: It has no effect: pods that ask for dynamic resources are not planned for.
-            Differs settings.featureGates.moon: Longshore does not know it. It has no effect.
             Note logOutputPaths: It has no effect: the log goes to standard error.
+            Note replica: It has no effect: neither Karpenter 1.15's chart nor this one knows it.
+            Note settings.featureGates.moon: It has no effect: neither Karpenter 1.15's chart nor this one knows it.
             Note settings.ignoreDRARequests: It has no effect: pods that ask for dynamic resources are never planned for."#]].assert_eq(&lines.join("\n"));
     }
 }
