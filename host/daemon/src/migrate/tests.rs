@@ -302,7 +302,7 @@ spec:
                      It is of AKSNodeClass.karpenter.azure.com: another controller's.
                      Longshore leaves it alone, and its NodeClaims and their Nodes.
 
-            Do not start Longshore yet. 2 things are in the way.
+            Do not start Longshore yet. 1 thing is in the way.
         "#]],
     );
 }
@@ -408,7 +408,7 @@ spec: {providerID: 'aws:///us-east-1a/i-0ff'}
         expect![[r#"
             Read 1 EC2NodeClass, 2 NodeClaims, 2 NodePools.
 
-            NOTE     NodePool general-purpose: spec.template.spec.nodeClassRef (cluster.yaml:68)
+            NOTE     NodePool general-purpose: spec.template.spec.nodeClassRef (cluster.yaml:70)
                      It is of NodeClass.eks.amazonaws.com: another controller's.
                      Longshore leaves it alone, and its NodeClaims and their Nodes.
 
