@@ -387,7 +387,13 @@ impl Writer {
         }
         match &observed.probe {
             None => self.stands(VALIDATION),
-            Some(Probe::Passed) => self.is_true(VALIDATION),
+            Some(Probe::Passed) => {
+                let spec = &object.spec;
+                let user_data = spec.user_data.as_deref();
+                let warnings = validation::warnings(spec.family(), spec.kubelet(), user_data);
+                let message = warnings.join("; ");
+                self.set(VALIDATION, ConditionStatus::True, VALIDATION, &message);
+            }
             Some(Probe::Failed(reason, message)) => self.is_false(VALIDATION, reason, message),
             Some(Probe::Later(message)) => {
                 if self.state(VALIDATION) != Some(ConditionStatus::True) {

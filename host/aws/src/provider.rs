@@ -21,6 +21,7 @@ use longshore_ec2::bootstrap::Joins;
 use longshore_ec2::catalogue::class::Class;
 use longshore_ec2::catalogue::machine::Settings as MachineSettings;
 use longshore_ec2::catalogue::{ClassCatalogue, CoreCatalogues, Region, Short};
+use longshore_ec2::kubelet::minor;
 use longshore_ec2::nodeclass::EC2NodeClass;
 use longshore_ec2::userdata::Cluster;
 use longshore_ec2::{repair, tags};
@@ -532,6 +533,7 @@ async fn complete_cluster(
         // A cluster of one's own making is none of EKS's.
         Err(error) if whole => {
             tracing::info!(error = %error, "EKS does not describe the cluster");
+            settings.machines.kubernetes = minor(&settings.kubernetes);
             return Ok(String::new());
         }
         Err(error) => return Err(error.into()),
@@ -545,6 +547,7 @@ async fn complete_cluster(
     fill(&mut cluster.ca_bundle, facts.ca_bundle);
     fill(&mut cluster.cidr, facts.cidr);
     fill(&mut settings.kubernetes, facts.version);
+    settings.machines.kubernetes = minor(&settings.kubernetes);
     Ok(facts.arn)
 }
 

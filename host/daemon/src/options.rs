@@ -123,6 +123,7 @@ pub fn aws(provider: CatalogueOf, args: &AwsArgs) -> Result<Option<Aws>, Failure
             vm_memory_overhead: overhead,
             reserved_enis,
             expressions,
+            kubernetes: None,
         },
         bootstrap: args.bootstrap.as_deref().map(scorer).transpose()?,
     }))

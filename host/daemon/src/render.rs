@@ -82,6 +82,7 @@ fn rendered(node: &Node, policy: &mut BootPolicy) -> (Rendered, Option<ByPolicy>
         name: node.name.clone(),
         user_data: String::new(),
         error: String::new(),
+        warnings: node.warnings.clone(),
     };
     let built_in = match node.render() {
         Ok(text) => text,
@@ -131,16 +132,20 @@ fn request(node: &Node, built_in: &str) -> Request<'static> {
     }
 }
 
-/// A line with the name, then the text.
+/// A line with the name, then the text, then warnings.
 fn text(one: &Rendered) -> String {
     let end = match one.user_data.ends_with('\n') {
         true => "",
         false => "\n",
     };
-    match one.error.as_str() {
+    let mut text = match one.error.as_str() {
         "" => format!("==> {} <==\n{}{end}", one.name, one.user_data),
         error => format!("==> {} <==\nno user data: {error}\n", one.name),
+    };
+    for warning in &one.warnings {
+        let _ = writeln!(text, "warning: {warning}");
     }
+    text
 }
 
 /// A line with the name, then what differs from the built-in.

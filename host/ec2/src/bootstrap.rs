@@ -6,15 +6,20 @@
 //! holds it against the machine, [`Kept::agrees`] against the user data. The policy itself is called
 //! elsewhere.
 
+mod bottlerocket;
 pub mod drift;
+mod flags;
 mod join;
+mod nodeadm;
 mod read_back;
+pub mod sample;
 
 use crate::catalogue::amount::Amount;
 use crate::catalogue::class::{Kubelet, Reserved, Threshold};
 use crate::catalogue::machine::Machine;
 use crate::userdata::{Boot, Cluster, Family, MOST_BYTES, Taint};
 
+pub use flags::has as has_flag;
 pub use read_back::{ReadBack, read_back};
 
 /// Rows of [`crate::catalogue::machine::RESOURCES`].
@@ -256,6 +261,15 @@ pub fn check_text(boot: &Boot, bytes: &[u8]) -> Result<ReadBack, String> {
     if text.contains('\0') {
         return Err("has a NUL character".to_owned());
     }
+    joins(boot, text)
+}
+
+/// Whether a node of `boot`'s family joins its cluster with this user data, however long it is; see
+/// [`check_text`].
+///
+/// # Errors
+/// Why it would not.
+pub fn joins(boot: &Boot, text: &str) -> Result<ReadBack, String> {
     let said = read_back(boot.family, text)?;
     if boot.family == Family::Custom {
         return Ok(said);

@@ -9,6 +9,7 @@ pub mod expression;
 pub mod facts;
 pub mod hash;
 pub mod images;
+pub mod kubelet;
 pub mod launch;
 pub mod nodeclass;
 pub mod repair;

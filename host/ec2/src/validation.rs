@@ -1,11 +1,14 @@
-//! What can be known of an EC2NodeClass without AWS: whether its kubelet settings and tags are
-//! valid. [`nodeclass`] makes the checks in Karpenter's order and says which reason the condition
-//! ValidationSucceeded has. [`rules`] makes those of the API server, for objects from files.
+//! What can be known of an EC2NodeClass without AWS: whether its kubelet settings, its user data and
+//! its tags are valid. [`nodeclass`] makes the checks in Karpenter's order, then those that Karpenter
+//! leaves to the node, and says which reason the condition ValidationSucceeded has. [`rules`] makes
+//! those of the API server, for objects from files.
 //!
 //! The API server takes any kubelet setting; these checks are the autoscaler's. The fields and types
-//! are those of KubeletConfiguration v1beta1 of Kubernetes 1.37 (`validation/kubelet.json`).
+//! are those of KubeletConfiguration v1beta1 of Kubernetes 1.37 (`validation/kubelet.json`). What a
+//! kubelet of the nodes' version refuses at its start is in [`crate::kubelet`].
 
 mod families;
+mod node;
 mod rules;
 
 use std::collections::BTreeMap;
@@ -17,11 +20,13 @@ use serde_json::{Map, Value};
 
 use longshore_userdata::duration;
 
+pub use node::{kubelets, node, starts, warnings};
 pub use rules::rules;
 
 use crate::catalogue::class::{Class, ClassFault, is_expression};
 use crate::catalogue::{ClassCatalogue, Region};
 use crate::expression::Expression;
+use crate::kubelet::Kubelets;
 use crate::nodeclass::{EC2NodeClass, EC2NodeClassSpec};
 use crate::tags;
 
@@ -63,6 +68,8 @@ pub enum Reason {
     UnsupportedKubeletConfiguration,
     /// An expression has no value for an instance type.
     KubeletExpressionEvaluationFailed,
+    /// A node would not boot with the user data, or lose a part of it.
+    InvalidUserData,
     /// A tag is one that the autoscaler sets.
     TagValidationFailed,
 }
@@ -76,6 +83,7 @@ impl Reason {
             Reason::KubeletExpressionInvalid => "KubeletExpressionInvalid",
             Reason::UnsupportedKubeletConfiguration => "UnsupportedKubeletConfiguration",
             Reason::KubeletExpressionEvaluationFailed => "KubeletExpressionEvaluationFailed",
+            Reason::InvalidUserData => "InvalidUserData",
             Reason::TagValidationFailed => "TagValidationFailed",
         }
     }
@@ -104,7 +112,8 @@ pub enum Verdict {
 /// Checks a NodeClass in Karpenter's order; the first check that finds faults gives the reason.
 /// Expressions are tried on every instance type of `region`.
 pub fn nodeclass(object: &EC2NodeClass, region: &Region) -> Verdict {
-    let checked = settings(&object.spec, region.settings.expressions);
+    let kubelets = kubelets(object, region.settings.kubernetes);
+    let checked = settings(&object.spec, region.settings.expressions, &kubelets);
     match checked.and_then(|()| evaluated(object, region)) {
         Err(invalid) => Verdict::Invalid(invalid),
         Ok(false) => Verdict::TypesUnknown,
@@ -115,20 +124,18 @@ pub fn nodeclass(object: &EC2NodeClass, region: &Region) -> Verdict {
     }
 }
 
-/// Checks the kubelet's settings as far as no instance type is needed. `may_be_expressions` is the
-/// gate NodeClassCEL.
+/// Checks the kubelet's settings and the user data as far as no instance type is needed.
+/// `may_be_expressions` is the gate NodeClassCEL; `kubelets` are those that nodes of the NodeClass
+/// may have.
 ///
 /// # Errors
 /// The first check that finds faults.
-pub fn settings(spec: &EC2NodeClassSpec, may_be_expressions: bool) -> Result<(), Invalid> {
+pub fn settings(
+    spec: &EC2NodeClassSpec,
+    may_be_expressions: bool,
+    kubelets: &Kubelets,
+) -> Result<(), Invalid> {
     let settings = spec.kubelet();
-    let below = |faults: Vec<Fault>| -> Vec<Fault> {
-        let below = |fault: Fault| Fault {
-            field: format!("kubelet.{}", fault.field),
-            ..fault
-        };
-        faults.into_iter().map(below).collect()
-    };
     found(
         Reason::InvalidKubeletConfiguration,
         below(kubelet(settings)),
@@ -155,7 +162,17 @@ pub fn settings(spec: &EC2NodeClassSpec, may_be_expressions: bool) -> Result<(),
     found(
         Reason::UnsupportedKubeletConfiguration,
         below(families::unsupported(spec.family(), settings)),
-    )
+    )?;
+    node(spec.family(), settings, spec.user_data.as_deref(), kubelets)
+}
+
+/// Faults of `spec.kubelet`, with fields below `spec`.
+fn below(faults: Vec<Fault>) -> Vec<Fault> {
+    let below = |fault: Fault| Fault {
+        field: format!("kubelet.{}", fault.field),
+        ..fault
+    };
+    faults.into_iter().map(below).collect()
 }
 
 fn found(reason: Reason, faults: Vec<Fault>) -> Result<(), Invalid> {
@@ -370,6 +387,20 @@ fn structure(name: &str, fields: &Map<String, Value>, path: &str, faults: &mut V
             }
         }
     }
+}
+
+/// Settings without those that the kubelet does not know: it drops them without a word.
+fn known_only(name: &str, fields: &Map<String, Value>) -> Map<String, Value> {
+    let kind = |field: &str| TYPES.get(name)?.get(field);
+    let known = fields.iter().filter_map(|(field, value)| {
+        let below = kind(field)?.strip_prefix('=');
+        let value = match (below, value) {
+            (Some(name), Value::Object(fields)) => Value::Object(known_only(name, fields)),
+            (_, value) => value.clone(),
+        };
+        Some((field.clone(), value))
+    });
+    known.collect()
 }
 
 fn of_type(kind: &str, value: &Value, path: &str, faults: &mut Vec<Fault>) {

@@ -22,7 +22,13 @@ const DIGESTS: &str = include_str!("../vectors/types-digests.tsv");
 
 /// What Longshore answers differently on purpose: variant (or `*`), type (or `*`), and why. A
 /// difference that is not listed fails the test, and so does an entry that no longer differs.
-const EXCEPTIONS: [(&str, &str, &str); 0] = [];
+const EXCEPTIONS: [(&str, &str, &str); 4] = [
+    ("*", "i7ie.48xlarge", NODEADM),
+    ("*", "i7ie.metal-48xl", NODEADM),
+    ("*", "i8ge.48xlarge", NODEADM),
+    ("*", "i8ge.metal-48xl", NODEADM),
+];
+const NODEADM: &str = "nodeadm reserves memory by its own number of interfaces";
 
 fn unpacked() -> Vec<u8> {
     let mut all = Vec::new();
@@ -171,6 +177,68 @@ fn every_type_in_every_variant_is_what_karpenter_answers() {
             "the exception {variant} {of} ({why}) no longer differs"
         );
     }
+}
+
+#[test]
+fn memory_is_reserved_as_nodeadm_does_by_its_own_table_and_the_users_expression() {
+    let types = unpacked();
+    let kept = |user_data: Option<&str>, name: &str| {
+        let object = serde_json::json!({
+            "apiVersion": "karpenter.k8s.aws/v1", "kind": "EC2NodeClass",
+            "metadata": {"name": "default"},
+            "spec": {"role": "r", "amiSelectorTerms": [{"alias": "al2023@latest"}],
+                "userData": user_data,
+                "subnetSelectorTerms": [{"id": "subnet-1"}],
+                "securityGroupSelectorTerms": [{"id": "sg-1"}]},
+        });
+        let text = serde_json::json!({"region": "us-east-1", "zones": {"us-east-1a": "use1-az1"},
+            "nodeClass": object});
+        let read = world::read(
+            "world",
+            text.to_string().as_bytes(),
+            Some(("types", &types)),
+        );
+        let (world, _) = read.unwrap_or_else(|problems| panic!("{problems}"));
+        let class = ClassCatalogue::new(&world.region, world.class.unwrap()).unwrap();
+        let types = world.region.types();
+        let at = types.iter().position(|facts| &*facts.name == name).unwrap();
+        let machine = class.machine(at);
+        let memory = machine.kube_reserved.memory.unwrap().units() >> 20;
+        (memory, machine.pods(), machine.evict_storage.units())
+    };
+    // MiB as on the node.
+    for (name, memory) in [
+        ("m5.large", 574),
+        ("i7ie.48xlarge", 8362),
+        ("i7ie.metal-48xl", 8362),
+        ("i8ge.48xlarge", 13_213),
+        ("i8ge.metal-48xl", 13_213),
+    ] {
+        assert_eq!(kept(None, name).0, memory, "{name}");
+    }
+    let config = |kubelet: &str| {
+        format!(
+            "apiVersion: node.eks.aws/v1alpha1\nkind: NodeConfig\nspec:\n  kubelet:\n{kubelet}\n"
+        )
+    };
+    let of = |kubelet: &str| kept(Some(&config(kubelet)), "m5.large");
+    let expression = "    maxPodsExpression: ((default_enis - 1) * (ips_per_eni - 1) * 16) + 2";
+    let storage = kept(None, "m5.large").2;
+    assert_eq!(of(expression), (3445, 29, storage));
+    assert_eq!(
+        of("    maxPodsExpression: max_pods - 29"),
+        (574, 29, storage)
+    );
+    assert_eq!(of("    flags: [--max-pods=110]"), (574, 110, storage));
+    assert_eq!(
+        of("    flags: [--kube-reserved=memory=2Gi]"),
+        (2048, 29, storage)
+    );
+    assert_eq!(
+        of("    config: {kubeReserved: {memory: 1Gi}}"),
+        (1024, 29, storage)
+    );
+    assert_eq!(of("    config: {evictionHard: null}"), (574, 29, 0));
 }
 
 #[test]

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use longshore_ec2::bootstrap::{ReadBack, read_back};
+use longshore_ec2::kubelet::{Base, Kubelets};
 use longshore_ec2::userdata::Family;
+use longshore_ec2::validation::starts;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -97,6 +99,12 @@ pub fn read(account: &Account, instance: &Instance) -> Result<Joining, NotJoinin
     let family = of_image(image).or_else(|| of_text(&text));
     let family = family.ok_or_else(|| NotJoining::UserData("names no cluster".to_owned()))?;
     let said = read_back(family, &text).map_err(NotJoining::UserData)?;
+    let kubelets = Kubelets::of(&account.cluster.version);
+    let faults = Base::of(family).map(|base| starts(&said, base, &kubelets));
+    if let Some(fault) = faults.iter().flatten().next() {
+        let why = format!("has {}, which {}", fault.field, fault.what);
+        return Err(NotJoining::UserData(why));
+    }
     let cluster = said
         .cluster_name
         .clone()

@@ -1,8 +1,8 @@
 //! Bottlerocket: settings as TOML.
 //!
 //! The user's settings are kept, and what the node needs to join replaces its part of
-//! `settings.kubernetes`. Karpenter knows a list of settings there and drops others, as it drops
-//! everything outside of `settings`. So does this, and so it stays the same text.
+//! `settings.kubernetes`. Settings there that are not known are left out, as is everything outside of
+//! `settings`: Bottlerocket refuses all user data for one of them. [`left_out`] names them.
 
 mod version;
 
@@ -21,15 +21,21 @@ enum Kind {
     Text,
     Whole,
     Truth,
-    /// A whole number of 32 bits that is not negative.
-    Count,
+    /// A whole number of 8 bits that is not negative.
+    Small,
+    /// A whole number, or a text of one.
+    Percent,
+    /// A text, or a list of texts.
+    TextOrTexts,
     Texts,
     /// A list of lists of texts.
     Commands,
     /// A map of texts.
     TextMap,
-    /// A map of lists of texts.
+    /// A map of texts or lists of texts.
     TextsMap,
+    /// Anything: a setting younger than the types that are known.
+    Any,
     /// A table with these settings.
     Table(&'static [Setting]),
     /// A map of such tables.
@@ -109,12 +115,12 @@ const BOOTSTRAP_COMMAND: [Setting; 3] = [
 ];
 
 /// `settings.kubernetes`, in the order in which it is written.
-const KUBERNETES: [Setting; 49] = [
+const KUBERNETES: [Setting; 69] = [
     setting("api-server", Kind::Text),
     setting("cloud-provider", Kind::Text),
     setting("cluster-certificate", Kind::Text),
     setting("cluster-name", Kind::Text),
-    setting("cluster-dns-ip", Kind::Text),
+    setting("cluster-dns-ip", Kind::TextOrTexts),
     setting("credential-providers", Kind::Tables(&CREDENTIAL_PROVIDER)),
     setting("node-labels", Kind::TextMap),
     setting("node-taints", Kind::TextsMap),
@@ -150,8 +156,8 @@ const KUBERNETES: [Setting; 49] = [
         "topology-manager-policy-options",
         Kind::Table(&TOPOLOGY_OPTIONS),
     ),
-    setting("image-gc-high-threshold-percent", Kind::Text),
-    setting("image-gc-low-threshold-percent", Kind::Text),
+    setting("image-gc-high-threshold-percent", Kind::Percent),
+    setting("image-gc-low-threshold-percent", Kind::Percent),
     setting("ids-per-pod", Kind::Whole),
     setting("cpu-cfs-quota-enforced", Kind::Truth),
     setting("shutdown-grace-period", Kind::Text),
@@ -164,7 +170,29 @@ const KUBERNETES: [Setting; 49] = [
     setting("container-log-max-workers", Kind::Whole),
     setting("container-log-monitor-interval", Kind::Text),
     setting("hostname-override-source", Kind::Text),
-    setting("log-level", Kind::Count),
+    setting("log-level", Kind::Small),
+    // Karpenter leaves out these. Of Bottlerocket's own models, December 2025.
+    setting("authentication-mode", Kind::Text),
+    setting("bootstrap-token", Kind::Text),
+    setting("fail-cgroup-v1", Kind::Truth),
+    setting("fail-cgroupv1", Kind::Truth),
+    setting("hostname-override", Kind::Text),
+    setting("image-maximum-gc-age", Kind::Text),
+    setting("image-minimum-gc-age", Kind::Text),
+    setting("max-parallel-image-pulls", Kind::Whole),
+    setting("memory-swap-behavior", Kind::Text),
+    setting("node-ip", Kind::Text),
+    setting("pod-infra-container-image", Kind::Text),
+    setting("provider-id", Kind::Text),
+    setting("reserved-cpus", Kind::Text),
+    setting("server-certificate", Kind::Text),
+    setting("server-key", Kind::Text),
+    setting("standalone-mode", Kind::Truth),
+    setting("static-pods-enabled", Kind::Truth),
+    // By the changelog of the models, up to 0.28 of September 2026.
+    setting("container-runtime-endpoint", Kind::Any),
+    setting("memory-reservation-policy", Kind::Any),
+    setting("memory-throttling-factor", Kind::Any),
 ];
 
 /// The command that makes the instance's own disks one.
@@ -212,6 +240,37 @@ pub(super) fn render(boot: &Boot) -> Result<String, Fault> {
     }
     let below = Item::Table(below.into_iter().collect());
     Ok(toml_text::write(&vec![("settings".to_owned(), below)]))
+}
+
+/// What of the user's settings does not reach the node, in sentences without a subject; nothing for a
+/// text that is not TOML.
+pub(super) fn left_out(text: &str) -> Vec<String> {
+    let Ok(all) = text.parse::<toml::Table>() else {
+        return Vec::new();
+    };
+    let mut out: Vec<String> = Vec::new();
+    for name in all.keys().filter(|name| *name != "settings") {
+        out.push(format!("{name} is left out: it stands outside of settings"));
+    }
+    let kubernetes = all.get("settings").and_then(|of| of.get("kubernetes"));
+    for name in kubernetes
+        .and_then(Value::as_table)
+        .into_iter()
+        .flat_map(|of| of.keys())
+    {
+        let known = KUBERNETES.iter().any(|setting| setting.name == name);
+        match name.as_str() {
+            "node-taints" => out.push(format!(
+                "settings.kubernetes.{name} is replaced by the taints of the NodePool"
+            )),
+            _ if known => {}
+            _ => out.push(format!(
+                "settings.kubernetes.{name} is left out: it is not a setting of Bottlerocket as of \
+                 September 2026 (models 0.28)"
+            )),
+        }
+    }
+    out
 }
 
 /// What the node needs to join, and what the NodeClass says of its kubelet.
@@ -388,16 +447,22 @@ impl Kind {
             Kind::Text => value.is_str(),
             Kind::Whole => value.is_integer(),
             Kind::Truth => value.is_bool(),
-            Kind::Count => value
+            Kind::Any => true,
+            Kind::Small => value
                 .as_integer()
-                .is_some_and(|number| u32::try_from(number).is_ok()),
+                .is_some_and(|number| u8::try_from(number).is_ok()),
+            Kind::Percent => value.is_str() || value.is_integer(),
+            Kind::TextOrTexts if value.is_array() => return Kind::Texts.check(value, path),
+            Kind::TextOrTexts => value.is_str(),
             Kind::Texts => return each(value, "a list of texts", path, Kind::Text),
             Kind::Commands => return each(value, "a list of commands", path, Kind::Texts),
             Kind::TextMap => {
                 return every(value, path, |value, path| Kind::Text.check(value, path));
             }
             Kind::TextsMap => {
-                return every(value, path, |value, path| Kind::Texts.check(value, path));
+                return every(value, path, |value, path| {
+                    Kind::TextOrTexts.check(value, path)
+                });
             }
             Kind::Table(known) => return check(&table(Some(value.clone()), path)?, known, path),
             Kind::Tables(known) => {
@@ -406,14 +471,15 @@ impl Kind {
                 });
             }
         };
-        if let (Kind::Count, Value::Integer(number), false) = (self, value, right) {
-            let what = format!("{path} is {number}, not from 0 to 4294967295");
+        if let (Kind::Small, Value::Integer(number), false) = (self, value, right) {
+            let what = format!("{path} is {number}, not from 0 to 255");
             return Err(Fault::user_data(what, "write a number in between"));
         }
         let expected = match self {
             Kind::Whole => "a whole number",
             Kind::Truth => "true or false",
-            Kind::Count => "a whole number",
+            Kind::Small | Kind::Percent => "a whole number",
+            Kind::TextOrTexts => "a text or a list of texts",
             _ => "a text",
         };
         right

@@ -157,6 +157,20 @@ impl Fault {
     }
 }
 
+/// What of the user's own data does not reach the node, in sentences.
+pub fn left_out(family: Family, user_data: &str) -> Vec<String> {
+    match family {
+        Family::Bottlerocket => bottlerocket::left_out(user_data),
+        _ => Vec::new(),
+    }
+}
+
+/// The first document of a YAML text: all that nodeadm reads of a NodeConfig.
+pub fn first_document(text: &str) -> &str {
+    let all = yaml_text::documents(text);
+    all.first().copied().unwrap_or_default()
+}
+
 /// The user data of a node, before it is encoded in base64. Fails on user data that cannot be
 /// merged, if the family needs something that is not known, and on a text that EC2 would refuse
 /// for its length.
@@ -175,7 +189,11 @@ pub fn render(boot: &Boot) -> Result<String, Fault> {
     Ok(text)
 }
 
-fn merged(boot: &Boot) -> Result<String, Fault> {
+/// The user data of a node, however long it is; see [`render`].
+///
+/// # Errors
+/// User data that cannot be merged, and what the family needs and is not known.
+pub fn merged(boot: &Boot) -> Result<String, Fault> {
     match boot.family {
         Family::AL2 => shell::al2(boot),
         Family::AL2023 => nodeadm::al2023(boot),

@@ -1,8 +1,8 @@
 //! MIME archives: `multipart/mixed`, as cloud-init takes it.
 //!
 //! Read as Go's `mime/multipart` does: line ends with or without a carriage return, an optional
-//! text before the first part and after the last. Written with the boundary `//` and without
-//! carriage returns.
+//! text before the first part and after the last. Written with the boundary `//`, or a longer one if
+//! a part has such a line, and without carriage returns.
 
 use super::Fault;
 
@@ -15,28 +15,70 @@ pub struct Part {
 }
 
 impl Part {
+    /// Text that stands alone, as cloud-init would take it: its first words say what it is, and
+    /// without them it is a shell script.
+    pub(crate) fn plain(text: &str) -> Self {
+        Self::new(marked(text).unwrap_or(SHELL), text)
+    }
+
     /// A shell script.
     pub(crate) fn shell(text: &str) -> Self {
-        Self::new("text/x-shellscript; charset=\"us-ascii\"", text)
+        Self::new(SHELL, text)
     }
 
     /// A NodeConfig.
     pub(crate) fn node_config(text: &str) -> Self {
-        Self::new("application/node.eks.aws", text)
+        Self::new(NODE_CONFIG, text)
     }
 
-    /// The part without headers other than Content-Type, which is empty if it is absent.
-    pub(crate) fn only_content_type(mut self) -> Self {
-        let name = "Content-Type".to_owned();
-        let there = self.headers.into_iter().find(|header| header.0 == name);
-        self.headers = vec![there.unwrap_or((name, String::new()))];
+    /// The part with a Content-Type, which is empty if it had none.
+    pub(crate) fn with_content_type(mut self) -> Self {
+        if self.content_type().is_none() {
+            let empty = ("Content-Type".to_owned(), String::new());
+            self.headers.push(empty);
+            self.headers.sort_by(|a, b| a.0.cmp(&b.0));
+        }
         self
+    }
+
+    /// The part with the same headers and another text.
+    pub(crate) fn with_body(&self, text: &str) -> Self {
+        Self {
+            headers: self.headers.clone(),
+            body: text.to_owned(),
+        }
+    }
+
+    /// The part under a file name.
+    pub(crate) fn named(mut self, name: &str) -> Self {
+        let value = format!("attachment; filename=\"{name}\"");
+        self.headers
+            .insert(0, ("Content-Disposition".to_owned(), value));
+        self
+    }
+
+    /// The file name that it gives itself: that of Content-Disposition, else that of Content-Type.
+    pub fn file_name(&self) -> Option<String> {
+        let of = |header: &str, name: &str| parameter(self.header(header)?, name);
+        let name = of("Content-Disposition", "filename").or_else(|| of("Content-Type", "name"));
+        name.filter(|name| !name.is_empty())
     }
 
     /// Its Content-Type, if it has one.
     pub fn content_type(&self) -> Option<&str> {
-        let there = self.headers.iter().find(|(name, _)| name == "Content-Type");
-        there.map(|(_, kind)| kind.as_str())
+        self.header("Content-Type")
+    }
+
+    /// The value of a header, whose name is in canonical spelling: `Content-Type`.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let there = self.headers.iter().find(|header| header.0 == name);
+        there.map(|(_, value)| value.as_str())
+    }
+
+    /// Its media type in lower case, without parameters. `None` without a Content-Type, and for one
+    /// that cannot be read.
+    pub fn kind(&self) -> Option<String> {
+        media_type(self.content_type()?).map(|(kind, _)| kind)
     }
 
     /// What stands after its headers.
@@ -52,6 +94,38 @@ impl Part {
     }
 }
 
+/// Content-Type of shell scripts.
+const SHELL: &str = "text/x-shellscript; charset=\"us-ascii\"";
+
+/// Media type of NodeConfigs.
+pub const NODE_CONFIG: &str = "application/node.eks.aws";
+
+/// First words by which cloud-init knows what a text is, and their media types. A word stands before
+/// those that it begins with.
+const MARKS: [(&str, &str); 9] = [
+    ("#cloud-config-archive", "text/cloud-config-archive"),
+    ("#cloud-config-jsonp", "text/cloud-config-jsonp"),
+    ("#cloud-config", "text/cloud-config"),
+    ("#cloud-boothook", "text/cloud-boothook"),
+    ("#include-once", "text/x-include-once-url"),
+    ("#include", "text/x-include-url"),
+    ("#part-handler", "text/part-handler"),
+    ("## template: jinja", "text/jinja2"),
+    ("#!", SHELL),
+];
+
+/// The Content-Type of a text that says what it is, in its first words and in any case. `None` if it
+/// does not.
+pub fn marked(text: &str) -> Option<&'static str> {
+    let text = text.trim_start();
+    let begins = |mark: &str| {
+        let start = text.get(..mark.len());
+        start.is_some_and(|start| start.eq_ignore_ascii_case(mark))
+    };
+    let mark = MARKS.iter().find(|(mark, _)| begins(mark));
+    mark.map(|(_, kind)| *kind)
+}
+
 /// Whether a text means to be an archive.
 pub fn is_archive(text: &str) -> bool {
     let text = text.trim();
@@ -60,45 +134,80 @@ pub fn is_archive(text: &str) -> bool {
 
 /// An archive with these parts.
 pub(crate) fn write(parts: &[Part]) -> String {
+    let boundary = boundary(parts);
     let mut out =
-        String::from("MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=\"//\"\n\n");
+        format!("MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=\"{boundary}\"\n\n");
     for (at, part) in parts.iter().enumerate() {
-        out.push_str(if at == 0 { "--//\n" } else { "\n--//\n" });
+        out.push_str(if at == 0 { "" } else { "\n" });
+        out.push_str(&format!("--{boundary}\n"));
         for (name, value) in &part.headers {
             out.push_str(&format!("{name}: {value}\n"));
         }
         out.push('\n');
         out.push_str(&part.body);
     }
-    out.push_str("\n--//--\n");
+    out.push_str(&format!("\n--{boundary}--\n"));
     out.replace('\r', "")
+}
+
+/// `//`, unless a part has a line that begins with it: then as many slashes more as it takes.
+fn boundary(parts: &[Part]) -> String {
+    let mut boundary = String::from("//");
+    let taken = |boundary: &str| {
+        let line = format!("--{boundary}");
+        let mut lines = parts.iter().flat_map(|part| part.body.split(['\n', '\r']));
+        lines.any(|text| text.starts_with(&line))
+    };
+    while taken(&boundary) {
+        boundary.push('/');
+    }
+    boundary
 }
 
 /// The parts of an archive. Fails where Go's reader does: no boundary, a part that does not end, a
 /// header that is none.
 pub fn read(text: &str) -> Result<Vec<Part>, Fault> {
-    let hint = "write `Content-Type: multipart/mixed; boundary=\"BOUNDARY\"` in one of its first \
-                lines, then an empty line";
     let (headers, body) = headers(text)?;
     let Some(content_type) = headers.iter().find(|(name, _)| name == "Content-Type") else {
-        return Err(Fault::user_data(
-            "the MIME archive has no Content-Type",
-            hint,
-        ));
+        let what = "the MIME archive has no Content-Type";
+        return Err(Fault::user_data(what, BOUNDARY));
     };
-    let Some((kind, boundary)) = media_type(&content_type.1) else {
+    let Some((kind, parameters)) = media_type(&content_type.1) else {
         let content_type = super::quoted(&content_type.1);
         let what = format!("the MIME archive's Content-Type {content_type} cannot be read");
-        return Err(Fault::user_data(what, hint));
+        return Err(Fault::user_data(what, BOUNDARY));
     };
     if !kind.starts_with("multipart/") {
         let what = format!("the MIME text is not an archive of parts, but {kind}");
-        return Err(Fault::user_data(what, hint));
+        return Err(Fault::user_data(what, BOUNDARY));
     }
-    let Some(boundary) = boundary.filter(|boundary| !boundary.is_empty()) else {
-        return Err(Fault::user_data("the MIME archive names no boundary", hint));
-    };
-    parts(body, &boundary)
+    of_body(parameters, body)
+}
+
+/// The parts of a text that is an archive, whatever stands in its first lines. `None` if it is none,
+/// as nodeadm sees it: it has no headers, or none that says that it has parts.
+pub fn archive(text: &str) -> Option<Result<Vec<Part>, Fault>> {
+    let (headers, body) = headers(text).ok()?;
+    let content_type = headers.iter().find(|(name, _)| name == "Content-Type")?;
+    let (kind, parameters) = media_type(&content_type.1)?;
+    let parts = || of_body(parameters, body);
+    kind.starts_with("multipart/").then(parts)
+}
+
+/// How an archive names its boundary.
+const BOUNDARY: &str = "write `Content-Type: multipart/mixed; boundary=\"BOUNDARY\"` in one of its first lines, \
+                        then an empty line";
+
+fn of_body(parameters: Parameters, body: &str) -> Result<Vec<Part>, Fault> {
+    let boundary = parameters.into_iter().find(|(name, _)| name == "boundary");
+    let boundary = boundary.map(|(_, boundary)| boundary);
+    match boundary.filter(|boundary| !boundary.is_empty()) {
+        Some(boundary) => parts(body, &boundary),
+        None => Err(Fault::user_data(
+            "the MIME archive names no boundary",
+            BOUNDARY,
+        )),
+    }
 }
 
 fn parts(body: &str, boundary: &str) -> Result<Vec<Part>, Fault> {
@@ -249,9 +358,19 @@ fn canonical(name: &str) -> String {
         .collect()
 }
 
-/// The media type in lower case, and its boundary. `None` if a parameter has another form than
+/// A parameter of a header's value.
+fn parameter(value: &str, name: &str) -> Option<String> {
+    let (_, parameters) = media_type(value)?;
+    let found = parameters.into_iter().find(|(own, _)| own == name);
+    found.map(|(_, value)| value)
+}
+
+/// Names, in lower case, and values.
+type Parameters = Vec<(String, String)>;
+
+/// The media type in lower case, and its parameters. `None` if a parameter has another form than
 /// `name=value` or `name="value"`.
-fn media_type(value: &str) -> Option<(String, Option<String>)> {
+fn media_type(value: &str) -> Option<(String, Parameters)> {
     let end = value.find(';').unwrap_or(value.len());
     let (kind, mut rest) = value.split_at(end);
     let (first, second) = kind.trim().split_once('/').unwrap_or((kind.trim(), "x"));
@@ -261,7 +380,7 @@ fn media_type(value: &str) -> Option<(String, Option<String>)> {
     {
         return None;
     }
-    let (mut boundary, mut seen) = (None, Vec::new());
+    let mut parameters = Parameters::new();
     while !rest.trim().is_empty() && rest.trim() != ";" {
         let (name, after) = token(rest.trim_start().strip_prefix(';')?.trim_start());
         let name = name.to_ascii_lowercase();
@@ -276,16 +395,13 @@ fn media_type(value: &str) -> Option<(String, Option<String>)> {
                 )
             }
         };
-        if name.is_empty() || seen.contains(&name) {
+        if name.is_empty() || parameters.iter().any(|(seen, _)| *seen == name) {
             return None;
         }
-        if name == "boundary" {
-            boundary = Some(text);
-        }
-        seen.push(name);
+        parameters.push((name, text));
         rest = after;
     }
-    Some((kind.trim().to_ascii_lowercase(), boundary))
+    Some((kind.trim().to_ascii_lowercase(), parameters))
 }
 
 fn token(text: &str) -> (&str, &str) {

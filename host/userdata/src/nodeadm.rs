@@ -1,6 +1,7 @@
 //! AL2023: a MIME archive with a NodeConfig for nodeadm.
 //!
-//! The user's parts come first, so that nodeadm merges our NodeConfig last and it wins.
+//! The user's parts come first, so that nodeadm merges our NodeConfig last and it wins. nodeadm reads
+//! the first document of each NodeConfig only, so further documents become parts of their own.
 
 use serde_json::{Map, json};
 
@@ -11,17 +12,44 @@ use super::{Boot, Fault, label_list, quoted, yaml_text};
 pub(super) fn al2023(boot: &Boot) -> Result<String, Fault> {
     let config = node_config(boot)?;
     let mut parts = match boot.user_data.as_deref().unwrap_or_default() {
-        "" => Vec::new(),
-        // Karpenter drops other headers here, and does not for AL2.
-        text if mime::is_archive(text) => mime::read(text)?
-            .into_iter()
-            .map(Part::only_content_type)
-            .collect(),
-        text if yaml_text::is_map(text) => vec![Part::node_config(text)],
-        text => vec![Part::shell(text)],
+        text if mime::is_archive(text) => {
+            let parts = mime::read(text)?.into_iter();
+            parts.flat_map(one_document).collect()
+        }
+        text => alone(text),
     };
     parts.push(Part::node_config(&config));
     Ok(mime::write(&parts))
+}
+
+/// User data that is no archive. Nothing is sent of a text that says nothing: nodeadm could not
+/// decode it, and would pass over ours too.
+fn alone(text: &str) -> Vec<Part> {
+    if mime::marked(text).is_some() {
+        return vec![Part::plain(text)];
+    }
+    if !yaml_text::is_map(text) {
+        return vec![Part::shell(text)];
+    }
+    let parts = documents(text).into_iter();
+    parts.map(Part::node_config).collect()
+}
+
+/// A part of an archive, or several: nodeadm reads the first document of each NodeConfig only.
+fn one_document(part: Part) -> Vec<Part> {
+    let is_config = part.kind().as_deref() == Some(mime::NODE_CONFIG);
+    if !is_config || yaml_text::documents(part.body()).len() < 2 {
+        return vec![part.with_content_type()];
+    }
+    let all = documents(part.body());
+    all.iter().map(|text| part.with_body(text)).collect()
+}
+
+/// The documents of a YAML text that have content.
+fn documents(text: &str) -> Vec<&str> {
+    let mut all = yaml_text::documents(text);
+    all.retain(|text| !yaml_text::is_empty(text));
+    all
 }
 
 fn node_config(boot: &Boot) -> Result<String, Fault> {

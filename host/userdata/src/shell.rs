@@ -13,10 +13,35 @@ pub(super) fn al2(boot: &Boot) -> Result<String, Fault> {
     let mut parts = match boot.user_data.as_deref().unwrap_or_default() {
         "" => Vec::new(),
         text if mime::is_archive(text) => mime::read(text)?,
-        text => vec![Part::shell(text)],
+        text => vec![Part::plain(text)],
     };
-    parts.push(Part::shell(&join_script(boot)));
+    let join = Part::shell(&join_script(boot));
+    parts.push(match last_name(&parts) {
+        Some(name) => join.named(&name),
+        None => join,
+    });
     Ok(mime::write(&parts))
+}
+
+/// A file name for the script that joins, if it needs one. cloud-init runs scripts in the order of
+/// their names, of which those without one are `part-001` and so on: a script named `setup.sh` would
+/// run on a node that takes pods already.
+fn last_name(parts: &[Part]) -> Option<String> {
+    // Other characters are left out of names.
+    let kept = |c: &char| c.is_ascii_alphanumeric() || "-_.()".contains(*c);
+    let is_script = |part: &&Part| {
+        let kind = part.kind();
+        matches!(
+            kind.as_deref(),
+            None | Some("text/x-shellscript" | "text/plain")
+        )
+    };
+    let named = parts.iter().filter(is_script).filter_map(Part::file_name);
+    let names = named.map(|name| name.chars().filter(kept).collect::<String>());
+    let last = names.max()?;
+    let ours = format!("part-{:03}", parts.len() + 1);
+    let first = last.chars().take_while(|c| *c == 'z').count() + 1;
+    (last > ours).then(|| format!("{}-join.sh", "z".repeat(first)))
 }
 
 fn join_script(boot: &Boot) -> String {

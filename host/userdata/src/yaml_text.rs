@@ -63,6 +63,56 @@ pub(super) fn is_map(text: &str) -> bool {
     root.unwrap_or(true)
 }
 
+/// The documents of a YAML text, those without content too. Comments and directives before the first
+/// mark belong to the first document.
+pub(super) fn documents(text: &str) -> Vec<&str> {
+    let (mut all, mut start, mut at) = (Vec::new(), 0, 0);
+    let preamble = |text: &str| {
+        let line = |line: &str| line.trim().is_empty() || line.trim_start().starts_with(['#', '%']);
+        text.lines().all(line)
+    };
+    for line in text.split_inclusive('\n') {
+        let mark = |mark: &str| {
+            let rest = line.strip_prefix(mark);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', '\t', '\r', '\n']))
+        };
+        if mark("---") && !preamble(&text[start..at]) {
+            all.push(&text[start..at]);
+            start = at;
+        }
+        at += line.len();
+        if mark("...") {
+            all.push(&text[start..at]);
+            start = at;
+        }
+    }
+    if all.is_empty() || !preamble(&text[start..]) {
+        all.push(&text[start..]);
+    }
+    all
+}
+
+/// Whether a document has no content: spaces, comments and marks of its start and end, or a null.
+pub(super) fn is_empty(text: &str) -> bool {
+    for event in Parser::new_from_str(text) {
+        match event {
+            Ok((Event::Scalar(text, ScalarStyle::Plain, ..), _)) => {
+                return matches!(&*text, "" | "~" | "null" | "Null" | "NULL");
+            }
+            Ok((
+                Event::Scalar(..)
+                | Event::Alias(_)
+                | Event::SequenceStart(..)
+                | Event::MappingStart(..),
+                _,
+            ))
+            | Err(_) => return false,
+            Ok(_) => {}
+        }
+    }
+    true
+}
+
 /// A character in keys and texts that Go's library refuses to read, if there is one.
 pub(super) fn unwritable(fields: &Map<String, Value>) -> Option<char> {
     let bad =

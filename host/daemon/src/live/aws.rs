@@ -110,6 +110,8 @@ pub(super) async fn start(
             vm_memory_overhead: set.vm_memory_overhead,
             reserved_enis: set.reserved_enis,
             expressions: set.expressions,
+            // Known once the cluster has been asked.
+            kubernetes: None,
         },
         reserved_capacity: settings.reserved_capacity,
         min_values: settings.min_values.unwrap_or_default(),

@@ -108,7 +108,8 @@ fn check_spec(object: &Object, class: &EC2NodeClass, expressions: bool, report: 
         }
     };
     refused(validation::rules(&class.spec));
-    if let Err(invalid) = validation::settings(&class.spec, expressions) {
+    let kubelets = validation::kubelets(class, None);
+    if let Err(invalid) = validation::settings(&class.spec, expressions, &kubelets) {
         refused(invalid.faults);
     }
     refused(validation::tags(class.spec.tags()));

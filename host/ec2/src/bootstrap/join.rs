@@ -88,22 +88,11 @@ fn power_shell_words(line: &str) -> Option<Vec<String>> {
     quote.is_none().then_some(words)
 }
 
-/// Arguments of the kubelet, `--name=value` or `--name value`, in order.
-pub(super) fn arguments(text: &str) -> Result<Vec<(String, String)>, String> {
+/// The words of a command line, as systemd takes them: spaces part them, and quotes hold them
+/// together.
+pub(super) fn words(text: &str) -> Result<Vec<String>, String> {
     let words = shlex::split(text).ok_or("the kubelet's arguments have a quote not closed")?;
-    let mut all = Vec::new();
-    let mut words = words.into_iter();
-    while let Some(word) = words.next() {
-        let Some(option) = word.strip_prefix("--") else {
-            let word = longshore_api::manifests::quoted(&word);
-            return Err(format!("{word} is not an argument of the kubelet"));
-        };
-        all.push(match option.split_once('=') {
-            Some((name, value)) => (name.to_owned(), value.to_owned()),
-            None => (option.to_owned(), words.next().unwrap_or_default()),
-        });
-    }
-    Ok(all)
+    Ok(words)
 }
 
 #[cfg(test)]
@@ -117,12 +106,8 @@ mod tests {
         let call = shell(script, "bootstrap.sh").unwrap().unwrap();
         assert_eq!(call.positional.as_deref(), Some("demo"));
         assert_eq!(call.named["apiserver-endpoint"], "https://e");
-        let inner = arguments(&call.named["kubelet-extra-args"]).unwrap();
-        let word = |text: &str| text.to_owned();
-        assert_eq!(
-            inner,
-            [(word("max-pods"), word("5")), (word("x"), word("a b"))]
-        );
+        let inner = words(&call.named["kubelet-extra-args"]).unwrap();
+        assert_eq!(inner, ["--max-pods=5", "--x=a b"]);
         assert_eq!(
             shell("#!/bin/sh\necho bootstrap.sh\n", "bootstrap.sh"),
             Ok(None)

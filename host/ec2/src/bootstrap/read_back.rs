@@ -1,11 +1,18 @@
 //! What a node would read in its user data.
+//!
+//! The readers are not ours: cloud-init and bootstrap.sh of AL2, nodeadm of AL2023 (`nodeadm`),
+//! Bottlerocket's model (`bottlerocket`), EC2Launch of Windows; then the kubelet with its flags
+//! (`flags`). Vectors recorded from them are in `vectors/readers.jsonl`.
 
 use std::collections::BTreeMap;
 
-use longshore_api::manifests::documents;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
-use super::join::{arguments, power_shell, shell};
+use super::flags::{self, Flags};
+use super::join::{power_shell, shell, words};
+use super::{bottlerocket, nodeadm};
 use crate::catalogue::class::Kubelet;
 use crate::userdata::{Family, mime};
 
@@ -26,10 +33,14 @@ pub struct ReadBack {
     pub labels: BTreeMap<String, String>,
     /// Settings of the kubelet that change how many pods fit.
     pub kubelet: Kubelet,
+    /// Everything that the kubelet is asked for, by the names of its settings: of AL2023 its drop-in,
+    /// with flags in their place. `null` takes back what the image has set.
+    pub settings: Map<String, Value>,
+    /// Names of the flags that the kubelet is started with.
+    pub flags: Vec<String>,
+    /// The expression by which nodeadm counts the pods that memory is reserved for.
+    pub max_pods_expression: Option<String>,
 }
-
-/// Content-Type of a part with a NodeConfig.
-const NODE_CONFIG: &str = "application/node.eks.aws";
 
 /// Reads user data of a family: a MIME archive or a script of AL2, a MIME archive or a NodeConfig of
 /// AL2023, TOML of Bottlerocket, PowerShell of Windows. Of Custom nothing is known. The error says
@@ -44,38 +55,58 @@ pub fn read_back(family: Family, text: &str) -> Result<ReadBack, String> {
     }
 }
 
-/// Parts of an archive: content types and bodies.
-fn parts(text: &str) -> Result<Vec<(String, String)>, String> {
+/// The scripts of AL2 that cloud-init runs.
+fn scripts(text: &str) -> Result<Vec<String>, String> {
+    if !mime::is_archive(text) {
+        return Ok(vec![text.to_owned()]);
+    }
     let parts = mime::read(text).map_err(|fault| format!("{}; {}", fault.what, fault.hint))?;
-    let named = |(at, part): (usize, &mime::Part)| match part.content_type() {
-        Some(kind) => Ok((kind.to_owned(), part.body().to_owned())),
-        None => Err(format!("part {} has no Content-Type", at + 1)),
+    let script = |part: &mime::Part| {
+        let body = decoded(part);
+        let kind = part.kind().unwrap_or_default();
+        let typed = kind.starts_with("text/x-shellscript");
+        // Of a part that does not say what it is, the first words do.
+        let marked = matches!(kind.as_str(), "" | "text/plain" | "text/x-not-multipart");
+        let shell = typed || (marked && body.trim_start().starts_with("#!"));
+        shell.then_some(body)
     };
-    parts.iter().enumerate().map(named).collect()
+    Ok(parts.iter().filter_map(script).collect())
+}
+
+/// What stands in a part, out of base64 where its header says so.
+fn decoded(part: &mime::Part) -> String {
+    let encoding = part.header("Content-Transfer-Encoding").unwrap_or_default();
+    let plain = || part.body().to_owned();
+    if !encoding.eq_ignore_ascii_case("base64") {
+        return plain();
+    }
+    let text: String = part.body().split_whitespace().collect();
+    let text = STANDARD.decode(text).ok();
+    text.and_then(|text| String::from_utf8(text).ok())
+        .unwrap_or_else(plain)
 }
 
 fn al2(text: &str) -> Result<ReadBack, String> {
-    let scripts: Vec<String> = match mime::is_archive(text) {
-        true => parts(text)?
-            .into_iter()
-            .filter(|(kind, _)| kind.starts_with("text/x-shellscript"))
-            .map(|(_, body)| body)
-            .collect(),
-        false => vec![text.to_owned()],
-    };
-    if let Some(body) = scripts.iter().find(|body| !body.starts_with("#!"))
-        && scripts.len() == 1
+    let scripts = scripts(text)?;
+    if let [body] = scripts.as_slice()
+        && !body.starts_with("#!")
     {
         let begins = longshore_api::manifests::quoted(body.lines().next().unwrap_or_default());
         return Err(format!(
             "is neither a MIME archive nor a script: it begins with {begins} and not with `#!`"
         ));
     }
-    let mut call = None;
-    for script in &scripts {
-        call = shell(script, "bootstrap.sh")?.or(call);
+    let (mut call, mut fault) = (None, None);
+    // Others cannot be run.
+    for script in scripts.iter().filter(|script| script.starts_with("#!")) {
+        match shell(script, "bootstrap.sh") {
+            Ok(found) => call = found.or(call),
+            // A script of the user's may call it in a way that is not followed.
+            Err(why) => fault = Some(why),
+        }
     }
-    let call = call.ok_or("nothing calls /etc/eks/bootstrap.sh; a node would not join")?;
+    let none = "nothing calls /etc/eks/bootstrap.sh; a node would not join";
+    let call = call.ok_or_else(|| fault.unwrap_or_else(|| none.to_owned()))?;
     let mut said = ReadBack {
         cluster_name: call.positional,
         endpoint: call.named.get("apiserver-endpoint").cloned(),
@@ -106,75 +137,95 @@ fn windows(text: &str) -> Result<ReadBack, String> {
 }
 
 fn al2023(text: &str) -> Result<ReadBack, String> {
-    let configs: Vec<String> = match mime::is_archive(text) {
-        true => parts(text)?
-            .into_iter()
-            .filter(|(kind, _)| kind.starts_with(NODE_CONFIG))
-            .map(|(_, body)| body)
-            .collect(),
-        false => vec![text.to_owned()],
-    };
-    if configs.is_empty() {
-        return Err(format!("no part is a NodeConfig ({NODE_CONFIG})"));
+    let config = nodeadm::read(text)?;
+    let cluster = |name: &str| config.cluster.get(name)?.as_str().map(str::to_owned);
+    let flags = flags::read(words(&config.flags.join(" "))?)?;
+    if let Some(cidr) = cluster("cidr").filter(|cidr| !is_block(cidr)) {
+        let cidr = longshore_api::manifests::quoted(&cidr);
+        return Err(format!(
+            "spec.cluster.cidr {cidr} is not a block of addresses"
+        ));
     }
-    let mut all = json!({});
-    for config in configs {
-        let (found, problems) = documents("NodeConfig", config.as_bytes());
-        if let Some(problem) = problems.list.first() {
-            return Err(format!("its NodeConfig is not YAML: {}", problem.what));
-        }
-        for document in found {
-            let one: Value = serde_json::from_str(document.text())
-                .map_err(|error| format!("its NodeConfig cannot be read: {error}"))?;
-            if one["kind"] != "NodeConfig" {
-                return Err("its NodeConfig has another kind than NodeConfig".to_owned());
-            }
-            // nodeadm merges them in their order.
-            merge(&mut all, one);
-        }
-    }
-    let cluster = |name: &str| all["spec"]["cluster"][name].as_str().map(str::to_owned);
-    let config = all["spec"]["kubelet"]["config"].as_object();
     let mut said = ReadBack {
         cluster_name: cluster("name"),
         endpoint: cluster("apiServerEndpoint"),
-        ca_bundle: cluster("certificateAuthority"),
+        ca_bundle: cluster("certificateAuthority").map(|text| text.replace(['\r', '\n'], "")),
         cidr: cluster("cidr"),
+        max_pods_expression: config.max_pods,
         ..ReadBack::default()
     };
-    if let Some(config) = config {
-        let text = |taint: &Value, name: &str| taint[name].as_str().unwrap_or_default().to_owned();
-        let taints = config.get("registerWithTaints").and_then(Value::as_array);
-        let taint = |taint| {
-            (
-                text(taint, "key"),
-                text(taint, "value"),
-                text(taint, "effect"),
-            )
-        };
-        said.taints = taints.into_iter().flatten().map(taint).collect();
-        said.set_kubelet(config)?;
-    }
-    let flags = all["spec"]["kubelet"]["flags"].as_array();
-    for flag in flags.into_iter().flatten().filter_map(Value::as_str) {
-        for (name, value) in arguments(flag)? {
-            if name == "node-labels" {
-                said.labels.extend(labels(&value));
-            }
+    said.settings = config.config;
+    said.take(&flags);
+    for (field, names) in WHOLE {
+        if flags.settings.contains_key(field) {
+            without_others(&mut said.settings[field], names);
         }
     }
+    said.set_kubelet(&counted(&said.settings))?;
     Ok(said)
 }
 
-fn merge(value: &mut Value, other: Value) {
-    match (value, other) {
-        (Value::Object(map), Value::Object(other)) => {
-            for (key, other) in other {
-                merge(map.entry(key).or_insert(Value::Null), other);
-            }
+/// Maps of which the image has entries of its own. A flag leaves none of them.
+const WHOLE: [(&str, &[&str]); 2] = [
+    ("kubeReserved", &["cpu", "memory", "ephemeral-storage"]),
+    (
+        "evictionHard",
+        &["memory.available", "nodefs.available", "nodefs.inodesFree"],
+    ),
+];
+
+/// Takes back what a map does not name.
+fn without_others(map: &mut Value, names: &[&str]) {
+    if let Value::Object(map) = map {
+        for name in names {
+            map.entry(*name).or_insert(Value::Null);
         }
-        (value, other) => *value = other,
     }
+}
+
+/// Whether a text is an address, a slash and the length of a prefix.
+fn is_block(text: &str) -> bool {
+    let (address, length) = text.split_once('/').unwrap_or_default();
+    let most = match address.parse() {
+        Ok(std::net::IpAddr::V4(_)) => 32,
+        Ok(std::net::IpAddr::V6(_)) => 128,
+        Err(_) => return false,
+    };
+    length.parse::<u8>().is_ok_and(|length| length <= most)
+}
+
+/// Settings with amounts that change how many pods fit.
+const AMOUNTS: [(&str, &[&str]); 3] = [
+    ("kubeReserved", &["cpu", "memory", "ephemeral-storage"]),
+    ("systemReserved", &["cpu", "memory", "ephemeral-storage"]),
+    ("evictionHard", &["memory.available", "nodefs.available"]),
+];
+
+/// The settings that are counted with. What is taken back with `null` is zero.
+fn counted(settings: &Map<String, Value>) -> Map<String, Value> {
+    let set = |name: &&str| settings.get(*name).is_some_and(|value| !value.is_null());
+    let copied = ["maxPods", "podsPerCore"].into_iter().filter(set);
+    let mut all: Map<String, Value> = copied
+        .map(|name| (name.to_owned(), settings[name].clone()))
+        .collect();
+    if settings.get("maxPods").is_some_and(Value::is_null) {
+        // The kubelet's own default.
+        all.insert("maxPods".to_owned(), 110.into());
+    }
+    for (field, names) in AMOUNTS {
+        let own = settings.get(field);
+        let mut map = own.and_then(Value::as_object).cloned().unwrap_or_default();
+        if own.is_some_and(Value::is_null) {
+            map.extend(names.iter().map(|name| ((*name).to_owned(), Value::Null)));
+        }
+        for value in map.values_mut().filter(|value| value.is_null()) {
+            *value = "0".into();
+        }
+        if !map.is_empty() {
+            all.insert(field.to_owned(), map.into());
+        }
+    }
+    all
 }
 
 fn bottlerocket(text: &str) -> Result<ReadBack, String> {
@@ -185,6 +236,9 @@ fn bottlerocket(text: &str) -> Result<ReadBack, String> {
     })?;
     let all = serde_json::to_value(&all).map_err(|error| error.to_string())?;
     let settings = &all["settings"]["kubernetes"];
+    if let Some(refusal) = settings.as_object().and_then(bottlerocket::refusal) {
+        return Err(refusal);
+    }
     let text = |name: &str| settings[name].as_str().map(str::to_owned);
     let mut said = ReadBack {
         cluster_name: text("cluster-name"),
@@ -193,7 +247,8 @@ fn bottlerocket(text: &str) -> Result<ReadBack, String> {
         ..ReadBack::default()
     };
     for (key, values) in settings["node-taints"].as_object().into_iter().flatten() {
-        for value in values.as_array().into_iter().flatten() {
+        let one = std::slice::from_ref(values);
+        for value in values.as_array().map_or(one, Vec::as_slice) {
             let value = value.as_str().unwrap_or_default();
             let (value, effect) = value.rsplit_once(':').unwrap_or((value, ""));
             said.taints
@@ -204,47 +259,98 @@ fn bottlerocket(text: &str) -> Result<ReadBack, String> {
         let value = value.as_str().unwrap_or_default();
         said.labels.insert(key.clone(), value.to_owned());
     }
-    let mut kubelet = Map::new();
-    for (theirs, ours) in [
-        ("max-pods", "maxPods"),
-        ("kube-reserved", "kubeReserved"),
-        ("system-reserved", "systemReserved"),
-        ("eviction-hard", "evictionHard"),
-    ] {
-        if let Some(value) = settings.get(theirs) {
-            kubelet.insert(ours.to_owned(), value.clone());
-        }
+    for (theirs, ours) in BOTTLEROCKET {
+        let Some(value) = settings.get(theirs) else {
+            continue;
+        };
+        let number = value.as_str().and_then(|text| text.parse::<i64>().ok());
+        let value = match (theirs, number) {
+            (
+                "image-gc-high-threshold-percent" | "image-gc-low-threshold-percent",
+                Some(number),
+            ) => number.into(),
+            ("memory-swap-behavior", _) => json!({"swapBehavior": value}),
+            _ => value.clone(),
+        };
+        said.settings.insert(ours.to_owned(), value);
     }
-    said.set_kubelet(&kubelet)?;
+    said.set_kubelet(&counted(&said.settings))?;
     Ok(said)
 }
+
+/// Settings of Bottlerocket that become settings of the kubelet under another name.
+const BOTTLEROCKET: [(&str, &str); 31] = [
+    ("allowed-unsafe-sysctls", "allowedUnsafeSysctls"),
+    ("container-log-max-files", "containerLogMaxFiles"),
+    ("container-log-max-size", "containerLogMaxSize"),
+    ("container-log-max-workers", "containerLogMaxWorkers"),
+    (
+        "container-log-monitor-interval",
+        "containerLogMonitorInterval",
+    ),
+    ("event-burst", "eventBurst"),
+    ("event-qps", "eventRecordQPS"),
+    ("eviction-hard", "evictionHard"),
+    ("eviction-max-pod-grace-period", "evictionMaxPodGracePeriod"),
+    ("eviction-soft", "evictionSoft"),
+    ("eviction-soft-grace-period", "evictionSoftGracePeriod"),
+    (
+        "image-gc-high-threshold-percent",
+        "imageGCHighThresholdPercent",
+    ),
+    (
+        "image-gc-low-threshold-percent",
+        "imageGCLowThresholdPercent",
+    ),
+    ("image-maximum-gc-age", "imageMaximumGCAge"),
+    ("image-minimum-gc-age", "imageMinimumGCAge"),
+    ("kube-api-burst", "kubeAPIBurst"),
+    ("kube-api-qps", "kubeAPIQPS"),
+    ("kube-reserved", "kubeReserved"),
+    ("max-parallel-image-pulls", "maxParallelImagePulls"),
+    ("max-pods", "maxPods"),
+    ("memory-swap-behavior", "memorySwap"),
+    ("pod-pids-limit", "podPidsLimit"),
+    ("registry-burst", "registryBurst"),
+    ("registry-qps", "registryPullQPS"),
+    ("reserved-cpus", "reservedSystemCPUs"),
+    ("seccomp-default", "seccompDefault"),
+    ("shutdown-grace-period", "shutdownGracePeriod"),
+    (
+        "shutdown-grace-period-for-critical-pods",
+        "shutdownGracePeriodCriticalPods",
+    ),
+    ("system-reserved", "systemReserved"),
+    ("topology-manager-policy", "topologyManagerPolicy"),
+    ("topology-manager-scope", "topologyManagerScope"),
+];
 
 impl ReadBack {
     /// Takes the kubelet's arguments.
     fn arguments(&mut self, text: Option<&String>) -> Result<(), String> {
-        let all = arguments(text.map_or("", String::as_str))?;
-        let mut kubelet = Map::new();
-        for (name, value) in &all {
-            match name.as_str() {
-                "register-with-taints" => self.taints = taints(value),
-                "node-labels" => self.labels = labels(value),
-                "max-pods" | "pods-per-core" => {
-                    let number: i64 = value
-                        .parse()
-                        .map_err(|_| format!("--{name}={value} is not a number"))?;
-                    let ours = match name.as_str() {
-                        "max-pods" => "maxPods",
-                        _ => "podsPerCore",
-                    };
-                    kubelet.insert(ours.to_owned(), number.into());
-                }
-                "kube-reserved" => drop(kubelet.insert("kubeReserved".into(), map(value, '='))),
-                "system-reserved" => drop(kubelet.insert("systemReserved".into(), map(value, '='))),
-                "eviction-hard" => drop(kubelet.insert("evictionHard".into(), map(value, '<'))),
-                _ => {}
-            }
-        }
-        self.set_kubelet(&kubelet)
+        let flags = flags::read(words(text.map_or("", String::as_str))?)?;
+        self.take(&flags);
+        self.set_kubelet(&counted(&self.settings))
+    }
+
+    /// Takes flags, which win over settings.
+    fn take(&mut self, flags: &Flags) {
+        flags.win(&mut self.settings);
+        self.flags.extend(flags.names.iter().cloned());
+        self.labels.extend(flags.labels.clone());
+        let taints = self
+            .settings
+            .get("registerWithTaints")
+            .and_then(Value::as_array);
+        let text = |taint: &Value, name: &str| taint[name].as_str().unwrap_or_default().to_owned();
+        let taint = |taint| {
+            (
+                text(taint, "key"),
+                text(taint, "value"),
+                text(taint, "effect"),
+            )
+        };
+        self.taints = taints.into_iter().flatten().map(taint).collect();
     }
 
     fn set_kubelet(&mut self, settings: &Map<String, Value>) -> Result<(), String> {
@@ -252,29 +358,4 @@ impl ReadBack {
             .map_err(|fault| format!("{} {}; {}", fault.field, fault.what, fault.hint))?;
         Ok(())
     }
-}
-
-/// `key=value:Effect,key:Effect`.
-fn taints(text: &str) -> Vec<(String, String, String)> {
-    let one = |taint: &str| {
-        let (rest, effect) = taint.rsplit_once(':').unwrap_or((taint, ""));
-        let (key, value) = rest.split_once('=').unwrap_or((rest, ""));
-        (key.to_owned(), value.to_owned(), effect.to_owned())
-    };
-    let all = text.split(',').filter(|taint| !taint.is_empty());
-    all.map(one).collect()
-}
-
-/// `key=value,key=value`.
-fn labels(text: &str) -> BTreeMap<String, String> {
-    let pairs = text.split(',').filter_map(|pair| pair.split_once('='));
-    pairs
-        .map(|(key, value)| (key.to_owned(), value.to_owned()))
-        .collect()
-}
-
-fn map(text: &str, sign: char) -> Value {
-    let pairs = text.split(',').filter_map(|pair| pair.split_once(sign));
-    let pairs = pairs.map(|(key, value)| (key.to_owned(), Value::from(value)));
-    Value::Object(pairs.collect())
 }

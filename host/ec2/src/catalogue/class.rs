@@ -6,6 +6,7 @@ mod of_object;
 use super::amount::Amount;
 use super::discovered::ImageSet;
 
+use crate::expression::Expression;
 use crate::nodeclass::Ami;
 pub use crate::nodeclass::AmiFamily as Family;
 pub use expressions::{Expressions, Reservable, Unresolved};
@@ -41,6 +42,8 @@ pub struct Class {
     pub kubelet: Kubelet,
     /// Those that are expressions (gate NodeClassCEL); they replace what `kubelet` says.
     pub expressions: Expressions,
+    /// How many pods nodeadm reserves memory for, if user data says (`maxPodsExpression`).
+    pub memory_pods: Option<Expression>,
     /// What local disks become.
     pub local_disks_as_storage: bool,
     /// Block devices, in the order written.

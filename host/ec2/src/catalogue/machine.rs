@@ -11,7 +11,7 @@ use crate::expression::Variables;
 use crate::facts::{Network, TypeFacts};
 
 use super::amount::{Amount, GIB, MIB};
-use super::class::{Class, Kubelet, Reserved, Threshold, Unresolved};
+use super::class::{Class, Family, Kubelet, Reserved, Threshold, Unresolved};
 use super::requirements::architecture;
 use super::tables::NetworkRow;
 
@@ -24,6 +24,8 @@ pub struct Settings {
     pub reserved_enis: i64,
     /// Gate NodeClassCEL: settings of the kubelet may be expressions.
     pub expressions: bool,
+    /// The cluster's minor version, 36 for 1.36, if it is known.
+    pub kubernetes: Option<u16>,
 }
 
 impl Default for Settings {
@@ -32,6 +34,7 @@ impl Default for Settings {
             vm_memory_overhead: 0.075,
             reserved_enis: 0,
             expressions: false,
+            kubernetes: None,
         }
     }
 }
@@ -132,7 +135,7 @@ impl Machine {
             Some(Amount::decimal(windows_addresses)).filter(|_| windows),
         ];
         let memory_pods = match class.family.memory_by_interfaces() {
-            true => pods_by_interfaces(&facts.network, class, 0),
+            true => memory_pods(facts, class),
             false => pods,
         };
         let defaults = Reserved {
@@ -270,6 +273,43 @@ fn pods_by_interfaces(network: &Network, class: &Class, reserved_enis: i64) -> i
         ..=0 => 0,
         _ => usable * (network.ipv4_per_interface - 1) + 2,
     }
+}
+
+/// Interfaces of the default card where nodeadm's own table, which it reads before it asks EC2, has
+/// another number than EC2 describes. Source: its instance-info.jsonl of July 2026 against
+/// DescribeInstanceTypes of October 2026, 1 395 types.
+const NODEADM_INTERFACES: [(&str, i64); 4] = [
+    ("i7ie.48xlarge", 15),
+    ("i7ie.metal-48xl", 15),
+    ("i8ge.48xlarge", 24),
+    ("i8ge.metal-48xl", 24),
+];
+
+/// Pods that memory is reserved for: those that interfaces allow, or what the user's expression gives.
+/// nodeadm passes over one without a value, and over values that are no number of pods.
+fn memory_pods(facts: &TypeFacts, class: &Class) -> i64 {
+    let own = NODEADM_INTERFACES
+        .iter()
+        .filter(|_| class.family == Family::AL2023);
+    let own = own.into_iter().find(|(name, _)| *name == &*facts.name);
+    let interfaces = own.map_or(facts.network.default_interfaces(), |(_, number)| *number);
+    let more = interfaces - facts.network.default_interfaces();
+    let standard = pods_by_interfaces(&facts.network, class, -more);
+    let Some(expression) = &class.memory_pods else {
+        return standard;
+    };
+    let value = expression.evaluate(&Variables {
+        vcpus: facts.vcpus,
+        memory_mib: facts.memory_mib,
+        default_enis: interfaces,
+        ips_per_eni: facts.network.ipv4_per_interface,
+        max_pods: standard,
+        instance_type: &facts.name,
+    });
+    let value = value
+        .ok()
+        .filter(|pods| (1..=i32::MAX.into()).contains(pods));
+    value.unwrap_or(standard)
 }
 
 /// Disk for images, logs and writable layers.

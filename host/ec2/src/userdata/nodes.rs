@@ -7,9 +7,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::{Boot, Cluster, Family, Fault, Image, Taint, render, resolve};
+use crate::kubelet::Kubelets;
 use crate::nodeclass::InstanceStorePolicy;
 use crate::nodeclass::{Alias, Ami, AmiFamily, AmiRequirement, AmiSelectorTerm};
 use crate::validation;
+
+/// The newest Kubernetes of EKS, whose kubelet a node has if its file does not say.
+const NEWEST: &str = "1.36";
 
 /// One node of a file.
 #[derive(Deserialize)]
@@ -20,6 +24,8 @@ struct Wire {
     /// Whether to add what Karpenter adds to every launch ([`resolve`]).
     resolve: bool,
     cluster: Cluster,
+    /// The version of the kubelet that boots, such as `1.36`; without it [`NEWEST`].
+    kubernetes: Option<String>,
     /// Without it, the alias says, or else it is Custom.
     #[serde(alias = "AMIFamily")]
     ami_family: Option<AmiFamily>,
@@ -64,6 +70,8 @@ pub struct Node {
     pub max_pods: Option<i64>,
     /// Its EC2NodeClass, as far as user data depends on it.
     pub node_class: Value,
+    /// What does not reach it, or reaches it otherwise than it seems.
+    pub warnings: Vec<String>,
     document: Document,
     fault: Option<Diagnostic>,
 }
@@ -80,6 +88,9 @@ pub struct Rendered {
     /// Why there is none.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub error: String,
+    /// What does not reach the node, or reaches it otherwise than it seems.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
 }
 
 /// Renders the nodes of a text: YAML or JSON documents, each one node. A node that cannot be
@@ -128,6 +139,7 @@ impl Node {
             name: self.name.clone(),
             user_data,
             error,
+            warnings: self.warnings.clone(),
         }
     }
 }
@@ -152,9 +164,9 @@ impl Wire {
         let expressions = validation::expressions(&self.kubelet).into_iter();
         let faults = validation::kubelet(&self.kubelet).into_iter();
         let fault = faults.chain(expressions.map(expression)).next();
-        let fault = fault.map(|fault| {
-            let field = format!("kubelet.{}", fault.field);
-            document.refuse(&field, fault.what, fault.hint)
+        let fault = fault.map(|fault| validation::Fault {
+            field: format!("kubelet.{}", fault.field),
+            ..fault
         });
         let alias = self
             .ami_selector_terms
@@ -162,6 +174,17 @@ impl Wire {
             .find_map(|term| Alias::parse(term.alias.as_deref()?));
         let family = self.ami_family.or(alias.map(|alias| alias.family));
         let family = family.unwrap_or(AmiFamily::Custom);
+        let kubelets = Kubelets::of(self.kubernetes.as_deref().unwrap_or(NEWEST));
+        let fault = fault.or_else(|| {
+            let user_data = self.user_data.as_deref();
+            let joins = validation::node(family, &self.kubelet, user_data, &kubelets);
+            joins.err()?.faults.into_iter().next()
+        });
+        let warnings = match fault {
+            None => validation::warnings(family, &self.kubelet, self.user_data.as_deref()),
+            Some(_) => Vec::new(),
+        };
+        let fault = fault.map(|fault| document.refuse(&fault.field, fault.what, fault.hint));
         let amis: Vec<Ami> = self.amis.into_iter().map(WireImage::ami).collect();
         let node_class = json!({
             "apiVersion": "karpenter.k8s.aws/v1",
@@ -198,6 +221,7 @@ impl Wire {
             lasting_taints,
             max_pods: self.resolve.then_some(self.max_pods),
             node_class,
+            warnings,
             document,
             fault,
         }

@@ -5,6 +5,7 @@ use std::str::FromStr;
 use longshore_api::quantity::Quantity;
 use serde_json::{Map, Value};
 
+use crate::bootstrap::sample;
 use crate::expression::Expression;
 use crate::nodeclass::{
     BlockDeviceMapping, CapacityReservation, EC2NodeClass, InterfaceType, NetworkInterface,
@@ -34,7 +35,15 @@ impl Class {
         let subnets = status.map_or(&[][..], |status| &status.subnets);
         let subnet_id = |subnet: &Subnet| ((*subnet.zone).into(), (*subnet.id).into());
         let cpu = spec.cpu_options.as_ref();
-        let (kubelet, expressions) = kubelet(spec.kubelet())?;
+        let (mut kubelet, expressions) = kubelet(spec.kubelet())?;
+        let said = sample::said(spec.family(), spec.kubelet(), spec.user_data.as_deref());
+        let memory_pods = said.as_ref().and_then(|said| {
+            let text = said.max_pods_expression.as_deref()?;
+            Expression::compile(text).ok()
+        });
+        if let Some(said) = said {
+            kubelet = said.kubelet;
+        }
         Ok(Class {
             name: object.metadata.name.as_deref().unwrap_or_default().into(),
             family: spec.family(),
@@ -44,6 +53,7 @@ impl Class {
             amis: amis.to_vec(),
             kubelet,
             expressions,
+            memory_pods,
             local_disks_as_storage: spec.instance_store_policy.is_some(),
             block_devices: devices(spec.block_device_mappings())?,
             network_interfaces: spec.network_interfaces().iter().map(interface).collect(),

@@ -1,0 +1,382 @@
+//! `settings.kubernetes` as Bottlerocket's own model takes it.
+//!
+//! The model is strict: one setting that it does not know, or a value outside of its range, and the
+//! whole user data is refused, so that the node does not boot. It is lenient where others are not:
+//! numbers or texts for percentages, an address or a list of them, a taint or a list of them.
+//!
+//! Source: the models of bottlerocket-settings-sdk in their repository, newest of December 2025, and
+//! the names that its changelog adds up to models 0.28 of September 2026, whose types are not known.
+
+use std::net::IpAddr;
+
+use longshore_api::manifests::quoted;
+use serde_json::{Map, Value};
+
+/// What a setting may be.
+#[derive(Clone, Copy)]
+enum Kind {
+    Text,
+    Truth,
+    /// A whole number from the first to the second.
+    Whole(i64, i64),
+    /// A percentage of 0 to 100, as a number or a text.
+    Percent,
+    Words(&'static [&'static str]),
+    Time,
+    Quantity,
+    Address,
+    Addresses,
+    Base64,
+    Texts,
+    /// A list of these words.
+    WordList(&'static [&'static str]),
+    Labels,
+    Taints,
+    /// Thresholds of eviction by signal.
+    Thresholds,
+    /// Durations by signal.
+    Times,
+    /// Amounts by resource.
+    Amounts,
+    /// A table whose fields are not looked at.
+    Tables,
+    /// Newer than the types that are known.
+    Any,
+}
+
+const SMALL: Kind = Kind::Whole(i32::MIN as i64, i32::MAX as i64);
+
+const SIGNALS: [&str; 6] = [
+    "memory.available",
+    "nodefs.available",
+    "nodefs.inodesFree",
+    "imagefs.available",
+    "imagefs.inodesFree",
+    "pid.available",
+];
+
+/// Every setting, as of December 2025; then those of the changelog.
+const SETTINGS: [(&str, Kind); 69] = [
+    ("allowed-unsafe-sysctls", Kind::Texts),
+    ("api-server", Kind::Text),
+    ("authentication-mode", Kind::Words(&["aws", "tls"])),
+    ("bootstrap-token", Kind::Text),
+    (
+        "cloud-provider",
+        Kind::Words(&["", "aws", "external", "\"\""]),
+    ),
+    ("cluster-certificate", Kind::Base64),
+    ("cluster-dns-ip", Kind::Addresses),
+    ("cluster-domain", Kind::Text),
+    ("cluster-name", Kind::Text),
+    ("container-log-max-files", SMALL),
+    ("container-log-max-size", Kind::Quantity),
+    ("container-log-max-workers", SMALL),
+    ("container-log-monitor-interval", Kind::Time),
+    ("cpu-cfs-quota-enforced", Kind::Truth),
+    (
+        "cpu-manager-policy",
+        Kind::Words(&["static", "Static", "none", "None"]),
+    ),
+    (
+        "cpu-manager-policy-options",
+        Kind::WordList(&["full-pcpus-only"]),
+    ),
+    ("cpu-manager-reconcile-period", Kind::Time),
+    ("credential-providers", Kind::Tables),
+    ("device-ownership-from-security-context", Kind::Truth),
+    ("event-burst", SMALL),
+    ("event-qps", SMALL),
+    ("eviction-hard", Kind::Thresholds),
+    (
+        "eviction-max-pod-grace-period",
+        Kind::Whole(0, i32::MAX as i64),
+    ),
+    ("eviction-soft", Kind::Thresholds),
+    ("eviction-soft-grace-period", Kind::Times),
+    ("fail-cgroup-v1", Kind::Truth),
+    ("fail-cgroupv1", Kind::Truth),
+    ("hostname-override", Kind::Text),
+    (
+        "hostname-override-source",
+        Kind::Words(&["private-dns-name", "instance-id"]),
+    ),
+    ("ids-per-pod", Kind::Whole(0, u32::MAX as i64)),
+    ("image-gc-high-threshold-percent", Kind::Percent),
+    ("image-gc-low-threshold-percent", Kind::Percent),
+    ("image-maximum-gc-age", Kind::Time),
+    ("image-minimum-gc-age", Kind::Time),
+    ("kube-api-burst", SMALL),
+    ("kube-api-qps", SMALL),
+    ("kube-reserved", Kind::Amounts),
+    ("log-level", Kind::Whole(0, u8::MAX as i64)),
+    ("max-parallel-image-pulls", SMALL),
+    ("max-pods", Kind::Whole(0, u32::MAX as i64)),
+    (
+        "memory-manager-policy",
+        Kind::Words(&["Static", "static", "None", "none"]),
+    ),
+    ("memory-manager-reserved-memory", Kind::Tables),
+    ("memory-swap-behavior", Kind::Text),
+    ("node-ip", Kind::Address),
+    ("node-labels", Kind::Labels),
+    ("node-taints", Kind::Taints),
+    ("pod-infra-container-image", Kind::Text),
+    ("pod-pids-limit", Kind::Whole(i64::MIN, i64::MAX)),
+    ("provider-id", Kind::Text),
+    ("registry-burst", SMALL),
+    ("registry-qps", SMALL),
+    ("reserved-cpus", Kind::Text),
+    ("seccomp-default", Kind::Truth),
+    ("server-certificate", Kind::Base64),
+    ("server-key", Kind::Base64),
+    ("server-tls-bootstrap", Kind::Truth),
+    ("shutdown-grace-period", Kind::Time),
+    ("shutdown-grace-period-for-critical-pods", Kind::Time),
+    ("single-process-oom-kill", Kind::Truth),
+    ("standalone-mode", Kind::Truth),
+    ("static-pods", Kind::Tables),
+    ("static-pods-enabled", Kind::Truth),
+    ("system-reserved", Kind::Amounts),
+    (
+        "topology-manager-policy",
+        Kind::Words(&["none", "restricted", "best-effort", "single-numa-node"]),
+    ),
+    ("topology-manager-scope", Kind::Words(&["container", "pod"])),
+    // By the changelog, or by Karpenter 1.15.1.
+    ("container-runtime-endpoint", Kind::Any),
+    ("memory-reservation-policy", Kind::Any),
+    ("memory-throttling-factor", Kind::Any),
+    ("topology-manager-policy-options", Kind::Any),
+];
+
+/// Why Bottlerocket refuses `settings.kubernetes`, if it does.
+pub(super) fn refusal(settings: &Map<String, Value>) -> Option<String> {
+    settings.iter().find_map(|(name, value)| {
+        let known = SETTINGS.iter().find(|(known, _)| *known == name.as_str());
+        let Some((_, kind)) = known else {
+            return Some(format!(
+                "settings.kubernetes.{name} is not a setting of Bottlerocket, which would refuse all \
+                 of the user data"
+            ));
+        };
+        let fault = kind.fault(value)?;
+        Some(format!(
+            "settings.kubernetes.{name} {fault}; Bottlerocket would refuse all of the user data"
+        ))
+    })
+}
+
+impl Kind {
+    fn fault(self, value: &Value) -> Option<String> {
+        let wrong = |expected: &str| Some(format!("is {}, not {expected}", shown(value)));
+        let text = value.as_str();
+        let right = match self {
+            Kind::Any => true,
+            Kind::Text => text.is_some(),
+            Kind::Truth => value.is_boolean(),
+            Kind::Whole(least, most) => {
+                let within = value
+                    .as_i64()
+                    .is_some_and(|of| (least..=most).contains(&of));
+                if !within && value.is_i64() && most < i64::MAX {
+                    return wrong(&format!("from {least} to {most}"));
+                }
+                within
+            }
+            Kind::Percent => {
+                let number = value.as_i64().or_else(|| text?.parse().ok());
+                number.is_some_and(|of| (0..=100).contains(&of))
+            }
+            Kind::Words(words) => {
+                let right = text.is_some_and(|text| words.contains(&text));
+                return (!right).then(|| wrong(&format!("one of {}", words.join(", "))))?;
+            }
+            Kind::Time => text.is_some_and(is_time),
+            Kind::Quantity => text.is_some_and(is_quantity),
+            Kind::Address => text.is_some_and(is_address),
+            Kind::Addresses => {
+                let all = value.as_array();
+                let list = all
+                    .is_some_and(|all| all.iter().all(|one| one.as_str().is_some_and(is_address)));
+                list || text.is_some_and(is_address)
+            }
+            Kind::Base64 => text.is_some_and(is_base64),
+            Kind::Texts => value
+                .as_array()
+                .is_some_and(|all| all.iter().all(Value::is_string)),
+            Kind::WordList(words) => value.as_array().is_some_and(|all| {
+                let known = |one: &Value| one.as_str().is_some_and(|one| words.contains(&one));
+                all.iter().all(known)
+            }),
+            Kind::Tables => value.is_object(),
+            Kind::Labels => {
+                return entries(value, |_, value| {
+                    let right = value
+                        .as_str()
+                        .is_some_and(|text| text.is_empty() || is_name(text));
+                    (!right).then(|| "a label's value".to_owned())
+                });
+            }
+            Kind::Taints => {
+                return entries(value, |_, value| {
+                    let right = match value {
+                        Value::Array(all) => {
+                            !all.is_empty()
+                                && all.iter().all(|one| one.as_str().is_some_and(is_taint))
+                        }
+                        one => one.as_str().is_some_and(is_taint),
+                    };
+                    (!right).then(|| "a taint `value:Effect` or a list of them".to_owned())
+                });
+            }
+            Kind::Thresholds => {
+                return entries(value, |name, value| {
+                    let text = value.as_str().unwrap_or_default();
+                    let right = match text.strip_suffix('%') {
+                        Some(share) => share
+                            .parse::<f32>()
+                            .is_ok_and(|of| (0.0..100.0).contains(&of)),
+                        None => is_quantity(text),
+                    };
+                    let known = SIGNALS.contains(&name);
+                    let expected = match known {
+                        true => "an amount, or a percentage from 0 and below 100",
+                        false => "a signal of eviction",
+                    };
+                    (!(right && known)).then(|| expected.to_owned())
+                });
+            }
+            Kind::Times => {
+                return entries(value, |name, value| {
+                    let right = value.as_str().is_some_and(is_time) && SIGNALS.contains(&name);
+                    (!right).then(|| "a duration such as 1m30s".to_owned())
+                });
+            }
+            Kind::Amounts => {
+                return entries(value, |name, value| {
+                    // `pid` since models 0.16 of September 2025.
+                    let known = ["cpu", "memory", "ephemeral-storage", "pid"].contains(&name);
+                    let right = known && value.as_str().is_some_and(is_quantity);
+                    (!right)
+                        .then(|| "an amount of cpu, memory, ephemeral-storage or pid".to_owned())
+                });
+            }
+        };
+        match right {
+            true => None,
+            false => wrong(self.expected()),
+        }
+    }
+
+    fn expected(self) -> &'static str {
+        match self {
+            Kind::Truth => "true or false",
+            Kind::Whole(..) => "a whole number",
+            Kind::Percent => "a percentage from 0 to 100",
+            Kind::Time => "a duration such as 1m30s",
+            Kind::Quantity => "an amount such as 10Mi",
+            Kind::Address => "an address",
+            Kind::Addresses => "an address or a list of addresses",
+            Kind::Base64 => "base64",
+            Kind::Texts => "a list of texts",
+            Kind::WordList(_) => "a list of known words",
+            Kind::Tables => "a table",
+            _ => "a text",
+        }
+    }
+}
+
+/// The first entry of a table with a fault: `fault` gives what it should be.
+fn entries(value: &Value, fault: impl Fn(&str, &Value) -> Option<String>) -> Option<String> {
+    let Some(all) = value.as_object() else {
+        return Some(format!("is {}, not a table", shown(value)));
+    };
+    all.iter().find_map(|(name, value)| {
+        if !is_key(name) {
+            return Some(format!("has the key {}", quoted(name)));
+        }
+        let expected = fault(name, value)?;
+        Some(format!("has {name} = {}, not {expected}", shown(value)))
+    })
+}
+
+fn shown(value: &Value) -> String {
+    match value {
+        Value::String(text) => quoted(text),
+        other => other.to_string().chars().take(40).collect(),
+    }
+}
+
+fn is_address(text: &str) -> bool {
+    text.parse::<IpAddr>().is_ok()
+}
+
+fn is_base64(text: &str) -> bool {
+    use base64::Engine as _;
+    let decoded = base64::engine::general_purpose::STANDARD.decode(text);
+    decoded.is_ok()
+}
+
+/// An amount as the model's pattern has it: digits and points, then a unit or an exponent.
+fn is_quantity(text: &str) -> bool {
+    let text = text.strip_prefix(['+', '-']).unwrap_or(text);
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.');
+    let (number, unit) = text.split_at(end.unwrap_or(text.len()));
+    let exponent = unit.strip_prefix('e');
+    let exponent = exponent.is_some_and(|of| of.bytes().all(|b| b.is_ascii_digit()));
+    let big = unit.strip_suffix('i').unwrap_or(unit);
+    let named = unit.is_empty() || ["E", "P", "T", "G", "M", "K"].contains(&big);
+    !number.is_empty() && (exponent || named || ["n", "u", "m", "k"].contains(&unit))
+}
+
+/// Hours, minutes, seconds and milliseconds, in this order.
+fn is_time(text: &str) -> bool {
+    let mut rest = text;
+    for unit in ["h", "m", "s", "ms"] {
+        let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.');
+        let (number, after) = rest.split_at(end.unwrap_or(rest.len()));
+        let Some(after) = after.strip_prefix(unit) else {
+            continue;
+        };
+        // `9ms` is no minutes.
+        if unit == "m" && after.starts_with('s') {
+            continue;
+        }
+        let (whole, part) = number.split_once('.').unwrap_or((number, "0"));
+        if whole.is_empty() || part.is_empty() || part.contains('.') {
+            return false;
+        }
+        rest = after;
+    }
+    !text.is_empty() && rest.is_empty()
+}
+
+/// Up to 63 letters, digits, `.`, `_` and `-`, with a letter or digit at both ends.
+fn is_name(text: &str) -> bool {
+    let inner = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    let edge = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
+    text.len() <= 63
+        && text.chars().all(inner)
+        && edge(text.chars().next())
+        && edge(text.chars().last())
+}
+
+/// A name, possibly after a domain.
+fn is_key(text: &str) -> bool {
+    match text.split_once('/') {
+        None => is_name(text),
+        Some((domain, name)) => {
+            let part = |c: char| c.is_ascii_alphanumeric() || ".-".contains(c);
+            (1..=253).contains(&domain.len()) && domain.chars().all(part) && is_name(name)
+        }
+    }
+}
+
+/// `value:Effect`, with or without a value.
+fn is_taint(text: &str) -> bool {
+    text.rsplit_once(':').is_some_and(|(value, effect)| {
+        let effects = effect.chars().all(|c| c.is_ascii_alphanumeric());
+        (value.is_empty() || is_name(value)) && !effect.is_empty() && effects
+    })
+}

@@ -1,0 +1,182 @@
+//! Whether a node joins: what its kubelet and the readers of its user data refuse.
+
+use serde_json::{Map, Value};
+
+use super::{Fault, Invalid, Reason, below, found, known_only, kubelet};
+use crate::bootstrap::{ReadBack, has_flag, joins, sample};
+use crate::catalogue::class::Kubelet;
+use crate::kubelet::{Base, Kubelets, minor, refused};
+use crate::nodeclass::{AmiFamily, EC2NodeClass};
+use crate::userdata::{self, mime};
+
+/// The kubelets that nodes of a NodeClass have: those of its images' names, else that of the cluster
+/// where an alias selects images for its version, else one that the cluster takes. `kubernetes` is
+/// the cluster's minor version.
+pub fn kubelets(object: &EC2NodeClass, kubernetes: Option<u16>) -> Kubelets {
+    let amis = object
+        .status
+        .as_ref()
+        .map_or(&[][..], |status| &status.amis);
+    let named = amis.iter().map(|image| in_name(image.name.as_deref()?));
+    let named: Option<Vec<u16>> = named.collect();
+    let version = kubernetes.map_or_else(String::new, |minor| format!("1.{minor}"));
+    match named.filter(|minors| !minors.is_empty()) {
+        Some(minors) => Kubelets::each(minors),
+        None if object.spec.alias().is_some() => Kubelets::of(&version),
+        None => Kubelets::up_to(&version),
+    }
+}
+
+/// The minor version in the name of an image of EKS, such as
+/// `amazon-eks-node-al2023-x86_64-standard-1.36-v20261101`.
+fn in_name(name: &str) -> Option<u16> {
+    let known = ["amazon-eks-", "bottlerocket-aws-k8s-", "Windows_Server-"];
+    let named = known.iter().any(|start| name.starts_with(start));
+    name.split('-').filter(|_| named).find_map(minor)
+}
+
+/// Checks whether a node of `family` with these settings and user data would join. How long the user
+/// data is is not looked at: a dry run tells.
+///
+/// # Errors
+/// What keeps it from joining.
+pub fn node(
+    family: AmiFamily,
+    settings: &Map<String, Value>,
+    user_data: Option<&str>,
+    kubelets: &Kubelets,
+) -> Result<(), Invalid> {
+    // What images of one's own do with settings is not known.
+    let Some(base) = Base::of(family.into()) else {
+        return Ok(());
+    };
+    let own = refused(settings, base, kubelets);
+    let Some(text) = user_data.filter(|text| !text.is_empty()) else {
+        return found(Reason::InvalidKubeletConfiguration, below(own));
+    };
+    let boot = sample::sample(family, settings, Some(text));
+    let fault = |what: String, hint: &str| Fault::new("userData", what, hint);
+    let merged = userdata::merged(&boot).map_err(|own| fault(own.what, own.hint));
+    let said = merged.and_then(|sent| {
+        let joins = joins(&boot, &sent);
+        let hint = match mime::is_archive(text) || family != AmiFamily::AL2023 {
+            true => "a node would not join with it",
+            false => {
+                "begin a NodeConfig with apiVersion node.eks.aws/v1alpha1 and its kind, a script with \
+                 #!, and what cloud-init reads with #cloud-config"
+            }
+        };
+        joins.map_err(|what| fault(what, hint))
+    });
+    let said = match said {
+        Ok(said) => said,
+        Err(fault) => {
+            found(Reason::InvalidKubeletConfiguration, below(own))?;
+            return found(Reason::InvalidUserData, vec![fault]);
+        }
+    };
+    // What the NodeClass says may be right together with what the user data says.
+    let together = starts(&said, base, kubelets);
+    let of_class = |fault: &Fault| own.iter().any(|one| one.field == fault.field);
+    let (own, others): (Vec<Fault>, Vec<Fault>) = together.into_iter().partition(of_class);
+    found(Reason::InvalidKubeletConfiguration, below(own))?;
+    let of_text = |fault: Fault| Fault {
+        field: "userData".to_owned(),
+        what: format!("has {}, which {}", fault.field, fault.what),
+        hint: fault.hint,
+    };
+    let others = others.into_iter().map(of_text).collect();
+    found(Reason::InvalidUserData, others)
+}
+
+/// What of a NodeClass does not reach its nodes, or reaches them otherwise than it seems, in sentences.
+pub fn warnings(
+    family: AmiFamily,
+    settings: &Map<String, Value>,
+    user_data: Option<&str>,
+) -> Vec<String> {
+    let text = user_data.unwrap_or_default();
+    let mut out = userdata::left_out(family.into(), text);
+    let said = sample::said(family, settings, user_data);
+    let all = said.as_ref().map_or(settings, |said| &said.settings);
+    let whole = all
+        .get("memoryManagerPolicy")
+        .is_some_and(|of| of == "Static");
+    let known = Base::of(family.into()).is_some();
+    if known && whole && !all.contains_key("reservedMemory") {
+        out.push(
+            "memoryManagerPolicy Static needs a reservedMemory that makes up kubeReserved, \
+             systemReserved and evictionHard together: the kubelet ends without it"
+                .to_owned(),
+        );
+    }
+    let Some(said) = said else {
+        return out;
+    };
+    let known = known_only("KubeletConfiguration", &said.settings);
+    let unknown = said
+        .settings
+        .keys()
+        .filter(|name| !known.contains_key(*name));
+    out.extend(unknown.map(|name| {
+        format!("spec.kubelet.config.{name} is not a setting of the kubelet, which drops it")
+    }));
+    // Expressions are counted elsewhere.
+    let own = sample::sample(family, settings, None).kubelet;
+    let own: Map<String, Value> = own
+        .into_iter()
+        .filter(|(name, value)| {
+            !value.is_null() && (name != "maxPods" || settings.contains_key(name))
+        })
+        .collect();
+    if let Ok(own) = Kubelet::of(&own) {
+        out.extend(sample::differences(&own, &said));
+    }
+    out
+}
+
+/// What kubelets refuse of what user data says to them, with the fields of their settings, or flags.
+pub fn starts(said: &ReadBack, base: Base, kubelets: &Kubelets) -> Vec<Fault> {
+    let mut settings = known_only("KubeletConfiguration", &said.settings);
+    settings.remove("registerWithTaints");
+    let mut faults = kubelet(&settings);
+    if faults.is_empty() {
+        faults = refused(&settings, base, kubelets);
+    }
+    let unknown = said.flags.iter().filter(|name| {
+        let lacks = |minor: u16| !has_flag(name, minor);
+        kubelets.refuse(lacks)
+    });
+    faults.extend(unknown.map(|name| {
+        let what = format!(
+            "is not a flag of the kubelet of 1.{}, which ends on it",
+            kubelets.newest()
+        );
+        Fault::new(format!("--{name}"), what, "remove it")
+    }));
+    faults
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_an_image_says_the_version_of_its_kubelet() {
+        for (name, version) in [
+            (
+                "amazon-eks-node-al2023-x86_64-standard-1.36-v20261101",
+                Some(36),
+            ),
+            ("amazon-eks-node-1.30-v20241213", Some(30)),
+            ("bottlerocket-aws-k8s-1.31-x86_64-v1.46.0-0abc", Some(31)),
+            (
+                "Windows_Server-2022-English-Core-EKS_Optimized-1.33-2026.01.13",
+                Some(33),
+            ),
+            ("my-image-1.31", None),
+        ] {
+            assert_eq!(in_name(name), version, "{name}");
+        }
+    }
+}
