@@ -84,6 +84,26 @@ impl Snapshot {
 }
 
 impl Snapshot {
+    /// One pod, without nodes and what runs on them: what it would be given if there were nothing
+    /// else. Neither a pod of a DaemonSet nor one that has ended is given anything.
+    #[must_use]
+    pub fn alone(&self, pod: PodIx) -> Snapshot {
+        let waits = self.pending.iter().find(|pending| pending.pod == pod);
+        let runs = || {
+            let on = self.nodes.iter().find(|node| node.pods.contains(&pod))?;
+            let volumes = volumes::Volumes::index(&self.world);
+            let all = pending::movable(&self.world, std::slice::from_ref(on), &volumes);
+            all.into_iter().find(|pending| pending.pod == pod)
+        };
+        Snapshot {
+            pending: waits.cloned().or_else(runs).into_iter().collect(),
+            nodes: Vec::new(),
+            // Where pods run is the number of a node.
+            running: Arc::new(Running::index(&self.world, &[])),
+            ..self.clone()
+        }
+    }
+
     /// The pods of its nodes that would have to find another place if their node went, in queue
     /// order.
     pub fn movable(&self) -> Vec<PendingPod> {

@@ -1,7 +1,8 @@
 //! `longshore explain pod NAME`: why the pod got its node, or none; `longshore explain node NAME`:
 //! whether it would be disrupted, and why it stays. They work on files, or ask a running daemon.
 
-use longshore_core::model::ResourceId;
+use longshore_core::disrupt::costs;
+use longshore_core::model::{ClusterObjects, ResourceId, Symbol};
 use longshore_core::plan::{NodeIx, Plan, PodIx, Refusal, Target, Unfit};
 use longshore_core::planner;
 use longshore_core::policy::Policies;
@@ -35,10 +36,16 @@ struct Explanation {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 enum Outcome {
-    /// It runs already.
-    Runs { node: String },
+    /// It runs already, on a node that was bought as `offering`, where the catalogue has that; with
+    /// its cost alone on the cheapest node that takes it.
+    Runs {
+        node: String,
+        offering: Option<Priced>,
+        pods: usize,
+        alone: Option<Priced>,
+    },
     /// It is not among the pods to plan.
-    NotPlanned { why: &'static str },
+    NotPlanned { why: String },
     /// It is placed on an existing node.
     Existing { node: String },
     /// It is placed on a new node; with its cost alone on the cheapest node that takes it.
@@ -153,11 +160,18 @@ fn is_plain(b: u8) -> bool {
 pub fn explain(case: &ExplainInput<'_>, name: &str) -> Result<Explained, Failure> {
     let pod = find(case.snapshot, name)?;
     // Who refuses the pod once the plan is made: each NodePool, then each node.
-    let refusals =
+    let mut refusals =
         longshore_core::explain::refusals(case.snapshot, case.policies, case.plan, pod, case.stop);
+    // They are asked once everything is placed: the pod's own node has the pod on it.
+    let placed = case.plan.on_existing_nodes.iter();
+    let own = placed.filter(|placement| placement.pods.contains(&pod));
+    let own: Vec<Target> = own.map(|placement| Target::Node(placement.node)).collect();
+    refusals.retain(|refusal| !own.contains(&refusal.target));
     let explanation = of_pod(case, pod, &refusals);
     Ok(Explained {
-        text: text(case.snapshot, pod, &explanation, &refusals) + &incompatible_pools(case),
+        text: text(case.snapshot, pod, &explanation, &refusals)
+            + &volumes(case.snapshot, pod)
+            + &incompatible_pools(case),
         explanation: serde_json::to_value(&explanation).map_err(|e| Failure::Print(e.into()))?,
     })
 }
@@ -250,34 +264,59 @@ fn outcome(case: &ExplainInput<'_>, pod: PodIx) -> Outcome {
     if plan.unplaced.iter().any(|unplaced| unplaced.pod == pod) {
         return Outcome::Unplaced;
     }
-    match record.node {
-        _ if record.terminal => Outcome::NotPlanned {
-            why: "it has ended",
+    let not_planned = |why: &str| Outcome::NotPlanned {
+        why: why.to_owned(),
+    };
+    match (record.node, record.nominated) {
+        _ if record.terminal => not_planned("it has ended"),
+        _ if record.deleting => not_planned("it is being deleted"),
+        (Some(node), _) => {
+            let known = snapshot.nodes.iter().find(|known| known.name == node);
+            let bought = known.and_then(|known| costs::offering_of(snapshot, known));
+            Outcome::Runs {
+                node: text(node),
+                offering: bought.map(|id| report::priced(world, world.catalogue.offering(id))),
+                pods: known.map_or(0, |known| known.pods.len()),
+                alone: alone(case, pod),
+            }
+        }
+        _ if record.is_static => not_planned("it is a static pod"),
+        (None, Some(place)) => Outcome::NotPlanned {
+            why: awaited(world, place),
         },
-        _ if record.deleting => Outcome::NotPlanned {
-            why: "it is being deleted",
-        },
-        Some(node) => Outcome::Runs { node: text(node) },
-        None if record.is_static => Outcome::NotPlanned {
-            why: "it is a static pod",
-        },
-        None if record.nominated.is_some() => Outcome::NotPlanned {
-            why: "a node is nominated for it",
-        },
-        None if !record.unschedulable && !record.unattempted => Outcome::NotPlanned {
-            why: "kube-scheduler has not given up on it",
-        },
-        None => Outcome::NotPlanned {
-            why: "its owner places it itself",
-        },
+        (None, None) if !record.unschedulable && !record.unattempted => {
+            not_planned("kube-scheduler has not given up on it")
+        }
+        (None, None) => not_planned("its owner places it itself"),
     }
+}
+
+/// What a pod waits for that a node, or the NodeClaim of one, is nominated for.
+fn awaited(world: &ClusterObjects, place: Symbol) -> String {
+    let name = world.names.text(place);
+    let claim = world.claims.iter().find(|claim| claim.name == place);
+    let node = world.nodes.iter().any(|node| node.name == place);
+    let Some(claim) = claim.filter(|_| !node) else {
+        return format!("node {name} is nominated for it; kube-scheduler has not bound it yet");
+    };
+    let is = |condition: &str| {
+        let known = world.names.get(condition);
+        known.is_some_and(|known| claim.conditions.contains(&known))
+    };
+    let state = match () {
+        () if claim.deleting => "it is being deleted",
+        () if is("Initialized") => "its node is ready, kube-scheduler has not bound the pod yet",
+        () if is("Registered") => "its node has joined and is not ready yet",
+        () if is("Launched") => "its instance runs and has not joined the cluster yet",
+        () => "its instance is not launched yet",
+    };
+    let minutes = (world.now - claim.created).max(0) / 60;
+    format!("NodeClaim {name} is for it, created {minutes} min ago: {state}")
 }
 
 /// The offering that would be bought for this pod if it were the only one and there were no nodes.
 fn alone(case: &ExplainInput<'_>, pod: PodIx) -> Option<Priced> {
-    let mut snapshot = case.snapshot.clone();
-    snapshot.nodes.clear();
-    snapshot.pending.retain(|pending| pending.pod == pod);
+    let snapshot = case.snapshot.alone(pod);
     let plan = planner::plan_until(&snapshot, case.policies, case.options, case.stop).ok()?;
     Decision::new(&snapshot, &plan)
         .claims
@@ -300,7 +339,12 @@ fn text(
     } = explanation;
     let mut text = format!("Pod {name} ({requests})");
     match outcome {
-        Outcome::Runs { node } => text += &format!(" runs on node {node}.\n"),
+        Outcome::Runs {
+            node,
+            offering,
+            pods,
+            alone,
+        } => text += &runs(node, offering.as_ref(), *pods, alone.as_ref()),
         Outcome::NotPlanned { why } => text += &format!(" is not planned: {why}.\n"),
         Outcome::Existing { node } => {
             text += &format!(" goes to node {node}, which exists: nothing is bought for it.\n")
@@ -322,6 +366,14 @@ fn text(
     text
 }
 
+/// What the pod's volumes require.
+fn volumes(snapshot: &Snapshot, pod: PodIx) -> String {
+    let words = report::volumes(snapshot, pod);
+    words.map_or_else(String::new, |words| {
+        format!("\n{words}.\n").replacen("its", "Its", 1)
+    })
+}
+
 /// NodePools that refuse every pod, behind those that refuse this one.
 fn incompatible_pools(case: &ExplainInput<'_>) -> String {
     let all = report::incompatible_pools(&case.snapshot.world, case.plan);
@@ -330,17 +382,34 @@ fn incompatible_pools(case: &ExplainInput<'_>) -> String {
         .collect()
 }
 
-fn bought(claim: &Claim, alone: Option<&Priced>) -> String {
-    let shown = |offering: &Priced| {
-        let place = [offering.capacity_type.as_deref(), offering.zone.as_deref()];
-        let place: Vec<&str> = place.into_iter().flatten().collect();
-        format!(
-            "{} ({}) at {:.4} USD/h",
-            offering.instance_type,
-            place.join(", "),
-            offering.price
-        )
+/// `m5.large (spot, us-east-1a) at 0.0350 USD/h`.
+fn shown(offering: &Priced) -> String {
+    let place = [offering.capacity_type.as_deref(), offering.zone.as_deref()];
+    let place: Vec<&str> = place.into_iter().flatten().collect();
+    format!(
+        "{} ({}) at {:.4} USD/h",
+        offering.instance_type,
+        place.join(", "),
+        offering.price
+    )
+}
+
+fn runs(node: &str, offering: Option<&Priced>, pods: usize, alone: Option<&Priced>) -> String {
+    let price = match offering {
+        Some(offering) => shown(offering),
+        None => "its price is not known: no offering of the catalogue has its labels".to_owned(),
     };
+    let mut text = format!(
+        " runs on node {node}.\n\n  node         {price}, {} on it\n",
+        count(pods, "pod")
+    );
+    if let Some(alone) = alone {
+        text += &format!("  on its own   {}\n", shown(alone));
+    }
+    text
+}
+
+fn bought(claim: &Claim, alone: Option<&Priced>) -> String {
     let mut text = format!(
         " goes to a new node.\n\n  NodePool     {}\n  node         {}, {} on it\n",
         claim.node_pool,
@@ -437,3 +506,6 @@ fn without_room(unfit: &Unfit) -> Unfit {
         other => other.clone(),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -15,7 +15,7 @@ use longshore_core::plan::{
 };
 use longshore_core::snapshot::{ForeignTaintBackoff, Ineligible};
 
-pub use amount::{amount, quantities, size};
+pub use amount::{amount, quantities, size, two_amounts};
 
 use crate::error::count;
 
@@ -122,12 +122,11 @@ impl Messages<'_> {
                 resource,
                 wants,
                 free,
-            } => format!(
-                "too little {}: wants {}, free {}",
-                resource.name(&self.world.names),
-                amount(*resource, *wants),
-                amount(*resource, *free)
-            ),
+            } => {
+                let (wants, free) = two_amounts(*resource, *wants, *free);
+                let resource = resource.name(&self.world.names);
+                format!("too little {resource}: wants {wants}, free {free}")
+            }
             Unfit::Types(left) => self.types(left),
             Unfit::Topology { rule, key, least } => {
                 let key = self.text(*key);
@@ -191,6 +190,9 @@ impl Messages<'_> {
         let has = format!(": {domain} has the fewest pods ({})", least.pods);
         match &least.barred {
             Barred::Unasked => has,
+            Barred::NotOffered if self.is_short(least.domain) => {
+                format!("{has}, and every offering there is without capacity now")
+            }
             Barred::NotOffered => format!("{has}, and no NodePool offers it"),
             Barred::TooFewDomains { domains, wanted } => {
                 format!(
@@ -210,6 +212,15 @@ impl Messages<'_> {
                 format!("{has}, and none can be added there: {name}{why}")
             }
         }
+    }
+
+    /// Whether a zone or capacity type has offerings, all of which are unavailable.
+    fn is_short(&self, domain: Symbol) -> bool {
+        let all = self.world.catalogue.offerings().iter();
+        let mut there = all
+            .filter(|one| one.zone == Some(domain) || one.capacity_type == Some(domain))
+            .peekable();
+        there.peek().is_some() && there.all(|one| !one.available)
     }
 
     /// Why a NodePool may not be bought from.
@@ -342,6 +353,10 @@ impl Messages<'_> {
             ));
         }
         match sentences.is_empty() {
+            true if left.all == 0 => {
+                "no instance type is known for its NodeClass, which may not have been read yet"
+                    .into()
+            }
             true => format!("none of {} types is left", left.all),
             false => sentences.join("; "),
         }
@@ -385,7 +400,8 @@ impl Messages<'_> {
         }
     }
 
-    fn requirement(&self, requirement: &Requirement) -> String {
+    /// What a requirement admits.
+    pub fn requirement(&self, requirement: &Requirement) -> String {
         match &requirement.op {
             Op::In(values) => self.values(values, " or "),
             Op::NotIn(values) => format!("not {}", self.values(values, " nor ")),

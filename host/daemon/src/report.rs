@@ -9,7 +9,7 @@ pub mod text;
 
 use std::collections::BTreeMap;
 
-use longshore_core::model::{ClusterObjects, Offering, TypeId};
+use longshore_core::model::{ClusterObjects, Offering, Requirement, TypeId};
 use longshore_core::plan::{
     IncompatiblePool, Plan, PlannedClaim, PodIx, PoolIx, Target, Unfit, Unplaced,
 };
@@ -291,7 +291,8 @@ pub fn claim_of(world: &ClusterObjects, claim: &PlannedClaim) -> Claim {
     }
 }
 
-fn priced(world: &ClusterObjects, offering: &Offering) -> Priced {
+/// An offering with its names.
+pub fn priced(world: &ClusterObjects, offering: &Offering) -> Priced {
     let text = |sym| world.names.text(sym).to_owned();
     Priced {
         instance_type: text(world.catalogue.instance_type(offering.instance_type).name),
@@ -345,12 +346,42 @@ pub fn unplaced_pod(snapshot: &Snapshot, unplaced: &Unplaced) -> UnplacedPod {
         .iter()
         .map(|r| refusal(snapshot, unplaced.pod, r.target, &r.unfit))
         .collect();
-    let sentences: Vec<String> = refusals.iter().map(Refusal::sentence).collect();
+    let mut sentences: Vec<String> = refusals.iter().map(Refusal::sentence).collect();
+    sentences.extend(volumes(snapshot, unplaced.pod));
     UnplacedPod {
         reason: refusals.first().map_or("Unknown", |refusal| refusal.reason),
         message: sentences.join("; "),
         refusals,
     }
+}
+
+/// What the volumes of a pod that waits require of its node, and which claims they are of.
+pub fn volumes(snapshot: &Snapshot, pod: PodIx) -> Option<String> {
+    let world = &*snapshot.world;
+    let record = &world.pods[pod.0 as usize];
+    if record.claims.is_empty() {
+        return None;
+    }
+    let pending = snapshot.pending.iter().find(|pending| pending.pod == pod)?;
+    let words = Messages {
+        world,
+        shape: None,
+        pool: None,
+    };
+    let one = |all: &Vec<Requirement>| {
+        let all = all.iter().map(|one| {
+            let key = world.names.text(one.key);
+            format!("{key} {}", words.requirement(one))
+        });
+        all.collect::<Vec<_>>().join(" and ")
+    };
+    let wanted = pending.volume_alternatives.iter().map(one);
+    let wanted: Vec<String> = wanted.filter(|wanted| !wanted.is_empty()).collect();
+    let claims: Vec<&str> = record.claims.iter().map(|c| world.names.text(*c)).collect();
+    (!wanted.is_empty()).then(|| {
+        let (claims, wanted) = (claims.join(", "), wanted.join(", or "));
+        format!("its volumes (PersistentVolumeClaim {claims}) require {wanted}")
+    })
 }
 
 /// One refusal in words.

@@ -14,6 +14,19 @@ pub fn amount(resource: ResourceId, value: i64) -> String {
     }
 }
 
+/// Two amounts of a resource, so that they read as different if they are.
+pub fn two_amounts(resource: ResourceId, a: i64, b: i64) -> (String, String) {
+    let texts = (amount(resource, a), amount(resource, b));
+    if a == b || texts.0 != texts.1 {
+        return texts;
+    }
+    let exact = |bytes: i64| match bytes % 1024 {
+        0 => format!("{}Ki", bytes / 1024),
+        _ => bytes.to_string(),
+    };
+    (exact(a), exact(b))
+}
+
 /// Amounts as objects have them, by the name of the resource: exact, and CPU in thousandths.
 pub fn quantities(
     names: &Symbols,
@@ -51,5 +64,17 @@ mod tests {
     fn sizes_take_the_largest_readable_unit() {
         let shown = [0, 1023, 1024, 1536 << 20, 512 << 20, 2 << 40, -(1 << 30)].map(size);
         assert_eq!(shown, ["0", "1023", "1Ki", "1.5Gi", "512Mi", "2Ti", "-1Gi"]);
+    }
+
+    #[test]
+    fn amounts_that_differ_read_as_different() {
+        let of = |a, b| two_amounts(ResourceId::Memory, a, b);
+        let pair = |a: &str, b: &str| (a.to_owned(), b.to_owned());
+        assert_eq!(of(1536 << 20, 1 << 30), pair("1.5Gi", "1Gi"));
+        assert_eq!(of(1536 << 20, 1535 << 20), pair("1572864Ki", "1571840Ki"));
+        assert_eq!(
+            of(1536 << 20, (1536 << 20) - 1),
+            pair("1572864Ki", "1610612735")
+        );
     }
 }

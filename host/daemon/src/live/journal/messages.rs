@@ -301,8 +301,8 @@ pub fn end(end: End) -> Option<String> {
     match end {
         End::Closed => None,
         End::Open { at } => Some(format!(
-            "ends at byte {at} without saying so: its process was ended, or still writes, or it \
-            was cut there"
+            "is not closed: the daemon still writes it, or was killed, or the file was cut; it was \
+            read up to byte {at}"
         )),
         End::Cut { at } => Some(format!(
             "is cut in the middle of a record; it was read up to byte {at}"

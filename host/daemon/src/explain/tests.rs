@@ -1,0 +1,97 @@
+//! Every explanation of every pod and node: of the clusters that are shipped, and of generated ones.
+
+use std::sync::Arc;
+
+use longshore_api::manifests::Reader;
+use longshore_core::disrupt::methods::{self, Explain};
+use longshore_core::policy::ByPrice;
+use serde_json::Value;
+
+use super::*;
+
+#[path = "../../tests/disruption_vectors/generate.rs"]
+mod disruption;
+#[path = "../../tests/differential/generate.rs"]
+mod generate;
+
+const NOW: i64 = 1_793_491_200;
+
+fn snapshot(cluster: &[u8], types: &[u8]) -> Snapshot {
+    let mut reader = Reader::new();
+    reader.read("cluster", cluster);
+    let (mut world, _) = reader.finish();
+    let (catalogue, problems) =
+        longshore_kwok::catalogue::parse("types.json", types, &mut world.names);
+    assert!(problems.list.is_empty(), "{problems}");
+    world.catalogue = catalogue;
+    world.now = NOW;
+    Snapshot::new(Arc::new(world))
+}
+
+/// Explains every pod and every node. Returns how many pods and nodes that were.
+fn explain_all(of: &str, snapshot: &Snapshot) -> (usize, usize) {
+    let options = planner::Options::default();
+    let plan = planner::plan(snapshot, &ByPrice, options).unwrap();
+    let case = ExplainInput {
+        snapshot,
+        policies: &ByPrice,
+        options,
+        plan: &plan,
+        stop: Stop::never(),
+    };
+    let world = &*snapshot.world;
+    for at in 0..world.pods.len() {
+        let name = report::pod_name(world, PodIx(at as u32));
+        match explain(&case, &name) {
+            Ok(explained) => assert!(explained.text.contains(&name), "{of}: {}", explained.text),
+            // Of two pods with one name.
+            Err(error) => assert!(error.report().contains("pods are called"), "{of}: {name}"),
+        }
+    }
+    let how = methods::Options {
+        explain: Explain::All,
+        ..methods::Options::default()
+    };
+    let round = methods::round(snapshot, &ByPrice, how, Stop::never());
+    for node in &world.nodes {
+        let name = world.names.text(node.name);
+        let explained = match disrupt::explain_going(world, name).unwrap() {
+            Some(going) => going.text,
+            None => disrupt::explain(snapshot, &round, name, false)
+                .map_or_else(|why| why, |explained| explained.text),
+        };
+        assert!(explained.contains(name), "{of}: {explained}");
+    }
+    (world.pods.len(), world.nodes.len())
+}
+
+#[test]
+fn every_pod_and_node_of_the_shipped_clusters_is_explained() {
+    let shop = include_bytes!("../../../../examples/clusters/web-shop.json");
+    let types = include_bytes!("../../../../examples/catalogues/ec2-us-east-1.json");
+    let shop = explain_all("web-shop", &snapshot(shop, types));
+    let small = include_bytes!("../../tests/data/small.yaml");
+    let types = include_bytes!("../../tests/data/types.json");
+    let small = explain_all("small", &snapshot(small, types));
+    assert!(shop.0 > 20 && shop.1 > 5, "{shop:?}");
+    assert!(small.0 > 3, "{small:?}");
+}
+
+#[test]
+fn every_pod_and_node_of_generated_clusters_is_explained() {
+    let text = |value: Value| value.to_string().into_bytes();
+    let mut all = (0, 0);
+    for seed in 0..200 {
+        let (cluster, types) = generate::cluster(seed);
+        let of = format!("cluster {seed}");
+        let (pods, nodes) = explain_all(&of, &snapshot(&text(cluster), &text(types)));
+        all = (all.0 + pods, all.1 + nodes);
+    }
+    for seed in 0..60 {
+        let (cluster, types) = disruption::cluster(seed);
+        let of = format!("disruption {seed}");
+        let (pods, nodes) = explain_all(&of, &snapshot(&text(cluster), &text(types)));
+        all = (all.0 + pods, all.1 + nodes);
+    }
+    assert!(all.0 > 1_000 && all.1 > 200, "{all:?}");
+}
