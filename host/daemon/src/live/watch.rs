@@ -5,7 +5,12 @@
 //! that, and its list type buffers every object. The receiver gets `Begin`, every object, `End`,
 //! and from then on each change in order. Everything is listed again after any possible loss of a
 //! change (a disconnect past the server's memory, 410, an error), or on request ([`Relists`]).
-//! Bookmarks are handed on, so that silence can be distinguished from a quiet cluster.
+//! Bookmarks are handed on, so that silence can be distinguished from a quiet cluster. An API server
+//! on which nothing of a kind has happened yet sends no bookmarks of it. So a watch that is silent is
+//! no failure: the list is read again, which proves what is there.
+//!
+//! A list of many pages has to be read before the server compacts its version. If that fails, the
+//! next attempt asks for larger pages, and at last for everything at once ([`Pages`]).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -79,12 +84,12 @@ fn number(version: &str) -> Option<u64> {
     version.parse().ok()
 }
 
-const PAGE: usize = 500;
 /// Lifetime of a watch before it is renewed, in seconds.
 const WATCH: u64 = 290;
 
-/// Bookmarks come every minute; a watch that brings nothing for so long is asked for again.
-const SILENT: Duration = Duration::from_secs(90);
+/// Bookmarks come every minute; if a watch brings nothing for so long, the kind is listed again. The
+/// list has 15 s until nothing is planned any more ([`super::freshness`]).
+const SILENT: Duration = Duration::from_secs(75);
 /// A watch that ended sooner than this and brought nothing is not asked for again at once.
 const BRIEF: Duration = Duration::from_secs(1);
 
@@ -118,12 +123,48 @@ impl Relists {
     }
 }
 
+/// Why a list ended before it was complete.
+enum Incomplete {
+    /// The server has compacted its version, or did so before the watch could begin.
+    Expired,
+    /// The reader has gone.
+    ReceiverClosed,
+    /// What went wrong.
+    Failed(String),
+}
+
+/// How many objects a page has: more after each list that was too slow for its version, so that the
+/// next one is read in fewer requests.
+struct Pages(usize);
+
+/// A page is asked for so often before the list begins again.
+const PAGE_ATTEMPTS: u32 = 3;
+
+impl Pages {
+    const FIRST: usize = 500;
+    const GROWTH: usize = 4;
+    /// The largest page. After that a list is read in one answer, which the server makes from
+    /// memory.
+    const LAST: usize = 32_000;
+
+    /// The next list has to be faster.
+    fn too_slow(&mut self) {
+        self.0 = match self.0 {
+            0 => 0,
+            Pages::LAST => 0,
+            limit => (limit * Pages::GROWTH).min(Pages::LAST),
+        };
+    }
+}
+
 /// Why a watch ended.
 enum Ended {
     /// The server closed it: continue from the last version. Whether it has brought anything.
     Closed(bool),
     /// The server has compacted our version: list again.
     Gone,
+    /// Nothing was heard for a while: list again.
+    Silent,
     /// The reader has gone.
     ReceiverClosed,
 }
@@ -131,13 +172,22 @@ enum Ended {
 /// Runs until the receiver is closed.
 pub async fn watch(client: Client, kind: Kind, relists: &Relists, out: Sender<Observed>) {
     let mut pause = Pause::default();
+    let mut pages = Pages(Pages::FIRST);
     loop {
-        // When the server last said anything that has a version.
-        let mut heard = Instant::now();
-        let mut version = match list(&client, kind, &out).await {
-            Ok(Some(version)) => version,
-            Ok(None) => return,
-            Err(error) => {
+        let mut version = match list(&client, kind, &pages, &out).await {
+            Ok(version) => version,
+            Err(Incomplete::ReceiverClosed) => return,
+            Err(Incomplete::Expired) => {
+                pages.too_slow();
+                tracing::warn!(
+                    ?kind,
+                    "the list took longer than the API server keeps versions; listing again in \
+                     larger pages"
+                );
+                pause.wait().await;
+                continue;
+            }
+            Err(Incomplete::Failed(error)) => {
                 if out
                     .send(Observed::of(kind, Change::Failed(error)))
                     .await
@@ -149,6 +199,10 @@ pub async fn watch(client: Client, kind: Kind, relists: &Relists, out: Sender<Ob
                 continue;
             }
         };
+        let listed = version.clone();
+        // When the server last said anything that has a version. A list may take minutes, and says
+        // what there was when it began; what came since is what the watch begins with.
+        let mut heard = Instant::now();
         loop {
             let begun = Instant::now();
             // A reopened watch may lag; only a list is known to be current.
@@ -164,7 +218,11 @@ pub async fn watch(client: Client, kind: Kind, relists: &Relists, out: Sender<Ob
             match followed {
                 Ok(Ended::Closed(brought)) if brought || begun.elapsed() >= BRIEF => pause.reset(),
                 Ok(Ended::Closed(_)) => pause.wait().await,
+                Ok(Ended::Silent) => break,
                 Ok(Ended::Gone) => {
+                    if version == listed {
+                        pages.too_slow();
+                    }
                     // A server that compacts versions as fast as it sends them would be listed
                     // without end.
                     if begun.elapsed() < BRIEF {
@@ -206,56 +264,77 @@ fn get(path: &str) -> Result<http::Request<Vec<u8>>, String> {
         .map_err(|e| e.to_string())
 }
 
-/// Lists everything page by page. Returns the version to watch from, or nothing if the receiver is
-/// closed.
+/// Lists everything page by page. Returns the version to watch from.
 async fn list(
     client: &Client,
     kind: Kind,
+    pages: &Pages,
     out: &Sender<Observed>,
-) -> Result<Option<String>, String> {
-    if out.send(Observed::of(kind, Change::Begin)).await.is_err() {
-        return Ok(None);
-    }
+) -> Result<String, Incomplete> {
+    let tell = async |observed| {
+        let told = out.send(observed).await;
+        told.map_err(|_| Incomplete::ReceiverClosed)
+    };
+    tell(Observed::of(kind, Change::Begin)).await?;
     let mut token = String::new();
     loop {
-        let path = format!(
-            "{}?limit={PAGE}&continue={}",
-            kind.at().path(),
-            escaped(&token)
-        );
-        let text = match client.request_text(get(&path)?).await {
-            Ok(text) => text,
-            Err(error) => return Err(reason(client, kind, "list", error).await),
-        };
-        let (meta, items) = page(&text)
-            .ok_or_else(|| format!("the answer to a list of {} is no list", kind.at().plural))?;
+        let text = page_text(client, kind, pages, &token).await?;
+        let (meta, items) = page(&text).ok_or_else(|| {
+            let plural = kind.at().plural;
+            Incomplete::Failed(format!("the answer to a list of {plural} is no list"))
+        })?;
         for item in items {
             let (object, version) = strip_managed_fields(item);
             let version = version.and_then(number);
-            if out
-                .send(Observed {
-                    kind,
-                    change: Change::Upsert(object),
-                    version,
-                })
-                .await
-                .is_err()
-            {
-                return Ok(None);
-            }
+            tell(Observed {
+                kind,
+                change: Change::Upsert(object),
+                version,
+            })
+            .await?;
         }
         if meta.next.is_empty() {
-            if out
-                .send(Observed::reached(kind, &meta.resource_version))
-                .await
-                .is_err()
-            {
-                return Ok(None);
-            }
-            let nominated = out.send(Observed::of(kind, Change::End)).await;
-            return Ok(nominated.is_ok().then_some(meta.resource_version));
+            tell(Observed::reached(kind, &meta.resource_version)).await?;
+            tell(Observed::of(kind, Change::End)).await?;
+            return Ok(meta.resource_version);
         }
         token = meta.next;
+    }
+}
+
+/// The answer to a list. What has begun is not begun again because one request failed.
+async fn page_text(
+    client: &Client,
+    kind: Kind,
+    pages: &Pages,
+    token: &str,
+) -> Result<String, Incomplete> {
+    let path = kind.at().path();
+    let path = match pages.0 {
+        0 => path,
+        limit => format!("{path}?limit={limit}&continue={}", escaped(token)),
+    };
+    let mut attempts = 0;
+    let mut pause = Pause::default();
+    loop {
+        let asked = get(&path).map_err(Incomplete::Failed)?;
+        let error = match client.request_text(asked).await {
+            Ok(text) => return Ok(text),
+            Err(error) => error,
+        };
+        attempts += 1;
+        match &error {
+            kube::Error::Api(status) if status.code == 410 && !token.is_empty() => {
+                return Err(Incomplete::Expired);
+            }
+            kube::Error::Api(status) if status.code < 500 => attempts = PAGE_ATTEMPTS,
+            _ => {}
+        }
+        if token.is_empty() || attempts >= PAGE_ATTEMPTS {
+            let why = reason(client, kind, "list", error).await;
+            return Err(Incomplete::Failed(why));
+        }
+        pause.wait().await;
     }
 }
 
@@ -348,13 +427,7 @@ async fn follow(
     loop {
         let next = timeout_at(*heard + SILENT, lines.next()).await;
         let line = match next {
-            Err(_) => {
-                return Err(format!(
-                    "nothing was heard of {} for {} s",
-                    kind.at().plural,
-                    SILENT.as_secs()
-                ));
-            }
+            Err(_) => return Ok(Ended::Silent),
             Ok(None | Some(Err(_))) => return Ok(Ended::Closed(brought)),
             Ok(Some(Ok(line))) => line,
         };
@@ -481,7 +554,16 @@ fn with_causes(error: &dyn std::error::Error) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::Pin;
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+    use std::sync::{Arc, Mutex};
+    use std::task::{Context, Poll};
+
+    use bytes::Bytes;
+    use http_body::Frame;
+
     use super::*;
+    use crate::live::lock::lock;
 
     #[test]
     fn a_page_is_cut_into_its_items_as_they_were_sent() {
@@ -511,5 +593,128 @@ mod tests {
             );
         }
         assert_eq!(escaped("a b/="), "a%20b%2F%3D");
+    }
+
+    /// An answer: all of it at once, or the beginning of a watch that says nothing more.
+    struct Text(Option<Bytes>, bool);
+
+    impl http_body::Body for Text {
+        type Data = Bytes;
+        type Error = std::convert::Infallible;
+
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+            match self.0.take() {
+                Some(text) => Poll::Ready(Some(Ok(Frame::data(text)))),
+                None if self.1 => Poll::Pending,
+                None => Poll::Ready(None),
+            }
+        }
+    }
+
+    /// What a watch of pods tells, and what it asked for, within `seconds`: the server answers a
+    /// query with a code and a text.
+    async fn told(
+        seconds: u64,
+        answer: impl Fn(&str) -> (u16, String) + Send + Sync + 'static,
+    ) -> (String, Vec<String>) {
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let (answer, log) = (Arc::new(answer), asked.clone());
+        let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+            let query = request.uri().query().unwrap_or("all").to_owned();
+            let (code, text) = answer(&query);
+            let follows = code == 200 && query.contains("watch=1");
+            lock(&log).push(query);
+            let text = Text(Some(text.into()), follows);
+            std::future::ready(http::Response::builder().status(code).body(text))
+        });
+        let client = Client::new(service, "default");
+        let (out, mut changes) = tokio::sync::mpsc::channel(100);
+        let watching = tokio::spawn(async move {
+            watch(client, Kind::Pod, &Relists::default(), out).await;
+        });
+        let until = Instant::now() + Duration::from_secs(seconds);
+        let mut text = String::new();
+        while let Ok(Some(observed)) = timeout_at(until, changes.recv()).await {
+            text += &match observed.change {
+                Change::Upsert(object) => format!("{object} "),
+                other => format!("{other:?} "),
+            };
+        }
+        watching.abort();
+        let asked = lock(&asked).clone();
+        (text, asked)
+    }
+
+    fn items(next: &str, items: &str) -> String {
+        format!(r#"{{"metadata":{{"resourceVersion":"7","continue":"{next}"}},"items":[{items}]}}"#)
+    }
+
+    const GONE: &str = r#"{"kind":"Status","status":"Failure","message":"too old","code":410}"#;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_quiet_is_listed_again_and_is_no_failure() {
+        let (text, asked) = told(200, |query| match query.contains("watch=1") {
+            true => (200, String::new()),
+            false => (200, items("", "1")),
+        })
+        .await;
+        assert_eq!(text, "Begin 1 Version End ".repeat(3));
+        assert_eq!(asked.len(), 6);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_list_that_is_slower_than_compaction_is_read_in_larger_pages_and_at_last_at_once() {
+        let (text, asked) = told(60, |query| match query {
+            watch if watch.contains("watch=1") => (200, String::new()),
+            "all" => (200, items("", "1,2,3")),
+            first if first.ends_with("continue=") => (200, items("next", "1")),
+            _ => (410, GONE.to_owned()),
+        })
+        .await;
+        assert_eq!(
+            text,
+            "Begin 1 ".repeat(4) + "Begin 1 2 3 Version End Recovered "
+        );
+        let limits = asked.iter().filter(|query| query.ends_with("continue="));
+        let limits: Vec<_> = limits.filter_map(|query| query.split('&').next()).collect();
+        assert_eq!(
+            limits,
+            ["limit=500", "limit=2000", "limit=8000", "limit=32000"]
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_list_whose_version_is_gone_when_it_is_complete_is_read_in_larger_pages() {
+        let fast = AtomicBool::new(false);
+        let (text, _) = told(60, move |query| {
+            if query == "all" {
+                fast.store(true, Ordering::Relaxed);
+            }
+            match query.contains("watch=1") {
+                true if fast.load(Ordering::Relaxed) => (200, String::new()),
+                true => (410, GONE.to_owned()),
+                false => (200, items("", "1")),
+            }
+        })
+        .await;
+        assert_eq!(text, "Begin 1 Version End ".repeat(5) + "Recovered ");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_list_goes_on_after_a_page_that_failed() {
+        let failures = AtomicUsize::new(0);
+        let failed = r#"{"kind":"Status","status":"Failure","message":"etcd","code":500}"#;
+        let (text, asked) = told(60, move |query| match query {
+            watch if watch.contains("watch=1") => (200, String::new()),
+            first if first.ends_with("continue=") => (200, items("next", "1")),
+            _ if failures.fetch_add(1, Ordering::Relaxed) < 2 => (500, failed.to_owned()),
+            _ => (200, items("", "2")),
+        })
+        .await;
+        assert_eq!(text, "Begin 1 2 Version End ");
+        assert_eq!(asked.len(), 5);
     }
 }
