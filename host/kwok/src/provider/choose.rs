@@ -1,9 +1,10 @@
-//! The offering of a launch: the cheapest one that the claim admits and that is large enough. Where
-//! NodeOverlays have changed prices, which are not known here, the claim's first type.
+//! The offering of a launch: the cheapest one that the claim admits and that is large enough. Where a
+//! scorer or a NodeOverlay, which are not known here, would have another one, the claim says so: then
+//! its capacity type and the first of its types.
 
 use std::collections::BTreeMap;
 
-use longshore_api::labels::{CAPACITY_TYPE, INSTANCE_TYPE, PRICE_OVERLAY, ZONE};
+use longshore_api::labels::{CAPACITY_TYPE, INSTANCE_TYPE, LAUNCH_ORDER, PRICE_OVERLAY, ZONE};
 use longshore_api::quantity::Quantity;
 use longshore_cloud::{CloudError, Launch, OfferingName, Shortage};
 use longshore_core::model::{
@@ -40,7 +41,7 @@ pub fn choose(
     let wanted = Wanted::new(launch, names)?;
     let (mut labels_refuse, mut too_small) = (0, 0);
     let mut short = Vec::new();
-    let mut best: Option<(usize, &InstanceType, &Offering)> = None;
+    let mut best: Option<((bool, usize), &InstanceType, &Offering)> = None;
     for t in catalogue.types() {
         if !wanted.fits(t) {
             too_small += 1;
@@ -52,7 +53,7 @@ pub fn choose(
             labels_refuse += offerings.len();
             continue;
         }
-        let place = wanted.place(t);
+        let type_place = wanted.place(t);
         for offering in offerings {
             if !wanted.admits(t, offering) {
                 labels_refuse += 1;
@@ -70,7 +71,8 @@ pub fn choose(
                 });
                 continue;
             }
-            let is_better = |(first, _, best): (usize, &InstanceType, &Offering)| {
+            let place = (wanted.is_second_choice(capacity_type), type_place);
+            let is_better = |(first, _, best): ((bool, usize), &InstanceType, &Offering)| {
                 place < first || (place == first && offering.price < best.price)
             };
             if best.is_none_or(is_better) {
@@ -112,6 +114,8 @@ struct Wanted<'a> {
     contradicted: Vec<&'a str>,
     /// The place of each type in the claim's order, where that counts.
     order: Option<FxHashMap<&'a str, usize>>,
+    /// The capacity type that is bought if it can be, where the claim says one.
+    capacity_type: Option<&'a str>,
 }
 
 /// A requirement. The planner names every type that would do, hundreds of them, and each is
@@ -179,8 +183,10 @@ impl<'a> Wanted<'a> {
                 .collect(),
             order: (launch.annotations.get(PRICE_OVERLAY))
                 .filter(|value| *value == "true")
+                .or(launch.annotations.get(LAUNCH_ORDER))
                 .and_then(|_| all.into_iter().find(|r| r.key == INSTANCE_TYPE))
                 .map(|r| r.values.iter().map(String::as_str).zip(0..).collect()),
+            capacity_type: launch.annotations.get(LAUNCH_ORDER).map(String::as_str),
         })
     }
 
@@ -191,6 +197,12 @@ impl<'a> Wanted<'a> {
             let place = order.get(self.names.text(t.name));
             place.copied().unwrap_or(usize::MAX)
         })
+    }
+
+    /// Whether another capacity type is bought rather than this one.
+    fn is_second_choice(&self, capacity_type: &str) -> bool {
+        self.capacity_type
+            .is_some_and(|first| first != capacity_type)
     }
 
     fn fits(&self, t: &InstanceType) -> bool {
@@ -396,6 +408,35 @@ mod tests {
             cpu=1, team In red, team: blue: insufficient capacity: no offering for NodeClaim c: 1056 refused by its requirements, 0 without capacity, 12 instance types too small
             cpu=1, kubernetes.io/os In linux, kubernetes.io/os: windows: c-2x-amd64-linux test-zone-a spot linux
             cpu=1, example.com/gpu=1: insufficient capacity: no offering for NodeClaim c: 0 refused by its requirements, 0 without capacity, 144 instance types too small"#]].assert_eq(&told.join("\n"));
+    }
+
+    #[test]
+    fn a_claim_with_an_order_gets_its_capacity_type_and_the_first_of_its_types() {
+        let types = "node.kubernetes.io/instance-type In m-2x-amd64-linux c-2x-amd64-linux";
+        let mut names = Symbols::default();
+        let catalogue = built_in(&mut names);
+        let chosen = |order: Option<&str>, short: &[(&str, &str)]| {
+            let mut launch = claim(&[types, "cpu=1"]);
+            let order = order.map(|word| (LAUNCH_ORDER.to_owned(), word.to_owned()));
+            launch.annotations.extend(order);
+            let asked = short
+                .iter()
+                .map(|(what, how)| (format!("kwok.longshore.dev/{what}"), (*how).to_owned()))
+                .collect();
+            let faults = Faults::read([&asked]).unwrap();
+            let choice = choose(&catalogue, &names, &launch, &faults).unwrap();
+            [INSTANCE_TYPE, CAPACITY_TYPE]
+                .map(|key| choice.labels[key].clone())
+                .join(" ")
+        };
+        assert_eq!(chosen(None, &[]), "c-2x-amd64-linux spot");
+        assert_eq!(chosen(Some("spot"), &[]), "m-2x-amd64-linux spot");
+        assert_eq!(chosen(Some("on-demand"), &[]), "m-2x-amd64-linux on-demand");
+        let short = [("no-capacity", "m-2x-amd64-linux/*/on-demand")];
+        assert_eq!(
+            chosen(Some("on-demand"), &short),
+            "c-2x-amd64-linux on-demand"
+        );
     }
 
     #[test]

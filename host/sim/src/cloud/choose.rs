@@ -1,9 +1,10 @@
 //! The offering of a launch: the cheapest one that its requirements admit, that is large enough and
-//! available.
+//! available; or by the order of the claim, where a scorer would have another one.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use longshore_api::labels::{INSTANCE_TYPE, LAUNCH_ORDER};
 use longshore_api::quantity::Quantity;
 use longshore_cloud::{CloudError, Launch, OfferingName, Shortage};
 use longshore_core::model::{
@@ -34,7 +35,8 @@ pub fn choose(market: &Market, now: Duration, launch: &Launch) -> Result<Choice,
     let wanted = requests(launch)?;
     let (mut refused, mut small) = (0, 0);
     let mut short = Vec::new();
-    let mut best: Option<(f64, OfferingId, BTreeMap<String, String>)> = None;
+    let order = Order::of(launch);
+    let mut best: Option<((bool, usize, f64), OfferingId, BTreeMap<String, String>)> = None;
     for t in catalogue.types() {
         if !is_big_enough(t, names, &wanted) {
             small += 1;
@@ -53,8 +55,13 @@ pub fn choose(market: &Market, now: Duration, launch: &Launch) -> Result<Choice,
                     zone,
                     capacity_type,
                 });
-            } else if best.as_ref().is_none_or(|b| market.price(id) < b.0) {
-                best = Some((market.price(id), id, labels));
+                continue;
+            }
+            let [name, _, capacity_type] = market.named(id);
+            let (second, place) = order.place(name, capacity_type);
+            let place = (second, place, market.price(id));
+            if best.as_ref().is_none_or(|(best, ..)| place < *best) {
+                best = Some((place, id, labels));
             }
         }
     }
@@ -77,6 +84,38 @@ pub fn choose(market: &Market, now: Duration, launch: &Launch) -> Result<Choice,
         capacity: amounts(&t.capacity, names),
         allocatable: amounts(&t.allocatable, names),
     })
+}
+
+/// The planner's order of a claim's offerings, where it is not the order of prices.
+#[derive(Default)]
+struct Order<'a> {
+    places: BTreeMap<&'a str, usize>,
+    capacity_type: Option<&'a str>,
+}
+
+impl<'a> Order<'a> {
+    fn of(launch: &'a Launch) -> Self {
+        let Some(word) = launch.annotations.get(LAUNCH_ORDER) else {
+            return Order::default();
+        };
+        let types = launch.requirements_on(INSTANCE_TYPE);
+        let types = types.filter(|one| one.operator == "In").take(1);
+        let names = types.flat_map(|one| one.values.iter().map(String::as_str));
+        Order {
+            places: names.zip(0..).collect(),
+            capacity_type: Some(word),
+        }
+    }
+
+    /// Whether another capacity type is bought rather, and the place of the instance type: the least
+    /// is the best.
+    fn place(&self, instance_type: &str, capacity_type: &str) -> (bool, usize) {
+        let Some(first) = self.capacity_type else {
+            return (false, 0);
+        };
+        let place = self.places.get(instance_type).copied();
+        (first != capacity_type, place.unwrap_or(usize::MAX))
+    }
 }
 
 fn requests(launch: &Launch) -> Result<Vec<(&str, i64)>, CloudError> {
