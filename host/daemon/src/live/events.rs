@@ -1,15 +1,18 @@
 //! Events on objects. An Event with the same reason and message for the same object is not repeated
 //! for two minutes. The limit is five minutes for pods without a node, and one minute for NodePools
-//! without compatible instance types.
+//! without compatible instance types. What is said again is counted on the first Event, as long as
+//! the API server keeps that.
 
 use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Mutex;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
+use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference, Pod};
 use kube::Client;
-use kube::api::{Api, ObjectMeta, PostParams};
+use kube::api::{Api, ObjectMeta, Patch, PatchParams, PostParams};
 use longshore_api::crd::{NodeClaim, NodeOverlay, NodePool, Time};
+use serde_json::json;
 use tokio::time::Instant;
 
 use super::clock::Clock;
@@ -29,6 +32,14 @@ const QUIET_FOR_GARBAGE: Duration = Duration::from_secs(900);
 const QUIET_FOR_CLASSES: Duration = Duration::from_secs(600);
 
 const QUIET_FOR_BARREN: Duration = Duration::from_secs(60);
+
+/// The API server forgets an Event after an hour without a change.
+const KEPT: Duration = Duration::from_secs(3500);
+/// How often Events that the API server has forgotten are forgotten here.
+const FORGET: Duration = Duration::from_secs(60);
+
+/// Who writes Events.
+const COMPONENT: &str = "karpenter";
 
 /// How long the same words are not repeated.
 fn quiet(reason: &str) -> Duration {
@@ -50,8 +61,39 @@ pub struct Events {
     clock: Clock,
     /// Namespace and name of the Lease, which stands for this daemon.
     lease: (String, String),
-    said: Mutex<HashMap<String, Instant>>,
+    said: Mutex<Said>,
     few: Mutex<RateLimiter>,
+}
+
+/// What was said, by a digest of the object, the reason and the words.
+#[derive(Default)]
+struct Said {
+    events: HashMap<u64, Written>,
+    /// When those that are too old are forgotten.
+    forget: Option<Instant>,
+}
+
+/// An Event that was written.
+struct Written {
+    at: Instant,
+    /// The Event's name.
+    name: Box<str>,
+    count: i32,
+}
+
+impl Said {
+    fn forget(&mut self, now: Instant) {
+        if self.forget.is_none_or(|at| at <= now) {
+            self.forget = Some(now + FORGET);
+            self.events.retain(|_, written| now < written.at + KEPT);
+        }
+    }
+
+    /// Whether this may be said now.
+    fn is_due(&self, key: u64, reason: &str, now: Instant) -> bool {
+        let written = self.events.get(&key);
+        written.is_none_or(|written| now >= written.at + quiet(reason))
+    }
 }
 
 /// What an Event is about. What has no namespace or no known UID has an empty one.
@@ -72,6 +114,29 @@ impl<'a> Object<'a> {
             name,
             uid: "",
         }
+    }
+
+    /// A pod, `namespace/name` and UID. `kubectl describe` shows Events with its UID alone.
+    fn pod((pod, uid): (&'a str, &'a str)) -> Self {
+        let (namespace, name) = pod.split_once('/').unwrap_or(("default", pod));
+        Object {
+            namespace,
+            uid,
+            ..Object::new("v1", "Pod", name)
+        }
+    }
+
+    fn digest(&self, reason: &str, message: &str) -> u64 {
+        let Object {
+            api_version,
+            kind,
+            namespace,
+            name,
+            uid,
+        } = self;
+        let mut digest = DefaultHasher::new();
+        (api_version, kind, namespace, name, uid, reason, message).hash(&mut digest);
+        digest.finish()
     }
 
     /// An object of Karpenter's own API.
@@ -128,19 +193,33 @@ impl Events {
         }
     }
 
-    /// Says something about a pod, `namespace/name`.
+    /// Says something about a pod, `namespace/name` and UID.
+    pub async fn pod_with_uid(
+        &self,
+        pod: (&str, &str),
+        warning: bool,
+        reason: &str,
+        message: &str,
+    ) {
+        self.say(Object::pod(pod), warning, reason, message).await;
+    }
+
+    /// Says something about a pod, `namespace/name`, and asks the API server for its UID. Nothing is
+    /// said of a pod that is gone.
     pub async fn pod(&self, pod: &str, warning: bool, reason: &str, message: &str) {
         let (namespace, name) = pod.split_once('/').unwrap_or(("default", pod));
-        self.say(
-            Object {
-                namespace,
-                ..Object::new("v1", "Pod", name)
-            },
-            warning,
-            reason,
-            message,
-        )
-        .await;
+        let api: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
+        if let Ok(known) = api.get_metadata(name).await {
+            let uid = known.metadata.uid.unwrap_or_default();
+            self.pod_with_uid((pod, &uid), warning, reason, message)
+                .await;
+        }
+    }
+
+    /// Whether this may be said about a pod now: it was not said a moment ago.
+    pub fn is_due(&self, pod: (&str, &str), reason: &str, message: &str) -> bool {
+        let key = Object::pod(pod).digest(reason, message);
+        lock(&self.said).is_due(key, reason, Instant::now())
     }
 
     /// Says something about a NodeClaim.
@@ -165,13 +244,23 @@ impl Events {
             );
             return;
         }
-        if let Some(event) = self.event(
+        if let Some((event, written)) = self.event(
             Object::of("NodeClaim", &claim.metadata),
             warning,
             reason,
             &message,
         ) {
-            tokio::spawn(write(self.client.clone(), event));
+            tokio::spawn(write(self.client.clone(), event, written));
+        }
+    }
+
+    /// Says something about a NodePool, and asks the API server for its UID. Nothing is said of one
+    /// that is gone.
+    pub async fn pool_named(&self, name: &str, warning: bool, reason: &str, message: &str) {
+        let api: Api<NodePool> = Api::all(self.client.clone());
+        if let Ok(known) = api.get_metadata(name).await {
+            let object = Object::of("NodePool", &known.metadata);
+            self.say(object, warning, reason, message).await;
         }
     }
 
@@ -230,19 +319,21 @@ impl Events {
     }
 
     async fn say(&self, object: Object<'_>, warning: bool, reason: &str, message: &str) {
-        if let Some(event) = self.event(object, warning, reason, message) {
-            write(self.client.clone(), event).await;
+        if let Some((event, written)) = self.event(object, warning, reason, message) {
+            write(self.client.clone(), event, written).await;
         }
     }
 
-    /// An Event to write, unless the same was said a moment ago.
+    /// An Event to write, and the name of the one that says the same already; nothing if it was said
+    /// a moment ago.
     fn event(
         &self,
         object: Object<'_>,
         warning: bool,
         reason: &str,
         message: &str,
-    ) -> Option<Event> {
+    ) -> Option<(Event, Option<Box<str>>)> {
+        let key = object.digest(reason, message);
         let Object {
             api_version,
             kind,
@@ -250,25 +341,33 @@ impl Events {
             name,
             uid,
         } = object;
-        {
+        let now = self.clock.now();
+        let own_name = format!("{name}.{:x}", now.as_nanosecond());
+        let (count, written) = {
             let mut said = lock(&self.said);
             let now = Instant::now();
-            said.retain(|_, until| now < *until);
-            let key = format!("{kind}/{namespace}/{name}/{reason}/{message}");
-            if said.contains_key(&key) {
+            said.forget(now);
+            if !said.is_due(key, reason, now) {
                 return None;
             }
-            said.insert(key, now + quiet(reason));
-        }
+            let written = said.events.entry(key).or_insert_with(|| Written {
+                at: now,
+                name: own_name.clone().into(),
+                count: 0,
+            });
+            written.at = now;
+            written.count += 1;
+            let known = (written.count > 1).then(|| written.name.clone());
+            (written.count, known)
+        };
         let home = if namespace.is_empty() {
             "default"
         } else {
             namespace
         };
-        let now = self.clock.now();
-        Some(Event {
+        let event = Event {
             metadata: ObjectMeta {
-                name: Some(format!("{name}.{:x}", now.as_nanosecond())),
+                name: Some(own_name),
                 namespace: Some(home.to_owned()),
                 ..ObjectMeta::default()
             },
@@ -284,22 +383,36 @@ impl Events {
             reason: Some(reason.to_owned()),
             message: Some(message.chars().take(1000).collect()),
             source: Some(EventSource {
-                component: Some("karpenter".to_owned()),
+                component: Some(COMPONENT.to_owned()),
                 ..EventSource::default()
             }),
+            reporting_component: Some(COMPONENT.to_owned()),
             first_timestamp: Some(Time(now)),
             last_timestamp: Some(Time(now)),
-            count: Some(1),
+            count: Some(count),
             ..Event::default()
-        })
+        };
+        Some((event, written))
     }
 }
 
-async fn write(client: Client, event: Event) {
+/// Writes an Event: counts it on the one that was written before, else makes it.
+async fn write(client: Client, mut event: Event, written: Option<Box<str>>) {
     let api: Api<Event> = Api::namespaced(
         client,
         event.metadata.namespace.as_deref().unwrap_or("default"),
     );
+    if let Some(name) = written {
+        let again = json!({"count": event.count, "lastTimestamp": event.last_timestamp});
+        let patched = api
+            .patch_metadata(&name, &PatchParams::default(), &Patch::Merge(again))
+            .await;
+        if patched.is_ok() {
+            return;
+        }
+        // The API server may have forgotten it; then its name is free again.
+        event.metadata.name = Some(name.into());
+    }
     if let Err(error) = api.create(&PostParams::default(), &event).await {
         tracing::debug!(%error, reason = event.reason, "an Event could not be written");
     }
@@ -307,6 +420,9 @@ async fn write(client: Client, event: Event) {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
     use super::*;
 
     #[test]
@@ -335,5 +451,62 @@ mod tests {
             ["FailedScheduling", "NoCompatibleInstanceTypes", "Launched"].map(seconds),
             [300, 60, 120]
         );
+    }
+
+    /// A server that keeps Events and forgets them when it is told to. Each request is a line.
+    fn server(forgets: Arc<AtomicBool>) -> (Client, Arc<Mutex<Vec<String>>>) {
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let log = asked.clone();
+        let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+            let (log, forgets) = (log.clone(), forgets.clone());
+            async move {
+                let (parts, body) = request.into_parts();
+                let body: serde_json::Value =
+                    serde_json::from_slice(&body.collect_bytes().await?).unwrap_or_default();
+                let uid = body["involvedObject"]["uid"].as_str().unwrap_or("-");
+                let line = format!("{} {uid} {}", parts.method, body["count"]);
+                lock(&log).push(line);
+                let gone = parts.method == http::Method::PATCH && forgets.load(Ordering::Relaxed);
+                let status =
+                    serde_json::json!({"kind": "Status", "status": "Failure", "code": 404});
+                let answer = if gone {
+                    status
+                } else {
+                    serde_json::json!({"metadata": {"name": "e"}, "involvedObject": {}})
+                };
+                http::Response::builder()
+                    .status(if gone { 404 } else { 200 })
+                    .body(kube::client::Body::from(answer.to_string().into_bytes()))
+                    .map_err(tower::BoxError::from)
+            }
+        });
+        (Client::new(service, "default"), asked)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_said_again_is_counted_on_the_first_event_of_the_pod() {
+        let forgets = Arc::new(AtomicBool::new(false));
+        let (client, asked) = server(forgets.clone());
+        let events = Events::new(client, Clock::system(), ("a".into(), "b".into()));
+        let say = async |seconds: u64, uid: &str| {
+            tokio::time::sleep(Duration::from_secs(seconds)).await;
+            events
+                .pod_with_uid(("shop/web", uid), true, "FailedScheduling", "no room")
+                .await;
+        };
+        say(0, "u1").await;
+        say(299, "u1").await;
+        say(0, "u2").await;
+        say(1, "u1").await;
+        forgets.store(true, Ordering::Relaxed);
+        say(300, "u1").await;
+        let said = std::mem::take(&mut *lock(&asked)).join(", ");
+        assert_eq!(
+            said,
+            "POST u1 1, POST u2 1, PATCH - 2, PATCH - 3, POST u1 3"
+        );
+        // The server has forgotten it by now.
+        say(3600, "u1").await;
+        assert_eq!(*lock(&asked), ["POST u1 1"]);
     }
 }

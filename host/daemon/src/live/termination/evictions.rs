@@ -135,8 +135,8 @@ async fn evict(ctx: &Context, pod: &DrainingPod) -> Result<Answer, String> {
     match answer {
         Ok(_) => {
             ctx.events
-                .pod(
-                    &pod.full(),
+                .pod_with_uid(
+                    (&pod.full(), pod.uid()),
                     false,
                     "Evicted",
                     "Evicted pod: node is terminating",
@@ -172,7 +172,7 @@ async fn force(ctx: &Context, pod: &DrainingPod, grace: i64) -> Result<Answer, S
                 expires"
             );
             ctx.events
-                .pod(&pod.full(), false, "Disrupted", &message)
+                .pod_with_uid((&pod.full(), pod.uid()), false, "Disrupted", &message)
                 .await;
             Ok(Answer::Leaves)
         }
