@@ -92,6 +92,15 @@ pub async fn finalize(ctx: &Context, claim: &NodeClaim, nodes: &[Arc<NodeView>])
         .status
         .as_ref()
         .and_then(|s| condition(&s.conditions, INSTANCE_TERMINATING));
+    if ctx.observes() {
+        let message = format!("Finalized {FINALIZER}");
+        ctx.events.claim_if_few(claim, false, "Finalized", message);
+    }
+    tracing::info!(
+        nodeclaim = claim.metadata.name,
+        nodepool = pool_of(claim),
+        "deleted NodeClaim"
+    );
     ctx.metrics.terminated(
         claim,
         since(deleted),

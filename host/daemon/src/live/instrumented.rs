@@ -75,19 +75,35 @@ impl Measured {
             .cloud_seconds
             .with_label_values(&labels)
             .observe(begun.elapsed().as_secs_f64());
-        if let Err(error) = &answer {
-            self.metrics
-                .cloud_errors
-                .with_label_values(&[
-                    controller,
-                    method,
-                    provider,
-                    error.reason(),
-                    nodepool.unwrap_or_default(),
-                ])
-                .inc();
+        if let Err(error) = &answer
+            && !is_answer(method, error)
+        {
+            let pool = nodepool.unwrap_or_default();
+            let karpenters = [controller, method, provider, karpenters_word(error), pool];
+            let ours = [controller, method, provider, error.reason(), pool];
+            let metrics = &self.metrics;
+            metrics.cloud_errors.with_label_values(&karpenters).inc();
+            metrics.finer_cloud_errors.with_label_values(&ours).inc();
         }
         answer
+    }
+}
+
+/// Whether an error says what was asked for: an instance that is gone is how every termination ends.
+fn is_answer(method: &str, error: &CloudError) -> bool {
+    matches!(error, CloudError::NotFound(_)) && matches!(method, "Delete" | "Get")
+}
+
+/// Karpenter's word for an error, which alert rules name.
+fn karpenters_word(error: &CloudError) -> &'static str {
+    match error {
+        CloudError::InsufficientCapacity(_) => "InsufficientCapacityError",
+        CloudError::NodeClassNotReady(_) => "NodeClassNotReadyError",
+        CloudError::NotFound(_) => "NodeClaimNotFoundError",
+        CloudError::Throttled(_)
+        | CloudError::Unauthorized(_)
+        | CloudError::Invalid(_)
+        | CloudError::Other(_) => "unknown",
     }
 }
 
@@ -164,5 +180,49 @@ impl CloudProvider for Measured {
     async fn list(&self) -> Result<Vec<Arc<Instance>>, CloudError> {
         let of = ("nodeclaim.garbagecollection", "List", None);
         self.timed(of, LIST, self.cloud.list()).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use longshore_cloud::Shortage;
+
+    use super::*;
+    use crate::live::lifecycle::tests::{context, fresh, instance};
+
+    /// What metrics count after calls that end with an error.
+    async fn counted(calls: &[(&str, CloudError)]) -> String {
+        let metrics = Arc::new(Metrics::new());
+        let cloud = context(&fresh().0, Ok(instance())).provider;
+        let measured = Measured::new(cloud, metrics.clone(), Leadership::new(true));
+        for (method, error) in calls {
+            let call = async { Err::<(), _>(error.clone()) };
+            let of = ("nodeclaim.lifecycle", *method, Some("general"));
+            measured.timed(of, CALL, call).await.unwrap_err();
+        }
+        let text = metrics.text();
+        let errors = text.lines().filter(|line| line.contains("errors_total{"));
+        let words = errors.filter_map(|line| Some(line.split_once("error=")?.1.split(',').next()?));
+        words.collect::<Vec<_>>().join(" ")
+    }
+
+    #[tokio::test]
+    async fn errors_have_karpenters_words_and_an_instance_that_is_gone_is_none() {
+        let gone = CloudError::NotFound("i-1".into());
+        assert_eq!(
+            counted(&[("Delete", gone.clone()), ("Get", gone)]).await,
+            ""
+        );
+        let calls = [
+            (
+                "Create",
+                CloudError::InsufficientCapacity(Shortage::default()),
+            ),
+            ("Create", CloudError::Throttled("slow down".into())),
+        ];
+        assert_eq!(
+            counted(&calls).await,
+            r#""InsufficientCapacityError" "unknown" "InsufficientCapacity" "Throttled""#
+        );
     }
 }

@@ -6,8 +6,8 @@ use std::sync::Mutex;
 
 use longshore_api::crd::{Condition as Stated, NodeClaim, Timestamp};
 use prometheus::{
-    Encoder as _, Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounterVec, IntGauge,
-    IntGaugeVec, Opts, Registry, TextEncoder,
+    Encoder as _, Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter,
+    IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder,
 };
 
 use super::disruption::metrics::DisruptionMetrics;
@@ -66,8 +66,11 @@ pub struct Metrics {
     pub evictions: IntCounterVec,
     /// Seconds of calls to the cloud: controller, method, provider.
     pub cloud_seconds: HistogramVec,
-    /// Calls to the cloud that failed: controller, method, provider, error, NodePool.
+    /// Calls to the cloud that failed: controller, method, provider, error in Karpenter's words,
+    /// NodePool.
     pub cloud_errors: IntCounterVec,
+    /// The same with Longshore's words for the error.
+    pub finer_cloud_errors: IntCounterVec,
     pools_limit: GaugeVec,
     pools_usage: GaugeVec,
     /// Resources with a limit or usage, by NodePool.
@@ -96,6 +99,7 @@ pub struct Metrics {
     journal_bytes: IntGauge,
     journal_lost: IntGauge,
     journal_failing: IntGauge,
+    log_lost: IntCounter,
     /// 1 while this replica leads.
     pub leads: IntGauge,
 }
@@ -377,7 +381,16 @@ impl Metrics {
             cloud_errors: counter(
                 &registry,
                 "karpenter_cloudprovider_errors_total",
-                "Calls to the cloud that failed.",
+                "Calls to the cloud that failed. `error` is `InsufficientCapacityError`, \
+                `NodeClassNotReadyError`, `NodeClaimNotFoundError` or `unknown`.",
+                &["controller", "method", "provider", "error", "nodepool"],
+            ),
+            finer_cloud_errors: counter(
+                &registry,
+                "longshore_cloud_errors_total",
+                "The same calls, with the kind of error: `InsufficientCapacity`, \
+                `NodeClassNotReady`, `Throttled`, `Unauthorized`, `NotFound`, `Invalid` or \
+                `LaunchFailed`.",
                 &["controller", "method", "provider", "error", "nodepool"],
             ),
             pools_limit: gauges(
@@ -432,7 +445,8 @@ impl Metrics {
             rounds: counter(
                 &registry,
                 "longshore_rounds_total",
-                "Rounds by outcome.",
+                "Rounds by outcome: `bought`, `nothing`, `failed` (no NodeClaim could be created), \
+                `outdated`, `rejected`, `replaced`, `cut_short`.",
                 &["outcome"],
             ),
             plan_cost: registered(
@@ -483,6 +497,13 @@ impl Metrics {
                 &registry,
                 "longshore_journal_failing",
                 "1 while the journal cannot be written.",
+            ),
+            log_lost: registered(
+                &registry,
+                IntCounter::new(
+                    "longshore_log_lines_dropped_total",
+                    "Lines of the log that were dropped because its reader was slow or gone.",
+                ),
             ),
             leads: gauge(&registry, "longshore_leader", "1 while this replica leads."),
             more: Mutex::default(),
@@ -695,6 +716,12 @@ impl Metrics {
                 .with_label_values(&[kind])
                 .set(count as i64);
         }
+    }
+
+    /// How many lines of the log were dropped so far.
+    pub fn log_lines_dropped(&self, total: u64) {
+        let known = self.log_lost.get();
+        self.log_lost.inc_by(total.saturating_sub(known));
     }
 
     /// How the journal goes, if there is one.

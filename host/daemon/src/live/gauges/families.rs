@@ -477,7 +477,7 @@ fn state_of_pod(p: &MetricsSnapshot, at: usize, out: &mut Lines<'_>) {
         ("instance_type", label(labels::INSTANCE_TYPE)),
         ("phase", pod.phase.text()),
         ("ready", truth(pod.ready)),
-        ("managed", node.map_or("", |node| truth(node.managed))),
+        ("managed", truth(node.is_some_and(|node| node.managed))),
     ];
     out.put(labels, 1.0);
 }

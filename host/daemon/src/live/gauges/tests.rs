@@ -157,10 +157,10 @@ fn a_cluster_is_told_as_gauges() {
         karpenter_cluster_utilization_percent{resource_type="cpu"} 15
         karpenter_cluster_utilization_percent{resource_type="ephemeral_storage"} 0
         karpenter_nodepools_cost_total{nodepool="web"} 0.02901
-        karpenter_pods_state{name="a\"b",namespace="shop",owner="ReplicaSet/a\"b-set",node="n1",scheduled="true",nodepool="web",zone="us-east-1b",arch="arm64",capacity_type="spot",instance_type="m7g.large",phase="Running",ready="true",managed="true"} 1
-        karpenter_pods_state{name="log",namespace="shop",owner="DaemonSet/log-set",node="n1",scheduled="true",nodepool="web",zone="us-east-1b",arch="arm64",capacity_type="spot",instance_type="m7g.large",phase="Running",ready="true",managed="true"} 1
-        karpenter_pods_state{name="job",namespace="shop",owner="Job/job-set",node="old",scheduled="true",phase="Succeeded",ready="true",managed="false"} 1
-        karpenter_pods_state{name="late",namespace="shop",owner="ReplicaSet/late-set",scheduled="false",phase="Pending",ready="true"} 1
+        karpenter_pods_state{name="a\"b",namespace="shop",owner="/apis/apps/v1/namespaces/shop/replicasets/a\"b-set",node="n1",scheduled="true",nodepool="web",zone="us-east-1b",arch="arm64",capacity_type="spot",instance_type="m7g.large",phase="Running",ready="true",managed="true"} 1
+        karpenter_pods_state{name="log",namespace="shop",owner="/apis/apps/v1/namespaces/shop/daemonsets/log-set",node="n1",scheduled="true",nodepool="web",zone="us-east-1b",arch="arm64",capacity_type="spot",instance_type="m7g.large",phase="Running",ready="true",managed="true"} 1
+        karpenter_pods_state{name="job",namespace="shop",owner="/apis/batch/v1/namespaces/shop/jobs/job-set",node="old",scheduled="true",phase="Succeeded",ready="true",managed="false"} 1
+        karpenter_pods_state{name="late",namespace="shop",owner="/apis/apps/v1/namespaces/shop/replicasets/late-set",scheduled="false",phase="Pending",ready="true",managed="false"} 1
         karpenter_pods_unbound_time_seconds{namespace="shop",name="late",dynamic_resources="false"} 60
         karpenter_pods_unstarted_time_seconds{namespace="shop",name="late"} 60
         karpenter_pods_provisioning_unbound_time_seconds{namespace="shop",name="late",dynamic_resources="false"} 30

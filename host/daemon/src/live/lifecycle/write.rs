@@ -39,29 +39,31 @@ pub async fn write(
     }
     if old.status.as_ref() != Some(&status) {
         patch_status(ctx, old, version.as_deref(), &status).await?;
-        for c in &status.conditions {
-            announce(ctx, old, c);
-        }
     }
     Ok(())
 }
 
-/// Counts a condition that has changed its status.
+/// Counts a condition that has changed its status. One that is new and Unknown has not.
 fn announce(ctx: &Context, old: &NodeClaim, new: &Condition) {
     let before = old
         .status
         .as_ref()
         .and_then(|s| condition(&s.conditions, &new.type_));
-    if before.map(|c| c.status) != Some(new.status) {
+    let was = before.map_or(ConditionStatus::Unknown, |c| c.status);
+    if was != new.status {
         ctx.metrics.claim_transition(before, new);
         tell(ctx, old, before, new);
     }
 }
 
+/// Conditions that change often, of which Karpenter writes no Event either.
+const UNTOLD: [&str; 2] = ["ConsistentStateFound", "Consolidatable"];
+
 /// Says in an Event that a condition has changed, as long as there are not too many of them: one
 /// for each condition of each claim costs the API server more than the claims do.
 fn tell(ctx: &Context, claim: &NodeClaim, before: Option<&Condition>, new: &Condition) {
     if ctx.observes()
+        && !UNTOLD.contains(&new.type_.as_str())
         && let Some(message) = transition(before, new)
     {
         ctx.events.claim_if_few(
@@ -136,7 +138,8 @@ async fn send_meta(
     send(ctx, name, path.patch(name, &PatchParams::default(), &patch)).await
 }
 
-/// Writes the status of a claim that has this version. Returns the new one.
+/// Writes the status of a claim that has this version, and counts conditions that have changed.
+/// Returns the new version.
 #[allow(clippy::missing_errors_doc)]
 pub async fn patch_status(
     ctx: &Context,
@@ -144,12 +147,13 @@ pub async fn patch_status(
     version: Option<&str>,
     status: &NodeClaimStatus,
 ) -> Result<Option<String>, StepError> {
-    send_status(
-        ctx,
-        claim,
-        json!({"metadata": {"resourceVersion": version}, "status": status}),
-    )
-    .await
+    let patch = json!({"metadata": {"resourceVersion": version}, "status": status});
+    let written = send_status(ctx, claim, patch).await?;
+    status
+        .conditions
+        .iter()
+        .for_each(|new| announce(ctx, claim, new));
+    Ok(written)
 }
 
 /// Sends a patch of the status of a claim. Returns the claim's new version.
@@ -223,7 +227,7 @@ pub async fn delete(ctx: &Context, claim: &NodeClaim, why: &str) -> Result<bool,
             if let Some(going) = going.and_then(|claim| serde_json::to_string(&claim).ok()) {
                 ctx.echo(Kind::NodeClaim, name, &going);
             }
-            tracing::info!(nodeclaim = name, why, "deleted NodeClaim");
+            tracing::info!(nodeclaim = name, why, "deleting NodeClaim");
             Ok(true)
         }
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(false),

@@ -38,6 +38,7 @@ pub fn rows() -> Vec<Row> {
         evictions,
         cloud_seconds,
         cloud_errors,
+        finer_cloud_errors,
         pools_limit,
         pools_usage,
         pools: _,
@@ -56,6 +57,7 @@ pub fn rows() -> Vec<Row> {
         journal_bytes,
         journal_lost,
         journal_failing,
+        log_lost,
         leads,
     } = Metrics::new();
     let mut all: Vec<Box<dyn Collector>> = vec![
@@ -81,6 +83,7 @@ pub fn rows() -> Vec<Row> {
         Box::new(evictions),
         Box::new(cloud_seconds),
         Box::new(cloud_errors),
+        Box::new(finer_cloud_errors),
         Box::new(pools_limit),
         Box::new(pools_usage),
         Box::new(unschedulable),
@@ -98,6 +101,7 @@ pub fn rows() -> Vec<Row> {
         Box::new(journal_bytes),
         Box::new(journal_lost),
         Box::new(journal_failing),
+        Box::new(log_lost),
         Box::new(leads),
     ];
     all.extend(disruption.collectors());

@@ -141,7 +141,7 @@ impl ClusterState {
             .filter_map(|(at, node)| Some((names.get(&node.view.name)?, at)))
             .collect();
         let daemon_set = names.get("DaemonSet");
-        let mut owners: HashMap<(Symbol, Symbol), u32> = HashMap::new();
+        let mut owners: HashMap<(Symbol, Symbol, Symbol), u32> = HashMap::new();
         let mut nominated = Vec::new();
         let mut lines = Vec::with_capacity(world.pods.len());
         for (index, pod) in world.pods.iter().enumerate() {
@@ -164,9 +164,12 @@ impl ClusterState {
             let Some(mark) = self.pods.get(&name) else {
                 continue;
             };
-            let owner = pod.owner.map(|owner| {
-                *owners.entry(owner).or_insert_with(|| {
-                    nominated.push(format!("{}/{}", names.text(owner.0), names.text(owner.1)));
+            let owner = pod.owner.map(|(kind, owner)| {
+                let key = (kind, owner, shape.namespace);
+                *owners.entry(key).or_insert_with(|| {
+                    let [kind, owner, namespace] =
+                        [kind, owner, shape.namespace].map(|part| names.text(part));
+                    nominated.push(owner_path(kind, owner, namespace));
                     nominated.len() as u32 - 1
                 })
             });
@@ -216,6 +219,19 @@ impl ClusterState {
         }
         costs
     }
+}
+
+/// The owner of a pod as Karpenter has it: `/apis/apps/v1/namespaces/shop/replicasets/web-5d4f`. Of
+/// other kinds than Kubernetes' own the group is not kept: `Workflow/nightly`.
+fn owner_path(kind: &str, name: &str, namespace: &str) -> String {
+    let version = match kind {
+        "DaemonSet" | "ReplicaSet" | "StatefulSet" => "apps/v1",
+        "Job" => "batch/v1",
+        "ReplicationController" | "Node" => "v1",
+        _ => return format!("{kind}/{name}"),
+    };
+    let plural = kind.to_ascii_lowercase();
+    format!("/apis/{version}/namespaces/{namespace}/{plural}s/{name}")
 }
 
 /// USD per hour of an instance type in a zone under a capacity type.
