@@ -3,6 +3,8 @@
 
 mod listen;
 
+use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -15,7 +17,7 @@ use axum::routing::{any, get};
 use futures::stream;
 use serde_json::Value;
 use tokio::sync::mpsc::Sender;
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::{Instant, timeout};
 
 use super::context::Context;
@@ -24,7 +26,7 @@ use super::gauges::Pages;
 use super::lock::lock;
 use super::state::MetricsSnapshot;
 use crate::explain::Explained;
-use listen::Limits;
+use listen::{Client, Limits};
 
 /// What the loop reports about itself.
 #[derive(Default)]
@@ -38,7 +40,7 @@ pub struct StatusBoard {
     /// For `longshore status`.
     pub status: Value,
     /// Why each pod waits, by `namespace/name`.
-    pub waiting: std::collections::BTreeMap<String, String>,
+    pub waiting: BTreeMap<String, String>,
 }
 
 /// A query from outside.
@@ -69,8 +71,8 @@ struct Shared {
     queries: Sender<Query>,
     /// How many explanations may be asked for at a time: one.
     turns: Arc<Semaphore>,
-    /// How many copies of the cluster may be held by readers of metrics.
-    metrics_readers: Arc<Semaphore>,
+    /// Who may hold a copy of the cluster to read metrics of it.
+    metrics_readers: Readers,
     /// The address of status, in the answer to requests elsewhere.
     status: Arc<str>,
 }
@@ -80,20 +82,26 @@ const QUERY_TIMEOUT: Duration = Duration::from_secs(30);
 /// Readers of metrics that are served at a time: a copy of the cluster is held for each.
 const PICTURES: usize = 2;
 
+/// A whole request comes within this, if the client means it.
+const REQUEST: Duration = Duration::from_secs(5);
 const METRICS: Limits = Limits {
-    connections: 16,
+    connections: 64,
+    request: REQUEST,
     lifetime: Duration::from_secs(30),
 };
 const PROBES: Limits = Limits {
     connections: 64,
-    lifetime: Duration::from_secs(5),
+    request: REQUEST,
+    lifetime: REQUEST,
 };
 const STATUS: Limits = Limits {
     connections: 16,
+    request: REQUEST,
     lifetime: Duration::from_secs(40),
 };
 
-/// Serves metrics, probes, status and explanations until the process ends.
+/// Serves metrics, probes, status and explanations until the process ends, on a thread of its own:
+/// a busy loop does not delay a probe, and many clients do not delay the loop.
 ///
 /// # Errors
 /// A port or an address that is in use or invalid, and the setting to change.
@@ -103,6 +111,48 @@ pub async fn serve(
     asks: Sender<Query>,
     at: At,
 ) -> Result<(), [String; 2]> {
+    let shared = Shared {
+        ctx,
+        board,
+        queries: asks,
+        turns: Arc::new(Semaphore::new(1)),
+        metrics_readers: Readers::new(PICTURES),
+        status: at.status.clone().into(),
+    };
+    let (told, bound) = oneshot::channel();
+    let serving = move || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .max_blocking_threads(1)
+            .enable_all()
+            .build();
+        match runtime {
+            Err(error) => drop(told.send(Err(thread_refused(&error)))),
+            Ok(runtime) => runtime.block_on(async {
+                let bound = bind(shared, &at).await;
+                let good = bound.is_ok();
+                if told.send(bound).is_ok() && good {
+                    std::future::pending().await
+                }
+            }),
+        }
+    };
+    std::thread::Builder::new()
+        .name("serve".to_owned())
+        .spawn(serving)
+        .map_err(|error| thread_refused(&error))?;
+    bound
+        .await
+        .unwrap_or_else(|_| Err(thread_refused(&"it has ended")))
+}
+
+fn thread_refused(why: &dyn std::fmt::Display) -> [String; 2] {
+    [
+        format!("no thread for metrics and probes: {why}"),
+        "give the process more threads or memory".to_owned(),
+    ]
+}
+
+async fn bind(shared: Shared, at: &At) -> Result<(), [String; 2]> {
     let setting = |name: &'static str| move |why: String| [why, format!("set {name}")];
     let metrics = listen::everywhere(at.metrics)
         .await
@@ -113,14 +163,6 @@ pub async fn serve(
     let status = listen::at(&at.status)
         .await
         .map_err(setting("STATUS_ADDRESS (--status-address)"))?;
-    let shared = Shared {
-        ctx,
-        board,
-        queries: asks,
-        turns: Arc::new(Semaphore::new(1)),
-        metrics_readers: Arc::new(Semaphore::new(PICTURES)),
-        status: at.status.into(),
-    };
     listen::serve(metrics, METRICS, metrics_routes(shared.clone()));
     listen::serve(probes, PROBES, probe_routes(shared.clone()));
     listen::serve(status, STATUS, status_routes(shared));
@@ -144,13 +186,19 @@ fn probe_routes(shared: Shared) -> Router {
 
 fn status_routes(shared: Shared) -> Router {
     Router::new()
-        .route(
-            "/status",
-            get(|State(s): State<Shared>| async move { axum::Json(lock(&s.board).status.clone()) }),
-        )
+        .route("/status", get(status))
         .route("/explain/pod/{*name}", get(explain_pod))
         .route("/explain/node/{*name}", get(explain_node))
         .with_state(shared)
+}
+
+/// What the loop reports, and how old that may be.
+async fn status(State(s): State<Shared>) -> axum::Json<Value> {
+    let mut status = lock(&s.board).status.clone();
+    if let (Some(status), Some((_, ago))) = (status.as_object_mut(), s.ctx.clock.last_answer()) {
+        status.insert("answeredSecondsAgo".to_owned(), ago.as_secs_f64().into());
+    }
+    axum::Json(status)
 }
 
 /// What was on this port before.
@@ -166,10 +214,12 @@ async fn elsewhere(State(s): State<Shared>) -> (StatusCode, String) {
 const SCRAPE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What is counted, and behind it what the cluster looks like, written while it is read.
-async fn metrics_text(State(s): State<Shared>) -> Response {
-    let Ok(Ok(reading)) = timeout(SCRAPE_TIMEOUT, s.metrics_readers.clone().acquire_owned()).await
-    else {
-        let busy = format!("{PICTURES} readers of metrics are served already; retry later\n");
+async fn metrics_text(State(s): State<Shared>, client: Client) -> Response {
+    let turn = s.metrics_readers.turn(client.address());
+    let Ok(Some(reading)) = timeout(SCRAPE_TIMEOUT, turn).await else {
+        let busy = format!(
+            "{PICTURES} readers of metrics are served at a time, one from each address; retry later\n"
+        );
         return (StatusCode::SERVICE_UNAVAILABLE, busy).into_response();
     };
     let picture = async {
@@ -197,6 +247,47 @@ async fn metrics_text(State(s): State<Shared>) -> Response {
         .into_response()
 }
 
+/// Readers of metrics: so many at a time, and one from each address, so that a slow one keeps only
+/// its own address from reading.
+#[derive(Clone)]
+struct Readers {
+    free: Arc<Semaphore>,
+    by_address: Arc<Mutex<BTreeMap<IpAddr, Arc<Semaphore>>>>,
+}
+
+/// A reader of metrics, until it is dropped.
+struct Reading {
+    _of_address: OwnedSemaphorePermit,
+    _of_all: OwnedSemaphorePermit,
+}
+
+impl Readers {
+    fn new(most: usize) -> Self {
+        Readers {
+            free: Arc::new(Semaphore::new(most)),
+            by_address: Arc::default(),
+        }
+    }
+
+    /// Waits until an address may read.
+    async fn turn(&self, address: IpAddr) -> Option<Reading> {
+        let own = {
+            let mut all = lock(&self.by_address);
+            // Those that nobody reads or waits for.
+            all.retain(|_, own| Arc::strong_count(own) > 1);
+            all.entry(address)
+                .or_insert_with(|| Arc::new(Semaphore::new(1)))
+                .clone()
+        };
+        let of_address = own.acquire_owned().await.ok()?;
+        let of_all = self.free.clone().acquire_owned().await.ok()?;
+        Some(Reading {
+            _of_address: of_address,
+            _of_all: of_all,
+        })
+    }
+}
+
 async fn healthy(State(s): State<Shared>) -> (StatusCode, String) {
     match s.ctx.pulse.check(Instant::now()) {
         Ok(()) => (StatusCode::OK, "ok".to_owned()),
@@ -210,7 +301,7 @@ async fn ready(State(s): State<Shared>) -> (StatusCode, &'static str) {
     } else {
         (
             StatusCode::SERVICE_UNAVAILABLE,
-            "not everything has been listed yet; see `longshore status`",
+            "not everything has been listed, or the API server does not answer; see `longshore status`",
         )
     }
 }
@@ -267,13 +358,12 @@ pub(super) mod tests {
     use crate::live::state::ClusterState;
 
     fn shared(ctx: Arc<Context>, asks: Sender<Query>) -> Shared {
-        let one = || Arc::new(Semaphore::new(1));
         Shared {
             ctx,
             board: SharedBoard::default(),
             queries: asks,
-            turns: one(),
-            metrics_readers: one(),
+            turns: Arc::new(Semaphore::new(1)),
+            metrics_readers: Readers::new(PICTURES),
             status: "127.0.0.1:8082".into(),
         }
     }
@@ -340,25 +430,103 @@ pub(super) mod tests {
     }
 
     #[tokio::test]
-    async fn a_client_that_is_slow_is_cut_off_and_the_next_one_served() {
+    async fn a_client_that_is_slow_is_cut_off() {
         let limits = Limits {
-            connections: 1,
-            lifetime: Duration::from_millis(200),
+            request: Duration::from_millis(200),
+            ..PROBES
         };
         let at = on_loopback(limits, probe_routes(deaf().0)).await;
         let mut slow = TcpStream::connect(at).await.unwrap();
         slow.write_all(b"GET /healthz HTTP/1.1\r\nHost:")
             .await
             .unwrap();
-        // It waits until the first one's time is up.
-        let next = answered(at, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").await;
-        assert!(next.starts_with("HTTP/1.1 200 "), "{next}");
         let mut rest = Vec::new();
-        let cut = slow.read_to_end(&mut rest).await;
+        let cut = timeout(Duration::from_secs(5), slow.read_to_end(&mut rest)).await;
+        let cut = cut.expect("not within 5 s");
         assert!(
             cut.is_err() || rest.is_empty() || !rest.starts_with(b"HTTP/1.1 200"),
             "{rest:?}"
         );
+    }
+
+    /// How many of these connections the server holds.
+    fn held(clients: &[TcpStream]) -> usize {
+        let waits = |client: &&TcpStream| {
+            let read = client.try_read(&mut [0]);
+            matches!(read, Err(error) if error.kind() == std::io::ErrorKind::WouldBlock)
+        };
+        clients.iter().filter(waits).count()
+    }
+
+    /// Silent connections to a port.
+    async fn silent(at: SocketAddr, number: usize) -> Vec<TcpStream> {
+        let mut all = Vec::new();
+        for _ in 0..number {
+            all.push(TcpStream::connect(at).await.unwrap());
+        }
+        all
+    }
+
+    const PROBE: &str = "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n";
+    const SCRAPE: &str = "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n";
+
+    #[tokio::test]
+    async fn silent_sockets_on_every_port_delay_neither_probes_nor_scrapes() {
+        let (shared, _questions) = deaf();
+        let probes = on_loopback(PROBES, probe_routes(shared.clone())).await;
+        let metrics = on_loopback(METRICS, metrics_routes(shared)).await;
+        let clients = [silent(probes, 500).await, silent(metrics, 500).await];
+        let begun = Instant::now();
+        for round in 0..20 {
+            // Others keep coming.
+            let more = [silent(probes, 10).await, silent(metrics, 10).await];
+            let probe = answered(probes, PROBE).await;
+            assert!(probe.starts_with("HTTP/1.1 200 "), "{round}: {probe}");
+            let scrape = answered(metrics, SCRAPE).await;
+            assert!(scrape.starts_with("HTTP/1.1 200 "), "{round}: {scrape}");
+            drop(more);
+        }
+        assert!(begun.elapsed() < Duration::from_secs(20), "a second each");
+        let limits = [PROBES.connections, METRICS.connections];
+        for (clients, most) in clients.iter().zip(limits) {
+            let held = held(clients);
+            assert!(held > 0 && held <= most, "{held} silent sockets are held");
+        }
+    }
+
+    #[tokio::test]
+    async fn readers_that_do_not_read_keep_only_their_own_address_waiting() {
+        let readers = Readers::new(PICTURES);
+        let endless = move |client: Client| {
+            let readers = readers.clone();
+            async move {
+                let turn = readers.turn(client.address());
+                let Ok(Some(reading)) = timeout(Duration::from_millis(300), turn).await else {
+                    return StatusCode::SERVICE_UNAVAILABLE.into_response();
+                };
+                let page = |_| Ok::<_, std::io::Error>("x".repeat(1 << 14));
+                let pages = (0..1 << 12).map(page).inspect(move |_| _ = &reading);
+                Body::from_stream(stream::iter(pages)).into_response()
+            }
+        };
+        let router = Router::new().route("/metrics", get(endless));
+        let at = on_loopback(METRICS, router).await;
+        let mut slow = Vec::new();
+        for _ in 0..20 {
+            let mut client = TcpStream::connect(at).await.unwrap();
+            client.write_all(SCRAPE.as_bytes()).await.unwrap();
+            slow.push(client);
+        }
+        let mut first = [0; 12];
+        slow[0].read_exact(&mut first).await.unwrap();
+        assert_eq!(&first, b"HTTP/1.1 200");
+        assert!(answered(at, SCRAPE).await.starts_with("HTTP/1.1 503 "));
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.bind(SocketAddr::from(([127, 0, 0, 2], 0))).unwrap();
+        let mut other = socket.connect(at).await.unwrap();
+        other.write_all(SCRAPE.as_bytes()).await.unwrap();
+        other.read_exact(&mut first).await.unwrap();
+        assert_eq!(&first, b"HTTP/1.1 200");
     }
 
     #[tokio::test]
@@ -442,7 +610,8 @@ pub(super) mod tests {
                 asked(ask);
             }
         });
-        let answer = metrics_text(State(shared(ctx, asks))).await;
+        let answer =
+            metrics_text(State(shared(ctx, asks)), Client::of([127, 0, 0, 1].into())).await;
         assert_eq!(
             answer.headers()["content-type"],
             "text/plain; version=0.0.4; charset=utf-8"

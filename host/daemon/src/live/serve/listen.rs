@@ -1,7 +1,13 @@
-//! Listeners with limits: number of connections, lifetime of each, one request per connection.
+//! Listeners that a client cannot fill: bounds on connections, on the time of each, and on the size of
+//! a request; one request per connection.
 //!
-//! A slow client holds its connection, and the response written to it, until the connection's
-//! lifetime ends. Further connections wait in the kernel's queue.
+//! A connection is accepted at once, always. Where there are too many, one that has not sent a
+//! whole request yet makes room: the oldest of the address that has the most connections. So silent
+//! connections keep nobody out, and an address that opens many displaces its own. A connection that
+//! is being answered is never displaced; a client that reads its answer slowly holds it until its
+//! lifetime ends.
+
+mod places;
 
 use std::io::{self, ErrorKind, IoSlice};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -11,21 +17,27 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::Request;
+use axum::extract::connect_info::{ConnectInfo, Connected};
+use axum::extract::{FromRequestParts, Request};
 use axum::http::header::{CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING};
+use axum::http::request::Parts;
 use axum::http::{HeaderValue, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
+use axum::serve::IncomingStream;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::{Sleep, sleep};
+use tokio::time::{Instant, Sleep, sleep};
+
+use places::{ANSWERED, Place, Places};
 
 /// What a listener allows.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Most connections at a time.
     pub connections: usize,
+    /// A connection is closed after this long without a whole request.
+    pub request: Duration,
     /// A connection is closed after this long, whatever it is doing.
     pub lifetime: Duration,
 }
@@ -74,22 +86,71 @@ pub async fn at(address: &str) -> Result<Vec<TcpListener>, String> {
         .map_err(|error| format!("cannot listen on {address}: {error}"))
 }
 
-/// Serves `router` on every listener until the process ends. All of them share the limits.
+/// Serves `router` on every listener until the runtime ends. All of them share the limits.
 pub fn serve(listeners: Vec<TcpListener>, limits: Limits, router: Router) {
     let router = router.layer(middleware::from_fn(one_small_request));
-    let free = Arc::new(Semaphore::new(limits.connections));
+    let places = Places::new(limits.connections);
     for listener in listeners {
         let bounded = Bounded {
             listener,
-            free: free.clone(),
-            lifetime: limits.lifetime,
+            places: places.clone(),
+            limits,
         };
         let router = router.clone();
         tokio::spawn(async move {
-            if let Err(error) = axum::serve(bounded, router).await {
+            let service = router.into_make_service_with_connect_info::<Client>();
+            if let Err(error) = axum::serve(bounded, service).await {
                 tracing::error!(%error, "stopped serving");
             }
         });
+    }
+}
+
+/// The connection that a request came by.
+#[derive(Clone)]
+pub struct Client {
+    place: Arc<Place>,
+    places: Places,
+}
+
+impl Client {
+    /// The address that it comes from.
+    pub fn address(&self) -> std::net::IpAddr {
+        self.place.source
+    }
+
+    /// A client of a listener of its own.
+    ///
+    /// # Panics
+    /// Never: there is room.
+    #[cfg(test)]
+    pub fn of(source: std::net::IpAddr) -> Self {
+        let places = Places::new(1);
+        Client {
+            place: places.take(source).unwrap(),
+            places,
+        }
+    }
+}
+
+impl Connected<IncomingStream<'_, Bounded>> for Client {
+    fn connect_info(stream: IncomingStream<'_, Bounded>) -> Self {
+        let Connection { place, places, .. } = stream.io();
+        Client {
+            place: place.clone(),
+            places: places.clone(),
+        }
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for Client {
+    type Rejection = StatusCode;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, StatusCode> {
+        let known = parts.extensions.get::<ConnectInfo<Client>>();
+        known
+            .map(|info| info.0.clone())
+            .ok_or(StatusCode::INTERNAL_SERVER_ERROR)
     }
 }
 
@@ -100,6 +161,10 @@ async fn one_small_request(request: Request, next: Next) -> Response {
         .uri()
         .path_and_query()
         .is_some_and(|path| path.as_str().len() > PATH);
+    let busy = match request.extensions().get::<ConnectInfo<Client>>() {
+        Some(ConnectInfo(client)) => !client.places.answer(&client.place),
+        None => false,
+    };
     let headers = request.headers();
     let empty = headers
         .get(CONTENT_LENGTH)
@@ -110,6 +175,10 @@ async fn one_small_request(request: Request, next: Next) -> Response {
             format!("the path is longer than {PATH} bytes\n"),
         )
             .into_response()
+    } else if busy {
+        let why =
+            format!("{ANSWERED} requests of one address are answered at a time; retry later\n");
+        (StatusCode::SERVICE_UNAVAILABLE, why).into_response()
     } else if !empty || headers.contains_key(TRANSFER_ENCODING) {
         (
             StatusCode::PAYLOAD_TOO_LARGE,
@@ -128,8 +197,8 @@ async fn one_small_request(request: Request, next: Next) -> Response {
 /// A listener with limits.
 struct Bounded {
     listener: TcpListener,
-    free: Arc<Semaphore>,
-    lifetime: Duration,
+    places: Places,
+    limits: Limits,
 }
 
 impl axum::serve::Listener for Bounded {
@@ -137,20 +206,28 @@ impl axum::serve::Listener for Bounded {
     type Addr = SocketAddr;
 
     async fn accept(&mut self) -> (Connection, SocketAddr) {
-        let permit = match self.free.clone().acquire_owned().await {
-            Ok(permit) => permit,
-            // Nobody closes it.
-            Err(_) => std::future::pending().await,
-        };
-        let (stream, from) = axum::serve::Listener::accept(&mut self.listener).await;
-        (
-            Connection {
-                stream,
-                ends: Box::pin(sleep(self.lifetime)),
-                _permit: permit,
-            },
-            from,
-        )
+        loop {
+            let (stream, from) = axum::serve::Listener::accept(&mut self.listener).await;
+            let source = from.ip().to_canonical();
+            match self.places.take(source) {
+                Some(place) => {
+                    // The one that made room is closed before the next is accepted.
+                    if self.places.is_full() {
+                        tokio::task::yield_now().await;
+                    }
+                    let connection = Connection {
+                        stream,
+                        place,
+                        places: self.places.clone(),
+                        ends: Box::pin(sleep(self.limits.request)),
+                        dies: Instant::now() + self.limits.lifetime,
+                    };
+                    return (connection, from);
+                }
+                // Every one is being answered.
+                None => drop(stream),
+            }
+        }
     }
 
     fn local_addr(&self) -> io::Result<SocketAddr> {
@@ -158,20 +235,35 @@ impl axum::serve::Listener for Bounded {
     }
 }
 
-/// A connection that fails once its time is up.
+/// A connection that fails once its time is up, or another one needs its place.
 struct Connection {
     stream: TcpStream,
+    place: Arc<Place>,
+    places: Places,
+    /// When it is looked at next whether its time is up.
     ends: Pin<Box<Sleep>>,
-    _permit: OwnedSemaphorePermit,
+    dies: Instant,
 }
 
 impl Connection {
     /// The stream, while there is time.
     fn open(&mut self, cx: &mut Context<'_>) -> io::Result<Pin<&mut TcpStream>> {
-        match self.ends.as_mut().poll(cx) {
-            Poll::Ready(()) => Err(ErrorKind::TimedOut.into()),
-            Poll::Pending => Ok(Pin::new(&mut self.stream)),
+        if self.place.is_displaced(cx) {
+            return Err(ErrorKind::ConnectionAborted.into());
         }
+        while self.ends.as_mut().poll(cx).is_ready() {
+            if !self.place.answered() || Instant::now() >= self.dies {
+                return Err(ErrorKind::TimedOut.into());
+            }
+            self.ends.as_mut().reset(self.dies);
+        }
+        Ok(Pin::new(&mut self.stream))
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.places.leave(&self.place);
     }
 }
 
