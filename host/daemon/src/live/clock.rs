@@ -29,6 +29,8 @@ pub struct Clock {
     machine: Machine,
     /// A time and when it was.
     kept: Arc<Mutex<Option<(Timestamp, Instant)>>>,
+    /// When the API server was heard last.
+    answered: Arc<Mutex<Option<(Timestamp, Instant)>>>,
 }
 
 /// The clock of a machine. A simulation sets it and lets it jump.
@@ -74,6 +76,17 @@ impl Clock {
             || self.machine.now(),
             |(time, at)| shifted(time, at.elapsed(), true),
         )
+    }
+
+    /// The API server has answered, or a watch has brought something.
+    pub fn answered(&self) {
+        *lock(&self.answered) = Some((self.now(), Instant::now()));
+    }
+
+    /// When the API server was heard last, and how long ago that is; nothing before its first answer.
+    pub fn last_answer(&self) -> Option<(Timestamp, Duration)> {
+        let answered = *lock(&self.answered);
+        answered.map(|(time, at)| (time, at.elapsed()))
     }
 
     /// Takes in the `Date` of an answer of the API server, which was given at some moment of the

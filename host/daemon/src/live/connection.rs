@@ -251,8 +251,9 @@ where
     }
 }
 
-/// Sets the clock by the time at which a server says that it has answered.
+/// Notes that the server has answered, and sets the clock by the time at which it says so.
 fn set<B>(clock: &Clock, answer: &Response<B>, begun: Instant) {
+    clock.answered();
     let date = answer
         .headers()
         .get(header::DATE)

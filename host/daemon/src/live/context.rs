@@ -29,6 +29,7 @@ use super::lock::lock;
 use super::metrics::Metrics;
 use super::node::NodeView;
 use super::pulse::Pulse;
+use super::refusals::Refusals;
 use super::repair::Repairs;
 use super::rollout::Nomination;
 use super::shared_list::SharedList;
@@ -65,6 +66,8 @@ pub struct Context {
     pub unavailable: Arc<UnavailableOfferings>,
     /// Launches that wait, for the cloud has refused them.
     pub backoff: LaunchBackoff,
+    /// What others refuse again and again.
+    pub refusals: Refusals,
     /// Launches that may have made an instance that no claim names yet.
     pub launches: Launches,
     /// All instances, for claims that end.

@@ -30,7 +30,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::claim_conditions::{Surroundings, is_listed};
 use super::claims::{Planned, class_label, planned_pods};
-use super::context::Context;
+use super::context::{Context, back_off};
 use super::disruption::decide;
 use super::explain_requests::{ExplainRequests, Subject};
 use super::freshness::{Freshness, OwnWrite};
@@ -96,6 +96,11 @@ const POOLS: Duration = Duration::from_secs(1);
 const LEADER: Duration = Duration::from_millis(250);
 /// No round is made for so long where memory is given back to the system.
 const TRIM_MARGIN: Duration = Duration::from_millis(50);
+/// Replicas that compete ask for the Lease every 2 s. Without an answer for so long this one is cut
+/// off from the API server.
+const SILENT: Duration = Duration::from_secs(15);
+/// The same where there is no Lease: watches bring bookmarks every minute, or are listed again.
+const SILENT_WITHOUT_LEASE: Duration = Duration::from_secs(100);
 /// The status for others is written anew at most this often.
 const PUBLISH_INTERVAL: Duration = Duration::from_millis(500);
 
@@ -120,6 +125,10 @@ struct Controller {
     plans: PlanIndex,
     /// This process has not asked the server yet which pods wait, since it leads.
     unproven: bool,
+    /// How many rounds could create no NodeClaim one after the other, and when the pods of NodeClaims
+    /// that could not be created are planned again.
+    failed_writes: u32,
+    again: Option<Instant>,
     /// How many rounds have panicked one after the other.
     panics: u32,
     rounds: u64,
@@ -246,6 +255,8 @@ impl Controller {
             bought: HashSet::new(),
             plans: PlanIndex::default(),
             unproven: true,
+            failed_writes: 0,
+            again: None,
             panics: 0,
             rounds: 0,
             was_leader: false,
@@ -396,12 +407,11 @@ impl Controller {
             }
             Done::Written(claims, failed) => {
                 let state = &self.state;
+                let created = claims.len();
                 let pods = claims.into_iter().flat_map(|created| created.pods);
                 self.bought.extend(pods.filter(|pod| state.waits(pod)));
                 self.planning = false;
-                if failed > 0 {
-                    self.round_timer.pod_arrived(Instant::now());
-                }
+                self.written(created, failed, Instant::now());
             }
             Done::Collected => (self.collecting, self.pools_changed) = (false, true),
             Done::Explained => self.explain_requests.ended(),
@@ -421,6 +431,25 @@ impl Controller {
         }
     }
 
+    /// NodeClaims of a round were created, and others could not be: those pods are planned again,
+    /// later each time where nothing can be created.
+    fn written(&mut self, created: usize, failed: usize, now: Instant) {
+        let outcome = if created > 0 { "bought" } else { "failed" };
+        let rounds = &self.ctx.metrics.rounds;
+        rounds.with_label_values(&[outcome]).inc();
+        if let Some(plan) = self.last_plan.as_object_mut() {
+            plan.insert("failed".to_owned(), failed.into());
+        }
+        self.failed_writes = if created > 0 {
+            0
+        } else {
+            self.failed_writes + 1
+        };
+        if failed > 0 {
+            self.again = Some(now + back_off(self.failed_writes));
+        }
+    }
+
     /// When to wake up if nothing arrives.
     fn next(&self, now: Instant) -> Instant {
         let mut next = now + pulse::BEAT;
@@ -436,6 +465,7 @@ impl Controller {
             by(Some(self.last_garbage + GARBAGE).filter(|_| !self.collecting));
             by(self.pools_changed.then(|| self.last_pools + POOLS));
             by(self.pod_events.next());
+            by(self.again);
             if !self.planning {
                 let blocked = self.why_blocked(now).map(|_| now + RECHECK);
                 by(self
@@ -485,7 +515,7 @@ impl Controller {
         let leads = self.ctx.leadership.is_leader();
         let synced = self.state.synced();
         if self.changed && now >= self.published + PUBLISH_INTERVAL {
-            self.publish_status(synced, leads, now);
+            self.publish_status(synced && self.silence().is_none(), leads, now);
         }
         if self.next_answer(now).is_some_and(|at| at <= now) {
             self.answer_query(now);
@@ -535,6 +565,10 @@ impl Controller {
             self.collect();
         }
         self.write_pod_events(now);
+        if self.again.is_some_and(|at| at <= now) {
+            self.again = None;
+            self.round_timer.pod_arrived(now);
+        }
         while let Some(what) = self.work.take(now) {
             self.start(what, now);
         }
@@ -587,9 +621,23 @@ impl Controller {
         !changes.is_empty()
     }
 
+    /// Since when the API server has not answered, if that is long.
+    fn silence(&self) -> Option<String> {
+        let (time, ago) = self.ctx.clock.last_answer()?;
+        let limit = match self.ctx.leadership.is_permanent() {
+            true => SILENT_WITHOUT_LEASE,
+            false => SILENT,
+        };
+        (ago >= limit).then(|| {
+            let time = lifecycle::rfc3339(time);
+            format!("the API server has not answered since {time}; what is shown is from then")
+        })
+    }
+
     /// Why nothing may be planned, if so.
     fn why_blocked(&self, now: Instant) -> Option<String> {
-        let stale = self.watches.stale(now).map(|stale| stale.to_string());
+        let stale = self.silence();
+        let stale = stale.or_else(|| Some(self.watches.stale(now)?.to_string()));
         stale.or_else(|| {
             let needed = [Kind::NodeClaim, Kind::Node, Kind::Pod].into_iter();
             needed
@@ -913,7 +961,7 @@ impl Controller {
             return;
         }
         let (how, done) = (self.config.clone(), self.done.clone());
-        tokio::task::spawn_blocking(move || {
+        self.config.compute(move || {
             let _ = done.blocking_send(match decide(&how) {
                 Some(round) => Done::Round(Box::new(round)),
                 None => Done::RoundPanicked,
@@ -942,12 +990,14 @@ impl Controller {
         let how = self.config.clone();
         let live = how.policies.take().apart();
         let repairs_off = matches!(self.ctx.repairs, Repairs::Off);
-        let answer = tokio::task::spawn_blocking(move || {
-            let explained = match &question.about {
+        let metrics = self.ctx.metrics.clone();
+        let answer = self.config.compute(move || {
+            let explained = guarded_now(&metrics, "explaining", || match &question.about {
                 Subject::Pod(pod) => round::explain(&how, &live, input, pod),
                 Subject::Node(node) => decide::explain(&how, &live, input, (node, repairs_off)),
-            };
-            let _ = question.reply.send(explained);
+            });
+            let defect = || Err("explaining has panicked: a defect, please report it".to_owned());
+            let _ = question.reply.send(explained.unwrap_or_else(defect));
             drop(question.turn);
         });
         let done = self.done.clone();

@@ -9,6 +9,7 @@ use kube::Client;
 use longshore_cloud::CloudProvider;
 pub use longshore_core::disrupt::methods::TerminateFirst;
 use longshore_core::model::{Settings, Symbols};
+use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio::sync::mpsc::{Receiver, Sender, UnboundedReceiver, channel, unbounded_channel};
 use tokio::task::JoinSet;
@@ -31,6 +32,7 @@ pub use super::offers::{Offers, fixed};
 pub use super::overlays::CatalogueOverlays;
 use super::policies::PolicyReloader;
 use super::pulse::Pulse;
+use super::refusals::Refusals;
 pub use super::repair::{RepairMode, Repairs};
 use super::round::RoundConfig;
 use super::round_timer::RoundTimer;
@@ -82,6 +84,9 @@ pub struct Environment {
     pub static_capacity: bool,
     /// Plans on the runtime's own thread, so that nothing depends on the order of threads.
     pub inline: bool,
+    /// Whose threads compute: one for rounds, one for looks for disruption, one for explanations.
+    /// Those of the loop's runtime if nothing.
+    pub computing: Option<Handle>,
 }
 
 /// A Lease and its candidate.
@@ -130,6 +135,7 @@ impl Daemon {
             terminate_first,
             static_capacity,
             inline,
+            computing,
         } = edges;
         let own = lease
             .as_ref()
@@ -175,6 +181,7 @@ impl Daemon {
             fresh: AtomicBool::new(true),
             unavailable: Arc::default(),
             backoff: LaunchBackoff::default(),
+            refusals: Refusals::default(),
             launches: Launches::default(),
             shared_list: SharedList::default(),
             nomination_turns: Semaphore::new(TURNS),
@@ -199,6 +206,7 @@ impl Daemon {
             spot_to_spot,
             terminate_first,
             inline,
+            computing,
         };
         let board = Arc::new(Mutex::new(StatusBoard::default()));
         Daemon {
@@ -297,30 +305,31 @@ impl Daemon {
             }
         }
         // The Lease is renewed meanwhile: the tasks are still there.
-        if tokio::time::timeout(HAND_OVER, leadership.is_idle())
-            .await
-            .is_err()
-        {
-            tracing::warn!(
-                seconds = HAND_OVER.as_secs(),
-                "releasing the Lease with writes in progress after the timeout"
-            );
-        }
+        let idle = tokio::time::timeout(HAND_OVER, leadership.is_idle()).await;
         leadership.stop();
         tasks.shutdown().await;
-        if let Some(candidate) = self.candidate {
-            _ = tokio::time::timeout(RELEASE, leader::release(&candidate)).await;
+        match (self.candidate, idle) {
+            (Some(candidate), Ok(())) => {
+                _ = tokio::time::timeout(RELEASE, leader::release(&candidate)).await;
+            }
+            (None, Ok(())) => {}
+            // They end before another replica takes over.
+            (_, Err(_)) => tracing::warn!(
+                seconds = HAND_OVER.as_secs(),
+                "keeping the Lease until it expires: writes are in progress after the timeout"
+            ),
         }
         Ok(())
     }
 }
 
-/// How long a process that retires waits for the work that is under way, and then for its writes;
-/// with giving the Lease back it is done before kubelet kills it, after 30 s.
-const FINISH: Duration = Duration::from_secs(20);
-const HAND_OVER: Duration = Duration::from_secs(4);
+/// How long a process that retires waits for the work that is under way, and then for its writes.
+/// With giving the Lease back, the end of the journal and of the log it is done within 10 s
+/// ([`stop::LIMIT`](super::stop::LIMIT)).
+const FINISH: Duration = Duration::from_secs(4);
+const HAND_OVER: Duration = Duration::from_secs(3);
 /// How long it tries to give its Lease back.
-const RELEASE: Duration = Duration::from_secs(3);
+const RELEASE: Duration = Duration::from_millis(1_500);
 
 /// Why a daemon has ended by itself.
 #[derive(Debug, thiserror::Error)]

@@ -32,6 +32,7 @@ use super::mutants::mutant;
 use super::node::NodeView;
 use super::node_capacity;
 use super::overlays::added_capacity;
+use super::refusals::{self, Refused};
 use super::repair::reboot;
 use super::rollout::Turn;
 use super::step_error::StepError;
@@ -296,6 +297,7 @@ async fn launch(
             };
             status.capacity = with_added(instance.capacity);
             status.allocatable = with_added(instance.allocatable);
+            ctx.refusals.done(Refused::Launch, pool_of(claim));
             set(
                 ctx,
                 status,
@@ -339,6 +341,10 @@ async fn launch(
         }
         Err(error) => {
             let message: String = error.to_string().chars().take(MESSAGE).collect();
+            // Who asks too often waits, and is let in.
+            if !matches!(error, CloudError::Throttled(_)) {
+                launch_refused(ctx, claim, &message).await;
+            }
             set(
                 ctx,
                 status,
@@ -354,6 +360,29 @@ async fn launch(
                 Instant::now(),
             )))
         }
+    }
+}
+
+/// A launch was refused for a reason that stays: the claim, its pods and the NodePool say so, and the
+/// log, once in a while.
+async fn launch_refused(ctx: &Context, claim: &NodeClaim, why: &str) {
+    let (what, pool) = (Refused::Launch, pool_of(claim));
+    if !ctx.refusals.note(what, pool, why, ctx.now()) {
+        return;
+    }
+    let name = claim.metadata.name.as_deref();
+    tracing::warn!(
+        nodeclaim = name,
+        nodepool = pool,
+        why,
+        "launch refused; retrying"
+    );
+    let message = format!("no instance can be launched for NodePool {pool}: {why}");
+    let (events, reason) = (&ctx.events, what.reason());
+    events.claim(claim, true, reason, &message).await;
+    events.pool_named(pool, true, reason, &message).await;
+    for planned in planned_pods(claim).take(refusals::PODS) {
+        events.pod(planned.pod, true, reason, &message).await;
     }
 }
 

@@ -18,6 +18,8 @@ use longshore_core::plan::Plan;
 use longshore_core::planner;
 use longshore_core::snapshot::Snapshot;
 use longshore_core::stop::Stop;
+use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
 
 use super::claims::{NewNodeClaim, NominationPlan, PODS, ROUND};
 use super::clock::Clock;
@@ -32,6 +34,7 @@ use super::mutants::mutant;
 use super::offers::Offers;
 use super::overlays::{CatalogueOverlays, OverlaySet};
 use super::policies::{ActivePolicies, PolicyReloader};
+use super::refusals::{self, Refused};
 use super::step_error::StepError;
 use super::unavailable_offerings::UnavailableOfferings;
 use crate::deadline::{self, Deadline, TIME_LIMIT};
@@ -61,6 +64,21 @@ pub struct RoundConfig {
     /// Plans on the loop's own thread, so that nothing depends on the order of threads: for
     /// simulations.
     pub inline: bool,
+    /// Whose threads compute; those of the loop's runtime if nothing.
+    pub computing: Option<Handle>,
+}
+
+impl RoundConfig {
+    /// Computes on a thread: rounds, looks for disruption and explanations, one of each at a time.
+    pub fn compute<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> JoinHandle<T> {
+        match &self.computing {
+            Some(threads) => threads.spawn_blocking(work),
+            None => tokio::task::spawn_blocking(work),
+        }
+    }
 }
 
 /// A round that has been decided.
@@ -236,6 +254,7 @@ pub async fn write_all(ctx: &Arc<Context>, wanted: Vec<NewNodeClaim>) -> (Vec<Cr
                     want.summary,
                     "created NodeClaim"
                 );
+                ctx.refusals.done(Refused::Creation, &want.pool);
                 ctx.metrics
                     .claim_created(&want.pool, want.min_values_relaxed);
                 Some(Created {
@@ -244,8 +263,7 @@ pub async fn write_all(ctx: &Arc<Context>, wanted: Vec<NewNodeClaim>) -> (Vec<Cr
                 })
             }
             Err(error) => {
-                tracing::error!(nodeclaim = want.name, nodepool = want.pool, %error, "creating \
-                    NodeClaim failed");
+                creation_refused(ctx, &want, &error).await;
                 None
             }
         }
@@ -258,6 +276,40 @@ pub async fn write_all(ctx: &Arc<Context>, wanted: Vec<NewNodeClaim>) -> (Vec<Cr
     let made: Vec<Created> = made.into_iter().flatten().collect();
     let failed = total - made.len();
     (made, failed)
+}
+
+/// A NodeClaim could not be created: its pods and the NodePool say so, and the log, once in a while.
+async fn creation_refused(ctx: &Context, want: &NewNodeClaim, error: &StepError) {
+    if matches!(error, StepError::NotLeading) {
+        return;
+    }
+    let (what, why) = (Refused::Creation, error.to_string());
+    if !ctx.refusals.note(what, &want.pool, &why, ctx.now()) {
+        tracing::debug!(
+            nodeclaim = want.name,
+            nodepool = want.pool,
+            why,
+            "creating NodeClaim failed"
+        );
+        return;
+    }
+    tracing::error!(
+        nodeclaim = want.name,
+        nodepool = want.pool,
+        why,
+        "creating NodeClaim failed"
+    );
+    let message = format!(
+        "no NodeClaim can be created for NodePool {}: {why}",
+        want.pool
+    );
+    let events = &ctx.events;
+    events
+        .pool_named(&want.pool, true, what.reason(), &message)
+        .await;
+    for pod in want.pods.iter().take(refusals::PODS) {
+        events.pod(pod, true, what.reason(), &message).await;
+    }
 }
 
 /// How often a create without an answer is looked up.

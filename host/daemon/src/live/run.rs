@@ -7,6 +7,8 @@ use kube::Client;
 use longshore_cloud::CloudProvider;
 use longshore_core::model::Symbols;
 use longshore_kwok::provider::Kwok;
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tracing_subscriber::EnvFilter;
 
@@ -18,10 +20,12 @@ use super::environment::{Daemon, Environment, Lease, Offers, Repairs, fixed};
 use super::journal::{self, Journal};
 use super::leader::Leadership;
 use super::lock::lock;
+use super::log::LogQueue;
 use super::overlays::CatalogueOverlays;
 use super::policies::{PolicyReloader, Setup};
 use super::serve;
 use super::settings::{self, Settings, aws::AwsSettings};
+use super::stop;
 use crate::args::{Log, Provider, RunArgs};
 use crate::error::Failure;
 use crate::spread::default_spread;
@@ -62,7 +66,8 @@ pub(crate) fn run(args: &RunArgs) -> Result<Answer, Failure> {
     settings.notes.extend(settings::unknown_variables(
         std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()),
     ));
-    logging(&settings, args.log);
+    let log = logging(&settings, args.log)
+        .map_err(|source| usage("the log cannot be written", &source.to_string()))?;
     for note in &settings.notes {
         tracing::warn!("{}", note.what);
     }
@@ -78,21 +83,60 @@ pub(crate) fn run(args: &RunArgs) -> Result<Answer, Failure> {
     // being woken. With two workers beside the loop's own, a wave of a thousand pods took 1.0 CPU
     // seconds in place of 0.7, and to list a hundred thousand 5.1 in place of 2.4. What computes
     // for long has threads of its own.
+    let refused = |source: std::io::Error| usage("the runtime does not start", &source.to_string());
     let runtime = tokio::runtime::Builder::new_current_thread()
-        .max_blocking_threads(4)
+        .max_blocking_threads(BLOCKING)
         .enable_all()
         .build()
-        .map_err(|source| usage("the runtime does not start", &source.to_string()))?;
-    let ended = runtime.block_on(live(args, &settings, ec2, &meant));
+        .map_err(refused)?;
+    let computing = tokio::runtime::Builder::new_current_thread()
+        .max_blocking_threads(COMPUTING)
+        .build()
+        .map_err(refused)?;
+    let stops = stop::on_signal().map_err(refused)?;
+    let parts = Process {
+        log: log.clone(),
+        stops,
+        computing: computing.handle().clone(),
+    };
+    let ended = runtime.block_on(live(args, &settings, ec2, &meant, parts));
     // What is still under way is not waited for: everything can be interrupted anywhere.
     runtime.shutdown_background();
+    computing.shutdown_background();
+    if let Err(failure) = &ended {
+        tracing::error!("{}", failure.report());
+    }
+    log.flush(LAST_LINES);
     ended?;
     Ok(Answer::ok(String::new()))
 }
 
+/// Threads for what blocks a moment: names that DNS is asked for, and memory that is given back.
+const BLOCKING: usize = 4;
+/// Threads for what computes: one for a round, one for a look for disruption, one for an
+/// explanation. So none of them waits for another, or for DNS.
+const COMPUTING: usize = 3;
+/// How long the end of the log is waited for.
+const LAST_LINES: Duration = Duration::from_millis(500);
+
+/// What belongs to the process.
+struct Process {
+    log: LogQueue,
+    /// Comes when it is to stop.
+    stops: oneshot::Receiver<()>,
+    /// The runtime whose threads compute.
+    computing: Handle,
+}
+
 /// Passes on what the policies have to say, once a second, for ever.
-fn tell(ctx: &Context, manager: &PolicyReloader, journal: &Journal, board: &serve::SharedBoard) {
-    let runtime = tokio::runtime::Handle::current();
+fn tell(
+    runtime: &Handle,
+    ctx: &Context,
+    manager: &PolicyReloader,
+    journal: &Journal,
+    log: &LogQueue,
+    board: &serve::SharedBoard,
+) {
     loop {
         for notice in manager.notices() {
             let kind = format!("{:?}", notice.kind);
@@ -123,6 +167,7 @@ fn tell(ctx: &Context, manager: &PolicyReloader, journal: &Journal, board: &serv
             }
         }
         ctx.metrics.journal(journal.condition());
+        ctx.metrics.log_lines_dropped(log.dropped());
         lock(board).policies = serde_json::to_value(manager.status()).unwrap_or_default();
         std::thread::sleep(Duration::from_secs(1));
     }
@@ -135,21 +180,48 @@ fn usage(message: &str, hint: &str) -> Failure {
     }
 }
 
-fn logging(settings: &Settings, log: Log) {
+/// The log on standard error. Its reader may be slow or gone.
+fn logging(settings: &Settings, log: Log) -> std::io::Result<LogQueue> {
     let filter = EnvFilter::try_new(directives(&settings.log_level))
         .unwrap_or_else(|_| EnvFilter::new("info"));
+    let lost: fn(u64) -> String = match log {
+        Log::Json => |lines| {
+            let message = lost(lines);
+            let fields = serde_json::json!({"message": message, "lines": lines});
+            format!(
+                "{}\n",
+                serde_json::json!({"level": "WARN", "fields": fields})
+            )
+        },
+        Log::Text => |lines| format!("WARN {}\n", lost(lines)),
+    };
+    let queue = LogQueue::start(std::io::stderr(), lost)?;
     let made = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr);
+        .with_writer(queue.clone());
     let _ = match log {
         Log::Json => made.json().try_init(),
         Log::Text => made.with_ansi(false).try_init(),
     };
+    // The usual hook writes to standard error itself, and waits for its reader.
+    std::panic::set_hook(Box::new(|panic| {
+        let thread = std::thread::current();
+        let backtrace = std::backtrace::Backtrace::capture();
+        let backtrace = (backtrace.status() == std::backtrace::BacktraceStatus::Captured)
+            .then(|| backtrace.to_string());
+        tracing::error!(thread = thread.name(), backtrace, "{panic}");
+    }));
+    Ok(queue)
 }
 
-/// Log filter. Callers log failed requests once, so HTTP libraries log warnings only.
+fn lost(lines: u64) -> String {
+    format!("{lines} lines of this log were dropped: its reader was slow or gone")
+}
+
+/// Log filter. Callers log failed requests once, so HTTP libraries log warnings only. That the API
+/// server's certificate is not verified is said once, not at every connection.
 fn directives(level: &str) -> String {
-    format!("{level},kube=warn,hyper=warn,h2=warn,tower=warn")
+    format!("{level},kube=warn,kube_client::client::tls=error,hyper=warn,h2=warn,tower=warn")
 }
 
 /// Where nodes come from.
@@ -176,7 +248,9 @@ fn kwok(args: &RunArgs, settings: &Settings, client: &Client) -> Result<Cloud, F
     let file = args.instance_types.as_deref();
     let file = file.or(settings.instance_types.as_deref());
     let (world, problems) = input::catalogue_only(file)?;
-    input::complain(&problems);
+    for problem in &problems.list {
+        tracing::warn!("{problem}");
+    }
     let (catalogue, names) = (world.catalogue, world.names);
     Ok(Cloud {
         provider: Arc::new(Kwok::new(client.clone(), catalogue.clone(), names.clone())),
@@ -225,11 +299,22 @@ async fn live(
     settings: &Settings,
     on_ec2: Option<AwsSettings>,
     meant: &longshore_core::model::Settings,
+    process: Process,
 ) -> Result<(), Failure> {
+    let Process {
+        log,
+        stops,
+        computing,
+    } = process;
     let mut meant = meant.clone();
     let leadership = Leadership::new(!settings.elects);
     let clock = Clock::system();
     let config = connection::config(args.kubeconfig.as_deref()).await?;
+    if config.accept_invalid_certs {
+        tracing::warn!(
+            "the API server's certificate is not verified: insecure-skip-tls-verify in the kubeconfig"
+        );
+    }
     let Clients {
         patient: client,
         plain,
@@ -291,6 +376,7 @@ async fn live(
         terminate_first: settings.terminate_first,
         static_capacity: settings.static_capacity,
         inline: false,
+        computing: Some(computing),
     });
     let (ctx, board) = (daemon.ctx.clone(), daemon.board.clone());
     ctx.garbage.allow(settings.garbage_limit);
@@ -305,10 +391,14 @@ async fn live(
     served.map_err(|[why, hint]| usage(&why, &hint))?;
     // They end with this function.
     let _tasks = cloud.tasks.map(|tasks| tasks(ctx.clone()));
-    tokio::task::spawn_blocking({
-        let journal = journal.clone();
-        move || tell(&ctx, &manager, &journal, &board)
-    });
+    let tells = {
+        let (runtime, journal) = (Handle::current(), journal.clone());
+        move || tell(&runtime, &ctx, &manager, &journal, &log, &board)
+    };
+    std::thread::Builder::new()
+        .name("notices".to_owned())
+        .spawn(tells)
+        .map_err(|error| usage("a thread does not start", &error.to_string()))?;
     tracing::info!(
         types = cloud.types,
         metrics = settings.metrics,
@@ -320,7 +410,7 @@ async fn live(
     tokio::pin!(running);
     let ended = tokio::select! {
         ended = &mut running => ended,
-        () = told_to_stop() => {
+        _ = stops => {
             tracing::info!("stopping; waiting for work in progress");
             leadership.retire();
             running.await
@@ -375,17 +465,6 @@ fn holder() -> String {
     )
 }
 
-async fn told_to_stop() {
-    use tokio::signal::unix::{SignalKind, signal};
-    match signal(SignalKind::terminate()) {
-        Ok(mut terminate) => tokio::select! {
-            _ = terminate.recv() => {}
-            _ = tokio::signal::ctrl_c() => {}
-        },
-        Err(_) => drop(tokio::signal::ctrl_c().await),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::io::Write;
@@ -417,6 +496,7 @@ mod tests {
             .finish();
         tracing::subscriber::with_default(made, || {
             tracing::warn!(target: "kube_client::config", "no proxy");
+            tracing::warn!(target: "kube_client::client::tls", "Server cert bypassed");
             tracing::info!(target: "kube_runtime", "too much");
             tracing::debug!(target: "h2::codec::framed_read", "received a frame");
             tracing::warn!(target: "longshore_daemon::live", "watch failed; retrying");

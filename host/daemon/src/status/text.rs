@@ -14,9 +14,14 @@ pub fn text(status: &Value) -> String {
     let leads = match (status["synced"].as_bool(), status["leads"].as_bool()) {
         (Some(true), Some(true)) => "leads",
         (Some(true), _) => "standby: another replica leads, or none does yet",
+        _ if status["troubles"]["API server"].is_string() => "cut off from the API server",
         _ => "starting: initial lists are not complete",
     };
-    line("daemon", leads.to_owned());
+    let answered = status["answeredSecondsAgo"].as_f64().map(|ago| {
+        let digits = usize::from(ago < 10.0);
+        format!("; the API server answered {ago:.digits$} s ago")
+    });
+    line("daemon", format!("{leads}{}", answered.unwrap_or_default()));
     line(
         "cluster",
         format!(
@@ -62,6 +67,29 @@ pub fn text(status: &Value) -> String {
                 "{} ({some}{and}): {}",
                 count(pods, "pod"),
                 shown(&waiting["why"])
+            ),
+        );
+    }
+    for coming in list(&status["coming"]) {
+        line("coming", on_its_way(coming));
+    }
+    if number("others") > 0 {
+        let pods = count(number("others"), "pod");
+        line(
+            "waiting",
+            format!("{pods}: planned for existing nodes, or not planned yet"),
+        );
+    }
+    for refused in list(&status["refused"]) {
+        line(
+            "refused",
+            format!(
+                "{} for NodePool {}, {} since {}: {}",
+                shown(&refused["what"]),
+                shown(&refused["nodePool"]),
+                count(refused["times"].as_u64().unwrap_or(0) as usize, "time"),
+                shown(&refused["since"]),
+                shown(&refused["why"])
             ),
         );
     }
@@ -126,6 +154,26 @@ pub fn text(status: &Value) -> String {
     out
 }
 
+/// Pods whose node is on its way, and what it waits for.
+fn on_its_way(coming: &Value) -> String {
+    let number = |name: &str| coming[name].as_u64().unwrap_or(0) as usize;
+    let some = texts(&coming["some"]);
+    let and = if number("nodeClaims") > some.len() {
+        ", …"
+    } else {
+        ""
+    };
+    format!(
+        "{} on {} of NodePool {} ({}{and}), since {}: {}",
+        count(number("pods"), "pod"),
+        count(number("nodeClaims"), "NodeClaim"),
+        shown(&coming["nodePool"]),
+        some.join(", "),
+        shown(&coming["since"]),
+        shown(&coming["waitsFor"])
+    )
+}
+
 /// Offerings whose price NodeOverlays change, a few of them by name.
 fn prices(changed: usize, some: &[Value]) -> String {
     let one = |one: &Value| {
@@ -178,8 +226,12 @@ fn rounds(status: &Value) -> String {
         return rounds.to_string();
     }
     let number = |name: &str| last[name].as_u64().unwrap_or(0) as usize;
+    let failed = match number("failed") {
+        0 => String::new(),
+        failed => format!(" ({failed} could not be created)"),
+    };
     format!(
-        "{rounds}; in the last, {} got {} at {:.4} USD/h, {} left over, {} ms{}",
+        "{rounds}; in the last, {} got {}{failed} at {:.4} USD/h, {} left over, {} ms{}",
         count(number("pods"), "pod"),
         count(number("claims"), "NodeClaim"),
         last["cost"].as_f64().unwrap_or(0.0),
@@ -222,9 +274,14 @@ mod tests {
     #[test]
     fn a_status_reads_as_lines() {
         let status = json!({
-            "synced": true, "leads": true, "pods": 340, "pending": 3, "nodes": 17, "nodeClaims": 18, "nodePools": 1,
+            "synced": true, "leads": true, "answeredSecondsAgo": 0.42, "pods": 340, "pending": 3, "nodes": 17, "nodeClaims": 18, "nodePools": 1,
             "rounds": 4,
-            "lastPlan": {"pods": 50, "claims": 3, "cost": 1.25, "left": 2, "milliseconds": 12},
+            "lastPlan": {"pods": 50, "claims": 3, "cost": 1.25, "left": 2, "milliseconds": 12, "failed": 1},
+            "coming": [{"nodePool": "web", "nodeClaims": 4, "pods": 9, "since": "2026-01-01T02:31:00Z",
+                "some": ["web-a", "web-b", "web-c"], "waitsFor": "launched, not registered: its node has not joined yet"}],
+            "others": 2,
+            "refused": [{"what": "launching instances", "nodePool": "web", "times": 312,
+                "since": "2026-01-01T02:40:00Z", "why": "unauthorized: ec2:CreateFleet"}],
             "withoutCapacity": {
                 "offerings": 2, "askedAgainFrom": "14:03:20 UTC", "askedAgainUntil": "14:03:20 UTC",
                 "some": ["m5.large/z1/spot", "m5.large/z2/spot"],
@@ -243,11 +300,14 @@ mod tests {
             },
         });
         expect_test::expect![[r#"
-            daemon    leads
+            daemon    leads; the API server answered 0.4 s ago
             cluster   3 of 340 pods wait; 17 nodes, 18 NodeClaims, 1 NodePool
-            rounds    4; in the last, 50 pods got 3 NodeClaims at 1.2500 USD/h, 2 left over, 12 ms
+            rounds    4; in the last, 50 pods got 3 NodeClaims (1 could not be created) at 1.2500 USD/h, 2 left over, 12 ms
             capacity  2 offerings without, until 14:03:20 UTC: m5.large/z1/spot, m5.large/z2/spot
             waiting   3 pods (shop/a, shop/b, …): NodePool web: 3 of 3 types: too little cpu
+            coming    9 pods on 4 NodeClaims of NodePool web (web-a, web-b, web-c, …), since 2026-01-01T02:31:00Z: launched, not registered: its node has not joined yet
+            waiting   2 pods: planned for existing nodes, or not planned yet
+            refused   launching instances for NodePool web, 312 times since 2026-01-01T02:40:00Z: unauthorized: ec2:CreateFleet
             nodepool  arm: no compatible instance type: 3 of 3 types: labels do not match
             trouble   Pod: cannot watch pods: no answer
             config    /etc/longshore.toml

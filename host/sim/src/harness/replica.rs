@@ -167,6 +167,7 @@ impl Replica {
             terminate_first: TerminateFirst::default(),
             static_capacity: self.setup.static_capacity,
             inline: true,
+            computing: None,
         };
         Ok((environment, tasks))
     }

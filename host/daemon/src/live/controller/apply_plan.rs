@@ -1,6 +1,6 @@
 //! Applies a plan: creates NodeClaims, nominates pods, writes Events for unplaced pods.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use longshore_core::plan::{Plan, PodIx, PoolIx};
 use longshore_core::snapshot::{Ineligible, Snapshot};
@@ -16,8 +16,9 @@ use crate::live::rollout::InFlightPod;
 use crate::live::round::{self, Created, Round};
 use crate::report::{self, UnplacedPod};
 
-/// Most pods of a round that get an Event saying where they should go.
-const NOMINATED_EVENTS: usize = 50;
+/// Most pods of a round that get an Event saying where they should go, and most that get one saying
+/// why they wait. The others get theirs in the next rounds.
+const EVENTS: usize = 200;
 
 impl Controller {
     /// Carries out a plan: creates NodeClaims, nominates pods, and writes Events for unplaced pods.
@@ -70,12 +71,13 @@ impl Controller {
                 .with_label_values(&["cut_short"])
                 .inc();
         }
-        let outcome = if plan.claims.is_empty() {
-            "nothing"
-        } else {
-            "bought"
-        };
-        self.ctx.metrics.rounds.with_label_values(&[outcome]).inc();
+        if plan.claims.is_empty() {
+            self.ctx
+                .metrics
+                .rounds
+                .with_label_values(&["nothing"])
+                .inc();
+        }
         self.ctx.metrics.unschedulable(plan.unplaced.len());
         let ignored = plan
             .unplaced
@@ -131,6 +133,13 @@ impl Controller {
             .filter(|pod| !self.state.waits(pod))
             .cloned()
             .collect();
+        let bought = plan.claims.iter().flat_map(|claim| &claim.pods);
+        let uids: HashMap<String, Box<str>> = bought
+            .map(|&pod| {
+                let uid = &snapshot.world.pods[pod.0 as usize].uid;
+                (pod_name(&snapshot.world, pod), uid.clone())
+            })
+            .collect();
         let doubtful = self.is_doubtful(&waiting);
         self.unproven = false;
         let (ctx, done) = (self.ctx.clone(), self.done.clone());
@@ -174,13 +183,14 @@ impl Controller {
                 .flat_map(|Created { name, pods }| {
                     pods.iter().map(|pod| (pod.clone(), name.clone()))
                 })
-                .take(NOMINATED_EVENTS)
+                .take(EVENTS)
                 .collect();
             let _ = done.send(Done::Written(written, failed)).await;
             for (pod, claim) in nominated {
+                let uid = uids.get(&pod).map_or("", |uid| &**uid);
                 ctx.events
-                    .pod(
-                        &pod,
+                    .pod_with_uid(
+                        (&pod, uid),
                         false,
                         "Nominated",
                         &format!("Pod should schedule on: nodeclaim/{claim}"),
@@ -216,6 +226,7 @@ impl Controller {
 
     fn tell_leftovers(&self, snapshot: &Snapshot, plan: &Plan) {
         let mut waiting = BTreeMap::new();
+        let mut events = Vec::new();
         // For the others kube-scheduler writes the first Event.
         let given_up = |pod: PodIx| !snapshot.world.pods[pod.0 as usize].unattempted;
         for unplaced in plan
@@ -225,27 +236,27 @@ impl Controller {
         {
             let pod = pod_name(&snapshot.world, unplaced.pod);
             let UnplacedPod { message, .. } = report::unplaced_pod(snapshot, unplaced);
+            let uid = &snapshot.world.pods[unplaced.pod.0 as usize].uid;
+            let words = format!("Failed to schedule pod, {message}");
+            if events.len() < EVENTS
+                && self
+                    .ctx
+                    .events
+                    .is_due((&pod, uid), "FailedScheduling", &words)
+            {
+                events.push((pod.clone(), uid.clone(), words));
+            }
             waiting.insert(pod, message);
         }
         let ctx = self.ctx.clone();
-        let nominated: Vec<(String, String)> = waiting
-            .iter()
-            .take(50)
-            .map(|(p, m)| (p.clone(), m.clone()))
-            .collect();
         lock(&self.board).waiting = waiting;
-        if nominated.is_empty() {
+        if events.is_empty() {
             return;
         }
         tokio::spawn(async move {
-            for (pod, why) in nominated {
+            for (pod, uid, words) in events {
                 ctx.events
-                    .pod(
-                        &pod,
-                        true,
-                        "FailedScheduling",
-                        &format!("Failed to schedule pod, {why}"),
-                    )
+                    .pod_with_uid((&pod, &uid), true, "FailedScheduling", &words)
                     .await;
             }
         });

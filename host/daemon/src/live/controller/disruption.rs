@@ -262,7 +262,7 @@ impl Controller {
             return;
         }
         let (how, done) = (self.config.clone(), self.done.clone());
-        tokio::task::spawn_blocking(move || {
+        self.config.compute(move || {
             let _ = done.blocking_send(Done::Disruption(look(&how)));
         });
     }

@@ -24,6 +24,7 @@ impl Controller {
         // A reopened watch has brought nothing yet.
         if !matches!(change, Change::Failed(_) | Change::Recovered) {
             self.watches.heard(kind, now);
+            self.ctx.clock.answered();
         }
         match &change {
             Change::Version => {

@@ -1,5 +1,7 @@
 //! Exports the cluster and the loop to metrics and `longshore status`.
 
+mod coming;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -89,6 +91,10 @@ impl Controller {
         board.synced = synced;
         board.waiting.retain(|pod, _| self.state.waits(pod));
         let waiting = grouped(&board.waiting);
+        let (coming, pods) = coming::coming(&self.state);
+        let explained = pods.iter().filter(|pod| !board.waiting.contains_key(**pod));
+        let explained = explained.count() + board.waiting.len();
+        let others = self.state.pending().saturating_sub(explained);
         let policies = board.policies.clone();
         let short = self.ctx.unavailable.summary(self.ctx.now().as_second());
         self.ctx.metrics.short(&short);
@@ -106,6 +112,9 @@ impl Controller {
                 .trouble()
                 .map(|what| ("garbage".to_owned(), what)),
         );
+        if let Some(why) = self.silence() {
+            troubles.insert("API server".to_owned(), why);
+        }
         if let Some(why) = &self.blocked {
             troubles.insert("planning".to_owned(), format!("planning is blocked: {why}"));
         }
@@ -119,7 +128,7 @@ impl Controller {
             "nodeClaims": self.state.claims.len(), "nodePools": self.state.pools.len(),
             "waiting": waiting, "work": self.work.len(), "lastPlan": self.last_plan, "troubles": troubles,
             "withoutCapacity": short.nominated(), "policies": policies, "barren": self.incompatible_pools,
-            "overlays": overlays,
+            "overlays": overlays, "coming": coming, "others": others, "refused": self.ctx.refusals.lines(),
         });
     }
 }

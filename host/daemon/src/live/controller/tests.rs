@@ -88,6 +88,7 @@ fn how(ctx: &Context) -> (RoundConfig, Symbols) {
         spot_to_spot: false,
         terminate_first: TerminateFirst::default(),
         inline: false,
+        computing: None,
     };
     (how, world.names)
 }

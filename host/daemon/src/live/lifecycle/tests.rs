@@ -149,6 +149,7 @@ pub fn context(server: &Server, answer: Result<Instance, CloudError>) -> Context
         fresh: AtomicBool::new(true),
         unavailable: Arc::default(),
         backoff: crate::live::launch_backoff::LaunchBackoff::default(),
+        refusals: crate::live::refusals::Refusals::default(),
         launches: crate::live::launches::Launches::default(),
         shared_list: crate::live::shared_list::SharedList::default(),
         nomination_turns: tokio::sync::Semaphore::new(1),
