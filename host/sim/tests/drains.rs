@@ -216,6 +216,7 @@ impl Scene {
             terminate_first: TerminateFirst::default(),
             static_capacity: false,
             inline: true,
+            computing: None,
         });
         self.daemon = JoinSet::new();
         self.daemon
