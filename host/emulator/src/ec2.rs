@@ -94,7 +94,7 @@ fn act(world: &mut World, context: &Context, scope: &Scope, params: &Params, dry
             fleet::create(world, context, wanted)
         }
         "RunInstances" => {
-            launch::dry_run(world, scope)?;
+            launch::dry_run(world, context, scope)?;
             checked(params, dry)?;
             Err(Refusal::new(
                 "UnsupportedOperation",
@@ -155,16 +155,61 @@ fn tag_set(tags: &BTreeMap<String, String>) -> Option<Xml> {
 }
 
 /// Tags for one type of resource among `TagSpecification.N`.
-fn tags_for(scope: &Scope, list: &str, resource: &str) -> BTreeMap<String, String> {
+fn tags_for(
+    scope: &Scope,
+    list: &str,
+    resource: &str,
+) -> Result<BTreeMap<String, String>, Refusal> {
     let mut tags = BTreeMap::new();
     for specification in scope.list(list) {
         let wanted = specification.get("ResourceType") == Some(resource);
         for tag in specification.list("Tag") {
             let pair = (tag.get("Key"), tag.get("Value").unwrap_or_default());
-            if let (Some(key), value, true) = (pair.0, pair.1, wanted) {
-                tags.insert(key.to_owned(), value.to_owned());
+            let (Some(key), value, true) = (pair.0, pair.1, wanted) else {
+                continue;
+            };
+            tag_allowed(key, value)?;
+            if tags.insert(key.to_owned(), value.to_owned()).is_some() {
+                let message = format!("Duplicate tag key '{key}' specified.");
+                return Err(Refusal::new("InvalidParameterValue", message));
             }
         }
     }
-    tags
+    few_tags(tags.len())?;
+    Ok(tags)
+}
+
+/// Most tags of a resource.
+const TAGS: usize = 50;
+
+/// A resource may have so many tags.
+fn few_tags(count: usize) -> Result<(), Refusal> {
+    match count > TAGS {
+        true => Err(Refusal::new(
+            "TagLimitExceeded",
+            format!("More than {TAGS} tags specified"),
+        )),
+        false => Ok(()),
+    }
+}
+
+/// Keys have up to 127 characters and are not AWS's own, values up to 256.
+fn tag_allowed(key: &str, value: &str) -> Result<(), Refusal> {
+    let refused = |message: String| Err(Refusal::new("InvalidParameterValue", message));
+    if key.to_ascii_lowercase().starts_with("aws:") {
+        return refused(format!(
+            "Tag keys starting with 'aws:' are reserved for internal use: {key}"
+        ));
+    }
+    if key.is_empty() || key.chars().count() > 127 {
+        return refused(format!(
+            "Tag key exceeds the maximum length of 127 characters: '{key}'"
+        ));
+    }
+    if value.chars().count() > 256 {
+        return refused(format!(
+            "Tag value exceeds the maximum length of 256 characters: '{value}'"
+        ));
+    }
+    Ok(())
 }

@@ -33,7 +33,7 @@ pub(crate) fn answer(
         }
         "ListInstanceProfiles" => list(world, context, &scope)?,
         "TagInstanceProfile" => {
-            let tags = tags(&scope);
+            let tags = tags(&scope)?;
             change(world, context, name()?, |one| {
                 one.tags.extend(tags);
                 Ok(())
@@ -117,12 +117,33 @@ fn missing_role(name: &str) -> Refusal {
     Refusal::new("NoSuchEntity", message)
 }
 
-fn tags(scope: &Scope) -> Tags {
-    let pairs = scope.list("Tags.member").into_iter();
-    let pairs = pairs.filter_map(|tag| Some((tag.get("Key")?, tag.get("Value").unwrap_or(""))));
-    pairs
-        .map(|(key, value)| (key.to_owned(), value.to_owned()))
-        .collect()
+/// Tags of a request: letters, digits, spaces and `_.:/=+-@`.
+fn tags(scope: &Scope) -> Result<Tags, Refusal> {
+    let legal = |c: char| c.is_alphanumeric() || c.is_whitespace() || "_.:/=+-@".contains(c);
+    let mut all = Tags::new();
+    for tag in scope.list("Tags.member") {
+        let (key, value) = (tag.need("Key")?, tag.get("Value").unwrap_or_default());
+        let short = (1..=128).contains(&key.chars().count()) && value.chars().count() <= 256;
+        if !short || !key.chars().chain(value.chars()).all(legal) {
+            let message = format!(
+                "Tag {key}={value} failed to satisfy constraint: keys have 1 to 128 and values up to \
+                 256 letters, digits, spaces and _.:/=+-@"
+            );
+            return Err(Refusal::new("ValidationError", message));
+        }
+        if all.insert(key.to_owned(), value.to_owned()).is_some() {
+            let message =
+                "Duplicate tag keys found. Please note that Tag keys are case insensitive.";
+            return Err(Refusal::new("InvalidInput", message));
+        }
+    }
+    match all.len() > 50 {
+        true => Err(Refusal::new(
+            "LimitExceeded",
+            "Cannot exceed quota for TagsPerInstanceProfile: 50",
+        )),
+        false => Ok(all),
+    }
 }
 
 fn create(world: &mut World, context: &Context, scope: &Scope) -> Result<Vec<Xml>, Refusal> {
@@ -146,7 +167,7 @@ fn create(world: &mut World, context: &Context, scope: &Scope) -> Result<Vec<Xml
         path,
         created: context.now,
         role: None,
-        tags: tags(scope),
+        tags: tags(scope)?,
     };
     world.profiles.put(context.now, name, one.clone());
     Ok(vec![element("InstanceProfile", profile(world, name, &one))])

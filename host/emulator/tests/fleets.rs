@@ -111,8 +111,15 @@ fn each_obstacle_has_its_code() {
     let error = |answer: &str| text(answer, "errorCode").to_owned();
     let arm = more("&LaunchTemplateConfigs.1.Overrides.1.ImageId=ami-00000000000000a05");
     assert_eq!(error(&ec2(world, &arm)), "InvalidParameterValue");
-    let image = more("&LaunchTemplateConfigs.1.Overrides.1.ImageId=ami-none");
-    assert_eq!(error(&ec2(world, &image)), "InvalidAMIID.NotFound");
+    for (image, code) in [
+        ("ami-none", "InvalidAMIID.Malformed"),
+        ("ami-0000000000000ffff", "InvalidAMIID.NotFound"),
+    ] {
+        let image = more(&format!(
+            "&LaunchTemplateConfigs.1.Overrides.1.ImageId={image}"
+        ));
+        assert_eq!(error(&ec2(world, &image)), code);
+    }
     let low = "&LaunchTemplateConfigs.1.Overrides.1.MaxPrice=0.000001";
     assert_eq!(
         error(&ec2(world, &fleet(1, "spot", &one, low))),

@@ -33,6 +33,10 @@ pub(super) fn types(world: &World, scope: &Scope) -> Found {
         let message = format!("The following supplied instance types do not exist: [{unknown}]");
         return Err(Refusal::new("InvalidInstanceType", message));
     }
+    if wanted.len() > 100 {
+        let message = "At most 100 instance types can be described in one request";
+        return Err(Refusal::new("InvalidParameterValue", message));
+    }
     let page = Page::read(scope, 100, 5, 100)?;
     let none = Tags::new();
     let rows = world.account.types.iter().filter(|(name, one)| {

@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 
 use crate::wire::{Refusal, Scope};
 
+/// Most values of all filters of a request.
+const VALUES: usize = 200;
+
 /// The filters of a request.
 pub struct Filters(Vec<(String, Vec<String>)>);
 
@@ -25,6 +28,16 @@ impl Filters {
                 .map(str::to_owned)
                 .collect();
             filters.push((name.to_owned(), values));
+        }
+        let values: usize = filters
+            .iter()
+            .map(|(_, values): &(_, Vec<_>)| values.len())
+            .sum();
+        if values > VALUES {
+            let message = format!(
+                "The maximum number of filter values specified on a single call is {VALUES}"
+            );
+            return Err(Refusal::new("FilterLimitExceeded", message));
         }
         Ok(Filters(filters))
     }

@@ -58,6 +58,9 @@ struct Override {
     weight: Option<f64>,
 }
 
+/// Most launch template configurations of a fleet.
+const CONFIGS: usize = 50;
+
 const SPOT: [&str; 6] = [
     "lowest-price",
     "lowestPrice",
@@ -107,6 +110,12 @@ pub(super) fn read(world: &World, scope: &Scope) -> Result<Wanted, Refusal> {
             "The request must contain the parameter LaunchTemplateConfigs",
         ));
     }
+    if configs.len() > CONFIGS {
+        return Err(Refusal::new(
+            "InvalidParameterValue",
+            format!("A fleet has at most {CONFIGS} launch template configurations"),
+        ));
+    }
     let overrides: usize = configs.iter().map(|config| config.overrides.len()).sum();
     if overrides > 300 {
         return Err(invalid("A fleet has at most 300 overrides"));
@@ -119,7 +128,7 @@ pub(super) fn read(world: &World, scope: &Scope) -> Result<Wanted, Refusal> {
         spot_strategy: strategy(&spot, &SPOT)?,
         on_demand_strategy: strategy(&on_demand, &["lowest-price", "lowestPrice", "prioritized"])?,
         configs,
-        tags: tags_for(scope, "TagSpecification", "instance"),
+        tags: tags_for(scope, "TagSpecification", "instance")?,
         token: scope.get("ClientToken").unwrap_or_default().to_owned(),
         least: least.unwrap_or(0),
     })
@@ -319,7 +328,7 @@ fn pools(
 ) -> Vec<Pool> {
     let mut all = Vec::new();
     for (number, config) in wanted.configs.iter().enumerate() {
-        let checked = launch::check(world, &config.data.root());
+        let checked = launch::check(world, context, &config.data.root());
         for (at, one) in config.overrides.iter().enumerate() {
             let found = checked
                 .clone()

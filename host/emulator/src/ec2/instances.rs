@@ -110,7 +110,7 @@ fn shown(world: &World, one: &Instance) -> Vec<Xml> {
     let groups = || {
         items(
             "groupSet",
-            one.groups.iter().map(|id| {
+            one.groups.iter().filter(|_| lives).map(|id| {
                 let name = account.groups.get(id).map_or("", |group| &group.name);
                 vec![text("groupId", id), text("groupName", name)]
             }),
@@ -343,10 +343,17 @@ pub(super) fn tag_change(
     }
     let mut tags = BTreeMap::new();
     for tag in scope.list("Tag") {
-        tags.insert(
-            tag.need("Key")?.to_owned(),
-            tag.get("Value").map(str::to_owned),
-        );
+        let (key, value) = (tag.need("Key")?, tag.get("Value"));
+        if context.action == "CreateTags" {
+            super::tag_allowed(key, value.unwrap_or_default())?;
+        }
+        if tags
+            .insert(key.to_owned(), value.map(str::to_owned))
+            .is_some()
+        {
+            let message = format!("Duplicate tag key '{key}' specified.");
+            return Err(Refusal::new("InvalidParameterValue", message));
+        }
     }
     for id in &resources {
         let known = match id.split_once('-') {
@@ -370,6 +377,18 @@ pub(super) fn tag_change(
                     ),
                 ),
             });
+        }
+    }
+    if context.action == "CreateTags" {
+        for id in &resources {
+            let own = match id.starts_with("i-") {
+                true => world.instances.get(id).map(|one| &one.tags),
+                false => world.templates.get(id).map(|one| &one.tags),
+            };
+            let new = tags
+                .keys()
+                .filter(|key| own.is_none_or(|own| !own.contains_key(*key)));
+            super::few_tags(new.count() + own.map_or(0, BTreeMap::len))?;
         }
     }
     Ok(TagChange {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::tags_for;
+use crate::Time;
 use crate::handle::Context;
 use crate::wire::{Params, Refusal, Scope};
 use crate::world::account::Tags;
@@ -30,8 +31,15 @@ pub struct Purchase<'a> {
 }
 
 /// Checks what a template names. The code is EC2's for what is missing.
-pub fn check(world: &World, data: &Scope) -> Result<(), Refusal> {
+pub fn check(world: &World, context: &Context, data: &Scope) -> Result<(), Refusal> {
     let account = &world.account;
+    let of_interfaces = data.list("NetworkInterface");
+    let mut of_interfaces = of_interfaces.iter();
+    if !data.texts("SecurityGroupId").is_empty() && of_interfaces.any(|one| !one.is_empty()) {
+        let message = "Network interfaces and an instance-level security groups may not be specified \
+                       on the same request";
+        return Err(Refusal::new("InvalidParameterCombination", message));
+    }
     if let Some(image) = data.get("ImageId") {
         image_known(world, image)?;
     }
@@ -44,7 +52,10 @@ pub fn check(world: &World, data: &Scope) -> Result<(), Refusal> {
     let name = profile.get("Name");
     let name = name.or_else(|| profile.get("Arn").and_then(|arn| arn.rsplit('/').next()));
     if let Some(name) = name {
-        match world.profiles.get(name) {
+        // EC2 hears of what IAM has a while later.
+        let delay = account.settings.profile_milliseconds;
+        let heard = Time(context.now.0.saturating_sub(delay));
+        match world.profiles.get_at(name, heard) {
             None => {
                 let message = format!(
                     "Value ({name}) for parameter iamInstanceProfile.name is \
@@ -77,6 +88,12 @@ pub fn check(world: &World, data: &Scope) -> Result<(), Refusal> {
 
 /// An image must exist.
 pub fn image_known(world: &World, image: &str) -> Result<(), Refusal> {
+    let digits = image.strip_prefix("ami-").unwrap_or_default();
+    let is_hex = |c: char| c.is_ascii_hexdigit();
+    if digits.is_empty() || !digits.chars().all(is_hex) {
+        let message = format!("Invalid id: \"{image}\" (expecting \"ami-...\")");
+        return Err(Refusal::new("InvalidAMIID.Malformed", message));
+    }
     match world.account.images.contains_key(image) {
         true => Ok(()),
         false => Err(Refusal::new(
@@ -166,7 +183,7 @@ pub fn launch(
     let spot = place.capacity_type == CapacityType::Spot;
     let spot_request = spot.then(|| format!("sir-{}", world.chance.hex(8)));
     let placement = scope.under("Placement");
-    let mut tags = tags_for(&scope, "TagSpecification", "instance");
+    let mut tags = tags_for(&scope, "TagSpecification", "instance")?;
     tags.extend(purchase.tags.clone());
     let image = world.account.images.get(&place.image);
     let instance = Instance {
@@ -259,7 +276,7 @@ pub fn no_addresses(subnet: &str) -> Refusal {
 }
 
 /// RunInstances, which launches nothing here: everything that it names is checked.
-pub fn dry_run(world: &World, scope: &Scope) -> Result<(), Refusal> {
+pub fn dry_run(world: &World, context: &Context, scope: &Scope) -> Result<(), Refusal> {
     for name in ["MinCount", "MaxCount"] {
         scope.need(name)?;
         scope.parse::<u32>(name)?;
@@ -277,8 +294,12 @@ pub fn dry_run(world: &World, scope: &Scope) -> Result<(), Refusal> {
                 .unwrap_or_default()
         }
     };
-    check(world, &data.root())?;
-    check(world, scope)?;
+    check(world, context, &data.root())?;
+    check(world, context, scope)?;
+    super::templates::user_data(scope.get("UserData"))?;
+    for resource in ["instance", "volume", "network-interface"] {
+        tags_for(scope, "TagSpecification", resource)?;
+    }
     // Everything else that a request may have is a template's, too.
     for name in [
         "NetworkInterface",

@@ -101,7 +101,11 @@ pub fn read(world: &World, context: &Context, scope: &Scope) -> Result<Template,
             return Err(Refusal::new("UnknownParameter", message));
         }
     }
-    user_data(data.get("UserData"))?;
+    user_data(data.get("UserData").map(String::as_str))?;
+    let whole = Params::from(data.clone());
+    for resource in ["instance", "volume", "network-interface"] {
+        tags_for(&whole.root(), "TagSpecification", resource)?;
+    }
     if world.templates.iter().any(|(_, one)| one.name == name) {
         let message = format!("Launch template name already in use: {name}");
         return Err(Refusal::new(
@@ -113,13 +117,14 @@ pub fn read(world: &World, context: &Context, scope: &Scope) -> Result<Template,
         id: String::new(),
         name,
         created: context.now,
-        tags: tags_for(scope, "TagSpecification", "launch-template"),
+        tags: tags_for(scope, "TagSpecification", "launch-template")?,
         description: scope.get("VersionDescription").map(str::to_owned),
         data,
     })
 }
 
-fn user_data(given: Option<&String>) -> Result<(), Refusal> {
+/// User data has to be base64 and not too long.
+pub(super) fn user_data(given: Option<&str>) -> Result<(), Refusal> {
     use base64::Engine as _;
     let Some(given) = given else {
         return Ok(());

@@ -24,6 +24,8 @@ pub struct Settings {
     pub boot_milliseconds: (i64, i64),
     /// Least and most time from `shutting-down` to `terminated`.
     pub stop_milliseconds: (i64, i64),
+    /// How long until EC2 knows an instance profile as IAM has it.
+    pub profile_milliseconds: i64,
     /// Whether EC2's rate limits hold.
     pub throttle: bool,
     /// Whether state changes of instances are put into the queue.
@@ -45,6 +47,7 @@ impl Default for Settings {
             start_milliseconds: (2_000, 8_000),
             boot_milliseconds: (15_000, 40_000),
             stop_milliseconds: (10_000, 40_000),
+            profile_milliseconds: 0,
             throttle: true,
             state_changes: true,
             duplicate_share: 0.01,

@@ -10,6 +10,7 @@ pub const START: Time = Time(1_795_588_683_000);
 pub fn world() -> World {
     let mut account = Account::default_region();
     account.settings.lag_milliseconds = (0, 0);
+    account.settings.profile_milliseconds = 0;
     account.settings.throttle = false;
     account.settings.duplicate_share = 0.0;
     World::new(account, 1)
