@@ -219,11 +219,9 @@ fn without_helm() -> Result<()> {
         scene.run(step)?;
     }
     let replicas = |scene: &Scene, name: &str| -> Result<String> {
-        plane::get(
-            &scene.plane,
-            &format!("deployment/{name}"),
-            "{.spec.replicas}",
-        )
+        let path = "jsonpath={.spec.replicas}";
+        let get = ["-n", "kube-system", "get", "deployment", name, "-o", path];
+        scene.plane.run(&get)
     };
     ensure!(replicas(&scene, "karpenter")? == "0" && replicas(&scene, "longshore")? == "2");
     let expected = |replicas: i64| {
