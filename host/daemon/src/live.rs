@@ -50,6 +50,7 @@ mod pod_latency;
 pub mod policies;
 pub(crate) mod pools;
 mod proof;
+mod protection;
 mod pulse;
 #[cfg(test)]
 mod reference;

@@ -18,6 +18,7 @@ use tokio::time::Instant;
 use super::clock::Clock;
 use super::disruption::staying;
 use super::lock::lock;
+use super::protection;
 
 const QUIET: Duration = Duration::from_secs(120);
 const QUIET_FOR_LEFTOVERS: Duration = Duration::from_secs(300);
@@ -25,6 +26,9 @@ const QUIET_FOR_LEFTOVERS: Duration = Duration::from_secs(300);
 const QUIET_FOR_UNHEALTHY: Duration = Duration::from_secs(900);
 
 const QUIET_FOR_REBOOTS: Duration = Duration::from_secs(1800);
+
+/// Pods change often, their annotations do not.
+const QUIET_FOR_UNPROTECTED: Duration = Duration::from_secs(3600);
 
 const QUIET_FOR_GARBAGE: Duration = Duration::from_secs(900);
 
@@ -48,6 +52,7 @@ fn quiet(reason: &str) -> Duration {
         "NodeRepairBlocked" => QUIET_FOR_UNHEALTHY,
         "RebootObserved" | "RebootFailed" => QUIET_FOR_REBOOTS,
         "Unconsolidatable" => staying::QUIET,
+        protection::REASON => QUIET_FOR_UNPROTECTED,
         "GarbageLimitExceeded" | "InstancesWithoutNodeClaim" => QUIET_FOR_GARBAGE,
         "WaitingOnNodeClaimTermination" | "RequestFailed" => QUIET_FOR_CLASSES,
         "NoCompatibleInstanceTypes" | "DisruptionBlocked" => QUIET_FOR_BARREN,

@@ -429,7 +429,7 @@ impl Metrics {
             blocked: gauge(
                 &registry,
                 "longshore_planning_blocked",
-                "1 while nothing is planned, for watches are behind.",
+                "1 while nothing is planned: lists are not complete, watches are behind, or the API server is silent.",
             ),
             panics: counter(
                 &registry,

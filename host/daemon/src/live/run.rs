@@ -116,6 +116,8 @@ const BLOCKING: usize = 4;
 /// Threads for what computes: one for a round, one for a look for disruption, one for an
 /// explanation. So none of them waits for another, or for DNS.
 const COMPUTING: usize = 3;
+/// How long the API server is waited for before watches ask it.
+const CONNECTS: Duration = Duration::from_secs(5);
 /// How long the end of the log is waited for.
 const LAST_LINES: Duration = Duration::from_millis(500);
 
@@ -324,6 +326,8 @@ async fn live(
             "check the kubeconfig",
         )
     })?;
+    // The first request makes the connection: each watch would make one of its own otherwise.
+    _ = tokio::time::timeout(CONNECTS, client.apiserver_version()).await;
     let journal = match journal::wanted(args.journal.as_deref(), args.config.as_deref())? {
         Some((folder, sizes)) => Journal::open(&folder, sizes)?,
         None => Journal::off(),

@@ -7,6 +7,7 @@ use super::Controller;
 use crate::live::freshness::OwnWrite;
 use crate::live::kinds::Kind;
 use crate::live::mutants::mutant;
+use crate::live::protection::{self, unprotected};
 use crate::live::state::WorkItem;
 use crate::live::strip_managed_fields::full_name;
 use crate::live::watch::{Change, Observed};
@@ -53,7 +54,24 @@ impl Controller {
             }
             _ => {}
         }
+        if let (Kind::Pod, Change::Upsert(pod)) = (kind, &change) {
+            self.tell_unprotected(pod);
+        }
         self.fold(kind, change);
+    }
+
+    /// Says of a pod that its annotation protects it from nothing.
+    fn tell_unprotected(&self, pod: &str) {
+        let Some(told) = unprotected(pod).filter(|_| self.was_leader) else {
+            return;
+        };
+        let ctx = self.ctx.clone();
+        tokio::spawn(async move {
+            let pod = (&*told.pod, &*told.uid);
+            ctx.events
+                .pod_with_uid(pod, true, protection::REASON, &told.message)
+                .await;
+        });
     }
 
     /// Takes in what this process has written, before the watch brings it.

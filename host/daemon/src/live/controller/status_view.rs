@@ -121,7 +121,7 @@ impl Controller {
         self.ctx
             .metrics
             .blocked
-            .set(i64::from(self.blocked.is_some()));
+            .set(i64::from(self.blocked.is_some() || !synced));
         board.status = json!({
             "synced": synced, "leads": leads, "planningWaits": self.blocked, "revision": self.state.revision, "rounds": self.rounds,
             "pods": self.state.pods(), "pending": self.state.pending(), "nodes": self.state.nodes.len(),
