@@ -181,9 +181,9 @@ fn texts_with_which_a_node_would_not_join_are_refused() {
         AL2023: the cluster's CA is missing; a node would not join
         AL2023: the taint karpenter.sh/unregistered:NoExecute is missing; pods would start too early
         Bottlerocket: is not TOML: line 3: key with no value, expected `=`
-        Bottlerocket: the API server's URL is missing; a node would not join
+        Bottlerocket: settings.kubernetes.apiserver is not a setting of Bottlerocket, which would refuse all of the user data
         Bottlerocket: the cluster's name is `demos`; a node would join elsewhere
-        Bottlerocket: the taint dedicated:NoSchedule is missing; pods would start too early
+        Bottlerocket: settings.kubernetes.node-paints is not a setting of Bottlerocket, which would refuse all of the user data
         Windows2022: has no <powershell> with a </powershell> after it; nothing would run
         Windows2022: nothing calls Start-EKSBootstrap.ps1 with -EKSClusterName; a node would not join
         Windows2022: the API server's URL is missing; a node would not join
