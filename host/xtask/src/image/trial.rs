@@ -202,7 +202,8 @@ fn install(plane: &ControlPlane, case: &Case, [metrics, probes]: [u16; 2]) -> Re
     for (release, chart, values, set) in charts {
         let mut command = helm::command()?;
         command
-            .args(["upgrade", "--install", release])
+            // Helm 4 applies a folder `crds` over definitions that are there: those for EC2 alone.
+            .args(["upgrade", "--install", "--skip-crds", release])
             .arg(helm::chart(chart));
         command.args(["--namespace", NAMESPACE, "--kubeconfig"]);
         command.arg(plane.admin_kubeconfig());
