@@ -6,6 +6,7 @@
 
 #[cfg(feature = "crd")]
 pub mod crd;
+pub mod failures;
 pub mod json;
 pub mod labels;
 pub mod manifests;

@@ -1,7 +1,8 @@
 //! Schedules of disruption budgets: the five fields of cron and its shorthands, in UTC.
 //!
-//! The meaning is that of the parser that Karpenter uses: lists, ranges, steps, names of months and
-//! days, `?` for `*`. If both days are restricted, either will do.
+//! The meaning is that of the parser that Karpenter uses (robfig/cron v3): lists, ranges, steps, names
+//! of months and days, `?` for `*`. If both days are restricted, either will do. Sunday is 0 and not 7.
+//! There is no sixth field and no time zone.
 
 /// A schedule.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,11 +28,14 @@ pub enum CronError {
     /// A field that makes no sense.
     #[error("{0:?} is not in {1}..={2}")]
     Value(String, u32, u32),
+    /// A time zone.
+    #[error("a schedule is in UTC and names no time zone, this one begins with {0:?}")]
+    Zone(String),
 }
 
 const DAY: i64 = 86_400;
-/// Years after which a schedule that did not fire never does: 29 February comes within eight.
-const YEARS: i64 = 8;
+/// A schedule that fires in none of so many years after this one is taken for one that never fires.
+const YEARS: i64 = 5;
 const MONTHS: [&str; 12] = [
     "jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec",
 ];
@@ -54,14 +58,14 @@ impl Schedule {
             Some(other) => return Err(CronError::Shorthand(format!("@{other}"))),
         };
         let fields: Vec<&str> = long.split_whitespace().collect();
+        if let Some(zone) = fields.first().filter(|text| text.contains("TZ=")) {
+            return Err(CronError::Zone((*zone).to_owned()));
+        }
         let [minute, hour, day, month, weekday] = fields.as_slice() else {
             return Err(CronError::Fields(fields.len()));
         };
         let (days, any_day) = field(day, 1, 31, &[])?;
-        let (mut weekdays, any_weekday) = field(weekday, 0, 7, &WEEKDAYS)?;
-        if weekdays & (1 << 7) != 0 {
-            weekdays |= 1;
-        }
+        let (weekdays, any_weekday) = field(weekday, 0, 6, &WEEKDAYS)?;
         Ok(Schedule {
             minutes: field(minute, 0, 59, &[])?.0,
             hours: field(hour, 0, 23, &[])?.0,
@@ -77,8 +81,8 @@ impl Schedule {
         let first = time.div_euclid(60) * 60 + 60;
         let mut day = first.div_euclid(DAY);
         let mut minute = first.rem_euclid(DAY) / 60;
-        let last = day + YEARS * 366;
-        while day <= last {
+        let last = date(day).0 + YEARS;
+        while date(day).0 <= last {
             if self.fires_on(day)
                 && let Some(at) = (minute..24 * 60).find(|&at| self.fires_at(at))
             {
@@ -89,14 +93,15 @@ impl Schedule {
         None
     }
 
-    /// Whether it fired within `duration` seconds before `now`, `now` included.
+    /// Whether it fired within `duration` seconds before `now`, `now` included. One that never fires
+    /// is active always, as in Karpenter.
     pub fn is_active(&self, now: i64, duration: i64) -> bool {
         self.next(now.saturating_sub(duration))
-            .is_some_and(|next| next <= now)
+            .is_none_or(|next| next <= now)
     }
 
     fn fires_on(&self, day: i64) -> bool {
-        let (month, of_month) = date(day);
+        let (_, month, of_month) = date(day);
         let weekday = (day + 4).rem_euclid(7) as u32;
         let (by_day, by_weekday) = (has(self.days, of_month), has(self.weekdays, weekday));
         let day = if self.both_days {
@@ -116,16 +121,17 @@ fn has(bits: u64, at: u32) -> bool {
     bits & (1 << at) != 0
 }
 
-/// Month (1 to 12) and day of the month of a day since 1970, Gregorian.
-fn date(day: i64) -> (u32, u32) {
+/// Year, month (1 to 12) and day of the month of a day since 1970, Gregorian.
+fn date(day: i64) -> (i64, u32, u32) {
     // Years that begin in March, so that the leap day comes last.
     let shifted = day + 719_468;
-    let of_era = shifted.rem_euclid(146_097);
+    let (era, of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
     let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
     let of_year = of_era - (365 * year + year / 4 - year / 100);
     let month = (5 * of_year + 2) / 153;
     let of_month = of_year - (153 * month + 2) / 5 + 1;
     (
+        400 * era + year + i64::from(month >= 10),
         (if month < 10 { month + 3 } else { month - 9 }) as u32,
         of_month as u32,
     )
@@ -134,38 +140,37 @@ fn date(day: i64) -> (u32, u32) {
 /// The values of a field, and whether it is not restricted.
 fn field(text: &str, low: u32, high: u32, names: &[&str]) -> Result<(u64, bool), CronError> {
     let wrong = || CronError::Value(text.to_owned(), low, high);
-    let mut bits = 0;
-    let mut any = false;
-    for part in text.split(',') {
-        let (range, step) = match part.split_once('/') {
-            Some((range, step)) => (range, Some(step.parse::<u32>().map_err(|_| wrong())?)),
-            None => (part, None),
+    let one = |text: &str| -> Result<u32, CronError> {
+        let named = names
+            .iter()
+            .position(|name| name.eq_ignore_ascii_case(text));
+        match named {
+            Some(at) => Ok(at as u32 + u32::from(low == 1)),
+            None => text.parse().map_err(|_| wrong()),
+        }
+    };
+    let (mut bits, mut any) = (0, false);
+    // Nothing between two commas is no part.
+    for part in text.split(',').filter(|part| !part.is_empty()) {
+        let mut halves = part.split('/');
+        let (range, step) = (halves.next().unwrap_or_default(), halves.next());
+        if halves.next().is_some() {
+            return Err(wrong());
+        }
+        let step = step.map(|step| step.parse::<u32>().map_err(|_| wrong()));
+        let step = step.transpose()?;
+        let ends: Vec<&str> = range.split('-').collect();
+        let (first, last) = match ends.as_slice() {
+            // Whatever a star is the beginning of is a star.
+            ["*" | "?", ..] => (low, high),
+            [first] if step.is_some() => (one(first)?, high),
+            [only] => (one(only)?, one(only)?),
+            [first, last] => (one(first)?, one(last)?),
+            _ => return Err(wrong()),
         };
-        let one = |text: &str| -> Result<u32, CronError> {
-            let number = names
-                .iter()
-                .position(|name| name.eq_ignore_ascii_case(text));
-            let value = match number {
-                Some(at) => at as u32 + u32::from(low == 1),
-                None => text.parse().map_err(|_| wrong())?,
-            };
-            if (low..=high).contains(&value) {
-                Ok(value)
-            } else {
-                Err(wrong())
-            }
-        };
-        let (first, last) = match range {
-            "*" | "?" => (low, if high == 7 { 6 } else { high }),
-            _ => match range.split_once('-') {
-                Some((first, last)) => (one(first)?, one(last)?),
-                None if step.is_some() => (one(range)?, high),
-                None => (one(range)?, one(range)?),
-            },
-        };
-        any |= matches!(range, "*" | "?") && step.is_none_or(|step| step == 1);
+        any |= matches!(ends[0], "*" | "?") && step.is_none_or(|step| step == 1);
         let step = step.unwrap_or(1);
-        if step == 0 || first > last {
+        if step == 0 || first < low || last > high || first > last {
             return Err(wrong());
         }
         (first..=last)
@@ -195,15 +200,25 @@ mod tests {
         assert_eq!(next("*/20 18-20 * * mon-fri"), 60);
         assert_eq!(next("0 9 * * sat"), (3 * 24 + 16) * 60);
         assert_eq!(next("0 0 1 1 ?"), (37 * 24 + 7) * 60);
-        assert_eq!(next("0 0 * * 7"), (4 * 24 + 7) * 60, "Sunday is 0 and 7");
+        assert_eq!(next("0 0 * * 0"), (4 * 24 + 7) * 60, "Sunday is 0");
+        assert_eq!(
+            next("0 0 * * 1/2"),
+            7 * 60,
+            "Wednesday; Sunday is none of them"
+        );
+        assert_eq!(next("0 12 * * 5/2"), (2 * 24 + 19) * 60, "Friday alone");
+        assert_eq!(next("0,,30 * * * *,"), 30, "an empty part is none");
+        assert_eq!(next("0 0 *-3 * fri"), (2 * 24 + 7) * 60, "still a star");
         assert_eq!(next("0 0 25 * sat"), 7 * 60, "either day will do");
     }
 
     #[test]
     fn the_leap_day_comes_and_the_thirtieth_of_february_does_not() {
         let leap = Schedule::parse("0 0 29 2 *").unwrap().next(NOW).unwrap();
-        assert_eq!(date(leap.div_euclid(DAY)), (2, 29));
-        assert_eq!(Schedule::parse("0 0 30 2 *").unwrap().next(NOW), None);
+        assert_eq!(date(leap.div_euclid(DAY)), (2028, 2, 29));
+        let never = Schedule::parse("0 0 30 2 *").unwrap();
+        assert_eq!(never.next(NOW), None);
+        assert!(never.is_active(NOW, 3600), "what never opens never closes");
     }
 
     #[test]
@@ -228,6 +243,16 @@ mod tests {
             "*/0 * * * *",
             "a * * * *",
             "* * 0 * *",
+            "0 0 * * 7",
+            "0 0 * * 1-7",
+            "0 0 * * fri-7",
+            "0 0 0 * * *",
+            "@daily x",
+            "TZ=Europe/Berlin 0 0 * * *",
+            "CRON_TZ=UTC 0 0 * * *",
+            "1-2-3 * * * *",
+            "*/2/2 * * * *",
+            "-5 * * * *",
         ] {
             assert!(Schedule::parse(text).is_err(), "{text:?}");
         }

@@ -6,6 +6,7 @@
 //! [`MoveCost`](search::MoveCost) for each pod that moves. The result is a list of [`Proposal`]s that
 //! do not depend on each other. [`paper`] carries them out on records.
 
+pub mod backoff;
 pub mod bound;
 pub mod budgets;
 pub mod compile;

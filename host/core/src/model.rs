@@ -32,7 +32,8 @@ pub use pod::{
     ShapeId, Shapes, Spread, Toleration,
 };
 pub use pool::{
-    Budget, ConsolidationPolicy, MoveCost, NodeClass, NodeClassKind, NodeClassRef, NodePool,
+    Budget, ConsolidationPolicy, Failures, MoveCost, NodeClass, NodeClassKind, NodeClassRef,
+    NodePool,
 };
 pub use records::Records;
 pub use requirement::{Op, Requirement};

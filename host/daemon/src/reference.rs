@@ -462,6 +462,7 @@ fn the_defaults_in_the_reference_are_those_of_the_code() {
     let disruption = Disruption {
         enabled: Some(true),
         move_cost: None,
+        failures: None,
     };
     let expected = Config {
         planning,

@@ -7,6 +7,7 @@
 
 use std::time::Duration;
 
+use crate::server::resources::NODE_CLAIM;
 use crate::server::{RequestInfo, Verdict};
 
 /// Shares (0 to 1) of requests. By default nothing goes wrong.
@@ -37,6 +38,10 @@ pub struct Faults {
     pub gateway: f64,
     /// Carried out, but answered with 500, 503 or 504.
     pub done_and_failed: f64,
+    /// Creates of NodeClaims that a webhook or a quota refuses: 403.
+    pub refused_claims: f64,
+    /// Every write takes so long.
+    pub writes_take: Duration,
 }
 
 /// The longest that a request is under way.
@@ -85,6 +90,17 @@ impl Faults {
 
     /// What becomes of a request, the `number`th of its seed.
     pub fn fate(&self, seed: u64, number: u64, asked: &RequestInfo) -> FaultAction {
+        let claim = asked.verb == "create" && asked.resource == Some(NODE_CLAIM);
+        if claim && unit(seed.rotate_left(23), number) < self.refused_claims {
+            return FaultAction::Verdict(Verdict::Refuse {
+                code: 403,
+                reason: "Forbidden",
+                retry_after: None,
+            });
+        }
+        if writes(asked) && !self.writes_take.is_zero() {
+            return FaultAction::Verdict(Verdict::Delay(self.writes_take));
+        }
         let mut lot = unit(seed, number);
         let mut falls = |share: f64| {
             let hit = lot < share;

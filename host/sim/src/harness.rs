@@ -74,6 +74,8 @@ pub struct Setup {
     pub repairs: RepairMode,
     /// Whether nodes are disrupted.
     pub disrupts: bool,
+    /// How long a look for disruption takes; the daemon goes on meanwhile.
+    pub look_takes: Duration,
     /// Static NodePools are kept at their replicas.
     pub static_capacity: bool,
     /// Clocks that are set anew while all else goes on.
@@ -140,6 +142,7 @@ impl Setup {
             sees_prices: true,
             repairs: RepairMode::Off,
             disrupts: false,
+            look_takes: Duration::ZERO,
             static_capacity: false,
             jumps: Vec::new(),
             keeps_requests: true,

@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 
 use crate::actors::{Actors, Timing};
 use crate::clock::Clock;
-use crate::cloud::{self, Cloud};
+use crate::cloud::{self, Cloud, READY_AFTER};
 use crate::fields;
 use crate::log::Log;
 use crate::object::{ApiError, Key, Resource};
@@ -222,6 +222,26 @@ impl World {
                 &DeleteOptions::default(),
             )
             .is_ok()
+    }
+
+    /// Nodes that never become ready do, if their machines run. Returns how many.
+    pub fn make_well(&self) -> usize {
+        let now = self.clock.now();
+        let nodes = self.server.list(resources::NODE);
+        let sick = nodes.iter().filter(|node| {
+            let never = fields::annotation(node, READY_AFTER) == Some("never");
+            let runs = self.cloud.runs(fields::text(node, "/spec/providerID"));
+            never && runs && fields::condition(node, "Ready") != "True"
+        });
+        let ready = &mut |node: &mut Value| {
+            let message = "kubelet is posting ready status";
+            fields::set_condition(node, "Ready", "True", "KubeletReady", message, now);
+        };
+        let well = sick.filter(|node| {
+            let key = fields::key(resources::NODE, "", fields::name(node));
+            self.server.update(&key, Subresource::Status, ready).is_ok()
+        });
+        well.count()
     }
 
     /// All pods, by namespace and name.

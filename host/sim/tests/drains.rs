@@ -217,6 +217,7 @@ impl Scene {
             static_capacity: false,
             inline: true,
             computing: None,
+            look_takes: Duration::ZERO,
         });
         self.daemon = JoinSet::new();
         self.daemon

@@ -1,5 +1,6 @@
 //! NodePools: read and validated by every rule of their schema and of Karpenter's own validation.
 
+use longshore_core::cron::Schedule;
 use longshore_core::model::{
     Budget, ConsolidationPolicy, Labels, MoveCost, NodeClassRef, NodePool, Op, Requirement,
     Symbols, Taint,
@@ -12,6 +13,7 @@ use super::node::WireClassRef;
 use super::object::{WireTaint, amount, condition, resource, resources, taints};
 use super::requirement::{Of, WireRequirement, requirements};
 use super::wire::{Amount, Condition, List, Map, Meta, Text, only_from_maps};
+use crate::failures::{FAILURES, HASH, Recorded};
 use crate::labels::{self, capacity_type};
 use crate::quantity::Quantity;
 use crate::time::plain_duration;
@@ -183,6 +185,9 @@ pub(super) fn read(wire: WireNodePool<'_>, objects: &mut ObjectsBuilder) -> Resu
         consolidation: consolidation(disruption, at_disruption.field("consolidationPolicy"))?,
         budgets: budgets(disruption, at_disruption.field("budgets"), names)?,
         move_cost: move_cost.as_ref().ok().copied().flatten(),
+        failures: meta
+            .annotation(FAILURES)
+            .and_then(|text| Recorded::read(text, meta.annotation(HASH).unwrap_or_default())),
         ready: condition(&status.conditions, "Ready"),
         deleting: meta.deletion_timestamp.is_some(),
         usage: resources(
@@ -192,6 +197,7 @@ pub(super) fn read(wire: WireNodePool<'_>, objects: &mut ObjectsBuilder) -> Resu
         )?,
     };
     taints_differ(&pool.taints, &pool.startup_taints, at_node, names)?;
+    objects.notes.extend(unreadable_schedules(&pool.budgets));
     objects.world.pools.push(pool);
     objects.notes.extend(move_cost.err());
     Ok(())
@@ -575,15 +581,38 @@ fn is_node_count(text: &str) -> bool {
     }
 }
 
-/// A name such as `@daily`, or five fields.
+/// Whether the schema takes a schedule: it begins like `@daily`, or has at least five fields. That does
+/// not say that it can be read: see [`unreadable_schedules`].
 fn is_schedule(text: &str) -> bool {
-    match text.strip_prefix('@') {
-        Some(name) => [
-            "annually", "yearly", "monthly", "weekly", "daily", "midnight", "hourly",
-        ]
-        .contains(&name),
-        None => text.split_whitespace().count() == 5,
+    let names = [
+        "annually", "yearly", "monthly", "weekly", "daily", "midnight", "hourly",
+    ];
+    let begins = |name: &&str| text.strip_prefix('@').is_some_and(|t| t.starts_with(*name));
+    // Four spaces, and something before, between and after them.
+    let (mut spaces, mut since) = (4, 0);
+    for c in text.chars() {
+        if c.is_ascii_whitespace() && since > 0 && spaces > 0 {
+            (spaces, since) = (spaces - 1, 0);
+        } else {
+            since += 1;
+        }
     }
+    names.iter().any(|name| begins(&name)) || (spaces == 0 && since > 0)
+}
+
+/// Schedules of budgets that the schema takes and that say no time. The NodePool is of use all the same;
+/// none of its nodes is disrupted.
+fn unreadable_schedules(budgets: &[Budget]) -> impl Iterator<Item = Fault> + '_ {
+    let at = Path::Root.field("spec.disruption.budgets");
+    let of = move |(index, budget): (usize, &Budget)| {
+        let text = budget.schedule.as_deref()?;
+        let error = Schedule::parse(text).err()?;
+        let what = format!("{} is not a cron schedule: {error}", quoted(text));
+        let hint = "write five fields like `0 9 * * 1-5`, or @daily, in UTC; until then no node of \
+            this NodePool is disrupted";
+        Some(at.index(index).field("schedule").fault(what, hint))
+    };
+    budgets.iter().enumerate().filter_map(of)
 }
 
 /// `^((([0-9]+(h|m))|([0-9]+h[0-9]+m))(0s)?)$`.

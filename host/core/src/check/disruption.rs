@@ -15,8 +15,8 @@ use crate::cron::Schedule;
 use crate::ids::{NodeIx, PodIx};
 use crate::model::pod::DoNotDisrupt;
 use crate::model::{
-    ClusterObjects, ConsolidationPolicy, NodeClaim, NodePool, NodeRecord, PodShape, ShapeId,
-    Spread, Symbol,
+    ClusterObjects, ConsolidationPolicy, Labels, NodeClaim, NodePool, NodeRecord, PodShape,
+    ShapeId, Spread, Symbol,
 };
 use crate::plan::{Placement, Plan, PlannedClaim};
 use crate::snapshot::{Snapshot, StateNode};
@@ -113,6 +113,13 @@ fn moves(world: &ClusterObjects, pod: PodIx) -> bool {
     !daemon && !pod.is_static && !pod.terminal
 }
 
+/// Whether the eviction of a pod costs anything, by its priority and its deletion cost.
+fn costs_something(world: &ClusterObjects, pod: PodIx) -> bool {
+    let pod = &world.pods[pod.0 as usize];
+    let priority = f64::from(world.shapes.get(pod.shape).priority);
+    1.0 + f64::from(pod.deletion_cost) / 2f64.powi(27) + priority / 2f64.powi(25) > 0.0
+}
+
 /// Each node is one of the cluster, and goes once: which they are.
 fn nodes_go_once(
     snapshot: &Snapshot,
@@ -156,7 +163,12 @@ fn accounting(snapshot: &Snapshot, disruptions: &[Disruption], found: &mut Viola
             .nodes
             .iter()
             .flat_map(|node| &snapshot.nodes[node.0 as usize].pods);
-        let wanted: FxHashSet<PodIx> = of_nodes.copied().filter(|&pod| moves(world, pod)).collect();
+        // Pods that cost nothing to evict fill no node.
+        let needs = |pod: PodIx| disruption.reason != "Empty" || costs_something(world, pod);
+        let wanted = of_nodes
+            .copied()
+            .filter(|&pod| moves(world, pod) && needs(pod));
+        let wanted: FxHashSet<PodIx> = wanted.collect();
         let mut moved: FxHashSet<PodIx> = FxHashSet::default();
         for &(pod, place) in &disruption.moves {
             if !wanted.contains(&pod) {
@@ -294,13 +306,22 @@ fn may_go(world: &ClusterObjects, node: &StateNode, disruption: &Disruption) -> 
         return Err("it is disrupted already".into());
     }
     let is = |condition: &str| is_true(world, claim, condition);
-    let movable = node.pods.iter().filter(|&&pod| moves(world, pod)).count();
+    let fills = |pod: PodIx| moves(world, pod) && costs_something(world, pod);
+    let movable = node.pods.iter().filter(|&&pod| fills(pod)).count();
+    let comes_back = world.pods.iter().find(|pod| {
+        let stateful = |(kind, _)| world.names.text(kind) == "StatefulSet";
+        let ends = pod.node == Some(node.name) && pod.deleting && !pod.terminal;
+        ends && pod.owner.is_some_and(stateful)
+    });
     match disruption.reason {
         "Drifted" if !is("Drifted") => return Err("it has not drifted".into()),
         "Drifted" => {}
         _ if pool.consolidate_after.is_none() => return Err("consolidateAfter is Never".into()),
         _ if !is("Consolidatable") => return Err("consolidateAfter has not passed".into()),
         "Empty" if movable > 0 => return Err(format!("{movable} pods are on it")),
+        "Empty" | "Underutilized" if comes_back.is_some() => {
+            return Err("a pod of a StatefulSet is ending on it".into());
+        }
         "Underutilized" if pool.consolidation == ConsolidationPolicy::WhenEmpty => {
             return Err("only empty nodes of its NodePool may go".into());
         }
@@ -464,8 +485,13 @@ fn most_for(world: &ClusterObjects, pool: &NodePool, reason: &str) -> Option<u64
             .is_some_and(|value| world.names.text(value) == "true");
         node.labels.get(nodepool) == Some(pool.name) && (ready || reboots(node))
     });
-    let (mut nodes, mut disturbed) = (0u64, 0u64);
+    let (mut nodes, mut disturbed) = (0u64, late(world, pool, reason));
     for node in mine {
+        let ends = |claim: &NodeClaim| is_true(world, claim, "InstanceTerminating");
+        let mut own = world.claims.iter();
+        if own.any(|claim| claim.node_name == Some(node.name) && ends(claim)) {
+            continue;
+        }
         nodes += 1;
         let going = node.deleting
             || world.claims.iter().any(|claim| {
@@ -484,10 +510,14 @@ fn most_for(world: &ClusterObjects, pool: &NodePool, reason: &str) -> Option<u64
             .as_ref()
             .is_none_or(|all| all.iter().any(|&r| world.names.text(r) == reason));
         let open = match (&budget.schedule, budget.duration) {
-            (Some(text), duration) => Schedule::parse(text).ok().is_none_or(|schedule| {
-                let begun = schedule.next(world.now - duration.unwrap_or(0));
-                begun.is_some_and(|begun| begun <= world.now)
-            }),
+            (Some(text), duration) => match Schedule::parse(text) {
+                // Of what cannot be read it is not known what it allows, for any reason.
+                Err(_) => return Some(0),
+                Ok(schedule) => {
+                    let begun = schedule.next(world.now - duration.unwrap_or(0));
+                    begun.is_none_or(|begun| begun <= world.now)
+                }
+            },
             (None, _) => true,
         };
         if concerns && open {
@@ -500,6 +530,38 @@ fn most_for(world: &ClusterObjects, pool: &NodePool, reason: &str) -> Option<u64
         }
     }
     least.map(|most| most.saturating_sub(disturbed))
+}
+
+/// Nodes of a NodePool that have not become ready in ten minutes, but for those that were bought for
+/// nodes that are still there. Repair is not bound by them.
+fn late(world: &ClusterObjects, pool: &NodePool, reason: &str) -> u64 {
+    let text = |labels: &Labels, key: &str| {
+        let value = world.names.get(key).and_then(|key| labels.get(key));
+        value.map(|value| world.names.text(value))
+    };
+    let name = world.names.text(pool.name);
+    let is_late = |node: &&NodeRecord| {
+        let claim = world
+            .claims
+            .iter()
+            .find(|of| of.node_name == Some(node.name));
+        let Some(claim) = claim else { return false };
+        let bought_for = text(&claim.annotations, "longshore.dev/replaces");
+        let mut all = world.claims.iter();
+        let replaces = bought_for.is_some_and(|id| {
+            all.any(|of| text(&of.annotations, "longshore.dev/disruption") == Some(id))
+        });
+        text(&node.labels, "karpenter.sh/nodepool") == Some(name)
+            && text(&node.labels, "karpenter.sh/initialized") != Some("true")
+            && !is_true(world, claim, "Rebooting")
+            && !(node.deleting || claim.deleting || in_command(world, claim))
+            && (claim.created == 0 || world.now - claim.created >= 600)
+            && !replaces
+    };
+    match reason {
+        "Unhealthy" => 0,
+        _ => world.nodes.iter().filter(is_late).count() as u64,
+    }
 }
 
 /// A static NodePool has its replicas before nodes are replaced, and stays within its node limit while

@@ -2,8 +2,8 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::verdicts::Reason;
-use crate::cron::Schedule;
+use super::verdicts::{COMMAND, REBOOTING, REPLACES, Reason};
+use crate::cron::{CronError, Schedule};
 use crate::model::{Budget, ClusterObjects, NodeClaim, NodePool, Symbol};
 
 /// What a budget of a NodePool allows.
@@ -30,7 +30,7 @@ impl Budgets {
                 // Unhealthy nodes are what repair is there for: they use none of its budget.
                 let disrupted = match reason {
                     Reason::Unhealthy => counts.going,
-                    _ => counts.going + counts.not_ready,
+                    _ => counts.going + counts.not_ready + counts.late,
                 };
                 let nodes = counts.nodes;
                 all.insert(
@@ -51,50 +51,70 @@ impl Budgets {
     }
 }
 
-/// Initialised nodes of a NodePool.
+/// Nodes of a NodePool. All but the last are initialised.
 #[derive(Clone, Copy, Default)]
 struct Counts {
-    /// All of them.
+    /// All that are initialised, but for those whose instance is already ending: they disturb nobody
+    /// any more.
     nodes: u32,
     /// Those on their way out, or being started anew.
     going: u32,
     /// Others that are not ready.
     not_ready: u32,
+    /// Those that should have been initialised by now. What replaces nodes that are still there counts
+    /// with these.
+    late: u32,
 }
 
-/// Initialised nodes of each NodePool. Those whose machines are being started anew count, although
+/// A node is late so long after its NodeClaim was created, seconds: as long as a command waits for it.
+pub const LATE: i64 = 600;
+/// Condition of a NodeClaim whose instance is ending.
+const ENDING: &str = "InstanceTerminating";
+
+/// Nodes of each NodePool. Those whose machines are being started anew count as initialised, although
 /// they lack the label meanwhile.
 fn count(world: &ClusterObjects) -> FxHashMap<Symbol, Counts> {
     let get = |text: &str| world.names.get(text);
-    let keys = get("karpenter.sh/nodepool")
-        .zip(get("karpenter.sh/initialized"))
-        .zip(get("true"));
     let mut counts: FxHashMap<Symbol, Counts> = FxHashMap::default();
-    let Some(((pool, initialized), truth)) = keys else {
+    let Some(pool) = get("karpenter.sh/nodepool") else {
         return counts;
     };
-    let command = get(super::verdicts::COMMAND);
-    let disrupted = |claim: &&NodeClaim| {
-        claim.deleting || command.is_some_and(|key| claim.annotations.get(key).is_some())
+    let initialized = get("karpenter.sh/initialized").zip(get("true"));
+    let (command, replaces) = (get(COMMAND), get(REPLACES));
+    let annotated = |claim: &NodeClaim, key: Option<Symbol>| claim.annotations.get(key?);
+    let commands: FxHashSet<Symbol> = (world.claims.iter())
+        .filter_map(|claim| annotated(claim, command))
+        .collect();
+    let has = |claim: &NodeClaim, condition: Option<Symbol>| {
+        condition.is_some_and(|of| claim.conditions.contains(&of))
     };
-    let condition = get(super::verdicts::REBOOTING);
-    let reboots = |claim: &&NodeClaim| condition.is_some_and(|of| claim.conditions.contains(&of));
-    let nodes_of = |is: &dyn Fn(&&NodeClaim) -> bool| -> FxHashSet<Symbol> {
-        let claims = world.claims.iter().filter(is);
-        claims.filter_map(|claim| claim.node_name).collect()
-    };
-    let (rebooting, going) = (nodes_of(&reboots), nodes_of(&disrupted));
+    let (rebooting, ending) = (get(REBOOTING), get(ENDING));
+    let claims: FxHashMap<Symbol, &NodeClaim> = (world.claims.iter())
+        .filter_map(|claim| Some((claim.node_name?, claim)))
+        .collect();
     for node in &world.nodes {
         let Some(of) = node.labels.get(pool) else {
             continue;
         };
-        let reboots = rebooting.contains(&node.name);
-        if node.labels.get(initialized) != Some(truth) && !reboots {
+        let claim = claims.get(&node.name).copied();
+        let is = |test: &dyn Fn(&NodeClaim) -> bool| claim.is_some_and(test);
+        let reboots = is(&|claim| has(claim, rebooting));
+        let going =
+            node.deleting || is(&|claim| claim.deleting || annotated(claim, command).is_some());
+        let entry = counts.entry(of).or_default();
+        let label = initialized.filter(|(key, truth)| node.labels.get(*key) == Some(*truth));
+        if label.is_none() && !reboots {
+            let replaces =
+                is(&|claim| annotated(claim, replaces).is_some_and(|id| commands.contains(&id)));
+            let is_late = is(&|claim| claim.created == 0 || world.now - claim.created >= LATE);
+            entry.late += u32::from(is_late && !going && !replaces);
             continue;
         }
-        let entry = counts.entry(of).or_default();
+        if is(&|claim| has(claim, ending)) {
+            continue;
+        }
         entry.nodes += 1;
-        if node.deleting || reboots || going.contains(&node.name) {
+        if reboots || going {
             entry.going += 1;
         } else if !node.ready {
             entry.not_ready += 1;
@@ -112,10 +132,12 @@ fn allowed(
 ) -> Allowed {
     let mut least: Option<(u32, usize)> = None;
     for (at, budget) in pool.budgets.iter().enumerate() {
-        if !concerns(world, budget, reason) || !is_active(budget, world.now) {
-            continue;
-        }
-        let limit = limit(&budget.nodes, nodes);
+        let limit = match is_active(budget, world.now) {
+            // What an operator meant as a limit must not be lost by a slip of the pen.
+            Err(_) => 0,
+            Ok(true) if concerns(world, budget, reason) => limit(&budget.nodes, nodes),
+            Ok(_) => continue,
+        };
         if least.is_none_or(|(known, _)| limit < known) {
             least = Some((limit, at));
         }
@@ -140,15 +162,17 @@ fn concerns(world: &ClusterObjects, budget: &Budget, reason: Reason) -> bool {
         .is_none_or(|reasons| reasons.iter().any(named))
 }
 
-/// Whether a budget counts now. A schedule that cannot be read counts always: what an operator meant
-/// as a limit must not be lost by a slip of the pen.
-pub fn is_active(budget: &Budget, now: i64) -> bool {
+/// Whether a budget counts now.
+///
+/// # Errors
+/// Its schedule cannot be read: then no node of its NodePool goes for any reason, whatever the budget
+/// names.
+pub fn is_active(budget: &Budget, now: i64) -> Result<bool, CronError> {
     match (&budget.schedule, budget.duration) {
-        (None, _) => true,
-        (Some(text), duration) => match Schedule::parse(text) {
-            Ok(schedule) => schedule.is_active(now, duration.unwrap_or(0)),
-            Err(_) => true,
-        },
+        (None, _) => Ok(true),
+        (Some(text), duration) => {
+            Schedule::parse(text).map(|of| of.is_active(now, duration.unwrap_or(0)))
+        }
     }
 }
 
@@ -190,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_budget_with_a_schedule_counts_within_its_window_and_one_that_cannot_be_read_always() {
+    fn a_budget_with_a_schedule_counts_within_its_window_and_always_if_it_never_opens() {
         let budget = |schedule: &str| Budget {
             nodes: "0".into(),
             reasons: None,
@@ -198,8 +222,9 @@ mod tests {
             duration: Some(3600),
         };
         let noon = 12 * 3600;
-        assert!(is_active(&budget("30 11 * * *"), noon));
-        assert!(!is_active(&budget("0 11 * * *"), noon));
-        assert!(is_active(&budget("nonsense"), noon));
+        assert_eq!(is_active(&budget("30 11 * * *"), noon), Ok(true));
+        assert_eq!(is_active(&budget("0 11 * * *"), noon), Ok(false));
+        assert_eq!(is_active(&budget("0 0 31 2 *"), noon), Ok(true));
+        assert!(is_active(&budget("nonsense"), noon).is_err());
     }
 }

@@ -6,6 +6,7 @@
 //! that have to be on one host (affinity to it) move together: they are one unit of a class of their
 //! own. Where they could not be scheduled anew, their node is one that this search does not remove.
 
+mod awaited;
 mod classifier;
 mod offers;
 mod together;
@@ -18,6 +19,7 @@ use super::verdicts::Stays;
 use crate::ids::{NodeIx, PodIx};
 use crate::model::{OfferingId, Symbol};
 use crate::policy::Policies;
+use crate::reasons::Unfit;
 use crate::schedule::bit_set::BitSet;
 use crate::schedule::domains::Counted;
 use crate::schedule::first_fit::CompiledCluster;
@@ -95,6 +97,9 @@ pub struct Node {
     pub unmovable: Option<PodIx>,
     /// The search may place pods on it.
     pub destination: bool,
+    /// It is not initialised yet and will be, as far as is known: pods that have room on it wait for
+    /// it.
+    pub awaited: bool,
 }
 
 /// Something to buy.
@@ -158,6 +163,8 @@ pub struct Compiled<'a> {
     pub members: FxHashMap<PodIx, Member>,
     /// CSI drivers whose volumes are counted, after the resources of amounts.
     pub drivers: Vec<Symbol>,
+    /// Pods that could not be scheduled anew, and why.
+    pub unfit: FxHashMap<PodIx, Unfit>,
     /// Pods of capped groups on existing nodes.
     on_host: FxHashMap<(u32, u32), u16>,
 }
@@ -186,6 +193,9 @@ impl<'a> Compiled<'a> {
             .zip(terms)
             .map(|(node, terms)| compile_node(&problem, node, terms, &drivers))
             .collect();
+        for node in awaited::nodes(snapshot) {
+            nodes[node.0 as usize].awaited = true;
+        }
         for &(node, pod) in reserved {
             let shape = snapshot
                 .world
@@ -214,6 +224,10 @@ impl<'a> Compiled<'a> {
             }
         }
         let mut compiled = classifier.finish(problem, nodes, rounds);
+        let unfit = movable
+            .into_iter()
+            .filter_map(|of| Some((of.pod, of.unfit?)));
+        compiled.unfit = unfit.collect();
         compiled.shortlist = offers::shortlist(&compiled);
         compiled
     }
@@ -255,6 +269,14 @@ impl<'a> Compiled<'a> {
     /// What the resources of one pod are worth.
     pub fn worth_of_one(&self, class: u32) -> f64 {
         self.room_in_dollars(&self.classes[class as usize].amount)
+    }
+
+    /// Why a node stays for the sake of a pod that the search cannot move.
+    pub fn unmovable(&self, pod: PodIx) -> Stays {
+        match self.unfit.get(&pod) {
+            Some(why) => Stays::Unschedulable(pod, why.clone()),
+            None => Stays::NotModelled(pod),
+        }
     }
 
     /// The first pod of a node among those that found no place, by class.
@@ -380,6 +402,7 @@ fn compile_node(
         removable: terms.removable,
         unmovable: None,
         destination: node.initialized && node.pool.is_some(),
+        awaited: false,
     }
 }
 

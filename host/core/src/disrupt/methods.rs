@@ -13,6 +13,7 @@ use std::collections::BTreeSet;
 use indexmap::IndexSet;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
+use super::backoff;
 use super::bound;
 use super::budgets::Budgets;
 use super::compile::{Compiled, NodeTerms};
@@ -21,12 +22,12 @@ use super::costs::{self, MoveCost};
 use super::decided::{self, Judge};
 use super::fill::Filler;
 use super::pack;
-use super::proposals::{self, Dropped, Limits, Outcome, Proposal, Rules, Why};
+use super::proposals::{self, Dropped, Limits, NODEPOOL, Outcome, Proposal, Rules, Why};
 use super::search::{self, Effort};
 use super::state::State;
-use super::verdicts::{self, Candidate, Method, Reason, Stays};
+use super::verdicts::{self, COMMAND, Candidate, Method, Reason, Stays};
 use crate::ids::{NodeIx, PodIx};
-use crate::model::Symbol;
+use crate::model::{ClusterObjects, NodeClaim, Symbol};
 use crate::policy::Policies;
 use crate::snapshot::Snapshot;
 use crate::stop::Stop;
@@ -84,6 +85,8 @@ pub enum Verdict {
     Now,
     /// A budget of a NodePool has to have more left: its name and what is left.
     Later(Symbol, u32),
+    /// Commands on nodes of a NodePool have failed, and it would buy again: what has to pass.
+    BacksOff(Symbol, Trouble),
     /// A consolidation policy says no: see [`Proposal::decision`].
     Refused,
     /// A consolidation policy says not yet: see [`Proposal::decision`].
@@ -94,6 +97,24 @@ impl Verdict {
     /// A consolidation policy is in the way.
     pub fn is_by_policy(&self) -> bool {
         matches!(self, Verdict::Refused | Verdict::Deferred)
+    }
+}
+
+/// What keeps a NodePool whose commands have failed from buying again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// Time: until this second since 1970.
+    Until(i64),
+    /// The command that is tried now.
+    OneAtATime,
+}
+
+impl Trouble {
+    fn stays(self) -> Stays {
+        match self {
+            Trouble::Until(until) => Stays::BacksOff(until),
+            Trouble::OneAtATime => Stays::OneAtATime,
+        }
     }
 }
 
@@ -237,6 +258,7 @@ fn answer<'s>(
         snapshot,
         budgets,
         judge,
+        trouble: trouble(&snapshot.world),
         used: FxHashMap::default(),
         round: Round {
             question,
@@ -262,11 +284,11 @@ fn answer<'s>(
     if options.asks(Method::Drift) && asked.any(Method::Drift, &input.going) {
         asked.drift(&input);
     }
-    let drifts = asked
-        .round
-        .proposals
-        .iter()
-        .any(|(proposal, v)| proposal.method == Method::Drift && !v.is_by_policy());
+    // What only has to wait for its own NodePool keeps no other from being consolidated.
+    let drifts = asked.round.proposals.iter().any(|(proposal, verdict)| {
+        let goes = matches!(verdict, Verdict::Now | Verdict::Later(..));
+        proposal.method == Method::Drift && goes
+    });
     if !drifts && (options.asks(Method::MultiNode) || options.asks(Method::SingleNode)) {
         asked.consolidation(&input, stop);
     }
@@ -317,9 +339,33 @@ impl SearchInput<'_> {
     }
 }
 
+/// NodePools whose last commands have failed, with what keeps each from buying again, if anything
+/// does.
+fn trouble(world: &ClusterObjects) -> FxHashMap<Symbol, Option<Trouble>> {
+    let keys = world.names.get(COMMAND).zip(world.names.get(NODEPOOL));
+    let is_busy = |pool: Symbol| {
+        let of = |claim: &NodeClaim| {
+            keys.is_some_and(|(command, nodepool)| {
+                claim.annotations.get(command).is_some() && claim.labels.get(nodepool) == Some(pool)
+            })
+        };
+        world.claims.iter().any(of)
+    };
+    let failed = world.pools.iter().filter(|pool| pool.failures.is_some());
+    failed
+        .map(|pool| {
+            let waits = backoff::waits(pool, world.now).map(Trouble::Until);
+            let busy = || is_busy(pool.name).then_some(Trouble::OneAtATime);
+            (pool.name, waits.or_else(busy))
+        })
+        .collect()
+}
+
 struct Asked<'s> {
     snapshot: &'s Snapshot,
     budgets: Budgets,
+    /// NodePools whose last commands have failed.
+    trouble: FxHashMap<Symbol, Option<Trouble>>,
     /// The consolidation policy, if there is one.
     judge: Option<Judge<'s>>,
     /// Nodes of each NodePool that proposals take.
@@ -360,8 +406,36 @@ impl<'s> Asked<'s> {
             .collect()
     }
 
-    /// Whether all nodes of a proposal are within the budgets; they are used up if so.
+    /// What keeps nodes from being replaced because earlier commands have failed: the NodePool, and
+    /// what has to pass.
+    fn backs_off(&self, nodes: &[NodeIx]) -> Option<(Symbol, Trouble)> {
+        let pools = nodes.iter().filter_map(|node| self.pool_of(*node));
+        let of = |pool| Some((pool, (*self.trouble.get(&pool)?)?));
+        pools.filter_map(of).next()
+    }
+
+    /// Nodes are replaced: no others of a NodePool whose last commands have failed are meanwhile.
+    fn replaces(&mut self, nodes: &[NodeIx]) {
+        let snapshot = self.snapshot;
+        for node in nodes {
+            let pool = snapshot.nodes[node.0 as usize].pool;
+            if let Some(trouble) = pool.and_then(|pool| self.trouble.get_mut(&pool)) {
+                trouble.get_or_insert(Trouble::OneAtATime);
+            }
+        }
+    }
+
+    fn pool_of(&self, node: NodeIx) -> Option<Symbol> {
+        self.snapshot.nodes[node.0 as usize].pool
+    }
+
+    /// Whether all nodes of a proposal are within the budgets; they are used up if so. What would buy
+    /// waits where that failed.
     fn verdict(&mut self, proposal: &Proposal) -> Verdict {
+        let buys = !proposal.replacements.is_empty() || proposal.method == Method::StaticDrift;
+        if buys && let Some((pool, trouble)) = self.backs_off(&proposal.nodes) {
+            return Verdict::BacksOff(pool, trouble);
+        }
         let mut wanted: Vec<(Symbol, u32)> = Vec::new();
         for node in &proposal.nodes {
             let Some(pool) = self.snapshot.nodes[node.0 as usize].pool else {
@@ -381,6 +455,9 @@ impl<'s> Asked<'s> {
         wanted
             .into_iter()
             .for_each(|(pool, nodes)| *self.used.entry(pool).or_default() += nodes);
+        if buys {
+            self.replaces(&proposal.nodes);
+        }
         Verdict::Now
     }
 
@@ -474,7 +551,7 @@ impl<'s> Asked<'s> {
         for at in nodes {
             let node = NodeIx(at as u32);
             if let Some(pod) = c.nodes[at].unmovable {
-                self.round.stays.push((node, Stays::NotModelled(pod)));
+                self.round.stays.push((node, c.unmovable(pod)));
                 continue;
             }
             let (mark, before) = (state.mark(), Outcome::new(&state));
@@ -542,7 +619,7 @@ impl<'s> Asked<'s> {
         if !all && terms.iter().all(|of| !of.removable) {
             return;
         }
-        let mut c = input.compile(self.snapshot, &terms);
+        let mut c = self.compile_to_consolidate(input, self.snapshot, &terms);
         let bound = bound::lower_bound(&c)
             - input
                 .going
@@ -575,6 +652,20 @@ impl<'s> Asked<'s> {
                 self.alone_on_demand(input, &terms);
             }
         }
-        self.explain(&c, options.explain);
+        self.explain(&mut c, options);
+    }
+
+    /// A cluster compiled for consolidation. It moves no pods to nodes whose own have just changed.
+    fn compile_to_consolidate<'c>(
+        &self,
+        input: &SearchInput<'_>,
+        snapshot: &'c Snapshot,
+        terms: &[NodeTerms],
+    ) -> Compiled<'c> {
+        let mut c = input.compile(snapshot, terms);
+        for (node, candidate) in c.nodes.iter_mut().zip(&self.round.candidates) {
+            node.destination &= !candidate.settles;
+        }
+        c
     }
 }

@@ -3,6 +3,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::costs;
 use super::proposals::{Proposal, To};
 use super::verdicts::Method;
 use crate::ids::PodIx;
@@ -74,6 +75,14 @@ pub fn carry_out(
     });
     for (pod, to) in target {
         world.pods[pod.0 as usize].node = Some(to);
+    }
+    let daemon = world.names.get("DaemonSet");
+    for pod in world.pods.iter_mut() {
+        // It was not worth a place, and waits for one.
+        let evicted = pod.node.is_some_and(|node| gone.contains(&node));
+        if evicted && costs::has_to_move(pod, daemon) {
+            (pod.node, pod.unschedulable) = (None, true);
+        }
     }
     world
         .pods

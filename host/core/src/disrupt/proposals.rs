@@ -9,6 +9,7 @@ use rustc_hash::FxHashMap;
 
 use super::compile::Compiled;
 use super::consolidation::Decision;
+use super::fill::{Admits, Demand, Filler};
 use super::neighbourhood::LEAST_GAIN;
 pub use super::replacements::Replacement;
 use super::replacements::{ReplacementError, replacement};
@@ -134,6 +135,9 @@ pub enum Why {
     SpotToSpot,
     /// Its replacements are beyond the limits of their NodePool.
     Limits,
+    /// Some of its pods have room on this node, which is not initialised yet: nothing is bought for
+    /// them before it is.
+    Awaits(NodeIx),
     /// A replacement cannot be had as planned.
     Replacement(ReplacementError),
 }
@@ -192,7 +196,8 @@ pub fn of_state(
     (proposals, dropped)
 }
 
-const NODEPOOL: &str = "karpenter.sh/nodepool";
+/// Label of NodeClaims and Nodes with the name of their NodePool.
+pub(super) const NODEPOOL: &str = "karpenter.sh/nodepool";
 
 /// What the limits of one NodePool leave: of each resource, and of nodes.
 type Left = (PoolIx, Vec<(ResourceId, i64)>, Option<i64>);
@@ -813,7 +818,44 @@ fn described(
     }
 }
 
+/// Karpenter's rule: nothing is bought for pods that would go onto a node that is not initialised
+/// yet. Room that others are expected to take does not count.
+fn awaits(c: &Compiled<'_>, part: &Part) -> Result<(), Why> {
+    let awaited = (0..c.nodes.len()).filter(|&at| c.nodes[at].awaited);
+    if part.bought.is_empty() {
+        return Ok(());
+    }
+    let mut demand = Demand::none(c);
+    for (_, guests) in &part.bought {
+        guests.iter().for_each(|&guest| demand.add(c, guest));
+    }
+    let mut filler = Filler::default();
+    for at in awaited {
+        let place = OnAwaited(c, at);
+        let (_, picks) = filler.fill(c, &demand, &c.nodes[at].free, &place);
+        if !picks.is_empty() {
+            return Err(Why::Awaits(NodeIx(at as u32)));
+        }
+    }
+    Ok(())
+}
+
+/// A node that is not initialised, as if it were.
+struct OnAwaited<'c, 'a>(&'c Compiled<'a>, usize);
+
+impl Admits for OnAwaited<'_, '_> {
+    fn admits(&self, class: u32) -> bool {
+        let place = self.0.classes[class as usize].place;
+        self.0.places[place].nodes.has(self.1)
+    }
+
+    fn there(&self, group: u32) -> u32 {
+        u32::from(self.0.on_host(group, self.1))
+    }
+}
+
 fn at_any_price(c: &mut Compiled<'_>, part: &Part, method: Method) -> Result<Proposal, Why> {
+    awaits(c, part)?;
     let (moves, on_bought) = moves_of(c, part);
     let mut replacements = Vec::new();
     for ((offer, guests), pods) in part.bought.iter().zip(on_bought) {
@@ -847,6 +889,7 @@ fn proposal(c: &mut Compiled<'_>, part: &Part, rules: Rules) -> Result<Proposal,
     if gain < LEAST_GAIN {
         return Err(Why::NotWorthIt(-gain));
     }
+    awaits(c, part)?;
     let (moves, on_bought) = moves_of(c, part);
     let mut replacements = Vec::new();
     for ((offer, guests), pods) in part.bought.iter().zip(on_bought) {

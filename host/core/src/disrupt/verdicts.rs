@@ -14,6 +14,7 @@ use crate::model::{
     ClusterObjects, ConsolidationPolicy, Labels, NodeClaim, NodePool, NodeRecord, Pod, SelectorOp,
     ShapeId, Symbol, UnhealthyNode,
 };
+use crate::reasons::Unfit;
 use crate::snapshot::{Snapshot, moves};
 
 /// A method of voluntary disruption, in the order in which methods are asked.
@@ -144,6 +145,13 @@ pub enum Stays {
     SeveralPodBudgets(PodIx),
     /// A budget of its NodePool allows no more: position in `spec.disruption.budgets`.
     NodePoolBudget(usize),
+    /// Commands on nodes of its NodePool have failed: nothing is bought to replace it before this
+    /// second since 1970.
+    BacksOff(i64),
+    /// The same, and one command at a time is tried: another one is under way.
+    OneAtATime,
+    /// Its pods would go onto this node, which is not initialised yet.
+    Awaits(NodeIx),
     /// `consolidateAfter: Never`.
     ConsolidationOff,
     /// Condition Consolidatable is not True: `consolidateAfter` has not passed.
@@ -160,12 +168,18 @@ pub enum Stays {
     UnknownOffering,
     /// Some of its pods have rules that the search does not move them under.
     NotModelled(PodIx),
+    /// One of its pods could not be scheduled anew, whatever nodes there were.
+    Unschedulable(PodIx, Unfit),
+    /// A pod of a StatefulSet is ending on it, and its successor will need a place.
+    Leaving(PodIx),
     /// Its pods find no place, or none that is allowed.
     NoPlace(PodIx),
     /// The same of a pod and so many others that have to be on its host.
     NoPlaceTogether(PodIx, u32),
     /// It could go alone, but what others would save by moving pods to it is worth more.
     Needed,
+    /// It could go alone, and others go first.
+    NotNow,
     /// What it costs is less than what its pods' new places would cost and what it costs to move them:
     /// USD per hour that are missing.
     NotWorthIt(f64),
@@ -187,6 +201,9 @@ pub struct Candidate {
     pub pods: u32,
     /// Their eviction cost.
     pub weight: f64,
+    /// `consolidateAfter` of its NodePool has not passed since its pods changed: consolidation moves no
+    /// pods to it either.
+    pub settles: bool,
     /// Why each method may not take it, in the order of [`Method::ALL`].
     pub refusals: [Option<Stays>; Method::ALL.len()],
 }
@@ -229,6 +246,15 @@ pub fn candidates(snapshot: &Snapshot, budgets: &Budgets) -> Vec<Candidate> {
         .collect()
 }
 
+/// What is on a node.
+#[derive(Clone, Copy)]
+struct Contents {
+    /// Pods that would move and whose eviction costs something.
+    pods: u32,
+    /// A pod of a StatefulSet that is ending.
+    leaving: Option<PodIx>,
+}
+
 /// What is looked up for every node.
 struct Rules<'s> {
     snapshot: &'s Snapshot,
@@ -244,6 +270,22 @@ struct Rules<'s> {
     broken: FxHashMap<Symbol, (u32, u32)>,
     pods: PodRules,
     daemon: Option<Symbol>,
+    /// Pods of StatefulSets that are ending, by node.
+    leaving: FxHashMap<Symbol, PodIx>,
+}
+
+/// Pods of StatefulSets that are ending, by node: each comes back under its name.
+fn leaving(world: &ClusterObjects) -> FxHashMap<Symbol, PodIx> {
+    let Some(kind) = world.names.get("StatefulSet") else {
+        return FxHashMap::default();
+    };
+    let ends =
+        |pod: &Pod| pod.deleting && !pod.terminal && pod.owner.is_some_and(|owner| owner.0 == kind);
+    let pods = (0..)
+        .map(PodIx)
+        .zip(&world.pods)
+        .filter(|(_, pod)| ends(pod));
+    pods.filter_map(|(ix, pod)| Some((pod.node?, ix))).collect()
 }
 
 impl<'s> Rules<'s> {
@@ -287,6 +329,7 @@ impl<'s> Rules<'s> {
             broken: repair::broken_pools(world),
             pods: PodRules::new(world),
             daemon: world.names.get("DaemonSet"),
+            leaving: leaving(world),
         }
     }
 
@@ -328,15 +371,33 @@ impl<'s> Rules<'s> {
             .collect();
         let cost = |ix: &PodIx| costs::eviction_cost(self.world, self.pod(*ix)).max(0.0);
         let weight = moving.iter().map(cost).sum();
+        let contents = Contents {
+            // Pods that nobody minds to lose do not fill a node.
+            pods: moving.iter().filter(|ix| cost(ix) > 0.0).count() as u32,
+            leaving: self.leaving.get(&node.name).copied(),
+        };
         let refusals = Method::ALL.map(|method| match method {
             Method::Repair => self.no_repair(at, budgets).err(),
-            method => self.refusal(at, method, &moving, budgets).err(),
+            method => self.refusal(at, method, contents, budgets).err(),
         });
         Candidate {
             pods: moving.len() as u32,
             weight,
+            settles: self.settles(node),
             refusals,
         }
+    }
+
+    /// Whether `consolidateAfter` has not passed since pods of a node changed.
+    fn settles(&self, node: &crate::snapshot::StateNode) -> bool {
+        let pool = node.pool.and_then(|name| self.pools.get(&name));
+        let waits = pool
+            .and_then(|pool| pool.consolidate_after)
+            .is_some_and(|after| after > 0);
+        waits
+            && self
+                .objects(node)
+                .is_ok_and(|(_, claim)| !self.has(claim, "Consolidatable"))
     }
 
     /// Why a method may not take a node.
@@ -344,7 +405,7 @@ impl<'s> Rules<'s> {
         &self,
         at: NodeIx,
         method: Method,
-        moving: &[PodIx],
+        contents: Contents,
         budgets: &Budgets,
     ) -> Result<(), Stays> {
         let node = &self.snapshot.nodes[at.0 as usize];
@@ -383,7 +444,7 @@ impl<'s> Rules<'s> {
         if forbids(&record.annotations) || forbids(&claim.annotations) {
             return Err(Stays::DoNotDisrupt);
         }
-        self.by_method(method, node, claim, pool, moving)?;
+        self.by_method(method, node, claim, pool, contents)?;
         // Drift ends some time anyway where the NodeClaim bounds how long its node may drain.
         if !(method.reason() == Reason::Drifted && claim.termination_grace.is_some()) {
             self.by_pods(&node.pods)?;
@@ -448,7 +509,7 @@ impl<'s> Rules<'s> {
         node: &crate::snapshot::StateNode,
         claim: &NodeClaim,
         pool: &NodePool,
-        moving: &[PodIx],
+        contents: Contents,
     ) -> Result<(), Stays> {
         let has = |condition: &str| self.has(claim, condition);
         if method.reason() == Reason::Drifted {
@@ -461,9 +522,13 @@ impl<'s> Rules<'s> {
         if pool.consolidate_after.is_none() {
             return Err(Stays::ConsolidationOff);
         }
-        match (method, moving.len() as u32) {
-            (Method::Emptiness, 1..) => return Err(Stays::NotEmpty(moving.len() as u32)),
-            (Method::MultiNode | Method::SingleNode, 0) => return Err(Stays::IsEmpty),
+        match (method, contents.pods, contents.leaving) {
+            (Method::Emptiness, 0, Some(pod)) => return Err(Stays::Leaving(pod)),
+            (Method::Emptiness, pods @ 1.., _) => return Err(Stays::NotEmpty(pods)),
+            (Method::MultiNode | Method::SingleNode, _, Some(pod)) => {
+                return Err(Stays::Leaving(pod));
+            }
+            (Method::MultiNode | Method::SingleNode, 0, None) => return Err(Stays::IsEmpty),
             _ => {}
         }
         if method != Method::Emptiness {

@@ -77,6 +77,7 @@ impl Town {
             consolidation: ConsolidationPolicy::WhenEmpty,
             budgets: Vec::new(),
             move_cost: None,
+            failures: None,
             ready: None,
             deleting: false,
             usage: Resources::default(),

@@ -80,6 +80,16 @@ impl MoveCost {
     }
 }
 
+/// Commands of disruption that failed one after the other: what they had bought did not become a
+/// node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Failures {
+    /// How many, at least one.
+    pub count: u32,
+    /// Nothing is bought to replace a node before this, seconds since 1970.
+    pub until: i64,
+}
+
 /// A disruption budget, kept as written; later issues evaluate it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Budget {
@@ -133,6 +143,9 @@ pub struct NodePool {
     pub budgets: Vec<Budget>,
     /// Annotation `longshore.dev/move-cost`; `None` without one, or where it cannot be read.
     pub move_cost: Option<MoveCost>,
+    /// Annotation `longshore.dev/disruption-failures`: the last commands of disruption have failed.
+    /// `None` without one, or where it was written for another generation of the NodePool.
+    pub failures: Option<Failures>,
     /// Condition Ready; `None` if the object does not say (then it is taken for ready).
     pub ready: Option<bool>,
     /// `metadata.deletionTimestamp` is set.

@@ -399,6 +399,7 @@ impl EachSymbol for NodePool {
             consolidation: _,
             budgets,
             move_cost: _,
+            failures: _,
             ready: _,
             deleting: _,
             usage,

@@ -3,6 +3,7 @@
 
 mod brute_force;
 mod moves;
+mod night;
 mod repair;
 #[path = "../common/rng.rs"]
 mod rng;

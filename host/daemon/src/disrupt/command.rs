@@ -1,14 +1,11 @@
 //! What a command is: nodes that go together, and what is bought for them first. It is written on
 //! the NodeClaims of its candidates.
 
-use std::time::Duration;
-
+use longshore_core::disrupt::backoff;
 use serde::{Deserialize, Serialize};
 
 /// Annotation of a candidate with its [`Command`], as JSON.
 pub const DETAILS: &str = "longshore.dev/disruption-command";
-/// A command whose replacements are not initialized by then is taken back.
-pub const TIME_LIMIT: Duration = Duration::from_secs(10 * 60);
 
 /// What is decided for a candidate, the same on each candidate of a command.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,12 +21,23 @@ pub struct Command {
     pub replacements: Vec<String>,
     /// When it was decided, seconds since 1970.
     pub began: i64,
+    /// How long its replacements may take to be initialized, seconds, if it is not the usual time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<i64>,
     /// What it repairs, if it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repair: Option<Repaired>,
     /// Why its node goes before it is replaced, as metrics call it, if it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first: Option<String>,
+}
+
+impl Command {
+    /// When it is taken back whose replacements are not initialized, seconds since 1970.
+    pub fn ends(&self) -> i64 {
+        let limit = self.limit.unwrap_or(backoff::time_limit(None));
+        self.began.saturating_add(limit)
+    }
 }
 
 /// What a command repairs.

@@ -5,7 +5,7 @@ use longshore_core::disrupt::verdicts::{COMMAND, REPLACES};
 use longshore_core::model::{ClusterObjects, NodeClaim, NodeRecord, Symbol};
 use serde::Serialize;
 
-use super::command::{Command, DETAILS, TIME_LIMIT};
+use super::command::{Command, DETAILS};
 use super::write::rfc3339;
 use crate::explain::Explained;
 
@@ -148,7 +148,6 @@ fn waits_for(command: &Command, replacements: &[ReplacementUnderWay]) -> String 
     if left.is_empty() {
         return "its NodeClaim is deleted next".into();
     }
-    let limit = TIME_LIMIT.as_secs() as i64;
     let names = left.join(", ");
     match replacements
         .iter()
@@ -157,7 +156,7 @@ fn waits_for(command: &Command, replacements: &[ReplacementUnderWay]) -> String 
         true => format!("replacement {names}: the node will stay"),
         false => format!(
             "initialization of {names}; the node stays if that is not done by {}",
-            rfc3339(command.began.saturating_add(limit))
+            rfc3339(command.ends())
         ),
     }
 }

@@ -1,6 +1,6 @@
 //! Why nodes go or stay, in words.
 
-use longshore_core::disrupt::methods::{Act, FirstWhy};
+use longshore_core::disrupt::methods::{Act, FirstWhy, Trouble};
 use longshore_core::disrupt::proposals::{Proposal, Why};
 use longshore_core::disrupt::verdicts::{Method, Stays};
 use longshore_core::ids::{NodeIx, PodIx};
@@ -21,6 +21,21 @@ fn policy(by: &str, why: &str, until: Option<i64>) -> String {
         Some(until) => format!("policy {by}: {why}; not before {until}"),
         None => format!("policy {by}: {why}"),
     }
+}
+
+fn backs_off(pool: &str, until: i64) -> String {
+    format!(
+        "the last replacements for nodes of {pool} did not become ready; nothing is bought to \
+        replace its nodes before {}",
+        rfc3339(until)
+    )
+}
+
+fn one_at_a_time(pool: &str) -> String {
+    format!(
+        "the last replacements for nodes of {pool} did not become ready; one node at a time is \
+        replaced until that succeeds"
+    )
 }
 
 /// What sentences are made with.
@@ -66,6 +81,8 @@ impl Messages<'_> {
             Stays::PodBudget(..) => "PodDisruptionBudget",
             Stays::SeveralPodBudgets(_) => "SeveralPodDisruptionBudgets",
             Stays::NodePoolBudget(_) => "NodePoolBudget",
+            Stays::BacksOff(_) | Stays::OneAtATime => "BacksOff",
+            Stays::Awaits(_) => "Awaits",
             Stays::ConsolidationOff => "ConsolidationOff",
             Stays::NotConsolidatable => "NotConsolidatable",
             Stays::OnlyWhenEmpty => "OnlyWhenEmpty",
@@ -74,8 +91,11 @@ impl Messages<'_> {
             Stays::NotDrifted => "NotDrifted",
             Stays::UnknownOffering => "UnknownOffering",
             Stays::NotModelled(_) => "NotModelled",
+            Stays::Unschedulable(..) => "PodUnschedulable",
+            Stays::Leaving(_) => "PodLeaving",
             Stays::NoPlace(_) | Stays::NoPlaceTogether(..) => "NoPlace",
             Stays::Needed => "Needed",
+            Stays::NotNow => "NotNow",
             Stays::NotWorthIt(_) => "NotWorthIt",
             Stays::Policy { .. } => "Policy",
         }
@@ -135,6 +155,9 @@ impl Messages<'_> {
             Stays::NodePoolBudget(at) => {
                 format!("disruption budget {at} of its NodePool allows no more nodes now")
             }
+            Stays::BacksOff(until) => backs_off("its NodePool", *until),
+            Stays::OneAtATime => one_at_a_time("its NodePool"),
+            Stays::Awaits(node) => self.awaits(*node),
             Stays::ConsolidationOff => "consolidateAfter of its NodePool is Never".into(),
             Stays::NotConsolidatable => {
                 "condition Consolidatable is not True: consolidateAfter has not passed since pods changed".into()
@@ -152,6 +175,19 @@ impl Messages<'_> {
                     self.pod(*pod)
                 )
             }
+            Stays::Unschedulable(pod, why) => {
+                let sentences = crate::messages::Messages {
+                    world,
+                    shape: None,
+                    pool: None,
+                };
+                let (pod, why) = (self.pod(*pod), sentences.sentence(why));
+                format!("pod {pod} could not be scheduled anew: {why}")
+            }
+            Stays::Leaving(pod) => format!(
+                "pod {} of a StatefulSet is ending on it and will come back; wait until it is gone",
+                self.pod(*pod)
+            ),
             Stays::NoPlace(pod) => format!("no other place is found for pod {}", self.pod(*pod)),
             Stays::NoPlaceTogether(pod, others) => format!(
                 "no other place is found for pod {} and {} that must be on its host",
@@ -161,6 +197,7 @@ impl Messages<'_> {
             Stays::Needed => {
                 "it could go alone, but it is worth more as a place for pods of nodes that go".into()
             }
+            Stays::NotNow => "it could go alone; what goes now saves more, and it is looked at again".into(),
             Stays::NotWorthIt(missing) => {
                 format!("to remove it would save {missing:.4} USD per hour too little for the pods that move")
             }
@@ -182,9 +219,27 @@ impl Messages<'_> {
         }
     }
 
+    fn awaits(&self, node: NodeIx) -> String {
+        format!(
+            "its pods have room on node {}, which is not initialised yet; nothing is bought for them \
+            before it is",
+            self.node(node)
+        )
+    }
+
+    /// Why a proposal waits for its NodePool.
+    pub fn backs_off(&self, pool: Symbol, trouble: Trouble) -> String {
+        let pool = format!("NodePool {}", self.text(pool));
+        match trouble {
+            Trouble::Until(until) => backs_off(&pool, until),
+            Trouble::OneAtATime => one_at_a_time(&pool),
+        }
+    }
+
     /// Why a part of an outcome was dropped.
-    pub fn dropped(why: &Why) -> String {
+    pub fn dropped(&self, why: &Why) -> String {
         match why {
+            Why::Awaits(node) => self.awaits(*node),
             Why::NotWorthIt(missing) => {
                 format!(
                     "to remove it would save {missing:.4} USD per hour too little for the pods that move"

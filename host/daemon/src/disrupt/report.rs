@@ -95,6 +95,27 @@ pub struct MethodVerdict {
     pub blocked_by: String,
 }
 
+impl Staying {
+    /// The verdict that keeps the node: that of drift if it has drifted, that of emptiness if it is empty,
+    /// and otherwise that of the last method, which every node could be asked.
+    pub fn decisive(&self) -> Option<&MethodVerdict> {
+        let of = |method: Method| {
+            let mut all = self.verdicts.iter();
+            all.find(|verdict| verdict.method == method.name())
+        };
+        let drifted = [Method::StaticDrift, Method::Drift]
+            .into_iter()
+            .find_map(|method| {
+                of(method).filter(|of| !matches!(of.reason, "NotDrifted" | "Static" | "NotStatic"))
+            });
+        let last = self.verdicts.last()?;
+        let empty = (last.reason == "IsEmpty")
+            .then(|| of(Method::Emptiness))
+            .flatten();
+        Some(drifted.or(empty).unwrap_or(last))
+    }
+}
+
 impl Proposed {
     /// The names of what a round found.
     pub fn new(snapshot: &Snapshot, round: &Round, seconds: f64, cost: f64) -> Self {
@@ -169,6 +190,7 @@ fn of_proposal(messages: &Messages<'_>, proposal: &Proposal, verdict: &Verdict) 
     let (verdict, why) = match verdict {
         Verdict::Now => ("now", messages.worth(proposal)),
         Verdict::Later(pool, left) => ("later", messages.budget_left(*pool, proposal, *left)),
+        Verdict::BacksOff(pool, trouble) => ("later", messages.backs_off(*pool, *trouble)),
         Verdict::Refused => ("refused", messages.kept(proposal, false)),
         Verdict::Deferred => ("deferred", messages.kept(proposal, true)),
     };
@@ -296,7 +318,7 @@ impl Reason<'_> {
     pub fn text(self, messages: &Messages<'_>) -> String {
         match self {
             Reason::Stays(why) => messages.stays(why),
-            Reason::Dropped(why) => Messages::dropped(why),
+            Reason::Dropped(why) => messages.dropped(why),
         }
     }
 }

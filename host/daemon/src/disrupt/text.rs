@@ -84,8 +84,7 @@ fn row(proposal: &ProposalReport) -> Vec<String> {
 fn reasons(report: &Proposed) -> String {
     let mut all: BTreeMap<&str, (usize, String)> = BTreeMap::new();
     for stays in &report.stays {
-        // What the last method says: what every node could be asked.
-        let Some(last) = stays.verdicts.last() else {
+        let Some(last) = stays.decisive() else {
             continue;
         };
         let example = || format!("{}: {}", stays.node, last.blocked_by);

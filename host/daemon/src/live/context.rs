@@ -17,6 +17,7 @@ use tokio::sync::Semaphore;
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::clock::Clock;
+use super::disruption::failures::KnownFailures;
 use super::drains::Drains;
 use super::events::Events;
 use super::freshness::OwnWrite;
@@ -82,6 +83,8 @@ pub struct Context {
     pub repairs: Repairs,
     /// Static NodePools.
     pub static_capacity: StaticCapacity,
+    /// Commands of disruption that have failed.
+    pub failures: KnownFailures,
     /// Whether `status.nominatedNodeName` may be written; off after the first refusal.
     pub nominates: AtomicBool,
     /// Whether metrics and Events report the state of objects beside actions; off by default.

@@ -75,8 +75,9 @@ enum Done {
     Explained,
     /// A look for disruption has ended; nothing if it has panicked.
     Disruption(Option<disruption::Look>),
-    /// A command of disruption has been begun, or could not be.
-    Begun(String),
+    /// A command of disruption has been begun, or could not be; whether something may have been bought
+    /// for it.
+    Begun(String, bool),
     /// Nominations were written as far as they can be.
     Nominated(Vec<Nomination>),
     /// The node of a claim was registered, and initialized with it or not.
@@ -419,7 +420,7 @@ impl Controller {
                 self.trim_due = true;
                 self.disruption_decided(decision);
             }
-            Done::Begun(id) => self.begun(id),
+            Done::Begun(id, buys) => self.begun(id, buys),
             Done::Nominated(pods) => {
                 let now = Instant::now();
                 pods.iter()
@@ -466,15 +467,10 @@ impl Controller {
             by(self.pools_changed.then(|| self.last_pools + POOLS));
             by(self.pod_events.next());
             by(self.again);
-            if !self.planning {
-                let blocked = self.why_blocked(now).map(|_| now + RECHECK);
-                by(self
-                    .next_disruption()
-                    .map(|at| blocked.map_or(at, |again| at.max(again))));
-                by(self
-                    .next_round()
-                    .map(|at| blocked.map_or(at, |again| at.max(again))));
-            }
+            let blocked = self.why_blocked(now).map(|_| now + RECHECK);
+            let unblocked = |at: Instant| blocked.map_or(at, |again| at.max(again));
+            by(self.next_disruption().map(unblocked));
+            by(self.next_round().filter(|_| !self.planning).map(unblocked));
         }
         next.max(now)
     }
@@ -509,6 +505,10 @@ impl Controller {
     /// Runs due actions.
     fn tick(&mut self, now: Instant) {
         self.ctx.pulse.beat(now);
+        if !self.planning {
+            // Before another round begins.
+            self.take_held_look();
+        }
         if self.last_offers.is_none_or(|last| now >= last + OFFERS) {
             self.follow_offers(now);
         }
@@ -936,6 +936,7 @@ impl Controller {
             return;
         }
         self.planning = true;
+        self.disruption.round_begins();
         self.round_timer.begin(now);
         self.rounds += 1;
         let (clock, number) = (self.ctx.clock.clone(), self.rounds);

@@ -10,12 +10,14 @@
 //! 2. replacements are created;
 //! 3. once all replacements are initialized, the candidates are deleted, and
 //!    [`termination`](super::termination) drains them;
-//! 4. if a replacement is gone, or time is over, the candidates stay: taint, condition and
-//!    annotations are taken back.
+//! 4. if a replacement is gone, or time is over, the candidates stay: replacements that no pod uses are
+//!    deleted, then taint, condition and annotations are taken back. The NodePool remembers it
+//!    ([`failures`]).
 
 pub mod command;
 pub mod decide;
 pub mod events;
+pub mod failures;
 pub mod metrics;
 pub mod staying;
 pub mod step;

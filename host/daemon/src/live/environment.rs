@@ -17,6 +17,7 @@ use tokio::task::JoinSet;
 use super::clock::Clock;
 use super::context::{Context, RegistrationHealth, TURNS};
 use super::controller;
+use super::disruption::failures::KnownFailures;
 use super::drains::Drains;
 use super::events::Events;
 use super::freshness::OwnWrite;
@@ -87,6 +88,8 @@ pub struct Environment {
     /// Whose threads compute: one for rounds, one for looks for disruption, one for explanations.
     /// Those of the loop's runtime if nothing.
     pub computing: Option<Handle>,
+    /// How long a look for disruption takes there.
+    pub look_takes: Duration,
 }
 
 /// A Lease and its candidate.
@@ -136,6 +139,7 @@ impl Daemon {
             static_capacity,
             inline,
             computing,
+            look_takes,
         } = edges;
         let own = lease
             .as_ref()
@@ -189,6 +193,7 @@ impl Daemon {
             garbage: Garbage::default(),
             repairs,
             static_capacity: StaticCapacity::new(static_capacity),
+            failures: KnownFailures::default(),
             nominates: AtomicBool::new(true),
             observes: AtomicBool::new(false),
         });
@@ -207,6 +212,7 @@ impl Daemon {
             terminate_first,
             inline,
             computing,
+            look_takes,
         };
         let board = Arc::new(Mutex::new(StatusBoard::default()));
         Daemon {

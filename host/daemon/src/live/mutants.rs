@@ -8,7 +8,7 @@
 use std::cell::Cell;
 
 /// Every mutant, and what it does wrong.
-pub const ALL: [(&str, &str); 38] = [
+pub const ALL: [(&str, &str); 47] = [
     (
         "no-finalizer",
         "claims are written, and left, without our finalizer",
@@ -154,6 +154,42 @@ pub const ALL: [(&str, &str); 38] = [
     (
         "takes-foreign",
         "NodePools and NodeClaims of other providers are taken for its own",
+    ),
+    (
+        "keeps-replacements",
+        "what a command has bought that is taken back stays",
+    ),
+    (
+        "deletes-used-replacements",
+        "what a command has bought that is taken back goes though pods use it",
+    ),
+    (
+        "no-disruption-backoff",
+        "after a command has failed the next look buys again",
+    ),
+    (
+        "forgets-disruption-backoff",
+        "that commands have failed is known to one process only",
+    ),
+    (
+        "forgets-coming-nodes",
+        "looks do not know of nodes that are not initialized yet",
+    ),
+    (
+        "keeps-late-replacements",
+        "what is created after its command was taken back stays",
+    ),
+    (
+        "begins-at-first-try",
+        "a command is taken back if one write meets another one",
+    ),
+    (
+        "rounds-void-looks",
+        "what a look has found is dropped if a round has planned meanwhile",
+    ),
+    (
+        "begins-uncounted",
+        "a round does not count what a command is buying",
     ),
 ];
 

@@ -64,6 +64,8 @@ pub struct RoundConfig {
     /// Plans on the loop's own thread, so that nothing depends on the order of threads: for
     /// simulations.
     pub inline: bool,
+    /// How long a look for disruption takes on the loop's own thread: the loop goes on meanwhile.
+    pub look_takes: Duration,
     /// Whose threads compute; those of the loop's runtime if nothing.
     pub computing: Option<Handle>,
 }

@@ -381,6 +381,7 @@ async fn live(
         static_capacity: settings.static_capacity,
         inline: false,
         computing: Some(computing),
+        look_takes: Duration::ZERO,
     });
     let (ctx, board) = (daemon.ctx.clone(), daemon.board.clone());
     ctx.garbage.allow(settings.garbage_limit);

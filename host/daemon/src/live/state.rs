@@ -563,6 +563,28 @@ impl ClusterState {
         }
     }
 
+    /// The same with NodeClaims that are being created: those of these names that are not known yet.
+    pub fn freeze_with<'c>(
+        &mut self,
+        claims: impl Iterator<Item = (&'c str, &'c serde_json::Value)>,
+    ) -> FrozenState {
+        let at = Kind::NodeClaim.at();
+        let unknown: Vec<_> = claims
+            .filter(|(name, _)| !self.claims.contains_key(*name))
+            .collect();
+        for (_, object) in &unknown {
+            // What cannot be read is refused by the server as well.
+            let _ = self
+                .store
+                .apply(&at.api_version(), at.kind, &object.to_string());
+        }
+        let frozen = self.freeze();
+        for (name, _) in unknown {
+            self.store.remove("karpenter.sh", at.kind, "", name);
+        }
+        frozen
+    }
+
     fn upsert(&mut self, kind: Kind, json: &str) -> (Vec<WorkItem>, Option<Refused>) {
         let at = kind.at();
         let refused = |name: &str, why: String| {

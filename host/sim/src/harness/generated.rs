@@ -1,8 +1,8 @@
 //! A generated scenario: an hour of users, cloud and faults, made up from a seed.
 //!
 //! Every pod of it can run in the end: there is a NodePool without limits, and no rule on pods
-//! needs more zones or budgets than there are. What the daemon is not responsible for is done by an
-//! operator once a minute: nodes that never become ready are deleted if the daemon does not do it.
+//! needs more zones or budgets than there are. Nobody cleans up after the daemon. Nodes that never
+//! become ready do so once the hour and its faults are over.
 
 mod acts;
 #[cfg(feature = "aws")]
@@ -23,7 +23,6 @@ use crate::faults::Faults;
 use crate::harness::{Jump, RepairMode};
 use crate::world;
 pub use acts::ScenarioEvent;
-pub(crate) use acts::operator_cleanup;
 pub use rng::Rng;
 pub use trouble::{Trouble, Watches};
 
@@ -181,7 +180,7 @@ impl GeneratedScenario {
         *capacity = capacity.map(|capacity| capacity.max(workloads.needs_of_each_offering(size)));
         let acts = acts::acts(&mut rng, &workloads, &faults, replicas);
         let repairs = repairs_of(&mut rng);
-        let (jumps, operator) = (Vec::new(), vec![ScenarioEvent::OperatorCleanup]);
+        let (jumps, operator) = (Vec::new(), Vec::new());
         GeneratedScenario {
             seed,
             world,

@@ -113,6 +113,8 @@ pub(super) struct Interceptor {
     pub judges: Judges,
     keeps: bool,
     seed: u64,
+    /// When clocks of processes are set anew.
+    jumps: Vec<Duration>,
     inner: Mutex<Inner>,
 }
 
@@ -154,8 +156,15 @@ impl Interceptor {
             judges: Judges::default(),
             keeps: setup.keeps_requests,
             seed: setup.seed,
+            jumps: setup.jumps.iter().map(|jump| jump.at).collect(),
             inner: Mutex::new(inner),
         }
+    }
+
+    /// Whether a clock was set anew: what processes wrote down may be times of the wrong clock.
+    pub fn clocks_differ(&self) -> bool {
+        let now = self.clock.elapsed();
+        self.jumps.iter().any(|at| *at <= now)
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {

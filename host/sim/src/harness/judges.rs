@@ -91,7 +91,9 @@ pub(super) fn catch_up(interceptor: &Interceptor, by: Option<&RequestInfo>) {
 /// A minute is over.
 pub(super) fn minute(interceptor: &Interceptor) {
     catch_up(interceptor, None);
-    interceptor.judges.memory().requests.minute(interceptor);
+    let mut memory = interceptor.judges.memory();
+    memory.requests.minute(interceptor);
+    memory.disruption.minute(interceptor);
 }
 
 /// When the disruption taint came to a node.
@@ -117,7 +119,9 @@ impl Memory {
                 self.disruption.node(interceptor, change);
             }
             resources::NODE_CLAIM => {
-                self.purchases.claim(interceptor, change, by);
+                self.disruption.claim(interceptor, change);
+                self.purchases
+                    .claim(interceptor, change, (by, &self.disruption));
                 self.proof.claim(interceptor, change);
                 if change.event != Event::Deleted {
                     limits::hold(interceptor, change, by);

@@ -14,8 +14,7 @@ use super::interceptor::{Call, Interceptor};
 use super::safety;
 use crate::cloud::Cloud;
 
-/// A node that does not get ready, or is not any more, is replaced sooner than the operator of a
-/// scenario would do it.
+/// A node that does not get ready, or is not any more, is replaced after this.
 const UNREADY: Duration = Duration::from_secs(180);
 const REPAIRED: [RepairPolicy; 3] = [
     RepairPolicy {

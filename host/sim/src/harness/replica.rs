@@ -168,6 +168,7 @@ impl Replica {
             static_capacity: self.setup.static_capacity,
             inline: true,
             computing: None,
+            look_takes: self.setup.look_takes,
         };
         Ok((environment, tasks))
     }

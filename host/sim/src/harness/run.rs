@@ -128,7 +128,7 @@ async fn run_now(
             format!("story: {act:?}").chars().take(200).collect(),
         );
         act.happen(&harness);
-        if *act == ScenarioEvent::OperatorCleanup {
+        if *act == ScenarioEvent::Minute {
             busiest = busiest.max(world.cloud.ledger().running().count());
         }
     }
@@ -138,6 +138,7 @@ async fn run_now(
     harness.set_faults(Faults::default());
     world.cloud.set_faults(cloud::Faults::default());
     world.cloud.set_disturbances(cloud::Disturbances::default());
+    world.make_well();
     world
         .log
         .say(world.clock, "story: faults have stopped".to_owned());

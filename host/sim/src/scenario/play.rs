@@ -10,7 +10,7 @@ use super::acts::text;
 use super::policy::{Policy, PolicySlot};
 use super::{Scenario, ScenarioEvent};
 use crate::cloud::Running;
-use crate::harness::{Harness, Setup, generated};
+use crate::harness::{Harness, Setup};
 use crate::keyed_rng::KeyedRng;
 use crate::stats::{Note, Sample, Stats, Totals, What};
 use crate::world::{self, paused};
@@ -27,8 +27,6 @@ pub struct Play {
     acts: VecDeque<(Duration, ScenarioEvent)>,
     every: Duration,
     next: Duration,
-    /// Nodes may never become ready, so an operator cleans up.
-    looks_after: bool,
 }
 
 /// What came of a scenario.
@@ -133,10 +131,6 @@ impl Play {
         let tally = Stats::new(&harness);
         let acts = scenario.acts().into();
         let every = every(scenario.duration);
-        let looks_after = scenario
-            .faults
-            .iter()
-            .any(|window| window.cloud.never_ready > 0.0);
         Ok(Play {
             harness,
             seat,
@@ -145,7 +139,6 @@ impl Play {
             acts,
             every,
             next: Duration::ZERO,
-            looks_after,
         })
     }
 
@@ -178,9 +171,6 @@ impl Play {
     }
 
     fn sample(&mut self) {
-        if self.looks_after {
-            generated::operator_cleanup(&self.harness);
-        }
         self.seat.flush();
         let at = self.harness.world.clock.elapsed();
         for notice in self.seat.notices() {

@@ -44,8 +44,6 @@ pub(super) struct Classifier {
     of_parts: FxHashMap<SmallVec<[usize; 2]>, Option<u32>>,
     /// Places that all of several are, by position, sorted.
     shared: FxHashMap<SmallVec<[usize; 2]>, Option<usize>>,
-    /// The most pods of a group on any node, for preferences over hosts.
-    fullest: FxHashMap<usize, u16>,
     ports: Vec<HostPort>,
     members: FxHashMap<PodIx, Member>,
     /// Groups over hosts that some pod caps.
@@ -63,19 +61,6 @@ impl Classifier {
                 ports.push(*port);
             }
         }
-        let mut fullest: FxHashMap<usize, u16> = FxHashMap::default();
-        for (at, group) in p
-            .topology
-            .groups
-            .iter()
-            .enumerate()
-            .filter(|(_, group)| group.key.is_none())
-        {
-            let most = (0..p.snapshot.nodes.len())
-                .map(|node| group.on_host(node))
-                .max();
-            fullest.insert(at, most.unwrap_or(0));
-        }
         Classifier {
             drivers,
             places: Vec::new(),
@@ -87,7 +72,6 @@ impl Classifier {
             known: FxHashMap::default(),
             of_parts: FxHashMap::default(),
             shared: FxHashMap::default(),
-            fullest,
             ports,
             members: FxHashMap::default(),
             capped: FxHashSet::default(),
@@ -287,7 +271,6 @@ impl Classifier {
             if of.key.is_some() {
                 continue;
             }
-            let fullest = self.fullest.get(&rule.group).copied().unwrap_or(0);
             let cap = match of.spec.rule {
                 ConstraintKind::Spread { max_skew, .. } => {
                     max_skew.clamp(0, i32::from(u16::MAX) - 1) as u16
@@ -296,7 +279,8 @@ impl Classifier {
                 ConstraintKind::Affinity | ConstraintKind::InverseAntiAffinity => continue,
             };
             let hard = is_hard(p, group, rule.group);
-            let cap = if hard { cap } else { cap.max(fullest) };
+            // A preference holds no pod: plans of new pods relax it, too.
+            let cap = if hard { cap } else { u16::MAX };
             rules.push(Rule {
                 group: rule.group as u32,
                 adds: u16::from(rule.own),
@@ -452,6 +436,7 @@ impl Classifier {
             scarcity,
             members,
             drivers,
+            unfit: FxHashMap::default(),
             on_host,
         }
     }

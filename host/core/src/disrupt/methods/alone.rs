@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use rustc_hash::FxHashMap;
+
 use super::{Asked, Explain, Nodes, Options, SearchInput};
 use crate::disrupt::compile::{Compiled, NodeTerms};
 use crate::disrupt::decided;
 use crate::disrupt::fill::Filler;
 use crate::disrupt::pack;
-use crate::disrupt::proposals::{self, Outcome, Proposal, SPOT};
+use crate::disrupt::proposals::{self, Dropped, Outcome, Proposal, SPOT, To};
 use crate::disrupt::state::State;
 use crate::disrupt::verdicts::{Method, Reason, Stays};
 use crate::ids::NodeIx;
@@ -94,11 +96,13 @@ impl Asked<'_> {
             catalogue,
             ..world.clone()
         }));
-        self.alone(&mut input.compile(&snapshot, terms), input.options);
+        let mut c = self.compile_to_consolidate(input, &snapshot, terms);
+        self.alone(&mut c, input.options);
     }
 
     /// What it would take to remove nodes that could go and do not.
-    pub(super) fn explain(&mut self, c: &Compiled<'_>, which: Explain<'_>) {
+    pub(super) fn explain(&mut self, c: &mut Compiled<'_>, options: &Options<'_>) {
+        let which = options.explain;
         let mut left = match which {
             Explain::Nothing => return,
             Explain::All => usize::MAX,
@@ -115,6 +119,13 @@ impl Asked<'_> {
             .iter()
             .flat_map(|(proposal, _)| proposal.nodes.iter().copied())
             .collect();
+        let moves = self.round.proposals.iter().flat_map(|(of, _)| &of.moves);
+        let receives: Nodes = moves
+            .filter_map(|of| match of.to {
+                To::Node(node) => Some(node),
+                To::Replacement(_) => None,
+            })
+            .collect();
         for at in 0..c.nodes.len() {
             let node = NodeIx(at as u32);
             if !self.round.candidates[at].may(Method::MultiNode) || proposed.contains(&node) {
@@ -126,22 +137,48 @@ impl Asked<'_> {
             left -= 1;
             if !c.nodes[at].removable {
                 if let Some(pod) = c.nodes[at].unmovable {
-                    self.round.stays.push((node, Stays::NotModelled(pod)));
+                    self.round.stays.push((node, c.unmovable(pod)));
                 }
                 continue;
             }
             let mut state = State::new(c);
             let left = pack::pack_elsewhere(&mut state, &mut Filler::default(), at);
+            let (cost, outcome) = (state.cost, Outcome::new(&state));
             let why = match c.no_place(at, &left) {
                 Some(why) => why,
-                None if state.cost < 0.0 => Stays::Needed,
+                None if cost < 0.0 => match self.goes_alone(c, outcome, options) {
+                    Ok(()) if receives.contains(&node) => Stays::Needed,
+                    Ok(()) => Stays::NotNow,
+                    Err(dropped) => {
+                        self.round.dropped.push(dropped);
+                        continue;
+                    }
+                },
                 None => {
                     let judge = self.judge.as_ref();
-                    let kept = judge.and_then(|judge| judge.keeps(at, state.cost));
-                    kept.unwrap_or(Stays::NotWorthIt(state.cost))
+                    let kept = judge.and_then(|judge| judge.keeps(at, cost));
+                    kept.unwrap_or(Stays::NotWorthIt(cost))
                 }
             };
             self.round.stays.push((node, why));
+        }
+    }
+
+    /// Whether removing one node is a proposal.
+    ///
+    /// # Errors
+    /// Why it is none.
+    fn goes_alone(
+        &self,
+        c: &mut Compiled<'_>,
+        outcome: Outcome,
+        options: &Options<'_>,
+    ) -> Result<(), Dropped> {
+        let all = FxHashMap::default();
+        let (found, dropped) = proposals::of_state(c, outcome, options.rules, all);
+        match dropped.into_iter().next() {
+            Some(dropped) if found.is_empty() => Err(dropped),
+            _ => Ok(()),
         }
     }
 }

@@ -7,7 +7,7 @@ use rustc_hash::FxHashSet;
 use super::{Act, Asked, Effort, FirstWhy, Nodes, Options, SearchInput, Single, Verdict};
 use crate::disrupt::fill::Filler;
 use crate::disrupt::pack;
-use crate::disrupt::proposals::{self, Limits, Outcome, Proposal};
+use crate::disrupt::proposals::{self, Limits, Outcome, Proposal, Why};
 use crate::disrupt::state::State;
 use crate::disrupt::static_capacity;
 use crate::disrupt::verdicts::{Method, Stays};
@@ -85,12 +85,17 @@ impl Asked<'_> {
             self.repair_by(at, Act::Reboot);
             return Ok(());
         }
+        let node = [NodeIx(at as u32)];
+        let trouble = self.backs_off(&node).map(|(_, trouble)| trouble.stays());
         let world = &self.snapshot.world;
         let pool = self.snapshot.nodes[at].pool;
         let record = world.pools.iter().find(|record| Some(record.name) == pool);
         if let Some(record) = record.filter(|record| record.replicas.is_some()) {
             let first = input.options.terminate_first.repair;
             let act = static_capacity::replaces(world, record.name, first)?;
+            if let Some(why) = trouble.filter(|_| act == Act::ReplaceStatic) {
+                return Err(why);
+            }
             self.repair_by(at, act);
             return Ok(());
         }
@@ -112,6 +117,9 @@ impl Asked<'_> {
                 found => found?,
             }
         };
+        if let Some(why) = trouble.filter(|_| !proposal.replacements.is_empty()) {
+            return Err(why);
+        }
         self.round.proposals.push((proposal, Verdict::Now));
         Ok(())
     }
@@ -134,7 +142,7 @@ impl Asked<'_> {
             c.nodes[of].destination &= healthy;
         }
         if let Some(pod) = c.nodes[at].unmovable {
-            return Err(Stays::NotModelled(pod));
+            return Err(c.unmovable(pod));
         }
         let mut state = State::new(&c);
         let left = pack::pack_elsewhere(&mut state, &mut Filler::default(), at);
@@ -144,10 +152,15 @@ impl Asked<'_> {
         let outcome = Outcome::new(&state);
         let mut limits = Limits::new(&c);
         let (found, dropped) = proposals::of_one(&mut c, outcome, Method::Repair, &mut limits);
+        let awaited = dropped.iter().find_map(|part| match part.why {
+            Why::Awaits(node) => Some(Stays::Awaits(node)),
+            _ => None,
+        });
         self.round.dropped.extend(dropped);
         let first = self.snapshot.nodes[at].pods.first().copied();
         let pod = first.unwrap_or(PodIx(0));
-        found.into_iter().next().ok_or(Stays::NoPlace(pod))
+        let found = found.into_iter().next();
+        found.ok_or(awaited.unwrap_or(Stays::NoPlace(pod)))
     }
 
     /// Whether all pods of a node find a place once the slot of the capacity reservation that it

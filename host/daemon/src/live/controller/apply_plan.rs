@@ -88,6 +88,7 @@ impl Controller {
             self.ctx.metrics.plan_cost.set(plan.effective_cost);
             self.ctx.metrics.plan_bound.set(plan.lower_bound);
         }
+        self.note_used(&snapshot, &plan);
         self.note_decisions(&snapshot, &plan);
         self.tell_leftovers(&snapshot, &plan);
         self.tell_barren(&snapshot, &plan);
@@ -207,6 +208,20 @@ impl Controller {
         let again = || waiting.iter().any(|pod| self.bought.contains(pod));
         !waiting.is_empty()
             && (self.unproven || !self.watches.is_recent(Kind::Pod, Instant::now()) || again())
+    }
+
+    /// Notes what a look for disruption did not know of that began before this plan.
+    fn note_used(&mut self, snapshot: &Snapshot, plan: &Plan) {
+        let names = &snapshot.world.names;
+        let nodes = plan.on_existing_nodes.iter().map(|placement| {
+            let symbol = snapshot.nodes[placement.node.0 as usize].name;
+            names.text(symbol).to_owned()
+        });
+        let pools = plan.claims.iter().map(|claim| {
+            let symbol = snapshot.world.pools[claim.pool.0 as usize].name;
+            names.text(symbol).to_owned()
+        });
+        self.disruption.round_used(nodes, pools);
     }
 
     /// Notes when pods were decided about.

@@ -10,19 +10,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longshore_api::crd::duration::{self, Lifetime};
-use longshore_api::crd::{NodeClaim, Timestamp};
+use longshore_api::crd::{NodeClaim, NodePool, Timestamp};
 use longshore_core::disrupt::methods::Verdict;
 use longshore_core::disrupt::proposals::{Proposal, To};
 use longshore_core::disrupt::verdicts::Method;
+use longshore_core::ids::{NodeIx, PoolIx};
+use longshore_core::model::Failures;
 use longshore_core::plan::Plan;
 use longshore_core::snapshot::{Snapshot, moves};
 use serde_json::json;
 use tokio::time::Instant;
 
 use super::{Controller, Done, Work};
-use crate::live::claims::{NominationPlan, new_node_claims, pod_name};
+use crate::live::claims::{NewNodeClaim, NominationPlan, new_node_claims, pod_name};
 use crate::live::disruption::command::{
-    Candidate, CommandView, candidate_of, destinations, replacement_of,
+    Candidate, CommandView, Replacement, candidate_of, destinations, replacement_of,
 };
 use crate::live::disruption::decide::{Before, Decision, IdleLook, Rested, decide};
 use crate::live::disruption::events;
@@ -80,20 +82,39 @@ pub(super) struct Disruption {
     rested: Option<Rested>,
     /// How many looks this process has begun.
     looks: u64,
-    /// Rounds of provisioning when the look began.
-    rounds: u64,
+    /// What was found while a round was being planned or written: its result is waited for.
+    held: Option<Option<Look>>,
+    /// What rounds have used since the look began.
+    used: Used,
+    /// No look begins before this: what a search costs is paid for by a pause.
+    rests_until: Option<Instant>,
+    /// How many looks have panicked one after the other.
+    panics: u32,
     /// Nodes that the last look wants to disrupt, and when it was.
     proposed: Option<(Instant, BTreeSet<String>)>,
     /// NodePools whose budgets are in the way, with the reasons, as they were told last.
     blocked: BTreeSet<(String, &'static str)>,
     /// Nodes of which was said why they stay.
     told: Told,
-    /// Commands that are being begun.
-    beginning: BTreeSet<String>,
+    /// Commands that are being begun, with what they buy.
+    beginning: BTreeMap<String, Vec<NewNodeClaim>>,
+    /// Commands that could not be begun, before anything was bought for them.
+    unbegun: BTreeSet<String>,
     /// Claims of each command, candidates and replacements.
     commands: BTreeMap<String, BTreeSet<String>>,
     /// The command of each claim.
     of_claim: BTreeMap<String, String>,
+}
+
+/// What rounds of provisioning have used that a look did not know of.
+#[derive(Default)]
+struct Used {
+    /// Nodes that pods were planned onto.
+    nodes: BTreeSet<String>,
+    /// NodePools that were bought from.
+    pools: BTreeSet<String>,
+    /// How many rounds there were; only mutants use this.
+    rounds: u32,
 }
 
 impl Disruption {
@@ -121,9 +142,33 @@ impl Disruption {
         command.map(str::to_owned).or(before)
     }
 
-    /// A command is being begun.
-    pub(super) fn begins(&mut self, id: String) {
-        self.beginning.insert(id);
+    /// A command is being begun, and what it buys.
+    pub(super) fn begins(&mut self, id: String, buys: Vec<NewNodeClaim>) {
+        self.beginning.insert(id, buys);
+    }
+
+    /// Replacements that are being created.
+    pub(super) fn expected(&self) -> impl Iterator<Item = NewNodeClaim> + use<> {
+        let all: Vec<NewNodeClaim> = self.beginning.values().flatten().cloned().collect();
+        all.into_iter()
+    }
+
+    /// A round begins. What earlier ones have used matters to a look that is under way alone.
+    pub(super) fn round_begins(&mut self) {
+        if !self.deciding {
+            self.used = Used::default();
+        }
+        self.used.rounds = self.used.rounds.saturating_add(1);
+    }
+
+    /// A round has planned pods onto these nodes, and bought from these NodePools.
+    pub(super) fn round_used(
+        &mut self,
+        nodes: impl Iterator<Item = String>,
+        pools: impl Iterator<Item = String>,
+    ) {
+        self.used.nodes.extend(nodes);
+        self.used.pools.extend(pools);
     }
 
     /// Whether claims of a command may be created that the state has not.
@@ -186,19 +231,19 @@ impl Controller {
     /// When the next look for disruption is due.
     pub(super) fn next_disruption(&self) -> Option<Instant> {
         let disruption = &self.disruption;
-        if disruption.deciding || !disruption.beginning.is_empty() || self.planning {
+        if disruption.deciding || !disruption.beginning.is_empty() || !self.config.disrupts {
             return None;
         }
-        if !self.config.disrupts {
-            return None;
-        }
-        if let Some((since, _)) = &disruption.proposed {
-            return Some(*since + VALIDATION);
-        }
-        let changed = disruption.revision != self.state.revision;
-        let least = disruption.looked.map(|at| at + CHANGED).filter(|_| changed);
-        let due = disruption.due.unwrap_or(self.began);
-        Some(least.map_or(due, |least| least.min(due)))
+        let due = match &disruption.proposed {
+            Some((since, _)) => *since + VALIDATION,
+            None => {
+                let changed = disruption.revision != self.state.revision;
+                let least = disruption.looked.map(|at| at + CHANGED).filter(|_| changed);
+                let due = disruption.due.unwrap_or(self.began);
+                least.map_or(due, |least| least.min(due))
+            }
+        };
+        Some((disruption.rests_until).map_or(due, |rests| rests.max(due)))
     }
 
     /// Looks for nodes to disrupt, on another thread unless the loop plans on its own.
@@ -222,7 +267,9 @@ impl Controller {
         let has_changed = self.disruption.revision != self.state.revision;
         let idle = idle.filter(|_| !has_changed && self.marked().is_empty());
         self.disruption.revision = self.state.revision;
-        self.disruption.rounds = self.rounds;
+        if !self.planning {
+            self.disruption.used = Used::default();
+        }
         self.disruption.looks += 1;
         let number = LOOKS + self.disruption.looks;
         let clock = self.ctx.clock.clone();
@@ -258,7 +305,16 @@ impl Controller {
         };
         if self.config.inline {
             let decision = look(&self.config);
-            self.disruption_decided(decision);
+            let takes = self.config.look_takes;
+            if takes.is_zero() {
+                self.disruption_decided(decision);
+                return;
+            }
+            let done = self.done.clone();
+            tokio::spawn(async move {
+                tokio::time::sleep(takes).await;
+                let _ = done.send(Done::Disruption(decision)).await;
+            });
             return;
         }
         let (how, done) = (self.config.clone(), self.done.clone());
@@ -267,29 +323,41 @@ impl Controller {
         });
     }
 
-    /// Takes in what a look has found; nothing if it has panicked.
+    /// Takes in what a look has found; nothing if it has panicked. While a round is being planned or
+    /// written, that waits: what the round uses is known then.
     pub(super) fn disruption_decided(&mut self, look: Option<Look>) {
+        if self.planning {
+            self.disruption.held = Some(look);
+            return;
+        }
         let now = Instant::now();
         self.disruption.deciding = false;
         self.disruption.looked = Some(now);
         let (decision, idle) = match look {
             Some(Look::New(decision, idle)) => (decision, idle),
-            same_or_panicked => {
+            Some(Look::Same(idle)) => {
+                self.disruption.panics = 0;
                 self.disruption.due = Some(now + UNCHANGED);
-                if let Some(Look::Same(idle)) = same_or_panicked {
-                    self.disruption.idle = idle;
-                }
+                self.disruption.rests_until = None;
+                self.disruption.idle = idle;
+                return;
+            }
+            None => {
+                self.look_panicked(now);
                 return;
             }
         };
+        self.disruption.panics = 0;
         let rested = Rested::of(&decision, idle.as_ref(), self.disruption.revision);
         self.disruption.rested = rested.or(self.disruption.rested.take());
         self.disruption.idle = idle.filter(|_| !decision.swept);
-        let pause = if self.config.inline {
-            Duration::ZERO
+        let took = if self.config.inline {
+            self.config.look_takes
         } else {
-            decision.took * SHARE
+            decision.took
         };
+        let pause = took * SHARE;
+        self.disruption.rests_until = Some(now + pause);
         let due = now + UNCHANGED.max(pause);
         let repair = self.disruption.repair_due;
         let repair = repair.map(|at| at.max(now + pause.max(AGAIN)));
@@ -308,10 +376,11 @@ impl Controller {
             self.disruption.proposed = None;
             return;
         }
-        if self.disruption.rounds != self.rounds || self.planning || !self.was_leader {
+        if !self.was_leader {
             self.disruption.due = Some(now + AGAIN);
             return;
         }
+        let decision = self.without_used(decision);
         self.tell_budgets(&decision);
         self.tell_repairs(&decision);
         self.tell_staying(&decision, now);
@@ -373,6 +442,69 @@ impl Controller {
         for command in commands {
             self.begin(command);
         }
+    }
+
+    /// A look has panicked. The next one waits, twice as long each time: the cluster that it panicked at
+    /// is still there.
+    fn look_panicked(&mut self, now: Instant) {
+        let disruption = &mut self.disruption;
+        let pause = UNCHANGED * (1 << disruption.panics.min(4));
+        disruption.panics = disruption.panics.saturating_add(1);
+        disruption.proposed = None;
+        disruption.due = Some(now + pause);
+        disruption.rests_until = Some(now + pause);
+    }
+
+    /// Takes in what was found while a round was under way, now that it is over.
+    pub(super) fn take_held_look(&mut self) {
+        if let Some(look) = self.disruption.held.take() {
+            self.disruption_decided(look);
+        }
+    }
+
+    /// What of a decision does not depend on what rounds have used since the look began: nodes that
+    /// pods were planned onto, and limits of NodePools that were bought from. The rest is found again.
+    fn without_used(&mut self, mut decision: Box<Decision>) -> Box<Decision> {
+        let used = std::mem::take(&mut self.disruption.used);
+        if used.rounds > 0 && mutant("rounds-void-looks") {
+            (decision.now, decision.singles) = (Vec::new(), Vec::new());
+            return decision;
+        }
+        if used.nodes.is_empty() && used.pools.is_empty() {
+            return decision;
+        }
+        let snapshot = decision.snapshot.clone();
+        let text = |symbol| snapshot.world.names.text(symbol);
+        let is_used = |node: NodeIx| {
+            used.nodes
+                .contains(text(snapshot.nodes[node.0 as usize].name))
+        };
+        let is_limited = |pool: PoolIx| {
+            let record = &snapshot.world.pools[pool.0 as usize];
+            let has_limits = !record.limits.is_empty() || record.node_limit.is_some();
+            has_limits && used.pools.contains(text(record.name))
+        };
+        let before = decision.now.len() + decision.singles.len();
+        decision.now.retain(|proposal| {
+            let takes = proposal.nodes.iter().any(|&node| is_used(node));
+            let fills = proposal.moves.iter().any(|of| match of.to {
+                To::Node(node) => is_used(node),
+                To::Replacement(_) => false,
+            });
+            let buys = proposal
+                .replacements
+                .iter()
+                .any(|of| is_limited(of.claim.pool));
+            !takes && !fills && !buys
+        });
+        decision.singles.retain(|single| !is_used(single.node));
+        if decision.now.len() + decision.singles.len() < before {
+            self.disruption.due = self
+                .disruption
+                .due
+                .map(|due| due.min(Instant::now() + CHANGED));
+        }
+        decision
     }
 
     /// Writes on NodeClaims what a look proposes, so that another process need not begin anew.
@@ -502,7 +634,9 @@ impl Controller {
         let bought: Vec<&str> = wanted.iter().map(|claim| claim.name.as_str()).collect();
         let moves = self.moves_by_claim(snapshot, proposal, &bought);
         let what = (proposal.method.name(), proposal.reason.name());
-        let new = NewCommand::new(id, what, now, candidates, wanted).moves(moves);
+        let failures = self.failures_of(&candidates);
+        let new = NewCommand::new(id, what, now, candidates, wanted);
+        let new = new.moves(moves).after(failures);
         tracing::info!(
             command = new.id,
             method = new.command.method,
@@ -514,6 +648,25 @@ impl Controller {
             "disrupting"
         );
         Some(new)
+    }
+
+    /// What is known of failed commands on the NodePools of candidates: of several, the most.
+    pub(super) fn failures_of(&self, candidates: &[Candidate]) -> Option<Failures> {
+        let pools = self.pools_of(candidates);
+        let known = pools.iter().filter_map(|pool| self.ctx.failures.of(pool));
+        known.max_by_key(|of| of.count)
+    }
+
+    /// NodePools of candidates.
+    fn pools_of(&self, candidates: &[Candidate]) -> Vec<Arc<NodePool>> {
+        let names: BTreeSet<&str> = candidates
+            .iter()
+            .map(|one| lifecycle::pool_of(&one.claim))
+            .collect();
+        let known = names
+            .into_iter()
+            .filter_map(|name| self.state.pools.get(name));
+        known.cloned().collect()
     }
 
     /// Where the pods of each candidate go, as the annotation of its NodeClaim has it. `bought` are
@@ -551,29 +704,39 @@ impl Controller {
     /// Has a command begun.
     pub(super) fn begin(&mut self, new: NewCommand) {
         self.ctx.metrics.disruption.begun(&new.command);
-        self.disruption.begins(new.id.clone());
+        self.disruption
+            .begins(new.id.clone(), new.replacements.clone());
         let (ctx, done, id) = (self.ctx.clone(), self.done.clone(), new.id.clone());
         tokio::spawn(async move {
             let begun = guarded(&ctx.metrics, "disruption", step::begin(&ctx, new)).await;
-            if let Some(Err(error)) = begun {
+            let mut buys = true;
+            if let Some(Err(failed)) = begun {
+                let error = failed.error;
                 tracing::warn!(command = id, %error, "disruption not begun; taken back");
+                buys = failed.buys;
             }
-            let _ = done.send(Done::Begun(id)).await;
+            let _ = done.send(Done::Begun(id, buys)).await;
         });
     }
 
-    /// A command has been begun, or has failed to.
-    pub(super) fn begun(&mut self, id: String) {
+    /// A command has been begun, or has failed to. `buys` says whether something may have been bought.
+    pub(super) fn begun(&mut self, id: String, buys: bool) {
         let now = Instant::now();
         self.disruption.beginning.remove(&id);
+        if !buys {
+            self.disruption.unbegun.insert(id.clone());
+        }
         self.work(WorkItem::Command(id), Lane::Disruption, now);
     }
 
-    pub(super) fn work_on_command(&self, id: &str) -> Option<Work> {
-        if self.disruption.beginning.contains(id) {
+    pub(super) fn work_on_command(&mut self, id: &str) -> Option<Work> {
+        if self.disruption.beginning.contains_key(id) {
             return None;
         }
-        let names = self.disruption.commands.get(id)?;
+        let Some(names) = self.disruption.commands.get(id) else {
+            self.disruption.unbegun.remove(id);
+            return None;
+        };
         let claims: Vec<_> = names
             .iter()
             .filter_map(|name| self.state.claims.get(name).cloned())
@@ -581,13 +744,22 @@ impl Controller {
         let (candidates, replacements): (Vec<_>, Vec<_>) = claims
             .into_iter()
             .partition(|claim| candidate_of(claim) == Some(id));
-        if candidates.is_empty() {
-            return None;
-        }
         let nodes = |claim: &Arc<_>| match lifecycle::provider_id(claim) {
             "" => Vec::new(),
             provider_id => self.state.nodes_of(provider_id),
         };
+        let replacements = replacements.into_iter().map(|claim| Replacement {
+            nodes: nodes(&claim),
+            is_awaited: self.is_expected_on(&claim),
+            claim,
+        });
+        let replacements: Vec<Replacement> = replacements.collect();
+        if candidates.is_empty() {
+            let (ctx, id) = (self.ctx.clone(), id.to_owned());
+            return Some(Box::pin(async move {
+                step::left_over(&ctx, &id, &replacements).await
+            }));
+        }
         let candidates = candidates
             .into_iter()
             .map(|claim| Candidate {
@@ -602,14 +774,26 @@ impl Controller {
         let view = CommandView {
             id: id.to_owned(),
             has_places,
-            candidates,
             replacements,
+            pools: self.pools_of(&candidates),
+            is_unbegun: self.disruption.unbegun.contains(id),
+            candidates,
         };
         let ctx = self.ctx.clone();
         Some(Box::pin(async move {
             let now = ctx.now().as_second();
             step::step(&ctx, &view, now).await
         }))
+    }
+
+    /// Whether a pod that waits is planned for a claim whose node can still take it.
+    fn is_expected_on(&self, claim: &NodeClaim) -> bool {
+        let Some(name) = claim.metadata.name.as_deref() else {
+            return false;
+        };
+        let mut waiting = self.state.waiting();
+        self.planned_host(name, claim).is_some()
+            && waiting.any(|pod| self.plans.owner(pod) == Some(name))
     }
 
     /// Whether there is a node of a name, or a NodeClaim, that is not on its way out.
@@ -702,7 +886,11 @@ impl Controller {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::how;
     use super::*;
+    use crate::live::lifecycle::tests::{context, fresh, instance};
+    use crate::live::round_timer::RoundTimer;
+    use crate::live::serve::SharedBoard;
 
     fn claim(node: &str, proposed: Option<&str>, more: serde_json::Value) -> NodeClaim {
         let mut annotations = more;
@@ -737,5 +925,59 @@ mod tests {
             None,
             "the clock was put back"
         );
+    }
+    /// A loop that disrupts and has looked a moment ago.
+    fn controller() -> Controller {
+        let (server, _) = fresh();
+        let ctx = Arc::new(context(&server, Ok(instance())));
+        let (mut how, names) = how(&ctx);
+        how.disrupts = true;
+        let window = Duration::from_secs(1);
+        let timer = RoundTimer::new(window, window);
+        let (control, _) = Controller::new(ctx, how, timer, names, SharedBoard::default());
+        control
+    }
+
+    #[tokio::test]
+    async fn a_pause_is_kept_though_something_was_proposed() {
+        let mut control = controller();
+        let now = Instant::now();
+        let nodes = ["a".to_owned()].into();
+        control.disruption.proposed = Some((now, nodes));
+        assert_eq!(control.next_disruption(), Some(now + VALIDATION));
+        control.disruption.rests_until = Some(now + VALIDATION * 2);
+        assert_eq!(control.next_disruption(), Some(now + VALIDATION * 2));
+        control.planning = true;
+        assert!(
+            control.next_disruption().is_some(),
+            "a round is no reason to wait"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_look_that_panics_is_repeated_later_and_later() {
+        let mut control = controller();
+        let now = Instant::now();
+        let waits: Vec<u64> = (0..6)
+            .map(|_| {
+                control.disruption.proposed = Some((now, BTreeSet::new()));
+                control.look_panicked(now);
+                let due = control.next_disruption().expect("it is due some time");
+                (due - now).as_secs()
+            })
+            .collect();
+        assert_eq!(waits, [60, 120, 240, 480, 960, 960]);
+    }
+
+    #[tokio::test]
+    async fn what_a_look_finds_during_a_round_waits_for_its_end() {
+        let mut control = controller();
+        control.planning = true;
+        control.disruption.deciding = true;
+        control.disruption_decided(None);
+        assert!(control.disruption.deciding && control.disruption.panics == 0);
+        control.planning = false;
+        control.take_held_look();
+        assert!(!control.disruption.deciding && control.disruption.panics == 1);
     }
 }

@@ -94,7 +94,7 @@ impl Controller {
         };
         let name = claim.metadata.name.as_deref().unwrap_or_default();
         let id = format!("reboot-{name}");
-        self.disruption.begins(id.clone());
+        self.disruption.begins(id.clone(), Vec::new());
         let (ctx, done) = (self.ctx.clone(), self.done.clone());
         tokio::spawn(async move {
             if let Some(policies) = ctx.repairs.within_budgets() {
@@ -104,7 +104,7 @@ impl Controller {
                     tracing::warn!(node = node.name, %error, "reboot not begun");
                 }
             }
-            let _ = done.send(Done::Begun(id)).await;
+            let _ = done.send(Done::Begun(id, true)).await;
         });
     }
 

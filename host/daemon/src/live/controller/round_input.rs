@@ -3,17 +3,17 @@
 //! The loop takes it in next to no time, whatever the size of the cluster: [`RoundInput`] shares
 //! all records with the state. The thread that plans makes a world of it.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
 use longshore_api::crd::{ConditionStatus, NodeClaim, condition};
-use longshore_core::model::{Catalogue, ClusterObjects, Symbol};
+use longshore_core::model::{Catalogue, ClusterObjects, Failures, Symbol};
 use longshore_core::plan::PodIx;
 use tokio::time::Instant;
 
 use super::Controller;
 use super::repairs::UnhealthyHost;
-use crate::live::claims::pod_name;
+use crate::live::claims::{NewNodeClaim, pod_name};
 use crate::live::kinds::Kind;
 use crate::live::mutants::mutant;
 use crate::live::overlays::OverlaySet;
@@ -34,13 +34,15 @@ pub struct RoundInput {
     planned: HashMap<String, PlannedHost>,
     /// Nodes that their cloud calls unhealthy, for a look for disruption.
     unhealthy: Vec<UnhealthyHost>,
+    /// What this process has noted of commands that failed, by NodePool, for a look for disruption.
+    failures: BTreeMap<String, Failures>,
     /// Seconds since 1970.
     now: i64,
 }
 
 /// A node, or a claim that will be one. The greatest of several is the one that counts.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct PlannedHost {
+pub(super) struct PlannedHost {
     /// It has not registered yet.
     in_flight: bool,
     /// When its claim was made, seconds since 1970.
@@ -54,13 +56,21 @@ impl Controller {
         let (planned, late) = self.planned_hosts();
         self.bought.extend(late);
         self.follow_offers(Instant::now());
+        let expected = self.disruption.expected();
+        let limited = expected.filter(|want| {
+            let pool = self.state.pools.get(&want.pool);
+            pool.is_some_and(|pool| !pool.spec.limits.is_empty())
+        });
+        let limited: Vec<NewNodeClaim> = limited.filter(|_| !mutant("begins-uncounted")).collect();
+        let limited = limited.iter().map(|want| (&*want.name, &want.object));
         RoundInput {
-            state: self.state.freeze(),
+            state: self.state.freeze_with(limited),
             catalogue: self.offers.catalogue().clone(),
             unattempted: self.state.unattempted().map(str::to_owned).collect(),
             queued: self.state.queue(),
             planned,
             unhealthy: Vec::new(),
+            failures: BTreeMap::new(),
             now: self.ctx.now().as_second(),
         }
     }
@@ -70,6 +80,8 @@ impl Controller {
         let (unhealthy, next) = self.unhealthy_hosts();
         let input = RoundInput {
             unhealthy,
+            failures: (self.ctx.failures)
+                .noted(self.state.pools.values(), self.ctx.now().as_second()),
             ..self.round_input()
         };
         (input, next)
@@ -115,7 +127,7 @@ impl Controller {
     }
 
     /// The node that a claim is or will be; nothing if it goes or should have taken its pods.
-    fn planned_host(&self, name: &str, claim: &NodeClaim) -> Option<PlannedHost> {
+    pub(super) fn planned_host(&self, name: &str, claim: &NodeClaim) -> Option<PlannedHost> {
         let status = claim.status.as_ref();
         let registered = status.and_then(|s| condition(&s.conditions, "Registered"));
         let joined = registered.filter(|c| c.status == ConditionStatus::True);
@@ -165,6 +177,13 @@ impl RoundInput {
         }
         for host in self.unhealthy {
             host.enter(&mut world);
+        }
+        for (name, failures) in &self.failures {
+            let name = world.names.get(name);
+            let mut pools = world.pools.iter_mut();
+            if let Some(pool) = pools.find(|pool| Some(pool.name) == name) {
+                pool.failures = Some(*failures);
+            }
         }
         if mutant("limits-from-cache") {
             // What a claim may become counts against no limit before its capacity was seen.

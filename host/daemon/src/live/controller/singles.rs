@@ -99,7 +99,9 @@ impl Controller {
             nodes: vec![node],
         };
         let what = (method.name(), method.reason().name());
-        Some(NewCommand::new(id, what, now, vec![candidate], wanted))
+        let candidates = vec![candidate];
+        let failures = self.failures_of(&candidates);
+        Some(NewCommand::new(id, what, now, candidates, wanted).after(failures))
     }
 
     /// Whether a static NodePool has what it should have: a NodeClaim may have come or gone since the

@@ -70,7 +70,7 @@ async fn explained(at: SocketAddr, pod: &str) -> (u16, String) {
     (code, answer)
 }
 
-fn how(ctx: &Context) -> (RoundConfig, Symbols) {
+pub(super) fn how(ctx: &Context) -> (RoundConfig, Symbols) {
     let (world, _) = input::catalogue_only(None)
         .map_err(|failure| failure.report())
         .unwrap();
@@ -89,6 +89,7 @@ fn how(ctx: &Context) -> (RoundConfig, Symbols) {
         terminate_first: TerminateFirst::default(),
         inline: false,
         computing: None,
+        look_takes: Duration::ZERO,
     };
     (how, world.names)
 }

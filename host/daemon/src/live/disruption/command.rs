@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use longshore_api::crd::NodeClaim;
+use longshore_api::crd::{NodeClaim, NodePool};
 
 use longshore_core::snapshot::moves;
 
 use super::{COMMAND, MOVES, REPLACES};
-pub use crate::disrupt::command::{Command, DETAILS, Repaired, TIME_LIMIT};
+pub use crate::disrupt::command::{Command, DETAILS, Repaired};
 use crate::live::lifecycle::is_true;
 use crate::live::node::NodeView;
 
@@ -49,6 +49,17 @@ impl Candidate {
     }
 }
 
+/// A NodeClaim that names a command as what it was bought by.
+#[derive(Clone)]
+pub struct Replacement {
+    /// The NodeClaim.
+    pub claim: Arc<NodeClaim>,
+    /// Nodes of its provider ID.
+    pub nodes: Vec<Arc<NodeView>>,
+    /// Pods that wait are expected on it.
+    pub is_awaited: bool,
+}
+
 /// A command as its objects are.
 #[derive(Clone)]
 pub struct CommandView {
@@ -56,10 +67,56 @@ pub struct CommandView {
     pub id: String,
     /// Candidates that are still there.
     pub candidates: Vec<Candidate>,
-    /// NodeClaims that name it as what they were bought by.
-    pub replacements: Vec<Arc<NodeClaim>>,
+    /// NodePools of these.
+    pub pools: Vec<Arc<NodePool>>,
+    /// What was bought by it.
+    pub replacements: Vec<Replacement>,
+    /// It could not be begun, and this process has bought nothing for it.
+    pub is_unbegun: bool,
     /// All destinations of its pods are there and stay.
     pub has_places: bool,
+}
+
+/// Why a command is taken back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// Nothing was bought for it yet.
+    Unbegun,
+    /// What was decided cannot be read.
+    Unreadable,
+    /// Not all of its candidates are there.
+    CandidateGone,
+    /// A replacement is not there, or was never created.
+    ReplacementGone,
+    /// A replacement is on its way out.
+    ReplacementEnds,
+    /// A destination of its pods is not there.
+    PlaceGone,
+    /// A pod that must not be disrupted is on one of its nodes.
+    Held,
+    /// Its replacements were not initialized in time.
+    TooLate,
+}
+
+impl Why {
+    /// In words.
+    pub fn text(self) -> &'static str {
+        match self {
+            Why::Unbegun => "it could not be begun",
+            Why::Unreadable => "its annotation cannot be read",
+            Why::CandidateGone => "not all of its nodes are there",
+            Why::ReplacementGone => "a replacement is gone",
+            Why::ReplacementEnds => "a replacement is being deleted",
+            Why::PlaceGone => "a node that its pods would move to is gone",
+            Why::Held => "a pod that must not be disrupted is on one of its nodes",
+            Why::TooLate => "its replacements were not initialized in time",
+        }
+    }
+
+    /// Whether what it has bought was bought in vain: the same again might be as well.
+    pub fn is_failure(self) -> bool {
+        self != Why::Unbegun
+    }
 }
 
 /// What is due for a command.
@@ -70,7 +127,7 @@ pub enum Due {
     /// The candidates are deleted.
     Delete,
     /// The candidates stay, for this reason.
-    TakeBack(&'static str),
+    TakeBack(Why),
     /// Nothing is left to do.
     Over,
 }
@@ -89,33 +146,35 @@ impl CommandView {
             return Due::Over;
         }
         let Some(command) = self.command() else {
-            return Due::TakeBack("its annotation cannot be read");
+            return Due::TakeBack(Why::Unreadable);
         };
+        if self.is_unbegun && self.replacements.is_empty() && !command.replacements.is_empty() {
+            return Due::TakeBack(Why::Unbegun);
+        }
         if self.candidates.len() < command.candidates {
-            return Due::TakeBack("not all of its nodes are there");
+            return Due::TakeBack(Why::CandidateGone);
         }
         let mut all = true;
         for name in &command.replacements {
-            let named = |claim: &&Arc<NodeClaim>| claim.metadata.name.as_ref() == Some(name);
-            let Some(claim) = self.replacements.iter().find(named) else {
-                return Due::TakeBack("a replacement is gone");
+            let named = |of: &&Replacement| of.claim.metadata.name.as_ref() == Some(name);
+            let Some(Replacement { claim, .. }) = self.replacements.iter().find(named) else {
+                return Due::TakeBack(Why::ReplacementGone);
             };
             if claim.metadata.deletion_timestamp.is_some() {
-                return Due::TakeBack("a replacement is being deleted");
+                return Due::TakeBack(Why::ReplacementEnds);
             }
             let status = claim.status.as_ref();
             all &= status.is_some_and(|status| is_true(status, "Initialized"));
         }
         if !self.has_places && !self.candidates.iter().any(Candidate::is_deleting) {
-            return Due::TakeBack("a node that its pods would move to is gone");
+            return Due::TakeBack(Why::PlaceGone);
         }
         if all {
             return Due::Delete;
         }
-        let left = command.began.saturating_add(TIME_LIMIT.as_secs() as i64) - now;
-        match u64::try_from(left) {
+        match u64::try_from(command.ends() - now) {
             Ok(left) if left > 0 => Due::Wait(Duration::from_secs(left)),
-            _ => Due::TakeBack("its replacements were not initialized in time"),
+            _ => Due::TakeBack(Why::TooLate),
         }
     }
 }
@@ -155,25 +214,31 @@ mod tests {
         }
     }
 
-    fn replacement(initialized: &str, more: serde_json::Value) -> Arc<NodeClaim> {
+    fn replacement(initialized: &str, more: serde_json::Value) -> Replacement {
         let status = json!({"conditions": [{"type": "Initialized", "status": initialized,
             "reason": "r", "message": "", "lastTransitionTime": "2026-11-24T00:00:00Z"}]});
         let mut all = json!({"status": status});
         all.as_object_mut()
             .unwrap()
             .extend(more.as_object().cloned().unwrap_or_default());
-        claim("r", json!({REPLACES: "d1"}), all)
+        Replacement {
+            claim: claim("r", json!({REPLACES: "d1"}), all),
+            nodes: Vec::new(),
+            is_awaited: false,
+        }
     }
 
-    fn due(candidates: Vec<Candidate>, replacements: Vec<Arc<NodeClaim>>, now: i64) -> Due {
+    fn due(candidates: Vec<Candidate>, replacements: Vec<Replacement>, now: i64) -> Due {
         view(candidates, replacements).due(now)
     }
 
-    fn view(candidates: Vec<Candidate>, replacements: Vec<Arc<NodeClaim>>) -> CommandView {
+    fn view(candidates: Vec<Candidate>, replacements: Vec<Replacement>) -> CommandView {
         CommandView {
             id: "d1".into(),
             candidates,
+            pools: Vec::new(),
             replacements,
+            is_unbegun: false,
             has_places: true,
         }
     }
@@ -204,10 +269,29 @@ mod tests {
     }
 
     #[test]
+    fn what_was_not_begun_is_no_failure() {
+        assert!(Why::TooLate.is_failure() && Why::ReplacementGone.is_failure());
+        assert!(Why::PlaceGone.is_failure(), "it was bought in vain");
+        assert!(!Why::Unbegun.is_failure());
+    }
+
+    #[test]
+    fn a_command_after_failures_has_more_time() {
+        let details = r#"{"method":"drift","reason":"Drifted","candidates":1,"replacements":["r"],"began":1000,"limit":1200}"#;
+        let slow = Candidate {
+            claim: claim("a", json!({COMMAND: "d1", DETAILS: details}), json!({})),
+            nodes: Vec::new(),
+        };
+        let late = view(vec![slow], vec![replacement("Unknown", json!({}))]);
+        assert_eq!(late.due(1700), Due::Wait(Duration::from_secs(500)));
+        assert_eq!(late.due(2200), Due::TakeBack(Why::TooLate));
+    }
+
+    #[test]
     fn a_command_that_cannot_be_carried_out_is_taken_back() {
         let both = || vec![candidate("a", json!({})), candidate("b", json!({}))];
         let why = |due: Due| match due {
-            Due::TakeBack(why) => why,
+            Due::TakeBack(why) => why.text(),
             other => panic!("{other:?}"),
         };
         let deleted = json!({"deleted": "2026-11-24T00:00:00Z"});
@@ -231,6 +315,9 @@ mod tests {
             why(nowhere.due(1010)),
             "a node that its pods would move to is gone"
         );
+        let mut unbegun = view(both(), Vec::new());
+        unbegun.is_unbegun = true;
+        assert_eq!(why(unbegun.due(1010)), "it could not be begun");
         let broken = Candidate {
             claim: claim("a", json!({COMMAND: "d1", DETAILS: "{}"}), json!({})),
             nodes: Vec::new(),

@@ -10,7 +10,7 @@ use longshore_core::disrupt::proposals::{Proposal, Rules};
 use longshore_core::disrupt::search::Effort;
 use longshore_core::disrupt::verdicts::COMMAND;
 use longshore_core::model::pod::DoNotDisrupt;
-use longshore_core::model::{ClusterObjects, Labels};
+use longshore_core::model::{ClusterObjects, Labels, NodeClaim, NodeRecord};
 use longshore_core::planner;
 use longshore_core::snapshot::Snapshot;
 use longshore_core::stop::Stop;
@@ -287,6 +287,33 @@ fn break_rules(world: &mut ClusterObjects) {
     if mutant("disrupts-held") {
         let pods = world.pods.iter_mut();
         pods.for_each(|pod| pod.do_not_disrupt = DoNotDisrupt::No);
+    }
+    if mutant("forgets-coming-nodes") {
+        let initialized = world.names.get("Initialized");
+        let is_ready = |claim: &NodeClaim| {
+            initialized.is_some_and(|of| claim.conditions.contains(&of)) || claim.deleting
+        };
+        let coming: Vec<_> = world
+            .claims
+            .iter()
+            .filter(|claim| !is_ready(claim))
+            .collect();
+        let ids: Vec<_> = coming
+            .iter()
+            .filter_map(|claim| claim.provider_id)
+            .collect();
+        let names: Vec<_> = coming.iter().map(|claim| claim.name).collect();
+        let stays = |claim: &NodeClaim| !names.contains(&claim.name);
+        let claims: Vec<_> = world
+            .claims
+            .iter()
+            .filter(|of| stays(of))
+            .cloned()
+            .collect();
+        world.claims = claims.into();
+        let is_here = |node: &&NodeRecord| node.provider_id.is_none_or(|id| !ids.contains(&id));
+        let nodes: Vec<_> = world.nodes.iter().filter(is_here).cloned().collect();
+        world.nodes = nodes.into();
     }
     if mutant("ignores-node-budgets") {
         world.pools.iter_mut().for_each(|pool| pool.budgets.clear());

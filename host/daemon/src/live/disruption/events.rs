@@ -1,8 +1,10 @@
 //! Events of commands, with the reasons that Karpenter's dashboards know.
 
 use longshore_api::crd::{NodeClaim, NodePool};
+use longshore_core::model::Failures;
 
 use super::command::{Candidate, Command};
+use crate::error::count;
 use crate::live::context::Context;
 
 /// Says of a candidate's node and claim what becomes of them.
@@ -35,6 +37,24 @@ pub async fn terminating(ctx: &Context, candidate: &Candidate, command: &Command
 pub async fn taken_back(ctx: &Context, candidate: &Candidate, why: &str) {
     let message = format!("Disruption was taken back: {why}");
     both(ctx, candidate, true, "DisruptionFailed", &message).await;
+}
+
+/// Nothing is bought to replace nodes of a NodePool for so many seconds.
+pub async fn backs_off(
+    ctx: &Context,
+    pool: &NodePool,
+    reason: &str,
+    failures: Failures,
+    seconds: i64,
+) {
+    let message = format!(
+        "Replacements for reason {reason} did not become ready, {} in a row: nothing is bought to \
+        replace nodes of this NodePool for {seconds} s; then one node at a time is tried",
+        count(failures.count as usize, "command")
+    );
+    ctx.events
+        .pool(pool, true, "DisruptionBackoff", &message)
+        .await;
 }
 
 /// Something keeps an unhealthy node from being repaired.

@@ -15,6 +15,7 @@ pub struct DisruptionMetrics {
     failures: IntCounterVec,
     unconfirmed: IntCounterVec,
     first: IntCounterVec,
+    backoffs: IntCounterVec,
 }
 
 impl DisruptionMetrics {
@@ -25,6 +26,11 @@ impl DisruptionMetrics {
             let opts = Opts::new(format!("{OF}_{name}"), help);
             registered(registry, IntCounterVec::new(opts, labels))
         };
+        let backoffs = Opts::new(
+            "longshore_disruption_backoffs_total",
+            "How often nothing was bought for a while to replace nodes of a NodePool, because \
+            replacements did not become ready.",
+        );
         let kind = ["decision", "reason", "consolidation_type"];
         let seconds = HistogramOpts::new(
             format!("{OF}_decision_evaluation_duration_seconds"),
@@ -57,12 +63,13 @@ impl DisruptionMetrics {
                 "Nodes that go before they are replaced.",
                 &["nodepool", "reason", "terminate_first_reason"],
             ),
+            backoffs: registered(registry, IntCounterVec::new(backoffs, &["nodepool"])),
         }
     }
 
     /// All of them, for the reference.
     #[cfg(test)]
-    pub fn collectors(self) -> [Box<dyn prometheus::core::Collector>; 6] {
+    pub fn collectors(self) -> [Box<dyn prometheus::core::Collector>; 7] {
         [
             Box::new(self.seconds),
             Box::new(self.eligible),
@@ -70,6 +77,7 @@ impl DisruptionMetrics {
             Box::new(self.failures),
             Box::new(self.unconfirmed),
             Box::new(self.first),
+            Box::new(self.backoffs),
         ]
     }
 
@@ -108,6 +116,11 @@ impl DisruptionMetrics {
                 .with_label_values(&[pool, &command.reason.to_lowercase(), why])
                 .inc();
         }
+    }
+
+    /// Nothing is bought for a while to replace nodes of a NodePool.
+    pub fn backs_off(&self, pool: &str) {
+        self.backoffs.with_label_values(&[pool]).inc();
     }
 
     /// A command was begun.

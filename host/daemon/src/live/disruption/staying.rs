@@ -44,7 +44,10 @@ pub fn to_tell(snapshot: &Snapshot, round: &Round, is_told: impl Fn(&str) -> boo
         if reasons.goes.contains(&node) {
             return None;
         }
+        let drift = candidate.refusal(Method::Drift);
+        let drifted = !matches!(drift, None | Some(Stays::NotDrifted | Stays::Static));
         let method = match candidate.refusal(Method::MultiNode) {
+            _ if drifted => Method::Drift,
             Some(Stays::IsEmpty) => Method::Emptiness,
             _ => Method::MultiNode,
         };
@@ -74,9 +77,11 @@ fn event(why: Reason<'_>) -> Option<&'static str> {
         | Stays::OnlyWhenEmpty
         | Stays::UnknownOffering
         | Stays::NotModelled(_)
+        | Stays::Unschedulable(..)
         | Stays::NoPlace(_)
         | Stays::NoPlaceTogether(..)
         | Stays::Needed
+        | Stays::NotNow
         | Stays::NotWorthIt(_)
         | Stays::Policy { .. } => Some("Unconsolidatable"),
         Stays::NotManaged
@@ -87,6 +92,7 @@ fn event(why: Reason<'_>) -> Option<&'static str> {
         | Stays::StaticScales
         | Stays::StaticAtLimit
         | Stays::Nominated(_)
+        | Stays::Leaving(_)
         | Stays::Disrupting
         | Stays::Rebooting
         | Stays::Healthy
@@ -95,6 +101,9 @@ fn event(why: Reason<'_>) -> Option<&'static str> {
         | Stays::TooManyUnhealthy(..)
         | Stays::Replaces
         | Stays::NodePoolBudget(_)
+        | Stays::BacksOff(_)
+        | Stays::OneAtATime
+        | Stays::Awaits(_)
         | Stays::NotConsolidatable
         | Stays::NotEmpty(_)
         | Stays::IsEmpty

@@ -4,19 +4,26 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::{StreamExt as _, TryStreamExt as _};
 use longshore_api::crd::{
     ConditionStatus, NodeClaim, Taint, TaintEffect, Time, condition, set_condition,
 };
+use longshore_api::labels::DO_NOT_DISRUPT;
+use longshore_core::disrupt::backoff;
 use longshore_core::disrupt::methods::FirstWhy;
+use longshore_core::disrupt::verdicts::REBOOTING;
+use longshore_core::model::Failures;
 use serde_json::{Value, json};
 
-use super::command::{Candidate, Command, CommandView, Due, Repaired};
-use super::{COMMAND, DETAILS, MOVES, REPLACES, events};
+use super::command::{
+    Candidate, Command, CommandView, Due, Repaired, Replacement, Why, candidate_of,
+};
+use super::{COMMAND, DETAILS, MOVES, REPLACES, events, failures};
 use crate::live::claims::{NewNodeClaim, PODS};
 use crate::live::context::Context;
 use crate::live::fail_points::fail_point;
 use crate::live::lifecycle::{
-    Outcome, TERMINATION_TIME, delete, is_true, patch_meta, patch_status,
+    self, Outcome, TERMINATION_TIME, delete, is_true, patch_meta, patch_status,
 };
 use crate::live::mutants::mutant;
 use crate::live::node::NodeView;
@@ -24,7 +31,7 @@ use crate::live::proof;
 use crate::live::repair::{self, reboot};
 use crate::live::round;
 use crate::live::step_error::StepError;
-use crate::live::termination::{DISRUPTED, disrupted, other_taints};
+use crate::live::termination::{DISRUPTED, DrainingPod, disrupted, other_taints};
 
 /// Condition of a NodeClaim that is being disrupted, with the reason.
 pub const REASON: &str = "DisruptionReason";
@@ -71,6 +78,7 @@ impl NewCommand {
                 candidates: candidates.len(),
                 replacements: replacements.iter().map(|want| want.name.clone()).collect(),
                 began,
+                limit: None,
                 repair: None,
                 first: None,
             },
@@ -94,6 +102,12 @@ impl NewCommand {
         self
     }
 
+    /// The same for nodes of NodePools whose last commands have failed: it has more time.
+    pub fn after(mut self, failures: Option<Failures>) -> Self {
+        self.command.limit = failures.map(|of| backoff::time_limit(Some(of)));
+        self
+    }
+
     /// The same, as a repair.
     pub fn repairs(mut self, what: Option<Repaired>) -> Self {
         self.command.repair = what;
@@ -111,45 +125,151 @@ impl NewCommand {
     }
 }
 
-/// Begins a command: annotates and taints its candidates, then creates its replacements. What is
-/// not done when it fails is taken back by [`step`]. A repair that is not due any more is not begun.
+/// A command that could not be begun. What was done of it is taken back by [`step`].
+#[derive(Debug)]
+pub struct NotBegun {
+    /// Why.
+    pub error: StepError,
+    /// Replacements were asked for: some may have been created.
+    pub buys: bool,
+}
+
+/// Begins a command: annotates and taints its candidates, several at a time, then creates its
+/// replacements. A repair that is not due any more is not begun.
 ///
 /// # Errors
-/// What the server says.
-pub async fn begin(ctx: &Arc<Context>, new: NewCommand) -> Result<(), StepError> {
+/// What the server says, once it has been asked several times.
+pub async fn begin(ctx: &Arc<Context>, new: NewCommand) -> Result<(), NotBegun> {
     fail_point("disrupt");
-    let details = serde_json::to_string(&new.command).map_err(StepError::other)?;
-    if new.command.repair.is_some() && !is_still_due(ctx, &new.candidates).await? {
+    let early = |error| NotBegun { error, buys: false };
+    let repairs = new.command.repair.is_some();
+    if repairs && !is_still_due(ctx, &new.candidates).await.map_err(early)? {
         tracing::info!(command = new.id, "not repaired: the node has recovered");
         return Ok(());
     }
     if mutant("replaces-first") {
         round::write_all(ctx, new.replacements.clone()).await;
     }
-    let mut marked = Vec::new();
-    for candidate in &new.candidates {
-        let name = candidate.claim.metadata.name.as_deref();
-        let moves = name.and_then(|name| new.moves.get(name));
-        let mut annotations = json!({"annotations": {COMMAND: new.id, DETAILS: details}});
-        if let Some(moves) = moves {
-            annotations["annotations"][MOVES] = moves.as_str().into();
-        }
-        let version = patch_meta(ctx, &candidate.claim, annotations).await?;
-        marked.push(version);
-    }
-    for (candidate, version) in new.candidates.iter().zip(marked) {
-        close(ctx, candidate, &new.command.reason, version.as_deref()).await?;
-    }
+    mark_all(ctx, &new).await.map_err(early)?;
     let wanted = new.replacements.len();
     let (created, failed) = round::write_all(ctx, new.replacements).await;
     if failed > 0 {
         let said = format!("{} of {wanted} replacements were created", created.len());
-        return Err(StepError::Other(said));
+        let error = StepError::Other(said);
+        return Err(NotBegun { error, buys: true });
     }
     for candidate in &new.candidates {
         events::launching(ctx, candidate, &new.command).await;
     }
     Ok(())
+}
+
+/// Annotates all candidates, then taints all of them: a process that follows finds each that is tainted
+/// by its annotation.
+async fn mark_all(ctx: &Context, new: &NewCommand) -> Result<(), StepError> {
+    let details = serde_json::to_string(&new.command).map_err(StepError::other)?;
+    let turns = if mutant("begins-at-first-try") {
+        1
+    } else {
+        TURNS
+    };
+    let mut marks = Vec::new();
+    for candidate in &new.candidates {
+        let name = candidate.claim.metadata.name.as_deref();
+        let moves = name.and_then(|name| new.moves.get(name));
+        let mut annotations = json!({COMMAND: new.id, DETAILS: details});
+        if let Some(moves) = moves {
+            annotations[MOVES] = moves.as_str().into();
+        }
+        marks.push(mark(ctx, candidate, &new.command, annotations));
+    }
+    let marked = futures::stream::iter(marks).buffered(turns);
+    let marked: Vec<Candidate> = marked.try_collect().await?;
+    let mut closes = Vec::new();
+    for candidate in &marked {
+        closes.push(close(ctx, candidate, &new.command.reason));
+    }
+    let closed = futures::stream::iter(closes).buffered(turns);
+    closed.try_collect::<Vec<()>>().await.map(drop)
+}
+
+/// How many candidates are written at a time.
+const TURNS: usize = 16;
+/// How often a write is tried that meets another one, or whose answer is lost.
+const TRIES: u32 = 6;
+
+/// Waits before the next try of a write: 50 ms, then twice as long each time.
+async fn pause(attempt: u32) {
+    tokio::time::sleep(Duration::from_millis(50 << attempt.min(5))).await;
+}
+
+/// Whether a write that failed is worth another try, on the object as it is then.
+fn may_retry(error: &StepError, attempt: u32) -> bool {
+    let passes = matches!(error, StepError::Conflict(_) | StepError::Other(_));
+    passes && attempt + 1 < TRIES && !mutant("begins-at-first-try")
+}
+
+/// Annotates a candidate. Another write of its NodeClaim is no reason to leave it, if what was decided
+/// still holds. Returns the candidate as it is then.
+async fn mark(
+    ctx: &Context,
+    candidate: &Candidate,
+    command: &Command,
+    annotations: Value,
+) -> Result<Candidate, StepError> {
+    let mut claim = NodeClaim::clone(&candidate.claim);
+    let marked = |claim: NodeClaim| Candidate {
+        claim: Arc::new(claim),
+        nodes: candidate.nodes.clone(),
+    };
+    for attempt in 0.. {
+        let written = patch_meta(ctx, &claim, json!({"annotations": annotations})).await;
+        match written {
+            Ok(version) => {
+                claim.metadata.resource_version = version;
+                return Ok(marked(claim));
+            }
+            Err(error) if may_retry(&error, attempt) => {}
+            Err(error) => return Err(error),
+        }
+        pause(attempt).await;
+        claim = read(ctx, &claim).await?;
+        if candidate_of(&claim).is_some_and(|id| annotations[COMMAND] == id) {
+            return Ok(marked(claim));
+        }
+        if let Some(why) = is_outdated(&claim, command) {
+            return Err(StepError::Other(why.to_owned()));
+        }
+    }
+    Err(StepError::Other("tried too often".into()))
+}
+
+/// A NodeClaim as the API server has it now.
+async fn read(ctx: &Context, claim: &NodeClaim) -> Result<NodeClaim, StepError> {
+    let name = claim.metadata.name.as_deref().unwrap_or_default();
+    let now = proof::claim(ctx, name).await?;
+    let same = now.filter(|now| now.metadata.uid == claim.metadata.uid);
+    same.ok_or(StepError::Gone)
+}
+
+/// Why a candidate may go no more, if so: what was decided from has changed.
+fn is_outdated(claim: &NodeClaim, command: &Command) -> Option<&'static str> {
+    if claim.metadata.deletion_timestamp.is_some() {
+        return Some("it is being deleted");
+    }
+    if candidate_of(claim).is_some() {
+        return Some("another command has it");
+    }
+    let annotations = claim.metadata.annotations.as_ref();
+    let says = |key: &str| annotations.and_then(|all| all.get(key)).map(String::as_str);
+    let is = |condition| claim.status.as_ref().is_some_and(|s| is_true(s, condition));
+    match command.reason.as_str() {
+        "Unhealthy" => None,
+        _ if says(DO_NOT_DISRUPT) == Some("true") => Some("it must not be disrupted"),
+        "Drifted" if !is("Drifted") => Some("it has drifted no more"),
+        "Empty" | "Underutilized" if !is("Consolidatable") => Some("its pods have changed"),
+        _ => None,
+    }
 }
 
 /// Does what is due for a command.
@@ -176,10 +296,12 @@ pub async fn step(ctx: &Context, view: &CommandView, now: i64) -> Outcome {
                     return Ok(Some(BEHIND));
                 }
             }
+            if is_held(ctx, view, &command).await? {
+                return take_back(ctx, view, Why::Held).await;
+            }
             for candidate in view.candidates.iter().filter(|one| !one.is_deleting()) {
                 if !is_closed(candidate) {
-                    let version = candidate.claim.metadata.resource_version.as_deref();
-                    close(ctx, candidate, &command.reason, version).await?;
+                    close(ctx, candidate, &command.reason).await?;
                     // Deleted once the watches have brought the taint.
                     return Ok(Some(BEHIND));
                 }
@@ -192,9 +314,37 @@ pub async fn step(ctx: &Context, view: &CommandView, now: i64) -> Outcome {
                     events::terminating(ctx, candidate, &command).await;
                 }
             }
+            if !command.replacements.is_empty() {
+                for pool in &view.pools {
+                    failures::succeeded(ctx, pool).await?;
+                }
+            }
             Ok(None)
         }
     }
+}
+
+/// Whether a pod on a candidate must not be disrupted, which was said since the command began: its node
+/// would drain for ever. Repair, and drift where the drain is bounded, go on.
+async fn is_held(ctx: &Context, view: &CommandView, command: &Command) -> Result<bool, StepError> {
+    let stays = || view.candidates.iter().filter(|one| !one.is_deleting());
+    if command.reason == "Unhealthy" || stays().count() < view.candidates.len() {
+        return Ok(false);
+    }
+    let now = ctx.now();
+    for candidate in stays() {
+        let ends = candidate.claim.spec.termination_grace_period.is_some();
+        if command.reason == "Drifted" && ends {
+            continue;
+        }
+        for node in &candidate.nodes {
+            let (pods, _) = proof::pods_on::<DrainingPod>(ctx, &node.name).await?;
+            if pods.iter().any(|pod| pod.counts(now) && pod.held(now)) {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
 }
 
 async fn is_still_due(ctx: &Context, candidates: &[Candidate]) -> Result<bool, StepError> {
@@ -243,15 +393,47 @@ fn is_closed(candidate: &Candidate) -> bool {
     tainted && status.is_some_and(|status| is_true(status, REASON))
 }
 
-/// Taints a candidate's nodes and sets the condition of its claim, which has this version.
-async fn close(
-    ctx: &Context,
-    candidate: &Candidate,
-    reason: &str,
-    version: Option<&str>,
-) -> Result<(), StepError> {
-    let open = |node: &&Arc<NodeView>| disrupted(node).is_none() && !mutant("disrupts-open");
-    for node in candidate.nodes.iter().filter(open) {
+/// Taints a candidate's nodes and sets the condition of its claim. Heartbeats of kubelets and other
+/// writes meanwhile are no reason to fail.
+async fn close(ctx: &Context, candidate: &Candidate, reason: &str) -> Result<(), StepError> {
+    for node in &candidate.nodes {
+        close_node(ctx, node).await?;
+    }
+    let mut claim = NodeClaim::clone(&candidate.claim);
+    for attempt in 0.. {
+        let mut status = claim.status.clone().unwrap_or_default();
+        if is_true(&status, REASON) {
+            return Ok(());
+        }
+        let now = Time(ctx.now());
+        let message = format!("its node is disrupted: {reason}");
+        let yes = ConditionStatus::True;
+        set_condition(&mut status.conditions, REASON, yes, reason, &message, now);
+        let version = claim.metadata.resource_version.clone();
+        match patch_status(ctx, &claim, version.as_deref(), &status).await {
+            Ok(_) => return Ok(()),
+            Err(error) if may_retry(&error, attempt) => {}
+            Err(error) => return Err(error),
+        }
+        pause(attempt).await;
+        let mine = candidate_of(&claim).map(str::to_owned);
+        claim = read(ctx, &claim).await?;
+        if candidate_of(&claim) != mine.as_deref() || claim.metadata.deletion_timestamp.is_some() {
+            return Err(StepError::Other(
+                "its NodeClaim is in no command any more".into(),
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Keeps kube-scheduler away from a node.
+async fn close_node(ctx: &Context, node: &Arc<NodeView>) -> Result<(), StepError> {
+    let mut node = node.clone();
+    for attempt in 0.. {
+        if disrupted(&node).is_some() || mutant("disrupts-open") {
+            return Ok(());
+        }
         let mut taints = node.taints.clone();
         taints.push(Taint {
             key: DISRUPTED.into(),
@@ -259,36 +441,106 @@ async fn close(
             effect: TaintEffect::NoSchedule,
             time_added: None,
         });
-        ctx.write_taints(node, &taints).await?;
+        match ctx.write_taints(&node, &taints).await {
+            Ok(()) => return Ok(()),
+            Err(error) if may_retry(&error, attempt) => {}
+            Err(error) => return Err(error),
+        }
+        pause(attempt).await;
+        let now = proof::node(ctx, &node.name).await?;
+        match now.filter(|now| now.uid == node.uid) {
+            Some(now) => node = Arc::new(now),
+            None => return Ok(()),
+        }
     }
-    let mut status = candidate.claim.status.clone().unwrap_or_default();
-    if is_true(&status, REASON) {
-        return Ok(());
-    }
-    let now = Time(ctx.now());
-    let message = format!("its node is disrupted: {reason}");
-    let yes = ConditionStatus::True;
-    set_condition(&mut status.conditions, REASON, yes, reason, &message, now);
-    patch_status(ctx, &candidate.claim, version, &status).await?;
     Ok(())
 }
 
-/// Lets the candidates of a command stay. The annotations go last, so that a process that is
-/// killed before is followed by one that knows.
-async fn take_back(ctx: &Context, view: &CommandView, why: &str) -> Outcome {
+/// Lets the candidates of a command stay. What it has bought and nobody uses goes first, and the NodePools
+/// remember what has failed. The annotations go last, so that a process that is killed before is
+/// followed by one that knows.
+async fn take_back(ctx: &Context, view: &CommandView, why: Why) -> Outcome {
     let command = view.command();
-    let mut first = true;
-    for candidate in view.candidates.iter().filter(|one| !one.is_deleting()) {
-        if std::mem::take(&mut first) {
-            tracing::warn!(command = view.id, why, "disruption taken back");
-            command
-                .iter()
-                .for_each(|command| ctx.metrics.disruption.failed(command));
+    tracing::warn!(command = view.id, why = why.text(), "disruption taken back");
+    let failed = |of: &&Command| why.is_failure() && !of.replacements.is_empty();
+    if let Some(command) = command.as_ref().filter(failed) {
+        for pool in &view.pools {
+            failures::failed(ctx, pool, command).await?;
         }
-        events::taken_back(ctx, candidate, why).await;
+    }
+    for replacement in &view.replacements {
+        if !mutant("keeps-replacements") {
+            discard(ctx, replacement).await?;
+        }
+    }
+    command
+        .iter()
+        .for_each(|command| ctx.metrics.disruption.failed(command));
+    for candidate in view.candidates.iter().filter(|one| !one.is_deleting()) {
+        events::taken_back(ctx, candidate, why.text()).await;
         open(ctx, &candidate.claim, &candidate.nodes).await?;
     }
     Ok(None)
+}
+
+/// Deletes a replacement that no pod uses. A node that is used is one like any other from now on.
+async fn discard(ctx: &Context, replacement: &Replacement) -> Result<(), StepError> {
+    let claim = &replacement.claim;
+    if claim.metadata.deletion_timestamp.is_some() {
+        return Ok(());
+    }
+    if is_used(ctx, replacement).await? {
+        return lifecycle::annotate(ctx, claim, json!({REPLACES: Value::Null})).await;
+    }
+    let why = "its command was taken back, and no pod uses it";
+    delete(ctx, claim, why).await.map(drop)
+}
+
+/// What was bought by a command that no candidate names any more. What has become a node is one like
+/// any other. The rest was created too late, or its candidates went without it.
+pub async fn left_over(ctx: &Context, id: &str, replacements: &[Replacement]) -> Outcome {
+    let now = ctx.now().as_second();
+    let mut soonest: Option<Duration> = None;
+    for replacement in replacements {
+        let claim = &replacement.claim;
+        let status = claim.status.as_ref();
+        let is = |condition| status.is_some_and(|status| is_true(status, condition));
+        let goes = claim.metadata.deletion_timestamp.is_some();
+        let keeps = mutant("keeps-late-replacements") || mutant("keeps-replacements");
+        if goes || is("Initialized") || is(REBOOTING) || keeps {
+            continue;
+        }
+        let created = claim.metadata.creation_timestamp.as_ref();
+        let age = now - created.map_or(now, |at| at.0.as_second());
+        // It has as long as a command would have given it.
+        let left = u64::try_from(backoff::time_limit(None) - age).unwrap_or(0);
+        let left = Duration::from_secs(left);
+        if !left.is_zero() || !ctx.fresh.load(std::sync::atomic::Ordering::Relaxed) {
+            let left = left.max(BEHIND);
+            soonest = Some(soonest.map_or(left, |known| known.min(left)));
+            continue;
+        }
+        let all = proof::claims(ctx, "").await?;
+        if all.iter().any(|of| candidate_of(of) == Some(id)) {
+            return Ok(Some(BEHIND));
+        }
+        discard(ctx, replacement).await?;
+    }
+    Ok(soonest)
+}
+
+/// Whether pods have found the way to a replacement, or are expected on it.
+async fn is_used(ctx: &Context, replacement: &Replacement) -> Result<bool, StepError> {
+    if mutant("deletes-used-replacements") {
+        return Ok(false);
+    }
+    for node in &replacement.nodes {
+        let (pods, _) = proof::pods_on::<DrainingPod>(ctx, &node.name).await?;
+        if pods.iter().any(DrainingPod::uses) {
+            return Ok(true);
+        }
+    }
+    Ok(replacement.is_awaited)
 }
 
 /// Takes back taint, condition and annotations of a NodeClaim and its nodes, and a bound on how long

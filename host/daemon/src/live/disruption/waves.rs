@@ -110,6 +110,7 @@ mod tests {
         Candidate {
             pods: 1,
             weight: 1.0,
+            settles: false,
             refusals: std::array::from_fn(|_| refusal.clone()),
         }
     }

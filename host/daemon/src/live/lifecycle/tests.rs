@@ -157,6 +157,7 @@ pub fn context(server: &Server, answer: Result<Instance, CloudError>) -> Context
         garbage: crate::live::garbage::Garbage::default(),
         repairs: crate::live::repair::Repairs::Off,
         static_capacity: crate::live::static_pools::StaticCapacity::new(true),
+        failures: crate::live::disruption::failures::KnownFailures::default(),
         nominates: AtomicBool::new(true),
         observes: AtomicBool::new(true),
     }

@@ -147,6 +147,12 @@ impl DrainingPod {
         !ended && !self.tolerates_disruption() && !self.is_static() && !self.is_stuck(now)
     }
 
+    /// It would have to find another node if this one went.
+    pub fn uses(&self) -> bool {
+        let ended = matches!(self.status.phase.as_str(), "Succeeded" | "Failed");
+        !ended && !self.is_going() && !self.is_daemon() && !self.is_static()
+    }
+
     /// Whether `karpenter.sh/do-not-disrupt` says that it must be left alone now.
     pub fn held(&self, now: Timestamp) -> bool {
         if mutant("ignores-do-not-disrupt") {

@@ -40,8 +40,8 @@ pub enum ScenarioEvent {
     Kill(u64),
     /// Whoever leads cannot renew its Lease for a while.
     CutLease(Duration),
-    /// The operator deletes nodes that have not been ready for long.
-    OperatorCleanup,
+    /// A minute is over: what runs then is counted.
+    Minute,
     /// What only scenarios of the second kind have.
     Trouble(Trouble),
     /// Faults of a cloud that is simulated elsewhere, in its own words.
@@ -153,15 +153,12 @@ pub(super) fn acts(
         });
     }
     for n in 1..60 {
-        acts.push((minute(n), ScenarioEvent::OperatorCleanup));
+        acts.push((minute(n), ScenarioEvent::Minute));
     }
     acts.retain(|(at, _)| *at < HOUR);
     acts.sort_by_key(|(at, _)| *at);
     acts
 }
-
-/// A node that is not ready for so long, seconds, is deleted by the operator.
-const UNREADY: i64 = 300;
 
 impl ScenarioEvent {
     /// Lets it happen.
@@ -220,40 +217,13 @@ impl ScenarioEvent {
             ScenarioEvent::Compact => server.compact(),
             ScenarioEvent::Kill(lot) => drop(harness.kill(*lot)),
             ScenarioEvent::CutLease(length) => harness.cut_lease(*length),
-            ScenarioEvent::OperatorCleanup => operator_cleanup(harness),
+            ScenarioEvent::Minute => {}
             ScenarioEvent::Trouble(trouble) => trouble.happen(harness),
             ScenarioEvent::Cloud(what) => {
                 if let Some(elsewhere) = world.cloud.elsewhere() {
                     elsewhere.trouble(what);
                 }
             }
-        }
-    }
-}
-
-/// Deletes nodes that have not been ready for long, because nothing else repairs them.
-pub(crate) fn operator_cleanup(harness: &Harness) {
-    let world = &harness.world;
-    let now = world.clock.now().as_second();
-    for node in world.server.list(resources::NODE) {
-        let ready = fields::items(&node, "/status/conditions")
-            .iter()
-            .find(|c| c["type"] == "Ready");
-        let unready = ready.is_none_or(|c| c["status"] != "True");
-        let since = ready.and_then(|c| fields::time(c, "/lastTransitionTime"));
-        let since = since
-            .or(fields::time(&node, "/metadata/creationTimestamp"))
-            .map_or(now, |at| at.as_second());
-        let is_ours = !is_foreign(&node);
-        if is_ours && unready && now - since > UNREADY && !fields::deleting(&node) {
-            world.log.say(
-                world.clock,
-                format!(
-                    "the operator deletes {}: it is not ready",
-                    fields::name(&node)
-                ),
-            );
-            world.delete("Node", "", fields::name(&node));
         }
     }
 }

@@ -68,7 +68,7 @@ pub(super) fn scenario(seed: u64, size: u32) -> GeneratedScenario {
         base,
         acts,
         jumps: Vec::new(),
-        operator: vec![ScenarioEvent::OperatorCleanup],
+        operator: Vec::new(),
         ec2: Some(options),
     }
 }

@@ -91,10 +91,7 @@ pub(super) fn scenario(
     acts.sort_by_key(|(at, _)| *at);
     let jumps = jumps(&mut rng, replicas);
     let repairs = repairs_of(&mut rng);
-    let operator = vec![
-        ScenarioEvent::OperatorCleanup,
-        ScenarioEvent::Trouble(Trouble::LetGo),
-    ];
+    let operator = vec![ScenarioEvent::Trouble(Trouble::LetGo)];
     GeneratedScenario {
         seed,
         world,
@@ -154,6 +151,7 @@ fn faults_of(rng: &mut Rng) -> Faults {
         unavailable: share(rng, 0.5, 0.05),
         gateway: share(rng, 0.5, 0.03),
         done_and_failed: share(rng, 0.6, 0.05),
+        ..Faults::default()
     }
 }
 

@@ -1,7 +1,7 @@
 //! Nodes are disrupted within the budgets of their NodePools, and go only once what replaces them is
 //! there.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -19,16 +19,213 @@ const REPLACES: &str = "longshore.dev/replaces";
 const POOL: &str = "karpenter.sh/nodepool";
 const INITIALIZED: &str = "karpenter.sh/initialized";
 const HOLDS: &str = "karpenter.sh/do-not-disrupt";
+const MOVES: &str = "longshore.dev/moves";
+const FAILURES: &str = "longshore.dev/disruption-failures";
+const HASH: &str = "karpenter.sh/nodepool-hash";
 /// How long a watch may be silent before nothing is decided; see `purchases`.
 const SILENT: Duration = Duration::from_secs(95);
+/// So long a replacement that no command has any more may be there unused: ten minutes, as its command
+/// would have given it, and until a process leads and trusts its watches again.
+const LEFT_OVER: Duration = Duration::from_secs(1200);
+/// A node that is not initialised so long after its NodeClaim was made counts in budgets: ten minutes,
+/// and what a watch may be late.
+const LATE: i64 = 600 + SILENT.as_secs() as i64;
+/// A look that had begun when a command failed may begin another one, seconds.
+const BEGUN: i64 = 60;
+/// The first pause of a NodePool after a failure, and the longest one, seconds.
+const PAUSES: (i64, i64) = (300, 3600);
 
-/// Nodes that went a moment ago: the daemon may still count them.
+/// The history of commands.
 #[derive(Default)]
 pub(super) struct Disruption {
+    /// Nodes that went a moment ago: the daemon may still count them.
     gone: BTreeMap<String, VecDeque<Duration>>,
+    /// Claims that are in a command, by name.
+    marked: BTreeMap<String, Marked>,
+    /// Commands that something was bought for.
+    bought: BTreeSet<String>,
+    /// What was bought for each claim, ever.
+    replacements: BTreeMap<String, BTreeSet<String>>,
+    /// Commands that were taken back, by NodePool of their candidates, since the last that was not.
+    failed: BTreeMap<String, Failed>,
+    /// Since when replacements are there that no command has.
+    left_over: BTreeMap<String, Duration>,
+}
+
+/// A claim in a command.
+struct Marked {
+    id: String,
+    pool: String,
+    /// When the command was decided, seconds since 1970.
+    began: i64,
+}
+
+/// Commands that failed one after the other.
+struct Failed {
+    count: u32,
+    /// When the last one was noted, seconds since 1970.
+    noted: i64,
+    /// What the nodes of the NodePool were made of.
+    template: String,
 }
 
 impl Disruption {
+    /// A NodeClaim came, changed or went.
+    pub fn claim(&mut self, interceptor: &Interceptor, change: &Change) {
+        let (claim, name) = (&change.object, fields::name(&change.object));
+        if let Some(id) =
+            fields::annotation(claim, REPLACES).filter(|_| change.event == Event::Added)
+        {
+            self.bought.insert(id.to_owned());
+            for candidate in self.candidates(id) {
+                let all = self.replacements.entry(candidate).or_default();
+                all.insert(name.to_owned());
+            }
+        }
+        let id = fields::annotation(claim, COMMAND);
+        if change.event == Event::Deleted || fields::deleting(claim) {
+            if let Some(was) = self
+                .marked
+                .remove(name)
+                .filter(|_| has_all(interceptor, claim))
+            {
+                self.failed.remove(&was.pool);
+            }
+            if change.event == Event::Deleted {
+                self.replacements.remove(name);
+            }
+            return;
+        }
+        let Some(id) = id else {
+            if let Some(was) = self.marked.remove(name) {
+                self.taken_back(interceptor, &was);
+            }
+            return;
+        };
+        let marked = Marked {
+            id: id.to_owned(),
+            pool: fields::label(claim, POOL).unwrap_or_default().to_owned(),
+            began: details(claim)["began"].as_i64().unwrap_or(0),
+        };
+        self.marked.insert(name.to_owned(), marked);
+    }
+
+    /// Names of the candidates of a command.
+    fn candidates(&self, id: &str) -> Vec<String> {
+        let all = self.marked.iter().filter(|(_, marked)| marked.id == id);
+        all.map(|(name, _)| name.clone()).collect()
+    }
+
+    /// A candidate stays after all. If something was bought for it, that was in vain.
+    fn taken_back(&mut self, interceptor: &Interceptor, was: &Marked) {
+        if !self.bought.contains(&was.id) {
+            return;
+        }
+        let template = template(interceptor, &was.pool);
+        let now = interceptor.clock.now().as_second();
+        let before = self.failed.get(&was.pool);
+        let before = before.filter(|failed| failed.template == template);
+        if before.is_some_and(|failed| failed.noted >= was.began) {
+            return;
+        }
+        let failed = Failed {
+            count: before.map_or(0, |failed| failed.count) + 1,
+            noted: now,
+            template,
+        };
+        self.failed.insert(was.pool.clone(), failed);
+    }
+
+    /// A command that buys begins on a node of a NodePool whose last ones were in vain: not before half
+    /// of the pause is over. Clocks of machines differ.
+    fn again(&self, interceptor: &Interceptor, claim: &Value, details: &Value) {
+        let pool = fields::label(claim, POOL).unwrap_or_default();
+        let buys = details["replacements"]
+            .as_array()
+            .is_some_and(|all| !all.is_empty());
+        let known = self.failed.get(pool).filter(|_| buys);
+        let Some(failed) = known.filter(|_| !interceptor.clocks_differ()) else {
+            return;
+        };
+        let since = interceptor.clock.now().as_second() - failed.noted;
+        let pause = (PAUSES.0 << (failed.count - 1).min(8)).min(PAUSES.1);
+        if (BEGUN..pause / 2).contains(&since) && failed.template == template(interceptor, pool) {
+            interceptor.violated(format!(
+                "{} is replaced {since} s after failure {} in a row of its NodePool",
+                fields::name(claim),
+                failed.count
+            ));
+        }
+    }
+
+    /// A replacement is created: for pods of its command, and for none of its nodes was another one
+    /// bought before that is still there for nobody.
+    pub fn replacement(&self, interceptor: &Interceptor, claim: &Value) {
+        let (name, id) = (fields::name(claim), fields::annotation(claim, REPLACES));
+        let Some(id) = id else { return };
+        for candidate in self.candidates(id) {
+            for other in self.replacements.get(&candidate).into_iter().flatten() {
+                let key = fields::key(resources::NODE_CLAIM, "", other);
+                let Some(there) = interceptor.server.get(&key).filter(|_| other != name) else {
+                    continue;
+                };
+                let of = fields::annotation(&there, REPLACES);
+                if of.is_some_and(|of| of != id) && !fields::deleting(&there) {
+                    interceptor.violated(format!(
+                        "{name} is bought for {candidate} though {other} was bought for it before"
+                    ));
+                }
+            }
+        }
+        let claims = interceptor.server.list(resources::NODE_CLAIM);
+        let own: Vec<_> = claims
+            .iter()
+            .filter(|of| fields::annotation(of, COMMAND) == Some(id))
+            .collect();
+        // Of candidates that are gone it is not known where their pods were to go.
+        let wanted = own
+            .first()
+            .and_then(|of| details(of)["candidates"].as_u64());
+        let are_all_there = wanted.is_some_and(|wanted| own.len() as u64 >= wanted);
+        let moves = |of: &&std::sync::Arc<Value>| {
+            fields::annotation(of, MOVES).is_some_and(|moves| moves.contains(name))
+        };
+        if are_all_there && !own.iter().any(moves) {
+            interceptor.violated(format!("{name} is bought, and no pod moves to it"));
+        }
+    }
+
+    /// A minute is over: what was bought by commands that are no more is used, or gone.
+    pub fn minute(&mut self, interceptor: &Interceptor) {
+        let now = interceptor.clock.elapsed();
+        let claims = interceptor.server.list(resources::NODE_CLAIM);
+        let commands: BTreeSet<&str> = claims
+            .iter()
+            .filter_map(|claim| fields::annotation(claim, COMMAND))
+            .collect();
+        let is_left_over = |claim: &&std::sync::Arc<Value>| {
+            let id = fields::annotation(claim, REPLACES);
+            let is = |condition| fields::condition(claim, condition) == "True";
+            id.is_some_and(|id| !commands.contains(id))
+                && !fields::deleting(claim)
+                && !is("Initialized")
+                && !is("Rebooting")
+        };
+        let left_over = claims.iter().filter(is_left_over);
+        let names: BTreeSet<String> = left_over.map(|of| fields::name(of).to_owned()).collect();
+        self.left_over.retain(|name, _| names.contains(name));
+        for name in names {
+            let since = *self.left_over.entry(name.clone()).or_insert(now);
+            let is_new = now < since + LEFT_OVER + Duration::from_secs(60);
+            if now >= since + LEFT_OVER && is_new {
+                interceptor.violated(format!(
+                    "{name} replaces nothing since {} s, and is kept",
+                    (now - since).as_secs()
+                ));
+            }
+        }
+    }
+
     /// A Node came, changed or went.
     pub fn node(&mut self, interceptor: &Interceptor, change: &Change) {
         let initialized = fields::label(&change.object, INITIALIZED) == Some("true");
@@ -62,7 +259,8 @@ impl Disruption {
                 let command = &body["metadata"]["annotations"][COMMAND];
                 if command.is_string() && fields::annotation(&claim, COMMAND).is_none() {
                     let details = details(body);
-                    self.marked(interceptor, &claim, &details["reason"]);
+                    self.again(interceptor, &claim, &details);
+                    self.begins(interceptor, &claim, &details["reason"]);
                 }
             }
             ("create", _) if body["metadata"]["annotations"][REPLACES].is_string() => {
@@ -81,7 +279,7 @@ impl Disruption {
     }
 
     /// A claim becomes a candidate that goes.
-    fn marked(&mut self, interceptor: &Interceptor, claim: &Value, reason: &Value) {
+    fn begins(&mut self, interceptor: &Interceptor, claim: &Value, reason: &Value) {
         let (name, pool) = (
             fields::name(claim),
             fields::label(claim, POOL).unwrap_or_default(),
@@ -89,12 +287,15 @@ impl Disruption {
         let claims = interceptor.server.list(resources::NODE_CLAIM);
         let nodes = interceptor.server.list(resources::NODE);
         // A claim whose Node is gone is waited for, and disturbs no pod any more. A Node that was
-        // never initialized is no part of what budgets are about, and repair may take it.
+        // never initialized is no part of what budgets are about, and repair may take it. Neither is one
+        // whose instance is ending.
+        let ends = |of: &Value| fields::condition(of, "InstanceTerminating") == "True";
         let counts_itself = |of: &Value| {
             let id = fields::text(of, "/status/providerID");
             nodes.iter().any(|node| {
                 fields::text(node, "/spec/providerID") == id
                     && fields::label(node, INITIALIZED) == Some("true")
+                    && !ends(of)
             })
         };
         let ours = |of: &&std::sync::Arc<Value>| {
@@ -102,7 +303,11 @@ impl Disruption {
             going && fields::label(of, POOL) == Some(pool)
         };
         let is_counted = counts_itself(claim);
-        let going = claims.iter().filter(ours).count() + usize::from(is_counted);
+        let late = match reason == "Unhealthy" || interceptor.clocks_differ() {
+            true => 0,
+            false => late(interceptor, pool, &claims, &nodes),
+        };
+        let going = claims.iter().filter(ours).count() + usize::from(is_counted) + late;
         let counts = |node: &&std::sync::Arc<Value>| {
             let initialized = fields::label(node, INITIALIZED) == Some("true");
             initialized && fields::label(node, POOL) == Some(pool)
@@ -139,6 +344,66 @@ impl Disruption {
             }
         }
     }
+}
+
+/// Nodes of a NodePool that should have become ready, for themselves.
+fn late(
+    interceptor: &Interceptor,
+    pool: &str,
+    claims: &[std::sync::Arc<Value>],
+    nodes: &[std::sync::Arc<Value>],
+) -> usize {
+    let now = interceptor.clock.now().as_second();
+    let is_late = |claim: &&std::sync::Arc<Value>| {
+        let id = fields::text(claim, "/status/providerID");
+        let own = nodes
+            .iter()
+            .find(|node| fields::text(node, "/spec/providerID") == id);
+        let waits = own.is_some_and(|node| {
+            fields::label(node, INITIALIZED) != Some("true") && !fields::deleting(node)
+        });
+        let replaces = fields::annotation(claim, REPLACES).is_some_and(|id| {
+            let mut all = claims.iter();
+            all.any(|of| fields::annotation(of, COMMAND) == Some(id))
+        });
+        let created = fields::time(claim, "/metadata/creationTimestamp");
+        fields::label(claim, POOL) == Some(pool)
+            && waits
+            && !replaces
+            && !fields::deleting(claim)
+            && fields::annotation(claim, COMMAND).is_none()
+            && fields::condition(claim, "Rebooting") != "True"
+            && created.is_some_and(|at| now - at.as_second() > LATE)
+    };
+    claims.iter().filter(is_late).count()
+}
+
+/// What the nodes of a NodePool are made of.
+fn template(interceptor: &Interceptor, pool: &str) -> String {
+    let pool = interceptor
+        .server
+        .get(&fields::key(resources::NODE_POOL, "", pool));
+    let hash = pool
+        .as_ref()
+        .and_then(|pool| fields::annotation(pool, HASH));
+    hash.unwrap_or_default().to_owned()
+}
+
+/// Whether all that a candidate's command has bought is ready, and something was.
+fn has_all(interceptor: &Interceptor, candidate: &Value) -> bool {
+    let details = details(candidate);
+    let names = details["replacements"].as_array();
+    let names: Vec<&str> = names
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect();
+    let ready = |name: &&str| {
+        let key = fields::key(resources::NODE_CLAIM, "", name);
+        let claim = interceptor.server.get(&key);
+        claim.is_some_and(|claim| fields::condition(&claim, "Initialized") == "True")
+    };
+    !names.is_empty() && names.iter().all(ready)
 }
 
 /// What an object says of its command.
@@ -197,6 +462,37 @@ pub(in crate::harness) fn under_way(claim: &Value) -> bool {
 pub(super) fn replaced_in_place(claim: &Value) -> bool {
     let reason = &details(claim)["reason"];
     reason == "Drifted" || reason == "Unhealthy"
+}
+
+/// Whether a NodePool whose commands have failed may buy again since a moment ago, or still waits for it.
+pub(super) fn backs_off(interceptor: &Interceptor, moment: Duration) -> bool {
+    let pools = interceptor.server.list(resources::NODE_POOL);
+    let until = |pool: &std::sync::Arc<Value>| {
+        let text = fields::annotation(pool, FAILURES)?;
+        let known: Value = serde_json::from_str(text).ok()?;
+        known["until"].as_i64()
+    };
+    let now = interceptor.clock.now().as_second();
+    let mut all = pools.iter().filter_map(until);
+    all.any(|until| until + moment.as_secs() as i64 >= now)
+}
+
+/// Whether a claim was bought by a command that is not over, or has not become a node, and no pod uses
+/// its node.
+pub(super) fn is_unused(interceptor: &Interceptor, claim: &Value, node: &Value) -> bool {
+    let Some(id) = fields::annotation(claim, REPLACES) else {
+        return false;
+    };
+    let claims = interceptor.server.list(resources::NODE_CLAIM);
+    let mut all = claims.iter();
+    let is_over = !all.any(|of| fields::annotation(of, COMMAND) == Some(id));
+    let uses = |pod: &std::sync::Arc<Value>| {
+        let daemon = fields::controller(pod).is_some_and(|owner| owner["kind"] == "DaemonSet");
+        !daemon && !fields::ended(pod) && !fields::deleting(pod)
+    };
+    let pods = interceptor.server.pods_on(fields::name(node));
+    let is_ready = fields::condition(claim, "Initialized") == "True";
+    !(is_over && is_ready) && !pods.iter().any(uses)
 }
 
 /// Whether a claim was bought by a command.

@@ -193,7 +193,8 @@ fn is_excess(interceptor: &Interceptor, claim: &Value) -> bool {
 }
 
 /// A claim is deleted by the daemon: its time is over, it never got a node, its node is going or is
-/// unhealthy, its instance is gone or goes, or its static NodePool has too many.
+/// unhealthy, its instance is gone or goes, its static NodePool has too many, or it was bought for nodes
+/// that stay after all.
 fn deletes(interceptor: &Interceptor, asked: &RequestInfo) {
     let Some(claim) = interceptor
         .server
@@ -230,6 +231,9 @@ fn deletes(interceptor: &Interceptor, asked: &RequestInfo) {
         return;
     }
     if is_well && is_excess(interceptor, &claim) {
+        return;
+    }
+    if disruption::is_unused(interceptor, &claim, &node) {
         return;
     }
     if is_well {

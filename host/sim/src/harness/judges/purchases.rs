@@ -72,13 +72,22 @@ impl Purchases {
     }
 
     /// A claim came, changed or went.
-    pub fn claim(&mut self, interceptor: &Interceptor, change: &Change, by: Option<&RequestInfo>) {
+    pub fn claim(
+        &mut self,
+        interceptor: &Interceptor,
+        change: &Change,
+        (by, commands): (Option<&RequestInfo>, &disruption::Disruption),
+    ) {
         let (claim, name) = (&change.object, fields::name(&change.object));
         match change.event {
             Event::Deleted => drop(self.planned.remove(name)),
             Event::Added => {
                 let pods: Vec<String> = pods_of(claim).map(str::to_owned).collect();
-                if by.is_some() && !disruption::replaces(claim) && !is_static(interceptor, claim) {
+                // It is bought for whatever pods there are.
+                let is_bought = by.is_some() && !is_static(interceptor, claim);
+                if is_bought && disruption::replaces(claim) {
+                    commands.replacement(interceptor, claim);
+                } else if is_bought {
                     self.for_somebody(interceptor, claim, &pods);
                     self.once(interceptor, claim, &pods);
                 }

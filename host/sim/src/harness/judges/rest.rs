@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use super::disruption;
 use crate::fields;
 use crate::harness::interceptor::Interceptor;
 use crate::object::Change;
@@ -66,6 +67,9 @@ impl Rest {
         {
             // Its time was over: something happens again. Whether that is so is another rule's
             // (`proof`).
+            *since = now;
+        } else if disruption::backs_off(interceptor, AFTERMATH) {
+            // What failed is tried again when its time has come.
             *since = now;
         } else if *since + AFTERMATH < now {
             let (verb, kind, sub) = (asked.verb, resource.plural, &asked.subresource);
