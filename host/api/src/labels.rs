@@ -53,6 +53,8 @@ pub mod capacity_type {
 
 /// Annotation of pods and nodes that should be left alone.
 pub const DO_NOT_DISRUPT: &str = "karpenter.sh/do-not-disrupt";
+/// Key of the taint that stands for taints of a Node which cannot be read.
+pub const UNREADABLE: &str = "longshore.dev/unreadable";
 /// Annotation of NodePools: what one moved pod must save, a share of what a pod costs or USD per hour.
 pub const MOVE_COST: &str = "longshore.dev/move-cost";
 /// Annotation of pods: what it costs to evict it, an integer of 32 bits.

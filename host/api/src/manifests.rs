@@ -96,6 +96,11 @@ impl ObjectsBuilder {
     }
 }
 
+/// The group of an `apiVersion`, empty for the core's.
+fn group(api_version: &str) -> &str {
+    api_version.split_once('/').map_or("", |(group, _)| group)
+}
+
 /// The identity of an object; `name` is `namespace/name` for namespaced kinds.
 fn identity(group: &str, kind: &str, name: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
@@ -553,6 +558,7 @@ impl Reader {
             Ok(wire) => wire,
             Err(_) => {
                 let (name, fault) = unreadable::<W>(text);
+                self.hold(&of, text, &fault);
                 return self.refuse(source, range, item, &of, &name, fault);
             }
         };
@@ -575,13 +581,7 @@ impl Reader {
             };
             return self.refuse(source, range, item, &of, "", fault);
         }
-        let group = of
-            .api_version
-            .split('/')
-            .next()
-            .filter(|_| of.api_version.contains('/'))
-            .unwrap_or("");
-        let identity = identity(group, of.kind, &name);
+        let identity = identity(group(of.api_version), of.kind, &name);
         if self.seen.contains(&identity) {
             let hint = "remove one; the first is used".to_owned();
             let fault = Fault {
@@ -598,7 +598,41 @@ impl Reader {
                     self.refuse(source, range.clone(), item, &of, &name, fault);
                 }
             }
-            Err(fault) => self.refuse(source, range, item, &of, &name, fault),
+            Err(fault) => {
+                self.objects.notes.clear();
+                self.hold(&of, text, &fault);
+                self.refuse(source, range, item, &of, &name, fault);
+            }
+        }
+    }
+
+    /// Takes an object in that cannot be read, where it protects something that others would take:
+    /// a pod its node, a PodDisruptionBudget its pods. Other objects are left out.
+    fn hold(&mut self, of: &TypeOf<'_>, text: &str, why: &Fault) {
+        let head: pod::WirePodHead<'_> = match (group(of.api_version), of.kind) {
+            ("", "Pod") | ("policy", "PodDisruptionBudget") => {
+                serde_json::from_str(text).unwrap_or_else(|_| pod::WirePodHead::of_metadata(text))
+            }
+            _ => return,
+        };
+        let Some(plain) = head
+            .metadata
+            .name
+            .as_deref()
+            .filter(|name| !name.is_empty())
+        else {
+            return;
+        };
+        let name = format!("{}/{plain}", namespace(&head.metadata));
+        if !self
+            .seen
+            .insert(identity(group(of.api_version), of.kind, &name))
+        {
+            return;
+        }
+        match of.kind {
+            "Pod" => pod::unreadable(&head, why, &mut self.objects),
+            _ => workload::unreadable_budget(&head.metadata, &mut self.objects),
         }
     }
 

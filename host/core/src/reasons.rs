@@ -108,6 +108,8 @@ pub enum Unfit {
     ReservedCapacity,
     /// The scorer excludes every offering that fits.
     Excluded,
+    /// A node that was bought for its group did not help; only nodes that exist may take it.
+    UselessPurchase(UselessPurchase),
     /// No evaluated rule refuses it, but it was not placed: a defect of the planner or of its
     /// reasons.
     Unexplained,
@@ -197,6 +199,30 @@ pub enum Ineligible {
     ClassNotReady(NodeClassRef),
     /// Other agents taint its new nodes.
     ForeignTaints(ForeignTaintBackoff),
+    /// Its last nodes never joined.
+    NeverJoined(UnjoinedBackoff),
+}
+
+/// A purchase that did not help a group of pods.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UselessPurchase {
+    /// The NodeClaim.
+    pub claim: Box<str>,
+    /// How often in a row nodes were bought in vain; 0 while the node may still help.
+    pub times: u32,
+    /// When the next node may be bought, seconds since 1970.
+    pub until: i64,
+}
+
+/// Nodes of a NodePool that never joined, one after the other.
+#[derive(Clone, Debug, PartialEq)]
+pub struct UnjoinedBackoff {
+    /// How many.
+    pub nodes: u32,
+    /// The node class, which is the suspect.
+    pub class: NodeClassRef,
+    /// When the next node may be bought, seconds since 1970. One that is tried has to join first.
+    pub until: i64,
 }
 
 /// Useless new nodes of a NodePool.

@@ -8,11 +8,13 @@ mod pending;
 mod pools;
 mod running;
 mod spread;
+pub mod useless_purchases;
 mod volumes;
 
 use std::sync::Arc;
 
 pub use running::Running;
+use useless_purchases::UselessPurchases;
 
 use rustc_hash::FxHashSet;
 
@@ -20,8 +22,8 @@ use crate::ids::{PodIx, PoolIx};
 use crate::model::{
     ClusterObjects, HostPort, Labels, PodShape, Requirement, Resources, Symbol, Taint,
 };
-use crate::reasons::Unfit;
 pub use crate::reasons::{ForeignTaintBackoff, Ineligible};
+use crate::reasons::{Unfit, UselessPurchase};
 
 /// A cluster at one moment, with the indexes that planning needs. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -42,11 +44,22 @@ pub struct Snapshot {
     pub daemons: Vec<Arc<PodShape>>,
     /// Bound pods by shape, for topology.
     pub running: Arc<Running>,
+    /// Purchases that did not help.
+    pub useless: Arc<UselessPurchases>,
+    /// NodePools whose nodes never joined, which try one node again.
+    pub trial: Vec<PoolIx>,
 }
 
 impl Snapshot {
     /// Joins nodes with their claims and pods, selects the pods to plan, and orders the NodePools.
-    pub fn new(world: Arc<ClusterObjects>) -> Self {
+    pub fn new(mut world: Arc<ClusterObjects>) -> Self {
+        let values = world.own_values();
+        if !values.is_empty() {
+            let names = &mut Arc::make_mut(&mut world).names;
+            for value in values {
+                names.intern(&value);
+            }
+        }
         let daemons = nodes::daemons(&world);
         let volumes = volumes::Volumes::index(&world);
         let join = |not_here: &FxHashSet<PodIx>| {
@@ -68,8 +81,10 @@ impl Snapshot {
             moved,
         } = joined;
         let running = Arc::new(running);
-        let pending = pending::collect(&world, &leaving, (&crowded_out, &moved), &volumes);
-        let (pools, unusable_pools) =
+        let useless = UselessPurchases::of(&world);
+        let pending =
+            pending::collect(&world, &leaving, (&crowded_out, &moved), &volumes, &useless);
+        let (pools, unusable_pools, trial) =
             pools::partition_pools(&world, &foreign_taints::find(&world, &nodes));
         Snapshot {
             world,
@@ -79,6 +94,8 @@ impl Snapshot {
             ineligible_pools: unusable_pools,
             daemons,
             running,
+            useless: Arc::new(useless),
+            trial,
         }
     }
 }
@@ -129,6 +146,8 @@ pub struct PendingPod {
     pub volumes: Vec<(Symbol, u32)>,
     /// Why it cannot be planned at all, if so.
     pub unfit: Option<Unfit>,
+    /// Why no node is bought for it, if so.
+    pub useless: Option<UselessPurchase>,
 }
 
 /// An existing or requested node.

@@ -70,6 +70,7 @@ mod stop;
 mod strip_managed_fields;
 mod termination;
 mod unavailable_offerings;
+mod useless_purchases;
 pub(crate) mod watch;
 mod work_queue;
 

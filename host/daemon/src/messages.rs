@@ -13,6 +13,7 @@ use longshore_core::model::{
 use longshore_core::plan::{
     Barred, IncompatiblePool, Least, Target, TopologyRule, TypesLeft, Unfit,
 };
+use longshore_core::reasons::{UnjoinedBackoff, UselessPurchase};
 use longshore_core::snapshot::{ForeignTaintBackoff, Ineligible};
 
 pub use amount::{amount, quantities, size, two_amounts};
@@ -58,6 +59,7 @@ pub fn code(unfit: &Unfit) -> &'static str {
         Unfit::MinValues { .. } => "MinValues",
         Unfit::ReservedCapacity => "ReservedCapacity",
         Unfit::Excluded => "Excluded",
+        Unfit::UselessPurchase(_) => "UselessPurchase",
         Unfit::Unexplained => "Unexplained",
     }
 }
@@ -176,6 +178,30 @@ impl Messages<'_> {
                 for it"
                 .into(),
             Unfit::Excluded => "the scorer excludes every offering that fits".into(),
+            Unfit::UselessPurchase(UselessPurchase {
+                claim, times: 0, ..
+            }) => {
+                format!(
+                    "the node of NodeClaim {claim}, bought for such pods, is about to take them"
+                )
+            }
+            Unfit::UselessPurchase(UselessPurchase {
+                claim,
+                times,
+                until,
+            }) => {
+                let times = match times {
+                    1 => String::new(),
+                    times => format!(" ({times} times in a row)"),
+                };
+                format!(
+                    "a node was bought for it in vain{times}: that of NodeClaim {claim} was ready \
+                    and had room, and kube-scheduler did not place it there. No other is bought \
+                    before {} UTC, unless the pod, a NodePool, a node class or the labels of the \
+                    node change",
+                    time_of_day(*until)
+                )
+            }
             Unfit::Unexplained => {
                 "no rule refuses the pod, but it was not placed: a defect of Longshore, please \
                 report it"
@@ -250,6 +276,16 @@ impl Messages<'_> {
                 temporary, add it to startupTaints",
                 count(*nodes as usize, "new node"),
                 self.taint(taint),
+                time_of_day(*until)
+            ),
+            Ineligible::NeverJoined(UnjoinedBackoff {
+                nodes,
+                class: of,
+                until,
+            }) => format!(
+                "its last {nodes} nodes never joined the cluster, probably because of {}; one node \
+                is tried after {} UTC, or when the NodePool or its node class changes",
+                class(of),
                 time_of_day(*until)
             ),
         }

@@ -87,6 +87,8 @@ pub struct Faults {
     pub never_register: f64,
     /// The node appears and never gets ready.
     pub never_ready: f64,
+    /// NodePools whose nodes never appear.
+    pub never_register_pools: Vec<String>,
 }
 
 /// How a cloud is. By default all goes well and there is no end of anything.
@@ -588,9 +590,11 @@ impl Inner {
         let at = self.machines.len();
         let uid = machine.launch.uid.clone();
         let (faults, pace) = (&self.options.faults, &self.options.latencies);
-        if self
-            .chance
-            .hits(faults.never_register, "never-register", &uid)
+        let pool = machine.launch.nodepool.as_ref();
+        if pool.is_some_and(|pool| faults.never_register_pools.contains(pool))
+            || self
+                .chance
+                .hits(faults.never_register, "never-register", &uid)
         {
             self.say(format!("{} will never register", machine.node));
         } else {

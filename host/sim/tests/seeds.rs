@@ -185,6 +185,12 @@ fn an_hour_of_faults_with_disruption_ends_well_and_breaks_no_budget() {
 }
 
 #[test]
+fn what_is_bought_in_vain_is_bounded_and_others_get_their_nodes() {
+    let failed = failures(Stories::Vain, seeds(30));
+    assert!(failed.is_empty(), "{failed}");
+}
+
+#[test]
 fn a_story_with_faults_is_told_twice_in_the_same_words() {
     let types = types(SEEDS_TYPES);
     let manager = manager().expect("policies");

@@ -103,6 +103,7 @@ pub(super) fn read_node_class(
         id,
         ready,
         deleting: wire.metadata.deletion_timestamp.is_some(),
+        generation: wire.metadata.generation.unwrap_or(0),
     });
     Ok(())
 }

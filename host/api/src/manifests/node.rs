@@ -1,16 +1,19 @@
 //! Nodes and NodeClaims.
 
-use longshore_core::model::{NodeClaim, NodeClassRef, NodeRecord};
+use longshore_core::model::{
+    Labels, NodeClaim, NodeClassRef, NodeRecord, Resources, Symbols, Taint, TaintEffect,
+};
 use serde::Deserialize;
 
 use super::ObjectsBuilder;
 use super::diagnostic::{Fault, Path};
 use super::nodepool::grace;
 use super::object::{
-    WireTaint, annotations, condition, created, labels, resources, symbol, taints,
+    WireTaint, amount, annotations, condition, created, labels, resource, symbol, taints,
 };
-use super::requirement::{Of, WireRequirement, requirements};
+use super::requirement::{Of, WireRequirement, requirement};
 use super::wire::{Amount, Condition, List, Map, Meta, Text, only_from_maps};
+use crate::labels as label;
 use crate::time;
 
 #[derive(Deserialize, Default, Debug)]
@@ -107,46 +110,108 @@ only_from_maps!(
     WireClaimResources<'a>
 );
 
-/// Takes a Node in.
+/// A part of an object that counts all the same where it cannot be read: then it is what `instead`
+/// says.
+fn or<T>(part: Result<T, Fault>, notes: &mut Vec<Fault>, instead: impl FnOnce() -> T) -> T {
+    part.unwrap_or_else(|fault| {
+        notes.push(fault);
+        instead()
+    })
+}
+
+/// The amounts of a resource list that can be read.
+fn known_resources(
+    map: &Map<'_, Amount<'_>>,
+    at: Path<'_>,
+    names: &mut Symbols,
+    notes: &mut Vec<Fault>,
+) -> Resources {
+    let mut all = Resources::default();
+    for (name, value) in map.iter() {
+        let value = or(amount(name, value, at.key(name)), notes, || 0);
+        all.set(resource(name, names), value);
+    }
+    all
+}
+
+/// What stands for taints that cannot be read: no pod tolerates it.
+fn unreadable_taints(names: &mut Symbols) -> Vec<Taint> {
+    vec![Taint {
+        key: names.intern(label::UNREADABLE),
+        value: names.intern(""),
+        effect: TaintEffect::NoSchedule,
+    }]
+}
+
+/// Takes a Node in. What cannot be read of it is taken for nothing, and it is not disrupted: if it
+/// were left out, others would be bought in its place.
 pub(super) fn read(wire: WireNode<'_>, objects: &mut ObjectsBuilder) -> Result<(), Fault> {
-    let names = &mut objects.world.names;
+    let (names, notes) = (&mut objects.world.names, &mut objects.notes);
     let meta = &wire.metadata;
     let spec = wire.spec.unwrap_or_default();
     let status = wire.status.unwrap_or_default();
     let at_status = Path::Root.field("status");
-    let node = NodeRecord {
+    let tainted = taints(
+        &spec.taints,
+        Path::Root.field("spec").field("taints"),
+        names,
+    );
+    let mut node = NodeRecord {
         name: names.intern(meta.name.as_deref().unwrap_or_default()),
         labels: labels(&meta.labels, names),
         annotations: annotations(meta, names),
-        taints: taints(
-            &spec.taints,
-            Path::Root.field("spec").field("taints"),
-            names,
-        )?,
+        taints: or(tainted, notes, || unreadable_taints(names)),
         provider_id: symbol(&spec.provider_id, names),
         unschedulable: spec.unschedulable.unwrap_or(false),
-        capacity: resources(&status.capacity, at_status.field("capacity"), names)?,
-        allocatable: resources(&status.allocatable, at_status.field("allocatable"), names)?,
+        capacity: known_resources(&status.capacity, at_status.field("capacity"), names, notes),
+        allocatable: known_resources(
+            &status.allocatable,
+            at_status.field("allocatable"),
+            names,
+            notes,
+        ),
         ready: condition(&status.conditions, "Ready") == Some(true),
         deleting: meta.deletion_timestamp.is_some(),
-        created: created(meta)?,
+        created: or(created(meta), notes, || 0),
     };
+    if !notes.is_empty() {
+        let kept = (names.intern(label::DO_NOT_DISRUPT), names.intern("true"));
+        node.annotations = Labels::new(node.annotations.iter().chain([kept]).collect());
+    }
     objects.world.nodes.push(node);
     Ok(())
 }
 
-/// Takes a NodeClaim in.
+/// Takes a NodeClaim in. What cannot be read of it is taken for nothing, as with a Node.
 pub(super) fn read_claim(
     wire: WireNodeClaim<'_>,
     objects: &mut ObjectsBuilder,
 ) -> Result<(), Fault> {
-    let names = &mut objects.world.names;
+    let (names, notes) = (&mut objects.world.names, &mut objects.notes);
     let meta = &wire.metadata;
     let spec = wire.spec.unwrap_or_default();
     let status = wire.status.unwrap_or_default();
     let (at, at_status) = (Path::Root.field("spec"), Path::Root.field("status"));
     let name = meta.name.as_deref().unwrap_or_default();
-    let claim = NodeClaim {
+    let wanted = spec.requirements.iter().enumerate();
+    let at_wanted = at.field("requirements");
+    let wanted = wanted.filter_map(|(index, wire)| {
+        let read = requirement(wire, Of::NodeClaim, at_wanted.index(index), names);
+        or(read.map(Some), notes, || None)
+    });
+    let requirements = wanted.collect();
+    let tainted = taints(&spec.taints, at.field("taints"), names);
+    let startup = taints(&spec.startup_taints, at.field("startupTaints"), names);
+    let grace = grace(
+        &spec.termination_grace_period,
+        at.field("terminationGracePeriod"),
+    );
+    let since = |kind: &str| {
+        let mut conditions = status.conditions.iter();
+        let is_true = conditions.find(|c| (&*c.kind, &*c.status) == (kind, "True"));
+        is_true.and_then(|c| time::timestamp(c.since.as_deref()?))
+    };
+    let mut claim = NodeClaim {
         name: names.intern(name),
         uid: match meta.uid.as_deref() {
             Some(uid) if !uid.is_empty() => names.intern(uid),
@@ -154,45 +219,45 @@ pub(super) fn read_claim(
         },
         labels: labels(&meta.labels, names),
         annotations: annotations(meta, names),
-        requirements: requirements(
-            &spec.requirements,
-            Of::NodeClaim,
-            at.field("requirements"),
-            names,
-        )?,
-        taints: taints(&spec.taints, at.field("taints"), names)?,
-        startup_taints: taints(&spec.startup_taints, at.field("startupTaints"), names)?,
+        requirements,
+        taints: or(tainted, notes, || unreadable_taints(names)),
+        startup_taints: or(startup, notes, Vec::new),
         class: NodeClassRef {
             group: names.intern(&spec.node_class_ref.group),
             kind: names.intern(&spec.node_class_ref.kind),
             name: names.intern(&spec.node_class_ref.name),
         },
-        termination_grace: grace(
-            &spec.termination_grace_period,
-            at.field("terminationGracePeriod"),
-        )?,
+        termination_grace: or(grace, notes, || None),
         requests: match &spec.resources {
-            Some(wire) => resources(&wire.requests, at.field("resources.requests"), names)?,
+            Some(wire) => {
+                known_resources(&wire.requests, at.field("resources.requests"), names, notes)
+            }
             None => Default::default(),
         },
         provider_id: symbol(&status.provider_id, names),
         node_name: symbol(&status.node_name, names),
-        capacity: resources(&status.capacity, at_status.field("capacity"), names)?,
-        allocatable: resources(&status.allocatable, at_status.field("allocatable"), names)?,
+        capacity: known_resources(&status.capacity, at_status.field("capacity"), names, notes),
+        allocatable: known_resources(
+            &status.allocatable,
+            at_status.field("allocatable"),
+            names,
+            notes,
+        ),
         conditions: status
             .conditions
             .iter()
             .filter(|c| &*c.status == "True")
             .map(|c| names.intern(&c.kind))
             .collect(),
-        drifted: status
-            .conditions
-            .iter()
-            .find(|c| (&*c.kind, &*c.status) == ("Drifted", "True"))
-            .and_then(|c| time::timestamp(c.since.as_deref()?)),
+        initialized: since("Initialized"),
+        drifted: since("Drifted"),
         deleting: meta.deletion_timestamp.is_some(),
-        created: created(meta)?,
+        created: or(created(meta), notes, || 0),
     };
+    if !notes.is_empty() {
+        let kept = (names.intern(label::DO_NOT_DISRUPT), names.intern("true"));
+        claim.annotations = Labels::new(claim.annotations.iter().chain([kept]).collect());
+    }
     objects.world.claims.push(claim);
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! NodePools: read and validated by every rule of their schema and of Karpenter's own validation.
 
 use longshore_core::cron::Schedule;
+use longshore_core::model::purchases::{self, Purchases, Unjoined, Useless};
 use longshore_core::model::{
     Budget, ConsolidationPolicy, Labels, MoveCost, NodeClassRef, NodePool, Op, Requirement,
     Symbols, Taint,
@@ -190,6 +191,8 @@ pub(super) fn read(wire: WireNodePool<'_>, objects: &mut ObjectsBuilder) -> Resu
             .and_then(|text| Recorded::read(text, meta.annotation(HASH).unwrap_or_default())),
         ready: condition(&status.conditions, "Ready"),
         deleting: meta.deletion_timestamp.is_some(),
+        generation: meta.generation.unwrap_or(0),
+        purchases: purchases(meta),
         usage: resources(
             &status.resources,
             Path::Root.field("status").field("resources"),
@@ -201,6 +204,17 @@ pub(super) fn read(wire: WireNodePool<'_>, objects: &mut ObjectsBuilder) -> Resu
     objects.world.pools.push(pool);
     objects.notes.extend(move_cost.err());
     Ok(())
+}
+
+/// What annotations remember of purchases that did not help.
+fn purchases(meta: &Meta<'_>) -> Purchases {
+    let useless = meta.annotation(purchases::USELESS).map(Useless::read);
+    Purchases {
+        useless: useless.unwrap_or_default(),
+        unjoined: meta
+            .annotation(purchases::UNJOINED)
+            .and_then(Unjoined::read),
+    }
 }
 
 /// What the annotation says. A NodePool is of use without it, so a fault does not concern the rest.

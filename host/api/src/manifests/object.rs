@@ -41,7 +41,8 @@ pub(crate) fn resource(name: &str, names: &mut Symbols) -> ResourceId {
     ResourceId::named(name, names)
 }
 
-/// One amount of a resource, in the unit of the resource.
+/// One amount of a resource, in the unit of the resource. The API server stores larger ones than can
+/// be counted, and kube-scheduler takes them for the largest that can: so they are here.
 pub(crate) fn amount(name: &str, amount: &Amount<'_>, at: Path<'_>) -> Result<i64, Fault> {
     let wrong = |error: QuantityError| {
         let hint = match error {
@@ -52,12 +53,15 @@ pub(crate) fn amount(name: &str, amount: &Amount<'_>, at: Path<'_>) -> Result<i6
         at.fault(format!("quantity {} {error}", quoted(&amount.0)), hint)
     };
     let quantity = Quantity::parse(&amount.0).map_err(wrong)?;
-    if name == "cpu" {
+    let counted = if name == "cpu" {
         quantity.milli()
     } else {
         quantity.whole()
+    };
+    match counted {
+        Err(QuantityError::TooLarge) => Ok(i64::MAX),
+        counted => counted.map_err(wrong),
     }
-    .map_err(wrong)
 }
 
 /// Amounts of a resource list.

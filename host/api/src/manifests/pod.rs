@@ -9,7 +9,7 @@ mod placement;
 mod requests;
 
 use longshore_core::model::pod::DoNotDisrupt;
-use longshore_core::model::{Excess, Labels, Pod, PodShape, Symbol, Symbols};
+use longshore_core::model::{Excess, Labels, Pod, PodShape, Resources, Symbol, Symbols};
 use serde::Deserialize;
 
 pub(crate) use placement::WireNodeSelector;
@@ -21,6 +21,7 @@ use super::ObjectsBuilder;
 use super::diagnostic::{Fault, Path};
 use super::object::{condition, created, labels, symbol, time_of};
 use super::wire::{Amount, Condition, List, Map, Meta, Text, only_from_maps};
+use crate::json;
 use crate::labels as label;
 use crate::time::go_duration;
 
@@ -134,7 +135,38 @@ struct WireStatus<'a> {
     nominated_node_name: Option<Text<'a>>,
 }
 
+/// What a pod says of itself in any case.
+#[derive(Deserialize, Default, Debug)]
+#[serde(remote = "Self", default)]
+pub(crate) struct WirePodHead<'a> {
+    #[serde(borrow)]
+    pub(super) metadata: Meta<'a>,
+    #[serde(borrow)]
+    spec: Option<WireHeadSpec<'a>>,
+    #[serde(borrow)]
+    status: Option<WireHeadStatus<'a>>,
+}
+
+#[derive(Deserialize, Default, Debug)]
+#[serde(remote = "Self", default, rename_all = "camelCase")]
+struct WireHeadSpec<'a> {
+    #[serde(borrow)]
+    node_name: Option<Text<'a>>,
+}
+
+#[derive(Deserialize, Default, Debug)]
+#[serde(remote = "Self", default, rename_all = "camelCase")]
+struct WireHeadStatus<'a> {
+    #[serde(borrow)]
+    phase: Option<Text<'a>>,
+    #[serde(borrow)]
+    conditions: List<Condition<'a>>,
+}
+
 only_from_maps!(
+    WirePodHead<'a>,
+    WireHeadSpec<'a>,
+    WireHeadStatus<'a>,
     WirePod<'a>,
     WireTemplate<'a>,
     WireSpec<'a>,
@@ -176,7 +208,12 @@ pub(super) fn read(wire: WirePod<'_>, objects: &mut ObjectsBuilder) -> Result<()
             (shape, None)
         }
     };
-    let limits = requests::limits(spec, Path::Root.field("spec"), names)?;
+    // They have no part in placing it.
+    let limits = requests::limits(spec, Path::Root.field("spec"), names);
+    let limits = limits.unwrap_or_else(|fault| {
+        objects.notes.push(fault);
+        Resources::default()
+    });
     let created = created(meta)?;
     let started = match status {
         Some(status) => time_of(
@@ -214,7 +251,7 @@ pub(super) fn read(wire: WirePod<'_>, objects: &mut ObjectsBuilder) -> Result<()
             .is_some_and(|s| matches!(s.phase.as_deref(), Some("Succeeded" | "Failed"))),
         deleting: meta.deletion_timestamp.is_some(),
         unready: status.is_some_and(|s| condition(&s.conditions, "Ready") == Some(false)),
-        unschedulable: status.is_some_and(is_unschedulable),
+        unschedulable: status.is_some_and(|status| is_unschedulable(&status.conditions)),
         unattempted: false,
         nominated: status.and_then(|s| symbol(&s.nominated_node_name, names)),
         is_static: node_owned || meta.annotation(label::MIRROR_POD).is_some(),
@@ -222,6 +259,7 @@ pub(super) fn read(wire: WirePod<'_>, objects: &mut ObjectsBuilder) -> Result<()
         do_not_disrupt: do_not_disrupt(meta),
         deletion_cost: deletion_cost(meta),
         invalid: invalid.map(|fault| fault.to_string().into()),
+        unreadable: false,
         excess,
         name,
     };
@@ -233,6 +271,64 @@ pub(super) fn read(wire: WirePod<'_>, objects: &mut ObjectsBuilder) -> Result<()
     objects.world.pods.push(pod);
     objects.limits.push(limits);
     Ok(())
+}
+
+impl<'a> WirePodHead<'a> {
+    /// The metadata of an object, and nothing else.
+    pub(super) fn of_metadata(text: &'a str) -> Self {
+        let metadata = json::member(text.as_bytes(), 0, "metadata").and_then(|at| text.get(at));
+        let metadata = metadata.and_then(|metadata| serde_json::from_str(metadata).ok());
+        WirePodHead {
+            metadata: metadata.unwrap_or_default(),
+            ..WirePodHead::default()
+        }
+    }
+}
+
+/// Takes a pod in that cannot be read, for this reason: whatever it needs, it holds its node.
+pub(super) fn unreadable(wire: &WirePodHead<'_>, why: &Fault, objects: &mut ObjectsBuilder) {
+    let meta = &wire.metadata;
+    let name: Box<str> = meta.name.as_deref().unwrap_or_default().into();
+    let namespace = objects.namespace(meta);
+    let names = &mut objects.world.names;
+    let bare = WireSpec::default();
+    let own = Labels::default();
+    let Ok(shape) = bare_shape(&bare, own, namespace, names) else {
+        return;
+    };
+    let (spec, status) = (wire.spec.as_ref(), wire.status.as_ref());
+    let owners = &meta.owner_references;
+    let owner = owners.iter().find(|owner| owner.controller == Some(true));
+    let owner = owner.map(|owner| (names.intern(&owner.kind), names.intern(&owner.name)));
+    let phase = status.and_then(|status| status.phase.as_deref());
+    objects.world.pods.push(Pod {
+        uid: match meta.uid.as_deref() {
+            Some(uid) if !uid.is_empty() => uid.into(),
+            _ => format!("Pod/{}/{name}", names.text(namespace)).into(),
+        },
+        shape: objects.world.shapes.intern(shape),
+        node: spec.and_then(|spec| symbol(&spec.node_name, names)),
+        claims: Box::default(),
+        owner,
+        created: created(meta).unwrap_or(0),
+        queued: 0,
+        started: None,
+        terminal: matches!(phase, Some("Succeeded" | "Failed")),
+        deleting: meta.deletion_timestamp.is_some(),
+        unready: false,
+        unschedulable: status.is_some_and(|status| is_unschedulable(&status.conditions)),
+        unattempted: false,
+        nominated: None,
+        is_static: owner.is_some_and(|(kind, _)| names.text(kind) == "Node"),
+        resource_claims: false,
+        do_not_disrupt: DoNotDisrupt::Always,
+        deletion_cost: 0,
+        invalid: Some(why.to_string().into()),
+        unreadable: true,
+        excess: None,
+        name,
+    });
+    objects.limits.push(Resources::default());
 }
 
 /// A pod template, read.
@@ -359,8 +455,8 @@ fn claims(spec: &WireSpec<'_>, pod: &str, names: &mut Symbols) -> Box<[Symbol]> 
     all.into_boxed_slice()
 }
 
-fn is_unschedulable(status: &WireStatus<'_>) -> bool {
-    status.conditions.iter().any(|condition| {
+fn is_unschedulable(conditions: &[Condition<'_>]) -> bool {
+    conditions.iter().any(|condition| {
         &*condition.kind == "PodScheduled"
             && &*condition.status == "False"
             && condition.reason.as_deref() == Some("Unschedulable")

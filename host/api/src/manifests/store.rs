@@ -2,10 +2,11 @@
 //! forgets.
 //!
 //! Objects are identified by API group, kind, namespace and name. A new version replaces the old
-//! one. An unreadable version replaces nothing: the last good one stays, and the problem is
-//! returned. The order of arrival does not matter: [`Store::world`] is equal for equal objects.
-//! Unused shapes of pods and unused strings are swept. The strings that a store began with stay,
-//! because others use them as well.
+//! one. An unreadable version of a pod or a PodDisruptionBudget counts as one that is unreadable. Of
+//! other kinds it replaces nothing: the last good one stays. The problem is returned. The order of
+//! arrival does not matter: [`Store::world`] is equal for equal objects. Unused shapes of pods and
+//! unused strings are swept. The strings that a store began with stay, because others use them as
+//! well.
 
 use std::sync::Arc;
 
@@ -405,14 +406,37 @@ mod tests {
     }
 
     #[test]
-    fn a_version_that_cannot_be_read_leaves_the_last_good_one() {
+    fn a_version_of_a_pod_that_cannot_be_read_takes_its_place_all_the_same() {
         let mut store = Store::new();
         store.apply("v1", "Pod", &pod("a", "1")).unwrap();
-        let problem = store.apply("v1", "Pod", &pod("a", "-1")).unwrap_err();
-        assert!(problem.to_string().contains("shop/a"), "{problem}");
-        assert_eq!(names(&store), [("a".into(), 1000)]);
+        let problem = store.apply("v1", "Pod", &pod("a", "-1")).unwrap();
+        let problem = problem
+            .map(|problem| problem.to_string())
+            .unwrap_or_default();
+        assert!(problem.contains("shop/a"), "{problem}");
+        assert_eq!(
+            names(&store),
+            [("a".into(), 0)],
+            "nobody knows what it asks for"
+        );
+        assert!(store.world().pods[0].unreadable);
         store.apply("v1", "Pod", &pod("a", "2")).unwrap();
         assert_eq!(names(&store), [("a".into(), 2000)]);
+        assert!(store.remove("", "Pod", "shop", "a"));
+        assert_eq!(store.count(), 0);
+    }
+
+    #[test]
+    fn a_version_of_anything_else_that_cannot_be_read_leaves_the_last_good_one() {
+        let class = |provisioner: &str| {
+            format!(r#"{{"metadata":{{"name":"fast"}},"provisioner":{provisioner}}}"#)
+        };
+        let mut store = Store::new();
+        let apply =
+            |store: &mut Store, text: &str| store.apply("storage.k8s.io/v1", "StorageClass", text);
+        apply(&mut store, &class(r#""ebs.csi.aws.com""#)).unwrap();
+        assert!(apply(&mut store, &class("null")).is_err());
+        assert_eq!(store.world().storage_classes.len(), 1);
     }
 
     #[test]

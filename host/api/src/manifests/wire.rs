@@ -227,6 +227,7 @@ pub(crate) struct Meta<'a> {
     pub creation_timestamp: Option<Text<'a>>,
     #[serde(borrow)]
     pub deletion_timestamp: Option<Text<'a>>,
+    pub generation: Option<i64>,
 }
 
 impl Meta<'_> {

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use longshore_core::model::{DaemonSet, PodDisruptionBudget, Workload};
+use longshore_core::model::{DaemonSet, LabelSelector, PodDisruptionBudget, Workload};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -169,6 +169,20 @@ pub(super) fn read_mapped(
     };
     objects.world.workloads.push(workload);
     Ok(())
+}
+
+/// Takes a PodDisruptionBudget in that cannot be read: it protects every pod of its namespace.
+pub(super) fn unreadable_budget(meta: &Meta<'_>, objects: &mut ObjectsBuilder) {
+    let namespace = objects.namespace(meta);
+    let name = meta.name.as_deref().unwrap_or_default();
+    objects.world.budgets.push(PodDisruptionBudget {
+        namespace,
+        name: objects.world.names.intern(name),
+        selector: LabelSelector(Some(Vec::new())),
+        allowed: 0,
+        blocks_always: true,
+        evicts_unhealthy: false,
+    });
 }
 
 /// Takes a PodDisruptionBudget in.

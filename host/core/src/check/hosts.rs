@@ -6,6 +6,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{Invariant, Violations};
 use crate::matching::{admits, satisfies, untolerated};
+use crate::model::own_values;
 use crate::model::{
     ClusterObjects, Labels, Op, PodShape, Requirement, ResourceId, Resources, Symbol, TypeId,
 };
@@ -496,11 +497,13 @@ impl<'a> PossibleLabels<'a> {
 
     /// Whether a requirement holds whatever the node turns out to be.
     fn always(&self, r: &Requirement, world: &ClusterObjects) -> bool {
+        let is_open = || self.claim.open.iter().any(|o| o.key == r.key);
         match self.values(r.key) {
-            _ if self.claim.open.iter().any(|o| o.key == r.key) => true,
             Some(values) => values
                 .iter()
                 .all(|&v| satisfies(&Labels::new(vec![(r.key, v)]), r, &world.names)),
+            // The cloud knows the value. Of other labels the node has none.
+            None if is_open() && !own_values::is_custom(world.names.text(r.key)) => true,
             None => {
                 matches!(r.op, Op::NotIn(_) | Op::DoesNotExist)
                     || self.undefined_well_known(r.key, world)

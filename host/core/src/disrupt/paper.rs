@@ -130,6 +130,7 @@ fn buy(world: &mut ClusterObjects, claim: &PlannedClaim, serial: u32) -> Symbol 
         capacity: kind.capacity.clone(),
         allocatable: kind.allocatable.clone(),
         conditions,
+        initialized: None,
         drifted: None,
         deleting: false,
         created: world.now,

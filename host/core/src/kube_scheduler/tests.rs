@@ -80,6 +80,8 @@ impl Town {
             failures: None,
             ready: None,
             deleting: false,
+            generation: 0,
+            purchases: crate::model::purchases::Purchases::default(),
             usage: Resources::default(),
         });
         town
@@ -214,6 +216,7 @@ impl Town {
             do_not_disrupt: DoNotDisrupt::No,
             deletion_cost: 0,
             invalid: None,
+            unreadable: false,
             excess: None,
         });
         self.world.pods.last_mut().unwrap()

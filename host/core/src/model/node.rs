@@ -119,6 +119,9 @@ pub struct NodeClaim {
     /// Types of the conditions whose status is True (`Launched`, `Registered`, `Initialized`,
     /// `Drifted`, …).
     pub conditions: Vec<Symbol>,
+    /// When condition Initialized became True, seconds since 1970; nothing if it is not, or without
+    /// a time.
+    pub initialized: Option<i64>,
     /// When condition Drifted became True, seconds since 1970; nothing if it is not, or without a
     /// time.
     pub drifted: Option<i64>,

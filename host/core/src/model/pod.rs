@@ -65,6 +65,9 @@ pub struct Pod {
     /// Why the pod can never be planned, found at the boundary (`matchFields`, an operator unknown
     /// to Kubernetes, …); such a pod is an error of the plan.
     pub invalid: Option<Box<str>>,
+    /// It could not be read, [`Pod::invalid`] says why. What it asks for is unknown: it holds the node
+    /// that it runs on, as one that is not to be disrupted.
+    pub unreadable: bool,
     /// A limit that it passes. It is not planned for, and its shape holds no more than what
     /// concerns others where it runs: what it asks for, labels up to the limit, and required
     /// anti-affinity at least as strict as its own.

@@ -1,6 +1,7 @@
 //! NodePools and the classes they point at.
 
 use super::node::Taint;
+use super::purchases::Purchases;
 use super::requirement::Requirement;
 use super::resources::Resources;
 use super::symbols::{Labels, Symbol};
@@ -44,6 +45,8 @@ pub struct NodeClass {
     pub ready: Option<bool>,
     /// `metadata.deletionTimestamp` is set.
     pub deleting: bool,
+    /// `metadata.generation`, 0 if absent.
+    pub generation: i64,
 }
 
 /// When nodes may be consolidated.
@@ -150,6 +153,10 @@ pub struct NodePool {
     pub ready: Option<bool>,
     /// `metadata.deletionTimestamp` is set.
     pub deleting: bool,
+    /// `metadata.generation`, 0 if absent.
+    pub generation: i64,
+    /// What its annotations remember of purchases that did not help.
+    pub purchases: Purchases,
     /// `status.resources`, as last written.
     pub usage: Resources,
 }

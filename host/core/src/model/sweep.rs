@@ -339,6 +339,7 @@ impl EachSymbol for Pod {
             do_not_disrupt: _,
             deletion_cost: _,
             invalid: _,
+            unreadable: _,
             excess: _,
         } = self;
         node.each(visit);
@@ -361,6 +362,7 @@ impl EachSymbol for NodeClass {
             id,
             ready: _,
             deleting: _,
+            generation: _,
         } = self;
         id.each(visit);
     }
@@ -402,6 +404,8 @@ impl EachSymbol for NodePool {
             failures: _,
             ready: _,
             deleting: _,
+            generation: _,
+            purchases: _,
             usage,
         } = self;
         visit(name);
@@ -473,6 +477,7 @@ impl EachSymbol for NodeClaim {
             capacity,
             allocatable,
             conditions,
+            initialized: _,
             drifted: _,
             deleting: _,
             created: _,

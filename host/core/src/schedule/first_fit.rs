@@ -348,6 +348,10 @@ pub(super) fn limits(
             .for_each(|(resource, left)| *left -= node.capacity.get(*resource));
         nodes = nodes.map(|n| n - 1);
     }
+    let is_trial = |at: &PoolIx| snapshot.world.pools[at.0 as usize].name == pool.name;
+    if snapshot.trial.iter().any(is_trial) {
+        nodes = Some(nodes.map_or(1, |left| left.min(1)));
+    }
     (limits, nodes)
 }
 
@@ -696,6 +700,9 @@ impl<'p, 'a> Packer<'p, 'a> {
         scan: &mut FeasibleHosts,
         rules: &[DomainRule],
     ) -> Option<Placement> {
+        if self.p.items[item].useless.is_some() {
+            return None;
+        }
         scan.claims
             .extend((scan.seen..self.out.claims.len()).map(|c| c as u32));
         scan.seen = self.out.claims.len();
@@ -856,6 +863,9 @@ impl<'p, 'a> Packer<'p, 'a> {
         relaxation: usize,
         rules: &[DomainRule],
     ) -> Option<Placement> {
+        if self.p.items[item].useless.is_some() {
+            return None;
+        }
         for pool in 0..self.p.pools.len() {
             if !self.tolerates(item, relaxation, pool)
                 || self.p.pools[pool].nodes_left.is_some_and(|n| n <= 0)

@@ -13,6 +13,7 @@ use super::sets::{Set, Sets};
 use super::topology::{ConstraintKind, GroupKey, Topology};
 use crate::ids::PodIx;
 use crate::model::{HostPort, PodShape, PreferencePolicy, Requirement, Symbol, TaintEffect};
+use crate::reasons::UselessPurchase;
 use crate::snapshot::{PendingPod, Snapshot};
 
 /// Identical pods.
@@ -45,6 +46,8 @@ pub struct PodGroup {
     pub ports: Vec<HostPort>,
     /// CSI volumes of the (only) pod.
     pub volumes: Vec<(Symbol, u32)>,
+    /// Why no node is bought for them, if so.
+    pub useless: Option<UselessPurchase>,
 }
 
 /// One level of what a pod group asks for.
@@ -102,6 +105,9 @@ pub struct GroupUse {
     pub owner: bool,
 }
 
+/// What pods of one group have in common: shape, places of their volumes, whether nodes are bought.
+type GroupOf<'a> = (*const PodShape, &'a [Vec<Requirement>], bool);
+
 /// Groups pods in queue order and works out what each group asks for. Pods that cannot be planned
 /// at all are left out.
 pub fn collect(
@@ -113,10 +119,14 @@ pub fn collect(
     pools: &[NodeSpecId],
 ) -> Vec<PodGroup> {
     let mut items: Vec<PodGroup> = Vec::new();
-    let mut index: FxHashMap<(*const PodShape, &[Vec<Requirement>]), usize> = FxHashMap::default();
+    let mut index: FxHashMap<GroupOf<'_>, usize> = FxHashMap::default();
     let mut alternatives: Vec<&[Vec<Requirement>]> = Vec::new();
     for pod in pods.iter().filter(|p| p.unfit.is_none()) {
-        let key = (Arc::as_ptr(&pod.shape), pod.volume_alternatives.as_slice());
+        let key = (
+            Arc::as_ptr(&pod.shape),
+            pod.volume_alternatives.as_slice(),
+            pod.useless.is_some(),
+        );
         if pod.volumes.is_empty()
             && let Some(&at) = index.get(&key)
         {
@@ -163,6 +173,7 @@ fn new_group(pod: &PendingPod, dims: &ResourceDims) -> PodGroup {
         followed_on_host: false,
         ports: pod.shape.ports.clone(),
         volumes: pod.volumes.clone(),
+        useless: pod.useless.clone(),
     }
 }
 

@@ -21,6 +21,12 @@ use crate::reasons::{Barred, Least, Refusal, Target, TypesLeft, Unfit};
 /// messages may be cut short and these refusals end.
 pub fn by_pools(p: &mut CompiledCluster<'_>, packing: &Packing, item: usize) -> Vec<Refusal> {
     let snapshot = p.snapshot;
+    if let Some(useless) = &p.items[item].useless {
+        return vec![Refusal {
+            target: Target::Pod,
+            unfit: Unfit::UselessPurchase(useless.clone()),
+        }];
+    }
     if p.pools.is_empty() && snapshot.ineligible_pools.is_empty() {
         return vec![Refusal {
             target: Target::Pod,

@@ -2,13 +2,15 @@
 
 use super::first_fit::CompiledCluster;
 use super::node_specs::NodeSpecId;
-use crate::model::{Op, Requirement, Symbol, TypeId};
+use super::sets::Set;
+use crate::model::{Op, Requirement, Symbol, TypeId, own_values};
 
 /// Karpenter's bound on the instance types of one NodeClaim.
 pub const MOST_TYPES: usize = 600;
 
 /// Labels with several possible values, and requirements on those that are not settled. If types
-/// and offerings have the label, the set has their allowed values.
+/// and offerings have the label, the set has their allowed values. If only the NodePool knows it,
+/// there is the one value that the node is given ([`own_values`]), beside what is required of it.
 pub fn settled(
     p: &CompiledCluster<'_>,
     state: NodeSpecId,
@@ -30,16 +32,39 @@ pub fn settled(
             values = offered(p, state, types, *key);
             values.retain(|&v| set.admits(v, &p.states.numbers));
         }
+        values.sort_by_key(|&v| world.names.text(v));
         if values.is_empty() {
             open.extend(set.ops().into_iter().map(|op| Requirement::new(*key, op)));
-        } else {
-            values.sort_by_key(|&v| world.names.text(v));
+        }
+        if values.len() != 1 && is_given(p, s.pool, *key) {
+            values = given(p, set, &values).into_iter().collect();
+        }
+        if !values.is_empty() {
             requirements.push((*key, values));
         }
     }
     requirements.sort_by_key(|(key, _)| world.names.text(*key));
     open.sort_by_key(|r| world.names.text(r.key));
     (requirements, open)
+}
+
+/// Whether the nodes of a NodePool have no value of a label but the one that they are given.
+fn is_given(p: &CompiledCluster<'_>, pool: usize, key: Symbol) -> bool {
+    let world = &p.snapshot.world;
+    let asked = &p.record(pool).requirements;
+    let counted = asked.iter().any(|r| r.key == key && r.min_values.is_some());
+    !counted && own_values::is_given(world, asked, key)
+}
+
+/// The value that a node is given: the first of those that are named, else an integer.
+fn given(p: &CompiledCluster<'_>, set: &Set, named: &[Symbol]) -> Option<Symbol> {
+    let names = &p.snapshot.world.names;
+    if !set.complement {
+        return named.first().copied();
+    }
+    let symbol = |value: i64| names.get(&value.to_string());
+    let excluded = |value: i64| symbol(value).is_some_and(|sym| set.values.contains(&sym));
+    own_values::largest(set.lo, set.hi, excluded).and_then(symbol)
 }
 
 /// Values of a label that types and their offerings name.

@@ -95,9 +95,18 @@ pub fn join(
         nodes.push(registered_node(node, claim, &special));
     }
     for claim in world.claims.iter().filter(|c| !joined.contains(&c.name)) {
-        if !claim.deleting {
-            nodes.push(in_flight(claim, world, &special));
+        if claim.deleting {
+            continue;
         }
+        let mut node = in_flight(claim, world, &special);
+        if special
+            .condition
+            .is_some_and(|known| claim.conditions.contains(&known))
+        {
+            // Its Node was removed by force. It counts against limits, and is no place for a pod.
+            (node.allocatable, node.free) = Default::default();
+        }
+        nodes.push(node);
     }
     nodes.sort_by(|a, b| {
         b.initialized
@@ -116,6 +125,8 @@ pub fn join(
 
 /// Symbols of the labels and taints that carry a node through its first minutes.
 struct WellKnown {
+    /// The condition of a NodeClaim whose Node has joined.
+    condition: Option<Symbol>,
     registered: Option<Symbol>,
     initialized: Option<Symbol>,
     true_value: Option<Symbol>,
@@ -143,6 +154,7 @@ impl WellKnown {
         ];
         let every = (0..names.len()).map(|at| Symbol(at as u32));
         WellKnown {
+            condition: names.get("Registered"),
             registered: names.get("karpenter.sh/registered"),
             initialized: names.get("karpenter.sh/initialized"),
             true_value: names.get("true"),

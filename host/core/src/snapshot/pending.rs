@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::useless_purchases::UselessPurchases;
 use super::volumes::Volumes;
 use super::{PendingPod, StateNode};
 use crate::ids::PodIx;
@@ -20,6 +21,7 @@ pub fn collect(
     leaving: &FxHashSet<Symbol>,
     (crowded_out, moved): (&FxHashSet<PodIx>, &FxHashSet<PodIx>),
     volumes: &Volumes,
+    useless: &UselessPurchases,
 ) -> Vec<PendingPod> {
     let kinds = Kinds::of(world);
     let mut shapes = Shapes::default();
@@ -42,7 +44,12 @@ pub fn collect(
         if !((provisionable(pod, &kinds) && !expected) || displaced) {
             continue;
         }
-        pending.push(shapes.pending(world, PodIx(at as u32), volumes));
+        let mut entry = shapes.pending(world, PodIx(at as u32), volumes);
+        entry.useless = useless
+            .bar(PodIx(at as u32), pod)
+            .filter(|_| !displaced)
+            .cloned();
+        pending.push(entry);
     }
     sort(world, &mut pending);
     pending
@@ -90,6 +97,7 @@ impl Shapes {
             volume_alternatives,
             volumes: volumes.of(world, pod),
             unfit,
+            useless: None,
         }
     }
 }

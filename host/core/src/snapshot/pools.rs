@@ -2,18 +2,20 @@
 
 use rustc_hash::FxHashMap;
 
+use super::useless_purchases;
 use crate::ids::PoolIx;
 use crate::model::{ClusterObjects, NodeClass, NodePool, Symbol};
 use crate::reasons::{ForeignTaintBackoff, Ineligible};
 
 /// NodePools that may be bought from, by weight and name, the highest first, and the others by
-/// name.
+/// name. Then those of the first from which one node may be bought.
 pub fn partition_pools(
     world: &ClusterObjects,
     spoiled: &FxHashMap<Symbol, ForeignTaintBackoff>,
-) -> (Vec<PoolIx>, Vec<(PoolIx, Ineligible)>) {
+) -> (Vec<PoolIx>, Vec<(PoolIx, Ineligible)>, Vec<PoolIx>) {
     let mut usable = Vec::new();
     let mut unusable = Vec::new();
+    let mut trial = Vec::new();
     for (at, pool) in world.pools.iter().enumerate() {
         let spoiled = || {
             spoiled
@@ -21,7 +23,16 @@ pub fn partition_pools(
                 .cloned()
                 .map(Ineligible::ForeignTaints)
         };
-        match why_unusable(world, pool).or_else(spoiled) {
+        let mut unjoined = || {
+            let (backoff, may_try) = useless_purchases::unjoined(world, pool)?;
+            if may_try {
+                trial.push(PoolIx(at as u32));
+                return None;
+            }
+            Some(Ineligible::NeverJoined(backoff))
+        };
+        let why = why_unusable(world, pool).or_else(spoiled);
+        match why.or_else(&mut unjoined) {
             None => usable.push(PoolIx(at as u32)),
             Some(reason) => unusable.push((PoolIx(at as u32), reason)),
         }
@@ -30,7 +41,7 @@ pub fn partition_pools(
     let weight = |at: &PoolIx| world.pools[at.0 as usize].weight;
     usable.sort_by(|a, b| weight(b).cmp(&weight(a)).then_with(|| text(b).cmp(text(a))));
     unusable.sort_by(|a, b| text(&a.0).cmp(text(&b.0)));
-    (usable, unusable)
+    (usable, unusable, trial)
 }
 
 /// A dump of a cluster often leaves classes out, so a missing class counts only if the dump has

@@ -148,3 +148,85 @@ fn custom_labels_come_from_the_pool() {
     "#]]
     .assert_eq(&plan(&objects));
 }
+
+/// A NodePool that requires labels without naming a value.
+fn without_values() -> Value {
+    let requirements = json!([
+        rule("team", "Exists", &[]),
+        rule("gen", "Gt", &["5"]),
+        rule("tier", "NotIn", &["gold"]),
+        rule("size", "In", &["s", "l"]),
+    ]);
+    pool("default", requirements, &json!({}))
+}
+
+#[test]
+fn a_label_that_is_required_without_a_value_is_given_one() {
+    let term = |rules: &[Value]| required(&json!([{"matchExpressions": rules}]));
+    let settled = |pod: Value| {
+        let objects = [without_values(), pod];
+        let snapshot = longshore_core::snapshot::Snapshot::new(std::sync::Arc::new(super::world(
+            &objects,
+            Settings::default(),
+        )));
+        let options = longshore_core::planner::Options {
+            effort: longshore_core::plan::Effort::Normal,
+            seed: 1,
+        };
+        let plan =
+            longshore_core::planner::plan(&snapshot, &longshore_core::policy::ByPrice, options);
+        let names = &snapshot.world.names;
+        let custom = ["gen", "size", "team", "tier"];
+        let claims = plan.unwrap().claims;
+        let labels = claims[0].requirements.iter().filter_map(|(key, values)| {
+            let values: Vec<&str> = values.iter().map(|&v| names.text(v)).collect();
+            let key = names.text(*key);
+            custom
+                .contains(&key)
+                .then(|| format!("{key}={}", values.join("|")))
+        });
+        labels.collect::<Vec<_>>().join(" ")
+    };
+    let most = i64::MAX;
+    assert_eq!(
+        settled(pod("any", "p", "1", "1Gi", &json!({}))),
+        format!("gen={most} size=l team={most} tier={most}")
+    );
+    let bounds = term(&[rule("gen", "Gt", &["7"]), rule("gen", "Lt", &["100"])]);
+    let gen_of = |settled: String| settled.split(' ').next().unwrap_or_default().to_owned();
+    assert_eq!(
+        gen_of(settled(pod("p", "p", "1", "1Gi", &bounds))),
+        "gen=99"
+    );
+    let without = term(&[
+        rule("gen", "Lt", &["100"]),
+        rule("gen", "NotIn", &["99", "98"]),
+    ]);
+    assert_eq!(
+        gen_of(settled(pod("p", "p", "1", "1Gi", &without))),
+        "gen=97"
+    );
+    let named = term(&[rule("team", "In", &["b"])]);
+    assert!(settled(pod("p", "p", "1", "1Gi", &named)).contains("team=b "));
+    let absent = term(&[rule("tier", "DoesNotExist", &[])]);
+    assert!(!settled(pod("p", "p", "1", "1Gi", &absent)).contains("tier"));
+}
+
+#[test]
+fn a_pod_that_names_a_value_gets_no_node_that_will_have_another() {
+    let class = json!({"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default"});
+    let room = json!({"cpu": "8", "memory": "32Gi", "pods": "20"});
+    let in_flight = json!({
+        "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
+        "metadata": {"name": "flying", "labels": {"karpenter.sh/nodepool": "default", "team": i64::MAX.to_string()}},
+        "spec": {"requirements": [rule("team", "Exists", &[])], "nodeClassRef": class},
+        "status": {"capacity": room, "allocatable": room},
+    });
+    let wants = |operator: &str, values: &[&str]| {
+        let terms = json!([{"matchExpressions": [rule("team", operator, values)]}]);
+        pod("p", "p", "1", "1Gi", &required(&terms))
+    };
+    let objects = |pod: Value| [without_values(), in_flight.clone(), pod];
+    assert!(plan(&objects(wants("Exists", &[]))).contains("flying"));
+    assert!(!plan(&objects(wants("In", &["x"]))).contains("flying"));
+}

@@ -14,6 +14,7 @@ mod rng;
 mod stopped;
 mod topology;
 mod unusable;
+mod useless;
 
 use std::fmt::Write as _;
 use std::sync::Arc;

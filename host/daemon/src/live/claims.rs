@@ -2,16 +2,19 @@
 
 mod launch_order;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use longshore_api::crd::hash;
-use longshore_api::crd::{NodeClaim, NodeClassRef, NodePool};
+use longshore_api::crd::{self, NodeClaim, NodeClassRef, NodePool, Operator};
 use longshore_api::labels;
 use longshore_core::kube_scheduler::{affinity_leaders, pods_without_nomination};
-use longshore_core::model::{ClusterObjects, Op, Requirement, ResourceId, ShapeId, Symbol, TypeId};
+use longshore_core::model::purchases::BOUGHT_GIVEN;
+use longshore_core::model::{
+    ClusterObjects, Op, Requirement, ResourceId, ShapeId, Symbol, TypeId, own_values,
+};
 use longshore_core::plan::{Plan, PlannedClaim, PodIx};
-use longshore_core::snapshot::Snapshot;
+use longshore_core::snapshot::{Snapshot, useless_purchases};
 use rustc_hash::FxHashSet;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
@@ -165,6 +168,7 @@ pub fn new_node_claims(
     round: &str,
 ) -> Vec<NewNodeClaim> {
     let world = &*snapshot.world;
+    let given = format!("{:016x}", useless_purchases::given_now(world));
     let numbered = plan.claims.iter().enumerate();
     numbered
         .filter_map(|(number, claim)| {
@@ -175,7 +179,7 @@ pub fn new_node_claims(
                 nomination_plan,
                 pools.get(name)?,
                 &format!("{round}-{number}"),
-                round,
+                (round, &given),
             ))
         })
         .collect()
@@ -233,7 +237,7 @@ fn one(
     nomination_plan: &NominationPlan,
     pool: &NodePool,
     decided_by: &str,
-    round: &str,
+    (round, given): (&str, &str),
 ) -> NewNodeClaim {
     let text = |sym: Symbol| world.names.text(sym);
     let template = &pool.spec.template;
@@ -259,6 +263,7 @@ fn one(
     annotations.extend(launch_order::launch_order(world, claim));
     annotations.insert(PODS.into(), list);
     annotations.insert(ROUND.into(), round.to_owned());
+    annotations.insert(BOUGHT_GIVEN.into(), given.to_owned());
     annotations.insert(
         "karpenter.sh/nodeclaim-min-values-relaxed".into(),
         claim.min_values_relaxed.to_string(),
@@ -290,13 +295,13 @@ fn one(
         .filter(|(key, _)| !lifecycle.contains(&text(*key)))
     {
         let values: Vec<String> = values.iter().map(|&v| text(v).to_owned()).collect();
-        let of_cloud = ["karpenter.kwok.sh/", "karpenter.k8s.aws/"];
-        let known = labels::WELL_KNOWN.contains(&text(*key))
-            || of_cloud.iter().any(|group| text(*key).starts_with(group));
-        if let ([only], false) = (values.as_slice(), known) {
+        if let ([only], true) = (values.as_slice(), own_values::is_custom(text(*key))) {
             own_labels.insert(text(*key).to_owned(), only.clone());
         }
-        add(text(*key), "In", values);
+        // What is required of a label that is given a value stands below.
+        if claim.open.iter().all(|open| open.key != *key) {
+            add(text(*key), "In", values);
+        }
     }
     for Requirement { key, op, .. } in claim
         .open
@@ -384,6 +389,64 @@ pub fn class_label(class: &NodeClassRef) -> (String, String) {
         format!("{}/{}", class.group, class.kind.to_lowercase()),
         class.name.clone(),
     )
+}
+
+/// Labels that a node is given because requirements ask for them without a single value. Where the
+/// label may be absent (`NotIn`), it is given a value if `optional`.
+pub fn given_labels(requirements: &[crd::Requirement], optional: bool) -> BTreeMap<String, String> {
+    let keys: BTreeSet<&str> = requirements
+        .iter()
+        .map(|r| labels::stable(&r.key))
+        .collect();
+    let keys = keys.into_iter().filter(|key| own_values::is_custom(key));
+    keys.filter_map(|key| {
+        let of_key = requirements
+            .iter()
+            .filter(|r| labels::stable(&r.key) == key);
+        Some((key.to_owned(), given_value(of_key, optional)?))
+    })
+    .collect()
+}
+
+/// The value of one label, by all that is required of it.
+fn given_value<'a>(
+    requirements: impl Iterator<Item = &'a crd::Requirement>,
+    optional: bool,
+) -> Option<String> {
+    let (mut lo, mut hi, mut present) = (i64::MIN, i64::MAX, optional);
+    let (mut named, mut excluded) = (None::<BTreeSet<&str>>, BTreeSet::new());
+    for r in requirements {
+        let bound = || r.values.first().and_then(|value| value.parse::<i64>().ok());
+        let values = || r.values.iter().map(String::as_str);
+        present |= r.operator != Operator::NotIn;
+        match r.operator {
+            Operator::In => {
+                let mut both: BTreeSet<&str> = values().collect();
+                both.retain(|value| named.as_ref().is_none_or(|named| named.contains(value)));
+                named = Some(both);
+            }
+            Operator::NotIn => excluded.extend(values()),
+            Operator::Exists => {}
+            Operator::DoesNotExist => return None,
+            Operator::Gt => lo = lo.max(bound()?.checked_add(1)?),
+            Operator::Gte => lo = lo.max(bound()?),
+            Operator::Lt => hi = hi.min(bound()?.checked_sub(1)?),
+            Operator::Lte => hi = hi.min(bound()?),
+        }
+    }
+    let is_bounded = lo != i64::MIN || hi != i64::MAX;
+    let fits = |value: &&str| {
+        let inside = |number: i64| lo <= number && number <= hi;
+        !excluded.contains(value) && (!is_bounded || value.parse().is_ok_and(inside))
+    };
+    match named {
+        Some(named) => named.into_iter().find(fits).map(str::to_owned),
+        None if present => {
+            let excluded = |number: i64| excluded.contains(number.to_string().as_str());
+            own_values::largest(lo, hi, excluded).map(|number| number.to_string())
+        }
+        None => None,
+    }
 }
 
 /// A NodeClaim of a NodePool as it is written. The hash of the template is added to its annotations.

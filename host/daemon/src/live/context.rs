@@ -38,6 +38,7 @@ use super::static_pools::StaticCapacity;
 use super::step_error::StepError;
 use super::strip_managed_fields::strip_managed_fields;
 use super::unavailable_offerings::UnavailableOfferings;
+use super::useless_purchases::Registrations;
 use super::watch::Relists;
 use crate::managed::Managed;
 
@@ -53,6 +54,8 @@ pub struct Context {
     pub events: Events,
     pub metrics: Arc<Metrics>,
     pub health: RegistrationHealth,
+    /// Nodes that have joined or not, for their NodePools to remember.
+    pub registrations: Registrations,
     pub leadership: Leadership,
     pub clock: Clock,
     /// Whether the loop is alive.

@@ -25,6 +25,7 @@ use std::time::Duration;
 use longshore_api::crd::{NodeClaim, NodePool};
 use longshore_core::disrupt::static_capacity::Scale;
 use longshore_core::model::Symbols;
+use longshore_core::snapshot::Snapshot;
 use tokio::sync::mpsc::{Receiver, Sender, UnboundedReceiver, channel};
 use tokio::time::{Instant, sleep_until};
 
@@ -56,6 +57,7 @@ use super::state::{Class, ClusterState, TypeTable, WorkItem};
 use super::static_pools;
 use super::step_error::StepError;
 use super::termination;
+use super::useless_purchases::{self, ToRemember};
 use super::watch::Observed;
 use super::work_queue::{Lane, WorkQueue};
 use crate::config::NewPods;
@@ -67,10 +69,9 @@ enum Done {
     Round(Box<Round>),
     /// A round has panicked.
     RoundPanicked,
-    /// Claims that were written, and how many could not be.
-    Written(Vec<Created>, usize),
-    /// Claims were not written: the server has other pods that wait than the state has.
-    Outdated,
+    /// Claims that were written, how many could not be, and whether some were left out because the
+    /// server has other pods that wait than the state has.
+    Written(Vec<Created>, usize, bool),
     Collected,
     Explained,
     /// A look for disruption has ended; nothing if it has panicked.
@@ -156,6 +157,8 @@ struct Controller {
     /// NodePools without compatible instance types, with reasons, as of the last round that planned
     /// for a pod.
     incompatible_pools: BTreeMap<String, String>,
+    /// What NodePools are to remember of purchases that did not help.
+    to_remember: ToRemember,
     explain_requests: ExplainRequests,
     published: Instant,
     changed: bool,
@@ -275,6 +278,7 @@ impl Controller {
             unhealthy_counts: UnhealthyCounts::default(),
             last_plan: serde_json::Value::Null,
             incompatible_pools: BTreeMap::new(),
+            to_remember: ToRemember::default(),
             explain_requests: ExplainRequests::default(),
             published: now,
             changed: true,
@@ -393,26 +397,25 @@ impl Controller {
                 self.apply_plan(*round);
             }
             Done::RoundPanicked => self.round_panicked(),
-            Done::Outdated => {
-                self.planning = false;
-                self.ctx
-                    .metrics
-                    .rounds
-                    .with_label_values(&["outdated"])
-                    .inc();
-                tracing::warn!(
-                    "watch of pods lags: planned pods are already bound; listing pods again"
-                );
-                self.relist(Kind::Pod);
-                self.round_timer.pod_arrived(Instant::now());
-            }
-            Done::Written(claims, failed) => {
+            Done::Written(claims, failed, outdated) => {
                 let state = &self.state;
                 let created = claims.len();
                 let pods = claims.into_iter().flat_map(|created| created.pods);
                 self.bought.extend(pods.filter(|pod| state.waits(pod)));
                 self.planning = false;
-                self.written(created, failed, Instant::now());
+                if outdated {
+                    let rounds = &self.ctx.metrics.rounds;
+                    rounds.with_label_values(&["outdated"]).inc();
+                    tracing::warn!(
+                        "watch of pods lags: planned pods are bound or gone, nothing is bought for \
+                        them; listing pods again"
+                    );
+                    self.relist(Kind::Pod);
+                    self.round_timer.pod_arrived(Instant::now());
+                }
+                if created + failed > 0 {
+                    self.written(created, failed, Instant::now());
+                }
             }
             Done::Collected => (self.collecting, self.pools_changed) = (false, true),
             Done::Explained => self.explain_requests.ended(),
@@ -706,8 +709,10 @@ impl Controller {
         }
         let coming = self.state.claims.values().filter(|claim| {
             let status = claim.status.clone().unwrap_or_default();
+            // One that has joined has lost its node since: it is not made anew.
             claim.metadata.deletion_timestamp.is_none()
                 && is_true(&status, "Launched")
+                && !is_true(&status, "Registered")
                 && self.state.nodes_of(&status.provider_id).is_empty()
         });
         let launched: Vec<_> = coming.map(|claim| launch_of(claim)).collect();
@@ -750,6 +755,17 @@ impl Controller {
         if is_true(&status, "Registered") {
             if self.rollout.registered(name) {
                 self.round_timer.node_registered(now);
+            }
+            // A kubelet has registered again, after its Node was removed by force.
+            if let [node] = nodes.as_slice()
+                && claim.metadata.deletion_timestamp.is_none()
+                && lifecycle::joins_again(&self.ctx, &status, node)
+            {
+                let (ctx, node) = (self.ctx.clone(), node.clone());
+                return Some(Box::pin(async move {
+                    lifecycle::register(&ctx, &claim, &node).await?;
+                    Ok(None)
+                }));
             }
         } else if let [node] = nodes.as_slice()
             && claim.metadata.deletion_timestamp.is_none()
@@ -857,7 +873,24 @@ impl Controller {
         }))
     }
 
-    fn work_on_pool(&self, name: &str) -> Option<Work> {
+    /// Has NodePools remember which purchases did not help, as a round or a look has found.
+    fn remember_useless(&mut self, snapshot: &Snapshot) {
+        let now = Instant::now();
+        for (pool, purchases) in self.to_remember.note(snapshot) {
+            if purchases > 0 {
+                self.ctx.metrics.useless_purchases(&pool, purchases);
+                tracing::warn!(
+                    nodepool = pool,
+                    purchases,
+                    "nodes were bought that did not help: kube-scheduler refuses the pods that \
+                    they were bought for"
+                );
+            }
+            self.enqueue(WorkItem::Pool(pool), now);
+        }
+    }
+
+    fn work_on_pool(&mut self, name: &str) -> Option<Work> {
         let Some(pool) = self.state.pools.get(name).cloned() else {
             self.ctx
                 .metrics
@@ -889,9 +922,17 @@ impl Controller {
             _ => Vec::new(),
         };
         let begins = self.disruption.is_beginning();
+        let fault = self.state.pool_fault(name).map(str::to_owned);
+        let useless = self.to_remember.take(&pool);
+        let given = self.state.given_of(name);
         let ctx = self.ctx.clone();
         Some(Box::pin(async move {
-            let pool_due = pools::step(&ctx, &pool, class, &claims, &nodes).await?;
+            let is_read = fault.is_none();
+            useless_purchases::step(&ctx, &pool, useless, given).await?;
+            let pool_due = pools::step(&ctx, &pool, fault, class, &claims, &nodes).await?;
+            if !is_read {
+                return Ok(pool_due);
+            }
             let replicas_due = static_pools::step(&ctx, &pool, &claims, &order, begins).await?;
             Ok([pool_due, replicas_due].into_iter().flatten().min())
         }))

@@ -41,6 +41,7 @@ pub use super::run::{Cloud, Tasks};
 use super::serve::{Query, SharedBoard, StatusBoard};
 use super::shared_list::SharedList;
 use super::static_pools::StaticCapacity;
+use super::useless_purchases::Registrations;
 use super::watch;
 use crate::managed::Managed;
 
@@ -177,6 +178,7 @@ impl Daemon {
             provider,
             metrics,
             health: RegistrationHealth::default(),
+            registrations: Registrations::default(),
             leadership,
             clock,
             pulse: Pulse::new(tokio::time::Instant::now()),

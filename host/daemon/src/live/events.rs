@@ -48,7 +48,7 @@ const COMPONENT: &str = "karpenter";
 /// How long the same words are not repeated.
 fn quiet(reason: &str) -> Duration {
     match reason {
-        "FailedScheduling" => QUIET_FOR_LEFTOVERS,
+        "FailedScheduling" | "PurchaseDidNotHelp" => QUIET_FOR_LEFTOVERS,
         "NodeRepairBlocked" => QUIET_FOR_UNHEALTHY,
         "RebootObserved" | "RebootFailed" => QUIET_FOR_REBOOTS,
         "Unconsolidatable" => staying::QUIET,

@@ -24,7 +24,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::claim_conditions::{self, Surroundings};
-use super::claims::{FINALIZER, PODS, class_label, planned_pods};
+use super::claims::{FINALIZER, PODS, class_label, given_labels, planned_pods};
 use super::context::Context;
 use super::fail_points::fail_point;
 use super::finalize::finalize;
@@ -47,6 +47,8 @@ pub const TERMINATION_TIME: &str = "karpenter.sh/nodeclaim-termination-timestamp
 
 const LAUNCH_LIMIT: Duration = Duration::from_secs(5 * 60);
 const REGISTRATION_LIMIT: Duration = Duration::from_secs(15 * 60);
+/// Why a claim is given up whose node never joined.
+const REGISTRATION_TIMEOUT: &str = "registration_timeout";
 /// Longest message of a condition. What can be done about an error stands at its end.
 const MESSAGE: usize = 600;
 /// Most pods of a claim without capacity that get an Event about it.
@@ -183,6 +185,9 @@ pub fn may_wait(ctx: &Context, node: &NodeView) -> bool {
 async fn give_up(ctx: &Context, claim: &NodeClaim, why: &'static str) -> Outcome {
     if delete(ctx, claim, why).await? {
         ctx.health.record(pool_of(claim), false);
+        if why == REGISTRATION_TIMEOUT {
+            ctx.registrations.failed(pool_of(claim));
+        }
         ctx.metrics.disrupted(why, claim);
     }
     Ok(None)
@@ -273,7 +278,9 @@ async fn launch(
         Ok(instance) => {
             ctx.backoff.succeeded(&wanted);
             ctx.launches.forget(&uid);
-            let mut all = instance.labels;
+            // Claims of others' making have no value yet where they may have several.
+            let mut all = given_labels(&claim.spec.requirements, false);
+            all.extend(instance.labels);
             for r in claim
                 .spec
                 .requirements
@@ -399,6 +406,19 @@ fn await_node(ctx: &Context, status: &mut NodeClaimStatus, nodes: &[Arc<NodeView
     set(ctx, status, "Registered", to, reason, &message);
 }
 
+/// Whether the node of a claim that is registered says that it is not: it is another Node than the one
+/// that was registered, with the taint that a new one joins with. That it was registered a moment ago
+/// the watch may not have brought yet.
+pub fn joins_again(ctx: &Context, status: &NodeClaimStatus, node: &NodeView) -> bool {
+    let since = condition(&status.conditions, "Registered").map(|c| c.last_transition_time.0);
+    let long = |since: longshore_api::crd::Timestamp| {
+        ctx.now().as_second() - since.as_second() > TOLD_FIRST
+    };
+    node.deletion.is_none()
+        && node.taints.iter().any(|t| t.key == UNREGISTERED)
+        && since.is_some_and(long)
+}
+
 /// Registers a claim's node: labels, taints, finalizer, owner. Says whether the node was initialized
 /// in the same write. The claim is not written.
 ///
@@ -478,6 +498,7 @@ fn confirm(ctx: &Context, claim: &NodeClaim, status: &mut NodeClaimStatus, node:
         "",
     );
     ctx.health.record(pool_of(claim), true);
+    ctx.registrations.joined(pool_of(claim));
     ctx.metrics.node_created(claim);
 }
 
@@ -699,7 +720,7 @@ fn liveness_expired(
     if !is_true(status, "Registered")
         && time_in(ctx, claim, status, "Registered") >= REGISTRATION_LIMIT
     {
-        return Some("registration_timeout");
+        return Some(REGISTRATION_TIMEOUT);
     }
     None
 }

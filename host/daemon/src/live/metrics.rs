@@ -84,6 +84,7 @@ pub struct Metrics {
     pub blocked: IntGauge,
     /// Panics that were caught, by where.
     panics: IntCounterVec,
+    useless: IntCounterVec,
     /// Nodes known.
     pub nodes: IntGauge,
     /// Rounds by outcome.
@@ -202,6 +203,11 @@ impl Metrics {
     /// Counts a panic that was caught.
     pub fn panicked(&self, place: &str) {
         self.panics.with_label_values(&[place]).inc();
+    }
+
+    /// Counts nodes of a NodePool that were bought and did not help.
+    pub fn useless_purchases(&self, pool: &str, nodes: usize) {
+        self.useless.with_label_values(&[pool]).inc_by(nodes as u64);
     }
 
     /// Metrics, all at zero.
@@ -430,6 +436,13 @@ impl Metrics {
                 &registry,
                 "longshore_planning_blocked",
                 "1 while nothing is planned: lists are not complete, watches are behind, or the API server is silent.",
+            ),
+            useless: counter(
+                &registry,
+                "longshore_useless_purchases_total",
+                "Nodes that were bought for pods and did not help: they were ready and had room, \
+                and kube-scheduler refused the pods all the same.",
+                &["nodepool"],
             ),
             panics: counter(
                 &registry,

@@ -20,11 +20,12 @@ use super::node::NodeView;
 use super::state::Class;
 use super::step_error::StepError;
 
-/// Brings a NodePool's status and hash up to date. `class` is what its class says of itself, with
-/// its generation; `claims` and `nodes` are its own.
+/// Brings a NodePool's status and hash up to date. `fault` is why its spec cannot be read, if so.
+/// `class` is what its class says of itself, with its generation; `claims` and `nodes` are its own.
 pub async fn step(
     ctx: &Context,
     pool: &NodePool,
+    fault: Option<String>,
     (class, class_generation): (Class, Option<i64>),
     claims: &[Arc<NodeClaim>],
     nodes: &[Arc<NodeView>],
@@ -76,7 +77,8 @@ pub async fn step(
             c.observed_generation = generation;
         }
     };
-    let valid = match invalid(pool).or(hashed.err().map(|e| e.to_string())) {
+    let fault = invalid(pool).or(fault);
+    let valid = match fault.or(hashed.err().map(|e| e.to_string())) {
         None => {
             set(
                 "ValidationSucceeded",

@@ -406,22 +406,37 @@ pub async fn unbound_pods(client: &Client) -> Result<BTreeSet<String>, kube::Err
 /// As many pods are asked for one by one; more are listed.
 const ONE_BY_ONE: usize = 100;
 
-/// Whether all of these pods exist on the server.
+/// Those of these pods that do not exist on the server.
 ///
 /// # Errors
 /// What the server says.
-pub async fn are_there(client: &Client, pods: &[String]) -> Result<bool, kube::Error> {
+pub async fn missing(client: &Client, pods: &[String]) -> Result<BTreeSet<String>, kube::Error> {
     if pods.len() > ONE_BY_ONE {
         let there = pods_of(client, ListParams::default(), |_| true).await?;
-        return Ok(pods.iter().all(|pod| there.contains(pod)));
+        return Ok(without(pods, &there));
     }
-    for (namespace, name) in pods.iter().filter_map(|pod| pod.split_once('/')) {
+    let mut gone = BTreeSet::new();
+    for pod in pods {
+        let (namespace, name) = pod.split_once('/').unwrap_or(("default", pod));
         let api: Api<Pod> = Api::namespaced(client.clone(), namespace);
         if api.get_metadata_opt(name).await?.is_none() {
-            return Ok(false);
+            gone.insert(pod.clone());
         }
     }
-    Ok(true)
+    Ok(gone)
+}
+
+/// The pods that are not among those that are there.
+pub fn without(pods: &[String], there: &BTreeSet<String>) -> BTreeSet<String> {
+    let gone = pods.iter().filter(|pod| !there.contains(*pod));
+    gone.cloned().collect()
+}
+
+/// Leaves out the claims that are for one of these pods; says whether there are any.
+pub fn leave_out(wanted: &mut Vec<NewNodeClaim>, gone: &BTreeSet<String>) -> bool {
+    let before = wanted.len();
+    wanted.retain(|want| want.pods.iter().all(|pod| !gone.contains(pod)));
+    wanted.len() < before
 }
 
 async fn pods_of(

@@ -3,15 +3,17 @@
 //! There are two views of the same objects. The [`Store`] holds what planning needs, interned.
 //! Beside it are NodeClaims, NodePools and nodes with the fields that steps need. Folding returns
 //! the objects that an observation touches ([`WorkItem`]), so that only these are reconciled. An
-//! unreadable object leaves the last good version in place and is reported.
+//! unreadable object leaves the last good version in place and is reported. Two kinds are different:
+//! an unreadable pod holds its node, and nothing is bought with a NodePool that cannot be read.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use longshore_api::crd::{Condition, NodeClaim, NodeOverlay, NodePool, condition};
-use longshore_api::manifests::{Frozen, Store};
+use longshore_api::manifests::{Diagnostic, Frozen, Store};
 use longshore_core::disrupt::static_capacity::removal_order;
 use longshore_core::model::{self, ClusterObjects, Records, Symbol, Symbols};
+use longshore_core::snapshot::useless_purchases;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
@@ -89,7 +91,7 @@ pub struct Refused {
     pub kind: Kind,
     pub name: String,
     pub why: String,
-    /// The object counts but for one field.
+    /// The object counts but for what cannot be read.
     pub is_kept: bool,
 }
 
@@ -140,17 +142,26 @@ pub struct ClusterState {
     listed: BTreeSet<Kind>,
     /// Kinds that are not watched.
     unwatched: BTreeSet<Kind>,
+    /// Objects that cannot be read, or not all of them, and why.
+    unreadable: BTreeMap<(Kind, Box<str>), String>,
     troubles: BTreeMap<Kind, String>,
     /// Goes up with every change.
     pub revision: u64,
 }
 
+/// Most objects that are remembered as unreadable, to be named.
+const UNREADABLE: usize = 1000;
+
+/// Most characters of kube-scheduler's words on a pod that are kept.
+const WORDS: usize = 500;
+
 /// Limit of unread transitions; a replay never reads them.
 const MILESTONES: usize = 4096;
 
 /// A pod that waits for a node.
-#[derive(Clone, Copy)]
 struct Waiting {
+    /// kube-scheduler's own words, if it has tried it in vain; at most [`WORDS`] of them.
+    words: Box<str>,
     /// It is nominated to a node.
     nominated: bool,
     /// kube-scheduler has tried it in vain; others have not been tried yet.
@@ -299,6 +310,7 @@ struct PodCondition {
     kind: String,
     status: String,
     reason: String,
+    message: String,
 }
 
 #[derive(Deserialize, Default)]
@@ -402,6 +414,25 @@ impl ClusterState {
         self.troubles.get(&kind).map(String::as_str)
     }
 
+    /// Objects that cannot be read, or not all of them, and why.
+    pub fn unreadable(&self) -> impl Iterator<Item = (Kind, &str, &str)> {
+        let all = self.unreadable.iter();
+        all.map(|((kind, name), why)| (*kind, &**name, why.as_str()))
+    }
+
+    /// Why nothing may be bought with a NodePool, if its spec cannot be read.
+    pub fn pool_fault(&self, pool: &str) -> Option<&str> {
+        // One whose default counts is in the store.
+        let why = self.unreadable.get(&(Kind::NodePool, pool.into()))?;
+        let names = &self.store.unsorted().names;
+        let name = names.get(pool);
+        let is_read = name.is_some_and(|name| {
+            let mut pools = self.store.unsorted().pools.iter();
+            pools.any(|pool| pool.name == name)
+        });
+        (!is_read).then_some(why)
+    }
+
     /// How many pods wait for a node.
     pub fn pending(&self) -> usize {
         self.pending.len()
@@ -459,6 +490,19 @@ impl ClusterState {
     /// Pods that wait for a node, `namespace/name`.
     pub fn waiting(&self) -> impl Iterator<Item = &str> {
         self.pending.keys().map(|pod| &**pod)
+    }
+
+    /// Why kube-scheduler has found no node for a pod that waits, in its own words; may be empty.
+    pub fn words_of_scheduler(&self, pod: &str) -> &str {
+        self.pending.get(pod).map_or("", |waiting| &waiting.words)
+    }
+
+    /// A NodePool and its node class as they are now, by their digest.
+    pub fn given_of(&self, pool: &str) -> u64 {
+        let world = self.store.unsorted();
+        let name = world.names.get(pool);
+        let record = name.and_then(|name| world.pools.iter().find(|pool| pool.name == name));
+        record.map_or(0, |pool| useless_purchases::given_of(world, pool))
     }
 
     /// Names of the claims that a pod was planned for.
@@ -586,6 +630,24 @@ impl ClusterState {
     }
 
     fn upsert(&mut self, kind: Kind, json: &str) -> (Vec<WorkItem>, Option<Refused>) {
+        let (touched, refused) = self.take_in(kind, json);
+        match &refused {
+            Some(Refused { name, why, .. }) => {
+                if self.unreadable.len() < UNREADABLE {
+                    self.unreadable
+                        .insert((kind, name.as_str().into()), why.clone());
+                }
+            }
+            None if self.unreadable.is_empty() => {}
+            None => {
+                let name = head(json).map(|head| full(&head)).unwrap_or_default();
+                self.unreadable.remove(&(kind, name));
+            }
+        }
+        (touched, refused)
+    }
+
+    fn take_in(&mut self, kind: Kind, json: &str) -> (Vec<WorkItem>, Option<Refused>) {
         let at = kind.at();
         let refused = |name: &str, why: String| {
             Some(Refused {
@@ -601,10 +663,18 @@ impl ClusterState {
                 Err(error) => return (Vec::new(), refused("?", error.to_string())),
             };
             let name = full(&pod.metadata);
-            let problem = self.store.apply(&at.api_version(), at.kind, json).err();
+            let applied = self.store.apply(&at.api_version(), at.kind, json);
             self.note_seen(kind, &name);
             let touched = self.pod(name.clone(), &pod);
-            return (touched, problem.and_then(|p| refused(&name, p.to_string())));
+            let is_kept = applied.is_ok();
+            let problem = applied.unwrap_or_else(Some);
+            let refused = problem.map(|problem| Refused {
+                kind,
+                name: name.to_string(),
+                why: why(&problem),
+                is_kept,
+            });
+            return (touched, refused);
         }
         let name = match head(json) {
             Ok(head) => full(&head),
@@ -629,17 +699,21 @@ impl ClusterState {
             Ok(problem) => problem.map(|problem| Refused {
                 kind,
                 name: name.to_string(),
-                why: problem.to_string(),
+                why: why(&problem),
                 is_kept: true,
             }),
-            Err(problem) => return (Vec::new(), refused(&name, problem.to_string())),
+            Err(problem) if kind == Kind::NodePool => {
+                let touched = self.unreadable_pool(&name, json);
+                return (touched, refused(&name, why(&problem)));
+            }
+            Err(problem) => return (Vec::new(), refused(&name, why(&problem))),
         };
         let name = name.to_string();
         match kind {
             Kind::NodeClaim => match serde_json::from_str::<NodeClaim>(json) {
                 Ok(claim) => {
                     self.claim(&name, Some(claim));
-                    (vec![WorkItem::Claim(name)], None)
+                    (vec![WorkItem::Claim(name)], note)
                 }
                 Err(error) => (Vec::new(), refused(&name, error.to_string())),
             },
@@ -662,7 +736,7 @@ impl ClusterState {
                 Err(error) => (Vec::new(), refused(&name, error.to_string())),
             },
             Kind::Node => match NodeView::read(json) {
-                Ok(node) => (self.node(name, node), None),
+                Ok(node) => (self.node(name, node), note),
                 Err(error) => (Vec::new(), refused(&name, error)),
             },
             Kind::KwokNodeClass | Kind::Ec2NodeClass => {
@@ -670,8 +744,23 @@ impl ClusterState {
                 let pools = self.pools.keys().cloned().map(WorkItem::Pool);
                 (pools.chain([WorkItem::Pending]).collect(), None)
             }
-            _ => (Vec::new(), None),
+            _ => (Vec::new(), note),
         }
+    }
+
+    /// A NodePool that cannot be planned with. Its last version is forgotten, for nobody wants nodes
+    /// of it any more; its status will say why.
+    fn unreadable_pool(&mut self, name: &str, json: &str) -> Vec<WorkItem> {
+        let at = Kind::NodePool.at();
+        self.store.remove(at.group, at.kind, "", name);
+        match serde_json::from_str::<NodePool>(json) {
+            Ok(pool) => drop(self.pools.insert(name.to_owned(), Arc::new(pool))),
+            Err(_) => drop(self.pools.remove(name)),
+        }
+        let pool = WorkItem::Pool(name.to_owned());
+        self.every_overlay()
+            .chain([pool, WorkItem::Pending])
+            .collect()
     }
 
     /// An object was listed in a version that is not folded; it exists all the same.
@@ -745,7 +834,7 @@ impl ClusterState {
         }
         if waits {
             let nominated = !pod.status.nominated_node_name.is_empty();
-            let before = self.pending.get(&name).copied();
+            let before = self.pending.get(&name);
             if before.is_none() {
                 touched.push(WorkItem::Pending);
             }
@@ -757,9 +846,11 @@ impl ClusterState {
                 .map(|before| before.queued);
             let queued =
                 known.unwrap_or_else(|| pod.metadata.resource_version.parse().unwrap_or(0));
+            let words = verdict.filter(|_| refused).map_or("", |said| &said.message);
             self.pending.insert(
                 name.clone(),
                 Waiting {
+                    words: words.chars().take(WORDS).collect(),
                     nominated,
                     refused,
                     queued,
@@ -923,6 +1014,7 @@ impl ClusterState {
             known.remove(name);
         }
         self.foreign.forget(kind, name);
+        self.unreadable.remove(&(kind, name.into()));
         match kind {
             Kind::Pod => {
                 if self.pending.remove(name).is_some() {
@@ -1004,6 +1096,16 @@ fn may_buy_more(before: &NodePool, now: &NodePool) -> bool {
         )
     };
     spec(before) != spec(now) || ready(before) != ready(now) || nodes(now) < nodes(before)
+}
+
+/// What is wrong with an object: the field, the reason and a hint.
+fn why(problem: &Diagnostic) -> String {
+    let Diagnostic {
+        field, what, hint, ..
+    } = problem;
+    let colon = if field.is_empty() { "" } else { ": " };
+    let semicolon = if hint.is_empty() { "" } else { "; " };
+    format!("{field}{colon}{what}{semicolon}{hint}")
 }
 
 /// `namespace/name`, or the name.
@@ -1225,5 +1327,128 @@ mod tests {
         let (_, refused) = state.fold(Kind::Pod, &Change::Upsert(bad.into()));
         assert!(refused.unwrap().why.contains("cpu"));
         assert_eq!(state.freeze().world().pods.len(), 1);
+    }
+
+    /// What the state names as unreadable.
+    fn unreadable(state: &ClusterState) -> Vec<String> {
+        let all = state.unreadable();
+        all.map(|(kind, name, why)| format!("{kind:?} {name}: {why}"))
+            .collect()
+    }
+
+    #[test]
+    fn a_bound_pod_that_cannot_be_read_is_a_pod_of_its_node_all_the_same() {
+        let mut state = ClusterState::default();
+        let seen = |cpu: &str, node: &str| {
+            let pod = format!(
+                r#"{{"metadata":{{"name":"a","namespace":"shop"}},"spec":{{"nodeName":"{node}","containers":[{{"name":"c",
+                "resources":{{"requests":{{"cpu":"{cpu}"}}}}}}]}},"status":{{"phase":"Running"}}}}"#
+            );
+            Change::Upsert(pod.into())
+        };
+        state.fold(Kind::Pod, &seen("1", ""));
+        let (_, refused) = state.fold(Kind::Pod, &seen("-1", "n"));
+        assert!(refused.is_some_and(|refused| refused.is_kept));
+        let world = state.freeze().world();
+        let [pod] = &world.pods.iter().collect::<Vec<_>>()[..] else {
+            panic!("one pod")
+        };
+        assert_eq!(pod.node.map(|node| world.names.text(node)), Some("n"));
+        assert!(pod.unreadable && pod.do_not_disrupt.holds(None, 0));
+        assert_eq!(
+            unreadable(&state),
+            [
+                "Pod shop/a: spec.containers[0].resources.requests[cpu]: quantity `-1` is negative; amounts start at 0"
+            ]
+        );
+        state.fold(Kind::Pod, &seen("1", "n"));
+        assert_eq!(unreadable(&state), [""; 0]);
+        assert!(!state.freeze().world().pods[0].unreadable);
+    }
+
+    #[test]
+    fn nothing_is_bought_with_a_nodepool_that_cannot_be_read() {
+        let mut state = ClusterState::default();
+        let seen = |capacity: &str| {
+            let pool = format!(
+                r#"{{"metadata":{{"name":"p"}},"spec":{{"template":{{"spec":{{
+                "requirements":[{{"key":"karpenter.sh/capacity-type","operator":"In","values":["{capacity}"]}}],
+                "nodeClassRef":{{"group":"karpenter.kwok.sh","kind":"KWOKNodeClass","name":"c"}}}}}}}}}}"#
+            );
+            Change::Upsert(pool.into())
+        };
+        state.fold(Kind::NodePool, &seen("spot"));
+        assert_eq!(
+            (state.freeze().world().pools.len(), state.pool_fault("p")),
+            (1, None)
+        );
+        let (touched, refused) = state.fold(Kind::NodePool, &seen("sopt"));
+        assert!(touched.contains(&WorkItem::Pool("p".into())) && refused.is_some());
+        assert_eq!(
+            state.freeze().world().pools.len(),
+            0,
+            "not the version before"
+        );
+        assert_eq!(
+            state.pool_fault("p"),
+            Some(
+                "spec.template.spec.requirements[0].values: no value is a capacity type; expected \
+                on-demand, spot or reserved"
+            )
+        );
+        let spec = &state.pools["p"].spec.template.spec.requirements;
+        assert_eq!(
+            spec[0].values,
+            ["sopt"],
+            "its status is written to the new version"
+        );
+        state.fold(Kind::NodePool, &seen("spot"));
+        assert_eq!(
+            (state.freeze().world().pools.len(), state.pool_fault("p")),
+            (1, None)
+        );
+    }
+
+    #[test]
+    fn a_budget_that_cannot_be_read_protects_every_pod_of_its_namespace() {
+        let mut state = ClusterState::default();
+        let bad =
+            r#"{"metadata":{"name":"b","namespace":"shop"},"spec":{"maxUnavailable":"some"}}"#;
+        state.fold(Kind::PodDisruptionBudget, &Change::Upsert(bad.into()));
+        let world = state.freeze().world();
+        assert!(
+            world
+                .budgets
+                .iter()
+                .all(|b| b.blocks_always && b.allowed == 0)
+        );
+        assert_eq!(world.budgets.iter().count(), 1);
+        assert_eq!(unreadable(&state).len(), 1);
+    }
+
+    #[test]
+    fn a_node_with_an_amount_that_cannot_be_read_is_there_and_is_not_disrupted() {
+        let mut state = ClusterState::default();
+        let node = r#"{"metadata":{"name":"n"},"status":{"capacity":{"cpu":"4","memory":"much"}}}"#;
+        state.fold(Kind::Node, &Change::Upsert(node.into()));
+        let world = state.freeze().world();
+        assert_eq!(world.nodes[0].capacity.get(model::ResourceId::Cpu), 4000);
+        let key = world.names.get("karpenter.sh/do-not-disrupt").unwrap();
+        assert!(world.nodes[0].annotations.get(key).is_some());
+        assert_eq!(unreadable(&state).len(), 1);
+        assert!(state.nodes.contains_key("n"));
+    }
+
+    #[test]
+    fn what_kube_scheduler_says_of_a_pod_that_waits_is_kept() {
+        let mut state = ClusterState::default();
+        let pod = r#"{"metadata":{"name":"a","namespace":"shop","uid":"u-1"},"spec":{"containers":[]},"status":{"conditions":
+            [{"type":"PodScheduled","status":"False","reason":"Unschedulable","message":"0/3 nodes are available."}]}}"#;
+        state.fold(Kind::Pod, &Change::Upsert(pod.into()));
+        assert_eq!(
+            state.words_of_scheduler("shop/a"),
+            "0/3 nodes are available."
+        );
+        assert_eq!(state.words_of_scheduler("shop/b"), "");
     }
 }

@@ -10,13 +10,15 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use kube::api::Api;
-use longshore_api::crd::{ConditionStatus, NodeClaim, NodePool, NodePoolStatus, condition, hash};
+use longshore_api::crd::{
+    ConditionStatus, NodeClaim, NodePool, NodePoolStatus, Operator, condition, hash,
+};
 use longshore_api::{labels, quantity};
 use longshore_core::disrupt::static_capacity::{Counts, Scale, scale};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::claims::{NewNodeClaim, claim_name, class_label, node_claim};
+use super::claims::{NewNodeClaim, claim_name, class_label, given_labels, node_claim};
 use super::context::Context;
 use super::disruption::command::candidate_of;
 use super::disruption::step::REASON;
@@ -253,6 +255,19 @@ pub fn new_claims<'a>(
 fn new_claim(pool: &NodePool, name: String) -> NewNodeClaim {
     let spec = &pool.spec.template.spec;
     let mut own_labels = pool.spec.template.metadata.labels().clone();
+    // Of several named values the cloud may know which.
+    let is_named = |label: &str| {
+        let mut of_label = spec
+            .requirements
+            .iter()
+            .filter(|r| labels::stable(&r.key) == label);
+        of_label.any(|r| r.operator == Operator::In)
+    };
+    for (label, value) in given_labels(&spec.requirements, true) {
+        if !is_named(&label) {
+            own_labels.entry(label).or_insert(value);
+        }
+    }
     own_labels.insert(labels::NODEPOOL.into(), name_of(pool).to_owned());
     let (class_key, class_name) = class_label(&spec.node_class_ref);
     own_labels.insert(class_key.clone(), class_name.clone());

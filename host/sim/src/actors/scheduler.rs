@@ -34,6 +34,9 @@ use cluster::{Cluster, Host, ShapeNo};
 pub use shape::{amounts, requests};
 use topology::{Rejection, Rules};
 
+/// Annotation of pods that find no host, for a reason that nobody foresees.
+pub const REFUSED: &str = "sim.longshore.dev/refused";
+
 /// Back-off after the first failure, doubled with each further one up to [`LONGEST`].
 const SHORTEST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(10);
@@ -346,6 +349,12 @@ impl Scheduler {
 
     /// The host for a pod, or why there is none.
     fn find(&mut self, ctx: &ActorContext, key: &Key, pod: &Value) -> Result<String, String> {
+        if fields::annotation(pod, REFUSED).is_some() {
+            let nodes = ctx.server.list(resources::NODE).len();
+            return Err(format!(
+                "0/{nodes} nodes are available: {nodes} node(s) do not please the pod."
+            ));
+        }
         let record = self.cluster.pod(key).ok_or("it is not known")?;
         let (number, volumes) = (record.shape, volumes::claims(pod));
         let nominated = self

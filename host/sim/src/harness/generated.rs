@@ -12,6 +12,7 @@ mod pools;
 mod rng;
 mod safe;
 mod trouble;
+mod vain;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,6 +26,7 @@ use crate::world;
 pub use acts::ScenarioEvent;
 pub use rng::Rng;
 pub use trouble::{Trouble, Watches};
+pub use vain::BROKEN;
 
 /// Length of a generated scenario.
 pub const HOUR: Duration = Duration::from_secs(3600);
@@ -75,6 +77,9 @@ pub enum Stories {
     /// Both kinds in turn, with NodePools whose nodes are consolidated. Unhealthy nodes are repaired
     /// within budgets; the others repair at once, as 1.14 does.
     Disrupt,
+    /// The third kind with pods that kube-scheduler refuses whatever is bought for them, and with a
+    /// NodePool whose nodes never join.
+    Vain,
     /// On EC2: the provider with AWS's SDK on the emulated AWS, with faults of AWS.
     #[cfg(feature = "aws")]
     Aws,
@@ -86,11 +91,12 @@ impl Stories {
         Stories::Usual,
         Stories::Safe,
         Stories::Disrupt,
+        Stories::Vain,
         #[cfg(feature = "aws")]
         Stories::Aws,
     ];
 
-    /// By name: `usual`, `safe`, `disrupt`, `aws`.
+    /// By name: `usual`, `safe`, `disrupt`, `vain`, `aws`.
     pub fn named(name: &str) -> Option<Self> {
         let mut all = Stories::ALL.iter().copied();
         all.find(|stories| stories.name() == name)
@@ -102,6 +108,7 @@ impl Stories {
             Stories::Usual => "usual",
             Stories::Safe => "safe",
             Stories::Disrupt => "disrupt",
+            Stories::Vain => "vain",
             #[cfg(feature = "aws")]
             Stories::Aws => "aws",
         }
@@ -129,6 +136,7 @@ impl Stories {
                 scenario.base = pools::disrupted(&scenario.base, &mut Rng::new(seed ^ DISRUPT));
                 scenario
             }
+            Stories::Vain => vain::scenario(seed, size, types),
             #[cfg(feature = "aws")]
             Stories::Aws => ec2::scenario(seed, size),
         }

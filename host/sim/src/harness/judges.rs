@@ -13,6 +13,7 @@ pub(super) mod proof;
 mod purchases;
 mod requests;
 mod rest;
+mod vain;
 mod versions;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -40,6 +41,7 @@ struct Memory {
     proof: proof::Proof,
     requests: requests::Requests,
     rest: rest::Rest,
+    vain: vain::Vain,
 }
 
 impl Judges {
@@ -113,7 +115,10 @@ impl Memory {
         self.rest.on_change(interceptor, change, by);
         match change.key.resource {
             resources::LEASE => self.leaders.lease(interceptor, change),
-            resources::POD => self.purchases.pod(interceptor, change),
+            resources::POD => {
+                self.purchases.pod(interceptor, change);
+                self.vain.pod(change);
+            }
             resources::NODE => {
                 self.nodes.on_change(interceptor, change, by);
                 self.disruption.node(interceptor, change);
@@ -122,11 +127,13 @@ impl Memory {
                 self.disruption.claim(interceptor, change);
                 self.purchases
                     .claim(interceptor, change, (by, &self.disruption));
+                self.vain.claim(interceptor, change, by);
                 self.proof.claim(interceptor, change);
                 if change.event != Event::Deleted {
                     limits::hold(interceptor, change, by);
                 }
             }
+            resources::NODE_POOL => self.vain.pool(interceptor, change),
             _ => {}
         }
     }

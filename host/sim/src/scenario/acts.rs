@@ -234,6 +234,7 @@ impl Window {
             lost: cloud.lost.max(c.lost),
             never_register: cloud.never_register.max(c.never_register),
             never_ready: cloud.never_ready.max(c.never_ready),
+            ..cloud
         };
         (server, cloud)
     }

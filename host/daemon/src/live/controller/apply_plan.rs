@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use longshore_core::plan::{Plan, PodIx, PoolIx};
+use longshore_core::plan::{Plan, PodIx, PoolIx, Unfit, Unplaced};
+use longshore_core::reasons::UselessPurchase;
 use longshore_core::snapshot::{Ineligible, Snapshot};
 use serde_json::json;
 use tokio::time::Instant;
@@ -14,7 +15,19 @@ use crate::live::kinds::Kind;
 use crate::live::lock::lock;
 use crate::live::rollout::InFlightPod;
 use crate::live::round::{self, Created, Round};
+use crate::messages::time_of_day;
 use crate::report::{self, UnplacedPod};
+
+/// Why no node is bought for a pod, if that is because one did not help.
+fn useless_purchase(unplaced: &Unplaced) -> Option<&UselessPurchase> {
+    unplaced
+        .refusals
+        .iter()
+        .find_map(|refusal| match &refusal.unfit {
+            Unfit::UselessPurchase(useless) if useless.times > 0 => Some(useless),
+            _ => None,
+        })
+}
 
 /// Most pods of a round that get an Event saying where they should go, and most that get one saying
 /// why they wait. The others get theirs in the next rounds.
@@ -31,6 +44,7 @@ impl Controller {
             took,
         } = round;
         self.ctx.pulse.decided();
+        self.remember_useless(&snapshot);
         self.ctx
             .metrics
             .scheduling
@@ -91,12 +105,16 @@ impl Controller {
         self.note_used(&snapshot, &plan);
         self.note_decisions(&snapshot, &plan);
         self.tell_leftovers(&snapshot, &plan);
+        self.tell_useless(&snapshot, &plan);
         self.tell_barren(&snapshot, &plan);
         self.hint(&snapshot, &plan);
         // Time and count name a round: no other process makes one at the same second, for only one
         // leads.
         let name = format!("{}-{}", snapshot.world.now, self.rounds);
-        let wanted = new_node_claims(&snapshot, &plan, &nomination_plan, &self.state.pools, &name);
+        let mut wanted =
+            new_node_claims(&snapshot, &plan, &nomination_plan, &self.state.pools, &name);
+        // They were planned with a spec that nobody wants any more.
+        wanted.retain(|want| self.state.pool_fault(&want.pool).is_none());
         self.last_plan = json!({
             "milliseconds": took.as_millis() as u64, "cost": plan.cost, "effective": plan.effective_cost,
             "lowerBound": plan.lower_bound, "claims": wanted.len(), "left": plan.unplaced.len(),
@@ -145,37 +163,36 @@ impl Controller {
         self.unproven = false;
         let (ctx, done) = (self.ctx.clone(), self.done.clone());
         tokio::spawn(async move {
+            let mut gone = BTreeSet::new();
             if doubtful {
                 match round::unbound_pods(&ctx.client).await {
-                    Ok(unbound) if waiting.iter().all(|pod| unbound.contains(pod)) => {}
-                    Ok(_) => {
-                        let _ = done.send(Done::Outdated).await;
-                        return;
-                    }
+                    Ok(unbound) => gone.extend(round::without(&waiting, &unbound)),
                     Err(error) => {
                         tracing::warn!(%error, "listing unbound pods failed; no second purchase \
                             for them in this round");
-                        let _ = done.send(Done::Written(Vec::new(), wanted.len())).await;
+                        let _ = done
+                            .send(Done::Written(Vec::new(), wanted.len(), false))
+                            .await;
                         return;
                     }
                 }
             }
             // They are being evicted: a watch that is a little late shows some that have gone.
             if !moving.is_empty() {
-                match round::are_there(&ctx.client, &moving).await {
-                    Ok(true) => {}
-                    Ok(false) => {
-                        let _ = done.send(Done::Outdated).await;
-                        return;
-                    }
+                match round::missing(&ctx.client, &moving).await {
+                    Ok(missing) => gone.extend(missing),
                     Err(error) => {
                         tracing::warn!(%error, "listing pods of terminating nodes failed; nothing \
                             is bought for them in this round");
-                        let _ = done.send(Done::Written(Vec::new(), wanted.len())).await;
+                        let _ = done
+                            .send(Done::Written(Vec::new(), wanted.len(), false))
+                            .await;
                         return;
                     }
                 }
             }
+            // The others need their nodes all the same.
+            let outdated = round::leave_out(&mut wanted, &gone);
             let all = wanted.len();
             let written = guarded(&ctx.metrics, "writing", round::write_all(&ctx, wanted)).await;
             let (written, failed) = written.unwrap_or((Vec::new(), all));
@@ -186,7 +203,7 @@ impl Controller {
                 })
                 .take(EVENTS)
                 .collect();
-            let _ = done.send(Done::Written(written, failed)).await;
+            let _ = done.send(Done::Written(written, failed, outdated)).await;
             for (pod, claim) in nominated {
                 let uid = uids.get(&pod).map_or("", |uid| &**uid);
                 ctx.events
@@ -254,6 +271,7 @@ impl Controller {
             let uid = &snapshot.world.pods[unplaced.pod.0 as usize].uid;
             let words = format!("Failed to schedule pod, {message}");
             if events.len() < EVENTS
+                && useless_purchase(unplaced).is_none()
                 && self
                     .ctx
                     .events
@@ -272,6 +290,49 @@ impl Controller {
             for (pod, uid, words) in events {
                 ctx.events
                     .pod_with_uid((&pod, &uid), true, "FailedScheduling", &words)
+                    .await;
+            }
+        });
+    }
+
+    /// Says of pods that a node was bought for them in vain, with kube-scheduler's own words.
+    fn tell_useless(&self, snapshot: &Snapshot, plan: &Plan) {
+        let shown = snapshot.useless.found.iter().flat_map(|found| {
+            let pods = found.pods.iter();
+            pods.map(move |&pod| (pod, &*found.entry.claim, found.entry.until))
+        });
+        let unplaced = plan.unplaced.iter().filter_map(|unplaced| {
+            let useless = useless_purchase(unplaced)?;
+            Some((unplaced.pod, &*useless.claim, useless.until))
+        });
+        let mut told: BTreeMap<String, (Box<str>, String)> = BTreeMap::new();
+        let now = snapshot.world.now;
+        let is_over = |until: i64| until <= now;
+        for (pod, claim, until) in shown.chain(unplaced).filter(|of| !is_over(of.2)) {
+            let uid = snapshot.world.pods[pod.0 as usize].uid.clone();
+            let pod = pod_name(&snapshot.world, pod);
+            let words = match self.state.words_of_scheduler(&pod) {
+                "" => String::new(),
+                words => format!(": {}", words.trim_end_matches('.')),
+            };
+            let message = format!(
+                "The node of NodeClaim {claim} was bought for the pod and did not help: it is \
+                ready and has room, and kube-scheduler refuses the pod{words}. No other node is \
+                bought for such pods before {} UTC, unless the pod, a NodePool, a node class or \
+                the labels of the node change",
+                time_of_day(until)
+            );
+            told.insert(pod, (uid, message));
+        }
+        if told.is_empty() {
+            return;
+        }
+        let ctx = self.ctx.clone();
+        tokio::spawn(async move {
+            for (pod, (uid, message)) in told.into_iter().take(EVENTS) {
+                let reason = "PurchaseDidNotHelp";
+                ctx.events
+                    .pod_with_uid((&pod, &uid), true, reason, &message)
                     .await;
             }
         });
@@ -303,8 +364,12 @@ impl Controller {
         let spoiled = snapshot
             .ineligible_pools
             .iter()
-            .filter(|(_, why)| matches!(why, Ineligible::ForeignTaints(_)));
-        let spoiled = spoiled.map(|&(pool, _)| (name(pool), "NodesTaintedByOthers", ""));
+            .filter_map(|(pool, why)| match why {
+                Ineligible::ForeignTaints(_) => Some((*pool, "NodesTaintedByOthers")),
+                Ineligible::NeverJoined(_) => Some((*pool, "NodesNeverJoined")),
+                _ => None,
+            });
+        let spoiled = spoiled.map(|(pool, reason)| (name(pool), reason, ""));
         let filtered = "NodePool requirements filtered out all instance types: ";
         let incompatible = plan.incompatible_pools.iter().map(|incompatible| {
             (

@@ -381,6 +381,8 @@ impl Controller {
             return;
         }
         let decision = self.without_used(decision);
+        // What it takes away may be all that shows them.
+        self.remember_useless(&decision.snapshot);
         self.tell_budgets(&decision);
         self.tell_repairs(&decision);
         self.tell_staying(&decision, now);

@@ -117,6 +117,11 @@ impl Controller {
             .journal
             .observed(time, self.state.revision, kind, change, is_refused);
         match refused {
+            Some(refused) if kind == Kind::Pod => tracing::warn!(
+                name = refused.name,
+                why = refused.why,
+                "pod cannot be read; it holds the node that it runs on"
+            ),
             Some(refused) if refused.is_kept => tracing::warn!(
                 ?kind,
                 name = refused.name,
@@ -127,6 +132,11 @@ impl Controller {
                 name = refused.name,
                 why = refused.why,
                 "NodeOverlay cannot be read; it does not count"
+            ),
+            Some(refused) if kind == Kind::NodePool => tracing::warn!(
+                name = refused.name,
+                why = refused.why,
+                "NodePool cannot be read; nothing is bought with it"
             ),
             Some(refused) => tracing::warn!(
                 ?kind,

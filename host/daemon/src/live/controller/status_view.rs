@@ -103,6 +103,23 @@ impl Controller {
             .troubles()
             .map(|(kind, why)| (format!("{kind:?}"), why.to_owned()))
             .collect();
+        let unreadable: Vec<String> = self
+            .state
+            .unreadable()
+            .map(|(kind, name, why)| format!("{kind:?} {name}: {why}"))
+            .collect();
+        if !unreadable.is_empty() {
+            let more = unreadable.len().saturating_sub(UNREADABLE);
+            let some = unreadable[..unreadable.len() - more].join("; ");
+            let more = match more {
+                0 => String::new(),
+                more => format!("; and {more} more"),
+            };
+            troubles.insert(
+                "unreadable".to_owned(),
+                format!("cannot be read: {some}{more}"),
+            );
+        }
         if !board.definitions.is_empty() {
             troubles.insert("definitions".to_owned(), board.definitions.join("; "));
         }
@@ -133,6 +150,8 @@ impl Controller {
     }
 }
 
+/// Most unreadable objects that are named.
+const UNREADABLE: usize = 10;
 /// Limit of reasons for waiting that are shown, and of pods named for each.
 const REASONS: usize = 20;
 

@@ -46,6 +46,41 @@ fn names(claims: &[NewNodeClaim]) -> Vec<String> {
 }
 
 #[test]
+fn labels_that_are_required_without_a_value_are_given_one() {
+    let given = |requirements: Value, optional: bool| {
+        let mut made = pool(&json!({}));
+        made.spec.template.spec.requirements = serde_json::from_value(requirements).unwrap();
+        let labels = given_labels(&made.spec.template.spec.requirements, optional);
+        let one = |(label, value): (String, String)| format!("{label}={value}");
+        labels.into_iter().map(one).collect::<Vec<_>>().join(" ")
+    };
+    let all = json!([
+        {"key": "team", "operator": "Exists"},
+        {"key": "gen", "operator": "Gt", "values": ["5"]},
+        {"key": "gen", "operator": "Lt", "values": ["100"]},
+        {"key": "gen", "operator": "NotIn", "values": ["99"]},
+        {"key": "tier", "operator": "NotIn", "values": ["gold"]},
+        {"key": "size", "operator": "In", "values": ["s", "l"]},
+        {"key": "size", "operator": "NotIn", "values": ["l"]},
+        {"key": "none", "operator": "DoesNotExist"},
+        {"key": "karpenter.kwok.sh/instance-cpu", "operator": "Gt", "values": ["3"]},
+    ]);
+    let most = i64::MAX;
+    assert_eq!(
+        given(all.clone(), true),
+        format!("gen=98 size=s team={most} tier={most}")
+    );
+    assert_eq!(given(all, false), format!("gen=98 size=s team={most}"));
+    let few = json!([
+        {"key": "gen", "operator": "Gte", "values": ["7"]},
+        {"key": "gen", "operator": "Lte", "values": ["6"]},
+        {"key": "size", "operator": "In", "values": ["9", "12", "x"]},
+        {"key": "size", "operator": "Gt", "values": ["10"]},
+    ]);
+    assert_eq!(given(few, true), "size=12");
+}
+
+#[test]
 fn a_claim_is_made_from_the_template_alone() {
     let claims = new_claims(&pool(&json!({})), [], 1);
     expect![[r#"

@@ -75,7 +75,7 @@ fn stories(typed: &str) -> Result<Stories, String> {
         "aws" => "nodes of EC2 need --features aws; `cargo run -p longshore-sim --features aws` \
                   builds them, with AWS's SDK"
             .to_owned(),
-        _ => "there are `usual`, `safe`, `disrupt` and `aws`".to_owned(),
+        _ => "there are `usual`, `safe`, `disrupt`, `vain` and `aws`".to_owned(),
     })
 }
 

@@ -214,7 +214,7 @@ fn stays(interceptor: &Interceptor, pod: &str) -> bool {
     !fields::deleting(&node) && claim.is_some_and(|claim| !fields::deleting(claim))
 }
 
-fn pods_of(claim: &Value) -> impl Iterator<Item = &str> {
+pub(super) fn pods_of(claim: &Value) -> impl Iterator<Item = &str> {
     let list = fields::annotation(claim, PODS).unwrap_or_default();
     list.split(',')
         .filter(|pod| !pod.is_empty())

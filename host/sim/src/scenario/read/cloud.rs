@@ -142,6 +142,7 @@ fn window(mut table: Table, known: &Known) -> Window {
         lost: of("launch-answers-lost", "launches"),
         never_register: of("nodes-never-join", "instances"),
         never_ready: of("nodes-never-ready", "nodes"),
+        ..cloud::Faults::default()
     };
     if known.on_ec2 {
         let hint = "launches of EC2 fail by `launches-fail` and `launch-answers-lost`";
