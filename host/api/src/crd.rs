@@ -15,6 +15,7 @@
     reason = "each printed column names its type to kube's derive"
 )]
 
+pub mod admission;
 mod buffer;
 mod condition;
 pub mod definition;

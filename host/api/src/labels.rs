@@ -18,6 +18,8 @@ pub const WINDOWS_BUILD: &str = "node.kubernetes.io/windows-build";
 pub const NODEPOOL: &str = "karpenter.sh/nodepool";
 /// How a node is paid for.
 pub const CAPACITY_TYPE: &str = "karpenter.sh/capacity-type";
+/// The taint of a node that did not join its claim yet.
+pub const UNREGISTERED: &str = "karpenter.sh/unregistered";
 /// A node that joined its claim.
 pub const REGISTERED: &str = "karpenter.sh/registered";
 /// A node that is ready for pods.
@@ -155,7 +157,9 @@ pub fn is_label_value(value: &str) -> bool {
             .all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(b))
 }
 
-fn is_dns_name(name: &str) -> bool {
+/// Whether `name` is a DNS subdomain as Kubernetes has it (RFC 1123): at most 253 lower case letters,
+/// digits, `-` and `.`, each part with a letter or digit first and last. Names of objects are.
+pub fn is_dns_name(name: &str) -> bool {
     let lower = |b: &u8| b.is_ascii_lowercase() || b.is_ascii_digit();
     name.len() <= 253
         && name.split('.').all(|part| {

@@ -11,6 +11,8 @@
 //! is kept (see [`Pod::invalid`](longshore_core::model::Pod)). Left to the caller: opening files,
 //! `ClusterObjects::now`, settings and the catalogue.
 
+#[cfg(feature = "crd")]
+mod admit;
 mod cluster;
 mod diagnostic;
 mod documents;
@@ -43,6 +45,8 @@ use longshore_core::model::{ClusterObjects, Symbol};
 use rustc_hash::FxHashSet;
 use serde::Deserialize;
 
+#[cfg(feature = "crd")]
+use crate::crd::admission::{self, Admission};
 use crate::json;
 
 pub use diagnostic::{Diagnostic, Diagnostics, Location, quoted};
@@ -53,7 +57,7 @@ pub use overlay::{overlay, overlays};
 pub use scheduler::default_spread;
 pub use store::{Frozen, Store};
 
-use diagnostic::Fault;
+use diagnostic::{CUT_SHORT, Fault};
 use explain::unreadable;
 use wire::Meta;
 
@@ -64,6 +68,9 @@ pub struct Reader {
     problems: Diagnostics,
     /// Hashes of kind, namespace and name of every object taken in.
     seen: FxHashSet<u64>,
+    /// Definitions that objects of custom kinds are held against.
+    #[cfg(feature = "crd")]
+    admissions: &'static [Admission],
 }
 
 /// What objects are taken into.
@@ -159,6 +166,17 @@ impl Reader {
     /// A reader that has read nothing.
     pub fn new() -> Self {
         Reader::default()
+    }
+
+    /// A reader of manifests that no API server has seen: objects of Karpenter's kinds that it would
+    /// refuse are refused, in its words, and so are unknown fields. Objects with a `uid` or a
+    /// `resourceVersion` come from a cluster and are not validated again.
+    #[cfg(feature = "crd")]
+    pub fn of_manifests() -> Self {
+        Reader {
+            admissions: admission::all(),
+            ..Reader::default()
+        }
     }
 
     /// Reads everything in `bytes`; `source` names it in problems. May be called any number of
@@ -295,10 +313,7 @@ impl Reader {
     fn broken(&mut self, source: &mut Source<'_>, broken: json::Broken) {
         let place = source.place(broken.at, None);
         let (what, hint) = if broken.at_end {
-            (
-                "is not JSON: the text ends in the middle of an object".to_owned(),
-                "the file may have been cut short",
-            )
+            (CUT_SHORT.to_owned(), "the file may have been cut short")
         } else {
             let found = String::from_utf8_lossy(
                 &source.text[broken.at..source.text.len().min(broken.at + 20)],
@@ -365,14 +380,7 @@ impl Reader {
             self.object(source, at..end, None, None);
             return Ok(end);
         }
-        let (kind, api_version) = (field(text, at, "kind"), field(text, at, "apiVersion"));
-        let of_items = kind
-            .and_then(|kind| kind.strip_suffix("List"))
-            .filter(|kind| !kind.is_empty());
-        let of_items = of_items.map(|kind| TypeOf {
-            api_version: api_version.unwrap_or(""),
-            kind,
-        });
+        let of_items = kind_of_items(text, at);
         for (range, item) in unnamed {
             self.object(source, range, Some(item), of_items.as_ref());
         }
@@ -389,20 +397,55 @@ impl Reader {
     ) -> Result<usize, json::Broken> {
         let text = source.text;
         let mut item = 0;
+        // Lists within the list, which are read when it is done: nothing recurses.
+        let mut lists = Vec::new();
         let end = json::walk(text, at, |_, start| {
             item += 1;
             let end = match json::skip_value(text, start) {
                 Ok(end) => end,
                 Err(broken) => return Some(Err(broken)),
             };
-            if text[start] == b'{' && field(text, start, "kind").is_none() {
-                unnamed.push((start..end, item));
-            } else {
-                self.object(source, start..end, Some(item), None);
+            match text[start] {
+                b'{' if is_list(text, start) => lists.push(start),
+                b'{' if field(text, start, "kind").is_none() => unnamed.push((start..end, item)),
+                // `null` is no object, and no mistake.
+                b'n' => {}
+                _ => self.object(source, start..end, Some(item), None),
             }
             Some(Ok(end))
         })?;
+        self.nested(source, lists)?;
         Ok(end.unwrap_or(text.len()))
+    }
+
+    /// Reads the items of lists within a list.
+    fn nested(
+        &mut self,
+        source: &mut Source<'_>,
+        mut lists: Vec<usize>,
+    ) -> Result<(), json::Broken> {
+        let text = source.text;
+        while let Some(at) = lists.pop() {
+            let Some(items) = json::member(text, at, "items") else {
+                continue;
+            };
+            let of_items = kind_of_items(text, at);
+            let mut item = 0;
+            json::walk(text, items.start, |_, start| {
+                item += 1;
+                let end = match json::skip_value(text, start) {
+                    Ok(end) => end,
+                    Err(broken) => return Some(Err(broken)),
+                };
+                match text[start] {
+                    b'{' if is_list(text, start) => lists.push(start),
+                    b'n' => {}
+                    _ => self.object(source, start..end, Some(item), of_items.as_ref()),
+                }
+                Some(Ok(end))
+            })?;
+        }
+        Ok(())
     }
 
     /// Reads one object.
@@ -473,7 +516,57 @@ impl Reader {
             range,
             item,
             of,
+            refusals: Vec::new(),
+            notes: Vec::new(),
         };
+        self.admit(source, object);
+    }
+
+    /// Has the definition of a custom kind admit the object, where that is asked for.
+    #[cfg(feature = "crd")]
+    fn admit(&mut self, source: &mut Source<'_>, object: Object<'_>) {
+        let group = group(object.of.api_version);
+        let mut admissions = self.admissions.iter();
+        let admission = admissions.find(|one| one.is_for(group, object.of.kind));
+        let admitted = admission.and_then(|admission| admit::admit(admission, object.text));
+        let Some(admitted) = admitted else {
+            return self.dispatch(source, object);
+        };
+        self.dispatch(
+            source,
+            Object {
+                text: &admitted.text,
+                refusals: admitted.refusals,
+                notes: admitted.notes,
+                ..object
+            },
+        );
+    }
+
+    /// Whether an object has not been through an API server, where that is asked for.
+    #[cfg(feature = "crd")]
+    fn is_by_hand(&self, text: &str) -> bool {
+        self.is_of_manifests() && !admit::is_stored(text)
+    }
+
+    /// Whether what is read has been through no API server.
+    #[cfg(feature = "crd")]
+    fn is_of_manifests(&self) -> bool {
+        !self.admissions.is_empty()
+    }
+
+    #[cfg(not(feature = "crd"))]
+    fn is_of_manifests(&self) -> bool {
+        false
+    }
+
+    #[cfg(not(feature = "crd"))]
+    fn is_by_hand(&self, _: &str) -> bool {
+        false
+    }
+
+    #[cfg(not(feature = "crd"))]
+    fn admit(&mut self, source: &mut Source<'_>, object: Object<'_>) {
         self.dispatch(source, object);
     }
 
@@ -486,15 +579,33 @@ impl Reader {
             .unwrap_or(("", object.of.api_version));
         let kind = object.of.kind;
         match (group, kind) {
+            ("", "Pod") if self.is_by_hand(object.text) => {
+                self.take(source, object, true, |wire, objects| {
+                    pod::api_rules::check(&wire)?;
+                    pod::read(wire, objects)
+                })
+            }
             ("", "Pod") => self.take(source, object, true, pod::read),
             ("", "Node") => self.take(source, object, false, node::read),
-            ("karpenter.sh", "NodePool" | "NodeClaim") if version != "v1" => {
-                let fault = Fault {
-                    field: "apiVersion".to_owned(),
-                    what: format!("{} is not read", quoted(object.of.api_version)),
-                    hint: "convert it to karpenter.sh/v1".to_owned(),
+            ("karpenter.sh", "NodePool" | "NodeClaim")
+            | ("karpenter.k8s.aws", "EC2NodeClass")
+            | ("karpenter.kwok.sh", "KWOKNodeClass")
+                if !matches!(
+                    (group, version),
+                    (_, "v1") | ("karpenter.kwok.sh", "v1alpha1")
+                ) =>
+            {
+                let hint = format!("convert it to {group}/v1");
+                self.refuse_old(source, &object, hint);
+            }
+            ("karpenter.sh", "Provisioner" | "Machine")
+            | ("karpenter.k8s.aws", "AWSNodeTemplate") => {
+                let now = match kind {
+                    "Provisioner" => "NodePool of karpenter.sh/v1",
+                    "Machine" => "NodeClaim of karpenter.sh/v1",
+                    _ => "EC2NodeClass of karpenter.k8s.aws/v1",
                 };
-                self.refuse(source, object.range, object.item, &object.of, "", fault);
+                self.refuse_old(source, &object, format!("its place took {now}"));
             }
             ("karpenter.sh", "NodePool") => self.take(source, object, false, nodepool::read),
             ("karpenter.sh", "NodeClaim") => self.take(source, object, false, node::read_claim),
@@ -540,6 +651,20 @@ impl Reader {
         }
     }
 
+    /// Says that the version of an object's API is not read.
+    fn refuse_old(&mut self, source: &mut Source<'_>, object: &Object<'_>, hint: String) {
+        let fault = Fault {
+            field: "apiVersion".to_owned(),
+            what: format!("{} is not read", quoted(object.of.api_version)),
+            hint,
+        };
+        let bytes = object.text.as_bytes();
+        let metadata = json::member(bytes, 0, "metadata").filter(|at| bytes[at.start] == b'{');
+        let name = metadata.and_then(|at| field(bytes, at.start, "name"));
+        let (range, name) = (object.range.clone(), name.unwrap_or_default());
+        self.refuse(source, range, object.item, &object.of, name, fault);
+    }
+
     /// Reads an object as `W` and takes it in with `into`.
     fn take<'a, W: HasMeta + Deserialize<'a>>(
         &mut self,
@@ -553,6 +678,8 @@ impl Reader {
             range,
             item,
             of,
+            refusals,
+            notes,
         } = object;
         let wire: W = match serde_json::from_str(text) {
             Ok(wire) => wire,
@@ -581,6 +708,17 @@ impl Reader {
             };
             return self.refuse(source, range, item, &of, "", fault);
         }
+        if self.is_of_manifests() && !crate::labels::is_dns_name(plain) {
+            let fault = Fault {
+                field: "metadata.name".to_owned(),
+                what: format!("{} is not a name that the API server takes", quoted(plain)),
+                hint:
+                    "at most 253 lower case letters, digits, `-` and `.`, first and last a letter \
+                       or digit"
+                        .to_owned(),
+            };
+            return self.refuse(source, range, item, &of, &name, fault);
+        }
         let identity = identity(group(of.api_version), of.kind, &name);
         if self.seen.contains(&identity) {
             let hint = "remove one; the first is used".to_owned();
@@ -591,10 +729,22 @@ impl Reader {
             };
             return self.refuse(source, range, item, &of, &name, fault);
         }
+        if !refusals.is_empty() {
+            // Our own words have a hint, where we would refuse it too.
+            let own = into(wire, &mut ObjectsBuilder::default()).err();
+            let faults = own.map_or(refusals, |own| vec![own]);
+            for fault in faults {
+                self.refuse(source, range.clone(), item, &of, &name, fault);
+            }
+            return;
+        }
         match into(wire, &mut self.objects) {
             Ok(()) => {
                 self.seen.insert(identity);
-                for fault in std::mem::take(&mut self.objects.notes) {
+                for fault in std::mem::take(&mut self.objects.notes)
+                    .into_iter()
+                    .chain(notes)
+                {
                     self.refuse(source, range.clone(), item, &of, &name, fault);
                 }
             }
@@ -667,6 +817,10 @@ struct Object<'a> {
     range: Range<usize>,
     item: Option<u32>,
     of: TypeOf<'a>,
+    /// Why the API server refuses it.
+    refusals: Vec<Fault>,
+    /// Fields that do not count.
+    notes: Vec<Fault>,
 }
 
 /// The types that kinds are read into.
@@ -702,6 +856,26 @@ has_meta!(
     cluster::WirePriorityClass<'_>,
     cluster::WireNodeClass<'_>,
 );
+
+/// The group of an `apiVersion`, empty for the core group.
+fn group(api_version: &str) -> &str {
+    api_version.split_once('/').map_or("", |(group, _)| group)
+}
+
+/// The kind of a typed list's items, which may leave it out.
+fn kind_of_items(text: &[u8], at: usize) -> Option<TypeOf<'_>> {
+    let kind = field(text, at, "kind")?.strip_suffix("List")?;
+    (!kind.is_empty()).then(|| TypeOf {
+        api_version: field(text, at, "apiVersion").unwrap_or(""),
+        kind,
+    })
+}
+
+/// Whether the object at `at` is a List or a typed list.
+fn is_list(text: &[u8], at: usize) -> bool {
+    field(text, at, "kind").is_some_and(|kind| kind.ends_with("List"))
+        && json::member(text, at, "items").is_some_and(|items| text[items.start] == b'[')
+}
 
 /// The value of a string field of the object at `at`, if it is a plain string.
 fn field<'a>(text: &'a [u8], at: usize, name: &str) -> Option<&'a str> {

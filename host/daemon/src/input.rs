@@ -27,7 +27,7 @@ const UNPACKED: u64 = 512 << 20;
 
 /// Reads what `options` name.
 pub fn read(options: &Options) -> Result<(ClusterObjects, Diagnostics), Failure> {
-    let mut reader = Reader::new();
+    let mut reader = Reader::of_manifests();
     let mut classes = aws::Classes::default();
     let mut overlays = overlays::Texts::default();
     let mut nodes = unhealthy::Nodes::default();
@@ -187,9 +187,10 @@ pub fn object(problem: &Diagnostic) -> Value {
     })
 }
 
-/// Whether a problem is about a whole text and no object of it.
+/// Whether a problem is about a whole text and no document of it: nothing of it was read, or it ends
+/// in the middle, so that nobody knows what is missing.
 fn is_broken(problem: &Diagnostic) -> bool {
-    problem.kind.is_empty() && problem.field.is_empty() && problem.location.item.is_none()
+    problem.kind.is_empty() && (problem.location.document == 0 || problem.is_cut_short())
 }
 
 fn is_bare(world: &ClusterObjects) -> bool {

@@ -13,7 +13,7 @@ mod canonical;
 pub mod migration;
 
 use longshore_api::crd::hash::structure::{self, Field, boolean, int32, int64, some, text};
-use longshore_api::crd::{NodePool, hash::nodepool_hash};
+use longshore_api::crd::{NodePool, admission, hash::nodepool_hash};
 use longshore_api::manifests::{Diagnostic, Diagnostics, Document, documents};
 use serde::Serialize;
 
@@ -244,6 +244,11 @@ pub fn hashes(source: &str, bytes: &[u8], ca_bundle: Option<&str>) -> (Vec<Hashe
     reason = "one for each document that is refused"
 )]
 fn of_pool(document: &Document) -> Result<Hashed, Diagnostic> {
+    let mut document = document.clone();
+    let mut all = admission::all().iter();
+    if let Some(admission) = all.find(|one| one.is_for("karpenter.sh", "NodePool")) {
+        document.admit(admission)?;
+    }
     let pool: NodePool = document.read()?;
     let hash = nodepool_hash(&pool).map_err(|error| {
         let field = match error.0 == pool.spec.template.spec.expire_after {

@@ -22,6 +22,7 @@ mod status;
 use std::collections::BTreeMap;
 
 use kube::{CustomResource, KubeSchema};
+use longshore_api::crd::admission::Admission;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -267,6 +268,13 @@ impl EC2NodeClassSpec {
 pub fn definition() -> longshore_api::crd::definition::Definition {
     // Upstream's lets an object without a spec through; nothing can be launched from one.
     longshore_api::crd::definition::Definition::of::<EC2NodeClass>().with_optional_spec()
+}
+
+/// What the API server makes of an EC2NodeClass.
+pub fn admission() -> &'static Admission {
+    static ADMISSION: std::sync::LazyLock<Admission> =
+        std::sync::LazyLock::new(|| Admission::of(&definition()));
+    &ADMISSION
 }
 
 #[cfg(test)]

@@ -34,6 +34,16 @@ pub struct Diagnostic {
     pub hint: String,
 }
 
+/// What is said of a text that ends within an object.
+pub(crate) const CUT_SHORT: &str = "is not JSON: the text ends in the middle of an object";
+
+impl Diagnostic {
+    /// Whether the text ended in the middle of an object.
+    pub fn is_cut_short(&self) -> bool {
+        self.what == CUT_SHORT
+    }
+}
+
 impl fmt::Display for Diagnostic {
     /// `cluster.yaml:12 (document 2, item 7): Pod default/web: spec.priority: is not a number;
     /// hint`.

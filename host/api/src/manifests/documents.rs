@@ -2,13 +2,18 @@
 //! other, items of a List. Each is read by its caller into a type of its own.
 //!
 //! For input that is small and has other kinds than [`Reader`](super::Reader) folds: node classes,
-//! descriptions of a cloud, nodes to render. Unknown fields are refused here.
+//! descriptions of a cloud, nodes to render. Unknown fields are refused here, but for those of an
+//! object that a cluster has accepted (see [`Document::admit`]).
 
 use serde::de::DeserializeOwned;
 
-use super::diagnostic::{Diagnostic, Diagnostics, Location};
+#[cfg(feature = "crd")]
+use super::diagnostic::Fault;
+use super::diagnostic::{CUT_SHORT, Diagnostic, Diagnostics, Location};
 use super::explain::explain;
 use super::{field, looks_like_json, yaml};
+#[cfg(feature = "crd")]
+use crate::crd::admission::Admission;
 use crate::json;
 
 /// One value of a source, as JSON with the line breaks that it had.
@@ -16,6 +21,8 @@ use crate::json;
 pub struct Document {
     text: String,
     location: Location,
+    /// It as the API server stores it, where that was asked for.
+    admitted: Option<String>,
 }
 
 /// All documents of a source, empty ones left out, and what could not be taken apart. `source`
@@ -86,17 +93,14 @@ impl Finder<'_> {
                             item: None,
                             line: Some(line + 1),
                         },
+                        admitted: None,
                     });
                     at = json::skip_space(bytes, end);
                 }
                 Err(broken) => {
                     let line = before + json::lines_before(bytes, broken.at);
                     return match broken.at_end {
-                        true => self.problem(
-                            line,
-                            "is not JSON: the text ends in the middle of an object",
-                            "the file may have been cut short",
-                        ),
+                        true => self.problem(line, CUT_SHORT, "the file may have been cut short"),
                         false => self.problem(
                             line,
                             "is not JSON",
@@ -137,12 +141,32 @@ impl Document {
         &self.location
     }
 
-    /// The objects of a List (any object with a list of `items`), or the document itself.
+    /// The objects of a List (any object with a list of `items`), lists within it taken apart too,
+    /// or the document itself.
     pub fn items(self) -> Vec<Document> {
+        let (mut all, mut open) = (Vec::new(), vec![self]);
+        while let Some(document) = open.pop() {
+            let is_item = document.location.item.is_some();
+            let is_list = |one: &Document| one.field("kind").is_some_and(|k| k.ends_with("List"));
+            if is_item && !is_list(&document) {
+                all.push(document);
+                continue;
+            }
+            match document.split() {
+                Ok(items) => open.extend(items.into_iter().rev()),
+                Err(document) => all.push(document),
+            }
+        }
+        all
+    }
+
+    /// The items of a List without nulls, or what is no List.
+    #[allow(clippy::result_large_err, reason = "it is the document itself")]
+    fn split(self) -> Result<Vec<Document>, Document> {
         let bytes = self.text.as_bytes();
         let items = json::member(bytes, 0, "items").filter(|range| bytes[range.start] == b'[');
         let Some(items) = items else {
-            return vec![self];
+            return Err(self);
         };
         let (mut all, mut item) = (Vec::new(), 0);
         // Lines are counted from one item to the next: from the start each time, a long list would
@@ -152,7 +176,9 @@ impl Document {
         let _ = json::walk(bytes, items.start, |_, start| {
             let end = json::skip_value(bytes, start);
             item += 1;
-            if let Ok(end) = end {
+            if let Ok(end) = end
+                && bytes[start] != b'n'
+            {
                 let mut location = self.location.clone();
                 location.item = Some(item);
                 lines += json::lines_before(&bytes[counted..], start - counted);
@@ -161,11 +187,35 @@ impl Document {
                 all.push(Document {
                     text: self.text[start..end].to_owned(),
                     location,
+                    admitted: None,
                 });
             }
             Some(end)
         });
-        all
+        Ok(all)
+    }
+
+    /// Has the API server's rules for the kind admit the object: it is read as it will be stored.
+    /// Returns fields that do not count.
+    ///
+    /// # Errors
+    /// What the API server refuses first.
+    #[cfg(feature = "crd")]
+    #[allow(
+        clippy::result_large_err,
+        reason = "one for each document that is refused"
+    )]
+    pub fn admit(&mut self, admission: &Admission) -> Result<Vec<Diagnostic>, Diagnostic> {
+        let Some(admitted) = super::admit::admit(admission, &self.text) else {
+            return Ok(Vec::new());
+        };
+        let told = |fault: &Fault| self.refuse(&fault.field, &*fault.what, &*fault.hint);
+        if let Some(first) = admitted.refusals.first() {
+            return Err(told(first));
+        }
+        let notes = admitted.notes.iter().map(told).collect();
+        self.admitted = Some(admitted.text);
+        Ok(notes)
     }
 
     /// A text field of the object, if it is there: `kind`, `apiVersion`.
@@ -184,7 +234,8 @@ impl Document {
     )]
     pub fn read<T: DeserializeOwned>(&self) -> Result<T, Diagnostic> {
         let mut unknown = None;
-        let mut reader = serde_json::Deserializer::from_str(&self.text);
+        let text = self.admitted.as_deref().unwrap_or(&self.text);
+        let mut reader = serde_json::Deserializer::from_str(text);
         let read: Result<T, _> = serde_ignored::deserialize(&mut reader, |path| {
             let path = path_text(&path);
             if !matches!(path.as_str(), "apiVersion" | "kind") {
@@ -198,7 +249,7 @@ impl Document {
                 Err(self.refuse(&field, what, "remove it, or correct its spelling"))
             }
             (Err(_), _) => {
-                let (field, what, hint) = explain::<T>(&self.text);
+                let (field, what, hint) = explain::<T>(text);
                 Err(self.refuse(&field, what, hint))
             }
         }

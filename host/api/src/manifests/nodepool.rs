@@ -4,7 +4,7 @@ use longshore_core::cron::Schedule;
 use longshore_core::model::purchases::{self, Purchases, Unjoined, Useless};
 use longshore_core::model::{
     Budget, ConsolidationPolicy, Labels, MoveCost, NodeClassRef, NodePool, Op, Requirement,
-    Symbols, Taint,
+    Symbols, Taint, TaintEffect,
 };
 use serde::Deserialize;
 
@@ -122,6 +122,9 @@ only_from_maps!(
     WireStatus<'a>
 );
 
+/// What a label value takes: `karpenter.sh/nodepool` is one.
+const LONGEST_NAME: usize = 63;
+
 /// 720 hours, the default of `expireAfter`.
 const MONTH: i64 = 720 * 3600;
 
@@ -150,6 +153,12 @@ pub(super) fn read(wire: WireNodePool<'_>, objects: &mut ObjectsBuilder) -> Resu
     let at_disruption = at.field("disruption");
     let (limits, node_limit) = limits(spec, at, names)?;
     let name = meta.name.as_deref().unwrap_or_default();
+    if name.len() > LONGEST_NAME {
+        return Err(Path::Root.field("metadata.name").fault(
+            format!("has {} characters", name.len()),
+            "nodes carry it as a label value, which takes 63",
+        ));
+    }
     let pool = NodePool {
         name: names.intern(name),
         uid: match meta.uid.as_deref() {
@@ -201,8 +210,10 @@ pub(super) fn read(wire: WireNodePool<'_>, objects: &mut ObjectsBuilder) -> Resu
     };
     taints_differ(&pool.taints, &pool.startup_taints, at_node, names)?;
     objects.notes.extend(unreadable_schedules(&pool.budgets));
+    let stays = lasting_registration_taint(&pool, at_node, names);
     objects.world.pools.push(pool);
     objects.notes.extend(move_cost.err());
+    objects.notes.extend(stays);
     Ok(())
 }
 
@@ -443,8 +454,12 @@ fn limits(spec: &WireSpec<'_>, at: Path<'_>, names: &mut Symbols) -> Result<Limi
     for (name, value) in spec.limits.iter() {
         let huge = Quantity::parse(&value.0)
             .is_ok_and(|q| !q.is_negative() && (q.whole().is_err() || q.milli().is_err()));
+        let negative = Quantity::parse(&value.0).is_ok_and(|q| q.is_negative());
         let value = if huge {
             i64::MAX
+        } else if negative {
+            // The API server stores it, and no node fits below it.
+            -1
         } else {
             amount(name, value, at.key(name))?
         };
@@ -487,6 +502,10 @@ fn replicas(spec: &WireSpec<'_>, at: Path<'_>) -> Result<Option<i64>, Fault> {
         Some(count) if count < 0 => Err(at
             .field("replicas")
             .fault(format!("{count} is negative"), "it starts at 0")),
+        Some(count) if count > i64::from(i32::MAX) => Err(at.field("replicas").fault(
+            format!("{count} is too large"),
+            "the API server takes at most 2147483647",
+        )),
         count => Ok(count),
     }
 }
@@ -639,6 +658,24 @@ fn is_budget_duration(text: &str) -> bool {
     matches!(units.as_str(), "h" | "m" | "hm")
 }
 
+/// A startup taint with the key of registration that registration does not remove: it removes the
+/// one with the effect NoExecute. No node of the NodePool would ever be initialized.
+fn lasting_registration_taint(pool: &NodePool, at: Path<'_>, names: &Symbols) -> Option<Fault> {
+    let stays = |taint: &Taint| {
+        names.text(taint.key) == labels::UNREGISTERED && taint.effect != TaintEffect::NoExecute
+    };
+    let index = pool.startup_taints.iter().position(stays)?;
+    let taint = &pool.startup_taints[index];
+    Some(at.field("startupTaints").index(index).fault(
+        format!(
+            "taint {} with effect {:?} is never removed, so no node is ever initialized",
+            labels::UNREGISTERED,
+            taint.effect
+        ),
+        "remove it; every node gets this taint with NoExecute until it is registered",
+    ))
+}
+
 /// No two taints, startup taints included, may have the same key and effect.
 fn taints_differ(
     taints: &[Taint],
@@ -653,6 +690,10 @@ fn taints_differ(
             return Err(at
                 .field("taints")
                 .fault(what, "write it like team or example.com/team"));
+        }
+        if !labels::is_label_value(names.text(taint.value)) {
+            let what = format!("{} is not a taint value", quoted(names.text(taint.value)));
+            return Err(at.field("taints").fault(what, LABEL_VALUE));
         }
         if all[..index]
             .iter()

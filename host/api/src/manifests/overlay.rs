@@ -10,7 +10,7 @@ use longshore_core::model::{NodeOverlay, Op, PriceChange, Requirement, ResourceI
 
 use super::diagnostic::{Diagnostic, Diagnostics, quoted};
 use super::documents::{Document, documents};
-use crate::crd::{self, Operator, OverlayRequirement};
+use crate::crd::{self, Operator, OverlayRequirement, admission};
 use crate::labels;
 use crate::quantity::Quantity;
 
@@ -38,7 +38,7 @@ pub fn overlays(
         if document.field("kind") != Some("NodeOverlay") {
             continue;
         }
-        match of_document(&document, known, names) {
+        match of_document(document.clone(), known, names) {
             Ok(overlay) if !seen.insert(overlay.name) => {
                 let hint = "remove one; the first is used";
                 problems.push(document.refuse("", "is there twice", hint));
@@ -55,7 +55,7 @@ pub fn overlays(
     reason = "one for each document that is refused"
 )]
 fn of_document(
-    document: &Document,
+    mut document: Document,
     known: &[&str],
     names: &mut Symbols,
 ) -> Result<NodeOverlay, Diagnostic> {
@@ -63,6 +63,10 @@ fn of_document(
     if version != "karpenter.sh/v1alpha1" {
         let what = format!("{} is not read", quoted(version));
         return Err(document.refuse("apiVersion", what, "write karpenter.sh/v1alpha1"));
+    }
+    let mut all = admission::all().iter();
+    if let Some(admission) = all.find(|one| one.is_for("karpenter.sh", "NodeOverlay")) {
+        document.admit(admission)?;
     }
     let object: crd::NodeOverlay = document.read()?;
     let name = object.metadata.name.as_deref().unwrap_or_default();

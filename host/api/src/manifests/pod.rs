@@ -5,6 +5,7 @@
 //! kept, with the reason in [`Pod::invalid`]. If it runs it takes room; if it is pending the plan
 //! says why it is refused.
 
+pub(super) mod api_rules;
 mod placement;
 mod requests;
 

@@ -1,13 +1,20 @@
 //! Turns a YAML document into JSON with the values on the same lines, so that one reader serves
 //! both and its messages have the right line of either.
 //!
-//! Guards: depth, size of expanded aliases, no merge keys, no tags that change a value, string keys
-//! only. Plain scalars are read as in YAML 1.2 (`yes` is a string), because `kubectl -o yaml`
+//! Merge keys (`<<`) are resolved: a map's own keys win, then those of the first map merged. A key
+//! that a map has twice is a fault, as for kubectl.
+//!
+//! Guards: depth, size of expanded aliases, no tags that change a value, string keys only. Plain scalars are read as in YAML 1.2 (`yes` is a string), because `kubectl -o yaml`
 //! quotes the rest.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasher as _, BuildHasherDefault};
 
+use rustc_hash::{FxHashSet, FxHasher};
 use saphyr_parser::{Event, Parser, ScalarStyle, Span};
+
+use super::diagnostic::quoted;
+use crate::json;
 
 /// Deeper nesting is refused (no object of Kubernetes goes beyond 40).
 const DEEPEST: usize = 100;
@@ -99,6 +106,16 @@ struct Open {
     value_next: bool,
     /// Where the text of this node starts, if it has an anchor.
     anchor: Option<(usize, usize)>,
+    /// Hashes of a map's keys.
+    keys: FxHashSet<u64>,
+    /// Where the value of a merge key starts that is being written.
+    merging: Option<usize>,
+    /// The maps to merge, and lists of them, as text.
+    merges: Vec<String>,
+}
+
+fn hash(key: &str) -> u64 {
+    BuildHasherDefault::<FxHasher>::default().hash_one(key)
 }
 
 #[derive(Default)]
@@ -149,22 +166,29 @@ impl Writer {
                         "put the key in quotes",
                     );
                 }
+                if key_next {
+                    self.key(text.trim_matches('"'), line)?;
+                }
                 self.before(line);
                 self.out.push_str(&text);
-                self.after();
+                self.after(line)?;
             }
             Event::Scalar(text, style, anchor, tag) => {
                 if key_next && style == ScalarStyle::Plain && text == "<<" {
-                    return refuse(
-                        "merge keys (`<<`) are not read",
-                        "write the merged fields out",
-                    );
+                    let start = self.out.len();
+                    if let Some(open) = self.open.last_mut() {
+                        (open.value_next, open.merging) = (true, Some(start));
+                    }
+                    return Ok(());
                 }
                 let string = tag
                     .as_ref()
                     .is_some_and(|tag| tag.is_yaml_core_schema() && tag.suffix == "str");
                 if tag.is_some() && !string {
                     return refuse("tags other than !!str are not read", "remove the tag");
+                }
+                if key_next {
+                    self.key(&text, line)?;
                 }
                 self.before(line);
                 let start = self.out.len();
@@ -175,7 +199,7 @@ impl Writer {
                 if anchor > 0 {
                     self.remember(anchor, start, line)?;
                 }
-                self.after();
+                self.after(line)?;
             }
             Event::SequenceStart(anchor, _) | Event::MappingStart(anchor, _)
                 if key_next || self.open.len() >= DEEPEST =>
@@ -207,16 +231,75 @@ impl Writer {
             entries: 0,
             value_next: false,
             anchor,
+            keys: FxHashSet::default(),
+            merging: None,
+            merges: Vec::new(),
         });
     }
 
+    /// Notes a key of the innermost map.
+    fn key(&mut self, key: &str, line: u32) -> Result<(), YamlFault> {
+        let new = self
+            .open
+            .last_mut()
+            .is_none_or(|open| open.keys.insert(hash(key)));
+        match new {
+            true => Ok(()),
+            false => Err(YamlFault {
+                line,
+                what: format!("a map has the key {} twice", quoted(key)),
+                hint: "remove one; kubectl refuses such a document",
+            }),
+        }
+    }
+
+    /// Writes what the innermost map merges and does not have itself.
+    fn merge(&mut self) {
+        let Some(open) = self.open.last_mut() else {
+            return;
+        };
+        for text in std::mem::take(&mut open.merges) {
+            let bytes = text.as_bytes();
+            let mut maps = Vec::new();
+            match bytes.first() {
+                Some(b'[') => {
+                    let _ = json::walk(bytes, 0, |_, start| {
+                        maps.push(start);
+                        Some(json::skip_value(bytes, start))
+                    });
+                }
+                _ => maps.push(0),
+            }
+            for at in maps {
+                let _ = json::walk(bytes, at, |key, start| {
+                    let end = json::skip_value(bytes, start);
+                    // Keys are as `quote` writes them, the same for the same key.
+                    let written = String::from_utf8_lossy(key);
+                    if let Ok(end) = end
+                        && open.keys.insert(hash(&unquoted(&written)))
+                    {
+                        if open.entries > 0 {
+                            self.out.push(',');
+                        }
+                        open.entries += 1;
+                        self.out.push('"');
+                        self.out.push_str(&written);
+                        self.out.push_str("\":");
+                        self.out.push_str(&text[start..end]);
+                    }
+                    Some(end)
+                });
+            }
+        }
+    }
+
     fn end(&mut self, close: char, line: u32) -> Result<(), YamlFault> {
+        self.merge();
         self.out.push(close);
         if let Some((anchor, start)) = self.open.pop().and_then(|open| open.anchor) {
             self.remember(anchor, start, line)?;
         }
-        self.after();
-        Ok(())
+        self.after(line)
     }
 
     /// Keeps the text from `start` on for aliases of this anchor.
@@ -239,7 +322,9 @@ impl Writer {
     /// line.
     fn before(&mut self, line: u32) {
         if let Some(open) = self.open.last() {
-            if open.value_next {
+            if open.merging.is_some() {
+                // Its value is taken out again.
+            } else if open.value_next {
                 self.out.push(':');
             } else if open.entries > 0 {
                 self.out.push(',');
@@ -251,16 +336,53 @@ impl Writer {
         }
     }
 
-    fn after(&mut self) {
-        if let Some(open) = self.open.last_mut() {
-            if open.map && !open.value_next {
-                open.value_next = true;
-            } else {
-                open.value_next = false;
-                open.entries += 1;
+    fn after(&mut self, line: u32) -> Result<(), YamlFault> {
+        let Some(open) = self.open.last_mut() else {
+            return Ok(());
+        };
+        if let Some(start) = open.merging.take() {
+            let written = self.out.split_off(start);
+            self.line -= json::lines_before(written.as_bytes(), written.len());
+            let text = written.replace('\n', "");
+            open.value_next = false;
+            if !are_maps(&text) {
+                return Err(YamlFault {
+                    line,
+                    what: "a merge key (`<<`) has a value that is no map".to_owned(),
+                    hint: "merge a map (`<<: *name`) or a list of maps",
+                });
             }
+            open.merges.push(text);
+        } else if open.map && !open.value_next {
+            open.value_next = true;
+        } else {
+            open.value_next = false;
+            open.entries += 1;
         }
+        Ok(())
     }
+}
+
+/// Whether a text is a map or a list of maps.
+fn are_maps(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    match bytes.first() {
+        Some(b'{') => true,
+        Some(b'[') => {
+            let mut all = true;
+            let end = json::walk(bytes, 0, |_, start| {
+                all &= bytes.get(start) == Some(&b'{');
+                Some(json::skip_value(bytes, start))
+            });
+            all && end.is_ok()
+        }
+        _ => false,
+    }
+}
+
+/// A key as it was before [`quote`].
+fn unquoted(written: &str) -> String {
+    serde_json::from_str(&format!("\"{written}\"")).unwrap_or_else(|_| written.to_owned())
 }
 
 /// A plain scalar as YAML 1.2's core schema reads it.
@@ -371,6 +493,23 @@ mod tests {
             ("a: &x {b: 1}\nc: *x", "{\"a\":{\"b\":1},\n\"c\":{\"b\":1}}"),
             ("", ""),
             ("# nothing", ""),
+            (
+                "a: &x {b: 1, c: 2}\nd:\n  c: 3\n  <<: *x",
+                "{\"a\":{\"b\":1,\"c\":2},\n\"d\":\n{\"c\":3,\"b\":1}}",
+            ),
+            (
+                "a: &x {b: 1}\nc:\n  <<: [*x, {b: 2, d: 3}]\n  e: 4",
+                "{\"a\":{\"b\":1},\n\"c\":\n\n{\"e\":4,\"b\":1,\"d\":3}}",
+            ),
+            (
+                "<<: 1",
+                "line 0: a merge key (`<<`) has a value that is no map; merge a map (`<<: *name`) or \
+                a list of maps",
+            ),
+            (
+                "a:\n  b: 1\n  'b': 2",
+                "line 2: a map has the key `b` twice; remove one; kubectl refuses such a document",
+            ),
         ] {
             assert_eq!(json(yaml), wanted, "{yaml}");
         }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use longshore_api::crd::admission;
 use longshore_api::crd::{ConditionStatus, NodeClaim, NodeClaimStatus, condition, duration, hash};
 use longshore_api::labels;
 use longshore_ec2::hash::VERSION;
@@ -43,14 +44,19 @@ pub fn check(
         if foreign_class(&object.value["spec"]).is_some() {
             continue;
         }
-        let claim: NodeClaim = match object.document.read() {
+        let mut document = object.document.clone();
+        let mut definitions = admission::all().iter();
+        let definition = definitions.find(|one| one.is_for("karpenter.sh", "NodeClaim"));
+        let notes = definition.map(|definition| document.admit(definition));
+        let notes = notes.map(|notes| notes.unwrap_or_else(|refused| vec![refused]));
+        for said in notes.into_iter().flatten() {
+            report.add_diagnostic(Level::Differs, object, said);
+        }
+        let claim: NodeClaim = match document.read() {
             Ok(claim) => claim,
             Err(said) => {
                 report.add_diagnostic(Level::Differs, object, said);
-                match serde_json::from_str(object.document.text()) {
-                    Ok(claim) => claim,
-                    Err(_) => continue,
-                }
+                continue;
             }
         };
         owned.insert(provider_id(&claim).to_owned());

@@ -59,24 +59,16 @@ fn check_pool(object: &Object, cluster: &Cluster, report: &mut Report) -> Option
         report.add(Level::Note, object, field, what, hint);
         return None;
     }
-    let pool: NodePool = match object.document.read() {
-        Ok(pool) => pool,
-        Err(said) => {
-            let read = serde_json::from_str(object.document.text());
-            let Ok(pool) = read else {
-                report.add_diagnostic(Level::Differs, object, said);
-                return None;
-            };
-            report.add_diagnostic(Level::Differs, object, said);
-            pool
-        }
-    };
-    let mut reader = Reader::new();
+    let mut reader = Reader::of_manifests();
     reader.read("", object.document.text().as_bytes());
-    for mut said in reader.finish().1.list {
-        said.what = format!("{}: no node is made from this NodePool", said.what);
+    let (read, problems) = reader.finish();
+    for mut said in problems.list {
+        if read.pools.is_empty() {
+            said.what = format!("{}: no node is made from this NodePool", said.what);
+        }
         report.add_diagnostic(Level::Differs, object, said);
     }
+    let pool: NodePool = serde_json::from_str(object.document.text()).ok()?;
     if let Some(why) = invalid(&pool) {
         let what = format!("Longshore takes it for invalid: {why}.");
         let hint = "Its condition ValidationSucceeded becomes False.";

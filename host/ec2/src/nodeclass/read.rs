@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 
 use longshore_api::manifests::{Diagnostic, Diagnostics, Document, documents, quoted};
 
-use super::{EC2NodeClass, GROUP};
+use super::{EC2NodeClass, GROUP, admission};
 
 /// The EC2NodeClasses of a text (YAML, JSON, Lists), in its order, and diagnostics of those that
-/// cannot be read. Defaults of the schema are filled in; its rules are not checked. Other kinds are
-/// counted. `source` names the text in diagnostics.
+/// cannot be read, which the API server would refuse, or which have fields that do not count.
+/// Defaults of the schema are filled in. Other kinds are counted. `source` names the text in diagnostics.
 pub fn read(source: &str, bytes: &[u8]) -> (Vec<EC2NodeClass>, Diagnostics) {
     let (found, problems) = documents(source, bytes);
     let found: Vec<Document> = found.into_iter().flat_map(Document::items).collect();
@@ -32,7 +32,11 @@ pub fn of_documents(
             *problems.ignored.entry(kind).or_default() += 1;
             continue;
         }
-        match of_document(document) {
+        let admitted = admitted(document).map(|(class, notes)| {
+            notes.into_iter().for_each(|note| problems.push(note));
+            class
+        });
+        match admitted {
             Ok(class) if !names.insert(class.metadata.name.clone()) => {
                 problems.push(document.refuse(
                     "",
@@ -53,6 +57,15 @@ pub fn of_documents(
     reason = "one for each document that is refused"
 )]
 pub fn of_document(document: &Document) -> Result<EC2NodeClass, Diagnostic> {
+    admitted(document).map(|(class, _)| class)
+}
+
+/// The EC2NodeClass of a document as the API server stores it, and fields that do not count.
+#[allow(
+    clippy::result_large_err,
+    reason = "one for each document that is refused"
+)]
+fn admitted(document: &Document) -> Result<(EC2NodeClass, Vec<Diagnostic>), Diagnostic> {
     match document.field("apiVersion") {
         Some("karpenter.k8s.aws/v1") => {}
         Some(other) => {
@@ -63,6 +76,8 @@ pub fn of_document(document: &Document) -> Result<EC2NodeClass, Diagnostic> {
             return Err(document.refuse("apiVersion", "is missing", "write karpenter.k8s.aws/v1"));
         }
     }
+    let mut document = document.clone();
+    let notes = document.admit(admission())?;
     let class: EC2NodeClass = document.read()?;
     if class
         .metadata
@@ -73,5 +88,5 @@ pub fn of_document(document: &Document) -> Result<EC2NodeClass, Diagnostic> {
     {
         return Err(document.refuse("metadata.name", "is missing", "give it one"));
     }
-    Ok(class)
+    Ok((class, notes))
 }

@@ -2,6 +2,7 @@
 //!
 //! Clients read `code` and `reason`; people, and one or two clients, read the message.
 
+pub use longshore_api::crd::admission::Cause;
 use serde_json::{Map, Value, json};
 
 use crate::object::{ApiError, Resource};
@@ -20,56 +21,6 @@ pub struct ApiErrorWithDetails {
 impl From<ApiErrorWithDetails> for ApiError {
     fn from(refused: ApiErrorWithDetails) -> ApiError {
         refused.error
-    }
-}
-
-/// What is wrong with a field.
-#[derive(Clone, Debug)]
-pub struct Cause {
-    /// Such as `spec.weight`.
-    pub field: String,
-    /// Such as `FieldValueInvalid`.
-    pub reason: &'static str,
-    /// In words, without the field.
-    pub message: String,
-}
-
-impl Cause {
-    /// A value that is not allowed.
-    pub fn invalid(field: impl Into<String>, value: &Value, why: &str) -> Self {
-        let value = if value.is_object() || value.is_array() {
-            json!(value.to_string())
-        } else {
-            value.clone()
-        };
-        Cause {
-            field: field.into(),
-            reason: "FieldValueInvalid",
-            message: format!("Invalid value: {value}: {why}"),
-        }
-    }
-
-    /// A value that is not there.
-    pub fn required(field: impl Into<String>, why: &str) -> Self {
-        let message = if why.is_empty() {
-            "Required value".to_owned()
-        } else {
-            format!("Required value: {why}")
-        };
-        Cause {
-            field: field.into(),
-            reason: "FieldValueRequired",
-            message,
-        }
-    }
-
-    /// A change that may not be made.
-    pub fn forbidden(field: impl Into<String>, why: &str) -> Self {
-        Cause {
-            field: field.into(),
-            reason: "FieldValueForbidden",
-            message: format!("Forbidden: {why}"),
-        }
     }
 }
 

@@ -8,7 +8,7 @@ use longshore_core::model::{
 };
 use serde::Deserialize;
 
-use super::WireSpec;
+use super::{WireSpec, api_rules};
 use crate::labels::{self, stable};
 use crate::manifests::diagnostic::{Fault, Path, quoted};
 use crate::manifests::object::effect;
@@ -126,6 +126,53 @@ pub(crate) struct WireToleration<'a> {
     value: Option<Text<'a>>,
     #[serde(borrow)]
     effect: Option<Text<'a>>,
+    #[serde(rename = "tolerationSeconds")]
+    toleration_seconds: Option<i64>,
+}
+
+impl WireToleration<'_> {
+    /// What the API server checks of it beside its operator and effect.
+    pub(super) fn check_syntax(&self, at: Path<'_>) -> Result<(), Fault> {
+        let (key, value) = (
+            self.key.as_deref().unwrap_or_default(),
+            self.value.as_deref().unwrap_or_default(),
+        );
+        if self.operator.as_deref() == Some("Exists") && !value.is_empty() {
+            return Err(at.field("value").fault(
+                format!("{} stands beside the operator Exists", quoted(value)),
+                "remove it, or write the operator Equal",
+            ));
+        }
+        if !key.is_empty() && !labels::is_label_key(key) {
+            let what = format!("{} is not a taint key", quoted(key));
+            return Err(at
+                .field("key")
+                .fault(what, "write it like team or example.com/team"));
+        }
+        if self.toleration_seconds.is_some() && self.effect.as_deref() != Some("NoExecute") {
+            return Err(at.field("effect").fault(
+                "is not NoExecute beside tolerationSeconds",
+                "write NoExecute, or remove tolerationSeconds",
+            ));
+        }
+        match self.operator.as_deref() {
+            None | Some("" | "Equal") => api_rules::label_value(value, at.field("value")),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl WireSpread<'_> {
+    /// What the API server checks of its `matchLabelKeys`.
+    pub(super) fn check_keys(&self, at: Path<'_>) -> Result<(), Fault> {
+        if !self.match_label_keys.is_empty() && self.label_selector.is_none() {
+            return Err(at.field("matchLabelKeys").fault(
+                "stands without a labelSelector",
+                "add the selector that the keys narrow, or remove them",
+            ));
+        }
+        Ok(())
+    }
 }
 
 only_from_maps!(

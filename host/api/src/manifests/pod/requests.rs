@@ -13,9 +13,9 @@ use crate::manifests::wire::{Amount, Map, only_from_maps};
 #[serde(remote = "Self", default)]
 pub(crate) struct WireResources<'a> {
     #[serde(borrow)]
-    requests: Map<'a, Amount<'a>>,
+    pub(super) requests: Map<'a, Amount<'a>>,
     #[serde(borrow)]
-    limits: Map<'a, Amount<'a>>,
+    pub(super) limits: Map<'a, Amount<'a>>,
 }
 
 only_from_maps!(WireResources<'a>);

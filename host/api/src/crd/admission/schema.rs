@@ -7,7 +7,7 @@ use k8s_openapi::jiff::Timestamp;
 use regex::Regex;
 use serde_json::{Map, Value, json};
 
-use crate::server::api_error::Cause;
+use super::Cause;
 
 /// How a list is put together from several hands.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -122,12 +122,48 @@ impl Schema {
         self.items.as_deref()
     }
 
+    /// The fields below `value` that the schema does not know, each as a path such as
+    /// `spec.limit`. Of a whole object, the metadata is left alone.
+    pub fn unknown(&self, object: &Value) -> Vec<String> {
+        let mut found = Vec::new();
+        self.find_unknown("", object, &mut found);
+        found
+    }
+
+    fn find_unknown(&self, path: &str, value: &Value, found: &mut Vec<String>) {
+        match value {
+            Value::Object(fields) => {
+                for (name, value) in fields {
+                    if path.is_empty() && is_own(name) {
+                        continue;
+                    }
+                    let path = match path {
+                        "" => name.clone(),
+                        path => format!("{path}.{name}"),
+                    };
+                    match self.field(name) {
+                        Some(part) => part.find_unknown(&path, value, found),
+                        None if self.open => {}
+                        None => found.push(path),
+                    }
+                }
+            }
+            Value::Array(items) => {
+                for (n, item) in items.iter().enumerate() {
+                    if let Some(part) = &self.items {
+                        part.find_unknown(&format!("{path}[{n}]"), item, found);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
     /// Takes away what it does not know. Of a whole object, the metadata is left alone.
     pub fn clean(&self, object: &mut Value) {
         let Value::Object(fields) = object else {
             return;
         };
-        let is_own = |name: &str| matches!(name, "apiVersion" | "kind" | "metadata");
         fields.retain(|name, _| self.open || is_own(name) || self.field(name).is_some());
         for (name, value) in fields.iter_mut().filter(|(name, _)| !is_own(name)) {
             if let Some(part) = self.field(name) {
@@ -192,10 +228,7 @@ impl Schema {
         };
         self.check_required("", fields, causes);
         for (name, part) in &self.properties {
-            if let Some(value) = fields
-                .get(name)
-                .filter(|_| !matches!(name.as_str(), "apiVersion" | "kind" | "metadata"))
-            {
+            if let Some(value) = fields.get(name).filter(|_| !is_own(name)) {
                 part.check(name, value, old.and_then(|old| old.get(name)), causes);
             }
         }
@@ -392,6 +425,11 @@ impl Schema {
             }
         }
     }
+}
+
+/// Whether a field of a whole object is no matter of its schema.
+fn is_own(name: &str) -> bool {
+    matches!(name, "apiVersion" | "kind" | "metadata")
 }
 
 fn kind_of(value: &Value) -> &'static str {
