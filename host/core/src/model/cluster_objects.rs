@@ -1,6 +1,8 @@
 //! All observed objects by kind, without indexes: the output of the boundary and the input of a
 //! snapshot.
 
+use rustc_hash::FxHashSet;
+
 use super::catalogue::Catalogue;
 use super::node::{NodeClaim, NodeRecord, UnhealthyNode};
 use super::pod::{LabelSelector, Pod, ShapeId, Shapes, Spread};
@@ -119,6 +121,8 @@ pub struct ClusterObjects {
     /// The kind of node class that is managed here: NodePools and NodeClaims of every other kind are
     /// another provider's. `None` where all are managed.
     pub managed: Option<NodeClassKind>,
+    /// Names of other providers' Nodes, ordered. Who drains one of them has a place for its pods.
+    pub foreign_nodes: Vec<Symbol>,
     /// NodePools.
     pub pools: Records<NodePool>,
     /// Node classes.
@@ -163,9 +167,37 @@ impl ClusterObjects {
             kind: self.names.intern(kind),
         };
         self.managed = Some(managed);
+        self.foreign_nodes = self.nodes_of_others(managed);
         if self.claims.iter().any(|of| of.class.of_kind() != managed) {
             self.claims.retain(|of| of.class.of_kind() == managed);
         }
+    }
+
+    /// Nodes of NodeClaims of other kinds, and those of NodePools of other kinds without a NodeClaim.
+    fn nodes_of_others(&self, managed: NodeClassKind) -> Vec<Symbol> {
+        let ids = |ours: bool| -> FxHashSet<Symbol> {
+            let is = |of: &&NodeClaim| (of.class.of_kind() == managed) == ours;
+            let claims = self.claims.iter().filter(is);
+            claims.filter_map(|claim| claim.provider_id).collect()
+        };
+        let pools = self.pools.iter();
+        let pools = pools.filter(|pool| pool.class.of_kind() != managed);
+        let pools: FxHashSet<Symbol> = pools.map(|pool| pool.name).collect();
+        let theirs = ids(false);
+        if pools.is_empty() && theirs.is_empty() {
+            return Vec::new();
+        }
+        let (ours, key) = (ids(true), self.names.get("karpenter.sh/nodepool"));
+        let is_theirs = |node: &&NodeRecord| {
+            let has =
+                |ids: &FxHashSet<Symbol>| node.provider_id.is_some_and(|id| ids.contains(&id));
+            let pool = key.and_then(|key| node.labels.get(key));
+            has(&theirs) || !has(&ours) && pool.is_some_and(|pool| pools.contains(&pool))
+        };
+        let nodes = self.nodes.iter().filter(is_theirs);
+        let mut names: Vec<Symbol> = nodes.map(|node| node.name).collect();
+        names.sort_unstable();
+        names
     }
 
     /// Whether objects of a node class are managed here.

@@ -61,6 +61,7 @@ impl ClusterObjects {
             catalogue: _,
             settings,
             managed,
+            foreign_nodes,
             pools,
             classes,
             claims,
@@ -89,6 +90,7 @@ impl ClusterObjects {
         if let Some(NodeClassKind { group, kind }) = managed {
             [group, kind].into_iter().for_each(&mut *visit);
         }
+        foreign_nodes.each(visit);
         pools.each(visit);
         classes.each(visit);
         claims.each(visit);

@@ -89,7 +89,10 @@ pub fn join(
         };
         claim.map(|c| joined.insert(c.name));
         if node.deleting || claim.is_some_and(|c| c.deleting) {
-            leaving.insert(node.name);
+            // Who ends another provider's node has a place for its pods.
+            if world.foreign_nodes.binary_search(&node.name).is_err() {
+                leaving.insert(node.name);
+            }
             continue;
         }
         nodes.push(registered_node(node, claim, &special));

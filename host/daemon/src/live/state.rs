@@ -460,9 +460,12 @@ impl ClusterState {
         std::mem::take(&mut self.condition_changes)
     }
 
-    /// Whether a node is being deleted.
+    /// Whether a node is being deleted whose pods need another place. Who ends another provider's node
+    /// has one.
     pub fn any_node_leaves(&self) -> bool {
-        !self.deleting.is_empty()
+        let nodes = self.deleting.iter().filter_map(|name| self.nodes.get(name));
+        let mut nodes = nodes.filter(|node| !self.is_of_others(node));
+        nodes.next().is_some()
     }
 
     /// The name of the only node of a provider ID.

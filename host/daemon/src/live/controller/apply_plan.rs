@@ -344,7 +344,9 @@ impl Controller {
         if snapshot.pending.is_empty() {
             return;
         }
-        let found = report::all_incompatible_pools(snapshot, plan);
+        let mut found = report::all_incompatible_pools(snapshot, plan);
+        // Those of other providers are nobody's fault.
+        found.retain(|pool, _| self.state.pools.contains_key(pool));
         for (pool, why) in found
             .iter()
             .filter(|(pool, why)| self.incompatible_pools.get(*pool) != Some(why))

@@ -98,6 +98,15 @@ impl ClusterState {
         }
     }
 
+    /// Whether a Node is another provider's: by its NodeClaims, or else by its NodePool.
+    pub(super) fn is_of_others(&self, node: &NodeView) -> bool {
+        let id = &node.provider_id;
+        let pool = node.labels.get(labels::NODEPOOL);
+        self.foreign.instances.contains_key(id)
+            || !self.claims_by_provider.contains_key(id)
+                && pool.is_some_and(|pool| self.foreign.pools.contains(pool))
+    }
+
     /// Whether a Node is managed. Its NodeClaims decide; one that several providers claim is nobody's
     /// to touch. Where there is none, the label with its node class does, which NodeClaims of this
     /// provider give their Nodes; or, on Nodes that older versions made, the label with a managed
@@ -230,6 +239,48 @@ mod tests {
         ] {
             assert_eq!(managed(name), ours, "{name}");
         }
+    }
+
+    #[test]
+    fn pods_of_another_providers_node_that_goes_are_left_to_it() {
+        let goes = |name: &str, pool: &str| {
+            let (kind, mut node) = node(name, json!({POOL: pool}));
+            node["metadata"]["deletionTimestamp"] = "2026-11-24T12:00:00Z".into();
+            node["metadata"]["finalizers"] = json!(["karpenter.sh/termination"]);
+            (kind, node)
+        };
+        let pod = |node: &str| {
+            let pod = json!({
+                "metadata": {"name": format!("on-{node}"), "namespace": "shop", "uid": node,
+                    "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet",
+                        "name": "web", "uid": "u", "controller": true}]},
+                "spec": {"nodeName": node, "containers": [{"name": "c"}]},
+                "status": {"phase": "Running"},
+            });
+            (Kind::Pod, pod)
+        };
+        let pending = |all: Vec<(Kind, Value)>| {
+            let state = state(all);
+            let snapshot = Snapshot::new(Arc::new(state.freeze().world()));
+            (state.any_node_leaves(), snapshot.pending.len())
+        };
+        let base = || {
+            [
+                pool("auto", AUTO),
+                pool("web", EC2),
+                claim("a", "auto", AUTO),
+            ]
+        };
+        let theirs = [goes("a", "web"), pod("a"), goes("b", "auto"), pod("b")];
+        assert_eq!(
+            pending(base().into_iter().chain(theirs).collect()),
+            (false, 0)
+        );
+        let others = [goes("c", "web"), pod("c"), goes("d", "gone"), pod("d")];
+        assert_eq!(
+            pending(base().into_iter().chain(others).collect()),
+            (true, 2)
+        );
     }
 
     #[test]
