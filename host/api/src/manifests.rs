@@ -857,11 +857,6 @@ has_meta!(
     cluster::WireNodeClass<'_>,
 );
 
-/// The group of an `apiVersion`, empty for the core group.
-fn group(api_version: &str) -> &str {
-    api_version.split_once('/').map_or("", |(group, _)| group)
-}
-
 /// The kind of a typed list's items, which may leave it out.
 fn kind_of_items(text: &[u8], at: usize) -> Option<TypeOf<'_>> {
     let kind = field(text, at, "kind")?.strip_suffix("List")?;
