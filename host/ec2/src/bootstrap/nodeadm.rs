@@ -151,8 +151,16 @@ fn value(text: &str) -> Result<Value, String> {
     if text.trim_start().starts_with('{') {
         return serde_json::from_str(text).map_err(broken);
     }
-    let (found, problems) = documents("NodeConfig", first_document(text).as_bytes());
+    // Our parser takes no tab between a key and its value; Go's does.
+    let first = first_document(text).replace(":\t", ": ");
+    let (found, problems) = documents("NodeConfig", first.as_bytes());
     if let Some(problem) = problems.list.first() {
+        // Merge keys and tags: nodeadm reads them, and what they say is not known here.
+        let head = ["apiVersion: node.eks.aws/v1alpha1", "kind: NodeConfig"];
+        let says = |line: &&str| first.lines().any(|own| own.trim_end() == *line);
+        if problem.what.contains("are not read") && head.iter().all(|line| says(line)) {
+            return Ok(json!({"apiVersion": "node.eks.aws/v1alpha1", "kind": "NodeConfig"}));
+        }
         return Err(format!("its NodeConfig is not YAML: {}", problem.what));
     }
     let first = found

@@ -84,10 +84,12 @@ pub fn differences(own: &Kubelet, said: &ReadBack) -> Vec<String> {
     };
     let mut out = Vec::new();
     let mut differ = |name: &str, ours: String, theirs: String| {
+        let of = match ours.as_str() {
+            "the default" => "",
+            _ => " of spec.kubelet",
+        };
         if ours != theirs {
-            out.push(format!(
-                "{name} is {theirs} on nodes, not {ours} of spec.kubelet"
-            ));
+            out.push(format!("{name} is {theirs} on nodes, not {ours}{of}"));
         }
     };
     let number = |of: Option<i64>| of.map_or("the default".to_owned(), |of| of.to_string());

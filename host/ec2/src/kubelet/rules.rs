@@ -152,8 +152,11 @@ impl Kubelet<'_> {
                 true => format!("featureGates[{lacking}]"),
                 false => format!("featureGates[{name}]"),
             };
-            let what = format!("does not suit: {name} is on and needs {lacking}");
-            self.refuse(&field, what, "set both");
+            // One reason is enough: a gate may be locked, or several may need it.
+            if self.faults.iter().all(|fault| fault.field != field) {
+                let what = format!("does not suit: {name} is on and needs {lacking}");
+                self.refuse(&field, what, "set both");
+            }
         }
     }
 
@@ -362,24 +365,17 @@ impl Kubelet<'_> {
             return;
         }
         for field in [policy, list] {
-            let what = match self.asked.contains_key(field) {
-                true => format!("stands without the feature gate {gate}"),
-                false => format!("is false, and the kubelet's defaults have set {field} before"),
-            };
-            let field = match self.asked.contains_key(field) {
-                true => field.to_owned(),
-                false => format!("featureGates[{gate}]"),
-            };
-            let list = field.ends_with(list);
-            let hint = match list {
-                true => "remove it, or turn the gate on",
-                false => "leave the gate on, or set imagePullCredentialsVerificationPolicy to \"\"",
-            };
-            let set = self.has(match list {
-                true => "preloadedImagesVerificationAllowlist",
-                false => "imagePullCredentialsVerificationPolicy",
-            });
-            self.unless(!set, &field, what, hint);
+            if !self.has(field) {
+                continue;
+            }
+            if self.asked.contains_key(field) {
+                let what = format!("stands without the feature gate {gate}");
+                self.refuse(field, what, "remove it, or turn the gate on");
+            } else {
+                let what = format!("is false, and the kubelet's defaults have set {field} before");
+                let hint = format!("leave the gate on, or set {field} to \"\"");
+                self.refuse(&format!("featureGates[{gate}]"), what, &hint);
+            }
         }
     }
 

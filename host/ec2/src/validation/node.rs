@@ -51,6 +51,15 @@ pub fn node(
         return Ok(());
     };
     let own = refused(settings, base, kubelets);
+    // Bottlerocket's model is stricter than the kubelet.
+    if family == AmiFamily::Bottlerocket {
+        let boot = sample::sample(family, settings, None);
+        let text = userdata::merged(&boot).unwrap_or_default();
+        if let Err(what) = joins(&boot, &text) {
+            let fault = Fault::new("kubelet", what, "change it");
+            return found(Reason::InvalidKubeletConfiguration, vec![fault]);
+        }
+    }
     let Some(text) = user_data.filter(|text| !text.is_empty()) else {
         return found(Reason::InvalidKubeletConfiguration, below(own));
     };
@@ -58,15 +67,17 @@ pub fn node(
     let fault = |what: String, hint: &str| Fault::new("userData", what, hint);
     let merged = userdata::merged(&boot).map_err(|own| fault(own.what, own.hint));
     let said = merged.and_then(|sent| {
-        let joins = joins(&boot, &sent);
-        let hint = match mime::is_archive(text) || family != AmiFamily::AL2023 {
-            true => "a node would not join with it",
-            false => {
+        let hint = |what: &str| match what.starts_with("its NodeConfig") && !mime::is_archive(text) {
+            false => "a node would not join with it",
+            true => {
                 "begin a NodeConfig with apiVersion node.eks.aws/v1alpha1 and its kind, a script with \
                  #!, and what cloud-init reads with #cloud-config"
             }
         };
-        joins.map_err(|what| fault(what, hint))
+        joins(&boot, &sent).map_err(|what| {
+            let hint = hint(&what);
+            fault(what, hint)
+        })
     });
     let said = match said {
         Ok(said) => said,

@@ -104,6 +104,11 @@ fn user_data_of_al2023_is_sent_as_what_it_is_or_refused() {
             json!({"userData": "apiVersion: node.eks.aws/v1beta1\nkind: NodeConfig\n"}),
         ),
         ("flags as a text", config("    flags: --node-labels=a=b")),
+        (
+            "a NodeConfig with a merge key",
+            json!({"userData": "apiVersion: node.eks.aws/v1alpha1\nkind: NodeConfig\nspec:\n  kubelet:\n    \
+                config: &all {podPidsLimit: 5}\n  other:\n    <<: *all\n"}),
+        ),
         ("two documents", json!({"userData": two})),
         ("a script in base64", archive(script)),
         ("a way to merge", archive(merge)),
