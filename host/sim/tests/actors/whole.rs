@@ -66,6 +66,7 @@ fn the_same_seed_gives_the_same_bytes_and_another_seed_others() {
                 never_ready: 0.1,
                 slow: 0.1,
                 never_register: 0.1,
+                ..Faults::default()
             };
             options.cloud.disturbances = Disturbances {
                 prices_every: Duration::from_secs(300),
