@@ -39,7 +39,11 @@ fn texts(list: &Value) -> Vec<&str> {
 
 /// What a role of `rbac.yaml` allows, as `verb resource.group`.
 fn rights(kind: &str) -> BTreeSet<String> {
-    let role = of_kind("rbac.yaml", kind);
+    rights_of("rbac.yaml", kind)
+}
+
+fn rights_of(file: &str, kind: &str) -> BTreeSet<String> {
+    let role = of_kind(file, kind);
     let mut all = BTreeSet::new();
     for rule in role["rules"].as_array().expect("rules") {
         for group in texts(&rule["apiGroups"]) {
@@ -65,7 +69,8 @@ fn what_is_watched_may_be_watched_and_nothing_else() {
         let at = kind.at();
         wanted.extend(["list", "watch"].map(|verb| format!("{verb} {}.{}", at.plural, at.group)));
     }
-    let rights = rights("ClusterRole");
+    let mut rights = rights("ClusterRole");
+    rights.extend(rights_of("rbac-kwok.yaml", "ClusterRole"));
     let missing: Vec<_> = wanted.difference(&rights).collect();
     assert!(missing.is_empty(), "{missing:?}");
     let watches = rights.iter().filter(|right| right.starts_with("watch "));
@@ -74,6 +79,17 @@ fn what_is_watched_may_be_watched_and_nothing_else() {
         .filter(|r| !wanted.contains(*r) && !r.contains("volumeattachments"))
         .collect();
     assert!(more.is_empty(), "nothing watches {more:?}");
+}
+
+#[test]
+fn nodes_are_made_by_the_kwok_provider_alone() {
+    let kwok = rights_of("rbac-kwok.yaml", "ClusterRole");
+    let all = rights("ClusterRole");
+    for right in ["create nodes.", "patch nodes/status."] {
+        assert!(kwok.contains(right) && !all.contains(right), "{right}");
+    }
+    let same: Vec<_> = kwok.intersection(&all).collect();
+    assert!(same.is_empty(), "said twice: {same:?}");
 }
 
 #[test]

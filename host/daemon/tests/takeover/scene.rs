@@ -46,7 +46,8 @@ impl Scene {
         let plane = ControlPlane::start(name)?;
         let rbac = root().join("deploy/rbac.yaml");
         let account = root().join("deploy/service-account.yaml");
-        for file in [rbac, account] {
+        let kwok = root().join("deploy/rbac-kwok.yaml");
+        for file in [rbac, kwok, account] {
             let file = file.to_str().context("a path that is no text")?;
             plane.run(&["delete", "-f", file])?;
         }

@@ -16,13 +16,17 @@ const NAMESPACE: &str = "kube-system";
 /// A year.
 const TOKEN_LIFE: &str = "8760h";
 
-/// Applies `deploy/service-account.yaml`, `deploy/rbac.yaml` and `deploy/crds`, and writes the daemon's kubeconfig. Twice is as
-/// good as once.
+/// The daemon's account and what it may do: by itself, and with the KWOK provider.
+const RIGHTS: [&str; 3] = ["service-account.yaml", "rbac.yaml", "rbac-kwok.yaml"];
+
+/// Applies [`RIGHTS`] and `deploy/crds`, and writes the daemon's kubeconfig. Twice is as good as
+/// once.
 pub fn install(cluster: &Cluster, say: &dyn Fn(&str)) -> Result<()> {
     wait_for_namespace(cluster)?;
     let deploy = crate::guests::root().join("deploy");
-    apply(cluster, &deploy.join("service-account.yaml"))?;
-    apply(cluster, &deploy.join("rbac.yaml"))?;
+    for file in RIGHTS {
+        apply(cluster, &deploy.join(file))?;
+    }
     let crds = manifests(&deploy.join("crds"))?;
     for file in &crds {
         apply(cluster, file)?;

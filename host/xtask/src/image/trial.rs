@@ -179,7 +179,7 @@ fn json(file: &Path) -> Result<Value> {
 
 /// Takes away what `deploy/` gave the cluster, and lets Helm give it instead.
 fn install(plane: &ControlPlane, case: &Case, [metrics, probes]: [u16; 2]) -> Result<()> {
-    for file in ["rbac.yaml", "service-account.yaml"] {
+    for file in ["rbac-kwok.yaml", "rbac.yaml", "service-account.yaml"] {
         let file = crate::root().join("deploy").join(file);
         let file = file.to_str().context("a path that is no text")?;
         plane.run(&["delete", "-f", file])?;
