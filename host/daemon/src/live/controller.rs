@@ -59,7 +59,7 @@ use super::step_error::StepError;
 use super::termination;
 use super::useless_purchases::{self, ToRemember};
 use super::watch::Observed;
-use super::work_queue::{Lane, WorkQueue};
+use super::work_queue::{LAUNCHES, Lane, WorkQueue};
 use crate::config::NewPods;
 use crate::process;
 
@@ -250,7 +250,7 @@ impl Controller {
             config: Arc::new(how),
             board,
             state,
-            work: WorkQueue::default(),
+            work: WorkQueue::new(LAUNCHES),
             done,
             round_timer,
             planning: false,
@@ -346,6 +346,7 @@ impl Controller {
             WorkItem::Claim(name) => match self.state.claims.get(name) {
                 Some(claim) if claim.metadata.deletion_timestamp.is_some() => Lane::End,
                 Some(claim) if reboot::phase::is_under_way(claim) => Lane::Drain,
+                Some(claim) if !lifecycle::provider_id(claim).is_empty() => Lane::Register,
                 _ => Lane::Launch,
             },
             WorkItem::Pool(_) | WorkItem::Overlay(_) => Lane::Pool,
@@ -1068,7 +1069,9 @@ impl Controller {
             let (ctx, done) = (self.ctx.clone(), self.done.clone());
             match action {
                 Action::Step(claim) => {
-                    self.work.enqueue(WorkItem::Claim(claim), Lane::Launch, now);
+                    let what = WorkItem::Claim(claim);
+                    let lane = self.lane(&what);
+                    self.work.enqueue(what, lane, now);
                 }
                 Action::Nominate(pods) => drop(tokio::spawn(async move {
                     ctx.nominate(&pods).await;

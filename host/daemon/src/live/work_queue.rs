@@ -20,9 +20,11 @@ const CONFLICT: Duration = Duration::from_secs(2);
 /// What kind of work it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Lane {
-    /// A NodeClaim that is not initialized.
+    /// A NodeClaim without an instance. It may wait for its turn at the cloud for long.
     #[default]
     Launch,
+    /// A NodeClaim with an instance: its node registers, or has done so.
+    Register,
     /// A NodeClaim that is terminating.
     End,
     /// A node: drained or repaired.
@@ -34,18 +36,20 @@ pub enum Lane {
 }
 
 impl Lane {
-    const ALL: [Lane; 5] = [
+    const ALL: [Lane; 6] = [
         Lane::Launch,
+        Lane::Register,
         Lane::End,
         Lane::Drain,
         Lane::Pool,
         Lane::Disruption,
     ];
 
-    /// Most tasks of it at a time.
+    /// Most tasks of it at a time. Of launches a queue is told.
     const fn slots(self) -> usize {
         match self {
-            Lane::Launch => 64,
+            Lane::Launch => LAUNCHES,
+            Lane::Register => 64,
             Lane::End | Lane::Drain => 32,
             Lane::Pool => 4,
             Lane::Disruption => 8,
@@ -53,13 +57,16 @@ impl Lane {
     }
 }
 
+/// Most launches at a time, of NodeClaims that are launched one by one.
+pub const LAUNCHES: usize = 64;
+
 /// Work on one object.
 #[derive(Default)]
 struct Job {
     lane: Lane,
     running: bool,
-    /// It was touched while it ran.
-    again: bool,
+    /// It was touched while it ran: the lane that it goes on in.
+    again: Option<Lane>,
     failures: u32,
     due: Option<Instant>,
 }
@@ -72,13 +79,23 @@ struct Queue {
 }
 
 /// All work, by object. Nothing here outlives the process, and nothing needs to.
-#[derive(Default)]
 pub struct WorkQueue {
+    /// Most launches at a time.
+    launches: usize,
     jobs: BTreeMap<WorkItem, Job>,
     lanes: [Queue; Lane::ALL.len()],
 }
 
 impl WorkQueue {
+    /// A queue without work, and how many launches run at a time at most.
+    pub fn new(launches: usize) -> Self {
+        WorkQueue {
+            launches,
+            jobs: BTreeMap::new(),
+            lanes: Default::default(),
+        }
+    }
+
     /// How many objects there is work on.
     #[allow(clippy::len_without_is_empty, reason = "nobody asks")]
     pub fn len(&self) -> usize {
@@ -95,7 +112,7 @@ impl WorkQueue {
     pub fn enqueue(&mut self, what: WorkItem, lane: Lane, now: Instant) {
         let job = self.jobs.entry(what.clone()).or_default();
         if job.running {
-            job.again = true;
+            job.again = Some(lane);
             return;
         }
         let due = job.due.filter(|due| *due <= now).unwrap_or(now);
@@ -127,7 +144,7 @@ impl WorkQueue {
         let queue = &mut self.lanes[lane as usize];
         let (_, what) = queue.due.pop_first()?;
         if let Some(job) = self.jobs.get_mut(&what) {
-            (job.running, job.again, job.due) = (true, false, None);
+            (job.running, job.again, job.due) = (true, None, None);
             queue.running += 1;
         }
         Some(what)
@@ -135,14 +152,20 @@ impl WorkQueue {
 
     fn free(&self) -> impl Iterator<Item = (Lane, &Queue)> {
         let lanes = Lane::ALL.into_iter().zip(&self.lanes);
-        lanes.filter(|(lane, queue)| queue.running < lane.slots())
+        lanes.filter(|(lane, queue)| {
+            let slots = match lane {
+                Lane::Launch => self.launches,
+                lane => lane.slots(),
+            };
+            queue.running < slots
+        })
     }
 
     /// This replica leads no more: what has not begun is for another one.
     pub fn stand_by(&mut self) {
         self.lanes.iter_mut().for_each(|queue| queue.due.clear());
         self.jobs.retain(|_, job| {
-            (job.again, job.due) = (false, None);
+            (job.again, job.due) = (None, None);
             job.running
         });
     }
@@ -159,17 +182,19 @@ impl WorkQueue {
         let job = self.jobs.get_mut(what)?;
         job.running = false;
         self.lanes[job.lane as usize].running -= 1;
+        let again = job.again.is_some();
+        job.lane = job.again.take().unwrap_or(job.lane);
         let mut said = None;
         let due = match outcome {
             Ok(wait) => {
                 job.failures = 0;
-                if job.again {
+                if again {
                     Some(now)
                 } else {
                     wait.map(|wait| now + wait)
                 }
             }
-            Err(StepError::Conflict(_)) => Some(if job.again { now } else { now + CONFLICT }),
+            Err(StepError::Conflict(_)) => Some(if again { now } else { now + CONFLICT }),
             Err(error) => {
                 job.failures += 1;
                 said =
@@ -201,7 +226,7 @@ mod tests {
     #[test]
     fn an_object_is_worked_on_by_one_task_and_again_if_it_changed_meanwhile() {
         let now = Instant::now();
-        let mut jobs = WorkQueue::default();
+        let mut jobs = WorkQueue::new(LAUNCHES);
         jobs.enqueue(claim("a"), Lane::Launch, now);
         assert_eq!(jobs.take(now), Some(claim("a")));
         jobs.enqueue(claim("a"), Lane::Launch, now);
@@ -222,7 +247,7 @@ mod tests {
     #[test]
     fn failures_wait_longer_each_time_and_conflicts_hardly() {
         let now = Instant::now();
-        let mut jobs = WorkQueue::default();
+        let mut jobs = WorkQueue::new(LAUNCHES);
         jobs.enqueue(claim("a"), Lane::Launch, now);
         jobs.take(now);
         assert_eq!(
@@ -257,7 +282,7 @@ mod tests {
     #[test]
     fn a_replica_that_leads_no_more_keeps_only_what_is_under_way() {
         let now = Instant::now();
-        let mut jobs = WorkQueue::default();
+        let mut jobs = WorkQueue::new(LAUNCHES);
         jobs.enqueue(claim("a"), Lane::Launch, now);
         assert_eq!(jobs.take(now), Some(claim("a")));
         jobs.enqueue(claim("a"), Lane::Launch, now);
@@ -269,10 +294,33 @@ mod tests {
     }
 
     #[test]
-    fn so_many_of_a_kind_run_at_once_and_hold_up_no_others() {
-        const MOST: usize = Lane::Launch.slots();
+    fn a_claim_whose_node_has_joined_does_not_wait_for_launches_and_changes_its_lane_once_launched()
+    {
         let now = Instant::now();
-        let mut jobs = WorkQueue::default();
+        let mut jobs = WorkQueue::new(2);
+        ["a", "b", "c"]
+            .iter()
+            .for_each(|name| jobs.enqueue(claim(name), Lane::Launch, now));
+        let taken = [jobs.take(now), jobs.take(now)];
+        assert_eq!(taken, [Some(claim("a")), Some(claim("b"))]);
+        assert_eq!(jobs.take(now), None, "two launches at a time");
+        jobs.enqueue(claim("joined"), Lane::Register, now);
+        assert_eq!(jobs.take(now), Some(claim("joined")));
+        // The echo of its launch comes while it runs.
+        jobs.enqueue(claim("a"), Lane::Register, now);
+        jobs.ended(&claim("a"), &Ok(None), now);
+        let next = [jobs.take(now), jobs.take(now)];
+        assert_eq!(next, [Some(claim("c")), Some(claim("a"))], "both at once");
+        jobs.ended(&claim("a"), &Ok(None), now);
+        jobs.ended(&claim("joined"), &Ok(None), now);
+        assert_eq!(jobs.running(), 2, "b and c are launched");
+    }
+
+    #[test]
+    fn so_many_of_a_kind_run_at_once_and_hold_up_no_others() {
+        const MOST: usize = LAUNCHES;
+        let now = Instant::now();
+        let mut jobs = WorkQueue::new(LAUNCHES);
         (0..MOST + 2).for_each(|n| jobs.enqueue(claim(&n.to_string()), Lane::Launch, now));
         let taken: Vec<_> = std::iter::from_fn(|| jobs.take(now)).collect();
         assert_eq!((taken.len(), jobs.next()), (MOST, None));
