@@ -340,6 +340,9 @@ async fn live(
         ..Setup::default()
     };
     let manager = PolicyReloader::start(setup)?;
+    // Before the cloud is asked: it may be slow.
+    let probes = serve::probes(settings.probes).await;
+    let probes = probes.map_err(|[why, hint]| usage(&why, &hint))?;
     let mut cloud = match on_ec2 {
         None => kwok(args, settings, &client)?,
         Some(set) => ec2(args, settings, set, &client, manager.clone()).await?,
@@ -389,10 +392,16 @@ async fn live(
         .store(settings.observes, std::sync::atomic::Ordering::Relaxed);
     let at = serve::At {
         metrics: settings.metrics,
-        probes: settings.probes,
         status: settings.status.clone(),
     };
-    let served = serve::serve(ctx.clone(), board.clone(), daemon.queries.clone(), at).await;
+    let served = serve::serve(
+        ctx.clone(),
+        board.clone(),
+        daemon.queries.clone(),
+        at,
+        probes,
+    )
+    .await;
     served.map_err(|[why, hint]| usage(&why, &hint))?;
     // They end with this function.
     let _tasks = cloud.tasks.map(|tasks| tasks(ctx.clone()));

@@ -5,7 +5,7 @@ mod listen;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use axum::Router;
@@ -58,8 +58,6 @@ pub type SharedBoard = Arc<Mutex<StatusBoard>>;
 pub struct At {
     /// Port of metrics, on all addresses.
     pub metrics: u16,
-    /// Port of probes, on all addresses.
-    pub probes: u16,
     /// Of status and explanations, `host:port`.
     pub status: String,
 }
@@ -100,8 +98,78 @@ const STATUS: Limits = Limits {
     lifetime: Duration::from_secs(40),
 };
 
-/// Serves metrics, probes, status and explanations until the process ends, on a thread of its own:
-/// a busy loop does not delay a probe, and many clients do not delay the loop.
+/// What answers probes: until there is a loop, that this process is alive and not ready.
+#[derive(Clone, Default)]
+struct Probes(Arc<OnceLock<Shared>>);
+
+/// Serves probes, and later all else.
+pub struct Serving(oneshot::Sender<Begin>);
+
+/// What is served besides probes, and where; and who is told whether the ports are open.
+struct Begin {
+    shared: Shared,
+    at: At,
+    told: oneshot::Sender<Result<(), [String; 2]>>,
+}
+
+/// Serves probes until the process ends: on all addresses, before the cloud has answered, and on a
+/// thread of its own: a busy loop does not delay a probe, and many clients do not delay the loop.
+///
+/// # Errors
+/// A port that is in use, and the setting to change.
+pub async fn probes(port: u16) -> Result<Serving, [String; 2]> {
+    let (told, bound) = oneshot::channel();
+    let (begin, begun) = oneshot::channel();
+    let serving = move || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .max_blocking_threads(1)
+            .enable_all()
+            .build();
+        match runtime {
+            Err(error) => drop(told.send(Err(thread_refused(&error)))),
+            Ok(runtime) => runtime.block_on(serving(port, told, begun)),
+        }
+    };
+    std::thread::Builder::new()
+        .name("serve".to_owned())
+        .spawn(serving)
+        .map_err(|error| thread_refused(&error))?;
+    let ended = |_| Err(thread_refused(&"it has ended"));
+    bound.await.unwrap_or_else(ended)?;
+    Ok(Serving(begin))
+}
+
+/// What the thread does.
+async fn serving(
+    port: u16,
+    told: oneshot::Sender<Result<(), [String; 2]>>,
+    begun: oneshot::Receiver<Begin>,
+) {
+    let probes = Probes::default();
+    let listeners = listen::everywhere(port).await;
+    let listeners = listeners.map_err(setting("HEALTH_PROBE_PORT (--health-probe-port)"));
+    let bound =
+        listeners.map(|listeners| listen::serve(listeners, PROBES, probe_routes(probes.clone())));
+    if told.send(bound).is_err() {
+        return;
+    }
+    // Without a port for probes, or after a start that failed, the process ends.
+    let Ok(Begin { shared, at, told }) = begun.await else {
+        return;
+    };
+    let bound = bind(shared, &at, &probes).await;
+    let good = bound.is_ok();
+    if told.send(bound).is_ok() && good {
+        std::future::pending().await
+    }
+}
+
+fn setting(name: &'static str) -> impl Fn(String) -> [String; 2] {
+    move |why| [why, format!("set {name}")]
+}
+
+/// Serves metrics, status and explanations until the process ends, on the thread of the probes, which
+/// are told of the loop.
 ///
 /// # Errors
 /// A port or an address that is in use or invalid, and the setting to change.
@@ -110,6 +178,7 @@ pub async fn serve(
     board: SharedBoard,
     asks: Sender<Query>,
     at: At,
+    serving: Serving,
 ) -> Result<(), [String; 2]> {
     let shared = Shared {
         ctx,
@@ -120,26 +189,7 @@ pub async fn serve(
         status: at.status.clone().into(),
     };
     let (told, bound) = oneshot::channel();
-    let serving = move || {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .max_blocking_threads(1)
-            .enable_all()
-            .build();
-        match runtime {
-            Err(error) => drop(told.send(Err(thread_refused(&error)))),
-            Ok(runtime) => runtime.block_on(async {
-                let bound = bind(shared, &at).await;
-                let good = bound.is_ok();
-                if told.send(bound).is_ok() && good {
-                    std::future::pending().await
-                }
-            }),
-        }
-    };
-    std::thread::Builder::new()
-        .name("serve".to_owned())
-        .spawn(serving)
-        .map_err(|error| thread_refused(&error))?;
+    _ = serving.0.send(Begin { shared, at, told });
     bound
         .await
         .unwrap_or_else(|_| Err(thread_refused(&"it has ended")))
@@ -152,19 +202,15 @@ fn thread_refused(why: &dyn std::fmt::Display) -> [String; 2] {
     ]
 }
 
-async fn bind(shared: Shared, at: &At) -> Result<(), [String; 2]> {
-    let setting = |name: &'static str| move |why: String| [why, format!("set {name}")];
+async fn bind(shared: Shared, at: &At, probes: &Probes) -> Result<(), [String; 2]> {
     let metrics = listen::everywhere(at.metrics)
         .await
         .map_err(setting("METRICS_PORT (--metrics-port)"))?;
-    let probes = listen::everywhere(at.probes)
-        .await
-        .map_err(setting("HEALTH_PROBE_PORT (--health-probe-port)"))?;
     let status = listen::at(&at.status)
         .await
         .map_err(setting("STATUS_ADDRESS (--status-address)"))?;
     listen::serve(metrics, METRICS, metrics_routes(shared.clone()));
-    listen::serve(probes, PROBES, probe_routes(shared.clone()));
+    _ = probes.0.set(shared.clone());
     listen::serve(status, STATUS, status_routes(shared));
     Ok(())
 }
@@ -177,11 +223,11 @@ fn metrics_routes(shared: Shared) -> Router {
         .with_state(shared)
 }
 
-fn probe_routes(shared: Shared) -> Router {
+fn probe_routes(probes: Probes) -> Router {
     Router::new()
         .route("/healthz", get(healthy))
         .route("/readyz", get(ready))
-        .with_state(shared)
+        .with_state(probes)
 }
 
 fn status_routes(shared: Shared) -> Router {
@@ -288,14 +334,23 @@ impl Readers {
     }
 }
 
-async fn healthy(State(s): State<Shared>) -> (StatusCode, String) {
+async fn healthy(State(probes): State<Probes>) -> (StatusCode, String) {
+    let Some(s) = probes.0.get() else {
+        return (StatusCode::OK, "starting".to_owned());
+    };
     match s.ctx.pulse.check(Instant::now()) {
         Ok(()) => (StatusCode::OK, "ok".to_owned()),
         Err(why) => (StatusCode::SERVICE_UNAVAILABLE, why),
     }
 }
 
-async fn ready(State(s): State<Shared>) -> (StatusCode, &'static str) {
+async fn ready(State(probes): State<Probes>) -> (StatusCode, &'static str) {
+    let Some(s) = probes.0.get() else {
+        return (
+            StatusCode::SERVICE_UNAVAILABLE,
+            "starting: the cloud has not answered yet; see the log",
+        );
+    };
     if lock(&s.board).synced {
         (StatusCode::OK, "ok")
     } else {
@@ -368,6 +423,10 @@ pub(super) mod tests {
         }
     }
 
+    fn begun(shared: Shared) -> Probes {
+        Probes(Arc::new(shared.into()))
+    }
+
     /// Serves status and explanations on a port of the kernel's choice.
     pub async fn status_on_loopback(
         ctx: &Arc<Context>,
@@ -435,7 +494,7 @@ pub(super) mod tests {
             request: Duration::from_millis(200),
             ..PROBES
         };
-        let at = on_loopback(limits, probe_routes(deaf().0)).await;
+        let at = on_loopback(limits, probe_routes(begun(deaf().0))).await;
         let mut slow = TcpStream::connect(at).await.unwrap();
         slow.write_all(b"GET /healthz HTTP/1.1\r\nHost:")
             .await
@@ -473,7 +532,7 @@ pub(super) mod tests {
     #[tokio::test]
     async fn silent_sockets_on_every_port_delay_neither_probes_nor_scrapes() {
         let (shared, _questions) = deaf();
-        let probes = on_loopback(PROBES, probe_routes(shared.clone())).await;
+        let probes = on_loopback(PROBES, probe_routes(begun(shared.clone()))).await;
         let metrics = on_loopback(METRICS, metrics_routes(shared)).await;
         let clients = [silent(probes, 500).await, silent(metrics, 500).await];
         let begun = Instant::now();
@@ -540,7 +599,7 @@ pub(super) mod tests {
                 .unwrap_err()
                 .contains("cannot listen on")
         );
-        listen::serve(listeners, PROBES, probe_routes(deaf().0));
+        listen::serve(listeners, PROBES, probe_routes(begun(deaf().0)));
         for at in ["127.0.0.1", "::1"].iter().take(1 + usize::from(v6)) {
             let at = SocketAddr::new(at.parse().unwrap(), port);
             assert!(
@@ -555,14 +614,31 @@ pub(super) mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_loop_that_hangs_is_unhealthy() {
         let (shared, _questions) = deaf();
+        let probes = begun(shared);
         assert_eq!(
-            healthy(State(shared.clone())).await,
+            healthy(State(probes.clone())).await,
             (StatusCode::OK, "ok".into())
         );
         tokio::time::advance(Duration::from_secs(31)).await;
         assert_eq!(
-            healthy(State(shared)).await.0,
+            healthy(State(probes)).await.0,
             StatusCode::SERVICE_UNAVAILABLE
+        );
+    }
+
+    #[tokio::test]
+    async fn a_process_that_waits_for_the_cloud_is_healthy_and_not_ready() {
+        let at = on_loopback(PROBES, probe_routes(Probes::default())).await;
+        let asked = async |path: &str| {
+            let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n");
+            answered(at, &request).await
+        };
+        assert!(asked("/healthz").await.starts_with("HTTP/1.1 200 "));
+        let answer = asked("/readyz").await;
+        assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
+        assert!(
+            answer.contains("the cloud has not answered yet"),
+            "{answer}"
         );
     }
 
