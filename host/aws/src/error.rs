@@ -45,6 +45,11 @@ impl Class {
         matches!(self, Capacity | SubnetFull | Quota | SpotRole)
     }
 
+    /// Whether the same call may succeed later although nobody changes anything.
+    pub fn passes(self) -> bool {
+        matches!(self, Class::Throttled | Class::Unknown)
+    }
+
     /// The word of metrics.
     pub fn as_str(self) -> &'static str {
         match self {

@@ -25,6 +25,7 @@ use longshore_ec2::kubelet::minor;
 use longshore_ec2::nodeclass::EC2NodeClass;
 use longshore_ec2::userdata::Cluster;
 use longshore_ec2::{repair, tags};
+use tokio::time::Instant;
 
 use crate::batch::{Batcher, Window};
 use crate::boot::Bootstrap;
@@ -89,6 +90,13 @@ pub enum StartError {
     NoTypes(String),
 }
 
+impl StartError {
+    /// Whether AWS is slow or down, so that another attempt may succeed.
+    pub fn passes(&self) -> bool {
+        matches!(self, StartError::Api(error) if error.class.passes())
+    }
+}
+
 /// What the time is.
 pub type Clock = Arc<dyn Fn() -> SystemTime + Send + Sync>;
 
@@ -138,6 +146,12 @@ const DRIFT: Duration = Duration::from_secs(300);
 pub(crate) const REFRESH: Duration = Duration::from_secs(12 * 3600);
 /// How often what is over is let go.
 const SWEEP: Duration = Duration::from_secs(10);
+/// How often the leader looks for launch templates that others have made.
+const FIND: Duration = Duration::from_secs(3600);
+/// How soon again after that failed.
+const FIND_AGAIN: Duration = Duration::from_secs(60);
+/// How long a start waits for zonal shifts.
+const SHIFTS: Duration = Duration::from_secs(10);
 
 impl Ec2 {
     /// Asks for the cluster, instance types and prices, and finds launch templates again.
@@ -165,8 +179,7 @@ impl Ec2 {
         region.settings = settings.machines;
         let provider = Self::over(region, clients, classes, settings, arn, clock);
         if provider.inner.settings.zonal_shift {
-            let asked = provider.refresh_shifts().await;
-            asked.map_err(|why| StartError::ZonalShift(why.with_hint()))?;
+            provider.begin_shifts().await?;
         }
         if let Err(error) = provider.refresh_prices().await {
             tracing::warn!(
@@ -181,6 +194,20 @@ impl Ec2 {
             );
         }
         Ok(provider)
+    }
+
+    /// Asks for zonal shifts for a moment. While ARC is slow or down, none are known to hold.
+    async fn begin_shifts(&self) -> Result<(), StartError> {
+        let why = match tokio::time::timeout(SHIFTS, self.refresh_shifts()).await {
+            Ok(Ok(_)) => return Ok(()),
+            Ok(Err(why)) if !why.class.passes() => {
+                return Err(StartError::ZonalShift(why.with_hint()));
+            }
+            Ok(Err(why)) => why.with_hint(),
+            Err(_) => format!("no answer within {} s", SHIFTS.as_secs()),
+        };
+        tracing::warn!(why, "zonal shifts are not known yet; asked for again");
+        Ok(())
     }
 
     /// A provider that knows a region, and nothing else yet.
@@ -251,9 +278,21 @@ impl Ec2 {
         }
     }
 
-    /// Lets go what is over, until it is dropped. For the replica that leads.
+    /// Lets go what is over, until it is dropped. For the replica that leads. Launch templates are
+    /// found again first, and from time to time: whoever led before has made some.
     pub async fn keep_clean(&self) {
+        let mut due = Instant::now();
         loop {
+            if due <= Instant::now() {
+                due = Instant::now() + FIND;
+                if let Err(error) = self.find_templates().await {
+                    due = Instant::now() + FIND_AGAIN;
+                    tracing::warn!(
+                        error = error.with_hint(),
+                        "launch templates are not found again"
+                    );
+                }
+            }
             tokio::time::sleep(SWEEP).await;
             self.sweep().await;
         }

@@ -44,7 +44,7 @@ use claims::Claims;
 use interruptions::Interruptions;
 use observed::{Counting, ToldClasses};
 
-use super::context::Context;
+use super::context::{Context, back_off};
 use super::kinds::Kind;
 use super::leader::Leadership;
 use super::lifecycle;
@@ -68,14 +68,16 @@ const AGAIN: Duration = Duration::from_secs(10);
 /// At the most.
 const LATER: Duration = Duration::from_secs(300);
 
-/// Makes the provider: asks AWS for the cluster, instance types and prices.
+/// Makes the provider: asks AWS for the cluster, instance types and prices. While AWS is slow or down it
+/// goes on asking.
 ///
 /// # Errors
-/// AWS cannot be reached, or does not know what nothing works without.
+/// AWS refuses, or does not know what nothing works without.
 pub(super) async fn start(
     settings: &Settings,
     set: AwsSettings,
     client: &Client,
+    clock: &super::clock::Clock,
     policies: PolicyReloader,
 ) -> Result<Cloud, Failure> {
     let failed = |message: String, hint: &str| Failure::Usage {
@@ -131,7 +133,8 @@ pub(super) async fn start(
              --legacy-node-repair"
         );
     }
-    let clock = Arc::new(SystemTime::now);
+    let clock = clock.clone();
+    let clock = Arc::new(move || SystemTime::from(clock.now()));
     begin(clients, client, metrics, meant, queue, clock, policies).await
 }
 
@@ -139,7 +142,7 @@ pub(super) async fn start(
 /// `client` sees; `queue` has the interruptions.
 ///
 /// # Errors
-/// AWS does not answer, or does not know what nothing works without.
+/// AWS refuses, or does not know what nothing works without.
 pub async fn simulated(
     clients: Clients,
     client: &Client,
@@ -165,7 +168,20 @@ async fn begin(
     let classes = Arc::new(KubeClasses::new(client.clone()));
     let told = Arc::new(ToldClasses::new(classes.clone()));
     let zonal_shift = meant.zonal_shift;
-    let ec2 = Ec2::start(Arc::new(clients), told.clone(), meant, clock).await;
+    let clients = Arc::new(clients);
+    let mut failures = 0;
+    let ec2 = loop {
+        let begun = Ec2::start(clients.clone(), told.clone(), meant.clone(), clock.clone());
+        match begun.await {
+            Err(why) if why.passes() => {
+                failures += 1;
+                let again = back_off(failures);
+                tracing::warn!(%why, seconds = again.as_secs(), "EC2 does not answer; tried again");
+                tokio::time::sleep(again).await;
+            }
+            begun => break begun,
+        }
+    };
     let ec2 = ec2.map_err(|why| {
         let failed = |message: String, hint: &str| Failure::Usage {
             message,

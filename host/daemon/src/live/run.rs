@@ -270,7 +270,7 @@ async fn ec2(
     args: &RunArgs,
     settings: &Settings,
     ec2: AwsSettings,
-    client: &Client,
+    (client, clock): (&Client, &Clock),
     policies: PolicyReloader,
 ) -> Result<Cloud, Failure> {
     if args.instance_types.is_some() || settings.instance_types.is_some() {
@@ -279,7 +279,7 @@ async fn ec2(
             "EC2 says which instance types there are; leave it out",
         ));
     }
-    super::aws::start(settings, ec2, client, policies).await
+    super::aws::start(settings, ec2, client, clock, policies).await
 }
 
 #[cfg(not(feature = "aws"))]
@@ -287,7 +287,7 @@ async fn ec2(
     _: &RunArgs,
     _: &Settings,
     _: AwsSettings,
-    _: &Client,
+    _: (&Client, &Clock),
     _: PolicyReloader,
 ) -> Result<Cloud, Failure> {
     Err(usage(
@@ -345,7 +345,7 @@ async fn live(
     let probes = probes.map_err(|[why, hint]| usage(&why, &hint))?;
     let mut cloud = match on_ec2 {
         None => kwok(args, settings, &client)?,
-        Some(set) => ec2(args, settings, set, &client, manager.clone()).await?,
+        Some(set) => ec2(args, settings, set, (&client, &clock), manager.clone()).await?,
     };
     if let Some(config) = &settings.scheduler {
         meant.default_spread = default_spread(config, &mut cloud.names)?;
