@@ -110,6 +110,15 @@ pub fn stable(key: &str) -> &str {
     }
 }
 
+/// The key of an allowed topology of a StorageClass. kube-scheduler reads it as written: only the
+/// label of a CSI driver, which writes it on every node, goes by the stable name.
+pub fn of_topology(key: &str) -> &str {
+    match key {
+        "topology.ebs.csi.aws.com/zone" => ZONE,
+        _ => key,
+    }
+}
+
 /// The part of a label before its slash, empty if it has none.
 pub fn domain(key: &str) -> &str {
     key.split_once('/').map_or("", |(domain, _)| domain)

@@ -631,6 +631,15 @@ impl Reader {
             ("storage.k8s.io", "CSINode") => {
                 self.take(source, object, false, storage::read_csi_node)
             }
+            ("storage.k8s.io", "CSIDriver") => {
+                self.take(source, object, false, storage::read_csi_driver)
+            }
+            ("storage.k8s.io", "CSIStorageCapacity") => {
+                self.take(source, object, true, storage::read_capacity)
+            }
+            ("storage.k8s.io", "VolumeAttachment") => {
+                self.take(source, object, false, storage::read_attachment)
+            }
             ("", "LimitRange") => self.take(source, object, true, limit_range::read),
             ("", "Namespace") => self.take(source, object, false, cluster::read_namespace),
             ("scheduling.k8s.io", "PriorityClass") => {
@@ -852,6 +861,9 @@ has_meta!(
     storage::WireVolume<'_>,
     storage::WireClass<'_>,
     storage::WireCsiNode<'_>,
+    storage::WireCsiDriver<'_>,
+    storage::WireCapacity<'_>,
+    storage::WireAttachment<'_>,
     cluster::WireNamespace<'_>,
     cluster::WirePriorityClass<'_>,
     cluster::WireNodeClass<'_>,

@@ -14,7 +14,7 @@ mod limits;
 mod purchases;
 mod topology;
 
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::model::{ClusterObjects, Symbol};
 use crate::plan::{Plan, PodIx};
@@ -41,9 +41,27 @@ pub fn check(snapshot: &Snapshot, plan: &Plan) -> Result<(), Vec<Violation>> {
     limits::check(snapshot, plan, &mut found);
     totals(snapshot, plan, &mut found);
     if found.violations.is_empty() {
-        Ok(())
-    } else {
-        Err(found.violations)
+        return Ok(());
+    }
+    blame(&hosts, &mut found.violations);
+    Err(found.violations)
+}
+
+/// Completes violations that name a place alone: its claim, and all its pods.
+fn blame(hosts: &Hosts<'_>, violations: &mut [Violation]) {
+    let named = hosts.hosts.iter().enumerate();
+    let by_name: FxHashMap<&str, usize> = named.map(|(at, host)| (&*host.name, at)).collect();
+    let existing = hosts.snapshot.nodes.len();
+    for violation in violations {
+        let place = violation.at.as_deref().and_then(|at| by_name.get(at));
+        let Some(&at) = place else { continue };
+        if violation.claims.is_empty() {
+            violation.claims.extend(at.checked_sub(existing));
+        }
+        if violation.pods.is_empty() {
+            let pods = hosts.hosts[at].pods.iter();
+            violation.pods.extend(pods.map(|pending| pending.pod));
+        }
     }
 }
 
@@ -55,11 +73,26 @@ struct Violations<'a> {
 
 impl Violations<'_> {
     fn add(&mut self, rule: Invariant, at: Option<String>, pod: Option<PodIx>, detail: String) {
+        self.add_of(rule, at, pod, (Vec::new(), Vec::new()), detail);
+    }
+
+    /// The same with the pods and the claims that are to blame.
+    fn add_of(
+        &mut self,
+        rule: Invariant,
+        at: Option<String>,
+        pod: Option<PodIx>,
+        (mut pods, claims): (Vec<PodIx>, Vec<usize>),
+        detail: String,
+    ) {
+        pods.extend(pod);
         let pod = pod.map(|p| self.pod_name(p));
         self.violations.push(Violation {
             invariant: rule,
             at,
             pod,
+            pods,
+            claims,
             detail,
         });
     }

@@ -1,6 +1,6 @@
 //! Explains which NodePools and nodes refuse one pod of a snapshot, and why.
 
-use crate::plan::{Effort, Plan, PodIx, Refusal, Target};
+use crate::plan::{Effort, Plan, PodIx, Refusal, Target, Unfit};
 use crate::planner::{self, MAX_RETRIES, Once};
 use crate::policy::Policies;
 use crate::schedule::domains::{Counted, bought_by_others};
@@ -29,6 +29,14 @@ pub fn refusals(
             target: Target::Pod,
             unfit: unfit.clone(),
         }];
+    }
+    let left = plan.unplaced.iter().find(|left| left.pod == pod);
+    let is_left_out = |refusal: &&Refusal| {
+        let why = &refusal.unfit;
+        matches!(why, Unfit::BreaksPlan { .. } | Unfit::Unrealised { .. })
+    };
+    if let Some(why) = left.and_then(|left| left.refusals.iter().find(is_left_out)) {
+        return vec![why.clone()];
     }
     let (mut compiled, packing) = first_fit(snapshot, &Once::new(policies), plan, stop);
     let place = compiled.items.iter().enumerate().find_map(|(item, it)| {

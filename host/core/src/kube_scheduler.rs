@@ -100,6 +100,9 @@ pub struct SimulationResult {
     pub unplaced: Vec<PodIx>,
     /// For each of them the nodes that would take it if they had room.
     pub feasible_if_larger: Vec<Vec<SimulatedNode>>,
+    /// For each of them whether labels, taints and volumes of some node suit it, so that what keeps
+    /// it out are rules about other pods, ports, or room.
+    pub suited: Vec<bool>,
     /// Where the others went, in the order in which they were placed.
     pub placements: Vec<(PodIx, SimulatedNode)>,
 }
@@ -227,16 +230,19 @@ impl<'a> Simulator<'a> {
         let SimulationResult {
             unplaced: left,
             feasible_if_larger: welcome,
+            suited,
             placements: seats,
         } = survival;
         let ours = left
             .into_iter()
-            .zip(welcome)
+            .zip(welcome.into_iter().zip(suited))
             .filter(|(pod, _)| !known.contains(pod));
-        let (left, welcome) = ours.unzip();
+        let (left, rest): (Vec<PodIx>, Vec<_>) = ours.unzip();
+        let (welcome, suited) = rest.into_iter().unzip();
         SimulationResult {
             unplaced: left,
             feasible_if_larger: welcome,
+            suited,
             placements: seats,
         }
     }

@@ -8,6 +8,7 @@ pub mod catalogue;
 pub mod catalogue_index;
 pub mod cluster_objects;
 pub mod excess;
+pub mod fields;
 pub mod node;
 pub mod overlay;
 pub mod own_values;

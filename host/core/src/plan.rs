@@ -68,6 +68,9 @@ pub struct Plan {
     /// Violations of a cheaper plan that this one replaces: a defect of the planner, worth a
     /// report.
     pub rejected_candidates: Vec<Violation>,
+    /// Violations of whole plans that this one replaces. The pods that they name are left out of it
+    /// ([`Unfit::BreaksPlan`]): a defect of the planner, worth a report.
+    pub left_out: Vec<Violation>,
     /// The search for a cheaper plan was stopped, and this is the plan that a lesser effort gives:
     /// that one.
     pub cut_short: Option<Effort>,

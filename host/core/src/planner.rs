@@ -1,6 +1,7 @@
 //! From a snapshot to a plan.
 
 mod finish;
+mod left_out;
 mod queue_order;
 mod robust;
 
@@ -62,6 +63,59 @@ pub fn plan(
     plan_until(snapshot, policies, options, Stop::never())
 }
 
+/// Plans for every pending pod of a snapshot. Should even first fit's plan break a rule, the pods
+/// that break it are left out ([`left_out`](Plan::left_out)), and so are pods that kube-scheduler
+/// would not bind to any node of the plan; the rest is planned again, a few times at most.
+///
+/// # Errors
+/// A plan breaks a rule, whatever pods are left out.
+pub fn plan_until(
+    snapshot: &Snapshot,
+    policies: &dyn Policies,
+    options: Options,
+    stop: Stop<'_>,
+) -> Result<Plan, Box<Rejected>> {
+    let policies = &Once::new(policies);
+    let plan = &mut |of: &Snapshot| plan_all(of, policies, options, stop);
+    leaving_out(snapshot, options.effort, plan)
+}
+
+/// Plans with `plan`, and again without the pods that break it, as [`plan_until`] does.
+///
+/// # Errors
+/// A plan breaks a rule, whatever pods are left out.
+pub fn leaving_out(
+    snapshot: &Snapshot,
+    effort: Effort,
+    plan: &mut dyn FnMut(&Snapshot) -> Result<Plan, Box<Rejected>>,
+) -> Result<Plan, Box<Rejected>> {
+    let mut fewer: Option<Snapshot> = None;
+    let mut broken: Vec<Violation> = Vec::new();
+    let mut tries = left_out::Tries::default();
+    loop {
+        let of = fewer.as_ref().unwrap_or(snapshot);
+        let without = match plan(of) {
+            Ok(plan) => {
+                let pods = tries.unrealised(of, &plan, effort);
+                if pods.is_empty() {
+                    let left_out = broken;
+                    return Ok(Plan { left_out, ..plan });
+                }
+                pods
+            }
+            Err(rejected) => {
+                let pods = tries.broken(of, &rejected.violations);
+                if pods.is_empty() {
+                    return Err(rejected);
+                }
+                broken.extend(rejected.violations);
+                pods
+            }
+        };
+        fewer = Some(left_out::without(of, &without));
+    }
+}
+
 /// Plans for every pending pod of a snapshot: pure, deterministic, and never dearer than
 /// first-fit-decreasing. Every plan is checked; should the improved one break a rule, first fit's
 /// takes its place and says so in [`rejected_candidates`](Plan::rejected_candidates). If `stop` is
@@ -73,7 +127,7 @@ pub fn plan(
 ///
 /// # Errors
 /// Even first fit's plan breaks a rule.
-pub fn plan_until(
+fn plan_all(
     snapshot: &Snapshot,
     policies: &dyn Policies,
     options: Options,
@@ -84,7 +138,6 @@ pub fn plan_until(
     if snapshot.pending.is_empty() {
         return Ok(Plan::default());
     }
-    let policies = &Once::new(policies);
     let stop = if options.effort == Effort::None {
         Stop::never()
     } else {

@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use crate::ids::{NodeIx, PoolIx};
+use crate::ids::{NodeIx, PodIx, PoolIx};
 use crate::model::{Excess, NodeClassRef, ResourceId, Symbol, Taint};
 
 /// Who refuses a pod, and why.
@@ -48,6 +48,11 @@ pub enum Unfit {
     Excess(Excess),
     /// It has dynamic resource claims, which are not supported (IGNORE_DRA_REQUESTS).
     ResourceClaims,
+    /// It asks for a resource that no node has and no instance type offers.
+    NoSuchResource {
+        /// The resource.
+        resource: ResourceId,
+    },
     /// One of its volumes is unavailable.
     Volume(Box<str>),
     /// There is no NodePool.
@@ -110,6 +115,19 @@ pub enum Unfit {
     Excluded,
     /// A node that was bought for its group did not help; only nodes that exist may take it.
     UselessPurchase(UselessPurchase),
+    /// The check refuses plans with it: a defect of the planner. It is left out, so that others get
+    /// their nodes.
+    BreaksPlan {
+        /// The rule that such a plan breaks.
+        rule: Invariant,
+        /// What was wrong with it.
+        detail: Box<str>,
+    },
+    /// kube-scheduler as modelled would not bind it to any node of the plan, in any of some runs.
+    Unrealised {
+        /// How many runs.
+        runs: u32,
+    },
     /// No evaluated rule refuses it, but it was not placed: a defect of the planner or of its
     /// reasons.
     Unexplained,
@@ -149,7 +167,11 @@ impl Unfit {
     pub fn is_of_the_pod(&self) -> bool {
         matches!(
             self,
-            Unfit::Invalid(_) | Unfit::Excess(_) | Unfit::ResourceClaims | Unfit::Volume(_)
+            Unfit::Invalid(_)
+                | Unfit::Excess(_)
+                | Unfit::ResourceClaims
+                | Unfit::NoSuchResource { .. }
+                | Unfit::Volume(_)
         )
     }
 }
@@ -243,8 +265,12 @@ pub struct Violation {
     pub invariant: Invariant,
     /// The claim (by position) or node (by name) where it shows.
     pub at: Option<String>,
-    /// The pod that it is about, `namespace/name`.
+    /// The pod that it is about, `namespace/name`, if it is about one.
     pub pod: Option<String>,
+    /// Pods without which the plan does not break it here; none where no pod is to blame (sums).
+    pub pods: Vec<PodIx>,
+    /// The claims (positions in the plan) where it shows.
+    pub claims: Vec<usize>,
     /// What is wrong, with numbers.
     pub detail: String,
 }

@@ -178,4 +178,17 @@ pub struct StateNode {
     pub volumes: Vec<(Symbol, u32)>,
     /// Pods bound to it that are neither terminal nor terminating, daemons included.
     pub pods: Vec<PodIx>,
+    /// Terminating pods on it: they take room, and count for affinity and anti-affinity.
+    pub terminating: Vec<PodIx>,
+    /// The last of `taints` stands for `spec.unschedulable`, of which the Node has no taint:
+    /// kube-scheduler keeps pods away, and topology spread does not know of it.
+    pub cordoned: bool,
+}
+
+impl StateNode {
+    /// Taints that the Node has, which is what topology spread reads.
+    pub fn written_taints(&self) -> &[Taint] {
+        let all = self.taints.len();
+        &self.taints[..all - usize::from(self.cordoned && all > 0)]
+    }
 }

@@ -7,6 +7,7 @@
 
 #[cfg(feature = "aws")]
 pub mod aws;
+mod bug_report;
 pub(crate) mod claim_conditions;
 pub(crate) mod claims;
 pub mod clock;

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use longshore_api::labels;
 use longshore_core::model::{
     ClusterObjects, Excess, NodeClassRef, NodePool, Op, PodShape, Requirement, Symbol, Taint,
-    TaintEffect,
+    TaintEffect, fields,
 };
 use longshore_core::plan::{
     Barred, IncompatiblePool, Least, Target, TopologyRule, TypesLeft, Unfit,
@@ -29,6 +29,7 @@ pub fn code(unfit: &Unfit) -> &'static str {
         Unfit::Invalid(_) => "Invalid",
         Unfit::Excess(_) => "TooMuch",
         Unfit::ResourceClaims => "ResourceClaims",
+        Unfit::NoSuchResource { .. } => "NoSuchResource",
         Unfit::Volume(_) => "Volume",
         Unfit::NoPools => "NoNodePools",
         Unfit::Unusable(_) => "NodePoolUnusable",
@@ -60,6 +61,8 @@ pub fn code(unfit: &Unfit) -> &'static str {
         Unfit::ReservedCapacity => "ReservedCapacity",
         Unfit::Excluded => "Excluded",
         Unfit::UselessPurchase(_) => "UselessPurchase",
+        Unfit::BreaksPlan { .. } => "BreaksPlan",
+        Unfit::Unrealised { .. } => "NotRealised",
         Unfit::Unexplained => "Unexplained",
     }
 }
@@ -85,6 +88,16 @@ pub fn type_counts(unfit: &Unfit) -> Option<BTreeMap<&'static str, u32>> {
     Some(counts.into_iter().filter(|&(_, count)| count > 0).collect())
 }
 
+/// What a field of nodes that pods ask for as a label says.
+fn field(key: &str) -> String {
+    match fields::feature(key) {
+        Some(feature) => format!("the node does not declare feature {feature}"),
+        None => "its volume is to be made for another node (annotation \
+            volume.kubernetes.io/selected-node)"
+            .into(),
+    }
+}
+
 /// The subject of a reason, so that its sentence can name what was required and what exists.
 #[derive(Clone, Copy)]
 pub struct Messages<'w> {
@@ -101,6 +114,21 @@ impl Messages<'_> {
         self.world.names.text(sym)
     }
 
+    /// Dynamic resource allocation gives extended resources as well, by their name or by that of a
+    /// DeviceClass.
+    fn no_such_resource(&self, name: &str) -> String {
+        match name.strip_prefix("deviceclass.resource.kubernetes.io/") {
+            Some(class) => format!(
+                "it asks for a device of DeviceClass {class}, and dynamic resource allocation is \
+                not planned for yet"
+            ),
+            None => format!(
+                "no node has {name} and no instance type offers it; if a DeviceClass gives it \
+                (extendedResourceName), dynamic resource allocation is not planned for yet"
+            ),
+        }
+    }
+
     /// A reason as a sentence without a full stop.
     pub fn sentence(&self, unfit: &Unfit) -> String {
         match unfit {
@@ -115,10 +143,14 @@ impl Messages<'_> {
             Unfit::ResourceClaims => "it asks for dynamic resource claims, which are not planned \
                 for yet"
                 .into(),
+            Unfit::NoSuchResource { resource } => {
+                self.no_such_resource(resource.name(&self.world.names))
+            }
             Unfit::Volume(why) => format!("volume: {why}"),
             Unfit::NoPools => "there is no NodePool".into(),
             Unfit::Unusable(why) => self.unusable(why),
             Unfit::Taint(taint) => format!("it does not tolerate taint {}", self.taint(taint)),
+            Unfit::Label { key } if fields::is_field(self.text(*key)) => field(self.text(*key)),
             Unfit::Label { key } => self.label(*key),
             Unfit::Resource {
                 resource,
@@ -202,6 +234,14 @@ impl Messages<'_> {
                     time_of_day(*until)
                 )
             }
+            Unfit::BreaksPlan { rule, detail } => format!(
+                "left out, for a plan with it breaks a rule ({rule:?}: {detail}): a defect of \
+                Longshore, please report it"
+            ),
+            Unfit::Unrealised { runs } => format!(
+                "kube-scheduler would bind it to no node of the plan, in 0 of {runs} modelled runs, \
+                so none is bought for it"
+            ),
             Unfit::Unexplained => {
                 "no rule refuses the pod, but it was not placed: a defect of Longshore, please \
                 report it"

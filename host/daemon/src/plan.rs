@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use longshore_api::manifests::Diagnostics;
 use longshore_core::kube_scheduler::{self, Simulator};
+use longshore_core::model::{Taint, TaintEffect};
 use longshore_core::plan::Plan;
 use longshore_core::planner;
 use longshore_core::snapshot::Snapshot;
@@ -111,6 +112,15 @@ fn report(planned: &Planned) -> Report {
             {violation}"
         )
     }));
+    notes.extend(planned.plan.left_out.first().map(|violation| {
+        format!(
+            "plans were rejected by check, the pods that broke a rule are left out; please report \
+            this: {violation}"
+        )
+    }));
+    if !planned.plan.claims.is_empty() {
+        notes.extend(open_though_deleting(&planned.snapshot));
+    }
     Report {
         seconds: planned.seconds,
         state_seconds: planned.state_seconds,
@@ -129,6 +139,24 @@ fn report(planned: &Planned) -> Report {
         policies: notes,
         problems: planned.problems.list.iter().map(input::object).collect(),
     }
+}
+
+/// That kube-scheduler still binds pods to nodes that are being deleted, where no taint keeps them
+/// away. Such nodes are no places of a plan, for they end with their pods.
+fn open_though_deleting(snapshot: &Snapshot) -> Option<String> {
+    let world = &*snapshot.world;
+    let open = world.nodes.iter().filter(|node| {
+        let closed = |taint: &Taint| taint.effect != TaintEffect::PreferNoSchedule;
+        node.deleting && !node.unschedulable && !node.taints.iter().any(closed)
+    });
+    let names: Vec<&str> = open.map(|node| world.names.text(node.name)).collect();
+    (!names.is_empty()).then(|| {
+        format!(
+            "kube-scheduler may bind pods to nodes that are being deleted and have no taint: {}; \
+            they are no places of this plan, for their pods end with them",
+            names.join(", ")
+        )
+    })
 }
 
 /// Number of simulated runs of kube-scheduler per plan: enough to find plans that hold by luck

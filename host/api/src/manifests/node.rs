@@ -1,7 +1,7 @@
 //! Nodes and NodeClaims.
 
 use longshore_core::model::{
-    Labels, NodeClaim, NodeClassRef, NodeRecord, Resources, Symbols, Taint, TaintEffect,
+    Labels, NodeClaim, NodeClassRef, NodeRecord, Resources, Symbols, Taint, TaintEffect, fields,
 };
 use serde::Deserialize;
 
@@ -51,6 +51,8 @@ struct WireNodeStatus<'a> {
     provider_id: Option<Text<'a>>,
     #[serde(borrow, rename = "nodeName")]
     node_name: Option<Text<'a>>,
+    #[serde(borrow, rename = "declaredFeatures")]
+    declared_features: List<Text<'a>>,
 }
 
 #[derive(Deserialize, Default, Debug)]
@@ -110,6 +112,9 @@ only_from_maps!(
     WireClaimResources<'a>
 );
 
+/// The taint that follows `spec.unschedulable`.
+const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
+
 /// A part of an object that counts all the same where it cannot be read: then it is what `instead`
 /// says.
 fn or<T>(part: Result<T, Fault>, notes: &mut Vec<Fault>, instead: impl FnOnce() -> T) -> T {
@@ -156,13 +161,33 @@ pub(super) fn read(wire: WireNode<'_>, objects: &mut ObjectsBuilder) -> Result<(
         Path::Root.field("spec").field("taints"),
         names,
     );
+    let taints = or(tainted, notes, || unreadable_taints(names));
+    let unschedulable = spec.unschedulable.unwrap_or(false);
+    let cordon = unschedulable.then(|| Taint {
+        key: names.intern(UNSCHEDULABLE),
+        value: names.intern(""),
+        effect: TaintEffect::NoSchedule,
+    });
+    let is_written = |cordon: &Taint| {
+        let same = |t: &Taint| (t.key, t.effect) == (cordon.key, cordon.effect);
+        taints.iter().any(same)
+    };
+    let cordon = cordon.filter(|cordon| !is_written(cordon));
+    let known = |feature: &&&str| {
+        let declares = |text: &Text<'_>| Some(&**text) == fields::feature(feature);
+        status.declared_features.iter().any(declares)
+    };
+    let features = fields::FEATURES.iter().filter(known);
+    let features = features.map(|feature| names.intern(feature)).collect();
     let mut node = NodeRecord {
+        features,
         name: names.intern(meta.name.as_deref().unwrap_or_default()),
         labels: labels(&meta.labels, names),
         annotations: annotations(meta, names),
-        taints: or(tainted, notes, || unreadable_taints(names)),
+        cordon,
+        taints,
         provider_id: symbol(&spec.provider_id, names),
-        unschedulable: spec.unschedulable.unwrap_or(false),
+        unschedulable,
         capacity: known_resources(&status.capacity, at_status.field("capacity"), names, notes),
         allocatable: known_resources(
             &status.allocatable,

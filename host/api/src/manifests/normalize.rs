@@ -137,6 +137,11 @@ fn sort(world: &mut ClusterObjects) {
     world.volumes.sort_by_key(|volume| text(volume.name));
     world.storage_classes.sort_by_key(|class| text(class.name));
     world.csi_nodes.sort_by_key(|node| text(node.name));
+    world.csi_drivers.sort_by_key(|driver| text(driver.name));
+    world
+        .storage_capacities
+        .sort_by_key(|capacity| (text(capacity.namespace), text(capacity.name)));
+    world.attachments.sort_by_key(|one| text(one.name));
 }
 
 /// Numbers shapes in the order in which sorted pods and then daemons use them, and drops unused

@@ -10,16 +10,18 @@ mod placement;
 mod requests;
 
 use longshore_core::model::pod::DoNotDisrupt;
-use longshore_core::model::{Excess, Labels, Pod, PodShape, Resources, Symbol, Symbols};
+use longshore_core::model::{
+    Excess, Labels, Op, Pod, PodShape, Requirement, Resources, Symbol, Symbols, fields,
+};
 use serde::Deserialize;
 
 pub(crate) use placement::WireNodeSelector;
-use placement::{WireAffinity, WireSpread, WireToleration, excess};
+use placement::{FirstFault, WireAffinity, WireSpread, WireToleration, excess};
 pub(super) use requests::Needs;
 use requests::WireResources;
 
 use super::ObjectsBuilder;
-use super::diagnostic::{Fault, Path};
+use super::diagnostic::{Fault, Path, quoted};
 use super::object::{condition, created, labels, symbol, time_of};
 use super::wire::{Amount, Condition, List, Map, Meta, Text, only_from_maps};
 use crate::json;
@@ -75,13 +77,35 @@ pub(crate) struct WireSpec<'a> {
     #[serde(borrow)]
     priority_class_name: Option<Text<'a>>,
     resource_claims: List<serde::de::IgnoredAny>,
+    #[serde(borrow)]
+    scheduling_group: Option<WireGroup<'a>>,
+}
+
+/// The group that a pod is scheduled with.
+#[derive(Deserialize, Default, Debug)]
+#[serde(remote = "Self", default)]
+struct WireGroup<'a> {
+    #[serde(borrow, rename = "podGroupName")]
+    name: Option<Text<'a>>,
+}
+
+/// What a container does when it exits.
+#[derive(Deserialize, Default, Debug)]
+#[serde(remote = "Self", default)]
+struct WireRestartRule<'a> {
+    #[serde(borrow)]
+    action: Option<Text<'a>>,
 }
 
 #[derive(Deserialize, Default, Debug)]
 #[serde(remote = "Self", default, rename_all = "camelCase")]
 pub(crate) struct WireContainer<'a> {
     #[serde(borrow)]
+    name: Option<Text<'a>>,
+    #[serde(borrow)]
     restart_policy: Option<Text<'a>>,
+    #[serde(borrow)]
+    restart_policy_rules: List<WireRestartRule<'a>>,
     #[serde(borrow)]
     resources: Option<WireResources<'a>>,
     #[serde(borrow)]
@@ -134,6 +158,26 @@ struct WireStatus<'a> {
     conditions: List<Condition<'a>>,
     #[serde(borrow)]
     nominated_node_name: Option<Text<'a>>,
+    #[serde(borrow)]
+    container_statuses: List<WireContainerStatus<'a>>,
+    #[serde(borrow)]
+    init_container_statuses: List<WireContainerStatus<'a>>,
+    #[serde(borrow)]
+    resources: Option<WireResources<'a>>,
+    #[serde(borrow)]
+    allocated_resources: Map<'a, Amount<'a>>,
+}
+
+/// What a container has, which differs from what it asks for while it is resized.
+#[derive(Deserialize, Default, Debug)]
+#[serde(remote = "Self", default, rename_all = "camelCase")]
+struct WireContainerStatus<'a> {
+    #[serde(borrow)]
+    name: Text<'a>,
+    #[serde(borrow)]
+    resources: Option<WireResources<'a>>,
+    #[serde(borrow)]
+    allocated_resources: Map<'a, Amount<'a>>,
 }
 
 /// What a pod says of itself in any case.
@@ -175,6 +219,9 @@ only_from_maps!(
     WirePort<'a>,
     WireVolume<'a>,
     WireClaimSource<'a>,
+    WireGroup<'a>,
+    WireRestartRule<'a>,
+    WireContainerStatus<'a>,
     WireStatus<'a>
 );
 
@@ -194,8 +241,9 @@ pub(super) fn read(wire: WirePod<'_>, objects: &mut ObjectsBuilder) -> Result<()
     let (shape, invalid) = match excess {
         None => {
             let own = labels(&meta.labels, names);
-            let mut shape = bare_shape(spec, own, namespace, names)?;
-            shape.node_selector = placement::node_selector(&spec.node_selector, names);
+            let mut shape = bare_shape(spec, status, own, namespace, names)?;
+            let selected = placement::node_selector(&spec.node_selector, names);
+            shape.node_selector.extend(selected);
             let invalid = place(spec, &mut shape, Path::Root.field("spec"), names).err();
             (shape, invalid)
         }
@@ -204,7 +252,8 @@ pub(super) fn read(wire: WirePod<'_>, objects: &mut ObjectsBuilder) -> Result<()
             let own = own
                 .into_iter()
                 .map(|(key, value)| (names.intern(key), names.intern(value)));
-            let mut shape = bare_shape(spec, Labels::new(own.collect()), namespace, names)?;
+            let own = Labels::new(own.collect());
+            let mut shape = bare_shape(spec, status, own, namespace, names)?;
             shape.anti_affinity = excess::wider(spec, namespace, names);
             (shape, None)
         }
@@ -294,7 +343,7 @@ pub(super) fn unreadable(wire: &WirePodHead<'_>, why: &Fault, objects: &mut Obje
     let names = &mut objects.world.names;
     let bare = WireSpec::default();
     let own = Labels::default();
-    let Ok(shape) = bare_shape(&bare, own, namespace, names) else {
+    let Ok(shape) = bare_shape(&bare, None, own, namespace, names) else {
         return;
     };
     let (spec, status) = (wire.spec.as_ref(), wire.status.as_ref());
@@ -368,8 +417,9 @@ pub(super) fn template(
             .fault(what, format!("at most {} are planned for", part.most())));
     }
     let own = labels(written, names);
-    let mut shape = bare_shape(spec, own, namespace, names).map_err(inside)?;
-    shape.node_selector = placement::node_selector(&spec.node_selector, names);
+    let mut shape = bare_shape(spec, None, own, namespace, names).map_err(inside)?;
+    let selected = placement::node_selector(&spec.node_selector, names);
+    shape.node_selector.extend(selected);
     place(spec, &mut shape, Path::Root.field("spec"), names).map_err(inside)?;
     let needs = Needs::read(spec, Path::Root.field("spec"), names).map_err(inside)?;
     let class = spec
@@ -387,14 +437,15 @@ pub(super) fn template(
 /// The shape of a pod with its requests, without scheduling constraints.
 fn bare_shape(
     spec: &WireSpec<'_>,
+    status: Option<&WireStatus<'_>>,
     own: Labels,
     namespace: Symbol,
     names: &mut Symbols,
 ) -> Result<PodShape, Fault> {
     Ok(PodShape {
         namespace,
-        requests: requests::requests(spec, Path::Root.field("spec"), names)?,
-        node_selector: Vec::new(),
+        requests: requests::requests(spec, status, Path::Root.field("spec"), names)?,
+        node_selector: features(spec, names),
         required: Vec::new(),
         preferred: Vec::new(),
         tolerations: Vec::new(),
@@ -409,23 +460,32 @@ fn bare_shape(
     })
 }
 
-/// Fills in where a pod may run.
+/// Fills in where a pod may run, and what it asks of others, as far as that can be read.
+///
+/// # Errors
+/// The first part that cannot be read, or a reason why the pod cannot be planned for.
 fn place(
     spec: &WireSpec<'_>,
     shape: &mut PodShape,
     at: Path<'_>,
     names: &mut Symbols,
 ) -> Result<(), Fault> {
-    shape.ports = placement::host_ports(spec, at, names)?;
-    shape.tolerations = placement::tolerations(&spec.tolerations, at.field("tolerations"), names)?;
+    let mut faults = FirstFault::default();
+    let tolerations_at = at.field("tolerations");
+    shape.ports = placement::host_ports(spec, at, names, &mut faults);
+    shape.tolerations =
+        placement::tolerations(&spec.tolerations, tolerations_at, names, &mut faults);
     if let Some(affinity) = &spec.affinity {
         let at = at.field("affinity");
-        shape.required = placement::required_terms(affinity, at, names)?;
-        shape.preferred = placement::preferred_terms(affinity, at, names)?;
+        match placement::required_terms(affinity, at, names) {
+            Ok(terms) => shape.required = terms,
+            Err(fault) => _ = faults.0.get_or_insert(fault),
+        }
+        shape.preferred = placement::preferred_terms(affinity, at, names, &mut faults);
         (shape.affinity, shape.preferred_affinity) =
-            placement::pod_terms(affinity, false, &shape.labels, at, names)?;
+            placement::pod_terms(affinity, false, &shape.labels, at, names, &mut faults);
         (shape.anti_affinity, shape.preferred_anti_affinity) =
-            placement::pod_terms(affinity, true, &shape.labels, at, names)?;
+            placement::pod_terms(affinity, true, &shape.labels, at, names, &mut faults);
     }
     let spread_at = at.field("topologySpreadConstraints");
     shape.spread = placement::spread(
@@ -433,14 +493,36 @@ fn place(
         &shape.labels,
         spread_at,
         names,
-    )?;
+        &mut faults,
+    );
+    if let Some(fault) = faults.0 {
+        return Err(fault);
+    }
     if placement::wants_no_pool(&shape.required, names) {
         let hint = "such a pod only runs on nodes that no NodePool owns";
         return Err(at
             .field("affinity")
             .fault("requires karpenter.sh/nodepool to be absent", hint));
     }
+    if let Some(group) = spec.scheduling_group.as_ref().map(|group| &group.name) {
+        let what = format!("names PodGroup {}", quoted(group.as_deref().unwrap_or("")));
+        let hint = "pods of a group are not planned for yet, for they are bound all or none";
+        return Err(at.field("schedulingGroup").fault(what, hint));
+    }
     Ok(())
+}
+
+/// What a pod needs of the kubelet that a node has to declare (`status.declaredFeatures`), as
+/// requirements on labels that stand for it.
+fn features(spec: &WireSpec<'_>, names: &mut Symbols) -> Vec<Requirement> {
+    let mut containers = spec.containers.iter().chain(spec.init_containers.iter());
+    let restarts_all = containers.any(|container| {
+        let mut rules = container.restart_policy_rules.iter();
+        rules.any(|rule| rule.action.as_deref() == Some("RestartAllContainers"))
+    });
+    let needs = restarts_all.then(|| names.intern(fields::RESTART_ALL_CONTAINERS));
+    let exists = |key| Requirement::new(key, Op::Exists);
+    needs.map(exists).into_iter().collect()
 }
 
 /// Names of the claims that a pod mounts; an ephemeral volume's claim is named after both.

@@ -1,18 +1,25 @@
 //! Volumes: claims, volumes, classes, and limits per node. Drivers that were once part of
 //! Kubernetes get the name of the CSI driver that replaced them.
 
-use longshore_core::model::storage::{CsiNode, StorageClass, Volume, VolumeClaim};
-use longshore_core::model::{Op, Requirement};
+use longshore_core::model::storage::{
+    AccessModes, CsiDriver, CsiNode, StorageCapacity, StorageClass, Volume, VolumeAttachment,
+    VolumeClaim,
+};
+use longshore_core::model::{Op, Requirement, fields};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use super::ObjectsBuilder;
 use super::diagnostic::{Fault, Path};
-use super::object::symbol;
+use super::object::{amount, symbol};
 use super::pod::WireNodeSelector;
 use super::requirement::{Of, requirements};
-use super::wire::{List, Meta, Text, only_from_maps};
+use super::selector::{WireSelector, selector};
+use super::wire::{Amount, List, Map, Meta, Text, only_from_maps};
 use crate::labels;
+
+/// Names the node for which a volume is to be made.
+const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 
 #[derive(Deserialize, Default, Debug)]
 #[serde(remote = "Self", default)]
@@ -32,6 +39,21 @@ struct WireClaimSpec<'a> {
     volume_name: Option<Text<'a>>,
     #[serde(borrow)]
     storage_class_name: Option<Text<'a>>,
+    #[serde(borrow)]
+    access_modes: List<Text<'a>>,
+    #[serde(borrow)]
+    volume_mode: Option<Text<'a>>,
+    #[serde(borrow)]
+    resources: Option<WireClaimResources<'a>>,
+    #[serde(borrow)]
+    selector: Option<WireSelector<'a>>,
+}
+
+#[derive(Deserialize, Default, Debug)]
+#[serde(remote = "Self", default)]
+struct WireClaimResources<'a> {
+    #[serde(borrow)]
+    requests: Map<'a, Amount<'a>>,
 }
 
 #[derive(Deserialize, Default, Debug)]
@@ -48,6 +70,8 @@ pub(crate) struct WireVolume<'a> {
     pub(super) metadata: Meta<'a>,
     #[serde(borrow)]
     spec: Option<WireVolumeSpec<'a>>,
+    #[serde(borrow)]
+    status: Option<WireClaimStatus<'a>>,
 }
 
 #[derive(Deserialize, Default, Debug)]
@@ -67,6 +91,25 @@ struct WireVolumeSpec<'a> {
     rbd: Option<IgnoredAny>,
     local: Option<IgnoredAny>,
     host_path: Option<IgnoredAny>,
+    #[serde(borrow)]
+    storage_class_name: Option<Text<'a>>,
+    #[serde(borrow)]
+    access_modes: List<Text<'a>>,
+    #[serde(borrow)]
+    volume_mode: Option<Text<'a>>,
+    #[serde(borrow)]
+    capacity: Map<'a, Amount<'a>>,
+    #[serde(borrow)]
+    claim_ref: Option<WireClaimRef<'a>>,
+}
+
+#[derive(Deserialize, Default, Debug)]
+#[serde(remote = "Self", default)]
+struct WireClaimRef<'a> {
+    #[serde(borrow)]
+    namespace: Text<'a>,
+    #[serde(borrow)]
+    name: Text<'a>,
 }
 
 #[derive(Deserialize, Default, Debug)]
@@ -81,6 +124,8 @@ struct WireVolumeAffinity<'a> {
 struct WireCsiSource<'a> {
     #[serde(borrow)]
     driver: Text<'a>,
+    #[serde(borrow, rename = "volumeHandle")]
+    handle: Option<Text<'a>>,
 }
 
 #[derive(Deserialize, Default, Debug)]
@@ -142,7 +187,71 @@ struct WireDriverLimit {
     count: Option<i64>,
 }
 
+#[derive(Deserialize, Default, Debug)]
+#[serde(remote = "Self", default)]
+pub(crate) struct WireCsiDriver<'a> {
+    #[serde(borrow)]
+    pub(super) metadata: Meta<'a>,
+    spec: Option<WireCsiDriverSpec>,
+}
+
+#[derive(Deserialize, Default, Debug)]
+#[serde(remote = "Self", default, rename_all = "camelCase")]
+struct WireCsiDriverSpec {
+    storage_capacity: Option<bool>,
+}
+
+#[derive(Deserialize, Default, Debug)]
+#[serde(remote = "Self", default, rename_all = "camelCase")]
+pub(crate) struct WireCapacity<'a> {
+    #[serde(borrow)]
+    pub(super) metadata: Meta<'a>,
+    #[serde(borrow)]
+    storage_class_name: Text<'a>,
+    #[serde(borrow)]
+    node_topology: Option<WireSelector<'a>>,
+    #[serde(borrow)]
+    capacity: Option<Amount<'a>>,
+    #[serde(borrow)]
+    maximum_volume_size: Option<Amount<'a>>,
+}
+
+#[derive(Deserialize, Default, Debug)]
+#[serde(remote = "Self", default)]
+pub(crate) struct WireAttachment<'a> {
+    #[serde(borrow)]
+    pub(super) metadata: Meta<'a>,
+    #[serde(borrow)]
+    spec: Option<WireAttachmentSpec<'a>>,
+}
+
+#[derive(Deserialize, Default, Debug)]
+#[serde(remote = "Self", default, rename_all = "camelCase")]
+struct WireAttachmentSpec<'a> {
+    #[serde(borrow)]
+    attacher: Text<'a>,
+    #[serde(borrow)]
+    node_name: Text<'a>,
+    #[serde(borrow)]
+    source: Option<WireAttachmentSource<'a>>,
+}
+
+#[derive(Deserialize, Default, Debug)]
+#[serde(remote = "Self", default, rename_all = "camelCase")]
+struct WireAttachmentSource<'a> {
+    #[serde(borrow)]
+    persistent_volume_name: Option<Text<'a>>,
+}
+
 only_from_maps!(
+    WireClaimResources<'a>,
+    WireClaimRef<'a>,
+    WireCsiDriver<'a>,
+    WireCsiDriverSpec,
+    WireCapacity<'a>,
+    WireAttachment<'a>,
+    WireAttachmentSpec<'a>,
+    WireAttachmentSource<'a>,
     WireClaim<'a>,
     WireClaimSpec<'a>,
     WireClaimStatus<'a>,
@@ -194,8 +303,29 @@ pub(super) fn read_claim(wire: WireClaim<'_>, objects: &mut ObjectsBuilder) -> R
         lost: status.phase.as_deref() == Some("Lost"),
         bound: status.phase.as_deref() == Some("Bound")
             || meta.annotation(labels::BIND_COMPLETED).is_some(),
+        selected_node: meta
+            .annotation(SELECTED_NODE)
+            .filter(|node| !node.is_empty())
+            .map(|node| names.intern(node)),
+        modes: AccessModes::named(spec.access_modes.iter().map(|mode| &**mode)),
+        storage: storage(
+            spec.resources.as_ref().map(|wire| &wire.requests),
+            Path::Root.field("spec.resources.requests"),
+        )?,
+        block: spec.volume_mode.as_deref() == Some("Block"),
+        selector: match &spec.selector {
+            None => None,
+            wire => Some(selector(
+                wire.as_ref(),
+                Path::Root.field("spec.selector"),
+                names,
+            )?),
+        },
         deleting: meta.deletion_timestamp.is_some(),
     };
+    if claim.selected_node.is_some() {
+        names.intern(fields::NAME);
+    }
     objects.world.volume_claims.push(claim);
     Ok(())
 }
@@ -246,6 +376,22 @@ pub(super) fn read_volume(wire: WireVolume<'_>, objects: &mut ObjectsBuilder) ->
         node_affinity,
         driver: driver.map(|driver| names.intern(driver)),
         local: spec.local.is_some() || spec.host_path.is_some(),
+        labels: super::object::labels(&meta.labels, names),
+        handle: spec.csi.as_ref().and_then(|csi| symbol(&csi.handle, names)),
+        class: symbol(&spec.storage_class_name, names),
+        claim: spec
+            .claim_ref
+            .as_ref()
+            .map(|claim| (names.intern(&claim.namespace), names.intern(&claim.name))),
+        available: matches!(
+            wire.status
+                .as_ref()
+                .and_then(|status| status.phase.as_deref()),
+            None | Some("" | "Available" | "Pending")
+        ),
+        modes: AccessModes::named(spec.access_modes.iter().map(|mode| &**mode)),
+        storage: storage(Some(&spec.capacity), Path::Root.field("spec.capacity"))?,
+        block: spec.volume_mode.as_deref() == Some("Block"),
         deleting: meta.deletion_timestamp.is_some(),
     };
     objects.world.volumes.push(volume);
@@ -279,7 +425,7 @@ pub(super) fn read_class(wire: WireClass<'_>, objects: &mut ObjectsBuilder) -> R
                 .map(|value| names.intern(value))
                 .collect();
             all.push(Requirement::new(
-                names.intern(labels::stable(&label.key)),
+                names.intern(labels::of_topology(&label.key)),
                 Op::In(values),
             ));
         }
@@ -296,6 +442,75 @@ pub(super) fn read_class(wire: WireClass<'_>, objects: &mut ObjectsBuilder) -> R
     };
     objects.world.storage_classes.push(class);
     Ok(())
+}
+
+/// Takes a CSIDriver in.
+pub(super) fn read_csi_driver(
+    wire: WireCsiDriver<'_>,
+    objects: &mut ObjectsBuilder,
+) -> Result<(), Fault> {
+    let names = &mut objects.world.names;
+    let driver = CsiDriver {
+        name: names.intern(csi_driver(
+            wire.metadata.name.as_deref().unwrap_or_default(),
+        )),
+        counts_capacity: wire.spec.and_then(|spec| spec.storage_capacity) == Some(true),
+    };
+    objects.world.csi_drivers.push(driver);
+    Ok(())
+}
+
+/// Takes a CSIStorageCapacity in.
+pub(super) fn read_capacity(
+    wire: WireCapacity<'_>,
+    objects: &mut ObjectsBuilder,
+) -> Result<(), Fault> {
+    let namespace = objects.namespace(&wire.metadata);
+    let names = &mut objects.world.names;
+    let largest = match wire.maximum_volume_size.as_ref().or(wire.capacity.as_ref()) {
+        None => 0,
+        Some(size) => amount("storage", size, Path::Root.field("capacity"))?,
+    };
+    let topology = selector(
+        wire.node_topology.as_ref(),
+        Path::Root.field("nodeTopology"),
+        names,
+    )?;
+    let capacity = StorageCapacity {
+        namespace,
+        name: names.intern(wire.metadata.name.as_deref().unwrap_or_default()),
+        class: names.intern(&wire.storage_class_name),
+        topology,
+        largest,
+    };
+    objects.world.storage_capacities.push(capacity);
+    Ok(())
+}
+
+/// Takes a VolumeAttachment in.
+pub(super) fn read_attachment(
+    wire: WireAttachment<'_>,
+    objects: &mut ObjectsBuilder,
+) -> Result<(), Fault> {
+    let names = &mut objects.world.names;
+    let spec = wire.spec.unwrap_or_default();
+    let source = spec.source.unwrap_or_default();
+    let attachment = VolumeAttachment {
+        name: names.intern(wire.metadata.name.as_deref().unwrap_or_default()),
+        driver: names.intern(csi_driver(&spec.attacher)),
+        node: names.intern(&spec.node_name),
+        volume: symbol(&source.persistent_volume_name, names),
+    };
+    objects.world.attachments.push(attachment);
+    Ok(())
+}
+
+/// The storage that a claim asks for or a volume has, bytes.
+fn storage(map: Option<&Map<'_, Amount<'_>>>, at: Path<'_>) -> Result<i64, Fault> {
+    match map.and_then(|map| map.get("storage")) {
+        None => Ok(0),
+        Some(size) => amount("storage", size, at.field("storage")),
+    }
 }
 
 /// Takes a CSINode in.

@@ -33,11 +33,14 @@ enum Table {
     Volumes,
     StorageClasses,
     CsiNodes,
+    CsiDrivers,
+    StorageCapacities,
+    Attachments,
     PriorityClasses,
     LimitRanges,
 }
 
-const TABLES: [Table; 15] = [
+const TABLES: [Table; 18] = [
     Table::Pods,
     Table::Nodes,
     Table::Claims,
@@ -51,6 +54,9 @@ const TABLES: [Table; 15] = [
     Table::Volumes,
     Table::StorageClasses,
     Table::CsiNodes,
+    Table::CsiDrivers,
+    Table::StorageCapacities,
+    Table::Attachments,
     Table::PriorityClasses,
     Table::LimitRanges,
 ];
@@ -266,6 +272,9 @@ impl Store {
             Table::Volumes => drop(world.volumes.swap_remove(at)),
             Table::StorageClasses => drop(world.storage_classes.swap_remove(at)),
             Table::CsiNodes => drop(world.csi_nodes.swap_remove(at)),
+            Table::CsiDrivers => drop(world.csi_drivers.swap_remove(at)),
+            Table::StorageCapacities => drop(world.storage_capacities.swap_remove(at)),
+            Table::Attachments => drop(world.attachments.swap_remove(at)),
             Table::PriorityClasses => drop(objects.priority_classes.swap_remove(at)),
             Table::LimitRanges => drop(objects.limit_ranges.swap_remove(at)),
         }
@@ -327,6 +336,9 @@ impl Store {
             Table::Volumes => world.volumes.len(),
             Table::StorageClasses => world.storage_classes.len(),
             Table::CsiNodes => world.csi_nodes.len(),
+            Table::CsiDrivers => world.csi_drivers.len(),
+            Table::StorageCapacities => world.storage_capacities.len(),
+            Table::Attachments => world.attachments.len(),
             Table::PriorityClasses => self.reader.objects.priority_classes.len(),
             Table::LimitRanges => self.reader.objects.limit_ranges.len(),
         }

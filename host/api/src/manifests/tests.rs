@@ -2,6 +2,7 @@
 
 mod bad;
 mod good;
+mod real;
 
 use super::{Diagnostics, Reader};
 use longshore_core::model::ClusterObjects;

@@ -9,6 +9,7 @@ use crate::matching::{admits, satisfies, untolerated};
 use crate::model::own_values;
 use crate::model::{
     ClusterObjects, Labels, Op, PodShape, Requirement, ResourceId, Resources, Symbol, TypeId,
+    fields,
 };
 use crate::plan::{Plan, PlannedClaim, PodIx};
 use crate::snapshot::{PendingPod, Snapshot, StateNode};
@@ -354,6 +355,9 @@ impl<'a> Hosts<'a> {
             .flat_map(|o| o.requirements.iter())
             .collect();
         let may = |r: &Requirement| {
+            if fields::feature(world.names.text(r.key)).is_some() {
+                return r.op == Op::Exists;
+            }
             if offered.iter().any(|o| o.key == r.key) {
                 // A daemon that wants what only some of the offerings have may run.
                 let asked = || {
@@ -497,17 +501,26 @@ impl<'a> PossibleLabels<'a> {
 
     /// Whether a requirement holds whatever the node turns out to be.
     fn always(&self, r: &Requirement, world: &ClusterObjects) -> bool {
+        if fields::feature(world.names.text(r.key)).is_some() {
+            // A new kubelet is taken to declare all of them.
+            return r.op == Op::Exists;
+        }
+        let absent = matches!(r.op, Op::NotIn(_) | Op::DoesNotExist);
         let is_open = || self.claim.open.iter().any(|o| o.key == r.key);
         match self.values(r.key) {
+            _ if self
+                .claim
+                .open
+                .contains(&Requirement::new(r.key, Op::DoesNotExist)) =>
+            {
+                absent
+            }
             Some(values) => values
                 .iter()
                 .all(|&v| satisfies(&Labels::new(vec![(r.key, v)]), r, &world.names)),
             // The cloud knows the value. Of other labels the node has none.
             None if is_open() && !own_values::is_custom(world.names.text(r.key)) => true,
-            None => {
-                matches!(r.op, Op::NotIn(_) | Op::DoesNotExist)
-                    || self.undefined_well_known(r.key, world)
-            }
+            None => absent || self.undefined_well_known(r.key, world),
         }
     }
 

@@ -4,7 +4,7 @@ use rustc_hash::FxHashMap;
 
 use super::{Invariant, Violations};
 use crate::model::{MinValuesPolicy, Op, Symbol};
-use crate::plan::{Plan, PlannedClaim};
+use crate::plan::{Plan, PlannedClaim, PodIx};
 use crate::snapshot::Snapshot;
 
 /// Checks what NodePools and reservations bound.
@@ -13,14 +13,15 @@ pub fn check(snapshot: &Snapshot, plan: &Plan, found: &mut Violations<'_>) {
     let catalogue = &world.catalogue;
     for &at in &snapshot.pools {
         let pool = &world.pools[at.0 as usize];
-        let mine: Vec<&PlannedClaim> = plan.claims.iter().filter(|c| c.pool == at).collect();
+        let of_pool = plan.claims.iter().enumerate().filter(|(_, c)| c.pool == at);
+        let mine: Vec<(usize, &PlannedClaim)> = of_pool.collect();
         if mine.is_empty() {
             continue;
         }
         let nodes = || snapshot.nodes.iter().filter(|n| n.pool == Some(pool.name));
         for &(resource, limit) in &pool.limits {
             let have: i64 = nodes().map(|n| n.capacity.get(resource)).sum();
-            let most = |c: &&PlannedClaim| {
+            let most = |&(_, c): &(usize, &PlannedClaim)| {
                 c.types
                     .iter()
                     .map(|&t| catalogue.instance_type(t).capacity.get(resource))
@@ -31,28 +32,29 @@ pub fn check(snapshot: &Snapshot, plan: &Plan, found: &mut Violations<'_>) {
             if sum > limit {
                 let name = resource.name(&world.names).to_owned();
                 let detail = format!("its nodes could have {sum} of {name}, its limit is {limit}");
-                found.add(
-                    Invariant::Limits,
-                    Some(format!("NodePool {}", world.names.text(pool.name))),
-                    None,
-                    detail,
-                );
+                let mut over = sum - limit;
+                let last = mine.iter().rev().take_while(|claim| {
+                    let goes = over > 0;
+                    over -= most(claim);
+                    goes
+                });
+                let last = of_claims(last.copied());
+                let at = Some(format!("NodePool {}", world.names.text(pool.name)));
+                found.add_of(Invariant::Limits, at, None, last, detail);
             }
         }
         if let Some(limit) = pool.node_limit {
             let sum = (nodes().count() + mine.len()) as i64;
             if sum > limit {
                 let detail = format!("it would have {sum} nodes, its limit is {limit}");
-                found.add(
-                    Invariant::Limits,
-                    Some(format!("NodePool {}", world.names.text(pool.name))),
-                    None,
-                    detail,
-                );
+                let over = usize::try_from(sum - limit).unwrap_or(mine.len());
+                let last = of_claims(mine.iter().rev().take(over).copied());
+                let at = Some(format!("NodePool {}", world.names.text(pool.name)));
+                found.add_of(Invariant::Limits, at, None, last, detail);
             }
         }
         if world.settings.min_values == MinValuesPolicy::Strict {
-            for claim in &mine {
+            for &claim in &mine {
                 min_values(snapshot, claim, found);
             }
         }
@@ -60,7 +62,23 @@ pub fn check(snapshot: &Snapshot, plan: &Plan, found: &mut Violations<'_>) {
     reservations(snapshot, plan, found);
 }
 
-fn min_values(snapshot: &Snapshot, claim: &PlannedClaim, found: &mut Violations<'_>) {
+/// The pods of some claims, and the claims.
+fn of_claims<'c>(
+    claims: impl Iterator<Item = (usize, &'c PlannedClaim)>,
+) -> (Vec<PodIx>, Vec<usize>) {
+    let (mut pods, mut all) = (Vec::new(), Vec::new());
+    for (at, claim) in claims {
+        pods.extend(&claim.pods);
+        all.push(at);
+    }
+    (pods, all)
+}
+
+fn min_values(
+    snapshot: &Snapshot,
+    (at, claim): (usize, &PlannedClaim),
+    found: &mut Violations<'_>,
+) {
     let world = &*snapshot.world;
     let pool = &world.pools[claim.pool.0 as usize];
     for r in &pool.requirements {
@@ -90,33 +108,28 @@ fn min_values(snapshot: &Snapshot, claim: &PlannedClaim, found: &mut Violations<
         if values.len() < usize::from(min) {
             let key = world.names.text(r.key);
             let detail = format!("{} values of {key}, minValues is {min}", values.len());
-            found.add(
-                Invariant::MinValues,
-                Some(format!("NodePool {}", world.names.text(pool.name))),
-                None,
-                detail,
-            );
+            let name = Some(format!("NodePool {}", world.names.text(pool.name)));
+            let whole = of_claims(std::iter::once((at, claim)));
+            found.add_of(Invariant::MinValues, name, None, whole, detail);
         }
     }
 }
 
 fn reservations(snapshot: &Snapshot, plan: &Plan, found: &mut Violations<'_>) {
     let catalogue = &snapshot.world.catalogue;
-    let mut used: FxHashMap<Symbol, (u32, u32)> = FxHashMap::default();
-    for claim in &plan.claims {
+    let mut used: FxHashMap<Symbol, (Vec<(usize, &PlannedClaim)>, u32)> = FxHashMap::default();
+    for (at, claim) in plan.claims.iter().enumerate() {
         if let Some((id, capacity)) = catalogue.offering(claim.offering).reservation {
-            used.entry(id).or_insert((0, capacity)).0 += 1;
+            let of_id = used.entry(id).or_insert((Vec::new(), capacity));
+            of_id.0.push((at, claim));
         }
     }
-    for (id, (count, capacity)) in used {
-        if count > capacity {
-            let detail = format!("{count} nodes draw on it, {capacity} are left");
-            found.add(
-                Invariant::Reservations,
-                Some(found.text(id).to_owned()),
-                None,
-                detail,
-            );
+    for (id, (claims, capacity)) in used {
+        if claims.len() > capacity as usize {
+            let detail = format!("{} nodes draw on it, {capacity} are left", claims.len());
+            let over = of_claims(claims.into_iter().skip(capacity as usize));
+            let at = Some(found.text(id).to_owned());
+            found.add_of(Invariant::Reservations, at, None, over, detail);
         }
     }
 }

@@ -25,8 +25,8 @@ pub fn check(hosts: &Hosts<'_>, found: &mut Violations<'_>) {
     for rule in view.spreads() {
         view.check_spread(&rule, found);
     }
-    for (term, owners) in view.terms(|s| &s.affinity) {
-        view.check_affinity(&term, &owners, found);
+    for rule in view.affinities() {
+        view.check_affinity(&rule, found);
     }
     for (term, owners) in view.terms(|s| &s.anti_affinity) {
         view.check_anti_affinity(&term, &owners, found);
@@ -55,6 +55,15 @@ struct View<'a> {
     lists: RefCell<FxHashSet<Arc<[Symbol]>>>,
 }
 
+/// Whether pods on their way out count.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Terminating {
+    /// They do, for affinity and anti-affinity.
+    Counts,
+    /// They do not, for topology spread.
+    LeftOut,
+}
+
 /// Node selector, required node affinity, requests, and all keys that pods must be spread over.
 type Demands<'a> = (
     &'a [Requirement],
@@ -71,6 +80,19 @@ struct SpreadRule<'a> {
     /// over, but the hostname.
     keys: Vec<Symbol>,
     owners: Vec<usize>,
+}
+
+/// The required affinity terms of pods and the shapes that own them. A pod counts for any of the
+/// terms only if it matches all of them.
+struct Affinity<'a> {
+    terms: Vec<Term<'a>>,
+    owners: Vec<usize>,
+}
+
+impl Affinity<'_> {
+    fn selects(&self, shape: &PodShape) -> bool {
+        self.terms.iter().all(|term| term.selects(shape))
+    }
 }
 
 /// A term of affinity or anti-affinity, its namespaces resolved.
@@ -146,11 +168,19 @@ impl<'a> View<'a> {
         &self.hosts.hosts[at]
     }
 
+    /// Whether a host has a hostname, as every new one will.
+    fn has_name(&self, at: usize) -> bool {
+        match &self.host(at).kind {
+            HostKind::Node(node) => self.hostname.is_none_or(|k| node.labels.get(k).is_some()),
+            HostKind::Claim(..) => true,
+        }
+    }
+
     /// The domains that a host is or may be in: `None` if it has no such label. A host's own name
     /// is its number.
     fn domains(&self, at: usize, key: Symbol) -> Option<Vec<u32>> {
         if Some(key) == self.hostname {
-            return Some(vec![at as u32]);
+            return self.has_name(at).then(|| vec![at as u32]);
         }
         match &self.host(at).kind {
             HostKind::Node(node) => node.labels.get(key).map(|v| vec![v.0]),
@@ -163,7 +193,7 @@ impl<'a> View<'a> {
     /// The domain that a host is in for certain.
     fn domain(&self, at: usize, key: Symbol) -> Option<u32> {
         if Some(key) == self.hostname {
-            return Some(at as u32);
+            return self.has_name(at).then_some(at as u32);
         }
         let mut settled = self.settled.borrow_mut();
         let of_hosts = settled.entry(key).or_insert_with(|| {
@@ -211,10 +241,11 @@ impl<'a> View<'a> {
         all
     }
 
-    /// Hosts and counts of running pods that are selected.
+    /// Hosts and counts of running pods that are selected, with terminating ones where these count.
     fn running(
         &self,
         selector: &LabelSelector,
+        terminating: Terminating,
         selects: impl Fn(&PodShape) -> bool,
     ) -> Vec<(usize, u32)> {
         let running = &self.snapshot().running;
@@ -222,7 +253,11 @@ impl<'a> View<'a> {
             .candidates(selector)
             .into_iter()
             .filter(|&s| selects(self.world.shapes.get(s)));
-        of.flat_map(|s| running.on(s).iter().map(|&(node, n)| (node.0 as usize, n)))
+        let on = |shape| match terminating {
+            Terminating::Counts => running.with_terminating(shape),
+            Terminating::LeftOut => running.on(shape),
+        };
+        of.flat_map(|s| on(s).iter().map(|&(node, n)| (node.0 as usize, n)))
             .collect()
     }
 
@@ -233,6 +268,7 @@ impl<'a> View<'a> {
             &'k Spread,
             Demands<'k>,
             &'k [crate::model::Toleration],
+            bool,
         );
         let mut index: FxHashMap<Same<'a>, usize> = FxHashMap::default();
         for (at, &shape) in self.shapes.iter().enumerate() {
@@ -243,6 +279,7 @@ impl<'a> View<'a> {
                     spread,
                     demands(shape, &keys),
                     shape.tolerations.as_slice(),
+                    self.spreads_over_hosts(shape),
                 );
                 let rule = *index.entry(key).or_insert_with(|| {
                     rules.push(SpreadRule {
@@ -265,30 +302,26 @@ impl<'a> View<'a> {
             s.namespace == rule.shape.namespace && rule.spread.selector.matches(&s.labels)
         };
         let mut running: FxHashMap<u32, i64> = FxHashMap::default();
-        for (at, n) in self.running(&rule.spread.selector, selects) {
+        let left_out = Terminating::LeftOut;
+        for (at, n) in self.running(&rule.spread.selector, left_out, selects) {
             if let Some(domain) = self.domain(at, key).filter(|_| self.counts(rule, at)) {
                 *running.entry(domain).or_default() += i64::from(n);
             }
         }
         let owners: FxHashSet<usize> = rule.owners.iter().copied().collect();
         let (mut by_owners, mut by_all) = (running.clone(), running);
-        let mut used: Vec<(u32, usize)> = Vec::new();
+        let mut used: Vec<(u32, usize, usize)> = Vec::new();
         let selected = self.selected(&rule.spread.selector, selects);
         for (at, shape, n) in self.placed(selected.into_iter().chain(rule.owners.iter().copied())) {
             let domain = self.domain(at, key);
             match domain {
-                Some(domain) if owners.contains(&shape) => used.push((domain, at)),
+                Some(domain) if owners.contains(&shape) => used.push((domain, at, shape)),
                 None if owners.contains(&shape) => {
                     let detail = format!(
                         "a pod with a spread constraint, but {} is not settled",
                         found.text(key)
                     );
-                    found.add(
-                        Invariant::Spread,
-                        Some(self.host(at).name.clone()),
-                        None,
-                        detail,
-                    );
+                    self.add(Invariant::Spread, (at, shape), detail, found);
                 }
                 _ => {}
             }
@@ -311,7 +344,7 @@ impl<'a> View<'a> {
         } else {
             self.least(rule, &eligible, &by_all)
         };
-        for (domain, at) in used {
+        for (domain, at, shape) in used {
             let least_skew = by_owners.get(&domain).copied().unwrap_or(0) - least;
             if least_skew > i64::from(rule.spread.max_skew) {
                 let name = found.text(key).to_owned();
@@ -319,12 +352,7 @@ impl<'a> View<'a> {
                     "skew {least_skew} over {name}, maxSkew {}",
                     rule.spread.max_skew
                 );
-                found.add(
-                    Invariant::Spread,
-                    Some(self.host(at).name.clone()),
-                    None,
-                    detail,
-                );
+                self.add(Invariant::Spread, (at, shape), detail, found);
             }
         }
     }
@@ -384,14 +412,14 @@ impl<'a> View<'a> {
             HostKind::Node(node) => {
                 let has_keys = rule.keys.iter().all(|&key| node.labels.get(key).is_some());
                 (
-                    has_keys,
+                    has_keys && (self.has_name(at) || !self.spreads_over_hosts(rule.shape)),
                     admits(&node.labels, rule.shape, &self.world.names),
-                    &node.taints,
+                    node.written_taints(),
                 )
             }
             HostKind::Claim(claim, possible) => {
                 let has_keys = rule.keys.iter().all(|&key| possible.has(key, self.world));
-                let taints = &self.world.pools[claim.pool.0 as usize].taints;
+                let taints = self.world.pools[claim.pool.0 as usize].taints.as_slice();
                 (
                     has_keys,
                     possible.unsatisfied(rule.shape, self.world).is_none(),
@@ -403,6 +431,11 @@ impl<'a> View<'a> {
         let taints = rule.spread.node_taints == NodeInclusion::Ignore
             || untolerated(&rule.shape.tolerations, taints, false).is_none();
         has_keys && affinity && taints
+    }
+
+    fn spreads_over_hosts(&self, shape: &PodShape) -> bool {
+        let mut required = shape.spread.iter().filter(|s| s.required);
+        required.any(|s| Some(s.key) == self.hostname)
     }
 
     fn spread_keys(&self, shape: &PodShape) -> Vec<Symbol> {
@@ -470,56 +503,120 @@ impl<'a> View<'a> {
         all
     }
 
-    fn check_affinity(&self, term: &Term<'a>, owners: &[usize], found: &mut Violations<'_>) {
-        let mut anchored: FxHashSet<u32> = FxHashSet::default();
-        let running = self.running(term.selector, |s| term.selects(s));
-        anchored.extend(
-            running
-                .iter()
-                .filter_map(|&(at, _)| self.domain(at, term.key)),
-        );
-        let owners: FxHashSet<usize> = owners.iter().copied().collect();
-        let owns = |shape: usize| owners.contains(&shape);
-        let mut by_owners: FxHashSet<u32> = FxHashSet::default();
-        let selected = self.selected(term.selector, |s| term.selects(s));
-        for (at, shape, _) in self.placed(selected) {
-            if let Some(domain) = self.domain(at, term.key) {
-                if owns(shape) {
-                    by_owners.insert(domain)
-                } else {
-                    anchored.insert(domain)
-                };
+    /// Distinct lists of required affinity terms with the shapes that own them.
+    fn affinities(&self) -> Vec<Affinity<'a>> {
+        let mut all: Vec<Affinity<'a>> = Vec::new();
+        type Same<'k> = Vec<(Symbol, &'k LabelSelector, Option<Arc<[Symbol]>>)>;
+        let mut index: FxHashMap<Same<'a>, usize> = FxHashMap::default();
+        for (at, &shape) in self.shapes.iter().enumerate() {
+            if shape.affinity.is_empty() {
+                continue;
             }
-        }
-        let mut founded: FxHashSet<u32> = FxHashSet::default();
-        for (at, _, _) in self.placed(owners.iter().copied()) {
-            let fine = match self.domain(at, term.key) {
-                None => false,
-                Some(domain) if anchored.contains(&domain) => true,
-                Some(domain) => {
-                    founded.insert(domain);
-                    by_owners.contains(&domain) && running.is_empty() && founded.len() == 1
-                }
+            let resolved = |term: &'a PodTerm| {
+                let namespaces = self.namespaces(term, shape.namespace);
+                (term.key, &term.selector, namespaces)
             };
-            if !fine {
-                let detail = format!(
-                    "no pod that it must be with is in its {}",
-                    found.text(term.key)
-                );
-                found.add(
-                    Invariant::Affinity,
-                    Some(self.host(at).name.clone()),
-                    None,
-                    detail,
-                );
+            let same: Same<'a> = shape.affinity.iter().map(resolved).collect();
+            let rule = *index.entry(same).or_insert_with_key(|same| {
+                let terms = same.iter().map(|(key, selector, namespaces)| Term {
+                    key: *key,
+                    selector,
+                    namespaces: namespaces.clone(),
+                });
+                all.push(Affinity {
+                    terms: terms.collect(),
+                    owners: Vec::new(),
+                });
+                all.len() - 1
+            });
+            all[rule].owners.push(at);
+        }
+        all
+    }
+
+    /// Every pod that owns the terms is in a domain of each of them with a pod that matches all of
+    /// them. The first of a kind may go anywhere: while no such pod has a domain of any of the
+    /// terms, and if it matches them itself.
+    fn check_affinity(&self, rule: &Affinity<'a>, found: &mut Violations<'_>) {
+        let selector = rule.terms[0].selector;
+        let mut anchored: Vec<FxHashSet<u32>> = vec![FxHashSet::default(); rule.terms.len()];
+        let anchor = |anchored: &mut [FxHashSet<u32>], at: usize| {
+            for (term, domains) in rule.terms.iter().zip(anchored) {
+                domains.extend(self.domain(at, term.key));
+            }
+        };
+        for (at, _) in self.running(selector, Terminating::Counts, |s| rule.selects(s)) {
+            anchor(&mut anchored, at);
+        }
+        let nobody = anchored.iter().all(FxHashSet::is_empty);
+        let owners: FxHashSet<usize> = rule.owners.iter().copied().collect();
+        let mut founders: Vec<usize> = Vec::new();
+        for (at, shape, _) in self.placed(self.selected(selector, |s| rule.selects(s))) {
+            match owners.contains(&shape) {
+                true => founders.push(at),
+                false => anchor(&mut anchored, at),
             }
         }
+        // Hosts of owners in domains that nobody but owners is in, and the first such domain.
+        let mut alone: Vec<(usize, usize)> = Vec::new();
+        let mut domains: Vec<(usize, Option<u32>)> = Vec::new();
+        for (at, shape, _) in self.placed(rule.owners.iter().copied()) {
+            for (number, (term, anchored)) in rule.terms.iter().zip(&anchored).enumerate() {
+                let domain = self.domain(at, term.key);
+                if domain.is_none_or(|domain| !anchored.contains(&domain)) {
+                    alone.push((at, shape));
+                    domains.push((number, domain));
+                }
+            }
+        }
+        domains.sort_unstable();
+        domains.dedup();
+        let founds = |&at: &usize| {
+            let here = |&(number, domain): &(usize, Option<u32>)| {
+                domain.is_some() && self.domain(at, rule.terms[number].key) == domain
+            };
+            domains.iter().all(here)
+        };
+        if domains.is_empty() || (nobody && founders.iter().any(founds)) {
+            return;
+        }
+        alone.dedup();
+        let keys: Vec<&str> = rule
+            .terms
+            .iter()
+            .map(|t| self.world.names.text(t.key))
+            .collect();
+        for (at, shape) in alone {
+            let detail = format!(
+                "no pod that it must be with is in its {}",
+                keys.join(" or its ")
+            );
+            self.add(Invariant::Affinity, (at, shape), detail, found);
+        }
+    }
+
+    /// A rule that the pods of a shape on a host break.
+    fn add(
+        &self,
+        rule: Invariant,
+        (at, shape): (usize, usize),
+        detail: String,
+        found: &mut Violations<'_>,
+    ) {
+        let host = self.host(at);
+        let mine = host
+            .pods
+            .iter()
+            .filter(|p| std::ptr::eq(&*p.shape, self.shapes[shape]));
+        let pods = mine.map(|pending| pending.pod).collect();
+        let name = Some(host.name.clone());
+        found.add_of(rule, name, None, (pods, Vec::new()), detail);
     }
 
     fn check_anti_affinity(&self, term: &Term<'a>, owners: &[usize], found: &mut Violations<'_>) {
         // Pods that the term selects, by domain: how many, and which host if just one.
         let mut selected: FxHashMap<u32, u32> = FxHashMap::default();
-        for (at, n) in self.running(term.selector, |s| term.selects(s)) {
+        for (at, n) in self.running(term.selector, Terminating::Counts, |s| term.selects(s)) {
             for domain in self.domains(at, term.key).unwrap_or_default() {
                 *selected.entry(domain).or_default() += n;
             }
@@ -540,12 +637,7 @@ impl<'a> View<'a> {
                     "a pod that it must not be with may be in its {}",
                     found.text(term.key)
                 );
-                found.add(
-                    Invariant::AntiAffinity,
-                    Some(self.host(at).name.clone()),
-                    None,
-                    detail,
-                );
+                self.add(Invariant::AntiAffinity, (at, shape), detail, found);
             }
         }
     }
@@ -565,10 +657,10 @@ impl<'a> View<'a> {
                 if selected.is_empty() {
                     continue;
                 }
-                let taken: FxHashSet<u32> = (self.snapshot().running.on(id).iter())
+                let taken: FxHashSet<u32> = (self.snapshot().running.with_terminating(id).iter())
                     .filter_map(|(node, _)| self.domain(node.0 as usize, term.key))
                     .collect();
-                for (at, _, _) in self.placed(selected) {
+                for (at, shape, _) in self.placed(selected) {
                     if self
                         .domains(at, term.key)
                         .unwrap_or_default()
@@ -579,12 +671,7 @@ impl<'a> View<'a> {
                             "a running pod keeps it away from its {}",
                             found.text(term.key)
                         );
-                        found.add(
-                            Invariant::AntiAffinity,
-                            Some(self.host(at).name.clone()),
-                            None,
-                            detail,
-                        );
+                        self.add(Invariant::AntiAffinity, (at, shape), detail, found);
                     }
                 }
             }

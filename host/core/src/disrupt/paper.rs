@@ -8,7 +8,7 @@ use super::proposals::{Proposal, To};
 use super::verdicts::Method;
 use crate::ids::PodIx;
 use crate::model::{
-    ClusterObjects, Labels, NodeClaim, NodeRecord, Op, Requirement, Symbol, Symbols,
+    ClusterObjects, Labels, NodeClaim, NodeRecord, Op, Requirement, Symbol, Symbols, fields,
 };
 use crate::plan::PlannedClaim;
 use crate::snapshot::Snapshot;
@@ -142,6 +142,11 @@ fn buy(world: &mut ClusterObjects, claim: &PlannedClaim, serial: u32) -> Symbol 
         taints: pool.taints.clone(),
         provider_id: Some(id),
         unschedulable: false,
+        cordon: None,
+        features: fields::FEATURES
+            .iter()
+            .filter_map(|key| names.get(key))
+            .collect(),
         capacity: kind.capacity.clone(),
         allocatable: kind.allocatable.clone(),
         ready: true,

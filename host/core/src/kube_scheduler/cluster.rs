@@ -106,7 +106,7 @@ impl<'s> Cluster<'s> {
             .collect();
         let taints = &world.pools[node.pool.0 as usize].taints;
         self.kind_of
-            .push(rules.kind(&mut self.kinds, &world.names, taints, labels));
+            .push(rules.kind(&mut self.kinds, &world.names, taints, (0, true), labels));
         for (&key, domains) in sim.compiled.keys.iter().zip(&mut self.domains) {
             domains.push(label(key));
         }

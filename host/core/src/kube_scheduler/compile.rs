@@ -30,8 +30,11 @@ const OWN_LABELS: [&str; 3] = [
 /// What a counter counts.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Role {
-    /// Pods that match, on nodes that the filter counts.
-    Selected(u32),
+    /// Pods that match, on nodes that the filter counts: of topology spread, which leaves
+    /// terminating pods out.
+    Spread(u32),
+    /// Pods that match, terminating ones included: of pod affinity and anti-affinity.
+    Selected,
     /// Pods with required anti-affinity against what matches.
     AntiAffinity,
     /// Weights of affinity to what matches, of pods that carry it.
@@ -71,8 +74,8 @@ pub struct Compiled {
     pub spaces: Vec<(u32, u32)>,
     /// Counters.
     pub counters: Vec<Counter>,
-    /// What running pods add: counter, shape, how much each.
-    pub running: Vec<(u32, ShapeId, i32)>,
+    /// What running pods add: counter, shape, how much each, and whether terminating ones do.
+    pub running: Vec<(u32, ShapeId, i32, bool)>,
     /// Selectors select so much together that nothing of it is resolved: there are no counters.
     pub is_too_large: bool,
 }
@@ -233,7 +236,7 @@ struct Topology<'a> {
     matchers: IndexMap<Matcher, Vec<u32>, FxBuildHasher>,
     by_meaning: FxHashMap<(u32, u32, Role), u32>,
     counters: Vec<Counter>,
-    running: Vec<(u32, ShapeId, i32)>,
+    running: Vec<(u32, ShapeId, i32, bool)>,
     /// Pairs of a matcher and a shape so far.
     pairs: usize,
 }
@@ -320,7 +323,7 @@ impl<'a> Topology<'a> {
             let counter = self.seen(
                 vec![Scope::within(shape.namespace, s.selector.clone())],
                 s.key,
-                filter,
+                Role::Spread(filter),
             );
             if s.required {
                 let counts_itself = i64::from(s.selector.matches(&shape.labels));
@@ -355,7 +358,7 @@ impl<'a> Topology<'a> {
                 continue;
             };
             let filter = self.filter(shape, NodeInclusion::Honor, NodeInclusion::Ignore, &[]);
-            let counter = self.seen(vec![scope.clone()], key, filter);
+            let counter = self.seen(vec![scope.clone()], key, Role::Spread(filter));
             self.shapes[at]
                 .preferred_spread
                 .push(PreferredSpread { counter, max_skew });
@@ -388,12 +391,13 @@ impl<'a> Topology<'a> {
                 .collect();
             self.shapes[at].may_be_first = self.namespaces.matches(&all, shape);
             for term in &shape.affinity {
-                let counter = self.seen(all.clone(), term.key, 0);
+                let counter = self.seen(all.clone(), term.key, Role::Selected);
                 self.shapes[at].affinity.push(counter);
             }
         }
         for term in &shape.anti_affinity {
-            let counter = self.seen(vec![Scope::of_term(term, shape.namespace)], term.key, 0);
+            let scopes = vec![Scope::of_term(term, shape.namespace)];
+            let counter = self.seen(scopes, term.key, Role::Selected);
             self.shapes[at].anti_affinity.push(counter);
         }
     }
@@ -408,7 +412,8 @@ impl<'a> Topology<'a> {
             .iter()
             .map(|(w, t)| (-i64::from(*w), t));
         for (weight, term) in attracted.chain(averse) {
-            let counter = self.seen(vec![Scope::of_term(term, shape.namespace)], term.key, 0);
+            let scopes = vec![Scope::of_term(term, shape.namespace)];
+            let counter = self.seen(scopes, term.key, Role::Selected);
             self.shapes[at].affinity_weights.push((counter, weight));
         }
     }
@@ -451,11 +456,11 @@ impl<'a> Topology<'a> {
                 && shape.affinity.is_empty()
                 && shape.preferred_affinity.is_empty()
                 && shape.preferred_anti_affinity.is_empty();
-            if silent || self.snapshot.running.on(id).is_empty() {
+            if silent || self.snapshot.running.with_terminating(id).is_empty() {
                 continue;
             }
             for (counter, amount) in self.affinity_terms(shape) {
-                self.running.push((counter, id, amount as i32));
+                self.running.push((counter, id, amount as i32, true));
             }
         }
     }
@@ -472,19 +477,24 @@ impl<'a> Topology<'a> {
             for &shape in selected {
                 let shape = &mut self.shapes[shape as usize];
                 match role {
-                    Role::Selected(_) => shape.adds.push((counter, 1)),
+                    Role::Spread(_) | Role::Selected => shape.adds.push((counter, 1)),
                     Role::AntiAffinity => shape.anti_affinity.push(counter),
                     Role::AffinityWeight => shape.affinity_weights.push((counter, 1)),
                 }
             }
-            if let Role::Selected(_) = role {
+            if let Role::Spread(_) | Role::Selected = role {
+                let terminating = role == Role::Selected;
                 let running = self.snapshot.running.candidates(first_selector(scopes));
                 let meant = |&id: &ShapeId| {
                     self.namespaces
                         .matches(scopes, self.snapshot.world.shapes.get(id))
                 };
-                self.running
-                    .extend(running.into_iter().filter(meant).map(|id| (counter, id, 1)));
+                self.running.extend(
+                    running
+                        .into_iter()
+                        .filter(meant)
+                        .map(|id| (counter, id, 1, terminating)),
+                );
             }
         }
     }
@@ -514,9 +524,9 @@ impl<'a> Topology<'a> {
         }
     }
 
-    fn seen(&mut self, matcher: Matcher, key: Symbol, filter: u32) -> u32 {
+    fn seen(&mut self, matcher: Matcher, key: Symbol, role: Role) -> u32 {
         let matcher = self.matcher(matcher);
-        self.counter(matcher, key, Role::Selected(filter))
+        self.counter(matcher, key, role)
     }
 
     fn matcher(&mut self, matcher: Matcher) -> u32 {
@@ -534,7 +544,7 @@ impl<'a> Topology<'a> {
 
     fn counter(&mut self, matcher: u32, key: Symbol, role: Role) -> u32 {
         let key = self.keys.insert_full(key).0 as u32;
-        let filter = if let Role::Selected(filter) = role {
+        let filter = if let Role::Spread(filter) = role {
             filter
         } else {
             0

@@ -22,7 +22,8 @@ pub struct Load {
     pub nonzero_requested: [i64; 2],
 }
 
-/// The values of one topology key, numbered. Every node is a hostname of its own, by its number.
+/// The values of one topology key, numbered. Every node with a hostname is one of its own, by its
+/// number.
 #[derive(Clone, Debug, Default)]
 pub struct Domains {
     /// The key is the hostname.
@@ -47,7 +48,7 @@ impl Domains {
     pub fn push(&mut self, value: Option<Symbol>) {
         let next = self.numbers.len() as u32;
         let domain = match value {
-            _ if self.hostname => self.of.len() as u32,
+            Some(_) if self.hostname => self.of.len() as u32,
             Some(value) => *self.numbers.entry(value).or_insert(next),
             None => NOWHERE,
         };
@@ -107,10 +108,12 @@ impl ExistingNodes {
                 .iter()
                 .filter_map(|&k| Some((k, node.labels.get(k)?)))
                 .collect();
+            let named = hostname.is_none_or(|key| node.labels.get(key).is_some());
             ground.kind_of.push(compiled.rules.kind(
                 &mut ground.kinds,
                 names,
                 &node.taints,
+                (usize::from(node.cordoned), named),
                 labels,
             ));
             for (&key, domains) in compiled.keys.iter().zip(&mut ground.domains) {
@@ -142,7 +145,7 @@ impl ExistingNodes {
             if asked == counted {
                 continue;
             }
-            for &(node, pods) in snapshot.running.on(ShapeId(id as u32)) {
+            for &(node, pods) in snapshot.running.with_terminating(ShapeId(id as u32)) {
                 let load = &mut self.load[node.0 as usize];
                 for r in [0, 1] {
                     let more = (counted[r] - asked[r]).saturating_mul(i64::from(pods));
@@ -159,9 +162,13 @@ impl ExistingNodes {
             .iter()
             .map(|c| vec![0; len(c.key)])
             .collect();
-        for &(counter, shape, amount) in &compiled.running {
+        for &(counter, shape, amount, terminating) in &compiled.running {
             let c = &compiled.counters[counter as usize];
-            for &(node, pods) in snapshot.running.on(shape) {
+            let on = match terminating {
+                true => snapshot.running.with_terminating(shape),
+                false => snapshot.running.on(shape),
+            };
+            for &(node, pods) in on {
                 let domain = self.domains[c.key as usize].of[node.0 as usize];
                 let kind = self.kind_of[node.0 as usize];
                 if domain == NOWHERE || !compiled.rules.counts(&self.kinds, kind, c.filter) {

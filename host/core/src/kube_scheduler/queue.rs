@@ -314,7 +314,15 @@ impl<'s> Run<'s> {
         } else {
             self.backlog.as_slice()
         };
+        let suited = |queued: &Queued| {
+            let profile = self.sim.compiled.classes[queued.class as usize].profile;
+            let ready = &self.cluster.ready;
+            ready
+                .iter()
+                .any(|&node| self.cluster.verdict(node, profile).fits)
+        };
         SimulationResult {
+            suited: waiting.iter().map(suited).collect(),
             feasible_if_larger: waiting.iter().map(welcome).collect(),
             unplaced: waiting.iter().map(|q| q.pod).collect(),
             placements: self

@@ -11,13 +11,17 @@ use super::VirtualNode;
 use crate::matching::{satisfies, tolerates, untolerated};
 use crate::model::{
     ClusterObjects, Labels, Op, PodShape, Requirement, Symbol, Symbols, Taint, TaintEffect,
-    Toleration,
+    Toleration, fields,
 };
 
 /// Nodes that look the same to every filter that reads labels and taints.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Kind {
     taints: Vec<Taint>,
+    /// So many of the last ones no Node has: filters of topology spread do not see them.
+    unwritten: usize,
+    /// They have a hostname, each its own.
+    named: bool,
     /// Labels that some pod refers to; others are left out.
     labels: Labels,
 }
@@ -125,16 +129,20 @@ impl Rules {
         self.keys.sort_unstable();
     }
 
-    /// The number of a kind, judging it if it is new.
+    /// The number of a kind, judging it if it is new. The last `unwritten` taints are not written
+    /// on the Node.
     pub fn kind(
         &self,
         kinds: &mut Kinds,
         names: &Symbols,
         taints: &[Taint],
+        (unwritten, named): (usize, bool),
         labels: Vec<(Symbol, Symbol)>,
     ) -> u32 {
         let (at, new) = kinds.all.insert_full(Kind {
             taints: taints.to_vec(),
+            unwritten,
+            named,
             labels: Labels::new(labels),
         });
         if new {
@@ -217,9 +225,11 @@ impl PodConstraints {
 
 impl Filter {
     fn counts(&self, kind: &Kind, names: &Symbols, hostname: Option<Symbol>) -> bool {
-        self.keys
-            .iter()
-            .all(|&key| Some(key) == hostname || kind.labels.get(key).is_some())
+        let has = |&key: &Symbol| match Some(key) == hostname {
+            true => kind.named,
+            false => kind.labels.get(key).is_some(),
+        };
+        self.keys.iter().all(has)
             && self
                 .affinity
                 .as_ref()
@@ -227,7 +237,13 @@ impl Filter {
             && self
                 .tolerations
                 .as_ref()
-                .is_none_or(|t| untolerated(t, &kind.taints, false).is_none())
+                .is_none_or(|t| untolerated(t, kind.written_taints(), false).is_none())
+    }
+}
+
+impl Kind {
+    fn written_taints(&self) -> &[Taint] {
+        &self.taints[..self.taints.len().saturating_sub(self.unwritten)]
     }
 }
 
@@ -244,14 +260,15 @@ impl<'a> VirtualLabels<'a> {
     pub fn of(world: &'a ClusterObjects) -> Self {
         let get = |text: &str| world.names.get(text);
         let flags = ["karpenter.sh/registered", "karpenter.sh/initialized"];
+        let flags = flags
+            .iter()
+            .filter_map(|key| Some((get(key)?, get("true")?)));
+        let features = fields::FEATURES.iter().filter_map(|key| get(key));
         VirtualLabels {
             world,
             pool_key: get("karpenter.sh/nodepool"),
             type_key: get("node.kubernetes.io/instance-type"),
-            flags: flags
-                .iter()
-                .filter_map(|key| Some((get(key)?, get("true")?)))
-                .collect(),
+            flags: flags.chain(features.map(|key| (key, key))).collect(),
         }
     }
 

@@ -93,13 +93,16 @@ impl Town {
 
     fn node(&mut self, name: &str, zone: &str) -> &mut NodeRecord {
         let (key, zone, name) = (self.sym(ZONE), self.sym(zone), self.sym(name));
+        let host = self.sym(HOST);
         self.world.nodes.push(NodeRecord {
             name,
-            labels: Labels::new(vec![(key, zone)]),
+            labels: Labels::new(vec![(key, zone), (host, name)]),
             annotations: Labels::default(),
             taints: Vec::new(),
             provider_id: None,
             unschedulable: false,
+            cordon: None,
+            features: Vec::new(),
             capacity: resources(4000, 8 * GIB, 10),
             allocatable: resources(4000, 8 * GIB, 10),
             ready: true,

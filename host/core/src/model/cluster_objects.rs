@@ -8,7 +8,9 @@ use super::node::{NodeClaim, NodeRecord, UnhealthyNode};
 use super::pod::{LabelSelector, Pod, ShapeId, Shapes, Spread};
 use super::pool::{NodeClass, NodeClassKind, NodeClassRef, NodePool};
 use super::records::Records;
-use super::storage::{CsiNode, StorageClass, Volume, VolumeClaim};
+use super::storage::{
+    CsiDriver, CsiNode, StorageCapacity, StorageClass, Volume, VolumeAttachment, VolumeClaim,
+};
 use super::symbols::{Labels, Symbol, Symbols};
 
 /// Whether preferences of pods are tried before they are given up.
@@ -151,6 +153,12 @@ pub struct ClusterObjects {
     pub storage_classes: Records<StorageClass>,
     /// CSINodes.
     pub csi_nodes: Records<CsiNode>,
+    /// CSIDrivers.
+    pub csi_drivers: Records<CsiDriver>,
+    /// CSIStorageCapacities.
+    pub storage_capacities: Records<StorageCapacity>,
+    /// VolumeAttachments.
+    pub attachments: Records<VolumeAttachment>,
     /// Nodes that their cloud repairs, now or later; empty where repair is off.
     pub unhealthy: Vec<UnhealthyNode>,
     /// Seconds since 1970 that planning happens at.

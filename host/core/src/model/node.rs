@@ -40,8 +40,13 @@ pub struct NodeRecord {
     pub taints: Vec<Taint>,
     /// `spec.providerID`.
     pub provider_id: Option<Symbol>,
-    /// `spec.unschedulable`; the taint that follows it is expected in `taints`.
+    /// `spec.unschedulable`.
     pub unschedulable: bool,
+    /// The taint that kube-scheduler acts by where `spec.unschedulable` is set and `taints` has none
+    /// of its kind (yet).
+    pub cordon: Option<Taint>,
+    /// Features of [`fields`](super::fields) that it declares, by their keys.
+    pub features: Vec<Symbol>,
     /// `status.capacity`.
     pub capacity: Resources,
     /// `status.allocatable`.

@@ -15,7 +15,9 @@ use super::pool::{Budget, NodeClass, NodeClassKind, NodeClassRef, NodePool};
 use super::records::Records;
 use super::requirement::{Op, Requirement};
 use super::resources::{ResourceId, Resources};
-use super::storage::{CsiNode, StorageClass, Volume, VolumeClaim};
+use super::storage::{
+    CsiDriver, CsiNode, StorageCapacity, StorageClass, Volume, VolumeAttachment, VolumeClaim,
+};
 use super::symbols::{Labels, Symbol};
 
 /// What is done with each symbol.
@@ -76,6 +78,9 @@ impl ClusterObjects {
             volumes,
             storage_classes,
             csi_nodes,
+            csi_drivers,
+            storage_capacities,
+            attachments,
             unhealthy,
             now: _,
         } = self;
@@ -104,6 +109,9 @@ impl ClusterObjects {
         volumes.each(visit);
         storage_classes.each(visit);
         csi_nodes.each(visit);
+        csi_drivers.each(visit);
+        storage_capacities.each(visit);
+        attachments.each(visit);
         unhealthy.each(visit);
     }
 }
@@ -433,6 +441,8 @@ impl EachSymbol for NodeRecord {
             taints,
             provider_id,
             unschedulable: _,
+            cordon,
+            features,
             capacity,
             allocatable,
             ready: _,
@@ -443,6 +453,8 @@ impl EachSymbol for NodeRecord {
         labels.each(visit);
         annotations.each(visit);
         taints.each(visit);
+        cordon.each(visit);
+        features.each(visit);
         provider_id.each(visit);
         capacity.each(visit);
         allocatable.each(visit);
@@ -554,12 +566,21 @@ impl EachSymbol for VolumeClaim {
             class,
             lost: _,
             bound: _,
+            selected_node,
+            modes: _,
+            storage: _,
+            block: _,
+            selector,
             deleting: _,
         } = self;
         visit(namespace);
         visit(name);
         volume.each(visit);
         class.each(visit);
+        selected_node.each(visit);
+        if let Some(selector) = selector {
+            selector.each(visit);
+        }
     }
 }
 
@@ -570,11 +591,26 @@ impl EachSymbol for Volume {
             node_affinity,
             driver,
             local: _,
+            labels,
+            handle,
+            class,
+            claim,
+            available: _,
+            modes: _,
+            storage: _,
+            block: _,
             deleting: _,
         } = self;
         visit(name);
         node_affinity.each(visit);
         driver.each(visit);
+        labels.each(visit);
+        handle.each(visit);
+        class.each(visit);
+        if let Some((namespace, name)) = claim {
+            visit(namespace);
+            visit(name);
+        }
     }
 }
 
@@ -590,6 +626,47 @@ impl EachSymbol for StorageClass {
         visit(name);
         visit(provisioner);
         topologies.each(visit);
+    }
+}
+
+impl EachSymbol for CsiDriver {
+    fn each(&mut self, visit: Visit<'_>) {
+        let CsiDriver {
+            name,
+            counts_capacity: _,
+        } = self;
+        visit(name);
+    }
+}
+
+impl EachSymbol for StorageCapacity {
+    fn each(&mut self, visit: Visit<'_>) {
+        let StorageCapacity {
+            namespace,
+            name,
+            class,
+            topology,
+            largest: _,
+        } = self;
+        visit(namespace);
+        visit(name);
+        visit(class);
+        topology.each(visit);
+    }
+}
+
+impl EachSymbol for VolumeAttachment {
+    fn each(&mut self, visit: Visit<'_>) {
+        let VolumeAttachment {
+            name,
+            driver,
+            node,
+            volume,
+        } = self;
+        visit(name);
+        visit(driver);
+        visit(node);
+        volume.each(visit);
     }
 }
 

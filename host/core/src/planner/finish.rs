@@ -62,7 +62,17 @@ fn planned(
         .collect();
     let &(_, offering) = fitting.first()?;
     let types: Vec<TypeId> = fitting.iter().take(MOST_TYPES).map(|f| f.0).collect();
-    let (requirements, open) = settled(p, state, &types);
+    let (requirements, mut open) = settled(p, state, &types);
+    // That a label is absent because nothing gives it is no requirement.
+    let pool = p.states.get(p.pools[claim.pool].initial);
+    let asks = |key: Symbol| {
+        let mut needs = claim
+            .members
+            .iter()
+            .map(|m| p.states.need_sets(m.requirements));
+        pool.sets.get(key).is_some() || needs.any(|need| need.get(key).is_some())
+    };
+    open.retain(|r| r.op != Op::DoesNotExist || asks(r.key));
     let mut requests = p.pools[claim.pool].fit.overhead(types[0]).clone();
     for m in &claim.members {
         (m.pods.0..m.pods.1).for_each(|_| requests.add(&p.items[m.pod_group].shape.requests));

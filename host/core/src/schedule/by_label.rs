@@ -4,6 +4,7 @@
 use rustc_hash::FxHashMap;
 
 use super::pod_groups::PodGroup;
+use super::topology::GroupKey;
 use crate::model::{LabelSelector, PodShape, SelectorOp, Symbol};
 
 /// Positions of pod groups by the labels and the namespace of their pods.
@@ -40,19 +41,13 @@ impl<'i> ByLabel<'i> {
         ByLabel { shapes, ..index }
     }
 
-    /// Pod groups of some namespaces (sorted; of all, without a list) that a selector selects, in
-    /// order.
-    pub fn selected(
-        &self,
-        selector: &LabelSelector,
-        namespaces: Option<&[Symbol]>,
-    ) -> impl Iterator<Item = usize> {
-        let in_namespace = |at: &u32| {
-            let own = self.shapes[*at as usize].namespace;
-            namespaces.is_none_or(|all| all.binary_search(&own).is_ok())
-        };
-        let mut found = self.candidates(selector, namespaces);
-        found.retain(|at| in_namespace(at) && selector.matches(&self.shapes[*at as usize].labels));
+    /// Pod groups that a rule selects, in order.
+    pub fn selected(&self, spec: &GroupKey) -> impl Iterator<Item = usize> + use<> {
+        let mut found = self.candidates(&spec.selector, spec.namespaces.as_deref());
+        found.retain(|at| {
+            let shape = self.shapes[*at as usize];
+            spec.selects(shape.namespace, &shape.labels)
+        });
         found.into_iter().map(|at| at as usize)
     }
 

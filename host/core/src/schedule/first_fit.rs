@@ -19,7 +19,7 @@ use super::node_specs::{NodeSpecId, NodeSpecs, RequirementsId, pool_sets};
 use super::pod_groups::{self, GroupUse, PodGroup};
 use super::room::Room;
 use super::sets::{Set, Sets};
-use super::topology::{ConstraintKind, PlacedAt, Topology};
+use super::topology::{Asking, ConstraintKind, Domains, PlacedAt, Topology};
 use crate::ids::PoolIx;
 use crate::matching::untolerated;
 use crate::model::{Catalogue, HostPort, MinValuesPolicy, NodePool, Op, ResourceId, Symbol};
@@ -365,6 +365,16 @@ pub struct DomainRule {
     pub order: Vec<u32>,
     /// The pod must land in one known domain.
     pub pinned: bool,
+    /// A node without the label will do, as for anti-affinity.
+    pub absent: bool,
+}
+
+impl DomainRule {
+    /// Whether it allows no domain, and no node is without one.
+    fn allows_nothing(&self, domains: &Domains) -> bool {
+        let elsewhere = self.absent && domains.lacking;
+        !elsewhere && !self.allowed.contains(&true)
+    }
 }
 
 /// Packs everything, the pod groups of `first` before the others.
@@ -601,14 +611,14 @@ impl<'p, 'a> Packer<'p, 'a> {
 
     fn hosts_allow(&self, item: usize, relaxation: usize, host: usize) -> bool {
         let it = &self.p.items[item];
-        let groups = &self.p.topology.groups;
+        let topology = &self.p.topology;
+        let uses = &it.relaxations[relaxation].uses;
         let uses_ok = |u: &GroupUse| {
-            groups[u.group].key.is_some() || groups[u.group].allows_host(host, u.own)
+            topology.groups[u.group].key.is_some() || topology.allows_host(uses, u, host)
         };
-        self.looks
-            .set(self.looks.get() + it.relaxations[relaxation].uses.len());
-        let repelled = it.inverse_hosts && self.p.topology.repels_on(host, &it.repelled_by);
-        !repelled && it.relaxations[relaxation].uses.iter().all(uses_ok)
+        self.looks.set(self.looks.get() + uses.len());
+        let repelled = it.inverse_hosts && topology.repels_on(host, &it.repelled_by);
+        !repelled && uses.iter().all(uses_ok)
     }
 
     fn on_nodes(
@@ -661,7 +671,7 @@ impl<'p, 'a> Packer<'p, 'a> {
         let it = &self.p.items[item];
         let domain_ok = |rule: &DomainRule| {
             let domain = self.p.topology.keys[rule.key].of_node[node] as usize;
-            rule.allowed.get(domain).copied().unwrap_or(!rule.pinned)
+            rule.allowed.get(domain).copied().unwrap_or(rule.absent)
         };
         if !rules.iter().all(domain_ok) || !self.hosts_allow(item, relaxation, node) {
             return None;
@@ -1089,22 +1099,15 @@ fn open_domains(
     let variant = &it.relaxations[relaxation];
     let mut rules: Vec<DomainRule> = Vec::new();
     let mut spread_on: Vec<(usize, usize)> = Vec::new();
-    for &GroupUse {
-        group: at,
-        own,
-        owner,
-        ..
-    } in self::rules(p, item, relaxation)
-    {
+    for rule in self::rules(p, item, relaxation) {
+        let at = rule.group;
         let group = &p.topology.groups[at];
         let Some(key) = group.key else { continue };
         let domains = &p.topology.keys[key];
-        let allowed = group.allowed(
-            domains,
-            (own, owner),
-            variant.strict.get(domains.key),
-            &p.states,
-        );
+        let asking = p.topology.asking(&variant.uses, rule);
+        let strict = variant.strict.get(domains.key);
+        let allowed = group.allowed(domains, asking, strict, &p.states);
+        let absent = group.spec.rule.allows_absence();
         if matches!(group.spec.rule, ConstraintKind::Spread { .. }) {
             spread_on.push((key, at));
         }
@@ -1114,17 +1117,24 @@ fn open_domains(
                     .iter_mut()
                     .zip(&allowed)
                     .for_each(|(a, &b)| *a &= b);
-                if !rule.allowed.contains(&true) {
+                rule.absent &= absent;
+                if rule.allows_nothing(domains) {
                     return Err(at);
                 }
             }
-            None if !allowed.contains(&true) => return Err(at),
-            None => rules.push(DomainRule {
-                key,
-                allowed,
-                order: Vec::new(),
-                pinned: true,
-            }),
+            None => {
+                let rule = DomainRule {
+                    key,
+                    allowed,
+                    order: Vec::new(),
+                    pinned: true,
+                    absent,
+                };
+                if rule.allows_nothing(domains) {
+                    return Err(at);
+                }
+                rules.push(rule);
+            }
         }
     }
     if let Err(emptied) = keep_away(p, item, relaxation, &mut rules) {
@@ -1173,8 +1183,9 @@ fn keep_away(
             allowed: allowed.collect(),
             order: Vec::new(),
             pinned: known.is_some_and(|rule| rule.pinned),
+            absent: known.is_none_or(|rule| rule.absent),
         };
-        if (known.is_some() || several) && !rule.allowed.contains(&true) {
+        if (known.is_some() || several) && rule.allows_nothing(domains) {
             emptied.push(key);
         }
         left.push(rule);
@@ -1230,7 +1241,7 @@ fn first_emptied(
             None => {
                 _ = left.insert(
                     key,
-                    group.allowed(domains, (false, true), strict, &p.states),
+                    group.allowed(domains, Asking::INVERSE, strict, &p.states),
                 )
             }
             Some(left) => {
@@ -1271,6 +1282,15 @@ pub(super) fn narrow_domains(
         p.topology.keys[rule.key].key,
         &p.topology.keys[rule.key].values,
     );
+    if p.states.lacks(state, key) {
+        if !rule.absent {
+            return None;
+        }
+        // What others on the node ask for must not give it the label later.
+        let none = p.states.requirements(Sets(vec![(key, Set::none())]));
+        let state = p.states.narrow(state, none)?;
+        return narrow_domains(p, state, rest, pool, types, total);
+    }
     let set = p.states.get(state).sets.get(key);
     if !rule.pinned {
         if rule.allowed.iter().all(|&a| a) {
@@ -1288,9 +1308,6 @@ pub(super) fn narrow_domains(
         } else {
             None
         };
-    }
-    if set.is_none() && !p.states.may_be_undefined(key) {
-        return None;
     }
     for at in 0..rule.order.len() {
         let value = p.topology.keys[rule.key].values[rule.order[at] as usize];

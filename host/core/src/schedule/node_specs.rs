@@ -12,7 +12,7 @@ use super::bit_set::BitSet;
 use super::sets::{Numbers, Set, Sets};
 use crate::ids::PoolIx;
 use crate::model::catalogue_index::Pinned;
-use crate::model::{Catalogue, ClusterObjects, OfferingId, Symbol, Symbols, TypeId};
+use crate::model::{Catalogue, ClusterObjects, OfferingId, Symbol, Symbols, TypeId, fields};
 use crate::policy::Scores;
 
 /// Index of a [`NodeSpec`].
@@ -149,6 +149,15 @@ impl<'a> NodeSpecs<'a> {
     /// Whether pods may ask for a label that a NodePool does not mention.
     pub fn may_be_undefined(&self, key: Symbol) -> bool {
         self.defined.contains(&key)
+    }
+
+    /// Whether nodes of a state have no such label: nothing asks for it and no type or offering
+    /// names it, or it must be absent.
+    pub fn lacks(&self, id: NodeSpecId, key: Symbol) -> bool {
+        match self.get(id).sets.get(key) {
+            None => !self.may_be_undefined(key),
+            Some(set) => set.is_empty() && set.allows_absence(),
+        }
     }
 
     /// The state of a NodePool under `sets`, made if it is new. It may have no types.
@@ -422,6 +431,10 @@ pub fn pool_sets(world: &ClusterObjects, pool: PoolIx, numbers: &Numbers) -> Set
     if let Some(key) = get(&class) {
         label(key, pool.class.name);
     }
+    fields::FEATURES
+        .iter()
+        .filter_map(|key| get(key))
+        .for_each(|key| label(key, key));
     for key in ["karpenter.sh/registered", "karpenter.sh/initialized"] {
         if let (Some(key), Some(truth)) = (get(key), get("true")) {
             label(key, truth);

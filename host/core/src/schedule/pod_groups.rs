@@ -103,6 +103,8 @@ pub struct GroupUse {
     pub soft: bool,
     /// The rule is the pod's own, not one that it balances for others.
     pub owner: bool,
+    /// One of several required affinity terms, which hold together.
+    pub together: bool,
 }
 
 /// What pods of one group have in common: shape, places of their volumes, whether nodes are bought.
@@ -193,8 +195,7 @@ fn own_groups(
             let spec = GroupKey::spread(spread, &shape, topology.hostname);
             shared_groups.push(topology.group(spec, snapshot, states, pools));
         }
-        for term in &shape.affinity {
-            let spec = topology.term(ConstraintKind::Affinity, term, shape.namespace, snapshot);
+        for spec in topology.affinity_terms(&shape, snapshot) {
             shared_groups.push(topology.group(spec, snapshot, states, pools));
         }
         for term in &shape.anti_affinity {
@@ -225,7 +226,7 @@ fn balanced(topology: &Topology, shared_groups: &[usize], items: &[PodGroup]) ->
     let mut balanced = vec![Vec::new(); items.len()];
     for &group in shared_groups {
         let spec = &topology.groups[group].spec;
-        for item in index.selected(&spec.selector, spec.namespaces.as_deref()) {
+        for item in index.selected(spec) {
             if balanced[item].len() <= MOST_BALANCED {
                 balanced[item].push(group);
             }
@@ -310,6 +311,7 @@ fn relaxations(
         own: true,
         soft: true,
         owner: false,
+        together: false,
     });
     let balance: Vec<GroupUse> = balance.collect();
     wishes.balances_others = !balance.is_empty();
@@ -378,19 +380,21 @@ fn hard_uses(
         .filter(|s| s.required)
         .map(|s| GroupKey::spread(s, shape, topology.hostname));
     let mut specs: Vec<GroupKey> = spreads.collect();
-    let mut term = |rule, t| specs.push(topology.term(rule, t, shape.namespace, snapshot));
-    shape
-        .affinity
-        .iter()
-        .for_each(|t| term(ConstraintKind::Affinity, t));
-    shape
-        .anti_affinity
-        .iter()
-        .for_each(|t| term(ConstraintKind::AntiAffinity, t));
-    specs
-        .into_iter()
-        .map(|spec| group_use(spec, shape, false, snapshot, states, topology, pools))
-        .collect()
+    specs.extend(topology.affinity_terms(shape, snapshot));
+    specs.extend(shape.anti_affinity.iter().map(|term| {
+        topology.term(
+            ConstraintKind::AntiAffinity,
+            term,
+            shape.namespace,
+            snapshot,
+        )
+    }));
+    let several = shape.affinity.len() > 1;
+    let made = |spec: GroupKey| GroupUse {
+        together: several && spec.rule == ConstraintKind::Affinity,
+        ..group_use(spec, shape, false, snapshot, states, topology, pools)
+    };
+    specs.into_iter().map(made).collect()
 }
 
 fn group_use(
@@ -408,6 +412,7 @@ fn group_use(
         own,
         soft,
         owner: true,
+        together: false,
     }
 }
 
@@ -505,10 +510,7 @@ fn select(
                 owner.namespace,
                 snapshot,
             );
-            let concerned = index
-                .selected(&spec.selector, spec.namespaces.as_deref())
-                .next()
-                .is_some();
+            let concerned = index.selected(&spec).next().is_some();
             if concerned {
                 let group = topology.group(spec, snapshot, states, pools);
                 topology.count_owners(group, shape, snapshot);
@@ -521,7 +523,7 @@ fn select(
         } else {
             &mut counted
         };
-        for item in index.selected(&group.spec.selector, group.spec.namespaces.as_deref()) {
+        for item in index.selected(&group.spec) {
             sets[item].insert(at);
         }
     }

@@ -10,7 +10,7 @@ use super::first_fit::{
 };
 use super::node_specs::NodeSpecId;
 use super::sets::{Set, Sets};
-use super::topology::{ConstraintKind, Group};
+use super::topology::{Asking, ConstraintKind, Group};
 use crate::ids::{NodeIx, PoolIx};
 use crate::matching::untolerated;
 use crate::model::{MinValuesPolicy, OfferingId, ResourceId, Symbol};
@@ -72,7 +72,8 @@ fn by_pool(p: &mut CompiledCluster<'_>, packing: &Packing, item: usize, pool: us
     let it = &p.items[item];
     for u in it.relaxations[relaxation].uses.iter() {
         let group = &p.topology.groups[u.group];
-        if group.key.is_none() && !group.allows_host(usize::MAX, u.own) {
+        let uses = &it.relaxations[relaxation].uses;
+        if group.key.is_none() && !p.topology.allows_host(uses, u, usize::MAX) {
             return Unfit::Topology {
                 rule: group.spec.rule.name(),
                 key: group.spec.key,
@@ -543,10 +544,8 @@ fn topology_of_node(
     at: usize,
 ) -> Option<Unfit> {
     let it = &p.items[item];
-    let uses = it.relaxations[relaxation]
-        .uses
-        .iter()
-        .map(|u| (u.group, u.own));
+    let all = &it.relaxations[relaxation].uses;
+    let uses = all.iter().map(|u| (u.group, Some(u)));
     let repelled = p.topology.repels_on(at, &it.repelled_by)
         || it.inverse_keys.iter().any(|&(key, _)| {
             let domains = &p.topology.keys[key];
@@ -565,20 +564,27 @@ fn topology_of_node(
         .repelled_by
         .iter()
         .filter(|_| repelled)
-        .map(|g| (g, false));
-    for (at_group, own) in uses.chain(inverse) {
+        .map(|g| (g, None));
+    for (at_group, rule) in uses.chain(inverse) {
         let group = &p.topology.groups[at_group];
-        let fine = match group.key {
-            None => group.allows_host(at, own),
-            Some(key) => {
+        let fine = match (group.key, rule) {
+            (None, Some(rule)) => p.topology.allows_host(all, rule, at),
+            (None, None) => group.on_host(at) == 0,
+            (Some(key), _) => {
                 let domains = &p.topology.keys[key];
                 let strict = it.relaxations[relaxation].strict.get(domains.key);
-                let allowed = group.allowed(domains, (own, true), strict, &p.states);
-                let absent_ok = matches!(group.spec.rule, ConstraintKind::InverseAntiAffinity);
+                let asking = match rule {
+                    Some(rule) => Asking {
+                        owner: true,
+                        ..p.topology.asking(all, rule)
+                    },
+                    None => Asking::INVERSE,
+                };
+                let allowed = group.allowed(domains, asking, strict, &p.states);
                 allowed
                     .get(domains.of_node[at] as usize)
                     .copied()
-                    .unwrap_or(absent_ok)
+                    .unwrap_or(group.spec.rule.allows_absence())
             }
         };
         if !fine {

@@ -3,7 +3,7 @@
 use super::first_fit::CompiledCluster;
 use super::node_specs::NodeSpecId;
 use super::sets::Set;
-use crate::model::{Op, Requirement, Symbol, TypeId, own_values};
+use crate::model::{Op, Requirement, Symbol, TypeId, fields, own_values};
 
 /// Karpenter's bound on the instance types of one NodeClaim.
 pub const MOST_TYPES: usize = 600;
@@ -21,11 +21,10 @@ pub fn settled(
     let instance_type = world.names.get("node.kubernetes.io/instance-type");
     let mut requirements: Vec<(Symbol, Vec<Symbol>)> = Vec::new();
     let mut open = Vec::new();
-    for (key, set) in s
-        .sets
-        .0
-        .iter()
-        .filter(|(key, _)| Some(*key) != instance_type)
+    for (key, set) in
+        s.sets.0.iter().filter(|(key, _)| {
+            Some(*key) != instance_type && !fields::is_field(world.names.text(*key))
+        })
     {
         let mut values = set.values.to_vec();
         if set.complement {

@@ -17,6 +17,7 @@ use super::node_specs::{NodeSpecId, NodeSpecs};
 use super::pod_groups::{GroupUse, Uses};
 use super::sets::{Set, Sets};
 use super::undo::{Log, Undo};
+use crate::ids::NodeIx;
 use crate::matching::untolerated;
 use crate::model::{
     ClusterObjects, LabelSelector, Labels, NodeInclusion, PodShape, PodTerm, Requirement, ShapeId,
@@ -53,6 +54,34 @@ impl ConstraintKind {
             ConstraintKind::InverseAntiAffinity => TopologyRule::InverseAntiAffinity,
         }
     }
+
+    /// Whether it holds on a node without the topology label.
+    pub fn allows_absence(self) -> bool {
+        match self {
+            ConstraintKind::Spread { .. } | ConstraintKind::Affinity => false,
+            ConstraintKind::AntiAffinity | ConstraintKind::InverseAntiAffinity => true,
+        }
+    }
+}
+
+/// What a rule has to know of the pod that asks it.
+#[derive(Clone, Copy, Debug)]
+pub struct Asking {
+    /// The pod itself counts.
+    pub own: bool,
+    /// The rule is the pod's own, not one that it balances for others.
+    pub owner: bool,
+    /// It may be the first of those that it must be with ([`Topology::may_be_first`]).
+    pub first: bool,
+}
+
+impl Asking {
+    /// A pod that others' rules keep away.
+    pub const INVERSE: Self = Asking {
+        own: false,
+        owner: true,
+        first: false,
+    };
 }
 
 /// The identity of a group.
@@ -67,10 +96,15 @@ pub struct GroupKey {
     /// Which pods count (for [`ConstraintKind::InverseAntiAffinity`]: which pods the term keeps
     /// away).
     pub selector: LabelSelector,
+    /// The other required affinity terms of the pod, namespaces and selector each: only pods that
+    /// match every one of them count ([`ConstraintKind::Affinity`]).
+    pub beside: Vec<(Option<Arc<[Symbol]>>, LabelSelector)>,
     /// Nodes count only if they have these labels too, sorted: the other topology keys that the pod
-    /// must be spread over (kube-scheduler passes over a node that lacks any). The hostname, which
-    /// every node has, is left out.
+    /// must be spread over (kube-scheduler passes over a node that lacks any), the hostname left
+    /// out.
     pub keys: Vec<Symbol>,
+    /// Nodes count only if they have a hostname, over which the pod must be spread too.
+    pub named: bool,
     /// Nodes count only if these labels are right (`nodeAffinityPolicy: Honor`).
     pub node_affinity: Option<(Vec<Requirement>, Vec<Vec<Requirement>>)>,
     /// Nodes count only if these tolerate their taints (`nodeTaintsPolicy: Honor`).
@@ -92,10 +126,17 @@ impl GroupKey {
             key: spread.key,
             namespaces: Some(Arc::new([shape.namespace])),
             selector: spread.selector.clone(),
+            beside: Vec::new(),
             node_affinity: affinity.then(|| (shape.node_selector.clone(), shape.required.clone())),
             tolerations: (spread.node_taints == NodeInclusion::Honor)
                 .then(|| shape.tolerations.clone()),
             buyer: Some(Buyer::of(shape, &keys)),
+            named: spread.required
+                && Some(spread.key) != hostname
+                && shape
+                    .spread
+                    .iter()
+                    .any(|s| s.required && Some(s.key) == hostname),
             keys,
         }
     }
@@ -113,11 +154,17 @@ impl GroupKey {
 
     /// Whether a pod counts (for [`ConstraintKind::InverseAntiAffinity`]: is kept away).
     pub fn selects(&self, namespace: Symbol, labels: &Labels) -> bool {
-        let here = self
-            .namespaces
-            .as_ref()
-            .is_none_or(|all| all.binary_search(&namespace).is_ok());
-        here && self.selector.matches(labels)
+        let matches = |namespaces: &Option<Arc<[Symbol]>>, selector: &LabelSelector| {
+            let here = namespaces
+                .as_ref()
+                .is_none_or(|all| all.binary_search(&namespace).is_ok());
+            here && selector.matches(labels)
+        };
+        matches(&self.namespaces, &self.selector)
+            && self
+                .beside
+                .iter()
+                .all(|(names, other)| matches(names, other))
     }
 }
 
@@ -159,6 +206,8 @@ pub struct Domains {
     pub rank: Vec<u32>,
     /// The domain of each existing node, `u32::MAX` for none.
     pub of_node: Vec<u32>,
+    /// Some existing node has no such label, or a NodePool buys nodes without it.
+    pub lacking: bool,
 }
 
 /// A group with its counts.
@@ -248,6 +297,8 @@ pub struct Topology {
     index: IndexMap<GroupKey, usize, FxBuildHasher>,
     /// The label that names a host.
     pub hostname: Option<Symbol>,
+    /// Existing nodes without that label: no host of any rule.
+    nameless: Members,
     nodes: usize,
     purchases: Purchases,
     counted: Counted,
@@ -302,11 +353,19 @@ impl Topology {
 
     /// No group yet. The domains in `counted` always count for their groups.
     pub fn new(snapshot: &Snapshot, counted: &Counted) -> Self {
+        let hostname = snapshot.world.names.get("kubernetes.io/hostname");
+        let mut nameless = Members::default();
+        let unnamed =
+            |at: &usize| hostname.is_some_and(|key| snapshot.nodes[*at].labels.get(key).is_none());
+        (0..snapshot.nodes.len())
+            .filter(unnamed)
+            .for_each(|at| _ = nameless.insert(at));
         Topology {
             keys: Vec::new(),
             groups: Vec::new(),
             index: IndexMap::default(),
-            hostname: snapshot.world.names.get("kubernetes.io/hostname"),
+            hostname,
+            nameless,
             nodes: snapshot.nodes.len(),
             purchases: Purchases::new(snapshot),
             counted: counted.clone(),
@@ -333,11 +392,65 @@ impl Topology {
             key: term.key,
             namespaces: self.namespaces(term, namespace, &snapshot.world),
             selector: term.selector.clone(),
+            beside: Vec::new(),
             keys: Vec::new(),
+            named: false,
             node_affinity: None,
             tolerations: None,
             buyer: None,
         }
+    }
+
+    /// The keys of the groups of the required affinity terms of a pod, in order. Each counts pods
+    /// that match all of them.
+    pub fn affinity_terms(&mut self, shape: &PodShape, snapshot: &Snapshot) -> Vec<GroupKey> {
+        let terms = shape.affinity.iter();
+        let mut keys: Vec<GroupKey> = terms
+            .map(|term| self.term(ConstraintKind::Affinity, term, shape.namespace, snapshot))
+            .collect();
+        let mut all: Vec<(Option<Arc<[Symbol]>>, LabelSelector)> = Vec::new();
+        for key in &keys {
+            let one = (key.namespaces.clone(), key.selector.clone());
+            if !all.contains(&one) {
+                all.push(one);
+            }
+        }
+        for key in keys.iter_mut().filter(|_| all.len() > 1) {
+            let others = all
+                .iter()
+                .filter(|(names, selector)| (names, selector) != (&key.namespaces, &key.selector));
+            key.beside = others.cloned().collect();
+        }
+        keys
+    }
+
+    /// Whether a pod may be the first of those that a rule of its own selects: nobody that it
+    /// selects has a domain of any of its required affinity terms.
+    pub fn may_be_first(&self, uses: &Uses, rule: &GroupUse) -> bool {
+        let empty = |group: usize| self.groups[group].total == 0;
+        let others = || uses.iter().filter(|other| other.together);
+        rule.own && empty(rule.group) && (!rule.together || others().all(|o| empty(o.group)))
+    }
+
+    /// What a rule has to know of a pod group.
+    pub fn asking(&self, uses: &Uses, rule: &GroupUse) -> Asking {
+        let affinity = self.groups[rule.group].spec.rule == ConstraintKind::Affinity;
+        Asking {
+            own: rule.own,
+            owner: rule.owner,
+            first: affinity && self.may_be_first(uses, rule),
+        }
+    }
+
+    /// Whether a rule of a pod group about hosts allows one more of its pods there. A host without
+    /// a number yet is a new one.
+    pub fn allows_host(&self, uses: &Uses, rule: &GroupUse, host: usize) -> bool {
+        let group = &self.groups[rule.group];
+        if self.nameless.has(host) {
+            return group.spec.rule.allows_absence();
+        }
+        let first = group.spec.rule == ConstraintKind::Affinity && self.may_be_first(uses, rule);
+        group.allows_host(host, rule.own, first)
     }
 
     /// Namespaces that a term names or selects, sorted; `None` for all. Those without pods are left
@@ -411,11 +524,15 @@ impl Topology {
             spec,
         };
         let spec = &group.spec;
-        if spec.node_affinity.is_some() || spec.tolerations.is_some() || !spec.keys.is_empty() {
+        let named = spec.named && !self.nameless.is_empty();
+        let filtered = spec.node_affinity.is_some() || spec.tolerations.is_some();
+        if filtered || named || !spec.keys.is_empty() {
+            let counts = |at: u32| {
+                let at = at as usize;
+                !(named && self.nameless.has(at)) && counts_node(&group, snapshot, at)
+            };
             let nodes = 0..self.nodes as u32;
-            group.passed_over = nodes
-                .filter(|&at| !counts_node(&group, snapshot, at as usize))
-                .collect();
+            group.passed_over = nodes.filter(|&at| !counts(at)).collect();
         }
         if group.spec.rule != ConstraintKind::InverseAntiAffinity {
             self.count_running(&mut group, snapshot);
@@ -462,7 +579,9 @@ impl Topology {
                     .copied()
                     .unwrap_or(u32::MAX)
             })
-            .collect();
+            .collect::<Vec<u32>>();
+        let lacking =
+            of_node.contains(&u32::MAX) || pools.iter().any(|&pool| states.lacks(pool, key));
         let price: Vec<f64> = values
             .iter()
             .map(|&v| cheapest_in(states, pools, key, v))
@@ -481,6 +600,7 @@ impl Topology {
             values,
             rank,
             of_node,
+            lacking,
         });
         self.keys.len() - 1
     }
@@ -493,9 +613,9 @@ impl Topology {
                     .entry(shape)
                     .or_default()
                     .push(self.groups.len() as u32);
-                for &(node, count) in snapshot.running.on(shape) {
+                for &(node, count) in self.counted(group.spec.rule, shape, snapshot) {
                     let at = node.0 as usize;
-                    if counts_node(group, snapshot, at) {
+                    if !self.is_nowhere(group, at) && !group.passed_over.contains(&(at as u32)) {
                         group.count_on_node(&self.keys, at, count);
                     }
                 }
@@ -503,10 +623,34 @@ impl Topology {
         }
     }
 
+    /// Where the pods of a shape run that a rule counts: a spread constraint leaves terminating
+    /// pods out.
+    fn counted<'s>(
+        &self,
+        rule: ConstraintKind,
+        shape: ShapeId,
+        snapshot: &'s Snapshot,
+    ) -> &'s [(NodeIx, u32)] {
+        match rule {
+            ConstraintKind::Spread { .. } => snapshot.running.on(shape),
+            ConstraintKind::Affinity
+            | ConstraintKind::AntiAffinity
+            | ConstraintKind::InverseAntiAffinity => snapshot.running.with_terminating(shape),
+        }
+    }
+
+    /// Whether an existing node is no host of a rule about hosts.
+    fn is_nowhere(&self, group: &Group, node: usize) -> bool {
+        group.key.is_none() && self.nameless.has(node)
+    }
+
     /// Counts running pods of a shape as owners of an anti-affinity term.
     pub fn count_owners(&mut self, group: usize, shape: ShapeId, snapshot: &Snapshot) {
         self.owned_by.entry(shape).or_default().push(group as u32);
-        for &(node, count) in snapshot.running.on(shape) {
+        for &(node, count) in snapshot.running.with_terminating(shape) {
+            if self.is_nowhere(&self.groups[group], node.0 as usize) {
+                continue;
+            }
             self.groups[group].count_on_node(&self.keys, node.0 as usize, count);
             let key = self.groups[group].key;
             match key.map(|key| (key, self.keys[key].of_node[node.0 as usize])) {
@@ -605,6 +749,7 @@ impl Topology {
             let inverse = group.spec.rule == ConstraintKind::InverseAntiAffinity;
             let Some(k) = group.key else {
                 let host = match at {
+                    PlacedAt::Node(node) if self.nameless.has(node) => continue,
                     PlacedAt::Node(node) => node,
                     PlacedAt::Claim(host, _) => host,
                 };
@@ -681,11 +826,15 @@ impl Topology {
                 domain,
             });
         }
-        for pod in &snapshot.nodes[node].pods {
+        let gone = &snapshot.nodes[node];
+        let live = gone.pods.iter().map(|pod| (pod, false));
+        for (pod, terminating) in live.chain(gone.terminating.iter().map(|pod| (pod, true))) {
             let shape = snapshot.world.pods[pod.0 as usize].shape;
             for at in 0..self.counting.get(&shape).map_or(0, Vec::len) {
                 let group = self.counting[&shape][at] as usize;
-                if !self.groups[group].passed_over.contains(&(node as u32)) {
+                let of = &self.groups[group];
+                let left_out = terminating && matches!(of.spec.rule, ConstraintKind::Spread { .. });
+                if !left_out && !of.passed_over.contains(&(node as u32)) {
                     self.uncount(group, node);
                 }
             }
@@ -709,6 +858,9 @@ impl Topology {
     /// One pod of a group on an existing node is gone. Hosts are left as they are: nothing comes to
     /// this one any more. Returns the topology key and the domain in which it counted.
     fn uncount(&mut self, number: usize, node: usize) -> Option<(usize, u32)> {
+        if self.is_nowhere(&self.groups[number], node) {
+            return None;
+        }
         let group = &mut self.groups[number];
         let counted = match group.key {
             None => None,
@@ -807,6 +959,10 @@ impl Landing {
                     settled: true,
                 }
             }
+            PlacedAt::Claim(_, state) if states.lacks(state, domains.key) => Landing {
+                domains: SmallVec::new(),
+                settled: true,
+            },
             PlacedAt::Claim(_, state) => {
                 let set = states.get(state).sets.get(domains.key);
                 let admitted = |&(_, value): &(u32, &Symbol)| {
@@ -827,13 +983,12 @@ impl Landing {
 
 impl Group {
     /// Domains in which one more pod is allowed, among those that `strict` (what the pod requires
-    /// of the key) admits. `own` says whether the pod itself counts; `owner`, whether the rule is
-    /// its own: where it balances for others, a domain that does not count for them is no worse
-    /// than one with room.
+    /// of the key) admits. Where the pod balances for others, a domain that does not count for them
+    /// is no worse than one with room.
     pub fn allowed(
         &self,
         domains: &Domains,
-        (own, owner): (bool, bool),
+        Asking { own, owner, first }: Asking,
         strict: Option<&Set>,
         states: &NodeSpecs<'_>,
     ) -> Vec<bool> {
@@ -861,7 +1016,7 @@ impl Group {
                     .map(|d| admitted(d) && if counts(d) { fine(d) } else { !owner })
                     .collect()
             }
-            ConstraintKind::Affinity if self.total == 0 && own => every.map(admitted).collect(),
+            ConstraintKind::Affinity if first => every.map(admitted).collect(),
             ConstraintKind::Affinity => every.map(|d| admitted(d) && self.count[d] > 0).collect(),
             ConstraintKind::AntiAffinity | ConstraintKind::InverseAntiAffinity => {
                 every.map(|d| admitted(d) && self.count[d] == 0).collect()
@@ -906,14 +1061,15 @@ impl Group {
         self.hosts.on(host)
     }
 
-    /// Whether one more pod is allowed on a host. A host that has no number yet is a new one.
-    pub fn allows_host(&self, host: usize, own: bool) -> bool {
+    /// Whether one more pod is allowed on a host that has a name. A host that has no number yet is
+    /// a new one. `own` says whether the pod itself counts; `first`, whether it may be the first.
+    fn allows_host(&self, host: usize, own: bool, first: bool) -> bool {
         let count = self.hosts.on(host);
         match self.spec.rule {
             ConstraintKind::Spread { max_skew, .. } => {
                 i32::from(count) + i32::from(own) <= max_skew
             }
-            ConstraintKind::Affinity => count > 0 || (self.total == 0 && own),
+            ConstraintKind::Affinity => count > 0 || first,
             ConstraintKind::AntiAffinity | ConstraintKind::InverseAntiAffinity => count == 0,
         }
     }
@@ -928,7 +1084,7 @@ fn filter_sets(spec: &GroupKey, states: &NodeSpecs<'_>) -> Vec<Sets> {
 fn counts_node(group: &Group, snapshot: &Snapshot, at: usize) -> bool {
     let node = &snapshot.nodes[at];
     let names = &snapshot.world.names;
-    let tolerated = |t: &Vec<Toleration>| untolerated(t, &node.taints, false).is_none();
+    let tolerated = |t: &Vec<Toleration>| untolerated(t, node.written_taints(), false).is_none();
     let labels_fit = |(selector, terms): &(Vec<Requirement>, Vec<Vec<Requirement>>)| {
         let all = |rs: &[Requirement]| {
             rs.iter()

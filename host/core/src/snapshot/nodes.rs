@@ -10,7 +10,7 @@ use crate::ids::PodIx;
 use crate::matching::{admits, untolerated};
 use crate::model::{
     Catalogue, ClusterObjects, Labels, NodeClaim, NodeRecord, Op, PodShape, Resources, Symbol,
-    Symbols, Taint, TaintEffect,
+    Symbols, Taint, TaintEffect, fields,
 };
 
 /// DaemonSets as shapes: requests from their newest live pod (so that what admission added counts),
@@ -95,7 +95,18 @@ pub fn join(
             }
             continue;
         }
-        nodes.push(registered_node(node, claim, &special));
+        let mut joined = registered_node(node, claim, &special);
+        if let Some(taint) = node.cordon {
+            joined.taints.push(taint);
+            joined.cordoned = true;
+        }
+        // What a kubelet that has just started does not say yet, it will.
+        let declared = match joined.initialized {
+            true => &node.features,
+            false => &special.features,
+        };
+        joined.add_fields(declared);
+        nodes.push(joined);
     }
     for claim in world.claims.iter().filter(|c| !joined.contains(&c.name)) {
         if claim.deleting {
@@ -109,6 +120,7 @@ pub fn join(
             // Its Node was removed by force. It counts against limits, and is no place for a pod.
             (node.allocatable, node.free) = Default::default();
         }
+        node.add_fields(&special.features);
         nodes.push(node);
     }
     nodes.sort_by(|a, b| {
@@ -116,6 +128,15 @@ pub fn join(
             .cmp(&a.initialized)
             .then_with(|| world.names.text(a.name).cmp(world.names.text(b.name)))
     });
+    if let Some(key) = world.names.get(fields::NAME) {
+        let selected = volumes.selected_nodes();
+        for node in nodes
+            .iter_mut()
+            .filter(|node| selected.contains(&node.name))
+        {
+            node.add_labels([(key, node.name)]);
+        }
+    }
     let bound = bind(world, &mut nodes, daemons, volumes, not_here);
     Joined {
         nodes,
@@ -141,6 +162,8 @@ struct WellKnown {
     /// The taint of its node.
     fence: Option<Symbol>,
     later: Option<Symbol>,
+    /// Every feature that a kubelet may declare, by key.
+    features: Vec<Symbol>,
     ephemeral: FxHashSet<(Symbol, TaintEffect)>,
     readiness: FxHashSet<Symbol>,
 }
@@ -167,6 +190,10 @@ impl WellKnown {
             rebooting: names.get("Rebooting"),
             fence: names.get("karpenter.sh/rebooting"),
             later: names.get(moves::LATER),
+            features: fields::FEATURES
+                .iter()
+                .filter_map(|key| names.get(key))
+                .collect(),
             ephemeral: ephemeral
                 .iter()
                 .filter_map(|&(key, effect)| Some((names.get(key)?, effect)))
@@ -195,7 +222,7 @@ fn registered_node(node: &NodeRecord, claim: Option<&NodeClaim>, special: &WellK
             node.taints.clone(),
             &node.capacity,
             &node.allocatable,
-            true,
+            (true, true),
             special,
         );
     };
@@ -233,9 +260,22 @@ fn registered_node(node: &NodeRecord, claim: Option<&NodeClaim>, special: &WellK
         taints,
         &capacity,
         &allocatable,
-        initialized,
+        (initialized, true),
         special,
     )
+}
+
+impl StateNode {
+    /// Labels that stand for fields of the Node.
+    fn add_fields(&mut self, keys: &[Symbol]) {
+        if !keys.is_empty() {
+            self.add_labels(keys.iter().map(|&key| (key, key)));
+        }
+    }
+
+    fn add_labels(&mut self, more: impl IntoIterator<Item = (Symbol, Symbol)>) {
+        self.labels = Labels::new(self.labels.iter().chain(more).collect());
+    }
 }
 
 /// What a kubelet that has just started reports as zero is taken from the claim.
@@ -275,7 +315,7 @@ fn in_flight(claim: &NodeClaim, world: &ClusterObjects, special: &WellKnown) -> 
         taints,
         &capacity,
         &allocatable,
-        false,
+        (false, false),
         special,
     )
 }
@@ -317,12 +357,14 @@ fn state_node(
     taints: Vec<Taint>,
     capacity: &Resources,
     allocatable: &Resources,
-    initialized: bool,
+    (initialized, joined): (bool, bool),
     special: &WellKnown,
 ) -> StateNode {
     let mut labels = labels.clone();
+    // Its kubelet will write it; one that has joined without it has no hostname.
     if let Some(hostname) = special.hostname
         && labels.get(hostname).is_none()
+        && !(initialized && joined)
     {
         labels = Labels::new(labels.iter().chain([(hostname, name)]).collect());
     }
@@ -339,6 +381,8 @@ fn state_node(
         volume_limits: Vec::new(),
         volumes: Vec::new(),
         pods: Vec::new(),
+        terminating: Vec::new(),
+        cordoned: false,
     }
 }
 
@@ -380,7 +424,9 @@ fn bind(
         if pod.owner.is_some_and(|o| Some(o.0) == daemon_kind) {
             running_daemons[i].add(&shape.requests);
         }
-        if !pod.deleting {
+        if pod.deleting {
+            nodes[i].terminating.extend(pod.node.map(|_| ix));
+        } else {
             nodes[i].pods.push(ix);
         }
     };
@@ -441,6 +487,13 @@ fn bind(
         if pod.node.is_some_and(|from| at.contains_key(&from)) {
             // It counts where it is until its node is on its way out.
             nodes[i].pods.retain(|&known| known != ix);
+        }
+    }
+    for (name, volume) in volumes.attached(world) {
+        if let Some(&i) = at.get(&name)
+            && !nodes[i].volumes.contains(&volume)
+        {
+            nodes[i].volumes.push(volume);
         }
     }
     let mut expected_of: FxHashMap<(Vec<Taint>, Vec<(Symbol, Symbol)>), Resources> =

@@ -1,16 +1,18 @@
 //! Which pods are to be planned, and in which order.
 
+use std::cell::OnceCell;
+use std::cmp::Reverse;
 use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::useless_purchases::UselessPurchases;
-use super::volumes::Volumes;
+use super::volumes::{LocalVolumes, Volumes, used_by};
 use super::{PendingPod, StateNode};
 use crate::ids::PodIx;
 use crate::model::{
-    ClusterObjects, LabelSelector, Pod, PodShape, ResourceId, SelectorOp, SelectorRule, ShapeId,
-    Spread, Symbol, Workload,
+    ClusterObjects, LabelSelector, Pod, PodShape, ResourceId, Resources, SelectorOp, SelectorRule,
+    ShapeId, Spread, Symbol, Workload,
 };
 use crate::reasons::Unfit;
 
@@ -44,7 +46,7 @@ pub fn collect(
         if !((provisionable(pod, &kinds) && !expected) || displaced) {
             continue;
         }
-        let mut entry = shapes.pending(world, PodIx(at as u32), volumes);
+        let mut entry = shapes.pending(world, PodIx(at as u32), volumes, LocalVolumes::Bind);
         entry.useless = useless
             .bar(PodIx(at as u32), pod)
             .filter(|_| !displaced)
@@ -52,7 +54,36 @@ pub fn collect(
         pending.push(entry);
     }
     sort(world, &mut pending);
+    one_pod_a_claim(world, &mut pending, volumes);
     pending
+}
+
+/// Of pods that wait for a claim of which one pod at a time may use the volume, the first in
+/// kube-scheduler's queue gets it.
+fn one_pod_a_claim(world: &ClusterObjects, pending: &mut [PendingPod], volumes: &Volumes) {
+    let of = |p: &PendingPod| &world.pods[p.pod.0 as usize];
+    let mut waiting: Vec<usize> = (0..pending.len())
+        .filter(|&at| pending[at].unfit.is_none())
+        .filter(|&at| !volumes.exclusive(world, of(&pending[at])).is_empty())
+        .collect();
+    waiting.sort_by_key(|&at| {
+        let pod = of(&pending[at]);
+        let priority = world.shapes.get(pod.shape).priority;
+        let place = pod.queued.wrapping_sub(1);
+        (Reverse(priority), place, pod.created, &pod.uid)
+    });
+    let mut taken: FxHashMap<(Symbol, Symbol), PodIx> = FxHashMap::default();
+    for at in waiting {
+        let (pod, claims) = (pending[at].pod, volumes.exclusive(world, of(&pending[at])));
+        let first = claims.iter().find_map(|id| Some((id.1, *taken.get(id)?)));
+        match first {
+            Some((claim, user)) => {
+                let why = used_by(world, claim, user);
+                pending[at].unfit = Some(Unfit::Volume(why.into()));
+            }
+            None => taken.extend(claims.into_iter().map(|id| (id, pod))),
+        }
+    }
 }
 
 /// Pods of nodes that would have to find another place if their node went, in queue order: all but
@@ -66,31 +97,46 @@ pub fn movable(world: &ClusterObjects, nodes: &[StateNode], volumes: &Volumes) -
         !daemon && !pod.is_static && !pod.terminal
     };
     let pods = nodes.iter().flat_map(|node| &node.pods).filter(moves);
-    let mut movable: Vec<PendingPod> = pods.map(|&ix| shapes.pending(world, ix, volumes)).collect();
+    let mut movable: Vec<PendingPod> = pods
+        .map(|&ix| shapes.pending(world, ix, volumes, LocalVolumes::Leave))
+        .collect();
     sort(world, &mut movable);
     movable
 }
 
 /// Shapes of pods with default spread constraints, each made once.
 #[derive(Default)]
-struct Shapes(FxHashMap<(ShapeId, Option<(Symbol, Symbol)>), Arc<PodShape>>);
+struct Shapes {
+    made: FxHashMap<(ShapeId, Option<(Symbol, Symbol)>), Arc<PodShape>>,
+    /// Resources of nodes and instance types, but for those that every node has.
+    resources: OnceCell<FxHashSet<ResourceId>>,
+}
 
 impl Shapes {
-    fn pending(&mut self, world: &ClusterObjects, ix: PodIx, volumes: &Volumes) -> PendingPod {
+    fn pending(
+        &mut self,
+        world: &ClusterObjects,
+        ix: PodIx,
+        volumes: &Volumes,
+        local: LocalVolumes,
+    ) -> PendingPod {
         let pod = &world.pods[ix.0 as usize];
         let defaults = !world.settings.default_spread.is_empty();
         let key = (pod.shape, pod.owner.filter(|_| defaults));
         let shape = self
-            .0
+            .made
             .entry(key)
             .or_insert_with(|| Arc::new(with_default_spread(world, pod)))
             .clone();
-        let (volume_alternatives, unfit) =
-            match (unplannable(pod), volumes.alternatives(world, pod)) {
-                (Some(unfit), _) => (Vec::new(), Some(unfit)),
-                (None, Err(why)) => (Vec::new(), Some(Unfit::Volume(why.into()))),
-                (None, Ok(alternatives)) => (alternatives, None),
-            };
+        let nowhere = || self.no_such_resource(world, &shape);
+        let (volume_alternatives, unfit) = match (
+            unplannable(pod).or_else(nowhere),
+            volumes.alternatives(world, ix, local),
+        ) {
+            (Some(unfit), _) => (Vec::new(), Some(unfit)),
+            (None, Err(why)) => (Vec::new(), Some(Unfit::Volume(why.into()))),
+            (None, Ok(alternatives)) => (alternatives, None),
+        };
         PendingPod {
             pod: ix,
             shape,
@@ -99,6 +145,28 @@ impl Shapes {
             unfit,
             useless: None,
         }
+    }
+}
+
+impl Shapes {
+    /// An extended resource that pods of a shape ask for and that no node has and no type offers.
+    fn no_such_resource(&self, world: &ClusterObjects, shape: &PodShape) -> Option<Unfit> {
+        let extended = |resource: &ResourceId| match *resource {
+            ResourceId::Other(name) => world.names.text(name).contains('/'),
+            _ => false,
+        };
+        let asked = shape.requests.iter().map(|(resource, _)| resource);
+        let mut asked = asked.filter(extended).peekable();
+        asked.peek()?;
+        let known = self.resources.get_or_init(|| {
+            let types = world.catalogue.types().iter().map(|t| &t.allocatable);
+            let nodes = world.nodes.iter().map(|node| &node.allocatable);
+            let claims = world.claims.iter().map(|claim| &claim.allocatable);
+            let all = types.chain(nodes).chain(claims).flat_map(Resources::iter);
+            all.map(|(resource, _)| resource).filter(extended).collect()
+        });
+        let resource = asked.find(|resource| !known.contains(resource))?;
+        Some(Unfit::NoSuchResource { resource })
     }
 }
 

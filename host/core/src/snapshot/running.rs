@@ -6,11 +6,14 @@ use super::StateNode;
 use crate::ids::NodeIx;
 use crate::model::{ClusterObjects, LabelSelector, SelectorOp, ShapeId, Symbol};
 
-/// Where pods of each shape run. Pods that are terminal or terminating do not count.
+/// Where pods of each shape run. Terminal pods do not count. Terminating pods are kept apart: they
+/// count for affinity and anti-affinity, and not for topology spread.
 #[derive(Clone, Debug, Default)]
 pub struct Running {
     by_shape: Vec<Vec<(NodeIx, u32)>>,
-    /// Shapes with running pods by a label that they carry.
+    /// The same with terminating pods, of shapes that have any.
+    with_terminating: FxHashMap<ShapeId, Vec<(NodeIx, u32)>>,
+    /// Shapes with running pods, terminating ones included, by a label that they carry.
     postings: FxHashMap<(Symbol, Symbol), Vec<ShapeId>>,
     /// Shapes with running pods, in order.
     shapes: Vec<ShapeId>,
@@ -34,13 +37,29 @@ impl Running {
                 }
             }
         }
+        for (at, node) in nodes.iter().enumerate() {
+            for pod in &node.terminating {
+                let shape = world.pods[pod.0 as usize].shape;
+                let live = &all.by_shape[shape.0 as usize];
+                let on = all
+                    .with_terminating
+                    .entry(shape)
+                    .or_insert_with(|| live.clone());
+                match on.binary_search_by_key(&(at as u32), |(n, _)| n.0) {
+                    Ok(known) => on[known].1 += 1,
+                    Err(new) => on.insert(new, (NodeIx(at as u32), 1)),
+                }
+            }
+        }
         for (id, shape) in world
             .shapes
             .iter()
             .enumerate()
-            .filter(|(id, _)| !all.by_shape[*id].is_empty())
+            .map(|(id, shape)| (ShapeId(id as u32), shape))
         {
-            let id = ShapeId(id as u32);
+            if all.with_terminating(id).is_empty() {
+                continue;
+            }
             all.shapes.push(id);
             shape
                 .labels
@@ -64,12 +83,18 @@ impl Running {
         all
     }
 
-    /// Nodes and counts of the running pods of a shape.
+    /// Nodes and counts of the running pods of a shape, terminating ones left out.
     pub fn on(&self, shape: ShapeId) -> &[(NodeIx, u32)] {
         self.by_shape
             .get(shape.0 as usize)
             .map(Vec::as_slice)
             .unwrap_or_default()
+    }
+
+    /// Nodes and counts of the running pods of a shape, terminating ones included.
+    pub fn with_terminating(&self, shape: ShapeId) -> &[(NodeIx, u32)] {
+        let more = self.with_terminating.get(&shape).map(Vec::as_slice);
+        more.unwrap_or_else(|| self.on(shape))
     }
 
     /// Shapes with running pods that a selector might select: a superset, by its first rule that

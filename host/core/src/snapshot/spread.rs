@@ -108,7 +108,7 @@ impl DomainCounts {
             (rule.node_affinity == NodeInclusion::Ignore
                 || admits(&node.labels, shape, &world.names))
                 && (rule.node_taints == NodeInclusion::Ignore
-                    || untolerated(&shape.tolerations, &node.taints, false).is_none())
+                    || untolerated(&shape.tolerations, node.written_taints(), false).is_none())
         };
         // A node that has not registered is no domain for kube-scheduler, unless a pod of the group
         // is nominated to it.

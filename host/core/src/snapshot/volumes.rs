@@ -1,50 +1,145 @@
 //! Resolves a pod's volumes to where they can be attached and which limits they count against.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::model::storage::{StorageClass, Volume, VolumeClaim};
-use crate::model::{ClusterObjects, Pod, Requirement, Symbol};
+use crate::ids::PodIx;
+use crate::matching::satisfies;
+use crate::model::storage::{StorageCapacity, StorageClass, Volume, VolumeClaim};
+use crate::model::{
+    ClusterObjects, LabelSelector, Op, Pod, Requirement, SelectorOp, Symbol, fields,
+};
+
+/// Labels of zones and regions, in beta and now.
+const TOPOLOGY: [(&str, &str); 2] = [
+    (
+        "failure-domain.beta.kubernetes.io/zone",
+        "topology.kubernetes.io/zone",
+    ),
+    (
+        "failure-domain.beta.kubernetes.io/region",
+        "topology.kubernetes.io/region",
+    ),
+];
+/// The provisioner of classes whose volumes are made by people.
+const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
+
+/// Alternatives of which one must hold; none is no restriction.
+type Alternatives = Vec<Vec<Requirement>>;
+
+/// How the host of a local volume counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LocalVolumes {
+    /// Its pod can be bound there and nowhere else.
+    Bind,
+    /// It goes with its node: what else its affinity says restricts the pod.
+    Leave,
+}
 
 /// Volumes by name.
 pub struct Volumes<'a> {
     claims: FxHashMap<(Symbol, Symbol), (u32, &'a VolumeClaim)>,
-    volumes: FxHashMap<Symbol, &'a Volume>,
+    volumes: FxHashMap<Symbol, (u32, &'a Volume)>,
+    /// The first volume of each driver and handle, which stands for all of them.
+    handles: FxHashMap<(Symbol, Symbol), u32>,
     classes: FxHashMap<Symbol, &'a StorageClass>,
     hostname: Option<Symbol>,
+    /// Beta names of topology labels with the stable ones, and whether nodes carry the former.
+    topology: Vec<(Option<Symbol>, Option<Symbol>, bool)>,
+    /// Pods that use a claim of which one pod at a time may use the volume.
+    users: FxHashMap<(Symbol, Symbol), Vec<PodIx>>,
+    /// Nodes that claims have selected and that exist.
+    selected: FxHashSet<Symbol>,
 }
 
 impl<'a> Volumes<'a> {
     /// Indexes storage objects.
     pub fn index(world: &'a ClusterObjects) -> Self {
         let claims = world.volume_claims.iter().enumerate();
+        let volumes = world.volumes.iter().enumerate();
+        let mut handles = FxHashMap::default();
+        for (at, volume) in world.volumes.iter().enumerate() {
+            if let Some(handle) = volume.driver.zip(volume.handle) {
+                handles.entry(handle).or_insert(at as u32);
+            }
+        }
+        let topology = TOPOLOGY.iter().map(|&(beta, stable)| {
+            let beta = world.names.get(beta);
+            let carried = |key: Symbol| world.nodes.iter().any(|n| n.labels.get(key).is_some());
+            (beta, world.names.get(stable), beta.is_some_and(carried))
+        });
         Volumes {
             claims: claims
                 .map(|(at, c)| ((c.namespace, c.name), (at as u32, c)))
                 .collect(),
-            volumes: world.volumes.iter().map(|v| (v.name, v)).collect(),
+            volumes: volumes.map(|(at, v)| (v.name, (at as u32, v))).collect(),
+            handles,
             classes: world.storage_classes.iter().map(|c| (c.name, c)).collect(),
             hostname: world.names.get("kubernetes.io/hostname"),
+            topology: topology.collect(),
+            users: users(world),
+            selected: selected(world),
         }
     }
 
-    /// CSI volumes of a pod: driver and the number of the claim. Claims that cannot be resolved are
+    /// Nodes for which a volume is to be made.
+    pub fn selected_nodes(&self) -> &FxHashSet<Symbol> {
+        &self.selected
+    }
+
+    /// CSI volumes of a pod: driver and a number of the volume. Claims that cannot be resolved are
     /// left out.
     pub fn of(&self, world: &ClusterObjects, pod: &Pod) -> Vec<(Symbol, u32)> {
         let namespace = world.shapes.get(pod.shape).namespace;
-        pod.claims
-            .iter()
+        let named = pod.claims.iter();
+        let mut all: Vec<(Symbol, u32)> = named
             .filter_map(|&name| self.driver(namespace, name))
-            .collect()
+            .collect();
+        all.sort_unstable();
+        all.dedup();
+        all
     }
 
     fn driver(&self, namespace: Symbol, name: Symbol) -> Option<(Symbol, u32)> {
         let &(at, claim) = self.claims.get(&(namespace, name))?;
-        let bound = claim.volume.and_then(|v| self.volumes.get(&v));
-        let driver = match bound {
-            Some(volume) => volume.driver?,
-            None => self.classes.get(&claim.class?)?.provisioner,
+        match claim.volume.and_then(|v| self.volumes.get(&v)) {
+            Some(&(number, volume)) => self.number(number, volume),
+            None => Some((self.classes.get(&claim.class?)?.provisioner, at)),
+        }
+    }
+
+    /// The driver of a volume, and a number that it shares with volumes of the same handle and with
+    /// no claim.
+    fn number(&self, at: u32, volume: &Volume) -> Option<(Symbol, u32)> {
+        let driver = volume.driver?;
+        let first = volume
+            .handle
+            .and_then(|handle| self.handles.get(&(driver, handle)));
+        Some((
+            driver,
+            self.claims.len() as u32 + first.copied().unwrap_or(at),
+        ))
+    }
+
+    /// Volumes that are attached to nodes, whether pods use them there or not.
+    pub fn attached(&self, world: &ClusterObjects) -> Vec<(Symbol, (Symbol, u32))> {
+        let of = |attachment: &crate::model::storage::VolumeAttachment| {
+            let &(at, volume) = self.volumes.get(&attachment.volume?)?;
+            let (_, number) = self.number(at, volume)?;
+            Some((attachment.node, (attachment.driver, number)))
         };
-        Some((driver, at))
+        world.attachments.iter().filter_map(of).collect()
+    }
+
+    /// The claims of a pod that one pod at a time may use.
+    pub fn exclusive(&self, world: &ClusterObjects, pod: &Pod) -> Vec<(Symbol, Symbol)> {
+        let namespace = world.shapes.get(pod.shape).namespace;
+        let named = pod.claims.iter().map(|&name| (namespace, name));
+        let one_pod = |id: &(Symbol, Symbol)| {
+            self.claims
+                .get(id)
+                .is_some_and(|(_, claim)| claim.modes.one_pod())
+        };
+        named.filter(one_pod).collect()
     }
 
     /// The alternatives that all volumes of a pod leave: one of them must hold; empty for no
@@ -55,20 +150,20 @@ impl<'a> Volumes<'a> {
     pub fn alternatives(
         &self,
         world: &ClusterObjects,
-        pod: &Pod,
-    ) -> Result<Vec<Vec<Requirement>>, String> {
+        ix: PodIx,
+        local: LocalVolumes,
+    ) -> Result<Alternatives, String> {
+        let pod = &world.pods[ix.0 as usize];
         let namespace = world.shapes.get(pod.shape).namespace;
-        let mut all: Vec<Vec<Requirement>> = Vec::new();
-        for &name in &pod.claims {
-            let more = self.topology(world, namespace, name)?;
-            if more.is_empty() {
-                continue;
+        for id in self.exclusive(world, pod) {
+            let users = self.users.get(&id).into_iter().flatten();
+            if let Some(user) = users.copied().find(|&user| user != ix) {
+                return Err(used_by(world, id.1, user));
             }
-            all = if all.is_empty() {
-                more
-            } else {
-                cross(&all, &more)
-            };
+        }
+        let mut all: Alternatives = Vec::new();
+        for &name in &pod.claims {
+            all = both(all, self.topology(world, namespace, name, local)?);
         }
         Ok(all)
     }
@@ -78,7 +173,8 @@ impl<'a> Volumes<'a> {
         world: &ClusterObjects,
         namespace: Symbol,
         name: Symbol,
-    ) -> Result<Vec<Vec<Requirement>>, String> {
+        local: LocalVolumes,
+    ) -> Result<Alternatives, String> {
         let text = |s: Symbol| world.names.text(s);
         let Some(&(_, claim)) = self.claims.get(&(namespace, name)) else {
             return Err(format!(
@@ -99,7 +195,7 @@ impl<'a> Volumes<'a> {
             ));
         }
         if let Some(volume) = claim.volume {
-            let Some(volume) = self.volumes.get(&volume) else {
+            let Some(&(_, volume)) = self.volumes.get(&volume) else {
                 return Err(format!(
                     "PersistentVolume {} of its claim {} does not exist",
                     text(volume),
@@ -113,7 +209,7 @@ impl<'a> Volumes<'a> {
                     text(name)
                 ));
             }
-            return Ok(self.without_hostname(volume));
+            return self.of_volume(world, volume, local);
         }
         let class = claim.class.filter(|&c| !text(c).is_empty());
         let Some(class) = class else {
@@ -134,28 +230,278 @@ impl<'a> Volumes<'a> {
                 is placed";
             return Err(format!("its PersistentVolumeClaim {} {why}", text(name)));
         }
-        Ok(class.topologies.clone())
+        let selected = self.on_selected(world, claim)?;
+        Ok(both(selected, self.unbound(world, claim, class)?))
     }
 
-    /// A local volume's node may be gone: only what else its affinity says restricts the pod.
-    fn without_hostname(&self, volume: &Volume) -> Vec<Vec<Requirement>> {
-        let mut terms = volume.node_affinity.clone();
-        if volume.local {
-            terms
-                .iter_mut()
-                .for_each(|t| t.retain(|r| Some(r.key) != self.hostname));
-            if terms.iter().any(Vec::is_empty) {
-                return Vec::new();
+    /// Where a volume that is there can be used.
+    fn of_volume(
+        &self,
+        world: &ClusterObjects,
+        volume: &Volume,
+        local: LocalVolumes,
+    ) -> Result<Alternatives, String> {
+        let terms = match (volume.local, local) {
+            (true, LocalVolumes::Leave) => self.without_hostname(volume),
+            _ => volume.node_affinity.clone(),
+        };
+        let fits = |labels: &crate::model::Labels| {
+            let all =
+                |term: &Vec<Requirement>| term.iter().all(|r| satisfies(labels, r, &world.names));
+            terms.iter().any(all)
+        };
+        let gone = || !world.nodes.iter().any(|node| fits(&node.labels));
+        if volume.local && local == LocalVolumes::Bind && !terms.is_empty() && gone() {
+            return Err(format!(
+                "PersistentVolume {} is local to a node that does not exist",
+                world.names.text(volume.name)
+            ));
+        }
+        Ok(both(terms, self.by_labels(world, volume)))
+    }
+
+    /// What labels of a volume say of zone and region: nodes that carry neither will do too.
+    fn by_labels(&self, world: &ClusterObjects, volume: &Volume) -> Alternatives {
+        let mut asked: Vec<Requirement> = Vec::new();
+        let mut keys: Vec<Symbol> = Vec::new();
+        for &(beta, stable, _) in &self.topology {
+            let Some(stable) = stable else { continue };
+            keys.push(stable);
+            for value in [beta, Some(stable)].into_iter().flatten() {
+                let Some(value) = volume.labels.get(value) else {
+                    continue;
+                };
+                // Several zones are joined by two underscores. A value that is nowhere else has no
+                // symbol.
+                let several = world.names.text(value).split("__");
+                let values = several.filter_map(|value| world.names.get(value));
+                asked.push(Requirement::new(stable, Op::In(values.collect())));
             }
         }
+        if asked.is_empty() {
+            return Vec::new();
+        }
+        let without = |node: &crate::model::NodeRecord| {
+            keys.iter().all(|&key| node.labels.get(key).is_none())
+        };
+        let mut all = vec![asked];
+        if world.nodes.iter().any(without) {
+            let absent = |&key: &Symbol| Requirement::new(key, Op::DoesNotExist);
+            all.push(keys.iter().map(absent).collect());
+        }
+        all
+    }
+
+    /// The node that was selected for a volume that is still to be made.
+    fn on_selected(
+        &self,
+        world: &ClusterObjects,
+        claim: &VolumeClaim,
+    ) -> Result<Alternatives, String> {
+        let Some(node) = claim.selected_node else {
+            return Ok(Vec::new());
+        };
+        let key = world.names.get(fields::NAME);
+        match key.filter(|_| self.selected.contains(&node)) {
+            Some(key) => Ok(vec![vec![Requirement::is(key, node)]]),
+            None => Err(format!(
+                "the volume of its claim {} is to be made for node {} (annotation \
+                volume.kubernetes.io/selected-node), which does not exist",
+                world.names.text(claim.name),
+                world.names.text(node)
+            )),
+        }
+    }
+
+    /// Where a claim can be bound that waits for its pod: to a volume that is there, or to one that
+    /// is made.
+    fn unbound(
+        &self,
+        world: &ClusterObjects,
+        claim: &VolumeClaim,
+        class: &StorageClass,
+    ) -> Result<Alternatives, String> {
+        let text = |s: Symbol| world.names.text(s);
+        let there = world.volumes.iter().filter(|volume| fits(volume, claim));
+        let there: Vec<&Volume> = there.collect();
+        let made = match text(class.provisioner) == NO_PROVISIONER {
+            true => Err(format!(
+                "no PersistentVolume of StorageClass {} is free and fits its claim {}",
+                text(class.name),
+                text(claim.name)
+            )),
+            false => self.made(world, claim, class),
+        };
+        let mut all = match made {
+            Err(why) if there.is_empty() => return Err(why),
+            Err(_) => Vec::new(),
+            Ok(anywhere) if anywhere.is_empty() => return Ok(anywhere),
+            Ok(made) => made,
+        };
+        for volume in there {
+            let terms = both(volume.node_affinity.clone(), self.by_labels(world, volume));
+            if terms.is_empty() {
+                return Ok(terms);
+            }
+            all.extend(terms);
+        }
+        Ok(all)
+    }
+
+    /// Where a driver can make the volume of a claim.
+    fn made(
+        &self,
+        world: &ClusterObjects,
+        claim: &VolumeClaim,
+        class: &StorageClass,
+    ) -> Result<Alternatives, String> {
+        let topologies = class.topologies.iter().map(|topology| {
+            let written = |r: &Requirement| Requirement::new(self.written(r.key), r.op.clone());
+            topology.iter().map(written).collect()
+        });
+        let topologies: Alternatives = topologies.collect();
+        let counts = |driver: &crate::model::storage::CsiDriver| {
+            driver.name == class.provisioner && driver.counts_capacity
+        };
+        if !world.csi_drivers.iter().any(counts) {
+            return Ok(topologies);
+        }
+        let enough = |capacity: &&StorageCapacity| {
+            capacity.class == class.name && capacity.largest >= claim.storage
+        };
+        let capacities = world.storage_capacities.iter().filter(enough);
+        let reached: Alternatives = capacities
+            .filter_map(|capacity| requirements(&capacity.topology))
+            .collect();
+        match reached.is_empty() {
+            true => Err(format!(
+                "no CSIStorageCapacity of StorageClass {} has room for its claim {}",
+                world.names.text(class.name),
+                world.names.text(claim.name)
+            )),
+            // One that selects every node.
+            false if reached.iter().any(Vec::is_empty) => Ok(topologies),
+            false => Ok(both(topologies, reached)),
+        }
+    }
+
+    /// The label behind a key of an allowed topology: nodes that carry a beta label carry the
+    /// stable one, and new ones will.
+    fn written(&self, key: Symbol) -> Symbol {
+        let known = self.topology.iter().find(|(beta, ..)| *beta == Some(key));
+        match known {
+            Some(&(_, Some(stable), true)) => stable,
+            _ => key,
+        }
+    }
+
+    fn without_hostname(&self, volume: &Volume) -> Alternatives {
+        let mut terms = volume.node_affinity.clone();
         terms
+            .iter_mut()
+            .for_each(|t| t.retain(|r| Some(r.key) != self.hostname));
+        if terms.iter().any(Vec::is_empty) {
+            return Vec::new();
+        }
+        terms
+    }
+}
+
+/// Pods that use claims of which one pod at a time may use the volume: bound ones, terminating ones
+/// included, and those that are about to be.
+fn users(world: &ClusterObjects) -> FxHashMap<(Symbol, Symbol), Vec<PodIx>> {
+    let one_pod = world
+        .volume_claims
+        .iter()
+        .filter(|claim| claim.modes.one_pod());
+    let exclusive: FxHashSet<(Symbol, Symbol)> =
+        one_pod.map(|claim| (claim.namespace, claim.name)).collect();
+    let mut users: FxHashMap<(Symbol, Symbol), Vec<PodIx>> = FxHashMap::default();
+    if exclusive.is_empty() {
+        return users;
+    }
+    for (at, pod) in world.pods.iter().enumerate() {
+        let holds = !pod.terminal && (pod.node.is_some() || pod.nominated.is_some());
+        if pod.claims.is_empty() || !holds {
+            continue;
+        }
+        let namespace = world.shapes.get(pod.shape).namespace;
+        let named = pod.claims.iter().map(|&name| (namespace, name));
+        for id in named.filter(|id| exclusive.contains(id)) {
+            users.entry(id).or_default().push(PodIx(at as u32));
+        }
+    }
+    users
+}
+
+/// Nodes that exist and that claims without a volume have selected.
+fn selected(world: &ClusterObjects) -> FxHashSet<Symbol> {
+    let unbound = world
+        .volume_claims
+        .iter()
+        .filter(|claim| claim.volume.is_none());
+    let mut named: FxHashSet<Symbol> = unbound.filter_map(|claim| claim.selected_node).collect();
+    if !named.is_empty() {
+        let there: FxHashSet<Symbol> = world.nodes.iter().map(|node| node.name).collect();
+        named.retain(|node| there.contains(node));
+    }
+    named
+}
+
+/// Why a pod cannot have a claim of which one pod at a time may use the volume.
+pub fn used_by(world: &ClusterObjects, claim: Symbol, user: PodIx) -> String {
+    format!(
+        "its PersistentVolumeClaim {} is ReadWriteOncePod, and pod {} uses it",
+        world.names.text(claim),
+        world.pods[user.0 as usize].name
+    )
+}
+
+/// Whether a claim may be bound to a volume that is there.
+fn fits(volume: &Volume, claim: &VolumeClaim) -> bool {
+    let meant = match volume.claim {
+        None => volume.available,
+        Some(id) => id == (claim.namespace, claim.name),
+    };
+    meant
+        && !volume.deleting
+        && volume.class == claim.class
+        && volume.modes.include(claim.modes)
+        && volume.storage >= claim.storage
+        && volume.block == claim.block
+        && claim
+            .selector
+            .as_ref()
+            .is_none_or(|selector| selector.matches(&volume.labels))
+}
+
+/// A label selector of nodes as requirements; nothing if it selects none.
+fn requirements(selector: &LabelSelector) -> Option<Vec<Requirement>> {
+    let rules = selector.0.as_ref()?;
+    let one = |rule: &crate::model::SelectorRule| {
+        let op = match &rule.op {
+            SelectorOp::In(values) => Op::In(values.clone()),
+            SelectorOp::NotIn(values) => Op::NotIn(values.clone()),
+            SelectorOp::Exists => Op::Exists,
+            SelectorOp::DoesNotExist => Op::DoesNotExist,
+        };
+        Requirement::new(rule.key, op)
+    };
+    Some(rules.iter().map(one).collect())
+}
+
+/// What two lists of alternatives leave together.
+fn both(a: Alternatives, b: Alternatives) -> Alternatives {
+    match (a.is_empty(), b.is_empty()) {
+        (true, _) => b,
+        (_, true) => a,
+        _ => cross(&a, &b),
     }
 }
 
 /// Every compatible pair of alternatives, merged. If no pair is compatible, all pairs, so that the
 /// contradiction is reported where it is evaluated.
 fn cross(a: &[Vec<Requirement>], b: &[Vec<Requirement>]) -> Vec<Vec<Requirement>> {
-    use crate::model::Op;
     let both = |x: &Vec<Requirement>, y: &Vec<Requirement>| [x.clone(), y.clone()].concat();
     let contradict = |x: &Vec<Requirement>, y: &Vec<Requirement>| {
         x.iter().any(|r| {

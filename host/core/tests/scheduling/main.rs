@@ -6,15 +6,18 @@ mod domains;
 mod hostile;
 mod incompatible;
 mod labels;
+mod left_out;
 mod nodes;
 mod packing;
 mod questions;
+mod real;
 #[path = "../common/rng.rs"]
 mod rng;
 mod stopped;
 mod topology;
 mod unusable;
 mod useless;
+mod worlds;
 
 use std::fmt::Write as _;
 use std::sync::Arc;

@@ -36,6 +36,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use longshore_core::check::Violation;
 use longshore_core::disrupt::methods;
 use longshore_core::model::{Catalogue, Symbols};
 use longshore_core::plan::Plan;
@@ -48,6 +49,7 @@ pub use files::Sizes;
 pub(crate) use signals::read as read_signals;
 pub use writer::Condition;
 
+use super::bug_report;
 use super::kinds::Kind;
 use super::lock::lock;
 use super::watch::Change;
@@ -71,6 +73,9 @@ const LAST: Duration = Duration::from_secs(3);
 pub struct Journal(Option<Arc<Open>>);
 
 struct Open {
+    folder: PathBuf,
+    /// When a report of a defect was written last, milliseconds since 1970.
+    reported: Mutex<i64>,
     queue: Queue,
     blobs: Arc<BlobStore>,
     made: Mutex<EncodedCache>,
@@ -182,6 +187,8 @@ impl Journal {
         let blobs = Arc::new(BlobStore::default());
         let queue = writer::start(folder, sizes, run, blobs.clone()).map_err(disk)?;
         Ok(Journal(Some(Arc::new(Open {
+            folder: folder.into(),
+            reported: Mutex::new(i64::MIN),
             queue,
             blobs,
             made: Mutex::default(),
@@ -265,6 +272,26 @@ impl Journal {
                 note
             }),
         );
+    }
+
+    /// The check refused plans of a round at `time` (milliseconds since 1970): writes what is needed
+    /// to find out why into a file of its own, now and then.
+    pub fn defect(&self, time: i64, round: u64, snapshot: &Snapshot, violations: &[Violation]) {
+        let Some(open) = &self.0 else { return };
+        let mut reported = lock(&open.reported);
+        if time < reported.saturating_add(bug_report::PAUSE) {
+            return;
+        }
+        *reported = time;
+        let name = format!("rejected-{time:014}-{round}");
+        let folder = open.folder.join("reports");
+        match bug_report::write(&folder, &name, snapshot, violations) {
+            Ok(file) => tracing::error!(
+                file = %file.display(),
+                "the check refused a plan: the file has the cluster for a report"
+            ),
+            Err(error) => tracing::warn!(%error, "no report of the refused plan could be written"),
+        }
     }
 
     /// A look for disruption was decided.

@@ -89,6 +89,7 @@ pub struct Metrics {
     pub nodes: IntGauge,
     /// Rounds by outcome.
     pub rounds: IntCounterVec,
+    pub left_out: IntCounter,
     /// Objective of the last plan that bought something.
     pub plan_cost: Gauge,
     /// Its lower bound.
@@ -459,8 +460,17 @@ impl Metrics {
                 &registry,
                 "longshore_rounds_total",
                 "Rounds by outcome: `bought`, `nothing`, `failed` (no NodeClaim could be created), \
-                `outdated`, `rejected`, `replaced`, `cut_short`.",
+                `outdated`, `rejected`, `replaced`, `cut_short`, `left_out` (pods with which plans \
+                break a rule).",
                 &["outcome"],
+            ),
+            left_out: registered(
+                &registry,
+                IntCounter::new(
+                    "longshore_pods_left_out_total",
+                    "Pods left out of a round's plan because plans with them broke a rule: a defect, \
+                    of which a report is beside the journal.",
+                ),
             ),
             plan_cost: registered(
                 &registry,

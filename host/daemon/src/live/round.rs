@@ -200,9 +200,17 @@ pub fn decide(
     if let Ok(plan) = &plan {
         how.policies.finish(&live, &snapshot, plan);
     }
+    let time = clock.now().as_millisecond();
+    let violations = match &plan {
+        Ok(plan) => plan.left_out.as_slice(),
+        Err(rejected) => rejected.violations.as_slice(),
+    };
+    if !violations.is_empty() {
+        how.journal.defect(time, number, &snapshot, violations);
+    }
     let plan = plan.map_err(|rejected| format!("{:?}", rejected.violations));
     how.journal.decided(Decided {
-        time: clock.now().as_millisecond(),
+        time,
         round: number,
         signals: live.signals(),
         answers: live.answered(),

@@ -219,11 +219,15 @@ impl Phase {
 
 impl PodHead {
     /// Whether kube-scheduler schedules the pod, and may do so now. Pods that ask for dynamic
-    /// resources are left to its word.
+    /// resources are left to its word, and so are pods of a group, which it holds back until the
+    /// group is complete.
     fn is_for_kube_scheduler(&self) -> bool {
         let spec = &self.spec;
         let default = ["", "default-scheduler"].contains(&spec.scheduler_name.as_str());
-        default && spec.scheduling_gates.is_empty() && spec.resource_claims.is_empty()
+        default
+            && spec.scheduling_gates.is_empty()
+            && spec.resource_claims.is_empty()
+            && spec.scheduling_group.is_none()
     }
 }
 
@@ -293,6 +297,7 @@ struct PodSpec {
     scheduler_name: String,
     scheduling_gates: Vec<IgnoredAny>,
     resource_claims: Vec<IgnoredAny>,
+    scheduling_group: Option<IgnoredAny>,
 }
 
 #[derive(Deserialize, Default)]

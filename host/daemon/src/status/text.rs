@@ -231,7 +231,7 @@ fn rounds(status: &Value) -> String {
         failed => format!(" ({failed} could not be created)"),
     };
     format!(
-        "{rounds}; in the last, {} got {}{failed} at {:.4} USD/h, {} left over, {} ms{}",
+        "{rounds}; in the last, {} got {}{failed} at {:.4} USD/h, {} left over, {} ms{}{}",
         count(number("pods"), "pod"),
         count(number("claims"), "NodeClaim"),
         last["cost"].as_f64().unwrap_or(0.0),
@@ -241,6 +241,13 @@ fn rounds(status: &Value) -> String {
             ", cut short at the time limit: first-fit"
         } else {
             ""
+        },
+        match number("leftOut") {
+            0 => String::new(),
+            pods => format!(
+                ", {} left out with which plans break a rule: a defect of Longshore",
+                count(pods, "pod")
+            ),
         }
     )
 }

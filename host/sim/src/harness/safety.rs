@@ -67,8 +67,8 @@ pub(super) fn end(interceptor: &Interceptor, client: &str, provider_id: &str) {
 /// What became of the rounds of a process, as it counts them itself.
 pub(super) struct Rounds<F> {
     count: F,
-    /// Rejected and replaced, when they were looked at last.
-    seen: Mutex<(u64, u64)>,
+    /// Rejected, replaced, and with pods left out, when they were looked at last.
+    seen: Mutex<(u64, u64, u64)>,
 }
 
 impl<F: Fn(&str) -> u64> Rounds<F> {
@@ -81,15 +81,19 @@ impl<F: Fn(&str) -> u64> Rounds<F> {
 
     /// Looks whether plans have broken rules since it was looked at last.
     pub fn look(&self, interceptor: &Interceptor, client: &str) {
-        let now = ((self.count)("rejected"), (self.count)("replaced"));
+        let now = (
+            (self.count)("rejected"),
+            (self.count)("replaced"),
+            (self.count)("left_out"),
+        );
         let before = std::mem::replace(
             &mut *self.seen.lock().unwrap_or_else(PoisonError::into_inner),
             now,
         );
         if before != now {
             interceptor.violated(format!(
-                "{client}: plans that break a rule: {} rejected, {} replaced",
-                now.0, now.1
+                "{client}: plans that break a rule: {} rejected, {} replaced, {} with pods left out",
+                now.0, now.1, now.2
             ));
         }
     }

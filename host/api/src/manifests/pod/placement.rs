@@ -205,7 +205,20 @@ pub(super) fn node_selector(
     all
 }
 
-/// Required terms of node affinity. Terms without expressions select no node and are left out.
+/// The first fault of a pod's rules. What is faulty is left out, and the rest is read all the same:
+/// where the pod runs, the rest concerns others.
+#[derive(Default)]
+pub(super) struct FirstFault(pub Option<Fault>);
+
+impl FirstFault {
+    /// What could be read; notes the fault otherwise.
+    fn take<T>(&mut self, read: Result<T, Fault>) -> Option<T> {
+        read.map_err(|fault| _ = self.0.get_or_insert(fault)).ok()
+    }
+}
+
+/// Required terms of node affinity. Terms without expressions select no node and are left out. With
+/// a term that cannot be read, what is required is not known and nothing is given.
 pub(super) fn required_terms(
     affinity: &WireAffinity<'_>,
     at: Path<'_>,
@@ -242,21 +255,21 @@ pub(super) fn preferred_terms(
     affinity: &WireAffinity<'_>,
     at: Path<'_>,
     names: &mut Symbols,
-) -> Result<Vec<(i32, Vec<Requirement>)>, Fault> {
+    faults: &mut FirstFault,
+) -> Vec<(i32, Vec<Requirement>)> {
     let Some(node) = &affinity.node_affinity else {
-        return Ok(Vec::new());
+        return Vec::new();
     };
     let at = at.field("nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution");
     let mut terms = Vec::new();
     for (index, wire) in node.preferred.iter().enumerate() {
         let at = at.index(index);
-        weight(wire.weight, at)?;
-        let term = term(&wire.preference, at.field("preference"), names)?;
-        if !term.is_empty() {
-            terms.push((wire.weight, term));
-        }
+        let read = weight(wire.weight, at)
+            .and_then(|()| term(&wire.preference, at.field("preference"), names));
+        let read = faults.take(read).filter(|term| !term.is_empty());
+        terms.extend(read.map(|term| (wire.weight, term)));
     }
-    Ok(terms)
+    terms
 }
 
 fn term(wire: &WireTerm<'_>, at: Path<'_>, names: &mut Symbols) -> Result<Vec<Requirement>, Fault> {
@@ -295,35 +308,32 @@ pub(super) fn pod_terms(
     own: &Labels,
     at: Path<'_>,
     names: &mut Symbols,
-) -> Result<PodTerms, Fault> {
+    faults: &mut FirstFault,
+) -> PodTerms {
     let (wire, field) = match anti {
         false => (&affinity.pod_affinity, "podAffinity"),
         true => (&affinity.pod_anti_affinity, "podAntiAffinity"),
     };
     let Some(wire) = wire else {
-        return Ok(PodTerms::default());
+        return PodTerms::default();
     };
     let at = at.field(field);
     let mut terms = PodTerms::default();
     for (index, wire) in wire.required.iter().enumerate() {
         let at = at.field("requiredDuringSchedulingIgnoredDuringExecution");
-        terms.0.push(pod_term(wire, own, at.index(index), names)?);
+        let read = pod_term(wire, own, at.index(index), names);
+        terms.0.extend(faults.take(read));
     }
     for (index, wire) in wire.preferred.iter().enumerate() {
         let at = at.field("preferredDuringSchedulingIgnoredDuringExecution");
         let at = at.index(index);
-        weight(wire.weight, at)?;
-        terms.1.push((
-            wire.weight,
-            pod_term(
-                &wire.pod_affinity_term,
-                own,
-                at.field("podAffinityTerm"),
-                names,
-            )?,
-        ));
+        let of = at.field("podAffinityTerm");
+        let read = weight(wire.weight, at)
+            .and_then(|()| pod_term(&wire.pod_affinity_term, own, of, names));
+        let read = faults.take(read).map(|term| (wire.weight, term));
+        terms.1.extend(read);
     }
-    Ok(terms)
+    terms
 }
 
 fn pod_term(
@@ -399,11 +409,11 @@ pub(super) fn spread(
     own: &Labels,
     at: Path<'_>,
     names: &mut Symbols,
-) -> Result<Vec<Spread>, Fault> {
-    list.iter()
-        .enumerate()
-        .map(|(index, wire)| one_spread(wire, own, at.index(index), names))
-        .collect()
+    faults: &mut FirstFault,
+) -> Vec<Spread> {
+    let read = list.iter().enumerate();
+    let read = read.map(|(index, wire)| one_spread(wire, own, at.index(index), names));
+    read.filter_map(|one| faults.take(one)).collect()
 }
 
 fn one_spread(
@@ -487,40 +497,46 @@ pub(super) fn tolerations(
     list: &[WireToleration<'_>],
     at: Path<'_>,
     names: &mut Symbols,
-) -> Result<Vec<Toleration>, Fault> {
-    let mut all = Vec::with_capacity(list.len());
-    for (index, wire) in list.iter().enumerate() {
-        let at = at.index(index);
-        let text = |text: &Option<Text<'_>>| {
-            text.as_deref()
-                .filter(|text| !text.is_empty())
-                .map(str::to_owned)
-        };
-        let exists = match wire.operator.as_deref() {
-            None | Some("" | "Equal") => false,
-            Some("Exists") => true,
-            Some(other) => {
-                let what = format!("unknown operator {}", quoted(other));
-                return Err(at.field("operator").fault(what, "expected Exists or Equal"));
-            }
-        };
-        let key = text(&wire.key);
-        if key.is_none() && !exists {
-            return Err(at
-                .field("key")
-                .fault("is missing", "only operator Exists goes without a key"));
+    faults: &mut FirstFault,
+) -> Vec<Toleration> {
+    let read = list.iter().enumerate();
+    let read = read.map(|(index, wire)| toleration(wire, at.index(index), names));
+    read.filter_map(|one| faults.take(one)).collect()
+}
+
+fn toleration(
+    wire: &WireToleration<'_>,
+    at: Path<'_>,
+    names: &mut Symbols,
+) -> Result<Toleration, Fault> {
+    let text = |text: &Option<Text<'_>>| {
+        text.as_deref()
+            .filter(|text| !text.is_empty())
+            .map(str::to_owned)
+    };
+    let exists = match wire.operator.as_deref() {
+        None | Some("" | "Equal") => false,
+        Some("Exists") => true,
+        Some(other) => {
+            let what = format!("unknown operator {}", quoted(other));
+            return Err(at.field("operator").fault(what, "expected Exists or Equal"));
         }
-        all.push(Toleration {
-            key: key.map(|key| names.intern(&key)),
-            exists,
-            value: names.intern(wire.value.as_deref().unwrap_or("")),
-            effect: match text(&wire.effect) {
-                None => None,
-                Some(name) => Some(effect(&name, at.field("effect"))?),
-            },
-        });
+    };
+    let key = text(&wire.key);
+    if key.is_none() && !exists {
+        return Err(at
+            .field("key")
+            .fault("is missing", "only operator Exists goes without a key"));
     }
-    Ok(all)
+    Ok(Toleration {
+        key: key.map(|key| names.intern(&key)),
+        exists,
+        value: names.intern(wire.value.as_deref().unwrap_or("")),
+        effect: match text(&wire.effect) {
+            None => None,
+            Some(name) => Some(effect(&name, at.field("effect"))?),
+        },
+    })
 }
 
 /// Host ports of containers and sidecars. On the host's network every port of a container is one.
@@ -528,7 +544,8 @@ pub(super) fn host_ports(
     spec: &WireSpec<'_>,
     at: Path<'_>,
     names: &mut Symbols,
-) -> Result<Vec<HostPort>, Fault> {
+    faults: &mut FirstFault,
+) -> Vec<HostPort> {
     let mut all = Vec::new();
     let sidecars = spec
         .init_containers
@@ -549,10 +566,9 @@ pub(super) fn host_ports(
         }
         let Ok(number) = u16::try_from(number) else {
             let at = at.field("containers[].ports[].hostPort");
-            return Err(at.fault(
-                format!("{number} is not a port"),
-                "ports go from 1 to 65535",
-            ));
+            let what = format!("{number} is not a port");
+            faults.take::<()>(Err(at.fault(what, "ports go from 1 to 65535")));
+            continue;
         };
         let ip = port
             .host_ip
@@ -572,7 +588,7 @@ pub(super) fn host_ports(
             all.push(port);
         }
     }
-    Ok(all)
+    all
 }
 
 /// Whether these requirements ask for a node that no NodePool owns, which can never be bought.

@@ -3,7 +3,7 @@
 use longshore_core::model::{ResourceId, Resources, Symbol, Symbols};
 use serde::Deserialize;
 
-use super::{WireContainer, WireSpec};
+use super::{WireContainer, WireSpec, WireStatus};
 use crate::manifests::diagnostic::{Fault, Path};
 use crate::manifests::object::{amount, resource};
 use crate::manifests::wire::{Amount, Map, only_from_maps};
@@ -21,17 +21,111 @@ pub(crate) struct WireResources<'a> {
 only_from_maps!(WireResources<'a>);
 
 /// The requests of a pod: those of its containers; what the pod as a whole asks for instead, where
-/// it does; its overhead; and one of `pods`.
+/// it does; its overhead; and one of `pods`. While it is resized in place, the largest counts of
+/// what is asked for, given and allocated, as kube-scheduler has it.
 pub(super) fn requests(
     spec: &WireSpec<'_>,
+    status: Option<&WireStatus<'_>>,
     at: Path<'_>,
     names: &mut Symbols,
 ) -> Result<Resources, Fault> {
+    let resize = Resize::of(status);
     let running = of_containers(spec, at, names, |container, at, names| {
-        Ok(Resources::new(asked(container, at, names)?))
+        let asked = Resources::new(asked(container, at, names)?);
+        resize.of_container(container, asked, names)
     })?;
     let whole = Whole::read(spec, at.field("resources"), names)?;
+    let whole = resize.of_pod(whole, names)?;
     Ok(whole.requests(running, &overhead(spec, at, names)?))
+}
+
+/// What the status of a pod says of a resize in place.
+struct Resize<'s, 'a> {
+    status: Option<&'s WireStatus<'a>>,
+    /// The kubelet can never do it: what is asked for does not count.
+    infeasible: bool,
+}
+
+impl<'s, 'a> Resize<'s, 'a> {
+    fn of(status: Option<&'s WireStatus<'a>>) -> Self {
+        let mut conditions = status
+            .into_iter()
+            .flat_map(|status| status.conditions.iter());
+        let infeasible = conditions.any(|condition| {
+            (&*condition.kind, condition.reason.as_deref())
+                == ("PodResizePending", Some("Infeasible"))
+        });
+        Resize { status, infeasible }
+    }
+
+    /// What counts of a container that asks for so much. Ordinary init containers have run.
+    fn of_container(
+        &self,
+        container: &WireContainer<'_>,
+        asked: Resources,
+        names: &mut Symbols,
+    ) -> Result<Resources, Fault> {
+        let (Some(status), Some(name)) = (self.status, container.name.as_deref()) else {
+            return Ok(asked);
+        };
+        let init = status.init_container_statuses.iter();
+        let mut all = status.container_statuses.iter().chain(init);
+        let Some(has) = all.find(|one| &*one.name == name) else {
+            return Ok(asked);
+        };
+        let Some(resources) = &has.resources else {
+            return Ok(asked);
+        };
+        let at = Path::Root.field("status.containerStatuses");
+        let mut most = amounts(&resources.requests, at.field("resources.requests"), names)?;
+        most.max(&amounts(
+            &has.allocated_resources,
+            at.field("allocatedResources"),
+            names,
+        )?);
+        if !self.infeasible {
+            most.max(&asked);
+        }
+        Ok(most)
+    }
+
+    /// What counts of what the pod asks for as a whole.
+    fn of_pod(&self, mut asked: Whole, names: &mut Symbols) -> Result<Whole, Fault> {
+        let Some((status, resources)) = self
+            .status
+            .and_then(|status| Some((status, status.resources.as_ref()?)))
+        else {
+            return Ok(asked);
+        };
+        let at = Path::Root.field("status");
+        let mut most = amounts(&resources.requests, at.field("resources.requests"), names)?;
+        most.max(&amounts(
+            &status.allocated_resources,
+            at.field("allocatedResources"),
+            names,
+        )?);
+        for (resource, value, _) in &mut asked.0 {
+            let has = most.get(*resource);
+            *value = match self.infeasible && has > 0 {
+                true => has,
+                false => has.max(*value),
+            };
+        }
+        Ok(asked)
+    }
+}
+
+/// Amounts of a status.
+fn amounts(
+    map: &Map<'_, Amount<'_>>,
+    at: Path<'_>,
+    names: &mut Symbols,
+) -> Result<Resources, Fault> {
+    let mut all = Resources::default();
+    for (name, value) in map.iter() {
+        all.set(resource(name, names), amount(name, value, at.key(name))?);
+    }
+    Ok(all)
 }
 
 /// What a template asks for, container by container, so that a LimitRange's defaults can be put in

@@ -597,7 +597,7 @@ fn volumes_get_the_drivers_that_took_over() {
     assert_eq!(names.text(class.provisioner), "ebs.csi.aws.com");
     check_text(
         requirements(&class.topologies[0], names),
-        expect!["topology.kubernetes.io/zone in a|b"],
+        expect!["failure-domain.beta.kubernetes.io/zone in a|b"],
     );
     let claim = &world.volume_claims[0];
     assert_eq!(

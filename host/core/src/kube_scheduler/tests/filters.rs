@@ -1,5 +1,5 @@
 use super::{HOST, Town, ZONE, app, term};
-use crate::model::storage::{CsiNode, StorageClass, VolumeClaim};
+use crate::model::storage::{AccessModes, CsiNode, StorageClass, VolumeClaim};
 use crate::model::{
     HostPort, NodeInclusion, Op, PodShape, Requirement, ResourceId, Spread, Symbols, TaintEffect,
     Toleration,
@@ -119,6 +119,11 @@ fn a_volume_keeps_its_pod_in_the_zone_and_counts_against_the_limit() {
             class,
             lost: false,
             bound: false,
+            selected_node: None,
+            modes: AccessModes::default(),
+            storage: 0,
+            block: false,
+            selector: None,
             deleting: false,
         };
         town.world.volume_claims.push(claim);

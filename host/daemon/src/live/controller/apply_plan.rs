@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use longshore_core::plan::{Plan, PodIx, PoolIx, Unfit, Unplaced};
+use longshore_core::plan::{Plan, PodIx, PoolIx, Refusal, Unfit, Unplaced};
 use longshore_core::reasons::UselessPurchase;
 use longshore_core::snapshot::{Ineligible, Snapshot};
 use serde_json::json;
@@ -32,6 +32,15 @@ fn useless_purchase(unplaced: &Unplaced) -> Option<&UselessPurchase> {
 /// Most pods of a round that get an Event saying where they should go, and most that get one saying
 /// why they wait. The others get theirs in the next rounds.
 const EVENTS: usize = 200;
+
+/// Most violations of a round that are logged.
+const LOGGED_VIOLATIONS: usize = 10;
+
+/// Whether a pod was left out because plans with it break a rule.
+fn is_left_out(unplaced: &Unplaced) -> bool {
+    let breaks = |refusal: &Refusal| matches!(refusal.unfit, Unfit::BreaksPlan { .. });
+    unplaced.refusals.iter().any(breaks)
+}
 
 impl Controller {
     /// Carries out a plan: creates NodeClaims, nominates pods, and writes Events for unplaced pods.
@@ -78,6 +87,7 @@ impl Controller {
                 .with_label_values(&["replaced"])
                 .inc();
         }
+        let left_out = self.tell_left_out(&plan);
         if plan.cut_short.is_some() {
             self.ctx
                 .metrics
@@ -119,6 +129,7 @@ impl Controller {
             "milliseconds": took.as_millis() as u64, "cost": plan.cost, "effective": plan.effective_cost,
             "lowerBound": plan.lower_bound, "claims": wanted.len(), "left": plan.unplaced.len(),
             "pods": snapshot.pending.len(), "cutShort": plan.cut_short.is_some(),
+            "leftOut": left_out,
         });
         if !wanted.is_empty() || !plan.unplaced.is_empty() {
             tracing::info!(
@@ -256,6 +267,28 @@ impl Controller {
         }
     }
 
+    /// Says which rules plans broke until the pods in question were left out. Returns how many pods
+    /// that are.
+    fn tell_left_out(&self, plan: &Plan) -> usize {
+        for violation in plan.left_out.iter().take(LOGGED_VIOLATIONS) {
+            tracing::error!(
+                %violation,
+                "plan rejected by check, its pods left out: a defect of Longshore, please report it"
+            );
+        }
+        let pods = plan
+            .unplaced
+            .iter()
+            .filter(|left| is_left_out(left))
+            .count();
+        if pods > 0 {
+            let outcome = &["left_out"];
+            self.ctx.metrics.rounds.with_label_values(outcome).inc();
+            self.ctx.metrics.left_out.inc_by(pods as u64);
+        }
+        pods
+    }
+
     fn tell_leftovers(&self, snapshot: &Snapshot, plan: &Plan) {
         let mut waiting = BTreeMap::new();
         let mut events = Vec::new();
@@ -264,7 +297,7 @@ impl Controller {
         for unplaced in plan
             .unplaced
             .iter()
-            .filter(|unplaced| given_up(unplaced.pod))
+            .filter(|unplaced| given_up(unplaced.pod) || is_left_out(unplaced))
         {
             let pod = pod_name(&snapshot.world, unplaced.pod);
             let UnplacedPod { message, .. } = report::unplaced_pod(snapshot, unplaced);

@@ -153,6 +153,8 @@ mod tests {
             volume_limits: Vec::new(),
             volumes: Vec::new(),
             pods: Vec::new(),
+            terminating: Vec::new(),
+            cordoned: false,
         }
     }
 

@@ -1,0 +1,520 @@
+//! What kube-scheduler 1.36 was seen to do and a planner would not guess.
+
+use serde_json::{Value, json};
+
+use super::{any, merge, node, plan, pod, pool, running};
+
+const HOST: &str = "kubernetes.io/hostname";
+const ZONE: &str = "topology.kubernetes.io/zone";
+
+fn rule(kind: &str, terms: &[(&str, Value)]) -> Value {
+    let terms: Vec<Value> = terms
+        .iter()
+        .map(|(key, labels)| json!({"topologyKey": key, "labelSelector": {"matchLabels": labels}}))
+        .collect();
+    json!({"affinity": {kind: {"requiredDuringSchedulingIgnoredDuringExecution": terms}}})
+}
+
+fn web() -> Value {
+    json!({"app": "web"})
+}
+
+fn with(mut object: Value, patch: &Value) -> Value {
+    merge(&mut object, patch);
+    object
+}
+
+fn terminating(pod: Value) -> Value {
+    with(
+        pod,
+        &json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}),
+    )
+}
+
+/// A node without some label.
+fn without(mut node: Value, label: &str) -> Value {
+    node["metadata"]["labels"]
+        .as_object_mut()
+        .unwrap()
+        .remove(label);
+    node
+}
+
+fn small(name: &str, app: &str, patch: &Value) -> Value {
+    pod(name, app, "500m", "64Mi", patch)
+}
+
+#[test]
+fn the_first_of_its_kind_may_go_anywhere_while_no_such_pod_has_a_domain() {
+    let zonal = rule("podAffinity", &[(ZONE, web())]);
+    let objects = [
+        node("n1", "a", "4", "8Gi"),
+        without(node("n2", "a", "200m", "8Gi"), ZONE),
+        running("r", "web", "n2", &json!({})),
+        small("w", "web", &zonal),
+        small("other", "other", &json!({})),
+    ];
+    assert_eq!(plan(&objects), "n1: other w\n");
+}
+
+#[test]
+fn a_pod_that_matches_one_of_two_affinity_terms_is_no_company() {
+    let both = rule(
+        "podAffinity",
+        &[(ZONE, json!({"a": "1"})), (ZONE, json!({"b": "1"}))],
+    );
+    let labelled = |name: &str, labels: Value| {
+        with(
+            running(name, "x", "n1", &json!({})),
+            &json!({"metadata": {"labels": labels}}),
+        )
+    };
+    let mut objects = vec![
+        any(),
+        node("n1", "a", "4", "8Gi"),
+        labelled("a", json!({"a": "1"})),
+        labelled("b", json!({"b": "1"})),
+        small("w", "web", &both),
+    ];
+    let text = plan(&objects);
+    assert!(
+        text.starts_with("left w: default Affinity") && text.lines().count() == 1,
+        "{text}"
+    );
+    objects.push(labelled("ab", json!({"a": "1", "b": "1"})));
+    assert_eq!(plan(&objects), "n1: w\n");
+}
+
+#[test]
+fn terminating_pods_count_for_affinity_and_anti_affinity_and_not_for_spread() {
+    let gone = || terminating(running("r", "web", "n1", &json!({})));
+    let nodes = || vec![node("n1", "a", "4", "8Gi"), node("n2", "b", "4", "8Gi")];
+    let planned = |running: Value, patch: &Value| {
+        let mut objects = nodes();
+        objects.extend([running, small("w", "web", patch)]);
+        plan(&objects)
+    };
+    let apart = rule("podAntiAffinity", &[(HOST, web())]);
+    assert_eq!(planned(gone(), &apart), "n2: w\n");
+    let beside = rule("podAffinity", &[(ZONE, web())]);
+    assert_eq!(planned(gone(), &beside), "n1: w\n");
+    let its_own = with(gone(), &json!({"spec": apart}));
+    assert_eq!(planned(its_own, &json!({})), "n2: w\n");
+    let spread = json!({"topologySpreadConstraints": [{
+        "maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": web()},
+    }]});
+    assert_eq!(planned(gone(), &spread), "n1: w\n");
+}
+
+#[test]
+fn anti_affinity_over_a_label_that_a_node_lacks_holds_there() {
+    let apart = rule("podAntiAffinity", &[("rack", web())]);
+    let three = |objects: Vec<Value>| {
+        let pods = (1..=3).map(|n| small(&format!("w{n}"), "web", &apart));
+        plan(&objects.into_iter().chain(pods).collect::<Vec<_>>())
+    };
+    let full = || node("n1", "a", "4", "8Gi");
+    assert_eq!(
+        three(vec![full(), running("r", "web", "n1", &apart)]),
+        "n1: w1 w2 w3\n"
+    );
+    let racked = with(full(), &json!({"metadata": {"labels": {"rack": "r"}}}));
+    let bought = three(vec![racked, running("r", "web", "n1", &apart), any()]);
+    assert!(
+        bought.starts_with("default: ") && bought.ends_with(": w1 w2 w3\n"),
+        "{bought}"
+    );
+    let racks = json!([{"key": "rack", "operator": "In", "values": ["r1", "r2"]}]);
+    let kept_apart = three(vec![pool("racks", racks, &json!({}))]);
+    assert_eq!(kept_apart.matches("racks: ").count(), 2, "{kept_apart}");
+    assert!(kept_apart.contains("left w3"), "{kept_apart}");
+}
+
+#[test]
+fn a_label_that_a_new_node_must_not_have_is_not_given_to_it_by_others() {
+    let apart = rule("podAntiAffinity", &[("rack", web())]);
+    let racked = |name: &str, rack: &str| {
+        with(
+            node(name, "a", "200m", "8Gi"),
+            &json!({"metadata": {"labels": {"rack": rack}}}),
+        )
+    };
+    let spread = json!({
+        "topologySpreadConstraints": [{
+            "maxSkew": 1, "topologyKey": "rack", "whenUnsatisfiable": "DoNotSchedule",
+            "labelSelector": {"matchLabels": {"app": "db"}},
+        }],
+        "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
+            "nodeSelectorTerms": [{"matchExpressions": [
+                {"key": "rack", "operator": "NotIn", "values": ["r9"]},
+            ]}],
+        }}},
+    });
+    let mut objects = vec![any(), racked("n1", "r1"), racked("n2", "r2")];
+    objects.extend((1..=2).map(|n| small(&format!("w{n}"), "web", &apart)));
+    objects.extend((1..=2).map(|n| small(&format!("d{n}"), "db", &spread)));
+    let text = plan(&objects);
+    assert!(
+        !text.contains("BreaksPlan") && !text.contains("left"),
+        "{text}"
+    );
+}
+
+fn claim(name: &str, patch: &Value) -> Value {
+    let claim = json!({
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "late",
+            "resources": {"requests": {"storage": "2Gi"}}},
+    });
+    with(claim, patch)
+}
+
+fn bound(name: &str, volume: &str) -> Value {
+    claim(
+        name,
+        &json!({"spec": {"volumeName": volume}, "status": {"phase": "Bound"}}),
+    )
+}
+
+fn volume(name: &str, patch: &Value) -> Value {
+    let volume = json!({
+        "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name},
+        "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "late",
+            "capacity": {"storage": "4Gi"}, "csi": {"driver": "x.csi", "volumeHandle": name}},
+    });
+    with(volume, patch)
+}
+
+fn class(provisioner: &str, patch: &Value) -> Value {
+    let class = json!({
+        "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "late"},
+        "provisioner": provisioner, "volumeBindingMode": "WaitForFirstConsumer",
+    });
+    with(class, patch)
+}
+
+fn mounts(claim: &str) -> Value {
+    json!({"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": claim}}]})
+}
+
+fn two_nodes() -> Vec<Value> {
+    vec![
+        any(),
+        node("n1", "a", "4", "8Gi"),
+        node("n2", "b", "4", "8Gi"),
+    ]
+}
+
+#[test]
+fn a_claim_for_one_pod_serves_one_pod() {
+    let one = json!({"spec": {"accessModes": ["ReadWriteOncePod"], "volumeName": "v"}});
+    let shared = || {
+        vec![
+            claim("c", &one),
+            volume("v", &json!({})),
+            class("x.csi", &json!({})),
+        ]
+    };
+    let refused = |text: &str, user: &str| {
+        let words = format!("is ReadWriteOncePod, and pod {user} uses it");
+        assert!(text.contains("left ") && text.contains(&words), "{text}");
+    };
+    let user = || running("user", "web", "n1", &mounts("c"));
+    for user in [user(), terminating(user())] {
+        let objects = [
+            two_nodes(),
+            shared(),
+            vec![user, small("w", "web", &mounts("c"))],
+        ];
+        refused(&plan(&objects.concat()), "user");
+    }
+    let waiting = vec![
+        small("w1", "web", &mounts("c")),
+        small("w2", "web", &mounts("c")),
+    ];
+    let text = plan(&[two_nodes(), shared(), waiting].concat());
+    assert!(text.starts_with("n1: w1\n"), "{text}");
+    refused(&text, "w1");
+}
+
+#[test]
+fn a_volume_that_is_to_be_made_for_a_node_keeps_its_pod_there() {
+    let selected = |node: &str| {
+        let note = json!({"volume.kubernetes.io/selected-node": node});
+        claim("c", &json!({"metadata": {"annotations": note}}))
+    };
+    let planned = |node: &str| {
+        let rest = vec![
+            selected(node),
+            class("x.csi", &json!({})),
+            small("w", "web", &mounts("c")),
+        ];
+        plan(&[two_nodes(), rest].concat())
+    };
+    assert_eq!(planned("n2"), "n2: w\n");
+    let text = planned("gone");
+    assert!(
+        text.starts_with("left w: ") && text.contains("which does not exist"),
+        "{text}"
+    );
+}
+
+#[test]
+fn zone_labels_of_a_volume_count_without_its_node_affinity() {
+    let planned = |zone: &str| {
+        let labels = json!({"metadata": {"labels": {ZONE: zone}}});
+        let rest = vec![
+            bound("c", "v"),
+            volume("v", &labels),
+            small("w", "web", &mounts("c")),
+        ];
+        plan(&[two_nodes(), rest].concat())
+    };
+    assert_eq!(planned("b"), "n2: w\n");
+    assert_eq!(planned("a__b"), "n1: w\n");
+    assert!(planned("c").contains(" c "), "{}", planned("c"));
+}
+
+#[test]
+fn volumes_that_people_make_are_used_where_they_are() {
+    let by_hand = || class("kubernetes.io/no-provisioner", &json!({}));
+    let on = |node: &str| {
+        json!({"spec": {"nodeAffinity": {"required": {"nodeSelectorTerms": [
+            {"matchExpressions": [{"key": HOST, "operator": "In", "values": [node]}]},
+        ]}}}})
+    };
+    let planned = |volumes: Vec<Value>| {
+        let rest = vec![
+            by_hand(),
+            claim("c", &json!({})),
+            small("w", "web", &mounts("c")),
+        ];
+        plan(&[two_nodes(), volumes, rest].concat())
+    };
+    let text = planned(Vec::new());
+    assert!(
+        text.contains("no PersistentVolume of StorageClass late is free"),
+        "{text}"
+    );
+    assert_eq!(planned(vec![volume("v", &on("n2"))]), "n2: w\n");
+    let tiny = with(
+        volume("v", &on("n2")),
+        &json!({"spec": {"capacity": {"storage": "1Gi"}}}),
+    );
+    assert!(planned(vec![tiny]).starts_with("left w"));
+    let taken = json!({"status": {"phase": "Released"}});
+    assert!(planned(vec![with(volume("v", &on("n2")), &taken)]).starts_with("left w"));
+}
+
+#[test]
+fn a_local_volume_whose_node_is_gone_is_waited_for() {
+    let local = |node: &str| {
+        json!({"spec": {"csi": null, "local": {"path": "/d"}, "nodeAffinity": {"required": {
+        "nodeSelectorTerms": [
+            {"matchExpressions": [{"key": HOST, "operator": "In", "values": [node]}]},
+        ]}}}})
+    };
+    let planned = |node: &str| {
+        let rest = vec![
+            bound("c", "v"),
+            volume("v", &local(node)),
+            small("w", "web", &mounts("c")),
+        ];
+        plan(&[two_nodes(), rest].concat())
+    };
+    assert_eq!(planned("n2"), "n2: w\n");
+    assert!(
+        planned("gone").contains("local to a node that does not exist"),
+        "{}",
+        planned("gone")
+    );
+}
+
+#[test]
+fn a_driver_that_counts_its_room_makes_volumes_where_there_is_some() {
+    let driver = || {
+        json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver",
+            "metadata": {"name": "x.csi"}, "spec": {"storageCapacity": true}})
+    };
+    let room = |size: &str, zone: &str| {
+        json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSIStorageCapacity",
+            "metadata": {"name": zone, "namespace": "default"}, "storageClassName": "late",
+            "capacity": size, "nodeTopology": {"matchLabels": {ZONE: zone}}})
+    };
+    let planned = |more: Vec<Value>| {
+        let waits = small("w", "web", &mounts("c"));
+        let rest = vec![class("x.csi", &json!({})), claim("c", &json!({})), waits];
+        plan(&[two_nodes(), more, rest].concat())
+    };
+    assert_eq!(planned(Vec::new()), "n1: w\n");
+    let text = planned(vec![driver()]);
+    assert!(
+        text.contains("no CSIStorageCapacity of StorageClass late"),
+        "{text}"
+    );
+    assert!(planned(vec![driver(), room("1Gi", "a")]).starts_with("left w"));
+    assert_eq!(
+        planned(vec![driver(), room("1Gi", "a"), room("9Gi", "b")]),
+        "n2: w\n"
+    );
+}
+
+#[test]
+fn the_beta_name_of_a_zone_is_another_label_until_nodes_carry_it() {
+    let beta = "failure-domain.beta.kubernetes.io/zone";
+    let topology = json!({"allowedTopologies": [{"matchLabelExpressions": [
+        {"key": beta, "values": ["a"]},
+    ]}]});
+    let planned = |nodes: Vec<Value>| {
+        let waits = small("w", "web", &mounts("c"));
+        let rest = vec![class("x.csi", &topology), claim("c", &json!({})), waits];
+        plan(&[nodes, rest].concat())
+    };
+    assert!(
+        planned(two_nodes()).starts_with("left w: "),
+        "{}",
+        planned(two_nodes())
+    );
+    let mut carried = two_nodes();
+    merge(
+        &mut carried[1],
+        &json!({"metadata": {"labels": {beta: "a"}}}),
+    );
+    assert_eq!(planned(carried), "n1: w\n");
+}
+
+fn limited(to: u32) -> Value {
+    json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSINode", "metadata": {"name": "n1"},
+        "spec": {"drivers": [{"name": "x.csi", "nodeID": "n1", "allocatable": {"count": to}}]}})
+}
+
+#[test]
+fn volumes_of_one_handle_are_one_and_attachments_count_without_a_pod() {
+    let handle = json!({"spec": {"csi": {"volumeHandle": "same"}}});
+    let objects = |more: Vec<Value>, second: &Value| {
+        let own = vec![
+            node("n1", "a", "4", "8Gi"),
+            limited(1),
+            bound("c1", "v1"),
+            bound("c2", "v2"),
+            volume("v1", &handle),
+            volume("v2", second),
+            small("w", "web", &mounts("c2")),
+        ];
+        plan(&[own, more].concat())
+    };
+    let runs = || running("r", "web", "n1", &mounts("c1"));
+    assert_eq!(objects(vec![runs()], &handle), "n1: w\n");
+    assert!(objects(vec![runs()], &json!({})).starts_with("left w"));
+    let attached = json!({"apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment",
+        "metadata": {"name": "a"}, "spec": {"attacher": "x.csi", "nodeName": "n1",
+            "source": {"persistentVolumeName": "v1"}}});
+    assert!(objects(vec![attached], &json!({})).starts_with("left w"));
+    assert_eq!(objects(Vec::new(), &json!({})), "n1: w\n");
+}
+
+#[test]
+fn a_pod_that_needs_a_feature_of_the_kubelet_goes_to_nodes_that_declare_it() {
+    let needs = json!({"containers": [{"name": "c", "restartPolicy": "Never",
+        "restartPolicyRules": [{"action": "RestartAllContainers"}],
+        "resources": {"requests": {"cpu": "500m", "memory": "64Mi"}}}]});
+    let feature = "RestartAllContainersOnContainerExits";
+    let declares = json!({"status": {"declaredFeatures": [feature]}});
+    let objects = |more: Vec<Value>| {
+        let own = vec![node("n1", "a", "4", "8Gi"), small("w", "web", &needs)];
+        plan(&[own, more].concat())
+    };
+    assert!(objects(Vec::new()).starts_with("left w"));
+    let declaring = with(node("n2", "b", "4", "8Gi"), &declares);
+    assert_eq!(objects(vec![declaring]), "n2: w\n");
+    // A new kubelet is taken to declare it.
+    assert!(
+        objects(vec![any()]).starts_with("default: "),
+        "{}",
+        objects(vec![any()])
+    );
+}
+
+#[test]
+fn a_cordoned_node_takes_nobody_with_or_without_its_taint() {
+    let cordoned = with(
+        node("n1", "a", "4", "8Gi"),
+        &json!({"spec": {"unschedulable": true}}),
+    );
+    let text = plan(&[cordoned.clone(), small("w", "web", &json!({}))]);
+    assert!(text.starts_with("left w"), "{text}");
+    let tolerates = json!({"tolerations": [
+        {"key": "node.kubernetes.io/unschedulable", "operator": "Exists"},
+    ]});
+    assert_eq!(plan(&[cordoned, small("w", "web", &tolerates)]), "n1: w\n");
+}
+
+#[test]
+fn a_node_without_a_hostname_is_no_host() {
+    let nameless = || without(node("n1", "a", "4", "8Gi"), HOST);
+    let spread = json!({"topologySpreadConstraints": [{
+        "maxSkew": 1, "topologyKey": HOST, "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": web()},
+    }]});
+    assert!(plan(&[nameless(), small("w", "web", &spread)]).starts_with("left w"));
+    let apart = rule("podAntiAffinity", &[(HOST, web())]);
+    let objects = [
+        nameless(),
+        running("r", "web", "n1", &apart),
+        small("w", "web", &apart),
+    ];
+    assert_eq!(plan(&objects), "n1: w\n");
+}
+
+#[test]
+fn what_dynamic_resource_allocation_gives_is_refused_by_name() {
+    let asks = |resource: &str| {
+        let amounts = json!({"cpu": "500m", resource: "1"});
+        json!({"containers": [{"name": "c", "resources": {"requests": amounts, "limits": {resource: "1"}}}]})
+    };
+    let text = plan(&[any(), small("w", "web", &asks("example.com/gpu"))]);
+    assert!(text.starts_with("left w: pod NoSuchResource"), "{text}");
+    let device = json!({"status": {"allocatable": {"example.com/gpu": "1"}}});
+    let has = with(node("n1", "a", "4", "8Gi"), &device);
+    assert_eq!(
+        plan(&[has, small("w", "web", &asks("example.com/gpu"))]),
+        "n1: w\n"
+    );
+}
+
+#[test]
+fn pods_of_a_group_are_not_planned_for() {
+    let group = json!({"schedulingGroup": {"podGroupName": "train"}});
+    let objects = [node("n1", "a", "4", "8Gi"), small("w", "web", &group)];
+    assert!(
+        plan(&objects).contains("names PodGroup `train`"),
+        "{}",
+        plan(&objects)
+    );
+}
+
+#[test]
+fn a_pod_that_is_resized_leaves_the_room_that_kube_scheduler_sees() {
+    let resized = |spec: &str, has: &str, reason: &str| {
+        let patch = json!({
+            "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": spec}}}]},
+            "status": {
+                "containerStatuses": [{"name": "c", "allocatedResources": {"cpu": has},
+                    "resources": {"requests": {"cpu": has}}}],
+                "conditions": [{"type": "PodResizePending", "status": "True", "reason": reason}],
+            },
+        });
+        let pod = with(running("r", "web", "n1", &json!({})), &patch);
+        let big = pod_of("2500m");
+        plan(&[node("n1", "a", "4", "8Gi"), pod, big])
+    };
+    assert_eq!(resized("3", "1", "Infeasible"), "n1: big\n");
+    assert!(resized("3", "1", "Deferred").starts_with("left big"));
+    assert!(resized("1", "3", "").starts_with("left big"));
+}
+
+fn pod_of(cpu: &str) -> Value {
+    pod("big", "web", cpu, "64Mi", &json!({}))
+}
