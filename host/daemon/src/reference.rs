@@ -462,7 +462,6 @@ fn the_defaults_in_the_reference_are_those_of_the_code() {
     let disruption = Disruption {
         enabled: Some(true),
         move_cost: None,
-        failures: None,
     };
     let expected = Config {
         planning,

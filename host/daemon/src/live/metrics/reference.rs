@@ -13,6 +13,7 @@ pub fn rows() -> Vec<Row> {
         disruption,
         reboots,
         created,
+        useless,
         disrupted,
         unhealthy,
         terminated,
@@ -103,6 +104,7 @@ pub fn rows() -> Vec<Row> {
         Box::new(journal_bytes),
         Box::new(journal_lost),
         Box::new(journal_failing),
+        Box::new(useless),
         Box::new(log_lost),
         Box::new(leads),
     ];
