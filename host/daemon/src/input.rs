@@ -122,7 +122,6 @@ fn foreign_pools(
                 managed.text()
             ),
             hint: hint.into(),
-            ..Diagnostic::default()
         });
     }
 }

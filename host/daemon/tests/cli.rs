@@ -376,8 +376,11 @@ fn a_pod_that_runs_is_explained_by_its_node() {
     shown(
         &output,
         expect![[r#"
-        Pod shop/resident (1 cpu, 4Gi memory) runs on node old.
-    "#]],
+            Pod shop/resident (1 cpu, 4Gi memory) runs on node old.
+
+              node         its price is not known: no offering of the catalogue has its labels, 1 pod on it
+              on its own   m7g.large (spot, us-east-1b) at 0.0290 USD/h
+        "#]],
     );
 }
 
@@ -514,7 +517,8 @@ fn a_nodepool_that_may_not_be_bought_from_is_told_with_the_reason() {
         format!(
             "apiVersion: karpenter.sh/v1\nkind: NodePool\nmetadata: {{name: {name}}}\nspec: \
             {{template: {{spec: {{\
-             nodeClassRef: {{group: karpenter.kwok.sh, kind: KWOKNodeClass, name: {class}}}}}}}{more}}}\n"
+             requirements: [], nodeClassRef: {{group: karpenter.kwok.sh, kind: KWOKNodeClass, \
+             name: {class}}}}}}}{more}}}\n"
         )
     };
     let pools = [

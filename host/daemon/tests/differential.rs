@@ -106,7 +106,10 @@ fn differences(answer: &Answer, found: &mut Differences) -> String {
                     );
                 }
             }
-            Some(placed(&snapshot, &plan))
+            let unrealised = |refusal: &_| matches!(refusal, Unfit::Unrealised { .. });
+            let refusals = plan.unplaced.iter().flat_map(|one| &one.refusals);
+            let runs_refuse = refusals.into_iter().any(|one| unrealised(&one.unfit));
+            Some((placed(&snapshot, &plan), runs_refuse))
         }
         Err(rejected) => {
             _ = writeln!(
@@ -117,7 +120,9 @@ fn differences(answer: &Answer, found: &mut Differences) -> String {
             None
         }
     };
-    if let (Some(first), Some(normal)) = (plan(Effort::None), plan(Effort::Normal)) {
+    if let (Some((first, _)), Some((normal, runs_refuse))) =
+        (plan(Effort::None), plan(Effort::Normal))
+    {
         let theirs = answer
             .always
             .difference(&first)
@@ -126,7 +131,11 @@ fn differences(answer: &Answer, found: &mut Differences) -> String {
             .iter()
             .filter(|pod| !answer.always.contains(*pod) && !answer.sometimes.contains(*pod));
         found.extend(theirs.chain(ours.map(|pod| (seed, Places::Longshore, pod.clone()))));
-        if normal.len() < first.len() || (normal.len() == first.len() && normal != first) {
+        // Without effort the model of kube-scheduler is not asked. A pod that it binds in no run is
+        // not bought for, and others may get its room.
+        if !runs_refuse
+            && (normal.len() < first.len() || (normal.len() == first.len() && normal != first))
+        {
             _ = writeln!(
                 lines,
                 "seed {seed}: first-fit places {first:?}, effort makes it {normal:?}"

@@ -247,7 +247,7 @@ fn of_pool(document: &Document) -> Result<Hashed, Diagnostic> {
     let mut document = document.clone();
     let mut all = admission::all().iter();
     if let Some(admission) = all.find(|one| one.is_for("karpenter.sh", "NodePool")) {
-        document.admit(admission)?;
+        document.prune(admission)?;
     }
     let pool: NodePool = document.read()?;
     let hash = nodepool_hash(&pool).map_err(|error| {

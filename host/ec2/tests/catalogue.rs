@@ -241,7 +241,7 @@ fn worlds_that_cannot_be_used_say_where_why_and_what_to_do() {
         world.yaml:14 (document 1): offeredIn.m5.large: names the zone `us-east-1z`, which is not in `zones`; add or correct it
 
         --
-        world.yaml:11 (document 1): nodeClass.spec.roles: is not a known field; remove it, or correct its spelling
+        world.yaml:11 (document 1): nodeClass.spec.roles: is not a known field; remove it, or correct its spelling; kubectl apply refuses it
 
         --
         world.yaml:11 (document 1): nodeClass.spec.amiFamily: unknown variant `AL3`, expected one of `AL2`, `AL2023`, `Bottlerocket`, `Custom`, `Windows2019`, `Windows2022`, `Windows2025`

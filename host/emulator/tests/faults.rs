@@ -343,7 +343,7 @@ fn a_kubelet_joins_as_its_user_data_says() {
 #[test]
 fn a_kubelet_says_why_it_does_not_join() {
     for (user_data, said) in [
-        (String::new(), "has no name of a cluster"),
+        (String::new(), "has another kind than NodeConfig"),
         (
             USER_DATA.replace("name: demo", "name: other"),
             "names the cluster \"other\"",

@@ -5,6 +5,7 @@
 //! that has accepted it: a field that only its newer definition knows is left out, with a word where
 //! it stands in `spec`. `status` is written by controllers: what is unknown there never counts.
 
+use rustc_hash::FxHashSet;
 use serde_json::Value;
 
 use super::diagnostic::Fault;
@@ -23,27 +24,82 @@ pub(crate) struct Admitted {
 
 /// What becomes of the object `text`. Nothing is known of what is not JSON: its reader says why.
 pub(crate) fn admit(admission: &Admission, text: &str) -> Option<Admitted> {
+    let (mut object, mut admitted) = prune(admission, text)?;
+    if !is_stored(text) {
+        let causes = admission.admit(&mut object, None);
+        let causes = causes.into_iter().filter(|cause| cause.field != "<nil>");
+        admitted.refusals.extend(causes.map(refusal));
+    }
+    Some(admitted)
+}
+
+/// The same without schema and rules: only fields that are not known are refused.
+pub(crate) fn prune(admission: &Admission, text: &str) -> Option<(Value, Admitted)> {
     let mut object: Value = serde_json::from_str(text).ok()?;
     let stored = is_stored(text);
     let unknown = admission.schema().unknown(&object);
     let unknown = unknown.iter().filter(|path| !is_status(path));
-    let unknown: Vec<Fault> = unknown.map(|path| unknown_field(path, stored)).collect();
-    if stored {
-        admission.schema().clean(&mut object);
-        return Some(Admitted {
-            text: object.to_string(),
-            refusals: Vec::new(),
-            notes: unknown,
-        });
-    }
-    let causes = admission.admit(&mut object, None);
-    let causes = causes.into_iter().filter(|cause| cause.field != "<nil>");
-    let refusals = unknown.into_iter().chain(causes.map(refusal));
-    Some(Admitted {
-        refusals: refusals.collect(),
+    let unknown = unknown.map(|path| unknown_field(path, stored));
+    let unknown: Vec<Fault> = twice(text).into_iter().chain(unknown).collect();
+    admission.schema().clean(&mut object);
+    admission.schema().complete(&mut object);
+    let (refusals, notes) = match stored {
+        true => (Vec::new(), unknown),
+        false => (unknown, Vec::new()),
+    };
+    let admitted = Admitted {
         text: object.to_string(),
-        notes: Vec::new(),
-    })
+        refusals,
+        notes,
+    };
+    Some((object, admitted))
+}
+
+/// A field of the wrong type, where a reader is more lenient than the API server.
+pub(crate) fn wrong_type(admission: &Admission, text: &str) -> Option<Fault> {
+    let object: Value = serde_json::from_str(text).ok()?;
+    let mut causes = Vec::new();
+    admission.schema().check_object(&object, None, &mut causes);
+    let mut causes = causes.into_iter();
+    causes
+        .find(|cause| cause.reason == "FieldValueTypeInvalid")
+        .map(refusal)
+}
+
+/// A field that an object has twice. Kubectl refuses it; a tree would keep the last.
+fn twice(text: &str) -> Option<Fault> {
+    let bytes = text.as_bytes();
+    let mut open = vec![(0, String::new())];
+    while let Some((at, path)) = open.pop() {
+        let (mut seen, mut found) = (FxHashSet::default(), None);
+        let mut index = 0;
+        let is_list = bytes[at] == b'[';
+        let _ = json::walk(bytes, at, |key, start| {
+            let name = String::from_utf8_lossy(key);
+            let below = match (is_list, path.as_str()) {
+                (true, path) => format!("{path}[{index}]"),
+                (false, "") => name.into_owned(),
+                (false, path) => format!("{path}.{name}"),
+            };
+            index += 1;
+            if !is_list && !seen.insert(key) {
+                found = Some(below);
+                return None;
+            }
+            if matches!(bytes.get(start), Some(b'{' | b'[')) {
+                open.push((start, below));
+            }
+            Some(json::skip_value(bytes, start))
+        });
+        if let Some(field) = found {
+            return Some(Fault {
+                field,
+                what: "is there twice".to_owned(),
+                hint: "keep one of the two; kubectl apply refuses it".to_owned(),
+            });
+        }
+    }
+    None
 }
 
 /// Whether an object was read from a cluster.

@@ -3,7 +3,7 @@
 //!
 //! For input that is small and has other kinds than [`Reader`](super::Reader) folds: node classes,
 //! descriptions of a cloud, nodes to render. Unknown fields are refused here, but for those of an
-//! object that a cluster has accepted (see [`Document::admit`]).
+//! object that a cluster has accepted (see [`Document::prune`]).
 
 use serde::de::DeserializeOwned;
 
@@ -195,18 +195,18 @@ impl Document {
         Ok(all)
     }
 
-    /// Has the API server's rules for the kind admit the object: it is read as it will be stored.
-    /// Returns fields that do not count.
+    /// Has the object read as the API server stores it, without nulls and unknown fields and with
+    /// defaults. Returns fields that do not count.
     ///
     /// # Errors
-    /// What the API server refuses first.
+    /// The first unknown field of an object that no cluster has accepted.
     #[cfg(feature = "crd")]
     #[allow(
         clippy::result_large_err,
         reason = "one for each document that is refused"
     )]
-    pub fn admit(&mut self, admission: &Admission) -> Result<Vec<Diagnostic>, Diagnostic> {
-        let Some(admitted) = super::admit::admit(admission, &self.text) else {
+    pub fn prune(&mut self, admission: &Admission) -> Result<Vec<Diagnostic>, Diagnostic> {
+        let Some((_, admitted)) = super::admit::prune(admission, &self.text) else {
             return Ok(Vec::new());
         };
         let told = |fault: &Fault| self.refuse(&fault.field, &*fault.what, &*fault.hint);
@@ -216,6 +216,36 @@ impl Document {
         let notes = admitted.notes.iter().map(told).collect();
         self.admitted = Some(admitted.text);
         Ok(notes)
+    }
+
+    /// Fails on what the API server refuses of an object that no cluster has accepted: asked after
+    /// checks that have words and hints of their own.
+    #[cfg(feature = "crd")]
+    #[allow(
+        clippy::result_large_err,
+        reason = "one for each document that is refused"
+    )]
+    pub fn check_admission(&self, admission: &Admission) -> Result<(), Diagnostic> {
+        let admitted = super::admit::admit(admission, &self.text);
+        let refusals = admitted.map(|admitted| admitted.refusals);
+        match refusals.as_ref().and_then(|all| all.first()) {
+            Some(first) => Err(self.refuse(&first.field, &*first.what, &*first.hint)),
+            None => Ok(()),
+        }
+    }
+
+    /// Fails on a value of another type than the schema's: a list is no object.
+    #[cfg(feature = "crd")]
+    #[allow(
+        clippy::result_large_err,
+        reason = "one for each document that is refused"
+    )]
+    pub fn check_types(&self, admission: &Admission) -> Result<(), Diagnostic> {
+        let text = self.admitted.as_deref().unwrap_or(&self.text);
+        match super::admit::wrong_type(admission, text) {
+            Some(fault) => Err(self.refuse(&fault.field, &*fault.what, &*fault.hint)),
+            None => Ok(()),
+        }
     }
 
     /// A text field of the object, if it is there: `kind`, `apiVersion`.

@@ -630,7 +630,7 @@ fn is_schedule(text: &str) -> bool {
             since += 1;
         }
     }
-    names.iter().any(|name| begins(&name)) || (spaces == 0 && since > 0)
+    names.iter().any(begins) || (spaces == 0 && since > 0)
 }
 
 /// Schedules of budgets that the schema takes and that say no time. The NodePool is of use all the same;

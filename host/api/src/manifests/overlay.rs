@@ -65,15 +65,21 @@ fn of_document(
         return Err(document.refuse("apiVersion", what, "write karpenter.sh/v1alpha1"));
     }
     let mut all = admission::all().iter();
-    if let Some(admission) = all.find(|one| one.is_for("karpenter.sh", "NodeOverlay")) {
-        document.admit(admission)?;
+    let admission = all.find(|one| one.is_for("karpenter.sh", "NodeOverlay"));
+    if let Some(admission) = admission {
+        document.prune(admission)?;
     }
     let object: crd::NodeOverlay = document.read()?;
     let name = object.metadata.name.as_deref().unwrap_or_default();
     if name.is_empty() {
         return Err(document.refuse("metadata.name", "is missing", "give it one"));
     }
-    record(&object, known, names).map_err(|(field, what, hint)| document.refuse(&field, what, hint))
+    let overlay = record(&object, known, names)
+        .map_err(|(field, what, hint)| document.refuse(&field, what, hint))?;
+    if let Some(admission) = admission {
+        document.check_admission(admission)?;
+    }
+    Ok(overlay)
 }
 
 /// One NodeOverlay, as the API server has it. `known` are resources that the cloud fills in itself,

@@ -2,7 +2,7 @@
 //! both and its messages have the right line of either.
 //!
 //! Merge keys (`<<`) are resolved: a map's own keys win, then those of the first map merged. A key
-//! that a map has twice is a fault, as for kubectl.
+//! that a map has twice is written twice: the reader of its object refuses that object alone.
 //!
 //! Guards: depth, size of expanded aliases, no tags that change a value, string keys only. Plain scalars are read as in YAML 1.2 (`yes` is a string), because `kubectl -o yaml`
 //! quotes the rest.
@@ -13,7 +13,6 @@ use std::hash::{BuildHasher as _, BuildHasherDefault};
 use rustc_hash::{FxHashSet, FxHasher};
 use saphyr_parser::{Event, Parser, ScalarStyle, Span};
 
-use super::diagnostic::quoted;
 use crate::json;
 
 /// Deeper nesting is refused (no object of Kubernetes goes beyond 40).
@@ -167,7 +166,7 @@ impl Writer {
                     );
                 }
                 if key_next {
-                    self.key(text.trim_matches('"'), line)?;
+                    self.key(text.trim_matches('"'));
                 }
                 self.before(line);
                 self.out.push_str(&text);
@@ -188,7 +187,7 @@ impl Writer {
                     return refuse("tags other than !!str are not read", "remove the tag");
                 }
                 if key_next {
-                    self.key(&text, line)?;
+                    self.key(&text);
                 }
                 self.before(line);
                 let start = self.out.len();
@@ -238,18 +237,9 @@ impl Writer {
     }
 
     /// Notes a key of the innermost map.
-    fn key(&mut self, key: &str, line: u32) -> Result<(), YamlFault> {
-        let new = self
-            .open
-            .last_mut()
-            .is_none_or(|open| open.keys.insert(hash(key)));
-        match new {
-            true => Ok(()),
-            false => Err(YamlFault {
-                line,
-                what: format!("a map has the key {} twice", quoted(key)),
-                hint: "remove one; kubectl refuses such a document",
-            }),
+    fn key(&mut self, key: &str) {
+        if let Some(open) = self.open.last_mut() {
+            open.keys.insert(hash(key));
         }
     }
 
@@ -499,16 +489,12 @@ mod tests {
             ),
             (
                 "a: &x {b: 1}\nc:\n  <<: [*x, {b: 2, d: 3}]\n  e: 4",
-                "{\"a\":{\"b\":1},\n\"c\":\n\n{\"e\":4,\"b\":1,\"d\":3}}",
+                "{\"a\":{\"b\":1},\n\"c\":\n{\n\"e\":4,\"b\":1,\"d\":3}}",
             ),
             (
                 "<<: 1",
                 "line 0: a merge key (`<<`) has a value that is no map; merge a map (`<<: *name`) or \
                 a list of maps",
-            ),
-            (
-                "a:\n  b: 1\n  'b': 2",
-                "line 2: a map has the key `b` twice; remove one; kubectl refuses such a document",
             ),
         ] {
             assert_eq!(json(yaml), wanted, "{yaml}");

@@ -279,7 +279,11 @@ fn a_change_of_the_pod_a_nodepool_a_node_class_or_the_node_ends_it() {
     );
     let mut larger = picky("a");
     larger["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("2");
-    assert_eq!(with(&known, larger), "1 bought", "another pod");
+    assert_eq!(
+        outcome(&snapshot(&[known.clone(), larger])),
+        "1 bought",
+        "another pod"
+    );
     let mut edited = known.clone();
     merge(&mut edited, &json!({"metadata": {"generation": 2}}));
     assert_eq!(

@@ -9,6 +9,10 @@ use serde_json::Value;
 
 use super::*;
 
+#[allow(
+    clippy::duplicate_mod,
+    reason = "both generators load the same random numbers"
+)]
 #[path = "../../tests/disruption_vectors/generate.rs"]
 mod disruption;
 #[path = "../../tests/differential/generate.rs"]

@@ -202,7 +202,7 @@ mod tests {
         }
         let text = metrics.text();
         let errors = text.lines().filter(|line| line.contains("errors_total{"));
-        let words = errors.filter_map(|line| Some(line.split_once("error=")?.1.split(',').next()?));
+        let words = errors.filter_map(|line| line.split_once("error=")?.1.split(',').next());
         words.collect::<Vec<_>>().join(" ")
     }
 

@@ -47,16 +47,23 @@ pub fn check(
         let mut document = object.document.clone();
         let mut definitions = admission::all().iter();
         let definition = definitions.find(|one| one.is_for("karpenter.sh", "NodeClaim"));
-        let notes = definition.map(|definition| document.admit(definition));
-        let notes = notes.map(|notes| notes.unwrap_or_else(|refused| vec![refused]));
-        for said in notes.into_iter().flatten() {
-            report.add_diagnostic(Level::Differs, object, said);
+        if let Some(definition) = definition {
+            let notes = match document.prune(definition) {
+                Ok(notes) => notes,
+                Err(refused) => vec![refused],
+            };
+            for said in notes {
+                report.add_diagnostic(Level::Differs, object, said);
+            }
         }
         let claim: NodeClaim = match document.read() {
             Ok(claim) => claim,
             Err(said) => {
                 report.add_diagnostic(Level::Differs, object, said);
-                continue;
+                match serde_json::from_str(object.document.text()) {
+                    Ok(claim) => claim,
+                    Err(_) => continue,
+                }
             }
         };
         owned.insert(provider_id(&claim).to_owned());

@@ -295,7 +295,7 @@ spec:
                      Karpenter is done, or delete the NodeClaim.
 
             DIFFERS  NodePool broken: spec.weight (cluster.yaml:106)
-                     invalid type: string "heavy", expected i32
+                     invalid type: string "heavy", expected i64: no node is made from this NodePool
                      write a whole number without quotes
 
             NOTE     NodePool azure: spec.template.spec.nodeClassRef (cluster.yaml:99)

@@ -158,7 +158,7 @@ fn value(text: &str) -> Result<Value, String> {
         // Merge keys and tags: nodeadm reads them, and what they say is not known here.
         let head = ["apiVersion: node.eks.aws/v1alpha1", "kind: NodeConfig"];
         let says = |line: &&str| first.lines().any(|own| own.trim_end() == *line);
-        if problem.what.contains("are not read") && head.iter().all(|line| says(line)) {
+        if problem.what.contains("are not read") && head.iter().all(says) {
             return Ok(json!({"apiVersion": "node.eks.aws/v1alpha1", "kind": "NodeConfig"}));
         }
         return Err(format!("its NodeConfig is not YAML: {}", problem.what));

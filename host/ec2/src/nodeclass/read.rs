@@ -7,8 +7,8 @@ use longshore_api::manifests::{Diagnostic, Diagnostics, Document, documents, quo
 use super::{EC2NodeClass, GROUP, admission};
 
 /// The EC2NodeClasses of a text (YAML, JSON, Lists), in its order, and diagnostics of those that
-/// cannot be read, which the API server would refuse, or which have fields that do not count.
-/// Defaults of the schema are filled in. Other kinds are counted. `source` names the text in diagnostics.
+/// cannot be read or have fields that do not count. Defaults of the schema are filled in; its rules
+/// are not checked. Other kinds are counted. `source` names the text in diagnostics.
 pub fn read(source: &str, bytes: &[u8]) -> (Vec<EC2NodeClass>, Diagnostics) {
     let (found, problems) = documents(source, bytes);
     let found: Vec<Document> = found.into_iter().flat_map(Document::items).collect();
@@ -77,7 +77,7 @@ fn admitted(document: &Document) -> Result<(EC2NodeClass, Vec<Diagnostic>), Diag
         }
     }
     let mut document = document.clone();
-    let notes = document.admit(admission())?;
+    let notes = document.prune(admission())?;
     let class: EC2NodeClass = document.read()?;
     if class
         .metadata
@@ -88,5 +88,6 @@ fn admitted(document: &Document) -> Result<(EC2NodeClass, Vec<Diagnostic>), Diag
     {
         return Err(document.refuse("metadata.name", "is missing", "give it one"));
     }
+    document.check_types(admission())?;
     Ok((class, notes))
 }

@@ -103,14 +103,14 @@ fn an_object_that_cannot_be_read_is_refused_with_place_reason_and_hint() {
     refused(
         ("role: nodes", "rolle: nodes"),
         expect![[r#"
-        class.yaml:6 (document 1): EC2NodeClass default: spec.rolle: is not a known field; remove it, or correct its spelling
-    "#]],
+            class.yaml:6 (document 1): EC2NodeClass default: spec.rolle: is not a known field; remove it, or correct its spelling; kubectl apply refuses it
+        "#]],
     );
     refused(
         ("{id: sg-1}", "{id: sg-1, names: x}"),
         expect![[r#"
-        class.yaml:9 (document 1): EC2NodeClass default: spec.securityGroupSelectorTerms[0].names: is not a known field; remove it, or correct its spelling
-    "#]],
+            class.yaml:9 (document 1): EC2NodeClass default: spec.securityGroupSelectorTerms[0].names: is not a known field; remove it, or correct its spelling; kubectl apply refuses it
+        "#]],
     );
     refused(
         ("role: nodes", "role: nodes\n  amiFamily: Ubuntu"),

@@ -132,6 +132,8 @@ impl Schema {
 
     fn find_unknown(&self, path: &str, value: &Value, found: &mut Vec<String>) {
         match value {
+            // A value of another type is a fault of its own.
+            Value::Object(_) if self.kind == "array" => {}
             Value::Object(fields) => {
                 for (name, value) in fields {
                     if path.is_empty() && is_own(name) {

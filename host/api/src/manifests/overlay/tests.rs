@@ -77,7 +77,7 @@ fn an_overlay_that_cannot_be_used_says_where_why_and_what_to_do() {
         o.yaml:8 (document 2): NodeOverlay one: is there twice; remove one; the first is used
         o.yaml:2 (document 1): NodeOverlay one: apiVersion: `karpenter.sh/v1` is not read; write karpenter.sh/v1alpha1
         o.yaml:4 (document 1): NodeOverlay: metadata.name: is missing; give it one
-        o.yaml:6 (document 1): NodeOverlay one: spec: missing field `requirements`; add it
+        o.yaml:6 (document 1): NodeOverlay one: spec.requirement: is not a known field; remove it, or correct its spelling; kubectl apply refuses it
         o.yaml:7 (document 1): NodeOverlay one: spec.price: invalid type: integer `5`, expected a string; put the value in quotes
         o.yaml:7 (document 1): NodeOverlay one: spec.price: `-5` is not a price; write USD per hour like "0.071"
         o.yaml:7 (document 1): NodeOverlay one: spec.price: `5.` is not a price; write USD per hour like "0.071"
@@ -98,7 +98,7 @@ fn an_overlay_that_cannot_be_used_says_where_why_and_what_to_do() {
         o.yaml:6 (document 1): NodeOverlay one: spec.requirements[0].values: Lte has no single bound; give one whole number from 0 on
         o.yaml:6 (document 1): NodeOverlay one: spec.requirements[0].operator: unknown variant `Is`, expected one of `In`, `NotIn`, `Exists`, `DoesNotExist`, `Gt`, `Lt`, `Gte`, `Lte`
         o.yaml:6 (document 1): NodeOverlay one: spec.requirements[0].values: `b c` is not a label value; at most 63 letters, digits, `-`, `_` and `.`, first and last a letter or digit
-        o.yaml:6 (document 1): NodeOverlay one: spec.requirements[0].minValues: is not a known field; remove it, or correct its spelling
+        o.yaml:6 (document 1): NodeOverlay one: spec.requirements[0].minValues: is not a known field; remove it, or correct its spelling; kubectl apply refuses it
         o.yaml:6 (document 1): NodeOverlay one: spec.requirements[0].key: `a b` is not a label key; write it like team or example.com/team
         o.yaml:6 (document 1): NodeOverlay one: spec.requirements[0].key: label `kubernetes.io/hostname` is restricted: kubernetes.io/hostname differs from node to node; use another label
         o.yaml:6 (document 1): NodeOverlay one: spec.requirements: has 101 entries; an overlay takes at most 100

@@ -492,7 +492,8 @@ pub(super) fn is_unused(interceptor: &Interceptor, claim: &Value, node: &Value) 
     };
     let pods = interceptor.server.pods_on(fields::name(node));
     let is_ready = fields::condition(claim, "Initialized") == "True";
-    !(is_over && is_ready) && !pods.iter().any(uses)
+    let is_kept = is_over && is_ready;
+    !is_kept && !pods.iter().any(uses)
 }
 
 /// Whether a claim was bought by a command.

@@ -74,7 +74,7 @@ impl Vain {
                     return;
                 };
                 match group.as_str() {
-                    "" => self.from_broken(interceptor, name, now),
+                    "" => self.check_broken(interceptor, name, now),
                     group => self.for_refused(interceptor, name, group, now),
                 }
                 let purchase = Purchase {
@@ -157,7 +157,7 @@ impl Vain {
     }
 
     /// After three nodes that never joined one is tried after the other, with pauses between.
-    fn from_broken(&self, interceptor: &Interceptor, name: &str, now: Duration) {
+    fn check_broken(&self, interceptor: &Interceptor, name: &str, now: Duration) {
         let own = || {
             self.purchases
                 .iter()
