@@ -541,7 +541,6 @@ async fn arrivals() -> Vec<String> {
     if busy > 2 * calm {
         wrong.push(format!("{busy} s where pods come, {calm} s where none do"));
     }
-    println!("drift of 100 nodes: {calm} s, {busy} s with a pod every 1.3 s");
     wrong
 }
 

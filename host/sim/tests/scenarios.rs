@@ -85,9 +85,9 @@ fn what_happens_is_in_the_timeline_and_in_the_totals() {
         Mon 08:09        13        3      4      3     0.299
         Mon 08:10        13        ·      4      3     0.299  1 launch failed
         Mon 08:11         4        ·      3      2     0.261
-        Mon 08:12         4        2      2      2     0.132  machines of */*/* die: 1
-        Mon 08:13         4        ·      1      1     0.076  1 node taken back or dead
-        Mon 08:14         4        ·      1      1     0.076
+        Mon 08:12         4        2      1      1     0.113  machines of */*/* die: 1
+        Mon 08:13         0        ·      0      0     0.000  1 node taken back or dead
+        Mon 08:14         4        4      1      1     0.076
         Mon 08:15         4        ·      1      1     0.076
         Mon 08:16         4        ·      1      1     0.076
         Mon 08:17         4        ·      1      1     0.076
@@ -95,13 +95,13 @@ fn what_happens_is_in_the_timeline_and_in_the_totals() {
         Mon 08:19         4        ·      1      1     0.076
         Mon 08:20         4        ·      1      1     0.076
 
-        cost         0.04 USD, 0.127 USD/h on average, 0.6 node-hours, 4 nodes at most
+        cost         0.04 USD, 0.122 USD/h on average, 0.6 node-hours, 4 nodes at most
                      on-demand                      0.01 USD   14 %        0.1 node-hours
                      spot                           0.04 USD   86 %        0.5 node-hours
                      NodePool general               0.04 USD  100 %        0.6 node-hours
-        waiting      15 pods: half 43.4 s, 90 % 53.3 s, 99 % 53.3 s, the longest 53.3 s, on average 41.5 s
-        disruption   2 pods evicted, 0 lost with their machine; 0 interruptions, 1 machines taken back
-        daemon       4 launches, 1 failed (1 for want of capacity); 1 restarts, 375 requests
+        waiting      19 pods: half 43.3 s, 90 % 53.3 s, 99 % 53.3 s, the longest 53.3 s, on average 32.8 s
+        disruption   2 pods evicted, 4 lost with their machine; 0 interruptions, 1 machines taken back
+        daemon       5 launches, 1 failed (1 for want of capacity); 1 restarts, 401 requests
         rules        none broken
     "#]]
     .assert_eq(&text);

@@ -215,7 +215,7 @@ fn a_policy_that_is_not_in_the_journal_is_said_to_be_the_reason() {
 
 #[test]
 fn another_scorer_differs_by_what_its_own_plans_cost() {
-    let other = guest("2.0.0", Way::Alternates(9.0, 0.1));
+    let other = guest("2.0.0", Way::Alternates(0.1, 9.0));
     let mut scene = JournalFixture::new("other", LARGE, &[]);
     // The same cluster with the other scorer from the start: what it would have decided.
     let files: [(&str, &[u8]); 2] = [("longshore.toml", ONE), ("one.wasm", &other)];
