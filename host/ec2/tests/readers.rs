@@ -110,11 +110,8 @@ fn differences(case: &Value, said: &Result<ReadBack, String>) -> Vec<String> {
         let our = all
             .get(key)
             .filter(|value| !value.is_null() && !empty(value));
-        if !there && our.is_some() {
-            out.push(format!(
-                "{key} is {}, and nothing on the node",
-                our.unwrap()
-            ));
+        if let Some(our) = our.filter(|_| !there) {
+            out.push(format!("{key} is {our}, and nothing on the node"));
         }
     }
     if let Some(labels) = case.get("labels") {
