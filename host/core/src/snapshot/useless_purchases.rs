@@ -432,7 +432,8 @@ pub fn unjoined(world: &ClusterObjects, pool: &NodePool) -> Option<(UnjoinedBack
     let is_tried = world.claims.iter().any(|claim| {
         let own = pool_key.and_then(|key| claim.labels.get(key)) == Some(pool.name);
         let joined = registered.is_some_and(|known| claim.conditions.contains(&known));
-        own && !joined && !claim.deleting
+        // One that goes has not joined either: it is counted soon.
+        own && !joined
     });
     let backoff = UnjoinedBackoff {
         nodes: known.nodes,

@@ -410,6 +410,10 @@ fn after_its_pause_a_nodepool_tries_one_node() {
     assert!(outcome(&snapshot(&two)).starts_with("1 bought"));
     let [_, mut claim] = bought("default/c");
     claim["status"] = json!({});
-    let tried = [unjoined(3, 0), large("a"), claim];
+    let tried = [unjoined(3, 0), large("a"), claim.clone()];
     assert!(outcome(&snapshot(&tried)).starts_with("0 bought"));
+    let goes = json!({"metadata": {"deletionTimestamp": "2026-11-01T00:09:50Z"}});
+    merge(&mut claim, &goes);
+    let goes = [unjoined(3, 0), large("a"), claim];
+    assert!(outcome(&snapshot(&goes)).starts_with("0 bought"));
 }
