@@ -149,13 +149,14 @@ pub enum FirstWhy {
     StaticAtLimit,
 }
 
-/// What of a look changes with time alone: which methods may take each node, and how many nodes of
-/// each NodePool may go for each reason. Two looks at one unchanged cluster find the same where
-/// their questions are equal.
+/// What of a look changes with time alone: which methods may take each node, how many nodes of each
+/// NodePool may go for each reason, and which NodePools wait after failures. Two looks at one
+/// unchanged cluster find the same where their questions are equal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Question {
     may: Vec<[bool; Method::ALL.len()]>,
     left: Vec<[u32; Reason::ALL.len()]>,
+    waits: Vec<bool>,
 }
 
 impl Question {
@@ -165,9 +166,13 @@ impl Question {
         let may = candidates
             .iter()
             .map(|of| Method::ALL.map(|method| of.may(method)));
+        let now = snapshot.world.now;
+        let waits = snapshot.world.pools.iter();
+        let waits = waits.map(|pool| backoff::waits(pool, now).is_some());
         Question {
             may: may.collect(),
             left: left.collect(),
+            waits: waits.collect(),
         }
     }
 }

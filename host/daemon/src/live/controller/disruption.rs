@@ -686,7 +686,14 @@ impl Controller {
                 To::Node(node) => world.names.text(snapshot.nodes[node.0 as usize].name),
                 To::Replacement(at) => bought[at],
             };
+            // A pod that is nominated to a node is on none yet.
+            let on = |node: &&NodeIx| {
+                let pods = &snapshot.nodes[node.0 as usize].pods;
+                pods.contains(&moved.pod)
+            };
+            let expected = || proposal.nodes.iter().find(on);
             let from = world.pods[moved.pod.0 as usize].node;
+            let from = from.or_else(|| Some(snapshot.nodes[expected()?.0 as usize].name));
             let of = by_node.entry(from.map_or("", |node| world.names.text(node)));
             let pods = of.or_default().entry(to).or_default();
             pods.push(pod_name(world, moved.pod));
