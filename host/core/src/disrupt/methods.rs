@@ -26,7 +26,7 @@ use super::proposals::{self, Dropped, Limits, NODEPOOL, Outcome, Proposal, Rules
 use super::search::{self, Effort};
 use super::state::State;
 use super::verdicts::{self, COMMAND, Candidate, Method, Reason, Stays};
-use crate::ids::{NodeIx, PodIx};
+use crate::ids::{NodeIx, PodIx, PoolIx};
 use crate::model::{ClusterObjects, NodeClaim, Symbol};
 use crate::policy::Policies;
 use crate::snapshot::Snapshot;
@@ -160,6 +160,14 @@ pub struct Question {
 }
 
 impl Question {
+    /// How many nodes of a NodePool may go for a reason, before anything is proposed; `u32::MAX`
+    /// where no budget is active.
+    pub fn left(&self, pool: PoolIx, reason: Reason) -> u32 {
+        let of = Reason::ALL.iter().position(|known| *known == reason);
+        let pool = self.left.get(pool.0 as usize);
+        pool.zip(of).map_or(0, |(left, at)| left[at])
+    }
+
     fn new(snapshot: &Snapshot, candidates: &[Candidate], budgets: &Budgets) -> Self {
         let pools = snapshot.world.pools.iter();
         let left = pools.map(|pool| Reason::ALL.map(|of| budgets.of(pool.name, of).nodes));
