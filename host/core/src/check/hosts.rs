@@ -217,7 +217,7 @@ impl<'a> Hosts<'a> {
         });
         for &t in &claim.types {
             let net = &nets[t.0 as usize];
-            if let Some(at) = (0..asked.len()).find(|&r| asked[r] > 0 && asked[r] > net[r]) {
+            if let Some(at) = (0..asked.len()).find(|&r| asked[r] > net[r]) {
                 let name = world.names.text(world.catalogue.instance_type(t).name);
                 let resource = self.resources[at].name(&world.names);
                 let detail = format!("{} of {resource} asked, {name} has {}", asked[at], net[at]);
