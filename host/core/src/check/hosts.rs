@@ -91,7 +91,9 @@ impl<'a> Hosts<'a> {
         let mut resources: Vec<ResourceId> = snapshot
             .pending
             .iter()
-            .flat_map(|p| p.shape.requests.iter().map(|r| r.0))
+            .map(|p| &p.shape)
+            .chain(&snapshot.daemons)
+            .flat_map(|shape| shape.requests.iter().map(|r| r.0))
             .collect();
         resources.sort_unstable();
         resources.dedup();

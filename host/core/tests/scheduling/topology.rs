@@ -199,3 +199,14 @@ fn a_running_pods_anti_affinity_keeps_others_away() {
     "#]]
     .assert_eq(&plan(&objects));
 }
+
+#[test]
+fn pods_spread_over_instance_types_get_small_ones() {
+    let spread = json!({"topologySpreadConstraints": [{
+        "maxSkew": 1, "topologyKey": "node.kubernetes.io/instance-type",
+        "whenUnsatisfiable": "DoNotSchedule", "labelSelector": {"matchLabels": {"app": "web"}},
+    }]});
+    let mut objects = pods(3, "web", "500m", "64Mi", &spread);
+    objects.push(any());
+    expect![[r#""#]].assert_eq(&plan(&objects));
+}
