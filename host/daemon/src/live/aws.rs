@@ -90,7 +90,8 @@ pub(super) async fn start(
     })?;
     let metrics = Arc::new(Ec2Metrics::new());
     let clients = clients.observed_by(Arc::new(Counting(metrics.clone())));
-    let kubernetes = match set.eks_control_plane {
+    let eks_says = set.eks_control_plane;
+    let kubernetes = match eks_says {
         true => String::new(),
         false => kubernetes_version(client).await?,
     };
@@ -135,7 +136,8 @@ pub(super) async fn start(
     }
     let clock = clock.clone();
     let clock = Arc::new(move || SystemTime::from(clock.now()));
-    begin(clients, client, metrics, meant, queue, clock, policies).await
+    let begun = begin(clients, client, metrics, meant, queue, clock, policies).await?;
+    Ok(begun)
 }
 
 /// What a simulated process begins with: the provider with its tasks. Classes are those that
@@ -360,7 +362,7 @@ async fn lost(leadership: &Leadership) {
 
 /// What the leader does.
 async fn lead(ec2: &Ec2, duties: &Duties, ctx: &Arc<Context>) {
-    let claims = Arc::new(Claims::default());
+    let claims = Arc::new(Claims::new(ctx.managed));
     let interruptions = async {
         match duties.queue.as_deref() {
             None => pending().await,
@@ -449,6 +451,10 @@ struct NotTagged {
 }
 
 async fn tag_node(ec2: &Ec2, ctx: &Context, claim: NodeClaim) -> Result<(), String> {
+    // Tags of instances are written before the NodeClaim, so it is asked here.
+    if !ctx.managed.claim(&claim) {
+        return Ok(());
+    }
     let id = lifecycle::provider_id(&claim);
     let node = claim.status.as_ref().map_or("", |status| &status.node_name);
     let annotations = claim.annotations();
