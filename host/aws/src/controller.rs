@@ -15,6 +15,7 @@ use longshore_ec2::hash::migration::{Annotated, Claim, HASH, HASH_VERSION, migra
 use longshore_ec2::hash::{self, nodeclass_hash};
 use longshore_ec2::nodeclass::{EC2NodeClass, EC2NodeClassStatus};
 use longshore_ec2::tags;
+use longshore_ec2::validation::{self, Verdict};
 use tokio::sync::Semaphore;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
@@ -272,7 +273,9 @@ impl Steps {
         }
         let region = self.provider.region();
         let mut next = status(class, &known.observed, &region, now);
-        if may_be_tried(&next, known, now) {
+        // A condition may be about an older spec, so the class itself is asked.
+        let valid = validation::nodeclass(class, &region) == Verdict::Valid;
+        if may_be_tried(&next, valid, known, now) {
             let probe = match self.provider.inner().settings.without_dry_runs {
                 true => Probe::Passed,
                 false => {
@@ -665,7 +668,7 @@ fn next_probe(probe: &Probe, known: &mut Known) -> i64 {
 
 /// Whether a launch should be tried: all that it needs is there, and the last try was long ago or
 /// of something else.
-fn may_be_tried(next: &EC2NodeClassStatus, known: &mut Known, now: i64) -> bool {
+fn may_be_tried(next: &EC2NodeClassStatus, valid: bool, known: &mut Known, now: i64) -> bool {
     use longshore_api::crd::{ConditionStatus, condition};
     let needed = [
         "AMIsReady",
@@ -676,14 +679,7 @@ fn may_be_tried(next: &EC2NodeClassStatus, known: &mut Known, now: i64) -> bool 
     let ready = needed.iter().all(|type_| {
         condition(&next.conditions, type_).is_some_and(|own| own.status == ConditionStatus::True)
     });
-    // What a dry run said before a restart says nothing about the class as it is now.
-    let of_probe = |reason: &str| {
-        let others = ["UserDataSizeLimitExceeded", "InstanceProfileNotFound", "DependenciesNotReady"];
-        reason.ends_with("AuthCheckFailed") || others.contains(&reason)
-    };
-    let invalid = condition(&next.conditions, "ValidationSucceeded")
-        .is_some_and(|own| own.status == ConditionStatus::False && !of_probe(&own.reason));
-    if !ready || (invalid && known.observed.probe.is_none()) {
+    if !ready || !valid {
         return false;
     }
     let mut of: Vec<String> = next.subnets.iter().map(|one| one.id.clone()).collect();
