@@ -719,6 +719,9 @@ mod tests {
     fn a_message_names_a_profile_as_a_word() {
         let missing = "Instance Profile role-demo_12 cannot be found.";
         assert!(names(missing, "role-demo_12") && !names(missing, "demo_1"));
-        assert!(!names("The role with name node cannot be found.", "role-demo_12"));
+        assert!(!names(
+            "The role with name node cannot be found.",
+            "role-demo_12"
+        ));
     }
 }

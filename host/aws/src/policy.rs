@@ -555,13 +555,17 @@ mod tests {
             assert_eq!(one["Principal"], json!({"Service": "events.amazonaws.com"}));
             let account = &one["Condition"]["StringEquals"]["aws:SourceAccount"];
             assert_eq!(*account, json!({"Ref": "AWS::AccountId"}));
-            let from = one["Condition"]["ArnEquals"]["aws:SourceArn"].as_array().unwrap();
+            let from = one["Condition"]["ArnEquals"]["aws:SourceArn"]
+                .as_array()
+                .unwrap();
             let from: BTreeSet<&str> = from
                 .iter()
                 .map(|arn| arn["Fn::GetAtt"][0].as_str().unwrap())
                 .collect();
             let rules = stack["Resources"].as_object().unwrap();
-            let rules = rules.iter().filter(|(_, one)| one["Type"] == "AWS::Events::Rule");
+            let rules = rules
+                .iter()
+                .filter(|(_, one)| one["Type"] == "AWS::Events::Rule");
             assert_eq!(from, rules.map(|(name, _)| &**name).collect());
         }
     }

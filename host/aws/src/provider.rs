@@ -367,7 +367,6 @@ impl Ec2 {
             return Ok(());
         }
         let mut state = self.state();
-        new.settings.kubernetes = state.region.settings.kubernetes;
         let reservations = state.reservations.clone();
         discovery::inherit(&mut new, &state.region, reservations.iter());
         state.replace_region(new);
@@ -913,8 +912,15 @@ mod tests {
             keys.iter().map(pair).collect()
         };
         let cluster = (tags::CLUSTER, "demo");
-        assert!(is_of(&tagged(&[cluster, (tags::NODE_CLASS, "default")]), "demo"));
-        let auto = [cluster, (tags::NODEPOOL, "general-purpose"), (tags::NODE_CLAIM, "a")];
+        assert!(is_of(
+            &tagged(&[cluster, (tags::NODE_CLASS, "default")]),
+            "demo"
+        ));
+        let auto = [
+            cluster,
+            (tags::NODEPOOL, "general-purpose"),
+            (tags::NODE_CLAIM, "a"),
+        ];
         assert!(!is_of(&tagged(&auto), "demo"));
         let other = [(tags::CLUSTER, "other"), (tags::NODE_CLASS, "default")];
         assert!(!is_of(&tagged(&other), "demo"));

@@ -200,9 +200,7 @@ impl NodeClasses for KubeClasses {
     async fn claims_of(&self, name: &str) -> Result<Vec<ClaimFacts>, String> {
         let found = self.claims.list(&ListParams::default()).await;
         let found = found.map_err(|error| error.to_string())?;
-        let names = |claim: &&NodeClaim| {
-            is_of_ec2(claim) && claim.spec.node_class_ref.name == name
-        };
+        let names = |claim: &&NodeClaim| is_of_ec2(claim) && claim.spec.node_class_ref.name == name;
         let facts = |claim: &NodeClaim| {
             let conditions = claim.status.as_ref().map_or(&[][..], |s| &s.conditions);
             ClaimFacts {

@@ -377,11 +377,19 @@ async fn follow_version(ec2: &Ec2, client: &Client, eks: bool) {
         let before = ec2.kubernetes();
         match found {
             Ok(version) if ec2.set_kubernetes(&version) => {
-                tracing::info!(version, before, "the cluster has another Kubernetes version");
+                tracing::info!(
+                    version,
+                    before,
+                    "the cluster has another Kubernetes version"
+                );
             }
             Ok(_) => {}
             Err(why) => {
-                tracing::warn!(why, before, "the Kubernetes version cannot be read and stays");
+                tracing::warn!(
+                    why,
+                    before,
+                    "the Kubernetes version cannot be read and stays"
+                );
             }
         }
     }

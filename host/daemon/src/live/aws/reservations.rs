@@ -60,9 +60,8 @@ fn ending(classes: &[EC2NodeClass]) -> BTreeSet<String> {
 }
 
 async fn look(ec2: &Ec2, ctx: &Context, ending: &BTreeSet<String>, claims: Vec<NodeClaim>) {
-    let stays = |claim: &NodeClaim| {
-        claim.metadata.deletion_timestamp.is_none() && ctx.managed.claim(claim)
-    };
+    let stays =
+        |claim: &NodeClaim| claim.metadata.deletion_timestamp.is_none() && ctx.managed.claim(claim);
     futures::stream::iter(claims.into_iter().filter(stays))
         .for_each_concurrent(AT_ONCE, |claim| async move {
             let done = match claim.labels().get(RESERVATION_ID) {

@@ -179,9 +179,8 @@ async fn claim_of(
     let Some(name) = name else { return Ok(None) };
     let found = proof::claim(ctx, &name).await;
     let found = found.map_err(|why| why.to_string())?;
-    let is_its = |claim: &NodeClaim| {
-        ctx.managed.claim(claim) && lifecycle::provider_id(claim).ends_with(id)
-    };
+    let is_its =
+        |claim: &NodeClaim| ctx.managed.claim(claim) && lifecycle::provider_id(claim).ends_with(id);
     Ok(found.filter(is_its))
 }
 
@@ -291,7 +290,11 @@ mod tests {
             claim.metadata.deletion_timestamp = claim.metadata.creation_timestamp.clone();
             end(&ctx, &claim, &unhealthy(category)).await.unwrap();
             let end = ends(&server.claim().unwrap());
-            assert_eq!(end.is_some_and(|end| end <= ctx.now()), is_forced, "{category:?}");
+            assert_eq!(
+                end.is_some_and(|end| end <= ctx.now()),
+                is_forced,
+                "{category:?}"
+            );
         }
     }
 
@@ -310,7 +313,10 @@ mod tests {
         };
         claims.list((0..60).map(claim));
         let brake = |numbers: std::ops::Range<usize>, category| {
-            let ours: Vec<_> = numbers.clone().map(|n| (unhealthy(category), claim(n))).collect();
+            let ours: Vec<_> = numbers
+                .clone()
+                .map(|n| (unhealthy(category), claim(n)))
+                .collect();
             Failing::of(&ours).brake(&claim(numbers.start), category, &claims)
         };
         assert_eq!(brake(0..1, Category::System), None);
@@ -318,7 +324,14 @@ mod tests {
         assert!(of_pool.contains("2 of 5 nodes of NodePool db"), "{of_pool}");
         assert!(brake(0..60, Category::Instance).is_some(), "a false alarm");
         let of_cluster = brake(4..17, Category::Instance).unwrap();
-        assert!(of_cluster.contains("13 of 60 nodes of the cluster"), "{of_cluster}");
-        assert_eq!(brake(0..60, Category::Event), None, "these are drained in order");
+        assert!(
+            of_cluster.contains("13 of 60 nodes of the cluster"),
+            "{of_cluster}"
+        );
+        assert_eq!(
+            brake(0..60, Category::Event),
+            None,
+            "these are drained in order"
+        );
     }
 }
