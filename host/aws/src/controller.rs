@@ -654,7 +654,11 @@ fn next_probe(probe: &Probe, known: &mut Known) -> i64 {
             return SOON;
         }
         Probe::Later(_) | Probe::NoProfileYet(_) => {
-            let wait = LATER << known.later.min(5);
+            let quick = match probe {
+                Probe::NoProfileYet(_) => QUICK,
+                _ => 0,
+            };
+            let wait = LATER << known.later.saturating_sub(quick).min(5);
             known.later = known.later.saturating_add(1);
             return wait.min(LATEST);
         }
@@ -707,7 +711,8 @@ mod tests {
         let not_yet = || Probe::NoProfileYet(String::new());
         let soon: Vec<i64> = (0..8).map(|_| wait(not_yet())).collect();
         assert_eq!(soon, [SOON; 8]);
-        assert_eq!(wait(not_yet()), LATEST, "it may be somebody's mistake");
+        assert_eq!(wait(not_yet()), LATER, "it may be somebody's mistake");
+        assert_eq!(wait(not_yet()), 2 * LATER);
         assert_eq!(wait(Probe::Passed), 1800);
         let later: Vec<i64> = (0..6).map(|_| wait(Probe::Later(String::new()))).collect();
         assert_eq!(later, [10, 20, 40, 80, 160, 300]);

@@ -121,7 +121,8 @@ pub fn probe_failed(error: &ApiError) -> Probe {
         (Class::AsWished, _) => return Probe::Passed,
         _ if error.message.contains("User data is limited to") => "UserDataSizeLimitExceeded",
         _ if error.message.contains("Invalid IAM Instance Profile")
-            || error.message.contains("iamInstanceProfile.name is invalid") =>
+            || error.message.contains("iamInstanceProfile.name is invalid")
+            || error.message.contains("has no associated IAM Roles") =>
         {
             return Probe::NoProfileYet(error.lasting());
         }
