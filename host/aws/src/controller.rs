@@ -496,10 +496,11 @@ impl Steps {
                         // looked at again. A role that does not exist is the user's to correct.
                         // Both have the same code, so the profile is asked for.
                         Err(error)
-                            if error.class == Class::NotFound
-                                && !names(&error.message, &name)
-                                && wire::profiles::get(clients, &name).await?.is_some() =>
+                            if error.class == Class::NotFound && !names(&error.message, &name) =>
                         {
+                            if wire::profiles::get(clients, &name).await?.is_none() {
+                                return Err(error.into());
+                            }
                             // Without a role it is of no use to anybody.
                             let _ = wire::profiles::delete(clients, &name).await;
                             return Err(ProfileFault::NoRole(role));

@@ -110,8 +110,8 @@ pub(crate) struct Inner {
     pub(crate) clients: Arc<Clients>,
     pub(crate) classes: Arc<dyn NodeClasses>,
     pub(crate) settings: Settings,
-    /// The API server's version as it was read last. It changes with an upgrade of the cluster, so
-    /// that what each change leaks is nothing.
+    /// The API server's version as it was read last. Each text is kept for ever: a cluster is upgraded
+    /// a few times in the life of a process.
     kubernetes: Mutex<&'static str>,
     pub(crate) finder: Finder,
     pub(crate) account: String,
@@ -169,6 +169,7 @@ impl Ec2 {
         clock: Clock,
     ) -> Result<Self, StartError> {
         let arn = complete_cluster(&clients, &mut settings).await?;
+        warn_of_version(settings.machines.kubernetes);
         let types = wire::types::descriptions(&clients).await?;
         let offered = wire::types::offerings(&clients).await?;
         let (mut region, problems) =
@@ -272,9 +273,7 @@ impl Ec2 {
             *known = leaked(version);
         }
         self.state().set_kubernetes(minor);
-        if let Some(why) = nodeclass::unknown_kubernetes(Some(minor)) {
-            tracing::error!(why, "nodes may not join");
-        }
+        warn_of_version(Some(minor));
         true
     }
 
@@ -594,6 +593,12 @@ impl Ec2 {
             status.capacity_reservations.clear();
         }
         Ok(class)
+    }
+}
+
+fn warn_of_version(minor: Option<u16>) {
+    if let Some(why) = nodeclass::unknown_kubernetes(minor) {
+        tracing::error!(why, "nodes may not join");
     }
 }
 
