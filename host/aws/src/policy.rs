@@ -395,7 +395,6 @@ pub fn stack() -> Value {
                             // A rule's ARN has the account's number. Anybody's rules could send else.
                             "Condition": {
                                 "ArnEquals": {"aws:SourceArn": rules},
-                                "StringEquals": {"aws:SourceAccount": {"Ref": "AWS::AccountId"}},
                             },
                         },
                         {
@@ -553,8 +552,6 @@ mod tests {
                 continue;
             }
             assert_eq!(one["Principal"], json!({"Service": "events.amazonaws.com"}));
-            let account = &one["Condition"]["StringEquals"]["aws:SourceAccount"];
-            assert_eq!(*account, json!({"Ref": "AWS::AccountId"}));
             let from = one["Condition"]["ArnEquals"]["aws:SourceArn"]
                 .as_array()
                 .unwrap();
