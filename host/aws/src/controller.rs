@@ -15,6 +15,7 @@ use longshore_ec2::hash::migration::{Annotated, Claim, HASH, HASH_VERSION, migra
 use longshore_ec2::hash::{self, nodeclass_hash};
 use longshore_ec2::nodeclass::{EC2NodeClass, EC2NodeClassStatus};
 use longshore_ec2::tags;
+use longshore_ec2::validation::{self, Verdict};
 use tokio::sync::Semaphore;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
@@ -48,6 +49,10 @@ const REFUSED: i64 = 300;
 /// the other.
 const LATER: i64 = 10;
 const LATEST: i64 = 300;
+/// How soon a launch is tried again for a profile that EC2 does not see yet, in seconds, and how often:
+/// EC2 sees most within 15 s.
+const SOON: i64 = 4;
+const QUICK: u32 = 8;
 /// Classes that are looked at at a time.
 const TURNS: usize = 10;
 
@@ -74,6 +79,10 @@ struct Known {
     /// UID of the class: one that was made again under its name is another one.
     uid: Option<String>,
     generation: Option<i64>,
+    /// Annotations of others: one that changes asks for another look, as in Karpenter.
+    annotations: BTreeMap<String, String>,
+    /// The version of Kubernetes that images were chosen for.
+    kubernetes: String,
     observed: Observed,
     due: BTreeMap<Part, i64>,
     /// What the last dry runs were of.
@@ -230,6 +239,18 @@ impl Steps {
             known.generation = class.metadata.generation;
             known.due.clear();
         }
+        let mut annotations = class.metadata.annotations.clone().unwrap_or_default();
+        annotations.retain(|key, _| key != HASH && key != HASH_VERSION);
+        if known.annotations != annotations {
+            known.annotations = annotations;
+            known.due.remove(&Part::Validation);
+        }
+        let kubernetes = self.provider.kubernetes();
+        if known.kubernetes != kubernetes {
+            kubernetes.clone_into(&mut known.kubernetes);
+            known.due.remove(&Part::Images);
+            known.due.remove(&Part::Validation);
+        }
         let mut failed = Vec::new();
         for (part, pace) in PACE {
             let due = known.due.get(&part).is_none_or(|due| *due <= now);
@@ -252,7 +273,9 @@ impl Steps {
         }
         let region = self.provider.region();
         let mut next = status(class, &known.observed, &region, now);
-        if may_be_tried(&next, known, now) {
+        // A condition may be about an older spec, so the class itself is asked.
+        let valid = validation::nodeclass(class, &region) == Verdict::Valid;
+        if may_be_tried(&next, valid, known, now) {
             let probe = match self.provider.inner().settings.without_dry_runs {
                 true => Probe::Passed,
                 false => {
@@ -356,7 +379,7 @@ impl Steps {
         match part {
             Part::Images => {
                 let now = self.provider.system_time();
-                let version = &inner.settings.kubernetes;
+                let version = self.provider.kubernetes();
                 let found = finder.images(spec, version, &inner.account, now).await;
                 let worked = found.as_ref().is_ok_and(|found| !found.amis.is_empty());
                 observed.images = Some(found);
@@ -471,10 +494,13 @@ impl Steps {
                         Ok(()) => break,
                         // A profile that was just made may not be there yet for IAM itself; it is
                         // looked at again. A role that does not exist is the user's to correct.
+                        // Both have the same code, so the profile is asked for.
                         Err(error)
-                            if error.class == Class::NotFound
-                                && error.message.to_lowercase().contains("role") =>
+                            if error.class == Class::NotFound && !names(&error.message, &name) =>
                         {
+                            if wire::profiles::get(clients, &name).await?.is_none() {
+                                return Err(error.into());
+                            }
                             // Without a role it is of no use to anybody.
                             let _ = wire::profiles::delete(clients, &name).await;
                             return Err(ProfileFault::NoRole(role));
@@ -615,12 +641,25 @@ impl Steps {
     }
 }
 
+/// Whether a message names a thing, as a word of its own.
+fn names(message: &str, name: &str) -> bool {
+    message.split_whitespace().any(|word| word == name)
+}
+
 /// How long until a launch is tried again, in seconds.
 fn next_probe(probe: &Probe, known: &mut Known) -> i64 {
     let pace = PACE.iter().find(|(part, _)| *part == Part::Validation);
     match probe {
-        Probe::Later(_) => {
-            let wait = LATER << known.later.min(5);
+        Probe::NoProfileYet(_) if known.later < QUICK => {
+            known.later += 1;
+            return SOON;
+        }
+        Probe::Later(_) | Probe::NoProfileYet(_) => {
+            let quick = match probe {
+                Probe::NoProfileYet(_) => QUICK,
+                _ => 0,
+            };
+            let wait = LATER << known.later.saturating_sub(quick).min(5);
             known.later = known.later.saturating_add(1);
             return wait.min(LATEST);
         }
@@ -634,7 +673,7 @@ fn next_probe(probe: &Probe, known: &mut Known) -> i64 {
 
 /// Whether a launch should be tried: all that it needs is there, and the last try was long ago or
 /// of something else.
-fn may_be_tried(next: &EC2NodeClassStatus, known: &mut Known, now: i64) -> bool {
+fn may_be_tried(next: &EC2NodeClassStatus, valid: bool, known: &mut Known, now: i64) -> bool {
     use longshore_api::crd::{ConditionStatus, condition};
     let needed = [
         "AMIsReady",
@@ -645,10 +684,7 @@ fn may_be_tried(next: &EC2NodeClassStatus, known: &mut Known, now: i64) -> bool 
     let ready = needed.iter().all(|type_| {
         condition(&next.conditions, type_).is_some_and(|own| own.status == ConditionStatus::True)
     });
-    let invalid = condition(&next.conditions, "ValidationSucceeded").is_some_and(|own| {
-        own.status == ConditionStatus::False && !own.reason.ends_with("AuthCheckFailed")
-    });
-    if !ready || (invalid && known.observed.probe.is_none()) {
+    if !ready || !valid {
         return false;
     }
     let mut of: Vec<String> = next.subnets.iter().map(|one| one.id.clone()).collect();
@@ -663,4 +699,35 @@ fn may_be_tried(next: &EC2NodeClassStatus, known: &mut Known, now: i64) -> bool 
     let changed = known.probed != probed;
     known.probed = probed;
     due || changed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_profile_that_ec2_does_not_see_yet_is_tried_again_soon() {
+        let mut known = Known::default();
+        let mut wait = |probe: Probe| next_probe(&probe, &mut known);
+        let not_yet = || Probe::NoProfileYet(String::new());
+        let soon: Vec<i64> = (0..8).map(|_| wait(not_yet())).collect();
+        assert_eq!(soon, [SOON; 8]);
+        assert_eq!(wait(not_yet()), LATER, "it may be somebody's mistake");
+        assert_eq!(wait(not_yet()), 2 * LATER);
+        assert_eq!(wait(Probe::Passed), 1800);
+        let later: Vec<i64> = (0..6).map(|_| wait(Probe::Later(String::new()))).collect();
+        assert_eq!(later, [10, 20, 40, 80, 160, 300]);
+        assert_eq!(wait(Probe::Failed("A", String::new())), REFUSED);
+        assert_eq!(wait(not_yet()), SOON);
+    }
+
+    #[test]
+    fn a_message_names_a_profile_as_a_word() {
+        let missing = "Instance Profile role-demo_12 cannot be found.";
+        assert!(names(missing, "role-demo_12") && !names(missing, "demo_1"));
+        assert!(!names(
+            "The role with name node cannot be found.",
+            "role-demo_12"
+        ));
+    }
 }

@@ -107,30 +107,43 @@ pub enum Probe {
     Passed,
     /// The class is valid, and could not be tried yet.
     Later(String),
+    /// EC2 does not see the class's instance profile yet, which may be new.
+    NoProfileYet(String),
     /// Nodes cannot be launched: reason and message.
     Failed(&'static str, String),
 }
 
-/// The reason of a failed dry run by the call that failed.
+/// What a dry run that failed says. A class is at fault for a right that is missing and for user data
+/// that is too large; all else is tried again.
 pub fn probe_failed(error: &ApiError) -> Probe {
     use crate::calls::Call;
     let reason = match (error.class, error.call) {
         (Class::AsWished, _) => return Probe::Passed,
-        (Class::Throttled | Class::Unknown | Class::TemplateGone, _) => {
-            return Probe::Later(error.lasting());
-        }
-        _ if error.concerns_credentials() => return Probe::Later(error.lasting()),
         _ if error.message.contains("User data is limited to") => "UserDataSizeLimitExceeded",
         _ if error.message.contains("Invalid IAM Instance Profile")
-            || error.message.contains("iamInstanceProfile.name is invalid") =>
+            || error.message.contains("iamInstanceProfile.name is invalid")
+            || error.message.contains("has no associated IAM Roles") =>
         {
-            "InstanceProfileNotFound"
+            return Probe::NoProfileYet(error.lasting());
         }
+        _ if error.code != "UnauthorizedOperation" => return Probe::Later(error.lasting()),
         (_, Call::CreateLaunchTemplate) => "CreateLaunchTemplateAuthCheckFailed",
         (_, Call::CreateFleet) => "CreateFleetAuthCheckFailed",
         _ => "RunInstancesAuthCheckFailed",
     };
     Probe::Failed(reason, error.lasting())
+}
+
+/// Minor versions of Kubernetes 1 that nodes are known to join.
+const KUBERNETES: std::ops::RangeInclusive<u16> = 26..=37;
+
+/// What is said of a minor version of Kubernetes that nothing is known of.
+pub fn unknown_kubernetes(minor: Option<u16>) -> Option<String> {
+    let minor = minor.filter(|minor| !KUBERNETES.contains(minor))?;
+    let (first, last) = (KUBERNETES.start(), KUBERNETES.end());
+    Some(format!(
+        "Kubernetes 1.{minor} is not one of the versions 1.{first} to 1.{last} that Longshore knows"
+    ))
 }
 
 /// The conditions that Ready follows from, in Karpenter's order.
@@ -391,11 +404,13 @@ impl Writer {
                 let spec = &object.spec;
                 let user_data = spec.user_data.as_deref();
                 let warnings = validation::warnings(spec.family(), spec.kubelet(), user_data);
+                let unknown = unknown_kubernetes(region.settings.kubernetes);
+                let warnings: Vec<String> = warnings.into_iter().chain(unknown).collect();
                 let message = warnings.join("; ");
                 self.set(VALIDATION, ConditionStatus::True, VALIDATION, &message);
             }
             Some(Probe::Failed(reason, message)) => self.is_false(VALIDATION, reason, message),
-            Some(Probe::Later(message)) => {
+            Some(Probe::Later(message) | Probe::NoProfileYet(message)) => {
                 if self.state(VALIDATION) != Some(ConditionStatus::True) {
                     self.set(VALIDATION, ConditionStatus::Unknown, "Pending", message);
                 }

@@ -337,6 +337,7 @@ pub fn stack() -> Value {
     ];
     let managed = managed
         .map(|name| json!({"Fn::Sub": format!("arn:${{AWS::Partition}}:iam::aws:policy/{name}")}));
+    let rules = RULES.map(|(name, ..)| json!({"Fn::GetAtt": [name, "Arn"]}));
     let mut resources = json!({
         "NodeRole": {
             "Type": "AWS::IAM::Role",
@@ -388,9 +389,13 @@ pub fn stack() -> Value {
                         {
                             "Sid": "Events",
                             "Effect": "Allow",
-                            "Principal": {"Service": ["events.amazonaws.com", "sqs.amazonaws.com"]},
+                            "Principal": {"Service": "events.amazonaws.com"},
                             "Action": "sqs:SendMessage",
                             "Resource": {"Fn::GetAtt": ["InterruptionQueue", "Arn"]},
+                            // A rule's ARN has the account's number. Anybody's rules could send else.
+                            "Condition": {
+                                "ArnEquals": {"aws:SourceArn": rules},
+                            },
                         },
                         {
                             "Sid": "OnlyTls",
@@ -535,6 +540,30 @@ mod tests {
                 "{}",
                 one.id
             );
+        }
+    }
+
+    #[test]
+    fn only_the_rules_of_the_stack_send_to_the_queue() {
+        let stack = stack();
+        let policy = &stack["Resources"]["InterruptionQueuePolicy"]["Properties"]["PolicyDocument"];
+        for one in policy["Statement"].as_array().unwrap() {
+            if one["Effect"] != "Allow" {
+                continue;
+            }
+            assert_eq!(one["Principal"], json!({"Service": "events.amazonaws.com"}));
+            let from = one["Condition"]["ArnEquals"]["aws:SourceArn"]
+                .as_array()
+                .unwrap();
+            let from: BTreeSet<&str> = from
+                .iter()
+                .map(|arn| arn["Fn::GetAtt"][0].as_str().unwrap())
+                .collect();
+            let rules = stack["Resources"].as_object().unwrap();
+            let rules = rules
+                .iter()
+                .filter(|(_, one)| one["Type"] == "AWS::Events::Rule");
+            assert_eq!(from, rules.map(|(name, _)| &**name).collect());
         }
     }
 

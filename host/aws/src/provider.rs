@@ -110,6 +110,9 @@ pub(crate) struct Inner {
     pub(crate) clients: Arc<Clients>,
     pub(crate) classes: Arc<dyn NodeClasses>,
     pub(crate) settings: Settings,
+    /// The API server's version as it was read last. Each text is kept for ever: a cluster is upgraded
+    /// a few times in the life of a process.
+    kubernetes: Mutex<&'static str>,
     pub(crate) finder: Finder,
     pub(crate) account: String,
     /// The cluster's ARN; empty if EKS does not know the cluster.
@@ -166,6 +169,7 @@ impl Ec2 {
         clock: Clock,
     ) -> Result<Self, StartError> {
         let arn = complete_cluster(&clients, &mut settings).await?;
+        warn_of_version(settings.machines.kubernetes);
         let types = wire::types::descriptions(&clients).await?;
         let offered = wire::types::offerings(&clients).await?;
         let (mut region, problems) =
@@ -229,6 +233,7 @@ impl Ec2 {
             terminates: batcher(&clients, "terminate_instances", BATCH, terminate),
             clients,
             classes,
+            kubernetes: Mutex::new(leaked(&settings.kubernetes)),
             settings,
             account: discovery::account_of(&arn).to_owned(),
             arn,
@@ -249,11 +254,44 @@ impl Ec2 {
         self.state().min_values = Some(asked);
     }
 
+    /// The API server's version, such as `1.35`.
+    pub fn kubernetes(&self) -> &'static str {
+        *lock(&self.inner.kubernetes)
+    }
+
+    /// The API server has this version now. Whether it is another one: then images, kubelets and
+    /// catalogues follow.
+    pub fn set_kubernetes(&self, version: &str) -> bool {
+        let Some(minor) = minor(version) else {
+            return false;
+        };
+        {
+            let mut known = lock(&self.inner.kubernetes);
+            if *known == version {
+                return false;
+            }
+            *known = leaked(version);
+        }
+        self.state().set_kubernetes(minor);
+        warn_of_version(Some(minor));
+        true
+    }
+
+    /// The cluster's version as EKS says it.
+    ///
+    /// # Errors
+    /// The call failed.
+    pub async fn eks_version(&self) -> Result<String, ApiError> {
+        let name = &self.inner.settings.cluster.name;
+        let facts = wire::cluster::describe(&self.inner.clients, name).await?;
+        Ok(facts.version)
+    }
+
     pub(crate) fn joins(&self) -> Joins<'_> {
         let settings = &self.inner.settings;
         Joins {
             cluster: &settings.cluster,
-            kubernetes: &settings.kubernetes,
+            kubernetes: self.kubernetes(),
         }
     }
 
@@ -478,8 +516,7 @@ impl Ec2 {
     }
 
     fn is_ours(&self, facts: &InstanceFacts) -> bool {
-        let cluster = facts.tags.get(tags::CLUSTER);
-        cluster.is_some_and(|name| *name == self.inner.settings.cluster.name)
+        is_of(&facts.tags, &self.inner.settings.cluster.name)
     }
 
     pub(crate) fn inner(&self) -> &Inner {
@@ -557,6 +594,24 @@ impl Ec2 {
         }
         Ok(class)
     }
+}
+
+fn warn_of_version(minor: Option<u16>) {
+    if let Some(why) = nodeclass::unknown_kubernetes(minor) {
+        tracing::error!(why, "nodes may not join");
+    }
+}
+
+/// A text that lives as long as the process.
+fn leaked(text: &str) -> &'static str {
+    Box::leak(text.to_owned().into_boxed_str())
+}
+
+/// Whether tags are those of an instance that was launched for an EC2NodeClass of a cluster. EKS gives
+/// its tag with the cluster's name to instances of Auto Mode too, and these are none of ours.
+fn is_of(tags: &Tags, cluster: &str) -> bool {
+    tags.get(tags::CLUSTER).is_some_and(|name| name == cluster)
+        && tags.contains_key(tags::NODE_CLASS)
 }
 
 /// Asks EKS for what the settings leave out. Gives the cluster's ARN, empty if it is not known.
@@ -848,5 +903,31 @@ impl State {
             bootstrap.count(&self.region, &mut made, class, joins);
         }
         Ok(self.keep_catalogue(name, class, made))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn instances_of_auto_mode_are_none_of_ours_although_they_have_the_clusters_tag() {
+        let tagged = |keys: &[(&str, &str)]| -> Tags {
+            let pair = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
+            keys.iter().map(pair).collect()
+        };
+        let cluster = (tags::CLUSTER, "demo");
+        assert!(is_of(
+            &tagged(&[cluster, (tags::NODE_CLASS, "default")]),
+            "demo"
+        ));
+        let auto = [
+            cluster,
+            (tags::NODEPOOL, "general-purpose"),
+            (tags::NODE_CLAIM, "a"),
+        ];
+        assert!(!is_of(&tagged(&auto), "demo"));
+        let other = [(tags::CLUSTER, "other"), (tags::NODE_CLASS, "default")];
+        assert!(!is_of(&tagged(&other), "demo"));
     }
 }

@@ -9,10 +9,17 @@ use k8s_openapi::api::core::v1::Service;
 use kube::api::{Api, ListParams, Patch, PatchParams};
 use kube::{Client, ResourceExt as _};
 use longshore_api::crd::{NodeClaim, condition};
-use longshore_ec2::nodeclass::{EC2NodeClass, EC2NodeClassStatus};
+use longshore_ec2::nodeclass::{self, EC2NodeClass, EC2NodeClassStatus};
 use serde_json::{Value, json};
 
 use crate::lock::lock;
+
+/// Whether a NodeClaim is of a class of EC2, and not of another provider such as EKS Auto Mode, whose
+/// classes may have the same names.
+pub fn is_of_ec2(claim: &NodeClaim) -> bool {
+    let class = &claim.spec.node_class_ref;
+    class.group == nodeclass::GROUP && class.kind == "EC2NodeClass"
+}
 
 /// How often the Service of the cluster's DNS is asked for.
 const ATTEMPTS: u32 = 3;
@@ -193,10 +200,7 @@ impl NodeClasses for KubeClasses {
     async fn claims_of(&self, name: &str) -> Result<Vec<ClaimFacts>, String> {
         let found = self.claims.list(&ListParams::default()).await;
         let found = found.map_err(|error| error.to_string())?;
-        let names = |claim: &&NodeClaim| {
-            let class = &claim.spec.node_class_ref;
-            class.kind == "EC2NodeClass" && class.name == name
-        };
+        let names = |claim: &&NodeClaim| is_of_ec2(claim) && claim.spec.node_class_ref.name == name;
         let facts = |claim: &NodeClaim| {
             let conditions = claim.status.as_ref().map_or(&[][..], |s| &s.conditions);
             ClaimFacts {
@@ -373,5 +377,27 @@ impl NodeClasses for MemoryClasses {
             said.remove(0);
         }
         said.push((class.name_any(), event));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_nodeclaim_of_another_providers_class_of_the_same_name_is_none_of_ec2() {
+        for (group, kind, ours) in [
+            ("karpenter.k8s.aws", "EC2NodeClass", true),
+            ("eks.amazonaws.com", "NodeClass", false),
+            ("eks.amazonaws.com", "EC2NodeClass", false),
+            ("karpenter.k8s.aws", "NodeClass", false),
+        ] {
+            let class = json!({"group": group, "kind": kind, "name": "default"});
+            let claim = json!({
+                "metadata": {"name": "a"}, "spec": {"requirements": [], "nodeClassRef": class},
+            });
+            let claim: NodeClaim = serde_json::from_value(claim).unwrap();
+            assert_eq!(is_of_ec2(&claim), ours, "{group} {kind}");
+        }
     }
 }

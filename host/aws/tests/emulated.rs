@@ -46,6 +46,7 @@ fn account_with(own: &Value) -> Account {
     let (mut account, problems) = Account::read("world", world.as_bytes(), None).unwrap();
     assert!(problems.is_empty());
     account.settings.lag_milliseconds = (0, 0);
+    account.settings.profile_milliseconds = 0;
     account.settings.throttle = false;
     account.settings.duplicate_share = 0.0;
     account.settings.state_changes = false;

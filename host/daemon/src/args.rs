@@ -139,8 +139,9 @@ pub struct WorldArgs {
     pub instance_types: Option<PathBuf>,
     #[command(flatten)]
     pub aws: AwsArgs,
-    /// Karpenter's feature gates: NodeOverlay applies the NodeOverlays of the manifests, and
-    /// ReservedCapacity=false plans without capacity reservations
+    /// Karpenter's feature gates: NodeOverlay applies the NodeOverlays of the manifests,
+    /// ReservedCapacity=false plans without capacity reservations, and SpotToSpotConsolidation
+    /// lets --disrupt replace spot nodes by cheaper spot nodes
     #[arg(long, value_name = "GATE=BOOL,…")]
     pub feature_gates: Option<String>,
     /// A WebAssembly component that scores offerings, and optionally a file with its settings

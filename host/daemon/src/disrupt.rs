@@ -19,7 +19,7 @@ use longshore_core::disrupt::methods::{
     self, Explain, Options as How, Round, Single, TerminateFirst,
 };
 use longshore_core::disrupt::paper::{self, Serial};
-use longshore_core::disrupt::proposals::{self, Proposal};
+use longshore_core::disrupt::proposals::{self, Proposal, Rules};
 use longshore_core::disrupt::search::Effort;
 use longshore_core::disrupt::verdicts::Method;
 use longshore_core::ids::NodeIx;
@@ -53,6 +53,7 @@ pub fn explain_node(args: &ExplainArgs) -> Result<Explained, Failure> {
     let how = How {
         effort: effort(seed),
         explain: Explain::All,
+        rules: rules(&args.world)?,
         ..How::default()
     };
     let usage = |message: String| Failure::Usage {
@@ -66,6 +67,12 @@ pub fn explain_node(args: &ExplainArgs) -> Result<Explained, Failure> {
     say(&scorers);
     checked(&snapshot, &round).map_err(Failure::Disruption)?;
     explain(&snapshot, &round, &args.name, false).map_err(usage)
+}
+
+/// What the feature gates say of replacements.
+fn rules(args: &WorldArgs) -> Result<Rules, Failure> {
+    let spot_to_spot = options::spot_to_spot(args)?;
+    Ok(Rules { spot_to_spot })
 }
 
 /// Looks for disruption, or carries it out on paper, and prints what was found.
@@ -83,7 +90,10 @@ pub fn run(args: &PlanArgs) -> Result<Answer, Failure> {
     let only = args.disrupt.method.as_deref().map(method).transpose()?;
     let repairs = only == Some(Method::Repair);
     let (mut snapshot, scorers, seed) = read(&args.world, typed, repairs)?;
-    let how = how(&args.disrupt, only, seed)?;
+    let how = How {
+        rules: rules(&args.world)?,
+        ..how(&args.disrupt, only, seed)?
+    };
     if how.move_cost.is_some() {
         for_all_pools(&mut snapshot);
     }

@@ -129,6 +129,19 @@ pub fn aws(provider: CatalogueOf, args: &AwsArgs) -> Result<Option<Aws>, Failure
     }))
 }
 
+/// Whether `--feature-gates` lets spot nodes be replaced by spot nodes.
+///
+/// # Errors
+/// The gates cannot be read.
+pub fn spot_to_spot(args: &WorldArgs) -> Result<bool, Failure> {
+    let typed = args.feature_gates.as_deref().unwrap_or_default();
+    let gates = gates("--feature-gates", typed)?;
+    Ok(gates
+        .get("SpotToSpotConsolidation")
+        .copied()
+        .unwrap_or_default())
+}
+
 /// Feature gates as Karpenter writes them: `A=true,B=false`. Of a name that is there twice the last
 /// counts. Names that nothing knows are passed over, as Karpenter does. `flag` names the flag in
 /// errors.

@@ -212,8 +212,7 @@ fn a_node_is_rebooted_and_keeps_its_place() {
         let taints = fields::items(&node, "/spec/taints");
         assert!(taints.is_empty(), "{taints:?}");
         let after = harness.world.server.list(NODE_CLAIM);
-        // One node too many is bought today, for the pods of the node that is rebooted.
-        assert_eq!(after.len(), before.len() + 1);
+        assert_eq!(after.len(), before.len());
         for claim in &after {
             assert_eq!(fields::condition(claim, "Initialized"), "True", "{claim}");
             assert_ne!(fields::condition(claim, "Rebooting"), "True", "{claim}");
@@ -224,7 +223,7 @@ fn a_node_is_rebooted_and_keeps_its_place() {
             );
         }
         let bought = harness.world.cloud.stats().launched;
-        assert_eq!(bought, 6, "its pod comes back\n{}", harness.transcript());
+        assert_eq!(bought, 5, "its pod comes back\n{}", harness.transcript());
         all_pods_run(&harness);
         assert_eq!(harness.settle(Duration::from_secs(600)).await, [""; 0]);
     })
@@ -269,12 +268,7 @@ async fn rebooted(setup: Setup) -> (std::ops::Range<usize>, String) {
     let end = format!(
         "{} pods run, {} launched, rebooted {}, taints {}, Rebooting {}, Initialized {}, reason {}",
         harness.world.ready_pods(),
-        // A fourth node is bought today unless the process is killed at a certain moment.
-        if harness.world.cloud.stats().launched <= 4 {
-            "at most 4"
-        } else {
-            "more"
-        },
+        harness.world.cloud.stats().launched,
         boot_id(&harness, &sick).contains('-'),
         fields::items(&node, "/spec/taints").len(),
         fields::condition(claim, "Rebooting"),

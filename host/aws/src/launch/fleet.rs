@@ -24,6 +24,8 @@ const RELAXED: &str = "karpenter.sh/nodeclaim-min-values-relaxed";
 pub const UNAVAILABLE: i64 = 180;
 /// Overrides that a fleet takes.
 const MOST_OVERRIDES: usize = 300;
+/// Launch template configurations that a fleet takes; EC2 refuses more.
+const MOST_CONFIGS: usize = 50;
 
 /// Which market a fleet buys on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,7 +114,8 @@ pub struct Asking<'a> {
 }
 
 /// Makes the request. `subnet` chooses the subnet of a zone. Overrides beyond 300 are left out, the
-/// dearest first. Nothing if no offering has a template and a subnet.
+/// dearest first, and so are those of templates beyond 50. Nothing if no offering has a template and
+/// a subnet.
 pub fn request(
     asking: &Asking<'_>,
     region: &Region,
@@ -121,7 +124,7 @@ pub fn request(
     subnet: impl Fn(usize) -> Option<String>,
 ) -> Option<Fleet> {
     let ranks = Order::of(asking.launch).map(|order| order.ranks(region, choice));
-    let mut left = MOST_OVERRIDES;
+    let (mut left, mut used) = (MOST_OVERRIDES, 0);
     let mut configs: Vec<Config> = templates
         .iter()
         .map(|template| Config {
@@ -144,6 +147,13 @@ pub fn request(
         };
         if left == 0 {
             break;
+        }
+        // A policy may give each type user data of its own, and so a template.
+        if configs[at].overrides.is_empty() {
+            if used == MOST_CONFIGS {
+                continue;
+            }
+            used += 1;
         }
         left -= 1;
         configs[at].overrides.push(Override {

@@ -297,8 +297,18 @@ fn a_reservation_comes_first_and_a_full_one_is_short() {
 
 /// The request for a claim, with on-demand templates of the class.
 fn fleet(region: &Region, class: &EC2NodeClass, launch: &Launch) -> Fleet {
+    fleet_with(region, class, launch, |_, _| {})
+}
+
+/// The same, with other offerings and templates than those of the class.
+fn fleet_with(
+    region: &Region,
+    class: &EC2NodeClass,
+    launch: &Launch,
+    change: impl FnOnce(&mut Vec<Chosen>, &mut Vec<longshore_ec2::launch::Template>),
+) -> Fleet {
     let catalogue = catalogue(region, class);
-    let choice = choose_strictly(region, class, launch).unwrap();
+    let mut choice = choose_strictly(region, class, launch).unwrap();
     let cluster = longshore_ec2::userdata::Cluster {
         name: "demo".into(),
         endpoint: "https://demo".into(),
@@ -312,7 +322,7 @@ fn fleet(region: &Region, class: &EC2NodeClass, launch: &Launch) -> Fleet {
             at: one.at,
             reservations: Vec::new(),
         });
-    let templates = longshore_ec2::launch::templates(&longshore_ec2::launch::Launch {
+    let mut templates = longshore_ec2::launch::templates(&longshore_ec2::launch::Launch {
         region,
         catalogue: &catalogue,
         node_class: class,
@@ -328,6 +338,7 @@ fn fleet(region: &Region, class: &EC2NodeClass, launch: &Launch) -> Fleet {
         texts: None,
     })
     .unwrap();
+    change(&mut choice.offerings, &mut templates);
     let asking = Asking {
         launch,
         attempt: 0,
@@ -387,6 +398,45 @@ fn a_fleet_has_an_override_for_each_type_and_zone_and_one_template_for_each_imag
         m6g.large us-east-1a subnet-a ami-arm 1
         m6g.large us-east-1b subnet-b ami-arm 0"#]]
     .assert_eq(&sorted(&told(&fleet(&region, &class, &relaxed))));
+}
+
+/// EC2 refuses a fleet with more than 50 launch template configurations whole. A policy whose user
+/// data differs by type makes up to 60.
+#[test]
+fn a_fleet_has_fifty_templates_at_most_and_the_best_are_kept() {
+    let (region, class) = (region(), class(json!([])));
+    let launch = claim(&["cpu=1", "node.kubernetes.io/instance-type In m5.large"]);
+    let fleet = fleet_with(&region, &class, &launch, |offerings, templates| {
+        let (one, template) = (offerings[0].clone(), templates[0].clone());
+        let id = |number: usize| Box::<str>::from(format!("cr-{number}"));
+        // Each offering needs a template of its own, and has a second offering at the end.
+        let numbers = (0..60).chain(0..60);
+        let held = |number| ChosenReservation {
+            id: id(number),
+            kind: "default".into(),
+            interruptible: false,
+            free: 1,
+        };
+        *offerings = numbers
+            .map(|number| Chosen {
+                reservation: Some(held(number)),
+                ..one.clone()
+            })
+            .collect();
+        *templates = (0..60)
+            .map(|number| {
+                let mut own = template.clone();
+                own.request.name = format!("template-{number}");
+                own.reservation = Some(id(number));
+                own
+            })
+            .collect();
+    });
+    let names: Vec<&str> = fleet.configs.iter().map(|own| &*own.template).collect();
+    let wanted: Vec<String> = (0..50).map(|number| format!("template-{number}")).collect();
+    assert_eq!(names, wanted, "the first of the choice");
+    let both = fleet.configs.iter().all(|own| own.overrides.len() == 2);
+    assert!(both, "templates that are there go on taking offerings");
 }
 
 fn sorted(text: &str) -> String {

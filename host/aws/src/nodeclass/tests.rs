@@ -211,7 +211,7 @@ fn settings_and_tags_are_checked_before_a_launch_is_tried() {
     let all: Vec<String> = cases.iter().map(failed).collect();
     expect![[r#"
         ValidationSucceeded=False CreateFleetAuthCheckFailed ec2:CreateFleet: UnauthorizedOperation: no; allow ec2:CreateFleet in the policy of Longshore's role
-        ValidationSucceeded=False RunInstancesAuthCheckFailed ec2:RunInstances: InvalidAMIID.NotFound: no image
+        ValidationSucceeded=Unknown Pending ec2:RunInstances: InvalidAMIID.NotFound: no image
         ValidationSucceeded=Unknown Pending ec2:RunInstances: RequestLimitExceeded: slow down
         ValidationSucceeded=False UserDataSizeLimitExceeded ec2:CreateLaunchTemplate: InvalidParameterValue: User data is limited to 16384 bytes"#]]
     .assert_eq(&all.join("\n"));
@@ -267,5 +267,31 @@ fn a_class_ends_after_its_claims() {
     assert_eq!(
         message,
         "waiting on NodeClaim termination for c0, c1, c2, c3, c4 and 2 more"
+    );
+}
+
+#[test]
+fn a_profile_that_ec2_does_not_see_yet_is_no_fault_of_the_class() {
+    let message = "Value (demo_1) for parameter iamInstanceProfile.name is invalid. Invalid IAM \
+                   Instance Profile name";
+    let error = ApiError::new(Call::RunInstances, "InvalidParameterValue", message);
+    assert!(matches!(probe_failed(&error), Probe::NoProfileYet(_)));
+    let expired = ApiError::new(Call::CreateFleet, "RequestExpired", "clock");
+    assert!(matches!(probe_failed(&expired), Probe::Later(_)));
+}
+
+#[test]
+fn a_version_of_kubernetes_that_is_not_known_is_said() {
+    assert_eq!(unknown_kubernetes(None), None);
+    assert_eq!(unknown_kubernetes(Some(26)), None);
+    assert_eq!(unknown_kubernetes(Some(37)), None);
+    let mut region = region();
+    region.settings.kubernetes = Some(38);
+    let status = status(&class(json!({})), &found(), &region, 1000);
+    let own = condition(&status.conditions, "ValidationSucceeded").unwrap();
+    assert_eq!(own.status, ConditionStatus::True);
+    assert_eq!(
+        own.message,
+        "Kubernetes 1.38 is not one of the versions 1.26 to 1.37 that Longshore knows"
     );
 }

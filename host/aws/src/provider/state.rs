@@ -109,6 +109,14 @@ impl State {
         self.catalogues.clear();
     }
 
+    /// The API server has another version: catalogues are made anew.
+    pub fn set_kubernetes(&mut self, minor: u16) {
+        self.region.settings.kubernetes = Some(minor);
+        self.versions += 1;
+        self.generation += 1;
+        self.catalogues.clear();
+    }
+
     /// Grows with every change of what classes offer.
     pub fn version(&self) -> u64 {
         let Revisions {

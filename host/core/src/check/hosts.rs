@@ -91,7 +91,9 @@ impl<'a> Hosts<'a> {
         let mut resources: Vec<ResourceId> = snapshot
             .pending
             .iter()
-            .flat_map(|p| p.shape.requests.iter().map(|r| r.0))
+            .map(|p| &p.shape)
+            .chain(&snapshot.daemons)
+            .flat_map(|shape| shape.requests.iter().map(|r| r.0))
             .collect();
         resources.sort_unstable();
         resources.dedup();
@@ -217,7 +219,7 @@ impl<'a> Hosts<'a> {
         });
         for &t in &claim.types {
             let net = &nets[t.0 as usize];
-            if let Some(at) = (0..asked.len()).find(|&r| asked[r] > 0 && asked[r] > net[r]) {
+            if let Some(at) = (0..asked.len()).find(|&r| asked[r] > net[r]) {
                 let name = world.names.text(world.catalogue.instance_type(t).name);
                 let resource = self.resources[at].name(&world.names);
                 let detail = format!("{} of {resource} asked, {name} has {}", asked[at], net[at]);

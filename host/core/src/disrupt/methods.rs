@@ -26,7 +26,7 @@ use super::proposals::{self, Dropped, Limits, NODEPOOL, Outcome, Proposal, Rules
 use super::search::{self, Effort};
 use super::state::State;
 use super::verdicts::{self, COMMAND, Candidate, Method, Reason, Stays};
-use crate::ids::{NodeIx, PodIx};
+use crate::ids::{NodeIx, PodIx, PoolIx};
 use crate::model::{ClusterObjects, NodeClaim, Symbol};
 use crate::policy::Policies;
 use crate::snapshot::Snapshot;
@@ -149,25 +149,38 @@ pub enum FirstWhy {
     StaticAtLimit,
 }
 
-/// What of a look changes with time alone: which methods may take each node, and how many nodes of
-/// each NodePool may go for each reason. Two looks at one unchanged cluster find the same where
-/// their questions are equal.
+/// What of a look changes with time alone: which methods may take each node, how many nodes of each
+/// NodePool may go for each reason, and which NodePools wait after failures. Two looks at one
+/// unchanged cluster find the same where their questions are equal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Question {
     may: Vec<[bool; Method::ALL.len()]>,
     left: Vec<[u32; Reason::ALL.len()]>,
+    waits: Vec<bool>,
 }
 
 impl Question {
+    /// How many nodes of a NodePool may go for a reason, before anything is proposed; `u32::MAX`
+    /// where no budget is active.
+    pub fn left(&self, pool: PoolIx, reason: Reason) -> u32 {
+        let of = Reason::ALL.iter().position(|known| *known == reason);
+        let pool = self.left.get(pool.0 as usize);
+        pool.zip(of).map_or(0, |(left, at)| left[at])
+    }
+
     fn new(snapshot: &Snapshot, candidates: &[Candidate], budgets: &Budgets) -> Self {
         let pools = snapshot.world.pools.iter();
         let left = pools.map(|pool| Reason::ALL.map(|of| budgets.of(pool.name, of).nodes));
         let may = candidates
             .iter()
             .map(|of| Method::ALL.map(|method| of.may(method)));
+        let now = snapshot.world.now;
+        let waits = snapshot.world.pools.iter();
+        let waits = waits.map(|pool| backoff::waits(pool, now).is_some());
         Question {
             may: may.collect(),
             left: left.collect(),
+            waits: waits.collect(),
         }
     }
 }

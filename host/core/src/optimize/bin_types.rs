@@ -80,7 +80,8 @@ impl BinTypes {
                 // Types that the same of these states admit share a group: most do.
                 let mut by_admitted: FxHashMap<BitSet, usize> = FxHashMap::default();
                 let mut admitted = BitSet::none(here.len());
-                for t in p.states.available(pool, cell).iter() {
+                let usable = p.states.available(pool, cell).iter();
+                for t in usable.filter(|&t| p.pools[pool].fit.holds_daemons(t)) {
                     admitted.clear();
                     let admitting = types.iter().enumerate().filter(|(_, types)| types.has(t));
                     admitting.for_each(|(at, _)| admitted.insert(at));

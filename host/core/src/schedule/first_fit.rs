@@ -22,7 +22,9 @@ use super::sets::{Set, Sets};
 use super::topology::{Asking, ConstraintKind, Domains, PlacedAt, Topology};
 use crate::ids::PoolIx;
 use crate::matching::untolerated;
-use crate::model::{Catalogue, HostPort, MinValuesPolicy, NodePool, Op, ResourceId, Symbol};
+use crate::model::{
+    Catalogue, HostPort, MinValuesPolicy, NodePool, Op, ResourceId, Symbol, TypeId,
+};
 use crate::policy::Policies;
 use crate::snapshot::{PendingPod, Snapshot};
 use crate::stop::Stop;
@@ -1150,10 +1152,37 @@ fn open_domains(
             on.map(|&(_, g)| p.topology.groups[g].count[d as usize])
                 .sum()
         };
-        rule.order
-            .sort_by_key(|&d| (load(d), domains.rank[d as usize]));
+        let mut order: Vec<(u32, f64, u32, u32)> = (rule.order.iter())
+            .map(|&d| {
+                let cost = cheapest_holding(p, domains, d as usize, &it.request);
+                (load(d), cost, domains.rank[d as usize], d)
+            })
+            .collect();
+        order.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)).then(a.2.cmp(&b.2)));
+        rule.order = order.into_iter().map(|of| of.3).collect();
     }
     Ok(Ok(rules))
+}
+
+/// What the cheapest node of a domain costs that holds so much, where the domain says how large a
+/// node is; infinite if none does. Zero for other domains.
+fn cheapest_holding(
+    p: &CompiledCluster<'_>,
+    domains: &Domains,
+    domain: usize,
+    request: &ResourceVector,
+) -> f64 {
+    let Some(machines) = domains.machines.get(domain) else {
+        return 0.0;
+    };
+    let holds = |&&(_, pool, t): &&(f64, usize, TypeId)| {
+        let left = p
+            .pools
+            .get(pool)
+            .map(|template| &template.fit.net[t.0 as usize]);
+        left.is_some_and(|left| request.iter().zip(left).all(|(want, have)| want <= have))
+    };
+    machines.iter().find(holds).map_or(f64::INFINITY, |m| m.0)
 }
 
 /// Takes the domains out that others' anti-affinity keeps the pod group away from. All terms are

@@ -61,6 +61,9 @@ pub struct Fit {
     group_overhead: Vec<Resources>,
     /// Host ports of each daemon group.
     group_ports: Vec<Vec<HostPort>>,
+    /// Types that hold all their daemons. On the others some daemon never starts, whatever else
+    /// runs there.
+    holds_daemons: BitSet,
     dims: Vec<Dim>,
 }
 
@@ -144,6 +147,12 @@ impl Fit {
             left.sub(&groups[at].1);
             net.push(dims.amounts(&left));
         }
+        let mut holds_daemons = BitSet::none(net.len());
+        for (at, left) in net.iter().enumerate() {
+            if left.iter().all(|&amount| amount >= 0) {
+                holds_daemons.insert(at);
+            }
+        }
         let dims = (0..dims.0.len()).map(|d| Dim::new(&net, d)).collect();
         let (group_overhead, group_ports) = groups.into_iter().map(|g| (g.1, g.2)).unzip();
         Fit {
@@ -151,8 +160,14 @@ impl Fit {
             group,
             group_overhead,
             group_ports,
+            holds_daemons,
             dims,
         }
+    }
+
+    /// Whether a type holds all daemons that would run on it.
+    pub fn holds_daemons(&self, t: usize) -> bool {
+        self.holds_daemons.has(t)
     }
 
     /// What the daemons that would run on a type ask for together.
@@ -160,8 +175,9 @@ impl Fit {
         &self.group_overhead[self.group[t.0 as usize] as usize]
     }
 
-    /// Keeps of `types` those that leave at least `total`.
+    /// Keeps of `types` those that hold their daemons and leave at least `total`.
     pub fn keep(&self, types: &mut BitSet, total: &[i64]) {
+        types.and(&self.holds_daemons);
         for (dim, &amount) in self.dims.iter().zip(total) {
             if amount <= 0 {
                 continue;
@@ -174,9 +190,10 @@ impl Fit {
         }
     }
 
-    /// Whether any of `a` and `b` leaves at least `total`.
+    /// Whether any of `a` and `b` holds its daemons and leaves at least `total`.
     pub fn any(&self, a: &BitSet, b: &BitSet, total: &[i64]) -> bool {
         let mut enough: SmallVec<[&[u64]; 6]> = SmallVec::new();
+        enough.push(self.holds_daemons.words());
         for (dim, &amount) in self.dims.iter().zip(total) {
             if amount <= 0 {
                 continue;

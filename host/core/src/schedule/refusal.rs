@@ -363,12 +363,13 @@ fn types_left(p: &mut CompiledCluster<'_>, item: usize, pool: usize, sets: &Sets
         ..TypesLeft::default()
     };
     for at in 0..all {
+        // Less than nothing is left where the daemons alone are too large.
         let net = &p.pools[pool].fit.net[at];
         let short = p.items[item]
             .request
             .iter()
             .zip(net)
-            .position(|(&want, &have)| want > 0 && want > have);
+            .position(|(want, have)| want > have);
         if !labels.has(at) {
             left.labels += 1;
         } else if let Some(dim) = short {

@@ -21,7 +21,7 @@ use crate::ids::NodeIx;
 use crate::matching::untolerated;
 use crate::model::{
     ClusterObjects, LabelSelector, Labels, NodeInclusion, PodShape, PodTerm, Requirement, ShapeId,
-    Spread, Symbol, Toleration,
+    Spread, Symbol, Toleration, TypeId,
 };
 use crate::reasons::TopologyRule;
 use crate::snapshot::Snapshot;
@@ -204,6 +204,9 @@ pub struct Domains {
     pub values: Vec<Symbol>,
     /// Position of each value when sorted by how cheap its offerings are.
     pub rank: Vec<u32>,
+    /// What a new node in each domain may be, cheapest first: its cost, USD per hour, the position
+    /// of its NodePool, its type. Only for labels of types: such a domain says how large a node is.
+    pub machines: Vec<Vec<(f64, usize, TypeId)>>,
     /// The domain of each existing node, `u32::MAX` for none.
     pub of_node: Vec<u32>,
     /// Some existing node has no such label, or a NodePool buys nodes without it.
@@ -593,12 +596,21 @@ impl Topology {
             .iter()
             .enumerate()
             .for_each(|(r, &at)| rank[at] = r as u32);
+        let machines = if states.catalogue.index().is_of_types(key) {
+            values
+                .iter()
+                .map(|&v| machines_in(states, pools, key, v))
+                .collect()
+        } else {
+            Vec::new()
+        };
         self.repelled_in
             .push(vec![Members::default(); values.len()]);
         self.keys.push(Domains {
             key,
             values,
             rank,
+            machines,
             of_node,
             lacking,
         });
@@ -1115,7 +1127,7 @@ fn cheapest_in(
         };
         let at = states.get(state).pool;
         for t in states.get(state).types.iter() {
-            let id = crate::model::TypeId(t as u32);
+            let id = TypeId(t as u32);
             let Some(offering) = states.cheapest(state, id) else {
                 continue;
             };
@@ -1128,4 +1140,28 @@ fn cheapest_in(
         }
     }
     best
+}
+
+/// The nodes that can be bought in a domain, cheapest first.
+fn machines_in(
+    states: &mut NodeSpecs<'_>,
+    pools: &[NodeSpecId],
+    key: Symbol,
+    value: Symbol,
+) -> Vec<(f64, usize, TypeId)> {
+    let mut all = Vec::new();
+    for &pool in pools {
+        let Some(state) = states.pin(pool, key, value) else {
+            continue;
+        };
+        let at = states.get(state).pool;
+        for t in states.get(state).types.iter() {
+            let id = TypeId(t as u32);
+            if let Some(offering) = states.cheapest(state, id) {
+                all.push((states.scores[at].cost[offering.0 as usize], at, id));
+            }
+        }
+    }
+    all.sort_by(|a, b| a.0.total_cmp(&b.0).then((a.1, a.2).cmp(&(b.1, b.2))));
+    all
 }

@@ -438,6 +438,10 @@ fn bind(
     {
         let ix = PodIx(ix as u32);
         if let Some(&i) = pod.node.and_then(|name| at.get(&name)) {
+            // Of a machine that is started anew: they are gone before it takes pods again.
+            if pod.deleting && !nodes[i].initialized {
+                continue;
+            }
             bind(nodes, ix, i);
             if pod.deleting {
                 ending

@@ -238,10 +238,13 @@ impl Hosts {
         Hosts(nodes.map(|(at, node)| (node.name, at)).collect())
     }
 
-    /// The digest of the labels of a NodeClaim's Node, 0 without one.
+    /// The digest of the labels of a NodeClaim's Node; 0 without one, and for one that goes: its end
+    /// writes labels too, and no pod is helped by them.
     fn labels(&self, world: &ClusterObjects, claim: &NodeClaim) -> u64 {
         let at = claim.node_name.and_then(|name| self.0.get(&name));
-        at.map_or(0, |&at| labels(&world.names, &world.nodes[at].labels))
+        let node = at.map(|&at| &world.nodes[at]);
+        let stays = node.filter(|node| !node.deleting && !claim.deleting);
+        stays.map_or(0, |node| labels(&world.names, &node.labels))
     }
 }
 
@@ -429,7 +432,8 @@ pub fn unjoined(world: &ClusterObjects, pool: &NodePool) -> Option<(UnjoinedBack
     let is_tried = world.claims.iter().any(|claim| {
         let own = pool_key.and_then(|key| claim.labels.get(key)) == Some(pool.name);
         let joined = registered.is_some_and(|known| claim.conditions.contains(&known));
-        own && !joined && !claim.deleting
+        // One that goes has not joined either: it is counted soon.
+        own && !joined
     });
     let backoff = UnjoinedBackoff {
         nodes: known.nodes,

@@ -41,6 +41,39 @@ fn daemons_take_their_share_of_every_node() {
     .assert_eq(&plan(&objects));
 }
 
+/// A pod without a CPU request beside a DaemonSet that asks for this many CPUs on every node.
+fn beside_a_daemon_of(cpu: &str) -> Vec<Value> {
+    let container = json!({"name": "c", "resources": {"requests": {"cpu": cpu}}});
+    let template =
+        json!({"metadata": {"labels": {"d": "net"}}, "spec": {"containers": [container]}});
+    let idle =
+        json!({"containers": [{"name": "main", "resources": {"requests": {"memory": "64Mi"}}}]});
+    vec![
+        json!({
+            "apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "net", "namespace": "default"},
+            "spec": {"selector": {"matchLabels": {"d": "net"}}, "template": template},
+        }),
+        pod("idle", "idle", "0", "0", &idle),
+        any(),
+    ]
+}
+
+#[test]
+fn no_node_is_bought_that_its_daemons_cannot_start_on() {
+    expect![[r#"
+        default: x4.arm64 spot b 0.0706 (4 types): idle
+    "#]]
+    .assert_eq(&plan(&beside_a_daemon_of("3")));
+}
+
+#[test]
+fn a_daemon_that_fits_no_type_leaves_the_pod_over() {
+    expect![[r#"
+        left idle: default types 8: labels 0 resources [8, 0, 0, 0, 0] offerings 0
+    "#]]
+    .assert_eq(&plan(&beside_a_daemon_of("30")));
+}
+
 #[test]
 fn a_pod_that_no_type_takes_is_told_why() {
     let objects = [

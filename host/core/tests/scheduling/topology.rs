@@ -199,3 +199,19 @@ fn a_running_pods_anti_affinity_keeps_others_away() {
     "#]]
     .assert_eq(&plan(&objects));
 }
+
+#[test]
+fn pods_spread_over_instance_types_get_small_ones() {
+    let spread = json!({"topologySpreadConstraints": [{
+        "maxSkew": 1, "topologyKey": "node.kubernetes.io/instance-type",
+        "whenUnsatisfiable": "DoNotSchedule", "labelSelector": {"matchLabels": {"app": "web"}},
+    }]});
+    let mut objects = pods(3, "web", "500m", "64Mi", &spread);
+    objects.push(any());
+    expect![[r#"
+        default: x1.amd64 spot b 0.0196 (1 types): web2
+        default: x1.arm64 spot b 0.0176 (1 types): web1
+        default: x2.arm64 spot b 0.0353 (1 types): web3
+    "#]]
+    .assert_eq(&plan(&objects));
+}

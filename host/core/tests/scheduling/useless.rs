@@ -305,6 +305,22 @@ fn a_change_of_the_pod_a_nodepool_a_node_class_or_the_node_ends_it() {
 }
 
 #[test]
+fn the_end_of_the_node_is_no_change_of_it() {
+    let [mut node, mut claim] = bought("default/a");
+    let found = snapshot(&[team(), picky("a"), node.clone(), claim.clone()]);
+    let [known, _] = remembering(USELESS, &remembered(&found).unwrap());
+    // The Node is taken from load balancers while it drains.
+    let label = json!({"node.kubernetes.io/exclude-from-external-load-balancers": "karpenter"});
+    merge(&mut node, &json!({"metadata": {"labels": label}}));
+    let goes = json!({"metadata": {"deletionTimestamp": "2026-11-01T00:09:50Z"}});
+    merge(&mut claim, &goes);
+    assert_eq!(
+        outcome(&snapshot(&[known, picky("a"), node, claim])),
+        "0 bought, a: default-bcd 1 times, 270 s"
+    );
+}
+
+#[test]
 fn a_node_that_was_bought_before_a_nodepool_was_edited_says_nothing_of_what_is_bought_now() {
     let [node, mut claim] = bought("default/a");
     let before = given_now(&snapshot(&[team()]).world);
@@ -394,6 +410,10 @@ fn after_its_pause_a_nodepool_tries_one_node() {
     assert!(outcome(&snapshot(&two)).starts_with("1 bought"));
     let [_, mut claim] = bought("default/c");
     claim["status"] = json!({});
-    let tried = [unjoined(3, 0), large("a"), claim];
+    let tried = [unjoined(3, 0), large("a"), claim.clone()];
     assert!(outcome(&snapshot(&tried)).starts_with("0 bought"));
+    let goes = json!({"metadata": {"deletionTimestamp": "2026-11-01T00:09:50Z"}});
+    merge(&mut claim, &goes);
+    let goes = [unjoined(3, 0), large("a"), claim];
+    assert!(outcome(&snapshot(&goes)).starts_with("0 bought"));
 }

@@ -63,6 +63,8 @@ use crate::error::Failure;
 const CERTIFICATE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt";
 /// How often a replica that stands by asks whether it leads, and a leader whether it still does.
 const LOOK: Duration = Duration::from_millis(250);
+/// How often the version of Kubernetes is read.
+const VERSION: Duration = Duration::from_secs(300);
 /// How soon an instance is tagged again after a call failed; twice as long each time.
 const AGAIN: Duration = Duration::from_secs(10);
 /// At the most.
@@ -168,6 +170,7 @@ async fn begin(
     let classes = Arc::new(KubeClasses::new(client.clone()));
     let told = Arc::new(ToldClasses::new(classes.clone()));
     let zonal_shift = meant.zonal_shift;
+    let eks_says_version = meant.kubernetes.is_empty();
     let clients = Arc::new(clients);
     let mut failures = 0;
     let ec2 = loop {
@@ -216,6 +219,7 @@ async fn begin(
             queue,
             classes,
             zonal_shift,
+            eks_says_version,
             metrics: metrics.clone(),
         };
         move |ctx| {
@@ -322,6 +326,8 @@ struct Duties {
     classes: Arc<KubeClasses>,
     /// Whether zonal shifts are obeyed.
     zonal_shift: bool,
+    /// Whether the version of Kubernetes is EKS's word, and not the API server's.
+    eks_says_version: bool,
     metrics: Arc<Ec2Metrics>,
 }
 
@@ -331,6 +337,10 @@ fn run(ec2: &Ec2, duties: Duties, ctx: &Arc<Context>) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
     let reading = ec2.clone();
     tasks.spawn(async move { reading.follow().await });
+    {
+        let (ec2, client, eks) = (ec2.clone(), ctx.client.clone(), duties.eks_says_version);
+        tasks.spawn(async move { follow_version(&ec2, &client, eks).await });
+    }
     if duties.zonal_shift {
         let (ec2, ctx) = (ec2.clone(), ctx.clone());
         tasks.spawn(async move { zonal_shift::follow(&ec2, &ctx).await });
@@ -352,6 +362,39 @@ fn run(ec2: &Ec2, duties: Duties, ctx: &Arc<Context>) -> JoinSet<()> {
     tasks
 }
 
+/// Reads the version of Kubernetes anew, until it is dropped. After an upgrade of the cluster classes
+/// follow, and images of aliases drift.
+async fn follow_version(ec2: &Ec2, client: &Client, eks: bool) {
+    loop {
+        tokio::time::sleep(VERSION).await;
+        let found = match eks {
+            true => ec2.eks_version().await.map_err(|why| why.with_hint()),
+            false => {
+                let version = kubernetes_version(client).await;
+                version.map_err(|why| why.to_string())
+            }
+        };
+        let before = ec2.kubernetes();
+        match found {
+            Ok(version) if ec2.set_kubernetes(&version) => {
+                tracing::info!(
+                    version,
+                    before,
+                    "the cluster has another Kubernetes version"
+                );
+            }
+            Ok(_) => {}
+            Err(why) => {
+                tracing::warn!(
+                    why,
+                    before,
+                    "the Kubernetes version cannot be read and stays"
+                );
+            }
+        }
+    }
+}
+
 async fn lost(leadership: &Leadership) {
     while leadership.is_leader() {
         tokio::time::sleep(LOOK).await;
@@ -360,7 +403,7 @@ async fn lost(leadership: &Leadership) {
 
 /// What the leader does.
 async fn lead(ec2: &Ec2, duties: &Duties, ctx: &Arc<Context>) {
-    let claims = Arc::new(Claims::default());
+    let claims = Arc::new(Claims::new(ctx.managed));
     let interruptions = async {
         match duties.queue.as_deref() {
             None => pending().await,
@@ -449,6 +492,10 @@ struct NotTagged {
 }
 
 async fn tag_node(ec2: &Ec2, ctx: &Context, claim: NodeClaim) -> Result<(), String> {
+    // Tags of instances are written before the NodeClaim, so it is asked here.
+    if !ctx.managed.claim(&claim) {
+        return Ok(());
+    }
     let id = lifecycle::provider_id(&claim);
     let node = claim.status.as_ref().map_or("", |status| &status.node_name);
     let annotations = claim.annotations();

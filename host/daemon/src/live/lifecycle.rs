@@ -183,11 +183,13 @@ pub fn may_wait(ctx: &Context, node: &NodeView) -> bool {
 
 /// Deletes a claim that has had its time.
 async fn give_up(ctx: &Context, claim: &NodeClaim, why: &'static str) -> Outcome {
+    // The answer to the deletion may be lost, and then nothing comes here again.
+    if why == REGISTRATION_TIMEOUT {
+        let uid = claim.metadata.uid.as_deref().unwrap_or_default();
+        ctx.registrations.failed(pool_of(claim), uid);
+    }
     if delete(ctx, claim, why).await? {
         ctx.health.record(pool_of(claim), false);
-        if why == REGISTRATION_TIMEOUT {
-            ctx.registrations.failed(pool_of(claim));
-        }
         ctx.metrics.disrupted(why, claim);
     }
     Ok(None)

@@ -4,7 +4,7 @@
 //! What did not help is decided in `longshore_core::snapshot::useless_purchases`. Here is what is
 //! still to be written, and that nodes of a NodePool have joined or not, until its step writes it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 
 use kube::api::{Api, Patch, PatchParams};
@@ -58,7 +58,11 @@ impl ToRemember {
 
 /// How registrations of a NodePool's nodes ended that its annotation [`UNJOINED`] does not say yet.
 #[derive(Default)]
-pub struct Registrations(Mutex<BTreeMap<String, Ended>>);
+pub struct Registrations {
+    ended: Mutex<BTreeMap<String, Ended>>,
+    /// NodeClaims that have been counted as failures, by UID: a deletion is tried again.
+    counted: Mutex<BTreeSet<String>>,
+}
 
 /// Registrations in order, as far as they matter: failures after the last success.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
@@ -74,23 +78,26 @@ impl Registrations {
             joined: true,
             failed_since: 0,
         };
-        lock(&self.0).insert(pool.to_owned(), joined);
+        lock(&self.ended).insert(pool.to_owned(), joined);
     }
 
-    /// A node has not joined in time.
-    pub fn failed(&self, pool: &str) {
-        let mut all = lock(&self.0);
+    /// The node of a NodeClaim has not joined in time. It may be said several times.
+    pub fn failed(&self, pool: &str, uid: &str) {
+        if !lock(&self.counted).insert(uid.to_owned()) {
+            return;
+        }
+        let mut all = lock(&self.ended);
         let ended = all.entry(pool.to_owned()).or_default();
         ended.failed_since = ended.failed_since.saturating_add(1);
     }
 
     fn of(&self, pool: &str) -> Ended {
-        lock(&self.0).get(pool).copied().unwrap_or_default()
+        lock(&self.ended).get(pool).copied().unwrap_or_default()
     }
 
     /// What was so when it was written counts no longer.
     fn written(&self, pool: &str, written: Ended) {
-        let mut all = lock(&self.0);
+        let mut all = lock(&self.ended);
         if let Some(ended) = all.get_mut(pool) {
             if *ended == written {
                 all.remove(pool);
@@ -188,14 +195,15 @@ mod tests {
     #[test]
     fn what_happens_while_it_is_written_is_written_next() {
         let all = Registrations::default();
-        all.failed("p");
+        all.failed("p", "1");
         let seen = all.of("p");
-        all.failed("p");
+        all.failed("p", "2");
+        all.failed("p", "2");
         all.written("p", seen);
-        assert_eq!(all.of("p").failed_since, 1);
+        assert_eq!(all.of("p").failed_since, 1, "once for each NodeClaim");
         all.written("p", all.of("p"));
         assert_eq!(all.of("p"), Ended::default());
-        all.failed("p");
+        all.failed("p", "3");
         let seen = all.of("p");
         all.joined("p");
         all.written("p", seen);

@@ -47,7 +47,7 @@ impl Default for Settings {
             start_milliseconds: (2_000, 8_000),
             boot_milliseconds: (15_000, 40_000),
             stop_milliseconds: (10_000, 40_000),
-            profile_milliseconds: 0,
+            profile_milliseconds: 6_000,
             throttle: true,
             state_changes: true,
             duplicate_share: 0.01,

@@ -12,12 +12,13 @@ use longshore_api::crd::{NodePool, Operator};
 use longshore_aws::boot::{Bootstrap, Rendered};
 use longshore_ec2::bootstrap::{Joins, Kept};
 use longshore_ec2::catalogue::{ClassCatalogue, Region, Revisions};
-use longshore_ec2::nodeclass::{self, EC2NodeClass};
+use longshore_ec2::nodeclass::EC2NodeClass;
 use longshore_ec2::userdata::{Boot, Taint};
 
 use crate::bootstrap::{BootPolicy, CatalogueMachines, NodesOf, count_with};
 use crate::live::lock::lock;
 use crate::live::policies::{BootSlot, Kind, PolicyReloader};
+use crate::managed::Managed;
 
 /// Texts that are kept: one for each kind of node that is launched lately.
 const KEPT: usize = 64;
@@ -253,10 +254,10 @@ impl Bootstrap for LiveBootstrap {
 /// The class and the nodes of a NodePool of EC2.
 fn nodes_of(pool: &NodePool) -> Option<(String, NodesOf)> {
     let template = &pool.spec.template;
-    let class = &template.spec.node_class_ref;
-    if class.group != nodeclass::GROUP {
+    if !Managed::EC2.pool(pool) {
         return None;
     }
+    let class = &template.spec.node_class_ref;
     let name = pool.name_any();
     let single = |one: &&longshore_api::crd::Requirement| {
         one.operator == Operator::In && one.values.len() == 1

@@ -88,7 +88,11 @@ impl Interruptions {
         let mut attempt = 1;
         loop {
             let found = claims.get_opt(name).await?;
+            // A name from EC2's tag may be that of another provider's NodeClaim.
             let of_instance = |claim: &NodeClaim| {
+                if !self.ctx.managed.claim(claim) {
+                    return false;
+                }
                 let id = lifecycle::provider_id(claim).rsplit('/').next();
                 // A launch that is not written down yet has no ID: its name is from EC2's tag.
                 id.is_none_or(|id| id.is_empty() || id == instance)

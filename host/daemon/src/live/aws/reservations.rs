@@ -60,7 +60,8 @@ fn ending(classes: &[EC2NodeClass]) -> BTreeSet<String> {
 }
 
 async fn look(ec2: &Ec2, ctx: &Context, ending: &BTreeSet<String>, claims: Vec<NodeClaim>) {
-    let stays = |claim: &NodeClaim| claim.metadata.deletion_timestamp.is_none();
+    let stays =
+        |claim: &NodeClaim| claim.metadata.deletion_timestamp.is_none() && ctx.managed.claim(claim);
     futures::stream::iter(claims.into_iter().filter(stays))
         .for_each_concurrent(AT_ONCE, |claim| async move {
             let done = match claim.labels().get(RESERVATION_ID) {
@@ -115,6 +116,7 @@ async fn relabel(ctx: &Context, claim: &NodeClaim) -> Result<(), StepError> {
         RESERVATION_ID: Value::Null,
         RESERVATION_TYPE: Value::Null,
     });
+    ctx.may_write_claim(claim)?;
     // The Node first: the NodeClaim's label brings the next look here if this one ends in between.
     let node = claim.status.as_ref().map_or("", |status| &status.node_name);
     if !node.is_empty() {
@@ -161,6 +163,17 @@ mod tests {
             karpenter.sh/capacity-type=on-demand
             karpenter.sh/nodepool=web"#]]
         .assert_eq(&labels.join("\n"));
+    }
+
+    #[tokio::test]
+    async fn another_providers_node_and_claim_are_not_relabelled() {
+        let (server, mut claim) = fresh();
+        let ctx = context(&server, Err(CloudError::Other("not asked".into())));
+        let before = server.claim().unwrap();
+        claim.spec.node_class_ref.group = "eks.amazonaws.com".to_owned();
+        assert!(relabel(&ctx, &claim).await.is_err());
+        assert!(end(&ctx, &claim, "cr-1").await.is_err());
+        assert_eq!(server.claim().unwrap().metadata, before.metadata);
     }
 
     #[tokio::test]

@@ -1,8 +1,11 @@
 //! Ends nodes whose instances EC2 finds unhealthy: failing status checks and planned events.
 //!
 //! A node whose check fails runs no pod that could leave in order, so its NodeClaim gets an end that
-//! is now. A node with an event is drained like any other that is deleted.
+//! is now, also where it is being drained already. If the checks of more than 20 % of a NodePool's
+//! nodes fail, or of the cluster's, the cause is probably elsewhere, so none is ended for it. A node
+//! with an event is drained like any other that is deleted.
 
+use std::collections::BTreeMap;
 use std::future::pending;
 use std::time::Duration;
 
@@ -10,7 +13,9 @@ use longshore_api::crd::NodeClaim;
 use longshore_aws::error::Class;
 use longshore_aws::provider::Ec2;
 use longshore_aws::status_checks::{Category, Episodes, Unhealthy};
+use longshore_core::disrupt::repair::are_too_many;
 
+use super::LOOK;
 use super::claims::{Claims, Owner};
 use crate::live::context::Context;
 use crate::live::lifecycle;
@@ -25,13 +30,22 @@ const EVERY: Duration = Duration::from_secs(60);
 /// Asks EC2 and ends nodes, until it is dropped. For the replica that leads.
 pub(super) async fn run(ec2: &Ec2, ctx: &Context, claims: &Claims, metrics: &Ec2Metrics) {
     let mut episodes = Episodes::default();
+    // How many nodes there are bounds how many may be ended.
+    while !claims.is_listed() {
+        tokio::time::sleep(LOOK).await;
+    }
     loop {
         match ec2.unhealthy_instances().await {
             Ok(found) => {
                 let ours = ours(ec2, ctx, claims, found).await;
                 count(&mut episodes, &ours, metrics);
+                let failing = Failing::of(&ours);
                 for (one, claim) in ours {
                     if is_left_alone(ec2, &claim, one.category) {
+                        continue;
+                    }
+                    if let Some(why) = failing.brake(&claim, one.category, claims) {
+                        hold(ctx, &claim, &one, &why).await;
                         continue;
                     }
                     // What failed is done at the next look.
@@ -62,6 +76,63 @@ pub(super) async fn run(ec2: &Ec2, ctx: &Context, claims: &Claims, metrics: &Ec2
         }
         tokio::time::sleep(EVERY).await;
     }
+}
+
+/// How many nodes have a check that fails: by NodePool, and in all.
+#[derive(Default)]
+struct Failing {
+    pools: BTreeMap<String, usize>,
+    all: usize,
+}
+
+impl Failing {
+    fn of(ours: &[(Unhealthy, NodeClaim)]) -> Self {
+        let mut failing = Failing::default();
+        for (_, claim) in ours.iter().filter(|(one, _)| !one.category.may_drain()) {
+            failing.all += 1;
+            let pool = lifecycle::pool_of(claim).to_owned();
+            *failing.pools.entry(pool).or_default() += 1;
+        }
+        failing
+    }
+
+    /// Why a node is not ended for its check: too many fail. Repair has the same limit.
+    fn brake(&self, claim: &NodeClaim, category: Category, claims: &Claims) -> Option<String> {
+        if category.may_drain() {
+            return None;
+        }
+        let pool = lifecycle::pool_of(claim);
+        let (of_pool, of_all) = claims.count(pool);
+        let failing = self.pools.get(pool).copied().unwrap_or(0);
+        let (count, of, name) = match () {
+            () if !pool.is_empty() && are_too_many(failing, of_pool) => {
+                (failing, of_pool, format!("NodePool {pool}"))
+            }
+            () if are_too_many(self.all, of_all) => (self.all, of_all, "the cluster".to_owned()),
+            () => return None,
+        };
+        Some(format!(
+            "status checks of {count} of {of} nodes of {name} fail (more than 20 %), so none is \
+             replaced"
+        ))
+    }
+}
+
+/// Says that a node whose check fails stays.
+async fn hold(ctx: &Context, claim: &NodeClaim, one: &Unhealthy, why: &str) {
+    let instance = &*one.instance;
+    tracing::warn!(instance, why, "unhealthy instance is not replaced");
+    let message = format!("{instance}: {}, but {why}", one.what);
+    let reason = "NodeRepairBlocked";
+    ctx.events.claim(claim, true, reason, &message).await;
+    if let Some(node) = node_of(claim) {
+        ctx.events.node(node, true, reason, &message).await;
+    }
+}
+
+fn node_of(claim: &NodeClaim) -> Option<&str> {
+    let status = claim.status.as_ref()?;
+    (!status.node_name.is_empty()).then_some(&*status.node_name)
 }
 
 /// Whether a failing check is expected: the instance is being rebooted, or its zone is one that
@@ -108,7 +179,9 @@ async fn claim_of(
     let Some(name) = name else { return Ok(None) };
     let found = proof::claim(ctx, &name).await;
     let found = found.map_err(|why| why.to_string())?;
-    Ok(found.filter(|claim| lifecycle::provider_id(claim).ends_with(id)))
+    let is_its =
+        |claim: &NodeClaim| ctx.managed.claim(claim) && lifecycle::provider_id(claim).ends_with(id);
+    Ok(found.filter(is_its))
 }
 
 /// Counts what was not unhealthy before.
@@ -126,10 +199,11 @@ fn count(episodes: &mut Episodes, ours: &[(Unhealthy, NodeClaim)], metrics: &Ec2
     }
 }
 
-/// Deletes the NodeClaim of an unhealthy instance, unless it goes already.
+/// Deletes the NodeClaim of an unhealthy instance. One that goes already gets its end only: its pods
+/// cannot leave, and PodDisruptionBudgets would hold them for ever.
 async fn end(ctx: &Context, claim: &NodeClaim, one: &Unhealthy) -> Result<(), StepError> {
     if claim.metadata.deletion_timestamp.is_some() {
-        return Ok(());
+        return bounded(ctx, claim, one.category).await.map(drop);
     }
     let claim = bounded(ctx, claim, one.category).await?;
     let message = format!("EC2 says of {}: {}", one.instance, one.what);
@@ -137,9 +211,8 @@ async fn end(ctx: &Context, claim: &NodeClaim, one: &Unhealthy) -> Result<(), St
         ctx.metrics.disrupted(one.category.as_str(), &claim);
         let reason = "InstanceUnhealthy";
         ctx.events.claim(&claim, true, reason, &message).await;
-        let node = claim.status.map(|status| status.node_name);
-        if let Some(node) = node.filter(|node| !node.is_empty()) {
-            ctx.events.node(&node, true, reason, &message).await;
+        if let Some(node) = node_of(&claim) {
+            ctx.events.node(node, true, reason, &message).await;
         }
     }
     Ok(())
@@ -164,6 +237,7 @@ mod tests {
     use super::*;
     use crate::live::lifecycle::tests::{context, fresh};
     use crate::live::repair::ends;
+    use crate::managed::Managed;
 
     #[tokio::test]
     async fn the_claim_of_an_unhealthy_instance_is_deleted_and_counted() {
@@ -198,5 +272,66 @@ mod tests {
                 "the copy is the newest, or its deletion would be refused"
             );
         }
+    }
+
+    fn unhealthy(category: Category) -> Unhealthy {
+        Unhealthy {
+            instance: "i-1".to_owned(),
+            category,
+            what: "it does not answer".to_owned(),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_dead_machine_that_is_being_drained_is_forced() {
+        for (category, is_forced) in [(Category::System, true), (Category::Event, false)] {
+            let (server, mut claim) = fresh();
+            let ctx = context(&server, Err(CloudError::Other("not asked".into())));
+            claim.metadata.deletion_timestamp = claim.metadata.creation_timestamp.clone();
+            end(&ctx, &claim, &unhealthy(category)).await.unwrap();
+            let end = ends(&server.claim().unwrap());
+            assert_eq!(
+                end.is_some_and(|end| end <= ctx.now()),
+                is_forced,
+                "{category:?}"
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn too_many_failing_checks_end_no_node() {
+        let claims = Claims::new(Managed::EC2);
+        let claim = |number: usize| -> NodeClaim {
+            serde_json::from_value(serde_json::json!({
+                "metadata": {"name": format!("c-{number}"), "labels":
+                    {"karpenter.sh/nodepool": if number < 5 { "db" } else { "web" }}},
+                "spec": {"requirements": [], "nodeClassRef":
+                    {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}},
+                "status": {"providerID": format!("aws:///us-east-1a/i-{number}")},
+            }))
+            .unwrap()
+        };
+        claims.list((0..60).map(claim));
+        let brake = |numbers: std::ops::Range<usize>, category| {
+            let ours: Vec<_> = numbers
+                .clone()
+                .map(|n| (unhealthy(category), claim(n)))
+                .collect();
+            Failing::of(&ours).brake(&claim(numbers.start), category, &claims)
+        };
+        assert_eq!(brake(0..1, Category::System), None);
+        let of_pool = brake(0..2, Category::System).unwrap();
+        assert!(of_pool.contains("2 of 5 nodes of NodePool db"), "{of_pool}");
+        assert!(brake(0..60, Category::Instance).is_some(), "a false alarm");
+        let of_cluster = brake(4..17, Category::Instance).unwrap();
+        assert!(
+            of_cluster.contains("13 of 60 nodes of the cluster"),
+            "{of_cluster}"
+        );
+        assert_eq!(
+            brake(0..60, Category::Event),
+            None,
+            "these are drained in order"
+        );
     }
 }

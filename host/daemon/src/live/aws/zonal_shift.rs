@@ -7,7 +7,6 @@ use kube::api::{Api, ListParams};
 use longshore_api::crd::NodePool;
 use longshore_aws::provider::Ec2;
 use longshore_aws::zonal_shift::EVERY;
-use longshore_ec2::nodeclass;
 
 use crate::live::context::Context;
 
@@ -51,9 +50,7 @@ async fn tell(ctx: &Context, before: &BTreeSet<String>, now: &BTreeSet<String>) 
             return;
         }
     };
-    let of_ec2 =
-        |pool: &&NodePool| pool.spec.template.spec.node_class_ref.group == nodeclass::GROUP;
-    for pool in pools.iter().filter(of_ec2) {
+    for pool in pools.iter().filter(|pool| ctx.managed.pool(pool)) {
         for zone in now.difference(before) {
             let message = format!(
                 "Traffic is shifted away from zone {zone}: no node is launched there, and instances \

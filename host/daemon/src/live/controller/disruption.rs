@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use longshore_api::crd::duration::{self, Lifetime};
 use longshore_api::crd::{NodeClaim, NodePool, Timestamp};
-use longshore_core::disrupt::methods::Verdict;
+use longshore_core::disrupt::methods::{Round, Verdict};
 use longshore_core::disrupt::proposals::{Proposal, To};
-use longshore_core::disrupt::verdicts::Method;
+use longshore_core::disrupt::verdicts::{Method, Stays};
 use longshore_core::ids::{NodeIx, PoolIx};
 use longshore_core::model::Failures;
 use longshore_core::plan::Plan;
@@ -686,7 +686,14 @@ impl Controller {
                 To::Node(node) => world.names.text(snapshot.nodes[node.0 as usize].name),
                 To::Replacement(at) => bought[at],
             };
+            // A pod that is nominated to a node is on none yet.
+            let on = |node: &&NodeIx| {
+                let pods = &snapshot.nodes[node.0 as usize].pods;
+                pods.contains(&moved.pod)
+            };
+            let expected = || proposal.nodes.iter().find(on);
             let from = world.pods[moved.pod.0 as usize].node;
+            let from = from.or_else(|| Some(snapshot.nodes[expected()?.0 as usize].name));
             let of = by_node.entry(from.map_or("", |node| world.names.text(node)));
             let pods = of.or_default().entry(to).or_default();
             pods.push(pod_name(world, moved.pod));
@@ -865,25 +872,45 @@ impl Controller {
 
     /// Says which NodePools' budgets are in the way, once for as long as they are.
     fn tell_budgets(&mut self, decision: &Decision) {
-        let names = &decision.snapshot.world.names;
         let mut blocked = BTreeSet::new();
-        for (proposal, verdict) in &decision.round.proposals {
-            let Verdict::Later(pool, left) = verdict else {
-                continue;
-            };
-            let (name, reason) = (names.text(*pool).to_owned(), proposal.reason.name());
+        for (name, reason, left) in budgets_in_the_way(&decision.snapshot, &decision.round) {
             let is_new = !self.disruption.blocked.contains(&(name.clone(), reason));
             let pool = self.state.pools.get(&name).cloned();
             if blocked.insert((name, reason))
                 && is_new
                 && let Some(pool) = pool
             {
-                let (ctx, left) = (self.ctx.clone(), *left);
+                let ctx = self.ctx.clone();
                 tokio::spawn(async move { events::blocked(&ctx, &pool, reason, left).await });
             }
         }
         self.disruption.blocked = blocked;
     }
+}
+
+/// NodePools whose budgets are in the way of a reason, and how many more nodes may go: those that a
+/// proposal waits for, and those that let no node go where one would.
+fn budgets_in_the_way(snapshot: &Snapshot, round: &Round) -> Vec<(String, &'static str, u32)> {
+    let text = |symbol| snapshot.world.names.text(symbol).to_owned();
+    let waits = round.proposals.iter().filter_map(|(proposal, verdict)| {
+        let Verdict::Later(pool, left) = verdict else {
+            return None;
+        };
+        Some((text(*pool), proposal.reason.name(), *left))
+    });
+    let held = |method: Method| {
+        let nodes = snapshot.nodes.iter().zip(&round.candidates);
+        nodes.filter_map(move |(node, candidate)| {
+            let refusal = candidate.refusal(method)?;
+            let name = node
+                .pool
+                .filter(|_| matches!(refusal, Stays::NodePoolBudget(_)))?;
+            Some((text(name), method.reason().name(), 0))
+        })
+    };
+    waits
+        .chain(Method::ALL.into_iter().flat_map(held))
+        .collect()
 }
 
 #[cfg(test)]
@@ -928,6 +955,55 @@ mod tests {
             "the clock was put back"
         );
     }
+    #[test]
+    fn a_budget_of_0_is_in_the_way_of_a_node_that_nothing_else_keeps() {
+        use longshore_api::manifests::Reader;
+        use longshore_core::disrupt::methods::{self, Options};
+        use longshore_core::policy::ByPrice;
+        use longshore_core::stop::Stop;
+
+        use crate::live::disruption::metrics::may_but_for_budgets;
+
+        let class = json!({"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "c"});
+        let is = |kind: &str| json!({"type": kind, "status": "True"});
+        let labels = json!({"karpenter.sh/nodepool": "frozen", "karpenter.sh/registered": "true",
+            "karpenter.sh/initialized": "true"});
+        let look = |budget: &str| {
+            let items = json!([
+                {"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "frozen"},
+                    "spec": {"disruption": {"consolidateAfter": "0s", "budgets": [{"nodes": budget}]},
+                        "template": {"spec": {"nodeClassRef": class, "requirements": []}}}},
+                {"apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
+                    "metadata": {"name": "a", "uid": "a", "labels": labels},
+                    "spec": {"nodeClassRef": class, "requirements": []},
+                    "status": {"providerID": "a", "nodeName": "a", "conditions":
+                        [is("Registered"), is("Initialized"), is("Consolidatable")]}},
+                {"apiVersion": "v1", "kind": "Node",
+                    "metadata": {"name": "a", "uid": "a", "labels": labels},
+                    "spec": {"providerID": "a"}, "status": {"conditions": [is("Ready")]}},
+            ]);
+            let mut reader = Reader::new();
+            let list = json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string();
+            reader.read("cluster.json", list.as_bytes());
+            let (world, problems) = reader.finish();
+            assert!(problems.list.is_empty(), "{problems}");
+            let snapshot = Snapshot::new(world.into());
+            let round = methods::round(&snapshot, &ByPrice, Options::default(), Stop::never());
+            (budgets_in_the_way(&snapshot, &round), round)
+        };
+        let (blocked, round) = look("0");
+        assert_eq!(blocked, [("frozen".to_owned(), "Empty", 0)]);
+        let allowed = |round: &Round| {
+            use longshore_core::disrupt::verdicts::Reason;
+            Reason::ALL.map(|of| round.question.left(PoolIx(0), of))
+        };
+        assert_eq!(allowed(&round), [0; 4]);
+        let node = &round.candidates[0];
+        assert!(!node.may(Method::Emptiness) && may_but_for_budgets(node, Method::Emptiness));
+        let (blocked, round) = look("1");
+        assert_eq!((blocked, allowed(&round)), (Vec::new(), [1; 4]));
+    }
+
     /// A loop that disrupts and has looked a moment ago.
     fn controller() -> Controller {
         let (server, _) = fresh();

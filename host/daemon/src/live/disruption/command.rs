@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use longshore_api::crd::{NodeClaim, NodePool};
+use longshore_api::crd::{NodeClaim, NodeClaimStatus, NodePool, condition};
 
 use longshore_core::snapshot::moves;
 
@@ -11,6 +11,13 @@ use super::{COMMAND, MOVES, REPLACES};
 pub use crate::disrupt::command::{Command, DETAILS, Repaired};
 use crate::live::lifecycle::is_true;
 use crate::live::node::NodeView;
+
+/// Candidates go no earlier than so many seconds after their last replacement is initialized:
+/// kube-scheduler and whoever watches see the new node first.
+const SETTLES: i64 = 2;
+
+/// Clocks of two replicas may be so many seconds apart.
+const CLOCKS_DIFFER: i64 = 2;
 
 /// The command that a NodeClaim is a candidate of; nothing if it is of none.
 pub fn candidate_of(claim: &NodeClaim) -> Option<&str> {
@@ -155,6 +162,7 @@ impl CommandView {
             return Due::TakeBack(Why::CandidateGone);
         }
         let mut all = true;
+        let mut settles: i64 = 0;
         for name in &command.replacements {
             let named = |of: &&Replacement| of.claim.metadata.name.as_ref() == Some(name);
             let Some(Replacement { claim, .. }) = self.replacements.iter().find(named) else {
@@ -165,17 +173,34 @@ impl CommandView {
             }
             let status = claim.status.as_ref();
             all &= status.is_some_and(|status| is_true(status, "Initialized"));
+            settles = settles.max(status.map_or(0, |status| still_settles(status, now)));
         }
-        if !self.has_places && !self.candidates.iter().any(Candidate::is_deleting) {
+        let has_begun = self.candidates.iter().any(Candidate::is_deleting);
+        if !self.has_places && !has_begun {
             return Due::TakeBack(Why::PlaceGone);
         }
         if all {
-            return Due::Delete;
+            return match u64::try_from(settles) {
+                Ok(left) if left > 0 && !has_begun => Due::Wait(Duration::from_secs(left)),
+                _ => Due::Delete,
+            };
         }
         match u64::try_from(command.ends() - now) {
             Ok(left) if left > 0 => Due::Wait(Duration::from_secs(left)),
             _ => Due::TakeBack(Why::TooLate),
         }
+    }
+}
+
+/// For how many seconds more a replacement is left to be seen, at most [`SETTLES`] and the second
+/// that its condition's time may have lost. The condition is on the object, so a restart changes
+/// nothing. A time that is further ahead comes from a clock that was wrong: it is not waited for.
+fn still_settles(status: &NodeClaimStatus, now: i64) -> i64 {
+    let since = condition(&status.conditions, "Initialized");
+    let ends = since.map_or(0, |c| c.last_transition_time.0.as_second() + SETTLES + 1);
+    match ends - now {
+        left if left > SETTLES + 1 + CLOCKS_DIFFER => 0,
+        left => left.clamp(0, SETTLES + 1),
     }
 }
 
@@ -266,6 +291,32 @@ mod tests {
         );
         let gone = vec![candidate("a", deleted.clone()), candidate("b", deleted)];
         assert_eq!(due(gone, Vec::new(), 1010), Due::Over);
+    }
+
+    #[test]
+    fn candidates_stay_until_their_replacements_have_been_seen() {
+        let both = || vec![candidate("a", json!({})), candidate("b", json!({}))];
+        // When `replacement` is initialized.
+        let since: longshore_api::crd::Timestamp = "2026-11-24T00:00:00Z".parse().unwrap();
+        let at = |seconds: i64| {
+            let now = since.as_second() + seconds;
+            due(both(), vec![replacement("True", json!({}))], now)
+        };
+        assert_eq!(at(0), Due::Wait(Duration::from_secs(3)));
+        assert_eq!(at(2), Due::Wait(Duration::from_secs(1)));
+        assert_eq!(at(3), Due::Delete);
+        assert_eq!(at(-1), Due::Wait(Duration::from_secs(3)), "clocks differ");
+        assert_eq!(at(-3600), Due::Delete, "a clock was wrong");
+        let going = vec![
+            candidate("a", json!({"deleted": "2026-11-24T00:00:00Z"})),
+            candidate("b", json!({})),
+        ];
+        let ready = vec![replacement("True", json!({}))];
+        assert_eq!(
+            due(going, ready, since.as_second()),
+            Due::Delete,
+            "the other one has begun to go"
+        );
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Metrics of disruption: Karpenter's names and labels.
 
-use longshore_core::disrupt::verdicts::Method;
+use longshore_core::disrupt::verdicts::{Candidate, Method, Reason, Stays};
+use longshore_core::ids::PoolIx;
 use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry};
 
 use super::command::Command;
@@ -11,6 +12,7 @@ use crate::live::metrics::registered;
 pub struct DisruptionMetrics {
     seconds: HistogramVec,
     eligible: IntGaugeVec,
+    allowed: IntGaugeVec,
     decisions: IntCounterVec,
     failures: IntCounterVec,
     unconfirmed: IntCounterVec,
@@ -39,7 +41,12 @@ impl DisruptionMetrics {
         .buckets(vec![0.001, 0.01, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0]);
         let eligible = Opts::new(
             format!("{OF}_eligible_nodes"),
-            "Nodes that the rules let go, at the last look.",
+            "Nodes that the rules let go, at the last look, before disruption budgets.",
+        );
+        let allowed = Opts::new(
+            "karpenter_nodepools_allowed_disruptions",
+            "Nodes of a NodePool that its budgets let go for a reason, at the last look; 2147483647 \
+            without a budget.",
         );
         DisruptionMetrics {
             seconds: registered(
@@ -47,6 +54,7 @@ impl DisruptionMetrics {
                 HistogramVec::new(seconds, &["reason", "consolidation_type"]),
             ),
             eligible: registered(registry, IntGaugeVec::new(eligible, &["reason"])),
+            allowed: registered(registry, IntGaugeVec::new(allowed, &["nodepool", "reason"])),
             decisions: counter("decisions_total", "Commands of disruption begun.", &kind),
             failures: counter(
                 "queue_failures_total",
@@ -69,10 +77,11 @@ impl DisruptionMetrics {
 
     /// All of them, for the reference.
     #[cfg(test)]
-    pub fn collectors(self) -> [Box<dyn prometheus::core::Collector>; 7] {
+    pub fn collectors(self) -> [Box<dyn prometheus::core::Collector>; 8] {
         [
             Box::new(self.seconds),
             Box::new(self.eligible),
+            Box::new(self.allowed),
             Box::new(self.decisions),
             Box::new(self.failures),
             Box::new(self.unconfirmed),
@@ -95,10 +104,22 @@ impl DisruptionMetrics {
                 .round
                 .candidates
                 .iter()
-                .filter(|one| one.may(method));
+                .filter(|one| may_but_for_budgets(one, method));
             self.eligible
                 .with_label_values(&[&method.reason().name().to_lowercase()])
                 .set(may.count() as i64);
+        }
+        // NodePools that are gone have no row.
+        self.allowed.reset();
+        let world = &decision.snapshot.world;
+        for (at, pool) in world.pools.iter().enumerate() {
+            for reason in Reason::ALL {
+                let left = decision.round.question.left(PoolIx(at as u32), reason);
+                let labels = [world.names.text(pool.name), &reason.name().to_lowercase()];
+                self.allowed
+                    .with_label_values(&labels)
+                    .set(i64::from(left.min(i32::MAX as u32)));
+            }
         }
     }
 
@@ -143,6 +164,14 @@ impl DisruptionMetrics {
             .with_label_values(&[consolidation(method.name())])
             .inc();
     }
+}
+
+/// Whether nothing keeps a method from a node but a budget of its NodePool.
+pub fn may_but_for_budgets(candidate: &Candidate, method: Method) -> bool {
+    matches!(
+        candidate.refusal(method),
+        None | Some(Stays::NodePoolBudget(_))
+    )
 }
 
 /// Decision, reason and kind of consolidation.

@@ -227,7 +227,7 @@ pub async fn delete(ctx: &Context, claim: &NodeClaim, why: &str) -> Result<bool,
             if let Some(going) = going.and_then(|claim| serde_json::to_string(&claim).ok()) {
                 ctx.echo(Kind::NodeClaim, name, &going);
             }
-            tracing::info!(nodeclaim = name, why, "deleting NodeClaim");
+            tracing::info!(nodeclaim = name, why, "asked for deletion of NodeClaim");
             Ok(true)
         }
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(false),
