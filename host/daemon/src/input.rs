@@ -138,7 +138,7 @@ fn foreign_pools(
         });
         let hint = match other {
             Some(Managed::EC2) => {
-                "plan it with --provider aws; without --provider and --instance-types the NodePools decide"
+                "plan with --provider aws, or without --provider and --instance-types"
             }
             Some(_) => "plan with --provider kwok",
             None => "its own controller buys for it; its nodes have room for pods all the same",

@@ -488,8 +488,16 @@ fn what_makes_no_sense_is_refused_with_a_hint() {
             "write it like ReservedCapacity=true",
         ),
         (
-            vec!["plan", "--provider", "aws", "--snapshot", CLUSTER],
-            "name a file with region",
+            vec![
+                "plan",
+                "--provider",
+                "aws",
+                "--snapshot",
+                CLUSTER,
+                "--bootstrap",
+                "x.wasm",
+            ],
+            "name a file with the cluster",
         ),
     ] {
         let said = refused(&args);

@@ -147,8 +147,11 @@ items:
   status:
     nodeName: a
     providerID: 'aws:///ZONE/i-a'
-    conditions: [{type: Launched, status: 'True'}, {type: Registered, status: 'True'},
-      {type: Initialized, status: 'True'}, {type: Consolidatable, status: 'True'}]
+    conditions:
+    - {type: Launched, status: 'True', lastTransitionTime: '2026-11-01T00:01:00Z'}
+    - {type: Registered, status: 'True', lastTransitionTime: '2026-11-01T00:01:00Z'}
+    - {type: Initialized, status: 'True', lastTransitionTime: '2026-11-01T00:01:00Z'}
+    - {type: Consolidatable, status: 'True', lastTransitionTime: '2026-11-01T00:01:00Z'}
 - apiVersion: apps/v1
   kind: DaemonSet
   metadata: {namespace: kube-system, name: aws-node, uid: u-aws-node}
@@ -163,7 +166,7 @@ items:
     head.replace("ZONE", zones[0])
         + &node("a", zones[0], true)
         + &node("b", zones[1], false)
-        + &pod("web-1", Some("a"), "500m", "ReplicaSet/web")
+        + &pod("web-1", Some("a"), "4", "ReplicaSet/web")
         + &pod("web-2", Some("b"), "6", "ReplicaSet/web")
         + &pod("batch-1", None, "1", "Job/batch")
         + &pod("batch-2", None, "7", "Job/batch")
