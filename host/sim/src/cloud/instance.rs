@@ -62,6 +62,7 @@ impl SimInstance {
         let instance = Instance {
             provider_id: format!("sim:///{zone}/i-{:06}", at + 1),
             claim_uid: Some(launch.uid.clone()),
+            group: None,
             image_id: Some("image-sim".to_owned()),
             labels: chosen.labels,
             capacity: chosen.capacity,
