@@ -386,9 +386,8 @@ mod tests {
             provider_id: id.into(),
             ..Instance::default()
         };
-        let lack = |claim: &NodeClaim, group, id| {
-            Owners::of(std::iter::once(claim)).lack(&of(group, id))
-        };
+        let lack =
+            |claim: &NodeClaim, group, id| Owners::of(std::iter::once(claim)).lack(&of(group, id));
         assert!(!lack(&claim, "t", "test://1") && lack(&claim, "other", "test://1"));
         claim.status =
             serde_json::from_value(serde_json::json!({"providerID": "test://1"})).unwrap();

@@ -84,7 +84,9 @@ fn kind(object: &Value) -> [u8; 32] {
     }
     let requests = &mut own["spec"]["resources"]["requests"];
     if let Some(requests) = requests.as_object_mut() {
-        requests.values_mut().for_each(|amount| *amount = json!(null));
+        requests
+            .values_mut()
+            .for_each(|amount| *amount = json!(null));
     }
     Sha256::digest(own.to_string().as_bytes()).into()
 }
@@ -131,7 +133,10 @@ mod tests {
         assert_eq!(none, wanted, "a cloud that makes instances one by one");
         divide(&mut wanted, 2);
         let all = groups(&wanted);
-        let places: Vec<_> = all.iter().map(|own| own.as_ref().map(|own| (own.1, own.2))).collect();
+        let places: Vec<_> = all
+            .iter()
+            .map(|own| own.as_ref().map(|own| (own.1, own.2)))
+            .collect();
         let (first, second) = (Some((0, 2)), Some((1, 2)));
         assert_eq!(places, [first, second, None, first, second, None]);
         let tokens: Vec<&str> = all.iter().flatten().map(|own| &*own.0).collect();
@@ -142,7 +147,9 @@ mod tests {
 
     #[test]
     fn what_is_no_group_is_none() {
-        for text in ["", "t", "t/1", "t/2/2", "t/0/1/2", "/0/1", "t/x/1", "t/-1/2"] {
+        for text in [
+            "", "t", "t/1", "t/2/2", "t/0/1/2", "/0/1", "t/x/1", "t/-1/2",
+        ] {
             let mut own = new("a", "1", "m5.large");
             own.object["metadata"]["annotations"][GROUP] = text.into();
             assert_eq!(groups(&[own]), [None], "{text:?}");

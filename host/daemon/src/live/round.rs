@@ -242,10 +242,7 @@ pub struct Created {
 
 /// Creates claims, several at a time, and reports each to the loop at once. Returns those created,
 /// and how many failed.
-pub async fn write_all(
-    ctx: &Arc<Context>,
-    mut wanted: Vec<NewNodeClaim>,
-) -> (Vec<Created>, usize) {
+pub async fn write_all(ctx: &Arc<Context>, mut wanted: Vec<NewNodeClaim>) -> (Vec<Created>, usize) {
     let total = wanted.len();
     launch_groups::divide(&mut wanted, ctx.provider.most_in_group());
     let one = |want: NewNodeClaim| async move {
