@@ -171,6 +171,8 @@ pub struct GroupLaunch {
     pub token: String,
     /// How many instances are wanted.
     pub count: usize,
+    /// How many NodeClaims the group was made for. As many may have been asked for before.
+    pub size: usize,
     /// One of the NodeClaims, with the largest request of each resource. Its name and its UID mean
     /// nothing.
     pub launch: Launch,
@@ -179,7 +181,7 @@ pub struct GroupLaunch {
 /// What there is of a group.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GroupAnswer {
-    /// Its instances that are known and not gone, those that NodeClaims name already included.
+    /// Its instances that are known and do not end, those that NodeClaims name already included.
     pub instances: Vec<Instance>,
     /// Whether these are all that the token will ever make. If not, others may show later.
     pub settled: bool,

@@ -131,6 +131,7 @@ impl SimInstance {
             node: self.node.clone(),
             claim: self.launch.name.clone(),
             claim_uid: self.launch.uid.clone(),
+            group: String::new(),
             node_pool: self.node_pool().to_owned(),
             instance_type: self.instance_type.clone(),
             zone: self.zone.clone(),
