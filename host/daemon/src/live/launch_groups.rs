@@ -558,6 +558,200 @@ mod tests {
         assert_eq!(tokens[0].len(), 40);
     }
 
+    fn given(record: &mut Record, members: &[(usize, &str)], there: &[&str]) -> String {
+        let all = record.give(members, there);
+        let all = all.iter().map(|own| own.as_deref().unwrap_or("none"));
+        all.collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn each_member_gets_an_instance_of_its_own_in_a_fixed_order_and_keeps_it() {
+        let mut record = Record::default();
+        let both = [(2, "w"), (0, "u")];
+        assert_eq!(given(&mut record, &both, &["c", "b", "a"]), "c a");
+        assert_eq!(given(&mut record, &both, &["c", "b", "a"]), "c a", "again");
+        assert_eq!(given(&mut record, &[(1, "v")], &["a", "b", "c"]), "b");
+        assert_eq!(given(&mut record, &[(3, "x")], &["a", "b", "c"]), "none");
+        assert_eq!(given(&mut record, &[(3, "x")], &["a", "b", "c", "d"]), "d");
+        // What has gone is given to no other, and another is given for it if there is one.
+        assert_eq!(given(&mut record, &[(0, "u")], &["b", "c", "d"]), "none");
+        assert_eq!(
+            given(&mut record, &[(0, "u")], &["a", "b", "c", "d"]),
+            "none"
+        );
+        assert_eq!(given(&mut record, &[(0, "u")], &["b", "c", "d", "e"]), "e");
+        // Two claims that say the same index, as after a copy of the annotation.
+        let mut record = Record::default();
+        assert_eq!(
+            given(&mut record, &[(0, "u"), (0, "v")], &["a", "b"]),
+            "a b"
+        );
+    }
+
+    #[test]
+    fn what_nodeclaims_name_is_given_to_no_other() {
+        let mut record = Record::default();
+        record.taken.extend(["a", "b"].map(str::to_owned));
+        assert_eq!(given(&mut record, &[(0, "u")], &["a", "b", "c"]), "c");
+    }
+
+    #[test]
+    fn what_is_asked_for_has_room_for_each_member() {
+        let present = |name: &str, requests: &[(&str, &str)]| {
+            let pair = |(key, amount): &(&str, &str)| ((*key).to_owned(), (*amount).to_owned());
+            Present {
+                index: 0,
+                uid: name.to_owned(),
+                launch: Launch {
+                    name: name.to_owned(),
+                    requests: requests.iter().map(pair).collect(),
+                    ..Launch::default()
+                },
+                answer: oneshot::channel().0,
+            }
+        };
+        let all = [
+            present("a", &[("cpu", "1500m"), ("memory", "1Gi")]),
+            present("b", &[("cpu", "2"), ("memory", "512Mi"), ("pods", "3")]),
+            present("c", &[("cpu", "900m"), ("memory", "1025Mi")]),
+        ];
+        let launch = together(&all);
+        let amounts = ["cpu", "memory", "pods"].map(|key| &*launch.requests[key]);
+        assert_eq!(amounts, ["2", "1025Mi", "3"]);
+        assert_eq!(launch.name, "a and 2 others");
+        assert_eq!(together(&all[..1]).name, "a");
+    }
+
+    /// A cloud that makes as many instances as there is room for, and counts its calls.
+    struct Cloud {
+        room: usize,
+        settled: bool,
+        calls: Mutex<Vec<usize>>,
+    }
+
+    #[async_trait::async_trait]
+    impl longshore_cloud::CloudProvider for Cloud {
+        fn name(&self) -> &'static str {
+            "test"
+        }
+        fn most_in_group(&self) -> usize {
+            500
+        }
+        async fn create(&self, _: &Launch) -> Result<Instance, CloudError> {
+            Err(CloudError::Other("not asked".into()))
+        }
+        async fn create_group(&self, group: &GroupLaunch) -> Result<GroupAnswer, CloudError> {
+            lock(&self.calls).push(group.count);
+            let instance = |number: usize| Instance {
+                provider_id: format!("test://{number}"),
+                group: Some(group.token.clone()),
+                ..Instance::default()
+            };
+            Ok(GroupAnswer {
+                instances: (0..self.room).map(instance).collect(),
+                settled: self.settled,
+                short: None,
+            })
+        }
+        async fn delete(&self, _: &str) -> Result<(), CloudError> {
+            Ok(())
+        }
+        async fn get(&self, id: &str) -> Result<Instance, CloudError> {
+            Err(CloudError::NotFound(id.to_owned()))
+        }
+        async fn list(&self) -> Result<Vec<Arc<Instance>>, CloudError> {
+            Ok(Vec::new())
+        }
+    }
+
+    fn context(room: usize, settled: bool) -> (Context, Arc<Cloud>) {
+        use crate::live::lifecycle::tests;
+        let cloud = Arc::new(Cloud {
+            room,
+            settled,
+            calls: Mutex::default(),
+        });
+        let server = tests::fresh().0;
+        let ctx = tests::context(&server, Ok(tests::instance()));
+        let provider = cloud.clone();
+        // The server knows one NodeClaim, and no list: it is as if it had been read.
+        let since = ctx.leadership.since();
+        lock(&ctx.launch_groups.records).since = Some(since);
+        *ctx.launch_groups.listed.try_lock().unwrap() = Some(since);
+        (Context { provider, ..ctx }, cloud)
+    }
+
+    fn claim(index: usize, size: usize) -> NodeClaim {
+        let mut claim = crate::live::lifecycle::tests::fresh().1;
+        claim.metadata.uid = Some(format!("uid-{index}"));
+        let annotations = claim.metadata.annotations.get_or_insert_default();
+        annotations.insert(GROUP.to_owned(), format!("t/{index}/{size}"));
+        claim
+    }
+
+    /// What members come back with that come at these milliseconds.
+    async fn come(ctx: &Context, size: usize, at: &[u64]) -> Vec<String> {
+        let members = at.iter().enumerate().map(|(index, at)| async move {
+            tokio::time::sleep(Duration::from_millis(*at)).await;
+            let claim = claim(index, size);
+            let own = member(&claim).unwrap();
+            match launch(ctx, &claim, &own).await {
+                Came::Launched(made) => match *made {
+                    Ok(instance) => instance.provider_id,
+                    Err(error) => error.reason().to_owned(),
+                },
+                Came::Leaves => "leaves".to_owned(),
+                Came::Later => "later".to_owned(),
+            }
+        });
+        futures::future::join_all(members).await
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn members_meet_and_are_asked_for_once() {
+        let begun = Instant::now();
+        let (ctx, cloud) = context(3, true);
+        let all = come(&ctx, 3, &[300, 0, 900]).await;
+        assert_eq!(all, ["test://0", "test://1", "test://2"]);
+        assert_eq!(*lock(&cloud.calls), [3]);
+        assert_eq!(begun.elapsed().as_millis(), 900, "nothing to wait for");
+        let given = |index| {
+            ctx.launch_groups
+                .given(&claim(index, 3), ctx.leadership.since())
+        };
+        assert_eq!(given(1).as_deref(), Some("test://1"));
+        // One whose status could not be written asks again, alone and at once.
+        let again = come(&ctx, 3, &[0]).await;
+        assert_eq!(
+            (again, begun.elapsed().as_millis()),
+            (vec!["test://0".into()], 900)
+        );
+        (0..3).for_each(|index| ctx.launch_groups.done(&claim(index, 3)));
+        assert!(lock(&ctx.launch_groups.records).groups.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_comes_late_is_not_waited_for_and_leaves_if_nothing_is_left() {
+        let (ctx, cloud) = context(2, true);
+        let all = come(&ctx, 3, &[0, 500, 1600]).await;
+        assert_eq!(all, ["test://0", "test://1", "leaves"]);
+        assert_eq!(*lock(&cloud.calls), [2, 1]);
+        // One after the other, five seconds at most.
+        let begun = Instant::now();
+        let (ctx, cloud) = context(20, true);
+        let at: Vec<u64> = (0..20).map(|number| number * 400).collect();
+        come(&ctx, 20, &at).await;
+        assert_eq!(lock(&cloud.calls)[0], 13);
+        assert!(begun.elapsed() < Duration::from_secs(10));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn while_instances_may_show_nobody_leaves() {
+        let (ctx, _) = context(1, false);
+        let all = come(&ctx, 2, &[0, 0]).await;
+        assert_eq!(all, ["test://0", "LaunchFailed"]);
+    }
+
     #[test]
     fn what_is_no_group_is_none() {
         for text in [
