@@ -144,13 +144,11 @@ fn quiet(manager: &PolicyReloader) -> End {
 fn cases(quiet: &End) -> Vec<(usize, &'static str, Case)> {
     let mut all = Vec::new();
     for (at, point) in quiet.points.iter().take(quiet.launched).enumerate() {
+        // A write that is sent is carried out before anything else.
+        let possible = |case: Case| point.call || case != Case::Killed(When::During);
         let strikes = STRIKES.iter().filter(|_| point.call);
-        all.extend(
-            DEATHS
-                .iter()
-                .chain(strikes)
-                .map(|(name, case)| (at, *name, *case)),
-        );
+        let own = DEATHS.iter().filter(|(_, case)| possible(*case));
+        all.extend(own.chain(strikes).map(|(name, case)| (at, *name, *case)));
     }
     all
 }
