@@ -139,10 +139,12 @@ fn quiet(manager: &PolicyReloader) -> End {
     quiet
 }
 
-/// The points of the launch, and each thing that can happen at each.
+/// The points of the launch, from the first NodeClaim on, and each thing that can happen at each.
 fn cases(quiet: &End) -> Vec<(usize, &'static str, Case)> {
     let mut all = Vec::new();
-    for (at, point) in quiet.points.iter().take(quiet.launched).enumerate() {
+    let points = quiet.points.iter().take(quiet.launched).enumerate();
+    let begins = |(_, point): &(usize, &Point)| !point.what.starts_with("create nodeclaims");
+    for (at, point) in points.skip_while(begins) {
         // A write that is sent is carried out before anything else.
         let possible = |case: Case| point.call || case != Case::Killed(When::During);
         let strikes = STRIKES.iter().filter(|_| point.call);
@@ -156,7 +158,7 @@ fn cases(quiet: &End) -> Vec<(usize, &'static str, Case)> {
 fn whatever_happens_while_a_group_is_launched_nothing_leaks_or_is_bought_twice() {
     let quiet = quiet(&manager().expect("policies"));
     let cases = cases(&quiet);
-    assert!(cases.len() >= 150, "the story has become short");
+    assert!(cases.len() >= 120, "{} cases are few", cases.len());
     // Every case, or one in so many of them.
     let every = std::env::var("LONGSHORE_EVERY").ok();
     let every = every.and_then(|text| text.parse().ok()).unwrap_or(1);
@@ -188,7 +190,7 @@ fn whatever_happens_while_a_group_is_launched_nothing_leaks_or_is_bought_twice()
         let joined = running.into_iter().map(|one| one.join().expect("no panic"));
         joined.collect()
     });
-    eprintln!("{} points, {} cases", quiet.launched, cases.len());
+    eprintln!("{} cases", cases.len());
     assert!(bad.is_empty(), "{bad}");
 }
 
