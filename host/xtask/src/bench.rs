@@ -7,6 +7,7 @@
 mod cases;
 mod disrupt;
 mod karpenter_baseline;
+mod launches;
 mod live;
 mod questions;
 mod tables;
@@ -45,6 +46,9 @@ pub fn run(args: &[&str]) -> anyhow::Result<()> {
     }
     if let Some((&"disrupt", rest)) = args.split_first() {
         return disrupt::run(rest);
+    }
+    if let Some((&"launches", rest)) = args.split_first() {
+        return launches::run(rest);
     }
     if args == ["freeze"] {
         return questions::freeze();
@@ -102,7 +106,7 @@ fn asked<'a>(args: &[&'a str]) -> anyhow::Result<Options<'a>> {
             "--improve" => asked.effort = words.next().copied(),
             "--only" => asked.only = words.next().copied(),
             other => bail!(
-                "unknown word {other:?}: expected cost, speed, policy, disrupt, questions, freeze, catalogue, live, --improve, --only or --no-oracle"
+                "unknown word {other:?}: expected cost, speed, policy, disrupt, questions, freeze, catalogue, launches, live, --improve, --only or --no-oracle"
             ),
         }
     }

@@ -26,6 +26,7 @@ use super::instrumented::Measured;
 use super::journal::Journal;
 pub use super::kinds::Kind;
 use super::launch_backoff::LaunchBackoff;
+use super::launch_groups::LaunchGroups;
 use super::launches::Launches;
 use super::leader::{self, Elector, Leadership};
 use super::metrics::Metrics;
@@ -189,6 +190,7 @@ impl Daemon {
             backoff: LaunchBackoff::default(),
             refusals: Refusals::default(),
             launches: Launches::default(),
+            launch_groups: LaunchGroups::default(),
             shared_list: SharedList::default(),
             nomination_turns: Semaphore::new(TURNS),
             drains: Drains::default(),
