@@ -13,7 +13,7 @@ use super::sets::{Set, Sets};
 use super::topology::{Asking, ConstraintKind, Group};
 use crate::ids::{NodeIx, PoolIx};
 use crate::matching::untolerated;
-use crate::model::{MinValuesPolicy, OfferingId, ResourceId, Symbol};
+use crate::model::{MinValuesPolicy, OfferingId, ResourceId, Symbol, TypeId};
 use crate::reasons::Ineligible;
 use crate::reasons::{Barred, Least, Refusal, Target, TypesLeft, Unfit};
 
@@ -381,6 +381,12 @@ fn types_left(p: &mut CompiledCluster<'_>, item: usize, pool: usize, sets: &Sets
                 ResourceId::Other(_) => 4,
             };
             left.resources[place] += 1;
+            let resource = p.dims.0[dim];
+            let taken = p.pools[pool].fit.overhead(TypeId(at as u32)).get(resource);
+            if taken > 0 && p.items[item].request[dim] <= net[dim] + taken {
+                left.by_daemons += 1;
+                left.daemons.get_or_insert((resource, taken));
+            }
         } else if !offered.has(at) {
             count_not_offered(p, state, at, &mut left);
         } else if limits.as_ref().is_some_and(|l| !l.has(at)) {
