@@ -183,9 +183,12 @@ impl<'a> CompiledCluster<'a> {
         let mut pools = Vec::new();
         for (at, &pool) in snapshot.pools.iter().enumerate() {
             let sets = pool_sets(world, pool, &states.numbers);
+            let agreeing = states.types_that_agree(&sets);
+            states.restrict(at, &agreeing);
             let initial = states.state(at, sets);
             let record = &world.pools[pool.0 as usize];
-            let fit = Fit::new(snapshot, &states, states.get(initial), record, &dims);
+            let of_pool = states.get(initial);
+            let fit = Fit::new(snapshot, &states, of_pool, record, &dims, &agreeing);
             let (limits, nodes_left) = limits(snapshot, record);
             let min_values = record
                 .requirements
@@ -1309,7 +1312,7 @@ fn cheapest_holding(
         let left = p
             .pools
             .get(pool)
-            .map(|template| &template.fit.net[t.0 as usize]);
+            .and_then(|template| template.fit.net(t.0 as usize));
         left.is_some_and(|left| request.iter().zip(left).all(|(want, have)| want <= have))
     };
     machines.iter().find(holds).map_or(f64::INFINITY, |m| m.0)

@@ -364,12 +364,10 @@ fn types_left(p: &mut CompiledCluster<'_>, item: usize, pool: usize, sets: &Sets
     };
     for at in 0..all {
         // Less than nothing is left where the daemons alone are too large.
-        let net = &p.pools[pool].fit.net[at];
-        let short = p.items[item]
-            .request
-            .iter()
-            .zip(net)
-            .position(|(want, have)| want > have);
+        let net = p.pools[pool].fit.net(at);
+        let request = &p.items[item].request;
+        let short =
+            net.and_then(|net| request.iter().zip(net).position(|(want, have)| want > have));
         if !labels.has(at) {
             left.labels += 1;
         } else if let Some(dim) = short {
@@ -382,8 +380,10 @@ fn types_left(p: &mut CompiledCluster<'_>, item: usize, pool: usize, sets: &Sets
             };
             left.resources[place] += 1;
             let resource = p.dims.0[dim];
-            let taken = p.pools[pool].fit.overhead(TypeId(at as u32)).get(resource);
-            if taken > 0 && p.items[item].request[dim] <= net[dim] + taken {
+            let overhead = p.pools[pool].fit.overhead(TypeId(at as u32));
+            let taken = overhead.get(resource);
+            let left = net.map_or(0, |net| net[dim]);
+            if taken > 0 && request[dim] <= left + taken {
                 left.by_daemons += 1;
                 left.daemons.get_or_insert((resource, taken));
             }
