@@ -3,7 +3,8 @@
 //! [`pod_groups`] groups identical pods and lists their requirements, relaxed preference by
 //! preference; [`by_label`] indexes them by selector. [`node_specs`] narrows what a new node may
 //! be, label by label, with every result interned; [`settled`] says what that leaves to NodeClaims. [`fit`] finds the instance types that are large
-//! enough. [`leaders`] finds where pods can be followed. [`incompatible_pools`] finds NodePools without any compatible instance type.
+//! enough. [`leaders`] finds where pods can be followed. [`incompatible_pools`] finds NodePools
+//! without any compatible instance type.
 //! [`topology`] counts pods by domain, and [`domains`] says which domains count. [`first_fit`]
 //! packs first-fit-decreasing with all of them. The optimizer starts from its result.
 

@@ -382,8 +382,8 @@ fn types_left(p: &mut CompiledCluster<'_>, item: usize, pool: usize, sets: &Sets
             let resource = p.dims.0[dim];
             let overhead = p.pools[pool].fit.overhead(TypeId(at as u32));
             let taken = overhead.get(resource);
-            let left = net.map_or(0, |net| net[dim]);
-            if taken > 0 && request[dim] <= left + taken {
+            let free = net.map_or(0, |net| net[dim]);
+            if taken > 0 && request[dim] <= free + taken {
                 left.by_daemons += 1;
                 left.daemons.get_or_insert((resource, taken));
             }

@@ -72,7 +72,7 @@ fn plan(program: &Path, pairs: usize, differ: bool) -> anyhow::Result<Value> {
 }
 
 fn cluster(pairs: usize, differ: bool) -> Value {
-    let pools = (0..pairs).map(|at| pool(at));
+    let pools = (0..pairs).map(pool);
     let classes = (0..pairs).map(|at| class(at, differ));
     let pods = (0..PODS).map(pod);
     let items: Vec<Value> = pools.chain(classes).chain(pods).collect();
