@@ -65,7 +65,7 @@ fn plan(program: &Path, pairs: usize, differ: bool) -> anyhow::Result<Value> {
     let mut command = Command::new(program);
     command
         .args(["plan", "--provider", "aws", "-o", "json", "--world"])
-        .arg(crate::guests::root().join("examples/catalogues/aws-us-east-1.json.gz"))
+        .arg(longshore_xtask::guests::root().join("examples/catalogues/aws-us-east-1.json.gz"))
         .arg("--snapshot")
         .arg(&file);
     serde_json::from_slice(&commands::output(command)?).context("longshore's answer")
