@@ -84,7 +84,8 @@ pub enum Unfit {
         rule: TopologyRule,
         /// Its topology key.
         key: Symbol,
-        /// For a spread constraint, where it has too few pods.
+        /// For a spread constraint, where it has too few pods; for affinity of a new node, where the
+        /// pods are.
         least: Option<Box<Least>>,
     },
     /// A host port is taken.

@@ -179,10 +179,13 @@ impl Messages<'_> {
                             .unwrap_or_default();
                         format!("topology spread over {key} leaves no domain{least}")
                     }
-                    TopologyRule::Affinity => format!(
-                        "no {key} has the pods that its affinity \
-                        requires"
-                    ),
+                    TopologyRule::Affinity => match least {
+                        None => format!("no {key} has the pods that its affinity requires"),
+                        Some(least) => format!(
+                            "the pods that its affinity requires are in {key} {}, where it cannot be",
+                            self.text(least.domain)
+                        ),
+                    },
                     TopologyRule::AntiAffinity => {
                         format!("its anti-affinity excludes pods that run in every {key}")
                     }

@@ -210,8 +210,10 @@ fn nothing_left(left: &TypesLeft) -> bool {
 
 /// A refusal by the rule of a group, with the domain that a spread constraint would fill first.
 fn topology(p: &mut CompiledCluster<'_>, packing: &Packing, item: usize, group: usize) -> Unfit {
-    let mut least = least(p, group);
-    if let Some(least) = &mut least {
+    let mut least = least(p, group).or_else(|| followed(p, group));
+    if let Some(least) = &mut least
+        && p.topology.groups[group].spec.rule != ConstraintKind::Affinity
+    {
         least.barred = barred(p, packing, item, group, least.domain);
     }
     let spec = &p.topology.groups[group].spec;
@@ -220,6 +222,23 @@ fn topology(p: &mut CompiledCluster<'_>, packing: &Packing, item: usize, group: 
         key: spec.key,
         least,
     }
+}
+
+/// The domain that has most of the pods that a pod must be with, of several the first by name.
+fn followed(p: &CompiledCluster<'_>, group: usize) -> Option<Box<Least>> {
+    let group = &p.topology.groups[group];
+    let (ConstraintKind::Affinity, Some(key)) = (group.spec.rule, group.key) else {
+        return None;
+    };
+    let counts = group.count.iter().enumerate().rev();
+    let (domain, &pods) = counts.max_by_key(|(_, pods)| **pods)?;
+    (pods > 0).then(|| {
+        Box::new(Least {
+            domain: p.topology.keys[key].values[domain],
+            pods,
+            barred: Barred::Unasked,
+        })
+    })
 }
 
 /// The domain of a spread constraint that has the fewest pods, of several the first by name.
