@@ -425,7 +425,7 @@ impl Ec2 {
             .filter_map(|class| state.catalogue(class, &self.joins()).ok())
             .collect();
         let mut core = CoreCatalogues::new(&state.region, names);
-        all.iter().for_each(|class| core.add(class));
+        all.into_iter().for_each(|class| core.add(class));
         core.finish()
     }
 

@@ -5,6 +5,7 @@
 //! without reading and parsing.
 
 mod cases;
+mod classes;
 mod disrupt;
 mod karpenter_baseline;
 mod launches;
@@ -49,6 +50,9 @@ pub fn run(args: &[&str]) -> anyhow::Result<()> {
     }
     if let Some((&"launches", rest)) = args.split_first() {
         return launches::run(rest);
+    }
+    if let Some((&"classes", rest)) = args.split_first() {
+        return classes::run(rest);
     }
     if args == ["freeze"] {
         return questions::freeze();
@@ -106,7 +110,7 @@ fn asked<'a>(args: &[&'a str]) -> anyhow::Result<Options<'a>> {
             "--improve" => asked.effort = words.next().copied(),
             "--only" => asked.only = words.next().copied(),
             other => bail!(
-                "unknown word {other:?}: expected cost, speed, policy, disrupt, questions, freeze, catalogue, launches, live, --improve, --only or --no-oracle"
+                "unknown word {other:?}: expected cost, speed, policy, disrupt, questions, freeze, catalogue, classes, launches, live, --improve, --only or --no-oracle"
             ),
         }
     }

@@ -37,6 +37,7 @@ cargo xtask bench freeze                 how long a round holds up the loop's th
 cargo xtask bench questions              where each node's pods would go if it were gone: 1 000 and 10 000 nodes
 cargo xtask bench catalogue              EC2's catalogue for ten NodeClasses: time, memory, a changed price
 cargo xtask bench launches [CHECKOUT]   1 000 NodeClaims on the emulated EC2, beside another checkout's
+cargo xtask bench classes                many NodePools with an EC2NodeClass each: time and memory of a plan
 cargo xtask bench live [scale|mixes|churn|swaps|fold]…
                                         controllers on a real control plane: time, CPU, memory, cost
     --mixes N, --pods N                 how many platforms, of how many pods (20, 500)

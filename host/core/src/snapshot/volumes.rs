@@ -42,6 +42,8 @@ pub struct Volumes<'a> {
     /// The first volume of each driver and handle, which stands for all of them.
     handles: FxHashMap<(Symbol, Symbol), u32>,
     classes: FxHashMap<Symbol, &'a StorageClass>,
+    /// The class of claims that name none: of several defaults the newest.
+    default: Option<&'a StorageClass>,
     hostname: Option<Symbol>,
     /// Beta names of topology labels with the stable ones, and whether nodes carry the former.
     topology: Vec<(Option<Symbol>, Option<Symbol>, bool)>,
@@ -74,6 +76,7 @@ impl<'a> Volumes<'a> {
             volumes: volumes.map(|(at, v)| (v.name, (at as u32, v))).collect(),
             handles,
             classes: world.storage_classes.iter().map(|c| (c.name, c)).collect(),
+            default: default_class(world),
             hostname: world.names.get("kubernetes.io/hostname"),
             topology: topology.collect(),
             users: users(world),
@@ -103,7 +106,15 @@ impl<'a> Volumes<'a> {
         let &(at, claim) = self.claims.get(&(namespace, name))?;
         match claim.volume.and_then(|v| self.volumes.get(&v)) {
             Some(&(number, volume)) => self.number(number, volume),
-            None => Some((self.classes.get(&claim.class?)?.provisioner, at)),
+            None => Some((self.class_of(claim)?.provisioner, at)),
+        }
+    }
+
+    /// The StorageClass of a claim: the one that it names, else the default.
+    fn class_of(&self, claim: &VolumeClaim) -> Option<&'a StorageClass> {
+        match claim.class {
+            Some(class) => self.classes.get(&class).copied(),
+            None => self.default,
         }
     }
 
@@ -211,17 +222,21 @@ impl<'a> Volumes<'a> {
             }
             return self.of_volume(world, volume, local);
         }
-        let class = claim.class.filter(|&c| !text(c).is_empty());
-        let Some(class) = class else {
+        let Some(class) = self.class_of(claim) else {
+            let why = match claim.class.map(text) {
+                None => "names no StorageClass, and no StorageClass is the default",
+                Some("") => {
+                    "asks for a PersistentVolume without StorageClass (storageClassName \"\")"
+                }
+                Some(class) => {
+                    return Err(format!(
+                        "StorageClass {class} of its claim {} does not exist",
+                        text(name)
+                    ));
+                }
+            };
             return Err(format!(
-                "its PersistentVolumeClaim {} is not bound and names no StorageClass",
-                text(name)
-            ));
-        };
-        let Some(class) = self.classes.get(&class) else {
-            return Err(format!(
-                "StorageClass {} of its claim {} does not exist",
-                text(class),
+                "its PersistentVolumeClaim {} is not bound and {why}",
                 text(name)
             ));
         };
@@ -322,7 +337,8 @@ impl<'a> Volumes<'a> {
         class: &StorageClass,
     ) -> Result<Alternatives, String> {
         let text = |s: Symbol| world.names.text(s);
-        let there = world.volumes.iter().filter(|volume| fits(volume, claim));
+        let fits = |volume: &&Volume| fits(volume, claim, class);
+        let there = world.volumes.iter().filter(fits);
         let there: Vec<&Volume> = there.collect();
         let made = match text(class.provisioner) == NO_PROVISIONER {
             true => Err(format!(
@@ -458,14 +474,14 @@ pub fn used_by(world: &ClusterObjects, claim: Symbol, user: PodIx) -> String {
 }
 
 /// Whether a claim may be bound to a volume that is there.
-fn fits(volume: &Volume, claim: &VolumeClaim) -> bool {
+fn fits(volume: &Volume, claim: &VolumeClaim, class: &StorageClass) -> bool {
     let meant = match volume.claim {
         None => volume.available,
         Some(id) => id == (claim.namespace, claim.name),
     };
     meant
         && !volume.deleting
-        && volume.class == claim.class
+        && volume.class == Some(class.name)
         && volume.modes.include(claim.modes)
         && volume.storage >= claim.storage
         && volume.block == claim.block
@@ -473,6 +489,17 @@ fn fits(volume: &Volume, claim: &VolumeClaim) -> bool {
             .selector
             .as_ref()
             .is_none_or(|selector| selector.matches(&volume.labels))
+}
+
+/// The class that the API server gives claims without one: of several defaults the newest, then the
+/// first by name.
+fn default_class(world: &ClusterObjects) -> Option<&StorageClass> {
+    let defaults = world.storage_classes.iter().filter(|class| class.default);
+    let name = |class: &StorageClass| world.names.text(class.name);
+    defaults.min_by(|a, b| {
+        let newest = b.created.cmp(&a.created);
+        newest.then_with(|| name(a).cmp(name(b)))
+    })
 }
 
 /// A label selector of nodes as requirements; nothing if it selects none.

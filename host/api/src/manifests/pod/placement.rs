@@ -380,7 +380,7 @@ fn topology_key(key: &Text<'_>, at: Path<'_>, names: &mut Symbols) -> Result<Sym
             "name a label such as topology.kubernetes.io/zone",
         ));
     }
-    Ok(names.intern(key))
+    Ok(names.intern(stable(key)))
 }
 
 /// Adds the pod's own values of these labels to a selector. Labels that it does not have are passed
