@@ -245,10 +245,8 @@ fn operator(requirement: &OverlayRequirement, at: &str, names: &mut Symbols) -> 
             "list at least one value, or use Exists or DoesNotExist",
         );
     }
-    if let Some(bad) = listed
-        .iter()
-        .find(|value| is_list && !labels::is_label_value(value))
-    {
+    // Whatever the operator: Karpenter looks at values that it does not use, too.
+    if let Some(bad) = listed.iter().find(|value| !labels::is_label_value(value)) {
         return wrong(
             format!("{} is not a label value", quoted(bad)),
             "at most 63 letters, digits, `-`, `_` and `.`, first and last a letter or digit",
