@@ -438,6 +438,12 @@ impl ClusterState {
         (!is_read).then_some(why)
     }
 
+    /// Whether a CSI driver runs on a node.
+    pub fn has_csi_drivers(&self) -> bool {
+        let mut nodes = self.store.unsorted().csi_nodes.iter();
+        nodes.any(|node| !node.drivers.is_empty())
+    }
+
     /// How many pods wait for a node.
     pub fn pending(&self) -> usize {
         self.pending.len()

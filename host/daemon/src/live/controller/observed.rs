@@ -120,6 +120,10 @@ impl Controller {
             _ => {}
         }
         let (touched, refused) = self.state.fold(kind, &change);
+        if kind == Kind::CsiNode && !self.follows_drivers && self.state.has_csi_drivers() {
+            self.follows_drivers = true;
+            Kind::OF_DRIVERS.map(|kind| self.ctx.relists.ask(kind));
+        }
         let source = &*self.config.catalogue;
         if source.follows(kind) {
             self.offers.tell(source, kind, &change, &self.state);
