@@ -51,7 +51,13 @@ fn read(text: &str) -> (usize, String) {
     let (world, problems) = reader.finish();
     let pods = world.pods.iter().filter(|pod| pod.invalid.is_none());
     let found = world.pools.len() + world.claims.len() + pods.count();
-    (found, problems.to_string())
+    let unplanned = world.pods.iter().filter_map(|pod| pod.invalid.as_deref());
+    let said: Vec<String> = [problems.to_string()]
+        .into_iter()
+        .chain(unplanned.map(str::to_owned))
+        .filter(|said| !said.is_empty())
+        .collect();
+    (found, said.join("\n"))
 }
 
 /// Whether each is taken, and what is said of it; nothing is to be said if that is empty.

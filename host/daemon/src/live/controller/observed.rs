@@ -122,7 +122,9 @@ impl Controller {
         let (touched, refused) = self.state.fold(kind, &change);
         if kind == Kind::CsiNode && !self.follows_drivers && self.state.has_csi_drivers() {
             self.follows_drivers = true;
-            Kind::OF_DRIVERS.map(|kind| self.ctx.relists.ask(kind));
+            Kind::OF_DRIVERS
+                .iter()
+                .for_each(|kind| self.ctx.relists.ask(*kind));
         }
         let source = &*self.config.catalogue;
         if source.follows(kind) {

@@ -349,7 +349,9 @@ fn overlays_are_waited_for_where_they_are_watched() {
         if !overlays {
             state.leave_out(Kind::NodeOverlay);
         }
-        Kind::OF_DRIVERS.map(|kind| state.leave_out(kind));
+        Kind::OF_DRIVERS
+            .iter()
+            .for_each(|kind| state.leave_out(*kind));
         state.synced()
     };
     assert_eq!((listed(true), listed(false)), (false, true));
