@@ -1454,6 +1454,30 @@ mod tests {
     }
 
     #[test]
+    fn room_of_csi_drivers_counts_once_a_driver_runs_on_a_node() {
+        let mut state = ClusterState::default();
+        let seen = |drivers: &str| {
+            let node = format!(r#"{{"metadata":{{"name":"n"}},"spec":{{"drivers":[{drivers}]}}}}"#);
+            Change::Upsert(node.into())
+        };
+        state.fold(Kind::CsiNode, &seen(""));
+        assert!(!state.has_csi_drivers());
+        state.fold(Kind::CsiNode, &seen(r#"{"name":"x.csi"}"#));
+        assert!(state.has_csi_drivers());
+        let driver = r#"{"metadata":{"name":"x.csi"},"spec":{"storageCapacity":true}}"#;
+        let room = r#"{"metadata":{"name":"r","namespace":"shop"},"storageClassName":"late","capacity":"9Gi"}"#;
+        state.fold(Kind::CsiDriver, &Change::Upsert(driver.into()));
+        state.fold(Kind::CsiStorageCapacity, &Change::Upsert(room.into()));
+        let count = |state: &ClusterState| {
+            let world = state.freeze().world();
+            (world.csi_drivers.len(), world.storage_capacities.len())
+        };
+        assert_eq!(count(&state), (1, 1));
+        state.fold(Kind::CsiStorageCapacity, &Change::Remove(room.into()));
+        assert_eq!(count(&state), (1, 0));
+    }
+
+    #[test]
     fn what_kube_scheduler_says_of_a_pod_that_waits_is_kept() {
         let mut state = ClusterState::default();
         let pod = r#"{"metadata":{"name":"a","namespace":"shop","uid":"u-1"},"spec":{"containers":[]},"status":{"conditions":

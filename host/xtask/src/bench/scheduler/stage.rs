@@ -181,7 +181,7 @@ impl Stage {
         self.0.start_again(Program::Scheduler)
     }
 
-    /// Makes the nodes of a plan. Those that wait for a volume of theirs are left to kube-scheduler.
+    /// Makes the nodes of a plan.
     pub fn buy(&self, plan: &Value, world: &World, types: &Value) -> anyhow::Result<()> {
         let claims = plan["claims"].as_array().into_iter().flatten();
         let nodes: Vec<Value> = claims
