@@ -238,7 +238,7 @@ fn pods_are_taken_and_refused_as_the_api_server_does() {
         (
             container("requests: {memory: 1Gi}, limits: {memory: 32Ei}"),
             true,
-            "32Ei",
+            "",
         ),
         (tolerates("{key: a, operator: Exists}"), true, ""),
         (
