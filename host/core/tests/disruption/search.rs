@@ -97,7 +97,9 @@ fn balanced_takes_a_node_whose_replacement_costs_half() {
         pod["spec"]["priority"] = json!(priority);
         items.push(pod);
         let snapshot = snapshot(&items);
-        round(&snapshot).now().len()
+        let options = Options::default();
+        let round = methods::round(&snapshot, &ByPrice, options, Stop::never());
+        round.now().len()
     };
     assert_eq!(replaced(0), 1, "half of its price for its only pod");
     assert_eq!(replaced(1 << 20), 0, "the pod is worth a little more");
