@@ -9,7 +9,7 @@ use anyhow::{Context as _, bail};
 use serde_json::{Value, json};
 
 use super::generate::World;
-use crate::control_plane::{ControlPlane, Program};
+use longshore_xtask::control_plane::{ControlPlane, Program};
 
 /// Kinds that worlds are made of and that plans read.
 const KINDS: &str = "nodes,pods,persistentvolumeclaims,persistentvolumes,storageclasses,csinodes,\
