@@ -272,9 +272,9 @@ fn refused_by_kube_scheduler() -> Result<()> {
         get(&plane, &format!("nodeclaim/{claim}"), path)
     };
     let planned = claims.iter().map(planned).collect::<Result<Vec<_>>>()?;
-    // It should be one, that of the ordinary pod. Today one more is bought after a restart.
+    // One, that of the ordinary pod.
     ensure!(
-        claims.len() <= 2,
+        claims.len() <= 1,
         "bought again after a restart: {claims:?} for {planned:?}, {:?} is remembered",
         remembers(&plane)?
     );

@@ -1,6 +1,8 @@
 //! How the daemon is operated, on a real control plane: bad surroundings are said and waited for, a
 //! cloud that is short is not asked in vain, and what an operator looks at shows what he knows.
 
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -27,6 +29,10 @@ fn main() {
             ),
             ("default_spread_constraints_are_planned_with", spread),
             ("metrics_tell_of_pods_nodes_and_claims", metrics),
+            (
+                "silent_connections_on_every_port_keep_no_probe_and_no_scrape_out",
+                silent_connections,
+            ),
         ],
         &[
             ("a_server_that_cannot_be_reached_is_waited_for", unreachable),
@@ -518,4 +524,57 @@ fn metrics() -> Result<()> {
             1,
         )?)
     })
+}
+
+/// Five hundred connections on each port, that send nothing or half a request, and a scrape that is
+/// read slowly.
+fn silent_connections() -> Result<()> {
+    let plane = ControlPlane::start("operation-silent")?;
+    plane.apply(&usual_pool())?;
+    let mut daemon = Daemon::start(&plane.longshore_kubeconfig(), &[])?;
+    plane.apply(&deployment("web", 6, ""))?;
+    until("6 pods run", || Ok(running(&plane)? == 6))?;
+    let to = |port: u16| TcpStream::connect(("127.0.0.1", port));
+    let mut slow = to(daemon.port)?;
+    slow.set_read_timeout(Some(Duration::from_secs(5)))?;
+    slow.write_all(b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n")?;
+    let mut silent = Vec::new();
+    for number in 0..500 {
+        for port in [daemon.port, daemon.probes, daemon.status] {
+            let mut connection = to(port)?;
+            // What was displaced does not take it any more.
+            if number % 2 == 0 {
+                _ = connection.write_all(b"GET /healthz HTTP/1.1\r\nHost: a");
+            }
+            silent.push(connection);
+        }
+    }
+    let probe = |path: &str| -> Result<Duration> {
+        let begun = Instant::now();
+        let url = format!("http://127.0.0.1:{}/{path}", daemon.probes);
+        ensure!(ureq::get(&url).call()?.status() == 200, "{path}");
+        Ok(begun.elapsed())
+    };
+    let mut worst = Duration::ZERO;
+    let mut scraped = Vec::new();
+    for _ in 0..30 {
+        worst = worst.max(probe("healthz")?).max(probe("readyz")?);
+        let mut some = [0; 200];
+        let read = slow.read(&mut some)?;
+        scraped.extend_from_slice(&some[..read]);
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    ensure!(worst < Duration::from_secs(1), "a probe took {worst:?}");
+    ensure!(
+        scraped.starts_with(b"HTTP/1.1 200") && scraped.len() > 3_000,
+        "the slow scrape got {} bytes",
+        scraped.len()
+    );
+    ensure!(daemon.metrics()?.contains("karpenter_pods_state"));
+    ensure!(daemon.ask(&["status"])?.starts_with("daemon    leads"));
+    // The loop goes on beside them.
+    plane.apply(&deployment("more", 4, ""))?;
+    until("10 pods run", || Ok(running(&plane)? == 10))?;
+    drop(silent);
+    daemon.lives()
 }

@@ -35,7 +35,10 @@ fn every_reply() -> Result<(), Failed> {
         .enable_all()
         .thread_name("emulator")
         .build()?;
-    let world = World::new(Account::default_region(), 1);
+    let mut account = Account::default_region();
+    // The script launches with a profile that it has just made.
+    account.settings.profile_milliseconds = 0;
+    let world = World::new(account, 1);
     let server = runtime.block_on(serve::serve(0, world))?;
     let url = format!("http://{}", server.address()?);
     runtime.spawn(server.run());

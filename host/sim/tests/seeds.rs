@@ -137,35 +137,6 @@ fn seeds(usually: u64) -> u64 {
     said.and_then(|text| text.parse().ok()).unwrap_or(usually)
 }
 
-/// What seeds of disruption show today and should not: a replacement that no pod of its command moves
-/// to (5, 22, 39), and a daemon that goes on after ten minutes in which nothing happened (20). One
-/// that ends well now fails the test: take it out.
-const DISRUPT_TODAY: [u64; 4] = [5, 20, 22, 39];
-/// The same of purchases in vain: one more purchase from a NodePool whose nodes do not join (16, 21),
-/// and a replacement that no pod moves to (5).
-const VAIN_TODAY: [u64; 3] = [5, 16, 21];
-
-/// As [`failures`], less the seeds that are known to fail, each of which must.
-fn new_failures(stories: Stories, seeds: u64, today: &[u64]) -> String {
-    let failed = failures(stories, seeds);
-    let fails = |seed: u64| failed.contains(&format!("seed {seed}: "));
-    let mended = today.iter().filter(|&&seed| seed < seeds && !fails(seed));
-    let mended: String = mended
-        .map(|seed| format!("seed {seed} ends well now: take it out of the list\n"))
-        .collect();
-    let known = |lines: &&str| {
-        today
-            .iter()
-            .any(|seed| lines.starts_with(&format!("{seed}: ")))
-    };
-    let new = failed.split("seed ").filter(|lines| !lines.is_empty());
-    let new = new.filter(|lines| lines.contains(": [") && !known(lines));
-    mended
-        + &new
-            .map(|lines| format!("seed {lines}\n"))
-            .collect::<String>()
-}
-
 /// Tells the first scenarios of a kind, of a smaller cluster than `longshore-sim seeds` tells, on all
 /// cores. What is wrong with them.
 fn failures(stories: Stories, seeds: u64) -> String {
@@ -209,13 +180,13 @@ fn after_an_hour_of_faults_every_pod_runs_and_nothing_is_left_behind() {
 
 #[test]
 fn an_hour_of_faults_with_disruption_ends_well_and_breaks_no_budget() {
-    let failed = new_failures(Stories::Disrupt, seeds(40), &DISRUPT_TODAY);
+    let failed = failures(Stories::Disrupt, seeds(40));
     assert!(failed.is_empty(), "{failed}");
 }
 
 #[test]
 fn what_is_bought_in_vain_is_bounded_and_others_get_their_nodes() {
-    let failed = new_failures(Stories::Vain, seeds(30), &VAIN_TODAY);
+    let failed = failures(Stories::Vain, seeds(30));
     assert!(failed.is_empty(), "{failed}");
 }
 

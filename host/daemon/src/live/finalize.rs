@@ -15,7 +15,8 @@ use tokio::time::Instant;
 use super::claims::FINALIZER;
 use super::context::Context;
 use super::lifecycle::{
-    Outcome, TERMINATION_TIME, is_true, jiff_span, patch_meta, patch_status, pool_of, rfc3339,
+    Outcome, TERMINATION_TIME, has_failed_to_join, is_true, jiff_span, patch_meta, patch_status,
+    pool_of, rfc3339,
 };
 use super::mutants::mutant;
 use super::node::NodeView;
@@ -36,6 +37,10 @@ pub async fn finalize(ctx: &Context, claim: &NodeClaim, nodes: &[Arc<NodeView>])
     let finalizers = claim.metadata.finalizers.clone().unwrap_or_default();
     if !finalizers.iter().any(|f| f == FINALIZER) {
         return Ok(None);
+    }
+    if has_failed_to_join(claim) {
+        let uid = claim.metadata.uid.as_deref().unwrap_or_default();
+        ctx.registrations.failed(pool_of(claim), uid);
     }
     let annotations = claim.metadata.annotations.clone().unwrap_or_default();
     let grace = claim

@@ -183,11 +183,6 @@ pub fn may_wait(ctx: &Context, node: &NodeView) -> bool {
 
 /// Deletes a claim that has had its time.
 async fn give_up(ctx: &Context, claim: &NodeClaim, why: &'static str) -> Outcome {
-    // The answer to the deletion may be lost, and then nothing comes here again.
-    if why == REGISTRATION_TIMEOUT {
-        let uid = claim.metadata.uid.as_deref().unwrap_or_default();
-        ctx.registrations.failed(pool_of(claim), uid);
-    }
     if delete(ctx, claim, why).await? {
         ctx.health.record(pool_of(claim), false);
         ctx.metrics.disrupted(why, claim);
@@ -725,6 +720,20 @@ fn liveness_expired(
         return Some(REGISTRATION_TIMEOUT);
     }
     None
+}
+
+/// Whether a NodeClaim that goes had its time to join and has not. Asked of what the API server
+/// stores: the answer to the deletion may be lost, and the process that asked for it may be gone.
+pub fn has_failed_to_join(claim: &NodeClaim) -> bool {
+    let (Some(status), Some(deleted)) = (&claim.status, &claim.metadata.deletion_timestamp) else {
+        return false;
+    };
+    let registered =
+        condition(&status.conditions, "Registered").filter(|_| is_true(status, "Launched"));
+    registered.is_some_and(|own| {
+        let waited = deleted.0.as_second() - own.last_transition_time.0.as_second();
+        own.status != ConditionStatus::True && seconds(waited) >= REGISTRATION_LIMIT
+    })
 }
 
 fn time_in(ctx: &Context, claim: &NodeClaim, status: &NodeClaimStatus, what: &str) -> Duration {

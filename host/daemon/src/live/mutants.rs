@@ -8,7 +8,7 @@
 use std::cell::Cell;
 
 /// Every mutant, and what it does wrong.
-pub const ALL: [(&str, &str); 47] = [
+pub const ALL: [(&str, &str); 49] = [
     (
         "no-finalizer",
         "claims are written, and left, without our finalizer",
@@ -190,6 +190,14 @@ pub const ALL: [(&str, &str); 47] = [
     (
         "begins-uncounted",
         "a round does not count what a command is buying",
+    ),
+    (
+        "forgets-useless",
+        "that a purchase did not help its pods is not written down",
+    ),
+    (
+        "forgets-unjoined",
+        "that nodes of a NodePool never join is not written down",
     ),
 ];
 

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 
 use super::context::Context;
 use super::lock::lock;
+use super::mutants::mutant;
 use super::step_error::StepError;
 
 /// Texts of the annotation [`USELESS`] that are to be written, by NodePool.
@@ -56,11 +57,14 @@ impl ToRemember {
     }
 }
 
+/// NodeClaims that are known to be counted at most.
+const MOST_COUNTED: usize = 10_000;
+
 /// How registrations of a NodePool's nodes ended that its annotation [`UNJOINED`] does not say yet.
 #[derive(Default)]
 pub struct Registrations {
     ended: Mutex<BTreeMap<String, Ended>>,
-    /// NodeClaims that have been counted as failures, by UID: a deletion is tried again.
+    /// NodeClaims that have been counted as failures, by UID: each has many steps while it goes.
     counted: Mutex<BTreeSet<String>>,
 }
 
@@ -83,9 +87,14 @@ impl Registrations {
 
     /// The node of a NodeClaim has not joined in time. It may be said several times.
     pub fn failed(&self, pool: &str, uid: &str) {
-        if !lock(&self.counted).insert(uid.to_owned()) {
+        let mut counted = lock(&self.counted);
+        if counted.len() >= MOST_COUNTED {
+            counted.clear();
+        }
+        if !counted.insert(uid.to_owned()) {
             return;
         }
+        drop(counted);
         let mut all = lock(&self.ended);
         let ended = all.entry(pool.to_owned()).or_default();
         ended.failed_since = ended.failed_since.saturating_add(1);
@@ -122,7 +131,7 @@ pub async fn step(
     let known = annotation(pool, UNJOINED);
     let unjoined = next_unjoined(known, ended, given, ctx.now().as_second());
     let mut changes = serde_json::Map::new();
-    if let Some(text) = useless {
+    if let Some(text) = useless.filter(|_| !mutant("forgets-useless")) {
         let value = if text.is_empty() {
             Value::Null
         } else {
@@ -130,7 +139,7 @@ pub async fn step(
         };
         changes.insert(USELESS.to_owned(), value);
     }
-    if unjoined.as_deref() != known {
+    if unjoined.as_deref() != known && !mutant("forgets-unjoined") {
         changes.insert(
             UNJOINED.to_owned(),
             unjoined.map_or(Value::Null, Value::from),

@@ -89,6 +89,7 @@ pub struct Daemon {
     pub child: Child,
     log: PathBuf,
     pub port: u16,
+    pub probes: u16,
     /// Of status and explanations.
     pub status: u16,
 }
@@ -130,6 +131,7 @@ impl Daemon {
             child,
             log,
             port,
+            probes,
             status,
         })
     }

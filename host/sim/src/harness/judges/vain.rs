@@ -20,7 +20,7 @@ use crate::server::{RequestInfo, resources};
 const PLAIN: Duration = Duration::from_secs(180);
 /// After a node is ready that does not help nothing is bought for so long; a little less than the
 /// daemon waits the first time, and after more than one of them.
-const PAUSE: Duration = Duration::from_secs(300);
+const PAUSE: Duration = Duration::from_secs(295);
 const LONGER: Duration = Duration::from_secs(540);
 /// Claims made within this time are one purchase.
 const ONE_PURCHASE: Duration = Duration::from_secs(60);
@@ -39,6 +39,8 @@ struct Purchase {
     created: Duration,
     ready: Option<Duration>,
     registered: bool,
+    /// When its deletion was asked for: the daemon has given up then.
+    given_up: Option<Duration>,
     gone: Option<Duration>,
     node: String,
     /// Others have had room of its node.
@@ -82,6 +84,7 @@ impl Vain {
                     created: now,
                     ready: None,
                     registered: false,
+                    given_up: None,
                     gone: None,
                     node: String::new(),
                     shared: false,
@@ -92,6 +95,9 @@ impl Vain {
             Event::Modified => {
                 if let Some(purchase) = self.purchases.get_mut(name) {
                     purchase.node = fields::text(claim, "/status/nodeName").to_owned();
+                    if !fields::text(claim, "/metadata/deletionTimestamp").is_empty() {
+                        purchase.given_up.get_or_insert(now);
+                    }
                     purchase.registered |= fields::condition(claim, "Registered") == "True";
                     if fields::condition(claim, "Initialized") == "True" {
                         purchase.ready.get_or_insert(now);
@@ -166,7 +172,8 @@ impl Vain {
         let failed = own().filter_map(|(_, purchase)| {
             let gone = purchase.gone?;
             let never = !purchase.registered && gone - purchase.created >= NEVER;
-            (never && purchase.created > self.changed()).then_some(gone)
+            let given_up = purchase.given_up.unwrap_or(gone);
+            (never && purchase.created > self.changed()).then_some(given_up)
         });
         let mut failed: Vec<Duration> = failed.collect();
         failed.sort_unstable();
