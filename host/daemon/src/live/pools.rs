@@ -388,3 +388,22 @@ pub fn invalid(pool: &NodePool) -> Option<String> {
         .find(|t| !seen.insert(*t));
     twice.map(|(key, effect)| format!("taint {key}:{effect} is there twice"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_nodepool_without_nodes_has_none_of_what_every_node_has() {
+        let mut status = NodePoolStatus::default();
+        count(&mut status, &[], &[]);
+        let all = status.resources.iter();
+        let all: Vec<String> = all
+            .map(|(of, amount)| format!("{of} {}", amount.0))
+            .collect();
+        assert_eq!(
+            all.join(", "),
+            "cpu 0, ephemeral-storage 0, memory 0, nodes 0, pods 0"
+        );
+    }
+}
