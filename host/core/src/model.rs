@@ -22,7 +22,9 @@ pub mod storage;
 pub mod sweep;
 pub mod symbols;
 
-pub use catalogue::{Catalogue, InstanceType, Offering, OfferingId, TypeId, TypeOverlay};
+pub use catalogue::{
+    Catalogue, Estimates, InstanceType, Offering, OfferingId, TypeId, TypeOverlay,
+};
 pub use cluster_objects::{
     ClusterObjects, DaemonSet, MinValuesPolicy, PodDisruptionBudget, PreferencePolicy, Settings,
     Workload,

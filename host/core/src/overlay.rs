@@ -249,7 +249,9 @@ fn rebuilt(
             }
         }
     }
-    Catalogue::new(rows, names).with_overlays(changed)
+    Catalogue::new(rows, names)
+        .with_overlays(changed)
+        .with_estimates(catalogue.estimates())
 }
 
 impl Effect {

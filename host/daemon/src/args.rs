@@ -129,11 +129,11 @@ pub struct WorldArgs {
     /// standard input
     #[arg(long, num_args = 1.., value_name = "FILE")]
     pub snapshot: Vec<PathBuf>,
-    /// Whose instance types
-    #[arg(long, value_name = "NAME", default_value = "kwok")]
-    pub provider: CatalogueOf,
+    /// Whose instance types [default: aws if NodePools name EC2NodeClasses, and kwok otherwise]
+    #[arg(long, value_name = "NAME")]
+    pub provider: Option<CatalogueOf>,
     /// Instance types [default: for kwok the 144 types that Karpenter's KWOK provider has built in,
-    /// for aws those in WORLD]; for kwok in the format of that provider, for aws what `aws ec2
+    /// for aws those of the region]; for kwok in the format of that provider, for aws what `aws ec2
     /// describe-instance-types` answers (JSON, or JSON gzipped)
     #[arg(long, value_name = "FILE")]
     pub instance_types: Option<PathBuf>,
@@ -384,7 +384,8 @@ const AWS: &str = "With --provider aws";
 #[derive(Debug, Default, ClapArgs)]
 pub struct AwsArgs {
     /// Region, zones, and optionally an EC2NodeClass, instance types, prices, reservations and what
-    /// has no capacity (YAML or JSON, - for standard input)
+    /// has no capacity (YAML or JSON, - for standard input) [default for plan and explain: the region
+    /// that the manifests' zones are in, as it is built in, with prices that are partly estimates]
     // The heading is on each argument: that of a group would go on to arguments after it.
     #[arg(short = 'f', long, value_name = "FILE", help_heading = AWS)]
     pub world: Option<PathBuf>,

@@ -285,6 +285,7 @@ fn converge(
         snapshot = Snapshot::new(world.into());
     }
     report.settle(cost(&snapshot), snapshot.nodes.len());
+    report.estimates = report::estimates(&snapshot);
     if let Some(file) = &args.disrupt.write {
         write::write(file, &args.world.snapshot, &snapshot.world)?;
     }

@@ -16,7 +16,7 @@ use crate::deadline::Deadline;
 use crate::disrupt;
 use crate::error::{Failure, count};
 use crate::input;
-use crate::messages::{Messages, amount};
+use crate::messages::{Messages, amount, estimates, usd};
 use crate::plan::{Planned, decide};
 use crate::report::table::{Align, table};
 use crate::report::{self, Claim, Decision, Priced};
@@ -171,7 +171,8 @@ pub fn explain(case: &ExplainInput<'_>, name: &str) -> Result<Explained, Failure
     Ok(Explained {
         text: text(case.snapshot, pod, &explanation, &refusals)
             + &volumes(case.snapshot, pod)
-            + &incompatible_pools(case),
+            + &incompatible_pools(case)
+            + &estimates_of(case),
         explanation: serde_json::to_value(&explanation).map_err(|e| Failure::Print(e.into()))?,
     })
 }
@@ -382,15 +383,25 @@ fn incompatible_pools(case: &ExplainInput<'_>) -> String {
         .collect()
 }
 
+/// What `~` means, where a price is an estimate.
+fn estimates_of(case: &ExplainInput<'_>) -> String {
+    let line = estimates(&case.snapshot.world);
+    if line.is_empty() {
+        line
+    } else {
+        format!("\n{line}")
+    }
+}
+
 /// `m5.large (spot, us-east-1a) at 0.0350 USD/h`.
 fn shown(offering: &Priced) -> String {
     let place = [offering.capacity_type.as_deref(), offering.zone.as_deref()];
     let place: Vec<&str> = place.into_iter().flatten().collect();
     format!(
-        "{} ({}) at {:.4} USD/h",
+        "{} ({}) at {} USD/h",
         offering.instance_type,
         place.join(", "),
-        offering.price
+        usd(offering.price, 4, offering.estimated)
     )
 }
 
@@ -419,7 +430,11 @@ fn bought(claim: &Claim, alone: Option<&Priced>) -> String {
     match &claim.next_best {
         Some(next) => {
             let more = next.price - claim.price;
-            text += &format!("  next best    {}: {more:+.4} USD/h\n", shown(next));
+            let mark = match next.estimated || claim.offering.estimated {
+                true => "~",
+                false => "",
+            };
+            text += &format!("  next best    {}: {mark}{more:+.4} USD/h\n", shown(next));
         }
         None => text += "  next best    no other type takes these pods\n",
     }

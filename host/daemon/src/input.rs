@@ -6,6 +6,7 @@
 
 pub mod aws;
 mod overlays;
+mod region;
 mod unhealthy;
 
 use std::io::Read as _;
@@ -56,7 +57,11 @@ pub fn read(options: &Options) -> Result<(ClusterObjects, Diagnostics), Failure>
             problems,
         });
     }
-    let managed = match &options.aws {
+    let aws = options
+        .aws
+        .as_ref()
+        .filter(|_| !options.by_manifests || is_of_ec2(&world, &classes));
+    let managed = match aws {
         Some(_) => Managed::EC2,
         None => Managed::KWOK,
     };
@@ -71,19 +76,46 @@ pub fn read(options: &Options) -> Result<(ClusterObjects, Diagnostics), Failure>
         world.settings.default_spread = default_spread(config, &mut world.names)?;
     }
     world.now = youngest(&world);
-    let repairs: &[RepairPolicy] = match &options.aws {
+    let repairs: &[RepairPolicy] = match aws {
         Some(_) => &longshore_ec2::repair::POLICIES,
         None => &longshore_kwok::provider::REPAIR_POLICIES,
     };
     nodes.enter(&mut world, repairs);
     let types = options.instance_types.as_deref();
-    let overlays = overlays.read(&mut world, options.aws.is_some(), &mut problems);
-    match &options.aws {
+    let overlays = overlays.read(&mut world, aws.is_some(), &mut problems);
+    match aws {
         Some(aws) => classes.catalogue(&mut world, aws, types, overlays.list(), &mut problems)?,
         None => catalogue(&mut world, types, &mut problems)?,
     }
     overlays.apply(&mut world, &mut problems);
     Ok((world, problems))
+}
+
+/// Whether manifests are those of a cluster on EC2: more NodePools name EC2NodeClasses than KWOK's,
+/// or, without either, there is an EC2NodeClass or a Node on EC2.
+fn is_of_ec2(world: &ClusterObjects, classes: &aws::Classes) -> bool {
+    let text = |symbol| world.names.text(symbol);
+    let pools = |of: Managed| {
+        let names = |pool: &&longshore_core::model::NodePool| {
+            of.names(&NodeClassRef {
+                group: text(pool.class.group).to_owned(),
+                kind: text(pool.class.kind).to_owned(),
+                ..NodeClassRef::default()
+            })
+        };
+        world.pools.iter().filter(names).count()
+    };
+    match (pools(Managed::EC2), pools(Managed::KWOK)) {
+        (0, 0) => {
+            let on_ec2 = |id| text(id).starts_with("aws://");
+            classes.has_some()
+                || world
+                    .nodes
+                    .iter()
+                    .any(|node| node.provider_id.is_some_and(on_ec2))
+        }
+        (ec2, kwok) => ec2 > kwok,
+    }
 }
 
 /// NodePools of other providers are problems: nothing is planned for them.
@@ -105,7 +137,9 @@ fn foreign_pools(
             other.names(&class)
         });
         let hint = match other {
-            Some(Managed::EC2) => "plan with --provider aws and --world",
+            Some(Managed::EC2) => {
+                "plan it with --provider aws; without --provider and --instance-types the NodePools decide"
+            }
             Some(_) => "plan with --provider kwok",
             None => "its own controller buys for it; its nodes have room for pods all the same",
         };

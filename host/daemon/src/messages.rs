@@ -538,6 +538,23 @@ fn demand(shape: &PodShape, key: Symbol) -> Option<&Requirement> {
         .find(|requirement| requirement.key == key)
 }
 
+/// An amount of money with so many digits behind the point. `~` marks an estimate.
+pub fn usd(amount: f64, digits: usize, estimated: bool) -> String {
+    let mark = if estimated { "~" } else { "" };
+    format!("{mark}{amount:.digits$}")
+}
+
+/// What `~` means, if some price of a catalogue is an estimate; a line of its own.
+pub fn estimates(world: &longshore_core::model::ClusterObjects) -> String {
+    let words = world.catalogue.estimates().words;
+    words.map_or(String::new(), |words| estimate(world.names.text(words)))
+}
+
+/// What `~` means, by what prices are estimated from; a line of its own.
+pub fn estimate(words: &str) -> String {
+    format!("~ is an estimate: {words}. --world FILE plans with the account's own prices.\n")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

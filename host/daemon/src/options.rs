@@ -26,6 +26,8 @@ pub struct Options {
     pub instance_types: Option<PathBuf>,
     /// EC2 as the source of instance types; `None` for KWOK's.
     pub aws: Option<Aws>,
+    /// Nothing names the provider: the manifests' NodePools decide between `aws` and KWOK.
+    pub by_manifests: bool,
     /// How hard to try.
     pub effort: Effort,
     /// Decides between equals.
@@ -58,48 +60,58 @@ impl Options {
     }
 }
 
-/// EC2 as described by a file.
+/// EC2 as described by a file, or as it is built in.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Aws {
-    /// The file with region, zones and more.
-    pub world: PathBuf,
+    /// The file with region, zones and more; `None` for the region of the manifests, as it is built
+    /// in.
+    pub world: Option<PathBuf>,
     /// What changes how much of a node pods get.
     pub settings: machine::Settings,
     /// A bootstrap policy.
     pub bootstrap: Option<PolicyEntry>,
 }
 
-/// The AWS part of a command's arguments; an error if it makes no sense with the provider.
+/// Arguments that mean something with `--provider aws` alone, and whether each is given.
+fn given(args: &AwsArgs) -> impl Iterator<Item = &'static str> {
+    let all = [
+        ("--world", args.world.is_some()),
+        (
+            "--vm-memory-overhead-percent",
+            args.vm_memory_overhead_percent.is_some(),
+        ),
+        ("--reserved-enis", args.reserved_enis.is_some()),
+        ("--aws-feature-gates", args.aws_feature_gates.is_some()),
+        ("--bootstrap", args.bootstrap.is_some()),
+    ];
+    all.into_iter()
+        .filter_map(|(flag, given)| given.then_some(flag))
+}
+
+/// The AWS part of a command's arguments where the provider is named; an error if it makes no sense
+/// with it.
 pub fn aws(provider: CatalogueOf, args: &AwsArgs) -> Result<Option<Aws>, Failure> {
-    let usage = |message: String, hint: &str| Failure::Usage {
+    if provider == CatalogueOf::Aws {
+        return aws_of(args).map(Some);
+    }
+    match given(args).next() {
+        None => Ok(None),
+        Some(flag) => Err(usage(
+            format!("{flag} means nothing with --provider kwok"),
+            "add --provider aws, or leave it out",
+        )),
+    }
+}
+
+fn usage(message: String, hint: &str) -> Failure {
+    Failure::Usage {
         message,
         hint: hint.into(),
-    };
-    if provider == CatalogueOf::Kwok {
-        let given = [
-            ("--world", args.world.is_some()),
-            (
-                "--vm-memory-overhead-percent",
-                args.vm_memory_overhead_percent.is_some(),
-            ),
-            ("--reserved-enis", args.reserved_enis.is_some()),
-            ("--aws-feature-gates", args.aws_feature_gates.is_some()),
-            ("--bootstrap", args.bootstrap.is_some()),
-        ];
-        return match given.into_iter().find(|(_, given)| *given) {
-            None => Ok(None),
-            Some((flag, _)) => Err(usage(
-                format!("{flag} means nothing with --provider kwok"),
-                "add --provider aws, or leave it out",
-            )),
-        };
     }
-    let Some(world) = args.world.clone() else {
-        return Err(usage(
-            "--provider aws needs a world".into(),
-            "name a file with region, zones and instance types: --world WORLD.yaml",
-        ));
-    };
+}
+
+/// EC2 with what the arguments say of it.
+fn aws_of(args: &AwsArgs) -> Result<Aws, Failure> {
     let defaults = machine::Settings::default();
     let overhead = args
         .vm_memory_overhead_percent
@@ -117,8 +129,15 @@ pub fn aws(provider: CatalogueOf, args: &AwsArgs) -> Result<Option<Aws>, Failure
     let expressions = gates("--aws-feature-gates", typed)?
         .get("NodeClassCEL")
         .is_some_and(|on| *on);
-    Ok(Some(Aws {
-        world,
+    if args.bootstrap.is_some() && args.world.is_none() {
+        let message = "--bootstrap needs a world: user data names the cluster".into();
+        return Err(usage(
+            message,
+            "name a file with the cluster: --world WORLD.yaml",
+        ));
+    }
+    Ok(Aws {
+        world: args.world.clone(),
         settings: machine::Settings {
             vm_memory_overhead: overhead,
             reserved_enis,
@@ -126,7 +145,18 @@ pub fn aws(provider: CatalogueOf, args: &AwsArgs) -> Result<Option<Aws>, Failure
             kubernetes: None,
         },
         bootstrap: args.bootstrap.as_deref().map(scorer).transpose()?,
-    }))
+    })
+}
+
+/// Where instance types come from, and whether the manifests decide between EC2 and KWOK. A file of
+/// instance types alone is one of KWOK's, as it always was.
+fn source(args: &WorldArgs) -> Result<(Option<Aws>, bool), Failure> {
+    match args.provider {
+        Some(provider) => Ok((aws(provider, &args.aws)?, false)),
+        None if given(&args.aws).next().is_some() => Ok((Some(aws_of(&args.aws)?), false)),
+        None if args.instance_types.is_some() => Ok((None, false)),
+        None => Ok((Some(aws_of(&args.aws)?), true)),
+    }
 }
 
 /// Whether `--feature-gates` lets spot nodes be replaced by spot nodes.
@@ -195,10 +225,12 @@ pub fn resolve(args: &WorldArgs) -> Result<Options, Failure> {
         args.feature_gates.as_deref().unwrap_or_default(),
     )?;
     let gate = |name: &str, default: bool| gates.get(name).copied().unwrap_or(default);
+    let (aws, by_manifests) = source(args)?;
     Ok(Options {
         snapshot: args.snapshot.clone(),
         instance_types: args.instance_types.clone(),
-        aws: aws(args.provider, &args.aws)?,
+        aws,
+        by_manifests,
         effort: args
             .improve
             .map(Effort::from)

@@ -136,6 +136,11 @@ fn report(planned: &Planned) -> Report {
         robustness: survives,
         robustness_nominated: survives_told,
         incompatible_pools: report::all_incompatible_pools(&planned.snapshot, &planned.plan),
+        estimates: {
+            let world = &planned.snapshot.world;
+            let words = world.catalogue.estimates().words;
+            words.map(|words| world.names.text(words).to_owned())
+        },
         policies: notes,
         problems: planned.problems.list.iter().map(input::object).collect(),
     }

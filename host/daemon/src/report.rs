@@ -53,6 +53,9 @@ pub struct Report {
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[serde(rename = "barren")]
     pub incompatible_pools: BTreeMap<String, String>,
+    /// What prices are estimated from that say they are estimates.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub estimates: Option<String>,
     /// What policies had to say: failures and fall-backs.
     pub policies: Vec<String>,
     /// Input that was skipped.
@@ -114,6 +117,9 @@ pub struct Priced {
     pub capacity_type: Option<String>,
     /// USD per hour.
     pub price: f64,
+    /// The price is an estimate.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub estimated: bool,
 }
 
 /// Why a pod goes nowhere.
@@ -294,11 +300,13 @@ pub fn claim_of(world: &ClusterObjects, claim: &PlannedClaim) -> Claim {
 /// An offering with its names.
 pub fn priced(world: &ClusterObjects, offering: &Offering) -> Priced {
     let text = |sym| world.names.text(sym).to_owned();
+    let capacity_type = offering.capacity_type.map(text);
     Priced {
         instance_type: text(world.catalogue.instance_type(offering.instance_type).name),
         zone: offering.zone.map(text),
-        capacity_type: offering.capacity_type.map(text),
         price: offering.price,
+        estimated: world.catalogue.estimates().of(capacity_type.as_deref()),
+        capacity_type,
     }
 }
 

@@ -18,7 +18,14 @@ use crate::report::table::{Align, table};
 /// Lists what can be bought.
 pub fn run(args: &TypesArgs) -> Result<Answer, Failure> {
     if let Some(aws) = options::aws(args.provider, &args.aws)? {
-        return aws::run(args, &aws);
+        let Some(world) = &args.aws.world else {
+            return Err(Failure::Usage {
+                message: "--provider aws needs a world".into(),
+                hint: "name a file with region, zones and instance types: --world WORLD.yaml"
+                    .into(),
+            });
+        };
+        return aws::run(args, &aws, world);
     }
     if args.offerings || args.feature_gates.is_some() {
         return Err(Failure::Usage {

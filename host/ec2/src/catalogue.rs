@@ -7,6 +7,7 @@
 
 pub mod amount;
 pub mod answer;
+pub mod built_in;
 pub mod class;
 mod compatibility;
 mod core;

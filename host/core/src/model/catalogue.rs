@@ -79,9 +79,37 @@ pub struct Catalogue {
     overlaid: Arc<[TypeOverlay]>,
     /// Offerings that are taken to be without capacity, by row, and until which second since 1970.
     short: Vec<(OfferingId, i64)>,
+    /// Which prices are estimates.
+    estimates: Estimates,
     number: Number,
     /// Number of the catalogue that this is, but for what is short.
     origin: Number,
+}
+
+/// Which prices of a catalogue are estimates: those that nobody has been asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Estimates {
+    /// Prices of spot offerings.
+    pub spot: bool,
+    /// Prices of all others.
+    pub on_demand: bool,
+    /// What they are estimated from, in words for messages.
+    pub words: Option<Symbol>,
+}
+
+impl Estimates {
+    /// Whether the price of an offering is one, by its capacity type.
+    pub fn of(self, capacity_type: Option<&str>) -> bool {
+        match capacity_type {
+            Some("spot") => self.spot,
+            _ => self.on_demand,
+        }
+    }
+
+    /// Whether some price is one.
+    pub fn any(self) -> bool {
+        self.spot || self.on_demand
+    }
 }
 
 /// Tells one catalogue made from the next. No part of what a catalogue is: all are equal.
@@ -104,6 +132,7 @@ impl PartialEq for Number {
 impl Catalogue {
     /// Visits every symbol that it is written with, some of them several times.
     pub fn symbols(&self, visit: &mut dyn FnMut(Symbol)) {
+        self.estimates.words.into_iter().for_each(&mut *visit);
         for kind in self.types.iter() {
             visit(kind.name);
             kind.requirements.iter().for_each(|one| one.symbols(visit));
@@ -167,6 +196,7 @@ impl Catalogue {
             offerings: rows.into(),
             overlaid: Arc::default(),
             short: Vec::new(),
+            estimates: Estimates::default(),
             number,
             origin: number,
         }
@@ -182,6 +212,17 @@ impl Catalogue {
     /// What NodeOverlays have changed of a type; nothing if that is not known.
     pub fn overlay_of(&self, id: TypeId) -> Option<&TypeOverlay> {
         self.overlaid.get(id.0 as usize)
+    }
+
+    /// The same catalogue that says which of its prices are estimates.
+    pub fn with_estimates(mut self, estimates: Estimates) -> Self {
+        self.estimates = estimates;
+        self
+    }
+
+    /// Which prices are estimates.
+    pub fn estimates(&self) -> Estimates {
+        self.estimates
     }
 
     /// Unique per catalogue in this process, except for clones. Data derived from a catalogue of

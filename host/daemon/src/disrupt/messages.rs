@@ -50,6 +50,11 @@ impl Messages<'_> {
         self.text(self.snapshot.nodes[node.0 as usize].name)
     }
 
+    fn usd(&self, amount: f64) -> String {
+        let estimates = self.snapshot.world.catalogue.estimates();
+        crate::messages::usd(amount, 4, estimates.any())
+    }
+
     fn text(&self, symbol: Symbol) -> String {
         self.snapshot.world.names.text(symbol).to_owned()
     }
@@ -203,7 +208,7 @@ impl Messages<'_> {
             }
             Stays::NotNow => "it could go alone; what goes now saves more, and it is looked at again".into(),
             Stays::NotWorthIt(missing) => {
-                format!("to remove it would save {missing:.4} USD per hour too little for the pods that move")
+                format!("to remove it would save {} USD per hour too little for the pods that move", self.usd(*missing))
             }
             Stays::Policy { by, why, until } => policy(by, why, *until),
         }
@@ -246,7 +251,8 @@ impl Messages<'_> {
             Why::Awaits(node) => self.awaits(*node),
             Why::NotWorthIt(missing) => {
                 format!(
-                    "to remove it would save {missing:.4} USD per hour too little for the pods that move"
+                    "to remove it would save {} USD per hour too little for the pods that move",
+                    self.usd(*missing)
                 )
             }
             Why::Limits => "its replacement would be beyond the limits of its NodePool".into(),
@@ -285,12 +291,12 @@ impl Messages<'_> {
     }
 
     fn saves(&self, proposal: &Proposal) -> String {
-        let saves = format!("saves {:.4} USD per hour", proposal.savings);
+        let saves = format!("saves {} USD per hour", self.usd(proposal.savings));
         match proposal.moves.len() {
             0 => saves,
             pods => format!(
-                "{saves}, {:.4} for each of {}",
-                proposal.savings / pods as f64,
+                "{saves}, {} for each of {}",
+                self.usd(proposal.savings / pods as f64),
                 count(pods, "pod")
             ),
         }

@@ -29,6 +29,9 @@ pub struct Proposed {
     pub stays: Vec<Staying>,
     /// SHA-256 over proposals and nodes that stay.
     pub digest: String,
+    /// What prices are estimated from, if some are estimates.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub estimates: Option<String>,
 }
 
 /// Nodes that could go together.
@@ -131,8 +134,15 @@ impl Proposed {
             proposals,
             stays,
             digest,
+            estimates: estimates(snapshot),
         }
     }
+}
+
+/// What prices are estimated from, if some are estimates.
+pub fn estimates(snapshot: &Snapshot) -> Option<String> {
+    let words = snapshot.world.catalogue.estimates().words?;
+    Some(snapshot.world.names.text(words).to_owned())
 }
 
 /// What could be done, what saves most first.
@@ -335,6 +345,9 @@ fn verdict(messages: &Messages<'_>, method: Method, why: Reason<'_>) -> MethodVe
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Converged {
+    /// What prices are estimated from, if some are estimates.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub estimates: Option<String>,
     /// Price of all nodes before, USD per hour.
     pub before: f64,
     /// The same afterwards.

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 
 use super::report::{Converged, ProposalReport, Proposed};
 use crate::error::count;
+use crate::messages;
 use crate::report::table::{Align, table};
 
 /// How many proposals and reasons are shown.
@@ -13,6 +14,7 @@ const SHOWN: usize = 10;
 /// What could be saved, at which price, and why the other nodes stay.
 pub fn proposed(report: &Proposed) -> String {
     let mut text = String::new();
+    let usd = |amount| messages::usd(amount, 2, report.estimates.is_some());
     let now: Vec<&ProposalReport> = report
         .proposals
         .iter()
@@ -22,8 +24,8 @@ pub fn proposed(report: &Proposed) -> String {
     if now.is_empty() {
         _ = writeln!(
             text,
-            "Nothing to disrupt now; nodes cost {:.2} USD per hour.",
-            report.cost
+            "Nothing to disrupt now; nodes cost {} USD per hour.",
+            usd(report.cost)
         );
     } else {
         let nodes: usize = now.iter().map(|p| p.nodes.len()).sum();
@@ -31,12 +33,12 @@ pub fn proposed(report: &Proposed) -> String {
         let pods: usize = now.iter().map(|p| p.pods_moved).sum();
         _ = writeln!(
             text,
-            "Remove {}, buy {}, move {}: {:.2} instead of {:.2} USD per hour.",
+            "Remove {}, buy {}, move {}: {} instead of {} USD per hour.",
             count(nodes, "node"),
             count(bought, "node"),
             count(pods, "pod"),
-            report.cost - savings,
-            report.cost
+            usd(report.cost - savings),
+            usd(report.cost)
         );
     }
     if !report.proposals.is_empty() {
@@ -47,7 +49,7 @@ pub fn proposed(report: &Proposed) -> String {
                 .proposals
                 .iter()
                 .take(SHOWN)
-                .map(row)
+                .map(|proposal| row(proposal, report.estimates.is_some()))
                 .collect::<Vec<_>>(),
         );
         if report.proposals.len() > SHOWN {
@@ -55,7 +57,13 @@ pub fn proposed(report: &Proposed) -> String {
         }
     }
     text += &reasons(report);
-    text
+    text + &footnote(report.estimates.as_deref())
+}
+
+/// What `~` means, where prices are estimates.
+fn footnote(estimates: Option<&str>) -> String {
+    let line = |words| format!("\n{}", messages::estimate(words));
+    estimates.map_or(String::new(), line)
 }
 
 const COLUMNS: [(&str, Align); 7] = [
@@ -68,13 +76,13 @@ const COLUMNS: [(&str, Align); 7] = [
     ("FIRST NODE", Align::Left),
 ];
 
-fn row(proposal: &ProposalReport) -> Vec<String> {
+fn row(proposal: &ProposalReport, estimated: bool) -> Vec<String> {
     vec![
         proposal.method.into(),
         proposal.nodes.len().to_string(),
         proposal.replacements.len().to_string(),
         proposal.pods_moved.to_string(),
-        format!("{:.4}", proposal.savings),
+        messages::usd(proposal.savings, 4, estimated),
         proposal.verdict.into(),
         proposal.nodes.first().cloned().unwrap_or_default(),
     ]
@@ -109,10 +117,12 @@ fn reasons(report: &Proposed) -> String {
 
 /// What carrying everything out comes to.
 pub fn converged(report: &Converged) -> String {
+    let estimated = report.estimates.is_some();
+    let usd = |amount| messages::usd(amount, 2, estimated);
     let mut text = format!(
-        "{:.2} instead of {:.2} USD per hour: {} instead of {}, {} moved{}\n\n",
-        report.after,
-        report.before,
+        "{} instead of {} USD per hour: {} instead of {}, {} moved{}\n\n",
+        usd(report.after),
+        usd(report.before),
         count(report.nodes_after, "node"),
         report.nodes_before,
         count(report.pods_moved, "pod"),
@@ -136,16 +146,17 @@ pub fn converged(report: &Converged) -> String {
             step.nodes.to_string(),
             step.replacements.to_string(),
             step.pods_moved.to_string(),
-            format!("{:.4}", step.savings),
-            format!("{:.2}", step.cost),
+            messages::usd(step.savings, 4, estimated),
+            usd(step.cost),
         ]
     });
     text += &table(&columns, &rows.collect::<Vec<_>>());
     if let Some(bound) = report.lower_bound {
         _ = writeln!(
             text,
-            "\nNo outcome costs less than {bound:.2} USD per hour, nodes and moves counted."
+            "\nNo outcome costs less than {} USD per hour, nodes and moves counted.",
+            usd(bound)
         );
     }
-    text
+    text + &footnote(report.estimates.as_deref())
 }

@@ -6,15 +6,20 @@ mod discovered;
 use std::path::{Path, PathBuf};
 
 use longshore_api::manifests::{Diagnostic, Diagnostics, Document, Location, documents};
-use longshore_core::model::{ClusterObjects, NodeOverlay, NodePool, Op, Requirement, Symbol};
+use longshore_core::model::{
+    ClusterObjects, Estimates, NodeOverlay, NodePool, Op, Requirement, Symbol,
+};
 use longshore_ec2::bootstrap::Joins;
+use longshore_ec2::catalogue::built_in::{self, SPOT_SHARE};
 use longshore_ec2::catalogue::class::{Class, ClassFault};
 use longshore_ec2::catalogue::world::{self, World, every_zone};
 use longshore_ec2::catalogue::{ClassCatalogue, CoreCatalogues, Region, preview};
+use longshore_ec2::facts;
 use longshore_ec2::nodeclass;
 use longshore_ec2::userdata::{Cluster, Taint};
 use longshore_ec2::validation::{self, Fault, Verdict};
 
+use super::region::Places;
 use super::{shown, unpacked};
 use crate::bootstrap::{self, BootPolicy, NodesOf, count_with};
 use crate::error::Failure;
@@ -24,26 +29,114 @@ use crate::options::Aws;
 
 /// Reads the region that `aws` names. `types` is a file of instance types in place of the region's
 /// own.
-pub fn world(aws: &Aws, types: Option<&Path>) -> Result<(World, Diagnostics), Failure> {
-    let types = match types {
-        Some(file) => Some((shown(file), unpacked(file)?)),
-        None => None,
-    };
+pub fn world(
+    aws: &Aws,
+    file: &Path,
+    types: Option<&Path>,
+) -> Result<(World, Diagnostics), Failure> {
+    let types = types_of(types)?;
     let types = types
         .as_ref()
         .map(|(name, bytes)| (name.as_str(), bytes.as_slice()));
-    let name = shown(&aws.world);
-    let read = world::read(&name, &unpacked(&aws.world)?, types);
-    let (mut world, problems) = read.map_err(|problems| {
-        let first = problems.list.first();
-        Failure::Unusable {
-            source_name: first.map_or(name, |problem| problem.location.source.clone()),
-            problems,
-        }
-    })?;
+    let name = shown(file);
+    let read = world::read(&name, &unpacked(file)?, types);
+    let (mut world, problems) = read.map_err(|problems| unusable(name, problems))?;
     world.region.settings = aws.settings;
     Ok((world, problems))
 }
+
+fn types_of(types: Option<&Path>) -> Result<Option<(String, Vec<u8>)>, Failure> {
+    types
+        .map(|file| Ok((shown(file), unpacked(file)?)))
+        .transpose()
+}
+
+fn unusable(name: String, problems: Diagnostics) -> Failure {
+    let first = problems.list.first();
+    Failure::Unusable {
+        source_name: first.map_or(name, |problem| problem.location.source.clone()),
+        problems,
+    }
+}
+
+/// The region of the manifests as it is built in, and what its prices are estimated from.
+fn built_in(
+    aws: &Aws,
+    places: &Places,
+    types: Option<&Path>,
+) -> Result<(World, Diagnostics, String), Failure> {
+    let hint = "name a file with region, zones and instance types: --world WORLD.yaml";
+    let mut problems = Diagnostics::default();
+    let mut note = |what: String, hint: &str| {
+        problems.push(Diagnostic {
+            location: Location {
+                source: MANIFESTS.to_owned(),
+                ..Location::default()
+            },
+            what,
+            hint: hint.to_owned(),
+            ..Diagnostic::default()
+        });
+    };
+    let name = places.region().unwrap_or_else(|| {
+        let what = format!("name no zone of AWS: planned as if in {DEFAULT_REGION}");
+        note(what, hint);
+        DEFAULT_REGION
+    });
+    let others: Vec<&str> = places.others().collect();
+    if !others.is_empty() {
+        let what = format!(
+            "name zones of {} too: planned as if in {name}",
+            others.join(", ")
+        );
+        note(
+            what,
+            "a cluster is in one region; correct the zones, or plan each region alone",
+        );
+    }
+    let facts = match types_of(types)? {
+        None => None,
+        Some((name, bytes)) => {
+            let (facts, found) = facts::read(&name, &bytes);
+            if facts.is_empty() {
+                return Err(unusable(name, found));
+            }
+            found
+                .list
+                .into_iter()
+                .for_each(|problem| problems.push(problem));
+            Some(facts)
+        }
+    };
+    let known = built_in::region_with(name, |zone| places.id(zone), facts);
+    let Some(mut known) = known else {
+        return Err(Failure::Usage {
+            message: format!("the cluster is in {name}, and that region is not built in"),
+            hint: hint.to_owned(),
+        });
+    };
+    known.region.settings = aws.settings;
+    let mut words = format!("a spot price is {SPOT_SHARE} of the on-demand price");
+    if known.estimates_on_demand() {
+        words += &format!(
+            ", and an on-demand price of {name} is that of us-east-1 times {:.2}",
+            known.factor
+        );
+    }
+    let world = World {
+        region: known.region,
+        class: None,
+        object: None,
+        cluster: None,
+        kubernetes: String::new(),
+    };
+    Ok((world, problems, words))
+}
+
+/// Where nothing says which region a cluster is in.
+const DEFAULT_REGION: &str = "us-east-1";
+/// What is said of in messages about no file alone.
+const MANIFESTS: &str = "the manifests";
 
 /// EC2NodeClasses of the manifests, and what NodeClaims boot from.
 #[derive(Default)]
@@ -71,6 +164,11 @@ impl Classes {
         self.problems.extend(about_classes);
     }
 
+    /// Whether the manifests have an EC2NodeClass.
+    pub fn has_some(&self) -> bool {
+        !self.all.is_empty()
+    }
+
     /// Gives `objects` the catalogue of every EC2NodeClass that a NodePool names. A NodeClass that
     /// cannot be used, or is nowhere, is a problem; its NodePools meet no instance type. Types that
     /// `overlays` alone have a price for get it.
@@ -82,7 +180,17 @@ impl Classes {
         overlays: &[NodeOverlay],
         problems: &mut Diagnostics,
     ) -> Result<(), Failure> {
-        let (mut world, found) = world(aws, types)?;
+        let (mut world, found, estimated) = match &aws.world {
+            Some(file) => {
+                let (world, found) = world(aws, file, types)?;
+                (world, found, None)
+            }
+            None => {
+                let places = Places::new(objects, self.all.iter().map(|(_, class)| class));
+                let (world, found, words) = built_in(aws, &places, types)?;
+                (world, found, Some(words))
+            }
+        };
         found
             .list
             .into_iter()
@@ -114,7 +222,7 @@ impl Classes {
         let nodes: Vec<Vec<NodesOf>> = wanted.iter().map(|name| nodes_of(objects, name)).collect();
         let mut all = CoreCatalogues::new(region, &mut objects.names);
         for (name, nodes) in wanted.into_iter().zip(nodes) {
-            let source = shown(&aws.world);
+            let source = aws.world.as_deref().map_or(MANIFESTS.to_owned(), shown);
             match classes.iter().find(|(class, _)| *class.name == *name) {
                 Some((class, object)) => match ClassCatalogue::new(region, class.clone()) {
                     Ok(mut class) => {
@@ -134,13 +242,23 @@ impl Classes {
                     .iter()
                     .any(|(_, o)| o.metadata.name.as_deref() == Some(&name)) => {}
                 None => problems.push(Diagnostic {
-                    what: "is named by a NodePool and is in neither manifests nor world".into(),
+                    what: match &aws.world {
+                        Some(_) => "is named by a NodePool and is in neither manifests nor world",
+                        None => "is named by a NodePool and is not in the manifests",
+                    }
+                    .into(),
                     hint: "add it: what its nodes have for pods depends on it".into(),
                     ..about(&source, &name)
                 }),
             }
         }
-        objects.catalogue = all.finish();
+        let catalogue = all.finish();
+        let estimates = estimated.map(|words| Estimates {
+            spot: true,
+            on_demand: region.name() != DEFAULT_REGION,
+            words: Some(objects.names.intern(&words)),
+        });
+        objects.catalogue = catalogue.with_estimates(estimates.unwrap_or_default());
         Ok(())
     }
 }
@@ -253,7 +371,7 @@ impl Boots {
         };
         let Some(cluster) = cluster else {
             return Err(Failure::Input {
-                file: aws.world.clone(),
+                file: aws.world.clone().unwrap_or_default(),
                 reason: "has no cluster, and --bootstrap renders user data, which names it".into(),
                 hint: "add `cluster` with name, endpoint, caBundle, cidr and kubeDNSIP".into(),
             });
@@ -262,7 +380,7 @@ impl Boots {
             policy: bootstrap::load(entry)?,
             cluster,
             kubernetes,
-            world: aws.world.clone(),
+            world: aws.world.clone().unwrap_or_default(),
         }))
     }
 

@@ -8,7 +8,7 @@ use longshore_core::model::{ClusterObjects, ResourceId};
 use super::table::{Align, table};
 use super::{Claim, Decision, Report, UnplacedPod};
 use crate::error::count;
-use crate::messages::{amount, size};
+use crate::messages::{self, amount, size};
 
 /// How many names of a list are shown before the rest is counted.
 const SHOWN: usize = 4;
@@ -54,7 +54,7 @@ fn purchases(decision: &Decision, world: &ClusterObjects) -> String {
         total[0] = decision.claims.len().to_string();
         total[1] = "in all".into();
         total[7] = pods.to_string();
-        total[9] = usd(decision.cost);
+        total[9] = usd(decision.cost, estimated(&decision.claims));
         rows.push(total);
     }
     format!(
@@ -112,6 +112,7 @@ fn row(
             .collect(),
     };
     let pods: usize = claims.iter().map(|claim| claim.pods.len()).sum();
+    let estimated = claims.iter().any(|claim| claim.offering.estimated);
     vec![
         claims.len().to_string(),
         name.into(),
@@ -121,8 +122,8 @@ fn row(
         zones.join(", "),
         pool.into(),
         pods.to_string(),
-        usd(price(claims) / claims.len() as f64),
-        usd(price(claims)),
+        usd(price(claims) / claims.len() as f64, estimated),
+        usd(price(claims), estimated),
     ]
 }
 
@@ -208,16 +209,17 @@ fn totals(report: &Report, world: &ClusterObjects) -> String {
         let line = format!("{name:<12} {value:>12}  {note}");
         _ = writeln!(text, "{}", line.trim_end());
     };
-    line("Price", usd(decision.cost), "USD/h".into());
+    let estimated = estimated(&decision.claims);
+    line("Price", usd(decision.cost, estimated), "USD/h".into());
     let node_cost = world.settings.node_cost;
     line(
         "Objective",
-        usd(decision.effective),
+        usd(decision.effective, estimated),
         format!("USD/h as scored, with {node_cost} for each node"),
     );
     line(
         "Lower bound",
-        usd(decision.lower_bound),
+        usd(decision.lower_bound, estimated),
         format!("USD/h, gap {:.1} %", report.gap * 100.0),
     );
     let nominated = "runs of kube-scheduler leave no pod over if it is told of the plan, as \
@@ -242,6 +244,11 @@ fn totals(report: &Report, world: &ClusterObjects) -> String {
     for note in &report.policies {
         line("Policy", String::new(), note.clone());
     }
+    let estimates = messages::estimates(world);
+    if !estimates.is_empty() {
+        text += "\n";
+        text += &estimates;
+    }
     let mib = report.mib.map_or(String::new(), |mib| {
         format!(", at most {} of memory", size((mib << 20) as i64))
     });
@@ -256,8 +263,13 @@ fn totals(report: &Report, world: &ClusterObjects) -> String {
     text
 }
 
-fn usd(amount: f64) -> String {
-    format!("{amount:.4}")
+fn usd(amount: f64, estimated: bool) -> String {
+    messages::usd(amount, 4, estimated)
+}
+
+/// Whether the price of a node is an estimate.
+fn estimated(claims: &[Claim]) -> bool {
+    claims.iter().any(|claim| claim.offering.estimated)
 }
 
 /// `1.25 s`, `12.3 ms`.

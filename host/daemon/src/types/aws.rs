@@ -1,5 +1,7 @@
 //! `longshore types --provider aws`: EC2's instance types under an EC2NodeClass.
 
+use std::path::Path;
+
 use longshore_ec2::catalogue::machine::RESOURCES;
 use longshore_ec2::catalogue::requirements::architecture;
 use longshore_ec2::catalogue::{ClassCatalogue, Region, answer};
@@ -16,31 +18,31 @@ use crate::options::{Aws, gates};
 use crate::report::table::table;
 
 /// Lists what can be bought of EC2.
-pub fn run(args: &TypesArgs, aws: &Aws) -> Result<Answer, Failure> {
+pub fn run(args: &TypesArgs, aws: &Aws, world: &Path) -> Result<Answer, Failure> {
     // None changes the list: reservations are listed if the NodeClass's status has them.
     gates(
         "--feature-gates",
         args.feature_gates.as_deref().unwrap_or_default(),
     )?;
-    let (region, class) = read(args, aws)?;
+    let (region, class) = read(args, aws, world)?;
     Ok(Answer::ok(match args.output {
         Output::Text => text(&region, &class),
         Output::Json => json(&region, &class, args.offerings),
     }))
 }
 
-fn read(args: &TypesArgs, aws: &Aws) -> Result<(Region, ClassCatalogue), Failure> {
-    let (world, problems) = input::aws::world(aws, args.instance_types.as_deref())?;
+fn read(args: &TypesArgs, aws: &Aws, file: &Path) -> Result<(Region, ClassCatalogue), Failure> {
+    let (world, problems) = input::aws::world(aws, file, args.instance_types.as_deref())?;
     input::complain(&problems);
     let (Some(class), Some(object)) = (world.class, world.object) else {
         return Err(Failure::Input {
-            file: aws.world.clone(),
+            file: file.to_owned(),
             reason: "has no nodeClass".into(),
             hint: "add an EC2NodeClass: what a node has for pods depends on it".into(),
         });
     };
     let fault = |fault: Fault| Failure::Input {
-        file: aws.world.clone(),
+        file: file.to_owned(),
         reason: format!("nodeClass.spec.{}: {}", fault.field, fault.what),
         hint: fault.hint,
     };

@@ -22,6 +22,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::{Controller, Done, Work};
+use crate::disrupt::Messages;
 use crate::live::claims::{NewNodeClaim, NominationPlan, new_node_claims, pod_name};
 use crate::live::disruption::command::{
     Candidate, CommandView, Replacement, candidate_of, destinations, replacement_of,
@@ -29,7 +30,7 @@ use crate::live::disruption::command::{
 use crate::live::disruption::decide::{Before, Decision, IdleLook, Rested, decide};
 use crate::live::disruption::events;
 use crate::live::disruption::staying::{self, Told};
-use crate::live::disruption::step::{self, NewCommand};
+use crate::live::disruption::step::{self, NewCommand, Worth};
 use crate::live::disruption::waves::{self, Changes};
 use crate::live::guard::{guarded, guarded_now};
 use crate::live::journal::look::LOOKS;
@@ -638,7 +639,12 @@ impl Controller {
         let what = (proposal.method.name(), proposal.reason.name());
         let failures = self.failures_of(&candidates);
         let new = NewCommand::new(id, what, now, candidates, wanted);
-        let new = new.moves(moves).after(failures);
+        let consolidates = matches!(proposal.reason.name(), "Empty" | "Underutilized");
+        let worth = consolidates.then(|| Worth {
+            text: Messages { snapshot }.worth(proposal),
+            is_approved: proposal.decision.is_some(),
+        });
+        let new = new.moves(moves).after(failures).worth(worth);
         tracing::info!(
             command = new.id,
             method = new.command.method,

@@ -4,6 +4,7 @@ use longshore_api::crd::{NodeClaim, NodePool};
 use longshore_core::model::Failures;
 
 use super::command::{Candidate, Command};
+use super::step::Worth;
 use crate::error::count;
 use crate::live::context::Context;
 
@@ -17,6 +18,21 @@ async fn both(ctx: &Context, candidate: &Candidate, warning: bool, reason: &str,
         .await;
 }
 
+/// Consolidation takes it: what that saves, and what a policy says of it if one was asked.
+pub async fn candidate(ctx: &Context, candidate: &Candidate, command: &Command, worth: &Worth) {
+    let message = format!(
+        "{} ({}): {}; {} of the same command",
+        command.reason,
+        command.method,
+        worth.text,
+        count(command.candidates, "node")
+    );
+    both(ctx, candidate, false, "ConsolidationCandidate", &message).await;
+    if worth.is_approved {
+        both(ctx, candidate, false, "ConsolidationApproved", &worth.text).await;
+    }
+}
+
 /// Its replacements are being launched, or it goes without any.
 pub async fn launching(ctx: &Context, candidate: &Candidate, command: &Command) {
     if command.replacements.is_empty() {
@@ -25,6 +41,15 @@ pub async fn launching(ctx: &Context, candidate: &Candidate, command: &Command) 
     let names = command.replacements.join(", ");
     let message = format!("Launching NodeClaim: {names} ({})", command.reason);
     both(ctx, candidate, false, "DisruptionLaunching", &message).await;
+    let message = format!("Waiting until {names} can take its pods: it stays until then");
+    both(
+        ctx,
+        candidate,
+        false,
+        "DisruptionWaitingReadiness",
+        &message,
+    )
+    .await;
 }
 
 /// It is deleted.

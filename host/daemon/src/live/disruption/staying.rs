@@ -82,8 +82,8 @@ fn event(why: Reason<'_>) -> Option<&'static str> {
         | Stays::NoPlaceTogether(..)
         | Stays::Needed
         | Stays::NotNow
-        | Stays::NotWorthIt(_)
-        | Stays::Policy { .. } => Some("Unconsolidatable"),
+        | Stays::NotWorthIt(_) => Some("Unconsolidatable"),
+        Stays::Policy { .. } => Some("ConsolidationRejected"),
         Stays::NotManaged
         | Stays::NotInitialized
         | Stays::NodePoolMissing

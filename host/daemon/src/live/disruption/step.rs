@@ -38,6 +38,15 @@ pub const REASON: &str = "DisruptionReason";
 /// When a step is run again that waits for the watches.
 const BEHIND: Duration = Duration::from_secs(1);
 
+/// Why consolidation is worth it, in words for Events.
+#[derive(Clone, Debug)]
+pub struct Worth {
+    /// What it saves.
+    pub text: String,
+    /// A policy was asked, and lets the nodes go.
+    pub is_approved: bool,
+}
+
 /// A command that has been decided and not begun.
 pub struct NewCommand {
     /// Its ID: the same for the same round.
@@ -50,6 +59,8 @@ pub struct NewCommand {
     pub replacements: Vec<NewNodeClaim>,
     /// Where pods go, as [`MOVES`] has it, by NodeClaim of a candidate.
     pub moves: BTreeMap<String, String>,
+    /// Why consolidation is worth it; nothing for other reasons.
+    worth: Option<Worth>,
 }
 
 impl NewCommand {
@@ -86,7 +97,14 @@ impl NewCommand {
             candidates,
             replacements,
             moves: BTreeMap::new(),
+            worth: None,
         }
+    }
+
+    /// The same, as consolidation, with why it is worth it.
+    pub fn worth(mut self, worth: Option<Worth>) -> Self {
+        self.worth = worth;
+        self
     }
 
     /// Nodes of its candidates.
@@ -158,10 +176,23 @@ pub async fn begin(ctx: &Arc<Context>, new: NewCommand) -> Result<(), NotBegun> 
         let error = StepError::Other(said);
         return Err(NotBegun { error, buys: true });
     }
+    let mut told = Vec::new();
     for candidate in &new.candidates {
-        events::launching(ctx, candidate, &new.command).await;
+        told.push(tell(ctx, candidate, &new.command, new.worth.as_ref()));
     }
+    futures::stream::iter(told)
+        .buffered(TURNS)
+        .collect::<Vec<()>>()
+        .await;
     Ok(())
+}
+
+/// Says of a candidate what becomes of it.
+async fn tell(ctx: &Context, candidate: &Candidate, command: &Command, worth: Option<&Worth>) {
+    if let Some(worth) = worth {
+        events::candidate(ctx, candidate, command, worth).await;
+    }
+    events::launching(ctx, candidate, command).await;
 }
 
 /// Annotates all candidates, then taints all of them: a process that follows finds each that is tainted

@@ -15,14 +15,15 @@ const AFTERMATH: Duration = Duration::from_secs(5 * 60);
 
 /// Reasons of Events that say why nodes stay. They are said again every 15 minutes, as Karpenter does:
 /// the API server forgets Events after an hour.
-const STAYS: [&str; 2] = ["Unconsolidatable", "DisruptionBlocked"];
+const STAYS: [&str; 3] = ["Unconsolidatable", "ConsolidationRejected", "DisruptionBlocked"];
 
 /// When something last happened that the daemon has not done itself.
 #[derive(Default)]
 pub(super) struct Rest {
     since: Option<Duration>,
-    /// The last Event of the daemon says why a node stays.
-    says_why: bool,
+    /// Whether the Event that the daemon has written last says why a node stays; nothing once that is
+    /// judged.
+    says_why: Option<bool>,
 }
 
 impl Rest {
@@ -39,7 +40,8 @@ impl Rest {
         by: Option<&RequestInfo>,
     ) {
         if change.key.resource == resources::EVENT && by.is_some() {
-            self.says_why = STAYS.contains(&fields::text(&change.object, "/reason"));
+            let reason = fields::text(&change.object, "/reason");
+            self.says_why = Some(STAYS.contains(&reason));
         }
         let matters = ![resources::LEASE, resources::EVENT].contains(&change.key.resource);
         if let Some(since) = self.since.as_mut().filter(|_| by.is_none() && matters) {
@@ -54,10 +56,13 @@ impl Rest {
         let Some(resource) = asked
             .resource
             .filter(|resource| *resource != resources::LEASE)
-            .filter(|resource| *resource != resources::EVENT || !self.says_why)
         else {
             return;
         };
+        // An Event that the API server has forgotten is not written by the patch that finds that out.
+        if resource == resources::EVENT && self.says_why.take() != Some(false) {
+            return;
+        }
         let goes = |claim: &std::sync::Arc<serde_json::Value>| fields::deleting(claim);
         if interceptor
             .server
