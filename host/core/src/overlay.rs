@@ -243,13 +243,13 @@ fn rebuilt(
                 changed.push(TypeOverlay::default());
             }
             [(effect, _)] => {
-                rows.push(effect.row(kind, offerings));
+                rows.push(effect.row(kind, offerings, names));
                 changed.push(effect.changes());
             }
             several => {
                 for (effect, pools) in several {
                     changed.push(effect.changes());
-                    let (mut kind, offerings) = effect.row(kind, offerings);
+                    let (mut kind, offerings) = effect.row(kind, offerings, names);
                     let op = Op::In(pools.as_slice().into());
                     kind.requirements.push(Requirement::new(pool_key, op));
                     rows.push((kind, offerings));
@@ -270,12 +270,24 @@ impl Effect {
         }
     }
 
-    fn row(&self, kind: &InstanceType, offerings: &[Offering]) -> (InstanceType, Vec<Offering>) {
+    fn row(
+        &self,
+        kind: &InstanceType,
+        offerings: &[Offering],
+        names: &Symbols,
+    ) -> (InstanceType, Vec<Offering>) {
         let (mut kind, mut offerings) = (kind.clone(), offerings.to_vec());
         for &(row, change) in &self.prices {
             offerings[row].price = change.of(offerings[row].price);
         }
         for &(of, amount) in &self.capacity {
+            if of.is_huge_pages(names) {
+                // Huge pages are memory that nothing else gets.
+                let before = kind.allocatable.get(ResourceId::Memory);
+                let more = amount.saturating_sub(kind.capacity.get(of));
+                let left = before.saturating_sub(more).max(0);
+                kind.allocatable.set(ResourceId::Memory, left);
+            }
             kind.capacity.set(of, amount);
             kind.allocatable.set(of, amount);
         }

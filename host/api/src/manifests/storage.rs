@@ -485,6 +485,8 @@ pub(super) fn read_capacity(
         topology,
         largest,
     };
+    // New nodes are told apart from those that are there.
+    names.intern(fields::NAME);
     objects.world.storage_capacities.push(capacity);
     Ok(())
 }

@@ -51,6 +51,8 @@ pub struct Volumes<'a> {
     users: FxHashMap<(Symbol, Symbol), Vec<PodIx>>,
     /// Nodes that claims have selected and that exist.
     selected: FxHashSet<Symbol>,
+    /// Classes whose driver makes volumes on the node itself, and says how much room each has.
+    on_nodes: FxHashSet<Symbol>,
 }
 
 impl<'a> Volumes<'a> {
@@ -81,7 +83,13 @@ impl<'a> Volumes<'a> {
             topology: topology.collect(),
             users: users(world),
             selected: selected(world),
+            on_nodes: classes_on_nodes(world),
         }
+    }
+
+    /// Whether nodes have to be told apart from those that are yet to come.
+    pub fn count_rooms_of_nodes(&self) -> bool {
+        !self.on_nodes.is_empty()
     }
 
     /// Nodes for which a volume is to be made.
@@ -386,9 +394,14 @@ impl<'a> Volumes<'a> {
             capacity.class == class.name && capacity.largest >= claim.storage
         };
         let capacities = world.storage_capacities.iter().filter(enough);
-        let reached: Alternatives = capacities
+        let mut reached: Alternatives = capacities
             .filter_map(|capacity| requirements(&capacity.topology))
             .collect();
+        // A node that is yet to come brings room of its own.
+        let name = world.names.get(fields::NAME);
+        if let Some(name) = name.filter(|_| self.on_nodes.contains(&class.name)) {
+            reached.push(vec![Requirement::new(name, Op::DoesNotExist)]);
+        }
         match reached.is_empty() {
             true => Err(format!(
                 "no CSIStorageCapacity of StorageClass {} has room for its claim {}",
@@ -448,6 +461,53 @@ fn users(world: &ClusterObjects) -> FxHashMap<(Symbol, Symbol), Vec<PodIx>> {
         }
     }
     users
+}
+
+/// Classes with room that one node alone has: it is said by a label of which no two nodes share a
+/// value, and which is neither zone nor region nor given by a NodePool.
+fn classes_on_nodes(world: &ClusterObjects) -> FxHashSet<Symbol> {
+    let counting = world.csi_drivers.iter().filter(|of| of.counts_capacity);
+    let counting: FxHashSet<Symbol> = counting.map(|driver| driver.name).collect();
+    let classes = world.storage_classes.iter();
+    let classes = classes.filter(|class| counting.contains(&class.provisioner));
+    let classes: FxHashSet<Symbol> = classes.map(|class| class.name).collect();
+    let capacities = world.storage_capacities.iter();
+    let capacities = || capacities.clone().filter(|of| classes.contains(&of.class));
+    let keys_of = |capacity: &StorageCapacity| -> Vec<Symbol> {
+        let rules = capacity.topology.0.iter().flatten();
+        let named = rules.filter(|rule| matches!(rule.op, SelectorOp::In(_)));
+        named.map(|rule| rule.key).collect()
+    };
+    let mut keys: FxHashSet<Symbol> = capacities().flat_map(keys_of).collect();
+    for (beta, stable) in TOPOLOGY {
+        for key in [beta, stable]
+            .into_iter()
+            .filter_map(|key| world.names.get(key))
+        {
+            keys.remove(&key);
+        }
+    }
+    for pool in &world.pools {
+        pool.labels
+            .iter()
+            .for_each(|(key, _)| _ = keys.remove(&key));
+        pool.requirements
+            .iter()
+            .for_each(|of| _ = keys.remove(&of.key));
+    }
+    if keys.is_empty() {
+        return FxHashSet::default();
+    }
+    let mut seen: FxHashSet<(Symbol, Symbol)> = FxHashSet::default();
+    for node in &world.nodes {
+        for (key, value) in node.labels.iter() {
+            if keys.contains(&key) && !seen.insert((key, value)) {
+                keys.remove(&key);
+            }
+        }
+    }
+    let own = capacities().filter(|of| keys_of(of).iter().any(|key| keys.contains(key)));
+    own.map(|capacity| capacity.class).collect()
 }
 
 /// Nodes that exist and that claims without a volume have selected.

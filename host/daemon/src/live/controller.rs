@@ -167,6 +167,8 @@ struct Controller {
     trim_due: bool,
     /// What is known of disruption.
     disruption: disruption::Disruption,
+    /// What CSI drivers say is watched, too.
+    follows_drivers: bool,
     /// When this process began to watch.
     began: Instant,
 }
@@ -284,6 +286,7 @@ impl Controller {
             changed: true,
             trim_due: false,
             disruption: disruption::Disruption::default(),
+            follows_drivers: false,
             began: now,
             ctx,
         };

@@ -263,14 +263,18 @@ impl Daemon {
         let (out, observations) = channel(4096);
         // Ends with this future.
         let mut tasks: JoinSet<&'static str> = JoinSet::new();
+        let client = || self.ctx.client.clone();
         for kind in Kind::watched(self.how.catalogue.class_kind(), self.how.overlays.is_some()) {
-            let (client, relists, out) = (
-                self.ctx.client.clone(),
-                self.ctx.relists.clone(),
-                out.clone(),
-            );
+            let (client, relists, out) = (client(), self.ctx.relists.clone(), out.clone());
             tasks.spawn(async move {
                 watch::watch(client, kind, &relists, out).await;
+                kind.at().plural
+            });
+        }
+        for kind in Kind::OF_DRIVERS {
+            let (client, relists, out) = (client(), self.ctx.relists.clone(), out.clone());
+            tasks.spawn(async move {
+                watch::watch_once_asked(client, kind, &relists, out).await;
                 kind.at().plural
             });
         }

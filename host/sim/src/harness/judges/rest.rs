@@ -15,7 +15,11 @@ const AFTERMATH: Duration = Duration::from_secs(5 * 60);
 
 /// Reasons of Events that say why nodes stay. They are said again every 15 minutes, as Karpenter does:
 /// the API server forgets Events after an hour.
-const STAYS: [&str; 3] = ["Unconsolidatable", "ConsolidationRejected", "DisruptionBlocked"];
+const STAYS: [&str; 3] = [
+    "Unconsolidatable",
+    "ConsolidationRejected",
+    "DisruptionBlocked",
+];
 
 /// When something last happened that the daemon has not done itself.
 #[derive(Default)]
