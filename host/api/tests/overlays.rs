@@ -248,3 +248,71 @@ fn an_overlay_can_be_for_some_nodepools() {
         "#]],
     );
 }
+
+#[test]
+fn huge_pages_that_an_overlay_adds_are_taken_from_memory() {
+    let gi = |amount: i64| amount << 30;
+    let of = |pages: i64, added: i64| {
+        let mut reader = Reader::new();
+        reader.read("pools", POOLS.as_bytes());
+        let (mut world, _) = reader.finish();
+        let huge = ResourceId::named("hugepages-2Mi", &mut world.names);
+        let kind = InstanceType {
+            name: world.names.intern("m"),
+            capacity: Resources::new([(ResourceId::Memory, gi(16)), (huge, gi(pages))]),
+            allocatable: Resources::new([(ResourceId::Memory, gi(15 - pages)), (huge, gi(pages))]),
+            volume_limits: Vec::new(),
+            incompatible: None,
+            offerings: 0..0,
+            requirements: Vec::new(),
+        };
+        let offering = Offering {
+            instance_type: TypeId(0),
+            requirements: Vec::new().into(),
+            zone: None,
+            capacity_type: None,
+            price: 1.0,
+            available: true,
+            reservation: None,
+        };
+        let before = Catalogue::new(vec![(kind, vec![offering])], &mut world.names);
+        let text = format!(
+            "apiVersion: karpenter.sh/v1alpha1\nkind: NodeOverlay\nmetadata: {{name: pages}}\n\
+             spec: {{requirements: [], capacity: {{hugepages-2Mi: {added}Gi}}}}\n"
+        );
+        let (found, problems) = overlays("overlays", text.as_bytes(), &[], &mut world.names);
+        assert!(problems.list.is_empty(), "{problems}");
+        let made = overlay::apply(&before, &found, world.pools.iter(), &mut world.names);
+        let kind = &made.catalogue.types()[0];
+        let left = kind.allocatable.get(ResourceId::Memory) >> 30;
+        (
+            left,
+            kind.allocatable.get(huge) >> 30,
+            kind.capacity.get(ResourceId::Memory) >> 30,
+        )
+    };
+    assert_eq!(of(0, 8), (7, 8, 16), "memory that is there stays");
+    assert_eq!(of(2, 4), (11, 4, 16), "some were there already");
+    assert_eq!(of(0, 99), (0, 99, 16));
+}
+
+#[test]
+fn every_value_of_an_overlay_is_one_that_a_label_may_have() {
+    let said = |operator: &str, value: &str| {
+        let text = format!(
+            "apiVersion: karpenter.sh/v1alpha1\nkind: NodeOverlay\nmetadata: {{name: o}}\nspec: \
+             {{requirements: [{{key: tier, operator: {operator}, values: ['{value}']}}], price: '1'}}\n"
+        );
+        let mut names = Symbols::default();
+        overlays("overlays", text.as_bytes(), &[], &mut names)
+            .1
+            .to_string()
+    };
+    for (operator, value) in [("In", "a b"), ("Exists", "a b"), ("DoesNotExist", "-a")] {
+        let said = said(operator, value);
+        assert!(said.contains("is not a label value"), "{operator}: {said}");
+    }
+    assert!(said("Gt", "+1").contains("has no single bound"));
+    assert_eq!(said("Gt", "1"), "");
+    assert_eq!(said("Exists", "a"), "");
+}

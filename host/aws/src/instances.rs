@@ -10,7 +10,7 @@ use longshore_ec2::catalogue::{ClassCatalogue, Region};
 use longshore_ec2::tags;
 
 use crate::launch::TENANCY;
-use crate::launch::fleet::UID_TAG;
+use crate::launch::fleet::{GROUP_TAG, UID_TAG};
 use crate::records::InstanceFacts;
 
 /// `aws:///<zone>/<instance-id>`.
@@ -101,6 +101,7 @@ pub fn instance(facts: &InstanceFacts, class: Option<(&Region, &ClassCatalogue)>
         provider_id: provider_id(&facts.zone, &facts.id),
         // Karpenter does not say which NodeClaim it launched for.
         claim_uid: Some(facts.tags.get(UID_TAG).cloned().unwrap_or_default()),
+        group: facts.tags.get(GROUP_TAG).cloned(),
         image_id: Some(facts.image.clone()).filter(|id| !id.is_empty()),
         labels,
         capacity,

@@ -12,7 +12,7 @@ pub mod order;
 
 use std::collections::BTreeMap;
 
-use longshore_api::labels::{CAPACITY_TYPE, ZONE, capacity_type};
+use longshore_api::labels::{CAPACITY_TYPE, OVERLAY_AMOUNTS, ZONE, capacity_type};
 use longshore_api::quantity::Quantity;
 use longshore_cloud::{CloudError, Launch};
 use longshore_core::model::MinValuesPolicy;
@@ -195,6 +195,13 @@ pub fn invalid(launch: &Launch, fault: &LaunchFault) -> CloudError {
     CloudError::Invalid(format!("EC2NodeClass {}: {fault}", launch.class_name))
 }
 
+/// What NodeOverlays add to whatever type the claim becomes, by resource.
+fn added(launch: &Launch) -> BTreeMap<String, String> {
+    let text = launch.annotations.get(OVERLAY_AMOUNTS);
+    let read = text.and_then(|text| serde_json::from_str(text).ok());
+    read.unwrap_or_default()
+}
+
 /// A claim as types are compared with it.
 struct Wanted<'a> {
     launch: &'a Launch,
@@ -205,6 +212,7 @@ struct Wanted<'a> {
 
 impl<'a> Wanted<'a> {
     fn new(launch: &'a Launch) -> Result<Self, CloudError> {
+        let added = added(launch);
         let amount = |(resource, text): (&String, &String)| {
             let parsed = Quantity::parse(text).and_then(|quantity| match &**resource {
                 "cpu" => quantity.milli(),
@@ -218,9 +226,15 @@ impl<'a> Wanted<'a> {
                 ))
             })
         };
+        let added = |(resource, text): &(&String, &String)| {
+            let amount = |text: &str| Quantity::parse(text).and_then(|amount| amount.whole()).ok();
+            let has = added.get(*resource).and_then(|text| amount(text));
+            amount(text).is_some_and(|wants| has.is_some_and(|has| has >= wants))
+        };
         let requests = launch
             .requests
             .iter()
+            .filter(|one| !added(one))
             .map(amount)
             .collect::<Result<_, _>>()?;
         Ok(Wanted { launch, requests })

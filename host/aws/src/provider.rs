@@ -14,7 +14,8 @@ use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 use longshore_cloud::{
-    CloudError, CloudProvider, Instance, Launch, NodeShows, RebootError, RepairPolicy,
+    CloudError, CloudProvider, GroupAnswer, GroupLaunch, Instance, Launch, NodeShows, RebootError,
+    RepairPolicy,
 };
 use longshore_core::model::{Catalogue, MinValuesPolicy, Symbols};
 use longshore_ec2::bootstrap::Joins;
@@ -35,7 +36,7 @@ use crate::drift;
 use crate::error::{ApiError, Class as ErrorClass};
 use crate::instances::{capacity_type, instance, parse_provider_id};
 use crate::interruption::Kind;
-use crate::launch::fleet::UNAVAILABLE;
+use crate::launch::fleet::{GROUP_TAG, UNAVAILABLE};
 use crate::lock::lock;
 use crate::nodeclass::Part;
 use crate::records::{InstanceFacts, Tags};
@@ -119,7 +120,7 @@ pub(crate) struct Inner {
     pub(crate) arn: String,
     clock: Clock,
     state: Mutex<State>,
-    /// One launch of a claim at a time.
+    /// One launch of a claim, or of a group, at a time.
     claims: Mutex<BTreeMap<String, Arc<tokio::sync::Mutex<()>>>>,
     /// One creation of templates at a time: launches that coincide mostly want the same.
     making_templates: tokio::sync::Mutex<()>,
@@ -141,6 +142,9 @@ const ENDINGS: Window = Window {
     longest: Duration::from_secs(2),
     ..BATCH
 };
+/// NodeClaims that share a CreateFleet at most. EC2 takes requests of many more instances; a group
+/// of this size keeps a lost or partial answer small.
+const MOST_IN_GROUP: usize = 500;
 /// How long EC2 may take to describe what it has launched, in seconds.
 const VISIBLE: i64 = 300;
 /// How often nodes are compared with their classes.
@@ -421,7 +425,7 @@ impl Ec2 {
             .filter_map(|class| state.catalogue(class, &self.joins()).ok())
             .collect();
         let mut core = CoreCatalogues::new(&state.region, names);
-        all.iter().for_each(|class| core.add(class));
+        all.into_iter().for_each(|class| core.add(class));
         core.finish()
     }
 
@@ -438,15 +442,24 @@ impl Ec2 {
     /// cluster's.
     ///
     /// # Errors
-    /// The instance cannot be described.
+    /// The instance cannot be described. Or it was launched for a group, and which NodeClaim has it
+    /// is not known yet.
     pub async fn claim_of(&self, id: &str) -> Result<Option<String>, CloudError> {
         let known = self.state().instances.get(id).cloned();
         let facts = match known {
             Some(facts) => Some(facts),
             None => self.described(id).await?,
         };
-        let ours = facts.filter(|facts| self.is_ours(facts));
-        Ok(ours.and_then(|facts| facts.tags.get(tags::NODE_CLAIM).cloned()))
+        let Some(facts) = facts.filter(|facts| self.is_ours(facts)) else {
+            return Ok(None);
+        };
+        let name = facts.tags.get(tags::NODE_CLAIM).cloned();
+        match facts.tags.get(GROUP_TAG) {
+            Some(group) if name.is_none() => Err(CloudError::Other(format!(
+                "{id} is of launch group {group}, and no NodeClaim names it yet"
+            ))),
+            _ => Ok(name),
+        }
     }
 
     /// A node has joined: its name and its NodeClaim's become tags of the instance, and the
@@ -730,6 +743,14 @@ impl CloudProvider for Ec2 {
 
     async fn create(&self, launch: &Launch) -> Result<Instance, CloudError> {
         self.launch(launch).await
+    }
+
+    fn most_in_group(&self) -> usize {
+        MOST_IN_GROUP
+    }
+
+    async fn create_group(&self, group: &GroupLaunch) -> Result<GroupAnswer, CloudError> {
+        self.launch_group(group).await
     }
 
     fn node_shows(&self, node: &NodeShows<'_>) {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::Service;
-use kube::api::{Api, ListParams, Patch, PatchParams};
+use kube::api::{Api, ApiResource, DynamicObject, ListParams, Patch, PatchParams};
 use kube::{Client, ResourceExt as _};
 use longshore_api::crd::{NodeClaim, condition};
 use longshore_ec2::nodeclass::{self, EC2NodeClass, EC2NodeClassStatus};
@@ -135,6 +135,8 @@ pub async fn kube_dns_ip(client: Client) -> Option<String> {
 #[derive(Clone)]
 pub struct KubeClasses {
     classes: Api<EC2NodeClass>,
+    /// The same, whatever is in them: one that cannot be read must not hide the others.
+    any: Api<DynamicObject>,
     claims: Api<NodeClaim>,
     /// Those that a watch has brought.
     watched: Arc<Mutex<BTreeMap<String, EC2NodeClass>>>,
@@ -145,6 +147,7 @@ impl KubeClasses {
     pub fn new(client: Client) -> Self {
         KubeClasses {
             classes: Api::all(client.clone()),
+            any: Api::all_with(client.clone(), &ApiResource::erase::<EC2NodeClass>(&())),
             claims: Api::all(client),
             watched: Arc::default(),
         }
@@ -191,10 +194,18 @@ impl NodeClasses for KubeClasses {
     async fn list(&self) -> Result<Vec<EC2NodeClass>, String> {
         // The server's cache will do: what is written is checked by its version.
         let params = ListParams::default().match_any();
-        let found = self.classes.list(&params).await;
-        found
-            .map(|list| list.items)
-            .map_err(|error| error.to_string())
+        let found = self.any.list(&params).await;
+        let found = found.map_err(|error| error.to_string())?;
+        let read = |object: DynamicObject| {
+            let name = object.name_any();
+            let class: Result<EC2NodeClass, _> = object.try_parse();
+            class
+                .inspect_err(|error| {
+                    tracing::warn!(nodeclass = name, %error, "EC2NodeClass cannot be read; left out");
+                })
+                .ok()
+        };
+        Ok(found.items.into_iter().filter_map(read).collect())
     }
 
     async fn claims_of(&self, name: &str) -> Result<Vec<ClaimFacts>, String> {

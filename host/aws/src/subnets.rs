@@ -23,8 +23,9 @@ struct Count {
     described: u64,
 }
 
-/// What a launch reserved: subnet, addresses, and which description they were taken from.
-pub type Reserved = Vec<(String, i64, u64)>;
+/// What a launch reserved: subnet, addresses of one instance, for how many instances, and which
+/// description they were taken from.
+pub type Reserved = Vec<(String, i64, i64, u64)>;
 
 impl Addresses {
     /// Takes over a description of subnets.
@@ -57,29 +58,35 @@ impl Addresses {
         best.map(|(id, _)| id)
     }
 
-    /// Takes addresses of each subnet off.
-    pub fn reserve(&mut self, subnets: impl Iterator<Item = (String, i64)>) -> Reserved {
+    /// Takes addresses for so many `instances` off each subnet: subnets and addresses of one
+    /// instance. Each may be where all of them go.
+    pub fn reserve(
+        &mut self,
+        instances: usize,
+        subnets: impl Iterator<Item = (String, i64)>,
+    ) -> Reserved {
+        let instances = i64::try_from(instances).unwrap_or(i64::MAX);
         let mut taken = Reserved::new();
-        for (id, addresses) in subnets {
+        for (id, each) in subnets {
             if let Some(count) = self.by_subnet.get_mut(&id) {
-                count.free -= addresses;
-                taken.push((id, addresses, count.described));
+                count.free = count.free.saturating_sub(each.saturating_mul(instances));
+                taken.push((id, each, instances, count.described));
             }
         }
         taken
     }
 
-    /// Gives back what a launch did not use: all but those of the subnet of its instance. What has
-    /// been described since is right already.
-    pub fn release(&mut self, reserved: Reserved, used: Option<&str>) {
-        for (id, addresses, described) in reserved {
-            if used == Some(&*id) {
-                continue;
-            }
+    /// Gives back what a launch did not use: all but those of its instances, whose subnets are
+    /// `used`. What has been described since is right already.
+    pub fn release(&mut self, reserved: Reserved, used: &[String]) {
+        for (id, each, instances, described) in reserved {
+            let here = used.iter().filter(|own| **own == id).count();
+            let unused = instances.saturating_sub(i64::try_from(here).unwrap_or(i64::MAX));
             if let Some(count) = self.by_subnet.get_mut(&id)
                 && count.described == described
             {
-                count.free += addresses;
+                let back = each.saturating_mul(unused);
+                count.free = count.free.saturating_add(back);
             }
         }
     }
@@ -111,16 +118,27 @@ mod tests {
         all.describe(&described(&[("a", 10), ("b", 12), ("c", 12)]));
         let widest = |all: &Addresses| all.widest(["a", "b", "c"].into_iter()).unwrap().to_owned();
         assert_eq!(widest(&all), "b", "the first of equals");
-        let taken = all.reserve([("b".to_owned(), 5), ("unknown".to_owned(), 5)].into_iter());
+        let taken = all.reserve(
+            1,
+            [("b".to_owned(), 5), ("unknown".to_owned(), 5)].into_iter(),
+        );
         assert_eq!(widest(&all), "c");
-        all.release(taken, None);
+        all.release(taken, &[]);
         assert_eq!(widest(&all), "b", "given back");
-        let taken = all.reserve([("b".to_owned(), 5), ("c".to_owned(), 5)].into_iter());
-        all.release(taken, Some("b"));
+        let taken = all.reserve(1, [("b".to_owned(), 5), ("c".to_owned(), 5)].into_iter());
+        all.release(taken, &["b".to_owned()]);
         assert_eq!(
             (all.free("b"), all.free("c")),
             (Some(7), Some(12)),
             "b was used"
+        );
+        let taken = all.reserve(3, [("b".to_owned(), 2), ("c".to_owned(), 2)].into_iter());
+        assert_eq!((all.free("b"), all.free("c")), (Some(1), Some(6)));
+        all.release(taken, &["c", "b", "c"].map(str::to_owned));
+        assert_eq!(
+            (all.free("b"), all.free("c")),
+            (Some(5), Some(8)),
+            "three instances in two subnets"
         );
     }
 
@@ -128,9 +146,9 @@ mod tests {
     fn a_fresh_description_is_not_corrected() {
         let mut all = Addresses::default();
         all.describe(&described(&[("a", 10)]));
-        let taken = all.reserve([("a".to_owned(), 4)].into_iter());
+        let taken = all.reserve(1, [("a".to_owned(), 4)].into_iter());
         all.describe(&described(&[("a", 9)]));
-        all.release(taken, None);
+        all.release(taken, &[]);
         assert_eq!(all.free("a"), Some(9));
         all.exhausted("a");
         assert_eq!(all.free("a"), Some(0));

@@ -21,6 +21,8 @@ use longshore_emulator::shell::Shell;
 use longshore_emulator::{Account, Request, World};
 use serde_json::{Value, json};
 
+#[path = "emulated/groups.rs"]
+mod groups;
 #[path = "emulated/services.rs"]
 mod services;
 

@@ -30,6 +30,23 @@ pub trait CloudProvider: Send + Sync {
     /// See [`CloudError`]; what the caller does next depends on the kind.
     async fn create(&self, launch: &Launch) -> Result<Instance, CloudError>;
 
+    /// Most NodeClaims that one [`CloudProvider::create_group`] makes instances for; 1 if instances
+    /// are made one by one.
+    fn most_in_group(&self) -> usize {
+        1
+    }
+
+    /// Makes instances for NodeClaims that are alike. Asked again with the same token, also by another
+    /// process and for another number of instances, it answers with those that are there: nothing is
+    /// ever made twice.
+    ///
+    /// # Errors
+    /// What became of the token is not known, or it is unused: it is asked for again.
+    async fn create_group(&self, group: &GroupLaunch) -> Result<GroupAnswer, CloudError> {
+        let what = format!("{} makes no groups ({})", self.name(), group.token);
+        Err(CloudError::Other(what))
+    }
+
     /// Told once after a start, and after taking over from another replica, which claims were
     /// launched and have no node yet: for providers that see to it themselves that a node appears.
     async fn restore_launches(&self, launched: Vec<Launch>) {
@@ -147,6 +164,31 @@ impl Launch {
     }
 }
 
+/// What instances of a group are made for.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct GroupLaunch {
+    /// The idempotency token, and what the instances are found by.
+    pub token: String,
+    /// How many instances are wanted.
+    pub count: usize,
+    /// How many NodeClaims the group was made for. As many may have been asked for before.
+    pub size: usize,
+    /// One of the NodeClaims, with the largest request of each resource. Its name and its UID mean
+    /// nothing.
+    pub launch: Launch,
+}
+
+/// What there is of a group.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct GroupAnswer {
+    /// Its instances that are known and do not end, those that NodeClaims name already included.
+    pub instances: Vec<Instance>,
+    /// Whether these are all that the token will ever make. If not, others may show later.
+    pub settled: bool,
+    /// Why there are fewer than were wanted, if the cloud says so.
+    pub short: Option<CloudError>,
+}
+
 /// What a registered node shows of itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NodeShows<'a> {
@@ -225,6 +267,9 @@ pub struct Instance {
     /// cluster made without saying. Nothing if the provider cannot know whether it was made for a
     /// NodeClaim.
     pub claim_uid: Option<String>,
+    /// The token of the group that it was made in: it is any NodeClaim's of that group until one
+    /// names it.
+    pub group: Option<String>,
     /// The image that it started from.
     pub image_id: Option<String>,
     /// Labels that follow from the chosen offering: instance type, zone, capacity type,

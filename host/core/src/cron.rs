@@ -100,6 +100,20 @@ impl Schedule {
             .is_none_or(|next| next <= now)
     }
 
+    /// When the window of `duration` seconds that is open at `now` closes: `duration` after the last
+    /// time it fired. Nothing if none is open, or if it never fires.
+    pub fn ends(&self, now: i64, duration: i64) -> Option<i64> {
+        // A window may be opened again before it closes: the last opening counts. A schedule that
+        // fires often is looked for near at hand.
+        let backwards = [3_600, DAY, 31 * DAY, 366 * DAY, i64::MAX].map(|back| back.min(duration));
+        let fired = |back: &i64| self.next(now.saturating_sub(*back)).filter(|at| *at <= now);
+        let mut last = backwards.iter().find_map(fired)?;
+        while let Some(next) = self.next(last).filter(|at| *at <= now) {
+            last = next;
+        }
+        Some(last.saturating_add(duration))
+    }
+
     fn fires_on(&self, day: i64) -> bool {
         let (_, month, of_month) = date(day);
         let weekday = (day + 4).rem_euclid(7) as u32;
@@ -219,6 +233,24 @@ mod tests {
         let never = Schedule::parse("0 0 30 2 *").unwrap();
         assert_eq!(never.next(NOW), None);
         assert!(never.is_active(NOW, 3600), "what never opens never closes");
+    }
+
+    #[test]
+    fn a_window_ends_its_duration_after_it_was_last_opened() {
+        let ends = |text: &str, hours: i64| {
+            let ends = Schedule::parse(text).unwrap().ends(NOW, hours * 3600);
+            ends.map(|end| (end - NOW) / 60)
+        };
+        assert_eq!(ends("0 9 * * mon-fri", 10), Some(2 * 60));
+        assert_eq!(ends("0 9 * * mon-fri", 8), None);
+        assert_eq!(
+            ends("* * * * *", 24),
+            Some(24 * 60),
+            "opened again each minute"
+        );
+        assert_eq!(ends("0 17 * * *", 1), Some(60), "opened just now");
+        assert_eq!(ends("0 0 30 2 *", 1), None, "it never opens");
+        assert_eq!(ends("0 0 1 1 *", 24 * 365), Some((37 * 24 + 7) * 60));
     }
 
     #[test]

@@ -45,7 +45,7 @@ pub fn apply<'a>(
     let numbers = Numbers::read(names);
     let mut pools: Vec<PoolSets> = pools
         .into_iter()
-        .map(|pool| PoolSets::new(pool, pool_key, &numbers))
+        .map(|pool| PoolSets::new(pool, pool_key, class_label(pool, names), &numbers))
         .collect();
     pools.sort_by(|a, b| names.text(a.name).cmp(names.text(b.name)));
     let mut ordered: Vec<&NodeOverlay> = overlays.iter().collect();
@@ -76,6 +76,12 @@ pub fn apply<'a>(
     }
 }
 
+/// The label with the name of a NodePool's NodeClass, if anything names it.
+fn class_label(pool: &NodePool, names: &Symbols) -> Option<Symbol> {
+    let kind = names.text(pool.class.kind).to_ascii_lowercase();
+    names.get(&format!("{}/{kind}", names.text(pool.class.group)))
+}
+
 /// What a NodePool's nodes are labelled with.
 struct PoolSets {
     name: Symbol,
@@ -83,8 +89,10 @@ struct PoolSets {
 }
 
 impl PoolSets {
-    fn new(pool: &NodePool, pool_key: Symbol, numbers: &Numbers) -> Self {
+    fn new(pool: &NodePool, pool_key: Symbol, class: Option<Symbol>, numbers: &Numbers) -> Self {
         let labels = pool.labels.iter().chain([(pool_key, pool.name)]);
+        // Its NodeClass is a label of its nodes too: rows of other NodeClasses are none of its own.
+        let labels = labels.chain(class.map(|key| (key, pool.class.name)));
         let labels: Vec<Requirement> = labels
             .map(|(key, value)| Requirement::is(key, value))
             .collect();
@@ -235,13 +243,13 @@ fn rebuilt(
                 changed.push(TypeOverlay::default());
             }
             [(effect, _)] => {
-                rows.push(effect.row(kind, offerings));
+                rows.push(effect.row(kind, offerings, names));
                 changed.push(effect.changes());
             }
             several => {
                 for (effect, pools) in several {
                     changed.push(effect.changes());
-                    let (mut kind, offerings) = effect.row(kind, offerings);
+                    let (mut kind, offerings) = effect.row(kind, offerings, names);
                     let op = Op::In(pools.as_slice().into());
                     kind.requirements.push(Requirement::new(pool_key, op));
                     rows.push((kind, offerings));
@@ -262,12 +270,24 @@ impl Effect {
         }
     }
 
-    fn row(&self, kind: &InstanceType, offerings: &[Offering]) -> (InstanceType, Vec<Offering>) {
+    fn row(
+        &self,
+        kind: &InstanceType,
+        offerings: &[Offering],
+        names: &Symbols,
+    ) -> (InstanceType, Vec<Offering>) {
         let (mut kind, mut offerings) = (kind.clone(), offerings.to_vec());
         for &(row, change) in &self.prices {
             offerings[row].price = change.of(offerings[row].price);
         }
         for &(of, amount) in &self.capacity {
+            if of.is_huge_pages(names) {
+                // Huge pages are memory that nothing else gets.
+                let before = kind.allocatable.get(ResourceId::Memory);
+                let more = amount.saturating_sub(kind.capacity.get(of));
+                let left = before.saturating_sub(more).max(0);
+                kind.allocatable.set(ResourceId::Memory, left);
+            }
             kind.capacity.set(of, amount);
             kind.allocatable.set(of, amount);
         }

@@ -84,7 +84,8 @@ pub enum Unfit {
         rule: TopologyRule,
         /// Its topology key.
         key: Symbol,
-        /// For a spread constraint, where it has too few pods.
+        /// For a spread constraint, where it has too few pods; for affinity of a new node, where the
+        /// pods are.
         least: Option<Box<Least>>,
     },
     /// A host port is taken.
@@ -193,6 +194,10 @@ pub struct TypesLeft {
     ///
     /// [`InstanceType::incompatible`]: crate::model::InstanceType::incompatible
     pub incompatible_for: Option<Symbol>,
+    /// Of those that are too small, types that would be large enough without their DaemonSets.
+    pub by_daemons: u32,
+    /// What DaemonSets take of the first of those, of the resource that is short.
+    pub daemons: Option<(ResourceId, i64)>,
     /// Would pass the NodePool's limits.
     pub limits: u32,
     /// Offerings of the types counted in `offerings` that would do and are taken to be without

@@ -3,7 +3,8 @@
 //! [`pod_groups`] groups identical pods and lists their requirements, relaxed preference by
 //! preference; [`by_label`] indexes them by selector. [`node_specs`] narrows what a new node may
 //! be, label by label, with every result interned; [`settled`] says what that leaves to NodeClaims. [`fit`] finds the instance types that are large
-//! enough. [`incompatible_pools`] finds NodePools without any compatible instance type.
+//! enough. [`leaders`] finds where pods can be followed. [`incompatible_pools`] finds NodePools
+//! without any compatible instance type.
 //! [`topology`] counts pods by domain, and [`domains`] says which domains count. [`first_fit`]
 //! packs first-fit-decreasing with all of them. The optimizer starts from its result.
 
@@ -13,6 +14,7 @@ pub mod domains;
 pub mod first_fit;
 pub mod fit;
 pub mod incompatible_pools;
+pub mod leaders;
 pub mod members;
 pub mod node_specs;
 pub mod pod_groups;

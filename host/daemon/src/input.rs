@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use longshore_api::crd::NodeClassRef;
 use longshore_api::manifests::{Diagnostic, Diagnostics, Location, Reader};
 use longshore_cloud::RepairPolicy;
-use longshore_core::model::ClusterObjects;
+use longshore_core::model::{ClusterObjects, Pod};
 use serde_json::{Value, json};
 
 use crate::error::Failure;
@@ -71,6 +71,7 @@ pub fn read(options: &Options) -> Result<(ClusterObjects, Diagnostics), Failure>
         _ => "the manifests".to_owned(),
     };
     foreign_pools(&world, managed, &source, &mut problems);
+    untried_pods(&world, &source, &mut problems);
     world.settings = options.settings.clone();
     if let Some(config) = &options.scheduler {
         world.settings.default_spread = default_spread(config, &mut world.names)?;
@@ -158,6 +159,38 @@ fn foreign_pools(
             hint: hint.into(),
         });
     }
+}
+
+/// Pods that wait and that kube-scheduler has not refused are not planned for, which is said once.
+fn untried_pods(world: &ClusterObjects, source: &str, problems: &mut Diagnostics) {
+    let text = |symbol| world.names.text(symbol);
+    let is_untried = |pod: &Pod| {
+        let daemon = pod.owner.is_some_and(|(kind, _)| text(kind) == "DaemonSet");
+        let gone = pod.terminal || pod.deleting || pod.is_static || daemon;
+        let planned = pod.unschedulable || pod.unattempted;
+        pod.node.is_none() && pod.nominated.is_none() && !gone && !planned
+    };
+    let mut untried = world.pods.iter().filter(|pod| is_untried(pod));
+    let Some(first) = untried.next() else { return };
+    let others = match untried.count() {
+        0 => String::new(),
+        1 => " (and 1 other pod)".to_owned(),
+        count => format!(" (and {count} other pods)"),
+    };
+    problems.push(Diagnostic {
+        location: Location {
+            source: source.to_owned(),
+            ..Location::default()
+        },
+        kind: "Pod".into(),
+        name: format!("{}/{}", text(world.shapes.get(first.shape).namespace), first.name),
+        field: "status.conditions".into(),
+        what: format!(
+            "say nothing of kube-scheduler{others}: only pods with condition PodScheduled False and \
+            reason Unschedulable are planned for"
+        ),
+        hint: "add the condition to a manifest that was written by hand".into(),
+    });
 }
 
 /// Objects with nothing but instance types.

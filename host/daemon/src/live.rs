@@ -34,6 +34,7 @@ mod instrumented;
 pub mod journal;
 pub(crate) mod kinds;
 mod launch_backoff;
+mod launch_groups;
 mod launches;
 pub mod leader;
 pub(crate) mod lifecycle;

@@ -179,10 +179,13 @@ impl Messages<'_> {
                             .unwrap_or_default();
                         format!("topology spread over {key} leaves no domain{least}")
                     }
-                    TopologyRule::Affinity => format!(
-                        "no {key} has the pods that its affinity \
-                        requires"
-                    ),
+                    TopologyRule::Affinity => match least {
+                        None => format!("no {key} has the pods that its affinity requires"),
+                        Some(least) => format!(
+                            "the pods that its affinity requires are in {key} {}, where it cannot be",
+                            self.text(least.domain)
+                        ),
+                    },
                     TopologyRule::AntiAffinity => {
                         format!("its anti-affinity excludes pods that run in every {key}")
                     }
@@ -394,9 +397,36 @@ impl Messages<'_> {
         sentence
     }
 
+    /// The node class of the NodePool that refuses, if no instance type is known for it.
+    fn unknown_class(&self) -> Option<String> {
+        let class = self.pool?.class;
+        let (catalogue, kind) = (&self.world.catalogue, self.text(class.kind));
+        let key = format!("{}/{}", self.text(class.group), kind.to_ascii_lowercase());
+        let key = self.world.names.get(&key);
+        let rows = key.map_or(&[][..], |key| catalogue.index().types_with(key));
+        let admits = |&(at, place): &(u32, u32)| {
+            let row = &catalogue.types()[at as usize].requirements[place as usize];
+            matches!(&row.op, Op::In(names) if names.contains(&class.name))
+        };
+        let is_known = match catalogue.types().is_empty() {
+            true => false,
+            false => rows.is_empty() || rows.iter().any(admits),
+        };
+        (!is_known).then(|| {
+            format!(
+                "no instance type is known for its {kind} {}, which is missing, was refused or has \
+                not been read yet",
+                self.text(class.name)
+            )
+        })
+    }
+
     /// `812 of 844 types: too little memory; 32: no offering in us-east-1c`, the largest part
     /// first.
     fn types(&self, left: &TypesLeft) -> String {
+        if let Some(class) = self.unknown_class() {
+            return class;
+        }
         let [cpu, memory, pods, storage, other] = left.resources;
         let incompatible = left.incompatible_for.map_or("", |why| self.text(why));
         let mut parts = [
@@ -418,6 +448,14 @@ impl Messages<'_> {
                 false => sentences.push(format!("{count}: {why}")),
             }
         }
+        if let Some((resource, taken)) = left.daemons {
+            sentences.push(format!(
+                "{} of them would be large enough but for DaemonSets, which take {} {} of each",
+                left.by_daemons,
+                amount(resource, taken),
+                resource.name(&self.world.names)
+            ));
+        }
         if left.short > 0 {
             let (offerings, are) = (
                 count(left.short as usize, "offering"),
@@ -429,10 +467,7 @@ impl Messages<'_> {
             ));
         }
         match sentences.is_empty() {
-            true if left.all == 0 => {
-                "no instance type is known for its NodeClass, which may not have been read yet"
-                    .into()
-            }
+            true if left.all == 0 => "no instance type is known".into(),
             true => format!("none of {} types is left", left.all),
             false => sentences.join("; "),
         }

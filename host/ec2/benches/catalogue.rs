@@ -10,6 +10,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::hint::black_box;
 use std::io::Read as _;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -107,7 +108,9 @@ fn main() {
     let plan = || {
         let mut names = Symbols::default();
         let mut all = CoreCatalogues::new(&region, &mut names);
-        columns.iter().for_each(|class| all.add(class));
+        columns
+            .iter()
+            .for_each(|class| all.add(Arc::new(class.clone())));
         (all.finish(), names)
     };
     measure("core's catalogue of 10 NodeClasses", plan);

@@ -144,6 +144,21 @@ impl ClassCatalogue {
         true
     }
 
+    /// Whether the same can be bought with the NodeClass of another catalogue, under the same labels
+    /// but for the NodeClass's name.
+    pub fn sells_like(&self, other: &ClassCatalogue, region: &Region) -> bool {
+        let (class, others) = (&self.class, &other.class);
+        class.family == others.family
+            && class.subnets == others.subnets
+            && class.reservations == others.reservations
+            && self.reservations == other.reservations
+            && self.group == other.group
+            && self.zones == other.zones
+            && self.incompatible == other.incompatible
+            && (class.subnet_ids == others.subnet_ids || self.full_like(other, region))
+            && self.machines == other.machines
+    }
+
     /// Its NodeClass.
     pub fn class(&self) -> &Class {
         &self.class

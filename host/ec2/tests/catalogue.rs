@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test ends where its input is wrong")]
 
+use std::sync::Arc;
+
 use expect_test::expect;
 use longshore_core::model::{Op, ResourceId, Symbols};
 use longshore_ec2::catalogue::{ClassCatalogue, CoreCatalogues, NODE_CLASS, world};
@@ -304,7 +306,7 @@ fn each_class_has_rows_of_its_own() {
     let mut names = Symbols::default();
     let mut all = CoreCatalogues::new(&world.region, &mut names);
     for class in [one, two] {
-        all.add(&ClassCatalogue::new(&world.region, class).unwrap());
+        all.add(Arc::new(ClassCatalogue::new(&world.region, class).unwrap()));
     }
     let catalogue = all.finish();
     let key = names.get(NODE_CLASS).unwrap();
@@ -331,6 +333,38 @@ fn each_class_has_rows_of_its_own() {
 }
 
 #[test]
+fn classes_that_are_alike_share_their_rows() {
+    let (world, _) = world::read("world", RESERVED.as_bytes(), None).unwrap();
+    let one = world.class.unwrap();
+    let named = |name: &str| {
+        let mut class = one.clone();
+        class.name = name.into();
+        class
+    };
+    let mut other = named("other");
+    other.kubelet.max_pods = Some(5);
+    let mut names = Symbols::default();
+    let mut all = CoreCatalogues::new(&world.region, &mut names);
+    for class in [named("a"), other, named("b")] {
+        all.add(Arc::new(ClassCatalogue::new(&world.region, class).unwrap()));
+    }
+    let catalogue = all.finish();
+    let key = names.get(NODE_CLASS).unwrap();
+    let classes: Vec<Vec<&str>> = catalogue
+        .types()
+        .iter()
+        .map(|kind| {
+            let class = kind.requirements.iter().find(|r| r.key == key).unwrap();
+            let Op::In(values) = &class.op else {
+                panic!("a row is of some classes");
+            };
+            values.iter().map(|value| names.text(*value)).collect()
+        })
+        .collect();
+    assert_eq!(classes, [vec!["a", "b"], vec!["other"]]);
+}
+
+#[test]
 fn a_type_that_no_image_fits_is_named_and_not_offered() {
     let world = |architecture: &str| {
         let amis = format!(
@@ -345,7 +379,7 @@ fn a_type_that_no_image_fits_is_named_and_not_offered() {
         let class = ClassCatalogue::new(&world.region, world.class.unwrap()).unwrap();
         let mut names = Symbols::default();
         let mut all = CoreCatalogues::new(&world.region, &mut names);
-        all.add(&class);
+        all.add(Arc::new(class));
         let catalogue = all.finish();
         let available = catalogue.offerings().iter().filter(|one| one.available);
         let why = catalogue.types()[0].incompatible;

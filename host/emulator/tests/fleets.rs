@@ -176,6 +176,29 @@ fn a_token_buys_once() {
 }
 
 #[test]
+fn a_token_buys_a_fleet_of_many_once_and_all_have_its_tags() {
+    let world = &mut world();
+    template(world, "");
+    let tags = "&TagSpecification.1.ResourceType=instance\
+                &TagSpecification.1.Tag.1.Key=group&TagSpecification.1.Tag.1.Value=g-1\
+                &ClientToken=group-1";
+    let query = fleet(500, "on-demand", &[("m5.large", 'a')], tags);
+    let first = ec2(world, &query);
+    assert!(outcome(&first).ends_with("= 500"), "{first}");
+    assert_eq!(ec2(world, &query), first);
+    let more = query.replace("TotalTargetCapacity=500", "TotalTargetCapacity=501");
+    assert_eq!(
+        text(&ec2(world, &more), "Code"),
+        "IdempotentParameterMismatch"
+    );
+    let all: Vec<_> = world.instances().collect();
+    let tagged = all.iter().all(|one| one.tags["group"] == "g-1");
+    assert!(all.len() == 500 && tagged);
+    let ids: std::collections::BTreeSet<&str> = all.iter().map(|one| &*one.id).collect();
+    assert_eq!(ids.len(), 500);
+}
+
+#[test]
 fn no_pool_gives_more_than_it_has() {
     for seed in 0..200_u64 {
         let mut account = world().account().clone();

@@ -76,9 +76,7 @@ fn allocatable(capacity: &Resources, names: &Symbols) -> Resources {
     let mut left = capacity.clone();
     let huge_pages = capacity
         .iter()
-        .filter(
-            |(resource, _)| matches!(resource, ResourceId::Other(name) if names.text(*name).starts_with("hugepages-")),
-        )
+        .filter(|(resource, _)| resource.is_huge_pages(names))
         .map(|(_, bytes)| (ResourceId::Memory, bytes));
     let taken: Vec<_> = OVERHEAD.into_iter().chain(huge_pages).collect();
     for (resource, amount) in taken {

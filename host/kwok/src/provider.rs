@@ -150,6 +150,7 @@ impl Kwok {
         let instance = Instance {
             provider_id: provider_id.clone(),
             claim_uid: Some(launch.uid.clone()),
+            group: None,
             image_id: None,
             labels: choice.labels.clone(),
             capacity: choice.capacity.clone(),
@@ -327,6 +328,7 @@ fn instance(node: &Node) -> Instance {
     Instance {
         provider_id: spec.and_then(|s| s.provider_id.clone()).unwrap_or_default(),
         claim_uid: node.annotations().get(CLAIM_UID).cloned(),
+        group: None,
         image_id: None,
         labels: node.labels().clone(),
         capacity: amounts(status.and_then(|s| s.capacity.as_ref())),

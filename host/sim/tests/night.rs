@@ -636,6 +636,48 @@ async fn held_after_the_taint() -> Vec<String> {
     scene.end()
 }
 
+/// Spot capacity is gone for three hours: pods have their nodes on demand, and it is asked for spot
+/// instances again and again, but not without end.
+async fn spot_is_gone() -> Vec<String> {
+    let mut scene = Scene::new(Setup::new(12).expect("policies"));
+    let web = pool("web", "consolidateAfter: 30s", "", "");
+    let web = web.replace("values: [on-demand]", "values: [spot, on-demand]");
+    scene.apply(&format!("{CLASS}{web}"));
+    let hours = Duration::from_secs(3 * 3600);
+    scene.harness.world.cloud.capacity_outage("*/*/spot", hours);
+    scene.apply(&pods("web", "web", 6, "900m", true));
+    scene.run(600).await;
+    let waits = scene.harness.world.server.list(POD);
+    let waits = waits
+        .iter()
+        .filter(|pod| fields::text(pod, "/spec/nodeName").is_empty());
+    let waits = waits.count();
+    scene.expect(waits == 0, || {
+        format!("{waits} pods wait after ten minutes")
+    });
+    scene.run(3 * 3600 - 600).await;
+    let stats = scene.harness.world.cloud.stats();
+    scene.expect(stats.failed <= 120, || {
+        format!("{} launches failed in three hours", stats.failed)
+    });
+    scene.end()
+}
+
+/// Machines need sixteen minutes to boot, and a node that has not joined after fifteen goes.
+async fn slow_boot() -> Vec<String> {
+    let mut setup = Setup::new(13).expect("policies");
+    setup.world.cloud.latencies.boot = Duration::from_secs(16 * 60);
+    let mut scene = Scene::new(setup);
+    scene.apply(&format!("{CLASS}{}", pool("web", &drift_only("1"), "", "")));
+    scene.apply(&pods("web", "web", 1, "200m", true));
+    scene.run(3 * 3600).await;
+    let launched = scene.launched();
+    scene.expect(launched <= 2, || {
+        format!("{launched} nodes were bought for one pod in three hours")
+    });
+    scene.end()
+}
+
 /// The scenes that mutants are looked for in.
 fn scene(name: &str) -> Vec<String> {
     let told = match name {
@@ -707,6 +749,16 @@ fn a_round_counts_what_a_command_is_buying() {
 #[test]
 fn a_command_is_taken_back_if_a_pod_must_not_be_disrupted_after_all() {
     assert_eq!(paused(held_after_the_taint()).expect("a runtime"), NOTHING);
+}
+
+#[test]
+fn spot_capacity_that_is_gone_is_asked_for_within_bounds() {
+    assert_eq!(paused(spot_is_gone()).expect("a runtime"), NOTHING);
+}
+
+#[test]
+fn machines_that_boot_for_too_long_are_bought_a_few_times() {
+    assert_eq!(paused(slow_boot()).expect("a runtime"), NOTHING);
 }
 
 #[test]

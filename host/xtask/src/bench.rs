@@ -5,10 +5,13 @@
 //! without reading and parsing.
 
 mod cases;
+mod classes;
 mod disrupt;
 mod karpenter_baseline;
+mod launches;
 mod live;
 mod questions;
+mod scheduler;
 mod tables;
 
 use std::path::{Path, PathBuf};
@@ -45,6 +48,15 @@ pub fn run(args: &[&str]) -> anyhow::Result<()> {
     }
     if let Some((&"disrupt", rest)) = args.split_first() {
         return disrupt::run(rest);
+    }
+    if let Some((&"launches", rest)) = args.split_first() {
+        return launches::run(rest);
+    }
+    if let Some((&"classes", rest)) = args.split_first() {
+        return classes::run(rest);
+    }
+    if let Some((&"scheduler-differential", rest)) = args.split_first() {
+        return scheduler::run(rest);
     }
     if args == ["freeze"] {
         return questions::freeze();
@@ -102,7 +114,7 @@ fn asked<'a>(args: &[&'a str]) -> anyhow::Result<Options<'a>> {
             "--improve" => asked.effort = words.next().copied(),
             "--only" => asked.only = words.next().copied(),
             other => bail!(
-                "unknown word {other:?}: expected cost, speed, policy, disrupt, questions, freeze, catalogue, live, --improve, --only or --no-oracle"
+                "unknown word {other:?}: expected cost, speed, policy, disrupt, questions, freeze, catalogue, classes, launches, live, scheduler-differential, --improve, --only or --no-oracle"
             ),
         }
     }

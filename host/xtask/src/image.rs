@@ -22,6 +22,7 @@ use anyhow::{Context as _, Result, bail};
 use crate::commands::{output, table};
 use layout::Layer;
 use tree::Tree;
+pub(crate) use tree::rfc3339;
 
 /// Features of the binary in the image.
 const FEATURES: [&str; 1] = ["aws"];
@@ -49,7 +50,7 @@ pub struct Source {
 impl Source {
     /// The time as RFC 3339.
     fn date(&self) -> String {
-        tree::rfc3339(self.time)
+        rfc3339(self.time)
     }
 }
 

@@ -34,8 +34,12 @@ cargo xtask bench [cost|speed|policy]…  our plans beside Karpenter's
 cargo xtask bench disrupt [goals|mixes]…
                                         what nodes come to where others go, on paper: goals, and Karpenter beside it
 cargo xtask bench freeze                 how long a round holds up the loop's thread: 1 000 and 10 000 nodes
+cargo xtask bench scheduler-differential plans beside the real kube-scheduler, on random worlds:
+                                         --worlds 20, --first SEED, --longshore PROGRAM, --keep FOLDER
 cargo xtask bench questions              where each node's pods would go if it were gone: 1 000 and 10 000 nodes
 cargo xtask bench catalogue              EC2's catalogue for ten NodeClasses: time, memory, a changed price
+cargo xtask bench launches [CHECKOUT]   1 000 NodeClaims on the emulated EC2, beside another checkout's
+cargo xtask bench classes                many NodePools with an EC2NodeClass each: time and memory of a plan
 cargo xtask bench live [scale|mixes|churn|swaps|fold]…
                                         controllers on a real control plane: time, CPU, memory, cost
     --mixes N, --pods N                 how many platforms, of how many pods (20, 500)

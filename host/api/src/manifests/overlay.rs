@@ -234,9 +234,15 @@ fn operator(requirement: &OverlayRequirement, at: &str, names: &mut Symbols) -> 
     let listed = &requirement.values;
     let wrong = |what: String, hint| Err((format!("{at}.values"), what, hint));
     let bound = || match listed.as_slice() {
+        // A sign is none of a label's value.
+        [only] if only.starts_with('+') => None,
         [only] => only.parse::<i64>().ok().filter(|number| *number >= 0),
         _ => None,
     };
+    let is_bound = matches!(
+        requirement.operator,
+        Operator::Gt | Operator::Lt | Operator::Gte | Operator::Lte
+    );
     let is_list = matches!(requirement.operator, Operator::In | Operator::NotIn);
     if is_list && listed.is_empty() {
         let what = format!("{} has no values", requirement.operator.as_str());
@@ -245,9 +251,10 @@ fn operator(requirement: &OverlayRequirement, at: &str, names: &mut Symbols) -> 
             "list at least one value, or use Exists or DoesNotExist",
         );
     }
+    // Karpenter looks at values that an operator does not use, too.
     if let Some(bad) = listed
         .iter()
-        .find(|value| is_list && !labels::is_label_value(value))
+        .find(|value| !is_bound && !labels::is_label_value(value))
     {
         return wrong(
             format!("{} is not a label value", quoted(bad)),

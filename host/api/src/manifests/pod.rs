@@ -244,7 +244,8 @@ pub(super) fn read(wire: WirePod<'_>, objects: &mut ObjectsBuilder) -> Result<()
             let mut shape = bare_shape(spec, status, own, namespace, names)?;
             let selected = placement::node_selector(&spec.node_selector, names);
             shape.node_selector.extend(selected);
-            let invalid = place(spec, &mut shape, Path::Root.field("spec"), names).err();
+            let (at, notes) = (Path::Root.field("spec"), &mut objects.notes);
+            let invalid = place(spec, &mut shape, at, names, notes).err();
             (shape, invalid)
         }
         Some(_) => {
@@ -301,6 +302,7 @@ pub(super) fn read(wire: WirePod<'_>, objects: &mut ObjectsBuilder) -> Result<()
             .is_some_and(|s| matches!(s.phase.as_deref(), Some("Succeeded" | "Failed"))),
         deleting: meta.deletion_timestamp.is_some(),
         unready: status.is_some_and(|s| condition(&s.conditions, "Ready") == Some(false)),
+        waits_to_start: status.is_some_and(|s| s.phase.as_deref() == Some("Pending")),
         unschedulable: status.is_some_and(|status| is_unschedulable(&status.conditions)),
         unattempted: false,
         nominated: status.and_then(|s| symbol(&s.nominated_node_name, names)),
@@ -366,6 +368,7 @@ pub(super) fn unreadable(wire: &WirePodHead<'_>, why: &Fault, objects: &mut Obje
         terminal: matches!(phase, Some("Succeeded" | "Failed")),
         deleting: meta.deletion_timestamp.is_some(),
         unready: false,
+        waits_to_start: false,
         unschedulable: status.is_some_and(|status| is_unschedulable(&status.conditions)),
         unattempted: false,
         nominated: None,
@@ -420,7 +423,8 @@ pub(super) fn template(
     let mut shape = bare_shape(spec, None, own, namespace, names).map_err(inside)?;
     let selected = placement::node_selector(&spec.node_selector, names);
     shape.node_selector.extend(selected);
-    place(spec, &mut shape, Path::Root.field("spec"), names).map_err(inside)?;
+    let at = Path::Root.field("spec");
+    place(spec, &mut shape, at, names, &mut Vec::new()).map_err(inside)?;
     let needs = Needs::read(spec, Path::Root.field("spec"), names).map_err(inside)?;
     let class = spec
         .priority
@@ -460,7 +464,8 @@ fn bare_shape(
     })
 }
 
-/// Fills in where a pod may run, and what it asks of others, as far as that can be read.
+/// Fills in where a pod may run, and what it asks of others, as far as that can be read. `notes` get
+/// what is left out without harm.
 ///
 /// # Errors
 /// The first part that cannot be read, or a reason why the pod cannot be planned for.
@@ -469,6 +474,7 @@ fn place(
     shape: &mut PodShape,
     at: Path<'_>,
     names: &mut Symbols,
+    notes: &mut Vec<Fault>,
 ) -> Result<(), Fault> {
     let mut faults = FirstFault::default();
     let tolerations_at = at.field("tolerations");
@@ -481,7 +487,7 @@ fn place(
             Ok(terms) => shape.required = terms,
             Err(fault) => _ = faults.0.get_or_insert(fault),
         }
-        shape.preferred = placement::preferred_terms(affinity, at, names, &mut faults);
+        shape.preferred = placement::preferred_terms(affinity, at, names, &mut faults, notes);
         (shape.affinity, shape.preferred_affinity) =
             placement::pod_terms(affinity, false, &shape.labels, at, names, &mut faults);
         (shape.anti_affinity, shape.preferred_anti_affinity) =

@@ -148,6 +148,10 @@ fn bound(wire: &WireRequirement<'_>, of: Of, at: Path<'_>) -> Result<i64, Fault>
         );
         return Err(at.fault(what, "give exactly one integer"));
     };
+    if of == Of::NodePool && value.starts_with('+') {
+        let what = format!("{} is not a label value", quoted(value));
+        return Err(at.fault(what, "write the number without a sign"));
+    }
     match value.parse::<i64>() {
         Ok(number) if number >= 0 || of == Of::Affinity => Ok(number),
         Ok(number) => Err(at.fault(

@@ -11,7 +11,7 @@ use serde::de::IgnoredAny;
 
 use super::ObjectsBuilder;
 use super::diagnostic::{Fault, Path};
-use super::object::{amount, symbol};
+use super::object::{amount, created, symbol};
 use super::pod::WireNodeSelector;
 use super::requirement::{Of, requirements};
 use super::selector::{WireSelector, selector};
@@ -402,6 +402,7 @@ pub(super) fn read_volume(wire: WireVolume<'_>, objects: &mut ObjectsBuilder) ->
 pub(super) fn read_class(wire: WireClass<'_>, objects: &mut ObjectsBuilder) -> Result<(), Fault> {
     let names = &mut objects.world.names;
     let meta = &wire.metadata;
+    let created = created(meta)?;
     if wire.provisioner.is_empty() {
         return Err(Path::Root
             .field("provisioner")
@@ -439,6 +440,7 @@ pub(super) fn read_class(wire: WireClass<'_>, objects: &mut ObjectsBuilder) -> R
         default: labels::DEFAULT_CLASS
             .iter()
             .any(|key| meta.annotation(key) == Some("true")),
+        created,
     };
     objects.world.storage_classes.push(class);
     Ok(())
@@ -483,6 +485,8 @@ pub(super) fn read_capacity(
         topology,
         largest,
     };
+    // New nodes are told apart from those that are there.
+    names.intern(fields::NAME);
     objects.world.storage_capacities.push(capacity);
     Ok(())
 }

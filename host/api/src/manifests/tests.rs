@@ -1,5 +1,7 @@
 //! Manifests in, records or diagnostics out.
 
+#[cfg(feature = "crd")]
+mod admitted;
 mod bad;
 mod good;
 mod real;

@@ -1,9 +1,11 @@
-//! The request of a fleet of one instance, and what its reply means.
+//! The request of a fleet, and what its reply means.
 //!
-//! The token is the claim's UID, and after an attempt that ended without an instance the UID and a
-//! number: EC2 answers a token that it has seen with the first reply. So the parameters must not
+//! The token is the claim's UID or that of a launch group, and after an attempt that ended without an
+//! instance the same and a number: EC2 answers a token that it has seen with the first reply. So the parameters must not
 //! change between two sendings of a token; a request that was sent once is kept until its reply is
 //! known.
+
+use std::collections::BTreeMap;
 
 use longshore_cloud::{CloudError, Launch, OfferingName, Shortage};
 use longshore_ec2::catalogue::{Region, Short};
@@ -17,6 +19,8 @@ use crate::records::Tags;
 /// Tag of an instance with the UID of its NodeClaim: by it an instance is found whose launch had no
 /// reply.
 pub const UID_TAG: &str = "longshore.dev/nodeclaim-uid";
+/// Tag of an instance with the token of its launch group, in place of the other.
+pub const GROUP_TAG: &str = "longshore.dev/launch-group";
 /// Annotation of claims for which `spec.context` is left out.
 const RELAXED: &str = "karpenter.sh/nodeclaim-min-values-relaxed";
 
@@ -40,11 +44,13 @@ pub enum Market {
     Interruptible,
 }
 
-/// A request for one instance.
+/// A request for one instance, or for those of a group.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fleet {
     /// The idempotency token.
     pub token: String,
+    /// How many instances are wanted.
+    pub count: usize,
     /// The market.
     pub market: Market,
     /// How capacity is bought.
@@ -103,8 +109,10 @@ pub struct Override {
 /// What is asked for besides the choice.
 #[derive(Clone, Debug)]
 pub struct Asking<'a> {
-    /// The claim.
+    /// The claim. Of a group one of them, with the group's token for a UID.
     pub launch: &'a Launch,
+    /// How many instances are wanted. No more are asked for than reservations have room for.
+    pub count: usize,
     /// The number of the attempt, from 0.
     pub attempt: u32,
     /// Tags of the NodeClass and of the cluster.
@@ -187,6 +195,7 @@ pub fn request(
     let group = placement.and_then(|of| of.group_id.as_deref());
     Some(Fleet {
         token: token(&asking.launch.uid, asking.attempt),
+        count: asking.count.min(room(choice)).max(1),
         market,
         capacity_type: choice.capacity_type,
         prioritized: ranks.is_some() || has_price_overlay(asking.launch),
@@ -199,6 +208,18 @@ pub fn request(
         configs,
         tags: asking.tags.clone(),
     })
+}
+
+/// How many instances a choice can be launched as: those that its reservations have left.
+pub(super) fn room(choice: &Choice) -> usize {
+    let mut left: BTreeMap<&str, usize> = BTreeMap::new();
+    for chosen in &choice.offerings {
+        let Some(held) = &chosen.reservation else {
+            return usize::MAX;
+        };
+        left.insert(&held.id, usize::try_from(held.free).unwrap_or(usize::MAX));
+    }
+    left.into_values().fold(0, usize::saturating_add)
 }
 
 /// The token of an attempt.
@@ -255,19 +276,31 @@ pub struct Refused {
 /// What is known after a reply.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
-    /// There is an instance.
-    Launched(Launched),
+    /// There are instances, at least one. If they are fewer than were wanted, why.
+    Launched(Vec<Launched>, Option<CloudError>),
     /// A launch template is gone: they are made again, and another attempt is made.
     TemplateGone(Vec<String>),
     /// There is none.
     Failed(CloudError),
 }
 
-/// What a reply means. Errors beside an instance are for [`remember`] alone.
+/// What a reply means. Errors beside all the instances that were wanted are for [`remember`] alone.
 pub fn outcome(fleet: &Fleet, reply: &Reply) -> Outcome {
-    if let Some(one) = reply.instances.iter().find(|one| !one.id.is_empty()) {
-        return Outcome::Launched(complete(fleet, one));
+    let there = reply.instances.iter().filter(|one| !one.id.is_empty());
+    let all: Vec<Launched> = there.map(|one| complete(fleet, one)).collect();
+    if all.is_empty() {
+        return refused(fleet, reply);
     }
+    let short = match refused(fleet, reply) {
+        _ if all.len() >= fleet.count || reply.errors.is_empty() => None,
+        Outcome::Failed(why) => Some(why),
+        _ => Some(CloudError::Other("launch templates are gone".to_owned())),
+    };
+    Outcome::Launched(all, short)
+}
+
+/// What the errors of a reply mean.
+fn refused(fleet: &Fleet, reply: &Reply) -> Outcome {
     let class = |one: &Refused| classify(&one.code, &one.message);
     let gone = |one: &&Refused| class(one) == Class::TemplateGone;
     if reply.errors.iter().any(|one| gone(&one)) {

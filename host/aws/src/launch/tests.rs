@@ -8,7 +8,9 @@ use longshore_ec2::catalogue::world;
 use longshore_ec2::nodeclass::EC2NodeClass;
 use serde_json::json;
 
-use super::fleet::{Asking, Fleet, Outcome, Refused, Reply, outcome, remember, request, token};
+use super::fleet::{
+    self, Asking, Fleet, Outcome, Refused, Reply, outcome, remember, request, token,
+};
 use super::*;
 use crate::error::Class as ErrorClass;
 
@@ -341,6 +343,7 @@ fn fleet_with(
     change(&mut choice.offerings, &mut templates);
     let asking = Asking {
         launch,
+        count: 1,
         attempt: 0,
         tags: crate::records::Tags::new(),
         context: Some("context".into()),
@@ -524,7 +527,7 @@ fn a_reply_is_told_apart_by_what_to_do_next() {
         match outcome(&fleet, &reply) {
             Outcome::Failed(error) => error.reason().to_owned(),
             Outcome::TemplateGone(names) => format!("{} templates gone", names.len()),
-            Outcome::Launched(one) => one.id,
+            Outcome::Launched(all, _) => format!("{} instances", all.len()),
         }
     };
     assert_eq!(of(&[]), "LaunchFailed", "neither an instance nor an error");
@@ -552,14 +555,67 @@ fn a_reply_is_told_apart_by_what_to_do_next() {
         instances: vec![launched],
         errors: vec![refused("UnfulfillableCapacity", "m5.large", "us-east-1a")],
     };
-    let Outcome::Launched(one) = outcome(&fleet, &reply) else {
+    let Outcome::Launched(all, short) = outcome(&fleet, &reply) else {
         panic!("launched")
     };
+    assert_eq!((all.len(), short), (1, None), "as many as were wanted");
     // What the reply leaves out is what was asked for.
+    let one = &all[0];
     assert!(
         one.subnet.starts_with("subnet-") && one.image == "ami-amd",
         "{one:?}"
     );
+}
+
+#[test]
+fn a_group_that_is_not_whole_says_why_and_asks_for_no_more_than_reservations_have() {
+    let (region, class) = (region(), class(json!([])));
+    let launch = claim(&["cpu=1", "node.kubernetes.io/instance-type In m5.large"]);
+    let mut fleet = fleet(&region, &class, &launch);
+    assert_eq!(fleet.count, 1);
+    fleet.count = 3;
+    let launched = |id: &str| fleet::Launched {
+        id: id.into(),
+        instance_type: "m5.large".into(),
+        ..Default::default()
+    };
+    let of = |ids: &[&str], code: &str| {
+        let errors = [code].into_iter().filter(|code| !code.is_empty());
+        let reply = Reply {
+            instances: ids.iter().map(|id| launched(id)).collect(),
+            errors: errors
+                .map(|code| refused(code, "m5.large", "us-east-1a"))
+                .collect(),
+        };
+        match outcome(&fleet, &reply) {
+            Outcome::Launched(all, short) => {
+                let short = short.as_ref().map_or("whole", CloudError::reason);
+                format!("{} {short}", all.len())
+            }
+            other => format!("{other:?}"),
+        }
+    };
+    let short = "UnfulfillableCapacity";
+    assert_eq!(of(&["i-1", "i-2", "i-3"], short), "3 whole");
+    assert_eq!(of(&["i-1", "i-2"], short), "2 InsufficientCapacity");
+    assert_eq!(of(&["i-1"], "UnauthorizedOperation"), "1 Unauthorized");
+    let gone = "InvalidLaunchTemplateName.NotFoundException";
+    assert_eq!(of(&["i-1"], gone), "1 LaunchFailed");
+    assert_eq!(of(&["i-1"], ""), "1 whole", "nobody knows why");
+    let mut choice = choose_strictly(&region, &class, &launch).unwrap();
+    assert_eq!(fleet::room(&choice), usize::MAX);
+    let one = choice.offerings[0].clone();
+    let held = |(id, free): (&str, u32)| Chosen {
+        reservation: Some(ChosenReservation {
+            id: id.into(),
+            kind: "default".into(),
+            interruptible: false,
+            free,
+        }),
+        ..one.clone()
+    };
+    choice.offerings = [("cr-1", 2), ("cr-1", 2), ("cr-2", 3)].map(held).into();
+    assert_eq!(fleet::room(&choice), 5);
 }
 
 #[test]

@@ -1,15 +1,15 @@
-//! The launch of a NodeClaim.
+//! The launch of a NodeClaim, or of a group of them.
 //!
-//! One at a time for each claim. The request is kept until its reply is known: lost, it is sent again
+//! One at a time for each claim or group. The request is kept until its reply is known: lost, it is sent again
 //! as it was, with the same token, and EC2 answers with what it did the first time. Another process
-//! cannot send the same request; its token then says that the first arrived, and the instance is
-//! looked for by its tag.
+//! cannot send the same request; its token then says that the first arrived, and the instances are
+//! looked for by their tag.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use longshore_cloud::{CloudError, Instance, Launch};
+use longshore_cloud::{CloudError, GroupAnswer, GroupLaunch, Instance, Launch};
 use longshore_ec2::bootstrap::drift::{self, Drift};
 use longshore_ec2::catalogue::{ClassCatalogue, Region};
 use longshore_ec2::hash::migration::{HASH, HASH_VERSION};
@@ -18,14 +18,14 @@ use longshore_ec2::nodeclass::EC2NodeClass;
 use longshore_ec2::tags;
 use longshore_ec2::userdata::Taint;
 
-use super::state::{InFlight, State};
+use super::state::{Group, InFlight, State};
 use super::{Ec2, VISIBLE, zone_id};
 use crate::boot::Rendered;
 use crate::calls::Call;
 use crate::clients::Turn;
 use crate::discovery::Filters;
 use crate::error::{ApiError, Class, launch_reason};
-use crate::launch::fleet::{self, Asking, Fleet, Launched, Outcome, Reply, UID_TAG};
+use crate::launch::fleet::{self, Asking, Fleet, GROUP_TAG, Launched, Outcome, Reply, UID_TAG};
 use crate::launch::{self, Choice, choose, invalid};
 use crate::lock::lock;
 use crate::nodeclass::{self, Probe, probe_failed};
@@ -57,12 +57,126 @@ impl Ec2 {
         };
         self.end_turn(&launch.uid, turn);
         let mut instance = result?;
-        let own = class.and_then(|class| class.metadata.annotations);
-        let own = own.iter().flatten();
-        let hash = own.filter(|(key, _)| [HASH, HASH_VERSION].contains(&key.as_str()));
-        let hash = hash.map(|(key, value)| (key.clone(), value.clone()));
-        instance.annotations.extend(hash);
+        instance.annotations.extend(hashes(class.as_ref()));
         Ok(instance)
+    }
+
+    /// Launches the instances of a group, or answers with those that are there.
+    pub(super) async fn launch_group(
+        &self,
+        group: &GroupLaunch,
+    ) -> Result<GroupAnswer, CloudError> {
+        if group.token.is_empty() || group.count == 0 {
+            let what = format!("launch group {:?} of {}", group.token, group.count);
+            return Err(CloudError::Invalid(what));
+        }
+        let class = self.class(&group.launch.class_name).await.ok();
+        let turn = self.turn(&group.token);
+        let result = {
+            let _turn = turn.lock().await;
+            self.group_in_turn(group).await
+        };
+        self.end_turn(&group.token, turn);
+        let mut answer = result?;
+        let hashes = hashes(class.as_ref());
+        for instance in &mut answer.instances {
+            let own = hashes
+                .iter()
+                .map(|(key, value)| (key.clone(), value.clone()));
+            instance.annotations.extend(own);
+        }
+        Ok(answer)
+    }
+
+    async fn group_in_turn(&self, group: &GroupLaunch) -> Result<GroupAnswer, CloudError> {
+        let token = &*group.token;
+        let launch = Launch {
+            uid: token.to_owned(),
+            ..group.launch.clone()
+        };
+        let (begun, used) = {
+            let mut state = self.state();
+            if let Some(answer) = state.group(token, self.now()) {
+                return Ok(answer);
+            }
+            let own = state.launches.get(token);
+            (
+                own.is_some_and(|own| own.sent.is_some()),
+                own.is_some_and(|own| own.reused.is_some()),
+            )
+        };
+        // Another request has the token. Whatever is asked for now, the answer is the same.
+        if used {
+            return self.find_group(group).await;
+        }
+        let class = self.class(&launch.class_name).await?;
+        if !begun {
+            nodeclass::launchable(&class).map_err(CloudError::NodeClassNotReady)?;
+        }
+        for _ in 0..ATTEMPTS {
+            if !begun {
+                self.choice(&mut self.state(), &launch, &class)?;
+            }
+            let (fleet, turn) = self.request(&launch, Some(group.count), &class).await?;
+            let reserved = self.reserve(&class, &fleet)?;
+            let sent = self.send(token, &fleet, turn).await;
+            match self.answered(&launch, &fleet, reserved, sent)? {
+                Next::Done(all, short) => {
+                    let now = self.now();
+                    let made = all.iter().map(|one| {
+                        let facts = self.facts_of(&launch, &class, &fleet, one);
+                        let annotations = digest(&fleet, one).into_iter().collect();
+                        self.state().made(facts, now);
+                        (one.id.clone(), annotations)
+                    });
+                    let known = Group {
+                        made: made.collect(),
+                        short,
+                        touched: now,
+                    };
+                    let mut state = self.state();
+                    state.keep_group(token, known);
+                    tracing::info!(
+                        group = token,
+                        nodeclaims = launch.name,
+                        wanted = fleet.count,
+                        instances = all.len(),
+                        capacity_type = fleet.capacity_type.as_str(),
+                        "launched"
+                    );
+                    return Ok(state.group(token, now).unwrap_or_default());
+                }
+                Next::Find => return self.find_group(group).await,
+                Next::Again => {}
+            }
+        }
+        Err(templates_gone(&launch))
+    }
+
+    /// The instances of a group by their tag. EC2 may describe some of them later: until that time is
+    /// over, or there are as many as there can be, these need not be all.
+    async fn find_group(&self, group: &GroupLaunch) -> Result<GroupAnswer, CloudError> {
+        let token = &*group.token;
+        let found = self.find_launched(GROUP_TAG, token).await?;
+        let now = self.now();
+        let mut state = self.state();
+        let own = state.launches.entry(token.to_owned()).or_default();
+        (own.sent, own.touched) = (None, now);
+        let since = *own.reused.get_or_insert(now);
+        let settled = found.len() >= group.size || now - since > VISIBLE;
+        let mut known = Group {
+            touched: now,
+            ..Group::default()
+        };
+        for facts in found {
+            known.made.push((facts.id.clone(), BTreeMap::new()));
+            state.seen(facts);
+        }
+        let answer = state.answer(&known, settled);
+        if settled {
+            state.keep_group(token, known);
+        }
+        Ok(answer)
     }
 
     fn turn(&self, uid: &str) -> Arc<tokio::sync::Mutex<()>> {
@@ -100,12 +214,16 @@ impl Ec2 {
             if !begun {
                 self.choice(&mut self.state(), launch, &class)?;
             }
-            let (fleet, turn) = self.request(launch, &class).await?;
+            let (fleet, turn) = self.request(launch, None, &class).await?;
             let reserved = self.reserve(&class, &fleet)?;
             let sent = self.send(uid, &fleet, turn).await;
             match self.answered(launch, &fleet, reserved, sent)? {
-                Next::Done(one) => return Ok(self.launched(launch, &class, &fleet, &one)),
-                Next::Find => match self.find_launched(uid).await? {
+                Next::Done(all, _) => {
+                    let none = || CloudError::Other("the fleet has no instance".to_owned());
+                    let one = all.first().ok_or_else(none)?;
+                    return Ok(self.launched(launch, &class, &fleet, one));
+                }
+                Next::Find => match self.find_launched(UID_TAG, uid).await?.into_iter().next() {
                     Some(facts) => {
                         let mut state = self.state();
                         let instance = state.instance(&facts);
@@ -118,18 +236,15 @@ impl Ec2 {
                 Next::Again => {}
             }
         }
-        Err(CloudError::Other(format!(
-            "LaunchTemplateNotFound: NodeClaim {}: {ATTEMPTS} attempts found launch templates gone; it \
-             is tried again",
-            launch.name
-        )))
+        Err(templates_gone(launch))
     }
 
     /// The request that was sent and not answered, or a new one, and its turn. Its launch templates
-    /// exist.
+    /// exist. `group` is how many instances of a group are wanted.
     async fn request(
         &self,
         launch: &Launch,
+        group: Option<usize>,
         class: &EC2NodeClass,
     ) -> Result<(Fleet, Turn<'_>), CloudError> {
         let clients = &self.inner.clients;
@@ -171,8 +286,12 @@ impl Ec2 {
         let attempt = state.launches.get(&launch.uid).map_or(0, |own| own.attempt);
         let asking = Asking {
             launch,
+            count: group.unwrap_or(1),
             attempt,
-            tags: self.tags(class, launch),
+            tags: match group {
+                Some(_) => self.group_tags(class, launch),
+                None => self.tags(class, launch),
+            },
             context: class.spec.context.clone(),
         };
         let status = class.status.as_ref();
@@ -351,6 +470,17 @@ impl Ec2 {
         tags
     }
 
+    /// Instances of a group are not told apart at the launch: they get the names of their NodeClaims
+    /// once their nodes have joined.
+    fn group_tags(&self, class: &EC2NodeClass, launch: &Launch) -> Tags {
+        let mut tags = self.tags(class, launch);
+        for own in [tags::NODE_CLAIM, UID_TAG] {
+            tags.remove(own);
+        }
+        tags.insert(GROUP_TAG.to_owned(), launch.uid.clone());
+        tags
+    }
+
     /// Takes off the addresses that the launch may need, in each subnet that it names.
     fn reserve(&self, class: &EC2NodeClass, fleet: &Fleet) -> Result<Reserved, CloudError> {
         let mut state = self.state();
@@ -364,7 +494,8 @@ impl Ec2 {
             let least = needed.entry(one.subnet.clone()).or_insert(pods);
             *least = pods.min(*least);
         }
-        Ok(state.addresses.reserve(needed.into_iter()))
+        let needed = needed.into_iter();
+        Ok(state.addresses.reserve(fleet.count, needed))
     }
 
     /// Sends a request until there is a reply, three times at most. It is kept before it is sent.
@@ -413,9 +544,9 @@ impl Ec2 {
     ) -> Result<Next, CloudError> {
         let now = self.now();
         let mut state = self.state();
-        let used = sent.as_ref().ok().and_then(|reply| reply.instances.first());
-        let used = used.map(|one| one.subnet.clone());
-        state.addresses.release(reserved, used.as_deref());
+        let used = sent.iter().flat_map(|reply| &reply.instances);
+        let used: Vec<String> = used.map(|one| one.subnet.clone()).collect();
+        state.addresses.release(reserved, &used);
         // A request that is refused as a whole leaves the token as good as new. Another one would let a
         // process that starts anew buy again with the first.
         let used_up = sent.is_ok();
@@ -457,7 +588,7 @@ impl Ec2 {
             }
         }
         match fleet::outcome(fleet, &reply) {
-            Outcome::Launched(one) => Ok(Next::Done(one)),
+            Outcome::Launched(all, short) => Ok(Next::Done(all, short)),
             Outcome::TemplateGone(names) => {
                 names.iter().for_each(|name| state.templates.forget(name));
                 state.no_instance(&launch.uid, used_up);
@@ -477,6 +608,31 @@ impl Ec2 {
         fleet: &Fleet,
         one: &Launched,
     ) -> Instance {
+        let facts = self.facts_of(launch, class, fleet, one);
+        let now = self.now();
+        let mut state = self.state();
+        state.launched(&launch.uid, facts.clone(), now);
+        tracing::info!(
+            nodeclaim = launch.name,
+            instance = facts.id,
+            instance_type = facts.instance_type,
+            zone = facts.zone,
+            capacity_type = fleet.capacity_type.as_str(),
+            "launched"
+        );
+        let mut instance = state.instance(&facts);
+        instance.annotations.extend(digest(fleet, one));
+        instance
+    }
+
+    /// An instance of a reply as EC2 will describe it.
+    fn facts_of(
+        &self,
+        launch: &Launch,
+        class: &EC2NodeClass,
+        fleet: &Fleet,
+        one: &Launched,
+    ) -> InstanceFacts {
         let now = self.now();
         let mut state = self.state();
         let status = class.status.as_ref();
@@ -491,7 +647,7 @@ impl Ec2 {
             .catalogue(class, &self.joins())
             .ok()
             .and_then(|all| all.group().cloned());
-        let facts = InstanceFacts {
+        InstanceFacts {
             id: one.id.clone(),
             state: "pending".to_owned(),
             instance_type: one.instance_type.clone(),
@@ -519,26 +675,7 @@ impl Ec2 {
                 .and_then(|own| own.instance_profile.clone())
                 .unwrap_or_default(),
             launched: now,
-        };
-        state.launched(&launch.uid, facts.clone(), now);
-        tracing::info!(
-            nodeclaim = launch.name,
-            instance = facts.id,
-            instance_type = facts.instance_type,
-            zone = facts.zone,
-            capacity_type = fleet.capacity_type.as_str(),
-            "launched"
-        );
-        let mut instance = state.instance(&facts);
-        let of_type = |own: &fleet::Override| own.instance_type == one.instance_type;
-        let mut configs = fleet.configs.iter();
-        if let Some(config) = configs.find(|config| config.overrides.iter().any(of_type)) {
-            let digest = config.digest.clone();
-            instance
-                .annotations
-                .insert(drift::DIGEST.to_owned(), digest);
         }
-        instance
     }
 
     fn tenancy(&self, launch: &Launch) -> &'static str {
@@ -548,15 +685,18 @@ impl Ec2 {
         }
     }
 
-    /// The instance of a claim by its tag.
-    async fn find_launched(&self, uid: &str) -> Result<Option<InstanceFacts>, CloudError> {
+    /// The instances with a tag.
+    async fn find_launched(
+        &self,
+        tag: &str,
+        value: &str,
+    ) -> Result<Vec<InstanceFacts>, CloudError> {
         let states = ["pending", "running"].map(str::to_owned).to_vec();
         let query: Filters = vec![
-            (format!("tag:{UID_TAG}"), vec![uid.to_owned()]),
+            (format!("tag:{tag}"), vec![value.to_owned()]),
             ("instance-state-name".to_owned(), states),
         ];
-        let found = wire::instances::find(&self.inner.clients, &query).await?;
-        Ok(found.into_iter().next())
+        Ok(wire::instances::find(&self.inner.clients, &query).await?)
     }
 
     /// The token was used, and no instance shows. EC2 may describe it later: until that time is over
@@ -612,6 +752,7 @@ impl Ec2 {
         };
         let asking = Asking {
             launch: &launch,
+            count: 1,
             attempt: 0,
             tags: self.tags(class, &launch),
             context: class.spec.context.clone(),
@@ -685,6 +826,32 @@ fn failed(error: ApiError) -> CloudError {
     }
 }
 
+/// Every attempt found launch templates gone.
+fn templates_gone(launch: &Launch) -> CloudError {
+    CloudError::Other(format!(
+        "LaunchTemplateNotFound: NodeClaim {}: {ATTEMPTS} attempts found launch templates gone; it is \
+         tried again",
+        launch.name
+    ))
+}
+
+/// What a claim is annotated with of its class.
+fn hashes(class: Option<&EC2NodeClass>) -> BTreeMap<String, String> {
+    let own = class.and_then(|class| class.metadata.annotations.as_ref());
+    let own = own.into_iter().flatten();
+    let own = own.filter(|(key, _)| [HASH, HASH_VERSION].contains(&key.as_str()));
+    own.map(|(key, value)| (key.clone(), value.clone()))
+        .collect()
+}
+
+/// What the claim of an instance is annotated with of its user data.
+fn digest(fleet: &Fleet, one: &Launched) -> Option<(String, String)> {
+    let of_type = |own: &fleet::Override| own.instance_type == one.instance_type;
+    let mut configs = fleet.configs.iter();
+    let config = configs.find(|config| config.overrides.iter().any(of_type))?;
+    Some((drift::DIGEST.to_owned(), config.digest.clone()))
+}
+
 /// Taints of a claim's node, startup taints last.
 fn taints(launch: &Launch) -> Vec<Taint> {
     let taint = |one: &longshore_cloud::Taint| Taint {
@@ -707,9 +874,9 @@ fn capacity_type(facts: &InstanceFacts) -> template::CapacityType {
 
 /// What follows from an answer.
 enum Next {
-    /// There is an instance.
-    Done(Launched),
-    /// Another request has the token: its instance is looked for.
+    /// There are instances; why they are fewer than were wanted, if so.
+    Done(Vec<Launched>, Option<CloudError>),
+    /// Another request has the token: its instances are looked for.
     Find,
     /// Another attempt.
     Again,
@@ -720,6 +887,31 @@ impl super::State {
     fn forget_templates(&mut self, fleet: &Fleet) {
         for config in &fleet.configs {
             self.templates.forget(&config.template);
+        }
+    }
+
+    /// What there is of a group, if that is known.
+    fn group(&mut self, token: &str, now: i64) -> Option<GroupAnswer> {
+        let known = self.groups.get_mut(token)?;
+        known.touched = now;
+        let known = known.clone();
+        Some(self.answer(&known, true))
+    }
+
+    fn answer(&self, group: &Group, settled: bool) -> GroupAnswer {
+        let living = group.made.iter().filter_map(|(id, annotations)| {
+            let facts = self.instances.get(id)?;
+            let lives = !facts.is_gone() && !facts.ends();
+            lives.then(|| {
+                let mut instance = self.instance(facts);
+                instance.annotations.extend(annotations.clone());
+                instance
+            })
+        });
+        GroupAnswer {
+            instances: living.collect(),
+            settled,
+            short: group.short.clone(),
         }
     }
 

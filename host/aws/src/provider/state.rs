@@ -1,9 +1,10 @@
 //! What a provider remembers.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use longshore_ec2::catalogue::{ClassCatalogue, Group, Region, Revisions};
+use longshore_cloud::CloudError;
+use longshore_ec2::catalogue::{ClassCatalogue, Group as PlacementGroup, Region, Revisions};
 use longshore_ec2::nodeclass::EC2NodeClass;
 
 use super::{AskMinValues, VISIBLE};
@@ -25,8 +26,10 @@ pub(crate) struct State {
     pub templates: Known,
     /// Instances as they were described last.
     pub instances: HashMap<String, InstanceFacts>,
-    /// Launches that are not over.
+    /// Launches that are not over, by UID of the claim or token of the group.
     pub launches: HashMap<String, InFlight>,
+    /// Launch groups of which it is known what there is, by token.
+    pub groups: HashMap<String, Group>,
     /// Zonal shifts as they were described last.
     pub shifts: Vec<ShiftFacts>,
     /// What nodes boot with in place of the built-in user data.
@@ -50,6 +53,17 @@ pub(crate) struct State {
     versions: u64,
 }
 
+/// What there is of a launch group; its token makes nothing more.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Group {
+    /// IDs of its instances, and what their claims are annotated with.
+    pub made: Vec<(String, BTreeMap<String, String>)>,
+    /// Why they are fewer than were wanted.
+    pub short: Option<CloudError>,
+    /// When it was asked for last.
+    pub touched: i64,
+}
+
 /// A launch that has begun.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct InFlight {
@@ -66,7 +80,7 @@ pub(crate) struct InFlight {
 struct Kept {
     class: EC2NodeClass,
     generation: u64,
-    groups: Arc<[Group]>,
+    groups: Arc<[PlacementGroup]>,
     /// [`Bootstrap::version`].
     boots: u64,
     catalogue: Arc<ClassCatalogue>,
@@ -85,6 +99,7 @@ impl State {
             templates: Known::default(),
             instances: HashMap::new(),
             launches: HashMap::new(),
+            groups: HashMap::new(),
             shifts: Vec::new(),
             bootstrap: None,
             min_values: None,
@@ -143,6 +158,7 @@ impl State {
         self.over.retain(|_, at| now - *at <= FORGOTTEN);
         self.launches
             .retain(|_, own| now - own.touched <= FORGOTTEN);
+        self.groups.retain(|_, own| now - own.touched <= FORGOTTEN);
         let instances = &self.instances;
         self.by_claim.retain(|_, id| instances.contains_key(id));
     }
@@ -221,16 +237,27 @@ impl State {
                 .is_some_and(|id| shifted.iter().any(|own| **own == *id))
     }
 
-    /// An instance was launched.
+    /// An instance was launched for a claim.
     pub fn launched(&mut self, uid: &str, facts: InstanceFacts, now: i64) {
         self.launches.remove(uid);
-        self.launched.insert(facts.id.clone(), now);
         self.by_claim.insert(uid.to_owned(), facts.id.clone());
+        self.made(facts, now);
+    }
+
+    /// There is an instance that was not there before.
+    pub fn made(&mut self, facts: InstanceFacts, now: i64) {
+        self.launched.insert(facts.id.clone(), now);
         if let Some(id) = &facts.reservation {
             let left = self.region.free(id).saturating_sub(1);
             self.region.set_free(id, left);
         }
         self.instances.insert(facts.id.clone(), facts);
+    }
+
+    /// What there is of a launch group is known.
+    pub fn keep_group(&mut self, token: &str, group: Group) {
+        self.launches.remove(token);
+        self.groups.insert(token.to_owned(), group);
     }
 
     /// The instance of a claim, if it is known.

@@ -1,4 +1,4 @@
-//! Fleets of one instance, and the dry runs that try whether one could be launched.
+//! Fleets, and the dry runs that try whether one could be launched.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ use crate::records::Tags;
 /// it is after an answer that was lost or a refusal; here the caller decides.
 ///
 /// # Errors
-/// The call failed. With [`Class::Unknown`] there may be an instance all the same.
+/// The call failed. With [`Class::Unknown`] there may be instances all the same.
 pub async fn create(clients: &Clients, fleet: &Fleet, turn: Turn<'_>) -> Result<Reply, ApiError> {
     let request = request(clients, fleet).client_token(&fleet.token);
     let sent = request.customize().config_override(once()).send();
@@ -95,8 +95,9 @@ fn request(clients: &Clients, fleet: &Fleet) -> CreateFleetFluentBuilder {
         Market::CapacityBlock => DefaultTargetCapacityType::CapacityBlock,
         Market::Interruptible => DefaultTargetCapacityType::ReservedCapacity,
     };
+    let count = i32::try_from(fleet.count).unwrap_or(i32::MAX);
     let target = TargetCapacitySpecificationRequest::builder()
-        .total_target_capacity(1)
+        .total_target_capacity(count)
         .default_target_capacity_type(default)
         .build();
     let request = clients.ec2.create_fleet();

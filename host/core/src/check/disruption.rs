@@ -415,7 +415,7 @@ fn may_be_evicted(world: &ClusterObjects, ix: PodIx) -> Result<(), String> {
             .is_none_or(|e| e == crate::model::TaintEffect::NoSchedule);
         (any_key || this_key) && value && effect
     });
-    if stays || pod.is_static || pod.terminal {
+    if stays || pod.is_static || pod.terminal || pod.waits_to_start {
         return Ok(());
     }
     let budgets = world.budgets.iter();

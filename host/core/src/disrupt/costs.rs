@@ -2,6 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
+use super::neighbourhood::LEAST_GAIN;
 use crate::matching::satisfies;
 pub use crate::model::MoveCost;
 use crate::model::{
@@ -73,13 +74,17 @@ pub fn move_costs(snapshot: &Snapshot, configured: Option<MoveCost>) -> FxHashMa
     let cost = |pool: &crate::model::NodePool| {
         let (price, pods) = totals.get(&pool.name).copied().unwrap_or_default();
         let average = price / pods.max(1) as f64;
-        let by_policy = match pool.consolidation {
-            ConsolidationPolicy::Balanced => BALANCED,
-            _ => DEFAULT,
-        };
-        let cost = match pool.move_cost.or(configured).unwrap_or(by_policy) {
+        let cost = |of: MoveCost| match of {
             MoveCost::Share(share) => share * average,
             MoveCost::Amount(amount) => amount,
+        };
+        let cost = match pool.move_cost.or(configured) {
+            Some(said) => cost(said),
+            // What saves exactly the share is approved, as Karpenter's `Balanced` approves it.
+            None if pool.consolidation == ConsolidationPolicy::Balanced => {
+                (cost(BALANCED) - 2.0 * LEAST_GAIN).max(0.0)
+            }
+            None => cost(DEFAULT),
         };
         (pool.name, cost)
     };

@@ -576,7 +576,7 @@ impl PodRules {
                 }
             }
         }
-        if pod.terminal || pod.is_static || tolerates_disruption(world, pod) {
+        if pod.terminal || pod.is_static || pod.waits_to_start || tolerates_disruption(world, pod) {
             return None;
         }
         match self.0.of(world, pod.shape).as_slice() {

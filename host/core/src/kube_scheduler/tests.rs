@@ -210,6 +210,7 @@ impl Town {
             terminal: false,
             deleting: false,
             unready: false,
+            waits_to_start: false,
             unschedulable: node.is_none(),
             queued: 0,
             unattempted: false,

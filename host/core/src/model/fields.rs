@@ -4,7 +4,7 @@
 //! A node has them in a snapshot only. A new node is taken to declare every feature, as the kubelet
 //! of its node class would; and it has no name that anything could ask for.
 
-/// `metadata.name`.
+/// `metadata.name`: of nodes that are told apart by it, others seem to have none.
 pub const NAME: &str = "field:metadata.name";
 
 /// What the kubelet has to declare for pods whose containers restart all containers of their pod.

@@ -44,6 +44,9 @@ pub struct Pod {
     pub deleting: bool,
     /// Condition Ready is there, and not True.
     pub unready: bool,
+    /// Phase Pending: no container has started. Once it is bound, evictions of it ask no
+    /// PodDisruptionBudget.
+    pub waits_to_start: bool,
     /// Condition PodScheduled is False with reason Unschedulable.
     pub unschedulable: bool,
     /// kube-scheduler has not tried it yet, and the caller expects that no existing node takes it.

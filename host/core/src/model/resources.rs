@@ -51,6 +51,11 @@ impl ResourceId {
         }
     }
 
+    /// Whether it is memory that is set aside in huge pages.
+    pub fn is_huge_pages(self, names: &Symbols) -> bool {
+        matches!(self, ResourceId::Other(name) if names.text(name).starts_with("hugepages-"))
+    }
+
     /// The resource of any name.
     pub fn named(name: &str, names: &mut Symbols) -> Self {
         ResourceId::known(name).unwrap_or_else(|| ResourceId::Other(names.intern(name)))

@@ -111,6 +111,8 @@ pub struct StorageClass {
     pub wait_for_consumer: bool,
     /// Annotation `storageclass.kubernetes.io/is-default-class` is true.
     pub default: bool,
+    /// `metadata.creationTimestamp`, seconds since 1970 (0 if absent).
+    pub created: i64,
 }
 
 /// A CSIDriver whose volumes need room that CSIStorageCapacity objects say (`spec.storageCapacity`).

@@ -341,6 +341,7 @@ impl EachSymbol for Pod {
             terminal: _,
             deleting: _,
             unready: _,
+            waits_to_start: _,
             unschedulable: _,
             unattempted: _,
             nominated,
@@ -622,6 +623,7 @@ impl EachSymbol for StorageClass {
             topologies,
             wait_for_consumer: _,
             default: _,
+            created: _,
         } = self;
         visit(name);
         visit(provisioner);

@@ -100,6 +100,9 @@ impl BinTypes {
                             group
                         }
                     };
+                    let Some(room) = p.pools[pool].fit.net(t) else {
+                        continue;
+                    };
                     let row = of_cell.offerings[t];
                     let outside = p.states.scores[pool].cost[row as usize];
                     let drawn = inside.get(&row).filter(|d| d.cost < outside);
@@ -110,7 +113,7 @@ impl BinTypes {
                         offering: OfferingId(row),
                         cost: cost + node_cost,
                         draw,
-                        room: p.pools[pool].fit.net[t].clone(),
+                        room: room.clone(),
                         admits: 0,
                     };
                     match (drawn, commitments) {

@@ -15,6 +15,7 @@ use smallvec::SmallVec;
 use super::bit_set::BitSet;
 use super::domains::Counted;
 use super::fit::{Fit, ResourceDims, ResourceVector};
+use super::leaders;
 use super::node_specs::{NodeSpecId, NodeSpecs, RequirementsId, pool_sets};
 use super::pod_groups::{self, GroupUse, PodGroup};
 use super::room::Room;
@@ -114,6 +115,11 @@ pub struct OpenClaim {
     pub reserved: Vec<Symbol>,
     /// `minValues` were lowered.
     pub min_values_relaxed: bool,
+    /// What it takes of its NodePool's limits, in their order: the most that any of its types had
+    /// when it was counted.
+    charged: Vec<i64>,
+    /// Its types were cut down to make room within the limits.
+    trimmed: bool,
 }
 
 impl OpenClaim {
@@ -131,6 +137,8 @@ impl OpenClaim {
             volumes: Vec::new(),
             reserved: Vec::new(),
             min_values_relaxed: false,
+            charged: Vec::new(),
+            trimmed: false,
         }
     }
 }
@@ -175,9 +183,12 @@ impl<'a> CompiledCluster<'a> {
         let mut pools = Vec::new();
         for (at, &pool) in snapshot.pools.iter().enumerate() {
             let sets = pool_sets(world, pool, &states.numbers);
+            let agreeing = states.types_that_agree(&sets);
+            states.restrict(at, &agreeing);
             let initial = states.state(at, sets);
             let record = &world.pools[pool.0 as usize];
-            let fit = Fit::new(snapshot, &states, states.get(initial), record, &dims);
+            let of_pool = states.get(initial);
+            let fit = Fit::new(snapshot, &states, of_pool, record, &dims, &agreeing);
             let (limits, nodes_left) = limits(snapshot, record);
             let min_values = record
                 .requirements
@@ -206,6 +217,7 @@ impl<'a> CompiledCluster<'a> {
         let mut topology = Topology::new(snapshot, counted);
         let items =
             pod_groups::collect(snapshot, pods, &mut states, &mut topology, &dims, &initial);
+        leaders::find_unsuited(snapshot, &items, &mut states, &mut topology, &initial);
         let room = Room::new(
             snapshot
                 .nodes
@@ -900,7 +912,8 @@ impl<'p, 'a> Packer<'p, 'a> {
         None
     }
 
-    /// Opens a claim of a NodePool that could take one pod of the pod group.
+    /// Opens a claim of a NodePool that could take one pod of the pod group. Where only the limits
+    /// are in the way, the claims of this plan give back what they may not need.
     fn open(
         &mut self,
         item: usize,
@@ -908,14 +921,102 @@ impl<'p, 'a> Packer<'p, 'a> {
         need: RequirementsId,
         rules: &[DomainRule],
     ) -> Option<NodeSpecId> {
+        let limited = within_limits(self.p, pool);
+        let opened = self.open_within(item, pool, need, rules, limited.clone());
+        if opened.is_some() || limited.is_none() || self.out.awaits_reservation[item] {
+            return opened;
+        }
+        let before = self.p.pools[pool].limits_before.0.clone();
+        let mut all = self.p.states.get(self.p.pools[pool].initial).types.clone();
+        self.drop_beyond(&mut all, &before);
+        self.suited(item, pool, need, rules, all)?;
+        if !self.trim(pool) {
+            return None;
+        }
+        let limited = within_limits(self.p, pool);
+        self.open_within(item, pool, need, rules, limited)
+    }
+
+    /// Cuts every claim of a NodePool that has limits down to types that need no more of what is
+    /// limited than its cheapest one. Whether any limit has more left now.
+    fn trim(&mut self, pool: usize) -> bool {
+        let mut gained = false;
+        for c in 0..self.out.claims.len() {
+            let claim = &self.out.claims[c];
+            if claim.pool != pool || claim.trimmed || !claim.reserved.is_empty() {
+                continue;
+            }
+            let mut types = claim.types.clone();
+            let bound: Option<Vec<(ResourceId, i64)>> = self.cheapest(claim).map(|cheapest| {
+                let capacity = &self.p.snapshot.world.catalogue.types()[cheapest].capacity;
+                let limits = self.p.pools[pool].limits.iter();
+                limits.map(|&(of, _)| (of, capacity.get(of))).collect()
+            });
+            self.out.claims[c].trimmed = true;
+            let Some(bound) = bound else { continue };
+            self.drop_beyond(&mut types, &bound);
+            let claim = &self.out.claims[c];
+            if self.p.too_few_values(claim.state, &types).is_some() {
+                continue;
+            }
+            let charged = charges(self.p, pool, &types);
+            let limits = self.p.pools[pool].limits.iter_mut();
+            for ((_, left), (now, before)) in limits.zip(charged.iter().zip(&claim.charged)) {
+                *left += before - now;
+                gained |= now < before;
+            }
+            let most = self.p.pools[pool].fit.most(&types);
+            let claim = &mut self.out.claims[c];
+            claim.room = most
+                .iter()
+                .zip(&claim.total)
+                .map(|(&m, &t)| m - t)
+                .collect();
+            (claim.types, claim.charged) = (types, charged);
+        }
+        gained
+    }
+
+    /// The cheapest type of a claim: by effective cost outside commitments, then price, then name.
+    fn cheapest(&self, claim: &OpenClaim) -> Option<usize> {
+        let states = &self.p.states;
+        let cost = |t: usize| {
+            let offering = states.cheapest(claim.state, TypeId(t as u32))?;
+            let cost = states.scores[claim.pool].cost[offering.0 as usize];
+            Some((cost, states.catalogue.offering(offering).price, t))
+        };
+        let best = claim.types.iter().filter_map(cost).min_by(|a, b| {
+            let price = a.1.total_cmp(&b.1);
+            a.0.total_cmp(&b.0).then(price).then(a.2.cmp(&b.2))
+        });
+        best.map(|(_, _, t)| t)
+    }
+
+    /// Drops types that have more of some resource than an amount.
+    fn drop_beyond(&self, types: &mut BitSet, most: &[(ResourceId, i64)]) {
+        let catalogue = self.p.snapshot.world.catalogue.types();
+        let beyond = |t: &usize| {
+            let capacity = &catalogue[*t].capacity;
+            most.iter().any(|&(of, most)| capacity.get(of) > most)
+        };
+        let beyond: Vec<usize> = types.iter().filter(beyond).collect();
+        beyond.into_iter().for_each(|t| types.remove(t));
+    }
+
+    /// The state of a claim of a NodePool for one pod of the pod group, and its types of `types`
+    /// before and after size and state have their say; nothing if none is left.
+    fn suited(
+        &mut self,
+        item: usize,
+        pool: usize,
+        need: RequirementsId,
+        rules: &[DomainRule],
+        mut types: BitSet,
+    ) -> Option<(NodeSpecId, BitSet, BitSet)> {
         let initial = self.p.pools[pool].initial;
         let state = self.p.states.narrow(initial, need)?;
         let it = &self.p.items[item];
         let total = it.request.clone();
-        let limited = within_limits(self.p, pool);
-        let mut types = limited
-            .clone()
-            .unwrap_or_else(|| self.p.states.get(initial).types.clone());
         if !it.ports.is_empty() {
             self.p.pools[pool]
                 .fit
@@ -930,21 +1031,40 @@ impl<'p, 'a> Packer<'p, 'a> {
         let mut left = types.clone();
         left.and(&self.p.states.get(state).types);
         self.p.pools[pool].fit.keep(&mut left, &total);
+        (!left.is_empty()).then_some((state, types, left))
+    }
+
+    /// The same for a claim that may be of types within limits only, if there are any.
+    fn open_within(
+        &mut self,
+        item: usize,
+        pool: usize,
+        need: RequirementsId,
+        rules: &[DomainRule],
+        limited: Option<BitSet>,
+    ) -> Option<NodeSpecId> {
+        let initial = self.p.pools[pool].initial;
+        let types = limited
+            .clone()
+            .unwrap_or_else(|| self.p.states.get(initial).types.clone());
+        let (state, types, left) = self.suited(item, pool, need, rules, types)?;
         let short = self.p.too_few_values(state, &left).is_some();
         let strict = self.p.snapshot.world.settings.min_values == MinValuesPolicy::Strict;
-        if left.is_empty() || (short && strict) {
+        if short && strict {
             return None;
         }
         if self.p.pools[pool].reserved && self.reserve(state, &left, &[]).is_err() {
             self.out.awaits_reservation[item] = true;
             return None;
         }
-        take_limits(self.p, pool, &left);
+        let charged = take_limits(self.p, pool, &left);
+        let total = self.p.items[item].request.clone();
         let empty = OpenClaim::empty(pool, initial, total.len());
         self.out.claims.push(OpenClaim {
             types,
             room: total,
             within_limits: limited,
+            charged,
             min_values_relaxed: short,
             ..empty
         });
@@ -1100,7 +1220,7 @@ fn open_domains(
     let it = &p.items[item];
     let variant = &it.relaxations[relaxation];
     let mut rules: Vec<DomainRule> = Vec::new();
-    let mut spread_on: Vec<(usize, usize)> = Vec::new();
+    let (mut spread_on, mut leads_on) = (Vec::<(usize, usize)>::new(), Vec::new());
     for rule in self::rules(p, item, relaxation) {
         let at = rule.group;
         let group = &p.topology.groups[at];
@@ -1108,7 +1228,14 @@ fn open_domains(
         let domains = &p.topology.keys[key];
         let asking = p.topology.asking(&variant.uses, rule);
         let strict = variant.strict.get(domains.key);
-        let allowed = group.allowed(domains, asking, strict, &p.states);
+        let mut allowed = group.allowed(domains, asking, strict, &p.states);
+        if asking.first {
+            leads_on.push((key, at));
+            // Its own rule must not keep it from the only place that is left.
+            if !rule.owner {
+                group.keep_suited(&mut allowed);
+            }
+        }
         let absent = group.spec.rule.allows_absence();
         if matches!(group.spec.rule, ConstraintKind::Spread { .. }) {
             spread_on.push((key, at));
@@ -1152,10 +1279,16 @@ fn open_domains(
             on.map(|&(_, g)| p.topology.groups[g].count[d as usize])
                 .sum()
         };
-        let mut order: Vec<(u32, f64, u32, u32)> = (rule.order.iter())
+        let unsuited = |d: u32| -> u32 {
+            let led = leads_on.iter().filter(|(key, _)| *key == rule.key);
+            led.map(|&(_, g)| p.topology.groups[g].unsuited(d as usize))
+                .sum()
+        };
+        let mut order: Vec<((u32, u32), f64, u32, u32)> = (rule.order.iter())
             .map(|&d| {
                 let cost = cheapest_holding(p, domains, d as usize, &it.request);
-                (load(d), cost, domains.rank[d as usize], d)
+                let rank = domains.rank[d as usize];
+                ((unsuited(d), load(d)), cost, rank, d)
             })
             .collect();
         order.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)).then(a.2.cmp(&b.2)));
@@ -1179,7 +1312,7 @@ fn cheapest_holding(
         let left = p
             .pools
             .get(pool)
-            .map(|template| &template.fit.net[t.0 as usize]);
+            .and_then(|template| template.fit.net(t.0 as usize));
         left.is_some_and(|left| request.iter().zip(left).all(|(want, have)| want <= have))
     };
     machines.iter().find(holds).map_or(f64::INFINITY, |m| m.0)
@@ -1368,19 +1501,26 @@ pub fn within_limits(p: &CompiledCluster<'_>, pool: usize) -> Option<BitSet> {
     Some(types)
 }
 
-/// Takes the most that any of `types` has off what a NodePool's limits leave.
-fn take_limits(p: &mut CompiledCluster<'_>, pool: usize, types: &BitSet) {
-    let catalogue = &p.snapshot.world.catalogue;
+/// Takes the most that any of `types` has off what a NodePool's limits leave, and says what was
+/// taken.
+fn take_limits(p: &mut CompiledCluster<'_>, pool: usize, types: &BitSet) -> Vec<i64> {
+    let charged = charges(p, pool, types);
     let template = &mut p.pools[pool];
     template.nodes_left = template.nodes_left.map(|n| n - 1);
-    for (resource, left) in &mut template.limits {
-        let most = types
-            .iter()
-            .map(|t| catalogue.types()[t].capacity.get(*resource))
-            .max()
-            .unwrap_or(0);
+    for ((_, left), most) in template.limits.iter_mut().zip(&charged) {
         *left -= most;
     }
+    charged
+}
+
+/// The most that any of `types` has of each resource that a NodePool limits.
+fn charges(p: &CompiledCluster<'_>, pool: usize, types: &BitSet) -> Vec<i64> {
+    let catalogue = p.snapshot.world.catalogue.types();
+    let most = |&(of, _): &(ResourceId, i64)| {
+        let amounts = types.iter().map(|t| catalogue[t].capacity.get(of));
+        amounts.max().unwrap_or(0)
+    };
+    p.pools[pool].limits.iter().map(most).collect()
 }
 
 /// The driver whose limit `have` and `more` together would pass.

@@ -51,21 +51,35 @@ impl ResourceDims {
 }
 
 /// Instance types of one NodePool by what they leave to pods.
+///
+/// Of a catalogue with rows for many NodeClasses a NodePool meets few: only those are kept.
 #[derive(Clone, Debug)]
 pub struct Fit {
-    /// What each type leaves to pods after the daemons that would run on it.
-    pub net: Vec<ResourceVector>,
-    /// Which daemon group each type belongs to.
+    /// The types whose labels agree with the NodePool, ascending.
+    types: Vec<u32>,
+    /// How many types the catalogue has.
+    all: usize,
+    /// How many resources count.
+    width: usize,
+    /// What each of them leaves to pods after the daemons that would run on it.
+    net: Vec<ResourceVector>,
+    /// Which daemon group each of them belongs to.
     group: Vec<u32>,
     /// What the daemons of each group ask for together.
     group_overhead: Vec<Resources>,
+    /// Of types that the NodePool never meets.
+    nothing: Resources,
     /// Host ports of each daemon group.
     group_ports: Vec<Vec<HostPort>>,
     /// Types that hold all their daemons. On the others some daemon never starts, whatever else
     /// runs there.
     holds_daemons: BitSet,
+    /// None where the NodePool meets few of the types: those are looked at one by one.
     dims: Vec<Dim>,
 }
+
+/// A NodePool that meets less than one of so many types has no bit sets by amount.
+const FEW: usize = 4;
 
 /// One resource: its distinct net amounts, ascending, and the types that leave at least each.
 #[derive(Clone, Debug)]
@@ -75,13 +89,14 @@ struct Dim {
 }
 
 impl Fit {
-    /// Takes the daemons of a NodePool off every type.
+    /// Takes the daemons of a NodePool off every type of `agreeing`.
     pub fn new(
         snapshot: &Snapshot,
         states: &NodeSpecs<'_>,
         initial: &NodeSpec,
         pool: &NodePool,
         dims: &ResourceDims,
+        agreeing: &BitSet,
     ) -> Self {
         let world = &*snapshot.world;
         let tolerating: Vec<&Arc<PodShape>> = snapshot
@@ -112,9 +127,12 @@ impl Fit {
             .map(|d| !d.node_selector.is_empty() || !d.required.is_empty())
             .collect();
         let mut groups: Vec<(Vec<bool>, Resources, Vec<HostPort>)> = Vec::new();
-        let mut group = Vec::with_capacity(world.catalogue.types().len());
-        let mut net = Vec::with_capacity(world.catalogue.types().len());
-        for (id, t) in world.catalogue.types().iter().enumerate() {
+        let all = world.catalogue.types().len();
+        let types: Vec<u32> = agreeing.iter().map(|t| t as u32).collect();
+        let mut group = Vec::with_capacity(types.len());
+        let mut net = Vec::with_capacity(types.len());
+        for &id in &types {
+            let t = &world.catalogue.types()[id as usize];
             let runs: Vec<bool> = match picky.contains(&true) {
                 false => vec![true; tolerating.len()],
                 true => {
@@ -122,7 +140,7 @@ impl Fit {
                     t.requirements
                         .iter()
                         .for_each(|r| sets.add(r.key, &Set::from_op(&r.op), &states.numbers));
-                    for (key, values) in offered(world, TypeId(id as u32)) {
+                    for (key, values) in offered(world, TypeId(id)) {
                         sets.add(key, &Set::of(values), &states.numbers);
                     }
                     tolerating
@@ -147,22 +165,49 @@ impl Fit {
             left.sub(&groups[at].1);
             net.push(dims.amounts(&left));
         }
-        let mut holds_daemons = BitSet::none(net.len());
-        for (at, left) in net.iter().enumerate() {
+        let mut holds_daemons = BitSet::none(all);
+        for (&t, left) in types.iter().zip(&net) {
             if left.iter().all(|&amount| amount >= 0) {
-                holds_daemons.insert(at);
+                holds_daemons.insert(t as usize);
             }
         }
-        let dims = (0..dims.0.len()).map(|d| Dim::new(&net, d)).collect();
+        let width = dims.0.len();
+        let few = types.len() * FEW < all;
+        let dims = (0..dims.0.len()).filter(|_| !few);
+        let dims = dims.map(|d| Dim::new(&types, &net, d, all)).collect();
         let (group_overhead, group_ports) = groups.into_iter().map(|g| (g.1, g.2)).unzip();
         Fit {
+            types,
+            all,
             net,
             group,
             group_overhead,
+            nothing: Resources::default(),
+            width,
             group_ports,
             holds_daemons,
             dims,
         }
+    }
+
+    fn place(&self, t: usize) -> Option<usize> {
+        match self.types.len() == self.all {
+            true => (t < self.all).then_some(t),
+            false => self.types.binary_search(&(t as u32)).ok(),
+        }
+    }
+
+    /// What a type leaves to pods after the daemons that would run on it; nothing of a type that the
+    /// NodePool never meets.
+    pub fn net(&self, t: usize) -> Option<&ResourceVector> {
+        self.place(t).map(|at| &self.net[at])
+    }
+
+    /// Whether a type leaves at least `total`.
+    fn leaves(&self, t: usize, total: &[i64]) -> bool {
+        let enough = |(&amount, &left): (&i64, &i64)| amount <= 0 || left >= amount;
+        self.net(t)
+            .is_some_and(|net| total.iter().zip(net).all(enough))
     }
 
     /// Whether a type holds all daemons that would run on it.
@@ -172,12 +217,20 @@ impl Fit {
 
     /// What the daemons that would run on a type ask for together.
     pub fn overhead(&self, t: TypeId) -> &Resources {
-        &self.group_overhead[self.group[t.0 as usize] as usize]
+        match self.place(t.0 as usize) {
+            Some(at) => &self.group_overhead[self.group[at] as usize],
+            None => &self.nothing,
+        }
     }
 
     /// Keeps of `types` those that hold their daemons and leave at least `total`.
     pub fn keep(&self, types: &mut BitSet, total: &[i64]) {
         types.and(&self.holds_daemons);
+        if self.dims.is_empty() {
+            let small: SmallVec<[usize; 16]> =
+                types.iter().filter(|&t| !self.leaves(t, total)).collect();
+            small.into_iter().for_each(|t| types.remove(t));
+        }
         for (dim, &amount) in self.dims.iter().zip(total) {
             if amount <= 0 {
                 continue;
@@ -192,6 +245,12 @@ impl Fit {
 
     /// Whether any of `a` and `b` holds its daemons and leaves at least `total`.
     pub fn any(&self, a: &BitSet, b: &BitSet, total: &[i64]) -> bool {
+        if self.dims.is_empty() {
+            let mut both = a.clone();
+            both.and(b);
+            both.and(&self.holds_daemons);
+            return both.iter().any(|t| self.leaves(t, total));
+        }
         let mut enough: SmallVec<[&[u64]; 6]> = SmallVec::new();
         enough.push(self.holds_daemons.words());
         for (dim, &amount) in self.dims.iter().zip(total) {
@@ -215,6 +274,16 @@ impl Fit {
 
     /// The most of each resource that any of `types` leaves.
     pub fn most(&self, types: &BitSet) -> ResourceVector {
+        if self.dims.is_empty() {
+            let mut most: Option<ResourceVector> = None;
+            for net in types.iter().filter_map(|t| self.net(t)) {
+                let most = most.get_or_insert_with(|| net.clone());
+                most.iter_mut()
+                    .zip(net)
+                    .for_each(|(m, &n)| *m = (*m).max(n));
+            }
+            return most.unwrap_or_else(|| SmallVec::from_elem(0, self.width));
+        }
         let shared = |bits: &BitSet| {
             bits.words()
                 .iter()
@@ -235,11 +304,11 @@ impl Fit {
                 .iter()
                 .any(|mine| ports.iter().any(|p| p.conflicts(mine)))
         };
-        self.group
+        self.types
             .iter()
-            .enumerate()
+            .zip(&self.group)
             .filter(|(_, g)| clash(g))
-            .map(|(t, _)| TypeId(t as u32))
+            .map(|(&t, _)| TypeId(t))
             .collect()
     }
 }
@@ -264,20 +333,20 @@ fn offered(world: &ClusterObjects, t: TypeId) -> Vec<(Symbol, Vec<Symbol>)> {
 }
 
 impl Dim {
-    fn new(net: &[ResourceVector], d: usize) -> Self {
+    fn new(types: &[u32], net: &[ResourceVector], d: usize, all: usize) -> Self {
         let mut order: Vec<usize> = (0..net.len()).collect();
-        order.sort_by_key(|&t| net[t][d]);
-        let mut values: Vec<i64> = order.iter().map(|&t| net[t][d]).collect();
+        order.sort_by_key(|&at| net[at][d]);
+        let mut values: Vec<i64> = order.iter().map(|&at| net[at][d]).collect();
         values.dedup();
         let mut at_least: Vec<BitSet> = Vec::with_capacity(values.len());
-        let mut enough = BitSet::none(net.len());
+        let mut enough = BitSet::none(all);
         let mut rest = order.as_slice();
         for &value in values.iter().rev() {
             while let [head @ .., last] = rest {
                 if net[*last][d] < value {
                     break;
                 }
-                enough.insert(*last);
+                enough.insert(types[*last] as usize);
                 rest = head;
             }
             at_least.push(enough.clone());

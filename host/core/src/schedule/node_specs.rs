@@ -131,6 +131,14 @@ impl<'a> NodeSpecs<'a> {
         }
     }
 
+    /// Leaves a NodePool none but these types: those that its labels agree with. What it can buy
+    /// under each offering key is looked through often.
+    pub fn restrict(&mut self, pool: usize, types: &BitSet) {
+        self.available[pool]
+            .iter_mut()
+            .for_each(|bits| bits.and(types));
+    }
+
     /// The state of that id.
     pub fn get(&self, id: NodeSpecId) -> &NodeSpec {
         &self.table[id.0 as usize]
@@ -250,7 +258,8 @@ impl<'a> NodeSpecs<'a> {
         (types, cells)
     }
 
-    fn types_that_agree(&mut self, sets: &Sets) -> BitSet {
+    /// Types whose own labels agree with requirements.
+    pub fn types_that_agree(&mut self, sets: &Sets) -> BitSet {
         let mut types = BitSet::all(self.catalogue.types().len());
         for (key, set) in &sets.0 {
             if self.catalogue.index().is_of_types(*key) {

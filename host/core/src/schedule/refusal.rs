@@ -13,7 +13,7 @@ use super::sets::{Set, Sets};
 use super::topology::{Asking, ConstraintKind, Group};
 use crate::ids::{NodeIx, PoolIx};
 use crate::matching::untolerated;
-use crate::model::{MinValuesPolicy, OfferingId, ResourceId, Symbol};
+use crate::model::{MinValuesPolicy, OfferingId, ResourceId, Symbol, TypeId};
 use crate::reasons::Ineligible;
 use crate::reasons::{Barred, Least, Refusal, Target, TypesLeft, Unfit};
 
@@ -210,8 +210,10 @@ fn nothing_left(left: &TypesLeft) -> bool {
 
 /// A refusal by the rule of a group, with the domain that a spread constraint would fill first.
 fn topology(p: &mut CompiledCluster<'_>, packing: &Packing, item: usize, group: usize) -> Unfit {
-    let mut least = least(p, group);
-    if let Some(least) = &mut least {
+    let mut least = least(p, group).or_else(|| followed(p, group));
+    if let Some(least) = &mut least
+        && p.topology.groups[group].spec.rule != ConstraintKind::Affinity
+    {
         least.barred = barred(p, packing, item, group, least.domain);
     }
     let spec = &p.topology.groups[group].spec;
@@ -220,6 +222,23 @@ fn topology(p: &mut CompiledCluster<'_>, packing: &Packing, item: usize, group: 
         key: spec.key,
         least,
     }
+}
+
+/// The domain that has most of the pods that a pod must be with, of several the first by name.
+fn followed(p: &CompiledCluster<'_>, group: usize) -> Option<Box<Least>> {
+    let group = &p.topology.groups[group];
+    let (ConstraintKind::Affinity, Some(key)) = (group.spec.rule, group.key) else {
+        return None;
+    };
+    let counts = group.count.iter().enumerate().rev();
+    let (domain, &pods) = counts.max_by_key(|(_, pods)| **pods)?;
+    (pods > 0).then(|| {
+        Box::new(Least {
+            domain: p.topology.keys[key].values[domain],
+            pods,
+            barred: Barred::Unasked,
+        })
+    })
 }
 
 /// The domain of a spread constraint that has the fewest pods, of several the first by name.
@@ -364,12 +383,10 @@ fn types_left(p: &mut CompiledCluster<'_>, item: usize, pool: usize, sets: &Sets
     };
     for at in 0..all {
         // Less than nothing is left where the daemons alone are too large.
-        let net = &p.pools[pool].fit.net[at];
-        let short = p.items[item]
-            .request
-            .iter()
-            .zip(net)
-            .position(|(want, have)| want > have);
+        let net = p.pools[pool].fit.net(at);
+        let request = &p.items[item].request;
+        let short =
+            net.and_then(|net| request.iter().zip(net).position(|(want, have)| want > have));
         if !labels.has(at) {
             left.labels += 1;
         } else if let Some(dim) = short {
@@ -381,6 +398,14 @@ fn types_left(p: &mut CompiledCluster<'_>, item: usize, pool: usize, sets: &Sets
                 ResourceId::Other(_) => 4,
             };
             left.resources[place] += 1;
+            let resource = p.dims.0[dim];
+            let overhead = p.pools[pool].fit.overhead(TypeId(at as u32));
+            let taken = overhead.get(resource);
+            let free = net.map_or(0, |net| net[dim]);
+            if taken > 0 && request[dim] <= free + taken {
+                left.by_daemons += 1;
+                left.daemons.get_or_insert((resource, taken));
+            }
         } else if !offered.has(at) {
             count_not_offered(p, state, at, &mut left);
         } else if limits.as_ref().is_some_and(|l| !l.has(at)) {

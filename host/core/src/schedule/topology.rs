@@ -232,6 +232,9 @@ pub struct Group {
     hosts: HostCounts,
     /// Pods counted in all.
     pub total: u64,
+    /// Pod groups that must be with the pods of this one and cannot be in a domain, by domain;
+    /// empty if all of them can be anywhere ([`super::leaders`]).
+    pub unsuited: Vec<u32>,
     /// `spec.node_affinity` as sets.
     filter: Vec<Sets>,
     /// Existing nodes that do not count, though they have a domain.
@@ -522,6 +525,7 @@ impl Topology {
             nodes_in: Vec::new(),
             hosts: HostCounts::of(spec.rule),
             total: 0,
+            unsuited: Vec::new(),
             filter,
             passed_over: FxHashSet::default(),
             spec,
@@ -1033,6 +1037,20 @@ impl Group {
             ConstraintKind::AntiAffinity | ConstraintKind::InverseAntiAffinity => {
                 every.map(|d| admitted(d) && self.count[d] == 0).collect()
             }
+        }
+    }
+
+    /// How many pod groups that follow its pods cannot be in a domain.
+    pub fn unsuited(&self, domain: usize) -> u32 {
+        self.unsuited.get(domain).copied().unwrap_or(0)
+    }
+
+    /// Keeps of the allowed domains those in which all followers can be, if there are any.
+    pub fn keep_suited(&self, allowed: &mut [bool]) {
+        let suits = |(domain, open): (usize, &bool)| *open && self.unsuited(domain) == 0;
+        if allowed.iter().enumerate().any(suits) {
+            let all = allowed.iter_mut().enumerate();
+            all.for_each(|(domain, open)| *open &= self.unsuited(domain) == 0);
         }
     }
 

@@ -130,9 +130,13 @@ pub fn join(
     });
     if let Some(key) = world.names.get(fields::NAME) {
         let selected = volumes.selected_nodes();
+        // The drivers of a node that is not ready yet have not said what room it has.
+        let is_counted = |node: &StateNode| {
+            volumes.count_rooms_of_nodes() && (node.initialized || node.pool.is_none())
+        };
         for node in nodes
             .iter_mut()
-            .filter(|node| selected.contains(&node.name))
+            .filter(|node| selected.contains(&node.name) || is_counted(node))
         {
             node.add_labels([(key, node.name)]);
         }

@@ -42,6 +42,8 @@ pub struct Volumes<'a> {
     /// The first volume of each driver and handle, which stands for all of them.
     handles: FxHashMap<(Symbol, Symbol), u32>,
     classes: FxHashMap<Symbol, &'a StorageClass>,
+    /// The class of claims that name none: of several defaults the newest.
+    default: Option<&'a StorageClass>,
     hostname: Option<Symbol>,
     /// Beta names of topology labels with the stable ones, and whether nodes carry the former.
     topology: Vec<(Option<Symbol>, Option<Symbol>, bool)>,
@@ -49,6 +51,8 @@ pub struct Volumes<'a> {
     users: FxHashMap<(Symbol, Symbol), Vec<PodIx>>,
     /// Nodes that claims have selected and that exist.
     selected: FxHashSet<Symbol>,
+    /// Classes whose driver makes volumes on the node itself, and says how much room each has.
+    on_nodes: FxHashSet<Symbol>,
 }
 
 impl<'a> Volumes<'a> {
@@ -74,11 +78,18 @@ impl<'a> Volumes<'a> {
             volumes: volumes.map(|(at, v)| (v.name, (at as u32, v))).collect(),
             handles,
             classes: world.storage_classes.iter().map(|c| (c.name, c)).collect(),
+            default: default_class(world),
             hostname: world.names.get("kubernetes.io/hostname"),
             topology: topology.collect(),
             users: users(world),
             selected: selected(world),
+            on_nodes: classes_on_nodes(world),
         }
+    }
+
+    /// Whether nodes have to be told apart from those that are yet to come.
+    pub fn count_rooms_of_nodes(&self) -> bool {
+        !self.on_nodes.is_empty()
     }
 
     /// Nodes for which a volume is to be made.
@@ -103,7 +114,15 @@ impl<'a> Volumes<'a> {
         let &(at, claim) = self.claims.get(&(namespace, name))?;
         match claim.volume.and_then(|v| self.volumes.get(&v)) {
             Some(&(number, volume)) => self.number(number, volume),
-            None => Some((self.classes.get(&claim.class?)?.provisioner, at)),
+            None => Some((self.class_of(claim)?.provisioner, at)),
+        }
+    }
+
+    /// The StorageClass of a claim: the one that it names, else the default.
+    fn class_of(&self, claim: &VolumeClaim) -> Option<&'a StorageClass> {
+        match claim.class {
+            Some(class) => self.classes.get(&class).copied(),
+            None => self.default,
         }
     }
 
@@ -211,17 +230,21 @@ impl<'a> Volumes<'a> {
             }
             return self.of_volume(world, volume, local);
         }
-        let class = claim.class.filter(|&c| !text(c).is_empty());
-        let Some(class) = class else {
+        let Some(class) = self.class_of(claim) else {
+            let why = match claim.class.map(text) {
+                None => "names no StorageClass, and no StorageClass is the default",
+                Some("") => {
+                    "asks for a PersistentVolume without StorageClass (storageClassName \"\")"
+                }
+                Some(class) => {
+                    return Err(format!(
+                        "StorageClass {class} of its claim {} does not exist",
+                        text(name)
+                    ));
+                }
+            };
             return Err(format!(
-                "its PersistentVolumeClaim {} is not bound and names no StorageClass",
-                text(name)
-            ));
-        };
-        let Some(class) = self.classes.get(&class) else {
-            return Err(format!(
-                "StorageClass {} of its claim {} does not exist",
-                text(class),
+                "its PersistentVolumeClaim {} is not bound and {why}",
                 text(name)
             ));
         };
@@ -322,7 +345,8 @@ impl<'a> Volumes<'a> {
         class: &StorageClass,
     ) -> Result<Alternatives, String> {
         let text = |s: Symbol| world.names.text(s);
-        let there = world.volumes.iter().filter(|volume| fits(volume, claim));
+        let fits = |volume: &&Volume| fits(volume, claim, class);
+        let there = world.volumes.iter().filter(fits);
         let there: Vec<&Volume> = there.collect();
         let made = match text(class.provisioner) == NO_PROVISIONER {
             true => Err(format!(
@@ -370,9 +394,14 @@ impl<'a> Volumes<'a> {
             capacity.class == class.name && capacity.largest >= claim.storage
         };
         let capacities = world.storage_capacities.iter().filter(enough);
-        let reached: Alternatives = capacities
+        let mut reached: Alternatives = capacities
             .filter_map(|capacity| requirements(&capacity.topology))
             .collect();
+        // A node that is yet to come brings room of its own.
+        let name = world.names.get(fields::NAME);
+        if let Some(name) = name.filter(|_| self.on_nodes.contains(&class.name)) {
+            reached.push(vec![Requirement::new(name, Op::DoesNotExist)]);
+        }
         match reached.is_empty() {
             true => Err(format!(
                 "no CSIStorageCapacity of StorageClass {} has room for its claim {}",
@@ -434,6 +463,53 @@ fn users(world: &ClusterObjects) -> FxHashMap<(Symbol, Symbol), Vec<PodIx>> {
     users
 }
 
+/// Classes with room that one node alone has: it is said by a label of which no two nodes share a
+/// value, and which is neither zone nor region nor given by a NodePool.
+fn classes_on_nodes(world: &ClusterObjects) -> FxHashSet<Symbol> {
+    let counting = world.csi_drivers.iter().filter(|of| of.counts_capacity);
+    let counting: FxHashSet<Symbol> = counting.map(|driver| driver.name).collect();
+    let classes = world.storage_classes.iter();
+    let classes = classes.filter(|class| counting.contains(&class.provisioner));
+    let classes: FxHashSet<Symbol> = classes.map(|class| class.name).collect();
+    let capacities = world.storage_capacities.iter();
+    let capacities = || capacities.clone().filter(|of| classes.contains(&of.class));
+    let keys_of = |capacity: &StorageCapacity| -> Vec<Symbol> {
+        let rules = capacity.topology.0.iter().flatten();
+        let named = rules.filter(|rule| matches!(rule.op, SelectorOp::In(_)));
+        named.map(|rule| rule.key).collect()
+    };
+    let mut keys: FxHashSet<Symbol> = capacities().flat_map(keys_of).collect();
+    for (beta, stable) in TOPOLOGY {
+        for key in [beta, stable]
+            .into_iter()
+            .filter_map(|key| world.names.get(key))
+        {
+            keys.remove(&key);
+        }
+    }
+    for pool in &world.pools {
+        pool.labels
+            .iter()
+            .for_each(|(key, _)| _ = keys.remove(&key));
+        pool.requirements
+            .iter()
+            .for_each(|of| _ = keys.remove(&of.key));
+    }
+    if keys.is_empty() {
+        return FxHashSet::default();
+    }
+    let mut seen: FxHashSet<(Symbol, Symbol)> = FxHashSet::default();
+    for node in &world.nodes {
+        for (key, value) in node.labels.iter() {
+            if keys.contains(&key) && !seen.insert((key, value)) {
+                keys.remove(&key);
+            }
+        }
+    }
+    let own = capacities().filter(|of| keys_of(of).iter().any(|key| keys.contains(key)));
+    own.map(|capacity| capacity.class).collect()
+}
+
 /// Nodes that exist and that claims without a volume have selected.
 fn selected(world: &ClusterObjects) -> FxHashSet<Symbol> {
     let unbound = world
@@ -458,14 +534,14 @@ pub fn used_by(world: &ClusterObjects, claim: Symbol, user: PodIx) -> String {
 }
 
 /// Whether a claim may be bound to a volume that is there.
-fn fits(volume: &Volume, claim: &VolumeClaim) -> bool {
+fn fits(volume: &Volume, claim: &VolumeClaim, class: &StorageClass) -> bool {
     let meant = match volume.claim {
         None => volume.available,
         Some(id) => id == (claim.namespace, claim.name),
     };
     meant
         && !volume.deleting
-        && volume.class == claim.class
+        && volume.class == Some(class.name)
         && volume.modes.include(claim.modes)
         && volume.storage >= claim.storage
         && volume.block == claim.block
@@ -473,6 +549,17 @@ fn fits(volume: &Volume, claim: &VolumeClaim) -> bool {
             .selector
             .as_ref()
             .is_none_or(|selector| selector.matches(&volume.labels))
+}
+
+/// The class that the API server gives claims without one: of several defaults the newest, then the
+/// first by name.
+fn default_class(world: &ClusterObjects) -> Option<&StorageClass> {
+    let defaults = world.storage_classes.iter().filter(|class| class.default);
+    let name = |class: &StorageClass| world.names.text(class.name);
+    defaults.min_by(|a, b| {
+        let newest = b.created.cmp(&a.created);
+        newest.then_with(|| name(a).cmp(name(b)))
+    })
 }
 
 /// A label selector of nodes as requirements; nothing if it selects none.

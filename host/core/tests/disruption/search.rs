@@ -88,6 +88,24 @@ fn what_a_node_pool_says_of_moves_counts_before_what_is_configured() {
 }
 
 #[test]
+fn balanced_takes_a_node_whose_replacement_costs_half() {
+    let replaced = |priority: i64| {
+        let mut items = vec![pool()];
+        items[0]["spec"]["disruption"]["consolidationPolicy"] = json!("Balanced");
+        items.extend(node("only", "c2", "a"));
+        let mut pod = pod("web", "web", 900, "only");
+        pod["spec"]["priority"] = json!(priority);
+        items.push(pod);
+        let snapshot = snapshot(&items);
+        let options = Options::default();
+        let round = methods::round(&snapshot, &ByPrice, options, Stop::never());
+        round.now().len()
+    };
+    assert_eq!(replaced(0), 1, "half of its price for its only pod");
+    assert_eq!(replaced(1 << 20), 0, "the pod is worth a little more");
+}
+
+#[test]
 fn a_budget_bounds_how_many_nodes_go_and_the_next_round_goes_on() {
     let mut items = vec![pool()];
     items[0]["spec"]["disruption"]["budgets"] = json!([{"nodes": "25%"}]);

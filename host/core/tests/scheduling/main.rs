@@ -3,6 +3,7 @@
 
 mod checker;
 mod domains;
+mod field;
 mod hostile;
 mod incompatible;
 mod labels;

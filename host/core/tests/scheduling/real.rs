@@ -362,6 +362,50 @@ fn a_driver_that_counts_its_room_makes_volumes_where_there_is_some() {
 }
 
 #[test]
+fn a_new_node_brings_room_of_its_own_where_volumes_are_made_on_the_node() {
+    let own = "example.com/node";
+    let driver = json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver",
+        "metadata": {"name": "x.csi"}, "spec": {"storageCapacity": true}});
+    let room = |size: &str, key: &str, value: &str| {
+        json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSIStorageCapacity",
+            "metadata": {"name": value, "namespace": "default"}, "storageClassName": "late",
+            "capacity": size, "nodeTopology": {"matchLabels": {key: value}}})
+    };
+    let nodes = |second: &str| {
+        let label =
+            |node: Value, value: &str| with(node, &json!({"metadata": {"labels": {own: value}}}));
+        vec![
+            label(node("n1", "a", "4", "8Gi"), "n1"),
+            label(node("n2", "b", "4", "8Gi"), second),
+        ]
+    };
+    let planned = |nodes: Vec<Value>, rooms: Vec<Value>| {
+        let waits = small("w", "web", &mounts("c"));
+        let rest = vec![
+            driver.clone(),
+            class("x.csi", &json!({})),
+            claim("c", &json!({})),
+            waits,
+            any(),
+        ];
+        plan(&[nodes, rooms, rest].concat())
+    };
+    let full = || vec![room("1Gi", own, "n1"), room("1Gi", own, "n2")];
+    let bought = planned(nodes("n2"), full());
+    assert!(bought.starts_with("default: "), "{bought}");
+    let free = vec![room("1Gi", own, "n1"), room("9Gi", own, "n2")];
+    assert_eq!(planned(nodes("n2"), free), "n2: w\n");
+    // Nodes share this one, so that it is no node's own.
+    let shared = planned(nodes("n1"), full());
+    assert!(shared.starts_with("left w"), "{shared}");
+    let zonal = planned(
+        nodes("n2"),
+        vec![room("1Gi", ZONE, "a"), room("1Gi", ZONE, "b")],
+    );
+    assert!(zonal.starts_with("left w"), "{zonal}");
+}
+
+#[test]
 fn the_beta_name_of_a_zone_is_another_label_until_nodes_carry_it() {
     let beta = "failure-domain.beta.kubernetes.io/zone";
     let topology = json!({"allowedTopologies": [{"matchLabelExpressions": [

@@ -1,5 +1,6 @@
 //! Why nodes go or stay, in words.
 
+use longshore_core::cron::Schedule;
 use longshore_core::disrupt::methods::{Act, FirstWhy, Trouble};
 use longshore_core::disrupt::proposals::{Proposal, Why};
 use longshore_core::disrupt::verdicts::{Method, Stays};
@@ -20,6 +21,16 @@ fn policy(by: &str, why: &str, until: Option<i64>) -> String {
     match until.map(rfc3339) {
         Some(until) => format!("policy {by}: {why}; not before {until}"),
         None => format!("policy {by}: {why}"),
+    }
+}
+
+/// `8 h`, `1 h 30 min`.
+fn duration(seconds: i64) -> String {
+    let (hours, minutes) = (seconds / 3600, seconds % 3600 / 60);
+    match (hours, minutes) {
+        (0, minutes) => format!("{minutes} min"),
+        (hours, 0) => format!("{hours} h"),
+        (hours, minutes) => format!("{hours} h {minutes} min"),
     }
 }
 
@@ -106,8 +117,8 @@ impl Messages<'_> {
         }
     }
 
-    /// What is in the way, and what would have to change.
-    pub fn stays(&self, why: &Stays) -> String {
+    /// What is in the way of a node's disruption, and what would have to change.
+    pub fn stays(&self, node: NodeIx, why: &Stays) -> String {
         let world = &self.snapshot.world;
         match why {
             Stays::NotManaged => "it belongs to no NodePool, or has no NodeClaim".into(),
@@ -161,9 +172,7 @@ impl Messages<'_> {
             Stays::SeveralPodBudgets(pod) => {
                 format!("several PodDisruptionBudgets select pod {}, and then none can be evicted", self.pod(*pod))
             }
-            Stays::NodePoolBudget(at) => {
-                format!("disruption budget {at} of its NodePool allows no more nodes now")
-            }
+            Stays::NodePoolBudget(at) => self.budget(node, *at),
             Stays::BacksOff(until) => backs_off("its NodePool", *until),
             Stays::OneAtATime => one_at_a_time("its NodePool"),
             Stays::Awaits(node) => self.awaits(*node),
@@ -207,11 +216,67 @@ impl Messages<'_> {
                 "it could go alone, but it is worth more as a place for pods of nodes that go".into()
             }
             Stays::NotNow => "it could go alone; what goes now saves more, and it is looked at again".into(),
-            Stays::NotWorthIt(missing) => {
-                format!("to remove it would save {} USD per hour too little for the pods that move", self.usd(*missing))
-            }
+            Stays::NotWorthIt(missing) => format!(
+                "to remove it would save {} USD per hour too little for the pods that move{}",
+                self.usd(*missing),
+                self.apart(node)
+            ),
             Stays::Policy { by, why, until } => policy(by, why, *until),
         }
+    }
+
+    /// The budget of a node's NodePool at a position, as it is written, and until when it counts.
+    fn budget(&self, node: NodeIx, at: usize) -> String {
+        let world = &self.snapshot.world;
+        let pool = self.snapshot.nodes[node.0 as usize].pool;
+        let pool = world.pools.iter().find(|known| Some(known.name) == pool);
+        let Some((pool, budget)) = pool.and_then(|pool| Some((pool, pool.budgets.get(at)?))) else {
+            return "a disruption budget of its NodePool allows no more nodes now".to_owned();
+        };
+        let mut says = format!("nodes {:?}", budget.nodes);
+        if let Some(reasons) = &budget.reasons {
+            let reasons: Vec<String> = reasons.iter().map(|reason| self.text(*reason)).collect();
+            says += &format!(" for {}", reasons.join(" and "));
+        }
+        if let Some(text) = &budget.schedule {
+            let seconds = budget.duration.unwrap_or(0);
+            says += &format!(", schedule {text:?} for {}", duration(seconds));
+            match Schedule::parse(text).map(|of| of.ends(world.now, seconds)) {
+                Ok(Some(end)) => says += &format!(", now until {}", rfc3339(end)),
+                Ok(None) => says += ", which never opens and so counts always",
+                Err(why) => says += &format!(", which cannot be read and so allows none: {why}"),
+            }
+        }
+        format!(
+            "disruption budget {at} of NodePool {} ({says}) allows no more nodes now",
+            self.text(pool.name)
+        )
+    }
+
+    /// The rule that keeps a pod of a node apart from others, if one of them has any.
+    fn apart(&self, node: NodeIx) -> String {
+        let world = &self.snapshot.world;
+        let host = world.names.get(longshore_api::labels::HOSTNAME);
+        let pods = self.snapshot.nodes[node.0 as usize].pods.iter();
+        let rule = |pod: &PodIx| {
+            let shape = world.shapes.get(world.pods[pod.0 as usize].shape);
+            let on_hosts = |key: Symbol| Some(key) == host;
+            if shape.anti_affinity.iter().any(|term| on_hosts(term.key)) {
+                return Some("has required anti-affinity between hosts");
+            }
+            if shape
+                .spread
+                .iter()
+                .any(|rule| rule.required && on_hosts(rule.key))
+            {
+                return Some("must be spread over hosts");
+            }
+            (!shape.ports.is_empty()).then_some("binds a port of its host")
+        };
+        let mut found = pods.filter_map(|pod| Some((self.pod(*pod), rule(pod)?)));
+        found.next().map_or_else(String::new, |(pod, rule)| {
+            format!("; pod {pod} {rule}, which may leave it no place but a new node")
+        })
     }
 
     /// What is done with a node for whose pods no place is needed.

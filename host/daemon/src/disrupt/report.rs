@@ -255,7 +255,7 @@ fn stays(messages: &Messages<'_>, round: &Round) -> Vec<Staying> {
     let nodes = (0..round.candidates.len()).map(|at| NodeIx(at as u32));
     let stays = nodes.filter(|node| !reasons.goes.contains(node));
     let staying = |node: NodeIx| {
-        let of = |method| Some(verdict(messages, method, reasons.of(node, method)?));
+        let of = |method| Some(verdict(messages, node, method, reasons.of(node, method)?));
         Staying {
             node: messages.node(node),
             verdicts: Method::ALL.into_iter().filter_map(of).collect(),
@@ -324,20 +324,25 @@ impl Reason<'_> {
         }
     }
 
-    /// What is in the way, and what would have to change.
-    pub fn text(self, messages: &Messages<'_>) -> String {
+    /// What is in the way of a node's disruption, and what would have to change.
+    pub fn text(self, node: NodeIx, messages: &Messages<'_>) -> String {
         match self {
-            Reason::Stays(why) => messages.stays(why),
+            Reason::Stays(why) => messages.stays(node, why),
             Reason::Dropped(why) => messages.dropped(why),
         }
     }
 }
 
-fn verdict(messages: &Messages<'_>, method: Method, why: Reason<'_>) -> MethodVerdict {
+fn verdict(
+    messages: &Messages<'_>,
+    node: NodeIx,
+    method: Method,
+    why: Reason<'_>,
+) -> MethodVerdict {
     MethodVerdict {
         method: method.name(),
         reason: why.code(),
-        blocked_by: why.text(messages),
+        blocked_by: why.text(node, messages),
     }
 }
 

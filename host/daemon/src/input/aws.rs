@@ -4,6 +4,7 @@
 mod discovered;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use longshore_api::manifests::{Diagnostic, Diagnostics, Document, Location, documents};
 use longshore_core::model::{
@@ -233,7 +234,7 @@ impl Classes {
                                 .map(|note| noted(&source, &name, note))
                                 .for_each(|note| problems.push(note));
                         }
-                        all.add(&class);
+                        all.add(Arc::new(class));
                     }
                     Err(fault) => problems.push(refused(&source, &name, class_fault(fault))),
                 },

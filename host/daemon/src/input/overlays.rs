@@ -3,7 +3,7 @@
 use longshore_api::manifests::{Diagnostic, Diagnostics, Location, overlays};
 use longshore_core::model::{ClusterObjects, NodeOverlay};
 use longshore_core::overlay;
-use longshore_ec2::catalogue::machine::RESOURCES;
+use longshore_ec2::catalogue::machine::OWN_RESOURCES;
 
 /// Texts that may have NodeOverlays: name and content.
 #[derive(Default)]
@@ -29,7 +29,7 @@ impl Texts {
         ec2: bool,
         problems: &mut Diagnostics,
     ) -> Overlays {
-        let known: &[&str] = if ec2 { &RESOURCES } else { &[] };
+        let known: &[&str] = if ec2 { &OWN_RESOURCES } else { &[] };
         let (mut all, mut sources) = (Vec::<NodeOverlay>::new(), Vec::new());
         for (source, bytes) in &self.0 {
             let (found, faults) = overlays(source, bytes, known, &mut world.names);

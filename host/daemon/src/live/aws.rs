@@ -30,7 +30,7 @@ use longshore_aws::nodeclass::Part;
 use longshore_aws::provider::{Clock, Ec2, Settings as Ec2Settings};
 use longshore_aws::store::{KubeClasses, NodeClasses as _, kube_dns_ip};
 use longshore_core::model::{Catalogue, Symbols};
-use longshore_ec2::catalogue::machine::{self, RESOURCES};
+use longshore_ec2::catalogue::machine::{self, OWN_RESOURCES};
 use longshore_ec2::nodeclass::EC2NodeClass;
 use longshore_ec2::tags::{CLUSTER_TAGGED, TAGGED};
 use longshore_ec2::userdata::Cluster;
@@ -233,7 +233,7 @@ async fn begin(
         offers,
         names,
         types,
-        resources: &RESOURCES,
+        resources: &OWN_RESOURCES,
         tasks: Some(tasks),
     })
 }

@@ -1,6 +1,7 @@
 //! Turns a plan into NodeClaims as they are written to the API server.
 
 mod launch_order;
+mod min_values;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -270,22 +271,18 @@ fn one(
     );
     let lifecycle = [labels::REGISTERED, labels::INITIALIZED];
     let mut requirements: Vec<Value> = Vec::new();
-    let min_values = |key: &str| {
-        template
-            .spec
-            .requirements
-            .iter()
-            .filter(|r| r.key == key)
-            .filter_map(|r| r.min_values)
-            .max()
+    let counted = min_values::Counted {
+        world,
+        claim,
+        template: &template.spec.requirements,
     };
     let mut add = |key: &str, operator: &str, values: Vec<String>| {
         let mut r = json!({"key": key, "operator": operator});
         if !values.is_empty() {
             r["values"] = json!(values);
         }
-        if let (Some(min), false) = (min_values(key), claim.min_values_relaxed) {
-            r["minValues"] = json!(min);
+        if let Some(least) = counted.least(key) {
+            r["minValues"] = json!(least);
         }
         requirements.push(r);
     };
@@ -299,8 +296,16 @@ fn one(
             own_labels.insert(text(*key).to_owned(), only.clone());
         }
         // What is required of a label that is given a value stands below.
-        if claim.open.iter().all(|open| open.key != *key) {
-            add(text(*key), "In", values);
+        if claim.open.iter().any(|open| open.key == *key) {
+            continue;
+        }
+        match counted.bounds(text(*key)) {
+            Some(bounds) => {
+                for (operator, bound) in bounds {
+                    add(text(*key), operator, vec![bound]);
+                }
+            }
+            None => add(text(*key), "In", values),
         }
     }
     for Requirement { key, op, .. } in claim

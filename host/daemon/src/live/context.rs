@@ -24,6 +24,7 @@ use super::freshness::OwnWrite;
 use super::garbage::Garbage;
 use super::kinds::Kind;
 use super::launch_backoff::LaunchBackoff;
+use super::launch_groups::LaunchGroups;
 use super::launches::Launches;
 use super::leader::Leadership;
 use super::lock::lock;
@@ -74,6 +75,8 @@ pub struct Context {
     pub refusals: Refusals,
     /// Launches that may have made an instance that no claim names yet.
     pub launches: Launches,
+    /// NodeClaims that are launched together.
+    pub launch_groups: LaunchGroups,
     /// All instances, for claims that end.
     pub shared_list: SharedList,
     /// Nominations that may be written at a time.

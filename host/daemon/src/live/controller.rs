@@ -38,6 +38,7 @@ use super::freshness::{Freshness, OwnWrite};
 use super::garbage;
 use super::guard::{guarded, guarded_now};
 use super::kinds::Kind;
+use super::launch_groups;
 use super::lifecycle::{self, Outcome, is_true, launch_of};
 use super::mutants::mutant;
 use super::node::NodeView;
@@ -59,7 +60,7 @@ use super::step_error::StepError;
 use super::termination;
 use super::useless_purchases::{self, ToRemember};
 use super::watch::Observed;
-use super::work_queue::{LAUNCHES, Lane, WorkQueue};
+use super::work_queue::{Lane, WorkQueue};
 use crate::config::NewPods;
 use crate::process;
 
@@ -166,6 +167,8 @@ struct Controller {
     trim_due: bool,
     /// What is known of disruption.
     disruption: disruption::Disruption,
+    /// What CSI drivers say is watched, too.
+    follows_drivers: bool,
     /// When this process began to watch.
     began: Instant,
 }
@@ -246,11 +249,10 @@ impl Controller {
         let unwatched = Kind::ALL.iter().filter(|kind| !watched.contains(kind));
         unwatched.for_each(|kind| state.leave_out(*kind));
         let control = Controller {
-            ctx,
             config: Arc::new(how),
             board,
             state,
-            work: WorkQueue::new(LAUNCHES),
+            work: WorkQueue::new(launch_groups::slots(ctx.provider.most_in_group())),
             done,
             round_timer,
             planning: false,
@@ -284,7 +286,9 @@ impl Controller {
             changed: true,
             trim_due: false,
             disruption: disruption::Disruption::default(),
+            follows_drivers: false,
             began: now,
+            ctx,
         };
         (control, reports)
     }

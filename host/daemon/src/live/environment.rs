@@ -26,6 +26,7 @@ use super::instrumented::Measured;
 use super::journal::Journal;
 pub use super::kinds::Kind;
 use super::launch_backoff::LaunchBackoff;
+use super::launch_groups::LaunchGroups;
 use super::launches::Launches;
 use super::leader::{self, Elector, Leadership};
 use super::metrics::Metrics;
@@ -189,6 +190,7 @@ impl Daemon {
             backoff: LaunchBackoff::default(),
             refusals: Refusals::default(),
             launches: Launches::default(),
+            launch_groups: LaunchGroups::default(),
             shared_list: SharedList::default(),
             nomination_turns: Semaphore::new(TURNS),
             drains: Drains::default(),
@@ -261,14 +263,18 @@ impl Daemon {
         let (out, observations) = channel(4096);
         // Ends with this future.
         let mut tasks: JoinSet<&'static str> = JoinSet::new();
+        let client = || self.ctx.client.clone();
         for kind in Kind::watched(self.how.catalogue.class_kind(), self.how.overlays.is_some()) {
-            let (client, relists, out) = (
-                self.ctx.client.clone(),
-                self.ctx.relists.clone(),
-                out.clone(),
-            );
+            let (client, relists, out) = (client(), self.ctx.relists.clone(), out.clone());
             tasks.spawn(async move {
                 watch::watch(client, kind, &relists, out).await;
+                kind.at().plural
+            });
+        }
+        for kind in Kind::OF_DRIVERS {
+            let (client, relists, out) = (client(), self.ctx.relists.clone(), out.clone());
+            tasks.spawn(async move {
+                watch::watch_once_asked(client, kind, &relists, out).await;
                 kind.at().plural
             });
         }

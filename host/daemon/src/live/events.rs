@@ -1,6 +1,6 @@
 //! Events on objects. An Event with the same reason and message for the same object is not repeated
-//! for two minutes. The limit is five minutes for pods without a node, and one minute for NodePools
-//! without compatible instance types. What is said again is counted on the first Event, as long as
+//! for two minutes. The limit is one minute for NodePools without compatible instance types. Pods
+//! without a node hear one reason in five minutes, whatever the message. What is said again is counted on the first Event, as long as
 //! the API server keeps that.
 
 use std::collections::HashMap;
@@ -52,12 +52,18 @@ fn quiet(reason: &str) -> Duration {
         "NodeRepairBlocked" => QUIET_FOR_UNHEALTHY,
         "RebootObserved" | "RebootFailed" => QUIET_FOR_REBOOTS,
         "Unconsolidatable" => staying::QUIET,
-        protection::REASON => QUIET_FOR_UNPROTECTED,
+        protection::INVALID | protection::UNTIL => QUIET_FOR_UNPROTECTED,
         "GarbageLimitExceeded" | "InstancesWithoutNodeClaim" => QUIET_FOR_GARBAGE,
         "WaitingOnNodeClaimTermination" | "RequestFailed" => QUIET_FOR_CLASSES,
         "NoCompatibleInstanceTypes" | "DisruptionBlocked" => QUIET_FOR_BARREN,
         _ => QUIET,
     }
+}
+
+/// Whether an object hears a reason once in its interval, also if the message is another one. A pod's
+/// message changes with each NodePool and each node that comes and goes.
+fn is_quiet_for_all(reason: &str) -> bool {
+    matches!(reason, "FailedScheduling" | "Unconsolidatable")
 }
 
 /// Writes Events.
@@ -70,16 +76,20 @@ pub struct Events {
     few: Mutex<RateLimiter>,
 }
 
-/// What was said, by a digest of the object, the reason and the words.
+/// What was said.
 #[derive(Default)]
 struct Said {
+    /// By a digest of the object, the reason and the words.
     events: HashMap<u64, Written>,
+    /// When it was said, by a digest of the object and the reason, and of the words where these count.
+    when: HashMap<u64, Instant>,
     /// When those that are too old are forgotten.
     forget: Option<Instant>,
 }
 
 /// An Event that was written.
 struct Written {
+    /// When it was said last.
     at: Instant,
     /// The Event's name.
     name: Box<str>,
@@ -91,13 +101,14 @@ impl Said {
         if self.forget.is_none_or(|at| at <= now) {
             self.forget = Some(now + FORGET);
             self.events.retain(|_, written| now < written.at + KEPT);
+            self.when.retain(|_, at| now < *at + KEPT);
         }
     }
 
     /// Whether this may be said now.
     fn is_due(&self, key: u64, reason: &str, now: Instant) -> bool {
-        let written = self.events.get(&key);
-        written.is_none_or(|written| now >= written.at + quiet(reason))
+        let said = self.when.get(&key);
+        said.is_none_or(|said| now >= *said + quiet(reason))
     }
 }
 
@@ -142,6 +153,16 @@ impl<'a> Object<'a> {
         let mut digest = DefaultHasher::new();
         (api_version, kind, namespace, name, uid, reason, message).hash(&mut digest);
         digest.finish()
+    }
+
+    /// What must not be said again too soon.
+    fn digest_of_interval(&self, reason: &str, message: &str) -> u64 {
+        let message = if is_quiet_for_all(reason) {
+            ""
+        } else {
+            message
+        };
+        self.digest(reason, message)
     }
 
     /// An object of Karpenter's own API.
@@ -223,7 +244,7 @@ impl Events {
 
     /// Whether this may be said about a pod now: it was not said a moment ago.
     pub fn is_due(&self, pod: (&str, &str), reason: &str, message: &str) -> bool {
-        let key = Object::pod(pod).digest(reason, message);
+        let key = Object::pod(pod).digest_of_interval(reason, message);
         lock(&self.said).is_due(key, reason, Instant::now())
     }
 
@@ -339,6 +360,7 @@ impl Events {
         message: &str,
     ) -> Option<(Event, Option<Box<str>>)> {
         let key = object.digest(reason, message);
+        let of_interval = object.digest_of_interval(reason, message);
         let Object {
             api_version,
             kind,
@@ -352,9 +374,10 @@ impl Events {
             let mut said = lock(&self.said);
             let now = Instant::now();
             said.forget(now);
-            if !said.is_due(key, reason, now) {
+            if !said.is_due(of_interval, reason, now) {
                 return None;
             }
+            said.when.insert(of_interval, now);
             let written = said.events.entry(key).or_insert_with(|| Written {
                 at: now,
                 name: own_name.clone().into(),
@@ -513,5 +536,29 @@ mod tests {
         // The server has forgotten it by now.
         say(3600, "u1").await;
         assert_eq!(*lock(&asked), ["POST u1 1"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pod_without_a_node_hears_one_reason_in_five_minutes_whatever_the_message() {
+        let (client, asked) = server(Arc::default());
+        let events = Events::new(client, Clock::system(), ("a".into(), "b".into()));
+        let say = async |seconds: u64, uid: &str, reason: &str, message: &str| {
+            tokio::time::sleep(Duration::from_secs(seconds)).await;
+            let pod = ("shop/web", uid);
+            let is_due = events.is_due(pod, reason, message);
+            events.pod_with_uid(pod, true, reason, message).await;
+            let was_said = !std::mem::take(&mut *lock(&asked)).is_empty();
+            assert_eq!(is_due, was_said, "{message}");
+            was_said
+        };
+        assert!(say(0, "u1", "FailedScheduling", "NodePool a: no room").await);
+        assert!(!say(299, "u1", "FailedScheduling", "NodePool b: taints").await);
+        assert!(
+            say(0, "u2", "FailedScheduling", "NodePool b: taints").await,
+            "a new pod"
+        );
+        assert!(say(1, "u1", "FailedScheduling", "NodePool b: taints").await);
+        assert!(say(0, "u1", "Nominated", "to node a").await);
+        assert!(say(1, "u1", "Nominated", "to node b").await, "words count");
     }
 }

@@ -14,6 +14,8 @@ use tokio::time::Instant;
 
 use super::claims::FINALIZER;
 use super::context::Context;
+use super::launch_groups;
+use super::launches::UNLISTED;
 use super::lifecycle::{
     Outcome, TERMINATION_TIME, has_failed_to_join, is_true, jiff_span, patch_meta, patch_status,
     pool_of, rfc3339,
@@ -28,6 +30,8 @@ const INSTANCE_TERMINATING: &str = "InstanceTerminating";
 const NODE: Duration = Duration::from_secs(5);
 /// Whether a cloud lists an instance by now is asked this often.
 const UNKNOWN: Duration = Duration::from_secs(60);
+/// How long a member of a launch group that is being deleted leaves the group's instances to others.
+const MEMBERS_FIRST: Duration = Duration::from_secs(60);
 /// An instance that ends is asked for this often.
 const ENDS: Duration = Duration::from_secs(2);
 
@@ -89,6 +93,7 @@ pub async fn finalize(ctx: &Context, claim: &NodeClaim, nodes: &[Arc<NodeView>])
         Err(StepError::Gone) => {}
         other => drop(other?),
     }
+    ctx.launch_groups.done(claim);
     ctx.launches
         .forget(claim.metadata.uid.as_deref().unwrap_or_default());
     let since =
@@ -130,6 +135,9 @@ async fn provider_id(ctx: &Context, claim: &NodeClaim) -> Result<Owned, StepErro
         return Ok(Owned::Instance(id.to_owned()));
     }
     let uid = claim.metadata.uid.as_deref().unwrap_or_default();
+    if let Some(id) = ctx.launch_groups.given(claim, ctx.leadership.since()) {
+        return Ok(Owned::Instance(id));
+    }
     if ctx.launches.is_none_made(uid, ctx.leadership.since()) {
         return Ok(Owned::Nothing);
     }
@@ -143,6 +151,17 @@ async fn provider_id(ctx: &Context, claim: &NodeClaim) -> Result<Owned, StepErro
     let left = ctx
         .launches
         .unlisted(uid, ctx.leadership.since(), Instant::now());
+    if let (Some(own), Some(left)) = (launch_groups::member(claim), left) {
+        let of_group = |one: &&Arc<Instance>| one.group.as_deref() == Some(own.token);
+        // Members that live take theirs first.
+        let waited = UNLISTED.saturating_sub(left);
+        if waited < MEMBERS_FIRST && all.iter().any(|one| of_group(&one)) {
+            return Ok(Owned::Unlisted(MEMBERS_FIRST.saturating_sub(waited)));
+        }
+        if let Some(id) = launch_groups::take(ctx, claim, &all).await? {
+            return Ok(Owned::Instance(id));
+        }
+    }
     Ok(left.map_or(Owned::Nothing, Owned::Unlisted))
 }
 

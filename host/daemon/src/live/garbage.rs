@@ -17,6 +17,7 @@ use longshore_cloud::{CloudError, Instance};
 use tokio::time::Instant;
 
 use super::context::Context;
+use super::launch_groups;
 use super::lifecycle::{self, is_true};
 use super::lock::lock;
 use super::mutants::mutant;
@@ -292,6 +293,8 @@ fn id_of(claim: &NodeClaim) -> &str {
 struct Owners<'a> {
     /// Of claims that name no instance yet.
     uids: BTreeSet<&'a str>,
+    /// Launch groups of the same: any instance of a group may be any member's.
+    groups: BTreeSet<&'a str>,
     ids: BTreeSet<&'a str>,
 }
 
@@ -302,6 +305,11 @@ impl<'a> Owners<'a> {
                 .clone()
                 .filter(|claim| id_of(claim).is_empty())
                 .filter_map(|c| c.metadata.uid.as_deref())
+                .collect(),
+            groups: claims
+                .clone()
+                .filter(|claim| id_of(claim).is_empty())
+                .filter_map(|claim| Some(launch_groups::member(claim)?.token))
                 .collect(),
             ids: claims.map(id_of).filter(|id| !id.is_empty()).collect(),
         }
@@ -314,6 +322,10 @@ impl<'a> Owners<'a> {
             .claim_uid
             .as_deref()
             .is_some_and(|uid| !self.uids.contains(uid))
+            && !instance
+                .group
+                .as_deref()
+                .is_some_and(|token| self.groups.contains(token))
             && (!self.ids.contains(instance.provider_id.as_str()) || mutant("garbage-by-uid"))
     }
 }
@@ -361,5 +373,24 @@ mod tests {
             !lack(&claim, Some(""), "test://1"),
             "Karpenter made it, and its claim names it"
         );
+    }
+
+    #[test]
+    fn an_instance_of_a_group_is_garbage_once_no_member_lacks_one() {
+        let (_, mut claim) = fresh();
+        let annotations = claim.metadata.annotations.get_or_insert_default();
+        annotations.insert(launch_groups::GROUP.to_owned(), "t/0/2".to_owned());
+        let of = |group: &str, id: &str| Instance {
+            claim_uid: Some(String::new()),
+            group: Some(group.into()),
+            provider_id: id.into(),
+            ..Instance::default()
+        };
+        let lack =
+            |claim: &NodeClaim, group, id| Owners::of(std::iter::once(claim)).lack(&of(group, id));
+        assert!(!lack(&claim, "t", "test://1") && lack(&claim, "other", "test://1"));
+        claim.status =
+            serde_json::from_value(serde_json::json!({"providerID": "test://1"})).unwrap();
+        assert!(!lack(&claim, "t", "test://1") && lack(&claim, "t", "test://2"));
     }
 }

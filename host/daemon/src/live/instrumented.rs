@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use longshore_cloud::{
-    CloudError, CloudProvider, Instance, Launch, NodeShows, RebootError, RepairPolicy,
+    CloudError, CloudProvider, GroupAnswer, GroupLaunch, Instance, Launch, NodeShows, RebootError,
+    RepairPolicy,
 };
 use tokio::time::{Instant, timeout};
 
@@ -116,6 +117,16 @@ impl CloudProvider for Measured {
     async fn create(&self, launch: &Launch) -> Result<Instance, CloudError> {
         let nodepool = launch.nodepool.as_deref();
         let call = self.cloud.create(launch);
+        self.writing("Create", nodepool, call).await
+    }
+
+    fn most_in_group(&self) -> usize {
+        self.cloud.most_in_group()
+    }
+
+    async fn create_group(&self, group: &GroupLaunch) -> Result<GroupAnswer, CloudError> {
+        let nodepool = group.launch.nodepool.as_deref();
+        let call = self.cloud.create_group(group);
         self.writing("Create", nodepool, call).await
     }
 

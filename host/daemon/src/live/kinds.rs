@@ -24,6 +24,8 @@ pub enum Kind {
     Service,
     PodDisruptionBudget,
     LimitRange,
+    CsiDriver,
+    CsiStorageCapacity,
     Pod,
 }
 
@@ -38,7 +40,7 @@ pub struct At {
 
 impl Kind {
     /// Every kind, in the order in which they are asked for.
-    pub const ALL: [Kind; 21] = [
+    pub const ALL: [Kind; 23] = [
         Kind::NodePool,
         Kind::NodeClaim,
         Kind::NodeOverlay,
@@ -59,15 +61,21 @@ impl Kind {
         Kind::Service,
         Kind::PodDisruptionBudget,
         Kind::LimitRange,
+        Kind::CsiDriver,
+        Kind::CsiStorageCapacity,
         Kind::Pod,
     ];
 
-    /// The kinds that are watched: of node classes those of the cloud, NodeOverlays only where they
+    /// Kinds that are watched once a CSI driver runs on a node: before that nothing depends on them.
+    pub const OF_DRIVERS: [Kind; 2] = [Kind::CsiDriver, Kind::CsiStorageCapacity];
+
+    /// The kinds that are watched from the start: of node classes those of the cloud, NodeOverlays only where they
     /// are applied.
     pub fn watched(class: Kind, overlays: bool) -> impl Iterator<Item = Kind> {
         Kind::ALL.into_iter().filter(move |kind| match kind {
             Kind::NodeOverlay => overlays,
             Kind::KwokNodeClass | Kind::Ec2NodeClass => *kind == class,
+            Kind::CsiDriver | Kind::CsiStorageCapacity => false,
             _ => true,
         })
     }
@@ -125,6 +133,13 @@ impl Kind {
                 "poddisruptionbudgets",
             ),
             Kind::LimitRange => ("", "v1", "LimitRange", "limitranges"),
+            Kind::CsiDriver => ("storage.k8s.io", "v1", "CSIDriver", "csidrivers"),
+            Kind::CsiStorageCapacity => (
+                "storage.k8s.io",
+                "v1",
+                "CSIStorageCapacity",
+                "csistoragecapacities",
+            ),
             Kind::Pod => ("", "v1", "Pod", "pods"),
         };
         At {

@@ -73,7 +73,14 @@ impl Launches {
             | CloudError::Invalid(_) => true,
             CloudError::NotFound(_) | CloudError::Other(_) => false,
         };
-        if pending.0 && refused {
+        if refused {
+            self.none_made(uid, pending);
+        }
+    }
+
+    /// A launch has made nothing, and never will.
+    pub fn none_made(&self, uid: &str, pending: Pending) {
+        if pending.0 {
             lock(&self.0).sure.insert(uid.to_owned(), true);
         }
     }

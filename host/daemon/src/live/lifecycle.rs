@@ -21,6 +21,7 @@ use longshore_api::crd::{
 use longshore_api::labels;
 use longshore_cloud::{CloudError, Launch};
 use serde_json::{Value, json};
+use tokio::sync::SemaphorePermit;
 use tokio::time::Instant;
 
 use super::claim_conditions::{self, Surroundings};
@@ -28,6 +29,7 @@ use super::claims::{FINALIZER, PODS, class_label, given_labels, planned_pods};
 use super::context::Context;
 use super::fail_points::fail_point;
 use super::finalize::finalize;
+use super::launch_groups::{self, Came, GROUP};
 use super::mutants::mutant;
 use super::node::NodeView;
 use super::node_capacity;
@@ -106,11 +108,13 @@ pub async fn step(
         _ => None,
     };
     let mut ready_at_once = false;
+    // Until all is written.
+    let mut turn_to_write = None;
     if !is_true(&status, "Launched") {
-        match launch(ctx, &mut next, &mut status).await? {
+        match launch(ctx, &mut next, &mut status, &mut turn_to_write).await? {
             Launched::Yes => {}
             Launched::Later(wait) => soon = Some(wait),
-            Launched::GivenUp => return Ok(None),
+            Launched::Written => return Ok(None),
         }
     }
     // Watches that are behind may have kept the node from us.
@@ -195,7 +199,8 @@ enum Launched {
     Yes,
     /// It is asked for again after this.
     Later(Duration),
-    GivenUp,
+    /// The claim was deleted, or has left its group: another step follows.
+    Written,
 }
 
 /// A claim as the cloud wants it.
@@ -220,6 +225,7 @@ pub fn launch_of(claim: &NodeClaim) -> Launch {
         annotations: {
             let mut own = claim.metadata.annotations.clone().unwrap_or_default();
             own.remove(PODS);
+            own.remove(GROUP);
             own
         },
         requirements: spec
@@ -251,26 +257,58 @@ pub fn launch_of(claim: &NodeClaim) -> Launch {
     }
 }
 
-async fn launch(
-    ctx: &Context,
+/// Launches an instance for a claim, alone or with its group. Asks for the turn to write what has
+/// become of it.
+async fn launch<'c>(
+    ctx: &'c Context,
     claim: &mut NodeClaim,
     status: &mut NodeClaimStatus,
+    turn: &mut Option<SemaphorePermit<'c>>,
 ) -> Result<Launched, StepError> {
     ctx.may_write()?;
+    let groups = &ctx.launch_groups;
     let mut wanted = launch_of(claim);
+    let of_group = launch_groups::member(claim).filter(|_| ctx.provider.most_in_group() > 1);
+    if let Some(own) = &of_group {
+        // Members ask together, and so they wait together.
+        wanted.uid = own.token.to_owned();
+    } else {
+        *turn = groups.turn().await;
+        ctx.may_write()?;
+        if ctx.leadership.is_retiring() {
+            return Ok(Launched::Written);
+        }
+    }
     if mutant("random-token") {
         wanted.uid = format!("{}-{}", wanted.uid, ctx.now().as_millisecond());
     }
     let asked = Instant::now();
     if let Some(left) = ctx.backoff.left(&wanted, asked) {
+        if turn.is_none() {
+            *turn = groups.turn().await;
+        }
         return Ok(Launched::Later(left));
     }
     let uid = claim.metadata.uid.clone().unwrap_or_default();
-    let pending = ctx.launches.ask(&uid, ctx.leadership.since());
-    let made = ctx.provider.create(&wanted).await;
-    if let Err(error) = &made {
-        ctx.launches.failed(&uid, pending, error);
-    }
+    let made = if let Some(own) = &of_group {
+        let came = launch_groups::launch(ctx, claim, own).await;
+        *turn = groups.turn().await;
+        match came {
+            Came::Launched(made) => *made,
+            Came::Leaves => {
+                launch_groups::leave(ctx, claim).await?;
+                return Ok(Launched::Written);
+            }
+            Came::Later => return Err(StepError::NotLeading),
+        }
+    } else {
+        let pending = ctx.launches.ask(&uid, ctx.leadership.since());
+        let made = ctx.provider.create(&wanted).await;
+        if let Err(error) = &made {
+            ctx.launches.failed(&uid, pending, error);
+        }
+        made
+    };
     match made {
         Ok(instance) => {
             ctx.backoff.succeeded(&wanted);
@@ -330,7 +368,7 @@ async fn launch(
                 _ => ("nodeclass_not_ready", "NodeClassNotReady"),
             };
             if !delete(ctx, claim, &error.to_string()).await? {
-                return Ok(Launched::GivenUp);
+                return Ok(Launched::Written);
             }
             ctx.metrics.disrupted(reason, claim);
             ctx.events
@@ -341,7 +379,7 @@ async fn launch(
                     .pod(planned.pod, true, event, &error.to_string())
                     .await;
             }
-            Ok(Launched::GivenUp)
+            Ok(Launched::Written)
         }
         Err(error) => {
             let message: String = error.to_string().chars().take(MESSAGE).collect();
@@ -437,6 +475,7 @@ pub async fn register(
     labels.insert(self::labels::REGISTERED.into(), "true".into());
     let mut own = claim.metadata.annotations.clone().unwrap_or_default();
     own.remove(PODS);
+    own.remove(GROUP);
     let mut finalizers = node.finalizers.clone();
     if !node.holds(FINALIZER) {
         finalizers.push(FINALIZER.into());

@@ -28,7 +28,7 @@ use super::lock::lock;
 /// Annotation of NodeClaims: the least that NodeOverlays add to any instance type that it may
 /// become, resource and quantity, as a JSON object. The node reports these resources once their
 /// device plugin runs; until then it counts with what the overlays say.
-pub const CAPACITY: &str = "longshore.dev/overlay-capacity";
+pub const CAPACITY: &str = longshore_api::labels::OVERLAY_AMOUNTS;
 
 /// The NodeOverlays of a cluster at a moment. Copies share them.
 #[derive(Clone, Default)]

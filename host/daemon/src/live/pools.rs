@@ -308,8 +308,10 @@ fn is_of_other_version(claim: &NodeClaim) -> bool {
 }
 
 /// Sums what the NodePool's nodes have; a claim without a node counts with its expected resources.
+/// What every node has stands there also if there is no node.
 fn count(status: &mut NodePoolStatus, claims: &[Arc<NodeClaim>], nodes: &[Arc<NodeView>]) {
-    let mut milli: BTreeMap<String, i64> = BTreeMap::new();
+    let always = ["cpu", "memory", "pods", "ephemeral-storage"];
+    let mut milli: BTreeMap<String, i64> = always.map(|of| (of.to_owned(), 0)).into();
     let mut add = |resource: &str, text: &str| {
         let amount = quantity::Quantity::parse(text)
             .and_then(|q| q.milli())
@@ -350,7 +352,7 @@ fn count(status: &mut NodePoolStatus, claims: &[Arc<NodeClaim>], nodes: &[Arc<No
         .map(|(resource, milli)| {
             let text = match resource.as_str() {
                 "cpu" if milli % 1000 != 0 => format!("{milli}m"),
-                "memory" | "ephemeral-storage" if milli % 1_024_000 == 0 => {
+                "memory" | "ephemeral-storage" if milli != 0 && milli % 1_024_000 == 0 => {
                     format!("{}Ki", milli / 1_024_000)
                 }
                 _ => (milli / 1000).to_string(),
@@ -385,4 +387,23 @@ pub fn invalid(pool: &NodePool) -> Option<String> {
         .map(|t| (t.key.as_str(), t.effect.as_str()))
         .find(|t| !seen.insert(*t));
     twice.map(|(key, effect)| format!("taint {key}:{effect} is there twice"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_nodepool_without_nodes_has_none_of_what_every_node_has() {
+        let mut status = NodePoolStatus::default();
+        count(&mut status, &[], &[]);
+        let all = status.resources.iter();
+        let all: Vec<String> = all
+            .map(|(of, amount)| format!("{of} {}", amount.0))
+            .collect();
+        assert_eq!(
+            all.join(", "),
+            "cpu 0, ephemeral-storage 0, memory 0, nodes 0, pods 0"
+        );
+    }
 }

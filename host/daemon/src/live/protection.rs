@@ -1,30 +1,37 @@
-//! Pods whose annotation `karpenter.sh/do-not-disrupt` protects them from nothing, because its value
-//! cannot be read: an Event says so.
+//! What pods are told of their annotation `karpenter.sh/do-not-disrupt`: that a value which cannot be
+//! read protects them from nothing, and until when a duration does.
 
-use longshore_api::time::go_duration;
+use k8s_openapi::jiff::Timestamp;
+use longshore_api::time::{go_duration, timestamp};
 use serde::Deserialize;
 
 const KEY: &str = "karpenter.sh/do-not-disrupt";
 
-/// The reason of the Event, which is Karpenter's.
-pub const REASON: &str = "InvalidDoNotDisruptAnnotation";
+/// The reason of the Event about a value that cannot be read, which is Karpenter's.
+pub const INVALID: &str = "InvalidDoNotDisruptAnnotation";
+/// The reason of the Event about a protection that ends, which is Karpenter's.
+pub const UNTIL: &str = "DoNotDisruptUntil";
 
-/// A pod with a value that cannot be read.
+/// What a pod is told.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Unprotected {
+pub struct Told {
     /// `namespace/name`.
     pub pod: String,
     pub uid: String,
-    /// What is wrong, as a sentence.
+    /// The reason of the Event, a warning for one of them.
+    pub reason: &'static str,
+    /// A sentence.
     pub message: String,
 }
 
-/// Whether a pod, as JSON, has such a value. Most pods do not have the annotation, and are not
-/// parsed for it.
-pub fn unprotected(pod: &str) -> Option<Unprotected> {
+/// What a pod, as JSON, is told at a second since 1970, if anything. Most pods do not have the
+/// annotation, and are not parsed for it.
+pub fn told(pod: &str, now: i64) -> Option<Told> {
     #[derive(Deserialize)]
     struct Pod {
         metadata: Meta,
+        #[serde(default)]
+        status: Option<Status>,
     }
     #[derive(Deserialize, Default)]
     #[serde(default)]
@@ -34,21 +41,40 @@ pub fn unprotected(pod: &str) -> Option<Unprotected> {
         uid: String,
         annotations: Option<std::collections::BTreeMap<String, String>>,
     }
+    #[derive(Deserialize, Default)]
+    #[serde(default, rename_all = "camelCase")]
+    struct Status {
+        start_time: Option<String>,
+    }
     if !pod.contains(KEY) {
         return None;
     }
-    let Pod { metadata } = serde_json::from_str(pod).ok()?;
+    let Pod { metadata, status } = serde_json::from_str(pod).ok()?;
     let annotations = metadata.annotations.unwrap_or_default();
     let value = annotations.get(KEY)?;
-    let is_read = matches!(value.as_str(), "" | "true" | "false")
-        || go_duration(value).is_some_and(|seconds| seconds > 0);
-    (!is_read).then(|| Unprotected {
+    let (reason, message) = match value.as_str() {
+        "" | "true" | "false" => return None,
+        text => match go_duration(text).filter(|seconds| *seconds > 0) {
+            Some(seconds) => {
+                let started = status.and_then(|status| timestamp(&status.start_time?))?;
+                let until = started.saturating_add(seconds);
+                let end = Timestamp::from_second(until).ok().filter(|_| now < until)?;
+                (UNTIL, format!("the pod is not disrupted before {end}"))
+            }
+            None => (
+                INVALID,
+                format!(
+                    "annotation {KEY}: {value:?} is neither \"true\" nor a duration above 0, such as \
+                    \"1h30m\"; the pod is not protected"
+                ),
+            ),
+        },
+    };
+    Some(Told {
         pod: format!("{}/{}", metadata.namespace, metadata.name),
         uid: metadata.uid,
-        message: format!(
-            "annotation {KEY}: {value:?} is neither \"true\" nor a duration above 0, such as \
-            \"1h30m\"; the pod is not protected"
-        ),
+        reason,
+        message,
     })
 }
 
@@ -56,21 +82,37 @@ pub fn unprotected(pod: &str) -> Option<Unprotected> {
 mod tests {
     use super::*;
 
-    fn is_told(value: &str) -> bool {
+    /// Reason and message for a pod that began at noon, an hour later.
+    fn said(value: &str) -> Option<(&'static str, String)> {
         let annotations = serde_json::json!({KEY: value});
         let metadata = serde_json::json!({"namespace": "shop", "name": "web", "uid": "u", "annotations": annotations});
-        let pod = serde_json::json!({"metadata": metadata}).to_string();
-        unprotected(&pod).is_some_and(|told| told.pod == "shop/web" && told.message.contains(value))
+        let status = serde_json::json!({"startTime": "2026-11-24T12:00:00Z"});
+        let pod = serde_json::json!({"metadata": metadata, "status": status}).to_string();
+        let now = timestamp("2026-11-24T13:00:00Z").unwrap();
+        told(&pod, now).map(|told| {
+            assert_eq!((&*told.pod, &*told.uid), ("shop/web", "u"));
+            (told.reason, told.message)
+        })
     }
 
     #[test]
     fn a_value_that_protects_from_nothing_is_told() {
         for value in ["True", "1", "1d", "infinite", "0s", "-1h"] {
-            assert!(is_told(value), "{value}");
+            let (reason, message) = said(value).expect(value);
+            assert!(reason == INVALID && message.contains(value), "{message}");
         }
-        for value in ["true", "false", "1h30m", "90s", "1.5h"] {
-            assert!(!is_told(value), "{value}");
+        for value in ["true", "false", ""] {
+            assert_eq!(said(value), None);
         }
-        assert_eq!(unprotected(r#"{"metadata": {"name": "web"}}"#), None);
+        assert_eq!(told(r#"{"metadata": {"name": "web"}}"#, 0), None);
+    }
+
+    #[test]
+    fn a_pod_that_is_protected_for_a_while_is_told_until_when() {
+        let end = "the pod is not disrupted before 2026-11-24T13:30:00Z".to_owned();
+        assert_eq!(said("1h30m"), Some((UNTIL, end)));
+        assert_eq!(said("1h"), None, "it is over");
+        let waits = r#"{"metadata": {"annotations": {"karpenter.sh/do-not-disrupt": "1h"}}}"#;
+        assert_eq!(told(waits, 0), None, "it has not begun");
     }
 }

@@ -29,6 +29,7 @@ use super::controller::RoundInput;
 use super::fail_points::fail_point;
 use super::journal::{Decided, Journal};
 use super::kinds::Kind;
+use super::launch_groups;
 use super::lifecycle::launch_of;
 use super::mutants::mutant;
 use super::offers::Offers;
@@ -241,8 +242,9 @@ pub struct Created {
 
 /// Creates claims, several at a time, and reports each to the loop at once. Returns those created,
 /// and how many failed.
-pub async fn write_all(ctx: &Arc<Context>, wanted: Vec<NewNodeClaim>) -> (Vec<Created>, usize) {
+pub async fn write_all(ctx: &Arc<Context>, mut wanted: Vec<NewNodeClaim>) -> (Vec<Created>, usize) {
     let total = wanted.len();
+    launch_groups::divide(&mut wanted, ctx.provider.most_in_group());
     let one = |want: NewNodeClaim| async move {
         if mutant("launch-first")
             && let Ok(object) = serde_json::from_value::<NodeClaim>(want.object.clone())

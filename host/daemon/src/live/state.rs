@@ -438,6 +438,12 @@ impl ClusterState {
         (!is_read).then_some(why)
     }
 
+    /// Whether a CSI driver runs on a node.
+    pub fn has_csi_drivers(&self) -> bool {
+        let mut nodes = self.store.unsorted().csi_nodes.iter();
+        nodes.any(|node| !node.drivers.is_empty())
+    }
+
     /// How many pods wait for a node.
     pub fn pending(&self) -> usize {
         self.pending.len()
@@ -1445,6 +1451,30 @@ mod tests {
         assert!(world.nodes[0].annotations.get(key).is_some());
         assert_eq!(unreadable(&state).len(), 1);
         assert!(state.nodes.contains_key("n"));
+    }
+
+    #[test]
+    fn room_of_csi_drivers_counts_once_a_driver_runs_on_a_node() {
+        let mut state = ClusterState::default();
+        let seen = |drivers: &str| {
+            let node = format!(r#"{{"metadata":{{"name":"n"}},"spec":{{"drivers":[{drivers}]}}}}"#);
+            Change::Upsert(node.into())
+        };
+        state.fold(Kind::CsiNode, &seen(""));
+        assert!(!state.has_csi_drivers());
+        state.fold(Kind::CsiNode, &seen(r#"{"name":"x.csi"}"#));
+        assert!(state.has_csi_drivers());
+        let driver = r#"{"metadata":{"name":"x.csi"},"spec":{"storageCapacity":true}}"#;
+        let room = r#"{"metadata":{"name":"r","namespace":"shop"},"storageClassName":"late","capacity":"9Gi"}"#;
+        state.fold(Kind::CsiDriver, &Change::Upsert(driver.into()));
+        state.fold(Kind::CsiStorageCapacity, &Change::Upsert(room.into()));
+        let count = |state: &ClusterState| {
+            let world = state.freeze().world();
+            (world.csi_drivers.len(), world.storage_capacities.len())
+        };
+        assert_eq!(count(&state), (1, 1));
+        state.fold(Kind::CsiStorageCapacity, &Change::Remove(room.into()));
+        assert_eq!(count(&state), (1, 0));
     }
 
     #[test]

@@ -169,6 +169,17 @@ enum Ended {
     ReceiverClosed,
 }
 
+/// The same as [`watch`], once the kind is asked for.
+pub async fn watch_once_asked(
+    client: Client,
+    kind: Kind,
+    relists: &Relists,
+    out: Sender<Observed>,
+) {
+    relists.asked(kind).await;
+    watch(client, kind, relists, out).await;
+}
+
 /// Runs until the receiver is closed.
 pub async fn watch(client: Client, kind: Kind, relists: &Relists, out: Sender<Observed>) {
     let mut pause = Pause::default();

@@ -57,7 +57,7 @@ impl Lane {
     }
 }
 
-/// Most launches at a time, of NodeClaims that are launched one by one.
+/// Most launches at a time.
 pub const LAUNCHES: usize = 64;
 
 /// Work on one object.

@@ -6,7 +6,7 @@ use longshore_api::crd::Timestamp;
 use longshore_api::crd::definition::{self, Definition};
 use longshore_api::manifests::overlays;
 use longshore_core::model::Symbols;
-use longshore_ec2::catalogue::machine::RESOURCES;
+use longshore_ec2::catalogue::machine::OWN_RESOURCES;
 use longshore_ec2::nodeclass;
 use serde_json::Value;
 
@@ -316,7 +316,7 @@ fn check_overlays(cluster: &Cluster, gates: Option<&BTreeMap<String, bool>>, rep
     for overlay in cluster.all("NodeOverlay") {
         let bytes = overlay.document.text().as_bytes();
         let mut names = Symbols::default();
-        let (_, faults) = overlays("", bytes, &RESOURCES, &mut names);
+        let (_, faults) = overlays("", bytes, &OWN_RESOURCES, &mut names);
         for said in faults.list {
             report.add_diagnostic(Level::Differs, overlay, said);
         }

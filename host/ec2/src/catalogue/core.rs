@@ -18,14 +18,16 @@ pub const NODE_CLASS: &str = "karpenter.k8s.aws/ec2nodeclass";
 
 /// Builds core's catalogue for NodeClasses of one region.
 ///
-/// One row per NodeClass and type: capacity, zones and availability differ between NodeClasses.
-/// Each row requires [`NODE_CLASS`], so a NodePool only meets the rows of its own NodeClass.
+/// One row per type for all NodeClasses that are alike in what can be bought with them; others have
+/// other capacity, zones or reservations. Each row requires [`NODE_CLASS`], so a NodePool only meets
+/// the rows of its own NodeClass.
 pub struct CoreCatalogues<'a> {
     region: &'a Region,
     names: &'a mut Symbols,
     resources: [ResourceId; RESOURCES.len()],
-    rows: Vec<(InstanceType, Vec<Offering>)>,
-    /// Of the NodeClass that is being added.
+    /// One of the NodeClasses that are alike, and the names of all of them.
+    kinds: Vec<(Arc<ClassCatalogue>, Vec<Symbol>)>,
+    /// Of the NodeClass whose rows are being made.
     shared: FxHashMap<PinsKey, Pins>,
 }
 
@@ -54,25 +56,33 @@ impl<'a> CoreCatalogues<'a> {
             resources: RESOURCES.map(|name| ResourceId::named(name, names)),
             region,
             names,
-            rows: Vec::with_capacity(region.types().len()),
+            kinds: Vec::new(),
             shared: FxHashMap::default(),
         }
     }
 
-    /// Adds the rows of a NodeClass.
-    pub fn add(&mut self, class: &ClassCatalogue) {
-        self.shared.clear();
-        let key = self.names.intern(NODE_CLASS);
+    /// Adds a NodeClass.
+    pub fn add(&mut self, class: Arc<ClassCatalogue>) {
         let name = self.names.intern(&class.class().name);
-        for at in 0..self.region.types().len() {
-            let row = self.row(class, at, Requirement::is(key, name));
-            self.rows.push(row);
+        let region = self.region;
+        let alike = |(one, _): &&mut (Arc<ClassCatalogue>, _)| one.sells_like(&class, region);
+        match self.kinds.iter_mut().find(alike) {
+            Some((_, names)) => names.push(name),
+            None => self.kinds.push((class, vec![name])),
         }
     }
 
     /// The catalogue of everything added.
-    pub fn finish(self) -> Catalogue {
-        Catalogue::new(self.rows, self.names)
+    pub fn finish(mut self) -> Catalogue {
+        let key = self.names.intern(NODE_CLASS);
+        let types = self.region.types().len();
+        let mut rows = Vec::with_capacity(types * self.kinds.len());
+        for (class, names) in std::mem::take(&mut self.kinds) {
+            self.shared.clear();
+            let of_class = Requirement::new(key, Op::In(names.into()));
+            rows.extend((0..types).map(|at| self.row(&class, at, of_class.clone())));
+        }
+        Catalogue::new(rows, self.names)
     }
 
     fn row(

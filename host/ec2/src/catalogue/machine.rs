@@ -55,6 +55,21 @@ pub const RESOURCES: [&str; 12] = [
     "vpc.amazonaws.com/PrivateIPv4Address",
 ];
 
+/// Resources that no NodeOverlay may set on EC2: the provider's own, but for GPUs of NVIDIA and AMD,
+/// which drivers may show in parts (Karpenter's well-known resources lack these two).
+pub const OWN_RESOURCES: [&str; 10] = [
+    "cpu",
+    "memory",
+    "ephemeral-storage",
+    "pods",
+    "aws.amazon.com/neuron",
+    "aws.amazon.com/neuroncore",
+    "habana.ai/gaudi",
+    "vpc.amazonaws.com/efa",
+    "vpc.amazonaws.com/pod-eni",
+    "vpc.amazonaws.com/PrivateIPv4Address",
+];
+
 /// Rows of [`RESOURCES`] that overhead is taken from.
 const CPU: usize = 0;
 const MEMORY: usize = 1;

@@ -120,6 +120,11 @@ impl ClassCatalogue {
         away
     }
 
+    /// Whether the same zones are without addresses under another NodeClass.
+    pub(super) fn full_like(&self, other: &ClassCatalogue, region: &Region) -> bool {
+        self.full_zones(region) == other.full_zones(region)
+    }
+
     /// Zones in which every subnet of the NodeClass is without addresses.
     fn full_zones(&self, region: &Region) -> ZoneSet {
         let mut full = ZoneSet::default();

@@ -62,6 +62,7 @@ impl SimInstance {
         let instance = Instance {
             provider_id: format!("sim:///{zone}/i-{:06}", at + 1),
             claim_uid: Some(launch.uid.clone()),
+            group: None,
             image_id: Some("image-sim".to_owned()),
             labels: chosen.labels,
             capacity: chosen.capacity,
@@ -130,6 +131,7 @@ impl SimInstance {
             node: self.node.clone(),
             claim: self.launch.name.clone(),
             claim_uid: self.launch.uid.clone(),
+            group: String::new(),
             node_pool: self.node_pool().to_owned(),
             instance_type: self.instance_type.clone(),
             zone: self.zone.clone(),

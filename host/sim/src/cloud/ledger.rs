@@ -16,6 +16,8 @@ pub struct Entry {
     pub claim: String,
     /// UID of the claim.
     pub claim_uid: String,
+    /// The token of its launch group; empty for none. Until a claim names it, it is nobody's.
+    pub group: String,
     /// The NodePool of the claim.
     pub node_pool: String,
     /// Its instance type.
@@ -60,6 +62,8 @@ impl Ledger {
     /// Claims that more than one instance was made for, ever.
     pub fn bought_twice(&self) -> Vec<&str> {
         let mut claims: Vec<&str> = self.entries.iter().map(|e| e.claim_uid.as_str()).collect();
+        // One of a launch group that no claim has named.
+        claims.retain(|uid| !uid.is_empty());
         claims.sort_unstable();
         let mut twice: Vec<&str> = claims
             .windows(2)

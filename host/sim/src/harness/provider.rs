@@ -9,6 +9,8 @@ use async_trait::async_trait;
 use longshore_cloud::{
     CloudError, CloudProvider, Instance, Launch, RebootError, RepairAction, RepairPolicy,
 };
+#[cfg(feature = "aws")]
+use longshore_cloud::{GroupAnswer, GroupLaunch};
 
 use super::interceptor::{Call, Interceptor};
 use super::safety;
@@ -123,6 +125,17 @@ impl CloudProvider for JudgedProvider {
             safety::launch(&self.interceptor, &self.client, launch);
         }
         self.provider.create(launch).await
+    }
+
+    fn most_in_group(&self) -> usize {
+        self.provider.most_in_group()
+    }
+
+    async fn create_group(&self, group: &GroupLaunch) -> Result<GroupAnswer, CloudError> {
+        if self.interceptor.lives(&self.client) {
+            safety::launch_group(&self.interceptor, &self.client, group);
+        }
+        self.provider.create_group(group).await
     }
 
     async fn restore_launches(&self, launched: Vec<Launch>) {

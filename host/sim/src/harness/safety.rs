@@ -7,6 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use longshore_cloud::Launch;
+use serde_json::Value;
 
 use super::interceptor::Interceptor;
 use super::judges;
@@ -16,6 +17,9 @@ use crate::server::{RequestInfo, resources};
 /// For so long the daemon may not know that a claim is gone: bookmarks come every minute, and after
 /// 90 s without one a watch is begun anew; five seconds more for a step that is under way.
 pub(super) const SILENT: Duration = Duration::from_secs(95);
+
+/// Annotation of claims that are launched together.
+const GROUP: &str = "longshore.dev/launch-group";
 
 /// A write to the API server leaves a process.
 pub(super) fn write(interceptor: &Interceptor, asked: &RequestInfo) {
@@ -51,6 +55,38 @@ pub(super) fn launch(interceptor: &Interceptor, client: &str, launch: &Launch) {
             launch.uid
         )),
     }
+}
+
+/// Instances are asked for, for a launch group: as many claims of it were made at least, and its claims
+/// are known.
+#[cfg(feature = "aws")]
+pub(super) fn launch_group(
+    interceptor: &Interceptor,
+    client: &str,
+    group: &longshore_cloud::GroupLaunch,
+) {
+    let token = &*group.token;
+    leads(interceptor, client, &format!("launch group {token}"));
+    if group.count > group.size {
+        let (count, size) = (group.count, group.size);
+        interceptor.violated(format!("group {token}: {count} launched, of {size}"));
+    }
+    let claims = interceptor.server.list(resources::NODE_CLAIM);
+    let members = claims.iter().filter(|claim| in_group(claim, token)).count();
+    // Others went so recently that the daemon may take them for claims that are there.
+    let gone = judges::proof::members_gone_within(interceptor, token, SILENT);
+    if members + gone < group.count {
+        let count = group.count;
+        interceptor.violated(format!(
+            "group {token}: {count} launched, for {members} claims on the server"
+        ));
+    }
+}
+
+/// Whether a claim is in a launch group.
+pub(super) fn in_group(claim: &Value, token: &str) -> bool {
+    let own = fields::annotation(claim, GROUP).and_then(|text| text.split('/').next());
+    !token.is_empty() && own == Some(token)
 }
 
 /// Whether a claim went so recently that the daemon may take it for one that is there.

@@ -32,8 +32,12 @@ kinds! {
     CAPACITY_BUFFER = ("autoscaling.x-k8s.io", "v1beta1", "CapacityBuffer", "capacitybuffers", true);
     /// Configuration for pods.
     CONFIG_MAP = ("", "v1", "ConfigMap", "configmaps", true);
+    /// A storage driver.
+    CSI_DRIVER = ("storage.k8s.io", "v1", "CSIDriver", "csidrivers", false);
     /// What storage drivers say of a node.
     CSI_NODE = ("storage.k8s.io", "v1", "CSINode", "csinodes", false);
+    /// Where a storage driver has room.
+    CSI_STORAGE_CAPACITY = ("storage.k8s.io", "v1", "CSIStorageCapacity", "csistoragecapacities", true);
     /// One pod per node.
     DAEMON_SET = ("apps", "v1", "DaemonSet", "daemonsets", true);
     /// Replicas with roll-outs.
@@ -127,7 +131,9 @@ impl Resource {
         !matches!(
             self.plural,
             "configmaps"
+                | "csidrivers"
                 | "csinodes"
+                | "csistoragecapacities"
                 | "endpointslices"
                 | "events"
                 | "leases"

@@ -1,5 +1,6 @@
 //! The daemon on EC2 in virtual time: its provider with AWS's SDK, on the emulated AWS.
 
+mod groups;
 mod images;
 mod kills;
 mod scenarios;

@@ -201,6 +201,21 @@ impl Cluster {
         Process::find(&self.folder, program.name()).map_or(Ok(()), |process| process.kill())
     }
 
+    /// Starts one program that does not run, and waits until it is ready.
+    pub fn start_again(&self, program: Program) -> Result<()> {
+        let binaries = Binaries::find()?;
+        let record = Record::read(&self.folder)?.context("no cluster")?;
+        let name = program.name();
+        let process = match Process::find(&self.folder, name) {
+            Some(process) => process,
+            None => {
+                let command = flags::command(program, &binaries, &self.folder, &record.ports);
+                Process::start(command, &self.folder, name)?
+            }
+        };
+        self.wait(&[(program, process)], &binaries, &record.ports)
+    }
+
     /// Its programs as they are now; nothing if there is no cluster.
     pub fn status(&self) -> Result<Vec<State>> {
         let Some(record) = Record::read(&self.folder)? else {

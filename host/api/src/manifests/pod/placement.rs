@@ -250,12 +250,14 @@ pub(super) fn required_terms(
 }
 
 /// Preferred terms of node affinity with their weights. Terms without expressions prefer nothing
-/// and are left out.
+/// and are left out. So are, with a note, those whose bound is no number: the API server takes them,
+/// and a preference keeps no pod from a node.
 pub(super) fn preferred_terms(
     affinity: &WireAffinity<'_>,
     at: Path<'_>,
     names: &mut Symbols,
     faults: &mut FirstFault,
+    notes: &mut Vec<Fault>,
 ) -> Vec<(i32, Vec<Requirement>)> {
     let Some(node) = &affinity.node_affinity else {
         return Vec::new();
@@ -264,12 +266,23 @@ pub(super) fn preferred_terms(
     let mut terms = Vec::new();
     for (index, wire) in node.preferred.iter().enumerate() {
         let at = at.index(index);
-        let read = weight(wire.weight, at)
+        let mut read = weight(wire.weight, at)
             .and_then(|()| term(&wire.preference, at.field("preference"), names));
+        if has_text_as_bound(&wire.preference) {
+            notes.extend(read.err());
+            read = Ok(Vec::new());
+        }
         let read = faults.take(read).filter(|term| !term.is_empty());
         terms.extend(read.map(|term| (wire.weight, term)));
     }
     terms
+}
+
+fn has_text_as_bound(term: &WireTerm<'_>) -> bool {
+    term.match_expressions.iter().any(|rule| {
+        let is_bound = matches!(&*rule.operator, "Gt" | "Lt");
+        is_bound && matches!(&*rule.values, [value] if value.parse::<i64>().is_err())
+    })
 }
 
 fn term(wire: &WireTerm<'_>, at: Path<'_>, names: &mut Symbols) -> Result<Vec<Requirement>, Fault> {
@@ -380,7 +393,7 @@ fn topology_key(key: &Text<'_>, at: Path<'_>, names: &mut Symbols) -> Result<Sym
             "name a label such as topology.kubernetes.io/zone",
         ));
     }
-    Ok(names.intern(key))
+    Ok(names.intern(stable(key)))
 }
 
 /// Adds the pod's own values of these labels to a selector. Labels that it does not have are passed

@@ -136,6 +136,7 @@ fn a_volume_keeps_its_pod_in_the_zone_and_counts_against_the_limit() {
         topologies,
         wait_for_consumer,
         default,
+        created: 0,
     };
     town.world.storage_classes.push(class);
     let a1 = town.sym("a1");

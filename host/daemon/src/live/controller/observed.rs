@@ -7,7 +7,7 @@ use super::Controller;
 use crate::live::freshness::OwnWrite;
 use crate::live::kinds::Kind;
 use crate::live::mutants::mutant;
-use crate::live::protection::{self, unprotected};
+use crate::live::protection;
 use crate::live::state::WorkItem;
 use crate::live::strip_managed_fields::full_name;
 use crate::live::watch::{Change, Observed};
@@ -55,21 +55,37 @@ impl Controller {
             _ => {}
         }
         if let (Kind::Pod, Change::Upsert(pod)) = (kind, &change) {
-            self.tell_unprotected(pod);
+            self.tell_protection(pod);
         }
         self.fold(kind, change);
     }
 
-    /// Says of a pod that its annotation protects it from nothing.
-    fn tell_unprotected(&self, pod: &str) {
-        let Some(told) = unprotected(pod).filter(|_| self.was_leader) else {
+    /// Says of a pod that its annotation protects it from nothing, or until when it does.
+    fn tell_protection(&self, pod: &str) {
+        if !self.was_leader {
+            return;
+        }
+        let now = self.ctx.now().as_second();
+        let Some(told) = protection::told(pod, now) else {
             return;
         };
+        let is_due = |told: &protection::Told| {
+            let pod = (&*told.pod, &*told.uid);
+            self.ctx.events.is_due(pod, told.reason, &told.message)
+        };
+        if !is_due(&told) {
+            return;
+        }
         let ctx = self.ctx.clone();
         tokio::spawn(async move {
             let pod = (&*told.pod, &*told.uid);
             ctx.events
-                .pod_with_uid(pod, true, protection::REASON, &told.message)
+                .pod_with_uid(
+                    pod,
+                    told.reason == protection::INVALID,
+                    told.reason,
+                    &told.message,
+                )
                 .await;
         });
     }
@@ -104,6 +120,12 @@ impl Controller {
             _ => {}
         }
         let (touched, refused) = self.state.fold(kind, &change);
+        if kind == Kind::CsiNode && !self.follows_drivers && self.state.has_csi_drivers() {
+            self.follows_drivers = true;
+            Kind::OF_DRIVERS
+                .iter()
+                .for_each(|kind| self.ctx.relists.ask(*kind));
+        }
         let source = &*self.config.catalogue;
         if source.follows(kind) {
             self.offers.tell(source, kind, &change, &self.state);
@@ -120,7 +142,7 @@ impl Controller {
             Some(refused) if kind == Kind::Pod => tracing::warn!(
                 name = refused.name,
                 why = refused.why,
-                "pod cannot be read; it holds the node that it runs on"
+                "pod, or a part of it, cannot be read; a pod that cannot holds its node"
             ),
             Some(refused) if refused.is_kept => tracing::warn!(
                 ?kind,

@@ -128,7 +128,8 @@ impl Controller {
             let Some(at) = nodes.clone().position(|node| node.name == unhealthy.node) else {
                 continue;
             };
-            let Some(why) = in_the_way(decision, NodeIx(at as u32)) else {
+            let at = NodeIx(at as u32);
+            let Some(why) = in_the_way(decision, at) else {
                 continue;
             };
             let messages = Messages {
@@ -136,7 +137,11 @@ impl Controller {
             };
             let name = world.names.text(unhealthy.node);
             let condition = world.names.text(unhealthy.condition);
-            self.tell_repair(name, why, &format!("{condition}: {}", messages.stays(why)));
+            self.tell_repair(
+                name,
+                why,
+                &format!("{condition}: {}", messages.stays(at, why)),
+            );
         }
     }
 

@@ -55,7 +55,7 @@ pub fn to_tell(snapshot: &Snapshot, round: &Round, is_told: impl Fn(&str) -> boo
         let event = event(why).filter(|_| was_asked || !candidate.may(method))?;
         let name = messages.node(node);
         (!is_told(&name)).then(|| Staying {
-            message: why.text(&messages),
+            message: why.text(node, &messages),
             node: name,
             event,
         })

@@ -106,7 +106,7 @@ pub struct Gap {
 }
 
 /// Numbers of kinds in journals. A number is never given to another kind.
-const KINDS: [Kind; 21] = [
+const KINDS: [Kind; 23] = [
     Kind::NodePool,
     Kind::NodeClaim,
     Kind::KwokNodeClass,
@@ -128,6 +128,8 @@ const KINDS: [Kind; 21] = [
     Kind::VolumeAttachment,
     Kind::NodeOverlay,
     Kind::Ec2NodeClass,
+    Kind::CsiDriver,
+    Kind::CsiStorageCapacity,
 ];
 
 /// The number of a kind, below 32.

@@ -152,6 +152,7 @@ pub fn context(server: &Server, answer: Result<Instance, CloudError>) -> Context
         backoff: crate::live::launch_backoff::LaunchBackoff::default(),
         refusals: crate::live::refusals::Refusals::default(),
         launches: crate::live::launches::Launches::default(),
+        launch_groups: crate::live::launch_groups::LaunchGroups::default(),
         shared_list: crate::live::shared_list::SharedList::default(),
         nomination_turns: tokio::sync::Semaphore::new(1),
         drains: crate::live::drains::Drains::default(),

@@ -349,11 +349,17 @@ fn overlays_are_waited_for_where_they_are_watched() {
         if !overlays {
             state.leave_out(Kind::NodeOverlay);
         }
+        Kind::OF_DRIVERS
+            .iter()
+            .for_each(|kind| state.leave_out(*kind));
         state.synced()
     };
     assert_eq!((listed(true), listed(false)), (false, true));
     let watched = |overlays| Kind::watched(Kind::Ec2NodeClass, overlays);
-    let but = |others: &'static [Kind]| Kind::ALL.into_iter().filter(|kind| !others.contains(kind));
+    let but = |others: &'static [Kind]| {
+        let all = Kind::ALL.into_iter();
+        all.filter(|kind| !others.contains(kind) && !Kind::OF_DRIVERS.contains(kind))
+    };
     assert!(watched(true).eq(but(&[Kind::KwokNodeClass])));
     assert!(watched(false).eq(but(&[Kind::KwokNodeClass, Kind::NodeOverlay])));
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use longshore_aws::in_process::{Reply, Request};
-use longshore_aws::launch::fleet::UID_TAG;
+use longshore_aws::launch::fleet::{GROUP_TAG, UID_TAG};
 use longshore_ec2::tags;
 use longshore_emulator::shell::{self, Shell};
 use longshore_emulator::world::{CapacityType, Settings};
@@ -319,12 +319,28 @@ impl Account {
         }
     }
 
+    /// Claims that name instances of launch groups, which say no claim themselves.
+    fn name(&self, state: &mut State) {
+        let nameless = |one: &Machine| one.entry.claim_uid.is_empty() && one.entry.end.is_none();
+        if !state.machines.values().any(nameless) {
+            return;
+        }
+        for claim in self.connected().server.list(resources::NODE_CLAIM) {
+            let id = id_of(fields::text(&claim, "/status/providerID"));
+            if let Some(machine) = state.machines.get_mut(id).filter(|one| nameless(one)) {
+                machine.entry.claim = fields::name(&claim).to_owned();
+                machine.entry.claim_uid = fields::uid(&claim).to_owned();
+            }
+        }
+    }
+
     /// Takes in what has become of instances.
     fn sync(&self) {
         let connected = self.connected();
         let now = connected.clock.elapsed();
         let mut guard = self.state();
         let state = &mut *guard;
+        self.name(state);
         let mut said = Vec::new();
         connected.shell.look(|world| {
             for one in world.instances() {
@@ -380,6 +396,7 @@ impl Account {
             node: one.dns_name(self.region()),
             claim: tag(tags::NODE_CLAIM),
             claim_uid: tag(UID_TAG),
+            group: tag(GROUP_TAG),
             node_pool: tag(tags::NODEPOOL),
             instance_type: one.instance_type.clone(),
             zone: one.zone.clone(),
@@ -785,6 +802,20 @@ impl Elsewhere for Account {
             if runs {
                 wrong.push(format!(
                     "{id} is to be retired and runs: its message was lost"
+                ));
+            }
+        }
+        let mut groups: BTreeMap<&str, u64> = BTreeMap::new();
+        for one in state.machines.values() {
+            if !one.entry.group.is_empty() {
+                *groups.entry(&one.entry.group).or_default() += 1;
+            }
+        }
+        for (token, count) in groups {
+            let most = self.fleets.wanted(token);
+            if count > most {
+                wrong.push(format!(
+                    "{count} instances were made for group {token}, and {most} were wanted"
                 ));
             }
         }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use longshore_aws::launch::fleet::UID_TAG;
+use longshore_aws::launch::fleet::{GROUP_TAG, UID_TAG};
 
 /// Type, zone, capacity type.
 pub(super) type Offering = (String, String, String);
@@ -35,6 +35,8 @@ struct Kept {
     twice: Vec<String>,
     /// Tokens of calls. One that comes again is the same request, whose reply was lost.
     tokens: BTreeSet<String>,
+    /// Most instances that were asked for at once, by launch group.
+    wanted: BTreeMap<String, u64>,
     failed: u64,
     lacked: u64,
     shortages: u64,
@@ -42,7 +44,10 @@ struct Kept {
 
 /// A request that can be read.
 pub(super) struct Asked {
+    /// The UID of the claim, or the token of the launch group.
     pub uid: String,
+    /// How many instances are wanted.
+    pub count: u64,
     /// The token of the request.
     pub token: String,
     pub offerings: Vec<Offering>,
@@ -70,7 +75,8 @@ pub(super) fn read(body: &[u8], zone_of: impl Fn(&str) -> String) -> Option<Aske
         return None;
     }
     let kind = get("TargetCapacitySpecification.DefaultTargetCapacityType").unwrap_or_default();
-    let tag = form.iter().find(|(_, value)| *value == UID_TAG);
+    let own = |value: &str| [UID_TAG, GROUP_TAG].contains(&value);
+    let tag = form.iter().find(|(_, value)| own(value));
     let uid = tag.and_then(|(key, _)| get(&format!("{}Value", key.strip_suffix("Key")?)));
     let types = form.iter().filter_map(|(key, kind)| {
         let own = key.strip_suffix("InstanceType")?;
@@ -82,6 +88,9 @@ pub(super) fn read(body: &[u8], zone_of: impl Fn(&str) -> String) -> Option<Aske
     });
     Some(Asked {
         uid: uid.unwrap_or_default().to_owned(),
+        count: get("TargetCapacitySpecification.TotalTargetCapacity")
+            .and_then(|count| count.parse().ok())
+            .unwrap_or(0),
         token: get("ClientToken").unwrap_or_default().to_owned(),
         offerings: offerings.collect(),
     })
@@ -114,6 +123,8 @@ impl Fleets {
         let key = (process.to_owned(), asked.uid.clone());
         let mut kept = self.kept();
         let new = kept.tokens.insert(asked.token.clone());
+        let most = kept.wanted.entry(asked.uid.clone()).or_default();
+        *most = asked.count.max(*most);
         for offering in asked.offerings.iter().filter(|_| new) {
             let known = (process.to_owned(), offering.clone());
             if let Some(at) = kept.short.get(&known)
@@ -165,6 +176,11 @@ impl Fleets {
         (kept.failed, kept.lacked)
     }
 
+    /// How many instances were asked for at once at most, for a launch group.
+    pub fn wanted(&self, token: &str) -> u64 {
+        self.kept().wanted.get(token).copied().unwrap_or(0)
+    }
+
     /// How often an offering was said to have no capacity.
     pub fn shortages(&self) -> u64 {
         self.kept().shortages
@@ -189,10 +205,14 @@ mod tests {
             &LaunchTemplateConfigs.1.Overrides.1.InstanceType=m5.large\
             &LaunchTemplateConfigs.1.Overrides.1.SubnetId=subnet-1\
             &TagSpecification.1.Tag.2.Key=longshore.dev%2Fnodeclaim-uid\
-            &TagSpecification.1.Tag.2.Value=uid-1";
+            &TagSpecification.1.Tag.2.Value=uid-1\
+            &TargetCapacitySpecification.TotalTargetCapacity=3";
         let zone = |subnet: &str| format!("zone of {subnet}");
         let mut asked = read(body.as_bytes(), zone).unwrap();
-        assert_eq!(asked.uid, "uid-1");
+        assert_eq!((&*asked.uid, asked.count), ("uid-1", 3));
+        let group = body.replace("nodeclaim-uid", "launch-group");
+        let group = read(group.as_bytes(), zone).unwrap();
+        assert_eq!(group.uid, "uid-1", "the token of a launch group");
         let offering = ("m5.large", "zone of subnet-1", "spot");
         let (kind, own, capacity) = &asked.offerings[0];
         assert_eq!((&**kind, &**own, &**capacity), offering);

@@ -12,6 +12,7 @@ use super::pods;
 use crate::fields;
 use crate::harness::foreign;
 use crate::harness::interceptor::Interceptor;
+use crate::harness::safety;
 use crate::object::{Change, Event};
 use crate::server::{RequestInfo, resources};
 
@@ -38,6 +39,8 @@ const KNOWN: i64 = 15;
 pub(super) struct Proof {
     /// When claims went, by UID.
     gone: BTreeMap<String, Duration>,
+    /// When claims of launch groups went, and the token.
+    gone_members: Vec<(Duration, String)>,
     /// When the time of claims is over, and when that was written, by UID.
     ends: BTreeMap<String, (i64, Duration)>,
     /// Times at which leaked instances were terminated.
@@ -52,6 +55,11 @@ impl Proof {
             self.gone
                 .insert(uid.to_owned(), interceptor.clock.elapsed());
             self.ends.remove(uid);
+            let group = fields::annotation(&change.object, "longshore.dev/launch-group");
+            if let Some(token) = group.and_then(|text| text.split('/').next()) {
+                let now = interceptor.clock.elapsed();
+                self.gone_members.push((now, token.to_owned()));
+            }
         } else if let Some(ends) = pods::terminates(&change.object)
             && self.ends.get(uid).is_none_or(|known| known.0 != ends)
         {
@@ -71,6 +79,21 @@ pub(in crate::harness) fn gone_for(interceptor: &Interceptor, uid: &str) -> Opti
     super::catch_up(interceptor, None);
     let gone = interceptor.judges.memory().proof.gone.get(uid).copied();
     gone.map(|at| interceptor.clock.elapsed() - at)
+}
+
+/// How many claims of a launch group went within a time.
+#[cfg(feature = "aws")]
+pub(in crate::harness) fn members_gone_within(
+    interceptor: &Interceptor,
+    token: &str,
+    time: Duration,
+) -> usize {
+    super::catch_up(interceptor, None);
+    let now = interceptor.clock.elapsed();
+    let memory = interceptor.judges.memory();
+    let gone = memory.proof.gone_members.iter();
+    gone.filter(|(at, own)| own == token && *at + time >= now)
+        .count()
 }
 
 /// An instance is about to be ended by a process of the daemon.
@@ -273,7 +296,8 @@ fn unhealthy_for(interceptor: &Interceptor, node: &Value) -> Option<i64> {
     )
 }
 
-/// The claim of an instance: by the claim's provider ID, or by the token of the launch.
+/// The claim of an instance: by the claim's provider ID, or by the token of the launch. Of a launch
+/// group any claim that leaves and never named its instance may be meant.
 fn owner(interceptor: &Interceptor, provider_id: &str) -> Option<Arc<Value>> {
     let ledger = interceptor.cloud.ledger();
     let entry = ledger
@@ -281,11 +305,17 @@ fn owner(interceptor: &Interceptor, provider_id: &str) -> Option<Arc<Value>> {
         .iter()
         .find(|entry| entry.provider_id == provider_id);
     let uid = entry.map_or("", |entry| entry.claim_uid.as_str());
+    let group = entry.map_or("", |entry| entry.group.as_str());
     let claims = interceptor.server.list(resources::NODE_CLAIM);
     let owns = |claim: &&Arc<Value>| {
         fields::text(claim, "/status/providerID") == provider_id || fields::uid(claim) == uid
     };
-    claims.iter().find(owns).cloned()
+    let may_own = |claim: &&Arc<Value>| {
+        let without = fields::text(claim, "/status/providerID").is_empty();
+        without && fields::deleting(claim) && safety::in_group(claim, group)
+    };
+    let own = claims.iter().find(owns);
+    own.or_else(|| claims.iter().find(may_own)).cloned()
 }
 
 /// The Node of a provider ID.

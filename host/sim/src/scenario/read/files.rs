@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use longshore_core::model::{Catalogue, Symbols};
+use longshore_api::labels::kwok;
+use longshore_core::model::{Catalogue, Op, Symbols};
 use longshore_daemon::config::reader::Table;
 use longshore_daemon::error::Failure;
 use serde_json::Value;
@@ -54,6 +55,10 @@ pub struct Offerings {
     pub zones: Vec<String>,
     /// Their types.
     pub types: Vec<String>,
+    /// The families of the types, as nodes are labelled.
+    pub families: Vec<String>,
+    /// Their sizes.
+    pub sizes: Vec<String>,
 }
 
 impl Offerings {
@@ -67,7 +72,23 @@ impl Offerings {
                 .to_owned();
             [name, text(o.zone), text(o.capacity_type)]
         };
-        Offerings::named(catalogue.offerings().iter().map(offering))
+        let values = |label: &str| {
+            let mut all = BTreeSet::new();
+            let label = names.get(label);
+            let rows = label.map_or(&[][..], |label| catalogue.index().types_with(label));
+            for &(at, place) in rows {
+                let row = &catalogue.types()[at as usize].requirements[place as usize];
+                if let Op::In(values) = &row.op {
+                    all.extend(values.iter().map(|value| names.text(*value).to_owned()));
+                }
+            }
+            all.into_iter().collect()
+        };
+        Offerings {
+            families: values(kwok::FAMILY),
+            sizes: values(kwok::SIZE),
+            ..Offerings::named(catalogue.offerings().iter().map(offering))
+        }
     }
 
     /// Those of these names.
@@ -80,8 +101,19 @@ impl Offerings {
                 .into_iter()
                 .collect()
         };
-        let (types, zones) = (some(0), some(1));
-        Offerings { all, zones, types }
+        let (types, zones): (Vec<String>, Vec<String>) = (some(0), some(1));
+        let parts = types.iter().filter_map(|name| name.split_once('.'));
+        let families: BTreeSet<&str> = parts.clone().map(|(family, _)| family).collect();
+        let sizes: BTreeSet<&str> = parts.map(|(_, size)| size).collect();
+        let owned = |all: BTreeSet<&str>| all.into_iter().map(str::to_owned).collect();
+        let (families, sizes) = (owned(families), owned(sizes));
+        Offerings {
+            all,
+            zones,
+            types,
+            families,
+            sizes,
+        }
     }
 
     /// Whether a pattern `TYPE/ZONE/CAPACITY-TYPE` means any of them.

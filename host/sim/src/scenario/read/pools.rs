@@ -35,6 +35,13 @@ fn pool(table: &mut Table, known: &Known) -> Pool {
     let (minute, year) = (Duration::from_secs(60), Duration::from_secs(366 * 86_400));
     let zones: Vec<&str> = known.offerings.zones.iter().map(String::as_str).collect();
     let types: Vec<&str> = known.offerings.types.iter().map(String::as_str).collect();
+    let families: Vec<&str> = known
+        .offerings
+        .families
+        .iter()
+        .map(String::as_str)
+        .collect();
+    let sizes: Vec<&str> = known.offerings.sizes.iter().map(String::as_str).collect();
     let (family, size) = match known.on_ec2 {
         true => (
             "karpenter.k8s.aws/instance-family",
@@ -57,8 +64,8 @@ fn pool(table: &mut Table, known: &Known) -> Pool {
             "instance type",
             Some(&types),
         ),
-        ("instance-families", family, "family", None),
-        ("instance-sizes", size, "size", None),
+        ("instance-families", family, "family", Some(&families)),
+        ("instance-sizes", size, "size", Some(&sizes)),
         ("arch", labels::ARCH, "architecture", Some(&ARCH)),
     ];
     for (key, label, what, among) in keys {

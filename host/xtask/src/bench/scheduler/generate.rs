@@ -1,0 +1,390 @@
+//! Worlds from seeds for a real control plane: nodes, what runs on them and pods that wait, with the
+//! rules about nodes, volumes and other pods that kube-scheduler knows.
+
+use serde_json::{Value, json};
+
+use super::rng::Rng;
+
+const ZONE: &str = "topology.kubernetes.io/zone";
+const HOST: &str = "kubernetes.io/hostname";
+const RACK: &str = "example.com/rack";
+const GEN: &str = "example.com/gen";
+const ZONES: [&str; 3] = ["test-zone-a", "test-zone-b", "test-zone-c"];
+const APPS: [&str; 4] = ["web", "db", "cache", "job"];
+const NAMESPACES: [&str; 3] = ["default", "team-a", "team-b"];
+const RESTARTS_ALL: &str = "RestartAllContainersOnContainerExits";
+
+/// A world: what is made of it before kube-scheduler looks, in order.
+#[derive(Debug, Default)]
+pub struct World {
+    /// Nodes, storage and pods that run.
+    pub objects: Vec<Value>,
+    /// Pods that are deleted and stay, `namespace/name`.
+    pub terminating: Vec<String>,
+    /// Statuses of pods that are resized in place.
+    pub resized: Vec<(String, Value)>,
+    /// Pods that wait.
+    pub pending: Vec<Value>,
+    /// NodePools, which only plans are made with.
+    pub pools: Vec<Value>,
+}
+
+/// The world of a seed; with NodePools, and more pods, if nodes may be bought.
+pub fn world(seed: u64, buys: bool) -> World {
+    let mut rng = Rng::new(seed);
+    let mut world = World::default();
+    let nodes = if buys { rng.below(4) } else { 4 + rng.below(6) };
+    for at in 0..nodes {
+        let node = node(&mut rng, at);
+        world.objects.push(node);
+    }
+    storage(&mut rng, &mut world, nodes);
+    for at in 0..if nodes == 0 { 0 } else { 3 + rng.below(8) } {
+        running(&mut rng, &mut world, at, nodes);
+    }
+    if buys {
+        world.pools = pools(&mut rng);
+    }
+    for at in 0..2 + rng.below(5) {
+        let pods = workload(&mut rng, at);
+        world.pending.extend(pods);
+    }
+    world
+}
+
+fn node(rng: &mut Rng, at: usize) -> Value {
+    let name = format!("n{at}");
+    let room = json!({"cpu": rng.pick(&["1", "2", "4", "8"]), "memory": "16Gi",
+        "ephemeral-storage": "50Gi", "pods": rng.pick(&["110", "110", "6"])});
+    let mut labels = json!({"kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"});
+    if !rng.percent(15) {
+        labels[ZONE] = json!(rng.pick(&ZONES));
+    }
+    if !rng.percent(8) {
+        labels[HOST] = json!(name);
+    }
+    if rng.percent(50) {
+        labels[RACK] = json!(rng.pick(&["r1", "r2"]));
+    }
+    if rng.percent(50) {
+        labels[GEN] = json!(rng.pick(&["3", "7"]));
+    }
+    let mut spec = json!({});
+    if rng.percent(20) {
+        let effect = rng.pick(&["NoSchedule", "NoSchedule", "PreferNoSchedule"]);
+        spec["taints"] = json!([{"key": "dedicated", "value": "x", "effect": effect}]);
+    }
+    if rng.percent(8) {
+        spec["unschedulable"] = json!(true);
+    }
+    let features: &[&str] = if rng.percent(50) {
+        &[RESTARTS_ALL]
+    } else {
+        &[]
+    };
+    json!({
+        "apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}, "spec": spec,
+        "status": {"capacity": room, "allocatable": room, "declaredFeatures": features},
+    })
+}
+
+/// Classes, claims and volumes of every kind that binds a pod to some nodes.
+fn storage(rng: &mut Rng, world: &mut World, nodes: usize) {
+    let class = |name: &str, provisioner: &str| {
+        json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass",
+            "metadata": {"name": name}, "provisioner": provisioner,
+            "volumeBindingMode": "WaitForFirstConsumer"})
+    };
+    let counts = rng.percent(50);
+    world.objects.extend([
+        class("made", "x.csi"),
+        class("counted", "y.csi"),
+        class("manual", "kubernetes.io/no-provisioner"),
+        json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver",
+            "metadata": {"name": "y.csi"}, "spec": {"storageCapacity": counts}}),
+    ]);
+    if rng.percent(60) {
+        world.objects.push(json!({
+            "apiVersion": "storage.k8s.io/v1", "kind": "CSIStorageCapacity",
+            "metadata": {"name": "room", "namespace": "default"}, "storageClassName": "counted",
+            "capacity": rng.pick(&["1Gi", "9Gi"]),
+            "nodeTopology": {"matchLabels": {ZONE: rng.pick(&ZONES)}},
+        }));
+    }
+    for at in 0..nodes {
+        if rng.percent(40) {
+            let driver = json!({"name": "x.csi", "nodeID": format!("n{at}"), "topologyKeys": [],
+                "allocatable": {"count": rng.below(3)}});
+            world
+                .objects
+                .push(json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSINode",
+                "metadata": {"name": format!("n{at}")}, "spec": {"drivers": [driver]}}));
+        }
+    }
+    let zone = rng.pick(&ZONES);
+    let host = format!("n{}", rng.below(nodes.max(1) + 1));
+    let on = |key: &str, value: &str| {
+        json!({"required": {"nodeSelectorTerms": [{"matchExpressions": [
+            {"key": key, "operator": "In", "values": [value]}]}]}})
+    };
+    let csi = |handle: &str| json!({"driver": "x.csi", "volumeHandle": handle});
+    let volumes = [
+        (
+            "zonal",
+            "made",
+            json!({ZONE: zone}),
+            json!({"csi": csi("zonal")}),
+        ),
+        ("twin", "made", json!({}), json!({"csi": csi("zonal")})),
+        ("alone", "made", json!({}), json!({"csi": csi("alone")})),
+        (
+            "local",
+            "manual",
+            json!({}),
+            json!({"local": {"path": "/d"}, "nodeAffinity": on(HOST, &host)}),
+        ),
+        (
+            "affine",
+            "made",
+            json!({}),
+            json!({"csi": csi("affine"), "nodeAffinity": on(ZONE, zone)}),
+        ),
+    ];
+    for (name, class, labels, source) in volumes {
+        let mode = if name == "alone" {
+            "ReadWriteOncePod"
+        } else {
+            "ReadWriteOnce"
+        };
+        let mut spec = json!({"capacity": {"storage": "5Gi"}, "accessModes": [mode],
+            "storageClassName": class});
+        let more = source.as_object().cloned().unwrap_or_default();
+        let (is_free, claimed) = (
+            name == "local",
+            json!({"namespace": "default", "name": name}),
+        );
+        if let Some(spec) = spec.as_object_mut() {
+            spec.extend(more);
+            if !is_free {
+                spec.insert("claimRef".into(), claimed);
+            }
+        }
+        world
+            .objects
+            .push(json!({"apiVersion": "v1", "kind": "PersistentVolume",
+            "metadata": {"name": name, "labels": labels}, "spec": spec}));
+        let mut claim = claim(name, class, mode);
+        if !is_free {
+            claim["spec"]["volumeName"] = json!(name);
+        }
+        world.objects.push(claim);
+    }
+    world
+        .objects
+        .push(claim("counted", "counted", "ReadWriteOnce"));
+    let mut chosen = claim("chosen", "made", "ReadWriteOnce");
+    chosen["metadata"]["annotations"] =
+        json!({"volume.kubernetes.io/selected-node": rng.pick(&["n0", "gone"])});
+    world.objects.push(chosen);
+}
+
+fn claim(name: &str, class: &str, mode: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"accessModes": [mode], "storageClassName": class,
+            "resources": {"requests": {"storage": "2Gi"}}}})
+}
+
+fn pod(name: &str, namespace: &str, app: &str, cpu: &str, spec: &Value) -> Value {
+    let mut all = json!({"terminationGracePeriodSeconds": 3600, "containers": [{
+        "name": "main", "image": "x", "resources": {"requests": {"cpu": cpu, "memory": "64Mi"}}}]});
+    if let (Some(all), Some(more)) = (all.as_object_mut(), spec.as_object()) {
+        all.extend(more.clone());
+    }
+    json!({"apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": name, "namespace": namespace, "labels": {"app": app}}, "spec": all})
+}
+
+/// A pod that runs: some are terminating, some are being resized.
+fn running(rng: &mut Rng, world: &mut World, at: usize, nodes: usize) {
+    let (namespace, app) = (rng.pick(&NAMESPACES), rng.pick(&APPS));
+    let mut spec = json!({"nodeName": format!("n{}", rng.below(nodes))});
+    if rng.percent(35) {
+        let term = term(rng);
+        spec["affinity"] = json!({"podAntiAffinity": required(&[term])});
+    }
+    if namespace == "default" && rng.percent(20) {
+        spec["volumes"] = mounts(rng.pick(&["alone", "twin", "zonal"]));
+    }
+    let name = format!("run{at}");
+    world.objects.push(pod(
+        &name,
+        namespace,
+        app,
+        rng.pick(&["100m", "500m"]),
+        &spec,
+    ));
+    let name = format!("{namespace}/{name}");
+    if rng.percent(25) {
+        world.terminating.push(name);
+    } else if rng.percent(25) {
+        let (has, allocated) = (rng.pick(&["50m", "900m"]), rng.pick(&["50m", "400m"]));
+        let mut status = json!({"phase": "Running", "containerStatuses": [{
+            "name": "main", "image": "x", "imageID": "", "ready": true, "restartCount": 0,
+            "resources": {"requests": {"cpu": has, "memory": "64Mi"}},
+            "allocatedResources": {"cpu": allocated, "memory": "64Mi"}}]});
+        if rng.percent(60) {
+            let reason = rng.pick(&["Infeasible", "Deferred"]);
+            status["conditions"] =
+                json!([{"type": "PodResizePending", "status": "True", "reason": reason}]);
+        }
+        world.resized.push((name, status));
+    }
+}
+
+fn pools(rng: &mut Rng) -> Vec<Value> {
+    let class = json!({"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default"});
+    let mut all = Vec::new();
+    for name in ["default", "second"] {
+        let mut requirements = vec![
+            json!({"key": "kubernetes.io/os", "operator": "In", "values": ["linux"]}),
+            json!({"key": "kubernetes.io/arch", "operator": "In", "values": ["amd64"]}),
+            json!({"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"]}),
+            json!({"key": ZONE, "operator": "In", "values": ZONES}),
+        ];
+        if rng.percent(40) {
+            requirements[3]["values"] = json!([ZONES[0], ZONES[2]]);
+        }
+        let mut template = json!({"spec": {"nodeClassRef": class, "requirements": requirements}});
+        if rng.percent(35) {
+            let rack = rng.pick(&["r1", "r3"]);
+            template["metadata"] = json!({"labels": {RACK: rack}});
+        }
+        if rng.percent(25) {
+            template["spec"]["taints"] =
+                json!([{"key": "dedicated", "value": "x", "effect": "NoSchedule"}]);
+        }
+        all.push(json!({"apiVersion": "karpenter.sh/v1", "kind": "NodePool",
+            "metadata": {"name": name}, "spec": {"template": template}}));
+        if !rng.percent(40) {
+            break;
+        }
+    }
+    all
+}
+
+/// Some pods that wait, with the same rules.
+fn workload(rng: &mut Rng, at: usize) -> Vec<Value> {
+    let (namespace, app) = (rng.pick(&NAMESPACES), rng.pick(&APPS));
+    let count = 1 + rng.below(5);
+    let cpu = rng.pick(&["100m", "400m", "900m", "1900m"]);
+    let (mut spec, mut affinity) = (json!({}), json!({}));
+    for (kind, share) in [("podAffinity", 35), ("podAntiAffinity", 35)] {
+        if rng.percent(share) {
+            let terms: Vec<Value> = (0..1 + rng.below(2)).map(|_| term(rng)).collect();
+            affinity[kind] = required(&terms);
+        }
+    }
+    if rng.percent(25) {
+        let rule = match rng.below(5) {
+            0 => json!({"key": GEN, "operator": "Gt", "values": ["4"]}),
+            1 => json!({"key": ZONE, "operator": "In", "values": [ZONES[0], ZONES[1]]}),
+            2 => json!({"key": RACK, "operator": "DoesNotExist"}),
+            3 => json!({"key": GEN, "operator": "Lt", "values": ["4"]}),
+            _ => json!({"key": RACK, "operator": "NotIn", "values": ["r1"]}),
+        };
+        affinity["nodeAffinity"] = json!({"requiredDuringSchedulingIgnoredDuringExecution": {
+            "nodeSelectorTerms": [{"matchExpressions": [rule]}]}});
+    }
+    if rng.percent(15) {
+        let kind = rng.pick(&["podAffinity", "podAntiAffinity"]);
+        let preferred = json!([{"weight": 10, "podAffinityTerm": term(rng)}]);
+        affinity[kind]["preferredDuringSchedulingIgnoredDuringExecution"] = preferred;
+    }
+    spec["affinity"] = affinity;
+    if rng.percent(40) {
+        let mut rules: Vec<Value> = Vec::new();
+        for _ in 0..1 + rng.below(2) {
+            let rule = spread(rng, app);
+            let same = |of: &&Value| {
+                ["topologyKey", "whenUnsatisfiable"]
+                    .iter()
+                    .all(|field| of[*field] == rule[*field])
+            };
+            if rules.iter().find(same).is_none() {
+                rules.push(rule);
+            }
+        }
+        spec["topologySpreadConstraints"] = json!(rules);
+    }
+    if rng.percent(40) {
+        spec["tolerations"] = json!([{"key": "dedicated", "operator": "Exists"}]);
+    }
+    let mut container = json!({"name": "main", "image": "x",
+        "resources": {"requests": {"cpu": cpu, "memory": "64Mi"}}});
+    if rng.percent(12) {
+        container["ports"] = json!([{"containerPort": 80, "hostPort": 80}]);
+    }
+    if rng.percent(8) {
+        container["restartPolicy"] = json!("Never");
+        container["restartPolicyRules"] = json!([{"action": "RestartAllContainers",
+            "exitCodes": {"operator": "In", "values": [42]}}]);
+    }
+    spec["containers"] = json!([container]);
+    if namespace == "default" && rng.percent(35) {
+        let claims = [
+            "zonal", "twin", "alone", "local", "affine", "counted", "chosen",
+        ];
+        spec["volumes"] = mounts(rng.pick(&claims));
+    }
+    (0..count)
+        .map(|n| pod(&format!("w{at}-{n}"), namespace, app, cpu, &spec))
+        .collect()
+}
+
+fn mounts(claim: &str) -> Value {
+    json!([{"name": "v", "persistentVolumeClaim": {"claimName": claim}}])
+}
+
+fn required(terms: &[Value]) -> Value {
+    json!({"requiredDuringSchedulingIgnoredDuringExecution": terms})
+}
+
+fn term(rng: &mut Rng) -> Value {
+    let app = rng.pick(&APPS);
+    let selector = match rng.below(5) {
+        0 => {
+            json!({"matchExpressions": [{"key": "app", "operator": "In", "values": [app, "web"]}]})
+        }
+        1 => json!({"matchExpressions": [{"key": "app", "operator": "Exists"}]}),
+        _ => json!({"matchLabels": {"app": app}}),
+    };
+    let key = rng.pick(&[ZONE, HOST, RACK, RACK]);
+    let mut term = json!({"topologyKey": key, "labelSelector": selector});
+    match rng.below(8) {
+        0 => term["namespaces"] = json!(["team-a", "default"]),
+        1 => {
+            term["namespaceSelector"] =
+                json!({"matchLabels": {"kubernetes.io/metadata.name": "team-b"}})
+        }
+        2 => term["namespaceSelector"] = json!({}),
+        3 => term["matchLabelKeys"] = json!(["tier"]),
+        _ => {}
+    }
+    term
+}
+
+fn spread(rng: &mut Rng, app: &str) -> Value {
+    let of = if rng.percent(85) { app } else { "db" };
+    let mut rule = json!({
+        "maxSkew": 1 + rng.below(2), "topologyKey": rng.pick(&[ZONE, HOST, RACK]),
+        "whenUnsatisfiable": rng.pick(&["DoNotSchedule", "DoNotSchedule", "ScheduleAnyway"]),
+        "labelSelector": {"matchLabels": {"app": of}},
+        "nodeAffinityPolicy": rng.pick(&["Honor", "Honor", "Ignore"]),
+        "nodeTaintsPolicy": rng.pick(&["Honor", "Ignore", "Ignore"]),
+    });
+    if rule["whenUnsatisfiable"] == "DoNotSchedule" && rng.percent(20) {
+        rule["minDomains"] = json!(1 + rng.below(3));
+    }
+    rule
+}
