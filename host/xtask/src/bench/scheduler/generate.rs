@@ -306,12 +306,9 @@ fn workload(rng: &mut Rng, at: usize) -> Vec<Value> {
         let mut rules: Vec<Value> = Vec::new();
         for _ in 0..1 + rng.below(2) {
             let rule = spread(rng, app);
-            let same = |of: &&Value| {
-                ["topologyKey", "whenUnsatisfiable"]
-                    .iter()
-                    .all(|field| of[*field] == rule[*field])
-            };
-            if rules.iter().find(same).is_none() {
+            let fields = ["topologyKey", "whenUnsatisfiable"];
+            let same = |of: &Value| fields.iter().all(|field| of[*field] == rule[*field]);
+            if !rules.iter().any(same) {
                 rules.push(rule);
             }
         }
