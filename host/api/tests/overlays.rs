@@ -275,7 +275,7 @@ fn huge_pages_that_an_overlay_adds_are_taken_from_memory() {
             available: true,
             reservation: None,
         };
-        let before = Catalogue::new(vec![(kind, vec![offering])], &mut world.names);
+        let before = Catalogue::new(vec![(kind, vec![offering])], &world.names);
         let text = format!(
             "apiVersion: karpenter.sh/v1alpha1\nkind: NodeOverlay\nmetadata: {{name: pages}}\n\
              spec: {{requirements: [], capacity: {{hugepages-2Mi: {added}Gi}}}}\n"

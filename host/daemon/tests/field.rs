@@ -400,7 +400,9 @@ impl Answer {
             ["everything", "placed"] => {
                 self.json["errors"] == json!({}) && self.json["problems"] == json!([])
             }
-            ["refused", count] => self.json["errors"].as_object()?.len() == count.parse().ok()?,
+            ["refused", count] => {
+                self.json["errors"].as_object()?.len() == count.parse::<usize>().ok()?
+            }
             ["nodes", count] => self.claims().count() == count.parse::<usize>().ok()?,
             ["cost", "below", most] => self.json["cost"].as_f64()? < most.parse().ok()?,
             ["MiB", "below", most] => self.json["mib"].as_f64()? < most.parse().ok()?,
@@ -478,7 +480,7 @@ impl Answer {
                 };
                 let (first, last) = numbers("instance-cpu")?;
                 (first, last) == (least.parse().ok()?, most.parse().ok()?)
-                    && numbers("instance-generation")?.0 == generation.parse().ok()?
+                    && numbers("instance-generation")?.0 == generation.parse::<u32>().ok()?
             }
             _ => panic!("{fact:?}: no such fact"),
         })

@@ -27,7 +27,7 @@ pub fn run(args: &[&str]) -> anyhow::Result<()> {
         [path] => Some(
             Path::new(path)
                 .canonicalize()
-                .with_context(|| format!("{path}"))?,
+                .with_context(|| path.to_string())?,
         ),
         _ => bail!("expected nothing or the path of another checkout"),
     };
