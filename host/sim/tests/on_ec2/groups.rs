@@ -217,13 +217,12 @@ fn died(meanwhile: impl Fn(&Harness)) {
     let manager = manager().expect("policies");
     let quiet = quiet(&manager);
     // Dry runs come earlier, and once more later.
-    let named = |what: &str| move |point: &Point| point.what.contains(what);
-    let mut points = quiet.points.iter();
-    let claimed = points
-        .rposition(named("create nodeclaims"))
-        .expect("a claim");
-    let launch = points.skip(claimed).position(named("CreateFleet"));
-    let point = claimed + launch.expect("a launch");
+    let points = &quiet.points;
+    let claims = |point: &Point| point.what.contains("create nodeclaims");
+    let claimed = points.iter().rposition(claims).expect("a claim");
+    let launch = |point: &Point| point.what.contains("CreateFleet");
+    let launched = points[claimed..].iter().position(launch);
+    let point = claimed + launched.expect("a launch");
     let mut setup = Setup::with(1, manager);
     setup.kill = Some(Kill {
         point,
