@@ -55,6 +55,9 @@ impl Rest {
 
     /// A write of the daemon was carried out.
     pub fn write(&mut self, interceptor: &Interceptor, asked: &RequestInfo) {
+        // Taken by each write of an Event: what was written before rest began says nothing of this one.
+        let of_event = asked.resource == Some(resources::EVENT);
+        let says_why = of_event.then(|| self.says_why.take()).flatten();
         let Some(since) = &mut self.since else { return };
         let now = interceptor.clock.elapsed();
         let Some(resource) = asked
@@ -64,7 +67,7 @@ impl Rest {
             return;
         };
         // An Event that the API server has forgotten is not written by the patch that finds that out.
-        if resource == resources::EVENT && self.says_why.take() != Some(false) {
+        if of_event && says_why != Some(false) {
             return;
         }
         let goes = |claim: &std::sync::Arc<serde_json::Value>| fields::deleting(claim);
