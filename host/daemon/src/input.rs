@@ -9,6 +9,7 @@ mod overlays;
 mod region;
 mod unhealthy;
 
+use std::collections::BTreeSet;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
@@ -170,8 +171,23 @@ fn untried_pods(world: &ClusterObjects, source: &str, problems: &mut Diagnostics
         let planned = pod.unschedulable || pod.unattempted;
         pod.node.is_none() && pod.nominated.is_none() && !gone && !planned
     };
-    let mut untried = world.pods.iter().filter(|pod| is_untried(pod));
+    let name_of = |pod: &Pod| {
+        let namespace = text(world.shapes.get(pod.shape).namespace);
+        format!("{namespace}/{}", pod.name)
+    };
+    // Of a pod that cannot be read something is said already.
+    let told: BTreeSet<&str> = problems
+        .list
+        .iter()
+        .filter(|problem| problem.kind == "Pod")
+        .map(|problem| problem.name.as_str())
+        .collect();
+    let mut untried = world
+        .pods
+        .iter()
+        .filter(|pod| is_untried(pod) && !told.contains(name_of(pod).as_str()));
     let Some(first) = untried.next() else { return };
+    let name = name_of(first);
     let others = match untried.count() {
         0 => String::new(),
         1 => " (and 1 other pod)".to_owned(),
@@ -183,7 +199,7 @@ fn untried_pods(world: &ClusterObjects, source: &str, problems: &mut Diagnostics
             ..Location::default()
         },
         kind: "Pod".into(),
-        name: format!("{}/{}", text(world.shapes.get(first.shape).namespace), first.name),
+        name,
         field: "status.conditions".into(),
         what: format!(
             "say nothing of kube-scheduler{others}: only pods with condition PodScheduled False and \

@@ -295,7 +295,7 @@ fn manifests(case: &Case) -> String {
 
 /// Two types, one of them with offerings in a zone that has no name.
 fn zoneless() -> String {
-    let text = std::fs::read_to_string(folder().join("../").join(CATALOGUE)).unwrap();
+    let text = std::fs::read_to_string(folder().join("../..").join(CATALOGUE)).unwrap();
     let all: Vec<Value> = serde_json::from_str(&text).unwrap();
     let wanted = ["m6i.large", "m6i.xlarge"];
     let mut kept: Vec<Value> = all
@@ -333,7 +333,7 @@ fn files(file: &str, at: usize, case: &Case) -> Files {
         path
     };
     let snapshot = write(format!("{file}-{at}.yaml"), manifests(case));
-    let shipped = |path: &str| folder().join("..").join(path).display().to_string();
+    let shipped = |path: &str| folder().join("../..").join(path).display().to_string();
     let is_ec2 = case.run.contains("--provider aws");
     let more = match case.r#as.as_deref() {
         _ if case.run.contains("--world") => Vec::new(),
