@@ -45,7 +45,14 @@ pub fn apply<'a>(
     let numbers = Numbers::read(names);
     let mut pools: Vec<PoolSets> = pools
         .into_iter()
-        .map(|pool| PoolSets::new(pool, pool_key, class_label(pool, names), &numbers))
+        .map(|pool| {
+            PoolSets::new(
+                pool,
+                pool_key,
+                names.get(&pool.class.label(names)),
+                &numbers,
+            )
+        })
         .collect();
     pools.sort_by(|a, b| names.text(a.name).cmp(names.text(b.name)));
     let mut ordered: Vec<&NodeOverlay> = overlays.iter().collect();
@@ -74,12 +81,6 @@ pub fn apply<'a>(
         catalogue: rebuilt(catalogue, &cells, &pools, pool_key, names),
         conflicts,
     }
-}
-
-/// The label with the name of a NodePool's NodeClass, if anything names it.
-fn class_label(pool: &NodePool, names: &Symbols) -> Option<Symbol> {
-    let kind = names.text(pool.class.kind).to_ascii_lowercase();
-    names.get(&format!("{}/{kind}", names.text(pool.class.group)))
 }
 
 /// What a NodePool's nodes are labelled with.

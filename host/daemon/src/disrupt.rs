@@ -31,6 +31,7 @@ use crate::args::{DisruptArgs, ExplainArgs, Output, PlanArgs, WorldArgs};
 use crate::error::Failure;
 use crate::explain::Explained;
 use crate::input;
+use crate::messages::estimated_from;
 use crate::options;
 use crate::policies::{self, Scorers};
 use report::{Converged, Proposed, Step};
@@ -285,7 +286,7 @@ fn converge(
         snapshot = Snapshot::new(world.into());
     }
     report.settle(cost(&snapshot), snapshot.nodes.len());
-    report.estimates = report::estimates(&snapshot);
+    report.estimates = estimated_from(&snapshot.world).map(str::to_owned);
     if let Some(file) = &args.disrupt.write {
         write::write(file, &args.world.snapshot, &snapshot.world)?;
     }

@@ -16,7 +16,7 @@ use crate::deadline::Deadline;
 use crate::disrupt;
 use crate::error::{Failure, count};
 use crate::input;
-use crate::messages::{Messages, amount, estimates, usd};
+use crate::messages::{Messages, amount, estimated_from, estimates, mark, usd};
 use crate::plan::{Planned, decide};
 use crate::report::table::{Align, table};
 use crate::report::{self, Claim, Decision, Priced};
@@ -172,7 +172,7 @@ pub fn explain(case: &ExplainInput<'_>, name: &str) -> Result<Explained, Failure
         text: text(case.snapshot, pod, &explanation, &refusals)
             + &volumes(case.snapshot, pod)
             + &incompatible_pools(case)
-            + &estimates_of(case),
+            + &estimates(estimated_from(&case.snapshot.world)),
         explanation: serde_json::to_value(&explanation).map_err(|e| Failure::Print(e.into()))?,
     })
 }
@@ -383,16 +383,6 @@ fn incompatible_pools(case: &ExplainInput<'_>) -> String {
         .collect()
 }
 
-/// What `~` means, where a price is an estimate.
-fn estimates_of(case: &ExplainInput<'_>) -> String {
-    let line = estimates(&case.snapshot.world);
-    if line.is_empty() {
-        line
-    } else {
-        format!("\n{line}")
-    }
-}
-
 /// `m5.large (spot, us-east-1a) at 0.0350 USD/h`.
 fn shown(offering: &Priced) -> String {
     let place = [offering.capacity_type.as_deref(), offering.zone.as_deref()];
@@ -430,10 +420,7 @@ fn bought(claim: &Claim, alone: Option<&Priced>) -> String {
     match &claim.next_best {
         Some(next) => {
             let more = next.price - claim.price;
-            let mark = match next.estimated || claim.offering.estimated {
-                true => "~",
-                false => "",
-            };
+            let mark = mark(next.estimated || claim.offering.estimated);
             text += &format!("  next best    {}: {mark}{more:+.4} USD/h\n", shown(next));
         }
         None => text += "  next best    no other type takes these pods\n",

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use longshore_api::crd::NodeClassRef;
 use longshore_api::manifests::{Diagnostic, Diagnostics, Location, Reader};
 use longshore_cloud::RepairPolicy;
-use longshore_core::model::{ClusterObjects, Pod};
+use longshore_core::model::{ClusterObjects, NodePool, Pod};
 use serde_json::{Value, json};
 
 use crate::error::Failure;
@@ -98,14 +98,8 @@ pub fn read(options: &Options) -> Result<(ClusterObjects, Diagnostics), Failure>
 fn is_of_ec2(world: &ClusterObjects, classes: &aws::Classes) -> bool {
     let text = |symbol| world.names.text(symbol);
     let pools = |of: Managed| {
-        let names = |pool: &&longshore_core::model::NodePool| {
-            of.names(&NodeClassRef {
-                group: text(pool.class.group).to_owned(),
-                kind: text(pool.class.kind).to_owned(),
-                ..NodeClassRef::default()
-            })
-        };
-        world.pools.iter().filter(names).count()
+        let classes = world.pools.iter().map(|pool| kind_of(world, pool));
+        classes.filter(|class| of.names(class)).count()
     };
     match (pools(Managed::EC2), pools(Managed::KWOK)) {
         (0, 0) => {
@@ -120,6 +114,16 @@ fn is_of_ec2(world: &ClusterObjects, classes: &aws::Classes) -> bool {
     }
 }
 
+/// The kind of NodeClass that a NodePool names.
+fn kind_of(world: &ClusterObjects, pool: &NodePool) -> NodeClassRef {
+    let text = |symbol| world.names.text(symbol).to_owned();
+    NodeClassRef {
+        group: text(pool.class.group),
+        kind: text(pool.class.kind),
+        ..NodeClassRef::default()
+    }
+}
+
 /// NodePools of other providers are problems: nothing is planned for them.
 fn foreign_pools(
     world: &ClusterObjects,
@@ -130,14 +134,9 @@ fn foreign_pools(
     let text = |symbol| world.names.text(symbol);
     for pool in world.pools.iter().filter(|pool| !world.manages(pool.class)) {
         let (group, kind) = (text(pool.class.group), text(pool.class.kind));
-        let other = [Managed::EC2, Managed::KWOK].into_iter().find(|other| {
-            let class = NodeClassRef {
-                group: group.to_owned(),
-                kind: kind.to_owned(),
-                ..NodeClassRef::default()
-            };
-            other.names(&class)
-        });
+        let class = kind_of(world, pool);
+        let mut all = [Managed::EC2, Managed::KWOK].into_iter();
+        let other = all.find(|other| other.names(&class));
         let hint = match other {
             Some(Managed::EC2) => {
                 "plan with --provider aws, or without --provider and --instance-types"

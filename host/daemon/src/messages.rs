@@ -401,8 +401,7 @@ impl Messages<'_> {
     fn unknown_class(&self) -> Option<String> {
         let class = self.pool?.class;
         let (catalogue, kind) = (&self.world.catalogue, self.text(class.kind));
-        let key = format!("{}/{}", self.text(class.group), kind.to_ascii_lowercase());
-        let key = self.world.names.get(&key);
+        let key = self.world.names.get(&class.label(&self.world.names));
         let rows = key.map_or(&[][..], |key| catalogue.index().types_with(key));
         let admits = |&(at, place): &(u32, u32)| {
             let row = &catalogue.types()[at as usize].requirements[place as usize];
@@ -575,19 +574,25 @@ fn demand(shape: &PodShape, key: Symbol) -> Option<&Requirement> {
 
 /// An amount of money with so many digits behind the point. `~` marks an estimate.
 pub fn usd(amount: f64, digits: usize, estimated: bool) -> String {
-    let mark = if estimated { "~" } else { "" };
-    format!("{mark}{amount:.digits$}")
+    format!("{}{amount:.digits$}", mark(estimated))
 }
 
-/// What `~` means, if some price of a catalogue is an estimate; a line of its own.
-pub fn estimates(world: &longshore_core::model::ClusterObjects) -> String {
-    let words = world.catalogue.estimates().words;
-    words.map_or(String::new(), |words| estimate(world.names.text(words)))
+/// The mark of an estimate.
+pub fn mark(estimated: bool) -> &'static str {
+    if estimated { "~" } else { "" }
 }
 
-/// What `~` means, by what prices are estimated from; a line of its own.
-pub fn estimate(words: &str) -> String {
-    format!("~ is an estimate: {words}. --world FILE plans with the account's own prices.\n")
+/// What prices are estimated from, if some are estimates.
+pub fn estimated_from(world: &ClusterObjects) -> Option<&str> {
+    let words = world.catalogue.estimates().words?;
+    Some(world.names.text(words))
+}
+
+/// What `~` means by that: a line after an empty one, or nothing.
+pub fn estimates(from: Option<&str>) -> String {
+    from.map_or(String::new(), |words| {
+        format!("\n~ is an estimate: {words}. --world FILE plans with the account's own prices.\n")
+    })
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ use crate::deadline::{self, Deadline};
 use crate::disrupt;
 use crate::error::Failure;
 use crate::input;
+use crate::messages::estimated_from;
 use crate::options::{self, Options};
 use crate::policies::{self, Scorers};
 use crate::process;
@@ -136,11 +137,7 @@ fn report(planned: &Planned) -> Report {
         robustness: survives,
         robustness_nominated: survives_told,
         incompatible_pools: report::all_incompatible_pools(&planned.snapshot, &planned.plan),
-        estimates: {
-            let world = &planned.snapshot.world;
-            let words = world.catalogue.estimates().words;
-            words.map(|words| world.names.text(words).to_owned())
-        },
+        estimates: estimated_from(&planned.snapshot.world).map(str::to_owned),
         policies: notes,
         problems: planned.problems.list.iter().map(input::object).collect(),
     }

@@ -401,16 +401,14 @@ fn class(
     ] {
         names.intern(label);
     }
-    names.intern(&format!(
-        "{}/{}",
-        &*wire.group,
-        wire.kind.to_ascii_lowercase()
-    ));
-    Ok(NodeClassRef {
+    let class = NodeClassRef {
         group: names.intern(&wire.group),
         kind: names.intern(&wire.kind),
         name: names.intern(&wire.name),
-    })
+    };
+    let label = class.label(names);
+    names.intern(&label);
+    Ok(class)
 }
 
 const DURATION: &str = "write it in hours, minutes and seconds, like 720h, 1h30m or 300s";

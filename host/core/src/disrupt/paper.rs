@@ -178,11 +178,7 @@ fn labels_of(
     }
     labels.push((names.intern("karpenter.sh/nodepool"), pool.name));
     labels.push((names.intern("kubernetes.io/hostname"), name));
-    let class = format!(
-        "{}/{}",
-        names.text(pool.class.group),
-        names.text(pool.class.kind).to_ascii_lowercase()
-    );
+    let class = pool.class.label(names);
     labels.push((names.intern(&class), pool.class.name));
     Labels::new(labels)
 }

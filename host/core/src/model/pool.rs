@@ -4,7 +4,7 @@ use super::node::Taint;
 use super::purchases::Purchases;
 use super::requirement::Requirement;
 use super::resources::Resources;
-use super::symbols::{Labels, Symbol};
+use super::symbols::{Labels, Symbol, Symbols};
 
 /// `nodeClassRef`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -33,6 +33,12 @@ impl NodeClassRef {
             group: self.group,
             kind: self.kind,
         }
+    }
+
+    /// The label of nodes with the name of their class, such as `karpenter.k8s.aws/ec2nodeclass`.
+    pub fn label(self, names: &Symbols) -> String {
+        let kind = names.text(self.kind).to_ascii_lowercase();
+        format!("{}/{kind}", names.text(self.group))
     }
 }
 

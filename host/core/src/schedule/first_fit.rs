@@ -20,7 +20,7 @@ use super::node_specs::{NodeSpecId, NodeSpecs, RequirementsId, pool_sets};
 use super::pod_groups::{self, GroupUse, PodGroup};
 use super::room::Room;
 use super::sets::{Set, Sets};
-use super::topology::{Asking, ConstraintKind, Domains, PlacedAt, Topology};
+use super::topology::{Asking, ConstraintKind, Domains, PlacedAt, ToBuy, Topology};
 use crate::ids::PoolIx;
 use crate::matching::untolerated;
 use crate::model::{
@@ -1308,7 +1308,7 @@ fn cheapest_holding(
     let Some(machines) = domains.machines.get(domain) else {
         return 0.0;
     };
-    let holds = |&&(_, pool, t): &&(f64, usize, TypeId)| {
+    let holds = |&&(_, pool, t): &&ToBuy| {
         let left = p
             .pools
             .get(pool)

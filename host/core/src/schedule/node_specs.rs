@@ -432,12 +432,7 @@ pub fn pool_sets(world: &ClusterObjects, pool: PoolIx, numbers: &Numbers) -> Set
     if let Some(key) = get("karpenter.sh/nodepool") {
         label(key, pool.name);
     }
-    let class = format!(
-        "{}/{}",
-        world.names.text(pool.class.group),
-        world.names.text(pool.class.kind).to_ascii_lowercase()
-    );
-    if let Some(key) = get(&class) {
+    if let Some(key) = get(&pool.class.label(&world.names)) {
         label(key, pool.class.name);
     }
     fields::FEATURES

@@ -20,8 +20,8 @@ use super::undo::{Log, Undo};
 use crate::ids::NodeIx;
 use crate::matching::untolerated;
 use crate::model::{
-    ClusterObjects, LabelSelector, Labels, NodeInclusion, PodShape, PodTerm, Requirement, ShapeId,
-    Spread, Symbol, Toleration, TypeId,
+    Catalogue, ClusterObjects, LabelSelector, Labels, NodeInclusion, PodShape, PodTerm,
+    Requirement, ResourceId, ShapeId, Spread, Symbol, Toleration, TypeId,
 };
 use crate::reasons::TopologyRule;
 use crate::snapshot::Snapshot;
@@ -204,9 +204,9 @@ pub struct Domains {
     pub values: Vec<Symbol>,
     /// Position of each value when sorted by how cheap its offerings are.
     pub rank: Vec<u32>,
-    /// What a new node in each domain may be, cheapest first: its cost, USD per hour, the position
-    /// of its NodePool, its type. Only for labels of types: such a domain says how large a node is.
-    pub machines: Vec<Vec<(f64, usize, TypeId)>>,
+    /// What a new node in each domain may be, cheapest first. Only for labels of types: such a
+    /// domain says how large a node is.
+    pub machines: Vec<Vec<ToBuy>>,
     /// The domain of each existing node, `u32::MAX` for none.
     pub of_node: Vec<u32>,
     /// Some existing node has no such label, or a NodePool buys nodes without it.
@@ -589,9 +589,11 @@ impl Topology {
             .collect::<Vec<u32>>();
         let lacking =
             of_node.contains(&u32::MAX) || pools.iter().any(|&pool| states.lacks(pool, key));
-        let price: Vec<f64> = values
+        let to_buy = values.iter().map(|&v| to_buy_in(states, pools, key, v));
+        let mut to_buy: Vec<Vec<ToBuy>> = to_buy.collect();
+        let price: Vec<f64> = to_buy
             .iter()
-            .map(|&v| cheapest_in(states, pools, key, v))
+            .map(|all| cheapest_unit(states.catalogue, all))
             .collect();
         let mut order: Vec<usize> = (0..values.len()).collect();
         order.sort_by(|&a, &b| price[a].total_cmp(&price[b]).then(a.cmp(&b)));
@@ -600,21 +602,20 @@ impl Topology {
             .iter()
             .enumerate()
             .for_each(|(r, &at)| rank[at] = r as u32);
-        let machines = if states.catalogue.index().is_of_types(key) {
-            values
-                .iter()
-                .map(|&v| machines_in(states, pools, key, v))
-                .collect()
+        if states.catalogue.index().is_of_types(key) {
+            for all in &mut to_buy {
+                all.sort_by(|a, b| a.0.total_cmp(&b.0).then((a.1, a.2).cmp(&(b.1, b.2))));
+            }
         } else {
-            Vec::new()
-        };
+            to_buy.clear();
+        }
         self.repelled_in
             .push(vec![Members::default(); values.len()]);
         self.keys.push(Domains {
             key,
             values,
             rank,
-            machines,
+            machines: to_buy,
             of_node,
             lacking,
         });
@@ -1131,42 +1132,16 @@ fn counts_node(group: &Group, snapshot: &Snapshot, at: usize) -> bool {
         && group.spec.node_affinity.as_ref().is_none_or(labels_fit)
 }
 
-/// The least effective cost of a unit of capacity in a domain: USD per hour for a core with 4 GiB.
-fn cheapest_in(
-    states: &mut NodeSpecs<'_>,
-    pools: &[NodeSpecId],
-    key: Symbol,
-    value: Symbol,
-) -> f64 {
-    let mut best = f64::INFINITY;
-    for &pool in pools {
-        let Some(state) = states.pin(pool, key, value) else {
-            continue;
-        };
-        let at = states.get(state).pool;
-        for t in states.get(state).types.iter() {
-            let id = TypeId(t as u32);
-            let Some(offering) = states.cheapest(state, id) else {
-                continue;
-            };
-            let cost = states.scores[at].cost[offering.0 as usize];
-            let room = &states.catalogue.instance_type(id).allocatable;
-            let cores = room.get(crate::model::ResourceId::Cpu) as f64 / 1e3;
-            let blocks =
-                room.get(crate::model::ResourceId::Memory) as f64 / (4.0 * f64::from(1 << 30));
-            best = best.min(cost / (0.5 * cores + 0.5 * blocks).max(1e-9));
-        }
-    }
-    best
-}
+/// What a new node may be: its effective cost, USD per hour, the position of its NodePool, its type.
+pub type ToBuy = (f64, usize, TypeId);
 
-/// The nodes that can be bought in a domain, cheapest first.
-fn machines_in(
+/// What can be bought in a domain.
+fn to_buy_in(
     states: &mut NodeSpecs<'_>,
     pools: &[NodeSpecId],
     key: Symbol,
     value: Symbol,
-) -> Vec<(f64, usize, TypeId)> {
+) -> Vec<ToBuy> {
     let mut all = Vec::new();
     for &pool in pools {
         let Some(state) = states.pin(pool, key, value) else {
@@ -1180,6 +1155,16 @@ fn machines_in(
             }
         }
     }
-    all.sort_by(|a, b| a.0.total_cmp(&b.0).then((a.1, a.2).cmp(&(b.1, b.2))));
     all
+}
+
+/// The least effective cost of a unit of capacity: USD per hour for a core with 4 GiB.
+fn cheapest_unit(catalogue: &Catalogue, all: &[ToBuy]) -> f64 {
+    let of_unit = |&(cost, _, id): &ToBuy| {
+        let room = &catalogue.instance_type(id).allocatable;
+        let cores = room.get(ResourceId::Cpu) as f64 / 1e3;
+        let blocks = room.get(ResourceId::Memory) as f64 / (4.0 * f64::from(1 << 30));
+        cost / (0.5 * cores + 0.5 * blocks).max(1e-9)
+    };
+    all.iter().map(of_unit).fold(f64::INFINITY, f64::min)
 }

@@ -10,6 +10,7 @@ use longshore_core::snapshot::Snapshot;
 use serde::Serialize;
 
 use super::messages::Messages;
+use crate::messages::estimated_from;
 use crate::report::{claim_of, digest, pod_name};
 
 /// What `longshore plan --disrupt -o json` prints.
@@ -134,15 +135,9 @@ impl Proposed {
             proposals,
             stays,
             digest,
-            estimates: estimates(snapshot),
+            estimates: estimated_from(&snapshot.world).map(str::to_owned),
         }
     }
-}
-
-/// What prices are estimated from, if some are estimates.
-pub fn estimates(snapshot: &Snapshot) -> Option<String> {
-    let words = snapshot.world.catalogue.estimates().words?;
-    Some(snapshot.world.names.text(words).to_owned())
 }
 
 /// What could be done, what saves most first.

@@ -57,13 +57,7 @@ pub fn proposed(report: &Proposed) -> String {
         }
     }
     text += &reasons(report);
-    text + &footnote(report.estimates.as_deref())
-}
-
-/// What `~` means, where prices are estimates.
-fn footnote(estimates: Option<&str>) -> String {
-    let line = |words| format!("\n{}", messages::estimate(words));
-    estimates.map_or(String::new(), line)
+    text + &messages::estimates(report.estimates.as_deref())
 }
 
 const COLUMNS: [(&str, Align); 7] = [
@@ -158,5 +152,5 @@ pub fn converged(report: &Converged) -> String {
             usd(bound)
         );
     }
-    text + &footnote(report.estimates.as_deref())
+    text + &messages::estimates(report.estimates.as_deref())
 }

@@ -11,7 +11,7 @@ use longshore_core::model::{
     ClusterObjects, Estimates, NodeOverlay, NodePool, Op, Requirement, Symbol,
 };
 use longshore_ec2::bootstrap::Joins;
-use longshore_ec2::catalogue::built_in::{self, SPOT_SHARE};
+use longshore_ec2::catalogue::built_in::{self, PRICED, SPOT_SHARE};
 use longshore_ec2::catalogue::class::{Class, ClassFault};
 use longshore_ec2::catalogue::world::{self, World, every_zone};
 use longshore_ec2::catalogue::{ClassCatalogue, CoreCatalogues, Region, preview};
@@ -60,12 +60,18 @@ fn unusable(name: String, problems: Diagnostics) -> Failure {
     }
 }
 
-/// The region of the manifests as it is built in, and what its prices are estimated from.
+/// Which prices of a region are estimates, and what they are estimated from.
+struct Estimated {
+    on_demand: bool,
+    words: String,
+}
+
+/// The region of the manifests as it is built in.
 fn built_in(
     aws: &Aws,
     places: &Places,
     types: Option<&Path>,
-) -> Result<(World, Diagnostics, String), Failure> {
+) -> Result<(World, Diagnostics, Estimated), Failure> {
     let hint = "name a file with region, zones and instance types: --world WORLD.yaml";
     let mut problems = Diagnostics::default();
     let mut note = |what: String, hint: &str| {
@@ -80,9 +86,9 @@ fn built_in(
         });
     };
     let name = places.region().unwrap_or_else(|| {
-        let what = format!("name no zone of AWS: planned as if in {DEFAULT_REGION}");
+        let what = format!("name no zone of AWS: planned as if in {PRICED}");
         note(what, hint);
-        DEFAULT_REGION
+        PRICED
     });
     let others: Vec<&str> = places.others().collect();
     if !others.is_empty() {
@@ -109,7 +115,7 @@ fn built_in(
             Some(facts)
         }
     };
-    let known = built_in::region_with(name, |zone| places.id(zone), facts);
+    let known = built_in::region(name, |zone| places.id(zone), facts);
     let Some(mut known) = known else {
         return Err(Failure::Usage {
             message: format!("the cluster is in {name}, and that region is not built in"),
@@ -118,9 +124,10 @@ fn built_in(
     };
     known.region.settings = aws.settings;
     let mut words = format!("a spot price is {SPOT_SHARE} of the on-demand price");
-    if known.estimates_on_demand() {
+    let on_demand = known.estimates_on_demand();
+    if on_demand {
         words += &format!(
-            ", and an on-demand price of {name} is that of us-east-1 times {:.2}",
+            ", and an on-demand price of {name} is that of {PRICED} times {:.2}",
             known.factor
         );
     }
@@ -131,11 +138,9 @@ fn built_in(
         cluster: None,
         kubernetes: String::new(),
     };
-    Ok((world, problems, words))
+    Ok((world, problems, Estimated { on_demand, words }))
 }
 
-/// Where nothing says which region a cluster is in.
-const DEFAULT_REGION: &str = "us-east-1";
 /// What is said of in messages about no file alone.
 const MANIFESTS: &str = "the manifests";
 
@@ -188,8 +193,8 @@ impl Classes {
             }
             None => {
                 let places = Places::new(objects, self.all.iter().map(|(_, class)| class));
-                let (world, found, words) = built_in(aws, &places, types)?;
-                (world, found, Some(words))
+                let (world, found, estimated) = built_in(aws, &places, types)?;
+                (world, found, Some(estimated))
             }
         };
         found
@@ -254,10 +259,10 @@ impl Classes {
             }
         }
         let catalogue = all.finish();
-        let estimates = estimated.map(|words| Estimates {
+        let estimates = estimated.map(|of| Estimates {
             spot: true,
-            on_demand: region.name() != DEFAULT_REGION,
-            words: Some(objects.names.intern(&words)),
+            on_demand: of.on_demand,
+            words: Some(objects.names.intern(&of.words)),
         });
         objects.catalogue = catalogue.with_estimates(estimates.unwrap_or_default());
         Ok(())

@@ -2,19 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use longshore_api::labels::{REGION, ZONE};
 use longshore_core::model::{ClusterObjects, Labels, Op, Requirement};
 use longshore_ec2::catalogue::built_in::region_of_zone;
+use longshore_ec2::catalogue::requirements::aws::ZONE_ID;
 use longshore_ec2::nodeclass::EC2NodeClass;
 
-const ZONES: [&str; 2] = [
-    "topology.kubernetes.io/zone",
-    "failure-domain.beta.kubernetes.io/zone",
-];
-const REGIONS: [&str; 2] = [
-    "topology.kubernetes.io/region",
-    "failure-domain.beta.kubernetes.io/region",
-];
-const ZONE_ID: &str = "topology.k8s.aws/zone-id";
+const ZONES: [&str; 2] = [ZONE, "failure-domain.beta.kubernetes.io/zone"];
+const REGIONS: [&str; 2] = [REGION, "failure-domain.beta.kubernetes.io/region"];
 
 /// What manifests say of zones.
 #[derive(Debug, Default, PartialEq, Eq)]

@@ -244,11 +244,7 @@ fn totals(report: &Report, world: &ClusterObjects) -> String {
     for note in &report.policies {
         line("Policy", String::new(), note.clone());
     }
-    let estimates = messages::estimates(world);
-    if !estimates.is_empty() {
-        text += "\n";
-        text += &estimates;
-    }
+    text += &messages::estimates(report.estimates.as_deref());
     let mib = report.mib.map_or(String::new(), |mib| {
         format!(", at most {} of memory", size((mib << 20) as i64))
     });

@@ -33,38 +33,44 @@ static FACTS: LazyLock<Arc<[TypeFacts]>> = LazyLock::new(|| {
     }
 });
 
+/// The region whose on-demand prices are on record.
+pub const PRICED: &str = "us-east-1";
+
 /// A region and what its prices are.
 #[derive(Clone, Debug)]
 pub struct BuiltIn {
     /// The region, with a price for all that it offers.
     pub region: Region,
-    /// On-demand prices over those of us-east-1; 1 for us-east-1 itself, whose prices are on record.
+    /// On-demand prices over those of [`PRICED`].
     pub factor: f64,
 }
 
 impl BuiltIn {
     /// Whether on-demand prices are estimates. Spot prices always are.
     pub fn estimates_on_demand(&self) -> bool {
-        self.region.name() != "us-east-1"
+        self.region.name() != PRICED
     }
 }
 
 /// A line of the table that describes a region: its name, its factor, its zones with their IDs.
-fn heads() -> impl Iterator<Item = (&'static str, f64, Vec<(&'static str, &'static str)>)> {
+type Head = (&'static str, f64, Vec<(&'static str, &'static str)>);
+
+static HEADS: LazyLock<Vec<Head>> = LazyLock::new(|| {
     let lines = TABLE
         .lines()
         .filter_map(|line| line.strip_prefix("region\t"));
-    lines.filter_map(|line| {
+    let heads = lines.filter_map(|line| {
         let mut cells = line.split('\t');
         let (name, factor) = (cells.next()?, cells.next()?.parse().ok()?);
         let zones = cells.filter_map(|zone| zone.split_once('=')).collect();
         Some((name, factor, zones))
-    })
-}
+    });
+    heads.collect()
+});
 
 /// Names of the regions.
 pub fn names() -> impl Iterator<Item = &'static str> {
-    heads().map(|(name, ..)| name)
+    HEADS.iter().map(|(name, ..)| *name)
 }
 
 /// The region that a zone is in: `eu-west-1` for `eu-west-1a`, and for local zones such as
@@ -77,19 +83,15 @@ pub fn region_of_zone(zone: &str) -> Option<&'static str> {
 }
 
 /// A region by name. `ids` are the IDs of zones in the user's account where they are known: each
-/// account has its own.
-pub fn region<'a>(name: &str, ids: impl Fn(&str) -> Option<&'a str>) -> Option<BuiltIn> {
-    region_with(name, ids, None)
-}
-
-/// As [`region`], with these types in place of the built-in ones. One that the table lacks is offered
-/// in every zone.
-pub fn region_with<'a>(
+/// account has its own. `types` take the place of the built-in ones; one that the table lacks is
+/// offered in every zone.
+pub fn region<'a>(
     name: &str,
     ids: impl Fn(&str) -> Option<&'a str>,
     types: Option<Arc<[TypeFacts]>>,
 ) -> Option<BuiltIn> {
-    let (column, (_, factor, zones)) = heads().enumerate().find(|(_, (own, ..))| *own == name)?;
+    let column = HEADS.iter().position(|(own, ..)| *own == name)?;
+    let (_, factor, zones) = &HEADS[column];
     let own = zones.iter().map(|(name, id)| Zone {
         name: (*name).into(),
         id: ids(name).unwrap_or(id).into(),
@@ -124,14 +126,17 @@ pub fn region_with<'a>(
         let zones = zones.filter(|(at, _)| mask >> at & 1 == 1);
         region.offer(name, zones.map(|(_, (zone, _))| *zone));
     }
-    let on_demand = |name: &str| super::tables::on_demand_price("us-east-1", name);
+    let on_demand = |name: &str| super::tables::on_demand_price(PRICED, name);
     let rounded = |price: f64| (price * 1e5).round() / 1e5;
     region.replace_on_demand(|name| Some(rounded(on_demand(name)? * factor)));
     region.replace_spot(|name, _| {
         let price = on_demand(name).filter(|_| spots.contains(name))?;
         Some(rounded(price * factor * SPOT_SHARE))
     });
-    Some(BuiltIn { region, factor })
+    Some(BuiltIn {
+        region,
+        factor: *factor,
+    })
 }
 
 #[cfg(test)]
@@ -142,7 +147,7 @@ mod tests {
     fn every_region_offers_types_in_all_of_its_zones_and_has_a_price_for_each() {
         assert_eq!(names().count(), 30);
         for name in names() {
-            let BuiltIn { region, factor } = region(name, |_| None).unwrap();
+            let BuiltIn { region, factor } = region(name, |_| None, None).unwrap();
             assert!(
                 (1.0..2.0).contains(&factor) && region.zones().len() >= 2,
                 "{name}"
@@ -164,13 +169,13 @@ mod tests {
     #[test]
     fn prices_follow_the_factor_and_ids_of_zones_those_of_the_account() {
         let ids = |zone: &str| (zone == "eu-west-1a").then_some("euw1-az9");
-        let BuiltIn { region, factor } = region("eu-west-1", ids).unwrap();
+        let BuiltIn { region, factor } = region("eu-west-1", ids, None).unwrap();
         let at = region.find("m5.large").unwrap();
         let zone = region.zone("eu-west-1a").unwrap();
         assert_eq!(&*region.zones()[zone].id, "euw1-az9");
         assert_eq!((factor, region.on_demand(at)), (1.11, Some(0.10656)));
         assert_eq!(region.spot(at, zone), Some(0.04262));
-        assert!(super::region("eu-west-9", |_| None).is_none());
+        assert!(super::region("eu-west-9", |_| None, None).is_none());
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! `tests/types.rs`.
 
 use std::borrow::Cow;
+use std::sync::LazyLock;
 
 use crate::expression::Variables;
 use crate::facts::{Network, TypeFacts};
@@ -55,20 +56,15 @@ pub const RESOURCES: [&str; 12] = [
     "vpc.amazonaws.com/PrivateIPv4Address",
 ];
 
-/// Resources that no NodeOverlay may set on EC2: the provider's own, but for GPUs of NVIDIA and AMD,
-/// which drivers may show in parts (Karpenter's well-known resources lack these two).
-pub const OWN_RESOURCES: [&str; 10] = [
-    "cpu",
-    "memory",
-    "ephemeral-storage",
-    "pods",
-    "aws.amazon.com/neuron",
-    "aws.amazon.com/neuroncore",
-    "habana.ai/gaudi",
-    "vpc.amazonaws.com/efa",
-    "vpc.amazonaws.com/pod-eni",
-    "vpc.amazonaws.com/PrivateIPv4Address",
-];
+/// Of [`RESOURCES`] those that NodeOverlays may set: drivers may show a GPU in parts (Karpenter's
+/// well-known resources lack these two).
+const SHARED: [&str; 2] = ["amd.com/gpu", "nvidia.com/gpu"];
+
+/// Resources that no NodeOverlay may set on EC2: the provider sets them itself.
+pub static OWN_RESOURCES: LazyLock<Vec<&str>> = LazyLock::new(|| {
+    let all = RESOURCES.into_iter();
+    all.filter(|name| !SHARED.contains(name)).collect()
+});
 
 /// Rows of [`RESOURCES`] that overhead is taken from.
 const CPU: usize = 0;
