@@ -712,7 +712,7 @@ mod tests {
         let not_yet = || Probe::NoProfileYet(String::new());
         let soon: Vec<i64> = (0..8).map(|_| wait(not_yet())).collect();
         assert_eq!(soon, [SOON; 8]);
-        assert_eq!(wait(not_yet()), LATER, "it may be somebody's mistake");
+        assert_eq!(wait(not_yet()), LATER, "the class may name a wrong profile");
         assert_eq!(wait(not_yet()), 2 * LATER);
         assert_eq!(wait(Probe::Passed), 1800);
         let later: Vec<i64> = (0..6).map(|_| wait(Probe::Later(String::new()))).collect();

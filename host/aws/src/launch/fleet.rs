@@ -1,9 +1,9 @@
 //! The request of a fleet, and what its reply means.
 //!
-//! The token is the claim's UID or that of a launch group, and after an attempt that ended without an
-//! instance the same and a number: EC2 answers a token that it has seen with the first reply. So the parameters must not
-//! change between two sendings of a token; a request that was sent once is kept until its reply is
-//! known.
+//! The token is the claim's UID or that of a launch group. After an attempt that ended without an
+//! instance it is the same and a number: EC2 answers a token that it has seen with the first reply.
+//! So the parameters must not change between two sendings of a token; a request that was sent once is
+//! kept until its reply is known.
 
 use std::collections::BTreeMap;
 

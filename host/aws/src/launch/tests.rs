@@ -601,7 +601,7 @@ fn a_group_that_is_not_whole_says_why_and_asks_for_no_more_than_reservations_hav
     assert_eq!(of(&["i-1"], "UnauthorizedOperation"), "1 Unauthorized");
     let gone = "InvalidLaunchTemplateName.NotFoundException";
     assert_eq!(of(&["i-1"], gone), "1 LaunchFailed");
-    assert_eq!(of(&["i-1"], ""), "1 whole", "nobody knows why");
+    assert_eq!(of(&["i-1"], ""), "1 whole", "no reason is given");
     let mut choice = choose_strictly(&region, &class, &launch).unwrap();
     assert_eq!(fleet::room(&choice), usize::MAX);
     let one = choice.offerings[0].clone();

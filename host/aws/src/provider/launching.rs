@@ -1,9 +1,9 @@
 //! The launch of a NodeClaim, or of a group of them.
 //!
-//! One at a time for each claim or group. The request is kept until its reply is known: lost, it is sent again
-//! as it was, with the same token, and EC2 answers with what it did the first time. Another process
-//! cannot send the same request; its token then says that the first arrived, and the instances are
-//! looked for by their tag.
+//! One at a time for each claim or group. The request is kept until its reply is known: lost, it is
+//! sent again as it was, with the same token, and EC2 answers with what it did the first time. Another
+//! process cannot send the same request; its token then says that the first arrived, and the instances
+//! are looked for by their tag.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

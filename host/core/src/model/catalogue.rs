@@ -86,7 +86,7 @@ pub struct Catalogue {
     origin: Number,
 }
 
-/// Which prices of a catalogue are estimates: those that nobody has been asked for.
+/// Which prices of a catalogue are estimates: no cloud and no file has said them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Estimates {
     /// Prices of spot offerings.

@@ -69,8 +69,8 @@ impl Kind {
     /// Kinds that are watched once a CSI driver runs on a node: before that nothing depends on them.
     pub const OF_DRIVERS: [Kind; 2] = [Kind::CsiDriver, Kind::CsiStorageCapacity];
 
-    /// The kinds that are watched from the start: of node classes those of the cloud, NodeOverlays only where they
-    /// are applied.
+    /// The kinds that are watched from the start: of node classes those of the cloud, NodeOverlays only
+    /// where they are applied.
     pub fn watched(class: Kind, overlays: bool) -> impl Iterator<Item = Kind> {
         Kind::ALL.into_iter().filter(move |kind| match kind {
             Kind::NodeOverlay => overlays,

@@ -62,7 +62,7 @@ pub fn slots(most: usize) -> usize {
     if most < 2 { LAUNCHES } else { usize::MAX }
 }
 
-/// Members that wait for each other, and who has which instance.
+/// Members that wait for each other, and the instance of each.
 pub struct LaunchGroups {
     /// Groups that members are waiting for, by token.
     gatherings: Mutex<BTreeMap<String, Gathering>>,
@@ -108,7 +108,7 @@ pub enum Came {
     Later,
 }
 
-/// Who has which instance, in a term of leadership.
+/// The instances that NodeClaims have, in a term of leadership.
 #[derive(Default)]
 struct Records {
     since: Option<Instant>,
@@ -116,7 +116,7 @@ struct Records {
     groups: BTreeMap<String, Record>,
 }
 
-/// Who has which instance of a group.
+/// The instances of a group that NodeClaims have.
 #[derive(Default)]
 struct Record {
     /// Provider IDs that some NodeClaim has, or has had.
@@ -271,7 +271,7 @@ pub async fn launch(ctx: &Context, claim: &NodeClaim, own: &Member<'_>) -> Came 
     waits.await.unwrap_or_else(|_| lost())
 }
 
-/// A gathering that somebody waits for. Should that one panic, the others do not wait for ever.
+/// The first member waits in it. If its step panics, the others are answered all the same.
 struct Meeting<'a> {
     groups: &'a LaunchGroups,
     token: &'a str,
@@ -300,7 +300,7 @@ impl Meeting<'_> {
         }
     }
 
-    /// Whoever comes from now on meets anew.
+    /// A member that comes from now on meets anew.
     fn close(&mut self) -> Vec<Present> {
         self.over = true;
         let gathering = lock(&self.groups.gatherings).remove(self.token);
@@ -397,7 +397,7 @@ fn together(members: &[Present]) -> Launch {
     for (resource, amount) in others.iter().flat_map(|one| &one.launch.requests) {
         let most = launch.requests.entry(resource.clone()).or_default();
         let parsed = |text: &str| Quantity::parse(text).ok();
-        // What is no quantity is refused by whoever reads it.
+        // What is no quantity is refused where it is read.
         if parsed(amount) > parsed(most) || parsed(amount).is_none() {
             most.clone_from(amount);
         }
@@ -731,7 +731,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_comes_late_is_not_waited_for_and_leaves_if_nothing_is_left() {
+    async fn a_late_member_is_not_waited_for_and_leaves_if_nothing_is_left() {
         let (ctx, cloud) = context(2, true);
         let all = come(&ctx, 3, &[0, 500, 1600]).await;
         assert_eq!(all, ["test://0", "test://1", "leaves"]);
@@ -746,7 +746,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn while_instances_may_show_nobody_leaves() {
+    async fn while_instances_may_show_no_member_leaves() {
         let (ctx, _) = context(1, false);
         let all = come(&ctx, 2, &[0, 0]).await;
         assert_eq!(all, ["test://0", "LaunchFailed"]);

@@ -33,7 +33,7 @@ pub async fn candidate(ctx: &Context, candidate: &Candidate, command: &Command, 
     }
 }
 
-/// Its replacements are being launched, or it goes without any.
+/// Its replacements are being launched, and it waits for them. Nothing is said if it goes without any.
 pub async fn launching(ctx: &Context, candidate: &Candidate, command: &Command) {
     if command.replacements.is_empty() {
         return;
