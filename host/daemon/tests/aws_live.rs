@@ -10,6 +10,9 @@ use longshore_xtask::control_plane::ControlPlane;
 use longshore_xtask::emulated_aws::EmulatedAws;
 use serde_json::json;
 
+#[allow(dead_code, reason = "its other user needs the rest")]
+#[path = "plane/foreign.rs"]
+mod foreign;
 #[allow(dead_code, reason = "its other users need the rest")]
 mod plane;
 
@@ -30,6 +33,7 @@ fn main() {
                 restarted,
             ),
             ("a_class_says_what_it_lacks", lacking),
+            ("nothing_of_another_provider_is_written_on_ec2", shared),
             ("a_bootstrap_policy_says_what_nodes_boot_with", booted),
         ],
         &[],
@@ -335,6 +339,46 @@ fn restarted() -> Result<()> {
         },
     );
     scene.told(settled)
+}
+
+/// Nodes of EKS Auto Mode are instances of the same account. Their NodePools, NodeClaims and Nodes are not
+/// ours, whatever is due for them.
+fn shared() -> Result<()> {
+    let plane = ControlPlane::start("aws-shared")?;
+    let theirs = foreign::apply(&plane, |name| {
+        let number = name.bytes().fold(7u64, |sum, byte| {
+            sum.wrapping_mul(31).wrapping_add(byte.into())
+        });
+        format!("aws:///us-east-1a/i-{:017x}", number % (1 << 60))
+    })?;
+    plane.apply(&manifests(""))?;
+    let before = foreign::versions(&plane, &theirs)?;
+    let emulator = emulator(&plane)?;
+    let daemon = daemon(&plane, &emulator, &["--feature-gates", "NodeRepair=true"])?;
+    let scene = Scene {
+        plane,
+        emulator,
+        daemon,
+    };
+    scene.told(scene.ready())?;
+    scene.plane.apply(&deployment("web", 4, ""))?;
+    scene.told(scene.run(4))?;
+    scene
+        .plane
+        .run(&["scale", "deployment", "web", "--replicas=0"])?;
+    // Emptiness, expiry, drift and two passes of garbage collection are due meanwhile.
+    let ended = within(300, Duration::from_secs(1), "ours are given back", || {
+        Ok(scene.emulator.instances()?.is_empty())
+    });
+    scene.told(ended)?;
+    std::thread::sleep(Duration::from_secs(60 * minutes()));
+    scene.told(foreign::none_written(&scene.plane, &theirs, &before))
+}
+
+/// `LONGSHORE_SHARED_MINUTES`, for a longer look.
+fn minutes() -> u64 {
+    let set = std::env::var("LONGSHORE_SHARED_MINUTES").ok();
+    set.and_then(|text| text.parse().ok()).unwrap_or(2)
 }
 
 fn last(provider_id: &str) -> String {
