@@ -301,7 +301,7 @@ impl Messages<'_> {
             Ineligible::Static => {
                 "it is static (spec.replicas): its nodes are kept by count, not by pods".into()
             }
-            Ineligible::NotReady => "its condition Ready is False".into(),
+            Ineligible::NotReady => "its condition Ready is not True".into(),
             Ineligible::ForeignClass(foreign) => self.foreign(foreign),
             Ineligible::ClassMissing(missing) => format!("its {} does not exist", class(missing)),
             Ineligible::ClassDeleting(deleting) => {

@@ -207,7 +207,6 @@ pub fn round(round: &Round) -> String {
         round: number,
         milliseconds,
         outcome,
-        versions,
         cut_short,
         ..
     } = round;
@@ -225,14 +224,7 @@ pub fn round(round: &Round) -> String {
         }
         Outcome::Decided(summary) => summary,
     };
-    let by = match versions.as_slice() {
-        [] => "price".to_owned(),
-        some => some
-            .iter()
-            .map(|version| version.name.as_str())
-            .collect::<Vec<_>>()
-            .join(", "),
-    };
+    let by = answered_by(round);
     if round.look.as_ref().is_some_and(|look| look.same) {
         return format!("{name}: nothing has changed, so nothing was searched");
     }
@@ -259,6 +251,20 @@ pub fn round(round: &Round) -> String {
         summary.left,
         short(&summary.digest)
     )
+}
+
+/// The versions of policies that answered, or the price, and which policies failed.
+fn answered_by(round: &Round) -> String {
+    let versions = round.versions.iter().map(|version| version.name.as_str());
+    let mut by = versions.collect::<Vec<_>>().join(", ");
+    if by.is_empty() {
+        by = "price".to_owned();
+    }
+    match round.failed.as_slice() {
+        [] => by,
+        [one] => format!("{by} (policy {one} failed)"),
+        some => format!("{by} (policies {} failed)", some.join(", ")),
+    }
 }
 
 /// What a round of provisioning or a look for disruption is called.
