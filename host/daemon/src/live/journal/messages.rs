@@ -321,6 +321,29 @@ mod tests {
     use super::*;
 
     #[test]
+    fn versions_that_answered_and_policies_that_failed_are_told_apart() {
+        use super::super::round::Version;
+        let by = |versions: &[&str], failed: &[&str]| {
+            let version = |name: &&str| Version {
+                name: (*name).to_owned(),
+                ..Version::default()
+            };
+            answered_by(&Round {
+                versions: versions.iter().map(version).collect(),
+                failed: failed.iter().map(|name| (*name).to_owned()).collect(),
+                ..Round::default()
+            })
+        };
+        assert_eq!(by(&[], &[]), "price");
+        assert_eq!(by(&[], &["cost"]), "price (policy cost failed)");
+        assert_eq!(by(&["cost 1.2.0"], &[]), "cost 1.2.0");
+        assert_eq!(
+            by(&["cost 1.1.0"], &["cost", "risk"]),
+            "cost 1.1.0 (policies cost, risk failed)"
+        );
+    }
+
+    #[test]
     fn what_was_observed_is_told_in_a_line() {
         let told = |kind, what: What, came| {
             observed(
