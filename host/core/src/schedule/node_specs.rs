@@ -78,9 +78,21 @@ pub struct NodeSpecs<'a> {
     counts_reservations: bool,
 }
 
-/// A label that more types name is not looked up type by type for each set of values: with a
-/// NodeClass for each NodePool, that would grow with the square of the NodePools.
+/// A label of which types name more values than this, all together, is not looked up type by type for
+/// each set of values: with a NodeClass for each NodePool, that would grow with the square of the
+/// NodePools. Of NodeClasses that are alike each type names them all.
 const MANY: usize = 4_000;
+
+/// Whether types name many values of a label.
+fn has_many_values(catalogue: &Catalogue, all: &[(u32, u32)]) -> bool {
+    let values = all.iter().map(|&(at, place)| {
+        match &catalogue.types()[at as usize].requirements[place as usize].op {
+            Op::In(values) => values.len(),
+            _ => 1,
+        }
+    });
+    all.len() >= MANY || values.sum::<usize>() >= MANY
+}
 
 /// What types allow of one label.
 struct ByValue {
@@ -287,7 +299,7 @@ impl<'a> NodeSpecs<'a> {
         let (numbers, catalogue, by_value) = (&self.numbers, self.catalogue, &mut self.by_value);
         self.masks.entry((key, set.clone())).or_insert_with(|| {
             let all = catalogue.index().types_with(key);
-            let (mut bits, asked) = match set.complement || all.len() < MANY {
+            let (mut bits, asked) = match set.complement || !has_many_values(catalogue, all) {
                 true => (BitSet::all(catalogue.types().len()), all),
                 false => {
                     let of = by_value
@@ -510,4 +522,65 @@ pub fn pool_sets(world: &ClusterObjects, pool: PoolIx, numbers: &Numbers) -> Set
         }
     }
     sets
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{InstanceType, Requirement};
+
+    #[test]
+    fn types_are_found_by_value_as_one_by_one() {
+        let mut names = Symbols::default();
+        let key = names.intern("team");
+        let values = ["a", "b", "c", "3"].map(|text| names.intern(text));
+        let [a, b, c, three] = values;
+        let is_in = |values: &[Symbol]| Op::In(values.to_vec().into());
+        let ops = [
+            vec![is_in(&[a])],
+            vec![is_in(&[a, b])],
+            vec![is_in(&[])],
+            vec![is_in(&[three, c])],
+            vec![Op::NotIn(vec![a].into())],
+            vec![Op::Exists],
+            vec![Op::DoesNotExist],
+            vec![Op::Gte(2)],
+            // Twice: both have to agree.
+            vec![is_in(&[a, b]), is_in(&[b, c])],
+            vec![],
+        ];
+        let row = |(at, ops): (usize, &Vec<Op>)| {
+            let requirements = ops.iter().map(|op| Requirement::new(key, op.clone()));
+            let kind = InstanceType {
+                name: names.get(["a", "b", "c", "3"][at % 4]).unwrap_or(key),
+                requirements: requirements.collect(),
+                capacity: Default::default(),
+                allocatable: Default::default(),
+                volume_limits: Vec::new(),
+                incompatible: None,
+                offerings: 0..0,
+            };
+            (kind, Vec::new())
+        };
+        let rows = ops.iter().enumerate().map(row).collect();
+        let catalogue = Catalogue::new(rows, &names);
+        let numbers = Numbers::read(&names);
+        let by_value = ByValue::new(&catalogue, key);
+        for asked in [&[a][..], &[b], &[c], &[three], &[a, three], &[]] {
+            let set = Set::of(asked.iter().copied());
+            let mut one_by_one = BitSet::all(catalogue.types().len());
+            for (at, mine) in sets_of_types(&catalogue, key) {
+                if !mine.agrees(&set, &numbers) {
+                    one_by_one.remove(at);
+                }
+            }
+            let mut found = by_value.some_of(&set.values);
+            for (at, mine) in sets_of(&catalogue, &by_value.others) {
+                if !mine.agrees(&set, &numbers) {
+                    found.remove(at);
+                }
+            }
+            assert_eq!(found, one_by_one, "{asked:?}");
+        }
+    }
 }
