@@ -715,6 +715,7 @@ impl Reader {
                 what: "is missing".to_owned(),
                 hint: hint.to_owned(),
             };
+            self.hold(&of, text, &fault);
             return self.refuse(source, range, item, &of, "", fault);
         }
         if self.is_of_manifests() && !crate::labels::is_dns_name(plain) {
@@ -726,6 +727,7 @@ impl Reader {
                        or digit"
                         .to_owned(),
             };
+            self.hold(&of, text, &fault);
             return self.refuse(source, range, item, &of, &name, fault);
         }
         let identity = identity(group(of.api_version), of.kind, &name);
@@ -769,24 +771,18 @@ impl Reader {
     /// a pod its node, a PodDisruptionBudget its pods. Other objects are left out.
     fn hold(&mut self, of: &TypeOf<'_>, text: &str, why: &Fault) {
         let head: pod::WirePodHead<'_> = match (group(of.api_version), of.kind) {
-            ("", "Pod") | ("policy", "PodDisruptionBudget") => {
-                serde_json::from_str(text).unwrap_or_else(|_| pod::WirePodHead::of_metadata(text))
-            }
+            ("", "Pod") | ("policy", "PodDisruptionBudget") => pod::WirePodHead::lenient(text),
             _ => return,
         };
-        let Some(plain) = head
-            .metadata
-            .name
-            .as_deref()
-            .filter(|name| !name.is_empty())
-        else {
-            return;
-        };
+        let plain = head.metadata.name.as_deref().unwrap_or_default();
         let name = format!("{}/{plain}", namespace(&head.metadata));
-        if !self
-            .seen
-            .insert(identity(group(of.api_version), of.kind, &name))
-        {
+        let identity = identity(group(of.api_version), of.kind, &name);
+        let is_passed_over = match plain {
+            // In a cluster there are none without a name.
+            "" => !self.is_of_manifests(),
+            _ => !self.seen.insert(identity),
+        };
+        if is_passed_over {
             return;
         }
         match of.kind {

@@ -214,7 +214,7 @@ pub enum Ineligible {
     Deleting,
     /// `spec.replicas`: its nodes are kept by count, not by pods.
     Static,
-    /// Its condition Ready is False.
+    /// Its condition Ready is False or Unknown.
     NotReady,
     /// Its node class is of a kind that another provider manages.
     ForeignClass(NodeClassRef),

@@ -301,7 +301,7 @@ impl Messages<'_> {
             Ineligible::Static => {
                 "it is static (spec.replicas): its nodes are kept by count, not by pods".into()
             }
-            Ineligible::NotReady => "its condition Ready is False".into(),
+            Ineligible::NotReady => "its condition Ready is not True".into(),
             Ineligible::ForeignClass(foreign) => self.foreign(foreign),
             Ineligible::ClassMissing(missing) => format!("its {} does not exist", class(missing)),
             Ineligible::ClassDeleting(deleting) => {
@@ -701,6 +701,69 @@ mod tests {
                 "{start}, and none can be added there: 3 of 3 types: no offering available; \
                  5 offerings are unavailable until 14:03:20 UTC"
             )
+        );
+    }
+
+    #[test]
+    fn a_domain_whose_offerings_are_all_short_is_told_from_one_that_nobody_offers() {
+        use longshore_core::model::{Catalogue, InstanceType, Offering, OfferingId, TypeId};
+        let mut world = ClusterObjects::default();
+        let names = &mut world.names;
+        let [key, short, never] = [ZONE, "us-east-1c", "us-east-1z"].map(|text| names.intern(text));
+        let kind = InstanceType {
+            name: names.intern("m5.large"),
+            requirements: Vec::new(),
+            capacity: Default::default(),
+            allocatable: Default::default(),
+            volume_limits: Vec::new(),
+            incompatible: None,
+            offerings: 0..0,
+        };
+        let offering = Offering {
+            instance_type: TypeId(0),
+            requirements: Vec::new().into(),
+            zone: Some(short),
+            capacity_type: None,
+            price: 1.0,
+            available: true,
+            reservation: None,
+        };
+        let whole = Catalogue::new(vec![(kind, vec![offering])], names);
+        world.catalogue = whole.without_capacity(&[(OfferingId(0), 1_793_541_800)]);
+        let said = |domain| {
+            let least = Least {
+                domain,
+                pods: 0,
+                barred: Barred::NotOffered,
+            };
+            words(&world).sentence(&Unfit::Topology {
+                rule: TopologyRule::Spread,
+                key,
+                least: Some(Box::new(least)),
+            })
+        };
+        let short = said(short);
+        assert!(
+            short.ends_with("and every offering there is without capacity now"),
+            "{short}"
+        );
+        let never = said(never);
+        assert!(never.ends_with("and no NodePool offers it"), "{never}");
+    }
+
+    #[test]
+    fn the_share_of_daemons_is_named() {
+        let left = TypesLeft {
+            all: 3,
+            resources: [3, 0, 0, 0, 0],
+            daemons: Some((ResourceId::Cpu, 1500)),
+            by_daemons: 2,
+            ..TypesLeft::default()
+        };
+        assert_eq!(
+            words(&ClusterObjects::default()).sentence(&Unfit::Types(left)),
+            "3 of 3 types: too little cpu; 2 of them would be large enough but for DaemonSets, \
+             which take 1500m cpu of each"
         );
     }
 

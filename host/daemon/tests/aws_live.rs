@@ -3,6 +3,7 @@
 #![allow(clippy::print_stdout, reason = "how soon a node is tainted is told")]
 
 use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -35,6 +36,7 @@ fn main() {
             ("a_class_says_what_it_lacks", lacking),
             ("nothing_of_another_provider_is_written_on_ec2", shared),
             ("a_bootstrap_policy_says_what_nodes_boot_with", booted),
+            ("the_account_is_saved_as_a_world", saved),
         ],
         &[],
     );
@@ -466,6 +468,41 @@ fn booted() -> Result<()> {
     ensure!(
         texts.iter().all(|text| text.contains("hello default")),
         "{texts:?}"
+    );
+    std::fs::remove_dir_all(&folder)?;
+    Ok(())
+}
+
+/// `types --save-world` writes what `plan --world` reads.
+fn saved() -> Result<()> {
+    let plane = ControlPlane::start("aws-saved")?;
+    let emulator = emulator(&plane)?;
+    let folder = std::env::temp_dir().join(format!("longshore-saved-{}", unique()));
+    std::fs::create_dir_all(&folder)?;
+    let (world, cluster) = (folder.join("world.json.gz"), folder.join("cluster.yaml"));
+    let run = |arguments: &[&str], file: &Path| -> Result<String> {
+        let done = Command::new(env!("CARGO_BIN_EXE_longshore"))
+            .args(arguments)
+            .arg(file)
+            .envs(emulator.environment())
+            .output()?;
+        let said = String::from_utf8_lossy(&done.stderr).into_owned();
+        ensure!(done.status.success(), "{arguments:?}: {said}");
+        Ok(String::from_utf8(done.stdout)?)
+    };
+    let told = run(&["types", "--provider", "aws", "--save-world"], &world)?;
+    ensure!(told.contains(" in 3 zones of us-east-1, "), "{told}");
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"},
+        "spec": {"containers": [{"name": "web", "resources": {"requests": {"cpu": "1"}}}]},
+        "status": {"phase": "Pending", "conditions":
+            [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}});
+    std::fs::write(&cluster, format!("{}\n---\n{pod}\n", manifests("")))?;
+    let world = world.to_str().context("a path")?;
+    let plan = ["plan", "-o", "json", "--world", world, "--snapshot"];
+    let plan: serde_json::Value = serde_json::from_str(&run(&plan, &cluster)?)?;
+    ensure!(
+        plan["claims"].as_array().is_some_and(|all| all.len() == 1),
+        "{plan}"
     );
     std::fs::remove_dir_all(&folder)?;
     Ok(())

@@ -575,6 +575,15 @@ impl<'s> Rules<'s> {
     }
 }
 
+/// Why pods of a node may not be evicted now; nothing of those that may.
+pub fn held_pods(world: &ClusterObjects, node: Symbol) -> Vec<Stays> {
+    let rules = PodRules::new(world);
+    let pods = world.pods.iter().enumerate();
+    let here = pods.filter(|(_, pod)| pod.node == Some(node) && !pod.deleting);
+    here.filter_map(|(at, _)| rules.refuses(world, PodIx(at as u32)))
+        .collect()
+}
+
 /// Whether single pods may be evicted.
 pub(super) struct PodRules(PodBudgets);
 

@@ -92,6 +92,8 @@ pub struct Decided<'a> {
     pub signals: Arc<Signals>,
     /// Which policy answered what, in the order of the questions.
     pub answers: Vec<ScoreRecord>,
+    /// Policies that gave none.
+    pub failed: Vec<String>,
     /// What it was decided on.
     pub snapshot: &'a Snapshot,
     /// How.
@@ -112,6 +114,8 @@ pub struct Looked<'a> {
     pub signals: Arc<Signals>,
     /// Which policy answered what, in the order of the questions.
     pub answers: Vec<ScoreRecord>,
+    /// Policies that gave none.
+    pub failed: Vec<String>,
     /// What it was decided on.
     pub snapshot: &'a Snapshot,
     /// Seed and effort of provisioning.
@@ -236,6 +240,7 @@ impl Journal {
             round,
             signals,
             answers,
+            failed,
             snapshot,
             options,
             plan,
@@ -246,6 +251,7 @@ impl Journal {
             time,
             signals: open.signals(&signals),
             milliseconds: took.as_millis() as u64,
+            failed,
             cut_short: plan
                 .ok()
                 .and_then(|plan| plan.cut_short)
@@ -306,6 +312,7 @@ impl Journal {
             time,
             signals: open.signals(&looked.signals),
             milliseconds: looked.took.as_millis() as u64,
+            failed: looked.failed,
             look: Some(look),
             ..open.input(looked.number, looked.snapshot, looked.planning)
         };

@@ -215,6 +215,7 @@ pub fn decide(
         round: number,
         signals: live.signals(),
         answers: live.answered(),
+        failed: live.failed(),
         snapshot: &snapshot,
         options,
         plan: plan.as_ref().map_err(String::as_str),

@@ -95,8 +95,9 @@ pub(super) struct Disruption {
     panics: u32,
     /// Nodes that the last look wants to disrupt, and when it was.
     proposed: Option<(Instant, BTreeSet<String>)>,
-    /// NodePools whose budgets are in the way, with the reasons, as they were told last.
-    blocked: BTreeSet<(String, &'static str)>,
+    /// NodePools whose budgets are in the way of a reason, and how many more nodes may go, as of the
+    /// last look that found something new.
+    blocked: BTreeMap<(String, &'static str), u32>,
     /// Nodes of which was said why they stay.
     told: Told,
     /// Commands that are being begun, with what they buy.
@@ -343,6 +344,7 @@ impl Controller {
                 self.disruption.due = Some(now + UNCHANGED);
                 self.disruption.rests_until = None;
                 self.disruption.idle = idle;
+                self.tell_blocked();
                 return;
             }
             None => {
@@ -374,7 +376,8 @@ impl Controller {
         let decision = self.without_used(decision);
         // What it takes away may be all that shows them.
         self.remember_useless(&decision.snapshot);
-        self.tell_budgets(&decision);
+        self.disruption.blocked = budgets_in_the_way(&decision.snapshot, &decision.round);
+        self.tell_blocked();
         self.tell_repairs(&decision);
         self.tell_staying(&decision, now);
         self.replace_static(&decision);
@@ -896,33 +899,31 @@ impl Controller {
         });
     }
 
-    /// Says which NodePools' budgets are in the way, once for as long as they are.
-    fn tell_budgets(&mut self, decision: &Decision) {
-        let mut blocked = BTreeSet::new();
-        for (name, reason, left) in budgets_in_the_way(&decision.snapshot, &decision.round) {
-            let is_new = !self.disruption.blocked.contains(&(name.clone(), reason));
-            let pool = self.state.pools.get(&name).cloned();
-            if blocked.insert((name, reason))
-                && is_new
-                && let Some(pool) = pool
-            {
-                let ctx = self.ctx.clone();
-                tokio::spawn(async move { events::blocked(&ctx, &pool, reason, left).await });
-            }
+    /// Says which NodePools' budgets are in the way, again and again: the API server forgets an Event
+    /// after an hour.
+    fn tell_blocked(&self) {
+        if !self.was_leader {
+            return;
         }
-        self.disruption.blocked = blocked;
+        for ((name, reason), left) in &self.disruption.blocked {
+            let Some(pool) = self.state.pools.get(name).cloned() else {
+                continue;
+            };
+            let (ctx, reason, left) = (self.ctx.clone(), *reason, *left);
+            tokio::spawn(async move { events::blocked(&ctx, &pool, reason, left).await });
+        }
     }
 }
 
 /// NodePools whose budgets are in the way of a reason, and how many more nodes may go: those that a
 /// proposal waits for, and those that let no node go where one would.
-fn budgets_in_the_way(snapshot: &Snapshot, round: &Round) -> Vec<(String, &'static str, u32)> {
+fn budgets_in_the_way(snapshot: &Snapshot, round: &Round) -> BTreeMap<(String, &'static str), u32> {
     let text = |symbol| snapshot.world.names.text(symbol).to_owned();
     let waits = round.proposals.iter().filter_map(|(proposal, verdict)| {
         let Verdict::Later(pool, left) = verdict else {
             return None;
         };
-        Some((text(*pool), proposal.reason.name(), *left))
+        Some(((text(*pool), proposal.reason.name()), *left))
     });
     let held = |method: Method| {
         let nodes = snapshot.nodes.iter().zip(&round.candidates);
@@ -931,12 +932,12 @@ fn budgets_in_the_way(snapshot: &Snapshot, round: &Round) -> Vec<(String, &'stat
             let name = node
                 .pool
                 .filter(|_| matches!(refusal, Stays::NodePoolBudget(_)))?;
-            Some((text(name), method.reason().name(), 0))
+            Some(((text(name), method.reason().name()), 0))
         })
     };
-    waits
-        .chain(Method::ALL.into_iter().flat_map(held))
-        .collect()
+    // Where a proposal waits, it says how many.
+    let held = Method::ALL.into_iter().flat_map(held);
+    held.chain(waits).collect()
 }
 
 #[cfg(test)]
@@ -1018,7 +1019,7 @@ mod tests {
             (budgets_in_the_way(&snapshot, &round), round)
         };
         let (blocked, round) = look("0");
-        assert_eq!(blocked, [("frozen".to_owned(), "Empty", 0)]);
+        assert_eq!(blocked, [(("frozen".to_owned(), "Empty"), 0)].into());
         let allowed = |round: &Round| {
             use longshore_core::disrupt::verdicts::Reason;
             Reason::ALL.map(|of| round.question.left(PoolIx(0), of))
@@ -1027,7 +1028,7 @@ mod tests {
         let node = &round.candidates[0];
         assert!(!node.may(Method::Emptiness) && may_but_for_budgets(node, Method::Emptiness));
         let (blocked, round) = look("1");
-        assert_eq!((blocked, allowed(&round)), (Vec::new(), [1; 4]));
+        assert_eq!((blocked, allowed(&round)), (BTreeMap::new(), [1; 4]));
     }
 
     /// A loop that disrupts and has looked a moment ago.

@@ -173,7 +173,7 @@ impl Controller {
         if self.was_leader {
             turned
                 .iter()
-                .for_each(|(old, new)| self.ctx.metrics.node_transition(old, new));
+                .for_each(|(old, new)| self.ctx.metrics.node_transition(old.as_ref(), new));
             for milestone in &reached {
                 let placed =
                     self.pod_latency

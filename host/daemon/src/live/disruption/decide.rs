@@ -191,6 +191,7 @@ pub fn decide(
         number,
         signals: live.signals(),
         answers: live.answered(),
+        failed: live.failed(),
         snapshot: &snapshot,
         planning,
         look: Look::new(&options, &snapshot.world, live.consolidation().is_some()),
