@@ -113,8 +113,8 @@ pub fn stable(key: &str) -> &str {
     }
 }
 
-/// The key of an allowed topology of a StorageClass. kube-scheduler reads it as written: only the
-/// label of a CSI driver, which writes it on every node, goes by the stable name.
+/// The key of an allowed topology of a StorageClass, or a topologyKey of a pod. kube-scheduler reads
+/// both as written: only the label of a CSI driver, which writes it on every node, goes by the stable name.
 pub fn of_topology(key: &str) -> &str {
     match key {
         "topology.ebs.csi.aws.com/zone" => ZONE,

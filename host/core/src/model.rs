@@ -26,8 +26,8 @@ pub use catalogue::{
     Catalogue, Estimates, InstanceType, Offering, OfferingId, TypeId, TypeOverlay,
 };
 pub use cluster_objects::{
-    ClusterObjects, DaemonSet, MinValuesPolicy, PodDisruptionBudget, PreferencePolicy, Settings,
-    Workload,
+    BetaLabel, ClusterObjects, DaemonSet, MinValuesPolicy, PodDisruptionBudget, PreferencePolicy,
+    Settings, Workload,
 };
 pub use excess::{Excess, Part};
 pub use node::{DueRepair, NodeClaim, NodeRecord, RepairAction, Taint, TaintEffect, UnhealthyNode};

@@ -60,6 +60,9 @@ impl Snapshot {
                 names.intern(&value);
             }
         }
+        if world.has_beta_rules() {
+            Arc::make_mut(&mut world).use_stable_labels();
+        }
         let daemons = nodes::daemons(&world);
         let volumes = volumes::Volumes::index(&world);
         let join = |not_here: &FxHashSet<PodIx>| {

@@ -5,13 +5,36 @@ use rustc_hash::FxHashSet;
 
 use super::catalogue::Catalogue;
 use super::node::{NodeClaim, NodeRecord, UnhealthyNode};
-use super::pod::{LabelSelector, Pod, ShapeId, Shapes, Spread};
+use super::pod::{LabelSelector, Pod, PodShape, ShapeId, Shapes, Spread};
 use super::pool::{NodeClass, NodeClassKind, NodeClassRef, NodePool};
 use super::records::Records;
 use super::storage::{
     CsiDriver, CsiNode, StorageCapacity, StorageClass, Volume, VolumeAttachment, VolumeClaim,
 };
 use super::symbols::{Labels, Symbol, Symbols};
+
+/// Labels of zones and regions, in beta and now.
+const BETA_TOPOLOGY: [(&str, &str); 2] = [
+    (
+        "failure-domain.beta.kubernetes.io/zone",
+        "topology.kubernetes.io/zone",
+    ),
+    (
+        "failure-domain.beta.kubernetes.io/region",
+        "topology.kubernetes.io/region",
+    ),
+];
+
+/// A topology label that had another name in beta.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BetaLabel {
+    /// The name in beta, if anything uses it.
+    pub beta: Option<Symbol>,
+    /// The stable name, if anything uses it.
+    pub stable: Option<Symbol>,
+    /// Whether nodes carry the former. New ones will then, too.
+    pub is_carried: bool,
+}
 
 /// Whether preferences of pods are tried before they are given up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -208,6 +231,56 @@ impl ClusterObjects {
         let mut names: Vec<Symbol> = nodes.map(|node| node.name).collect();
         names.sort_unstable();
         names
+    }
+
+    /// Topology labels that had another name in beta.
+    pub fn beta_topology(&self) -> [BetaLabel; 2] {
+        BETA_TOPOLOGY.map(|(beta, stable)| {
+            let beta = self.names.get(beta);
+            let carried = |key: Symbol| self.nodes.iter().any(|of| of.labels.get(key).is_some());
+            BetaLabel {
+                beta,
+                stable: self.names.get(stable),
+                is_carried: beta.is_some_and(carried),
+            }
+        })
+    }
+
+    /// Whether rules of pods are written over beta labels that nodes carry.
+    pub fn has_beta_rules(&self) -> bool {
+        let labels = self.beta_topology();
+        let carried = |key: Symbol| {
+            labels
+                .iter()
+                .any(|of| of.is_carried && of.beta == Some(key))
+        };
+        let of_pods = self.shapes.iter().flat_map(PodShape::topology_keys);
+        let by_default = self.settings.default_spread.iter().map(|rule| rule.key);
+        labels.iter().any(|of| of.is_carried) && of_pods.chain(by_default).any(carried)
+    }
+
+    /// Writes these rules over the stable labels, which NodePools know. Where nodes do not carry the
+    /// beta label, it is as unknown to kube-scheduler as any other.
+    pub fn use_stable_labels(&mut self) {
+        let labels = self.beta_topology();
+        let rename = |key: &mut Symbol| {
+            let mut carried = labels.iter().filter(|of| of.is_carried);
+            let known = carried.find(|of| of.beta == Some(*key));
+            *key = known.and_then(|of| of.stable).unwrap_or(*key);
+        };
+        let by_default = self.settings.default_spread.iter_mut();
+        by_default.for_each(|rule| rename(&mut rule.key));
+        let mut shapes = self.shapes.take();
+        let mut known: FxHashSet<PodShape> = shapes.iter().cloned().collect();
+        for shape in &mut shapes {
+            let mut renamed = shape.clone();
+            renamed.topology_keys_mut().for_each(rename);
+            // Shapes are named by their place. One that would be equal to another stays as written.
+            if renamed != *shape && known.insert(renamed.clone()) {
+                *shape = renamed;
+            }
+        }
+        self.shapes.put_back(shapes);
     }
 
     /// Whether objects of a node class are managed here.

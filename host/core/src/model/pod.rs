@@ -138,6 +138,27 @@ pub struct PodShape {
     pub priority: i32,
 }
 
+impl PodShape {
+    /// The topologyKeys of all its rules.
+    pub fn topology_keys(&self) -> impl Iterator<Item = Symbol> {
+        let required = self.affinity.iter().chain(&self.anti_affinity);
+        let preferred = (self.preferred_affinity.iter()).chain(&self.preferred_anti_affinity);
+        let terms = required.chain(preferred.map(|(_, term)| term));
+        let spread = self.spread.iter().map(|rule| rule.key);
+        spread.chain(terms.map(|term| term.key))
+    }
+
+    /// The same, to be changed.
+    pub fn topology_keys_mut(&mut self) -> impl Iterator<Item = &mut Symbol> {
+        let required = self.affinity.iter_mut().chain(&mut self.anti_affinity);
+        let preferred = self.preferred_affinity.iter_mut();
+        let preferred = preferred.chain(&mut self.preferred_anti_affinity);
+        let terms = required.chain(preferred.map(|(_, term)| term));
+        let spread = self.spread.iter_mut().map(|rule| &mut rule.key);
+        spread.chain(terms.map(|term| &mut term.key))
+    }
+}
+
 /// A toleration; absent fields match everything.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Toleration {

@@ -6,20 +6,9 @@ use crate::ids::PodIx;
 use crate::matching::satisfies;
 use crate::model::storage::{StorageCapacity, StorageClass, Volume, VolumeClaim};
 use crate::model::{
-    ClusterObjects, LabelSelector, Op, Pod, Requirement, SelectorOp, Symbol, fields,
+    BetaLabel, ClusterObjects, LabelSelector, Op, Pod, Requirement, SelectorOp, Symbol, fields,
 };
 
-/// Labels of zones and regions, in beta and now.
-const TOPOLOGY: [(&str, &str); 2] = [
-    (
-        "failure-domain.beta.kubernetes.io/zone",
-        "topology.kubernetes.io/zone",
-    ),
-    (
-        "failure-domain.beta.kubernetes.io/region",
-        "topology.kubernetes.io/region",
-    ),
-];
 /// The provisioner of classes whose volumes are made by people.
 const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
 
@@ -45,8 +34,8 @@ pub struct Volumes<'a> {
     /// The class of claims that name none: of several defaults the newest.
     default: Option<&'a StorageClass>,
     hostname: Option<Symbol>,
-    /// Beta names of topology labels with the stable ones, and whether nodes carry the former.
-    topology: Vec<(Option<Symbol>, Option<Symbol>, bool)>,
+    /// Topology labels that had another name in beta.
+    topology: [BetaLabel; 2],
     /// Pods that use a claim of which one pod at a time may use the volume.
     users: FxHashMap<(Symbol, Symbol), Vec<PodIx>>,
     /// Nodes that claims have selected and that exist.
@@ -66,11 +55,6 @@ impl<'a> Volumes<'a> {
                 handles.entry(handle).or_insert(at as u32);
             }
         }
-        let topology = TOPOLOGY.iter().map(|&(beta, stable)| {
-            let beta = world.names.get(beta);
-            let carried = |key: Symbol| world.nodes.iter().any(|n| n.labels.get(key).is_some());
-            (beta, world.names.get(stable), beta.is_some_and(carried))
-        });
         Volumes {
             claims: claims
                 .map(|(at, c)| ((c.namespace, c.name), (at as u32, c)))
@@ -80,7 +64,7 @@ impl<'a> Volumes<'a> {
             classes: world.storage_classes.iter().map(|c| (c.name, c)).collect(),
             default: default_class(world),
             hostname: world.names.get("kubernetes.io/hostname"),
-            topology: topology.collect(),
+            topology: world.beta_topology(),
             users: users(world),
             selected: selected(world),
             on_nodes: classes_on_nodes(world),
@@ -287,7 +271,7 @@ impl<'a> Volumes<'a> {
     fn by_labels(&self, world: &ClusterObjects, volume: &Volume) -> Alternatives {
         let mut asked: Vec<Requirement> = Vec::new();
         let mut keys: Vec<Symbol> = Vec::new();
-        for &(beta, stable, _) in &self.topology {
+        for &BetaLabel { beta, stable, .. } in &self.topology {
             let Some(stable) = stable else { continue };
             keys.push(stable);
             for value in [beta, Some(stable)].into_iter().flatten() {
@@ -417,11 +401,9 @@ impl<'a> Volumes<'a> {
     /// The label behind a key of an allowed topology: nodes that carry a beta label carry the
     /// stable one, and new ones will.
     fn written(&self, key: Symbol) -> Symbol {
-        let known = self.topology.iter().find(|(beta, ..)| *beta == Some(key));
-        match known {
-            Some(&(_, Some(stable), true)) => stable,
-            _ => key,
-        }
+        let mut carried = self.topology.iter().filter(|of| of.is_carried);
+        let known = carried.find(|of| of.beta == Some(key));
+        known.and_then(|of| of.stable).unwrap_or(key)
     }
 
     fn without_hostname(&self, volume: &Volume) -> Alternatives {
@@ -479,11 +461,8 @@ fn classes_on_nodes(world: &ClusterObjects) -> FxHashSet<Symbol> {
         named.map(|rule| rule.key).collect()
     };
     let mut keys: FxHashSet<Symbol> = capacities().flat_map(keys_of).collect();
-    for (beta, stable) in TOPOLOGY {
-        for key in [beta, stable]
-            .into_iter()
-            .filter_map(|key| world.names.get(key))
-        {
+    for BetaLabel { beta, stable, .. } in world.beta_topology() {
+        for key in [beta, stable].into_iter().flatten() {
             keys.remove(&key);
         }
     }

@@ -429,6 +429,40 @@ fn the_beta_name_of_a_zone_is_another_label_until_nodes_carry_it() {
     assert_eq!(planned(carried), "n1: w\n");
 }
 
+#[test]
+fn a_rule_over_the_beta_name_of_a_zone_goes_by_what_nodes_carry() {
+    let beta = "failure-domain.beta.kubernetes.io/zone";
+    let planned = |kind: &str, labels: &Value| {
+        plan(&[
+            with(
+                node("n1", "a", "4", "8Gi"),
+                &json!({"metadata": {"labels": labels}}),
+            ),
+            running("r", "web", "n1", &json!({})),
+            small("w", "web", &rule(kind, &[(beta, web())])),
+        ])
+    };
+    let carried = json!({beta: "a"});
+    assert_eq!(planned("podAntiAffinity", &json!({})), "n1: w\n");
+    assert!(planned("podAntiAffinity", &carried).starts_with("left w: "));
+    assert!(planned("podAffinity", &json!({})).starts_with("left w: "));
+    assert_eq!(planned("podAffinity", &carried), "n1: w\n");
+}
+
+#[test]
+fn new_nodes_are_taken_to_carry_the_beta_name_where_others_do() {
+    let beta = "failure-domain.beta.kubernetes.io/zone";
+    let old = node("n1", "a", "100m", "8Gi");
+    let planned = |old: Value| {
+        let waits = small("w", "web", &rule("podAffinity", &[(beta, web())]));
+        plan(&[any(), old, waits])
+    };
+    assert!(planned(old.clone()).starts_with("left w: "));
+    let carried = with(old, &json!({"metadata": {"labels": {beta: "a"}}}));
+    let text = planned(carried);
+    assert!(text.contains("w") && !text.starts_with("left"), "{text}");
+}
+
 fn limited(to: u32) -> Value {
     json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSINode", "metadata": {"name": "n1"},
         "spec": {"drivers": [{"name": "x.csi", "nodeID": "n1", "allocatable": {"count": to}}]}})

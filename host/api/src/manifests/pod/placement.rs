@@ -9,7 +9,7 @@ use longshore_core::model::{
 use serde::Deserialize;
 
 use super::{WireSpec, api_rules};
-use crate::labels::{self, stable};
+use crate::labels::{self, of_topology, stable};
 use crate::manifests::diagnostic::{Fault, Path, quoted};
 use crate::manifests::object::effect;
 use crate::manifests::requirement::{Of, WireRequirement, requirements};
@@ -393,7 +393,8 @@ fn topology_key(key: &Text<'_>, at: Path<'_>, names: &mut Symbols) -> Result<Sym
             "name a label such as topology.kubernetes.io/zone",
         ));
     }
-    Ok(names.intern(stable(key)))
+    // As written, like the key of an allowed topology: snapshots know what nodes carry.
+    Ok(names.intern(of_topology(key)))
 }
 
 /// Adds the pod's own values of these labels to a selector. Labels that it does not have are passed

@@ -1,17 +1,18 @@
 //! Worlds from seeds for a real control plane: nodes, what runs on them and pods that wait, with the
 //! rules about nodes, volumes and other pods that kube-scheduler knows.
 
+use fastrand::Rng;
 use serde_json::{Value, json};
 
-use super::rng::Rng;
+use super::api::NAMESPACES;
 
 const ZONE: &str = "topology.kubernetes.io/zone";
+pub const OLD_ZONE: &str = "failure-domain.beta.kubernetes.io/zone";
 const HOST: &str = "kubernetes.io/hostname";
 const RACK: &str = "example.com/rack";
 const GEN: &str = "example.com/gen";
 const ZONES: [&str; 3] = ["test-zone-a", "test-zone-b", "test-zone-c"];
 const APPS: [&str; 4] = ["web", "db", "cache", "job"];
-const NAMESPACES: [&str; 3] = ["default", "team-a", "team-b"];
 const RESTARTS_ALL: &str = "RestartAllContainersOnContainerExits";
 
 /// A world: what is made of it before kube-scheduler looks, in order.
@@ -25,59 +26,70 @@ pub struct World {
     pub resized: Vec<(String, Value)>,
     /// Pods that wait.
     pub pending: Vec<Value>,
+    /// Whether nodes carry the beta label of their zone, as old cloud controllers write it.
+    pub has_old_zones: bool,
     /// NodePools, which only plans are made with.
     pub pools: Vec<Value>,
 }
 
 /// The world of a seed; with NodePools, and more pods, if nodes may be bought.
 pub fn world(seed: u64, buys: bool) -> World {
-    let mut rng = Rng::new(seed);
+    let mut rng = Rng::with_seed(seed);
     let mut world = World::default();
-    let nodes = if buys { rng.below(4) } else { 4 + rng.below(6) };
+    let old_zones = percent(&mut rng, 40);
+    let nodes = if buys {
+        rng.usize(..4)
+    } else {
+        4 + rng.usize(..6)
+    };
     for at in 0..nodes {
-        let node = node(&mut rng, at);
+        let node = node(&mut rng, at, old_zones);
+        world.has_old_zones |= !node["metadata"]["labels"][OLD_ZONE].is_null();
         world.objects.push(node);
     }
     storage(&mut rng, &mut world, nodes);
-    for at in 0..if nodes == 0 { 0 } else { 3 + rng.below(8) } {
+    for at in 0..if nodes == 0 { 0 } else { 3 + rng.usize(..8) } {
         running(&mut rng, &mut world, at, nodes);
     }
     if buys {
         world.pools = pools(&mut rng);
     }
-    for at in 0..2 + rng.below(5) {
+    for at in 0..2 + rng.usize(..5) {
         let pods = workload(&mut rng, at);
         world.pending.extend(pods);
     }
     world
 }
 
-fn node(rng: &mut Rng, at: usize) -> Value {
+fn node(rng: &mut Rng, at: usize, old_zones: bool) -> Value {
     let name = format!("n{at}");
-    let room = json!({"cpu": rng.pick(&["1", "2", "4", "8"]), "memory": "16Gi",
-        "ephemeral-storage": "50Gi", "pods": rng.pick(&["110", "110", "6"])});
+    let room = json!({"cpu": pick(rng, &["1", "2", "4", "8"]), "memory": "16Gi",
+        "ephemeral-storage": "50Gi", "pods": pick(rng, &["110", "110", "6"])});
     let mut labels = json!({"kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"});
-    if !rng.percent(15) {
-        labels[ZONE] = json!(rng.pick(&ZONES));
+    if !percent(rng, 15) {
+        labels[ZONE] = json!(pick(rng, &ZONES));
+        if old_zones {
+            labels[OLD_ZONE] = labels[ZONE].clone();
+        }
     }
-    if !rng.percent(8) {
+    if !percent(rng, 8) {
         labels[HOST] = json!(name);
     }
-    if rng.percent(50) {
-        labels[RACK] = json!(rng.pick(&["r1", "r2"]));
+    if percent(rng, 50) {
+        labels[RACK] = json!(pick(rng, &["r1", "r2"]));
     }
-    if rng.percent(50) {
-        labels[GEN] = json!(rng.pick(&["3", "7"]));
+    if percent(rng, 50) {
+        labels[GEN] = json!(pick(rng, &["3", "7"]));
     }
     let mut spec = json!({});
-    if rng.percent(20) {
-        let effect = rng.pick(&["NoSchedule", "NoSchedule", "PreferNoSchedule"]);
+    if percent(rng, 20) {
+        let effect = pick(rng, &["NoSchedule", "NoSchedule", "PreferNoSchedule"]);
         spec["taints"] = json!([{"key": "dedicated", "value": "x", "effect": effect}]);
     }
-    if rng.percent(8) {
+    if percent(rng, 8) {
         spec["unschedulable"] = json!(true);
     }
-    let features: &[&str] = if rng.percent(50) {
+    let features: &[&str] = if percent(rng, 50) {
         &[RESTARTS_ALL]
     } else {
         &[]
@@ -95,34 +107,38 @@ fn storage(rng: &mut Rng, world: &mut World, nodes: usize) {
             "metadata": {"name": name}, "provisioner": provisioner,
             "volumeBindingMode": "WaitForFirstConsumer"})
     };
-    let counts = rng.percent(50);
+    let counts = percent(rng, 50);
+    let mut zoned = class("zoned", "x.csi");
+    zoned["allowedTopologies"] = json!([{"matchLabelExpressions": [
+        {"key": pick(rng, &[ZONE, OLD_ZONE]), "values": [pick(rng, &ZONES[1..]), ZONES[0]]}]}]);
     world.objects.extend([
+        zoned,
         class("made", "x.csi"),
         class("counted", "y.csi"),
         class("manual", "kubernetes.io/no-provisioner"),
         json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver",
             "metadata": {"name": "y.csi"}, "spec": {"storageCapacity": counts}}),
     ]);
-    if rng.percent(60) {
+    if percent(rng, 60) {
         world.objects.push(json!({
             "apiVersion": "storage.k8s.io/v1", "kind": "CSIStorageCapacity",
             "metadata": {"name": "room", "namespace": "default"}, "storageClassName": "counted",
-            "capacity": rng.pick(&["1Gi", "9Gi"]),
-            "nodeTopology": {"matchLabels": {ZONE: rng.pick(&ZONES)}},
+            "capacity": pick(rng, &["1Gi", "9Gi"]),
+            "nodeTopology": {"matchLabels": {ZONE: pick(rng, &ZONES)}},
         }));
     }
     for at in 0..nodes {
-        if rng.percent(40) {
+        if percent(rng, 40) {
             let driver = json!({"name": "x.csi", "nodeID": format!("n{at}"), "topologyKeys": [],
-                "allocatable": {"count": rng.below(3)}});
+                "allocatable": {"count": rng.usize(..3)}});
             world
                 .objects
                 .push(json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSINode",
                 "metadata": {"name": format!("n{at}")}, "spec": {"drivers": [driver]}}));
         }
     }
-    let zone = rng.pick(&ZONES);
-    let host = format!("n{}", rng.below(nodes.max(1) + 1));
+    let zone = pick(rng, &ZONES);
+    let host = format!("n{}", rng.usize(..nodes.max(1) + 1));
     let on = |key: &str, value: &str| {
         json!({"required": {"nodeSelectorTerms": [{"matchExpressions": [
             {"key": key, "operator": "In", "values": [value]}]}]}})
@@ -179,12 +195,20 @@ fn storage(rng: &mut Rng, world: &mut World, nodes: usize) {
         }
         world.objects.push(claim);
     }
-    world
-        .objects
-        .push(claim("counted", "counted", "ReadWriteOnce"));
+    if nodes > 0 && percent(rng, 30) {
+        let node = format!("n{}", rng.usize(..nodes));
+        world.objects.push(
+            json!({"apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment",
+            "metadata": {"name": "attached"}, "spec": {"attacher": "x.csi", "nodeName": node,
+                "source": {"persistentVolumeName": "affine"}}}),
+        );
+    }
+    for class in ["counted", "zoned"] {
+        world.objects.push(claim(class, class, "ReadWriteOnce"));
+    }
     let mut chosen = claim("chosen", "made", "ReadWriteOnce");
     chosen["metadata"]["annotations"] =
-        json!({"volume.kubernetes.io/selected-node": rng.pick(&["n0", "gone"])});
+        json!({"volume.kubernetes.io/selected-node": pick(rng, &["n0", "gone"])});
     world.objects.push(chosen);
 }
 
@@ -207,34 +231,34 @@ fn pod(name: &str, namespace: &str, app: &str, cpu: &str, spec: &Value) -> Value
 
 /// A pod that runs: some are terminating, some are being resized.
 fn running(rng: &mut Rng, world: &mut World, at: usize, nodes: usize) {
-    let (namespace, app) = (rng.pick(&NAMESPACES), rng.pick(&APPS));
-    let mut spec = json!({"nodeName": format!("n{}", rng.below(nodes))});
-    if rng.percent(35) {
+    let (namespace, app) = (pick(rng, &NAMESPACES), pick(rng, &APPS));
+    let mut spec = json!({"nodeName": format!("n{}", rng.usize(..nodes))});
+    if percent(rng, 35) {
         let term = term(rng);
         spec["affinity"] = json!({"podAntiAffinity": required(&[term])});
     }
-    if namespace == "default" && rng.percent(20) {
-        spec["volumes"] = mounts(rng.pick(&["alone", "twin", "zonal"]));
+    if namespace == "default" && percent(rng, 20) {
+        spec["volumes"] = mounts(pick(rng, &["alone", "twin", "zonal"]));
     }
     let name = format!("run{at}");
     world.objects.push(pod(
         &name,
         namespace,
         app,
-        rng.pick(&["100m", "500m"]),
+        pick(rng, &["100m", "500m"]),
         &spec,
     ));
     let name = format!("{namespace}/{name}");
-    if rng.percent(25) {
+    if percent(rng, 25) {
         world.terminating.push(name);
-    } else if rng.percent(25) {
-        let (has, allocated) = (rng.pick(&["50m", "900m"]), rng.pick(&["50m", "400m"]));
+    } else if percent(rng, 25) {
+        let (has, allocated) = (pick(rng, &["50m", "900m"]), pick(rng, &["50m", "400m"]));
         let mut status = json!({"phase": "Running", "containerStatuses": [{
             "name": "main", "image": "x", "imageID": "", "ready": true, "restartCount": 0,
             "resources": {"requests": {"cpu": has, "memory": "64Mi"}},
             "allocatedResources": {"cpu": allocated, "memory": "64Mi"}}]});
-        if rng.percent(60) {
-            let reason = rng.pick(&["Infeasible", "Deferred"]);
+        if percent(rng, 60) {
+            let reason = pick(rng, &["Infeasible", "Deferred"]);
             status["conditions"] =
                 json!([{"type": "PodResizePending", "status": "True", "reason": reason}]);
         }
@@ -252,21 +276,21 @@ fn pools(rng: &mut Rng) -> Vec<Value> {
             json!({"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"]}),
             json!({"key": ZONE, "operator": "In", "values": ZONES}),
         ];
-        if rng.percent(40) {
+        if percent(rng, 40) {
             requirements[3]["values"] = json!([ZONES[0], ZONES[2]]);
         }
         let mut template = json!({"spec": {"nodeClassRef": class, "requirements": requirements}});
-        if rng.percent(35) {
-            let rack = rng.pick(&["r1", "r3"]);
+        if percent(rng, 35) {
+            let rack = pick(rng, &["r1", "r3"]);
             template["metadata"] = json!({"labels": {RACK: rack}});
         }
-        if rng.percent(25) {
+        if percent(rng, 25) {
             template["spec"]["taints"] =
                 json!([{"key": "dedicated", "value": "x", "effect": "NoSchedule"}]);
         }
         all.push(json!({"apiVersion": "karpenter.sh/v1", "kind": "NodePool",
             "metadata": {"name": name}, "spec": {"template": template}}));
-        if !rng.percent(40) {
+        if !percent(rng, 40) {
             break;
         }
     }
@@ -275,18 +299,18 @@ fn pools(rng: &mut Rng) -> Vec<Value> {
 
 /// Some pods that wait, with the same rules.
 fn workload(rng: &mut Rng, at: usize) -> Vec<Value> {
-    let (namespace, app) = (rng.pick(&NAMESPACES), rng.pick(&APPS));
-    let count = 1 + rng.below(5);
-    let cpu = rng.pick(&["100m", "400m", "900m", "1900m"]);
+    let (namespace, app) = (pick(rng, &NAMESPACES), pick(rng, &APPS));
+    let count = 1 + rng.usize(..5);
+    let cpu = pick(rng, &["100m", "400m", "900m", "1900m"]);
     let (mut spec, mut affinity) = (json!({}), json!({}));
     for (kind, share) in [("podAffinity", 35), ("podAntiAffinity", 35)] {
-        if rng.percent(share) {
-            let terms: Vec<Value> = (0..1 + rng.below(2)).map(|_| term(rng)).collect();
+        if percent(rng, share) {
+            let terms: Vec<Value> = (0..1 + rng.usize(..2)).map(|_| term(rng)).collect();
             affinity[kind] = required(&terms);
         }
     }
-    if rng.percent(25) {
-        let rule = match rng.below(5) {
+    if percent(rng, 25) {
+        let rule = match rng.usize(..5) {
             0 => json!({"key": GEN, "operator": "Gt", "values": ["4"]}),
             1 => json!({"key": ZONE, "operator": "In", "values": [ZONES[0], ZONES[1]]}),
             2 => json!({"key": RACK, "operator": "DoesNotExist"}),
@@ -296,15 +320,15 @@ fn workload(rng: &mut Rng, at: usize) -> Vec<Value> {
         affinity["nodeAffinity"] = json!({"requiredDuringSchedulingIgnoredDuringExecution": {
             "nodeSelectorTerms": [{"matchExpressions": [rule]}]}});
     }
-    if rng.percent(15) {
-        let kind = rng.pick(&["podAffinity", "podAntiAffinity"]);
+    if percent(rng, 15) {
+        let kind = pick(rng, &["podAffinity", "podAntiAffinity"]);
         let preferred = json!([{"weight": 10, "podAffinityTerm": term(rng)}]);
         affinity[kind]["preferredDuringSchedulingIgnoredDuringExecution"] = preferred;
     }
     spec["affinity"] = affinity;
-    if rng.percent(40) {
+    if percent(rng, 40) {
         let mut rules: Vec<Value> = Vec::new();
-        for _ in 0..1 + rng.below(2) {
+        for _ in 0..1 + rng.usize(..2) {
             let rule = spread(rng, app);
             let fields = ["topologyKey", "whenUnsatisfiable"];
             let same = |of: &Value| fields.iter().all(|field| of[*field] == rule[*field]);
@@ -314,25 +338,25 @@ fn workload(rng: &mut Rng, at: usize) -> Vec<Value> {
         }
         spec["topologySpreadConstraints"] = json!(rules);
     }
-    if rng.percent(40) {
+    if percent(rng, 40) {
         spec["tolerations"] = json!([{"key": "dedicated", "operator": "Exists"}]);
     }
     let mut container = json!({"name": "main", "image": "x",
         "resources": {"requests": {"cpu": cpu, "memory": "64Mi"}}});
-    if rng.percent(12) {
+    if percent(rng, 12) {
         container["ports"] = json!([{"containerPort": 80, "hostPort": 80}]);
     }
-    if rng.percent(8) {
+    if percent(rng, 8) {
         container["restartPolicy"] = json!("Never");
         container["restartPolicyRules"] = json!([{"action": "RestartAllContainers",
             "exitCodes": {"operator": "In", "values": [42]}}]);
     }
     spec["containers"] = json!([container]);
-    if namespace == "default" && rng.percent(35) {
+    if namespace == "default" && percent(rng, 35) {
         let claims = [
-            "zonal", "twin", "alone", "local", "affine", "counted", "chosen",
+            "zonal", "twin", "alone", "local", "affine", "counted", "zoned", "chosen",
         ];
-        spec["volumes"] = mounts(rng.pick(&claims));
+        spec["volumes"] = mounts(pick(rng, &claims));
     }
     (0..count)
         .map(|n| pod(&format!("w{at}-{n}"), namespace, app, cpu, &spec))
@@ -348,17 +372,17 @@ fn required(terms: &[Value]) -> Value {
 }
 
 fn term(rng: &mut Rng) -> Value {
-    let app = rng.pick(&APPS);
-    let selector = match rng.below(5) {
+    let app = pick(rng, &APPS);
+    let selector = match rng.usize(..5) {
         0 => {
             json!({"matchExpressions": [{"key": "app", "operator": "In", "values": [app, "web"]}]})
         }
         1 => json!({"matchExpressions": [{"key": "app", "operator": "Exists"}]}),
         _ => json!({"matchLabels": {"app": app}}),
     };
-    let key = rng.pick(&[ZONE, HOST, RACK, RACK]);
+    let key = pick(rng, &[ZONE, ZONE, HOST, HOST, RACK, RACK, RACK, OLD_ZONE]);
     let mut term = json!({"topologyKey": key, "labelSelector": selector});
-    match rng.below(8) {
+    match rng.usize(..8) {
         0 => term["namespaces"] = json!(["team-a", "default"]),
         1 => {
             term["namespaceSelector"] =
@@ -372,16 +396,26 @@ fn term(rng: &mut Rng) -> Value {
 }
 
 fn spread(rng: &mut Rng, app: &str) -> Value {
-    let of = if rng.percent(85) { app } else { "db" };
+    let of = if percent(rng, 85) { app } else { "db" };
     let mut rule = json!({
-        "maxSkew": 1 + rng.below(2), "topologyKey": rng.pick(&[ZONE, HOST, RACK]),
-        "whenUnsatisfiable": rng.pick(&["DoNotSchedule", "DoNotSchedule", "ScheduleAnyway"]),
+        "maxSkew": 1 + rng.usize(..2), "topologyKey": pick(rng, &[ZONE, HOST, RACK]),
+        "whenUnsatisfiable": pick(rng, &["DoNotSchedule", "DoNotSchedule", "ScheduleAnyway"]),
         "labelSelector": {"matchLabels": {"app": of}},
-        "nodeAffinityPolicy": rng.pick(&["Honor", "Honor", "Ignore"]),
-        "nodeTaintsPolicy": rng.pick(&["Honor", "Ignore", "Ignore"]),
+        "nodeAffinityPolicy": pick(rng, &["Honor", "Honor", "Ignore"]),
+        "nodeTaintsPolicy": pick(rng, &["Honor", "Ignore", "Ignore"]),
     });
-    if rule["whenUnsatisfiable"] == "DoNotSchedule" && rng.percent(20) {
-        rule["minDomains"] = json!(1 + rng.below(3));
+    if rule["whenUnsatisfiable"] == "DoNotSchedule" && percent(rng, 20) {
+        rule["minDomains"] = json!(1 + rng.usize(..3));
     }
     rule
+}
+
+/// True in so many of a hundred times.
+fn percent(rng: &mut Rng, share: usize) -> bool {
+    rng.usize(..100) < share
+}
+
+/// One of some words.
+fn pick<'a>(rng: &mut Rng, from: &[&'a str]) -> &'a str {
+    rng.choice(from).copied().unwrap_or_default()
 }

@@ -1,29 +1,19 @@
 //! A control plane on which worlds are made, scheduled and taken away.
 
-use std::collections::BTreeMap;
-use std::io::Write as _;
-use std::process::Stdio;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use serde_json::{Value, json};
 
-use super::generate::World;
+use super::api::{Api, NAMESPACES};
+use super::generate::{OLD_ZONE, World};
 use longshore_xtask::control_plane::{ControlPlane, Program};
 
-/// Kinds that worlds are made of and that plans read.
-const KINDS: &str = "nodes,pods,persistentvolumeclaims,persistentvolumes,storageclasses,csinodes,\
-    csidrivers,csistoragecapacities,volumeattachments,namespaces";
-/// Kinds that are taken away after a world, in this order.
-const TAKEN: [&str; 7] = [
-    "pods",
-    "persistentvolumeclaims",
-    "persistentvolumes",
-    "nodes",
-    "storageclasses",
-    "csidrivers",
-    "csistoragecapacities",
-];
+/// After so long kube-scheduler knows of a change.
+const HEARS: Duration = Duration::from_millis(250);
+/// After so long kube-scheduler has tried a pod again that it looked at too early.
+const BACKOFF: Duration = Duration::from_secs(3);
 /// How long anything is waited for.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -46,10 +36,9 @@ pub struct End {
 }
 
 impl End {
-    /// Whether a pod has its node.
-    pub fn has_placed(&self, pod: &str) -> bool {
-        let mut all = self.bound.iter().chain(&self.chosen);
-        all.any(|bound| bound.pod == pod)
+    /// All pods that have their node.
+    pub fn placed(&self) -> Vec<Bound> {
+        self.bound.iter().chain(&self.chosen).cloned().collect()
     }
 
     /// An object by kind and `namespace/name`.
@@ -61,54 +50,30 @@ impl End {
 }
 
 /// The control plane.
-pub struct Stage(ControlPlane);
+pub struct Stage {
+    // Ends before the control plane does.
+    api: Api,
+    plane: ControlPlane,
+}
 
 impl Stage {
     /// Starts one, with the namespaces of worlds and without kube-scheduler.
     pub fn start() -> anyhow::Result<Self> {
-        let stage = Stage(ControlPlane::start("scheduler-differential")?);
+        let plane = ControlPlane::start("scheduler-differential")?;
+        let api = Api::start(&plane)?;
         let namespace = |name: &str| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
-        stage.create(&["team-a", "team-b"].map(namespace))?;
-        stage.0.kill(Program::Scheduler)?;
-        Ok(stage)
-    }
-
-    fn create(&self, objects: &[Value]) -> anyhow::Result<()> {
-        if objects.is_empty() {
-            return Ok(());
-        }
-        let mut command = self.0.kubectl()?;
-        command
-            .args(["create", "--filename", "-"])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped());
-        let mut child = command.spawn().context("cannot start kubectl")?;
-        let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
-        let mut stdin = child.stdin.take().context("no way to kubectl")?;
-        stdin.write_all(list.to_string().as_bytes())?;
-        drop(stdin);
-        let out = child.wait_with_output()?;
-        if !out.status.success() {
-            bail!("kubectl create: {}", String::from_utf8_lossy(&out.stderr));
-        }
-        Ok(())
-    }
-
-    /// Everything that there is.
-    fn objects(&self) -> anyhow::Result<Vec<Value>> {
-        let text = self
-            .0
-            .run(&["get", KINDS, "--all-namespaces", "--output", "json"])?;
-        let list: Value = serde_json::from_str(&text)?;
-        Ok(list["items"].as_array().cloned().unwrap_or_default())
+        let ours = NAMESPACES.iter().filter(|name| **name != "default");
+        let ours: Vec<Value> = ours.map(|name| namespace(name)).collect();
+        api.create(&ours)?;
+        plane.kill(Program::Scheduler)?;
+        Ok(Stage { api, plane })
     }
 
     /// Waits until everything that there is meets a condition.
     fn until(&self, what: &str, is_met: impl Fn(&[Value]) -> bool) -> anyhow::Result<Vec<Value>> {
         let deadline = Instant::now() + PATIENCE;
         loop {
-            let objects = self.objects()?;
+            let objects = self.api.objects()?;
             if is_met(&objects) {
                 return Ok(objects);
             }
@@ -119,49 +84,10 @@ impl Stage {
         }
     }
 
-    fn patch(&self, kind: &str, name: &str, patch: &Value) -> anyhow::Result<()> {
-        let (namespace, name) = name.split_once('/').unwrap_or(("default", name));
-        let patch = patch.to_string();
-        let args = ["patch", kind, name, "--namespace", namespace];
-        let more = [
-            "--subresource",
-            "status",
-            "--type",
-            "merge",
-            "--patch",
-            &patch,
-        ];
-        self.0.run(&[args.as_slice(), &more].concat()).map(drop)
-    }
-
     /// Makes a world. Returns all objects, the pods that wait as if kube-scheduler had given them up.
     pub fn play(&self, world: &World) -> anyhow::Result<Vec<Value>> {
-        let ready = json!([{"type": "Ready", "status": "True", "reason": "Up", "message": "",
-            "lastHeartbeatTime": now(), "lastTransitionTime": now()}]);
-        let with_heart = |object: &Value| {
-            let mut object = object.clone();
-            if object["kind"] == "Node" {
-                object["status"]["conditions"] = ready.clone();
-            }
-            object
-        };
-        let objects: Vec<Value> = world.objects.iter().map(with_heart).collect();
-        self.create(&objects)?;
-        for (pod, status) in &world.resized {
-            self.patch("pod", pod, &json!({"status": status}))?;
-        }
-        for pod in &world.terminating {
-            let (namespace, name) = pod.split_once('/').unwrap_or(("default", pod));
-            self.0.run(&[
-                "delete",
-                "pod",
-                name,
-                "--namespace",
-                namespace,
-                "--wait=false",
-            ])?;
-        }
-        self.create(&world.pending)?;
+        self.make(world, &world.objects)?;
+        self.api.create(&world.pending)?;
         let wants_volume = |object: &Value| {
             object["kind"] == "PersistentVolumeClaim"
                 && object["spec"]["volumeName"].is_string()
@@ -176,23 +102,136 @@ impl Stage {
         Ok(objects)
     }
 
+    /// Makes what a world has before its pods that wait.
+    fn make(&self, world: &World, objects: &[Value]) -> anyhow::Result<()> {
+        let ready = json!([{"type": "Ready", "status": "True", "reason": "Up", "message": "",
+            "lastHeartbeatTime": now(), "lastTransitionTime": now()}]);
+        let with_heart = |object: &Value| {
+            let mut object = object.clone();
+            if object["kind"] == "Node" {
+                object["status"]["conditions"] = ready.clone();
+            }
+            object
+        };
+        let objects: Vec<Value> = objects.iter().map(with_heart).collect();
+        self.api.create(&objects)?;
+        for (pod, status) in &world.resized {
+            self.api
+                .patch_status("Pod", pod, &json!({"status": status}))?;
+        }
+        for pod in &world.terminating {
+            self.api.delete("Pod", pod, false)?;
+        }
+        Ok(())
+    }
+
     /// Lets kube-scheduler go on.
     pub fn schedule(&self) -> anyhow::Result<()> {
-        self.0.start_again(Program::Scheduler)
+        self.plane.start_again(Program::Scheduler)
     }
 
     /// Makes the nodes of a plan.
-    pub fn buy(&self, plan: &Value, world: &World, types: &Value) -> anyhow::Result<()> {
-        let claims = plan["claims"].as_array().into_iter().flatten();
-        let nodes: Vec<Value> = claims
-            .enumerate()
-            .map(|(at, claim)| node_of(at, claim, world, types))
-            .collect();
-        self.create(&nodes)?;
+    pub fn buy(&self, nodes: &[Value]) -> anyhow::Result<()> {
+        self.api.create(nodes)?;
         self.until("nodes of a plan", |objects| {
             !objects.iter().any(is_tainted_anew)
         })?;
         Ok(())
+    }
+
+    /// Asks kube-scheduler about a plan: each pod with room on its planned node alone, in whatever
+    /// order it takes. Returns the pods that are refused even so, with what kube-scheduler says.
+    pub fn replay(
+        &self,
+        world: &World,
+        bought: &[Value],
+        planned: &[Bound],
+    ) -> anyhow::Result<Vec<String>> {
+        let mut rooms: BTreeMap<String, Value> = BTreeMap::new();
+        let mut closed = |object: &Value| {
+            let mut object = object.clone();
+            if object["kind"] == "Node" {
+                let pods = object["status"]["allocatable"]["pods"].take();
+                rooms.insert(name_of(&object), pods);
+                object["status"]["allocatable"]["pods"] = json!("0");
+            }
+            object
+        };
+        let objects: Vec<Value> = world.objects.iter().map(&mut closed).collect();
+        let bought: Vec<Value> = bought.iter().map(&mut closed).collect();
+        self.make(world, &objects)?;
+        self.buy(&bought)?;
+        self.schedule()?;
+        let mut left = planned.to_vec();
+        let mut refusals = BTreeMap::new();
+        loop {
+            let before = left.len();
+            let nodes: BTreeSet<String> = left.iter().map(|one| one.node.clone()).collect();
+            for node in nodes {
+                let here: Vec<&Bound> = left.iter().filter(|one| one.node == node).collect();
+                let room = rooms.get(&node).context("a plan names an unknown node")?;
+                let refused = self.ask(world, &here, &node, room)?;
+                left.retain(|one| one.node != node || refused.contains_key(&one.pod));
+                refusals.extend(refused);
+            }
+            if left.is_empty() || left.len() == before {
+                break;
+            }
+        }
+        let text = |one: &Bound| {
+            let why = refusals.get(&one.pod).map_or("", String::as_str);
+            format!("{} on {}: {why}", one.pod, one.node)
+        };
+        Ok(left.iter().map(text).collect())
+    }
+
+    /// Makes pods while one node alone has room. Those that are not bound there are taken away, and
+    /// returned with what kube-scheduler says.
+    fn ask(
+        &self,
+        world: &World,
+        planned: &[&Bound],
+        node: &str,
+        room: &Value,
+    ) -> anyhow::Result<BTreeMap<String, String>> {
+        let pods = |room: &Value| json!({"status": {"allocatable": {"pods": room}}});
+        self.api.patch_status("Node", node, &pods(room))?;
+        std::thread::sleep(HEARS);
+        let is_planned = |pod: &&Value| planned.iter().any(|one| one.pod == name_of(pod));
+        let new: Vec<Value> = world.pending.iter().filter(is_planned).cloned().collect();
+        self.api.create(&new)?;
+        let (mut last, mut since) = (BTreeMap::new(), Instant::now());
+        let deadline = Instant::now() + PATIENCE;
+        let refused = loop {
+            let objects = self.api.objects()?;
+            let mut refused = BTreeMap::new();
+            for pod in objects
+                .iter()
+                .filter(|pod| pod["kind"] == "Pod")
+                .filter(is_planned)
+            {
+                let chosen = volume_on(&objects, pod);
+                if pod["spec"]["nodeName"] != node && chosen.as_deref() != Some(node) {
+                    let why = refusal(pod).map(str::to_owned);
+                    refused.insert(name_of(pod), why);
+                }
+            }
+            if refused != last {
+                (last, since) = (refused.clone(), Instant::now());
+            }
+            let is_quiet = since.elapsed() > BACKOFF && refused.values().all(Option::is_some);
+            if refused.is_empty() || is_quiet || Instant::now() > deadline {
+                break refused;
+            }
+            std::thread::sleep(HEARS);
+        };
+        self.api.patch_status("Node", node, &pods(&json!("0")))?;
+        for pod in refused.keys() {
+            self.api.delete("Pod", pod, true)?;
+        }
+        std::thread::sleep(HEARS);
+        let said = |(pod, why): (String, Option<String>)| (pod, why.unwrap_or_default());
+        Ok(refused.into_iter().map(said).collect())
     }
 
     /// Waits until kube-scheduler has looked at every pod of a world and has changed nothing for so
@@ -201,7 +240,7 @@ impl Stage {
         let deadline = Instant::now() + PATIENCE;
         let (mut last, mut since) = (Value::Null, Instant::now());
         loop {
-            let objects = self.objects()?;
+            let objects = self.api.objects()?;
             let waits: Vec<String> = world.pending.iter().map(name_of).collect();
             let mine =
                 |object: &&Value| object["kind"] == "Pod" && waits.contains(&name_of(object));
@@ -214,6 +253,7 @@ impl Stage {
                 (last, since) = (now, Instant::now());
             }
             let is_quiet = since.elapsed() >= Duration::from_secs(seconds);
+            let is_decided = |pod: &Value| is_decided(&objects, pod);
             if (is_quiet && objects.iter().filter(mine).all(is_decided))
                 || Instant::now() > deadline
             {
@@ -225,7 +265,7 @@ impl Stage {
 
     fn end(&self, mut objects: Vec<Value>, waits: &[String]) -> anyhow::Result<End> {
         let mut at: BTreeMap<String, String> = BTreeMap::new();
-        for request in self.0.recorded()? {
+        for request in self.plane.recorded()? {
             if request.resource == "pods/binding" && request.code < 400 {
                 at.insert(request.object, request.at);
             }
@@ -266,18 +306,8 @@ impl Stage {
 
     /// Takes a world away, and stops kube-scheduler.
     pub fn clear(&self) -> anyhow::Result<()> {
-        self.0.kill(Program::Scheduler)?;
-        for kind in TAKEN {
-            let args = ["delete", kind, "--all", "--force", "--grace-period=0"];
-            let all: &[&str] = match kind {
-                "nodes" | "persistentvolumes" | "storageclasses" | "csidrivers" => &[],
-                _ => &["--all-namespaces"],
-            };
-            self.0
-                .run(&[args.as_slice(), &["--wait=false"], all].concat())?;
-        }
-        self.0
-            .run(&["delete", "csinodes", "--all", "--wait=false"])?;
+        self.plane.kill(Program::Scheduler)?;
+        self.api.delete_all()?;
         self.until("the end of a world", |objects| {
             objects.iter().all(|object| object["kind"] == "Namespace")
         })?;
@@ -329,11 +359,17 @@ pub fn claims_of(objects: &[Value], pod: &str) -> Vec<String> {
     named.map(|name| format!("{namespace}/{name}")).collect()
 }
 
-/// Whether kube-scheduler has bound a pod or given it up.
-fn is_decided(pod: &Value) -> bool {
+/// Whether kube-scheduler has bound a pod, has chosen its volume's node, or has given it up.
+fn is_decided(objects: &[Value], pod: &Value) -> bool {
+    !is_pending(pod) || refusal(pod).is_some() || volume_on(objects, pod).is_some()
+}
+
+/// What kube-scheduler says of a pod that it has given up.
+fn refusal(pod: &Value) -> Option<&str> {
     let conditions = pod["status"]["conditions"].as_array();
     let mut conditions = conditions.into_iter().flatten();
-    !is_pending(pod) || conditions.any(|of| of["type"] == "PodScheduled")
+    let scheduled = conditions.find(|of| of["type"] == "PodScheduled")?;
+    scheduled["message"].as_str().or(Some(""))
 }
 
 /// A node that the node lifecycle controller has not looked at yet.
@@ -362,9 +398,16 @@ fn give_up(object: &mut Value) {
     }
 }
 
+/// The nodes that a plan buys.
+pub fn nodes_of(plan: &Value, world: &World, types: &Value) -> Vec<Value> {
+    let claims = plan["claims"].as_array().into_iter().flatten();
+    let node = |(at, claim)| node_of(at, claim, world, types);
+    claims.enumerate().map(node).collect()
+}
+
 /// The node that a claim of a plan becomes.
 fn node_of(at: usize, claim: &Value, world: &World, types: &Value) -> Value {
-    let name = format!("new-{at}");
+    let name = bought_name(at);
     let offering = &claim["offering"];
     let mut pools = world.pools.iter();
     let pool = pools.find(|pool| pool["metadata"]["name"] == claim["nodePool"]);
@@ -376,6 +419,9 @@ fn node_of(at: usize, claim: &Value, world: &World, types: &Value) -> Value {
         "node.kubernetes.io/instance-type": offering["instanceType"],
         "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64",
     });
+    if world.has_old_zones {
+        labels[OLD_ZONE] = offering["zone"].clone();
+    }
     let own = template["metadata"]["labels"]
         .as_object()
         .into_iter()
@@ -398,6 +444,11 @@ fn node_of(at: usize, claim: &Value, world: &World, types: &Value) -> Value {
             "conditions": [{"type": "Ready", "status": "True", "reason": "Up", "message": "",
                 "lastHeartbeatTime": now(), "lastTransitionTime": now()}]},
     })
+}
+
+/// The name of the node that a claim of a plan becomes.
+pub fn bought_name(at: usize) -> String {
+    format!("new-{at}")
 }
 
 /// The time as the API has it.

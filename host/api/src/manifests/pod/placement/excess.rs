@@ -192,7 +192,7 @@ pub(crate) fn wider(spec: &WireSpec<'_>, own: Symbol, names: &mut Symbols) -> Ve
         .flat_map(|anti| anti.required.iter())
         .filter(|term| term.label_selector.is_some())
     {
-        let key = crate::labels::stable(&term.topology_key);
+        let key = crate::labels::of_topology(&term.topology_key);
         let common = [crate::labels::HOSTNAME, "topology.kubernetes.io/zone"].contains(&key);
         let reach = by_key.entry((!common, key)).or_default();
         reach.all |=
