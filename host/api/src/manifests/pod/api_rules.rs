@@ -13,10 +13,6 @@ use crate::quantity::Quantity;
 
 /// The first thing that the API server would refuse.
 pub(in crate::manifests) fn check(wire: &WirePod<'_>) -> Result<(), Fault> {
-    let own = Path::Field(&Path::Root, "metadata.labels");
-    for (key, value) in wire.metadata.labels.iter() {
-        label(key, value.as_deref().unwrap_or_default(), own)?;
-    }
     match &wire.spec {
         Some(spec) => check_spec(spec, Path::Root.field("spec")),
         None => Ok(()),
@@ -51,7 +47,8 @@ fn check_spec(spec: &WireSpec<'_>, at: Path<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
-fn label(key: &str, value: &str, at: Path<'_>) -> Result<(), Fault> {
+/// Fails on what is no label.
+pub(in crate::manifests) fn label(key: &str, value: &str, at: Path<'_>) -> Result<(), Fault> {
     if !labels::is_label_key(key) {
         let what = format!("{} is not a label key", quoted(key));
         return Err(at
@@ -62,7 +59,7 @@ fn label(key: &str, value: &str, at: Path<'_>) -> Result<(), Fault> {
 }
 
 /// Fails on a text that no label may have as its value.
-pub(super) fn label_value(value: &str, at: Path<'_>) -> Result<(), Fault> {
+pub(in crate::manifests) fn label_value(value: &str, at: Path<'_>) -> Result<(), Fault> {
     if labels::is_label_value(value) {
         return Ok(());
     }

@@ -387,6 +387,9 @@ impl Controller {
         self.tell_budgets(&decision);
         self.tell_repairs(&decision);
         self.tell_staying(&decision, now);
+        for told in &decision.elapsed {
+            self.tell_pod(told.clone());
+        }
         self.replace_static(&decision);
         self.begin_singles(&decision);
         let planned = || {

@@ -28,6 +28,7 @@ use crate::live::journal::look::Look;
 use crate::live::mutants::mutant;
 use crate::live::overlays::OverlaySet;
 use crate::live::policies::ActivePolicies;
+use crate::live::protection;
 use crate::live::round::{RoundConfig, build_snapshot};
 
 /// What was decided.
@@ -44,6 +45,8 @@ pub struct Decision {
     pub rejected: Option<String>,
     /// What is to be said of nodes that stay.
     pub stays: Vec<Staying>,
+    /// What pods are told whose protection has ended.
+    pub elapsed: Vec<protection::Told>,
     /// Consolidation only looked at one node after the other.
     pub swept: bool,
     /// How long it took.
@@ -177,6 +180,7 @@ pub fn decide(
         None => methods::round(&snapshot, live, options, stop),
     };
     let stays = staying::to_tell(&snapshot, &round, |node| known.contains(node));
+    let elapsed = protection::elapsed(&snapshot.world);
     let (now, singles, rejected) = match disrupt::checked(&snapshot, &round) {
         Ok(now) => (now, round.singles.clone(), None),
         Err(violations) => (Vec::new(), Vec::new(), Some(format!("{violations:?}"))),
@@ -200,6 +204,7 @@ pub fn decide(
         singles,
         rejected,
         stays,
+        elapsed,
         swept: options.effort.sweep_only,
         took: begun.elapsed(),
     })

@@ -1,0 +1,167 @@
+//! Objects of Kubernetes' own kinds held against their types, where no API server has seen them.
+//!
+//! A value of the wrong type is refused, as by the API server. A field that the type does not have is
+//! said and does not count: a cluster may be newer.
+
+use k8s_openapi::api::apps::v1::{DaemonSet, ReplicaSet, StatefulSet};
+use k8s_openapi::api::core::v1::{
+    LimitRange, Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod,
+    ReplicationController, Service,
+};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::api::scheduling::v1::PriorityClass;
+use k8s_openapi::api::storage::v1::{CSIDriver, CSINode, StorageClass, VolumeAttachment};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::admit::{is_status, twice};
+use super::diagnostic::Fault;
+use super::documents::path_text;
+use super::explain::hint;
+use super::metadata;
+
+/// What is wrong with an object.
+#[derive(Default)]
+pub(super) struct Found {
+    /// Why the API server refuses it.
+    pub refusals: Vec<Fault>,
+    /// Fields that do not count.
+    pub notes: Vec<Fault>,
+}
+
+/// Holds an object against the type of its kind. Nothing is known of other kinds and versions.
+pub(super) fn check(group: &str, version: &str, kind: &str, text: &str) -> Found {
+    match (group, version, kind) {
+        ("", "v1", "Pod") => read::<Pod>(text),
+        ("", "v1", "Node") => read::<Node>(text),
+        ("", "v1", "Namespace") => read::<Namespace>(text),
+        ("", "v1", "LimitRange") => read::<LimitRange>(text),
+        ("", "v1", "PersistentVolume") => read::<PersistentVolume>(text),
+        ("", "v1", "PersistentVolumeClaim") => read::<PersistentVolumeClaim>(text),
+        ("", "v1", "ReplicationController") => read::<ReplicationController>(text),
+        ("", "v1", "Service") => read::<Service>(text),
+        ("apps", "v1", "DaemonSet") => read::<DaemonSet>(text),
+        ("apps", "v1", "ReplicaSet") => read::<ReplicaSet>(text),
+        ("apps", "v1", "StatefulSet") => read::<StatefulSet>(text),
+        ("policy", "v1", "PodDisruptionBudget") => read::<PodDisruptionBudget>(text),
+        ("scheduling.k8s.io", "v1", "PriorityClass") => read::<PriorityClass>(text),
+        ("storage.k8s.io", "v1", "StorageClass") => read::<StorageClass>(text),
+        ("storage.k8s.io", "v1", "CSINode") => read::<CSINode>(text),
+        ("storage.k8s.io", "v1", "CSIDriver") => read::<CSIDriver>(text),
+        ("storage.k8s.io", "v1", "VolumeAttachment") => read::<VolumeAttachment>(text),
+        _ => Found::default(),
+    }
+}
+
+fn read<T: DeserializeOwned>(text: &str) -> Found {
+    let Ok(mut object) = serde_json::from_str::<Value>(text) else {
+        return Found::default();
+    };
+    as_go_reads(&mut object);
+    let mut found = Found::default();
+    found.notes.extend(twice(text));
+    found.refusals.extend(metadata::check(&object));
+    let mut track = serde_path_to_error::Track::new();
+    let reader = serde_path_to_error::Deserializer::new(object, &mut track);
+    let result: Result<T, _> = serde_ignored::deserialize(reader, |path| {
+        let field = path_text(&path);
+        if !is_status(&field) {
+            found.notes.push(Fault {
+                field,
+                what: "is not a known field".to_owned(),
+                hint: "it has no effect here; remove it, or correct its spelling: kubectl apply \
+                       refuses it"
+                    .to_owned(),
+            });
+        }
+    });
+    if let Err(error) = result {
+        let field = track.path().to_string();
+        let what: String = error.to_string().chars().take(300).collect();
+        found.refusals.push(Fault {
+            field: if field == "." { String::new() } else { field },
+            hint: hint(&what).to_owned(),
+            what,
+        });
+    }
+    found
+}
+
+/// Maps with amounts by resource.
+const AMOUNTS: [&str; 11] = [
+    "allocatable",
+    "allocatedResources",
+    "capacity",
+    "default",
+    "defaultRequest",
+    "limits",
+    "max",
+    "maxLimitRequestRatio",
+    "min",
+    "overhead",
+    "requests",
+];
+/// Fields with an amount.
+const AMOUNT: [&str; 3] = ["divisor", "maximumVolumeSize", "sizeLimit"];
+
+/// Null is the same as nothing, and a number is an amount too.
+fn as_go_reads(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.retain(|_, value| !value.is_null());
+            for (name, value) in fields {
+                if AMOUNT.contains(&name.as_str()) {
+                    as_text(value);
+                }
+                if let (true, Value::Object(amounts)) =
+                    (AMOUNTS.contains(&name.as_str()), &mut *value)
+                {
+                    amounts.values_mut().for_each(as_text);
+                }
+                as_go_reads(value);
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(as_go_reads),
+        _ => {}
+    }
+}
+
+fn as_text(value: &mut Value) {
+    if let Value::Number(number) = value {
+        *value = number.to_string().into();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wrong_types_are_refused_and_unknown_fields_said() {
+        let pod = |container: &str| {
+            let spec = format!(r#"{{"containers": [{{"name": "c", {container}}}]}}"#);
+            let text = format!(
+                r#"{{"apiVersion": "v1", "kind": "Pod", "metadata": {{"name": "a"}}, "spec": {spec}}}"#
+            );
+            let found = check("", "v1", "Pod", &text);
+            let said = |faults: &[Fault]| {
+                let one = |fault: &Fault| format!("{}: {}", fault.field, fault.what);
+                faults.iter().map(one).collect::<Vec<_>>().join("\n")
+            };
+            (said(&found.refusals), said(&found.notes))
+        };
+        let amounts =
+            r#""resources": {"requests": {"cpu": 1, "memory": 1.5, "example.com/x": null}}"#;
+        assert_eq!(pod(amounts), (String::new(), String::new()));
+        let (refused, _) = pod(r#""image": 5"#);
+        assert!(
+            refused.starts_with("spec.containers[0].image: invalid type"),
+            "{refused}"
+        );
+        let (refused, said) = pod(r#""imagee": "pause""#);
+        assert_eq!(
+            (&*refused, &*said),
+            ("", "spec.containers[0].imagee: is not a known field")
+        );
+    }
+}
