@@ -573,11 +573,6 @@ impl Reader {
     }
 
     #[cfg(not(feature = "crd"))]
-    fn is_of_manifests(&self) -> bool {
-        false
-    }
-
-    #[cfg(not(feature = "crd"))]
     fn is_by_hand(&self, _: &str) -> bool {
         false
     }
@@ -627,6 +622,12 @@ impl Reader {
             }
             ("karpenter.sh", "NodePool") => self.take(source, object, false, nodepool::read),
             ("karpenter.sh", "NodeClaim") => self.take(source, object, false, node::read_claim),
+            ("apps", "DaemonSet") if self.is_by_hand(object.text) => {
+                self.take(source, object, true, |wire, objects| {
+                    workload::check_daemon(&wire)?;
+                    workload::read_daemon(wire, objects)
+                })
+            }
             ("apps", "DaemonSet") => self.take(source, object, true, workload::read_daemon),
             ("apps", "ReplicaSet" | "StatefulSet") => {
                 self.take(source, object, true, |wire, objects| {
@@ -735,16 +736,9 @@ impl Reader {
             };
             return self.refuse(source, range, item, &of, "", fault);
         }
+        #[cfg(feature = "crd")]
         if self.is_of_manifests() && !crate::labels::is_dns_name(plain) {
-            let fault = Fault {
-                field: "metadata.name".to_owned(),
-                what: format!("{} is not a name that the API server takes", quoted(plain)),
-                hint:
-                    "at most 253 lower case letters, digits, `-` and `.`, first and last a letter \
-                       or digit"
-                        .to_owned(),
-            };
-            return self.refuse(source, range, item, &of, &name, fault);
+            return self.refuse(source, range, item, &of, &name, metadata::no_name(plain));
         }
         let identity = identity(group(of.api_version), of.kind, &name);
         if self.seen.contains(&identity) {

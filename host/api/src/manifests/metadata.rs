@@ -9,11 +9,14 @@ use crate::labels;
 /// Bytes that keys and values of all annotations may have.
 const MOST_BYTES: usize = 256 << 10;
 
-/// What the API server refuses of an object's metadata. A name that is missing or has the wrong form
-/// is said elsewhere.
+/// What the API server refuses of an object's metadata. A name that is missing is said elsewhere.
 pub(super) fn check(object: &Value) -> Option<Fault> {
     let metadata = object.get("metadata")?.as_object()?;
     let at = Path::Root.field("metadata");
+    let name = metadata.get("name").and_then(Value::as_str);
+    if let Some(name) = name.filter(|name| !name.is_empty() && !labels::is_dns_name(name)) {
+        return Some(no_name(name));
+    }
     for (field, check) in [
         (
             "labels",
@@ -27,6 +30,17 @@ pub(super) fn check(object: &Value) -> Option<Fault> {
         }
     }
     None
+}
+
+/// Says that a text is none of an object's names.
+pub(super) fn no_name(name: &str) -> Fault {
+    Fault {
+        field: "metadata.name".to_owned(),
+        what: format!("{} is not a name that the API server takes", quoted(name)),
+        hint:
+            "at most 253 lower case letters, digits, `-` and `.`, first and last a letter or digit"
+                .to_owned(),
+    }
 }
 
 fn labels_of(map: &Map<String, Value>, at: Path<'_>) -> Result<(), Fault> {

@@ -3,6 +3,8 @@
 //! A value of the wrong type is refused, as by the API server. A field that the type does not have is
 //! said and does not count: a cluster may be newer.
 
+mod pod;
+
 use k8s_openapi::api::apps::v1::{DaemonSet, ReplicaSet, StatefulSet};
 use k8s_openapi::api::core::v1::{
     LimitRange, Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod,
@@ -32,28 +34,33 @@ pub(super) struct Found {
 /// Holds an object against the type of its kind. Nothing is known of other kinds and versions.
 pub(super) fn check(group: &str, version: &str, kind: &str, text: &str) -> Found {
     match (group, version, kind) {
-        ("", "v1", "Pod") => read::<Pod>(text),
-        ("", "v1", "Node") => read::<Node>(text),
-        ("", "v1", "Namespace") => read::<Namespace>(text),
-        ("", "v1", "LimitRange") => read::<LimitRange>(text),
-        ("", "v1", "PersistentVolume") => read::<PersistentVolume>(text),
-        ("", "v1", "PersistentVolumeClaim") => read::<PersistentVolumeClaim>(text),
-        ("", "v1", "ReplicationController") => read::<ReplicationController>(text),
-        ("", "v1", "Service") => read::<Service>(text),
-        ("apps", "v1", "DaemonSet") => read::<DaemonSet>(text),
-        ("apps", "v1", "ReplicaSet") => read::<ReplicaSet>(text),
-        ("apps", "v1", "StatefulSet") => read::<StatefulSet>(text),
-        ("policy", "v1", "PodDisruptionBudget") => read::<PodDisruptionBudget>(text),
-        ("scheduling.k8s.io", "v1", "PriorityClass") => read::<PriorityClass>(text),
-        ("storage.k8s.io", "v1", "StorageClass") => read::<StorageClass>(text),
-        ("storage.k8s.io", "v1", "CSINode") => read::<CSINode>(text),
-        ("storage.k8s.io", "v1", "CSIDriver") => read::<CSIDriver>(text),
-        ("storage.k8s.io", "v1", "VolumeAttachment") => read::<VolumeAttachment>(text),
+        ("", "v1", "Pod") => read(text, pod::pod),
+        ("", "v1", "Node") => read::<Node>(text, |_| Vec::new()),
+        ("", "v1", "Namespace") => read::<Namespace>(text, |_| Vec::new()),
+        ("", "v1", "LimitRange") => read::<LimitRange>(text, |_| Vec::new()),
+        ("", "v1", "PersistentVolume") => read::<PersistentVolume>(text, |_| Vec::new()),
+        ("", "v1", "PersistentVolumeClaim") => read::<PersistentVolumeClaim>(text, |_| Vec::new()),
+        ("", "v1", "ReplicationController") => read::<ReplicationController>(text, |_| Vec::new()),
+        ("", "v1", "Service") => read::<Service>(text, |_| Vec::new()),
+        ("apps", "v1", "DaemonSet") => read(text, pod::daemon),
+        ("apps", "v1", "ReplicaSet") => read::<ReplicaSet>(text, |_| Vec::new()),
+        ("apps", "v1", "StatefulSet") => read::<StatefulSet>(text, |_| Vec::new()),
+        ("policy", "v1", "PodDisruptionBudget") => {
+            read::<PodDisruptionBudget>(text, |_| Vec::new())
+        }
+        ("scheduling.k8s.io", "v1", "PriorityClass") => read::<PriorityClass>(text, |_| Vec::new()),
+        ("storage.k8s.io", "v1", "StorageClass") => read::<StorageClass>(text, |_| Vec::new()),
+        ("storage.k8s.io", "v1", "CSINode") => read::<CSINode>(text, |_| Vec::new()),
+        ("storage.k8s.io", "v1", "CSIDriver") => read::<CSIDriver>(text, |_| Vec::new()),
+        ("storage.k8s.io", "v1", "VolumeAttachment") => {
+            read::<VolumeAttachment>(text, |_| Vec::new())
+        }
         _ => Found::default(),
     }
 }
 
-fn read<T: DeserializeOwned>(text: &str) -> Found {
+/// Reads an object as its type, which has more rules.
+fn read<T: DeserializeOwned>(text: &str, rules: impl Fn(&T) -> Vec<Fault>) -> Found {
     let Ok(mut object) = serde_json::from_str::<Value>(text) else {
         return Found::default();
     };
@@ -75,14 +82,17 @@ fn read<T: DeserializeOwned>(text: &str) -> Found {
             });
         }
     });
-    if let Err(error) = result {
-        let field = track.path().to_string();
-        let what: String = error.to_string().chars().take(300).collect();
-        found.refusals.push(Fault {
-            field: if field == "." { String::new() } else { field },
-            hint: hint(&what).to_owned(),
-            what,
-        });
+    match result {
+        Ok(object) => found.refusals.extend(rules(&object)),
+        Err(error) => {
+            let field = track.path().to_string();
+            let what: String = error.to_string().chars().take(300).collect();
+            found.refusals.push(Fault {
+                field: if field == "." { String::new() } else { field },
+                hint: hint(&what).to_owned(),
+                what,
+            });
+        }
     }
     found
 }
@@ -139,7 +149,12 @@ mod tests {
     #[test]
     fn wrong_types_are_refused_and_unknown_fields_said() {
         let pod = |container: &str| {
-            let spec = format!(r#"{{"containers": [{{"name": "c", {container}}}]}}"#);
+            let image = if container.contains("image") {
+                ""
+            } else {
+                r#""image": "pause", "#
+            };
+            let spec = format!(r#"{{"containers": [{{"name": "c", {image}{container}}}]}}"#);
             let text = format!(
                 r#"{{"apiVersion": "v1", "kind": "Pod", "metadata": {{"name": "a"}}, "spec": {spec}}}"#
             );

@@ -118,6 +118,9 @@ fn change(random: &mut Random, object: &mut Value, others: &[&Value]) -> String 
     places(object, "", &mut all);
     // What an object is, is not in question.
     all.retain(|path| !matches!(path.as_str(), "/apiVersion" | "/kind" | "/metadata"));
+    if all.is_empty() {
+        return "nothing left".to_owned();
+    }
     let path = random.pick(&all).clone();
     let (name, above) = names(&path);
     let pool = pool(name, above);

@@ -34,10 +34,39 @@ const SHOWN: usize = 60;
 
 /// What we refuse though the API server takes it, by a part of our words: Karpenter refuses it too, or
 /// `docs/differences-from-karpenter.md` has a row.
-const OURS: [(&str, &str); 0] = [];
+const OURS: [(&str, &str); 17] = [
+    // ValidationSucceeded is False in Karpenter too.
+    ("NodePool", "is not a label value"),
+    ("NodePool", "is not a label key"),
+    ("NodePool", "is restricted"),
+    ("NodePool", "is not a taint"),
+    ("NodePool", "is there twice"),
+    ("NodePool", "are capacity types"),
+    ("NodePool", "is a capacity type"),
+    ("NodeOverlay", "is not a label value"),
+    ("NodeOverlay", "is not a label key"),
+    ("NodeOverlay", "has no single bound"),
+    ("NodeOverlay", "is known from the cloud"),
+    // Karpenter cannot read it.
+    ("NodePool", "is not a duration"),
+    // Rows of the page.
+    ("NodePool", "nodes carry it as a label value"),
+    ("NodeOverlay", "is negative"),
+    (
+        "EC2NodeClass",
+        "spec.role: is missing, and so is instanceProfile",
+    ),
+    ("Pod", "selects no node"),
+    ("DaemonSet", "selects no node"),
+];
 /// What the API server refuses and we take without a word, by a part of its words; each has a row in
 /// `docs/differences-from-karpenter.md`.
-const THEIRS: [(&str, &str); 0] = [];
+const THEIRS: [(&str, &str); 4] = [
+    ("Pod", "].image: Required value"),
+    ("Pod", "].name: Required value"),
+    ("DaemonSet", "].image: Required value"),
+    ("DaemonSet", "].name: Required value"),
+];
 
 /// A way to the API server without TLS.
 struct Proxy {
