@@ -52,7 +52,14 @@ pub(crate) fn amount(name: &str, amount: &Amount<'_>, at: Path<'_>) -> Result<i6
         };
         at.fault(format!("quantity {} {error}", quoted(&amount.0)), hint)
     };
-    let quantity = Quantity::parse(&amount.0).map_err(wrong)?;
+    let read = match Quantity::parse(&amount.0) {
+        // A suffix alone is 0, as Go reads it.
+        Err(QuantityError::NoNumber) if amount.0.starts_with(|c: char| c.is_ascii_alphabetic()) => {
+            Quantity::parse(&format!("0{}", amount.0))
+        }
+        read => read,
+    };
+    let quantity = read.map_err(wrong)?;
     let counted = if name == "cpu" {
         quantity.milli()
     } else {

@@ -5,16 +5,16 @@
 
 mod pod;
 
-use k8s_openapi::api::apps::v1::{DaemonSet, ReplicaSet, StatefulSet};
+use k8s_openapi::api::apps::v1::{ReplicaSet, StatefulSet};
 use k8s_openapi::api::core::v1::{
-    LimitRange, Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod,
-    ReplicationController, Service,
+    LimitRange, Namespace, Node, PersistentVolume, PersistentVolumeClaim, ReplicationController,
+    Service,
 };
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use k8s_openapi::api::storage::v1::{CSIDriver, CSINode, StorageClass, VolumeAttachment};
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::admit::{is_status, twice};
 use super::diagnostic::Fault;
@@ -131,7 +131,13 @@ fn as_go_reads(value: &mut Value) {
                 as_go_reads(value);
             }
         }
-        Value::Array(items) => items.iter_mut().for_each(as_go_reads),
+        Value::Array(items) => {
+            let of_objects = items.iter().any(Value::is_object);
+            for item in items.iter_mut().filter(|item| item.is_null()) {
+                *item = if of_objects { json!({}) } else { json!("") };
+            }
+            items.iter_mut().for_each(as_go_reads);
+        }
         _ => {}
     }
 }

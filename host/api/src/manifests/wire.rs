@@ -58,11 +58,11 @@ impl<'de: 'a, 'a> Deserialize<'de> for Amount<'a> {
             }
 
             fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Amount<'a>, E> {
-                Ok(Amount(Cow::Borrowed(text.trim())))
+                Ok(Amount(Cow::Borrowed(text.trim_matches(' '))))
             }
 
             fn visit_str<E>(self, text: &str) -> Result<Amount<'a>, E> {
-                Ok(Amount(Cow::Owned(text.trim().to_owned())))
+                Ok(Amount(Cow::Owned(text.trim_matches(' ').to_owned())))
             }
 
             fn visit_unit<E>(self) -> Result<Amount<'a>, E> {

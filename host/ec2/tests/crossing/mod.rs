@@ -34,7 +34,7 @@ const SHOWN: usize = 60;
 
 /// What we refuse though the API server takes it, by a part of our words: Karpenter refuses it too, or
 /// `docs/differences-from-karpenter.md` has a row.
-const OURS: [(&str, &str); 17] = [
+const OURS: [(&str, &str); 21] = [
     // ValidationSucceeded is False in Karpenter too.
     ("NodePool", "is not a label value"),
     ("NodePool", "is not a label key"),
@@ -57,6 +57,10 @@ const OURS: [(&str, &str); 17] = [
         "spec.role: is missing, and so is instanceProfile",
     ),
     ("Pod", "selects no node"),
+    ("Pod", "is not an integer"),
+    ("Pod", "invalid type: null, expected a string"),
+    ("DaemonSet", "is not an integer"),
+    ("DaemonSet", "invalid type: null, expected a string"),
     ("DaemonSet", "selects no node"),
 ];
 /// What the API server refuses and we take without a word, by a part of its words; each has a row in

@@ -12,6 +12,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
 use crate::labels;
 use crate::manifests::diagnostic::{Fault, quoted};
+use crate::quantity::{Quantity, QuantityError};
 
 const LABEL_KEY: &str = "write it like team or example.com/team";
 const LABEL_VALUE: &str =
@@ -24,6 +25,15 @@ pub(super) fn pod(pod: &Pod) -> Vec<Fault> {
     let mut faults = Faults::default();
     if let Some(spec) = &pod.spec {
         faults.spec("spec", spec, &["Always", "OnFailure", "Never"]);
+        let init = spec.init_containers.iter().flatten();
+        for container in spec.containers.iter().chain(init) {
+            let image = container.image.as_deref().unwrap_or_default();
+            // Of a template it is taken, and no pod is made from it.
+            if image.trim() != image {
+                let what = format!("the image {} has a space around it", quoted(image));
+                faults.add("spec.containers", what, "remove it");
+            }
+        }
     }
     faults.0
 }
@@ -95,6 +105,15 @@ impl Faults {
             && !policy.is_empty()
         {
             self.one_of(format!("{at}.restartPolicy"), policy, restarts);
+        }
+        let class = spec.priority_class_name.as_deref().unwrap_or_default();
+        if !class.is_empty() && !labels::is_dns_name(class) {
+            let what = format!("{} is not a name", quoted(class));
+            self.add(
+                format!("{at}.priorityClassName"),
+                what,
+                "name a PriorityClass",
+            );
         }
         if spec.containers.is_empty() {
             let hint = "a pod has at least one container";
@@ -170,11 +189,6 @@ impl Faults {
         container: &Container,
         (host, taken): (bool, &mut BTreeSet<(String, i32)>),
     ) {
-        let image = container.image.as_deref().unwrap_or_default();
-        if image.trim() != image {
-            let what = format!("{} has a space around it", quoted(image));
-            self.add(format!("{at}.image"), what, "remove it");
-        }
         if let Some(policy) = container.restart_policy.as_deref() {
             let known = ["Always", "Never", "OnFailure"];
             self.one_of(format!("{at}.restartPolicy"), policy, &known);
@@ -248,9 +262,15 @@ impl Faults {
             .resources
             .as_ref()
             .and_then(|all| all.requests.as_ref());
-        if asked.is_none_or(|asked| !asked.contains_key("storage")) {
-            let at = format!("{at}.resources.requests.storage");
-            self.add(at, "is missing", "say how large the volume is");
+        let at = format!("{at}.resources.requests.storage");
+        match asked.and_then(|asked| asked.get("storage")) {
+            None => self.add(at, "is missing", "say how large the volume is"),
+            Some(size) => {
+                let size = Quantity::parse(&size.0).and_then(|size| size.whole_saturating());
+                if size.is_ok_and(|size| size == 0) || size == Err(QuantityError::Negative) {
+                    self.add(at, "is not above 0", "say how large the volume is");
+                }
+            }
         }
     }
 
@@ -325,50 +345,46 @@ impl Faults {
             let what = format!("{} is not a namespace", quoted(name));
             self.add(format!("{at}.namespaces"), what, DNS_LABEL);
         }
-        let fields = [
+        let mut selected = selected(term.label_selector.as_ref());
+        for (field, keys) in [
             ("matchLabelKeys", &term.match_label_keys),
             ("mismatchLabelKeys", &term.mismatch_label_keys),
-        ];
-        let mut seen = BTreeSet::new();
-        for (field, keys) in fields {
+        ] {
             let at = format!("{at}.{field}");
-            for key in keys.iter().flatten() {
-                if term.label_selector.is_none() {
-                    let hint = "add the selector that the keys narrow, or remove them";
-                    self.add(&at, "stands without a labelSelector", hint);
-                }
-                if seen.contains(&(key, field != "matchLabelKeys")) {
-                    let what = format!("{} is in both lists of keys", quoted(key));
-                    self.add(&at, what, "keep one");
-                }
-                seen.insert((key, field == "matchLabelKeys"));
-                self.key(&at, key);
+            if term.label_selector.is_none() && keys.iter().flatten().next().is_some() {
+                let hint = "add the selector that the keys narrow, or remove them";
+                self.add(&at, "stands without a labelSelector", hint);
             }
+            self.keys(&at, keys, &mut selected);
         }
     }
 
-    fn spread(&mut self, at: &str, one: &TopologySpreadConstraint) {
-        self.key(&format!("{at}.topologyKey"), &one.topology_key);
-        let mut selected = BTreeSet::new();
-        if let Some(selector) = &one.label_selector {
-            self.selector(&format!("{at}.labelSelector"), selector);
-            selected.extend(selector.match_labels.iter().flatten().map(|(key, _)| key));
-            selected.extend(
-                selector
-                    .match_expressions
-                    .iter()
-                    .flatten()
-                    .map(|rule| &rule.key),
-            );
-        }
-        for key in one.match_label_keys.iter().flatten() {
-            let at = format!("{at}.matchLabelKeys");
-            self.key(&at, key);
+    /// Keys that narrow a selector, each of which is there once.
+    fn keys<'k>(
+        &mut self,
+        at: &str,
+        keys: &'k Option<Vec<String>>,
+        selected: &mut BTreeSet<&'k String>,
+    ) {
+        for key in keys.iter().flatten() {
+            self.key(at, key);
             if !selected.insert(key) {
                 let what = format!("{} is selected already", quoted(key));
                 self.add(at, what, "remove it here or from the labelSelector");
             }
         }
+    }
+
+    fn spread(&mut self, at: &str, one: &TopologySpreadConstraint) {
+        if let Some(selector) = &one.label_selector {
+            self.selector(&format!("{at}.labelSelector"), selector);
+        }
+        let mut selected = selected(one.label_selector.as_ref());
+        self.keys(
+            &format!("{at}.matchLabelKeys"),
+            &one.match_label_keys,
+            &mut selected,
+        );
         for (field, policy) in [
             ("nodeAffinityPolicy", &one.node_affinity_policy),
             ("nodeTaintsPolicy", &one.node_taints_policy),
@@ -411,6 +427,15 @@ impl Faults {
             );
         }
     }
+}
+
+/// Keys that a selector has rules about.
+fn selected(selector: Option<&LabelSelector>) -> BTreeSet<&String> {
+    let labels = selector.and_then(|selector| selector.match_labels.as_ref());
+    let rules = selector.and_then(|selector| selector.match_expressions.as_ref());
+    let keys = labels.into_iter().flatten().map(|(key, _)| key);
+    keys.chain(rules.into_iter().flatten().map(|rule| &rule.key))
+        .collect()
 }
 
 fn is_dns_label(name: &str) -> bool {
