@@ -456,6 +456,15 @@ async fn heartbeats() -> Vec<String> {
             };
             let _ = world.server.update(&key, Subresource::Status, beats);
         }
+        // So do pods that come and go: the time of the last one is on the NodeClaim.
+        for claim in world.server.list(NODE_CLAIM) {
+            let key = fields::key(NODE_CLAIM, "", name(&claim));
+            let change = &mut |claim: &mut Value| {
+                claim["status"]["lastPodEventTime"] = "2026-01-01T00:00:00Z".into();
+                claim["metadata"]["annotations"]["example.com/beat"] = beat.to_string().into();
+            };
+            let _ = world.server.update(&key, Subresource::Object, change);
+        }
     }
     scene.run(600).await;
     let nodes = scene.claims("web").len();

@@ -53,6 +53,8 @@ const CHANGED: Duration = Duration::from_secs(10);
 const UNCHANGED: Duration = Duration::from_secs(60);
 /// After a round that bought, what it looked at is out of date.
 const AGAIN: Duration = Duration::from_secs(1);
+/// So much is logged of what the check refuses of one look.
+const LOGGED_REFUSALS: usize = 3;
 /// A search takes at most one part in so many of the time.
 const SHARE: u32 = 10;
 
@@ -364,19 +366,7 @@ impl Controller {
         let repair = repair.map(|at| at.max(now + pause.max(AGAIN)));
         self.disruption.due = Some(repair.map_or(due, |repair| repair.min(due)));
         self.ctx.metrics.disruption.looked(&decision);
-        if let Some(why) = &decision.rejected {
-            self.ctx
-                .metrics
-                .rounds
-                .with_label_values(&["rejected"])
-                .inc();
-            tracing::error!(
-                why,
-                "disruption rejected by check: a defect of Longshore, please report it"
-            );
-            self.disruption.proposed = None;
-            return;
-        }
+        self.tell_refused(&decision);
         if !self.was_leader {
             self.disruption.due = Some(now + AGAIN);
             return;
@@ -447,6 +437,29 @@ impl Controller {
         }
         for command in commands {
             self.begin(command);
+        }
+    }
+
+    /// Says what the check has refused of a look: its nodes stay, and the rest goes on.
+    fn tell_refused(&self, decision: &Decision) {
+        let refused = &decision.round.refused;
+        if refused.is_empty() {
+            return;
+        }
+        let rounds = &self.ctx.metrics.rounds;
+        rounds.with_label_values(&["rejected"]).inc();
+        let messages = Messages {
+            snapshot: &decision.snapshot,
+        };
+        for one in refused.iter().take(LOGGED_REFUSALS) {
+            let nodes: Vec<String> = one.nodes.iter().map(|&node| messages.node(node)).collect();
+            let violation = one.violations.first().map(ToString::to_string);
+            tracing::error!(
+                nodes = nodes.join(" "),
+                method = one.method.name(),
+                violation,
+                "disruption rejected by check, its nodes stay: a defect of Longshore, please report it"
+            );
         }
     }
 
@@ -640,7 +653,8 @@ impl Controller {
         let bought: Vec<&str> = wanted.iter().map(|claim| claim.name.as_str()).collect();
         let moves = self.moves_by_claim(snapshot, proposal, &bought);
         let what = (proposal.method.name(), proposal.reason.name());
-        let failures = self.failures_of(&candidates);
+        let names: BTreeSet<&str> = wanted.iter().map(|want| &*want.pool).collect();
+        let failures = self.failures_of(&names);
         let new = NewCommand::new(id, what, now, candidates, wanted);
         let consolidates = matches!(proposal.reason.name(), "Empty" | "Underutilized");
         let worth = consolidates.then(|| Worth {
@@ -661,19 +675,24 @@ impl Controller {
         Some(new)
     }
 
-    /// What is known of failed commands on the NodePools of candidates: of several, the most.
-    pub(super) fn failures_of(&self, candidates: &[Candidate]) -> Option<Failures> {
-        let pools = self.pools_of(candidates);
-        let known = pools.iter().filter_map(|pool| self.ctx.failures.of(pool));
+    /// What is known of failed commands that bought from NodePools: of several, the most.
+    pub(super) fn failures_of(&self, pools: &BTreeSet<&str>) -> Option<Failures> {
+        let pools = pools.iter().filter_map(|name| self.state.pools.get(*name));
+        let known = pools.filter_map(|pool| self.ctx.failures.of(pool));
         known.max_by_key(|of| of.count)
     }
 
-    /// NodePools of candidates.
-    fn pools_of(&self, candidates: &[Candidate]) -> Vec<Arc<NodePool>> {
-        let names: BTreeSet<&str> = candidates
-            .iter()
-            .map(|one| lifecycle::pool_of(&one.claim))
-            .collect();
+    /// NodePools that a command buys from.
+    fn pools_of(&self, view: &CommandView) -> Vec<Arc<NodePool>> {
+        let said = view.command().map(|command| command.pools);
+        let said = said.unwrap_or_default();
+        let candidates = view.candidates.iter();
+        let names: BTreeSet<&str> = match said.is_empty() {
+            true => candidates
+                .map(|one| lifecycle::pool_of(&one.claim))
+                .collect(),
+            false => said.iter().map(String::as_str).collect(),
+        };
         let known = names
             .into_iter()
             .filter_map(|name| self.state.pools.get(name));
@@ -789,14 +808,15 @@ impl Controller {
             let mut to = destinations(&one.claim);
             to.all(|to| self.stays(to))
         });
-        let view = CommandView {
+        let mut view = CommandView {
             id: id.to_owned(),
             has_places,
             replacements,
-            pools: self.pools_of(&candidates),
+            pools: Vec::new(),
             is_unbegun: self.disruption.unbegun.contains(id),
             candidates,
         };
+        view.pools = self.pools_of(&view);
         let ctx = self.ctx.clone();
         Some(Box::pin(async move {
             let now = ctx.now().as_second();

@@ -191,7 +191,7 @@ impl JournalFixture {
             snapshot: &snapshot,
             planning: Options::default(),
             look: Look::new(&options, &snapshot.world, false),
-            found: Ok(&round),
+            found: &round,
             cut_short: false,
             took: Duration::from_millis(3),
         });
