@@ -65,11 +65,13 @@ const OURS: [(&str, &str); 21] = [
 ];
 /// What the API server refuses and we take without a word, by a part of its words; each has a row in
 /// `docs/differences-from-karpenter.md`.
-const THEIRS: [(&str, &str); 4] = [
+const THEIRS: [(&str, &str); 6] = [
     ("Pod", "].image: Required value"),
     ("Pod", "].name: Required value"),
     ("DaemonSet", "].image: Required value"),
     ("DaemonSet", "].name: Required value"),
+    ("DaemonSet", "empty selector is invalid for daemonset"),
+    ("DaemonSet", "`selector` does not match template `labels`"),
 ];
 
 /// A way to the API server without TLS.

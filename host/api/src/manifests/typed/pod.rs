@@ -55,13 +55,6 @@ pub(super) fn daemon(daemon: &DaemonSet) -> Vec<Fault> {
     faults.selector("spec.selector", selector);
     let listed = selector.match_labels.as_ref().unwrap_or(&none);
     let rules = selector.match_expressions.as_deref().unwrap_or_default();
-    if listed.is_empty() && rules.is_empty() {
-        faults.add(
-            "spec.selector",
-            "selects nothing",
-            "select the labels of its template",
-        );
-    }
     let selects = rules.iter().all(|rule| {
         let has = own.get(&rule.key);
         let values = rule.values.as_deref().unwrap_or_default();
@@ -74,11 +67,11 @@ pub(super) fn daemon(daemon: &DaemonSet) -> Vec<Fault> {
             _ => true,
         }
     });
-    if !selects
-        || listed
-            .iter()
-            .any(|(key, value)| own.get(key) != Some(value))
-    {
+    // A plan does not need one. It selects as it is written.
+    let differs = listed
+        .iter()
+        .any(|(key, value)| own.get(key) != Some(value));
+    if differs || !selects {
         let what = "does not select the labels of its template";
         faults.add("spec.selector", what, "give the template these labels");
     }
