@@ -52,7 +52,7 @@ fn quiet(reason: &str) -> Duration {
         "NodeRepairBlocked" => QUIET_FOR_UNHEALTHY,
         "RebootObserved" | "RebootFailed" => QUIET_FOR_REBOOTS,
         "Unconsolidatable" => staying::QUIET,
-        protection::INVALID | protection::UNTIL => QUIET_FOR_UNPROTECTED,
+        protection::INVALID | protection::UNTIL | protection::ELAPSED => QUIET_FOR_UNPROTECTED,
         "GarbageLimitExceeded" | "InstancesWithoutNodeClaim" => QUIET_FOR_GARBAGE,
         "WaitingOnNodeClaimTermination" | "RequestFailed" => QUIET_FOR_CLASSES,
         "NoCompatibleInstanceTypes" | "DisruptionBlocked" => QUIET_FOR_BARREN,

@@ -380,6 +380,9 @@ impl Controller {
         self.tell_blocked();
         self.tell_repairs(&decision);
         self.tell_staying(&decision, now);
+        for told in &decision.elapsed {
+            self.tell_pod(told.clone());
+        }
         self.replace_static(&decision);
         self.begin_singles(&decision);
         let planned = || {

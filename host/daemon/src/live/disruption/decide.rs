@@ -30,6 +30,7 @@ use crate::live::journal::look::Look;
 use crate::live::mutants::mutant;
 use crate::live::overlays::OverlaySet;
 use crate::live::policies::ActivePolicies;
+use crate::live::protection;
 use crate::live::round::{RoundConfig, build_snapshot};
 
 /// What was decided.
@@ -45,6 +46,8 @@ pub struct Decision {
     pub singles: Vec<Single>,
     /// What is to be said of nodes that stay.
     pub stays: Vec<Staying>,
+    /// What pods are told whose protection has ended.
+    pub elapsed: Vec<protection::Told>,
     /// Consolidation only looked at one node after the other.
     pub swept: bool,
     /// How long it took.
@@ -179,6 +182,7 @@ pub fn decide(
     };
     let round = checked(&snapshot, live, options, stop, round);
     let stays = staying::to_tell(&snapshot, &round, |node| known.contains(node));
+    let elapsed = protection::elapsed(&snapshot.world);
     let (now, singles) = (round.now(), round.singles.clone());
     let refused = round.refused.iter().flat_map(|of| of.violations.clone());
     let refused: Vec<Violation> = refused.collect();
@@ -205,6 +209,7 @@ pub fn decide(
         now,
         singles,
         stays,
+        elapsed,
         swept: options.effort.sweep_only,
         took: begun.elapsed(),
     })
