@@ -228,10 +228,7 @@ enum End {
 async fn end(ctx: &Context, claim: &NodeClaim, one: &Unhealthy) -> Result<End, StepError> {
     let how = how_it_ends(ctx, claim, one.category).await?;
     let goes = claim.metadata.deletion_timestamp.is_some();
-    let claim = match how {
-        End::Forced => &end_within(ctx, claim, 0).await?,
-        End::InOrder => claim,
-    };
+    let claim = &bounded(ctx, claim, how).await?;
     if goes {
         return Ok(how);
     }
@@ -263,6 +260,14 @@ async fn how_it_ends(
     match node.is_some_and(|node| node.is_ready()) {
         true => Ok(End::InOrder),
         false => Ok(End::Forced),
+    }
+}
+
+/// The NodeClaim, with an end that is now where its pods cannot leave in order.
+async fn bounded(ctx: &Context, claim: &NodeClaim, how: End) -> Result<NodeClaim, StepError> {
+    match how {
+        End::InOrder => Ok(claim.clone()),
+        End::Forced => end_within(ctx, claim, 0).await,
     }
 }
 
@@ -299,7 +304,8 @@ mod tests {
         ] {
             let (server, claim) = fresh();
             let ctx = context(&server, Err(CloudError::Other("not asked".into())));
-            let claim = bounded(&ctx, &claim, category).await.unwrap();
+            let how = how_it_ends(&ctx, &claim, category).await.unwrap();
+            let claim = bounded(&ctx, &claim, how).await.unwrap();
             let written = server.claim().unwrap();
             let bound = ends(&written).is_some_and(|end| end <= ctx.now());
             assert_eq!(bound, ends_now, "{category:?}");
@@ -332,6 +338,11 @@ mod tests {
                 "{category:?}"
             );
         }
+    }
+
+    #[test]
+    fn few_nodes_are_forced_in_one_look() {
+        assert_eq!([0, 1, 20, 21, 300].map(most_forced), [1, 1, 1, 2, 15]);
     }
 
     #[tokio::test]
