@@ -13,7 +13,7 @@ use longshore_core::model::{
 use longshore_core::plan::{
     Barred, IncompatiblePool, Least, Target, TopologyRule, TypesLeft, Unfit,
 };
-use longshore_core::reasons::{UnjoinedBackoff, UselessPurchase};
+use longshore_core::reasons::{FullMemory, UnjoinedBackoff, UselessPurchase};
 use longshore_core::snapshot::{ForeignTaintBackoff, Ineligible};
 
 pub use amount::{amount, quantities, size, two_amounts};
@@ -232,8 +232,7 @@ impl Messages<'_> {
                 format!(
                     "a node was bought for it in vain{times}: that of NodeClaim {claim} was ready \
                     and had room, and kube-scheduler did not place it there. No other is bought \
-                    before {} UTC, unless the pod, a NodePool, a node class or the labels of the \
-                    node change",
+                    before {} UTC, unless the pod, its volumes, a NodePool or a node class change",
                     time_of_day(*until)
                 )
             }
@@ -329,6 +328,12 @@ impl Messages<'_> {
                 "its last {nodes} nodes never joined the cluster, probably because of {}; one node \
                 is tried after {} UTC, or when the NodePool or its node class changes",
                 class(of),
+                time_of_day(*until)
+            ),
+            Ineligible::FullMemory(FullMemory { groups, until }) => format!(
+                "nodes were bought from it in vain for {groups} groups of pods, and it has no room \
+                to remember more; the next is bought after {} UTC, or when NodePools or node \
+                classes change",
                 time_of_day(*until)
             ),
         }

@@ -328,6 +328,7 @@ impl<'s> Rules<'s> {
                         .into_iter()
                         .map(|(ix, to)| (to, ix)),
                 )
+                .chain(snapshot.useless.awaited().iter().copied())
                 .collect(),
             commands: world
                 .names

@@ -31,7 +31,8 @@ pub fn partition_pools(
             }
             Some(Ineligible::NeverJoined(backoff))
         };
-        let why = why_unusable(world, pool).or_else(spoiled);
+        let full = || useless_purchases::full(world, pool).map(Ineligible::FullMemory);
+        let why = why_unusable(world, pool).or_else(spoiled).or_else(full);
         match why.or_else(&mut unjoined) {
             None => usable.push(PoolIx(at as u32)),
             Some(reason) => unusable.push((PoolIx(at as u32), reason)),
