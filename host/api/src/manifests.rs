@@ -19,6 +19,8 @@ mod documents;
 mod explain;
 mod limit_range;
 mod limits;
+#[cfg(feature = "crd")]
+mod metadata;
 mod node;
 mod nodepool;
 mod normalize;
@@ -33,6 +35,8 @@ mod storage;
 mod store;
 #[cfg(test)]
 mod tests;
+#[cfg(feature = "crd")]
+mod typed;
 mod wire;
 mod workload;
 mod yaml;
@@ -543,6 +547,19 @@ impl Reader {
         );
     }
 
+    /// Holds an object of Kubernetes' own kinds that was written by hand against its type.
+    #[cfg(feature = "crd")]
+    fn hold_against_type(&self, object: &mut Object<'_>, (group, version): (&str, &str)) {
+        if self.is_by_hand(object.text) {
+            let found = typed::check(group, version, object.of.kind, object.text);
+            object.refusals.extend(found.refusals);
+            object.notes.extend(found.notes);
+        }
+    }
+
+    #[cfg(not(feature = "crd"))]
+    fn hold_against_type(&self, _: &mut Object<'_>, _: (&str, &str)) {}
+
     /// Whether an object has not been through an API server, where that is asked for.
     #[cfg(feature = "crd")]
     fn is_by_hand(&self, text: &str) -> bool {
@@ -556,11 +573,6 @@ impl Reader {
     }
 
     #[cfg(not(feature = "crd"))]
-    fn is_of_manifests(&self) -> bool {
-        false
-    }
-
-    #[cfg(not(feature = "crd"))]
     fn is_by_hand(&self, _: &str) -> bool {
         false
     }
@@ -571,13 +583,14 @@ impl Reader {
     }
 
     /// The table of kinds.
-    fn dispatch(&mut self, source: &mut Source<'_>, object: Object<'_>) {
+    fn dispatch(&mut self, source: &mut Source<'_>, mut object: Object<'_>) {
         let (group, version) = object
             .of
             .api_version
             .split_once('/')
             .unwrap_or(("", object.of.api_version));
         let kind = object.of.kind;
+        self.hold_against_type(&mut object, (group, version));
         match (group, kind) {
             ("", "Pod") if self.is_by_hand(object.text) => {
                 self.take(source, object, true, |wire, objects| {
@@ -609,6 +622,12 @@ impl Reader {
             }
             ("karpenter.sh", "NodePool") => self.take(source, object, false, nodepool::read),
             ("karpenter.sh", "NodeClaim") => self.take(source, object, false, node::read_claim),
+            ("apps", "DaemonSet") if self.is_by_hand(object.text) => {
+                self.take(source, object, true, |wire, objects| {
+                    workload::check_daemon(&wire)?;
+                    workload::read_daemon(wire, objects)
+                })
+            }
             ("apps", "DaemonSet") => self.take(source, object, true, workload::read_daemon),
             ("apps", "ReplicaSet" | "StatefulSet") => {
                 self.take(source, object, true, |wire, objects| {
@@ -715,17 +734,13 @@ impl Reader {
                 what: "is missing".to_owned(),
                 hint: hint.to_owned(),
             };
+            self.hold(&of, text, &fault);
             return self.refuse(source, range, item, &of, "", fault);
         }
+        #[cfg(feature = "crd")]
         if self.is_of_manifests() && !crate::labels::is_dns_name(plain) {
-            let fault = Fault {
-                field: "metadata.name".to_owned(),
-                what: format!("{} is not a name that the API server takes", quoted(plain)),
-                hint:
-                    "at most 253 lower case letters, digits, `-` and `.`, first and last a letter \
-                       or digit"
-                        .to_owned(),
-            };
+            let fault = metadata::no_name(plain);
+            self.hold(&of, text, &fault);
             return self.refuse(source, range, item, &of, &name, fault);
         }
         let identity = identity(group(of.api_version), of.kind, &name);
@@ -742,6 +757,9 @@ impl Reader {
             // Our own words have a hint, where we would refuse it too.
             let own = into(wire, &mut ObjectsBuilder::default()).err();
             let faults = own.map_or(refusals, |own| vec![own]);
+            if let Some(first) = faults.first() {
+                self.hold(&of, text, first);
+            }
             for fault in faults {
                 self.refuse(source, range.clone(), item, &of, &name, fault);
             }
@@ -769,24 +787,18 @@ impl Reader {
     /// a pod its node, a PodDisruptionBudget its pods. Other objects are left out.
     fn hold(&mut self, of: &TypeOf<'_>, text: &str, why: &Fault) {
         let head: pod::WirePodHead<'_> = match (group(of.api_version), of.kind) {
-            ("", "Pod") | ("policy", "PodDisruptionBudget") => {
-                serde_json::from_str(text).unwrap_or_else(|_| pod::WirePodHead::of_metadata(text))
-            }
+            ("", "Pod") | ("policy", "PodDisruptionBudget") => pod::WirePodHead::lenient(text),
             _ => return,
         };
-        let Some(plain) = head
-            .metadata
-            .name
-            .as_deref()
-            .filter(|name| !name.is_empty())
-        else {
-            return;
-        };
+        let plain = head.metadata.name.as_deref().unwrap_or_default();
         let name = format!("{}/{plain}", namespace(&head.metadata));
-        if !self
-            .seen
-            .insert(identity(group(of.api_version), of.kind, &name))
-        {
+        let identity = identity(group(of.api_version), of.kind, &name);
+        let is_passed_over = match plain {
+            // In a cluster there are none without a name.
+            "" => !self.is_of_manifests(),
+            _ => !self.seen.insert(identity),
+        };
+        if is_passed_over {
             return;
         }
         match of.kind {

@@ -49,6 +49,7 @@ pub mod store;
 pub mod subnets;
 pub mod templates;
 mod wire;
+pub mod world;
 pub mod zonal_shift;
 
 #[cfg(test)]

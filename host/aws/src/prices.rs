@@ -10,6 +10,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use crate::calls::Call;
+use crate::clients::Clients;
 use crate::error::{ApiError, Class};
 use crate::provider::{Ec2, REFRESH};
 use crate::{discovery, wire};
@@ -158,36 +159,43 @@ impl Ec2 {
     /// # Errors
     /// A call failed, or the list is empty: types without an answer keep their price.
     pub async fn refresh_price_list(&self) -> Result<usize, ApiError> {
-        let clients = &self.inner().clients;
-        let region = clients.region();
-        let [shared, metal] = queries(region);
-        let (shared, metal) = tokio::join!(
-            wire::prices::products(clients, &shared),
-            wire::prices::products(clients, &metal),
-        );
-        let mut prices = OnDemand::new();
-        for products in [&shared, &metal].into_iter().flatten() {
-            let (read, unread) = read(region, products);
-            if unread > 0 {
-                tracing::warn!(unread, "products of the price list have no price");
-            }
-            prices.extend(read);
-        }
+        let (prices, all) = price_list(&self.inner().clients).await;
         let found = prices.len();
         {
             let mut state = self.state();
             discovery::set_on_demand_prices(&mut state.region, &prices);
             state.on_demand.extend(prices);
         }
-        let (_, _) = (shared?, metal?);
-        match found {
-            0 => Err(ApiError {
-                class: Class::Invalid,
-                ..ApiError::new(Call::GetProducts, "", &format!("no prices of {region}"))
-            }),
-            found => Ok(found),
-        }
+        all.map(|()| found)
     }
+}
+
+/// On-demand prices of the clients' region, and what failed: a part of the list, or it is empty.
+pub(crate) async fn price_list(clients: &Clients) -> (OnDemand, Result<(), ApiError>) {
+    let region = clients.region();
+    let [shared, metal] = queries(region);
+    let (shared, metal) = tokio::join!(
+        wire::prices::products(clients, &shared),
+        wire::prices::products(clients, &metal),
+    );
+    let mut prices = OnDemand::new();
+    for products in [&shared, &metal].into_iter().flatten() {
+        let (read, unread) = read(region, products);
+        if unread > 0 {
+            tracing::warn!(unread, "products of the price list have no price");
+        }
+        prices.extend(read);
+    }
+    let empty = || ApiError {
+        class: Class::Invalid,
+        ..ApiError::new(Call::GetProducts, "", &format!("no prices of {region}"))
+    };
+    let all = match (shared, metal) {
+        (Err(error), _) | (_, Err(error)) => Err(error),
+        _ if prices.is_empty() => Err(empty()),
+        _ => Ok(()),
+    };
+    (prices, all)
 }
 
 #[cfg(test)]

@@ -196,7 +196,8 @@ impl NodeClasses for KubeClasses {
         let params = ListParams::default().match_any();
         let found = self.any.list(&params).await;
         let found = found.map_err(|error| error.to_string())?;
-        let read = |object: DynamicObject| {
+        let read = |mut object: DynamicObject| {
+            nodeclass::give_spec(&mut object.data);
             let name = object.name_any();
             let class: Result<EC2NodeClass, _> = object.try_parse();
             class

@@ -9,6 +9,7 @@
 pub mod backoff;
 pub mod bound;
 pub mod budgets;
+pub mod checked;
 pub mod compile;
 pub mod consolidation;
 pub mod costs;

@@ -1,6 +1,8 @@
 //! What a plan asks of policies. The host of WebAssembly components implements [`Policies`];
 //! [`ByPrice`] is the built-in default.
 
+use std::sync::Arc;
+
 use crate::model::{Catalogue, OfferingId, Symbol, Symbols};
 
 /// A finite, shared amount of something prepaid (a reservation, a savings plan): while any is left,
@@ -32,8 +34,8 @@ pub struct Draw {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Scores {
     /// Effective cost in USD per hour by [`OfferingId`]; infinite to exclude. Never NaN, never
-    /// negative.
-    pub cost: Vec<f64>,
+    /// negative. Shared: where NodePools are many, so are the copies, and most are equal.
+    pub cost: Arc<[f64]>,
     /// Commitments; an offering draws on at most one pool.
     pub pools: Vec<CommitmentPool>,
 }
@@ -53,7 +55,7 @@ pub struct ByPrice;
 impl Policies for ByPrice {
     fn score(&self, catalogue: &Catalogue, _: &Symbols, _: Symbol) -> Scores {
         Scores {
-            cost: catalogue.offerings().iter().map(|o| o.price).collect(),
+            cost: catalogue.prices().clone(),
             pools: Vec::new(),
         }
     }

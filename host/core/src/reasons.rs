@@ -214,7 +214,7 @@ pub enum Ineligible {
     Deleting,
     /// `spec.replicas`: its nodes are kept by count, not by pods.
     Static,
-    /// Its condition Ready is False.
+    /// Its condition Ready is False or Unknown.
     NotReady,
     /// Its node class is of a kind that another provider manages.
     ForeignClass(NodeClassRef),
@@ -228,6 +228,8 @@ pub enum Ineligible {
     ForeignTaints(ForeignTaintBackoff),
     /// Its last nodes never joined.
     NeverJoined(UnjoinedBackoff),
+    /// It has no room to remember another purchase in vain.
+    FullMemory(FullMemory),
 }
 
 /// A purchase that did not help a group of pods.
@@ -249,6 +251,15 @@ pub struct UnjoinedBackoff {
     /// The node class, which is the suspect.
     pub class: NodeClassRef,
     /// When the next node may be bought, seconds since 1970. One that is tried has to join first.
+    pub until: i64,
+}
+
+/// A NodePool that remembers as many purchases in vain as it can.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FullMemory {
+    /// Groups of pods whose pause runs.
+    pub groups: u32,
+    /// When the first of the pauses has passed, seconds since 1970.
     pub until: i64,
 }
 

@@ -369,6 +369,11 @@ pub struct TypesArgs {
     /// Lists offerings in JSON too: zones, prices, availability; for aws
     #[arg(long)]
     pub offerings: bool,
+    /// Lists nothing, and writes the region as EC2 describes it to this account: zones, instance types,
+    /// prices. Other commands read it with --world. The region and the credentials come from the
+    /// environment, as for `longshore run`; a name that ends in .gz is gzipped; for aws
+    #[arg(long, value_name = "FILE")]
+    pub save_world: Option<PathBuf>,
     /// Karpenter's feature gates. None changes the list: the NodeClass's status says which
     /// reservations there are; for aws
     #[arg(long, value_name = "GATE=BOOL,…")]

@@ -12,17 +12,13 @@ mod write;
 use std::sync::Arc;
 use std::time::Instant;
 
-use longshore_core::check::Violation;
-use longshore_core::check::disruption::{Disruption, check_alone};
+use longshore_core::disrupt::checked::checked;
 use longshore_core::disrupt::costs::{MoveCost, price_of};
-use longshore_core::disrupt::methods::{
-    self, Explain, Options as How, Round, Single, TerminateFirst,
-};
+use longshore_core::disrupt::methods::{self, Explain, Options as How, Round, TerminateFirst};
 use longshore_core::disrupt::paper::{self, Serial};
-use longshore_core::disrupt::proposals::{self, Proposal, Rules};
+use longshore_core::disrupt::proposals::{Proposal, Rules};
 use longshore_core::disrupt::search::Effort;
 use longshore_core::disrupt::verdicts::Method;
-use longshore_core::ids::NodeIx;
 use longshore_core::snapshot::Snapshot;
 use longshore_core::stop::Stop;
 
@@ -64,9 +60,8 @@ pub fn explain_node(args: &ExplainArgs) -> Result<Explained, Failure> {
     if let Some(going) = explain_going(&snapshot.world, &args.name).map_err(usage)? {
         return Ok(going);
     }
-    let round = methods::round(&snapshot, &scorers, how, Stop::never());
+    let round = look(&snapshot, &scorers, how);
     say(&scorers);
-    checked(&snapshot, &round).map_err(Failure::Disruption)?;
     explain(&snapshot, &round, &args.name, false).map_err(usage)
 }
 
@@ -194,9 +189,8 @@ fn propose(
     how: How<'_>,
 ) -> Result<String, Failure> {
     let begun = Instant::now();
-    let round = methods::round(snapshot, scorers, how, Stop::never());
+    let round = look(snapshot, scorers, how);
     let seconds = begun.elapsed().as_secs_f64();
-    checked(snapshot, &round).map_err(Failure::Disruption)?;
     let report = Proposed::new(snapshot, &round, seconds, cost(snapshot));
     match args.output {
         Output::Json => print(&report),
@@ -204,31 +198,21 @@ fn propose(
     }
 }
 
-/// What may be carried out now. Nothing is shown or carried out that breaks a rule.
-///
-/// # Errors
-/// Rules that it would break: a defect of Longshore.
-pub fn checked(snapshot: &Snapshot, round: &Round) -> Result<Vec<Proposal>, Vec<Violation>> {
-    let now = round.now();
-    proposals::check(snapshot, &now)?;
-    let together: Vec<Disruption> = now.iter().map(Proposal::to_check).collect();
-    let alone = |single: &Single| Disruption {
-        reason: single.method.reason().name(),
-        nodes: vec![single.node],
-        bought: Vec::new(),
-        moves: Vec::new(),
-        of_static: is_static(snapshot, single.node),
-    };
-    let alone: Vec<Disruption> = round.singles.iter().map(alone).collect();
-    check_alone(snapshot, &together, &alone)?;
-    Ok(now)
-}
-
-/// Whether the NodePool of a node keeps a number of nodes.
-fn is_static(snapshot: &Snapshot, node: NodeIx) -> bool {
-    let pool = snapshot.nodes[node.0 as usize].pool;
-    let mut pools = snapshot.world.pools.iter();
-    pools.any(|known| Some(known.name) == pool && known.replicas.is_some())
+/// A look of which nothing breaks a rule. What does is left out, and said on standard error.
+fn look(snapshot: &Snapshot, scorers: &Scorers, how: How<'_>) -> Round {
+    let round = methods::round(snapshot, scorers, how, Stop::never());
+    let round = checked(snapshot, scorers, how, Stop::never(), round);
+    let messages = Messages { snapshot };
+    for one in &round.refused {
+        let nodes: Vec<String> = one.nodes.iter().map(|&node| messages.node(node)).collect();
+        let violation = one.violations.first().map(ToString::to_string);
+        eprintln!(
+            "the check refuses what was found for {}, so it stays; please report this: {}",
+            nodes.join(", "),
+            violation.unwrap_or_default()
+        );
+    }
+    round
 }
 
 fn print(report: &impl serde::Serialize) -> Result<String, Failure> {
@@ -260,12 +244,12 @@ fn converge(
     let mut serial = Serial::default();
     for _ in 0..MOST_ROUNDS {
         let begun = Instant::now();
-        let round = methods::round(&snapshot, scorers, how, Stop::never());
+        let round = look(&snapshot, scorers, how);
         report.seconds += begun.elapsed().as_secs_f64();
         if report.lower_bound.is_none() {
             report.lower_bound = round.lower_bound;
         }
-        let mut now = checked(&snapshot, &round).map_err(Failure::Disruption)?;
+        let mut now = round.now();
         now.retain(|proposal| proposal.method != Method::StaticDrift);
         if now.is_empty() {
             report.finished = true;

@@ -4,7 +4,6 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use longshore_api::manifests::{Diagnostic, Diagnostics};
-use longshore_core::check::Violation;
 use longshore_core::planner::Rejected;
 use longshore_policy::LoadError;
 
@@ -57,9 +56,6 @@ pub enum Failure {
     /// A plan that breaks a rule: our fault, not that of the input.
     #[error("the plan breaks {} and is dropped: a defect of Longshore, please report it", count(.0.violations.len(), "rule"))]
     Rejected(Box<Rejected>),
-    /// Disruption that breaks a rule: the same.
-    #[error("disruption breaks {} and is dropped: a defect of Longshore, please report it", count(.0.len(), "rule"))]
-    Disruption(Vec<Violation>),
     /// The daemon has lost a part that it cannot do without.
     #[error("the daemon has ended")]
     Ended(#[from] crate::live::environment::Ended),
@@ -93,11 +89,6 @@ impl Failure {
             Failure::Rejected(rejected) => {
                 rejected
                     .violations
-                    .iter()
-                    .for_each(|violation| _ = write!(text, "\n  {violation}"));
-            }
-            Failure::Disruption(violations) => {
-                violations
                     .iter()
                     .for_each(|violation| _ = write!(text, "\n  {violation}"));
             }

@@ -13,7 +13,7 @@ use longshore_core::model::{
 use longshore_core::plan::{
     Barred, IncompatiblePool, Least, Target, TopologyRule, TypesLeft, Unfit,
 };
-use longshore_core::reasons::{UnjoinedBackoff, UselessPurchase};
+use longshore_core::reasons::{FullMemory, UnjoinedBackoff, UselessPurchase};
 use longshore_core::snapshot::{ForeignTaintBackoff, Ineligible};
 
 pub use amount::{amount, quantities, size, two_amounts};
@@ -232,8 +232,7 @@ impl Messages<'_> {
                 format!(
                     "a node was bought for it in vain{times}: that of NodeClaim {claim} was ready \
                     and had room, and kube-scheduler did not place it there. No other is bought \
-                    before {} UTC, unless the pod, a NodePool, a node class or the labels of the \
-                    node change",
+                    before {} UTC, unless the pod, its volumes, a NodePool or a node class change",
                     time_of_day(*until)
                 )
             }
@@ -301,7 +300,7 @@ impl Messages<'_> {
             Ineligible::Static => {
                 "it is static (spec.replicas): its nodes are kept by count, not by pods".into()
             }
-            Ineligible::NotReady => "its condition Ready is False".into(),
+            Ineligible::NotReady => "its condition Ready is not True".into(),
             Ineligible::ForeignClass(foreign) => self.foreign(foreign),
             Ineligible::ClassMissing(missing) => format!("its {} does not exist", class(missing)),
             Ineligible::ClassDeleting(deleting) => {
@@ -329,6 +328,12 @@ impl Messages<'_> {
                 "its last {nodes} nodes never joined the cluster, probably because of {}; one node \
                 is tried after {} UTC, or when the NodePool or its node class changes",
                 class(of),
+                time_of_day(*until)
+            ),
+            Ineligible::FullMemory(FullMemory { groups, until }) => format!(
+                "nodes were bought from it in vain for {groups} groups of pods, and it has no room \
+                to remember more; the next is bought after {} UTC, or when NodePools or node \
+                classes change",
                 time_of_day(*until)
             ),
         }
@@ -701,6 +706,69 @@ mod tests {
                 "{start}, and none can be added there: 3 of 3 types: no offering available; \
                  5 offerings are unavailable until 14:03:20 UTC"
             )
+        );
+    }
+
+    #[test]
+    fn a_domain_whose_offerings_are_all_short_is_told_from_one_that_nobody_offers() {
+        use longshore_core::model::{Catalogue, InstanceType, Offering, OfferingId, TypeId};
+        let mut world = ClusterObjects::default();
+        let names = &mut world.names;
+        let [key, short, never] = [ZONE, "us-east-1c", "us-east-1z"].map(|text| names.intern(text));
+        let kind = InstanceType {
+            name: names.intern("m5.large"),
+            requirements: Vec::new(),
+            capacity: Default::default(),
+            allocatable: Default::default(),
+            volume_limits: Vec::new(),
+            incompatible: None,
+            offerings: 0..0,
+        };
+        let offering = Offering {
+            instance_type: TypeId(0),
+            requirements: Vec::new().into(),
+            zone: Some(short),
+            capacity_type: None,
+            price: 1.0,
+            available: true,
+            reservation: None,
+        };
+        let whole = Catalogue::new(vec![(kind, vec![offering])], names);
+        world.catalogue = whole.without_capacity(&[(OfferingId(0), 1_793_541_800)]);
+        let said = |domain| {
+            let least = Least {
+                domain,
+                pods: 0,
+                barred: Barred::NotOffered,
+            };
+            words(&world).sentence(&Unfit::Topology {
+                rule: TopologyRule::Spread,
+                key,
+                least: Some(Box::new(least)),
+            })
+        };
+        let short = said(short);
+        assert!(
+            short.ends_with("and every offering there is without capacity now"),
+            "{short}"
+        );
+        let never = said(never);
+        assert!(never.ends_with("and no NodePool offers it"), "{never}");
+    }
+
+    #[test]
+    fn the_share_of_daemons_is_named() {
+        let left = TypesLeft {
+            all: 3,
+            resources: [3, 0, 0, 0, 0],
+            daemons: Some((ResourceId::Cpu, 1500)),
+            by_daemons: 2,
+            ..TypesLeft::default()
+        };
+        assert_eq!(
+            words(&ClusterObjects::default()).sentence(&Unfit::Types(left)),
+            "3 of 3 types: too little cpu; 2 of them would be large enough but for DaemonSets, \
+             which take 1500m cpu of each"
         );
     }
 

@@ -14,6 +14,7 @@ mod text;
 
 use std::path::Path;
 
+use longshore_core::disrupt::checked::checked;
 use longshore_core::disrupt::methods;
 use longshore_core::planner;
 use longshore_core::policy::Policies;
@@ -25,7 +26,6 @@ pub use compare::{Other, Totals};
 
 use crate::Answer;
 use crate::args::{Output, ReplayArgs};
-use crate::disrupt;
 use crate::error::Failure;
 use crate::live::journal::look::{self, Look};
 use crate::live::journal::messages;
@@ -295,11 +295,10 @@ fn look_again(
     look: &Look,
     seed: u64,
 ) -> Outcome {
-    let round = methods::round(snapshot, policies, look.options(seed), Stop::never());
-    match disrupt::checked(snapshot, &round) {
-        Ok(_) => Outcome::Decided(look::summary(snapshot, &round)),
-        Err(violations) => Outcome::Rejected(format!("{violations:?}")),
-    }
+    let options = look.options(seed);
+    let round = methods::round(snapshot, policies, options, Stop::never());
+    let round = checked(snapshot, policies, options, Stop::never(), round);
+    Outcome::Decided(look::summary(snapshot, &round))
 }
 
 /// The first difference between two outcomes.

@@ -1,6 +1,7 @@
 //! `longshore types`: the catalogue as a list.
 
 mod aws;
+mod save;
 
 use std::collections::BTreeSet;
 
@@ -18,18 +19,24 @@ use crate::report::table::{Align, table};
 /// Lists what can be bought.
 pub fn run(args: &TypesArgs) -> Result<Answer, Failure> {
     if let Some(aws) = options::aws(args.provider, &args.aws)? {
+        if let Some(file) = &args.save_world {
+            return save::run(args, file);
+        }
         let Some(world) = &args.aws.world else {
             return Err(Failure::Usage {
                 message: "--provider aws needs a world".into(),
-                hint: "name a file with region, zones and instance types: --world WORLD.yaml"
+                hint: "name a file with region, zones and instance types: --world WORLD.yaml; \
+                    --save-world FILE writes one of your account"
                     .into(),
             });
         };
         return aws::run(args, &aws, world);
     }
-    if args.offerings || args.feature_gates.is_some() {
+    if args.offerings || args.feature_gates.is_some() || args.save_world.is_some() {
         return Err(Failure::Usage {
-            message: "--offerings and --feature-gates mean nothing with --provider kwok".into(),
+            message: "--offerings, --save-world and --feature-gates mean nothing with --provider \
+                kwok"
+                .into(),
             hint: "add --provider aws, or leave them out".into(),
         });
     }

@@ -3,6 +3,7 @@
 #![allow(clippy::print_stdout, reason = "how soon a node is tainted is told")]
 
 use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -10,6 +11,9 @@ use longshore_xtask::control_plane::ControlPlane;
 use longshore_xtask::emulated_aws::EmulatedAws;
 use serde_json::json;
 
+#[allow(dead_code, reason = "its other user needs the rest")]
+#[path = "plane/foreign.rs"]
+mod foreign;
 #[allow(dead_code, reason = "its other users need the rest")]
 mod plane;
 
@@ -30,7 +34,9 @@ fn main() {
                 restarted,
             ),
             ("a_class_says_what_it_lacks", lacking),
+            ("nothing_of_another_provider_is_written_on_ec2", shared),
             ("a_bootstrap_policy_says_what_nodes_boot_with", booted),
+            ("the_account_is_saved_as_a_world", saved),
         ],
         &[],
     );
@@ -337,6 +343,46 @@ fn restarted() -> Result<()> {
     scene.told(settled)
 }
 
+/// Nodes of EKS Auto Mode are instances of the same account. Their NodePools, NodeClaims and Nodes are not
+/// ours, whatever is due for them.
+fn shared() -> Result<()> {
+    let plane = ControlPlane::start("aws-shared")?;
+    let theirs = foreign::apply(&plane, |name| {
+        let number = name.bytes().fold(7u64, |sum, byte| {
+            sum.wrapping_mul(31).wrapping_add(byte.into())
+        });
+        format!("aws:///us-east-1a/i-{:017x}", number % (1 << 60))
+    })?;
+    plane.apply(&manifests(""))?;
+    let before = foreign::versions(&plane, &theirs)?;
+    let emulator = emulator(&plane)?;
+    let daemon = daemon(&plane, &emulator, &["--feature-gates", "NodeRepair=true"])?;
+    let scene = Scene {
+        plane,
+        emulator,
+        daemon,
+    };
+    scene.told(scene.ready())?;
+    scene.plane.apply(&deployment("web", 4, ""))?;
+    scene.told(scene.run(4))?;
+    scene
+        .plane
+        .run(&["scale", "deployment", "web", "--replicas=0"])?;
+    // Emptiness, expiry, drift and two passes of garbage collection are due meanwhile.
+    let ended = within(300, Duration::from_secs(1), "ours are given back", || {
+        Ok(scene.emulator.instances()?.is_empty())
+    });
+    scene.told(ended)?;
+    std::thread::sleep(Duration::from_secs(60 * minutes()));
+    scene.told(foreign::none_written(&scene.plane, &theirs, &before))
+}
+
+/// `LONGSHORE_SHARED_MINUTES`, for a longer look.
+fn minutes() -> u64 {
+    let set = std::env::var("LONGSHORE_SHARED_MINUTES").ok();
+    set.and_then(|text| text.parse().ok()).unwrap_or(2)
+}
+
 fn last(provider_id: &str) -> String {
     provider_id
         .rsplit('/')
@@ -422,6 +468,41 @@ fn booted() -> Result<()> {
     ensure!(
         texts.iter().all(|text| text.contains("hello default")),
         "{texts:?}"
+    );
+    std::fs::remove_dir_all(&folder)?;
+    Ok(())
+}
+
+/// `types --save-world` writes what `plan --world` reads.
+fn saved() -> Result<()> {
+    let plane = ControlPlane::start("aws-saved")?;
+    let emulator = emulator(&plane)?;
+    let folder = std::env::temp_dir().join(format!("longshore-saved-{}", unique()));
+    std::fs::create_dir_all(&folder)?;
+    let (world, cluster) = (folder.join("world.json.gz"), folder.join("cluster.yaml"));
+    let run = |arguments: &[&str], file: &Path| -> Result<String> {
+        let done = Command::new(env!("CARGO_BIN_EXE_longshore"))
+            .args(arguments)
+            .arg(file)
+            .envs(emulator.environment())
+            .output()?;
+        let said = String::from_utf8_lossy(&done.stderr).into_owned();
+        ensure!(done.status.success(), "{arguments:?}: {said}");
+        Ok(String::from_utf8(done.stdout)?)
+    };
+    let told = run(&["types", "--provider", "aws", "--save-world"], &world)?;
+    ensure!(told.contains(" in 3 zones of us-east-1, "), "{told}");
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"},
+        "spec": {"containers": [{"name": "web", "resources": {"requests": {"cpu": "1"}}}]},
+        "status": {"phase": "Pending", "conditions":
+            [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}});
+    std::fs::write(&cluster, format!("{}\n---\n{pod}\n", manifests("")))?;
+    let world = world.to_str().context("a path")?;
+    let plan = ["plan", "-o", "json", "--world", world, "--snapshot"];
+    let plan: serde_json::Value = serde_json::from_str(&run(&plan, &cluster)?)?;
+    ensure!(
+        plan["claims"].as_array().is_some_and(|all| all.len() == 1),
+        "{plan}"
     );
     std::fs::remove_dir_all(&folder)?;
     Ok(())

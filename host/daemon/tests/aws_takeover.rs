@@ -244,7 +244,16 @@ fn launch(emulator: &EmulatedAws, recorded: &Value) -> Result<String> {
             .is_some_and(|all| !all.is_empty())
     });
     ensure!(configs.len() == 1, "{fleet}");
-    let answer = call(emulator, &request("CreateFleet", &fleet))?;
+    // EC2 sees an instance profile a while after it is made.
+    let since = Instant::now();
+    let answer = loop {
+        let answer = call(emulator, &request("CreateFleet", &fleet))?;
+        let unseen = answer.contains("Invalid IAM Instance Profile name");
+        if !unseen || since.elapsed() > Duration::from_secs(60) {
+            break answer;
+        }
+        std::thread::sleep(Duration::from_millis(200));
+    };
     let ids = element(&answer, "instanceIds").with_context(|| answer.clone())?;
     let id = element(ids, "item").with_context(|| answer.clone())?;
     let zone = labels["topology.kubernetes.io/zone"]

@@ -9,6 +9,8 @@
 
 #[path = "differential/generate.rs"]
 mod generate;
+#[path = "differential/objects.rs"]
+mod objects;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;

@@ -382,12 +382,14 @@ fn unusable_pool() -> Result<()> {
                 && condition("bad", "Ready")? == "False UnhealthyDependents 1",
         )
     })?;
-    ensure!(
-        plane
-            .run(&["describe", "nodepool", "bad"])?
-            .contains("ValidationSucceeded"),
-        "an Event"
-    );
+    until("an Event says so", || {
+        let all = objects(&plane, "events", &["--all-namespaces"])?;
+        Ok(all.iter().any(|event| {
+            event["involvedObject"]["name"] == "bad"
+                && event["reason"] == "ValidationSucceeded"
+                && event["type"] == "Warning"
+        }))
+    })?;
     ordinary(&plane)?;
     // An edit of one that was good.
     let edit = r#"[{"op": "replace", "path": "/spec/template/spec/requirements",

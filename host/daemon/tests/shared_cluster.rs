@@ -7,17 +7,19 @@
 
 #![allow(clippy::print_stdout, reason = "figures, for a person that runs it")]
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write as _;
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use longshore_xtask::control_plane::{ControlPlane, OUR_USER, Request};
 use serde_json::{Value, json};
 
+#[path = "plane/foreign.rs"]
+mod foreign;
 #[allow(dead_code, reason = "its other users need the rest")]
 mod plane;
 
+use foreign::{OTHERS, Theirs, versions};
 use plane::{CLASS, Daemon, Test, names, objects, until};
 
 const TESTS: &[Test] = &[(
@@ -29,135 +31,9 @@ fn main() {
     plane::main(Some(1), TESTS, &[]);
 }
 
-/// The other providers: what their objects are named by, and their node classes.
-const OTHERS: [(&str, &str, &str); 2] = [
-    ("auto", "eks.amazonaws.com", "NodeClass"),
-    ("other", "karpenter.example.com", "ExampleNodeClass"),
-];
-const POOL: &str = "karpenter.sh/nodepool";
-
-/// What is due for a NodeClaim of another provider and its Node.
-const DUE: [&str; 8] = [
-    "empty", "expired", "drifted", "broken", "closed", "going", "new", "lost",
-];
-
 fn minutes() -> u64 {
     let set = std::env::var("LONGSHORE_SHARED_MINUTES").ok();
     set.and_then(|text| text.parse().ok()).unwrap_or(3)
-}
-
-/// NodePool, NodeClaims and Nodes of a provider, as manifests.
-fn manifests(name: &str, group: &str, kind: &str) -> Vec<Value> {
-    let class = json!({"group": group, "kind": kind, "name": "default"});
-    let linux = json!([{"key": "kubernetes.io/os", "operator": "In", "values": ["linux"]}]);
-    let mut all = vec![json!({
-        "apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": name},
-        "spec": {
-            "weight": 100,
-            "disruption": {"consolidateAfter": "0s", "consolidationPolicy": "WhenEmpty",
-                "budgets": [{"nodes": "100%"}]},
-            "template": {
-                "metadata": {"labels": {"example.com/compute": name}},
-                "spec": {"nodeClassRef": class, "requirements": linux},
-            },
-        },
-    })];
-    for due in DUE {
-        let own = format!("{name}-{due}");
-        let class_label = format!("{group}/{}", kind.to_lowercase());
-        let mut labels = json!({POOL: name, "example.com/compute": name});
-        labels[class_label] = "default".into();
-        all.push(json!({
-            "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
-            "metadata": {
-                "name": own, "labels": labels, "finalizers": ["karpenter.sh/termination"],
-                "annotations": {
-                    "karpenter.sh/nodepool-hash": if due == "drifted" { "1" } else { "2" },
-                    "karpenter.sh/nodepool-hash-version": "v3",
-                },
-            },
-            "spec": {"nodeClassRef": class, "requirements": linux,
-                "expireAfter": if due == "expired" { "20s" } else { "Never" }},
-        }));
-        if due == "lost" {
-            continue;
-        }
-        let mut taints = vec![json!({"key": "example.com/only", "effect": "NoSchedule"})];
-        match due {
-            "closed" => {
-                taints.push(json!({"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}))
-            }
-            "new" => {
-                taints.push(json!({"key": "karpenter.sh/unregistered", "effect": "NoExecute"}))
-            }
-            _ => {}
-        }
-        let mut annotations = json!({});
-        if due != "broken" {
-            annotations["kwok.x-k8s.io/node"] = "fake".into();
-        }
-        let mut node_labels = labels.clone();
-        node_labels["kubernetes.io/hostname"] = own.clone().into();
-        node_labels["kubernetes.io/os"] = "linux".into();
-        node_labels["kubernetes.io/arch"] = "amd64".into();
-        if due != "new" {
-            node_labels["karpenter.sh/registered"] = "true".into();
-            node_labels["karpenter.sh/initialized"] = "true".into();
-        }
-        all.push(json!({
-            "apiVersion": "v1", "kind": "Node",
-            "metadata": {"name": own, "labels": node_labels, "annotations": annotations,
-                "finalizers": ["karpenter.sh/termination"]},
-            "spec": {"providerID": provider_id(&own), "taints": taints},
-        }));
-        if due == "going" {
-            all.push(json!({
-                "apiVersion": "v1", "kind": "Pod",
-                "metadata": {"name": format!("on-{own}"), "namespace": "default"},
-                "spec": {"nodeName": own, "tolerations": [{"operator": "Exists"}],
-                    "containers": [{"name": "c", "image": "pause"}]},
-            }));
-        }
-    }
-    all
-}
-
-fn provider_id(name: &str) -> String {
-    format!("example:///zone/{name}")
-}
-
-/// Their NodeClaims say what they are.
-fn say_status(plane: &ControlPlane, name: &str) -> Result<()> {
-    for due in DUE {
-        let own = format!("{name}-{due}");
-        let now = k8s_openapi::jiff::Timestamp::now()
-            .strftime("%FT%TZ")
-            .to_string();
-        let mut is = vec!["Launched"];
-        if !["new", "lost"].contains(&due) {
-            is.extend(["Registered", "Initialized", "Consolidatable", "Ready"]);
-        }
-        let conditions: Vec<Value> = is
-            .iter()
-            .map(|kind| {
-                json!({"type": kind, "status": "True", "reason": kind, "message": "",
-                    "lastTransitionTime": now})
-            })
-            .collect();
-        let node = if due == "lost" { "" } else { &own };
-        let patch = json!({"status": {"providerID": provider_id(&own), "nodeName": node,
-            "capacity": {"cpu": "4", "memory": "8Gi"}, "conditions": conditions}});
-        let patch = patch.to_string();
-        let args = [
-            "patch",
-            "nodeclaim",
-            &own,
-            "--subresource=status",
-            "--type=merge",
-        ];
-        plane.run(&[&args[..], &["--patch", &patch]].concat())?;
-    }
-    Ok(())
 }
 
 /// Our NodePool: nodes of two CPUs with a label, which go when they are empty or old.
@@ -195,22 +71,7 @@ spec:
 
 fn shared() -> Result<()> {
     let plane = ControlPlane::start("shared")?;
-    let mut theirs = Vec::new();
-    for (name, group, kind) in OTHERS {
-        let all = manifests(name, group, kind);
-        let text = all.iter().fold(String::new(), |mut text, object| {
-            _ = writeln!(text, "{object}\n---");
-            text
-        });
-        plane.apply(&text)?;
-        say_status(&plane, name)?;
-        for kind in ["nodeclaim", "node"] {
-            let own = format!("{name}-going");
-            plane.run(&["delete", kind, &own, "--wait=false"])?;
-        }
-        theirs.extend(all);
-    }
-    let theirs = Theirs::new(&theirs);
+    let theirs = foreign::apply(&plane, |name| format!("example:///zone/{name}"))?;
     plane.apply(&our_pool("one"))?;
     let before = versions(&plane, &theirs)?;
     let gates = ["--feature-gates", "NodeRepair=true"];
@@ -288,74 +149,11 @@ fn sicken(plane: &ControlPlane) -> Result<()> {
     Ok(())
 }
 
-/// Names of other providers' objects by resource.
-struct Theirs(BTreeMap<&'static str, BTreeSet<String>>);
-
-impl Theirs {
-    fn new(all: &[Value]) -> Self {
-        let mut names: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
-        for object in all {
-            let name = object["metadata"]["name"].as_str().unwrap_or_default();
-            let (resource, name) = match object["kind"].as_str() {
-                Some("NodePool") => ("nodepools", name.to_owned()),
-                Some("NodeClaim") => ("nodeclaims", name.to_owned()),
-                Some("Node") => ("nodes", name.to_owned()),
-                _ => ("pods", format!("default/{name}")),
-            };
-            names.entry(resource).or_default().insert(name);
-        }
-        Theirs(names)
-    }
-
-    fn has(&self, resource: &str, name: &str) -> bool {
-        let resource = resource.split('/').next().unwrap_or_default();
-        self.0.get(resource).is_some_and(|all| all.contains(name))
-    }
-}
-
-/// Versions of their NodePools and NodeClaims, which nobody else writes.
-fn versions(plane: &ControlPlane, theirs: &Theirs) -> Result<BTreeMap<String, String>> {
-    let mut all = BTreeMap::new();
-    for resource in ["nodepools", "nodeclaims"] {
-        for object in objects(plane, resource, &[])? {
-            let text = |field: &str| {
-                object["metadata"][field]
-                    .as_str()
-                    .unwrap_or_default()
-                    .to_owned()
-            };
-            if theirs.has(resource, &text("name")) {
-                all.insert(
-                    format!("{resource}/{}", text("name")),
-                    text("resourceVersion"),
-                );
-            }
-        }
-    }
-    Ok(all)
-}
-
 fn judge(plane: &ControlPlane, theirs: &Theirs, before: &BTreeMap<String, String>) -> Result<()> {
     let requests = plane.requests()?;
     let ours = requests.iter().filter(|request| request.user == OUR_USER);
     let writes: Vec<&Request> = ours.filter(|request| request.is_write()).collect();
-    let on_theirs: Vec<String> = writes
-        .iter()
-        .filter(|request| theirs.has(&request.resource, &request.object))
-        .map(|request| {
-            format!(
-                "{} {} {} {}",
-                request.at, request.verb, request.resource, request.object
-            )
-        })
-        .collect();
-    ensure!(
-        on_theirs.is_empty(),
-        "written of other providers:\n{}",
-        on_theirs.join("\n")
-    );
-    let after = versions(plane, theirs)?;
-    ensure!(*before == after, "changed: {before:#?} became {after:#?}");
+    foreign::none_written(plane, theirs, before)?;
     let told = objects(plane, "events", &["--all-namespaces"])?;
     let about = |event: &Value| {
         let about = &event["involvedObject"];
@@ -386,7 +184,7 @@ fn judge(plane: &ControlPlane, theirs: &Theirs, before: &BTreeMap<String, String
         "{} writes of ours: {made} NodeClaims made and {deleted} deleted, {patched} patches of Nodes, \
          {evicted} evictions; none on {} objects of others",
         writes.len(),
-        theirs.0.values().map(BTreeSet::len).sum::<usize>()
+        theirs.count()
     );
     ensure!(
         made >= 6 && deleted >= 4 && patched >= 10,

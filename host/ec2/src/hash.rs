@@ -82,7 +82,11 @@ fn spec_hash(spec: &EC2NodeClassSpec) -> Result<u64, NotAVolumeSize> {
         ("InstanceStorePolicy", policy),
         ("NetworkInterfaces", interfaces),
         ("DetailedMonitoring", spec.detailed_monitoring.map(boolean)),
-        ("MetadataOptions", Some(metadata(&spec.metadata_options))),
+        (
+            "MetadataOptions",
+            // The default is one of the spec's fields: an object without a spec has none.
+            (*spec != EC2NodeClassSpec::default()).then(|| metadata(&spec.metadata_options)),
+        ),
         (
             "EnclaveOptions",
             spec.enclave_options.as_ref().map(|options| {

@@ -33,7 +33,7 @@ pub use options::{
     ConnectionTracking, CpuOptions, EnclaveOptions, HttpTokens, InstanceStorePolicy,
     MetadataOptions, Switch,
 };
-pub use read::{of_document, of_documents, read};
+pub use read::{give_spec, of_document, of_documents, read};
 pub use selectors::{
     Alias, AmiFamily, AmiSelectorTerm, CapacityReservationSelectorTerm, MatchCriteria,
     PlacementGroupSelector, SecurityGroupSelectorTerm, SubnetSelectorTerm,
@@ -266,7 +266,8 @@ impl EC2NodeClassSpec {
 
 /// The definition that a cluster installs, `deploy/crds/karpenter.k8s.aws_ec2nodeclasses.yaml`.
 pub fn definition() -> longshore_api::crd::definition::Definition {
-    // Upstream's lets an object without a spec through; nothing can be launched from one.
+    // Upstream's lets an object without a spec through; nothing can be launched from one. It is read
+    // as one that selects nothing (`give_spec`).
     longshore_api::crd::definition::Definition::of::<EC2NodeClass>().with_optional_spec()
 }
 

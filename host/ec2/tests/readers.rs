@@ -224,6 +224,42 @@ fn a_script_that_joins_is_read_out_of_base64_where_its_header_says_so() {
     }
 }
 
+/// `vectors/al2.jsonl` has 49 user data of AL2 as Karpenter renders them and 60 generated ones, with
+/// the arguments of every call of bootstrap.sh. They were recorded from cloud-init 22.4.2 of Debian 12,
+/// which took the archives apart into scripts, and from bash 5.2, which ran these in the order of their
+/// names. In the place of bootstrap.sh and of a node's other programs stood scripts that do nothing; the
+/// first noted its arguments.
+#[test]
+fn a_node_of_al2_joins_with_the_call_that_cloud_init_and_bash_make() {
+    let (mut out, mut joins, mut never) = (String::new(), 0, 0);
+    for line in include_str!("../vectors/al2.jsonl").lines() {
+        let case: Value = serde_json::from_str(line).unwrap();
+        let calls: Vec<Vec<String>> = serde_json::from_value(case["calls"].clone()).unwrap();
+        let said = read_back(Family::AL2, case["userData"].as_str().unwrap());
+        let Some(call) = calls.last() else {
+            never += 1;
+            if said.is_ok() {
+                let _ = writeln!(out, "{}: taken, and no node joins", case["name"]);
+            }
+            continue;
+        };
+        joins += 1;
+        let words = shlex::try_join(call.iter().map(String::as_str)).unwrap();
+        let alone = format!("#!/bin/bash\n/etc/eks/bootstrap.sh {words}\n");
+        let theirs = read_back(Family::AL2, &alone);
+        let after = |option: &str| {
+            let at = call.iter().position(|word| word == option)?;
+            call.get(at + 1).cloned()
+        };
+        let endpoint = theirs.as_ref().ok().and_then(|said| said.endpoint.clone());
+        if said != theirs || endpoint != after("--apiserver-endpoint") {
+            let _ = writeln!(out, "{}: {said:?}, and {theirs:?}", case["name"]);
+        }
+    }
+    assert!(out.is_empty(), "{out}");
+    assert!(joins >= 95 && never >= 9, "{joins} {never}");
+}
+
 /// Settings that `ValidateKubeletConfiguration` passes, and that the kubelet refuses afterwards.
 const LATER: [&str; 2] = ["containerLogMaxFiles", "qosReserved"];
 

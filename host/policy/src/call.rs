@@ -252,7 +252,10 @@ impl Instance {
             asked: "pools",
             problem,
         })?;
-        Ok(Scores { cost, pools })
+        Ok(Scores {
+            cost: cost.into(),
+            pools,
+        })
     }
 
     /// What it offers as a bootstrap policy, and its data.

@@ -69,6 +69,8 @@ pub struct ScoreRecord {
     /// The policy that gave it, with its place among the assignments; none where offerings cost
     /// their price.
     pub by: Option<(usize, LoadedPolicy)>,
+    /// The place whose policy gave no answer, so that another version or the price did.
+    pub failed: Option<usize>,
     /// Checksum over costs and commitments.
     pub sum: u64,
 }
@@ -376,13 +378,20 @@ impl WasmPolicies {
 impl Policies for WasmPolicies {
     fn score(&self, catalogue: &Catalogue, names: &Symbols, pool: Symbol) -> Scores {
         let mut inner = self.lock();
-        let (by, scores) = match inner.score(catalogue, names, pool) {
-            Some((by, scores)) => (Some(by), scores),
-            None => (None, ByPrice.score(catalogue, names, pool)),
+        let (place, answer) = inner.score(catalogue, names, pool);
+        let (by, scores) = match (place, answer) {
+            (Some(place), Some((policy, scores))) => (Some((place, policy)), scores),
+            _ => (None, ByPrice.score(catalogue, names, pool)),
         };
+        let answered = |place: &usize| {
+            let current = by.as_ref().map(|(_, policy)| policy);
+            current.is_some_and(|policy| inner.scorers[*place].is_at_work(policy))
+        };
+        let failed = place.filter(|place| !answered(place));
         let answer = ScoreRecord {
             node_pool: names.text(pool).into(),
             by,
+            failed,
             sum: checksum(&scores),
         };
         inner.answered.push(answer);
@@ -427,13 +436,14 @@ fn checksum(scores: &Scores) -> u64 {
 }
 
 impl Inner {
-    /// `None` where the price is to answer.
+    /// The place that is for a NodePool, and what a version of its policy answers. The price is to
+    /// answer where there is neither.
     fn score(
         &mut self,
         catalogue: &Catalogue,
         names: &Symbols,
         pool: Symbol,
-    ) -> Option<((usize, LoadedPolicy), Scores)> {
+    ) -> (Option<usize>, Option<(LoadedPolicy, Scores)>) {
         let node_pool = names.text(pool);
         let columns = self.columns(catalogue, names);
         let question = ScoreRequest {
@@ -444,7 +454,9 @@ impl Inner {
         };
         self.keep(&question);
 
-        let place = self.scorers.iter().position(|s| s.serves(node_pool))?;
+        let Some(place) = self.scorers.iter().position(|s| s.serves(node_pool)) else {
+            return (None, None);
+        };
         let call = Call {
             place,
             node_pool,
@@ -455,7 +467,7 @@ impl Inner {
             },
         };
         let answer = self.scorers[place].ask(&call, &mut self.reports);
-        answer.map(|(policy, scores)| ((place, policy), scores))
+        (Some(place), answer)
     }
 
     /// The columns of a catalogue: those made last if they were made of it.

@@ -97,6 +97,12 @@ impl Versions {
         self.is_asked && (self.node_pools.is_empty() || named())
     }
 
+    /// Whether a version is the one at work, and not the last good one.
+    pub fn is_at_work(&self, policy: &LoadedPolicy) -> bool {
+        let current = self.current.as_ref();
+        current.is_some_and(|version| std::sync::Arc::ptr_eq(&version.policy.0, &policy.0))
+    }
+
     /// Instances are made anew, failed versions get another chance.
     pub fn begin_round(&mut self) {
         for version in self.current.iter_mut().chain(&mut self.last_good) {

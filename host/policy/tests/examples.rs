@@ -33,7 +33,7 @@ fn costs(component: &Path, settings: &str) -> Vec<f64> {
     let reports: Vec<String> = policies.reports().iter().map(Report::to_string).collect();
     assert_eq!(reports, [""; 0], "{}", component.display());
     assert_eq!(first, second, "{}", component.display());
-    first.cost
+    first.cost.to_vec()
 }
 
 fn bits(costs: &[f64]) -> Vec<u64> {

@@ -57,7 +57,7 @@ fn price_takes_a_table_of_discounts() {
         exclude = true";
     let scores = score(load("price", settings), &world, Signals::default());
     let zone_c = world.names.get("us-east-1c");
-    for (offering, cost) in world.catalogue.offerings().iter().zip(&scores.cost) {
+    for (offering, cost) in world.catalogue.offerings().iter().zip(scores.cost.iter()) {
         let expected = match offering {
             o if type_name(&world, o).starts_with("m7g.") && !is_spot(&world, o) => o.price * 0.75,
             o if o.zone == zone_c => f64::INFINITY,
@@ -76,7 +76,7 @@ fn spot_risk_reads_the_column_that_the_host_joins_from_a_signal() {
     );
     let settings = "interruption-cost = 1.0\nlost-minutes = 30\ndefault-rate = 0.1";
     let scores = score(load("spot-risk", settings), &world, signals);
-    for (offering, cost) in world.catalogue.offerings().iter().zip(&scores.cost) {
+    for (offering, cost) in world.catalogue.offerings().iter().zip(scores.cost.iter()) {
         let rate: f64 = match (
             type_name(&world, offering).as_str(),
             offering.zone.map(|zone| world.names.text(zone)),
@@ -103,7 +103,7 @@ fn spot_placement_reads_the_column_that_the_host_joins_from_a_signal() {
     );
     let settings = "threshold = 7\nweight = 0.1";
     let scores = score(load("spot-placement", settings), &world, signals);
-    for (offering, cost) in world.catalogue.offerings().iter().zip(&scores.cost) {
+    for (offering, cost) in world.catalogue.offerings().iter().zip(scores.cost.iter()) {
         let below = match (
             type_name(&world, offering).as_str(),
             offering.zone.map(|zone| world.names.text(zone)),
@@ -183,7 +183,7 @@ fn carbon_prefers_the_cleaner_zone() {
     );
     let scores = score(load("carbon", "usd-per-ton = 1000"), &world, signals);
     let zone_b = world.names.get("us-east-1b");
-    for (offering, cost) in world.catalogue.offerings().iter().zip(&scores.cost) {
+    for (offering, cost) in world.catalogue.offerings().iter().zip(scores.cost.iter()) {
         let of = world.catalogue.instance_type(offering.instance_type);
         let vcpus = of.capacity.get(longshore_core::model::ResourceId::Cpu) as f64 / 1000.0;
         // 4 GiB for a vCPU.
@@ -256,7 +256,7 @@ fn the_answer_follows_the_catalogue() {
             .iter()
             .map(|o| o.price * (1.0 - 0.1))
             .collect();
-        assert_eq!(scores.cost, expected);
+        assert_eq!(*scores.cost, *expected);
     }
     assert!(policies.reports().is_empty());
 }

@@ -456,6 +456,15 @@ async fn heartbeats() -> Vec<String> {
             };
             let _ = world.server.update(&key, Subresource::Status, beats);
         }
+        // So do pods that come and go: the time of the last one is on the NodeClaim.
+        for claim in world.server.list(NODE_CLAIM) {
+            let key = fields::key(NODE_CLAIM, "", name(&claim));
+            let change = &mut |claim: &mut Value| {
+                claim["status"]["lastPodEventTime"] = "2026-01-01T00:00:00Z".into();
+                claim["metadata"]["annotations"]["example.com/beat"] = beat.to_string().into();
+            };
+            let _ = world.server.update(&key, Subresource::Object, change);
+        }
     }
     scene.run(600).await;
     let nodes = scene.claims("web").len();
@@ -678,6 +687,35 @@ async fn slow_boot() -> Vec<String> {
     scene.end()
 }
 
+/// A static NodePool whose image is broken: its nodes never join for six hours, then they do.
+async fn static_unjoined() -> Vec<String> {
+    let mut setup = Setup::new(14).expect("policies");
+    setup.static_capacity = true;
+    let faults = &mut setup.world.cloud.faults;
+    faults.never_register_pools.push("web".to_owned());
+    let mut scene = Scene::new(setup);
+    let web = pool("web", &drift_only("1"), "", "");
+    let web = web.replace(
+        "\nspec:\n  disruption",
+        "\nspec:\n  replicas: 20\n  disruption",
+    );
+    scene.apply(&format!("{CLASS}{web}"));
+    scene.run(6 * 3600).await;
+    // Twenty at first, a few before it is known that these do not join, then one after the other.
+    let launched = scene.launched();
+    scene.expect((25..=35).contains(&launched), || {
+        format!("{launched} nodes were bought that never joined")
+    });
+    let cloud = &scene.harness.world.cloud;
+    cloud.set_faults(longshore_sim::cloud::Faults::default());
+    scene.run(3600 + 20 * 60).await;
+    let claims = scene.claims("web");
+    let ready = |claim: &&Arc<Value>| fields::condition(claim, "Initialized") == "True";
+    let ready = claims.iter().filter(ready).count();
+    scene.expect(ready == 20, || format!("{ready} of 20 replicas are ready"));
+    scene.end()
+}
+
 /// The scenes that mutants are looked for in.
 fn scene(name: &str) -> Vec<String> {
     let told = match name {
@@ -689,6 +727,7 @@ fn scene(name: &str) -> Vec<String> {
         "heartbeats" => paused(heartbeats()),
         "arrivals" => paused(drift_of_a_hundred(true)).map(|(_, wrong)| wrong),
         "limit" => paused(limit()),
+        "static_unjoined" => paused(static_unjoined()),
         other => panic!("there is no scene {other}"),
     };
     told.expect("a runtime")
@@ -759,6 +798,11 @@ fn spot_capacity_that_is_gone_is_asked_for_within_bounds() {
 #[test]
 fn machines_that_boot_for_too_long_are_bought_a_few_times() {
     assert_eq!(paused(slow_boot()).expect("a runtime"), NOTHING);
+}
+
+#[test]
+fn a_static_nodepool_whose_nodes_never_join_tries_one_at_a_time() {
+    assert_eq!(scene("static_unjoined"), NOTHING);
 }
 
 #[test]

@@ -6,6 +6,7 @@
 
 mod cases;
 mod classes;
+mod crossing;
 mod disrupt;
 mod karpenter_baseline;
 mod launches;
@@ -57,6 +58,9 @@ pub fn run(args: &[&str]) -> anyhow::Result<()> {
     }
     if let Some((&"scheduler-differential", rest)) = args.split_first() {
         return scheduler::run(rest);
+    }
+    if let Some((&"api-crossing", rest)) = args.split_first() {
+        return crossing::run(rest);
     }
     if args == ["freeze"] {
         return questions::freeze();
@@ -114,7 +118,7 @@ fn asked<'a>(args: &[&'a str]) -> anyhow::Result<Options<'a>> {
             "--improve" => asked.effort = words.next().copied(),
             "--only" => asked.only = words.next().copied(),
             other => bail!(
-                "unknown word {other:?}: expected cost, speed, policy, disrupt, questions, freeze, catalogue, classes, launches, live, scheduler-differential, --improve, --only or --no-oracle"
+                "unknown word {other:?}: expected cost, speed, policy, disrupt, questions, freeze, catalogue, classes, launches, live, scheduler-differential, api-crossing, --improve, --only or --no-oracle"
             ),
         }
     }

@@ -9,6 +9,7 @@ use rustc_hash::FxHashSet;
 use serde_json::Value;
 
 use super::diagnostic::Fault;
+use super::metadata;
 use crate::crd::admission::{Admission, Cause};
 use crate::json;
 
@@ -40,7 +41,10 @@ pub(crate) fn prune(admission: &Admission, text: &str) -> Option<(Value, Admitte
     let unknown = admission.schema().unknown(&object);
     let unknown = unknown.iter().filter(|path| !is_status(path));
     let unknown = unknown.map(|path| unknown_field(path, stored));
-    let unknown: Vec<Fault> = twice(text).into_iter().chain(unknown).collect();
+    let mut unknown: Vec<Fault> = twice(text).into_iter().chain(unknown).collect();
+    if !stored {
+        unknown.extend(metadata::check(&object));
+    }
     admission.schema().clean(&mut object);
     admission.schema().complete(&mut object);
     let (refusals, notes) = match stored {
@@ -67,7 +71,7 @@ pub(crate) fn wrong_type(admission: &Admission, text: &str) -> Option<Fault> {
 }
 
 /// A field that an object has twice. Kubectl refuses it; a tree would keep the last.
-fn twice(text: &str) -> Option<Fault> {
+pub(super) fn twice(text: &str) -> Option<Fault> {
     let bytes = text.as_bytes();
     let mut open = vec![(0, String::new())];
     while let Some((at, path)) = open.pop() {
@@ -111,7 +115,7 @@ pub(crate) fn is_stored(text: &str) -> bool {
     metadata.is_some_and(|range| has(&range, "uid") || has(&range, "resourceVersion"))
 }
 
-fn is_status(path: &str) -> bool {
+pub(super) fn is_status(path: &str) -> bool {
     path == "status" || path.starts_with("status.")
 }
 

@@ -218,6 +218,20 @@ impl Document {
         Ok(notes)
     }
 
+    /// Has the object read as if a field had this value, where it is not there.
+    #[cfg(feature = "crd")]
+    pub fn give(&mut self, field: &str, value: &serde_json::Value) {
+        use serde_json::Value;
+        let text = self.admitted.as_deref().unwrap_or(&self.text);
+        let Ok(Value::Object(mut object)) = serde_json::from_str(text) else {
+            return;
+        };
+        if !object.contains_key(field) {
+            object.insert(field.to_owned(), value.clone());
+            self.admitted = Some(Value::Object(object).to_string());
+        }
+    }
+
     /// Fails on what the API server refuses of an object that no cluster has accepted: asked after
     /// checks that have words and hints of their own.
     #[cfg(feature = "crd")]
@@ -320,7 +334,7 @@ impl Document {
 }
 
 /// A path as [`json::locate`] reads it.
-fn path_text(path: &serde_ignored::Path<'_>) -> String {
+pub(super) fn path_text(path: &serde_ignored::Path<'_>) -> String {
     use serde_ignored::Path;
     match path {
         Path::Root => String::new(),

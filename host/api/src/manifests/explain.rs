@@ -49,7 +49,7 @@ pub fn explain<'a, W: Deserialize<'a>>(text: &'a str) -> (String, String, &'stat
 }
 
 /// What to do about a value of the wrong type.
-fn hint(what: &str) -> &'static str {
+pub(super) fn hint(what: &str) -> &'static str {
     let expected = |text: &str| what.contains(&format!("expected {text}"));
     if what.starts_with("duplicate field") {
         "keep one of the two"

@@ -52,7 +52,15 @@ pub(crate) fn amount(name: &str, amount: &Amount<'_>, at: Path<'_>) -> Result<i6
         };
         at.fault(format!("quantity {} {error}", quoted(&amount.0)), hint)
     };
-    let quantity = Quantity::parse(&amount.0).map_err(wrong)?;
+    let read = Quantity::parse(&amount.0).or_else(|error| {
+        // A suffix alone is 0, as Go reads it.
+        let is_suffix = amount.0.starts_with(|c: char| c.is_ascii_alphabetic());
+        match Quantity::parse(&format!("0{}", amount.0)) {
+            Ok(zero) if is_suffix => Ok(zero),
+            _ => Err(error),
+        }
+    });
+    let quantity = read.map_err(wrong)?;
     let counted = if name == "cpu" {
         quantity.milli()
     } else {

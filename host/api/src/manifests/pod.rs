@@ -326,21 +326,43 @@ pub(super) fn read(wire: WirePod<'_>, objects: &mut ObjectsBuilder) -> Result<()
 }
 
 impl<'a> WirePodHead<'a> {
-    /// The metadata of an object, and nothing else.
-    pub(super) fn of_metadata(text: &'a str) -> Self {
-        let metadata = json::member(text.as_bytes(), 0, "metadata").and_then(|at| text.get(at));
-        let metadata = metadata.and_then(|metadata| serde_json::from_str(metadata).ok());
-        WirePodHead {
-            metadata: metadata.unwrap_or_default(),
-            ..WirePodHead::default()
-        }
+    /// As much of an object as can be read: each part by itself, and of metadata that cannot be read
+    /// as a whole the name.
+    pub(super) fn lenient(text: &'a str) -> Self {
+        serde_json::from_str(text).unwrap_or_else(|_| {
+            let of_metadata = || Meta {
+                name: part(text, &["metadata", "name"]),
+                namespace: part(text, &["metadata", "namespace"]),
+                generate_name: part(text, &["metadata", "generateName"]),
+                ..Meta::default()
+            };
+            WirePodHead {
+                metadata: part(text, &["metadata"]).unwrap_or_else(of_metadata),
+                spec: part(text, &["spec"]),
+                status: part(text, &["status"]),
+            }
+        })
     }
 }
 
-/// Takes a pod in that cannot be read, for this reason: whatever it needs, it holds its node.
+/// What a path leads to, if it can be read.
+fn part<'a, T: Deserialize<'a>>(text: &'a str, path: &[&str]) -> Option<T> {
+    let inside = |text: &'a str, key: &&str| {
+        let range = json::member(text.as_bytes(), 0, key)?;
+        text.get(range)
+    };
+    let found = path.iter().try_fold(text, inside)?;
+    serde_json::from_str(found).ok()
+}
+
+/// Takes a pod in that cannot be read, for this reason: whatever it needs, it holds its node. One
+/// without a name is called by what its name was to begin with.
 pub(super) fn unreadable(wire: &WirePodHead<'_>, why: &Fault, objects: &mut ObjectsBuilder) {
     let meta = &wire.metadata;
-    let name: Box<str> = meta.name.as_deref().unwrap_or_default().into();
+    let names = [&meta.name, &meta.generate_name].into_iter();
+    let mut names = names.filter_map(|name| name.as_deref());
+    let name: Box<str> = names.find(|name| !name.is_empty()).unwrap_or("?").into();
+    let number = objects.world.pods.len();
     let namespace = objects.namespace(meta);
     let names = &mut objects.world.names;
     let bare = WireSpec::default();
@@ -356,6 +378,7 @@ pub(super) fn unreadable(wire: &WirePodHead<'_>, why: &Fault, objects: &mut Obje
     objects.world.pods.push(Pod {
         uid: match meta.uid.as_deref() {
             Some(uid) if !uid.is_empty() => uid.into(),
+            _ if meta.name.is_none() => format!("Pod/{number}").into(),
             _ => format!("Pod/{}/{name}", names.text(namespace)).into(),
         },
         shape: objects.world.shapes.intern(shape),

@@ -42,7 +42,8 @@ impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
     }
 }
 
-/// A quantity as written: a string, or a bare number.
+/// A quantity as written: a string, or a bare number. Spaces around it do not count, and null is
+/// nothing, as Go reads it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Amount<'a>(pub Cow<'a, str>);
 
@@ -57,11 +58,15 @@ impl<'de: 'a, 'a> Deserialize<'de> for Amount<'a> {
             }
 
             fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Amount<'a>, E> {
-                Ok(Amount(Cow::Borrowed(text)))
+                Ok(Amount(Cow::Borrowed(text.trim_matches(' '))))
             }
 
             fn visit_str<E>(self, text: &str) -> Result<Amount<'a>, E> {
-                Ok(Amount(Cow::Owned(text.to_owned())))
+                Ok(Amount(Cow::Owned(text.trim_matches(' ').to_owned())))
+            }
+
+            fn visit_unit<E>(self) -> Result<Amount<'a>, E> {
+                Ok(Amount(Cow::Borrowed("0")))
             }
 
             fn visit_i64<E>(self, number: i64) -> Result<Amount<'a>, E> {

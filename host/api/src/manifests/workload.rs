@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 
 use super::ObjectsBuilder;
 use super::diagnostic::{Fault, Path};
-use super::pod::{WireTemplate, template};
+use super::pod::{WireTemplate, api_rules, template};
 use super::selector::{WireSelector, map_selector, selector};
 use super::wire::{Map, Meta, Text, only_from_maps};
 
@@ -103,6 +103,12 @@ only_from_maps!(
     WireBudgetSpec<'a>,
     WireBudgetStatus
 );
+
+/// What the API server refuses of the pods of a DaemonSet that it has not seen.
+pub(super) fn check_daemon(wire: &WireDaemonSet<'_>) -> Result<(), Fault> {
+    let spec = wire.spec.as_ref();
+    spec.map_or(Ok(()), |spec| api_rules::check_template(&spec.template))
+}
 
 /// Takes a DaemonSet in.
 pub(super) fn read_daemon(

@@ -292,3 +292,40 @@ async fn an_instance_whose_reservation_has_ended_is_on_demand() {
         .await;
     assert_eq!(capacity_type().await, "on-demand");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_region_is_saved_as_a_world_that_other_commands_read() {
+    let cloud = Cloud::new(account()).await;
+    cloud.provider.refresh_price_list().await.unwrap();
+    let now = SystemTime::now();
+    let saved = longshore_aws::world::read(&cloud.clients, now).await;
+    let saved = saved.unwrap();
+    let text = saved.json.to_string();
+    let read = longshore_ec2::catalogue::world::read("saved", text.as_bytes(), None);
+    let (world, problems) = read.unwrap();
+    assert!(problems.is_empty(), "{problems}");
+    let (told, region) = (cloud.provider.region(), world.region);
+    assert_eq!(region.types(), told.types());
+    assert_eq!((saved.types, saved.zones), (told.types().len(), 3));
+    assert!(saved.on_demand > 0 && saved.spot > 0);
+    for at in 0..told.types().len() {
+        assert_eq!(region.on_demand(at), told.on_demand(at));
+        for zone in told.offered_in(at).iter() {
+            assert!(region.offered_in(at).contains(zone));
+            assert_eq!(region.spot(at, zone), told.spot(at, zone));
+        }
+    }
+    let zone = &region.zones()[0];
+    assert_eq!((&*zone.name, &*zone.id), ("us-east-1a", "use1-az6"));
+
+    // Without the price list the recorded prices stand in, and that is said.
+    cloud.faults(denied("GetProducts")).await;
+    let saved = longshore_aws::world::read(&cloud.clients, now).await;
+    let saved = saved.unwrap();
+    assert!(saved.on_demand > 0);
+    let said = saved.notes.join("; ");
+    assert!(
+        said.contains("some on-demand prices are recorded ones"),
+        "{said}"
+    );
+}

@@ -245,20 +245,20 @@ fn allowed(snapshot: &Snapshot, disruptions: &[Disruption], found: &mut Violatio
     }
 }
 
+/// The NodeClaim of a node; nothing if several say that they are.
 fn claim_of<'w>(world: &'w ClusterObjects, node: &StateNode) -> Option<&'w NodeClaim> {
     let record = world.nodes.iter().find(|record| record.name == node.name)?;
-    world
-        .claims
-        .iter()
-        .find(|claim| match (record.provider_id, claim.provider_id) {
-            (Some(a), Some(b)) => a == b,
-            _ => claim.node_name == Some(node.name),
-        })
+    let is_its = |claim: &&NodeClaim| match (record.provider_id, claim.provider_id) {
+        (Some(a), Some(b)) => a == b,
+        _ => claim.node_name == Some(node.name),
+    };
+    let mut all = world.claims.iter().filter(is_its);
+    all.next().filter(|_| all.next().is_none())
 }
 
 fn may_go(world: &ClusterObjects, node: &StateNode, disruption: &Disruption) -> Result<(), String> {
     let text = |symbol: Symbol| world.names.text(symbol);
-    let claim = claim_of(world, node).ok_or("it has no Node or no NodeClaim")?;
+    let claim = claim_of(world, node).ok_or("it has no Node, or not one NodeClaim")?;
     let pool: &NodePool = world
         .pools
         .iter()

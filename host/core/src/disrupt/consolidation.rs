@@ -136,7 +136,7 @@ pub struct Facts<'s> {
     /// Position in `nodes`, by node.
     row_of: FxHashMap<NodeIx, u32>,
     /// Effective costs by offering, by NodePool.
-    costs: FxHashMap<Symbol, Vec<f64>>,
+    costs: FxHashMap<Symbol, Arc<[f64]>>,
 }
 
 impl<'s> Facts<'s> {

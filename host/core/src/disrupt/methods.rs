@@ -9,13 +9,15 @@ mod repair;
 mod static_drift;
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use indexmap::IndexSet;
-use rustc_hash::{FxBuildHasher, FxHashMap};
+use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 
 use super::backoff;
 use super::bound;
 use super::budgets::Budgets;
+use super::checked::Refused;
 use super::compile::{Compiled, NodeTerms};
 use super::consolidation::{DisruptionPolicies, Facts};
 use super::costs::{self, MoveCost};
@@ -25,7 +27,8 @@ use super::pack;
 use super::proposals::{self, Dropped, Limits, NODEPOOL, Outcome, Proposal, Rules, Why};
 use super::search::{self, Effort};
 use super::state::State;
-use super::verdicts::{self, COMMAND, Candidate, Method, Reason, Stays};
+use super::static_capacity;
+use super::verdicts::{self, COMMAND, Candidate, Method, REPLACES, Reason, Stays};
 use crate::ids::{NodeIx, PodIx, PoolIx};
 use crate::model::{ClusterObjects, NodeClaim, Symbol};
 use crate::policy::Policies;
@@ -48,6 +51,8 @@ pub struct Options<'a> {
     pub explain: Explain<'a>,
     /// What may be deleted before its replacement is there.
     pub terminate_first: TerminateFirst,
+    /// Nodes that stay because the check refuses what was planned for them: the rule.
+    pub except: Option<&'a FxHashMap<NodeIx, Arc<str>>>,
 }
 
 /// Which nodes that stay are asked what it would take to remove them.
@@ -200,6 +205,8 @@ pub struct Round {
     pub singles: Vec<Single>,
     /// Why each node stays that consolidation could have taken.
     pub stays: Vec<(NodeIx, Stays)>,
+    /// What the check has refused: [`checked`](super::checked::checked) fills it.
+    pub refused: Vec<Refused>,
     /// No outcome has a smaller objective, USD per hour; nothing if consolidation was not asked, or
     /// may take no node and none is explained.
     pub lower_bound: Option<f64>,
@@ -262,6 +269,12 @@ fn answer<'s>(
         let expected =
             |refusal: &mut Option<Stays>| _ = refusal.get_or_insert(Stays::Nominated(pod));
         refusals.iter_mut().for_each(expected);
+    }
+    for (&node, why) in options.except.into_iter().flatten() {
+        let refusals = &mut candidates[node.0 as usize].refusals;
+        let broken =
+            |refusal: &mut Option<Stays>| _ = refusal.get_or_insert(Stays::BreaksRule(why.clone()));
+        refusals.iter_mut().for_each(broken);
     }
     let judge = policies.consolidation().map(|policy| {
         let facts = Facts::new(snapshot, &candidates, &budgets, policies);
@@ -352,17 +365,23 @@ impl SearchInput<'_> {
     }
 }
 
-/// NodePools whose last commands have failed, with what keeps each from buying again, if anything
-/// does.
+/// NodePools whose nodes did not become ready for commands, with what keeps each from being bought from
+/// again, if anything does.
 fn trouble(world: &ClusterObjects) -> FxHashMap<Symbol, Option<Trouble>> {
-    let keys = world.names.get(COMMAND).zip(world.names.get(NODEPOOL));
+    let get = |key: &str| world.names.get(key);
+    let (command, replaces, nodepool) = (get(COMMAND), get(REPLACES), get(NODEPOOL));
+    let said = |claim: &NodeClaim, key: Option<Symbol>| claim.annotations.get(key?);
+    let commands: FxHashSet<Symbol> = (world.claims.iter())
+        .filter_map(|claim| said(claim, command))
+        .collect();
     let is_busy = |pool: Symbol| {
-        let of = |claim: &NodeClaim| {
-            keys.is_some_and(|(command, nodepool)| {
-                claim.annotations.get(command).is_some() && claim.labels.get(nodepool) == Some(pool)
-            })
+        let is_own =
+            |claim: &&NodeClaim| nodepool.is_some_and(|key| claim.labels.get(key) == Some(pool));
+        let busy = |claim: &NodeClaim| {
+            let bought = said(claim, replaces).is_some_and(|id| commands.contains(&id));
+            bought || said(claim, command).is_some()
         };
-        world.claims.iter().any(of)
+        world.claims.iter().filter(is_own).any(busy)
     };
     let failed = world.pools.iter().filter(|pool| pool.failures.is_some());
     failed
@@ -419,23 +438,48 @@ impl<'s> Asked<'s> {
             .collect()
     }
 
-    /// What keeps nodes from being replaced because earlier commands have failed: the NodePool, and
-    /// what has to pass.
-    fn backs_off(&self, nodes: &[NodeIx]) -> Option<(Symbol, Trouble)> {
-        let pools = nodes.iter().filter_map(|node| self.pool_of(*node));
-        let of = |pool| Some((pool, (*self.trouble.get(&pool)?)?));
-        pools.filter_map(of).next()
+    /// NodePools that a proposal buys from.
+    fn buys_from(&self, proposal: &Proposal) -> Vec<Symbol> {
+        if proposal.method == Method::StaticDrift {
+            let nodes = proposal.nodes.iter();
+            return nodes.filter_map(|node| self.pool_of(*node)).collect();
+        }
+        let pools = &self.snapshot.world.pools;
+        let bought = proposal.replacements.iter();
+        bought
+            .map(|of| pools[of.claim.pool.0 as usize].name)
+            .collect()
     }
 
-    /// Nodes are replaced: no others of a NodePool whose last commands have failed are meanwhile.
-    fn replaces(&mut self, nodes: &[NodeIx]) {
-        let snapshot = self.snapshot;
-        for node in nodes {
-            let pool = snapshot.nodes[node.0 as usize].pool;
-            if let Some(trouble) = pool.and_then(|pool| self.trouble.get_mut(&pool)) {
+    /// What keeps NodePools from being bought from because their nodes did not become ready: the
+    /// first, and what has to pass.
+    fn backs_off(&self, pools: &[Symbol]) -> Option<(Symbol, Trouble)> {
+        let of = |pool: &Symbol| Some((*pool, (*self.trouble.get(pool)?)?));
+        pools.iter().filter_map(of).next()
+    }
+
+    /// NodePools are bought from. From one whose nodes did not become ready, nothing else is meanwhile.
+    fn buys(&mut self, pools: &[Symbol]) {
+        for pool in pools {
+            if let Some(trouble) = self.trouble.get_mut(pool) {
                 trouble.get_or_insert(Trouble::OneAtATime);
             }
         }
+    }
+
+    /// The cluster as if NodePools could not be bought from whose nodes did not become ready; nothing if
+    /// all may be.
+    fn without_troubled(&self) -> Option<Snapshot> {
+        let world = &*self.snapshot.world;
+        let waits = |pool: &Symbol| self.trouble.get(pool).copied().flatten().is_some();
+        if !world.pools.iter().any(|pool| waits(&pool.name)) {
+            return None;
+        }
+        let mut world = world.clone();
+        for pool in world.pools.iter_mut().filter(|pool| waits(&pool.name)) {
+            pool.node_limit = Some(0);
+        }
+        Some(Snapshot::new(Arc::new(world)))
     }
 
     fn pool_of(&self, node: NodeIx) -> Option<Symbol> {
@@ -445,8 +489,8 @@ impl<'s> Asked<'s> {
     /// Whether all nodes of a proposal are within the budgets; they are used up if so. What would buy
     /// waits where that failed.
     fn verdict(&mut self, proposal: &Proposal) -> Verdict {
-        let buys = !proposal.replacements.is_empty() || proposal.method == Method::StaticDrift;
-        if buys && let Some((pool, trouble)) = self.backs_off(&proposal.nodes) {
+        let buys = self.buys_from(proposal);
+        if let Some((pool, trouble)) = self.backs_off(&buys) {
             return Verdict::BacksOff(pool, trouble);
         }
         let mut wanted: Vec<(Symbol, u32)> = Vec::new();
@@ -468,9 +512,7 @@ impl<'s> Asked<'s> {
         wanted
             .into_iter()
             .for_each(|(pool, nodes)| *self.used.entry(pool).or_default() += nodes);
-        if buys {
-            self.replaces(&proposal.nodes);
-        }
+        self.buys(&buys);
         Verdict::Now
     }
 
@@ -552,19 +594,49 @@ impl<'s> Asked<'s> {
     }
 
     fn drift(&mut self, input: &SearchInput<'_>) {
+        let mut nodes = self.drifted(Method::Drift);
+        nodes.retain(|&at| !input.going.contains(&NodeIx(at as u32)));
+        let healthy = self.without_troubled();
+        let usual = self.snapshot;
+        let (found, mut stuck) = self.drift_in(input, healthy.as_ref().unwrap_or(usual), &nodes);
+        self.admit(found);
+        if healthy.is_some() {
+            // What no other NodePool takes waits until its own may be bought from again.
+            let left: Vec<usize> = stuck.iter().map(|&(at, _)| at).collect();
+            let (found, _) = self.drift_in(input, usual, &left);
+            for proposal in found {
+                let pools = self.buys_from(&proposal);
+                if let Some((pool, trouble)) = self.backs_off(&pools) {
+                    stuck.retain(|&(at, _)| NodeIx(at as u32) != proposal.nodes[0]);
+                    let verdict = Verdict::BacksOff(pool, trouble);
+                    self.round.proposals.push((proposal, verdict));
+                }
+            }
+        }
+        for (at, why) in stuck {
+            self.drift_first(input, at, why);
+        }
+    }
+
+    /// Proposals for drifted nodes, one by one, and those whose pods find no place.
+    fn drift_in(
+        &mut self,
+        input: &SearchInput<'_>,
+        snapshot: &Snapshot,
+        nodes: &[usize],
+    ) -> (Vec<Proposal>, Vec<(usize, Stays)>) {
         let drifts = |candidate: &Candidate| candidate.may(Method::Drift);
         let terms = self.terms(input.options, |_, candidate| drifts(candidate));
-        let mut c = input.compile(self.snapshot, &terms);
-        let mut nodes = self.drifted(Method::Drift);
-        nodes.iter().for_each(|&at| c.nodes[at].destination = false);
-        nodes.retain(|&at| !input.going.contains(&NodeIx(at as u32)));
+        let mut c = input.compile(snapshot, &terms);
+        for at in self.drifted(Method::Drift) {
+            c.nodes[at].destination = false;
+        }
         let (mut outcomes, mut stuck) = (Vec::new(), Vec::new());
         let mut filler = Filler::default();
         let mut state = State::new(&c);
-        for at in nodes {
-            let node = NodeIx(at as u32);
+        for &at in nodes {
             if let Some(pod) = c.nodes[at].unmovable {
-                self.round.stays.push((node, c.unmovable(pod)));
+                stuck.push((at, c.unmovable(pod)));
                 continue;
             }
             let (mark, before) = (state.mark(), Outcome::new(&state));
@@ -584,32 +656,44 @@ impl<'s> Asked<'s> {
             found.extend(proposals);
             self.round.dropped.extend(dropped);
         }
-        self.admit(found);
-        for (at, why) in stuck {
-            self.drift_first(input, at, why);
-        }
+        (found, stuck)
     }
 
     /// A drifted node whose pods find no place: it goes first if that frees what they need.
     fn drift_first(&mut self, input: &SearchInput<'_>, at: usize, stuck: Stays) {
         let node = NodeIx(at as u32);
-        let may = input.options.terminate_first.drift && self.frees_enough(input, at);
-        if !may || !self.goes_first(node, Method::Drift, FirstWhy::NoReservedCapacity) {
-            self.round.stays.push((node, stuck));
+        let homeless = matches!(stuck, Stays::NoPlace(_) | Stays::NoPlaceTogether(..));
+        let may = homeless && input.options.terminate_first.drift && self.frees_enough(input, at);
+        let first = FirstWhy::NoReservedCapacity;
+        let gone = match may {
+            true => self.goes_first(node, Method::Drift, first, stuck),
+            false => Err(stuck),
+        };
+        if let Err(why) = gone {
+            self.round.stays.push((node, why));
         }
     }
 
-    /// Lets a node go before it is replaced, if the budget of its NodePool has one left. Says
-    /// whether it had.
-    fn goes_first(&mut self, node: NodeIx, method: Method, why: FirstWhy) -> bool {
-        let pool = self.snapshot.nodes[node.0 as usize].pool;
-        let Some(pool) = pool.filter(|&pool| self.left(pool, method.reason()) > 0) else {
-            return false;
-        };
-        *self.used.entry(pool).or_default() += 1;
+    /// Lets a node go before it is replaced, if the budget of its NodePool has one left and no node of
+    /// the NodePool is on its way.
+    ///
+    /// # Errors
+    /// Why it stays: `otherwise`, where the budget has none left.
+    fn goes_first(
+        &mut self,
+        node: NodeIx,
+        method: Method,
+        why: FirstWhy,
+        otherwise: Stays,
+    ) -> Result<(), Stays> {
+        let of = &self.snapshot.nodes[node.0 as usize];
+        let pool = of.pool.filter(|&pool| self.left(pool, method.reason()) > 0);
+        let pool = pool.ok_or(otherwise)?;
+        static_capacity::nothing_comes(&self.snapshot.world, pool, of.name)?;
         let act = Act::TerminateFirst(why);
+        *self.used.entry(pool).or_default() += 1;
         self.round.singles.push(Single { node, method, act });
-        true
+        Ok(())
     }
 
     /// Admits what an outcome proposes. Whether there was anything.
@@ -632,7 +716,27 @@ impl<'s> Asked<'s> {
         if !all && terms.iter().all(|of| !of.removable) {
             return;
         }
-        let mut c = self.compile_to_consolidate(input, self.snapshot, &terms);
+        if let Some(healthy) = self.without_troubled() {
+            let before = (self.round.clone(), self.used.clone(), self.trouble.clone());
+            if self.consolidate(input, &healthy, &terms, stop) {
+                return;
+            }
+            // What it takes to say what has to pass.
+            (self.round, self.used, self.trouble) = before;
+        }
+        self.consolidate(input, self.snapshot, &terms, stop);
+    }
+
+    /// Searches a cluster. Whether anything may be carried out now.
+    fn consolidate(
+        &mut self,
+        input: &SearchInput<'_>,
+        snapshot: &Snapshot,
+        terms: &[NodeTerms],
+        stop: Stop<'_>,
+    ) -> bool {
+        let options = input.options;
+        let mut c = self.compile_to_consolidate(input, snapshot, terms);
         let bound = bound::lower_bound(&c)
             - input
                 .going
@@ -661,11 +765,15 @@ impl<'s> Asked<'s> {
                     .dropped
                     .iter()
                     .any(|part| part.why == Why::SpotToSpot);
-            if !self.alone(&mut c, options) && spot_to_spot {
-                self.alone_on_demand(input, &terms);
-            }
+            let found = self.alone(&mut c, options);
+            let found = match found {
+                None if spot_to_spot => self.alone_on_demand(input, snapshot, terms),
+                found => found,
+            };
+            any = found == Some(true);
         }
         self.explain(&mut c, options);
+        any
     }
 
     /// A cluster compiled for consolidation. It moves no pods to nodes whose own have just changed.

@@ -7,7 +7,7 @@
 use rustc_hash::FxHashMap;
 
 use super::methods::{Act, FirstWhy};
-use super::verdicts::{COMMAND, Stays};
+use super::verdicts::{COMMAND, REBOOTING, Stays};
 use super::{costs, verdicts};
 use crate::model::{ClusterObjects, NodeClaim, Symbol};
 
@@ -133,6 +133,27 @@ pub fn replaces(world: &ClusterObjects, pool: Symbol, first: bool) -> Result<Act
     match record.filter(|record| first && record.ready != Some(false)) {
         Some(_) => Ok(Act::TerminateFirst(FirstWhy::StaticAtLimit)),
         None => Err(Stays::StaticAtLimit),
+    }
+}
+
+/// No other node of a NodePool is on its way, so that one of its nodes may go before it is replaced: what
+/// went before it has to hold pods first.
+///
+/// # Errors
+/// One is: launched or not, it is not initialised.
+pub fn nothing_comes(world: &ClusterObjects, pool: Symbol, node: Symbol) -> Result<(), Stays> {
+    let key = |text: &str| world.names.get(text);
+    let (owner, initialized) = (key("karpenter.sh/nodepool"), key("Initialized"));
+    let rebooting = key(REBOOTING);
+    let comes = |claim: &NodeClaim| {
+        let has = |of: Option<Symbol>| of.is_some_and(|of| claim.conditions.contains(&of));
+        let is_own = owner.is_some_and(|key| claim.labels.get(key) == Some(pool));
+        let is_other = claim.node_name != Some(node);
+        is_own && is_other && !claim.deleting && !has(initialized) && !has(rebooting)
+    };
+    match world.claims.iter().any(comes) {
+        true => Err(Stays::OthersNotReady),
+        false => Ok(()),
     }
 }
 

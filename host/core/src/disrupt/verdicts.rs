@@ -118,6 +118,8 @@ pub enum Stays {
     StaticScales,
     /// The node limit of its static NodePool leaves no room for a replacement.
     StaticAtLimit,
+    /// It would go before it is replaced, and nodes of its NodePool are not initialised yet.
+    OthersNotReady,
     /// A pod that waits is expected on it.
     Nominated(PodIx),
     /// It is disrupted already.
@@ -183,6 +185,10 @@ pub enum Stays {
     /// What it costs is less than what its pods' new places would cost and what it costs to move them:
     /// USD per hour that are missing.
     NotWorthIt(f64),
+    /// The check refuses what was planned for it, which is a defect of Longshore: the rule.
+    BreaksRule(Arc<str>),
+    /// Several NodeClaims say that its instance is theirs.
+    SeveralClaims,
     /// A consolidation policy does not let it go.
     Policy {
         /// The policy's name.
@@ -261,6 +267,8 @@ struct Rules<'s> {
     world: &'s ClusterObjects,
     records: FxHashMap<Symbol, &'s NodeRecord>,
     claims: FxHashMap<Symbol, &'s NodeClaim>,
+    /// Provider IDs that several NodeClaims have.
+    shared: FxHashSet<Symbol>,
     pools: FxHashMap<Symbol, &'s NodePool>,
     nominated: FxHashMap<Symbol, PodIx>,
     /// Commands of NodeClaims that are still there.
@@ -292,8 +300,13 @@ impl<'s> Rules<'s> {
     fn new(snapshot: &'s Snapshot) -> Self {
         let world = &*snapshot.world;
         let mut claims: FxHashMap<Symbol, &NodeClaim> = FxHashMap::default();
+        let mut shared: FxHashSet<Symbol> = FxHashSet::default();
         for claim in &world.claims {
-            claim.provider_id.map(|id| claims.insert(id, claim));
+            if let Some(id) = claim.provider_id
+                && claims.insert(id, claim).is_some()
+            {
+                shared.insert(id);
+            }
             claim.node_name.map(|name| claims.insert(name, claim));
         }
         let waits = |pod: &Pod| pod.node.is_none() && !pod.terminal && !pod.deleting;
@@ -306,6 +319,7 @@ impl<'s> Rules<'s> {
             world,
             records: world.nodes.iter().map(|node| (node.name, node)).collect(),
             claims,
+            shared,
             pools: world.pools.iter().map(|pool| (pool.name, pool)).collect(),
             nominated: pods
                 .filter_map(|(ix, pod)| Some((pod.nominated?, ix)))
@@ -314,6 +328,7 @@ impl<'s> Rules<'s> {
                         .into_iter()
                         .map(|(ix, to)| (to, ix)),
                 )
+                .chain(snapshot.useless.awaited().iter().copied())
                 .collect(),
             commands: world
                 .names
@@ -339,6 +354,12 @@ impl<'s> Rules<'s> {
         node: &crate::snapshot::StateNode,
     ) -> Result<(&'s NodeRecord, &'s NodeClaim), Stays> {
         let record = self.records.get(&node.name).ok_or(Stays::NotInitialized)?;
+        if record
+            .provider_id
+            .is_some_and(|id| self.shared.contains(&id))
+        {
+            return Err(Stays::SeveralClaims);
+        }
         let claim = record.provider_id.and_then(|id| self.claims.get(&id));
         let claim = claim
             .or_else(|| self.claims.get(&node.name))
@@ -553,6 +574,15 @@ impl<'s> Rules<'s> {
             .find_map(|&ix| self.pods.refuses(self.world, ix));
         refusal.map_or(Ok(()), Err)
     }
+}
+
+/// Why pods of a node may not be evicted now; nothing of those that may.
+pub fn held_pods(world: &ClusterObjects, node: Symbol) -> Vec<Stays> {
+    let rules = PodRules::new(world);
+    let pods = world.pods.iter().enumerate();
+    let here = pods.filter(|(_, pod)| pod.node == Some(node) && !pod.deleting);
+    here.filter_map(|(at, _)| rules.refuses(world, PodIx(at as u32)))
+        .collect()
 }
 
 /// Whether single pods may be evicted.

@@ -75,6 +75,8 @@ pub struct Catalogue {
     types: Arc<[InstanceType]>,
     offerings: Arc<[Offering]>,
     index: Arc<CatalogueIndex>,
+    /// Prices by row.
+    prices: Arc<[f64]>,
     /// What NodeOverlays have changed, by type; empty where there are none.
     overlaid: Arc<[TypeOverlay]>,
     /// Offerings that are taken to be without capacity, by row, and until which second since 1970.
@@ -192,6 +194,7 @@ impl Catalogue {
         let number = Number::next();
         Catalogue {
             index: Arc::new(CatalogueIndex::new(&all, &rows)),
+            prices: rows.iter().map(|row| row.price).collect(),
             types: all.into(),
             offerings: rows.into(),
             overlaid: Arc::default(),
@@ -294,6 +297,11 @@ impl Catalogue {
     /// All offerings, grouped by type in the order of [`Catalogue::types`].
     pub fn offerings(&self) -> &[Offering] {
         &self.offerings
+    }
+
+    /// Prices of all offerings, USD per hour, by row.
+    pub fn prices(&self) -> &Arc<[f64]> {
+        &self.prices
     }
 
     /// Where types and offerings name labels.

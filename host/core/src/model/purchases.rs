@@ -25,8 +25,6 @@ pub struct Useless {
     pub claim: Box<str>,
     /// The NodePools and node classes that it was bought with, by their digest.
     pub given: u64,
-    /// The labels of its node, by their digest; 0 if it has gone.
-    pub labels: u64,
 }
 
 /// Nodes of a NodePool that never joined, one after the other.
@@ -63,11 +61,8 @@ impl Useless {
                 created,
                 claim,
                 given,
-                labels,
             } = entry;
-            format!(
-                "{group:016x},{times},{until},{found},{created},{claim},{given:016x},{labels:016x}"
-            )
+            format!("{group:016x},{times},{until},{found},{created},{claim},{given:016x}")
         };
         all.iter().map(one).collect::<Vec<_>>().join(";")
     }
@@ -89,7 +84,6 @@ impl Useless {
             created: next()?.parse().ok()?,
             claim: next()?.into(),
             given: hex(next()?)?,
-            labels: hex(next()?)?,
         })
     }
 }
@@ -133,7 +127,6 @@ mod tests {
             created: 1_764_219_900,
             claim: claim.into(),
             given: u64::MAX,
-            labels: 0,
         };
         let all = [entry(7, "default-bcdf"), entry(u64::MAX - 1, "spot-x2")];
         assert_eq!(Useless::read(&Useless::write(&all)), all);

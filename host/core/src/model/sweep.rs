@@ -66,6 +66,7 @@ impl ClusterObjects {
             foreign_nodes,
             pools,
             classes,
+            classes_complete: _,
             claims,
             nodes,
             shapes: _,

@@ -151,8 +151,20 @@ impl BinTypes {
             a.iter().zip(b).all(|(x, y)| x & !y == 0)
         };
         let count = self.admits.len();
+        // A group is of one NodePool, and offers are compared within it.
+        let mut by_pool: FxHashMap<usize, Vec<usize>> = FxHashMap::default();
+        let mut pool_of = vec![usize::MAX; count];
+        for offer in &self.offers {
+            if pool_of[offer.admits] == usize::MAX {
+                pool_of[offer.admits] = offer.pool;
+                by_pool.entry(offer.pool).or_default().push(offer.admits);
+            }
+        }
         let above: Vec<Vec<usize>> = (0..count)
-            .map(|a| (0..count).filter(|&b| a != b && wider(a, b)).collect())
+            .map(|a| {
+                let others = by_pool.get(&pool_of[a]).into_iter().flatten().copied();
+                others.filter(|&b| a != b && wider(a, b)).collect()
+            })
             .collect();
         let mut by_group: Vec<Vec<usize>> = vec![Vec::new(); count];
         self.offers

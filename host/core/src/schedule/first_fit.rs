@@ -184,7 +184,7 @@ impl<'a> CompiledCluster<'a> {
         for (at, &pool) in snapshot.pools.iter().enumerate() {
             let sets = pool_sets(world, pool, &states.numbers);
             let agreeing = states.types_that_agree(&sets);
-            states.restrict(at, &agreeing);
+            states.find_available(at, &agreeing);
             let initial = states.state(at, sets);
             let record = &world.pools[pool.0 as usize];
             let of_pool = states.get(initial);

@@ -12,7 +12,7 @@ use super::bit_set::BitSet;
 use super::sets::{Numbers, Set, Sets};
 use crate::ids::PoolIx;
 use crate::model::catalogue_index::Pinned;
-use crate::model::{Catalogue, ClusterObjects, OfferingId, Symbol, Symbols, TypeId, fields};
+use crate::model::{Catalogue, ClusterObjects, OfferingId, Op, Symbol, Symbols, TypeId, fields};
 use crate::policy::Scores;
 
 /// Index of a [`NodeSpec`].
@@ -72,6 +72,73 @@ pub struct NodeSpecs<'a> {
     memo: FxHashMap<(NodeSpecId, RequirementsId), Option<NodeSpecId>>,
     masks: FxHashMap<(Symbol, Set), BitSet>,
     as_need: FxHashMap<NodeSpecId, RequirementsId>,
+    /// Types by the values that they allow, of labels that many of them name.
+    by_value: FxHashMap<Symbol, ByValue>,
+    /// Whether a reservation without free instances cannot be bought from.
+    counts_reservations: bool,
+}
+
+/// A label of which types name more values than this, all together, is not looked up type by type for
+/// each set of values: with a NodeClass for each NodePool, that would grow with the square of the
+/// NodePools. Of NodeClasses that are alike each type names them all.
+const MANY: usize = 4_000;
+
+/// Whether types name many values of a label.
+fn has_many_values(catalogue: &Catalogue, all: &[(u32, u32)]) -> bool {
+    let values = all.iter().map(|&(at, place)| {
+        match &catalogue.types()[at as usize].requirements[place as usize].op {
+            Op::In(values) => values.len(),
+            _ => 1,
+        }
+    });
+    all.len() >= MANY || values.sum::<usize>() >= MANY
+}
+
+/// What types allow of one label.
+struct ByValue {
+    /// Types that do not name it.
+    unnamed: BitSet,
+    /// Types that allow some values and no others, by value.
+    values: FxHashMap<Symbol, Vec<u32>>,
+    /// Types that name it in any other way, with the position of the requirement.
+    others: Vec<(u32, u32)>,
+}
+
+impl ByValue {
+    fn new(catalogue: &Catalogue, key: Symbol) -> Self {
+        let mut of = ByValue {
+            unnamed: BitSet::all(catalogue.types().len()),
+            values: FxHashMap::default(),
+            others: Vec::new(),
+        };
+        let all = catalogue.index().types_with(key);
+        for named in all.chunk_by(|a, b| a.0 == b.0) {
+            of.unnamed.remove(named[0].0 as usize);
+            let op = |&(at, place): &(u32, u32)| {
+                &catalogue.types()[at as usize].requirements[place as usize].op
+            };
+            match (named, op(&named[0])) {
+                ([one], Op::In(values)) => {
+                    for &value in values.iter() {
+                        of.values.entry(value).or_default().push(one.0);
+                    }
+                }
+                (others, _) => of.others.extend(others),
+            }
+        }
+        of
+    }
+
+    /// Types that allow one of these values, and all those that have to be asked.
+    fn some_of(&self, values: &[Symbol]) -> BitSet {
+        let mut bits = self.unnamed.clone();
+        let allowed = values.iter().filter_map(|value| self.values.get(value));
+        allowed.flatten().for_each(|&at| bits.insert(at as usize));
+        self.others
+            .iter()
+            .for_each(|&(at, _)| bits.insert(at as usize));
+        bits
+    }
 }
 
 impl<'a> NodeSpecs<'a> {
@@ -83,43 +150,14 @@ impl<'a> NodeSpecs<'a> {
         let of_types = catalogue.index().labels_of_types();
         let mut defined: FxHashSet<Symbol> = of_types.chain(cell_keys.iter().copied()).collect();
         defined.extend(WELL_KNOWN.iter().filter_map(|key| world.names.get(key)));
-        let usable = |score: &Scores, row: u32| {
-            let offering = catalogue.offering(OfferingId(row));
-            let left = offering.reservation.is_none_or(|(_, count)| count > 0)
-                || !world.settings.reserved_capacity;
-            let inside = || {
-                score.pools.iter().any(|p| {
-                    p.draws
-                        .iter()
-                        .any(|d| d.offering.0 == row && d.amount <= p.remaining)
-                })
-            };
-            offering.available && left && (score.cost[row as usize].is_finite() || inside())
-        };
-        let available = scores
-            .iter()
-            .map(|score| {
-                let of_cell = |cell: &OfferingKey| {
-                    let mut bits = BitSet::none(catalogue.types().len());
-                    let rows = cell
-                        .offerings
-                        .iter()
-                        .enumerate()
-                        .filter(|&(_, &row)| row != u32::MAX);
-                    rows.filter(|&(_, &row)| usable(score, row))
-                        .for_each(|(t, _)| bits.insert(t));
-                    bits
-                };
-                cells.iter().map(of_cell).collect()
-            })
-            .collect();
         NodeSpecs {
             names: &world.names,
             catalogue,
             numbers,
             cells,
+            available: vec![Vec::new(); scores.len()],
             scores,
-            available,
+            counts_reservations: world.settings.reserved_capacity,
             defined,
             cell_keys,
             table: Vec::new(),
@@ -128,15 +166,38 @@ impl<'a> NodeSpecs<'a> {
             memo: FxHashMap::default(),
             masks: FxHashMap::default(),
             as_need: FxHashMap::default(),
+            by_value: FxHashMap::default(),
         }
     }
 
-    /// Leaves a NodePool none but these types: those that its labels agree with. What it can buy
-    /// under each offering key is looked through often.
-    pub fn restrict(&mut self, pool: usize, types: &BitSet) {
-        self.available[pool]
-            .iter_mut()
-            .for_each(|bits| bits.and(types));
+    /// Finds what a NodePool can buy under each offering key, of these types: those that its labels
+    /// agree with. Of a catalogue with rows for many NodeClasses those are few.
+    pub fn find_available(&mut self, pool: usize, types: &BitSet) {
+        let (catalogue, score) = (self.catalogue, &self.scores[pool]);
+        let usable = |row: u32| {
+            let offering = catalogue.offering(OfferingId(row));
+            let left = offering.reservation.is_none_or(|(_, count)| count > 0)
+                || !self.counts_reservations;
+            let inside = || {
+                let mut draws = score
+                    .pools
+                    .iter()
+                    .flat_map(|p| p.draws.iter().map(move |d| (d, p.remaining)));
+                draws.any(|(d, remaining)| d.offering.0 == row && d.amount <= remaining)
+            };
+            offering.available && left && (score.cost[row as usize].is_finite() || inside())
+        };
+        let none = BitSet::none(catalogue.types().len());
+        let mut available = vec![none; self.cells.len()];
+        for t in types.iter() {
+            for row in catalogue.types()[t].offerings.clone() {
+                let cell = catalogue.index().pinned_by()[row as usize] as usize;
+                if self.cells[cell].offerings[t] == row && usable(row) {
+                    available[cell].insert(t);
+                }
+            }
+        }
+        self.available[pool] = available;
     }
 
     /// The state of that id.
@@ -235,10 +296,19 @@ impl<'a> NodeSpecs<'a> {
 
     /// Types whose labels agree with `set` under `key`; a type that does not name the label agrees.
     pub fn mask(&mut self, key: Symbol, set: &Set) -> &BitSet {
-        let (numbers, catalogue) = (&self.numbers, self.catalogue);
+        let (numbers, catalogue, by_value) = (&self.numbers, self.catalogue, &mut self.by_value);
         self.masks.entry((key, set.clone())).or_insert_with(|| {
-            let mut bits = BitSet::all(catalogue.types().len());
-            for (at, mine) in sets_of_types(catalogue, key) {
+            let all = catalogue.index().types_with(key);
+            let (mut bits, asked) = match set.complement || !has_many_values(catalogue, all) {
+                true => (BitSet::all(catalogue.types().len()), all),
+                false => {
+                    let of = by_value
+                        .entry(key)
+                        .or_insert_with(|| ByValue::new(catalogue, key));
+                    (of.some_of(&set.values), of.others.as_slice())
+                }
+            };
+            for (at, mine) in sets_of(catalogue, asked) {
                 if !mine.agrees(set, numbers) {
                     bits.remove(at);
                 }
@@ -413,8 +483,15 @@ fn cells(catalogue: &Catalogue, scores: &[Scores]) -> (Vec<OfferingKey>, FxHashS
 
 /// What types allow of a label, by their index; types that do not mention it are left out.
 fn sets_of_types(catalogue: &Catalogue, label: Symbol) -> impl Iterator<Item = (usize, Set)> {
-    let all = catalogue.index().types_with(label).iter();
-    all.map(|&(at, place)| {
+    sets_of(catalogue, catalogue.index().types_with(label))
+}
+
+/// What the requirements at these positions of types allow, by the index of the type.
+fn sets_of<'c>(
+    catalogue: &'c Catalogue,
+    all: &'c [(u32, u32)],
+) -> impl Iterator<Item = (usize, Set)> + 'c {
+    all.iter().map(|&(at, place)| {
         let requirement = &catalogue.types()[at as usize].requirements[place as usize];
         (at as usize, Set::from_op(&requirement.op))
     })
@@ -445,4 +522,65 @@ pub fn pool_sets(world: &ClusterObjects, pool: PoolIx, numbers: &Numbers) -> Set
         }
     }
     sets
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{InstanceType, Requirement};
+
+    #[test]
+    fn types_are_found_by_value_as_one_by_one() {
+        let mut names = Symbols::default();
+        let key = names.intern("team");
+        let values = ["a", "b", "c", "3"].map(|text| names.intern(text));
+        let [a, b, c, three] = values;
+        let is_in = |values: &[Symbol]| Op::In(values.to_vec().into());
+        let ops = [
+            vec![is_in(&[a])],
+            vec![is_in(&[a, b])],
+            vec![is_in(&[])],
+            vec![is_in(&[three, c])],
+            vec![Op::NotIn(vec![a].into())],
+            vec![Op::Exists],
+            vec![Op::DoesNotExist],
+            vec![Op::Gte(2)],
+            // Twice: both have to agree.
+            vec![is_in(&[a, b]), is_in(&[b, c])],
+            vec![],
+        ];
+        let row = |(at, ops): (usize, &Vec<Op>)| {
+            let requirements = ops.iter().map(|op| Requirement::new(key, op.clone()));
+            let kind = InstanceType {
+                name: names.get(["a", "b", "c", "3"][at % 4]).unwrap_or(key),
+                requirements: requirements.collect(),
+                capacity: Default::default(),
+                allocatable: Default::default(),
+                volume_limits: Vec::new(),
+                incompatible: None,
+                offerings: 0..0,
+            };
+            (kind, Vec::new())
+        };
+        let rows = ops.iter().enumerate().map(row).collect();
+        let catalogue = Catalogue::new(rows, &names);
+        let numbers = Numbers::read(&names);
+        let by_value = ByValue::new(&catalogue, key);
+        for asked in [&[a][..], &[b], &[c], &[three], &[a, three], &[]] {
+            let set = Set::of(asked.iter().copied());
+            let mut one_by_one = BitSet::all(catalogue.types().len());
+            for (at, mine) in sets_of_types(&catalogue, key) {
+                if !mine.agrees(&set, &numbers) {
+                    one_by_one.remove(at);
+                }
+            }
+            let mut found = by_value.some_of(&set.values);
+            for (at, mine) in sets_of(&catalogue, &by_value.others) {
+                if !mine.agrees(&set, &numbers) {
+                    found.remove(at);
+                }
+            }
+            assert_eq!(found, one_by_one, "{asked:?}");
+        }
+    }
 }

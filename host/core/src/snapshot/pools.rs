@@ -31,7 +31,8 @@ pub fn partition_pools(
             }
             Some(Ineligible::NeverJoined(backoff))
         };
-        let why = why_unusable(world, pool).or_else(spoiled);
+        let full = || useless_purchases::full(world, pool).map(Ineligible::FullMemory);
+        let why = why_unusable(world, pool).or_else(spoiled).or_else(full);
         match why.or_else(&mut unjoined) {
             None => usable.push(PoolIx(at as u32)),
             Some(reason) => unusable.push((PoolIx(at as u32), reason)),
@@ -45,7 +46,8 @@ pub fn partition_pools(
 }
 
 /// A dump of a cluster often leaves classes out, so a missing class counts only if the dump has
-/// other classes of its kind.
+/// other classes of its kind. What is wrong with the class comes before the condition Ready of the
+/// NodePool, which follows from it and may be older.
 fn why_unusable(world: &ClusterObjects, pool: &NodePool) -> Option<Ineligible> {
     let same_kind = |c: &&NodeClass| c.id.kind == pool.class.kind && c.id.group == pool.class.group;
     let class = world
@@ -62,15 +64,12 @@ fn why_unusable(world: &ClusterObjects, pool: &NodePool) -> Option<Ineligible> {
     if pool.replicas.is_some() {
         return Some(Ineligible::Static);
     }
-    if pool.ready == Some(false) {
-        return Some(Ineligible::NotReady);
-    }
+    let has_all = || world.classes_complete || world.classes.iter().any(|c| same_kind(&c));
     match class {
-        None if world.classes.iter().any(|c| same_kind(&c)) => {
-            Some(Ineligible::ClassMissing(pool.class))
-        }
+        None if has_all() => Some(Ineligible::ClassMissing(pool.class)),
         Some(c) if c.deleting => Some(Ineligible::ClassDeleting(c.id)),
         Some(c) if c.ready == Some(false) => Some(Ineligible::ClassNotReady(c.id)),
+        _ if pool.ready == Some(false) => Some(Ineligible::NotReady),
         _ => None,
     }
 }

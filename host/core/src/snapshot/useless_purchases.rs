@@ -10,15 +10,17 @@
 //! The same for nodes that never join ([`Unjoined`]): after three in a row nothing is bought from
 //! their NodePool for a while, and then one node at a time.
 
+mod groups;
+
+use std::cmp::Reverse;
+
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::ids::PodIx;
 use crate::model::purchases::{BOUGHT_GIVEN, Unjoined, Useless};
-use crate::model::{
-    ClusterObjects, LabelSelector, Labels, NodeClaim, NodePool, Op, Pod, PodShape, PodTerm,
-    Requirement, Resources, SelectorOp, ShapeId, Symbol, Symbols,
-};
-use crate::reasons::{UnjoinedBackoff, UselessPurchase};
+use crate::model::{ClusterObjects, NodeClaim, NodePool, Pod, Resources, ShapeId, Symbol};
+use crate::reasons::{FullMemory, UnjoinedBackoff, UselessPurchase};
+use groups::{Digest, Groups};
 
 /// Annotation of a NodeClaim with the pods that it was bought for.
 const PLANNED: &str = "longshore.dev/planned-pods";
@@ -36,24 +38,13 @@ const LONGEST: i64 = 3600;
 const ONE_PURCHASE: i64 = 60;
 /// An entry without news is forgotten so many seconds after its back-off.
 const FORGOTTEN: i64 = 3600;
-/// Most groups that a NodePool remembers.
-const MOST: usize = 50;
+/// Most bytes of a NodePool's annotation: some 700 groups at least. The API server takes 256 KiB of
+/// annotations, all together.
+const MOST_BYTES: usize = 96 * 1024;
+/// Room for one more entry, bytes; the name of a NodeClaim has 63 at most.
+const ONE_MORE: usize = 160;
 /// So many nodes that never join, one after the other, are bought without a word.
 const FREE: u32 = 2;
-/// Labels by which controllers tell pods of one template apart, or templates of one kind.
-const OWN_LABELS: [&str; 10] = [
-    "statefulset.kubernetes.io/pod-name",
-    "apps.kubernetes.io/pod-index",
-    "controller-revision-hash",
-    "pod-template-hash",
-    "pod-template-generation",
-    "controller-uid",
-    "job-name",
-    "batch.kubernetes.io/controller-uid",
-    "batch.kubernetes.io/job-name",
-    "batch.kubernetes.io/job-completion-index",
-];
-
 /// How long purchases are put off after so many in vain, seconds.
 fn backoff(times: u32) -> i64 {
     (FIRST << times.saturating_sub(1).min(16)).min(LONGEST)
@@ -77,10 +68,14 @@ pub struct Found {
 /// Purchases that did not help.
 #[derive(Clone, Debug, Default)]
 pub struct UselessPurchases {
-    /// Why nothing is bought for pods of a shape.
+    /// Why nothing is bought for pods of a shape, without volumes.
     bars: FxHashMap<ShapeId, UselessPurchase>,
+    /// Why nothing is bought for pods with volumes.
+    with_volumes: FxHashMap<PodIx, UselessPurchase>,
     /// Pods whose node may still help them.
     young: FxHashMap<PodIx, UselessPurchase>,
+    /// Those nodes, by name: they stay until it is plain whether they help.
+    awaited: Vec<(Symbol, PodIx)>,
     /// What the cluster shows.
     pub found: Vec<Found>,
 }
@@ -103,18 +98,34 @@ impl UselessPurchases {
         if waiting.is_empty() {
             return UselessPurchases::default();
         }
-        let mut groups = Groups::default();
-        let (found, young) = match planned {
+        let mut groups = Groups::new(world);
+        let (found, young, awaited) = match planned {
             Some(planned) => find(world, &suspects, planned, &waiting, &mut groups),
             None => Default::default(),
         };
-        let bars = bars(world, &found, &waiting, &mut groups);
-        UselessPurchases { bars, young, found }
+        let (bars, with_volumes) = bars(world, &found, &waiting, &mut groups);
+        UselessPurchases {
+            bars,
+            with_volumes,
+            young,
+            awaited,
+            found,
+        }
+    }
+
+    /// Nodes that are not to go yet though they are empty, and a pod that each was bought for. One
+    /// that went at once would be bought again, and nobody would know that it had not helped.
+    pub fn awaited(&self) -> &[(Symbol, PodIx)] {
+        &self.awaited
     }
 
     /// Why nothing is bought for a pod, if so.
     pub fn bar(&self, ix: PodIx, pod: &Pod) -> Option<&UselessPurchase> {
-        self.bars.get(&pod.shape).or_else(|| self.young.get(&ix))
+        let bar = match pod.claims.is_empty() {
+            true => self.bars.get(&pod.shape),
+            false => self.with_volumes.get(&ix),
+        };
+        bar.or_else(|| self.young.get(&ix))
     }
 }
 
@@ -128,24 +139,20 @@ fn refused_pods(world: &ClusterObjects) -> FxHashMap<(Symbol, &str), PodIx> {
         .collect()
 }
 
-/// Digests of shapes, each made once.
-#[derive(Default)]
-struct Groups(FxHashMap<ShapeId, u64>);
-
-impl Groups {
-    fn of(&mut self, world: &ClusterObjects, shape: ShapeId) -> u64 {
-        let made = || group(&world.names, world.shapes.get(shape));
-        *self.0.entry(shape).or_insert_with(made)
-    }
-}
+/// What NodeClaims show: [`UselessPurchases::found`], `young` and `awaited`.
+type Evidence = (
+    Vec<Found>,
+    FxHashMap<PodIx, UselessPurchase>,
+    Vec<(Symbol, PodIx)>,
+);
 
 fn find(
     world: &ClusterObjects,
     suspects: &[&NodeClaim],
     planned: Symbol,
     waiting: &FxHashMap<(Symbol, &str), PodIx>,
-    groups: &mut Groups,
-) -> (Vec<Found>, FxHashMap<PodIx, UselessPurchase>) {
+    groups: &mut Groups<'_>,
+) -> Evidence {
     let pool_key = world.names.get("karpenter.sh/nodepool");
     let mut refused: Vec<(&NodeClaim, PodIx)> = Vec::new();
     for claim in suspects {
@@ -169,16 +176,17 @@ fn find(
         return Default::default();
     }
     let used = used(world, &refused);
-    let hosts = Hosts::of(world);
+    let remembered = remembered(world);
     let mut found: Vec<Found> = Vec::new();
     let mut young: FxHashMap<PodIx, UselessPurchase> = FxHashMap::default();
+    let mut awaited = Vec::new();
     let started = newest_starts(world, &refused, groups);
     for (claim, pod) in refused {
         let Some(pool) = pool_key.and_then(|key| claim.labels.get(key)) else {
             continue;
         };
         let shape = world.pods[pod.0 as usize].shape;
-        let group = groups.of(world, shape);
+        let group = groups.of(&world.pods[pod.0 as usize]);
         // kube-scheduler is still at it.
         let ready = claim.initialized.unwrap_or(claim.created);
         if started.get(&group).is_some_and(|&newest| newest >= ready) {
@@ -201,6 +209,7 @@ fn find(
                 until: settled,
             };
             young.insert(pod, bar);
+            awaited.extend(claim.node_name.map(|node| (node, pod)));
             continue;
         }
         if claim.initialized.is_none() {
@@ -211,7 +220,8 @@ fn find(
             known.pods.push(pod);
             continue;
         }
-        let (entry, is_known) = entry(world, claim, group, hosts.labels(world, claim));
+        let known = remembered.get(&group).copied();
+        let (entry, is_known) = entry(world, claim, group, known);
         found.push(Found {
             pool,
             claim: claim.name,
@@ -226,38 +236,28 @@ fn find(
             .cmp(&key(b))
             .then_with(|| a.entry.claim.cmp(&b.entry.claim))
     });
-    (found, young)
+    (found, young, awaited)
 }
 
-/// The Nodes of NodeClaims.
-struct Hosts(FxHashMap<Symbol, usize>);
-
-impl Hosts {
-    fn of(world: &ClusterObjects) -> Self {
-        let nodes = world.nodes.iter().enumerate();
-        Hosts(nodes.map(|(at, node)| (node.name, at)).collect())
+/// What is remembered of groups, whichever NodePool does; the newest if several do.
+fn remembered(world: &ClusterObjects) -> FxHashMap<u64, &Useless> {
+    let mut all: FxHashMap<u64, &Useless> = FxHashMap::default();
+    for entry in world.pools.iter().flat_map(|pool| &pool.purchases.useless) {
+        let known = all.entry(entry.group).or_insert(entry);
+        if (entry.created, entry.until) > (known.created, known.until) {
+            *known = entry;
+        }
     }
-
-    /// The digest of the labels of a NodeClaim's Node; 0 without one, and for one that goes: its end
-    /// writes labels too, and no pod is helped by them.
-    fn labels(&self, world: &ClusterObjects, claim: &NodeClaim) -> u64 {
-        let at = claim.node_name.and_then(|name| self.0.get(&name));
-        let node = at.map(|&at| &world.nodes[at]);
-        let stays = node.filter(|node| !node.deleting && !claim.deleting);
-        stays.map_or(0, |node| labels(&world.names, &node.labels))
-    }
-}
-
-/// What is remembered of a group, whichever NodePool does; the newest if several do.
-fn remembered(world: &ClusterObjects, group: u64) -> Option<&Useless> {
-    let all = world.pools.iter().flat_map(|pool| &pool.purchases.useless);
-    all.filter(|entry| entry.group == group)
-        .max_by_key(|entry| (entry.created, entry.until))
+    all
 }
 
 /// What is to be remembered of a purchase, and whether it is so already.
-fn entry(world: &ClusterObjects, claim: &NodeClaim, group: u64, labels: u64) -> (Useless, bool) {
-    let known = remembered(world, group);
+fn entry(
+    world: &ClusterObjects,
+    claim: &NodeClaim,
+    group: u64,
+    known: Option<&Useless>,
+) -> (Useless, bool) {
     let counts = known.filter(|known| claim.created <= known.created + ONE_PURCHASE);
     if let Some(known) = counts {
         return (known.clone(), true);
@@ -275,7 +275,6 @@ fn entry(world: &ClusterObjects, claim: &NodeClaim, group: u64, labels: u64) -> 
         created: claim.created,
         claim: world.names.text(claim.name).into(),
         given: given.unwrap_or_else(|| given_now(world)),
-        labels,
     };
     (entry, false)
 }
@@ -305,11 +304,11 @@ fn used(world: &ClusterObjects, refused: &[(&NodeClaim, PodIx)]) -> FxHashMap<Sy
 fn newest_starts(
     world: &ClusterObjects,
     refused: &[(&NodeClaim, PodIx)],
-    groups: &mut Groups,
+    groups: &mut Groups<'_>,
 ) -> FxHashMap<u64, i64> {
     let asked: FxHashSet<u64> = refused
         .iter()
-        .map(|(_, pod)| groups.of(world, world.pods[pod.0 as usize].shape))
+        .map(|(_, pod)| groups.of(&world.pods[pod.0 as usize]))
         .collect();
     starts(world, &asked, groups)
 }
@@ -317,69 +316,80 @@ fn newest_starts(
 fn starts(
     world: &ClusterObjects,
     asked: &FxHashSet<u64>,
-    groups: &mut Groups,
+    groups: &mut Groups<'_>,
 ) -> FxHashMap<u64, i64> {
     let mut newest: FxHashMap<u64, i64> = FxHashMap::default();
     for pod in world.pods.iter().filter(|pod| pod.node.is_some()) {
         let started = pod.started.unwrap_or(pod.created);
-        let group = groups.of(world, pod.shape);
-        if asked.contains(&group) {
-            let newest = newest.entry(group).or_insert(started);
-            *newest = (*newest).max(started);
+        for group in groups.of_started(pod).into_iter().flatten() {
+            if asked.contains(&group) {
+                let newest = newest.entry(group).or_insert(started);
+                *newest = (*newest).max(started);
+            }
         }
     }
     newest
 }
 
+/// Bars of shapes, and of pods with volumes.
+type Bars = (
+    FxHashMap<ShapeId, UselessPurchase>,
+    FxHashMap<PodIx, UselessPurchase>,
+);
+
 fn bars(
     world: &ClusterObjects,
     found: &[Found],
     waiting: &FxHashMap<(Symbol, &str), PodIx>,
-    groups: &mut Groups,
-) -> FxHashMap<ShapeId, UselessPurchase> {
+    groups: &mut Groups<'_>,
+) -> Bars {
     let now = given_now(world);
-    let hosts = Hosts::of(world);
-    let claims: FxHashMap<&str, &NodeClaim> = world
-        .claims
-        .iter()
-        .map(|claim| (world.names.text(claim.name), claim))
-        .collect();
-    let holds = |entry: &Useless| {
-        let claim = claims.get(&*entry.claim);
-        let labels = claim.map_or(0, |claim| hosts.labels(world, claim));
-        let is_relabelled = labels != 0 && entry.labels != 0 && labels != entry.labels;
-        entry.given == now && !is_relabelled && world.now < entry.until
-    };
-    let shapes: FxHashSet<ShapeId> = waiting
+    // Other labels of the node are no reason to buy: kube-scheduler tries again by itself, and a
+    // pod that it places ends the pause.
+    let holds = |entry: &Useless| entry.given == now && world.now < entry.until;
+    let asked = waiting
         .values()
-        .map(|pod| world.pods[pod.0 as usize].shape)
-        .collect();
-    let asked = shapes
-        .iter()
-        .map(|&shape| groups.of(world, shape))
+        .map(|pod| groups.of(&world.pods[pod.0 as usize]))
         .collect();
     let started = starts(world, &asked, groups);
-    let mut bars = FxHashMap::default();
-    for shape in shapes {
-        let group = groups.of(world, shape);
-        let shown = found.iter().map(|found| &found.entry);
-        let shown = shown.filter(|entry| entry.group == group);
-        let newest = shown.chain(remembered(world, group));
-        let Some(entry) = newest.max_by_key(|entry| (entry.created, entry.times)) else {
-            continue;
-        };
-        let is_over = started
-            .get(&group)
-            .is_some_and(|&newest| newest > entry.found);
-        if holds(entry) && !is_over {
+    let mut newest = remembered(world);
+    for entry in found.iter().map(|found| &found.entry) {
+        let known = newest.entry(entry.group).or_insert(entry);
+        if (entry.created, entry.times) > (known.created, known.times) {
+            *known = entry;
+        }
+    }
+    let is_over = |entry: &Useless| {
+        let started = started.get(&entry.group);
+        started.is_some_and(|&newest| newest > entry.found)
+    };
+    let mut bars = Bars::default();
+    let mut bar = |ix: PodIx, groups: &mut Groups<'_>| {
+        let pod = &world.pods[ix.0 as usize];
+        if pod.claims.is_empty() && bars.0.contains_key(&pod.shape) {
+            return;
+        }
+        let group = groups.of(pod);
+        let entry = newest.get(&group).copied();
+        let entry = entry.filter(|_| asked.contains(&group));
+        if let Some(entry) = entry.filter(|&entry| holds(entry) && !is_over(entry)) {
             let bar = UselessPurchase {
                 claim: entry.claim.clone(),
                 times: entry.times,
                 until: entry.until,
             };
-            bars.insert(shape, bar);
+            match pod.claims.is_empty() {
+                true => _ = bars.0.insert(pod.shape, bar),
+                false => _ = bars.1.insert(ix, bar),
+            }
         }
-    }
+    };
+    let refused = waiting.values().copied();
+    refused.for_each(|ix| bar(ix, groups));
+    // Others of these groups that kube-scheduler has not tried yet.
+    let others = (0..).map(PodIx).zip(&world.pods);
+    let others = others.filter(|(_, pod)| pod.unattempted && !pod.claims.is_empty());
+    others.for_each(|(ix, _)| bar(ix, groups));
     bars
 }
 
@@ -396,7 +406,7 @@ pub fn remember(world: &ClusterObjects, found: &[Found], pool: &NodePool) -> Opt
         return None;
     }
     let asked: FxHashSet<u64> = known.iter().map(|entry| entry.group).collect();
-    let started = starts(world, &asked, &mut Groups::default());
+    let started = starts(world, &asked, &mut Groups::new(world));
     let helped = |entry: &Useless| {
         started
             .get(&entry.group)
@@ -415,18 +425,72 @@ pub fn remember(world: &ClusterObjects, found: &[Found], pool: &NodePool) -> Opt
         all.retain(|old| old.group != entry.group);
         all.push(entry.clone());
     }
-    let excess = all.len().saturating_sub(MOST);
-    all.drain(..excess);
+    let all = at_most(world, all, MOST_BYTES);
     (all != *known).then(|| Useless::write(&all))
+}
+
+/// Entries that fit into so many bytes, in their order. Those whose pause runs come first; what
+/// comes too late for a place is barred by [`full`].
+fn at_most(world: &ClusterObjects, all: Vec<Useless>, bytes: usize) -> Vec<Useless> {
+    let mut left = bytes;
+    let total: usize = all.iter().map(size).sum();
+    if total <= bytes {
+        return all;
+    }
+    let given = given_now(world);
+    let known: FxHashSet<u64> = remembered(world).into_keys().collect();
+    let mut order: Vec<usize> = (0..all.len()).collect();
+    order.sort_by_key(|&at| {
+        let entry = &all[at];
+        let is_running = runs(entry, given, world.now);
+        // One that is known already has been counted on.
+        let is_known = known.contains(&entry.group);
+        Reverse((is_running, is_known, entry.times, entry.until))
+    });
+    let mut kept: Vec<usize> = order
+        .into_iter()
+        .take_while(|&at| {
+            let fits = size(&all[at]) <= left;
+            left = left.saturating_sub(size(&all[at]));
+            fits
+        })
+        .collect();
+    kept.sort_unstable();
+    let mut all: Vec<Option<Useless>> = all.into_iter().map(Some).collect();
+    kept.into_iter().filter_map(|at| all[at].take()).collect()
+}
+
+fn runs(entry: &Useless, given: u64, now: i64) -> bool {
+    entry.given == given && now < entry.until
+}
+
+/// Bytes of an entry in the annotation.
+fn size(entry: &Useless) -> usize {
+    Useless::write(std::slice::from_ref(entry)).len() + 1
+}
+
+/// Why nothing is bought from a NodePool that has no room to remember another purchase in vain:
+/// until the first of the pauses that it remembers has passed.
+pub fn full(world: &ClusterObjects, pool: &NodePool) -> Option<FullMemory> {
+    let all = &pool.purchases.useless;
+    // The common case at once.
+    if (all.len() + 1) * ONE_MORE <= MOST_BYTES {
+        return None;
+    }
+    let given = given_now(world);
+    let running = all.iter().filter(|entry| runs(entry, given, world.now));
+    let bytes: usize = running.clone().map(size).sum();
+    let until = running.clone().map(|entry| entry.until).min()?;
+    (bytes + ONE_MORE > MOST_BYTES).then(|| FullMemory {
+        groups: u32::try_from(running.count()).unwrap_or(u32::MAX),
+        until,
+    })
 }
 
 /// Why nothing is bought from a NodePool whose nodes never join, and whether it may try one node: it
 /// has had its pause.
 pub fn unjoined(world: &ClusterObjects, pool: &NodePool) -> Option<(UnjoinedBackoff, bool)> {
-    let known = pool.purchases.unjoined.as_ref()?;
-    if known.nodes <= FREE || known.given != given_of(world, pool) {
-        return None;
-    }
+    let known = paused(pool.purchases.unjoined.as_ref(), given_of(world, pool))?;
     let registered = world.names.get("Registered");
     let pool_key = world.names.get("karpenter.sh/nodepool");
     let is_tried = world.claims.iter().any(|claim| {
@@ -441,6 +505,12 @@ pub fn unjoined(world: &ClusterObjects, pool: &NodePool) -> Option<(UnjoinedBack
         until: known.until,
     };
     Some((backoff, world.now >= known.until && !is_tried))
+}
+
+/// What a NodePool remembers of nodes that never joined, if it is a reason to buy less. `given` is
+/// [`given_of`] it.
+pub fn paused(known: Option<&Unjoined>, given: u64) -> Option<&Unjoined> {
+    known.filter(|known| known.nodes > FREE && known.given == given)
 }
 
 /// What a NodePool is to remember after so many more of its nodes have not joined. `given` is
@@ -493,171 +563,4 @@ pub fn given_of(world: &ClusterObjects, pool: &NodePool) -> u64 {
         .add(world.names.text(pool.class.name))
         .add(&generation.to_string());
     digest.0
-}
-
-/// FNV-1a, which is the same in every process.
-struct Digest(u64);
-
-impl Default for Digest {
-    fn default() -> Self {
-        Digest(0xcbf2_9ce4_8422_2325)
-    }
-}
-
-impl Digest {
-    fn add(&mut self, text: &str) -> &mut Self {
-        for byte in text.bytes().chain([0xff]) {
-            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-        }
-        self
-    }
-}
-
-fn labels(names: &Symbols, labels: &Labels) -> u64 {
-    let mut all: Vec<(&str, &str)> = labels
-        .iter()
-        .map(|(key, value)| (names.text(key), names.text(value)))
-        .collect();
-    all.sort_unstable();
-    let mut digest = Digest::default();
-    for (key, value) in all {
-        digest.add(key).add(value);
-    }
-    digest.0
-}
-
-/// The group of a pod: everything that decides where it may run, but for the labels by which its
-/// controller tells it apart. So the next pod of a Job or of a rollout is of the same group.
-fn group(names: &Symbols, shape: &PodShape) -> u64 {
-    let text = |sym: Symbol| names.text(sym);
-    let mut digest = Digest::default();
-    digest.add(text(shape.namespace));
-    let mut own: Vec<(&str, &str)> = shape
-        .labels
-        .iter()
-        .map(|(key, value)| (text(key), text(value)))
-        .filter(|(key, _)| !OWN_LABELS.contains(key))
-        .collect();
-    own.sort_unstable();
-    own.iter().for_each(|(key, value)| {
-        digest.add(key).add(value);
-    });
-    let mut asks: Vec<(&str, i64)> = shape
-        .requests
-        .iter()
-        .map(|(resource, amount)| (resource.name(names), amount))
-        .collect();
-    asks.sort_unstable();
-    digest.add("requests");
-    asks.iter().for_each(|(resource, amount)| {
-        digest.add(resource).add(&amount.to_string());
-    });
-    digest.add("selector");
-    shape
-        .node_selector
-        .iter()
-        .for_each(|r| requirement(names, r, &mut digest));
-    for term in &shape.required {
-        digest.add("term");
-        term.iter().for_each(|r| requirement(names, r, &mut digest));
-    }
-    for of in &shape.tolerations {
-        digest
-            .add("toleration")
-            .add(of.key.map_or("", text))
-            .add(text(of.value));
-        digest.add(&format!("{} {:?}", of.exists, of.effect));
-    }
-    for of in shape.spread.iter().filter(|of| of.required) {
-        digest.add("spread").add(text(of.key));
-        digest.add(&format!(
-            "{} {:?} {:?} {:?}",
-            of.max_skew, of.min_domains, of.node_affinity, of.node_taints
-        ));
-        selector(names, &of.selector, &mut digest);
-    }
-    for of in &shape.affinity {
-        digest.add("affinity");
-        term(names, of, &mut digest);
-    }
-    for of in &shape.anti_affinity {
-        digest.add("anti-affinity");
-        term(names, of, &mut digest);
-    }
-    for port in &shape.ports {
-        digest
-            .add("port")
-            .add(port.ip.map_or("", text))
-            .add(text(port.protocol));
-        digest.add(&port.port.to_string());
-    }
-    digest.0
-}
-
-fn requirement(names: &Symbols, r: &Requirement, digest: &mut Digest) {
-    digest.add(names.text(r.key));
-    match &r.op {
-        Op::In(values) | Op::NotIn(values) => {
-            digest.add(if matches!(r.op, Op::In(_)) {
-                "In"
-            } else {
-                "NotIn"
-            });
-            values.iter().for_each(|&value| {
-                digest.add(names.text(value));
-            });
-        }
-        Op::Exists => {
-            digest.add("Exists");
-        }
-        Op::DoesNotExist => {
-            digest.add("DoesNotExist");
-        }
-        Op::Gte(bound) => {
-            digest.add("Gte").add(&bound.to_string());
-        }
-        Op::Lte(bound) => {
-            digest.add("Lte").add(&bound.to_string());
-        }
-    }
-}
-
-fn term(names: &Symbols, term: &PodTerm, digest: &mut Digest) {
-    digest.add(names.text(term.key));
-    selector(names, &term.selector, digest);
-    term.namespaces.iter().for_each(|&of| {
-        digest.add(names.text(of));
-    });
-    if let Some(of) = &term.namespace_selector {
-        digest.add("namespaces");
-        selector(names, of, digest);
-    }
-}
-
-fn selector(names: &Symbols, selector: &LabelSelector, digest: &mut Digest) {
-    let Some(rules) = &selector.0 else {
-        return;
-    };
-    for rule in rules {
-        let key = names.text(rule.key);
-        if OWN_LABELS.contains(&key) {
-            continue;
-        }
-        digest.add(key);
-        match &rule.op {
-            SelectorOp::In(values) | SelectorOp::NotIn(values) => {
-                let is_in = matches!(rule.op, SelectorOp::In(_));
-                digest.add(if is_in { "In" } else { "NotIn" });
-                values.iter().for_each(|&value| {
-                    digest.add(names.text(value));
-                });
-            }
-            SelectorOp::Exists => {
-                digest.add("Exists");
-            }
-            SelectorOp::DoesNotExist => {
-                digest.add("DoesNotExist");
-            }
-        }
-    }
 }

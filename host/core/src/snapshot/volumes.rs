@@ -564,7 +564,7 @@ fn fits(volume: &Volume, claim: &VolumeClaim, class: &StorageClass) -> bool {
 
 /// The class that the API server gives claims without one: of several defaults the newest, then the
 /// first by name.
-fn default_class(world: &ClusterObjects) -> Option<&StorageClass> {
+pub(super) fn default_class(world: &ClusterObjects) -> Option<&StorageClass> {
     let defaults = world.storage_classes.iter().filter(|class| class.default);
     let name = |class: &StorageClass| world.names.text(class.name);
     defaults.min_by(|a, b| {

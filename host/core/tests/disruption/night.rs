@@ -162,6 +162,10 @@ fn a_node_pool_whose_replacements_failed_buys_none_for_a_while_and_others_do() {
     let mut other = pool();
     other["metadata"] = json!({"name": "other", "uid": "other"});
     items.push(other);
+    for pod in ["pod-a1", "pod-a2"] {
+        of(&mut items, "Pod", pod)["spec"]["nodeSelector"] =
+            json!({"karpenter.sh/nodepool": "default"});
+    }
     for name in ["a3"] {
         for (kind, object) in [
             ("Node", name.to_owned()),
@@ -377,5 +381,80 @@ fn a_preference_for_other_hosts_holds_no_node() {
         goes(&items),
         4,
         "a rule keeps a node for each; smaller ones"
+    );
+}
+
+/// A NodePool of a name that buys these types only.
+fn pool_of(name: &str, types: &[&str]) -> Value {
+    let mut pool = pool();
+    pool["metadata"] = json!({"name": name, "uid": name});
+    pool["spec"]["disruption"] =
+        json!({"consolidateAfter": "Never", "budgets": [{"nodes": "100%"}]});
+    let requirements = &mut pool["spec"]["template"]["spec"]["requirements"];
+    requirements.as_array_mut().unwrap().push(json!({
+        "key": "node.kubernetes.io/instance-type", "operator": "In", "values": types}));
+    pool
+}
+
+fn fails(pool: &mut Value, until: i64) {
+    let failures = json!({"count": 3, "until": until}).to_string();
+    pool["metadata"]["annotations"] = json!({FAILURES: failures});
+}
+
+/// Drifted nodes of NodePools that buy large types, beside a NodePool that buys what they need for less.
+fn drifted_beside(cheap: Value) -> Vec<Value> {
+    let mut items = vec![cheap];
+    for name in ["a", "c"] {
+        items.push(pool_of(name, &["c8"]));
+        items.extend(node(name, "c8", "a"));
+        items.push(pod(&format!("pod-{name}"), "web", 1500, name));
+        condition(&mut items, name, "Drifted");
+        for kind in ["NodeClaim", "Node"] {
+            let of_kind = match kind {
+                "Node" => name.to_owned(),
+                _ => format!("claim-{name}"),
+            };
+            of(&mut items, kind, &of_kind)["metadata"]["labels"]["karpenter.sh/nodepool"] =
+                name.into();
+        }
+    }
+    items
+}
+
+/// The NodePools that are bought from now, for each proposal.
+fn bought_from(items: &[Value]) -> Vec<String> {
+    let snapshot = snapshot(items);
+    let round = round(&snapshot);
+    proposals::check(&snapshot, &round.now()).unwrap();
+    let pools = &snapshot.world.pools;
+    let now = round.now();
+    let bought = now.iter().flat_map(|proposal| &proposal.replacements);
+    bought
+        .map(|of| {
+            let pool = pools[of.claim.pool.0 as usize].name;
+            snapshot.world.names.text(pool).to_owned()
+        })
+        .collect()
+}
+
+#[test]
+fn a_node_pool_whose_nodes_do_not_become_ready_is_left_and_others_take_its_place() {
+    let well = pool_of("cheap", &["c2"]);
+    let mut items = drifted_beside(well.clone());
+    assert_eq!(bought_from(&items), ["cheap", "cheap"], "it costs least");
+    let mut broken = well;
+    fails(&mut broken, NOW + 600);
+    items[0] = broken.clone();
+    let others = bought_from(&items);
+    assert!(
+        others.len() == 2 && others.iter().all(|pool| pool != "cheap"),
+        "it backs off: {others:?}"
+    );
+    fails(&mut broken, NOW - 1);
+    items[0] = broken;
+    assert_eq!(
+        bought_from(&items),
+        ["cheap"],
+        "then one command at a time tries it"
     );
 }

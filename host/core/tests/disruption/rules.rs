@@ -2,12 +2,17 @@
 
 use longshore_core::check::Invariant;
 use longshore_core::disrupt::budgets::Budgets;
+use longshore_core::disrupt::checked::checked;
+use longshore_core::disrupt::costs::MoveCost;
+use longshore_core::disrupt::methods::Options;
 use longshore_core::disrupt::proposals::{self, Proposal, To};
 use longshore_core::disrupt::verdicts::{self, Method, Stays};
 use longshore_core::ids::NodeIx;
+use longshore_core::policy::ByPrice;
+use longshore_core::stop::Stop;
 use serde_json::{Value, json};
 
-use super::{TIME, names, of, pod, round, snapshot, two};
+use super::{TIME, name, names, node, of, pod, pool, round, snapshot, two};
 
 /// Why consolidation leaves node `one`, after a change of the objects.
 fn refusal(method: Method, change: impl FnOnce(&mut Vec<Value>)) -> Option<Stays> {
@@ -231,4 +236,124 @@ fn the_check_finds_what_is_wrong() {
         replacement.claim.types = vec![catalogue.offering(offering).instance_type];
     };
     assert_eq!(wrong(&price), Some(Invariant::Price));
+}
+
+/// A drifted node of zone `a` with this pod, beside two empty nodes of zone `b`.
+fn held_by(pod: Value, others: Vec<Value>) -> Vec<Value> {
+    let mut items = vec![pool()];
+    for (name, zone) in [("drifted", "a"), ("empty-1", "b"), ("empty-2", "b")] {
+        items.extend(node(name, "c4", zone));
+    }
+    let drifted = json!({"type": "Drifted", "status": "True", "reason": "NodePoolDrifted", "message": "",
+        "lastTransitionTime": TIME});
+    let conditions = &mut of(&mut items, "NodeClaim", "claim-drifted")["status"]["conditions"];
+    conditions.as_array_mut().unwrap().push(drifted);
+    items.push(pod);
+    items.extend(others);
+    items
+}
+
+/// Nodes that go, in order, and whether what was found kept every rule at once.
+fn gone(items: &[Value]) -> (Vec<String>, bool) {
+    let snapshot = snapshot(items);
+    let found = round(&snapshot);
+    let kept_all = proposals::check(&snapshot, &found.now()).is_ok();
+    let options = Options {
+        move_cost: Some(MoveCost::Amount(0.01)),
+        ..Options::default()
+    };
+    let checked = checked(&snapshot, &ByPrice, options, Stop::never(), found);
+    proposals::check(&snapshot, &checked.now()).unwrap();
+    let now = checked.now();
+    let mut nodes: Vec<String> = now.iter().flat_map(|of| names(&snapshot, of)).collect();
+    nodes.sort();
+    (nodes, kept_all)
+}
+
+/// Rules of placement are asked when a pod is bound. What it was bound by may have gone since.
+#[test]
+fn a_pod_that_its_place_no_longer_suits_keeps_its_node_and_no_other() {
+    let terms = |kind: &str, apps: &[&str]| {
+        let term = |app: &&str| {
+            json!({"topologyKey": "topology.kubernetes.io/zone",
+                "labelSelector": {"matchLabels": {"app": app}}})
+        };
+        let terms: Vec<Value> = apps.iter().map(term).collect();
+        json!({kind: {"requiredDuringSchedulingIgnoredDuringExecution": terms}})
+    };
+    let with = |affinity: Value| {
+        let mut one = pod("follower", "follower", 500, "drifted");
+        one["spec"]["affinity"] = affinity;
+        one
+    };
+    let empty = ["empty-1", "empty-2"].map(str::to_owned).to_vec();
+    // The pod that it followed has gone.
+    let lonely = held_by(with(terms("podAffinity", &["leader"])), Vec::new());
+    assert_eq!(gone(&lonely), (empty.clone(), true));
+    // Two pods met one term each: kube-scheduler counts those alone that meet both.
+    let two = [pod("x", "x", 100, "drifted"), pod("y", "y", 100, "drifted")];
+    let torn = held_by(with(terms("podAffinity", &["x", "y"])), two.to_vec());
+    assert_eq!(gone(&torn), (empty.clone(), true));
+    // Another that it avoids came into its zone, or one that avoids it.
+    let mut other = pod("other", "other", 100, "drifted");
+    let avoids = held_by(
+        with(terms("podAntiAffinity", &["other"])),
+        vec![other.clone()],
+    );
+    assert_eq!(gone(&avoids), (empty.clone(), true));
+    other["spec"]["affinity"] = terms("podAntiAffinity", &["follower"]);
+    let avoided = held_by(with(json!({})), vec![other]);
+    assert_eq!(gone(&avoided), (empty, true));
+    // One that is the first of its kind, or has its partner, moves.
+    let all = ["drifted", "empty-1", "empty-2"]
+        .map(str::to_owned)
+        .to_vec();
+    let first = held_by(with(terms("podAffinity", &["follower"])), Vec::new());
+    assert_eq!(gone(&first), (all.clone(), true));
+    let leader = pod("leader", "leader", 100, "drifted");
+    let paired = held_by(with(terms("podAffinity", &["leader"])), vec![leader]);
+    assert_eq!(gone(&paired), (all, true));
+}
+
+/// What a search must not find is found by hand here: nodes whose proposals the check refuses.
+#[test]
+fn what_the_check_refuses_stays_with_the_rule_and_the_rest_goes() {
+    let items = held_by(pod("web", "web", 500, "drifted"), Vec::new());
+    let snapshot = snapshot(&items);
+    let mut found = round(&snapshot);
+    for (proposal, _) in &mut found.proposals {
+        // Its pod gets lost.
+        proposal.moves.clear();
+        proposal.replacements.clear();
+    }
+    let options = Options::default();
+    let checked = checked(&snapshot, &ByPrice, options, Stop::never(), found);
+    proposals::check(&snapshot, &checked.now()).unwrap();
+    let refused: Vec<String> = checked
+        .refused
+        .iter()
+        .flat_map(|of| of.nodes.iter().map(|&node| name(&snapshot, node)))
+        .collect();
+    assert_eq!(refused, ["drifted"]);
+    let now = checked.now();
+    let mut gone: Vec<String> = now.iter().flat_map(|of| names(&snapshot, of)).collect();
+    gone.sort();
+    assert_eq!(gone, ["empty-1", "empty-2"]);
+    let stays = checked.stays.iter().map(|(node, why)| {
+        let why = matches!(why, Stays::BreaksRule(why) if why.contains("has no place"));
+        (name(&snapshot, *node), why)
+    });
+    assert_eq!(stays.collect::<Vec<_>>(), [("drifted".to_owned(), true)]);
+}
+
+#[test]
+fn a_node_that_several_node_claims_call_theirs_stays() {
+    let mut items = vec![pool()];
+    items.extend(node("one", "c4", "a"));
+    items.extend(node("two", "c4", "a"));
+    let mut copy = items[1].clone();
+    copy["metadata"] = json!({"name": "copy", "uid": "copy", "labels": copy["metadata"]["labels"],
+        "creationTimestamp": TIME});
+    items.push(copy);
+    assert_eq!(gone(&items), (vec!["two".to_owned()], true));
 }

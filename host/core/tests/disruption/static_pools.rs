@@ -1,8 +1,11 @@
 //! Drifted nodes of static NodePools.
 
 use longshore_core::check::Invariant;
+use longshore_core::disrupt::methods::{self, Options, TerminateFirst};
 use longshore_core::disrupt::proposals::{self, Proposal};
 use longshore_core::disrupt::verdicts::Method;
+use longshore_core::policy::ByPrice;
+use longshore_core::stop::Stop;
 use serde_json::{Value, json};
 
 use super::{TIME, name, names, of, round, snapshot, two};
@@ -116,4 +119,43 @@ fn the_check_finds_what_is_wrong_with_static_drift() {
     let conditions = &mut of(&mut fresh, "NodeClaim", "claim-one")["status"]["conditions"];
     conditions.as_array_mut().unwrap().pop();
     assert_eq!(detail(wrong(&fresh, &none)), "it has not drifted");
+}
+
+/// What goes first leaves pods without a place until its replacement is ready.
+#[test]
+fn nothing_goes_first_while_a_node_of_the_pool_is_on_its_way() {
+    let limit = |items: &mut Vec<Value>| {
+        items[0]["spec"]["limits"] = json!({"nodes": "2"});
+    };
+    let first = |items: &[Value]| {
+        let snapshot = snapshot(items);
+        let options = Options {
+            terminate_first: TerminateFirst {
+                drift: true,
+                repair: true,
+            },
+            ..Options::default()
+        };
+        let round = methods::round(&snapshot, &ByPrice, options, Stop::never());
+        let singles = round.singles.iter();
+        singles
+            .map(|single| name(&snapshot, single.node))
+            .collect::<Vec<_>>()
+    };
+    let mut items = two_static(&[]);
+    limit(&mut items);
+    assert_eq!(
+        first(&items),
+        ["two", "one"],
+        "as many as the budget allows"
+    );
+    let claim = of(&mut items, "NodeClaim", "claim-two");
+    let conditions = claim["status"]["conditions"].as_array_mut().unwrap();
+    conditions.retain(|of| of["type"] != "Initialized" && of["type"] != "Drifted");
+    let labels = &mut of(&mut items, "Node", "two")["metadata"]["labels"];
+    labels
+        .as_object_mut()
+        .unwrap()
+        .remove("karpenter.sh/initialized");
+    assert_eq!(first(&items), [""; 0], "two is not ready yet");
 }

@@ -8,7 +8,7 @@ use longshore_core::model::purchases::{BOUGHT_GIVEN, UNJOINED, USELESS};
 use longshore_core::plan::{Effort, Unfit};
 use longshore_core::planner::{self, Options};
 use longshore_core::policy::ByPrice;
-use longshore_core::reasons::Ineligible;
+use longshore_core::reasons::{FullMemory, Ineligible};
 use longshore_core::snapshot::Snapshot;
 use longshore_core::snapshot::useless_purchases::{given_now, given_of, remember};
 use serde_json::{Value, json};
@@ -260,7 +260,7 @@ fn the_next_purchase_in_vain_is_put_off_twice_as_long() {
 }
 
 #[test]
-fn a_change_of_the_pod_a_nodepool_a_node_class_or_the_node_ends_it() {
+fn a_change_of_the_pod_or_a_nodepool_ends_it() {
     let [node, claim] = bought("default/a");
     let text = remembered(&snapshot(&[
         team(),
@@ -291,33 +291,211 @@ fn a_change_of_the_pod_a_nodepool_a_node_class_or_the_node_ends_it() {
         "1 bought",
         "the NodePool was edited"
     );
-    let mut relabelled = node.clone();
-    merge(
-        &mut relabelled,
-        &json!({"metadata": {"labels": {"other": "x"}}}),
-    );
-    let objects = [known, picky("a"), relabelled, claim.clone()];
-    assert_eq!(
-        outcome(&snapshot(&objects)),
-        "1 bought",
-        "the node has other labels"
-    );
 }
 
 #[test]
-fn the_end_of_the_node_is_no_change_of_it() {
+fn a_label_that_comes_late_ends_no_pause() {
     let [mut node, mut claim] = bought("default/a");
     let found = snapshot(&[team(), picky("a"), node.clone(), claim.clone()]);
     let [known, _] = remembering(USELESS, &remembered(&found).unwrap());
-    // The Node is taken from load balancers while it drains.
+    let late = json!({"topology.ebs.csi.aws.com/zone": "test-zone-a"});
+    merge(&mut node, &json!({"metadata": {"labels": late}}));
+    let objects = [known.clone(), picky("a"), node.clone(), claim.clone()];
+    let relabelled = snapshot(&objects);
+    assert_eq!(
+        outcome(&relabelled),
+        "0 bought, a: default-bcd 1 times, 270 s"
+    );
+    assert_eq!(remembered(&relabelled), None);
+    // Nor do those that the node gets while it drains.
     let label = json!({"node.kubernetes.io/exclude-from-external-load-balancers": "karpenter"});
     merge(&mut node, &json!({"metadata": {"labels": label}}));
     let goes = json!({"metadata": {"deletionTimestamp": "2026-11-01T00:09:50Z"}});
     merge(&mut claim, &goes);
     assert_eq!(
-        outcome(&snapshot(&[known, picky("a"), node, claim])),
+        outcome(&snapshot(&[
+            known.clone(),
+            picky("a"),
+            node.clone(),
+            claim.clone()
+        ])),
         "0 bought, a: default-bcd 1 times, 270 s"
     );
+    // kube-scheduler was pleased by the label: the next pod gets a node.
+    let mut helped = picky("sister");
+    helped["spec"]["nodeName"] = json!("n");
+    helped["status"] = json!({"phase": "Running", "startTime": "2026-11-01T00:09:50Z"});
+    assert_eq!(
+        outcome(&snapshot(&[known, picky("a"), helped, node, claim])),
+        "1 bought"
+    );
+}
+
+#[test]
+fn a_node_stays_until_it_is_plain_whether_it_helps() {
+    let [node, claim] = bought("default/a");
+    let objects = [team(), picky("a"), node, claim];
+    let awaited = |now: i64| {
+        let of = snapshot_at(&objects, now);
+        let all = of.useless.awaited().iter();
+        all.map(|(node, _)| of.world.names.text(*node).to_owned())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(awaited(NOW - 31), ["n"]);
+    assert_eq!(awaited(NOW - 30), [""; 0]);
+}
+
+/// A pod with a claim, the claim, and its volume if it is bound in a zone.
+fn with_volume(name: &str, zone: Option<&str>) -> Vec<Value> {
+    let mut pod = picky(name);
+    let claim = format!("data-{name}");
+    pod["spec"]["volumes"] = json!([{"name": "d", "persistentVolumeClaim": {"claimName": claim}}]);
+    let meta = json!({"name": claim, "namespace": "default"});
+    let modes = json!(["ReadWriteOnce"]);
+    let mut spec = json!({
+        "storageClassName": "gp3", "accessModes": modes, "resources": {"requests": {"storage": "1Gi"}},
+    });
+    let volume = format!("pv-{name}");
+    if zone.is_some() {
+        spec["volumeName"] = json!(volume);
+    }
+    let phase = if zone.is_some() { "Bound" } else { "Pending" };
+    let mut all = vec![
+        pod,
+        json!({
+            "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": meta, "spec": spec,
+            "status": {"phase": phase},
+        }),
+    ];
+    if let Some(zone) = zone {
+        let here =
+            json!([{"key": "topology.kubernetes.io/zone", "operator": "In", "values": [zone]}]);
+        all.push(json!({
+            "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": volume},
+            "spec": {
+                "storageClassName": "gp3", "accessModes": modes, "capacity": {"storage": "1Gi"},
+                "csi": {"driver": "ebs.csi.aws.com", "volumeHandle": volume},
+                "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": here}]}},
+            },
+        }));
+    }
+    all
+}
+
+#[test]
+fn pods_whose_volumes_are_elsewhere_are_of_another_group() {
+    let class = json!({
+        "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "gp3"},
+        "provisioner": "ebs.csi.aws.com", "volumeBindingMode": "WaitForFirstConsumer",
+    });
+    let [node, claim] = bought("default/a");
+    let world = |pool: Value, sets: &[Vec<Value>]| -> Vec<Value> {
+        let pods = sets.iter().flatten().cloned();
+        [pool, class.clone(), node.clone(), claim.clone()]
+            .into_iter()
+            .chain(pods)
+            .collect()
+    };
+    let here = |name: &str| with_volume(name, Some("test-zone-a"));
+    let found = snapshot(&world(team(), &[here("a")]));
+    assert_eq!(outcome(&found), "0 bought, a: default-bcd 1 times, 270 s");
+    let [known, _] = remembering(USELESS, &remembered(&found).unwrap());
+    let with = |set: Vec<Value>| outcome(&snapshot(&world(known.clone(), &[set])));
+    assert_eq!(with(here("b")), "0 bought, b: default-bcd 1 times, 270 s");
+    assert_eq!(with(with_volume("b", Some("test-zone-b"))), "1 bought");
+    assert_eq!(with(with_volume("b", None)), "1 bought");
+    assert_eq!(with(vec![picky("b")]), "1 bought", "without a volume");
+
+    // Volumes that are made when a pod is placed: what is so placed ends the pause of the others.
+    let found = snapshot(&world(team(), &[with_volume("a", None)]));
+    let [known, _] = remembering(USELESS, &remembered(&found).unwrap());
+    let waits = with_volume("b", None);
+    assert_eq!(
+        outcome(&snapshot(&world(known.clone(), &[waits.clone()]))),
+        "0 bought, b: default-bcd 1 times, 270 s"
+    );
+    let mut placed = here("sister");
+    placed[0]["spec"]["nodeName"] = json!("n");
+    placed[0]["status"] = json!({"phase": "Running", "startTime": "2026-11-01T00:09:40Z"});
+    assert_eq!(
+        outcome(&snapshot(&world(known, &[waits, placed]))),
+        "1 bought"
+    );
+}
+
+/// Pods of many groups, and a node each that was bought in vain.
+fn many(groups: usize, name: &str) -> Vec<Value> {
+    let mut all = Vec::new();
+    for number in 0..groups {
+        let mut pod = picky(&format!("p{number}"));
+        merge(
+            &mut pod,
+            &json!({"metadata": {"labels": {"group": format!("g{number}")}}}),
+        );
+        let [mut node, mut claim] = bought(&format!("default/p{number}"));
+        let (host, id) = (format!("n{number}"), format!("kwok://n{number}"));
+        node["metadata"]["name"] = json!(host);
+        node["metadata"]["labels"]["kubernetes.io/hostname"] = json!(host);
+        node["spec"]["providerID"] = json!(id);
+        claim["metadata"]["name"] = json!(format!("{name}-{number:04}"));
+        claim["status"]["nodeName"] = json!(host);
+        claim["status"]["providerID"] = json!(id);
+        all.extend([pod, node, claim]);
+    }
+    all
+}
+
+/// The same without the nodes.
+fn pods_of(many: &[Value]) -> impl Iterator<Item = Value> {
+    let pods = many.iter().filter(|of| of["kind"] == "Pod").cloned();
+    pods.collect::<Vec<_>>().into_iter()
+}
+
+#[test]
+fn five_hundred_groups_are_remembered() {
+    let many = many(500, "default");
+    let objects: Vec<Value> = [team()].into_iter().chain(many.iter().cloned()).collect();
+    let text = remembered(&snapshot(&objects)).unwrap();
+    assert!(text.len() < 64 * 1024, "{} bytes", text.len());
+    let [known, _] = remembering(USELESS, &text);
+    let later: Vec<Value> = [known.clone()].into_iter().chain(pods_of(&many)).collect();
+    assert!(outcome(&snapshot(&later)).starts_with("0 bought, "));
+    let ordinary = pod("big", "web", "6", "1Gi", &json!({}));
+    let beside: Vec<Value> = later.into_iter().chain([ordinary]).collect();
+    assert!(outcome(&snapshot(&beside)).starts_with("1 bought, "));
+}
+
+#[test]
+fn a_nodepool_that_can_remember_no_more_is_bought_from_when_a_pause_has_passed() {
+    // A name that is as long as it may be.
+    let long = "x".repeat(58);
+    let many = many(900, &long);
+    let objects: Vec<Value> = [team()].into_iter().chain(many.iter().cloned()).collect();
+    let text = remembered(&snapshot(&objects)).unwrap();
+    assert!(text.len() <= 96 * 1024, "{} bytes", text.len());
+    let groups = text.split(';').count();
+    assert!((600..900).contains(&groups), "{groups} groups");
+    let [known, _] = remembering(USELESS, &text);
+    // Nothing is bought for those that have found no place either.
+    let later: Vec<Value> = [known.clone()].into_iter().chain(pods_of(&many)).collect();
+    let full = snapshot(&later);
+    assert!(outcome(&full).starts_with("0 bought, "));
+    let why = full.ineligible_pools.iter().map(|(_, why)| why.clone());
+    let memory = FullMemory {
+        groups: groups as u32,
+        until: NOW + 270,
+    };
+    assert_eq!(why.collect::<Vec<_>>(), [Ineligible::FullMemory(memory)]);
+    let passed = snapshot_at(&later, NOW + 270);
+    assert!(passed.ineligible_pools.is_empty());
+    // An edited NodePool begins anew.
+    let mut edited = known;
+    merge(&mut edited, &json!({"metadata": {"generation": 2}}));
+    assert!(snapshot(&[edited, picky("b")]).ineligible_pools.is_empty());
+    // What is new takes the place of no pause that runs.
+    let [pool, _] = remembering(USELESS, &text);
+    let again: Vec<Value> = [pool].into_iter().chain(many.iter().cloned()).collect();
+    assert_eq!(remembered(&snapshot(&again)), None);
 }
 
 #[test]

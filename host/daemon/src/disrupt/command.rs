@@ -19,6 +19,9 @@ pub struct Command {
     pub candidates: usize,
     /// Names of the NodeClaims that are bought first.
     pub replacements: Vec<String>,
+    /// The NodePool of each of them, where that is not the one of all candidates.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pools: Vec<String>,
     /// When it was decided, seconds since 1970.
     pub began: i64,
     /// How long its replacements may take to be initialized, seconds, if it is not the usual time.

@@ -1,13 +1,15 @@
 //! `longshore explain node NAME` for a node that is on its way out: by which command, and what that
 //! waits for. Everything is read from the objects.
 
-use longshore_core::disrupt::verdicts::{COMMAND, REPLACES};
+use longshore_core::disrupt::verdicts::{COMMAND, REPLACES, Stays, held_pods};
 use longshore_core::model::{ClusterObjects, NodeClaim, NodeRecord, Symbol};
 use serde::Serialize;
 
 use super::command::{Command, DETAILS};
 use super::write::rfc3339;
+use crate::error::count;
 use crate::explain::Explained;
+use crate::report::pod_name;
 
 /// A node that is on its way out.
 #[derive(Debug, Serialize)]
@@ -64,7 +66,10 @@ pub fn explain_going(world: &ClusterObjects, name: &str) -> Result<Option<Explai
     }
     let command = id.and_then(|id| under_way(world, claim, id));
     let waits_for = match (&command, claim.deleting) {
-        (_, true) => "eviction of its pods; then its instance ends".to_owned(),
+        (_, true) => format!(
+            "eviction of its pods{}; then its instance ends",
+            held(world, record)
+        ),
         (Some((command, replacements)), false) => waits_for(command, replacements),
         (None, false) => "its command cannot be read; the node will stay".to_owned(),
     };
@@ -87,6 +92,43 @@ pub fn explain_going(world: &ClusterObjects, name: &str) -> Result<Option<Explai
         text: text(&going),
         explanation: serde_json::to_value(&going).map_err(|error| error.to_string())?,
     }))
+}
+
+/// What keeps pods on a node that goes.
+fn held(world: &ClusterObjects, record: &NodeRecord) -> String {
+    let text = |symbol| world.names.text(symbol);
+    let pod = |pod| pod_name(world, pod);
+    let sentence = |why: &Stays| match why {
+        Stays::PodBudget(of, budget) => {
+            let budget = &world.budgets[*budget];
+            let (namespace, name) = (text(budget.namespace), text(budget.name));
+            format!(
+                "PodDisruptionBudget {namespace}/{name} allows none of pod {} now",
+                pod(*of)
+            )
+        }
+        Stays::SeveralPodBudgets(of) => format!(
+            "several PodDisruptionBudgets select pod {}, and then none can be evicted",
+            pod(*of)
+        ),
+        Stays::PodDoNotDisrupt(of, _) if world.pods[of.0 as usize].unreadable => {
+            format!("pod {} cannot be read", pod(*of))
+        }
+        Stays::PodDoNotDisrupt(of, _) => {
+            format!("annotation karpenter.sh/do-not-disrupt of pod {}", pod(*of))
+        }
+        _ => "a pod that may not be evicted".to_owned(),
+    };
+    let all = held_pods(world, record.name);
+    match all.as_slice() {
+        [] => String::new(),
+        [one] => format!(" ({})", sentence(one)),
+        [first, more @ ..] => format!(
+            " ({}; and {} more may not be evicted)",
+            sentence(first),
+            count(more.len(), "pod")
+        ),
+    }
 }
 
 /// The NodeClaim of a node.

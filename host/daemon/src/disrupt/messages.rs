@@ -113,6 +113,9 @@ impl Messages<'_> {
             Stays::Needed => "Needed",
             Stays::NotNow => "NotNow",
             Stays::NotWorthIt(_) => "NotWorthIt",
+            Stays::BreaksRule(_) => "BreaksRule",
+            Stays::SeveralClaims => "SeveralNodeClaims",
+            Stays::OthersNotReady => "OthersNotReady",
             Stays::Policy { .. } => "Policy",
         }
     }
@@ -187,9 +190,18 @@ impl Messages<'_> {
             Stays::UnknownOffering => {
                 "no offering has its instance type, zone and capacity type, so its price is not known".into()
             }
+            Stays::BreaksRule(why) => format!(
+                "the check refuses what was planned for it: {why}; this is a defect of Longshore, please report it"
+            ),
+            Stays::SeveralClaims => {
+                "several NodeClaims have its provider ID; delete those that are copies".into()
+            }
+            Stays::OthersNotReady => {
+                "it would go before it is replaced, and other nodes of its NodePool are not initialised yet".into()
+            }
             Stays::NotModelled(pod) => {
                 format!(
-                    "pod {} has affinity to pods on its host, and could not be scheduled on another",
+                    "pod {} has affinity or anti-affinity that its place no longer meets, or that holds it on its host: it could not be scheduled anew",
                     self.pod(*pod)
                 )
             }

@@ -1,7 +1,8 @@
 //! Files about plans that the check refused, for a report of the defect: the cluster as it was
 //! planned for, as manifests that `longshore plan --snapshot` reads, and what was wrong.
 //!
-//! They are in the folder `reports` of the journal. There are few of them and each is bounded, so
+//! They are in the folder `reports` of the journal, or in `longshore-reports` among the temporary
+//! files. There are few of them and each is bounded, so
 //! that a defect that shows in every round fills no disk. Names, labels and sizes are as in the
 //! cluster; images, commands and environments of containers are not known here and not in it.
 

@@ -938,7 +938,8 @@ impl Controller {
             if !is_read {
                 return Ok(pool_due);
             }
-            let replicas_due = static_pools::step(&ctx, &pool, &claims, &order, begins).await?;
+            let replicas_due =
+                static_pools::step(&ctx, &pool, &claims, &order, begins, given).await?;
             Ok([pool_due, replicas_due].into_iter().flatten().min())
         }))
     }

@@ -52,7 +52,7 @@ fn quiet(reason: &str) -> Duration {
         "NodeRepairBlocked" => QUIET_FOR_UNHEALTHY,
         "RebootObserved" | "RebootFailed" => QUIET_FOR_REBOOTS,
         "Unconsolidatable" => staying::QUIET,
-        protection::INVALID | protection::UNTIL => QUIET_FOR_UNPROTECTED,
+        protection::INVALID | protection::UNTIL | protection::ELAPSED => QUIET_FOR_UNPROTECTED,
         "GarbageLimitExceeded" | "InstancesWithoutNodeClaim" => QUIET_FOR_GARBAGE,
         "WaitingOnNodeClaimTermination" | "RequestFailed" => QUIET_FOR_CLASSES,
         "NoCompatibleInstanceTypes" | "DisruptionBlocked" => QUIET_FOR_BARREN,
@@ -166,6 +166,14 @@ impl<'a> Object<'a> {
     }
 
     /// An object of Karpenter's own API.
+    /// A node's Events are found by its name.
+    fn node(name: &'a str) -> Self {
+        Object {
+            uid: name,
+            ..Object::new("v1", "Node", name)
+        }
+    }
+
     fn of(kind: &'a str, meta: &'a ObjectMeta) -> Self {
         let (name, uid) = (
             meta.name.as_deref().unwrap_or_default(),
@@ -262,20 +270,22 @@ impl Events {
     /// Says something about a NodeClaim that is left unsaid where much is said already. Nobody
     /// waits for it to be written.
     pub fn claim_if_few(&self, claim: &NodeClaim, warning: bool, reason: &str, message: String) {
+        let claim = Object::of("NodeClaim", &claim.metadata);
+        self.say_if_few(claim, warning, reason, &message);
+    }
+
+    /// The same about a node.
+    pub fn node_if_few(&self, name: &str, reason: &str, message: &str) {
+        self.say_if_few(Object::node(name), false, reason, message);
+    }
+
+    fn say_if_few(&self, object: Object<'_>, warning: bool, reason: &str, message: &str) {
         if !lock(&self.few).take(Instant::now()) {
-            tracing::debug!(
-                nodeclaim = claim.metadata.name,
-                message,
-                "too many to write an Event"
-            );
+            let Object { kind, name, .. } = object;
+            tracing::debug!(kind, name, message, "too many to write an Event");
             return;
         }
-        if let Some((event, written)) = self.event(
-            Object::of("NodeClaim", &claim.metadata),
-            warning,
-            reason,
-            &message,
-        ) {
+        if let Some((event, written)) = self.event(object, warning, reason, message) {
             tokio::spawn(write(self.client.clone(), event, written));
         }
     }
@@ -322,16 +332,7 @@ impl Events {
 
     /// Says something about a node.
     pub async fn node(&self, name: &str, warning: bool, reason: &str, message: &str) {
-        self.say(
-            Object {
-                uid: name,
-                ..Object::new("v1", "Node", name)
-            },
-            warning,
-            reason,
-            message,
-        )
-        .await;
+        self.say(Object::node(name), warning, reason, message).await;
     }
 
     /// Says something about this daemon, on its Lease.

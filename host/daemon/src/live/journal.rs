@@ -68,14 +68,13 @@ pub const SEGMENT: u64 = 64 << 20;
 /// How long the end of the process waits for what is still to be written.
 const LAST: Duration = Duration::from_secs(3);
 
-/// The journal of this process, or none. Cheap to clone; all clones are one.
+/// The journal of this process, or none, and when a report of a defect was written last, milliseconds
+/// since 1970. Cheap to clone; all clones are one.
 #[derive(Clone, Default)]
-pub struct Journal(Option<Arc<Open>>);
+pub struct Journal(Option<Arc<Open>>, Arc<Mutex<i64>>);
 
 struct Open {
     folder: PathBuf,
-    /// When a report of a defect was written last, milliseconds since 1970.
-    reported: Mutex<i64>,
     queue: Queue,
     blobs: Arc<BlobStore>,
     made: Mutex<EncodedCache>,
@@ -93,6 +92,8 @@ pub struct Decided<'a> {
     pub signals: Arc<Signals>,
     /// Which policy answered what, in the order of the questions.
     pub answers: Vec<ScoreRecord>,
+    /// Policies that gave none.
+    pub failed: Vec<String>,
     /// What it was decided on.
     pub snapshot: &'a Snapshot,
     /// How.
@@ -113,14 +114,16 @@ pub struct Looked<'a> {
     pub signals: Arc<Signals>,
     /// Which policy answered what, in the order of the questions.
     pub answers: Vec<ScoreRecord>,
+    /// Policies that gave none.
+    pub failed: Vec<String>,
     /// What it was decided on.
     pub snapshot: &'a Snapshot,
     /// Seed and effort of provisioning.
     pub planning: Options,
     /// The rest of how.
     pub look: Look,
-    /// What was found, or why it was dropped.
-    pub found: Result<&'a methods::Round, &'a str>,
+    /// What was found.
+    pub found: &'a methods::Round,
     /// The search has ended at its time limit.
     pub cut_short: bool,
     /// How long deciding took.
@@ -147,7 +150,7 @@ impl std::fmt::Debug for Journal {
 impl Journal {
     /// No journal: everything is let go.
     pub fn off() -> Self {
-        Journal(None)
+        Journal::default()
     }
 
     /// A journal in a folder, which is made if it is not there. What is in it stays until the limit
@@ -186,14 +189,14 @@ impl Journal {
         let run = run ^ u64::from(std::process::id()).rotate_left(40);
         let blobs = Arc::new(BlobStore::default());
         let queue = writer::start(folder, sizes, run, blobs.clone()).map_err(disk)?;
-        Ok(Journal(Some(Arc::new(Open {
+        let open = Arc::new(Open {
             folder: folder.into(),
-            reported: Mutex::new(i64::MIN),
             queue,
             blobs,
             made: Mutex::default(),
             lock,
-        }))))
+        });
+        Ok(Journal(Some(open), Arc::default()))
     }
 
     /// Something was observed at `time` (milliseconds since 1970) and folded; `revision` is the
@@ -237,6 +240,7 @@ impl Journal {
             round,
             signals,
             answers,
+            failed,
             snapshot,
             options,
             plan,
@@ -247,6 +251,7 @@ impl Journal {
             time,
             signals: open.signals(&signals),
             milliseconds: took.as_millis() as u64,
+            failed,
             cut_short: plan
                 .ok()
                 .and_then(|plan| plan.cut_short)
@@ -274,17 +279,20 @@ impl Journal {
         );
     }
 
-    /// The check refused plans of a round at `time` (milliseconds since 1970): writes what is needed
-    /// to find out why into a file of its own, now and then.
+    /// The check refused parts of a round or a look at `time` (milliseconds since 1970): writes what is
+    /// needed to find out why into a file of its own, now and then. Without a journal it is among the
+    /// temporary files.
     pub fn defect(&self, time: i64, round: u64, snapshot: &Snapshot, violations: &[Violation]) {
-        let Some(open) = &self.0 else { return };
-        let mut reported = lock(&open.reported);
+        let mut reported = lock(&self.1);
         if time < reported.saturating_add(bug_report::PAUSE) {
             return;
         }
         *reported = time;
         let name = format!("rejected-{time:014}-{round}");
-        let folder = open.folder.join("reports");
+        let folder = match &self.0 {
+            Some(open) => open.folder.join("reports"),
+            None => std::env::temp_dir().join("longshore-reports"),
+        };
         match bug_report::write(&folder, &name, snapshot, violations) {
             Ok(file) => tracing::error!(
                 file = %file.display(),
@@ -304,6 +312,7 @@ impl Journal {
             time,
             signals: open.signals(&looked.signals),
             milliseconds: looked.took.as_millis() as u64,
+            failed: looked.failed,
             look: Some(look),
             ..open.input(looked.number, looked.snapshot, looked.planning)
         };
@@ -312,17 +321,14 @@ impl Journal {
                 .push("where the search stopped at its time limit".into());
         }
         note.answered(looked.answers);
-        let found = found.cloned().map_err(str::to_owned);
+        let found = found.clone();
         let snapshot = looked.snapshot.clone();
         open.queue.decided(
             time,
             size_of(&snapshot),
             Box::new(move || {
                 note.pods(&snapshot);
-                note.outcome = match found {
-                    Ok(found) => Outcome::Decided(look::summary(&snapshot, &found)),
-                    Err(why) => Outcome::Rejected(why),
-                };
+                note.outcome = Outcome::Decided(look::summary(&snapshot, &found));
                 note
             }),
         );

@@ -80,6 +80,14 @@ impl Kind {
         })
     }
 
+    /// Whether its objects are few, and say what is wanted: our own kinds but for NodeClaims.
+    pub fn is_configuration(self) -> bool {
+        matches!(
+            self,
+            Kind::NodePool | Kind::NodeOverlay | Kind::KwokNodeClass | Kind::Ec2NodeClass
+        )
+    }
+
     /// The kind of node class that a reference names.
     pub fn of_class(kind: &str) -> Option<Kind> {
         let mut classes = [Kind::KwokNodeClass, Kind::Ec2NodeClass].into_iter();

@@ -717,8 +717,8 @@ impl Metrics {
     }
 
     /// A condition of a Node changed.
-    pub fn node_transition(&self, old: &Stated, new: &Stated) {
-        self.node_turns.note(Some(old), new);
+    pub fn node_transition(&self, old: Option<&Stated>, new: &Stated) {
+        self.node_turns.note(old, new);
     }
 
     /// Offerings that are unavailable now.

@@ -8,7 +8,7 @@
 use std::cell::Cell;
 
 /// Every mutant, and what it does wrong.
-pub const ALL: [(&str, &str); 49] = [
+pub const ALL: [(&str, &str); 50] = [
     (
         "no-finalizer",
         "claims are written, and left, without our finalizer",
@@ -198,6 +198,10 @@ pub const ALL: [(&str, &str); 49] = [
     (
         "forgets-unjoined",
         "that nodes of a NodePool never join is not written down",
+    ),
+    (
+        "static-pools-never-wait",
+        "static NodePools buy on though their nodes never join",
     ),
 ];
 

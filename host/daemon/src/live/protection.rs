@@ -1,8 +1,10 @@
 //! What pods are told of their annotation `karpenter.sh/do-not-disrupt`: that a value which cannot be
-//! read protects them from nothing, and until when a duration does.
+//! read protects them from nothing, until when a duration does, and that it has ended.
 
 use k8s_openapi::jiff::Timestamp;
 use longshore_api::time::{go_duration, timestamp};
+use longshore_core::model::pod::DoNotDisrupt;
+use longshore_core::model::{ClusterObjects, Pod};
 use serde::Deserialize;
 
 const KEY: &str = "karpenter.sh/do-not-disrupt";
@@ -12,8 +14,13 @@ pub const INVALID: &str = "InvalidDoNotDisruptAnnotation";
 /// The reason of the Event about a protection that ends, which is Karpenter's.
 pub const UNTIL: &str = "DoNotDisruptUntil";
 
+/// The reason of the Event about a protection that has ended, which is Karpenter's.
+pub const ELAPSED: &str = "DoNotDisruptGracePeriodElapsed";
+/// The end of a protection is no news so many seconds later.
+const NEWS: i64 = 3600;
+
 /// What a pod is told.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Told {
     /// `namespace/name`.
     pub pod: String,
@@ -78,8 +85,34 @@ pub fn told(pod: &str, now: i64) -> Option<Told> {
     })
 }
 
+/// What pods on nodes are told whose protection has ended within the last hour.
+pub fn elapsed(world: &ClusterObjects) -> Vec<Told> {
+    let ended = |pod: &Pod| {
+        let DoNotDisrupt::For(seconds) = pod.do_not_disrupt else {
+            return None;
+        };
+        let end = pod.started?.saturating_add(seconds);
+        let is_news = end <= world.now && world.now < end.saturating_add(NEWS);
+        let is_there = pod.node.is_some() && !pod.terminal && !pod.deleting;
+        (is_news && is_there).then_some(end)
+    };
+    let told = |pod: &Pod| {
+        let end = Timestamp::from_second(ended(pod)?).ok()?;
+        let namespace = world.names.text(world.shapes.get(pod.shape).namespace);
+        Some(Told {
+            pod: format!("{namespace}/{}", pod.name),
+            uid: pod.uid.to_string(),
+            reason: ELAPSED,
+            message: format!("the pod may be disrupted again since {end}"),
+        })
+    };
+    world.pods.iter().filter_map(told).collect()
+}
+
 #[cfg(test)]
 mod tests {
+    use longshore_api::manifests::Reader;
+
     use super::*;
 
     /// Reason and message for a pod that began at noon, an hour later.
@@ -114,5 +147,35 @@ mod tests {
         assert_eq!(said("1h"), None, "it is over");
         let waits = r#"{"metadata": {"annotations": {"karpenter.sh/do-not-disrupt": "1h"}}}"#;
         assert_eq!(told(waits, 0), None, "it has not begun");
+    }
+
+    #[test]
+    fn a_pod_whose_protection_has_ended_is_told_for_an_hour() {
+        let pod = |name: &str, value: &str, spec: &str| {
+            format!(
+                "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}, namespace: shop, uid: u-{name}, annotations: \
+                 {{{KEY}: {value}}}}}\nspec: {{{spec}}}\nstatus: {{phase: Running, startTime: \
+                 '2026-11-24T12:00:00Z'}}\n---\n"
+            )
+        };
+        let text = [
+            pod("ended", "90m", "nodeName: n"),
+            pod("holds", "2h", "nodeName: n"),
+            pod("long", "20m", "nodeName: n"),
+            pod("waits", "90m", ""),
+            pod("always", "'true'", "nodeName: n"),
+        ];
+        let mut reader = Reader::new();
+        reader.read("pods.yaml", text.concat().as_bytes());
+        let (mut world, problems) = reader.finish();
+        assert!(problems.list.is_empty(), "{problems}");
+        world.now = timestamp("2026-11-24T13:30:00Z").unwrap();
+        let told = Told {
+            pod: "shop/ended".into(),
+            uid: "u-ended".into(),
+            reason: ELAPSED,
+            message: "the pod may be disrupted again since 2026-11-24T13:30:00Z".into(),
+        };
+        assert_eq!(elapsed(&world), [told]);
     }
 }

@@ -215,6 +215,7 @@ pub fn decide(
         round: number,
         signals: live.signals(),
         answers: live.answered(),
+        failed: live.failed(),
         snapshot: &snapshot,
         options,
         plan: plan.as_ref().map_err(String::as_str),
@@ -416,25 +417,37 @@ pub async fn unbound_pods(client: &Client) -> Result<BTreeSet<String>, kube::Err
 /// As many pods are asked for one by one; more are listed.
 const ONE_BY_ONE: usize = 100;
 
-/// Those of these pods that do not exist on the server.
-///
-/// # Errors
-/// What the server says.
-pub async fn missing(client: &Client, pods: &[String]) -> Result<BTreeSet<String>, kube::Error> {
+/// Those of these pods that do not exist on the server, or of which it does not say so.
+pub async fn missing(client: &Client, pods: &[String]) -> BTreeSet<String> {
     if pods.len() > ONE_BY_ONE {
-        let there = pods_of(client, ListParams::default(), |_| true).await?;
-        return Ok(without(pods, &there));
+        return match pods_of(client, ListParams::default(), |_| true).await {
+            Ok(there) => without(pods, &there),
+            Err(error) => {
+                tracing::warn!(%error, "listing pods of terminating nodes failed; nothing is bought \
+                    for them in this round");
+                pods.iter().cloned().collect()
+            }
+        };
     }
-    let mut gone = BTreeSet::new();
-    for pod in pods {
+    let asked = pods.iter().map(|pod| async move {
         let (namespace, name) = pod.split_once('/').unwrap_or(("default", pod));
         let api: Api<Pod> = Api::namespaced(client.clone(), namespace);
-        if api.get_metadata_opt(name).await?.is_none() {
-            gone.insert(pod.clone());
+        match api.get_metadata_opt(name).await {
+            Ok(found) => found.is_none().then(|| pod.clone()),
+            Err(error) => {
+                tracing::warn!(pod, %error, "a pod of a terminating node could not be read; nothing \
+                    is bought for it in this round");
+                Some(pod.clone())
+            }
         }
-    }
-    Ok(gone)
+    });
+    let asked: Vec<_> = asked.collect();
+    let asked = futures::stream::iter(asked).buffered(READS);
+    asked.filter_map(|gone| async move { gone }).collect().await
 }
+
+/// Pods that are read at a time.
+const READS: usize = 16;
 
 /// The pods that are not among those that are there.
 pub fn without(pods: &[String], there: &BTreeSet<String>) -> BTreeSet<String> {

@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use longshore_api::crd::{Condition, NodeClaim, NodeOverlay, NodePool, condition};
+use longshore_api::crd::{Condition, ConditionStatus, NodeClaim, NodeOverlay, NodePool, condition};
 use longshore_api::manifests::{Diagnostic, Frozen, Store};
 use longshore_core::disrupt::static_capacity::removal_order;
 use longshore_core::model::{self, ClusterObjects, Records, Symbol, Symbols};
@@ -75,6 +75,7 @@ impl FrozenState {
             managed.enter(&mut world);
         }
         // Before its status says so: a NodePool without its class can have no nodes.
+        world.classes_complete = true;
         for pool in world.pools.iter_mut() {
             if self.without_class.contains(&pool.name) {
                 pool.ready = Some(false);
@@ -134,7 +135,7 @@ pub struct ClusterState {
     /// Transitions of pods since the last read, if they are read at all.
     transitions: Vec<PodTransition>,
     /// Changed conditions of Nodes until they are read: old and new.
-    condition_changes: Vec<(Condition, Condition)>,
+    condition_changes: Vec<(Option<Condition>, Condition)>,
     /// Known names by kind, so that a list shows which objects are gone. Pods have their own map.
     known: BTreeMap<Kind, BTreeSet<Box<str>>>,
     /// Names seen in the list that is being read.
@@ -467,7 +468,7 @@ impl ClusterState {
 
     /// Conditions of Nodes that have changed since this was last asked, as they were and as they
     /// are.
-    pub fn condition_changes(&mut self) -> Vec<(Condition, Condition)> {
+    pub fn condition_changes(&mut self) -> Vec<(Option<Condition>, Condition)> {
         std::mem::take(&mut self.condition_changes)
     }
 
@@ -981,21 +982,31 @@ impl ClusterState {
             .map(WorkItem::Overlay)
     }
 
+    /// Notes conditions of a node that have changed their status, and those of a new node that are
+    /// True or False: Karpenter counts them too. Nodes of a list are not new.
+    fn note_conditions(&mut self, old: Option<&NodeView>, node: &NodeView) {
+        if old.is_none() && self.seen.contains_key(&Kind::Node) {
+            return;
+        }
+        let old = old.map_or(&[][..], |old| &old.conditions);
+        let changed = node.conditions.iter().filter_map(|new| {
+            let old = condition(old, &new.type_);
+            let was = old.map_or(ConditionStatus::Unknown, |old| old.status);
+            (was != new.status).then(|| (old.cloned(), new.clone()))
+        });
+        let room = MILESTONES.saturating_sub(self.condition_changes.len());
+        self.condition_changes.extend(changed.take(room));
+    }
+
     fn node(&mut self, name: String, node: NodeView) -> Vec<WorkItem> {
         let mut touched = vec![WorkItem::Node(name.clone())];
-        if let Some(old) = self.nodes.get(&name) {
-            let changed = node.conditions.iter().filter_map(|new| {
-                let old = condition(&old.conditions, &new.type_)
-                    .filter(|old| old.status != new.status)?;
-                Some((old.clone(), new.clone()))
-            });
-            self.condition_changes
-                .extend(changed.take(MILESTONES.saturating_sub(self.condition_changes.len())));
-            if old.provider_id != node.provider_id
-                && let Some(names) = self.by_provider.get_mut(&old.provider_id)
-            {
-                names.remove(&name);
-            }
+        let old = self.nodes.get(&name).cloned();
+        self.note_conditions(old.as_deref(), &node);
+        if let Some(old) = old
+            && old.provider_id != node.provider_id
+            && let Some(names) = self.by_provider.get_mut(&old.provider_id)
+        {
+            names.remove(&name);
         }
         if !node.provider_id.is_empty() {
             self.by_provider
@@ -1161,14 +1172,14 @@ mod tests {
                 .map(|(old, new)| {
                     format!(
                         "{} to {}: {}",
-                        old.status.text(),
+                        old.map_or("nothing", |old| old.status.text()),
                         new.status.text(),
                         new.reason
                     )
                 })
                 .collect::<Vec<_>>()
         };
-        assert_eq!(turned("False", "Starting"), [""; 0]);
+        assert_eq!(turned("False", "Starting"), ["nothing to False: Starting"]);
         assert_eq!(turned("False", "StillStarting"), [""; 0]);
         assert_eq!(
             turned("True", "KubeletReady"),

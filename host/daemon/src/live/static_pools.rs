@@ -15,6 +15,8 @@ use longshore_api::crd::{
 };
 use longshore_api::{labels, quantity};
 use longshore_core::disrupt::static_capacity::{Counts, Scale, scale};
+use longshore_core::model::purchases::{UNJOINED, Unjoined};
+use longshore_core::snapshot::useless_purchases;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -24,9 +26,11 @@ use super::disruption::command::candidate_of;
 use super::disruption::step::REASON;
 use super::lifecycle::{Outcome, delete, is_true};
 use super::lock::lock;
+use super::mutants::mutant;
 use super::proof;
 use super::round;
 use super::step_error::StepError;
+use crate::messages::time_of_day;
 
 /// A NodePool whose spec has not changed is scaled up at most this often: a cloud without capacity
 /// is not asked all the time.
@@ -68,13 +72,15 @@ impl StaticCapacity {
 
 /// Keeps a static NodePool at its replicas. `claims` are its own. `order` gives the names of claims
 /// in the order in which scale-down takes them; it is asked only if some have to go. Nothing is done
-/// while a command `begins` whose replacements no list may have yet.
+/// while a command `begins` whose replacements no list may have yet. `given` is the digest of the
+/// NodePool and its node class.
 pub async fn step(
     ctx: &Arc<Context>,
     pool: &NodePool,
     claims: &[Arc<NodeClaim>],
     order: &[String],
     begins: bool,
+    given: u64,
 ) -> Outcome {
     if !ctx.static_capacity.enabled || pool.metadata.deletion_timestamp.is_some() {
         return Ok(None);
@@ -90,6 +96,11 @@ pub async fn step(
         Some(Scale::Up { .. }) if !is_ready(pool.status.as_ref()) => return Ok(None),
         Some(Scale::Up { .. }) => {
             if let Some(left) = ctx.static_capacity.pause(pool, Instant::now()) {
+                return Ok(Some(left));
+            }
+            let own = claims.iter().map(|claim| &**claim);
+            if let Purchase::After(left) = may_buy(pool, own, given, ctx.now().as_second()) {
+                tell_unjoined(ctx, pool).await;
                 return Ok(Some(left));
             }
         }
@@ -120,7 +131,7 @@ pub async fn step(
             if missing > 0 {
                 tell_limit(ctx, &pool, missing).await;
             }
-            grow(ctx, &pool, &claims, create).await
+            grow(ctx, &pool, &claims, create, given).await
         }
         Some(Scale::Down(excess)) => shrink(ctx, &claims, order, excess).await,
     }
@@ -170,7 +181,76 @@ async fn tell_limit(ctx: &Context, pool: &NodePool, missing: u32) {
         .await;
 }
 
-async fn grow(ctx: &Arc<Context>, pool: &NodePool, claims: &[NodeClaim], create: u32) -> Outcome {
+/// How many of the missing nodes may be bought now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Purchase {
+    /// All.
+    All,
+    /// One, after nodes that never joined.
+    One,
+    /// None: it is looked at again after this.
+    After(Duration),
+}
+
+/// Whether nodes of a NodePool join. As for pods, nothing is bought for a while after three that
+/// did not, and then one node at a time. `now` in seconds since 1970.
+fn may_buy<'a>(
+    pool: &NodePool,
+    claims: impl IntoIterator<Item = &'a NodeClaim>,
+    given: u64,
+    now: i64,
+) -> Purchase {
+    let known = unjoined(pool);
+    let Some(known) = useless_purchases::paused(known.as_ref(), given) else {
+        return Purchase::All;
+    };
+    if mutant("static-pools-never-wait") {
+        return Purchase::All;
+    }
+    if let Ok(left @ 1..) = u64::try_from(known.until - now) {
+        return Purchase::After(Duration::from_secs(left));
+    }
+    let joined = |claim: &NodeClaim| {
+        let status = claim.status.as_ref();
+        status.is_some_and(|status| is_true(status, "Registered"))
+    };
+    // One that goes has not joined either: it is counted soon.
+    match claims.into_iter().all(joined) {
+        true => Purchase::One,
+        false => Purchase::After(PAUSE),
+    }
+}
+
+fn unjoined(pool: &NodePool) -> Option<Unjoined> {
+    let annotations = pool.metadata.annotations.as_ref()?;
+    annotations
+        .get(UNJOINED)
+        .and_then(|text| Unjoined::read(text))
+}
+
+async fn tell_unjoined(ctx: &Context, pool: &NodePool) {
+    let class = &pool.spec.template.spec.node_class_ref;
+    let Some(known) = unjoined(pool) else { return };
+    let message = format!(
+        "its last {} nodes never joined the cluster, probably because of {} {}; one node is tried \
+        after {} UTC, or when the NodePool or its node class changes",
+        known.nodes,
+        class.kind,
+        class.name,
+        time_of_day(known.until)
+    );
+    ctx.events
+        .pool(pool, true, "NodesNeverJoined", &message)
+        .await;
+}
+
+async fn grow(
+    ctx: &Arc<Context>,
+    pool: &NodePool,
+    claims: &[NodeClaim],
+    create: u32,
+    given: u64,
+) -> Outcome {
     if !is_ready(pool.status.as_ref()) {
         // The change of the condition has it looked at again.
         return Ok(None);
@@ -178,6 +258,11 @@ async fn grow(ctx: &Arc<Context>, pool: &NodePool, claims: &[NodeClaim], create:
     if let Some(left) = ctx.static_capacity.pause(pool, Instant::now()) {
         return Ok(Some(left));
     }
+    let create = match may_buy(pool, claims, given, ctx.now().as_second()) {
+        Purchase::All => create,
+        Purchase::One => create.min(1),
+        Purchase::After(left) => return Ok(Some(left)),
+    };
     let wanted = new_claims(pool, claims, create);
     let total = wanted.len();
     let (created, failed) = round::write_all(ctx, wanted).await;

@@ -453,6 +453,10 @@ async fn drop_finalizer(ctx: &Context, node: &NodeView) -> Outcome {
     let metadata = json!({"resourceVersion": node.resource_version, "finalizers": rest});
     ctx.patch_node(&node.name, &json!({"metadata": metadata}))
         .await?;
+    if ctx.observes() {
+        let message = format!("Finalized {FINALIZER}");
+        ctx.events.node_if_few(&node.name, "Finalized", &message);
+    }
     ctx.drains.end(&node.name);
     let since = |at: &Time| (ctx.now().as_second() - at.0.as_second()).max(0) as f64;
     let lived = node.created.as_ref().map(since);

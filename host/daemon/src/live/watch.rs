@@ -90,6 +90,10 @@ const WATCH: u64 = 290;
 /// Bookmarks come every minute; if a watch brings nothing for so long, the kind is listed again. The
 /// list has 15 s until nothing is planned any more ([`super::freshness`]).
 const SILENT: Duration = Duration::from_secs(75);
+/// Where an object of our own kinds was deleted, its definition may go as well. The API server ends no
+/// watch of a definition that is gone for up to two minutes, and one that comes back is another: so
+/// the kind is listed again this long after.
+const DELETED: Duration = Duration::from_secs(5);
 /// A watch that ended sooner than this and brought nothing is not asked for again at once.
 const BRIEF: Duration = Duration::from_secs(1);
 
@@ -435,11 +439,17 @@ async fn follow(
     }
     let mut lines = std::pin::pin!(stream.lines());
     let mut brought = false;
+    let mut doubtful: Option<Instant> = None;
     loop {
-        let next = timeout_at(*heard + SILENT, lines.next()).await;
+        let until = *heard + SILENT;
+        let until = doubtful.map_or(until, |at| at.min(until));
+        let next = timeout_at(until, lines.next()).await;
         let line = match next {
             Err(_) => return Ok(Ended::Silent),
-            Ok(None | Some(Err(_))) => return Ok(Ended::Closed(brought)),
+            Ok(None | Some(Err(_))) => {
+                tracing::debug!(?kind, "the API server closed the watch; opened again");
+                return Ok(Ended::Closed(brought));
+            }
             Ok(Some(Ok(line))) => line,
         };
         if line.trim().is_empty() {
@@ -455,7 +465,11 @@ async fn follow(
         let (object, seen) = strip_managed_fields(object.get());
         let change = match what {
             "ADDED" | "MODIFIED" => Some(Change::Upsert(object)),
-            "DELETED" => Some(Change::Remove(object)),
+            "DELETED" => {
+                let is_ours = kind.is_configuration();
+                doubtful = doubtful.or(is_ours.then(|| Instant::now() + DELETED));
+                Some(Change::Remove(object))
+            }
             "BOOKMARK" => Some(Change::Version),
             "ERROR" => match serde_json::from_str(&object).unwrap_or_default() {
                 Failure { code: 410, .. } => return Ok(Ended::Gone),
@@ -626,8 +640,16 @@ mod tests {
     }
 
     /// What a watch of pods tells, and what it asked for, within `seconds`: the server answers a
-    /// query with a code and a text.
+    /// query with a code and a text. After 202 it closes the watch.
     async fn told(
+        seconds: u64,
+        answer: impl Fn(&str) -> (u16, String) + Send + Sync + 'static,
+    ) -> (String, Vec<String>) {
+        told_of(Kind::Pod, seconds, answer).await
+    }
+
+    async fn told_of(
+        kind: Kind,
         seconds: u64,
         answer: impl Fn(&str) -> (u16, String) + Send + Sync + 'static,
     ) -> (String, Vec<String>) {
@@ -644,7 +666,7 @@ mod tests {
         let client = Client::new(service, "default");
         let (out, mut changes) = tokio::sync::mpsc::channel(100);
         let watching = tokio::spawn(async move {
-            watch(client, Kind::Pod, &Relists::default(), out).await;
+            watch(client, kind, &Relists::default(), out).await;
         });
         let until = Instant::now() + Duration::from_secs(seconds);
         let mut text = String::new();
@@ -674,6 +696,37 @@ mod tests {
         .await;
         assert_eq!(text, "Begin 1 Version End ".repeat(3));
         assert_eq!(asked.len(), 6);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_that_the_server_closes_is_opened_again_and_is_no_failure() {
+        let (text, asked) = told(60, |query| match query.contains("watch=1") {
+            true => (202, String::new()),
+            false => (200, items("", "1")),
+        })
+        .await;
+        assert!(text.starts_with("Begin 1 Version End "), "{text}");
+        assert!(!text.contains("Failed"), "{text}");
+        assert!(asked.len() > 5, "{asked:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_nodepool_that_was_deleted_may_have_lost_its_definition() {
+        let deleted = "{\"type\":\"DELETED\",\"object\":{}}\n";
+        let watched = |kind| {
+            told_of(kind, 18, move |query| match query.contains("watch=1") {
+                true => (200, deleted.to_owned()),
+                false => (200, items("", "1")),
+            })
+        };
+        let (text, _) = watched(Kind::NodePool).await;
+        let lists = text.matches("Begin").count();
+        assert_eq!(
+            lists, 4,
+            "the first, and one 5 s after each deletion: {text}"
+        );
+        let (text, _) = watched(Kind::NodeClaim).await;
+        assert_eq!(text.matches("Begin").count(), 1, "{text}");
     }
 
     #[tokio::test(start_paused = true)]

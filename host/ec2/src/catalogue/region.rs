@@ -299,6 +299,14 @@ impl Region {
         }
     }
 
+    /// The same, if EC2 has said spot prices at all.
+    pub fn spot_as_told(&self, at: usize, zone: usize) -> Option<f64> {
+        match &self.spot {
+            Spot::Unknown => None,
+            Spot::Known(columns) => columns.get(zone)?.get(at),
+        }
+    }
+
     /// What lately had no capacity.
     pub fn unavailable(&self) -> &Unavailable {
         &self.unavailable

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use longshore_api::manifests::{Diagnostic, Diagnostics, Document, documents, quoted};
+use serde_json::{Value, json};
 
 use super::{EC2NodeClass, GROUP, admission};
 
@@ -60,6 +61,20 @@ pub fn of_document(document: &Document) -> Result<EC2NodeClass, Diagnostic> {
     admitted(document).map(|(class, _)| class)
 }
 
+/// Gives an EC2NodeClass without a spec, which the API server takes, one that selects nothing.
+pub fn give_spec(object: &mut Value) {
+    if let Some(object) = object
+        .as_object_mut()
+        .filter(|object| !object.contains_key("spec"))
+    {
+        object.insert("spec".to_owned(), selects_nothing());
+    }
+}
+
+fn selects_nothing() -> Value {
+    json!({"amiSelectorTerms": [], "securityGroupSelectorTerms": [], "subnetSelectorTerms": []})
+}
+
 /// The EC2NodeClass of a document as the API server stores it, and fields that do not count.
 #[allow(
     clippy::result_large_err,
@@ -78,6 +93,9 @@ fn admitted(document: &Document) -> Result<(EC2NodeClass, Vec<Diagnostic>), Diag
     }
     let mut document = document.clone();
     let notes = document.prune(admission())?;
+    // Types are those of what is written.
+    let written = document.clone();
+    document.give("spec", &selects_nothing());
     let class: EC2NodeClass = document.read()?;
     if class
         .metadata
@@ -88,6 +106,6 @@ fn admitted(document: &Document) -> Result<(EC2NodeClass, Vec<Diagnostic>), Diag
     {
         return Err(document.refuse("metadata.name", "is missing", "give it one"));
     }
-    document.check_types(admission())?;
+    written.check_types(admission())?;
     Ok((class, notes))
 }

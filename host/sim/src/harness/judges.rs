@@ -117,7 +117,7 @@ impl Memory {
             resources::LEASE => self.leaders.lease(interceptor, change),
             resources::POD => {
                 self.purchases.pod(interceptor, change);
-                self.vain.pod(change);
+                self.vain.pod(interceptor, change);
             }
             resources::NODE => {
                 self.nodes.on_change(interceptor, change, by);

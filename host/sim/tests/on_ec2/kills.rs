@@ -276,15 +276,23 @@ fn throttled_to_a_tenth_nothing_is_wrong() {
             assert_eq!(harness.settle(LONG).await, [""; 0]);
             assert_eq!(world.cloud.ledger().entries.len(), 60);
             assert_eq!(harness.violations(), [""; 0]);
-            took
+            let refused = account.calls();
+            let refused = refused
+                .iter()
+                .filter(|call| call["error"] == "RequestLimitExceeded")
+                .count();
+            (took, refused)
         });
         told.expect("a runtime")
     };
-    let (usual, throttled) = (scaled(None), scaled(Some(0.1)));
+    let ((usual, none), (throttled, refused)) = (scaled(None), scaled(Some(0.1)));
     eprintln!(
         "60 pods: {} s, throttled {} s",
         usual.as_secs(),
         throttled.as_secs()
     );
-    assert!(throttled >= usual);
+    assert!(
+        none == 0 && refused > 0,
+        "{none} calls were refused, throttled {refused}"
+    );
 }

@@ -12,7 +12,7 @@ use crate::commands::{self, Steps};
 
 const PAIRS: [usize; 4] = [50, 100, 200, 400];
 const PODS: usize = 200;
-/// Of classes that are alike, a pair more costs at most this much of a pair before.
+/// A pair more costs at most this much of a pair before.
 const LINEAR: f64 = 1.5;
 
 /// Runs all sizes. `--longshore PROGRAM` measures another build, `--pairs N` one size alone.
@@ -46,7 +46,7 @@ pub fn run(args: &[&str]) -> anyhow::Result<()> {
                 number("mib")
             );
             let total = reading + deciding;
-            if let Some((fewer, seconds)) = before.filter(|_| !differ) {
+            if let Some((fewer, seconds)) = before {
                 let most = seconds * LINEAR * pairs as f64 / fewer as f64;
                 let verdict = if total <= most { "reached" } else { "MISSED" };
                 println!("    at most linear growth: {verdict}");

@@ -59,6 +59,11 @@ pub fn run(args: &[&str]) -> anyhow::Result<()> {
         if share > SHARE {
             bad.push(format!("more than {SHARE} of the other's time"));
         }
+        for (key, what) in [("processorSeconds", "CPU"), ("mebibytes", "memory")] {
+            if number(ours, key) > number(theirs, key) {
+                bad.push(format!("more {what} than the other"));
+            }
+        }
     }
     match bad.is_empty() {
         true => Ok(()),

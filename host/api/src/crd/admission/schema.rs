@@ -166,7 +166,11 @@ impl Schema {
         let Value::Object(fields) = object else {
             return;
         };
-        fields.retain(|name, _| self.open || is_own(name) || self.field(name).is_some());
+        fields.retain(|name, value| match self.field(name) {
+            _ if is_own(name) => true,
+            Some(part) => !value.is_null() || part.nullable,
+            None => self.open,
+        });
         for (name, value) in fields.iter_mut().filter(|(name, _)| !is_own(name)) {
             if let Some(part) = self.field(name) {
                 part.prune(value);

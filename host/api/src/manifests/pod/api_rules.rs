@@ -1,11 +1,11 @@
 //! What the API server refuses of a pod, though a plan could be made of it: asked of manifests that
 //! no API server has seen.
 //!
-//! Fields that planning does not read are not looked at, and neither is what placement refuses
-//! itself (unknown operators, skews below one).
+//! What needs no amounts is in `typed/pod.rs`. What placement refuses itself (unknown operators, skews
+//! below one) is not looked at.
 
-use super::requests::WireResources;
-use super::{WirePod, WireSpec};
+use super::requests::{WireResources, is_pod_level};
+use super::{WireContainer, WirePod, WireSpec, WireTemplate};
 use crate::labels;
 use crate::manifests::diagnostic::{Fault, Path, quoted};
 use crate::manifests::wire::{Amount, Map};
@@ -13,12 +13,16 @@ use crate::quantity::Quantity;
 
 /// The first thing that the API server would refuse.
 pub(in crate::manifests) fn check(wire: &WirePod<'_>) -> Result<(), Fault> {
-    let own = Path::Field(&Path::Root, "metadata.labels");
-    for (key, value) in wire.metadata.labels.iter() {
-        label(key, value.as_deref().unwrap_or_default(), own)?;
-    }
     match &wire.spec {
         Some(spec) => check_spec(spec, Path::Root.field("spec")),
+        None => Ok(()),
+    }
+}
+
+/// The same of a pod template at `spec.template`.
+pub(in crate::manifests) fn check_template(wire: &WireTemplate<'_>) -> Result<(), Fault> {
+    match &wire.spec {
+        Some(spec) => check_spec(spec, Path::Root.field("spec.template.spec")),
         None => Ok(()),
     }
 }
@@ -34,6 +38,9 @@ fn check_spec(spec: &WireSpec<'_>, at: Path<'_>) -> Result<(), Fault> {
                 check_resources(resources, at.index(index).field("resources"))?;
             }
         }
+    }
+    if let Some(resources) = &spec.resources {
+        check_whole_pod(resources, &spec.containers, at.field("resources"))?;
     }
     for (key, value) in spec.node_selector.iter() {
         label(
@@ -51,7 +58,8 @@ fn check_spec(spec: &WireSpec<'_>, at: Path<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
-fn label(key: &str, value: &str, at: Path<'_>) -> Result<(), Fault> {
+/// Fails on what is no label.
+pub(in crate::manifests) fn label(key: &str, value: &str, at: Path<'_>) -> Result<(), Fault> {
     if !labels::is_label_key(key) {
         let what = format!("{} is not a label key", quoted(key));
         return Err(at
@@ -62,7 +70,7 @@ fn label(key: &str, value: &str, at: Path<'_>) -> Result<(), Fault> {
 }
 
 /// Fails on a text that no label may have as its value.
-pub(super) fn label_value(value: &str, at: Path<'_>) -> Result<(), Fault> {
+pub(in crate::manifests) fn label_value(value: &str, at: Path<'_>) -> Result<(), Fault> {
     if labels::is_label_value(value) {
         return Ok(());
     }
@@ -118,6 +126,73 @@ fn check_resources(resources: &WireResources<'_>, at: Path<'_>) -> Result<(), Fa
     Ok(())
 }
 
+/// What a pod asks for as a whole: of few resources, as much as its containers together, and at most
+/// its limit. No container has a greater one.
+fn check_whole_pod(
+    resources: &WireResources<'_>,
+    containers: &[WireContainer<'_>],
+    at: Path<'_>,
+) -> Result<(), Fault> {
+    for (field, map) in [
+        ("requests", &resources.requests),
+        ("limits", &resources.limits),
+    ] {
+        for (name, _) in map.iter().filter(|(name, _)| !is_pod_level(name)) {
+            let what = format!("{} is not a resource of a pod as a whole", quoted(name));
+            return Err(at
+                .field(field)
+                .key(name)
+                .fault(what, "write cpu, memory or huge pages"));
+        }
+    }
+    check_resources(resources, at)?;
+    let number = |name: &str, amount: &Amount<'_>| {
+        let amount = Quantity::parse(&amount.0).ok()?;
+        match name {
+            "cpu" => amount.milli_saturating().ok(),
+            _ => amount.whole_saturating().ok(),
+        }
+    };
+    let of = |container: &WireContainer<'_>, name: &str, is_limit: bool| {
+        let own = container.resources.as_ref()?;
+        let limit = own.limits.get(name);
+        let amount = if is_limit {
+            limit
+        } else {
+            own.requests.get(name).or(limit)
+        };
+        number(name, amount?)
+    };
+    for (name, amount) in resources.requests.iter() {
+        let mut sum = 0_i64;
+        for container in containers {
+            sum = sum.saturating_add(of(container, name, false).unwrap_or(0));
+        }
+        if number(name, amount).is_some_and(|whole| whole < sum) {
+            let what = format!(
+                "{} is less than its containers ask for together",
+                quoted(&amount.0)
+            );
+            return Err(at
+                .field("requests")
+                .key(name)
+                .fault(what, "raise it, or lower theirs"));
+        }
+    }
+    for (name, amount) in resources.limits.iter() {
+        let whole = number(name, amount).unwrap_or(i64::MAX);
+        let above = |container: &&WireContainer<'_>| of(container, name, true) > Some(whole);
+        if containers.iter().any(|container| above(&container)) {
+            let what = format!("{} is below the limit of a container", quoted(&amount.0));
+            return Err(at
+                .field("limits")
+                .key(name)
+                .fault(what, "raise it, or lower theirs"));
+        }
+    }
+    Ok(())
+}
+
 /// A resource of a container is one of Kubernetes' own or has a domain.
 fn check_name(name: &str, at: Path<'_>) -> Result<(), Fault> {
     let own = matches!(name, "cpu" | "memory" | "ephemeral-storage");
@@ -154,7 +229,8 @@ fn compare(request: &Amount<'_>, limit: &Amount<'_>) -> Option<std::cmp::Orderin
         _ => match (request.whole(), limit.whole()) {
             (Ok(request), Ok(limit)) => Some(request.cmp(&limit)),
             (Ok(_), Err(_)) => Some(std::cmp::Ordering::Less),
-            (Err(_), _) => None,
+            (Err(_), Ok(_)) => Some(std::cmp::Ordering::Greater),
+            (Err(_), Err(_)) => None,
         },
     }
 }

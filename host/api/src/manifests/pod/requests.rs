@@ -398,6 +398,6 @@ impl Whole {
 }
 
 /// Resources that a pod can ask for as a whole.
-fn is_pod_level(name: &str) -> bool {
+pub(super) fn is_pod_level(name: &str) -> bool {
     name == "cpu" || name == "memory" || name.starts_with("hugepages-")
 }

@@ -448,3 +448,42 @@ fn a_move_cost_that_cannot_be_read_does_not_keep_its_node_pool_out() {
         cluster.yaml:5 (document 1): NodePool main: metadata.annotations[longshore.dev/move-cost]: `ten` is neither a share nor an amount of USD per hour; write it as "10%" or "0.002"; until then the default counts
     "#]].assert_eq(&report);
 }
+
+#[test]
+fn a_pod_that_cannot_be_read_is_on_its_node_if_that_can() {
+    let held = |text: &str| {
+        let mut reader = crate::manifests::Reader::of_manifests();
+        reader.read(
+            "cluster.yaml",
+            format!("apiVersion: v1\nkind: Pod\n{text}").as_bytes(),
+        );
+        let (world, problems) = reader.finish();
+        assert_eq!(problems.list.len(), 1, "{problems}");
+        let pods = world.pods.iter().filter(|pod| pod.unreadable);
+        let told = pods.map(|pod| {
+            let node = pod.node.map(|node| world.names.text(node));
+            format!("{} on {}", pod.name, node.unwrap_or("no node"))
+        });
+        told.collect::<Vec<_>>().join(", ")
+    };
+    let on_n1 = "spec: {nodeName: n1, containers: [{name: a}]}";
+    for (text, wanted) in [
+        (
+            format!("metadata: {{name: a, labels: {{b: [1]}}}}\n{on_n1}"),
+            "a on n1",
+        ),
+        (format!("metadata: {{name: a_B}}\n{on_n1}"), "a_B on n1"),
+        (
+            format!("metadata: {{generateName: a-}}\n{on_n1}"),
+            "a- on n1",
+        ),
+        (format!("metadata: 5\n{on_n1}"), "? on n1"),
+        (
+            "metadata: {name: a}\nspec: {nodeName: n1, containers: 7}".to_owned(),
+            "a on n1",
+        ),
+        ("metadata: {name: a}\nspec: 7".to_owned(), "a on no node"),
+    ] {
+        assert_eq!(held(&text), wanted, "{text}");
+    }
+}

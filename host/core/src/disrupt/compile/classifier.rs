@@ -13,6 +13,7 @@ use crate::schedule::bit_set::BitSet;
 use crate::schedule::first_fit::CompiledCluster;
 use crate::schedule::fit::ResourceVector;
 use crate::schedule::node_specs::RequirementsId;
+use crate::schedule::pod_groups::GroupUse;
 use crate::schedule::topology::ConstraintKind;
 use crate::snapshot::StateNode;
 
@@ -192,6 +193,9 @@ impl Classifier {
         let first = suits(p, group, 0, &p.snapshot.nodes[node]);
         let level = if first { 0 } else { levels.checked_sub(1)? };
         let pins = self.pins(p, group, node)?;
+        if !may_stay_in_its_domains(p, group, &pins) {
+            return None;
+        }
         let need = *p.items[group].relaxations[level].needs.first()?;
         let key = (group, level, pins);
         let part = match self.known.get(&key) {
@@ -450,6 +454,46 @@ pub(super) fn is_hard(p: &CompiledCluster<'_>, group: usize, rule: usize) -> boo
             .iter()
             .any(|kept| kept.group == rule && !kept.soft)
     })
+}
+
+/// Whether kube-scheduler would let a pod of a group into the domains that it is in, were it made
+/// anew. Affinity and anti-affinity are not looked at again while a pod runs: what it was placed by may
+/// have gone since.
+fn may_stay_in_its_domains(p: &CompiledCluster<'_>, group: usize, pins: &Pins) -> bool {
+    let item = &p.items[group];
+    let Some(uses) = item.relaxations.last().map(|level| &level.uses) else {
+        return true;
+    };
+    let domain = |key: usize| pins.iter().find(|(of, _)| *of == key).map(|(_, at)| *at);
+    // Pods of a group in a domain beside the pod itself.
+    let others = |group: usize, own: bool| {
+        let of = &p.topology.groups[group];
+        let at = domain(of.key?)?;
+        let all = of.count.get(at as usize).copied().unwrap_or(0);
+        Some((all.saturating_sub(u32::from(own)), of))
+    };
+    let mine = uses.iter().filter(|rule| rule.owner && !rule.soft);
+    let own_rules = mine.clone().all(|rule| {
+        let Some((here, of)) = others(rule.group, rule.own) else {
+            return true;
+        };
+        match of.spec.rule {
+            ConstraintKind::Affinity if here == 0 => {
+                // It may be the first of its kind, if no other is anywhere.
+                let none =
+                    |rule: &GroupUse| p.topology.groups[rule.group].total <= u64::from(rule.own);
+                let all = || mine.clone().filter(|other| other.together);
+                rule.own && none(rule) && (!rule.together || all().all(none))
+            }
+            ConstraintKind::AntiAffinity => here == 0,
+            _ => true,
+        }
+    });
+    let repels = |at: usize| {
+        let owns = item.owned_anti_affinity.has(at);
+        others(at, owns).is_some_and(|(here, _)| here > 0)
+    };
+    own_rules && !item.repelled_by.iter().any(repels)
 }
 
 fn suits(p: &CompiledCluster<'_>, group: usize, level: usize, node: &StateNode) -> bool {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use super::{Asked, Explain, Nodes, Options, SearchInput};
+use super::{Asked, Explain, Nodes, Options, SearchInput, Verdict};
 use crate::disrupt::compile::{Compiled, NodeTerms};
 use crate::disrupt::decided;
 use crate::disrupt::fill::Filler;
@@ -21,9 +21,9 @@ const MOST_ALONE: usize = 8;
 
 impl Asked<'_> {
     /// Where no proposal may be carried out: nodes one at a time, each looked at alone. Of those
-    /// that are found only one is proposed: the others do not know of it. Says whether there was
-    /// one.
-    pub(super) fn alone(&mut self, c: &mut Compiled<'_>, options: &Options<'_>) -> bool {
+    /// that are found only one is proposed: the others do not know of it. Says whether it may be
+    /// carried out now; nothing if there is none.
+    pub(super) fn alone(&mut self, c: &mut Compiled<'_>, options: &Options<'_>) -> Option<bool> {
         let kept: Nodes = (self.round.proposals.iter())
             .filter(|(of, verdict)| of.nodes.len() == 1 && verdict.is_by_policy())
             .map(|(of, _)| of.nodes[0])
@@ -68,22 +68,24 @@ impl Asked<'_> {
             all.retain(|of| decided::kept(of, now).is_none());
             all.sort_by(|a, b| decided::priority(b).total_cmp(&decided::priority(a)));
         }
-        let Some(proposal) = all.into_iter().next() else {
-            return false;
-        };
+        let proposal = all.into_iter().next()?;
         let verdict = self.verdict(&proposal);
+        let goes = verdict == Verdict::Now;
         self.round.proposals.push((proposal, verdict));
-        true
+        Some(goes)
     }
 
     /// The same as if there were no spot capacity. The search replaces a spot node by the cheapest
     /// instances. Where these are spot, the replacement is not allowed, but instances on demand may be
     /// cheaper than the node as well.
-    pub(super) fn alone_on_demand(&mut self, input: &SearchInput<'_>, terms: &[NodeTerms]) {
-        let world = &*self.snapshot.world;
-        let Some(kind) = world.names.get(SPOT) else {
-            return;
-        };
+    pub(super) fn alone_on_demand(
+        &mut self,
+        input: &SearchInput<'_>,
+        snapshot: &Snapshot,
+        terms: &[NodeTerms],
+    ) -> Option<bool> {
+        let world = &*snapshot.world;
+        let kind = world.names.get(SPOT)?;
         let offerings = world.catalogue.offerings().iter().enumerate();
         let spot = offerings.filter(|(_, offering)| offering.capacity_type == Some(kind));
         // The list takes the place of the one that holds now.
@@ -97,7 +99,7 @@ impl Asked<'_> {
             ..world.clone()
         }));
         let mut c = self.compile_to_consolidate(input, &snapshot, terms);
-        self.alone(&mut c, input.options);
+        self.alone(&mut c, input.options)
     }
 
     /// What it would take to remove nodes that could go and do not.

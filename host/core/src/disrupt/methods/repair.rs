@@ -85,16 +85,20 @@ impl Asked<'_> {
             self.repair_by(at, Act::Reboot);
             return Ok(());
         }
-        let node = [NodeIx(at as u32)];
-        let trouble = self.backs_off(&node).map(|(_, trouble)| trouble.stays());
+        let name = self.snapshot.nodes[at].name;
         let world = &self.snapshot.world;
         let pool = self.snapshot.nodes[at].pool;
         let record = world.pools.iter().find(|record| Some(record.name) == pool);
         if let Some(record) = record.filter(|record| record.replicas.is_some()) {
             let first = input.options.terminate_first.repair;
             let act = static_capacity::replaces(world, record.name, first)?;
-            if let Some(why) = trouble.filter(|_| act == Act::ReplaceStatic) {
-                return Err(why);
+            if act == Act::ReplaceStatic
+                && let Some((_, trouble)) = self.backs_off(&[record.name])
+            {
+                return Err(trouble.stays());
+            }
+            if matches!(act, Act::TerminateFirst(_)) {
+                static_capacity::nothing_comes(world, record.name, name)?;
             }
             self.repair_by(at, act);
             return Ok(());
@@ -107,18 +111,28 @@ impl Asked<'_> {
                 ..Proposal::of_node(NodeIx(at as u32), Method::Repair)
             }
         } else {
-            match self.moved_elsewhere(input, at) {
+            let healthy = self.without_troubled();
+            let usual = self.snapshot;
+            let mut found = self.moved_elsewhere(input, healthy.as_ref().unwrap_or(usual), at);
+            if healthy.is_some() && found.is_err() {
+                found = self.moved_elsewhere(input, usual, at);
+            }
+            match found {
                 Err(Stays::NoPlace(_) | Stays::NoPlaceTogether(..))
                     if input.options.terminate_first.repair && self.frees_enough(input, at) =>
                 {
+                    if let Some(pool) = pool {
+                        static_capacity::nothing_comes(world, pool, name)?;
+                    }
                     self.repair_by(at, Act::TerminateFirst(FirstWhy::NoReservedCapacity));
                     return Ok(());
                 }
                 found => found?,
             }
         };
-        if let Some(why) = trouble.filter(|_| !proposal.replacements.is_empty()) {
-            return Err(why);
+        let pools = self.buys_from(&proposal);
+        if let Some((_, trouble)) = self.backs_off(&pools) {
+            return Err(trouble.stays());
         }
         self.round.proposals.push((proposal, Verdict::Now));
         Ok(())
@@ -133,9 +147,14 @@ impl Asked<'_> {
     }
 
     /// A proposal that moves the pods of an unhealthy node to healthy ones and to what is bought.
-    fn moved_elsewhere(&mut self, input: &SearchInput<'_>, at: usize) -> Result<Proposal, Stays> {
+    fn moved_elsewhere(
+        &mut self,
+        input: &SearchInput<'_>,
+        snapshot: &Snapshot,
+        at: usize,
+    ) -> Result<Proposal, Stays> {
         let terms = self.terms(input.options, |of, _| of == at);
-        let mut c = input.compile(self.snapshot, &terms);
+        let mut c = input.compile(snapshot, &terms);
         for (of, candidate) in self.round.candidates.iter().enumerate() {
             // An unhealthy node is no place for the pods of another.
             let healthy = candidate.refusal(Method::Repair) == Some(&Stays::Healthy);

@@ -29,14 +29,18 @@ impl Asked<'_> {
                 Err(why) => why.clone(),
                 Ok(0) => {
                     // What this round has used up is not the limit's doing.
-                    if first
-                        && let Ok(Act::TerminateFirst(why)) =
-                            static_capacity::replaces(world, pool, first)
-                        && self.goes_first(node, Method::StaticDrift, why)
-                    {
-                        continue;
+                    let act = static_capacity::replaces(world, pool, first);
+                    let limit = Stays::StaticAtLimit;
+                    let gone = match act {
+                        Ok(Act::TerminateFirst(why)) => {
+                            self.goes_first(node, Method::StaticDrift, why, limit)
+                        }
+                        _ => Err(limit),
+                    };
+                    match gone {
+                        Ok(()) => continue,
+                        Err(why) => why,
                     }
-                    Stays::StaticAtLimit
                 }
                 Ok(left) => {
                     *left -= 1;

@@ -1,9 +1,10 @@
 //! Ends nodes whose instances EC2 finds unhealthy: failing status checks and planned events.
 //!
-//! A node whose check fails runs no pod that could leave in order, so its NodeClaim gets an end that
-//! is now, also where it is being drained already. If the checks of more than 20 % of a NodePool's
-//! nodes fail, or of the cluster's, the cause is probably elsewhere, so none is ended for it. A node
-//! with an event is drained like any other that is deleted.
+//! A node whose check fails and whose kubelet is silent too runs no pod that could leave in order, so
+//! its NodeClaim gets an end that is now, also where it is being drained already. At most 5 % of the
+//! cluster's nodes, and at least one, get one in a look. A Node that is Ready is drained like any other
+//! that is deleted, and so is one with an event. If the checks of more than 20 % of a NodePool's nodes
+//! fail, or of the cluster's, the cause is probably elsewhere, so none is ended for it.
 
 use std::collections::BTreeMap;
 use std::future::pending;
@@ -40,6 +41,7 @@ pub(super) async fn run(ec2: &Ec2, ctx: &Context, claims: &Claims, metrics: &Ec2
                 let ours = ours(ec2, ctx, claims, found).await;
                 count(&mut episodes, &ours, metrics);
                 let failing = Failing::of(&ours);
+                let mut forced = 0;
                 for (one, claim) in ours {
                     if is_left_alone(ec2, &claim, one.category) {
                         continue;
@@ -48,10 +50,18 @@ pub(super) async fn run(ec2: &Ec2, ctx: &Context, claims: &Claims, metrics: &Ec2
                         hold(ctx, &claim, &one, &why).await;
                         continue;
                     }
+                    if forced >= most_forced(claims.count("").1) {
+                        tracing::info!(instance = one.instance, "unhealthy; the next look ends it");
+                        continue;
+                    }
                     // What failed is done at the next look.
-                    if let Err(why) = end(ctx, &claim, &one).await {
-                        let claim = claim.metadata.name.as_deref();
-                        tracing::warn!(nodeclaim = claim, %why, "unhealthy, and not deleted yet");
+                    match end(ctx, &claim, &one).await {
+                        Ok(End::Forced) => forced += 1,
+                        Ok(End::InOrder) => {}
+                        Err(why) => {
+                            let claim = claim.metadata.name.as_deref();
+                            tracing::warn!(nodeclaim = claim, %why, "unhealthy, and not deleted yet");
+                        }
                     }
                 }
             }
@@ -199,34 +209,65 @@ fn count(episodes: &mut Episodes, ours: &[(Unhealthy, NodeClaim)], metrics: &Ec2
     }
 }
 
+/// How many nodes of a cluster get an end that is now in one look: 5 %, and at least one.
+fn most_forced(nodes: usize) -> usize {
+    nodes.div_ceil(20).max(1)
+}
+
+/// How a node ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum End {
+    /// Now: its pods cannot leave.
+    Forced,
+    /// Once its pods have left.
+    InOrder,
+}
+
 /// Deletes the NodeClaim of an unhealthy instance. One that goes already gets its end only: its pods
 /// cannot leave, and PodDisruptionBudgets would hold them for ever.
-async fn end(ctx: &Context, claim: &NodeClaim, one: &Unhealthy) -> Result<(), StepError> {
-    if claim.metadata.deletion_timestamp.is_some() {
-        return bounded(ctx, claim, one.category).await.map(drop);
+async fn end(ctx: &Context, claim: &NodeClaim, one: &Unhealthy) -> Result<End, StepError> {
+    let how = how_it_ends(ctx, claim, one.category).await?;
+    let goes = claim.metadata.deletion_timestamp.is_some();
+    let claim = &bounded(ctx, claim, how).await?;
+    if goes {
+        return Ok(how);
     }
-    let claim = bounded(ctx, claim, one.category).await?;
     let message = format!("EC2 says of {}: {}", one.instance, one.what);
-    if lifecycle::delete(ctx, &claim, &message).await? {
-        ctx.metrics.disrupted(one.category.as_str(), &claim);
+    if lifecycle::delete(ctx, claim, &message).await? {
+        ctx.metrics.disrupted(one.category.as_str(), claim);
         let reason = "InstanceUnhealthy";
-        ctx.events.claim(&claim, true, reason, &message).await;
-        if let Some(node) = node_of(&claim) {
+        ctx.events.claim(claim, true, reason, &message).await;
+        if let Some(node) = node_of(claim) {
             ctx.events.node(node, true, reason, &message).await;
         }
     }
-    Ok(())
+    Ok(how)
 }
 
-/// The NodeClaim, with an end that is now where its pods cannot leave in order.
-async fn bounded(
+/// A kubelet that keeps its Node Ready can stop pods in order, whatever EC2 says of the machine.
+async fn how_it_ends(
     ctx: &Context,
     claim: &NodeClaim,
     category: Category,
-) -> Result<NodeClaim, StepError> {
-    match category.may_drain() {
-        true => Ok(claim.clone()),
-        false => end_within(ctx, claim, 0).await,
+) -> Result<End, StepError> {
+    if category.may_drain() {
+        return Ok(End::InOrder);
+    }
+    let node = match node_of(claim) {
+        Some(name) => proof::node(ctx, name).await?,
+        None => None,
+    };
+    match node.is_some_and(|node| node.is_ready()) {
+        true => Ok(End::InOrder),
+        false => Ok(End::Forced),
+    }
+}
+
+/// The NodeClaim, with an end that is now where its pods cannot leave in order.
+async fn bounded(ctx: &Context, claim: &NodeClaim, how: End) -> Result<NodeClaim, StepError> {
+    match how {
+        End::InOrder => Ok(claim.clone()),
+        End::Forced => end_within(ctx, claim, 0).await,
     }
 }
 
@@ -263,7 +304,8 @@ mod tests {
         ] {
             let (server, claim) = fresh();
             let ctx = context(&server, Err(CloudError::Other("not asked".into())));
-            let claim = bounded(&ctx, &claim, category).await.unwrap();
+            let how = how_it_ends(&ctx, &claim, category).await.unwrap();
+            let claim = bounded(&ctx, &claim, how).await.unwrap();
             let written = server.claim().unwrap();
             let bound = ends(&written).is_some_and(|end| end <= ctx.now());
             assert_eq!(bound, ends_now, "{category:?}");
@@ -296,6 +338,11 @@ mod tests {
                 "{category:?}"
             );
         }
+    }
+
+    #[test]
+    fn few_nodes_are_forced_in_one_look() {
+        assert_eq!([0, 1, 20, 21, 300].map(most_forced), [1, 1, 1, 2, 15]);
     }
 
     #[tokio::test]

@@ -171,6 +171,10 @@ impl Controller {
             })
             .collect();
         let doubtful = self.is_doubtful(&waiting);
+        // Pods that a node may have been bought for already.
+        let unsure = self.unproven || !self.watches.is_recent(Kind::Pod, Instant::now());
+        let again = |pod: &&String| unsure || self.bought.contains(*pod);
+        let again: Vec<String> = waiting.iter().filter(again).cloned().collect();
         self.unproven = false;
         let (ctx, done) = (self.ctx.clone(), self.done.clone());
         tokio::spawn(async move {
@@ -179,28 +183,15 @@ impl Controller {
                 match round::unbound_pods(&ctx.client).await {
                     Ok(unbound) => gone.extend(round::without(&waiting, &unbound)),
                     Err(error) => {
-                        tracing::warn!(%error, "listing unbound pods failed; no second purchase \
-                            for them in this round");
-                        let _ = done
-                            .send(Done::Written(Vec::new(), wanted.len(), false))
-                            .await;
-                        return;
+                        tracing::warn!(%error, "listing unbound pods failed; nothing is bought in \
+                            this round for those that may have a node");
+                        gone.extend(again);
                     }
                 }
             }
             // They are being evicted: a watch that is a little late shows some that have gone.
             if !moving.is_empty() {
-                match round::missing(&ctx.client, &moving).await {
-                    Ok(missing) => gone.extend(missing),
-                    Err(error) => {
-                        tracing::warn!(%error, "listing pods of terminating nodes failed; nothing \
-                            is bought for them in this round");
-                        let _ = done
-                            .send(Done::Written(Vec::new(), wanted.len(), false))
-                            .await;
-                        return;
-                    }
-                }
+                gone.extend(round::missing(&ctx.client, &moving).await);
             }
             // The others need their nodes all the same.
             let outdated = round::leave_out(&mut wanted, &gone);

@@ -53,6 +53,8 @@ const CHANGED: Duration = Duration::from_secs(10);
 const UNCHANGED: Duration = Duration::from_secs(60);
 /// After a round that bought, what it looked at is out of date.
 const AGAIN: Duration = Duration::from_secs(1);
+/// So much is logged of what the check refuses of one look.
+const LOGGED_REFUSALS: usize = 3;
 /// A search takes at most one part in so many of the time.
 const SHARE: u32 = 10;
 
@@ -93,8 +95,9 @@ pub(super) struct Disruption {
     panics: u32,
     /// Nodes that the last look wants to disrupt, and when it was.
     proposed: Option<(Instant, BTreeSet<String>)>,
-    /// NodePools whose budgets are in the way, with the reasons, as they were told last.
-    blocked: BTreeSet<(String, &'static str)>,
+    /// NodePools whose budgets are in the way of a reason, and how many more nodes may go, as of the
+    /// last look that found something new.
+    blocked: BTreeMap<(String, &'static str), u32>,
     /// Nodes of which was said why they stay.
     told: Told,
     /// Commands that are being begun, with what they buy.
@@ -341,6 +344,7 @@ impl Controller {
                 self.disruption.due = Some(now + UNCHANGED);
                 self.disruption.rests_until = None;
                 self.disruption.idle = idle;
+                self.tell_blocked();
                 return;
             }
             None => {
@@ -364,19 +368,7 @@ impl Controller {
         let repair = repair.map(|at| at.max(now + pause.max(AGAIN)));
         self.disruption.due = Some(repair.map_or(due, |repair| repair.min(due)));
         self.ctx.metrics.disruption.looked(&decision);
-        if let Some(why) = &decision.rejected {
-            self.ctx
-                .metrics
-                .rounds
-                .with_label_values(&["rejected"])
-                .inc();
-            tracing::error!(
-                why,
-                "disruption rejected by check: a defect of Longshore, please report it"
-            );
-            self.disruption.proposed = None;
-            return;
-        }
+        self.tell_refused(&decision);
         if !self.was_leader {
             self.disruption.due = Some(now + AGAIN);
             return;
@@ -384,9 +376,13 @@ impl Controller {
         let decision = self.without_used(decision);
         // What it takes away may be all that shows them.
         self.remember_useless(&decision.snapshot);
-        self.tell_budgets(&decision);
+        self.disruption.blocked = budgets_in_the_way(&decision.snapshot, &decision.round);
+        self.tell_blocked();
         self.tell_repairs(&decision);
         self.tell_staying(&decision, now);
+        for told in &decision.elapsed {
+            self.tell_pod(told.clone());
+        }
         self.replace_static(&decision);
         self.begin_singles(&decision);
         let planned = || {
@@ -444,6 +440,29 @@ impl Controller {
         }
         for command in commands {
             self.begin(command);
+        }
+    }
+
+    /// Says what the check has refused of a look: its nodes stay, and the rest goes on.
+    fn tell_refused(&self, decision: &Decision) {
+        let refused = &decision.round.refused;
+        if refused.is_empty() {
+            return;
+        }
+        let rounds = &self.ctx.metrics.rounds;
+        rounds.with_label_values(&["rejected"]).inc();
+        let messages = Messages {
+            snapshot: &decision.snapshot,
+        };
+        for one in refused.iter().take(LOGGED_REFUSALS) {
+            let nodes: Vec<String> = one.nodes.iter().map(|&node| messages.node(node)).collect();
+            let violation = one.violations.first().map(ToString::to_string);
+            tracing::error!(
+                nodes = nodes.join(" "),
+                method = one.method.name(),
+                violation,
+                "disruption rejected by check, its nodes stay: a defect of Longshore, please report it"
+            );
         }
     }
 
@@ -637,7 +656,8 @@ impl Controller {
         let bought: Vec<&str> = wanted.iter().map(|claim| claim.name.as_str()).collect();
         let moves = self.moves_by_claim(snapshot, proposal, &bought);
         let what = (proposal.method.name(), proposal.reason.name());
-        let failures = self.failures_of(&candidates);
+        let names: BTreeSet<&str> = wanted.iter().map(|want| &*want.pool).collect();
+        let failures = self.failures_of(&names);
         let new = NewCommand::new(id, what, now, candidates, wanted);
         let consolidates = matches!(proposal.reason.name(), "Empty" | "Underutilized");
         let worth = consolidates.then(|| Worth {
@@ -658,19 +678,24 @@ impl Controller {
         Some(new)
     }
 
-    /// What is known of failed commands on the NodePools of candidates: of several, the most.
-    pub(super) fn failures_of(&self, candidates: &[Candidate]) -> Option<Failures> {
-        let pools = self.pools_of(candidates);
-        let known = pools.iter().filter_map(|pool| self.ctx.failures.of(pool));
+    /// What is known of failed commands that bought from NodePools: of several, the most.
+    pub(super) fn failures_of(&self, pools: &BTreeSet<&str>) -> Option<Failures> {
+        let pools = pools.iter().filter_map(|name| self.state.pools.get(*name));
+        let known = pools.filter_map(|pool| self.ctx.failures.of(pool));
         known.max_by_key(|of| of.count)
     }
 
-    /// NodePools of candidates.
-    fn pools_of(&self, candidates: &[Candidate]) -> Vec<Arc<NodePool>> {
-        let names: BTreeSet<&str> = candidates
-            .iter()
-            .map(|one| lifecycle::pool_of(&one.claim))
-            .collect();
+    /// NodePools that a command buys from.
+    fn pools_of(&self, view: &CommandView) -> Vec<Arc<NodePool>> {
+        let said = view.command().map(|command| command.pools);
+        let said = said.unwrap_or_default();
+        let candidates = view.candidates.iter();
+        let names: BTreeSet<&str> = match said.is_empty() {
+            true => candidates
+                .map(|one| lifecycle::pool_of(&one.claim))
+                .collect(),
+            false => said.iter().map(String::as_str).collect(),
+        };
         let known = names
             .into_iter()
             .filter_map(|name| self.state.pools.get(name));
@@ -786,14 +811,15 @@ impl Controller {
             let mut to = destinations(&one.claim);
             to.all(|to| self.stays(to))
         });
-        let view = CommandView {
+        let mut view = CommandView {
             id: id.to_owned(),
             has_places,
             replacements,
-            pools: self.pools_of(&candidates),
+            pools: Vec::new(),
             is_unbegun: self.disruption.unbegun.contains(id),
             candidates,
         };
+        view.pools = self.pools_of(&view);
         let ctx = self.ctx.clone();
         Some(Box::pin(async move {
             let now = ctx.now().as_second();
@@ -876,33 +902,31 @@ impl Controller {
         });
     }
 
-    /// Says which NodePools' budgets are in the way, once for as long as they are.
-    fn tell_budgets(&mut self, decision: &Decision) {
-        let mut blocked = BTreeSet::new();
-        for (name, reason, left) in budgets_in_the_way(&decision.snapshot, &decision.round) {
-            let is_new = !self.disruption.blocked.contains(&(name.clone(), reason));
-            let pool = self.state.pools.get(&name).cloned();
-            if blocked.insert((name, reason))
-                && is_new
-                && let Some(pool) = pool
-            {
-                let ctx = self.ctx.clone();
-                tokio::spawn(async move { events::blocked(&ctx, &pool, reason, left).await });
-            }
+    /// Says which NodePools' budgets are in the way, again and again: the API server forgets an Event
+    /// after an hour.
+    fn tell_blocked(&self) {
+        if !self.was_leader {
+            return;
         }
-        self.disruption.blocked = blocked;
+        for ((name, reason), left) in &self.disruption.blocked {
+            let Some(pool) = self.state.pools.get(name).cloned() else {
+                continue;
+            };
+            let (ctx, reason, left) = (self.ctx.clone(), *reason, *left);
+            tokio::spawn(async move { events::blocked(&ctx, &pool, reason, left).await });
+        }
     }
 }
 
 /// NodePools whose budgets are in the way of a reason, and how many more nodes may go: those that a
 /// proposal waits for, and those that let no node go where one would.
-fn budgets_in_the_way(snapshot: &Snapshot, round: &Round) -> Vec<(String, &'static str, u32)> {
+fn budgets_in_the_way(snapshot: &Snapshot, round: &Round) -> BTreeMap<(String, &'static str), u32> {
     let text = |symbol| snapshot.world.names.text(symbol).to_owned();
     let waits = round.proposals.iter().filter_map(|(proposal, verdict)| {
         let Verdict::Later(pool, left) = verdict else {
             return None;
         };
-        Some((text(*pool), proposal.reason.name(), *left))
+        Some(((text(*pool), proposal.reason.name()), *left))
     });
     let held = |method: Method| {
         let nodes = snapshot.nodes.iter().zip(&round.candidates);
@@ -911,12 +935,12 @@ fn budgets_in_the_way(snapshot: &Snapshot, round: &Round) -> Vec<(String, &'stat
             let name = node
                 .pool
                 .filter(|_| matches!(refusal, Stays::NodePoolBudget(_)))?;
-            Some((text(name), method.reason().name(), 0))
+            Some(((text(name), method.reason().name()), 0))
         })
     };
-    waits
-        .chain(Method::ALL.into_iter().flat_map(held))
-        .collect()
+    // Where a proposal waits, it says how many.
+    let held = Method::ALL.into_iter().flat_map(held);
+    held.chain(waits).collect()
 }
 
 #[cfg(test)]
@@ -998,7 +1022,7 @@ mod tests {
             (budgets_in_the_way(&snapshot, &round), round)
         };
         let (blocked, round) = look("0");
-        assert_eq!(blocked, [("frozen".to_owned(), "Empty", 0)]);
+        assert_eq!(blocked, [(("frozen".to_owned(), "Empty"), 0)].into());
         let allowed = |round: &Round| {
             use longshore_core::disrupt::verdicts::Reason;
             Reason::ALL.map(|of| round.question.left(PoolIx(0), of))
@@ -1007,7 +1031,7 @@ mod tests {
         let node = &round.candidates[0];
         assert!(!node.may(Method::Emptiness) && may_but_for_budgets(node, Method::Emptiness));
         let (blocked, round) = look("1");
-        assert_eq!((blocked, allowed(&round)), (Vec::new(), [1; 4]));
+        assert_eq!((blocked, allowed(&round)), (BTreeMap::new(), [1; 4]));
     }
 
     /// A loop that disrupts and has looked a moment ago.

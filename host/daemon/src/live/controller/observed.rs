@@ -66,26 +66,23 @@ impl Controller {
             return;
         }
         let now = self.ctx.now().as_second();
-        let Some(told) = protection::told(pod, now) else {
-            return;
-        };
-        let is_due = |told: &protection::Told| {
-            let pod = (&*told.pod, &*told.uid);
-            self.ctx.events.is_due(pod, told.reason, &told.message)
-        };
-        if !is_due(&told) {
+        if let Some(told) = protection::told(pod, now) {
+            self.tell_pod(told);
+        }
+    }
+
+    /// Tells a pod what its annotation does, unless it was told a moment ago.
+    pub(super) fn tell_pod(&self, told: protection::Told) {
+        let pod = (&*told.pod, &*told.uid);
+        if !self.ctx.events.is_due(pod, told.reason, &told.message) {
             return;
         }
         let ctx = self.ctx.clone();
         tokio::spawn(async move {
             let pod = (&*told.pod, &*told.uid);
+            let is_warning = told.reason == protection::INVALID;
             ctx.events
-                .pod_with_uid(
-                    pod,
-                    told.reason == protection::INVALID,
-                    told.reason,
-                    &told.message,
-                )
+                .pod_with_uid(pod, is_warning, told.reason, &told.message)
                 .await;
         });
     }
@@ -173,7 +170,7 @@ impl Controller {
         if self.was_leader {
             turned
                 .iter()
-                .for_each(|(old, new)| self.ctx.metrics.node_transition(old, new));
+                .for_each(|(old, new)| self.ctx.metrics.node_transition(old.as_ref(), new));
             for milestone in &reached {
                 let placed =
                     self.pod_latency

@@ -6,6 +6,7 @@ use longshore_api::crd::NodePool;
 use longshore_core::disrupt::methods::Act;
 use longshore_core::disrupt::static_capacity::Scale;
 use longshore_core::disrupt::verdicts::Method;
+use std::collections::BTreeSet;
 
 use super::Controller;
 use crate::live::disruption::command::{Candidate, candidate_of};
@@ -100,7 +101,7 @@ impl Controller {
         };
         let what = (method.name(), method.reason().name());
         let candidates = vec![candidate];
-        let failures = self.failures_of(&candidates);
+        let failures = self.failures_of(&BTreeSet::from([pool_of(&candidates[0].claim)]));
         Some(NewCommand::new(id, what, now, candidates, wanted).after(failures))
     }
 

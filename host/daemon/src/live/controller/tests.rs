@@ -15,7 +15,9 @@ use crate::live::environment::fixed;
 use crate::live::journal::Journal;
 use crate::live::leader::Leadership;
 use crate::live::lifecycle::tests::{context, fresh, instance};
+use crate::live::lock::lock;
 use crate::live::policies::{PolicyReloader, Setup};
+use crate::live::refusals::Refused;
 use crate::live::serve;
 use crate::live::watch::Change;
 
@@ -224,4 +226,64 @@ async fn a_replica_that_stands_by_keeps_nothing_of_what_has_gone() {
     assert!(!control.rollout.any_nominated());
     let names = control.state.freeze().world().names.len() - lasting;
     assert!(names < 20_000, "{names} of 30 000 labels are kept");
+}
+
+/// A loop that has listed everything and leads.
+fn leading() -> Controller {
+    let (server, _) = fresh();
+    let ctx = Arc::new(context(&server, Ok(instance())));
+    let (how, names) = how(&ctx);
+    let round_timer = RoundTimer::new(Duration::from_millis(100), Duration::from_secs(1));
+    let (mut control, _reports) =
+        Controller::new(ctx, how, round_timer, names, SharedBoard::default());
+    for kind in Kind::ALL {
+        control.observe(Observed::of(kind, Change::Begin));
+        control.observe(Observed::of(kind, Change::End));
+    }
+    control
+}
+
+/// What `longshore status` prints.
+fn status_of(control: &mut Controller) -> String {
+    let synced = control.state.synced() && control.silence().is_none();
+    control.publish_status(synced, true, Instant::now());
+    crate::status::as_text(&lock(&control.board).status)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_is_cut_off_from_the_api_server_says_so() {
+    let mut control = leading();
+    control.ctx.clock.answered();
+    let text = status_of(&mut control);
+    assert!(text.starts_with("daemon    leads"), "{text}");
+    assert_eq!(control.ctx.metrics.blocked.get(), 0);
+    tokio::time::advance(SILENT_WITHOUT_LEASE).await;
+    assert!(control.why_blocked(Instant::now()).is_some());
+    let text = status_of(&mut control);
+    assert!(
+        text.starts_with("daemon    cut off from the API server"),
+        "{text}"
+    );
+    let trouble = "trouble   API server: the API server has not answered since ";
+    assert!(text.contains(trouble), "{text}");
+    assert_eq!(control.ctx.metrics.blocked.get(), 1);
+}
+
+#[tokio::test]
+async fn node_claims_that_could_not_be_created_were_not_bought() {
+    let mut control = leading();
+    control.rounds = 1;
+    control.last_plan = serde_json::json!({"pods": 20, "claims": 3, "cost": 0.85});
+    control.written(0, 3, Instant::now());
+    let (ctx, why) = (control.ctx.clone(), "nodeclaims.karpenter.sh is forbidden");
+    ctx.refusals
+        .note(Refused::Creation, "default", why, ctx.now());
+    let text = status_of(&mut control);
+    for line in [
+        "20 pods got 3 NodeClaims (3 could not be created)",
+        "refused   creating NodeClaims for NodePool default, 1 time since ",
+        why,
+    ] {
+        assert!(text.contains(line), "{text}");
+    }
 }

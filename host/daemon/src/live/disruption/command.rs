@@ -147,6 +147,27 @@ impl CommandView {
         texts.flat_map(|text| serde_json::from_str(&text)).next()
     }
 
+    /// NodePools that are to blame where a command is taken back: those whose nodes did not become ready,
+    /// or all that it has bought from.
+    pub fn blamed(&self, command: &Command) -> Vec<&Arc<NodePool>> {
+        let is_ready = |name: &String| {
+            let of = |of: &&Replacement| of.claim.metadata.name.as_ref() == Some(name);
+            let found = self.replacements.iter().find(of);
+            let status = found.and_then(|of| of.claim.status.as_ref());
+            status.is_some_and(|status| is_true(status, "Initialized"))
+        };
+        let bought = command.pools.iter().zip(&command.replacements);
+        let unready: Vec<&String> = bought
+            .filter(|(_, name)| !is_ready(name))
+            .map(|(pool, _)| pool)
+            .collect();
+        let is_to_blame = |pool: &&Arc<NodePool>| {
+            let name = pool.metadata.name.as_ref();
+            unready.is_empty() || name.is_some_and(|name| unready.contains(&name))
+        };
+        self.pools.iter().filter(is_to_blame).collect()
+    }
+
     /// What is due at a time, seconds since 1970.
     pub fn due(&self, now: i64) -> Due {
         if self.candidates.iter().all(Candidate::is_deleting) {

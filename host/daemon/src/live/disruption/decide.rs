@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use longshore_core::check::Violation;
+use longshore_core::disrupt::checked::checked;
 use longshore_core::disrupt::consolidation::DisruptionPolicies as _;
 use longshore_core::disrupt::methods::{self, Explain, Options, Question, Round, Single};
 use longshore_core::disrupt::proposals::{Proposal, Rules};
@@ -28,6 +30,7 @@ use crate::live::journal::look::Look;
 use crate::live::mutants::mutant;
 use crate::live::overlays::OverlaySet;
 use crate::live::policies::ActivePolicies;
+use crate::live::protection;
 use crate::live::round::{RoundConfig, build_snapshot};
 
 /// What was decided.
@@ -36,14 +39,15 @@ pub struct Decision {
     pub snapshot: Snapshot,
     /// What was found.
     pub round: Round,
-    /// Proposals that may be carried out now, all together: `check` has passed them.
+    /// Proposals that may be carried out now, all together: `check` has passed them. What it refuses is in
+    /// `round`.
     pub now: Vec<Proposal>,
     /// The same for commands on one node.
     pub singles: Vec<Single>,
-    /// Rules that they would break: a defect of Longshore. Then both are empty.
-    pub rejected: Option<String>,
     /// What is to be said of nodes that stay.
     pub stays: Vec<Staying>,
+    /// What pods are told whose protection has ended.
+    pub elapsed: Vec<protection::Told>,
     /// Consolidation only looked at one node after the other.
     pub swept: bool,
     /// How long it took.
@@ -113,7 +117,7 @@ impl IdleLook {
     /// and the clock. Consolidation policies may depend on more.
     pub fn of(decision: &Decision, policies: &Arc<ActivePolicies>) -> Option<Self> {
         let world = &decision.snapshot.world;
-        let idle = decision.rejected.is_none()
+        let idle = decision.round.refused.is_empty()
             && decision.now.is_empty()
             && decision.singles.is_empty()
             && world.unhealthy.is_empty()
@@ -176,20 +180,26 @@ pub fn decide(
         }
         None => methods::round(&snapshot, live, options, stop),
     };
+    let round = checked(&snapshot, live, options, stop, round);
     let stays = staying::to_tell(&snapshot, &round, |node| known.contains(node));
-    let (now, singles, rejected) = match disrupt::checked(&snapshot, &round) {
-        Ok(now) => (now, round.singles.clone(), None),
-        Err(violations) => (Vec::new(), Vec::new(), Some(format!("{violations:?}"))),
-    };
+    let elapsed = protection::elapsed(&snapshot.world);
+    let (now, singles) = (round.now(), round.singles.clone());
+    let refused = round.refused.iter().flat_map(|of| of.violations.clone());
+    let refused: Vec<Violation> = refused.collect();
+    if !refused.is_empty() {
+        let time = clock.now().as_millisecond();
+        how.journal.defect(time, number, &snapshot, &refused);
+    }
     how.journal.looked(Looked {
         time: clock.now().as_millisecond(),
         number,
         signals: live.signals(),
         answers: live.answered(),
+        failed: live.failed(),
         snapshot: &snapshot,
         planning,
         look: Look::new(&options, &snapshot.world, live.consolidation().is_some()),
-        found: rejected.as_deref().map_or(Ok(&round), Err),
+        found: &round,
         cut_short: limit.is_some() && deadline.is_over(),
         took: begun.elapsed(),
     });
@@ -198,8 +208,8 @@ pub fn decide(
         round,
         now,
         singles,
-        rejected,
         stays,
+        elapsed,
         swept: options.effort.sweep_only,
         took: begun.elapsed(),
     })
@@ -224,7 +234,9 @@ pub fn explain(
     let found = prepare(how, live, (world, &overlays), Explain::All);
     let deadline = Deadline::after(found.limit);
     let is_over = || deadline.is_over();
-    let round = methods::round(&found.snapshot, live, found.options, Stop::when(&is_over));
+    let stop = Stop::when(&is_over);
+    let round = methods::round(&found.snapshot, live, found.options, stop);
+    let round = checked(&found.snapshot, live, found.options, stop, round);
     disrupt::explain(&found.snapshot, &round, node, repairs_off)
 }
 

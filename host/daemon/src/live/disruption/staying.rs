@@ -72,7 +72,9 @@ fn event(why: Reason<'_>) -> Option<&'static str> {
         Stays::DoNotDisrupt
         | Stays::PodDoNotDisrupt(..)
         | Stays::PodBudget(..)
-        | Stays::SeveralPodBudgets(_) => Some("DisruptionBlocked"),
+        | Stays::SeveralPodBudgets(_)
+        | Stays::BreaksRule(_)
+        | Stays::SeveralClaims => Some("DisruptionBlocked"),
         Stays::ConsolidationOff
         | Stays::OnlyWhenEmpty
         | Stays::UnknownOffering
@@ -91,6 +93,7 @@ fn event(why: Reason<'_>) -> Option<&'static str> {
         | Stays::NotStatic
         | Stays::StaticScales
         | Stays::StaticAtLimit
+        | Stays::OthersNotReady
         | Stays::Nominated(_)
         | Stays::Leaving(_)
         | Stays::Disrupting

@@ -82,12 +82,21 @@ impl NewCommand {
             }
             want.pods.clear();
         }
+        let elsewhere = |want: &NewNodeClaim| {
+            let mut pools = candidates.iter().map(|one| lifecycle::pool_of(&one.claim));
+            pools.any(|pool| pool != want.pool)
+        };
+        let pools = match replacements.iter().any(elsewhere) {
+            true => replacements.iter().map(|want| want.pool.clone()).collect(),
+            false => Vec::new(),
+        };
         NewCommand {
             command: Command {
                 method: method.to_owned(),
                 reason: reason.to_owned(),
                 candidates: candidates.len(),
                 replacements: replacements.iter().map(|want| want.name.clone()).collect(),
+                pools,
                 began,
                 limit: None,
                 repair: None,
@@ -120,7 +129,7 @@ impl NewCommand {
         self
     }
 
-    /// The same for nodes of NodePools whose last commands have failed: it has more time.
+    /// The same for NodePools whose nodes did not become ready for earlier commands: it has more time.
     pub fn after(mut self, failures: Option<Failures>) -> Self {
         self.command.limit = failures.map(|of| backoff::time_limit(Some(of)));
         self
@@ -258,6 +267,12 @@ async fn mark(
         match written {
             Ok(version) => {
                 claim.metadata.resource_version = version;
+                let id = annotations[COMMAND].as_str().unwrap_or_default();
+                let known = claim.metadata.annotations.get_or_insert_default();
+                // Whoever reads it again has to find the same command.
+                if !mutant("begins-at-first-try") {
+                    known.insert(COMMAND.into(), id.to_owned());
+                }
                 return Ok(marked(claim));
             }
             Err(error) if may_retry(&error, attempt) => {}
@@ -495,7 +510,7 @@ async fn take_back(ctx: &Context, view: &CommandView, why: Why) -> Outcome {
     tracing::warn!(command = view.id, why = why.text(), "disruption taken back");
     let failed = |of: &&Command| why.is_failure() && !of.replacements.is_empty();
     if let Some(command) = command.as_ref().filter(failed) {
-        for pool in &view.pools {
+        for pool in view.blamed(command) {
             failures::failed(ctx, pool, command).await?;
         }
     }

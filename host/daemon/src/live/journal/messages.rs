@@ -207,7 +207,6 @@ pub fn round(round: &Round) -> String {
         round: number,
         milliseconds,
         outcome,
-        versions,
         cut_short,
         ..
     } = round;
@@ -225,14 +224,7 @@ pub fn round(round: &Round) -> String {
         }
         Outcome::Decided(summary) => summary,
     };
-    let by = match versions.as_slice() {
-        [] => "price".to_owned(),
-        some => some
-            .iter()
-            .map(|version| version.name.as_str())
-            .collect::<Vec<_>>()
-            .join(", "),
-    };
+    let by = answered_by(round);
     if round.look.as_ref().is_some_and(|look| look.same) {
         return format!("{name}: nothing has changed, so nothing was searched");
     }
@@ -259,6 +251,20 @@ pub fn round(round: &Round) -> String {
         summary.left,
         short(&summary.digest)
     )
+}
+
+/// The versions of policies that answered, or the price, and which policies failed.
+fn answered_by(round: &Round) -> String {
+    let versions = round.versions.iter().map(|version| version.name.as_str());
+    let mut by = versions.collect::<Vec<_>>().join(", ");
+    if by.is_empty() {
+        by = "price".to_owned();
+    }
+    match round.failed.as_slice() {
+        [] => by,
+        [one] => format!("{by} (policy {one} failed)"),
+        some => format!("{by} (policies {} failed)", some.join(", ")),
+    }
 }
 
 /// What a round of provisioning or a look for disruption is called.
@@ -313,6 +319,29 @@ pub fn end(end: End) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn versions_that_answered_and_policies_that_failed_are_told_apart() {
+        use super::super::round::Version;
+        let by = |versions: &[&str], failed: &[&str]| {
+            let version = |name: &&str| Version {
+                name: (*name).to_owned(),
+                ..Version::default()
+            };
+            answered_by(&Round {
+                versions: versions.iter().map(version).collect(),
+                failed: failed.iter().map(|name| (*name).to_owned()).collect(),
+                ..Round::default()
+            })
+        };
+        assert_eq!(by(&[], &[]), "price");
+        assert_eq!(by(&[], &["cost"]), "price (policy cost failed)");
+        assert_eq!(by(&["cost 1.2.0"], &[]), "cost 1.2.0");
+        assert_eq!(
+            by(&["cost 1.1.0"], &["cost", "risk"]),
+            "cost 1.1.0 (policies cost, risk failed)"
+        );
+    }
 
     #[test]
     fn what_was_observed_is_told_in_a_line() {

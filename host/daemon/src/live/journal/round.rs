@@ -41,6 +41,9 @@ pub struct Round {
     pub versions: Vec<Version>,
     /// Who answered what, in the order of the questions.
     pub answers: Vec<Answer>,
+    /// Policies that gave no answer, by name: another version or the price did.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub failed: Vec<String>,
     /// Pods that a node was nominated for, by the API server's word or ours: `namespace/name`,
     /// node.
     pub nominated: Vec<(String, String)>,

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use super::fixture::{JournalFixture, LARGE, segments};
 use super::format::{HEADER, header_of};
+use super::messages;
 use super::read::{Item, Reader};
 use super::record::Record;
 use super::segment::{End, ReadError, name_of};
@@ -325,4 +326,29 @@ fn what_it_costs_the_loop_and_the_disk() {
         "{each} ns, {bytes} of {raw} bytes"
     );
     std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn a_round_by_price_says_whether_a_policy_failed() {
+    let said = |name: &str, config: &str| {
+        let files = [("longshore.toml", config.as_bytes())];
+        let mut scene = JournalFixture::new(name, LARGE, &files);
+        // The first counts as nominated.
+        (0..3).for_each(|number| scene.pod(number, None));
+        scene.round();
+        let (records, _) = read(&scene.close());
+        let round = records.iter().find_map(|record| match record {
+            Record::Decided(round) => Some(messages::round(round)),
+            _ => None,
+        });
+        round.unwrap()
+    };
+    let without = said("by-price", "");
+    assert!(without.contains(" by price: buys "), "{without}");
+    let policy = "[[policy]]\nname = 'discounts'\npath = 'there-is-none.wasm'\n";
+    let failed = said("failed", policy);
+    assert!(
+        failed.contains(" by price (policy discounts failed): buys "),
+        "{failed}"
+    );
 }

@@ -1,5 +1,6 @@
 //! The policies of one round: enforced ones, shadows, and the configuration that names them.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
 use longshore_core::disrupt::Proposal;
@@ -106,6 +107,15 @@ impl ActivePolicies {
     /// Who answered what in this round, in order.
     pub fn answered(&self) -> Vec<ScoreRecord> {
         self.wasm.answered()
+    }
+
+    /// Enforced policies that gave no answer in this round, so that another version or the price
+    /// did, by their names in the configuration.
+    pub fn failed(&self) -> Vec<String> {
+        let answers = self.wasm.answered();
+        let places: BTreeSet<usize> = answers.iter().filter_map(|one| one.failed).collect();
+        let name = |place: usize| self.names.get(place).cloned();
+        places.into_iter().filter_map(name).collect()
     }
 
     /// The signals that policies see.

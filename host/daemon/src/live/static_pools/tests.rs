@@ -248,3 +248,32 @@ async fn an_unchanged_spec_is_bought_for_once_a_minute() {
     pool.metadata.generation = Some(4);
     assert_eq!(memory.pause(&pool, later), None);
 }
+
+#[test]
+fn after_nodes_that_never_joined_one_is_tried_at_a_time() {
+    let of = |annotation: Option<&str>| {
+        let mut pool = pool(&json!({}));
+        let all = annotation.map(|text| [(UNJOINED.to_owned(), text.to_owned())].into());
+        pool.metadata.annotations = all;
+        pool
+    };
+    let buys = |pool: &NodePool, claims: &[NodeClaim], now| may_buy(pool, claims, 7, now);
+    let waits = |seconds| Purchase::After(Duration::from_secs(seconds));
+    assert_eq!(buys(&of(None), &[], 1000), Purchase::All);
+    let two = of(Some("2,0,0,0000000000000007"));
+    assert_eq!(buys(&two, &[], 1000), Purchase::All);
+    let three = of(Some("3,1,1300,0000000000000007"));
+    assert_eq!(buys(&three, &[], 1000), waits(300));
+    assert_eq!(buys(&three, &[], 1300), Purchase::One);
+    let comes = claim("c", false, false);
+    assert_eq!(buys(&three, std::slice::from_ref(&comes), 1300), waits(60));
+    let goes = claim("c", true, false);
+    assert_eq!(buys(&three, std::slice::from_ref(&goes), 1300), waits(60));
+    let mut joined = comes;
+    let conditions = json!({"conditions": [{"type": "Registered", "status": "True", "reason": "r",
+        "message": "", "lastTransitionTime": "2026-11-24T12:00:00Z"}]});
+    joined.status = serde_json::from_value(conditions).unwrap();
+    assert_eq!(buys(&three, &[joined], 1300), Purchase::One);
+    let edited = of(Some("3,1,1300,0000000000000008"));
+    assert_eq!(buys(&edited, &[], 1000), Purchase::All);
+}

@@ -16,6 +16,9 @@ const VAIN: u64 = 0x7661_696e;
 /// The NodePool whose nodes never join.
 pub const BROKEN: &str = "broken";
 
+/// A NodePool for pods that are refused and no others, so that nobody takes the room of its nodes.
+const OWN: &str = "own";
+
 /// The scenario of a seed: one of disruption, and what is bought in vain beside it.
 pub(super) fn scenario(
     seed: u64,
@@ -24,20 +27,11 @@ pub(super) fn scenario(
 ) -> GeneratedScenario {
     let mut scenario = Stories::Disrupt.scenario(seed, size, types);
     let mut rng = Rng::new(seed ^ VAIN);
-    scenario.base += &format!(
-        "---
-apiVersion: karpenter.sh/v1
-kind: NodePool
-metadata: {{name: {BROKEN}}}
-spec:
-  template:
-    metadata: {{labels: {{only: {BROKEN}}}}}
-    spec:
-      nodeClassRef: {{group: karpenter.kwok.sh, kind: KWOKNodeClass, name: default}}
-      taints: [{{key: only, value: {BROKEN}, effect: NoSchedule}}]
-      requirements:
-      - {{key: kubernetes.io/os, operator: In, values: [linux]}}
-"
+    scenario.base += &pool(BROKEN, "");
+    let after = rng.one_of(&["0s", "30s", "2m"]);
+    scenario.base += &pool(
+        OWN,
+        &format!("\n  disruption: {{consolidateAfter: {after}, budgets: [{{nodes: '100%'}}]}}"),
     );
     let faults = &mut scenario.world.cloud.faults;
     faults.never_register_pools.push(BROKEN.to_owned());
@@ -52,18 +46,42 @@ spec:
     scenario
 }
 
+/// A NodePool that takes its own pods only.
+fn pool(name: &str, spec: &str) -> String {
+    format!(
+        "---
+apiVersion: karpenter.sh/v1
+kind: NodePool
+metadata: {{name: {name}}}
+spec:{spec}
+  template:
+    metadata: {{labels: {{only: {name}}}}}
+    spec:
+      nodeClassRef: {{group: karpenter.kwok.sh, kind: KWOKNodeClass, name: default}}
+      taints: [{{key: only, value: {name}, effect: NoSchedule}}]
+      requirements:
+      - {{key: kubernetes.io/os, operator: In, values: [linux]}}
+"
+    )
+}
+
 /// Pods that kube-scheduler refuses, or that only the NodePool takes whose nodes never join. They
 /// come, get more and fewer, and go before the hour is over.
 fn workload(scenario: &mut GeneratedScenario, rng: &mut Rng, name: &str, is_refused: bool) {
     let (replicas, cpu) = (rng.between(1, 3), rng.between(1, 4));
     let mut pod = String::new();
     let mut annotations = String::new();
+    let only = match is_refused {
+        true => rng.hits(0.6).then_some(OWN),
+        false => Some(BROKEN),
+    };
     if is_refused {
         let _ = write!(annotations, ", annotations: {{{REFUSED}: 'true'}}");
-    } else {
+    }
+    if let Some(only) = only {
         let _ = write!(
             pod,
-            "\n      nodeSelector: {{only: {BROKEN}}}\n      tolerations: [{{key: only, operator: Exists}}]"
+            "\n      nodeSelector: {{only: {only}}}\n      tolerations: [{{key: only, operator: Exists}}]"
         );
     }
     let manifest = format!(

@@ -13,7 +13,7 @@ use crate::object::{Change, Event};
 use crate::server::{RequestInfo, resources};
 
 /// Annotations of commands, as the daemon writes them down.
-const COMMAND: &str = "longshore.dev/disruption";
+pub(super) const COMMAND: &str = "longshore.dev/disruption";
 const DETAILS: &str = "longshore.dev/disruption-command";
 const REPLACES: &str = "longshore.dev/replaces";
 const POOL: &str = "karpenter.sh/nodepool";
@@ -32,6 +32,8 @@ const LEFT_OVER: Duration = Duration::from_secs(1200);
 const LATE: i64 = 600 + SILENT.as_secs() as i64;
 /// A look that had begun when a command failed may begin another one, seconds.
 const BEGUN: i64 = 60;
+/// Clocks of machines, and how long marks of a command outlive its failure, seconds.
+const CLOCKS: i64 = 15;
 /// The first pause of a NodePool after a failure, and the longest one, seconds.
 const PAUSES: (i64, i64) = (300, 3600);
 
@@ -42,11 +44,11 @@ pub(super) struct Disruption {
     gone: BTreeMap<String, VecDeque<Duration>>,
     /// Claims that are in a command, by name.
     marked: BTreeMap<String, Marked>,
-    /// Commands that something was bought for.
-    bought: BTreeSet<String>,
+    /// What was bought for each command: NodeClaims, their NodePool, and whether they became ready.
+    bought: BTreeMap<String, BTreeMap<String, (String, bool)>>,
     /// What was bought for each claim, ever.
     replacements: BTreeMap<String, BTreeSet<String>>,
-    /// Commands that were taken back, by NodePool of their candidates, since the last that was not.
+    /// Commands that were taken back, by NodePool that they bought from, since one that was not.
     failed: BTreeMap<String, Failed>,
     /// Since when replacements are there that no command has.
     left_over: BTreeMap<String, Duration>,
@@ -55,7 +57,8 @@ pub(super) struct Disruption {
 /// A claim in a command.
 struct Marked {
     id: String,
-    pool: String,
+    /// The NodePools that it buys from.
+    pools: BTreeSet<String>,
     /// When the command was decided, seconds since 1970.
     began: i64,
 }
@@ -76,20 +79,29 @@ impl Disruption {
         if let Some(id) =
             fields::annotation(claim, REPLACES).filter(|_| change.event == Event::Added)
         {
-            self.bought.insert(id.to_owned());
+            let pool = fields::label(claim, POOL).unwrap_or_default().to_owned();
+            let all = self.bought.entry(id.to_owned()).or_default();
+            all.insert(name.to_owned(), (pool, false));
             for candidate in self.candidates(id) {
                 let all = self.replacements.entry(candidate).or_default();
                 all.insert(name.to_owned());
             }
         }
+        if fields::condition(claim, "Initialized") == "True"
+            && let Some(id) = fields::annotation(claim, REPLACES)
+            && let Some(bought) = self.bought.get_mut(id).and_then(|all| all.get_mut(name))
+        {
+            bought.1 = true;
+        }
         let id = fields::annotation(claim, COMMAND);
         if change.event == Event::Deleted || fields::deleting(claim) {
-            if let Some(was) = self
-                .marked
-                .remove(name)
+            let was = self.marked.remove(name);
+            for pool in was
                 .filter(|_| has_all(interceptor, claim))
+                .iter()
+                .flat_map(|was| &was.pools)
             {
-                self.failed.remove(&was.pool);
+                self.failed.remove(pool);
             }
             if change.event == Event::Deleted {
                 self.replacements.remove(name);
@@ -104,7 +116,7 @@ impl Disruption {
         };
         let marked = Marked {
             id: id.to_owned(),
-            pool: fields::label(claim, POOL).unwrap_or_default().to_owned(),
+            pools: bought_from(claim, &details(claim)),
             began: details(claim)["began"].as_i64().unwrap_or(0),
         };
         self.marked.insert(name.to_owned(), marked);
@@ -116,45 +128,54 @@ impl Disruption {
         all.map(|(name, _)| name.clone()).collect()
     }
 
-    /// A candidate stays after all. If something was bought for it, that was in vain.
+    /// A candidate stays after all. If something was bought for it, that was in vain: NodePools are
+    /// to blame whose nodes did not become ready, or all if all did.
     fn taken_back(&mut self, interceptor: &Interceptor, was: &Marked) {
-        if !self.bought.contains(&was.id) {
+        let Some(bought) = self.bought.get(&was.id) else {
             return;
-        }
-        let template = template(interceptor, &was.pool);
-        let now = interceptor.clock.now().as_second();
-        let before = self.failed.get(&was.pool);
-        let before = before.filter(|failed| failed.template == template);
-        if before.is_some_and(|failed| failed.noted >= was.began) {
-            return;
-        }
-        let failed = Failed {
-            count: before.map_or(0, |failed| failed.count) + 1,
-            noted: now,
-            template,
         };
-        self.failed.insert(was.pool.clone(), failed);
+        let unready = bought.values().filter(|(_, ready)| !ready);
+        let mut blamed: BTreeSet<&String> = unready.map(|(pool, _)| pool).collect();
+        if blamed.is_empty() {
+            blamed = bought.values().map(|(pool, _)| pool).collect();
+        }
+        for pool in blamed {
+            let template = template(interceptor, pool);
+            let before = self.failed.get(pool);
+            let before = before.filter(|failed| failed.template == template);
+            if before.is_some_and(|failed| failed.noted >= was.began) {
+                continue;
+            }
+            let failed = Failed {
+                count: before.map_or(0, |failed| failed.count) + 1,
+                noted: interceptor.clock.now().as_second(),
+                template,
+            };
+            self.failed.insert(pool.clone(), failed);
+        }
     }
 
-    /// A command that buys begins on a node of a NodePool whose last ones were in vain: not before half
-    /// of the pause is over. Clocks of machines differ.
+    /// A command begins that buys from NodePools whose last nodes were in vain: not before the pause
+    /// is over. It begins with the failure, which is written before the last mark goes.
     fn again(&self, interceptor: &Interceptor, claim: &Value, details: &Value) {
-        let pool = fields::label(claim, POOL).unwrap_or_default();
-        let buys = details["replacements"]
-            .as_array()
-            .is_some_and(|all| !all.is_empty());
-        let known = self.failed.get(pool).filter(|_| buys);
-        let Some(failed) = known.filter(|_| !interceptor.clocks_differ()) else {
+        if interceptor.clocks_differ() {
             return;
-        };
-        let since = interceptor.clock.now().as_second() - failed.noted;
-        let pause = (PAUSES.0 << (failed.count - 1).min(8)).min(PAUSES.1);
-        if (BEGUN..pause / 2).contains(&since) && failed.template == template(interceptor, pool) {
-            interceptor.violated(format!(
-                "{} is replaced {since} s after failure {} in a row of its NodePool",
-                fields::name(claim),
-                failed.count
-            ));
+        }
+        for pool in bought_from(claim, details) {
+            let Some(failed) = self.failed.get(&pool) else {
+                continue;
+            };
+            let since = interceptor.clock.now().as_second() - failed.noted;
+            let pause = (PAUSES.0 << (failed.count - 1).min(8)).min(PAUSES.1);
+            if (BEGUN..pause - CLOCKS).contains(&since)
+                && failed.template == template(interceptor, &pool)
+            {
+                interceptor.violated(format!(
+                    "{} is replaced from {pool} {since} s after failure {} in a row of its NodePool",
+                    fields::name(claim),
+                    failed.count
+                ));
+            }
         }
     }
 
@@ -404,6 +425,22 @@ fn has_all(interceptor: &Interceptor, candidate: &Value) -> bool {
         claim.is_some_and(|claim| fields::condition(&claim, "Initialized") == "True")
     };
     !names.is_empty() && names.iter().all(ready)
+}
+
+/// The NodePools that the command of a candidate buys from: for static NodePools their own.
+fn bought_from(candidate: &Value, details: &Value) -> BTreeSet<String> {
+    let texts = |of: &str| -> BTreeSet<String> {
+        let all = details[of].as_array().into_iter().flatten();
+        all.filter_map(Value::as_str).map(str::to_owned).collect()
+    };
+    match (texts("replacements").is_empty(), texts("pools")) {
+        (true, _) => BTreeSet::new(),
+        (false, pools) if pools.is_empty() => {
+            let own = fields::label(candidate, POOL);
+            own.map(str::to_owned).into_iter().collect()
+        }
+        (false, pools) => pools,
+    }
 }
 
 /// What an object says of its command.

@@ -222,7 +222,7 @@ pub(super) fn pods_of(claim: &Value) -> impl Iterator<Item = &str> {
 }
 
 /// How long it took from the plan to the claim, in whole seconds.
-fn under_way(interceptor: &Interceptor, claim: &Value) -> Duration {
+pub(super) fn under_way(interceptor: &Interceptor, claim: &Value) -> Duration {
     let round = fields::annotation(claim, ROUND)
         .and_then(|round| round.split('-').next()?.parse::<i64>().ok());
     let seconds = round.map_or(0, |planned| interceptor.clock.now().as_second() - planned);

@@ -13,8 +13,9 @@ use crate::server::{RequestInfo, resources};
 /// garbage is looked for twice, two minutes apart, failures are tried again within a minute.
 const AFTERMATH: Duration = Duration::from_secs(5 * 60);
 
-/// Reasons of Events that say why nodes stay. They are said again every 15 minutes, as Karpenter does:
-/// the API server forgets Events after an hour.
+/// Reasons of Events that say why nodes stay. They are said again every 15 minutes, and of NodePools
+/// whose budgets are closed every minute, as Karpenter does: the API server forgets Events after an
+/// hour.
 const STAYS: [&str; 3] = [
     "Unconsolidatable",
     "ConsolidationRejected",

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::disruption;
-use super::purchases::pods_of;
+use super::disruption::{self, COMMAND};
+use super::purchases::{pods_of, under_way};
 use crate::actors::scheduler::REFUSED;
 use crate::fields;
 use crate::harness::generated::BROKEN;
@@ -15,13 +15,18 @@ use crate::harness::interceptor::Interceptor;
 use crate::object::{Change, Event};
 use crate::server::{RequestInfo, resources};
 
-/// So long after a node is ready it is plain that it does not help: kube-scheduler has tried, every
-/// watch has said so, a new process has begun, and a round has written it down.
-const PLAIN: Duration = Duration::from_secs(180);
-/// After a node is ready that does not help nothing is bought for so long; a little less than the
-/// daemon waits the first time, and after more than one of them.
+/// kube-scheduler may take so long over a node that is ready.
+const SETTLED: Duration = Duration::from_secs(30);
+/// How long it may take until the daemon knows: a watch may be silent, see `purchases`. What was
+/// planned before was planned without it.
+const KNOWN: Duration = Duration::from_secs(95);
+/// Clocks of machines and whole seconds.
+const CLOCKS: Duration = Duration::from_secs(3);
+/// Nothing is bought for so long after the first node that did not help; it doubles up to an hour.
+const FIRST: Duration = Duration::from_secs(300);
+const LONGEST: Duration = Duration::from_secs(3600);
+/// The first pause of nodes that never join, a little less.
 const PAUSE: Duration = Duration::from_secs(295);
-const LONGER: Duration = Duration::from_secs(540);
 /// Claims made within this time are one purchase.
 const ONE_PURCHASE: Duration = Duration::from_secs(60);
 /// A claim that has never registered goes after so long, because its node does not join.
@@ -37,14 +42,26 @@ struct Purchase {
     /// The Deployment of the pods that are refused; empty for those of the broken NodePool.
     group: String,
     created: Duration,
+    /// When the round planned it.
+    planned: Duration,
     ready: Option<Duration>,
     registered: bool,
     /// When its deletion was asked for: the daemon has given up then.
     given_up: Option<Duration>,
     gone: Option<Duration>,
     node: String,
-    /// Others have had room of its node.
-    shared: bool,
+    /// Since when others have room of its node.
+    shared: Option<Duration>,
+    /// The pods that it was bought for.
+    pods: Vec<String>,
+    /// A command of the daemon has deleted it.
+    disrupted: bool,
+}
+
+/// A purchase that did not help.
+struct Pause {
+    found: Duration,
+    until: Duration,
 }
 
 /// The history of what is bought in vain.
@@ -53,6 +70,8 @@ pub(super) struct Vain {
     purchases: BTreeMap<String, Purchase>,
     /// When a NodePool was changed last, and its generation, by name.
     pools: BTreeMap<String, (i64, Duration)>,
+    /// Pods that went.
+    gone: BTreeMap<String, Duration>,
 }
 
 impl Vain {
@@ -75,19 +94,23 @@ impl Vain {
                 let Some(group) = group_of(interceptor, claim) else {
                     return;
                 };
+                let planned = now.saturating_sub(under_way(interceptor, claim));
                 match group.as_str() {
                     "" => self.check_broken(interceptor, name, now),
-                    group => self.for_refused(interceptor, name, group, now),
+                    group => self.for_refused(interceptor, name, group, planned),
                 }
                 let purchase = Purchase {
                     group,
                     created: now,
+                    planned,
                     ready: None,
                     registered: false,
                     given_up: None,
                     gone: None,
                     node: String::new(),
-                    shared: false,
+                    shared: None,
+                    pods: pods_of(claim).map(str::to_owned).collect(),
+                    disrupted: false,
                 };
                 self.purchases.insert(name.to_owned(), purchase);
             }
@@ -95,9 +118,10 @@ impl Vain {
             Event::Modified => {
                 if let Some(purchase) = self.purchases.get_mut(name) {
                     purchase.node = fields::text(claim, "/status/nodeName").to_owned();
-                    if !fields::text(claim, "/metadata/deletionTimestamp").is_empty() {
+                    if fields::deleting(claim) {
                         purchase.given_up.get_or_insert(now);
                     }
+                    purchase.disrupted |= fields::annotation(claim, COMMAND).is_some();
                     purchase.registered |= fields::condition(claim, "Registered") == "True";
                     if fields::condition(claim, "Initialized") == "True" {
                         purchase.ready.get_or_insert(now);
@@ -113,8 +137,16 @@ impl Vain {
     }
 
     /// A pod came, changed or went.
-    pub fn pod(&mut self, change: &Change) {
-        let pod = &change.object;
+    pub fn pod(&mut self, interceptor: &Interceptor, change: &Change) {
+        let (pod, now) = (&change.object, interceptor.clock.elapsed());
+        if change.event == Event::Deleted || fields::deleting(pod) {
+            let name = format!(
+                "{}/{}",
+                fields::text(pod, "/metadata/namespace"),
+                fields::name(pod)
+            );
+            self.gone.entry(name).or_insert(now);
+        }
         let node = fields::text(pod, "/spec/nodeName");
         let daemon = fields::controller(pod).is_some_and(|owner| owner["kind"] == "DaemonSet");
         if !node.is_empty() && !daemon {
@@ -122,7 +154,7 @@ impl Vain {
                 .purchases
                 .values_mut()
                 .filter(|purchase| purchase.node == node);
-            here.for_each(|purchase| purchase.shared = true);
+            here.for_each(|purchase| _ = purchase.shared.get_or_insert(now));
         }
     }
 
@@ -132,32 +164,59 @@ impl Vain {
         times.max().unwrap_or_default()
     }
 
-    /// Nothing is bought for pods soon after a node that was ready did not help them.
-    fn for_refused(&self, interceptor: &Interceptor, name: &str, group: &str, now: Duration) {
+    /// The pauses of a group: five minutes after the first purchase that did not help, ten after
+    /// the next, and so on up to an hour.
+    fn pauses(&self, group: &str) -> Vec<Pause> {
         let changed = self.changed();
-        let plain = self.purchases.iter().filter_map(|(other, purchase)| {
-            let ready = purchase.ready?;
-            let lived = purchase.gone.unwrap_or(now).saturating_sub(ready);
-            let is_plain = purchase.group == group
-                && lived >= PLAIN
-                && purchase.created > changed
-                && !purchase.shared;
-            is_plain.then_some((ready, other, purchase.created))
-        });
-        let plain: Vec<_> = plain.collect();
-        let first = plain.iter().map(|(.., created)| *created).min();
-        let again = |first: Duration| plain.iter().any(|(.., at)| *at > first + ONE_PURCHASE);
-        let pause = if first.is_some_and(again) {
-            LONGER
-        } else {
-            PAUSE
+        let did_not_help = |purchase: &&Purchase| {
+            let Some(ready) = purchase.ready else {
+                return false;
+            };
+            let plain = ready + SETTLED + KNOWN;
+            // Others took its room or its node, or its pods went, before it was plain.
+            let is_shared = purchase.shared.is_some_and(|at| at <= plain);
+            let was_taken = !purchase.disrupted && purchase.given_up.is_some_and(|at| at <= plain);
+            let waits = |pod: &String| self.gone.get(pod).is_none_or(|&at| at > plain);
+            purchase.group == group
+                && purchase.planned > changed
+                && !is_shared
+                && !was_taken
+                && purchase.pods.iter().any(waits)
         };
-        let last = plain.into_iter().max();
-        if let Some((ready, other, _)) = last.filter(|(ready, ..)| now < *ready + pause) {
-            let since = (now - ready).as_secs();
+        let mut all: Vec<&Purchase> = self.purchases.values().filter(did_not_help).collect();
+        all.sort_by_key(|purchase| purchase.ready);
+        let (mut pauses, mut length): (Vec<Pause>, _) = (Vec::new(), FIRST);
+        let mut last: Option<Duration> = None;
+        for purchase in all {
+            let ready = purchase.ready.unwrap_or_default();
+            if last.is_some_and(|last| purchase.created <= last + ONE_PURCHASE) {
+                continue;
+            }
+            last = Some(purchase.created);
+            let found = ready + SETTLED;
+            let until = found + length;
+            pauses.push(Pause { found, until });
+            length = (length * 2).min(LONGEST);
+        }
+        pauses
+    }
+
+    /// Nothing is bought for pods in the pauses of their group. No excuse for a node that went
+    /// early: the daemon lets it stay until it is plain that it does not help.
+    fn for_refused(&self, interceptor: &Interceptor, name: &str, group: &str, planned: Duration) {
+        if interceptor.clocks_differ() {
+            return;
+        }
+        let pauses = self.pauses(group);
+        let within =
+            |pause: &&Pause| planned > pause.found + KNOWN && planned + CLOCKS < pause.until;
+        if let Some(pause) = pauses.iter().find(within) {
+            let (since, left) = (planned - pause.found, pause.until - planned);
             interceptor.violated(format!(
-                "{name} is bought for {group}, which {other} has not helped: it was ready {since} s \
-                before"
+                "{name} is bought for {group}, which a node has not helped: that was plain {} s \
+                before, and the pause lasts {} s more",
+                since.as_secs(),
+                left.as_secs()
             ));
         }
     }
