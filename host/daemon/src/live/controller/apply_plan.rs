@@ -342,8 +342,8 @@ impl Controller {
             let message = format!(
                 "The node of NodeClaim {claim} was bought for the pod and did not help: it is \
                 ready and has room, and kube-scheduler refuses the pod{words}. No other node is \
-                bought for such pods before {} UTC, unless the pod, a NodePool, a node class or \
-                the labels of the node change",
+                bought for such pods before {} UTC, unless the pod, its volumes, a NodePool or a \
+                node class change",
                 time_of_day(until)
             );
             told.insert(pod, (uid, message));
