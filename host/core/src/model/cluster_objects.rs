@@ -32,7 +32,7 @@ pub struct BetaLabel {
     pub beta: Option<Symbol>,
     /// The stable name, if anything uses it.
     pub stable: Option<Symbol>,
-    /// Whether nodes carry the former. New ones will then, too.
+    /// Whether nodes carry the former, or there is no node that could. New ones will then, too.
     pub is_carried: bool,
 }
 
@@ -237,7 +237,10 @@ impl ClusterObjects {
     pub fn beta_topology(&self) -> [BetaLabel; 2] {
         BETA_TOPOLOGY.map(|(beta, stable)| {
             let beta = self.names.get(beta);
-            let carried = |key: Symbol| self.nodes.iter().any(|of| of.labels.get(key).is_some());
+            let carried = |key: Symbol| {
+                let mut nodes = self.nodes.iter();
+                self.nodes.is_empty() || nodes.any(|of| of.labels.get(key).is_some())
+            };
             BetaLabel {
                 beta,
                 stable: self.names.get(stable),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::useless_purchases::UselessPurchases;
-use super::volumes::{LocalVolumes, Volumes};
+use super::volumes::{LocalVolumes, Volumes, used_by};
 use super::{PendingPod, StateNode};
 use crate::ids::PodIx;
 use crate::model::{
@@ -59,27 +59,26 @@ pub fn collect(
 }
 
 /// Of pods that wait for a claim of which one pod at a time may use the volume, the first in
-/// kube-scheduler's queue gets it. The same for a claim whose volume is still to be made or chosen:
-/// the node of the first decides where, and the others wait until it has.
+/// kube-scheduler's queue gets it.
 fn one_pod_a_claim(world: &ClusterObjects, pending: &mut [PendingPod], volumes: &Volumes) {
-    let claims = |p: &PendingPod| volumes.for_the_first(world, &world.pods[p.pod.0 as usize]);
+    let of = |p: &PendingPod| &world.pods[p.pod.0 as usize];
     let mut waiting: Vec<usize> = (0..pending.len())
         .filter(|&at| pending[at].unfit.is_none())
-        .filter(|&at| !claims(&pending[at]).is_empty())
+        .filter(|&at| !volumes.exclusive(world, of(&pending[at])).is_empty())
         .collect();
     waiting.sort_by_key(|&at| {
-        let pod = &world.pods[pending[at].pod.0 as usize];
+        let pod = of(&pending[at]);
         let priority = world.shapes.get(pod.shape).priority;
         let place = pod.queued.wrapping_sub(1);
         (Reverse(priority), place, pod.created, &pod.uid)
     });
     let mut taken: FxHashMap<(Symbol, Symbol), PodIx> = FxHashMap::default();
     for at in waiting {
-        let (pod, claims) = (pending[at].pod, claims(&pending[at]));
-        let first = claims.iter().find_map(|id| Some((*id, *taken.get(id)?)));
+        let (pod, claims) = (pending[at].pod, volumes.exclusive(world, of(&pending[at])));
+        let first = claims.iter().find_map(|id| Some((id.1, *taken.get(id)?)));
         match first {
             Some((claim, user)) => {
-                let why = volumes.why_not(world, claim, user);
+                let why = used_by(world, claim, user);
                 pending[at].unfit = Some(Unfit::Volume(why.into()));
             }
             None => taken.extend(claims.into_iter().map(|id| (id, pod))),

@@ -145,38 +145,6 @@ impl<'a> Volumes<'a> {
         named.filter(one_pod).collect()
     }
 
-    /// The claims of a pod that serve the first of several that wait for them: those that one pod at
-    /// a time may use, and those whose volume is made or chosen for the node of their first pod.
-    pub fn for_the_first(&self, world: &ClusterObjects, pod: &Pod) -> Vec<(Symbol, Symbol)> {
-        let namespace = world.shapes.get(pod.shape).namespace;
-        let named = pod.claims.iter().map(|&name| (namespace, name));
-        let is_one = |id: &(Symbol, Symbol)| {
-            let known = self.claims.get(id);
-            known.is_some_and(|(_, claim)| claim.modes.one_pod() || self.is_open(claim))
-        };
-        named.filter(is_one).collect()
-    }
-
-    /// Whether the node of a claim's first pod decides where its volume is.
-    fn is_open(&self, claim: &VolumeClaim) -> bool {
-        let class = self.class_of(claim);
-        let waits = class.is_some_and(|class| class.wait_for_consumer);
-        claim.volume.is_none() && claim.selected_node.is_none() && waits
-    }
-
-    /// Why a pod does not get a claim that another one gets first.
-    pub fn why_not(&self, world: &ClusterObjects, id: (Symbol, Symbol), first: PodIx) -> String {
-        match self.claims.get(&id) {
-            Some((_, claim)) if !claim.modes.one_pod() => format!(
-                "its PersistentVolumeClaim {} is not bound, and pod {}, which uses it too, is \
-                placed first",
-                world.names.text(id.1),
-                world.pods[first.0 as usize].name
-            ),
-            _ => used_by(world, id.1, first),
-        }
-    }
-
     /// The alternatives that all volumes of a pod leave: one of them must hold; empty for no
     /// restriction.
     ///
@@ -536,7 +504,7 @@ fn selected(world: &ClusterObjects) -> FxHashSet<Symbol> {
 }
 
 /// Why a pod cannot have a claim of which one pod at a time may use the volume.
-fn used_by(world: &ClusterObjects, claim: Symbol, user: PodIx) -> String {
+pub fn used_by(world: &ClusterObjects, claim: Symbol, user: PodIx) -> String {
     format!(
         "its PersistentVolumeClaim {} is ReadWriteOncePod, and pod {} uses it",
         world.names.text(claim),

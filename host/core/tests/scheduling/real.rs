@@ -240,24 +240,6 @@ fn a_claim_for_one_pod_serves_one_pod() {
 }
 
 #[test]
-fn the_first_pod_of_an_unbound_claim_decides_where_its_volume_is() {
-    let planned = |patch: &Value| {
-        let waiting = ["w1", "w2"].map(|name| pod(name, "web", "2500m", "64Mi", &mounts("c")));
-        let rest = vec![claim("c", patch), class("x.csi", &json!({}))];
-        plan(&[two_nodes(), rest, waiting.to_vec()].concat())
-    };
-    let text = planned(&json!({}));
-    let words = "c is not bound, and pod w1, which uses it too, is placed first";
-    assert!(text.starts_with("n1: w1\n"), "{text}");
-    assert!(text.contains("left w2: ") && text.contains(words), "{text}");
-    // Once its node is chosen, there is no more to decide.
-    let note = json!({"volume.kubernetes.io/selected-node": "n2"});
-    let chosen = planned(&json!({"metadata": {"annotations": note}}));
-    assert!(chosen.starts_with("n2: w1\n"), "{chosen}");
-    assert!(!chosen.contains("is placed first"), "{chosen}");
-}
-
-#[test]
 fn a_volume_that_is_to_be_made_for_a_node_keeps_its_pod_there() {
     let selected = |node: &str| {
         let note = json!({"volume.kubernetes.io/selected-node": node});

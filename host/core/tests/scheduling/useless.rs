@@ -396,13 +396,13 @@ fn pods_whose_volumes_are_elsewhere_are_of_another_group() {
             .chain(pods)
             .collect()
     };
-    let here = |name: &str| with_volume(name, Some("test-zone-a"));
+    let here = |name: &str| with_volume(name, Some("a"));
     let found = snapshot(&world(team(), &[here("a")]));
     assert_eq!(outcome(&found), "0 bought, a: default-bcd 1 times, 270 s");
     let [known, _] = remembering(USELESS, &remembered(&found).unwrap());
     let with = |set: Vec<Value>| outcome(&snapshot(&world(known.clone(), &[set])));
     assert_eq!(with(here("b")), "0 bought, b: default-bcd 1 times, 270 s");
-    assert_eq!(with(with_volume("b", Some("test-zone-b"))), "1 bought");
+    assert_eq!(with(with_volume("b", Some("b"))), "1 bought");
     assert_eq!(with(with_volume("b", None)), "1 bought");
     assert_eq!(with(vec![picky("b")]), "1 bought", "without a volume");
 

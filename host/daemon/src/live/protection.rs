@@ -166,7 +166,10 @@ mod tests {
             pod("always", "'true'", "nodeName: n"),
         ];
         let mut reader = Reader::new();
-        reader.read("pods.yaml", text.concat().as_bytes());
+        reader.read(
+            "pods.yaml",
+            text.concat().trim_end_matches("---\n").as_bytes(),
+        );
         let (mut world, problems) = reader.finish();
         assert!(problems.list.is_empty(), "{problems}");
         world.now = timestamp("2026-11-24T13:30:00Z").unwrap();

@@ -75,7 +75,6 @@ impl FrozenState {
             managed.enter(&mut world);
         }
         // Before its status says so: a NodePool without its class can have no nodes.
-        world.classes_complete = true;
         for pool in world.pools.iter_mut() {
             if self.without_class.contains(&pool.name) {
                 pool.ready = Some(false);

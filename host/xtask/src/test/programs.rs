@@ -220,10 +220,12 @@ mod tests {
             .iter()
             .chain(WITH_CONTROL_PLANE.iter().copied().flatten());
         for name in all {
-            let found = ["api", "daemon", "sim", "xtask"].iter().any(|package| {
-                let tests = crate::root().join("host").join(package).join("tests");
-                tests.join(format!("{name}.rs")).is_file() || tests.join(name).is_dir()
-            });
+            let found = ["api", "daemon", "ec2", "sim", "xtask"]
+                .iter()
+                .any(|package| {
+                    let tests = crate::root().join("host").join(package).join("tests");
+                    tests.join(format!("{name}.rs")).is_file() || tests.join(name).is_dir()
+                });
             assert!(found, "no suite is called {name}");
         }
     }

@@ -137,7 +137,7 @@ fn check_whole_pod(
         ("requests", &resources.requests),
         ("limits", &resources.limits),
     ] {
-        for (name, _) in map.iter().filter(|(name, _)| !is_pod_level(name)) {
+        if let Some((name, _)) = map.iter().find(|(name, _)| !is_pod_level(name)) {
             let what = format!("{} is not a resource of a pod as a whole", quoted(name));
             return Err(at
                 .field(field)
