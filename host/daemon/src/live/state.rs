@@ -74,7 +74,6 @@ impl FrozenState {
         if let Some(managed) = self.managed {
             managed.enter(&mut world);
         }
-        // Before its status says so: a NodePool without its class can have no nodes.
         for pool in world.pools.iter_mut() {
             if self.without_class.contains(&pool.name) {
                 pool.ready = Some(false);
