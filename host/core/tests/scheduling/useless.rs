@@ -411,7 +411,10 @@ fn pods_whose_volumes_are_elsewhere_are_of_another_group() {
     let [known, _] = remembering(USELESS, &remembered(&found).unwrap());
     let waits = with_volume("b", None);
     assert_eq!(
-        outcome(&snapshot(&world(known.clone(), &[waits.clone()]))),
+        outcome(&snapshot(&world(
+            known.clone(),
+            std::slice::from_ref(&waits)
+        ))),
         "0 bought, b: default-bcd 1 times, 270 s"
     );
     let mut placed = here("sister");
