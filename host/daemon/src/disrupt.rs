@@ -12,9 +12,9 @@ mod write;
 use std::sync::Arc;
 use std::time::Instant;
 
-use longshore_core::disrupt::checked::checked;
+use longshore_core::disrupt::checked;
 use longshore_core::disrupt::costs::{MoveCost, price_of};
-use longshore_core::disrupt::methods::{self, Explain, Options as How, Round, TerminateFirst};
+use longshore_core::disrupt::methods::{Explain, Options as How, Round, TerminateFirst};
 use longshore_core::disrupt::paper::{self, Serial};
 use longshore_core::disrupt::proposals::{Proposal, Rules};
 use longshore_core::disrupt::search::Effort;
@@ -200,8 +200,7 @@ fn propose(
 
 /// A look of which nothing breaks a rule. What does is left out, and said on standard error.
 fn look(snapshot: &Snapshot, scorers: &Scorers, how: How<'_>) -> Round {
-    let round = methods::round(snapshot, scorers, how, Stop::never());
-    let round = checked(snapshot, scorers, how, Stop::never(), round);
+    let round = checked::round(snapshot, scorers, how, Stop::never());
     let messages = Messages { snapshot };
     for one in &round.refused {
         let nodes: Vec<String> = one.nodes.iter().map(|&node| messages.node(node)).collect();

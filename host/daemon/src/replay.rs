@@ -14,8 +14,7 @@ mod text;
 
 use std::path::Path;
 
-use longshore_core::disrupt::checked::checked;
-use longshore_core::disrupt::methods;
+use longshore_core::disrupt::checked;
 use longshore_core::planner;
 use longshore_core::policy::Policies;
 use longshore_core::snapshot::Snapshot;
@@ -295,9 +294,7 @@ fn look_again(
     look: &Look,
     seed: u64,
 ) -> Outcome {
-    let options = look.options(seed);
-    let round = methods::round(snapshot, policies, options, Stop::never());
-    let round = checked(snapshot, policies, options, Stop::never(), round);
+    let round = checked::round(snapshot, policies, look.options(seed), Stop::never());
     Outcome::Decided(look::summary(snapshot, &round))
 }
 

@@ -17,7 +17,9 @@ mod foreign;
 #[allow(dead_code, reason = "its other users need the rest")]
 mod plane;
 
-use plane::{Daemon, deployment, get, names, objects, running, until, within};
+use plane::{
+    Daemon, deployment, ensure_told, get, instance_of, names, objects, running, until, within,
+};
 
 fn main() {
     plane::main(
@@ -278,14 +280,7 @@ fn interrupted() -> Result<()> {
         Ok(kept + 1 == before.len() && after.len() == before.len() && running(&scene.plane)? == 3)
     });
     scene.told(replaced)?;
-    let events = objects(&scene.plane, "events", &[])?;
-    ensure!(
-        events
-            .iter()
-            .any(|event| event["reason"] == "SpotInterrupted"),
-        "no Event says so"
-    );
-    Ok(())
+    ensure_told(&scene.plane, "SpotInterrupted")
 }
 
 fn short() -> Result<()> {
@@ -334,7 +329,8 @@ fn restarted() -> Result<()> {
         || {
             let mut instances = scene.emulator.instances()?;
             let ids = plane::words(&scene.plane, "nodeclaims", "{.items[*].status.providerID}")?;
-            let mut claimed: Vec<String> = ids.iter().map(|id| last(id)).collect();
+            let mut claimed: Vec<String> =
+                ids.iter().map(|id| instance_of(id).to_owned()).collect();
             instances.sort();
             claimed.sort();
             Ok(instances == claimed)
@@ -381,14 +377,6 @@ fn shared() -> Result<()> {
 fn minutes() -> u64 {
     let set = std::env::var("LONGSHORE_SHARED_MINUTES").ok();
     set.and_then(|text| text.parse().ok()).unwrap_or(2)
-}
-
-fn last(provider_id: &str) -> String {
-    provider_id
-        .rsplit('/')
-        .next()
-        .unwrap_or_default()
-        .to_owned()
 }
 
 fn lacking() -> Result<()> {

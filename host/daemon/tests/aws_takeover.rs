@@ -27,7 +27,7 @@ use serde_json::{Value, json};
 #[allow(dead_code, reason = "its other users need the rest")]
 mod plane;
 
-use plane::{Daemon, deployment, get, objects, running, until, within};
+use plane::{Daemon, deployment, get, instance_of, objects, running, until, within};
 
 fn main() {
     let mut all: Vec<plane::Test> = vec![
@@ -260,10 +260,6 @@ fn launch(emulator: &EmulatedAws, recorded: &Value) -> Result<String> {
         .as_str()
         .context("a zone")?;
     Ok(format!("aws:///{zone}/{id}"))
-}
-
-fn instance_of(provider_id: &str) -> &str {
-    provider_id.rsplit('/').next().unwrap_or_default()
 }
 
 fn condition(type_: &str, generation: Option<i64>) -> Value {

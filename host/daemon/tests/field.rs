@@ -583,7 +583,7 @@ fn manifests_are_read() {
     check("reading.yaml");
 }
 
-/// Incidents that were staged for somebody on call, as the cluster is then: `explain` names the
+/// Incidents that were staged for an operator on call, as the cluster is then: `explain` names the
 /// cause.
 #[test]
 fn incidents_are_explained() {

@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 #[allow(dead_code, reason = "its other users need the rest")]
 mod plane;
 
-use plane::{Daemon, deployment, get, names, objects, running, within};
+use plane::{Daemon, deployment, ensure_told, get, instance_of, names, objects, running, within};
 
 const TESTS: [plane::Test; 6] = [
     ("pods_get_instances_and_give_them_back", up_and_down),
@@ -91,7 +91,7 @@ impl Moto {
         Ok(moto)
     }
 
-    /// What somebody does to the account, and what is printed of it.
+    /// Runs the script that changes the account, and returns what it prints.
     fn account(&self, what: &[&str]) -> Result<String> {
         let done = python()
             .arg(script("account.py"))
@@ -232,7 +232,7 @@ impl Scene {
         }
         let living = self.moto.living()?;
         for (claim, provider_id) in new {
-            let instance = last(&provider_id);
+            let instance = instance_of(&provider_id).to_owned();
             if !living.contains(&instance) {
                 continue;
             }
@@ -265,13 +265,8 @@ impl Scene {
     /// Instances of the NodeClaims that there are.
     fn claimed(&self) -> Result<Vec<String>> {
         let ids = plane::words(&self.plane, "nodeclaims", "{.items[*].status.providerID}")?;
-        Ok(ids.iter().map(|id| last(id)).collect())
+        Ok(ids.iter().map(|id| instance_of(id).to_owned()).collect())
     }
-}
-
-fn last(provider_id: &str) -> String {
-    let last = provider_id.rsplit('/').next();
-    last.unwrap_or_default().to_owned()
 }
 
 fn daemon(plane: &ControlPlane, moto: &Moto, more: &[&str]) -> Result<Daemon> {
@@ -338,14 +333,7 @@ fn interrupted() -> Result<()> {
         Ok(!after.contains(instance) && after.len() == 1 && running(&scene.plane)? == 1)
     })?;
     ensure!(!scene.moto.living()?.contains(instance), "it is ended");
-    let events = objects(&scene.plane, "events", &[])?;
-    ensure!(
-        events
-            .iter()
-            .any(|event| event["reason"] == "SpotInterrupted"),
-        "no Event says so"
-    );
-    Ok(())
+    ensure_told(&scene.plane, "SpotInterrupted")
 }
 
 fn drifted() -> Result<()> {

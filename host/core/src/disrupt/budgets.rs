@@ -1,8 +1,8 @@
 //! How many nodes of a NodePool may be disrupted now, and for which reason.
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
-use super::verdicts::{COMMAND, REBOOTING, REPLACES, Reason};
+use super::verdicts::{COMMAND, REBOOTING, REPLACES, Reason, commands};
 use crate::cron::{CronError, Schedule};
 use crate::model::{Budget, ClusterObjects, NodeClaim, NodePool, Symbol};
 
@@ -82,9 +82,7 @@ fn count(world: &ClusterObjects) -> FxHashMap<Symbol, Counts> {
     let initialized = get("karpenter.sh/initialized").zip(get("true"));
     let (command, replaces) = (get(COMMAND), get(REPLACES));
     let annotated = |claim: &NodeClaim, key: Option<Symbol>| claim.annotations.get(key?);
-    let commands: FxHashSet<Symbol> = (world.claims.iter())
-        .filter_map(|claim| annotated(claim, command))
-        .collect();
+    let commands = commands(world);
     let has = |claim: &NodeClaim, condition: Option<Symbol>| {
         condition.is_some_and(|of| claim.conditions.contains(&of))
     };

@@ -7,10 +7,10 @@ use rustc_hash::FxHashMap;
 
 use super::consolidation::DisruptionPolicies;
 use super::methods::{self, Options, Round, Single, Verdict};
-use super::proposals::{self, Proposal};
+use super::proposals::Proposal;
 use super::verdicts::{Method, Stays};
 use crate::check::Violation;
-use crate::check::disruption::{Disruption, check_alone};
+use crate::check::disruption::{Disruption, check, check_alone};
 use crate::ids::NodeIx;
 use crate::model::Symbol;
 use crate::snapshot::Snapshot;
@@ -30,9 +30,20 @@ pub struct Refused {
     pub violations: Vec<Violation>,
 }
 
+/// Looks at a cluster once, and leaves out what the check refuses: see [`without_refused`].
+pub fn round<'s>(
+    snapshot: &'s Snapshot,
+    policies: &'s dyn DisruptionPolicies,
+    options: Options<'_>,
+    stop: Stop<'_>,
+) -> Round {
+    let found = methods::round(snapshot, policies, options, stop);
+    without_refused(snapshot, policies, options, stop, found)
+}
+
 /// A round of which all that may be carried out now keeps every rule, together. What does not is in
 /// [`Round::refused`], its nodes stay, and the rest is looked for again without them.
-pub fn checked<'s>(
+pub fn without_refused<'s>(
     snapshot: &'s Snapshot,
     policies: &'s dyn DisruptionPolicies,
     options: Options<'_>,
@@ -70,98 +81,88 @@ pub fn checked<'s>(
     round
 }
 
+/// What may be carried out by itself.
+#[derive(Clone)]
+enum Part {
+    Proposal(Proposal),
+    Single(Single),
+}
+
+impl Part {
+    fn refused(&self, violations: Vec<Violation>) -> Refused {
+        let (nodes, method) = match self {
+            Part::Proposal(of) => (of.nodes.clone(), of.method),
+            Part::Single(of) => (vec![of.node], of.method),
+        };
+        Refused {
+            nodes,
+            method,
+            violations,
+        }
+    }
+}
+
 /// Takes out of a round what breaks a rule, alone or with what is kept before it.
 fn leave_out(snapshot: &Snapshot, round: &mut Round) -> Vec<Refused> {
-    let mut kept: (Vec<Proposal>, Vec<Single>) = (Vec::new(), Vec::new());
-    let mut refused = Vec::new();
-    let now = round.now();
-    keep_proposals(snapshot, &now, &mut kept, &mut refused);
-    keep_singles(snapshot, &round.singles, &mut kept, &mut refused);
+    let singles = round.singles.iter().copied().map(Part::Single);
+    let proposals = round.now().into_iter().map(Part::Proposal);
+    let all: Vec<Part> = proposals.chain(singles).collect();
+    let (mut kept, mut refused) = (Vec::new(), Vec::new());
+    keep(snapshot, &all, &mut kept, &mut refused);
     if refused.is_empty() {
         return refused;
     }
-    let (proposals, singles) = kept;
-    round.proposals.retain(|(proposal, verdict)| {
-        *verdict != Verdict::Now || proposals.iter().any(|of| of == proposal)
-    });
-    round.singles = singles;
+    let is_kept = |proposal: &Proposal| {
+        let mut parts = kept.iter();
+        parts.any(|part| matches!(part, Part::Proposal(of) if of == proposal))
+    };
+    round
+        .proposals
+        .retain(|(proposal, verdict)| *verdict != Verdict::Now || is_kept(proposal));
+    let single = |part: &Part| match part {
+        Part::Single(single) => Some(*single),
+        Part::Proposal(_) => None,
+    };
+    round.singles = kept.iter().filter_map(single).collect();
     refused
 }
 
-/// Keeps proposals: all of them, or each half of them by itself.
-fn keep_proposals(
-    snapshot: &Snapshot,
-    more: &[Proposal],
-    kept: &mut (Vec<Proposal>, Vec<Single>),
-    refused: &mut Vec<Refused>,
-) {
+/// Keeps parts: all of them, or each half of them by itself.
+fn keep(snapshot: &Snapshot, more: &[Part], kept: &mut Vec<Part>, refused: &mut Vec<Refused>) {
     if more.is_empty() {
         return;
     }
-    let before = kept.0.len();
-    kept.0.extend(more.iter().cloned());
-    let Err(violations) = permitted(snapshot, &kept.0, &kept.1) else {
+    let before = kept.len();
+    kept.extend_from_slice(more);
+    let Err(violations) = permitted(snapshot, kept) else {
         return;
     };
-    kept.0.truncate(before);
+    kept.truncate(before);
     if let [one] = more {
-        refused.push(Refused {
-            nodes: one.nodes.clone(),
-            method: one.method,
-            violations,
-        });
+        refused.push(one.refused(violations));
         return;
     }
     let (first, second) = more.split_at(more.len() / 2);
-    keep_proposals(snapshot, first, kept, refused);
-    keep_proposals(snapshot, second, kept, refused);
-}
-
-/// The same for commands on one node.
-fn keep_singles(
-    snapshot: &Snapshot,
-    more: &[Single],
-    kept: &mut (Vec<Proposal>, Vec<Single>),
-    refused: &mut Vec<Refused>,
-) {
-    if more.is_empty() {
-        return;
-    }
-    let before = kept.1.len();
-    kept.1.extend_from_slice(more);
-    let Err(violations) = permitted(snapshot, &kept.0, &kept.1) else {
-        return;
-    };
-    kept.1.truncate(before);
-    if let [one] = more {
-        refused.push(Refused {
-            nodes: vec![one.node],
-            method: one.method,
-            violations,
-        });
-        return;
-    }
-    let (first, second) = more.split_at(more.len() / 2);
-    keep_singles(snapshot, first, kept, refused);
-    keep_singles(snapshot, second, kept, refused);
+    keep(snapshot, first, kept, refused);
+    keep(snapshot, second, kept, refused);
 }
 
 /// Whether these may be carried out together.
-fn permitted(
-    snapshot: &Snapshot,
-    proposals: &[Proposal],
-    singles: &[Single],
-) -> Result<(), Vec<Violation>> {
-    proposals::check(snapshot, proposals)?;
-    let together: Vec<Disruption> = proposals.iter().map(Proposal::to_check).collect();
-    let alone = |single: &Single| Disruption {
-        reason: single.method.reason().name(),
-        nodes: vec![single.node],
-        bought: Vec::new(),
-        moves: Vec::new(),
-        of_static: is_static(snapshot, single.node),
-    };
-    let alone: Vec<Disruption> = singles.iter().map(alone).collect();
+fn permitted(snapshot: &Snapshot, parts: &[Part]) -> Result<(), Vec<Violation>> {
+    let (mut together, mut alone) = (Vec::new(), Vec::new());
+    for part in parts {
+        match part {
+            Part::Proposal(proposal) => together.push(proposal.to_check()),
+            Part::Single(single) => alone.push(Disruption {
+                reason: single.method.reason().name(),
+                nodes: vec![single.node],
+                bought: Vec::new(),
+                moves: Vec::new(),
+                of_static: is_static(snapshot, single.node),
+            }),
+        }
+    }
+    check(snapshot, &together)?;
     check_alone(snapshot, &together, &alone)
 }
 

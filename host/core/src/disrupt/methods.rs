@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use indexmap::IndexSet;
-use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
+use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use super::backoff;
 use super::bound;
@@ -205,7 +205,7 @@ pub struct Round {
     pub singles: Vec<Single>,
     /// Why each node stays that consolidation could have taken.
     pub stays: Vec<(NodeIx, Stays)>,
-    /// What the check has refused: [`checked`](super::checked::checked) fills it.
+    /// What the check has refused: [`without_refused`](super::checked::without_refused) fills it.
     pub refused: Vec<Refused>,
     /// No outcome has a smaller objective, USD per hour; nothing if consolidation was not asked, or
     /// may take no node and none is explained.
@@ -265,16 +265,10 @@ fn answer<'s>(
 ) -> Round {
     let reserved = room_for_pending(snapshot, policies);
     for &(node, pod) in &reserved {
-        let refusals = &mut candidates[node.0 as usize].refusals;
-        let expected =
-            |refusal: &mut Option<Stays>| _ = refusal.get_or_insert(Stays::Nominated(pod));
-        refusals.iter_mut().for_each(expected);
+        candidates[node.0 as usize].refuse(&Stays::Nominated(pod));
     }
     for (&node, why) in options.except.into_iter().flatten() {
-        let refusals = &mut candidates[node.0 as usize].refusals;
-        let broken =
-            |refusal: &mut Option<Stays>| _ = refusal.get_or_insert(Stays::BreaksRule(why.clone()));
-        refusals.iter_mut().for_each(broken);
+        candidates[node.0 as usize].refuse(&Stays::BreaksRule(why.clone()));
     }
     let judge = policies.consolidation().map(|policy| {
         let facts = Facts::new(snapshot, &candidates, &budgets, policies);
@@ -371,9 +365,7 @@ fn trouble(world: &ClusterObjects) -> FxHashMap<Symbol, Option<Trouble>> {
     let get = |key: &str| world.names.get(key);
     let (command, replaces, nodepool) = (get(COMMAND), get(REPLACES), get(NODEPOOL));
     let said = |claim: &NodeClaim, key: Option<Symbol>| claim.annotations.get(key?);
-    let commands: FxHashSet<Symbol> = (world.claims.iter())
-        .filter_map(|claim| said(claim, command))
-        .collect();
+    let commands = verdicts::commands(world);
     let is_busy = |pool: Symbol| {
         let is_own =
             |claim: &&NodeClaim| nodepool.is_some_and(|key| claim.labels.get(key) == Some(pool));

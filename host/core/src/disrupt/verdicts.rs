@@ -220,6 +220,13 @@ impl Candidate {
         self.refusals[method as usize].as_ref()
     }
 
+    /// Keeps it from all methods that may take it, for this reason.
+    pub(super) fn refuse(&mut self, why: &Stays) {
+        for refusal in &mut self.refusals {
+            refusal.get_or_insert_with(|| why.clone());
+        }
+    }
+
     /// Whether a method may take it.
     pub fn may(&self, method: Method) -> bool {
         self.refusal(method).is_none()
@@ -242,6 +249,17 @@ fn says_true(world: &ClusterObjects, annotations: &Labels, key: &str) -> bool {
     let key = world.names.get(key);
     let value = key.and_then(|key| annotations.get(key));
     value.is_some_and(|value| world.names.text(value) == "true")
+}
+
+/// The commands that NodeClaims are candidates of.
+pub(super) fn commands(world: &ClusterObjects) -> FxHashSet<Symbol> {
+    let Some(key) = world.names.get(COMMAND) else {
+        return FxHashSet::default();
+    };
+    let claims = world.claims.iter();
+    claims
+        .filter_map(|claim| claim.annotations.get(key))
+        .collect()
 }
 
 /// Candidates of all nodes of a snapshot, in its order.
@@ -330,16 +348,7 @@ impl<'s> Rules<'s> {
                 )
                 .chain(snapshot.useless.awaited().iter().copied())
                 .collect(),
-            commands: world
-                .names
-                .get(COMMAND)
-                .map_or_else(FxHashSet::default, |key| {
-                    world
-                        .claims
-                        .iter()
-                        .filter_map(|claim| claim.annotations.get(key))
-                        .collect()
-                }),
+            commands: commands(world),
             unhealthy: world.unhealthy.iter().map(|of| (of.node, of)).collect(),
             broken: repair::broken_pools(world),
             pods: PodRules::new(world),

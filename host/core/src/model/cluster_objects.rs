@@ -152,8 +152,6 @@ pub struct ClusterObjects {
     pub pools: Records<NodePool>,
     /// Node classes.
     pub classes: Records<NodeClass>,
-    /// They are all that exist: the cluster was asked. Dumps often leave them out.
-    pub classes_complete: bool,
     /// NodeClaims.
     pub claims: Records<NodeClaim>,
     /// Nodes.

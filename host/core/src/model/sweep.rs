@@ -66,7 +66,6 @@ impl ClusterObjects {
             foreign_nodes,
             pools,
             classes,
-            classes_complete: _,
             claims,
             nodes,
             shapes: _,

@@ -64,9 +64,10 @@ fn why_unusable(world: &ClusterObjects, pool: &NodePool) -> Option<Ineligible> {
     if pool.replicas.is_some() {
         return Some(Ineligible::Static);
     }
-    let has_all = || world.classes_complete || world.classes.iter().any(|c| same_kind(&c));
     match class {
-        None if has_all() => Some(Ineligible::ClassMissing(pool.class)),
+        None if world.classes.iter().any(|c| same_kind(&c)) => {
+            Some(Ineligible::ClassMissing(pool.class))
+        }
         Some(c) if c.deleting => Some(Ineligible::ClassDeleting(c.id)),
         Some(c) if c.ready == Some(false) => Some(Ineligible::ClassNotReady(c.id)),
         _ if pool.ready == Some(false) => Some(Ineligible::NotReady),

@@ -114,7 +114,7 @@ impl UselessPurchases {
     }
 
     /// Nodes that are not to go yet though they are empty, and a pod that each was bought for. One
-    /// that went at once would be bought again, and nobody would know that it had not helped.
+    /// that went at once would be bought again, and nothing would show that it had not helped.
     pub fn awaited(&self) -> &[(Symbol, PodIx)] {
         &self.awaited
     }

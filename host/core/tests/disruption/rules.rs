@@ -2,7 +2,7 @@
 
 use longshore_core::check::Invariant;
 use longshore_core::disrupt::budgets::Budgets;
-use longshore_core::disrupt::checked::checked;
+use longshore_core::disrupt::checked::without_refused;
 use longshore_core::disrupt::costs::MoveCost;
 use longshore_core::disrupt::methods::Options;
 use longshore_core::disrupt::proposals::{self, Proposal, To};
@@ -262,7 +262,7 @@ fn gone(items: &[Value]) -> (Vec<String>, bool) {
         move_cost: Some(MoveCost::Amount(0.01)),
         ..Options::default()
     };
-    let checked = checked(&snapshot, &ByPrice, options, Stop::never(), found);
+    let checked = without_refused(&snapshot, &ByPrice, options, Stop::never(), found);
     proposals::check(&snapshot, &checked.now()).unwrap();
     let now = checked.now();
     let mut nodes: Vec<String> = now.iter().flat_map(|of| names(&snapshot, of)).collect();
@@ -327,7 +327,7 @@ fn what_the_check_refuses_stays_with_the_rule_and_the_rest_goes() {
         proposal.replacements.clear();
     }
     let options = Options::default();
-    let checked = checked(&snapshot, &ByPrice, options, Stop::never(), found);
+    let checked = without_refused(&snapshot, &ByPrice, options, Stop::never(), found);
     proposals::check(&snapshot, &checked.now()).unwrap();
     let refused: Vec<String> = checked
         .refused

@@ -165,8 +165,7 @@ impl<'a> Object<'a> {
         self.digest(reason, message)
     }
 
-    /// An object of Karpenter's own API.
-    /// A node's Events are found by its name.
+    /// A node. Its Events are found by its name.
     fn node(name: &'a str) -> Self {
         Object {
             uid: name,
@@ -174,6 +173,7 @@ impl<'a> Object<'a> {
         }
     }
 
+    /// An object of Karpenter's own API.
     fn of(kind: &'a str, meta: &'a ObjectMeta) -> Self {
         let (name, uid) = (
             meta.name.as_deref().unwrap_or_default(),

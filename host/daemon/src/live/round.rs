@@ -400,66 +400,91 @@ fn is_ours(text: &str, want: &NewNodeClaim) -> bool {
         .all(|name| annotation(name) == wanted(name))
 }
 
-/// The pods, `namespace/name`, that no node has, as the server has it now: a read that no cache
-/// answers.
-///
-/// # Errors
-/// What the server says.
-pub async fn unbound_pods(client: &Client) -> Result<BTreeSet<String>, kube::Error> {
-    pods_of(
-        client,
-        ListParams::default().fields("spec.nodeName="),
-        |metadata| metadata.deletion_timestamp.is_none(),
-    )
-    .await
+/// Asks which of the pods that wait have no node, as the server has it now: a read that no cache
+/// answers. Where it does not say, the doubtful ones among them stay unread.
+pub async fn unbound(client: &Client, waiting: &[String], doubtful: &[String]) -> Asked {
+    let params = ListParams::default().fields("spec.nodeName=");
+    let stays = |metadata: &ObjectMeta| metadata.deletion_timestamp.is_none();
+    let there = pods_of(client, params, stays).await;
+    Asked::of(if there.is_ok() { waiting } else { doubtful }, there)
 }
 
 /// As many pods are asked for one by one; more are listed.
 const ONE_BY_ONE: usize = 100;
 
-/// Those of these pods that do not exist on the server, or of which it does not say so.
-pub async fn missing(client: &Client, pods: &[String]) -> BTreeSet<String> {
-    if pods.len() > ONE_BY_ONE {
-        return match pods_of(client, ListParams::default(), |_| true).await {
-            Ok(there) => without(pods, &there),
-            Err(error) => {
-                tracing::warn!(%error, "listing pods of terminating nodes failed; nothing is bought \
-                    for them in this round");
-                pods.iter().cloned().collect()
+/// What the server said of pods.
+#[derive(Default)]
+pub struct Asked {
+    /// They do not exist, or have a node by now.
+    pub gone: BTreeSet<String>,
+    /// It did not say.
+    pub unread: BTreeSet<String>,
+}
+
+impl Asked {
+    fn of(pods: &[String], there: Result<BTreeSet<String>, kube::Error>) -> Asked {
+        match there {
+            Ok(there) => {
+                let gone = pods.iter().filter(|pod| !there.contains(*pod));
+                Asked {
+                    gone: gone.cloned().collect(),
+                    ..Asked::default()
+                }
             }
-        };
+            Err(error) => {
+                tracing::warn!(%error, pods = pods.len(), "pods could not be listed; nothing is \
+                    bought for them in this round");
+                Asked {
+                    unread: pods.iter().cloned().collect(),
+                    ..Asked::default()
+                }
+            }
+        }
+    }
+
+    pub fn extend(&mut self, other: Asked) {
+        self.gone.extend(other.gone);
+        self.unread.extend(other.unread);
+    }
+}
+
+/// Asks which of these pods exist.
+pub async fn existing(client: &Client, pods: &[String]) -> Asked {
+    if pods.len() > ONE_BY_ONE {
+        let there = pods_of(client, ListParams::default(), |_| true).await;
+        return Asked::of(pods, there);
     }
     let asked = pods.iter().map(|pod| async move {
         let (namespace, name) = pod.split_once('/').unwrap_or(("default", pod));
         let api: Api<Pod> = Api::namespaced(client.clone(), namespace);
-        match api.get_metadata_opt(name).await {
-            Ok(found) => found.is_none().then(|| pod.clone()),
-            Err(error) => {
-                tracing::warn!(pod, %error, "a pod of a terminating node could not be read; nothing \
-                    is bought for it in this round");
-                Some(pod.clone())
-            }
-        }
+        (pod.clone(), api.get_metadata_opt(name).await)
     });
     let asked: Vec<_> = asked.collect();
-    let asked = futures::stream::iter(asked).buffered(READS);
-    asked.filter_map(|gone| async move { gone }).collect().await
+    let answers = futures::stream::iter(asked).buffered(READS);
+    answers
+        .fold(Asked::default(), |mut asked, (pod, found)| async move {
+            match found {
+                Ok(Some(_)) => {}
+                Ok(None) => drop(asked.gone.insert(pod)),
+                Err(error) => {
+                    tracing::warn!(pod, %error, "a pod of a terminating node could not be read; \
+                        nothing is bought for it in this round");
+                    asked.unread.insert(pod);
+                }
+            }
+            asked
+        })
+        .await
 }
 
 /// Pods that are read at a time.
 const READS: usize = 16;
 
-/// The pods that are not among those that are there.
-pub fn without(pods: &[String], there: &BTreeSet<String>) -> BTreeSet<String> {
-    let gone = pods.iter().filter(|pod| !there.contains(*pod));
-    gone.cloned().collect()
-}
-
-/// Leaves out the claims that are for one of these pods; says whether there are any.
-pub fn leave_out(wanted: &mut Vec<NewNodeClaim>, gone: &BTreeSet<String>) -> bool {
+/// Leaves out the claims that are for one of these pods; says how many those are.
+pub fn leave_out(wanted: &mut Vec<NewNodeClaim>, pods: &BTreeSet<String>) -> usize {
     let before = wanted.len();
-    wanted.retain(|want| want.pods.iter().all(|pod| !gone.contains(pod)));
-    wanted.len() < before
+    wanted.retain(|want| want.pods.iter().all(|pod| !pods.contains(pod)));
+    before - wanted.len()
 }
 
 async fn pods_of(

@@ -1,4 +1,4 @@
-"""What an operator, EC2 or somebody else does to the account at moto: URL, what, and its arguments."""
+"""What operators and EC2 do to the account at moto: URL, what, and its arguments."""
 
 import json
 import sys

@@ -190,7 +190,8 @@ impl Theirs {
     }
 }
 
-/// Versions of their NodePools and NodeClaims, which nobody else writes.
+/// Versions of their NodePools and NodeClaims. Their own controllers do not run, so that none of
+/// these changes.
 pub fn versions(plane: &ControlPlane, theirs: &Theirs) -> Result<BTreeMap<String, String>> {
     let mut all = BTreeMap::new();
     for resource in ["nodepools", "nodeclaims"] {

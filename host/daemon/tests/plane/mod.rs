@@ -190,6 +190,19 @@ pub fn objects(plane: &ControlPlane, kind: &str, more: &[&str]) -> Result<Vec<Va
     Ok(list["items"].as_array().cloned().unwrap_or_default())
 }
 
+/// Fails unless some Event has a reason.
+pub fn ensure_told(plane: &ControlPlane, reason: &str) -> Result<()> {
+    let events = objects(plane, "events", &[])?;
+    let told = events.iter().any(|event| event["reason"] == reason);
+    ensure!(told, "no Event says {reason}");
+    Ok(())
+}
+
+/// The instance that a provider ID names.
+pub fn instance_of(provider_id: &str) -> &str {
+    provider_id.rsplit('/').next().unwrap_or_default()
+}
+
 /// What a path leads to in objects of a kind, or in one of `kind/name`.
 pub fn get(plane: &ControlPlane, what: &str, path: &str) -> Result<String> {
     plane.run(&["get", what, "-o", &format!("jsonpath={path}")])

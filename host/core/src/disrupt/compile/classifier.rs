@@ -193,9 +193,6 @@ impl Classifier {
         let first = suits(p, group, 0, &p.snapshot.nodes[node]);
         let level = if first { 0 } else { levels.checked_sub(1)? };
         let pins = self.pins(p, group, node)?;
-        if !may_stay_in_its_domains(p, group, &pins) {
-            return None;
-        }
         let need = *p.items[group].relaxations[level].needs.first()?;
         let key = (group, level, pins);
         let part = match self.known.get(&key) {
@@ -216,6 +213,9 @@ impl Classifier {
         level: usize,
         pins: &Pins,
     ) -> Option<usize> {
+        if !may_stay_in_its_domains(p, group, pins) {
+            return None;
+        }
         let rules = self.host_rules(p, group)?;
         let item = &p.items[group];
         let mut amount = item.request.clone();

@@ -41,7 +41,7 @@ pub(super) async fn run(ec2: &Ec2, ctx: &Context, claims: &Claims, metrics: &Ec2
                 let ours = ours(ec2, ctx, claims, found).await;
                 count(&mut episodes, &ours, metrics);
                 let failing = Failing::of(&ours);
-                let mut forced = 0;
+                let mut forces_left = most_forced(claims.count("").1);
                 for (one, claim) in ours {
                     if is_left_alone(ec2, &claim, one.category) {
                         continue;
@@ -50,13 +50,13 @@ pub(super) async fn run(ec2: &Ec2, ctx: &Context, claims: &Claims, metrics: &Ec2
                         hold(ctx, &claim, &one, &why).await;
                         continue;
                     }
-                    if forced >= most_forced(claims.count("").1) {
+                    if forces_left == 0 {
                         tracing::info!(instance = one.instance, "unhealthy; the next look ends it");
                         continue;
                     }
                     // What failed is done at the next look.
                     match end(ctx, &claim, &one).await {
-                        Ok(End::Forced) => forced += 1,
+                        Ok(End::Forced) => forces_left -= 1,
                         Ok(End::InOrder) => {}
                         Err(why) => {
                             let claim = claim.metadata.name.as_deref();

@@ -14,7 +14,7 @@ use crate::live::guard::guarded;
 use crate::live::kinds::Kind;
 use crate::live::lock::lock;
 use crate::live::rollout::InFlightPod;
-use crate::live::round::{self, Created, Round};
+use crate::live::round::{self, Asked, Created, Round};
 use crate::messages::time_of_day;
 use crate::report::{self, UnplacedPod};
 
@@ -170,34 +170,25 @@ impl Controller {
                 (pod_name(&snapshot.world, pod), uid.clone())
             })
             .collect();
-        let doubtful = self.is_doubtful(&waiting);
-        // Pods that a node may have been bought for already.
-        let unsure = self.unproven || !self.watches.is_recent(Kind::Pod, Instant::now());
-        let again = |pod: &&String| unsure || self.bought.contains(*pod);
-        let again: Vec<String> = waiting.iter().filter(again).cloned().collect();
+        let doubtful = self.doubtful(&waiting);
         self.unproven = false;
         let (ctx, done) = (self.ctx.clone(), self.done.clone());
         tokio::spawn(async move {
-            let mut gone = BTreeSet::new();
-            if doubtful {
-                match round::unbound_pods(&ctx.client).await {
-                    Ok(unbound) => gone.extend(round::without(&waiting, &unbound)),
-                    Err(error) => {
-                        tracing::warn!(%error, "listing unbound pods failed; nothing is bought in \
-                            this round for those that may have a node");
-                        gone.extend(again);
-                    }
-                }
+            let mut asked = Asked::default();
+            if !doubtful.is_empty() {
+                asked = round::unbound(&ctx.client, &waiting, &doubtful).await;
             }
             // They are being evicted: a watch that is a little late shows some that have gone.
             if !moving.is_empty() {
-                gone.extend(round::missing(&ctx.client, &moving).await);
+                asked.extend(round::existing(&ctx.client, &moving).await);
             }
             // The others need their nodes all the same.
-            let outdated = round::leave_out(&mut wanted, &gone);
+            let outdated = round::leave_out(&mut wanted, &asked.gone) > 0;
+            let unread = round::leave_out(&mut wanted, &asked.unread);
             let all = wanted.len();
             let written = guarded(&ctx.metrics, "writing", round::write_all(&ctx, wanted)).await;
             let (written, failed) = written.unwrap_or((Vec::new(), all));
+            let failed = failed + unread;
             let nominated: Vec<(String, String)> = written
                 .iter()
                 .flat_map(|Created { name, pods }| {
@@ -220,13 +211,12 @@ impl Controller {
         });
     }
 
-    /// Whether to list unbound pods before claims are created for these pods: nodes were bought for
-    /// some of them before, the watch of pods has been silent, or another leader may have bought
-    /// for them.
-    fn is_doubtful(&self, waiting: &[String]) -> bool {
-        let again = || waiting.iter().any(|pod| self.bought.contains(pod));
-        !waiting.is_empty()
-            && (self.unproven || !self.watches.is_recent(Kind::Pod, Instant::now()) || again())
+    /// Of these pods those to list before claims are created for them: nodes were bought for them
+    /// before. All, where the watch of pods has been silent, or another leader may have bought for them.
+    fn doubtful(&self, waiting: &[String]) -> Vec<String> {
+        let unsure = self.unproven || !self.watches.is_recent(Kind::Pod, Instant::now());
+        let again = |pod: &&String| unsure || self.bought.contains(*pod);
+        waiting.iter().filter(again).cloned().collect()
     }
 
     /// Notes what a look for disruption did not know of that began before this plan.

@@ -14,7 +14,7 @@ use crate::input;
 use crate::live::environment::fixed;
 use crate::live::journal::Journal;
 use crate::live::leader::Leadership;
-use crate::live::lifecycle::tests::{context, fresh, instance};
+use crate::live::lifecycle::tests::{Server, context, fresh, instance};
 use crate::live::lock::lock;
 use crate::live::policies::{PolicyReloader, Setup};
 use crate::live::refusals::Refused;
@@ -99,7 +99,7 @@ pub(super) fn how(ctx: &Context) -> (RoundConfig, Symbols) {
 #[tokio::test]
 async fn two_loops_of_questions_do_not_keep_rounds_from_being_made() {
     let (server, _) = fresh();
-    let ctx = Arc::new(context(&server, Ok(instance())));
+    let ctx = Arc::new(context(&server.with_pods(&["web"]), Ok(instance())));
     let (how, names) = how(&ctx);
     let (out, observations) = channel(64);
     let (asks, asked) = channel(16);
@@ -141,6 +141,20 @@ async fn two_loops_of_questions_do_not_keep_rounds_from_being_made() {
     );
     drop(out);
     control.await.unwrap();
+}
+
+#[tokio::test]
+async fn pods_that_cannot_be_listed_are_neither_gone_nor_bought_for() {
+    let pods = ["shop/web", "shop/db"].map(str::to_owned);
+    let ask = async |server: Server| {
+        let ctx = context(&server, Ok(instance()));
+        let asked = round::unbound(&ctx.client, &pods, &pods[1..]).await;
+        (Vec::from_iter(asked.gone), Vec::from_iter(asked.unread))
+    };
+    let refuses = ask(fresh().0).await;
+    assert_eq!(refuses, (Vec::new(), vec!["shop/db".to_owned()]));
+    let answers = ask(fresh().0.with_pods(&["web"])).await;
+    assert_eq!(answers, (vec!["shop/db".to_owned()], Vec::new()));
 }
 
 /// What comes and goes, `at` by `at`: a NodeClaim, its node, and a pod that was nominated for it.
@@ -189,15 +203,8 @@ async fn a_replica_that_stands_by_keeps_nothing_of_what_has_gone() {
         leadership: Leadership::new(false),
         ..context(&server, Ok(instance()))
     });
-    let (how, names) = how(&ctx);
-    let lasting = names.len();
-    let round_timer = RoundTimer::new(Duration::from_millis(100), Duration::from_secs(1));
-    let (mut control, _reports) =
-        Controller::new(ctx, how, round_timer, names, SharedBoard::default());
-    for kind in Kind::ALL {
-        control.observe(Observed::of(kind, Change::Begin));
-        control.observe(Observed::of(kind, Change::End));
-    }
+    let lasting = how(&ctx).1.len();
+    let mut control = listed(ctx);
     for at in 0..10_000 {
         for (kind, change) in passing(at) {
             control.observe(Observed::of(kind, change));
@@ -231,7 +238,11 @@ async fn a_replica_that_stands_by_keeps_nothing_of_what_has_gone() {
 /// A loop that has listed everything and leads.
 fn leading() -> Controller {
     let (server, _) = fresh();
-    let ctx = Arc::new(context(&server, Ok(instance())));
+    listed(Arc::new(context(&server, Ok(instance()))))
+}
+
+/// A loop that has listed everything: there is nothing.
+fn listed(ctx: Arc<Context>) -> Controller {
     let (how, names) = how(&ctx);
     let round_timer = RoundTimer::new(Duration::from_millis(100), Duration::from_secs(1));
     let (mut control, _reports) =

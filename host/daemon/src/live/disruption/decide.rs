@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use longshore_core::check::Violation;
-use longshore_core::disrupt::checked::checked;
+use longshore_core::disrupt::checked::{self, without_refused};
 use longshore_core::disrupt::consolidation::DisruptionPolicies as _;
 use longshore_core::disrupt::methods::{self, Explain, Options, Question, Round, Single};
 use longshore_core::disrupt::proposals::{Proposal, Rules};
@@ -180,7 +180,7 @@ pub fn decide(
         }
         None => methods::round(&snapshot, live, options, stop),
     };
-    let round = checked(&snapshot, live, options, stop, round);
+    let round = without_refused(&snapshot, live, options, stop, round);
     let stays = staying::to_tell(&snapshot, &round, |node| known.contains(node));
     let elapsed = protection::elapsed(&snapshot.world);
     let (now, singles) = (round.now(), round.singles.clone());
@@ -235,8 +235,7 @@ pub fn explain(
     let deadline = Deadline::after(found.limit);
     let is_over = || deadline.is_over();
     let stop = Stop::when(&is_over);
-    let round = methods::round(&found.snapshot, live, found.options, stop);
-    let round = checked(&found.snapshot, live, found.options, stop, round);
+    let round = checked::round(&found.snapshot, live, found.options, stop);
     disrupt::explain(&found.snapshot, &round, node, repairs_off)
 }
 

@@ -21,22 +21,48 @@ use crate::live::metrics::Metrics;
 
 /// The server: its NodeClaim, or nothing once that is deleted.
 #[derive(Clone)]
-pub struct Server(Arc<Mutex<Option<Value>>>);
+pub struct Server {
+    claim: Arc<Mutex<Option<Value>>>,
+    /// The names of the pods of the namespace `shop`; lists of pods are refused where there are
+    /// none.
+    pods: &'static [&'static str],
+}
 
 impl Server {
     pub fn claim(&self) -> Option<NodeClaim> {
-        lock(&self.0)
+        lock(&self.claim)
             .clone()
             .map(|claim| serde_json::from_value(claim).unwrap())
     }
 
+    /// The same server with these pods.
+    pub fn with_pods(self, pods: &'static [&'static str]) -> Server {
+        Server { pods, ..self }
+    }
+
+    fn list(&self) -> (u16, Value) {
+        if self.pods.is_empty() {
+            return refuse(403, "Forbidden");
+        }
+        let named = |name: &&str| json!({"metadata": {"name": name, "namespace": "shop"}});
+        let items: Vec<Value> = self.pods.iter().map(named).collect();
+        let list = json!({
+            "apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadataList",
+            "metadata": {}, "items": items,
+        });
+        (200, list)
+    }
+
     fn answer(&self, method: &Method, path: &str, body: &[u8]) -> (u16, Value) {
         let asked: Value = serde_json::from_slice(body).unwrap_or_default();
+        if *method == Method::GET && path.ends_with("/pods") {
+            return self.list();
+        }
         if !path.contains("/nodeclaims/") {
             // Events and the like.
             return (201, asked);
         }
-        let mut there = lock(&self.0);
+        let mut there = lock(&self.claim);
         let Some(claim) = there.as_mut() else {
             return refuse(404, "NotFound");
         };
@@ -179,7 +205,10 @@ pub fn fresh() -> (Server, NodeClaim) {
             "requirements": [], "resources": {},
         },
     });
-    let server = Server(Arc::new(Mutex::new(Some(claim))));
+    let server = Server {
+        claim: Arc::new(Mutex::new(Some(claim))),
+        pods: &[],
+    };
     let copy = server.claim().unwrap();
     (server, copy)
 }

@@ -16,7 +16,7 @@ const VAIN: u64 = 0x7661_696e;
 /// The NodePool whose nodes never join.
 pub const BROKEN: &str = "broken";
 
-/// A NodePool for pods that are refused and no others, so that nobody takes the room of its nodes.
+/// A NodePool for pods that are refused and no others: no other pod takes the room of its nodes.
 const OWN: &str = "own";
 
 /// The scenario of a seed: one of disruption, and what is bought in vain beside it.
