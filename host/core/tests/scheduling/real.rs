@@ -835,3 +835,11 @@ fn the_model_binds_pods_of_an_unbound_claim_to_one_node() {
     let little = [two_nodes(), rest, pods("500m")].concat();
     assert_eq!(bound_by_the_model(&little), [2; 4]);
 }
+
+#[test]
+fn a_limit_below_zero_lets_nothing_be_bought() {
+    let limited = |cpu: &str| pool("default", json!([]), &json!({"limits": {"cpu": cpu}}));
+    let planned = |cpu: &str| plan(&[limited(cpu), small("w", "web", &json!({}))]);
+    assert!(planned("8").starts_with("default: "), "{}", planned("8"));
+    assert!(planned("-1").starts_with("left w"), "{}", planned("-1"));
+}
