@@ -780,11 +780,10 @@ fn the_first_pod_with_a_place_decides_where_the_volume_of_an_unbound_claim_is() 
 
 #[test]
 fn pods_of_an_unbound_claim_share_a_new_node_or_wait() {
-    let pods =
-        |cpu: &str| (1..=2).map(move |n| pod(&format!("w{n}"), "web", cpu, "64Mi", &mounts("c")));
     let planned = |cpu: &str| {
-        let rest = [any(), claim("c", &json!({})), class("x.csi", &json!({}))];
-        plan(&rest.into_iter().chain(pods(cpu)).collect::<Vec<_>>())
+        let mut objects = vec![any(), claim("c", &json!({})), class("x.csi", &json!({}))];
+        objects.extend((1..=2).map(|n| pod(&format!("w{n}"), "web", cpu, "64Mi", &mounts("c"))));
+        plan(&objects)
     };
     let text = planned("1500m");
     assert!(
