@@ -108,6 +108,7 @@ fn cluster<'s>(snapshot: &'s Snapshot, plan: &Plan) -> Cluster<'s> {
     Cluster {
         world,
         nodes: existing.chain(new).collect(),
+        claimed: std::collections::BTreeMap::new(),
     }
 }
 
