@@ -554,5 +554,6 @@ fn blocked_by_others(compiled: &CompiledCluster<'_>, packing: &Packing) -> Vec<u
     items
         .filter(|((_, item), placed)| (**placed as usize) < item.pods.len() && tied(item))
         .map(|((at, _), _)| at)
+        .filter(|&at| packing.decided_by_others(&compiled.items, at).is_none())
         .collect()
 }

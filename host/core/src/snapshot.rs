@@ -48,6 +48,9 @@ pub struct Snapshot {
     pub useless: Arc<UselessPurchases>,
     /// NodePools whose nodes never joined, which try one node again.
     pub trial: Vec<PoolIx>,
+    /// Terminating Nodes by position in the world: no place for a pod, and counted by
+    /// kube-scheduler until they are gone.
+    pub leaving: Vec<u32>,
 }
 
 impl Snapshot {
@@ -78,15 +81,21 @@ impl Snapshot {
         }
         let nodes::Joined {
             nodes,
-            deleting: leaving,
+            deleting,
+            leaving,
             lost_nominations: crowded_out,
-            nominated: _,
+            nominated,
             moved,
         } = joined;
         let running = Arc::new(running);
         let useless = UselessPurchases::of(&world);
-        let pending =
-            pending::collect(&world, &leaving, (&crowded_out, &moved), &volumes, &useless);
+        let pending = pending::collect(
+            &world,
+            &deleting,
+            (&crowded_out, &moved, &nominated),
+            &volumes,
+            &useless,
+        );
         let (pools, unusable_pools, trial) =
             pools::partition_pools(&world, &foreign_taints::find(&world, &nodes));
         Snapshot {
@@ -99,16 +108,32 @@ impl Snapshot {
             running,
             useless: Arc::new(useless),
             trial,
+            leaving,
         }
     }
 }
 
 impl Snapshot {
+    /// Why a pod does not get a claim that another one has.
+    pub fn why_not(&self, of: SharedClaim, first: PodIx) -> Unfit {
+        let world = &*self.world;
+        let name = world.volume_claims[of.claim as usize].name;
+        let why = match of.one_pod {
+            true => volumes::used_by(world, name, first),
+            false => volumes::placed_first(world, name, first),
+        };
+        Unfit::Volume(why.into())
+    }
+
     /// One pod, without nodes and what runs on them: what it would be given if there were nothing
     /// else. Neither a pod of a DaemonSet nor one that has ended is given anything.
     #[must_use]
     pub fn alone(&self, pod: PodIx) -> Snapshot {
         let waits = self.pending.iter().find(|pending| pending.pod == pod);
+        let waits = waits.map(|pending| PendingPod {
+            shared: None,
+            ..pending.clone()
+        });
         let runs = || {
             let on = self.nodes.iter().find(|node| node.pods.contains(&pod))?;
             let volumes = volumes::Volumes::index(&self.world);
@@ -116,7 +141,7 @@ impl Snapshot {
             all.into_iter().find(|pending| pending.pod == pod)
         };
         Snapshot {
-            pending: waits.cloned().or_else(runs).into_iter().collect(),
+            pending: waits.or_else(runs).into_iter().collect(),
             nodes: Vec::new(),
             // Where pods run is the number of a node.
             running: Arc::new(Running::index(&self.world, &[])),
@@ -147,10 +172,34 @@ pub struct PendingPod {
     /// CSI volumes it mounts, driver and a number for the volume (a shared claim counts once per
     /// node).
     pub volumes: Vec<(Symbol, u32)>,
+    /// Claims of which the first pod that has a place decides for it.
+    pub shared: Option<Box<SharedClaims>>,
     /// Why it cannot be planned at all, if so.
     pub unfit: Option<Unfit>,
     /// Why no node is bought for it, if so.
     pub useless: Option<UselessPurchase>,
+}
+
+/// The PersistentVolumeClaims that a pod shares with others that wait or are about to be bound.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SharedClaims {
+    /// Its place among pods that share claims, in kube-scheduler's queue.
+    pub turn: u32,
+    /// The claims.
+    pub claims: Vec<SharedClaim>,
+}
+
+/// A PersistentVolumeClaim of which one pod decides for the others: its volume is made or chosen
+/// for the node of its first pod, or one pod at a time may use it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct SharedClaim {
+    /// Its position in [`ClusterObjects::volume_claims`].
+    pub claim: u32,
+    /// One pod at a time may use its volume (ReadWriteOncePod). Else the others can be where the
+    /// first is until the volume is there.
+    pub one_pod: bool,
+    /// The pod that is nominated and has the claim, and its node.
+    pub first: Option<(PodIx, u32)>,
 }
 
 /// An existing or requested node.

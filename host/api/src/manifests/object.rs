@@ -41,6 +41,17 @@ pub(crate) fn resource(name: &str, names: &mut Symbols) -> ResourceId {
     ResourceId::named(name, names)
 }
 
+/// A quantity as Go reads it: a suffix alone is 0.
+pub(crate) fn quantity(amount: &Amount<'_>) -> Result<Quantity, QuantityError> {
+    Quantity::parse(&amount.0).or_else(|error| {
+        let is_suffix = amount.0.starts_with(|c: char| c.is_ascii_alphabetic());
+        match Quantity::parse(&format!("0{}", amount.0)) {
+            Ok(zero) if is_suffix => Ok(zero),
+            _ => Err(error),
+        }
+    })
+}
+
 /// One amount of a resource, in the unit of the resource. The API server stores larger ones than can
 /// be counted, and kube-scheduler takes them for the largest that can: so they are here.
 pub(crate) fn amount(name: &str, amount: &Amount<'_>, at: Path<'_>) -> Result<i64, Fault> {
@@ -52,15 +63,7 @@ pub(crate) fn amount(name: &str, amount: &Amount<'_>, at: Path<'_>) -> Result<i6
         };
         at.fault(format!("quantity {} {error}", quoted(&amount.0)), hint)
     };
-    let read = Quantity::parse(&amount.0).or_else(|error| {
-        // A suffix alone is 0, as Go reads it.
-        let is_suffix = amount.0.starts_with(|c: char| c.is_ascii_alphabetic());
-        match Quantity::parse(&format!("0{}", amount.0)) {
-            Ok(zero) if is_suffix => Ok(zero),
-            _ => Err(error),
-        }
-    });
-    let quantity = read.map_err(wrong)?;
+    let quantity = quantity(amount).map_err(wrong)?;
     let counted = if name == "cpu" {
         quantity.milli()
     } else {

@@ -116,6 +116,31 @@ impl<'a> Hosts<'a> {
             }
             ports(host, found);
         }
+        self.check_shared_claims(found);
+    }
+
+    /// Until the volume of a claim is there, its pods are on one host. One pod at a time uses a
+    /// claim that serves one.
+    fn check_shared_claims(&self, found: &mut Violations<'_>) {
+        let mut users: FxHashMap<u32, usize> = FxHashMap::default();
+        for (at, host) in self.hosts.iter().enumerate() {
+            for pod in &host.pods {
+                for of in pod.shared.iter().flat_map(|shared| &shared.claims) {
+                    let nominated = of.first.map(|(_, node)| node as usize);
+                    let before = users.insert(of.claim, at).or(nominated);
+                    if before.is_some_and(|before| of.one_pod || before != at) {
+                        let world = &self.snapshot.world;
+                        let name = world.volume_claims[of.claim as usize].name;
+                        let detail = format!(
+                            "another pod of its PersistentVolumeClaim {} decides where that is",
+                            world.names.text(name)
+                        );
+                        let host = Some(host.name.clone());
+                        found.add(Invariant::Volumes, host, Some(pod.pod), detail);
+                    }
+                }
+            }
+        }
     }
 
     fn check_node(&self, host: &Host<'_>, node: &StateNode, found: &mut Violations<'_>) {

@@ -5,7 +5,7 @@
 //! domain, and before them in other domains. A host breaks the rule if the skew is too large even
 //! in that order.
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -15,7 +15,7 @@ use super::{Invariant, Violations, purchases};
 use crate::matching::{admits, untolerated};
 use crate::model::{
     ClusterObjects, LabelSelector, Labels, NodeInclusion, PodShape, PodTerm, Requirement,
-    Resources, SelectorOp, Spread, Symbol,
+    Resources, SelectorOp, Spread, Symbol, Taint,
 };
 use crate::snapshot::Snapshot;
 
@@ -344,17 +344,42 @@ impl<'a> View<'a> {
         } else {
             self.least(rule, &eligible, &by_all)
         };
+        let max_skew = i64::from(rule.spread.max_skew);
+        let of_nodes = OnceCell::new();
         for (domain, at, shape) in used {
-            let least_skew = by_owners.get(&domain).copied().unwrap_or(0) - least;
-            if least_skew > i64::from(rule.spread.max_skew) {
+            let mut least_skew = by_owners.get(&domain).copied().unwrap_or(0) - least;
+            if host && least_skew > max_skew && self.is_there(at) {
+                least_skew -= of_nodes.get_or_init(|| self.least_on_nodes(rule, &by_all));
+            }
+            if least_skew > max_skew {
                 let name = found.text(key).to_owned();
-                let detail = format!(
-                    "skew {least_skew} over {name}, maxSkew {}",
-                    rule.spread.max_skew
-                );
+                let detail = format!("skew {least_skew} over {name}, maxSkew {max_skew}");
                 self.add(Invariant::Spread, (at, shape), detail, found);
             }
         }
+    }
+
+    /// Whether a host is a node that kube-scheduler binds pods to by now.
+    fn is_there(&self, at: usize) -> bool {
+        let node = self.snapshot().nodes.get(at);
+        node.is_some_and(|node| node.initialized)
+    }
+
+    /// The fewest pods on any node that counts and is there. Pods for such a node are bound before
+    /// the first node of the plan comes. A node on its way out will have none.
+    fn least_on_nodes(&self, rule: &SpreadRule<'a>, count: &FxHashMap<u32, i64>) -> i64 {
+        let leaves = |&at: &u32| {
+            let node = &self.world.nodes[at as usize];
+            let named = self.hostname.is_none_or(|k| node.labels.get(k).is_some());
+            named && self.counts_node(rule, &node.labels, &node.taints)
+        };
+        if self.snapshot().leaving.iter().any(leaves) {
+            return 0;
+        }
+        let hosts = (0..self.hosts.hosts.len()).filter(|&at| self.is_there(at));
+        let compared = hosts.filter(|&at| self.has_name(at) && self.counts(rule, at));
+        let compared = compared.map(|at| at as u32).collect();
+        self.least(rule, &compared, count)
     }
 
     /// The fewest pods in any domain that counts.
@@ -408,29 +433,29 @@ impl<'a> View<'a> {
     /// Whether a node counts for a constraint. A planned node counts only if every node that may be
     /// launched for it does.
     fn counts(&self, rule: &SpreadRule<'a>, at: usize) -> bool {
-        let (has_keys, admitted, taints) = match &self.host(at).kind {
+        match &self.host(at).kind {
             HostKind::Node(node) => {
-                let has_keys = rule.keys.iter().all(|&key| node.labels.get(key).is_some());
-                (
-                    has_keys && (self.has_name(at) || !self.spreads_over_hosts(rule.shape)),
-                    admits(&node.labels, rule.shape, &self.world.names),
-                    node.written_taints(),
-                )
+                (self.has_name(at) || !self.spreads_over_hosts(rule.shape))
+                    && self.counts_node(rule, &node.labels, node.written_taints())
             }
             HostKind::Claim(claim, possible) => {
                 let has_keys = rule.keys.iter().all(|&key| possible.has(key, self.world));
-                let taints = self.world.pools[claim.pool.0 as usize].taints.as_slice();
-                (
-                    has_keys,
-                    possible.unsatisfied(rule.shape, self.world).is_none(),
-                    taints,
-                )
+                let admitted = || possible.unsatisfied(rule.shape, self.world).is_none();
+                let taints = &self.world.pools[claim.pool.0 as usize].taints;
+                has_keys
+                    && (rule.spread.node_affinity == NodeInclusion::Ignore || admitted())
+                    && has_right_taints(rule, taints)
             }
-        };
-        let affinity = rule.spread.node_affinity == NodeInclusion::Ignore || admitted;
-        let taints = rule.spread.node_taints == NodeInclusion::Ignore
-            || untolerated(&rule.shape.tolerations, taints, false).is_none();
-        has_keys && affinity && taints
+        }
+    }
+
+    /// Whether a Node with these labels and taints counts for a constraint.
+    fn counts_node(&self, rule: &SpreadRule<'a>, labels: &Labels, taints: &[Taint]) -> bool {
+        let has_keys = rule.keys.iter().all(|&key| labels.get(key).is_some());
+        let admitted = || admits(labels, rule.shape, &self.world.names);
+        has_keys
+            && (rule.spread.node_affinity == NodeInclusion::Ignore || admitted())
+            && has_right_taints(rule, taints)
     }
 
     fn spreads_over_hosts(&self, shape: &PodShape) -> bool {
@@ -677,6 +702,11 @@ impl<'a> View<'a> {
             }
         }
     }
+}
+
+fn has_right_taints(rule: &SpreadRule<'_>, taints: &[Taint]) -> bool {
+    rule.spread.node_taints == NodeInclusion::Ignore
+        || untolerated(&rule.shape.tolerations, taints, false).is_none()
 }
 
 fn demands<'a>(shape: &'a PodShape, keys: &[Symbol]) -> Demands<'a> {

@@ -30,6 +30,8 @@ pub struct Cluster<'s> {
     /// Ports and volumes that came in this run, by node.
     ports: FxHashMap<u32, Vec<HostPort>>,
     volumes: FxHashMap<u32, Vec<(Symbol, u32)>>,
+    /// The node of the first pod of each shared claim.
+    claimed: FxHashMap<u32, u32>,
     /// What nominated pods add, by node and counter.
     reserved: FxHashMap<(u32, u32), i32>,
     /// Nominated pods that add to a counter, by node: most nodes have none, and the filters ask for
@@ -58,6 +60,7 @@ impl<'s> Cluster<'s> {
             present: Vec::new(),
             ports: FxHashMap::default(),
             volumes: FxHashMap::default(),
+            claimed: FxHashMap::default(),
             reserved: FxHashMap::default(),
             nominated_on: vec![0; ground.kind_of.len() + nodes.len()],
             ready: Vec::with_capacity(ground.kind_of.len() + nodes.len()),
@@ -290,6 +293,22 @@ impl<'s> Cluster<'s> {
         })
     }
 
+    /// Whether the claims that a pod shares with others can be had on a node.
+    pub fn reaches(&self, node: u32, class: &QueueClass) -> bool {
+        class.shared.iter().all(|of| {
+            let nominated = of.first.map(|(_, node)| node);
+            let first = self.claimed.get(&of.claim).copied().or(nominated);
+            first.is_none_or(|first| !of.one_pod && first == node)
+        })
+    }
+
+    /// A pod that was bound is the first of those that share its claims, if no other is.
+    pub fn claim(&mut self, node: u32, class: &QueueClass) {
+        for of in &class.shared {
+            self.claimed.entry(of.claim).or_insert(node);
+        }
+    }
+
     /// The domains of a counter's nodes, and its counts.
     pub fn counter(&self, counter: u32) -> (&[u32], &[i32]) {
         let domains = &self.domains[self.sim.compiled.counters[counter as usize].key as usize];
@@ -317,10 +336,16 @@ impl<'s> Cluster<'s> {
     /// How many domains a counter has that at least one of its nodes is in, and the least count
     /// among them.
     pub fn least(&self, counter: u32) -> (i32, Option<i32>) {
-        let present = &self.present[self.sim.compiled.counters[counter as usize].space as usize];
+        let space = self.sim.compiled.counters[counter as usize].space as usize;
+        let present = &self.present[space];
         let (_, counts) = self.counter(counter);
+        // Nodes on their way out will have no pods.
+        let start = match self.sim.existing_nodes.leaving[space] {
+            0 => (0, None),
+            leaving => (leaving, Some(0)),
+        };
         let there = counts.iter().zip(present).filter(|(_, nodes)| **nodes > 0);
-        there.fold((0, None), |(domains, least), (&count, _)| {
+        there.fold(start, |(domains, least), (&count, _)| {
             (
                 domains + 1,
                 Some(least.map_or(count, |l: i32| l.min(count))),

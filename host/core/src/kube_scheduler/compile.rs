@@ -10,7 +10,7 @@ use super::matchers::{Matcher, Namespaces, Postings, Scope, first_selector};
 use super::rules::{Filter, Rules};
 use super::shapes::{PreferredSpread, QueueClass, Queued, RequiredSpread, Shape};
 use crate::model::{ClusterObjects, NodeInclusion, PodShape, PodTerm, ResourceId, ShapeId, Symbol};
-use crate::snapshot::{PendingPod, Snapshot};
+use crate::snapshot::{PendingPod, SharedClaim, Snapshot};
 
 /// What required pod affinity of a pod weighs in the score of the pods that it selects
 /// (`hardPodAffinityWeight`).
@@ -110,6 +110,7 @@ pub fn compile(snapshot: &Snapshot) -> Compiled {
                 && *r == replicated
                 && p.volumes == pending.volumes
                 && p.volume_alternatives == pending.volume_alternatives
+                && shared(p) == shared(pending)
         });
         let class = as_before.map(|(_, _, class)| class).unwrap_or_else(|| {
             let entry = shapes.entry((pending.shape.clone(), replicated));
@@ -121,6 +122,7 @@ pub fn compile(snapshot: &Snapshot) -> Compiled {
                     shape,
                     profile,
                     volumes: pending.volumes.clone(),
+                    shared: shared(pending).to_vec(),
                 })
                 .0 as u32
         });
@@ -172,6 +174,10 @@ pub fn compile(snapshot: &Snapshot) -> Compiled {
         running,
         is_too_large,
     }
+}
+
+fn shared(pending: &PendingPod) -> &[SharedClaim] {
+    pending.shared.as_ref().map_or(&[], |shared| &shared.claims)
 }
 
 fn resources(snapshot: &Snapshot) -> Vec<ResourceId> {

@@ -73,6 +73,8 @@ pub struct ExistingNodes {
     pub counts: Vec<Vec<i32>>,
     /// Sums of counts, by counter.
     pub totals: Vec<i64>,
+    /// Terminating nodes that are domains of their own, by filter and key together.
+    pub leaving: Vec<i32>,
 }
 
 /// CPU and memory of some amounts.
@@ -100,6 +102,7 @@ impl ExistingNodes {
             load: Vec::with_capacity(snapshot.nodes.len()),
             counts: Vec::new(),
             totals: vec![0; compiled.counters.len()],
+            leaving: vec![0; compiled.spaces.len()],
         };
         for node in &snapshot.nodes {
             let labels = compiled
@@ -133,7 +136,34 @@ impl ExistingNodes {
         }
         ground.apply_default_requests(snapshot);
         ground.count(snapshot, compiled);
+        ground.count_leaving(snapshot, compiled);
         ground
+    }
+
+    /// Terminating nodes are hosts for topology spread until they are gone.
+    fn count_leaving(&mut self, snapshot: &Snapshot, compiled: &Compiled) {
+        let names = &snapshot.world.names;
+        let hostname = names.get("kubernetes.io/hostname");
+        for &at in &snapshot.leaving {
+            let node = &snapshot.world.nodes[at as usize];
+            if hostname.is_none_or(|key| node.labels.get(key).is_none()) {
+                continue;
+            }
+            let keys = compiled.rules.keys.iter();
+            let labels = keys.filter_map(|&k| Some((k, node.labels.get(k)?)));
+            let kind = compiled.rules.kind(
+                &mut self.kinds,
+                names,
+                &node.taints,
+                (0, true),
+                labels.collect(),
+            );
+            for (&(filter, key), leaving) in compiled.spaces.iter().zip(&mut self.leaving) {
+                let by_host = self.domains[key as usize].hostname;
+                let counts = by_host && compiled.rules.counts(&self.kinds, kind, filter);
+                *leaving += i32::from(counts);
+            }
+        }
     }
 
     fn apply_default_requests(&mut self, snapshot: &Snapshot) {

@@ -84,6 +84,7 @@ impl<'c> Filters<'c> {
         self.cluster.verdict(node, self.class.profile).fits
             && (self.shape.ports.is_empty() || self.cluster.ports_free(node, &self.shape.ports))
             && (self.class.volumes.is_empty() || self.cluster.attaches(node, self.class))
+            && self.cluster.reaches(node, self.class)
             && self.spread(node)
             && self.pod_affinity(node)
             && self.pod_anti_affinity(node)

@@ -275,6 +275,7 @@ impl<'s> Run<'s> {
         let class = &self.sim.compiled.classes[queued.class as usize];
         let shape = &self.sim.compiled.shapes[class.shape as usize];
         self.cluster.place(node, shape, &class.volumes);
+        self.cluster.claim(node, class);
         shape
             .requeues
             .iter()

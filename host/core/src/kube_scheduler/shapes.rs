@@ -7,6 +7,7 @@ use smallvec::SmallVec;
 
 use crate::model::{HostPort, PodShape, ResourceId, Resources, Symbol};
 use crate::plan::PodIx;
+use crate::snapshot::SharedClaim;
 
 /// What kube-scheduler takes a pod for that asks for no CPU or no memory, when it scores (never
 /// when it filters): a tenth of a core and 200 MiB. It does so by container; requests are known
@@ -31,6 +32,8 @@ pub struct QueueClass {
     pub profile: u32,
     /// CSI volumes that it mounts.
     pub volumes: Vec<(Symbol, u32)>,
+    /// Claims that it shares with others.
+    pub shared: Vec<SharedClaim>,
 }
 
 /// A shape of pods with its rules resolved to counters.

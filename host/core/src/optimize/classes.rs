@@ -217,7 +217,8 @@ fn is_movable(p: &CompiledCluster<'_>, claim: &OpenClaim) -> bool {
                 let group = &p.topology.groups[u.group];
                 group.key.is_none() && group.spec.rule == ConstraintKind::Affinity
             });
-            it.ports.is_empty() && it.volumes.is_empty() && !tied && !it.followed_on_host
+            let has_own = !it.ports.is_empty() || !it.volumes.is_empty() || it.shared.is_some();
+            !has_own && !tied && !it.followed_on_host
         })
 }
 

@@ -121,7 +121,9 @@ fn has_rule(pending: &PendingPod, rule: Invariant) -> bool {
         Invariant::AntiAffinity => !shape.anti_affinity.is_empty(),
         Invariant::Ports => !shape.ports.is_empty(),
         Invariant::Volumes => {
-            !pending.volumes.is_empty() || !pending.volume_alternatives.is_empty()
+            !pending.volumes.is_empty()
+                || !pending.volume_alternatives.is_empty()
+                || pending.shared.is_some()
         }
         Invariant::Labels => !shape.node_selector.is_empty() || !shape.required.is_empty(),
         Invariant::Taints => !shape.tolerations.is_empty(),

@@ -21,13 +21,13 @@ use super::pod_groups::{self, GroupUse, PodGroup};
 use super::room::Room;
 use super::sets::{Set, Sets};
 use super::topology::{Asking, ConstraintKind, Domains, PlacedAt, ToBuy, Topology};
-use crate::ids::PoolIx;
+use crate::ids::{PodIx, PoolIx};
 use crate::matching::untolerated;
 use crate::model::{
     Catalogue, HostPort, MinValuesPolicy, NodePool, Op, ResourceId, Symbol, TypeId,
 };
 use crate::policy::Policies;
-use crate::snapshot::{PendingPod, Snapshot};
+use crate::snapshot::{PendingPod, SharedClaim, Snapshot};
 use crate::stop::Stop;
 
 /// A NodePool, compiled for opening claims.
@@ -154,6 +154,51 @@ pub struct Packing {
     pub placed: Vec<u32>,
     /// Pod groups that wait for reserved capacity.
     pub awaits_reservation: Vec<bool>,
+    /// By shared claim the pod group whose pod decides where its volume is, and the host of that.
+    pub deciders: FxHashMap<u32, (usize, usize)>,
+}
+
+/// What shared claims leave of the hosts.
+enum Reach {
+    /// All of them.
+    Any,
+    /// The one where a volume is to be.
+    Host(usize),
+    /// None: a volume that one pod at a time may use, or two that are to be on different hosts.
+    None,
+}
+
+impl Packing {
+    fn reach(&self, item: &PodGroup) -> Reach {
+        let mut reach = Reach::Any;
+        for of in item.shared.iter().flat_map(|shared| &shared.claims) {
+            let decided = self.deciders.get(&of.claim).map(|&(_, host)| host);
+            let Some(host) = decided.or(of.first.map(|(_, node)| node as usize)) else {
+                continue;
+            };
+            reach = match reach {
+                _ if of.one_pod => return Reach::None,
+                Reach::Host(other) if other != host => return Reach::None,
+                _ => Reach::Host(host),
+            };
+        }
+        reach
+    }
+
+    /// A claim of a pod group without a place of which another pod decides, and that pod.
+    pub fn decided_by_others(
+        &self,
+        items: &[PodGroup],
+        item: usize,
+    ) -> Option<(SharedClaim, PodIx)> {
+        let mut claims = items[item].shared.iter().flat_map(|of| &of.claims);
+        claims.find_map(|&of| {
+            let decider = self.deciders.get(&of.claim);
+            let other = decider.filter(|(other, _)| *other != item);
+            let waiting = other.and_then(|&(other, _)| items[other].pods.first().copied());
+            Some((of, waiting.or(of.first.map(|(pod, _)| pod))?))
+        })
+    }
 }
 
 impl<'a> CompiledCluster<'a> {
@@ -411,6 +456,7 @@ pub fn pack_on(
     mut waiting: Vec<usize>,
     out: Packing,
 ) -> Packing {
+    in_turn(compiled, &mut waiting);
     let mut packer = Packer::new(compiled, out);
     loop {
         let before = packer.placements;
@@ -418,6 +464,19 @@ pub fn pack_on(
         if waiting.is_empty() || before == packer.placements || packer.p.stop.is_raised() {
             return packer.out;
         }
+    }
+}
+
+/// Puts the pods that share claims in kube-scheduler's order, at the places that they have among
+/// the others.
+fn in_turn(compiled: &CompiledCluster<'_>, waiting: &mut [usize]) {
+    let turn = |item: usize| Some(compiled.items[item].shared.as_ref()?.turn);
+    let sharing = |&at: &usize| turn(waiting[at]).is_some();
+    let places: Vec<usize> = (0..waiting.len()).filter(sharing).collect();
+    let mut items: Vec<usize> = places.iter().map(|&at| waiting[at]).collect();
+    items.sort_by_key(|&item| turn(item));
+    for (at, item) in places.into_iter().zip(items) {
+        waiting[at] = item;
     }
 }
 
@@ -540,10 +599,14 @@ impl<'p, 'a> Packer<'p, 'a> {
         let Some(rules) = self.domain_rules(item, relaxation) else {
             return false;
         };
-        let spot = self
-            .on_nodes(item, relaxation, scan, &rules)
-            .or_else(|| self.on_claims(item, relaxation, scan, &rules))
-            .or_else(|| self.on_new_claim(item, relaxation, &rules));
+        let spot = match self.out.reach(&self.p.items[item]) {
+            Reach::Any => self
+                .on_nodes(item, relaxation, scan, &rules)
+                .or_else(|| self.on_claims(item, relaxation, scan, &rules))
+                .or_else(|| self.on_new_claim(item, relaxation, &rules)),
+            Reach::Host(host) => self.on_host(item, relaxation, host, &rules),
+            Reach::None => None,
+        };
         let Some(spot) = spot else { return false };
         let most = if self.resources_only(item, relaxation) {
             self.max_batch(item, &spot)
@@ -564,6 +627,7 @@ impl<'p, 'a> Packer<'p, 'a> {
             && it.repelled_by.is_empty()
             && it.ports.is_empty()
             && it.volumes.is_empty()
+            && it.shared.is_none()
             && self
                 .p
                 .pools
@@ -633,6 +697,29 @@ impl<'p, 'a> Packer<'p, 'a> {
         self.looks.set(self.looks.get() + uses.len());
         let repelled = it.inverse_hosts && topology.repels_on(host, &it.repelled_by);
         !repelled && uses.iter().all(uses_ok)
+    }
+
+    /// On one host alone: an existing node, or a claim of this plan.
+    fn on_host(
+        &mut self,
+        item: usize,
+        relaxation: usize,
+        host: usize,
+        rules: &[DomainRule],
+    ) -> Option<Placement> {
+        let it = &self.p.items[item];
+        if let Some(claim) = host.checked_sub(self.p.room.len()) {
+            let open = it.useless.is_none() && self.may_ever_fit(item, relaxation, claim);
+            let (state, need) = open
+                .then(|| self.try_claim(item, relaxation, claim, rules))
+                .flatten()?;
+            return Some(Placement::Claim(claim, state, need));
+        }
+        let open = self.p.room.fits(host, &it.request) && self.suits(item, relaxation, host);
+        let need = open
+            .then(|| self.try_node(item, relaxation, host, rules))
+            .flatten()?;
+        Some(Placement::Node(host, need))
     }
 
     fn on_nodes(
@@ -1144,6 +1231,13 @@ impl<'p, 'a> Packer<'p, 'a> {
                 (PlacedAt::Claim(self.p.room.len() + c, state), Some(pool))
             }
         };
+        let host = match at {
+            PlacedAt::Node(host) | PlacedAt::Claim(host, _) => host,
+        };
+        let shared = self.p.items[item].shared.iter();
+        for of in shared.flat_map(|shared| &shared.claims) {
+            self.out.deciders.entry(of.claim).or_insert((item, host));
+        }
         let taints = pool
             .map(|p| self.p.record(p).taints.as_slice())
             .unwrap_or_default();

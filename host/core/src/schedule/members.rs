@@ -35,6 +35,11 @@ impl Members {
         self.0.iter().zip(&other.0).any(|(a, b)| a & b != 0)
     }
 
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.0.iter().map(|word| word.count_ones() as usize).sum()
+    }
+
     /// Whether there is no member.
     pub fn is_empty(&self) -> bool {
         self.0.iter().all(|word| *word == 0)

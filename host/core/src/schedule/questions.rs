@@ -196,6 +196,7 @@ impl<'a> Questions<'a> {
     fn end(&mut self, items: &[usize], mut out: Packing) {
         out.claims.clear();
         out.existing.clear();
+        out.deciders.clear();
         for &item in items {
             (
                 out.placed[item],

@@ -21,6 +21,12 @@ use crate::reasons::{Barred, Least, Refusal, Target, TypesLeft, Unfit};
 /// messages may be cut short and these refusals end.
 pub fn by_pools(p: &mut CompiledCluster<'_>, packing: &Packing, item: usize) -> Vec<Refusal> {
     let snapshot = p.snapshot;
+    if let Some((claim, first)) = packing.decided_by_others(&p.items, item) {
+        return vec![Refusal {
+            target: Target::Pod,
+            unfit: snapshot.why_not(claim, first),
+        }];
+    }
     if let Some(useless) = &p.items[item].useless {
         return vec![Refusal {
             target: Target::Pod,

@@ -4,6 +4,10 @@
 //! other keys are interned per key. Counts are updated as pods are placed and never recounted. A
 //! pod on a claim whose domain is not settled yet counts in no domain. Anti-affinity is the
 //! exception: there the pod blocks every domain that the claim may still get.
+//!
+//! Spread over hosts compares what kube-scheduler compares when the pod is tried. On a node that is
+//! there, the minimum is that of the nodes that are there. On one that is yet to come it is 0,
+//! because the new node is one of those compared then.
 
 use std::sync::Arc;
 
@@ -21,7 +25,7 @@ use crate::ids::NodeIx;
 use crate::matching::untolerated;
 use crate::model::{
     Catalogue, ClusterObjects, LabelSelector, Labels, NodeInclusion, PodShape, PodTerm,
-    Requirement, ResourceId, ShapeId, Spread, Symbol, Toleration, TypeId,
+    Requirement, ResourceId, ShapeId, Spread, Symbol, Taint, Toleration, TypeId,
 };
 use crate::reasons::TopologyRule;
 use crate::snapshot::Snapshot;
@@ -180,9 +184,9 @@ fn inhabited(world: &ClusterObjects) -> Vec<usize> {
         .collect()
 }
 
-/// The other keys that a pod must be spread over, for a constraint over domains wider than a host.
+/// The other keys, wider than a host, that a pod must be spread over.
 fn other_keys(spread: &Spread, shape: &PodShape, hostname: Option<Symbol>) -> Vec<Symbol> {
-    if !spread.required || Some(spread.key) == hostname {
+    if !spread.required {
         return Vec::new();
     }
     let others = shape
@@ -244,16 +248,95 @@ pub struct Group {
 /// Pods of a group by host. A host beyond the end has none.
 #[derive(Clone, Debug)]
 enum HostCounts {
-    /// Their number, for rules that need it.
-    Pods(Vec<u16>),
+    /// Their number, for rules that need it, and the nodes that are compared.
+    Pods(Vec<u16>, ComparedNodes),
     /// Whether there are any.
     Any(Members),
+}
+
+/// The nodes among which a spread constraint over hosts looks for the fewest pods: those that are
+/// there and pass its filter.
+#[derive(Clone, Debug, Default)]
+struct ComparedNodes {
+    nodes: Members,
+    /// How many they are.
+    number: usize,
+    /// How many of them have so many pods.
+    with: Vec<u32>,
+    /// The fewest pods on any of them.
+    least: u16,
+    /// How many others are on their way out: each will have none, and is compared until it is gone.
+    leaving: usize,
+}
+
+impl ComparedNodes {
+    /// All of them without pods, and how many others are on their way out.
+    fn new(nodes: Members, leaving: usize) -> Self {
+        let number = nodes.len();
+        ComparedNodes {
+            nodes,
+            number,
+            with: vec![number as u32],
+            least: 0,
+            leaving,
+        }
+    }
+
+    /// The minimum for a pod that is placed on a host.
+    fn least_for(&self, host: usize, min_domains: i32) -> u16 {
+        let is_enough = self.number as i64 >= i64::from(min_domains);
+        match self.leaving == 0 && is_enough && self.nodes.has(host) {
+            true => self.least,
+            false => 0,
+        }
+    }
+
+    /// The number of pods on a host has changed.
+    fn change(&mut self, host: usize, from: u16, to: u16) {
+        if from != to && self.nodes.has(host) {
+            self.count_out(from);
+            self.count_in(to);
+        }
+    }
+
+    fn remove(&mut self, host: usize, pods: u16) {
+        self.nodes.remove(host);
+        self.leaving += 1;
+        self.number -= 1;
+        self.count_out(pods);
+    }
+
+    fn put_back(&mut self, host: usize, pods: u16) {
+        self.nodes.insert(host);
+        self.leaving -= 1;
+        self.number += 1;
+        self.count_in(pods);
+    }
+
+    fn count_out(&mut self, pods: u16) {
+        self.with[usize::from(pods)] -= 1;
+        self.settle();
+    }
+
+    fn count_in(&mut self, pods: u16) {
+        let pods = usize::from(pods);
+        if self.with.len() <= pods {
+            self.with.resize(pods + 1, 0);
+        }
+        self.with[pods] += 1;
+        self.settle();
+    }
+
+    fn settle(&mut self) {
+        let least = self.with.iter().position(|&nodes| nodes > 0);
+        self.least = least.unwrap_or(0) as u16;
+    }
 }
 
 impl HostCounts {
     fn of(rule: ConstraintKind) -> Self {
         match rule {
-            ConstraintKind::Spread { .. } => HostCounts::Pods(Vec::new()),
+            ConstraintKind::Spread { .. } => HostCounts::Pods(Vec::new(), ComparedNodes::default()),
             ConstraintKind::Affinity
             | ConstraintKind::AntiAffinity
             | ConstraintKind::InverseAntiAffinity => HostCounts::Any(Members::default()),
@@ -265,11 +348,13 @@ impl HostCounts {
     fn add(&mut self, host: usize, pods: u16) -> bool {
         match self {
             HostCounts::Any(hosts) => hosts.insert(host),
-            HostCounts::Pods(counts) => {
+            HostCounts::Pods(counts, compared) => {
                 if counts.len() <= host {
                     counts.resize(host + 1, 0);
                 }
-                counts[host] = counts[host].saturating_add(pods);
+                let before = counts[host];
+                counts[host] = before.saturating_add(pods);
+                compared.change(host, before, counts[host]);
                 false
             }
         }
@@ -280,14 +365,46 @@ impl HostCounts {
         match self {
             HostCounts::Any(hosts) if first => hosts.remove(host),
             HostCounts::Any(_) => {}
-            HostCounts::Pods(counts) => counts[host] = counts[host].saturating_sub(pods),
+            HostCounts::Pods(counts, compared) => {
+                let before = counts[host];
+                counts[host] = before.saturating_sub(pods);
+                compared.change(host, before, counts[host]);
+            }
+        }
+    }
+
+    /// The minimum for a pod that is placed on a host.
+    fn least(&self, host: usize, min_domains: i32) -> u16 {
+        match self {
+            HostCounts::Pods(_, compared) => compared.least_for(host, min_domains),
+            HostCounts::Any(_) => 0,
+        }
+    }
+
+    /// A node is gone. Returns whether it was compared.
+    fn remove_node(&mut self, node: usize) -> bool {
+        let pods = self.on(node);
+        match self {
+            HostCounts::Pods(_, compared) if compared.nodes.has(node) => {
+                compared.remove(node, pods);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Takes back what [`remove_node`](HostCounts::remove_node) did.
+    fn put_back_node(&mut self, node: usize) {
+        let pods = self.on(node);
+        if let HostCounts::Pods(_, compared) = self {
+            compared.put_back(node, pods);
         }
     }
 
     /// How many pods are on a host, at most one where that is all that matters.
     fn on(&self, host: usize) -> u16 {
         match self {
-            HostCounts::Pods(counts) => counts.get(host).copied().unwrap_or(0),
+            HostCounts::Pods(counts, _) => counts.get(host).copied().unwrap_or(0),
             HostCounts::Any(hosts) => u16::from(hosts.has(host)),
         }
     }
@@ -305,6 +422,8 @@ pub struct Topology {
     pub hostname: Option<Symbol>,
     /// Existing nodes without that label: no host of any rule.
     nameless: Members,
+    /// The other ones that are there for kube-scheduler.
+    named: Members,
     nodes: usize,
     purchases: Purchases,
     counted: Counted,
@@ -366,12 +485,17 @@ impl Topology {
         (0..snapshot.nodes.len())
             .filter(unnamed)
             .for_each(|at| _ = nameless.insert(at));
+        let mut named = Members::default();
+        (0..snapshot.nodes.len())
+            .filter(|&at| snapshot.nodes[at].initialized && !nameless.has(at))
+            .for_each(|at| _ = named.insert(at));
         Topology {
             keys: Vec::new(),
             groups: Vec::new(),
             index: IndexMap::default(),
             hostname,
             nameless,
+            named,
             nodes: snapshot.nodes.len(),
             purchases: Purchases::new(snapshot),
             counted: counted.clone(),
@@ -536,10 +660,16 @@ impl Topology {
         if filtered || named || !spec.keys.is_empty() {
             let counts = |at: u32| {
                 let at = at as usize;
-                !(named && self.nameless.has(at)) && counts_node(&group, snapshot, at)
+                let node = &snapshot.nodes[at];
+                !(named && self.nameless.has(at))
+                    && counts_node(&group, snapshot, &node.labels, node.written_taints())
             };
             let nodes = 0..self.nodes as u32;
             group.passed_over = nodes.filter(|&at| !counts(at)).collect();
+        }
+        if key.is_none() && matches!(group.hosts, HostCounts::Pods(..)) {
+            let compared = self.compared_nodes(&group, snapshot);
+            group.hosts = HostCounts::Pods(Vec::new(), compared);
         }
         if group.spec.rule != ConstraintKind::InverseAntiAffinity {
             self.count_running(&mut group, snapshot);
@@ -550,6 +680,23 @@ impl Topology {
         self.index.insert(group.spec.clone(), self.groups.len());
         self.groups.push(group);
         self.groups.len() - 1
+    }
+
+    /// The nodes that a spread constraint over hosts compares.
+    fn compared_nodes(&self, group: &Group, snapshot: &Snapshot) -> ComparedNodes {
+        let world = &snapshot.world;
+        let counts = |at: &&u32| {
+            let node = &world.nodes[**at as usize];
+            let named = self
+                .hostname
+                .is_none_or(|key| node.labels.get(key).is_some());
+            named && counts_node(group, snapshot, &node.labels, &node.taints)
+        };
+        let leaving = snapshot.leaving.iter().filter(counts).count();
+        let mut nodes = self.named.clone();
+        let passed_over = group.passed_over.iter();
+        passed_over.for_each(|&at| nodes.remove(at as usize));
+        ComparedNodes::new(nodes, leaving)
     }
 
     fn key(
@@ -758,7 +905,7 @@ impl Topology {
         at: PlacedAt,
         pods: u32,
         states: &NodeSpecs<'_>,
-        taints: &[crate::model::Taint],
+        taints: &[Taint],
     ) {
         let mut landings: Vec<Option<Landing>> = self.keys.iter().map(|_| None).collect();
         for number in groups {
@@ -825,13 +972,19 @@ impl Topology {
     pub fn remove_node(&mut self, node: usize, snapshot: &Snapshot) {
         for number in 0..self.groups.len() {
             let group = &mut self.groups[number];
-            let Some(domain) = group
-                .key
-                .map(|key| self.keys[key].of_node[node])
-                .filter(|&d| d != u32::MAX)
-            else {
+            let Some(key) = group.key else {
+                if group.hosts.remove_node(node) {
+                    self.log.push(Undo::NodeIn {
+                        group: number as u32,
+                        domain: node as u32,
+                    });
+                }
                 continue;
             };
+            let domain = self.keys[key].of_node[node];
+            if domain == u32::MAX {
+                continue;
+            }
             if group.nodes_in.is_empty() || group.passed_over.contains(&(node as u32)) {
                 continue;
             }
@@ -941,6 +1094,10 @@ impl Topology {
             Undo::Total { group, pods } => self.groups[group as usize].total -= u64::from(pods),
             Undo::NodeIn { group, domain } => {
                 let group = &mut self.groups[group as usize];
+                if group.key.is_none() {
+                    group.hosts.put_back_node(domain as usize);
+                    return;
+                }
                 group.nodes_in[domain as usize].0 += 1;
                 group.eligible_domains[domain as usize] = true;
             }
@@ -1072,7 +1229,7 @@ impl Group {
 
     /// Whether pods placed there count: the node passes the constraint's filter, or the claim's
     /// labels and taints do.
-    fn counts(&self, at: PlacedAt, states: &NodeSpecs<'_>, taints: &[crate::model::Taint]) -> bool {
+    fn counts(&self, at: PlacedAt, states: &NodeSpecs<'_>, taints: &[Taint]) -> bool {
         let state = match at {
             PlacedAt::Node(node) => return !self.passed_over.contains(&(node as u32)),
             PlacedAt::Claim(_, state) => state,
@@ -1097,8 +1254,12 @@ impl Group {
     fn allows_host(&self, host: usize, own: bool, first: bool) -> bool {
         let count = self.hosts.on(host);
         match self.spec.rule {
-            ConstraintKind::Spread { max_skew, .. } => {
-                i32::from(count) + i32::from(own) <= max_skew
+            ConstraintKind::Spread {
+                max_skew,
+                min_domains,
+            } => {
+                let least = self.hosts.least(host, min_domains);
+                i32::from(count) + i32::from(own) - i32::from(least) <= max_skew
             }
             ConstraintKind::Affinity => count > 0 || first,
             ConstraintKind::AntiAffinity | ConstraintKind::InverseAntiAffinity => count == 0,
@@ -1112,22 +1273,18 @@ fn filter_sets(spec: &GroupKey, states: &NodeSpecs<'_>) -> Vec<Sets> {
     })
 }
 
-fn counts_node(group: &Group, snapshot: &Snapshot, at: usize) -> bool {
-    let node = &snapshot.nodes[at];
+/// Whether a node with these labels and taints passes the filter of a group.
+fn counts_node(group: &Group, snapshot: &Snapshot, labels: &Labels, taints: &[Taint]) -> bool {
     let names = &snapshot.world.names;
-    let tolerated = |t: &Vec<Toleration>| untolerated(t, node.written_taints(), false).is_none();
+    let tolerated = |t: &Vec<Toleration>| untolerated(t, taints, false).is_none();
     let labels_fit = |(selector, terms): &(Vec<Requirement>, Vec<Vec<Requirement>>)| {
         let all = |rs: &[Requirement]| {
             rs.iter()
-                .all(|r| crate::matching::satisfies(&node.labels, r, names))
+                .all(|r| crate::matching::satisfies(labels, r, names))
         };
         all(selector) && (terms.is_empty() || terms.iter().any(|t| !t.is_empty() && all(t)))
     };
-    group
-        .spec
-        .keys
-        .iter()
-        .all(|&key| node.labels.get(key).is_some())
+    group.spec.keys.iter().all(|&key| labels.get(key).is_some())
         && group.spec.tolerations.as_ref().is_none_or(tolerated)
         && group.spec.node_affinity.as_ref().is_none_or(labels_fit)
 }

@@ -53,7 +53,7 @@ pub enum Undo {
     NodeIn {
         /// The group of the constraint.
         group: u32,
-        /// Where the node was.
+        /// Where the node was; over hosts, the node.
         domain: u32,
     },
     /// A running pod is gone.

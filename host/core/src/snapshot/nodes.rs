@@ -57,6 +57,8 @@ pub struct Joined {
     pub nodes: Vec<StateNode>,
     /// Names of terminating nodes.
     pub deleting: FxHashSet<Symbol>,
+    /// Their positions among the Nodes, those of other providers included.
+    pub leaving: Vec<u32>,
     /// Pods whose room on their nominated node was taken by others.
     pub lost_nominations: FxHashSet<PodIx>,
     /// The other nominated ones and the places of their nodes, by UID.
@@ -79,19 +81,21 @@ pub fn join(
         claim.provider_id.map(|id| by_provider.insert(id, claim));
         claim.node_name.map(|name| by_node.insert(name, claim));
     }
-    let mut leaving = FxHashSet::default();
+    let mut deleting = FxHashSet::default();
+    let mut leaving = Vec::new();
     let mut joined: FxHashSet<Symbol> = FxHashSet::default();
     let mut nodes = Vec::with_capacity(world.nodes.len());
-    for node in &world.nodes {
+    for (at, node) in (0..).zip(&world.nodes) {
         let claim = match node.provider_id {
             Some(id) => by_provider.get(&id).copied(),
             None => by_node.get(&node.name).copied(),
         };
         claim.map(|c| joined.insert(c.name));
         if node.deleting || claim.is_some_and(|c| c.deleting) {
+            leaving.push(at);
             // Who ends another provider's node has a place for its pods.
             if world.foreign_nodes.binary_search(&node.name).is_err() {
-                leaving.insert(node.name);
+                deleting.insert(node.name);
             }
             continue;
         }
@@ -144,7 +148,8 @@ pub fn join(
     let bound = bind(world, &mut nodes, daemons, volumes, not_here);
     Joined {
         nodes,
-        deleting: leaving,
+        deleting,
+        leaving,
         lost_nominations: bound.crowded_out,
         nominated: bound.nominated,
         moved: bound.moved,

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::useless_purchases::UselessPurchases;
-use super::volumes::{LocalVolumes, Volumes, used_by};
-use super::{PendingPod, StateNode};
+use super::volumes::{LocalVolumes, Volumes};
+use super::{PendingPod, SharedClaim, SharedClaims, StateNode};
 use crate::ids::PodIx;
 use crate::model::{
     ClusterObjects, LabelSelector, Pod, PodShape, ResourceId, Resources, SelectorOp, SelectorRule,
@@ -17,11 +17,12 @@ use crate::model::{
 use crate::reasons::Unfit;
 
 /// Pods that kube-scheduler has marked or will mark unschedulable, including those that lost their
-/// nomination, and pods of terminating nodes. `moved` have room elsewhere already.
+/// nomination, and pods of terminating nodes. `moved` have room elsewhere already. `nominated` are
+/// the pods that kept their nomination, with the positions of their nodes.
 pub fn collect(
     world: &ClusterObjects,
     leaving: &FxHashSet<Symbol>,
-    (crowded_out, moved): (&FxHashSet<PodIx>, &FxHashSet<PodIx>),
+    (crowded_out, moved, nominated): (&FxHashSet<PodIx>, &FxHashSet<PodIx>, &[(PodIx, usize)]),
     volumes: &Volumes,
     useless: &UselessPurchases,
 ) -> Vec<PendingPod> {
@@ -54,35 +55,57 @@ pub fn collect(
         pending.push(entry);
     }
     sort(world, &mut pending);
-    one_pod_a_claim(world, &mut pending, volumes);
+    share_claims(world, &mut pending, volumes, nominated);
     pending
 }
 
-/// Of pods that wait for a claim of which one pod at a time may use the volume, the first in
-/// kube-scheduler's queue gets it.
-fn one_pod_a_claim(world: &ClusterObjects, pending: &mut [PendingPod], volumes: &Volumes) {
-    let of = |p: &PendingPod| &world.pods[p.pod.0 as usize];
-    let mut waiting: Vec<usize> = (0..pending.len())
-        .filter(|&at| pending[at].unfit.is_none())
-        .filter(|&at| !volumes.exclusive(world, of(&pending[at])).is_empty())
-        .collect();
-    waiting.sort_by_key(|&at| {
-        let pod = of(&pending[at]);
+/// Finds the claims that pods share and of which the first that has a place decides for the others.
+/// Which one that is only planning shows: a pod without a place holds no other.
+fn share_claims(
+    world: &ClusterObjects,
+    pending: &mut [PendingPod],
+    volumes: &Volumes,
+    nominated: &[(PodIx, usize)],
+) {
+    let of = |pod: PodIx| volumes.shareable(world, &world.pods[pod.0 as usize]);
+    let mut users: FxHashMap<u32, u32> = FxHashMap::default();
+    let mut sharing: Vec<(usize, Vec<SharedClaim>)> = Vec::new();
+    for (at, waits) in pending.iter().enumerate() {
+        let claims = match waits.unfit {
+            None => of(waits.pod),
+            Some(_) => continue,
+        };
+        for claim in &claims {
+            *users.entry(claim.claim).or_default() += 1;
+        }
+        if !claims.is_empty() {
+            sharing.push((at, claims));
+        }
+    }
+    if sharing.is_empty() {
+        return;
+    }
+    let mut first: FxHashMap<u32, (PodIx, u32)> = FxHashMap::default();
+    for &(pod, node) in nominated {
+        for claim in of(pod) {
+            first.entry(claim.claim).or_insert((pod, node as u32));
+        }
+    }
+    for (_, claims) in &mut sharing {
+        claims
+            .iter_mut()
+            .for_each(|claim| claim.first = first.get(&claim.claim).copied());
+        claims.retain(|claim| claim.first.is_some() || users[&claim.claim] > 1);
+    }
+    sharing.retain(|(_, claims)| !claims.is_empty());
+    sharing.sort_by_key(|&(at, _)| {
+        let pod = &world.pods[pending[at].pod.0 as usize];
         let priority = world.shapes.get(pod.shape).priority;
         let place = pod.queued.wrapping_sub(1);
         (Reverse(priority), place, pod.created, &pod.uid)
     });
-    let mut taken: FxHashMap<(Symbol, Symbol), PodIx> = FxHashMap::default();
-    for at in waiting {
-        let (pod, claims) = (pending[at].pod, volumes.exclusive(world, of(&pending[at])));
-        let first = claims.iter().find_map(|id| Some((id.1, *taken.get(id)?)));
-        match first {
-            Some((claim, user)) => {
-                let why = used_by(world, claim, user);
-                pending[at].unfit = Some(Unfit::Volume(why.into()));
-            }
-            None => taken.extend(claims.into_iter().map(|id| (id, pod))),
-        }
+    for (turn, (at, claims)) in (0..).zip(sharing) {
+        pending[at].shared = Some(Box::new(SharedClaims { turn, claims }));
     }
 }
 
@@ -142,6 +165,7 @@ impl Shapes {
             shape,
             volume_alternatives,
             volumes: volumes.of(world, pod),
+            shared: None,
             unfit,
             useless: None,
         }

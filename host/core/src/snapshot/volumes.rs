@@ -2,6 +2,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::SharedClaim;
 use crate::ids::PodIx;
 use crate::matching::satisfies;
 use crate::model::storage::{StorageCapacity, StorageClass, Volume, VolumeClaim};
@@ -134,7 +135,7 @@ impl<'a> Volumes<'a> {
     }
 
     /// The claims of a pod that one pod at a time may use.
-    pub fn exclusive(&self, world: &ClusterObjects, pod: &Pod) -> Vec<(Symbol, Symbol)> {
+    fn exclusive(&self, world: &ClusterObjects, pod: &Pod) -> Vec<(Symbol, Symbol)> {
         let namespace = world.shapes.get(pod.shape).namespace;
         let named = pod.claims.iter().map(|&name| (namespace, name));
         let one_pod = |id: &(Symbol, Symbol)| {
@@ -143,6 +144,35 @@ impl<'a> Volumes<'a> {
                 .is_some_and(|(_, claim)| claim.modes.one_pod())
         };
         named.filter(one_pod).collect()
+    }
+
+    /// The claims of a pod of which one pod decides for the others, each once.
+    pub fn shareable(&self, world: &ClusterObjects, pod: &Pod) -> Vec<SharedClaim> {
+        let namespace = world.shapes.get(pod.shape).namespace;
+        let mut all: Vec<SharedClaim> = Vec::new();
+        for &name in &pod.claims {
+            let Some(&(at, claim)) = self.claims.get(&(namespace, name)) else {
+                continue;
+            };
+            let one_pod = claim.modes.one_pod();
+            let known = all.iter().any(|of| of.claim == at);
+            if !known && (one_pod || self.waits_for_a_node(claim)) {
+                all.push(SharedClaim {
+                    claim: at,
+                    one_pod,
+                    first: None,
+                });
+            }
+        }
+        all
+    }
+
+    /// Whether the node of a claim's first pod decides where its volume is.
+    fn waits_for_a_node(&self, claim: &VolumeClaim) -> bool {
+        let class = self.class_of(claim);
+        claim.volume.is_none()
+            && claim.selected_node.is_none()
+            && class.is_some_and(|class| class.wait_for_consumer)
     }
 
     /// The alternatives that all volumes of a pod leave: one of them must hold; empty for no
@@ -509,6 +539,15 @@ pub fn used_by(world: &ClusterObjects, claim: Symbol, user: PodIx) -> String {
         "its PersistentVolumeClaim {} is ReadWriteOncePod, and pod {} uses it",
         world.names.text(claim),
         world.pods[user.0 as usize].name
+    )
+}
+
+/// Why a pod has to wait for the volume of a claim, which is made or chosen for another pod's node.
+pub fn placed_first(world: &ClusterObjects, claim: Symbol, first: PodIx) -> String {
+    format!(
+        "its PersistentVolumeClaim {} is not bound, and pod {}, which uses it too, is placed first",
+        world.names.text(claim),
+        world.pods[first.0 as usize].name
     )
 }
 

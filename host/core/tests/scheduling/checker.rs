@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use longshore_core::check::{Invariant, check};
 use longshore_core::model::{Settings, Symbol};
-use longshore_core::plan::{Plan, PoolIx, Unplaced};
+use longshore_core::plan::{NodeIx, Placement, Plan, PoolIx, Unplaced};
 use longshore_core::planner::{self, Options};
 use longshore_core::policy::ByPrice;
 use longshore_core::snapshot::Snapshot;
 use serde_json::{Value, json};
 
-use super::{any, merge, pod, pods, pool, world};
+use super::{any, merge, node, pod, pods, pool, running, world};
 
 const ZONE: &str = "topology.kubernetes.io/zone";
 const HOST: &str = "kubernetes.io/hostname";
@@ -216,6 +216,46 @@ fn pods_that_must_spread_in_one_zone() {
             (0..plan.claims.len()).for_each(|at| move_to(snapshot, plan, at, "a"));
         },
     );
+}
+
+#[test]
+fn pods_that_must_spread_over_hosts_beyond_the_emptiest_that_is_there() {
+    let over_hosts = json!({"topologySpreadConstraints": [{
+        "maxSkew": 1, "topologyKey": HOST, "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": "web"}},
+    }]});
+    finds(Invariant::Spread, &web(2, "900m", &over_hosts), all_on_one);
+    let mut objects = web(1, "900m", &over_hosts);
+    objects.extend(["n1", "n2"].map(|name| node(name, "a", "4", "8Gi")));
+    objects.push(running("r", "web", "n1", &json!({})));
+    finds(Invariant::Spread, &objects, |_, plan| {
+        assert_eq!(plan.on_existing_nodes[0].node.0, 1);
+        plan.on_existing_nodes[0].node.0 = 0;
+    });
+}
+
+#[test]
+fn pods_of_an_unbound_claim_on_two_nodes() {
+    let mounts = json!({"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]});
+    let claim = json!({
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "c", "namespace": "default"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "late",
+            "resources": {"requests": {"storage": "2Gi"}}},
+    });
+    let class = json!({
+        "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "late"},
+        "provisioner": "x.csi", "volumeBindingMode": "WaitForFirstConsumer",
+    });
+    let mut objects = pods(2, "web", "900m", "1Gi", &mounts);
+    objects.extend(["n1", "n2"].map(|name| node(name, "a", "4", "8Gi")));
+    objects.extend([claim, class]);
+    finds(Invariant::Volumes, &objects, |_, plan| {
+        let moved = plan.on_existing_nodes[0].pods.pop().unwrap();
+        let node = NodeIx(1);
+        let pods = vec![moved];
+        plan.on_existing_nodes.push(Placement { node, pods });
+    });
 }
 
 #[test]

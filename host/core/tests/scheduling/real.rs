@@ -1,8 +1,15 @@
 //! What kube-scheduler 1.36 was seen to do and a planner would not guess.
 
+use std::sync::Arc;
+
+use longshore_core::kube_scheduler::simulate;
+use longshore_core::model::Settings;
+use longshore_core::planner::{self, Options};
+use longshore_core::policy::ByPrice;
+use longshore_core::snapshot::Snapshot;
 use serde_json::{Value, json};
 
-use super::{any, merge, node, plan, pod, pool, running};
+use super::{any, merge, node, plan, pod, pool, running, world};
 
 const HOST: &str = "kubernetes.io/hostname";
 const ZONE: &str = "topology.kubernetes.io/zone";
@@ -595,4 +602,243 @@ fn a_pod_that_is_resized_leaves_the_room_that_kube_scheduler_sees() {
 
 fn pod_of(cpu: &str) -> Value {
     pod("big", "web", cpu, "64Mi", &json!({}))
+}
+
+fn over_hosts(patch: &Value) -> Value {
+    let rule = json!({
+        "maxSkew": 1, "topologyKey": HOST, "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": web()},
+    });
+    json!({"topologySpreadConstraints": [with(rule, patch)]})
+}
+
+/// How many pods the model of kube-scheduler binds in each of some runs of a plan.
+fn bound_by_the_model(objects: &[Value]) -> Vec<usize> {
+    let snapshot = Snapshot::new(Arc::new(world(objects, Settings::default())));
+    let plan = planner::plan(&snapshot, &ByPrice, Options::default()).unwrap();
+    let runs = (0..4).map(|seed| simulate(&snapshot, &plan, seed));
+    runs.map(|run| run.placements.len()).collect()
+}
+
+#[test]
+fn hosts_are_compared_with_the_nodes_that_are_there() {
+    let one_each = |nodes: &[&str]| -> Vec<Value> {
+        let on = |name: &&str| {
+            let pod = running(&format!("r-{name}"), "web", name, &json!({}));
+            vec![node(name, "a", "4", "8Gi"), pod]
+        };
+        nodes.iter().flat_map(on).collect()
+    };
+    let waits = || small("w", "web", &over_hosts(&json!({})));
+    // One node that the pod can use has one of them already: there is nothing to be even with.
+    let own = json!({"metadata": {"labels": {"disk": "ssd"}}});
+    let mut one = one_each(&["n1"]);
+    merge(&mut one[0], &own);
+    let picky = with(waits(), &json!({"spec": {"nodeSelector": {"disk": "ssd"}}}));
+    let others = vec![node("n2", "a", "4", "8Gi"), picky.clone()];
+    let alone = [one, others].concat();
+    assert_eq!(plan(&alone), "n1: w\n");
+    assert_eq!(bound_by_the_model(&alone), [1; 4]);
+    // So it is where a node could be bought.
+    assert_eq!(plan(&[alone, vec![any()]].concat()), "n1: w\n");
+    // Each of three has one.
+    let mut even = one_each(&["n1", "n2", "n3"]);
+    even.push(waits());
+    assert_eq!(plan(&even), "n1: w\n");
+    assert_eq!(bound_by_the_model(&even), [1; 4]);
+    // A fourth that has none, also without room or with a taint, is compared.
+    let taint = json!({"spec": {"taints": [{"key": "own", "effect": "NoSchedule"}]}});
+    for empty in [
+        node("n4", "a", "100m", "8Gi"),
+        with(node("n4", "a", "4", "8Gi"), &taint),
+    ] {
+        let uneven = [even.clone(), vec![empty]].concat();
+        assert!(plan(&uneven).starts_with("left w"), "{}", plan(&uneven));
+        assert_eq!(bound_by_the_model(&uneven), [0; 4]);
+    }
+    // With its taint it is not if the constraint honors taints.
+    let honors = small(
+        "w",
+        "web",
+        &over_hosts(&json!({"nodeTaintsPolicy": "Honor"})),
+    );
+    let tainted = with(node("n4", "a", "4", "8Gi"), &taint);
+    let honored = [one_each(&["n1", "n2"]), vec![tainted, honors]].concat();
+    assert_eq!(plan(&honored), "n1: w\n");
+    assert_eq!(bound_by_the_model(&honored), [1; 4]);
+}
+
+#[test]
+fn too_few_hosts_or_one_on_its_way_out_make_the_fewest_none() {
+    let pair = |patch: &Value| {
+        vec![
+            node("n1", "a", "4", "8Gi"),
+            node("n2", "a", "4", "8Gi"),
+            running("r1", "web", "n1", &json!({})),
+            running("r2", "web", "n2", &json!({})),
+            small("w", "web", &over_hosts(patch)),
+        ]
+    };
+    assert_eq!(plan(&pair(&json!({"minDomains": 2}))), "n1: w\n");
+    assert!(plan(&pair(&json!({"minDomains": 3}))).starts_with("left w"));
+    assert_eq!(bound_by_the_model(&pair(&json!({"minDomains": 3}))), [0; 4]);
+    // Its pods go before it does.
+    let leaves = with(
+        node("n3", "a", "4", "8Gi"),
+        &json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["x/y"]}}),
+    );
+    let leaving = [pair(&json!({})), vec![leaves]].concat();
+    assert!(plan(&leaving).starts_with("left w"), "{}", plan(&leaving));
+    assert_eq!(bound_by_the_model(&leaving), [0; 4]);
+    let bought = plan(&[leaving, vec![any()]].concat());
+    assert!(bought.starts_with("default: "), "{bought}");
+}
+
+#[test]
+fn new_nodes_begin_with_none_after_pods_are_bound_to_those_that_are_there() {
+    let mut objects = vec![
+        any(),
+        node("n1", "a", "700m", "8Gi"),
+        node("n2", "a", "700m", "8Gi"),
+        running("r1", "web", "n1", &json!({})),
+        running("r2", "web", "n2", &json!({})),
+    ];
+    objects.extend((1..=4).map(|n| small(&format!("w{n}"), "web", &over_hosts(&json!({})))));
+    let text = plan(&objects);
+    assert!(text.contains("n1: w1\nn2: w2\n"), "{text}");
+    assert_eq!(text.matches("default: ").count(), 2, "{text}");
+}
+
+#[test]
+fn the_first_pod_with_a_place_decides_where_the_volume_of_an_unbound_claim_is() {
+    let waits = |name: &str, cpu: &str, patch: &Value| {
+        with(
+            pod(name, "web", cpu, "64Mi", &mounts("c")),
+            &json!({"spec": patch}),
+        )
+    };
+    let planned = |pods: &[Value], of_claim: &Value| {
+        let rest = vec![claim("c", of_claim), class("x.csi", &json!({}))];
+        plan(&[two_nodes(), rest, pods.to_vec()].concat())
+    };
+    let any_size = |cpu: &str| [waits("w1", cpu, &json!({})), waits("w2", cpu, &json!({}))];
+    // Both on one node, or the second waits: its volume is made in the zone of the first.
+    let words = "c is not bound, and pod w1, which uses it too, is placed first";
+    assert_eq!(planned(&any_size("500m"), &json!({})), "n1: w1 w2\n");
+    let text = planned(&any_size("2500m"), &json!({}));
+    assert!(text.starts_with("n1: w1\n"), "{text}");
+    assert!(
+        text.contains("left w2: pod ") && text.contains(words),
+        "{text}"
+    );
+    // The first in the queue decides, not the largest.
+    let sizes = [
+        waits("w1", "500m", &json!({})),
+        waits("w2", "3800m", &json!({})),
+    ];
+    let text = planned(&sizes, &json!({}));
+    assert!(
+        text.starts_with("n1: w1\n") && text.contains(words),
+        "{text}"
+    );
+    // One without a place holds no other.
+    let nowhere = json!({"nodeSelector": {"disk": "none"}});
+    let held = [
+        waits("w1", "500m", &nowhere),
+        waits("w2", "500m", &json!({})),
+    ];
+    let text = planned(&held, &json!({}));
+    assert!(
+        text.starts_with("n1: w2\n") && text.contains("left w1"),
+        "{text}"
+    );
+    let one_pod = json!({"spec": {"accessModes": ["ReadWriteOncePod"]}});
+    let text = planned(&held, &one_pod);
+    assert!(
+        text.starts_with("n1: w2\n") && text.contains("left w1"),
+        "{text}"
+    );
+    let text = planned(&any_size("500m"), &one_pod);
+    assert!(
+        text.starts_with("n1: w1\n") && text.contains("left w2"),
+        "{text}"
+    );
+    // Once a node is chosen there is no more to decide, nor where the volume is there.
+    let note = json!({"volume.kubernetes.io/selected-node": "n2"});
+    let chosen = json!({"metadata": {"annotations": note}});
+    assert_eq!(planned(&any_size("500m"), &chosen), "n2: w1 w2\n");
+    let text = plan(
+        &[
+            two_nodes(),
+            vec![bound("c", "v"), volume("v", &json!({}))],
+            any_size("2500m").to_vec(),
+        ]
+        .concat(),
+    );
+    assert_eq!(text, "n1: w1\nn2: w2\n");
+}
+
+#[test]
+fn pods_of_an_unbound_claim_share_a_new_node_or_wait() {
+    let planned = |cpu: &str| {
+        let mut objects = vec![any(), claim("c", &json!({})), class("x.csi", &json!({}))];
+        objects.extend((1..=2).map(|n| pod(&format!("w{n}"), "web", cpu, "64Mi", &mounts("c"))));
+        plan(&objects)
+    };
+    let text = planned("1500m");
+    assert!(
+        text.starts_with("default: ") && text.ends_with(": w1 w2\n"),
+        "{text}"
+    );
+    let text = planned("5");
+    assert_eq!(text.matches("default: ").count(), 1, "{text}");
+    assert!(
+        text.contains("left w2: pod ") && text.contains("pod w1, which"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_nominated_pod_has_decided_where_the_volume_is() {
+    let nominated = with(
+        pod("w1", "web", "500m", "64Mi", &mounts("c")),
+        &json!({"status": {"nominatedNodeName": "n2"}}),
+    );
+    let planned = |cpu: &str| {
+        let waits = pod("w2", "web", cpu, "64Mi", &mounts("c"));
+        let rest = vec![
+            claim("c", &json!({})),
+            class("x.csi", &json!({})),
+            nominated.clone(),
+            waits,
+        ];
+        plan(&[two_nodes(), rest].concat())
+    };
+    assert_eq!(planned("500m"), "n2: w2\n");
+    let text = planned("3800m");
+    assert!(
+        text.starts_with("left w2: pod ") && text.contains("pod w1, which"),
+        "{text}"
+    );
+}
+
+#[test]
+fn the_model_binds_pods_of_an_unbound_claim_to_one_node() {
+    let rest = vec![claim("c", &json!({})), class("x.csi", &json!({}))];
+    let pods = |cpu: &str| -> Vec<Value> {
+        let of = |n: u32| pod(&format!("w{n}"), "web", cpu, "64Mi", &mounts("c"));
+        (1..=2).map(of).collect()
+    };
+    let big = [two_nodes(), rest.clone(), pods("2500m")].concat();
+    assert_eq!(bound_by_the_model(&big), [1; 4]);
+    let little = [two_nodes(), rest, pods("500m")].concat();
+    assert_eq!(bound_by_the_model(&little), [2; 4]);
+}
+
+#[test]
+fn a_limit_below_zero_lets_nothing_be_bought() {
+    let limited = |cpu: &str| pool("default", json!([]), &json!({"limits": {"cpu": cpu}}));
+    let planned = |cpu: &str| plan(&[limited(cpu), small("w", "web", &json!({}))]);
+    assert!(planned("8").starts_with("default: "), "{}", planned("8"));
+    assert!(planned("-1").starts_with("left w"), "{}", planned("-1"));
 }

@@ -108,6 +108,7 @@ fn cluster<'s>(snapshot: &'s Snapshot, plan: &Plan) -> Cluster<'s> {
     Cluster {
         world,
         nodes: existing.chain(new).collect(),
+        claimed: std::collections::BTreeMap::new(),
     }
 }
 
@@ -124,13 +125,30 @@ fn placements(snapshot: &Snapshot, plan: &Plan) -> Vec<(PodIx, usize)> {
         .collect()
 }
 
-/// Binds the pods of a plan where it has them, in some order.
+/// Binds what can be bound, one at a time, so that the first in the order comes as soon as it can.
+fn bind_all(snapshot: &Snapshot, cluster: &mut Cluster<'_>, left: &mut Vec<(PodIx, usize)>) {
+    let next = |cluster: &Cluster<'_>, left: &[(PodIx, usize)]| {
+        let there = |at: usize| at < cluster.nodes.len();
+        let binds = |&(pod, at): &(PodIx, usize)| {
+            there(at) && cluster.refuses(pending(snapshot, pod), at).is_none()
+        };
+        left.iter().position(binds)
+    };
+    while let Some(at) = next(cluster, left) {
+        let (pod, node) = left.remove(at);
+        cluster.bind(pending(snapshot, pod), node);
+    }
+}
+
+/// Binds the pods of a plan where it has them, in some order: to nodes that are there before those
+/// of claims come.
 fn realise(snapshot: &Snapshot, plan: &Plan, seed: u64) -> Result<(), String> {
     let placed = placements(snapshot, plan);
     let mut rng = Rng(seed ^ 0x2545_f491_4f6c_dd1d);
     let mut refused = String::new();
     for order in 0..ORDERS {
         let mut cluster = cluster(snapshot, plan);
+        let coming = cluster.nodes.split_off(snapshot.nodes.len());
         let mut left = placed.clone();
         // Those with rules first, as a rule: others that come later break none of them.
         left.sort_by_key(|(pod, _)| {
@@ -147,22 +165,11 @@ fn realise(snapshot: &Snapshot, plan: &Plan, seed: u64) -> Result<(), String> {
                 left.swap(at, rng.below(at + 1));
             }
         }
-        loop {
-            let before = left.len();
-            // One at a time, so that the first in the order comes as soon as it can.
-            let next = left
-                .iter()
-                .position(|&(pod, at)| cluster.refuses(pending(snapshot, pod), at).is_none());
-            if let Some(next) = next {
-                let (pod, at) = left.remove(next);
-                cluster.bind(pending(snapshot, pod), at);
-            }
-            if left.is_empty() {
-                return Ok(());
-            }
-            if left.len() == before {
-                break;
-            }
+        bind_all(snapshot, &mut cluster, &mut left);
+        cluster.nodes.extend(coming);
+        bind_all(snapshot, &mut cluster, &mut left);
+        if left.is_empty() {
+            return Ok(());
         }
         let why = left.iter().map(|&(pod, at)| {
             let name = &snapshot.world.pods[pod.0 as usize].name;

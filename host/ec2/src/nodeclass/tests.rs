@@ -161,3 +161,20 @@ fn an_object_that_cannot_be_read_is_refused_with_place_reason_and_hint() {
         "#]],
     );
 }
+
+#[test]
+fn a_list_is_no_structure() {
+    for list in [
+        "blockDeviceMappings: [[/dev/xvda]]",
+        "metadataOptions: []",
+        "placementGroupSelector: []",
+        "cpuOptions: []",
+        "kubelet: []",
+    ] {
+        let text = LEAST.replace("role: nodes", &format!("role: nodes\n  {list}"));
+        let (classes, problems) = read("class.yaml", text.as_bytes());
+        let field = list.split(':').next().unwrap();
+        let said = problems.to_string();
+        assert!(classes.is_empty() && said.contains(field), "{list}: {said}");
+    }
+}

@@ -8,6 +8,7 @@ use super::requests::{WireResources, is_pod_level};
 use super::{WireContainer, WirePod, WireSpec, WireTemplate};
 use crate::labels;
 use crate::manifests::diagnostic::{Fault, Path, quoted};
+use crate::manifests::object::quantity;
 use crate::manifests::wire::{Amount, Map};
 use crate::quantity::Quantity;
 
@@ -87,6 +88,7 @@ fn check_resources(resources: &WireResources<'_>, at: Path<'_>) -> Result<(), Fa
         check_name(name, at.field("requests"))?;
         let (at, limit) = (at.field("requests"), limits.get(name));
         check_whole(name, amount, at.key(name))?;
+        check_pages(name, amount, at.key(name))?;
         match limit.map(|limit| compare(amount, limit)) {
             Some(Some(std::cmp::Ordering::Greater)) => {
                 let limit = limit.map_or("", |limit| &limit.0);
@@ -113,6 +115,7 @@ fn check_resources(resources: &WireResources<'_>, at: Path<'_>) -> Result<(), Fa
     for (name, amount) in limits.iter() {
         check_name(name, at.field("limits"))?;
         check_whole(name, amount, at.field("limits").key(name))?;
+        check_pages(name, amount, at.field("limits").key(name))?;
     }
     let has_pages =
         |map: &Map<'_, Amount<'_>>| map.iter().any(|(name, _)| name.starts_with("hugepages-"));
@@ -147,7 +150,7 @@ fn check_whole_pod(
     }
     check_resources(resources, at)?;
     let number = |name: &str, amount: &Amount<'_>| {
-        let amount = Quantity::parse(&amount.0).ok()?;
+        let amount = quantity(amount).ok()?;
         match name {
             "cpu" => amount.milli_saturating().ok(),
             _ => amount.whole_saturating().ok(),
@@ -208,7 +211,7 @@ fn check_name(name: &str, at: Path<'_>) -> Result<(), Fault> {
 /// Devices are counted in whole numbers.
 fn check_whole(name: &str, amount: &Amount<'_>, at: Path<'_>) -> Result<(), Fault> {
     let fraction = || {
-        let amount = Quantity::parse(&amount.0).ok()?;
+        let amount = quantity(amount).ok()?;
         let (milli, whole) = (amount.milli().ok()?, amount.whole().ok()?);
         Some(milli != whole.checked_mul(1000)?)
     };
@@ -219,9 +222,32 @@ fn check_whole(name: &str, amount: &Amount<'_>, at: Path<'_>) -> Result<(), Faul
     Ok(())
 }
 
+/// Huge pages come in whole pages, of the size that their name says.
+fn check_pages(name: &str, amount: &Amount<'_>, at: Path<'_>) -> Result<(), Fault> {
+    let Some(size) = name.strip_prefix("hugepages-") else {
+        return Ok(());
+    };
+    let size_of_page = Quantity::parse(size).ok().filter(|size| {
+        let whole = size.whole().ok().and_then(|whole| whole.checked_mul(1000));
+        whole.is_some_and(|milli| milli > 0 && size.milli() == Ok(milli))
+    });
+    let Some(page) = size_of_page.and_then(|size| size.whole().ok()) else {
+        let what = format!("{} is not the size of a page", quoted(size));
+        return Err(at.fault(what, "write hugepages-2Mi or hugepages-1Gi"));
+    };
+    match quantity(amount).map(Quantity::whole_saturating) {
+        Ok(Ok(amount)) if amount % page == 0 => Ok(()),
+        // Reading it says what is wrong.
+        Err(_) | Ok(Err(_)) => Ok(()),
+        Ok(Ok(_)) => {
+            let what = format!("{} is no multiple of {size}", quoted(&amount.0));
+            Err(at.fault(what, "huge pages come in whole pages"))
+        }
+    }
+}
+
 fn compare(request: &Amount<'_>, limit: &Amount<'_>) -> Option<std::cmp::Ordering> {
-    let read = |amount: &Amount<'_>| Quantity::parse(&amount.0).ok();
-    let (request, limit) = (read(request)?, read(limit)?);
+    let (request, limit) = (quantity(request).ok()?, quantity(limit).ok()?);
     match (request.milli(), limit.milli()) {
         (Ok(request), Ok(limit)) => Some(request.cmp(&limit)),
         // What is too large for thousandths is compared in whole units; a limit beyond any number

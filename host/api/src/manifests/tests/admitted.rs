@@ -212,6 +212,18 @@ fn pods_are_taken_and_refused_as_the_api_server_does() {
             {{matchExpressions: [{{key: a, operator: {operator}, values: [{value}]}}]}}}}]}}}}}}"
         ))
     };
+    let pages = |size: &str, request: &str, limit: &str| {
+        container(&format!(
+            "requests: {{cpu: 1, hugepages-{size}: {request}}}, limits: {{hugepages-{size}: {limit}}}"
+        ))
+    };
+    let scratch = |storage: &str| {
+        pod(&format!(
+            "{{containers: [{{name: c}}], volumes: [{{name: v, ephemeral: {{volumeClaimTemplate: \
+            {{spec: {{accessModes: [ReadWriteOnce], resources: {{requests: {{storage: \
+            {storage}}}}}}}}}}}}}]}}"
+        ))
+    };
     check(&[
         (container("requests: {cpu: 2}, limits: {cpu: 3}"), true, ""),
         (
@@ -235,6 +247,19 @@ fn pods_are_taken_and_refused_as_the_api_server_does() {
             "whole number",
         ),
         (container("limits: {gpu: 1}"), false, "is not a resource"),
+        (pages("2Mi", "4Mi", "4Mi"), true, ""),
+        (pages("2Mi", "Gi", "Mi"), true, ""),
+        (pages("2Mi", "Gi", "4Mi"), false, "is not its limit"),
+        (pages("2Mi", "4Mi", "Gi"), false, "is above the limit"),
+        (
+            pages("2Mi", "3Mi", "3Mi"),
+            false,
+            "`3Mi` is no multiple of 2Mi",
+        ),
+        (pages("x", "4Mi", "4Mi"), false, "is not the size of a page"),
+        (scratch("\"1Gi\\n\""), false, "has an unknown suffix"),
+        (scratch("Gi"), false, "is not above 0"),
+        (scratch("' 1Gi '"), true, ""),
         (
             container("requests: {memory: 1Gi}, limits: {memory: 32Ei}"),
             true,

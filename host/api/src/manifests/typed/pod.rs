@@ -12,6 +12,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
 use crate::labels;
 use crate::manifests::diagnostic::{Fault, quoted};
+use crate::manifests::object::quantity;
+use crate::manifests::wire::Amount;
 use crate::quantity::{Quantity, QuantityError};
 
 const LABEL_KEY: &str = "write it like team or example.com/team";
@@ -259,9 +261,16 @@ impl Faults {
         match asked.and_then(|asked| asked.get("storage")) {
             None => self.add(at, "is missing", "say how large the volume is"),
             Some(size) => {
-                let size = Quantity::parse(&size.0).and_then(|size| size.whole_saturating());
-                if size.is_ok_and(|size| size == 0) || size == Err(QuantityError::Negative) {
-                    self.add(at, "is not above 0", "say how large the volume is");
+                let text = Amount(size.0.trim_matches(' ').into());
+                match quantity(&text).and_then(Quantity::whole_saturating) {
+                    Ok(0) | Err(QuantityError::Negative) => {
+                        self.add(at, "is not above 0", "say how large the volume is");
+                    }
+                    Ok(_) => {}
+                    Err(error) => {
+                        let what = format!("quantity {} {error}", quoted(&size.0));
+                        self.add(at, what, "write it like 2Gi");
+                    }
                 }
             }
         }

@@ -26,6 +26,8 @@ pub struct Node {
 pub struct Cluster<'w> {
     pub world: &'w ClusterObjects,
     pub nodes: Vec<Node>,
+    /// The node of the first pod that was bound with a claim, by position of the claim.
+    pub claimed: BTreeMap<usize, usize>,
 }
 
 fn tolerated(tolerations: &[Toleration], taint: &Taint) -> bool {
@@ -71,6 +73,25 @@ impl Cluster<'_> {
         here && term.selector.matches(&other.labels)
     }
 
+    /// The claims of a pod of which another pod decides, and whether one pod at a time may have each.
+    fn undecided(&self, pod: &PendingPod) -> Vec<(usize, bool)> {
+        let record = &self.world.pods[pod.pod.0 as usize];
+        let all = self.world.volume_claims.iter().enumerate();
+        let of_pod = all.filter(|(_, claim)| {
+            claim.namespace == pod.shape.namespace && record.claims.contains(&claim.name)
+        });
+        let waits = |class: Symbol| {
+            let mut classes = self.world.storage_classes.iter();
+            classes.any(|of| of.name == class && of.wait_for_consumer)
+        };
+        let open = of_pod.filter(|(_, claim)| {
+            let is_free = claim.volume.is_none() && claim.selected_node.is_none();
+            claim.modes.one_pod() || (is_free && claim.class.is_some_and(waits))
+        });
+        open.map(|(at, claim)| (at, claim.modes.one_pod()))
+            .collect()
+    }
+
     /// Why a pod may not be bound to a node now; nothing if it may.
     pub fn refuses(&self, pod: &PendingPod, at: usize) -> Option<&'static str> {
         let (node, shape) = (&self.nodes[at], &*pod.shape);
@@ -102,6 +123,13 @@ impl Cluster<'_> {
             .any(|p| node.ports.iter().any(|t| t.conflicts(p)))
         {
             return Some("ports");
+        }
+        let elsewhere = |(claim, one_pod): &(usize, bool)| {
+            let first = self.claimed.get(claim);
+            first.is_some_and(|first| *one_pod || *first != at)
+        };
+        if self.undecided(pod).iter().any(elsewhere) {
+            return Some("claim");
         }
         if !self.spread(shape, node) {
             return Some("spread");
@@ -200,6 +228,9 @@ impl Cluster<'_> {
     }
 
     pub fn bind(&mut self, pod: &PendingPod, at: usize) {
+        for (claim, _) in self.undecided(pod) {
+            self.claimed.entry(claim).or_insert(at);
+        }
         let node = &mut self.nodes[at];
         node.free.sub(&pod.shape.requests);
         node.ports.extend(&pod.shape.ports);
