@@ -294,6 +294,12 @@ const KEYS: [Key; 24] = [
         "How often `url` is fetched. How often EC2 is asked: at least 10m, 1h without it.",
     ),
     key(
+        "[signals.NAME]",
+        "max-age",
+        "\"1d\"",
+        "How old its data may be: `longshore status` warns of older data. Without it a day, or three times `every` if that is longer.",
+    ),
+    key(
         "[journal]",
         "dir",
         "",
@@ -467,6 +473,7 @@ fn the_defaults_in_the_reference_are_those_of_the_code() {
         planning,
         disruption,
         signals,
+        max_ages: [("name".to_owned(), config::MAX_AGE)].into(),
         journal: Some(journal),
         ..Config::default()
     };
