@@ -98,7 +98,8 @@ impl Recent {
 
     /// Something was changed; again and again it is one line.
     pub fn changed(&self, at: Timestamp, subject: &str, what: &str) {
-        let changes = &mut lock(&self.0).changes;
+        let mut inner = lock(&self.0);
+        let changes = &mut inner.changes;
         let known = changes.iter().position(|change| change.subject == subject);
         let known = known.and_then(|known| changes.remove(known));
         if changes.len() == CHANGES {

@@ -200,13 +200,9 @@ impl Watcher {
         {
             self.shared.trim_due.store(true, Ordering::Relaxed);
         }
-        let signals = |of: &Config| {
-            (
-                self.config.signals == of.signals,
-                self.config.max_ages == of.max_ages,
-            )
-        };
-        let anew = signals(&config) != (true, true) || different || change.slots;
+        let same_signals =
+            self.config.signals == config.signals && self.config.max_ages == config.max_ages;
+        let anew = !same_signals || different || change.slots;
         self.config = Arc::new(config);
         self.settle(read, &change, fresh, now);
         if different || loaded || change.slots {
