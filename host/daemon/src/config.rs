@@ -569,6 +569,7 @@ mod tests {
                         },
                     ),
                 ]),
+                max_ages: BTreeMap::new(),
                 journal: Some(JournalEntry {
                     dir: Some("conf/journal".into()),
                     max_size: Some(1 << 30),

@@ -169,7 +169,7 @@ const fn key(
 }
 
 /// All of them. What a value may be is asked of the reader, and that this list is complete.
-const KEYS: [Key; 24] = [
+const KEYS: [Key; 25] = [
     key(
         "[planning]",
         "improve",
