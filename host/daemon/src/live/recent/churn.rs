@@ -21,6 +21,9 @@ const BURST: i64 = 600;
 /// They are a burst where they took more than a fifth of the nodes, and at least so many.
 const LEAST_LOST: usize = 3;
 
+/// The reason of an end that this process knows nothing of.
+const UNKNOWN: &str = "unknown";
+
 /// Reasons of ends that EC2 is the cause of.
 const INTERRUPTIONS: [&str; 5] = [
     "spot_interrupted",
@@ -59,7 +62,7 @@ impl End {
             at,
             created: created(claim).unwrap_or(at),
             pool: pool_of(claim).into(),
-            reason: reason.unwrap_or("unknown").to_lowercase().into(),
+            reason: reason.unwrap_or(UNKNOWN).to_lowercase().into(),
             zone: label(labels::ZONE),
             instance_type: label(labels::INSTANCE_TYPE),
         })
@@ -167,9 +170,13 @@ impl Churn {
         let (pools, reasons) = (named(&self.by_pool), named(&self.by_reason));
         let (pool, of_pool) = most(&pools).into_iter().next()?;
         let (reason, of_reason) = most(&reasons).into_iter().next()?;
+        let why = match reason.as_str() {
+            UNKNOWN => "for no known reason".to_owned(),
+            reason => format!("as {reason}"),
+        };
         Some(format!(
             "nodes live short: {ended} ended within the hour, {} are there; half of those that ended lived \
-            no longer than {}; {of_pool} of them are of NodePool {pool}, {of_reason} ended as {reason}",
+            no longer than {}; {of_pool} of them are of NodePool {pool}, {of_reason} ended {why}",
             self.nodes,
             span(median)
         ))
