@@ -40,12 +40,31 @@ pub struct Scores {
     pub pools: Vec<CommitmentPool>,
 }
 
+/// A policy whose costs tell no two offerings apart, so that the price decides nothing. Offerings that
+/// it excludes do not count.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AlikeCosts {
+    /// What the policy is called.
+    pub policy: Arc<str>,
+    /// The NodePool that it was asked for.
+    pub node_pool: Arc<str>,
+    /// How many offerings that are.
+    pub offerings: usize,
+    /// What each of them costs, in USD per hour.
+    pub cost: f64,
+}
+
 /// Requests to policies while planning. Implementations answer always: where a policy fails,
 /// they fall back to its last good version and then to the built-in answer, and report so
 /// themselves.
 pub trait Policies {
     /// Effective costs of the whole catalogue for nodes of one NodePool.
     fn score(&self, catalogue: &Catalogue, names: &Symbols, pool: Symbol) -> Scores;
+
+    /// Policies that cost all offerings alike in their last answers, for explanations.
+    fn alike(&self) -> Vec<AlikeCosts> {
+        Vec::new()
+    }
 }
 
 /// The built-in scorer: an offering costs its price.

@@ -30,6 +30,8 @@ pub struct Config {
     pub policies: Vec<PolicyEntry>,
     /// `[signals.NAME]`.
     pub signals: BTreeMap<String, SignalEntry>,
+    /// `max-age` of those signals that have one.
+    pub max_ages: BTreeMap<String, Duration>,
     /// `[journal]`.
     pub journal: Option<JournalEntry>,
 }
@@ -140,6 +142,8 @@ pub struct ScoresEntry {
     pub types: Vec<Vec<String>>,
 }
 
+/// How old the data of a signal may be without `max-age`, unless three intervals are longer.
+pub const MAX_AGE: Duration = Duration::from_secs(86_400);
 /// Default interval of URLs without `every`.
 pub const EVERY: Duration = Duration::from_secs(300);
 /// Default interval of questions to EC2. Scores change slowly, and EC2 limits the questions of a day.
@@ -181,7 +185,7 @@ pub fn tables(root: &mut Table, folder: &Path) -> Config {
     }
     config.policies = policies(root, folder);
     if let Some(table) = root.table("signals") {
-        config.signals = signals(table, folder);
+        (config.signals, config.max_ages) = signals(table, folder);
     }
     config
 }
@@ -327,18 +331,25 @@ fn mode(table: &mut Table) -> Mode {
     Mode::Enforce
 }
 
-fn signals(mut all: Table, folder: &Path) -> BTreeMap<String, SignalEntry> {
-    let mut entries = BTreeMap::new();
+/// Signals and their `max-age`, by name.
+type SignalTables = (BTreeMap<String, SignalEntry>, BTreeMap<String, Duration>);
+
+fn signals(mut all: Table, folder: &Path) -> SignalTables {
+    let (mut entries, mut ages) = (BTreeMap::new(), BTreeMap::new());
+    let range = Duration::from_secs(1)..=365 * MAX_AGE;
     for name in all.keys() {
         let Some(mut table) = all.table(&name) else {
             continue;
         };
+        if let Some(age) = table.duration("max-age", range.clone()) {
+            ages.insert(name.clone(), age);
+        }
         if let Some(entry) = signal(&mut table, folder) {
             entries.insert(name, entry);
         }
         table.finish();
     }
-    entries
+    (entries, ages)
 }
 
 fn signal(table: &mut Table, folder: &Path) -> Option<SignalEntry> {
@@ -558,6 +569,7 @@ mod tests {
                         },
                     ),
                 ]),
+                max_ages: BTreeMap::new(),
                 journal: Some(JournalEntry {
                     dir: Some("conf/journal".into()),
                     max_size: Some(1 << 30),
@@ -586,7 +598,7 @@ mod tests {
                     hint: delete the line; host/docs/configuration.md lists the keys
                 conf/longshore.toml:6:1: `file` is missing in [signals.x]
                     hint: add `file = "…"`
-                conf/longshore.toml:7:1: unknown key `path` in [signals.x]: expected one of `ec2`, `every`, `file`, `target`, `types`, `url`
+                conf/longshore.toml:7:1: unknown key `path` in [signals.x]: expected one of `ec2`, `every`, `file`, `max-age`, `target`, `types`, `url`
                     hint: delete the line; host/docs/configuration.md lists the keys
             "#]],
         );
@@ -646,6 +658,15 @@ mod tests {
                     hint: `enforce` is obeyed, `shadow` asked and compared
             "#]],
         );
+    }
+
+    #[test]
+    fn a_signal_may_say_how_old_its_data_may_be() {
+        let config = read("[signals.a]\nfile = 'a'\nmax-age = '30d'\n[signals.b]\nfile = 'b'\n");
+        let expected = BTreeMap::from([("a".to_owned(), 30 * MAX_AGE)]);
+        assert_eq!(config.unwrap().max_ages, expected);
+        let refused = read("[signals.a]\nfile = 'a'\nmax-age = '0s'\n");
+        assert!(refused.is_err());
     }
 
     #[test]

@@ -25,7 +25,7 @@ use longshore_core::stop::Stop;
 use crate::Answer;
 use crate::args::{DisruptArgs, ExplainArgs, Output, PlanArgs, WorldArgs};
 use crate::error::Failure;
-use crate::explain::Explained;
+use crate::explain::{Explained, alike_text};
 use crate::input;
 use crate::messages::estimated_from;
 use crate::options;
@@ -62,7 +62,9 @@ pub fn explain_node(args: &ExplainArgs) -> Result<Explained, Failure> {
     }
     let round = look(&snapshot, &scorers, how);
     say(&scorers);
-    explain(&snapshot, &round, &args.name, false).map_err(usage)
+    let mut explained = explain(&snapshot, &round, &args.name, false).map_err(usage)?;
+    explained.text += &alike_text(&scorers);
+    Ok(explained)
 }
 
 /// What the feature gates say of replacements.

@@ -1,11 +1,14 @@
 //! `longshore explain pod NAME`: why the pod got its node, or none; `longshore explain node NAME`:
 //! whether it would be disrupted, and why it stays. They work on files, or ask a running daemon.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use longshore_core::disrupt::costs;
 use longshore_core::model::{ClusterObjects, ResourceId, Symbol};
 use longshore_core::plan::{NodeIx, Plan, PodIx, Refusal, Target, Unfit};
 use longshore_core::planner;
-use longshore_core::policy::Policies;
+use longshore_core::policy::{AlikeCosts, Policies};
 use longshore_core::snapshot::Snapshot;
 use longshore_core::stop::Stop;
 use serde::{Deserialize, Serialize};
@@ -31,6 +34,9 @@ struct Explanation {
     outcome: Outcome,
     /// Who refuses it, and why. For a placed pod, those that did not get it.
     refusals: Vec<report::Refusal>,
+    /// Policies that cost all offerings alike, so that the price decides nothing.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    alike: Vec<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -172,6 +178,7 @@ pub fn explain(case: &ExplainInput<'_>, name: &str) -> Result<Explained, Failure
         text: text(case.snapshot, pod, &explanation, &refusals)
             + &volumes(case.snapshot, pod)
             + &incompatible_pools(case)
+            + &alike_text(case.policies)
             + &estimates(estimated_from(&case.snapshot.world)),
         explanation: serde_json::to_value(&explanation).map_err(|e| Failure::Print(e.into()))?,
     })
@@ -239,7 +246,33 @@ fn of_pod(case: &ExplainInput<'_>, pod: PodIx, refusals: &[Refusal]) -> Explanat
             .iter()
             .map(|r| report::refusal(snapshot, pod, r.target, &r.unfit))
             .collect(),
+        alike: alike(case.policies),
     }
+}
+
+/// A sentence for each policy and cost of which no two offerings differ.
+pub(crate) fn alike(policies: &dyn Policies) -> Vec<String> {
+    let mut pools: BTreeMap<(Arc<str>, String), Vec<AlikeCosts>> = BTreeMap::new();
+    for one in policies.alike() {
+        let key = (one.policy.clone(), format!("{} USD/h", one.cost));
+        pools.entry(key).or_default().push(one);
+    }
+    let sentence = |((policy, cost), of): ((Arc<str>, String), Vec<AlikeCosts>)| {
+        let names: Vec<&str> = of.iter().map(|one| &*one.node_pool).collect();
+        let more = if names.len() > 3 { ", …" } else { "" };
+        format!(
+            "Policy {policy} costs all {} offerings {cost} for NodePool {}{more}: the price decides nothing.",
+            of.iter().map(|one| one.offerings).max().unwrap_or(0),
+            names.get(..3).unwrap_or(&names).join(", ")
+        )
+    };
+    pools.into_iter().map(sentence).collect()
+}
+
+/// The same behind an explanation.
+pub(crate) fn alike_text(policies: &dyn Policies) -> String {
+    let line = |sentence: String| format!("\n{sentence}\n");
+    alike(policies).into_iter().map(line).collect()
 }
 
 fn outcome(case: &ExplainInput<'_>, pod: PodIx) -> Outcome {

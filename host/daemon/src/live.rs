@@ -54,6 +54,7 @@ pub(crate) mod pools;
 mod proof;
 mod protection;
 mod pulse;
+mod recent;
 #[cfg(test)]
 mod reference;
 mod refusals;

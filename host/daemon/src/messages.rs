@@ -563,6 +563,17 @@ pub fn time_of_day(second: i64) -> String {
     )
 }
 
+/// So many seconds, in the largest unit of which there are two, but hours up to a day: `40 s`, `12 min`,
+/// `5 h`, `3 d`.
+pub fn span(seconds: i64) -> String {
+    match seconds {
+        ..120 => format!("{seconds} s"),
+        120..7_200 => format!("{} min", seconds / 60),
+        7_200..86_400 => format!("{} h", seconds / 3_600),
+        _ => format!("{} d", seconds / 86_400),
+    }
+}
+
 /// What a pod demands of a label without an alternative: its node selector, or its only term of
 /// required affinity.
 fn demand(shape: &PodShape, key: Symbol) -> Option<&Requirement> {

@@ -6,7 +6,7 @@ mod signals;
 
 use longshore_core::disrupt::consolidation::{Consolidation, DisruptionPolicies};
 use longshore_core::model::{Catalogue, Symbol, Symbols};
-use longshore_core::policy::{ByPrice, Policies, Scores};
+use longshore_core::policy::{AlikeCosts, ByPrice, Policies, Scores};
 use longshore_policy::{Assignment, Host, HostConfig, LoadedPolicy, Signals, WasmPolicies};
 use serde_json::Value;
 
@@ -104,6 +104,13 @@ impl Policies for Scorers {
         match self {
             Scorers::Price => ByPrice.score(catalogue, names, pool),
             Scorers::Wasm(policies) => policies.score(catalogue, names, pool),
+        }
+    }
+
+    fn alike(&self) -> Vec<AlikeCosts> {
+        match self {
+            Scorers::Price => Vec::new(),
+            Scorers::Wasm(policies) => policies.alike(),
         }
     }
 }

@@ -169,7 +169,7 @@ const fn key(
 }
 
 /// All of them. What a value may be is asked of the reader, and that this list is complete.
-const KEYS: [Key; 24] = [
+const KEYS: [Key; 25] = [
     key(
         "[planning]",
         "improve",
@@ -292,6 +292,12 @@ const KEYS: [Key; 24] = [
         "every",
         "\"5m\"",
         "How often `url` is fetched. How often EC2 is asked: at least 10m, 1h without it.",
+    ),
+    key(
+        "[signals.NAME]",
+        "max-age",
+        "\"1d\"",
+        "How old its data may be: `longshore status` warns of older data. Without it a day, or three times `every` if that is longer.",
     ),
     key(
         "[journal]",
@@ -467,6 +473,7 @@ fn the_defaults_in_the_reference_are_those_of_the_code() {
         planning,
         disruption,
         signals,
+        max_ages: [("name".to_owned(), config::MAX_AGE)].into(),
         journal: Some(journal),
         ..Config::default()
     };

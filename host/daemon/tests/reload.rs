@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 
 use guest::{BROKEN, Way, guest};
 use longshore_core::model::MoveCost;
-use longshore_daemon::live::policies::{Kind, PolicyReloader};
+use longshore_daemon::live::policies::{DatedBy, Kind, PolicyReloader};
 use scene::{Scene, setup};
 
 const ONE: &[u8] = b"[[policy]]\nname = 'one'\npath = 'one.wasm'\n";
@@ -605,4 +605,64 @@ fn the_status_is_an_object_for_programs() {
     assert_eq!(status["policies"][0]["version"], "flat 1.0.0");
     assert_eq!(status["policies"][0]["mode"], "enforce");
     assert_eq!(status["policies"][0]["calls"], 1);
+}
+
+#[test]
+fn a_policy_that_costs_all_offerings_alike_is_told_once() {
+    let mut scene = one("alike");
+    scene.edit("one.wasm", &guest("2.0.0", Way::Costs(0.0)));
+    scene.settle();
+    scene.manager.notices();
+    let told = |scene: &Scene| -> Vec<String> {
+        let alike = [Kind::PolicyCostsAlike, Kind::PolicyCostsDiffer];
+        let notices = scene.manager.notices().into_iter();
+        let notices = notices.filter(|notice| alike.contains(&notice.kind));
+        notices.map(|notice| notice.message).collect()
+    };
+    scene.round();
+    let offerings = scene.snapshot.world.catalogue.offerings().len();
+    let sentence = format!(
+        "policy one costs all {offerings} offerings 0 USD/h for NodePool default: the price decides nothing"
+    );
+    assert_eq!(told(&scene), [sentence.as_str()]);
+    assert_eq!(scene.manager.status().warnings, [sentence.as_str()]);
+    let policy = scene.policy("one");
+    assert_eq!(policy.alike.len(), 1);
+    assert_eq!(policy.alike[0].nodepools, ["default"]);
+    // The same answer again, or the same of another version, is no news.
+    scene.round();
+    scene.edit("one.wasm", &guest("2.0.1", Way::Costs(0.0)));
+    scene.settle();
+    scene.round();
+    assert!(told(&scene).is_empty());
+    // An explanation asks for itself, and names the policy as the configuration does.
+    let apart = scene.manager.take().apart();
+    let options = longshore_core::planner::Options::default();
+    longshore_core::planner::plan(&scene.snapshot, &apart, options).unwrap();
+    let alike = longshore_core::policy::Policies::alike(&apart);
+    assert_eq!((&*alike[0].policy, alike[0].cost), ("one", 0.0));
+    // Until costs differ.
+    scene.edit("one.wasm", &guest("3.0.0", Way::Alternates(1.0, 2.0)));
+    scene.settle();
+    assert_eq!(scene.manager.status().warnings.len(), 1, "not asked yet");
+    scene.round();
+    assert_eq!(told(&scene), ["policy one tells offerings apart again"]);
+    assert!(scene.manager.status().warnings.is_empty());
+}
+
+#[test]
+fn a_signal_whose_data_is_old_is_told() {
+    let config = b"[signals.load]\nfile = 'load.json'\n[signals.slow]\nfile = 'load.json'\nmax-age = '30d'\n";
+    let files: [(&str, &[u8]); 2] = [("longshore.toml", config), ("load.json", b"{\"a\": 1}")];
+    let scene = Scene::new("signal-age", &files);
+    let days = |days: u64| SystemTime::now() + Duration::from_secs(86_400 * days + 60);
+    assert!(scene.manager.status().warnings.is_empty());
+    let status = scene.manager.status_at(days(3));
+    assert_eq!(
+        status.warnings,
+        ["signal load: its data is 3 d old, more than 1 d"]
+    );
+    assert_eq!(status.signals[0].dated_by, Some(DatedBy::File));
+    assert!(status.signals[0].age_seconds > Some(3 * 86_400));
+    assert_eq!(scene.manager.status_at(days(31)).warnings.len(), 2);
 }

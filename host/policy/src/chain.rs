@@ -4,11 +4,12 @@
 //! A failed version is not called again before the next round, so that a bad policy costs a round
 //! one failure and not one per NodePool. The reports say which version answered, and why.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use longshore_core::disrupt::consolidation::{Consolidation, DisruptionPolicies};
 use longshore_core::model::{Catalogue, Symbol, Symbols};
-use longshore_core::policy::{ByPrice, Policies, Scores};
+use longshore_core::policy::{AlikeCosts, ByPrice, Policies, Scores};
 
 use crate::call::{CallError, Instance};
 use crate::columns::Columns;
@@ -73,6 +74,8 @@ pub struct ScoreRecord {
     pub failed: Option<usize>,
     /// Checksum over costs and commitments.
     pub sum: u64,
+    /// How many offerings it costs how much, where a policy costs all of them the same.
+    pub alike: Option<(usize, f64)>,
 }
 
 /// What answered instead of a policy that failed.
@@ -160,6 +163,8 @@ struct Inner {
     reports: Vec<Report>,
     /// What was answered in this round.
     answered: Vec<ScoreRecord>,
+    /// The last answer about each NodePool.
+    last: BTreeMap<Arc<str>, ScoreRecord>,
     /// The requests of this round, and of the last round that had any.
     requests: Vec<ScoreRequest>,
     previous_requests: Vec<ScoreRequest>,
@@ -220,6 +225,7 @@ impl Host {
                 now: old.now,
                 reports: Vec::new(),
                 answered: Vec::new(),
+                last: BTreeMap::new(),
                 requests: old.requests.clone(),
                 previous_requests: old.previous_requests.clone(),
             },
@@ -230,6 +236,7 @@ impl Host {
                 now: 0.0,
                 reports: Vec::new(),
                 answered: Vec::new(),
+                last: BTreeMap::new(),
                 requests: Vec::new(),
                 previous_requests: Vec::new(),
             },
@@ -250,6 +257,7 @@ impl WasmPolicies {
         inner.answered.clear();
         if !inner.requests.is_empty() {
             inner.previous_requests = std::mem::take(&mut inner.requests);
+            inner.forget_unasked();
         }
         inner.scorers.iter_mut().for_each(Versions::begin_round);
     }
@@ -275,6 +283,7 @@ impl WasmPolicies {
             now: inner.now,
             reports: Vec::new(),
             answered: Vec::new(),
+            last: BTreeMap::new(),
             requests: Vec::new(),
             previous_requests: Vec::new(),
         };
@@ -312,6 +321,12 @@ impl WasmPolicies {
     /// What was answered in this round so far, in order.
     pub fn answered(&self) -> Vec<ScoreRecord> {
         self.lock().answered.clone()
+    }
+
+    /// The last answer about each NodePool, of this round or an earlier one. A NodePool that a round
+    /// did not ask for is forgotten.
+    pub fn last_answers(&self) -> Vec<ScoreRecord> {
+        self.lock().last.values().cloned().collect()
     }
 
     /// The signals that policies see.
@@ -388,14 +403,33 @@ impl Policies for WasmPolicies {
             current.is_some_and(|policy| inner.scorers[*place].is_at_work(policy))
         };
         let failed = place.filter(|place| !answered(place));
+        let (sum, alike) = summed(&scores);
+        let alike = alike.filter(|_| by.is_some() && prices_differ(catalogue, &scores));
+        let node_pool: Arc<str> = names.text(pool).into();
         let answer = ScoreRecord {
-            node_pool: names.text(pool).into(),
+            node_pool: node_pool.clone(),
             by,
             failed,
-            sum: checksum(&scores),
+            sum,
+            alike,
         };
+        inner.last.insert(node_pool, answer.clone());
         inner.answered.push(answer);
         scores
+    }
+
+    fn alike(&self) -> Vec<AlikeCosts> {
+        let alike = |answer: ScoreRecord| {
+            let (_, policy) = answer.by?;
+            let (offerings, cost) = answer.alike?;
+            Some(AlikeCosts {
+                policy: policy.about().name.as_str().into(),
+                node_pool: answer.node_pool,
+                offerings,
+                cost,
+            })
+        };
+        self.last_answers().into_iter().filter_map(alike).collect()
     }
 }
 
@@ -418,11 +452,20 @@ impl CallStats {
     }
 }
 
-/// In the manner of FNV, eight bytes at a time: about 10 µs for 8 000 offerings.
-fn checksum(scores: &Scores) -> u64 {
+/// A checksum in the manner of FNV, eight bytes at a time: about 10 µs for 8 000 offerings. In the same
+/// pass: how many offerings cost how much, where all that are not excluded cost the same and draw on
+/// no commitment.
+fn summed(scores: &Scores) -> (u64, Option<(usize, f64)>) {
     let mut sum = 0xcbf2_9ce4_8422_2325u64;
     let mut take = |bits: u64| sum = (sum ^ bits).wrapping_mul(0x0100_0000_01b3).rotate_left(23);
-    scores.cost.iter().for_each(|cost| take(cost.to_bits()));
+    let first = scores.cost.iter().copied().find(|cost| cost.is_finite());
+    let first = first.unwrap_or(f64::INFINITY);
+    let (mut offered, mut other) = (0, 0);
+    for cost in scores.cost.iter() {
+        take(cost.to_bits());
+        offered += usize::from(cost.is_finite());
+        other += usize::from(cost.is_finite() & (*cost != first));
+    }
     for pool in &scores.pools {
         pool.name.bytes().for_each(|byte| take(u64::from(byte)));
         take(pool.remaining.to_bits());
@@ -432,7 +475,19 @@ fn checksum(scores: &Scores) -> u64 {
             take(draw.cost.to_bits());
         }
     }
-    sum
+    let is_alike = offered > 1 && other == 0 && scores.pools.is_empty();
+    (sum, is_alike.then_some((offered, first)))
+}
+
+/// Whether the offerings that a policy does not exclude have different prices: where they have not, it
+/// is no fault of the policy that it tells none apart.
+fn prices_differ(catalogue: &Catalogue, scores: &Scores) -> bool {
+    let costs = scores.cost.iter().zip(catalogue.prices().iter());
+    let mut prices = costs
+        .filter(|(cost, _)| cost.is_finite())
+        .map(|(_, price)| *price);
+    let first = prices.next();
+    prices.any(|price| Some(price) != first)
 }
 
 impl Inner {
@@ -489,6 +544,13 @@ impl Inner {
         columns
     }
 
+    /// Forgets the answers about NodePools that the round before was not about.
+    fn forget_unasked(&mut self) {
+        let asked = self.previous_requests.iter();
+        let asked: BTreeSet<&str> = asked.map(|question| &*question.node_pool).collect();
+        self.last.retain(|pool, _| asked.contains(&**pool));
+    }
+
     /// Remembers a question; of several about one NodePool the last.
     fn keep(&mut self, question: &ScoreRequest) {
         match self
@@ -499,5 +561,27 @@ impl Inner {
             Some(kept) => *kept = question.clone(),
             None => self.requests.push(question.clone()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn costs_are_alike_where_no_two_of_them_differ() {
+        const INF: f64 = f64::INFINITY;
+        let alike = |cost: &[f64]| {
+            let scores = Scores {
+                cost: cost.into(),
+                pools: Vec::new(),
+            };
+            summed(&scores).1
+        };
+        assert_eq!(alike(&[0.0, 0.0, 0.0]), Some((3, 0.0)));
+        assert_eq!(alike(&[INF, 0.5, 0.5]), Some((2, 0.5)), "one is excluded");
+        assert_eq!(alike(&[0.0, 0.0, 0.1]), None);
+        assert_eq!(alike(&[INF, 0.5]), None, "one is left");
+        assert_eq!(alike(&[]), None);
     }
 }

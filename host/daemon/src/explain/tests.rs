@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use longshore_api::manifests::Reader;
 use longshore_core::disrupt::methods::{self, Explain};
-use longshore_core::policy::ByPrice;
+use longshore_core::model::{Catalogue, Symbols};
+use longshore_core::policy::{ByPrice, Scores};
 use serde_json::Value;
 
 use super::*;
@@ -98,4 +99,48 @@ fn every_pod_and_node_of_generated_clusters_is_explained() {
         all = (all.0 + pods, all.1 + nodes);
     }
     assert!(all.0 > 1_000 && all.1 > 200, "{all:?}");
+}
+
+/// A scorer that answers 0 for everything.
+struct Zero;
+
+impl Policies for Zero {
+    fn score(&self, catalogue: &Catalogue, _: &Symbols, _: Symbol) -> Scores {
+        Scores {
+            cost: vec![0.0; catalogue.offerings().len()].into(),
+            pools: Vec::new(),
+        }
+    }
+
+    fn alike(&self) -> Vec<AlikeCosts> {
+        let of = |node_pool: &str| AlikeCosts {
+            policy: "green".into(),
+            node_pool: node_pool.into(),
+            offerings: 812,
+            cost: 0.0,
+        };
+        ["arm", "web"].map(of).into()
+    }
+}
+
+#[test]
+fn a_policy_that_costs_all_offerings_alike_is_named() {
+    let small = include_bytes!("../../tests/data/small.yaml");
+    let types = include_bytes!("../../tests/data/types.json");
+    let snapshot = snapshot(small, types);
+    let options = planner::Options::default();
+    let plan = planner::plan(&snapshot, &Zero, options).unwrap();
+    let case = ExplainInput {
+        snapshot: &snapshot,
+        policies: &Zero,
+        options,
+        plan: &plan,
+        stop: Stop::never(),
+    };
+    let pod = report::pod_name(&snapshot.world, snapshot.pending[0].pod);
+    let explained = explain(&case, &pod).unwrap();
+    let sentence = "Policy green costs all 812 offerings 0 USD/h for NodePool arm, web: the price \
+        decides nothing.";
+    assert!(explained.text.contains(sentence), "{}", explained.text);
+    assert_eq!(explained.explanation["alike"][0], sentence);
 }

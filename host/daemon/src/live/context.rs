@@ -31,6 +31,7 @@ use super::lock::lock;
 use super::metrics::Metrics;
 use super::node::NodeView;
 use super::pulse::Pulse;
+use super::recent::Recent;
 use super::refusals::Refusals;
 use super::repair::Repairs;
 use super::rollout::Nomination;
@@ -73,6 +74,8 @@ pub struct Context {
     pub backoff: LaunchBackoff,
     /// What others refuse again and again.
     pub refusals: Refusals,
+    /// What has happened lately.
+    pub recent: Recent,
     /// Launches that may have made an instance that no claim names yet.
     pub launches: Launches,
     /// NodeClaims that are launched together.
@@ -135,6 +138,12 @@ impl Context {
             )));
         }
         self.may_write()
+    }
+
+    /// This process has asked for the end of a NodeClaim: counts it, and remembers why.
+    pub fn disrupted(&self, reason: &str, claim: &NodeClaim) {
+        self.metrics.disrupted(reason, claim);
+        self.recent.because(claim, reason, self.now());
     }
 
     /// Tells the loop of an object that was written: `text` is the server's answer. NodeClaims are

@@ -22,7 +22,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use longshore_api::crd::{NodeClaim, NodePool};
+use longshore_api::crd::{NodeClaim, NodePool, Timestamp};
 use longshore_core::disrupt::static_capacity::Scale;
 use longshore_core::model::Symbols;
 use longshore_core::snapshot::Snapshot;
@@ -49,6 +49,7 @@ use super::pod_events::PodEvents;
 use super::pod_latency::PodLatency;
 use super::pools;
 use super::pulse;
+use super::recent;
 use super::repair::{self, Repairs, UnhealthyCounts, reboot};
 use super::rollout::{Action, Nomination, Rollout, Turn};
 use super::round::{self, Created, Round, RoundConfig};
@@ -104,8 +105,10 @@ const TRIM_MARGIN: Duration = Duration::from_millis(50);
 const SILENT: Duration = Duration::from_secs(15);
 /// The same where there is no Lease: watches bring bookmarks every minute, or are listed again.
 const SILENT_WITHOUT_LEASE: Duration = Duration::from_secs(100);
-/// The status for others is written anew at most this often.
+/// The status for others is written anew at most this often,
 const PUBLISH_INTERVAL: Duration = Duration::from_millis(500);
+/// and at least this often: ages in it grow.
+const REPUBLISH_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The loop's own.
 struct Controller {
@@ -169,8 +172,11 @@ struct Controller {
     disruption: disruption::Disruption,
     /// What CSI drivers say is watched, too.
     follows_drivers: bool,
-    /// When this process began to watch.
+    /// When this process began to watch, by both clocks.
     began: Instant,
+    since: Timestamp,
+    /// When was written down last what all nodes cost.
+    last_cost: Option<Instant>,
 }
 
 /// Where the loop hears from.
@@ -288,6 +294,8 @@ impl Controller {
             disruption: disruption::Disruption::default(),
             follows_drivers: false,
             began: now,
+            since: ctx.now(),
+            last_cost: None,
             ctx,
         };
         (control, reports)
@@ -522,7 +530,9 @@ impl Controller {
         }
         let leads = self.ctx.leadership.is_leader();
         let synced = self.state.synced();
-        if self.changed && now >= self.published + PUBLISH_INTERVAL {
+        self.sample_cost(synced, now);
+        let is_due = now >= self.published + PUBLISH_INTERVAL;
+        if (is_due && self.changed) || now >= self.published + REPUBLISH_INTERVAL {
             self.publish_status(synced && self.silence().is_none(), leads, now);
         }
         if self.next_answer(now).is_some_and(|at| at <= now) {
@@ -588,6 +598,16 @@ impl Controller {
         }
         if self.blocked.is_none() && self.next_disruption().is_some_and(|at| at <= now) {
             self.look_for_disruption(now);
+        }
+    }
+
+    /// Writes down once in a while what all nodes cost, if everything is known.
+    fn sample_cost(&mut self, synced: bool, now: Instant) {
+        let is_due = |last: Instant| now >= last + recent::SAMPLE_INTERVAL;
+        if synced && self.last_cost.is_none_or(is_due) && self.silence().is_none() {
+            self.last_cost = Some(now);
+            let cost = self.state.cost(self.offers.catalogue());
+            self.ctx.recent.sample(self.ctx.now(), cost);
         }
     }
 

@@ -34,6 +34,7 @@ pub use super::offers::{Offers, fixed};
 pub use super::overlays::CatalogueOverlays;
 use super::policies::PolicyReloader;
 use super::pulse::Pulse;
+use super::recent::Recent;
 use super::refusals::Refusals;
 pub use super::repair::{RepairMode, Repairs};
 use super::round::RoundConfig;
@@ -189,6 +190,7 @@ impl Daemon {
             unavailable: Arc::default(),
             backoff: LaunchBackoff::default(),
             refusals: Refusals::default(),
+            recent: Recent::default(),
             launches: Launches::default(),
             launch_groups: LaunchGroups::default(),
             shared_list: SharedList::default(),

@@ -171,7 +171,7 @@ async fn lost_claims(
             }
         }
         if lifecycle::delete(ctx, claim, "its instance is gone").await? {
-            ctx.metrics.disrupted("garbage_collected", claim);
+            ctx.disrupted("garbage_collected", claim);
         }
     }
     failed.map_or(Ok(None), |error| Err(error.into()))

@@ -77,7 +77,7 @@ pub async fn step(
         && left.is_zero()
     {
         if delete(ctx, claim, "it has expired").await? {
-            ctx.metrics.disrupted("expired", claim);
+            ctx.disrupted("expired", claim);
         }
         return Ok(None);
     }
@@ -189,7 +189,7 @@ pub fn may_wait(ctx: &Context, node: &NodeView) -> bool {
 async fn give_up(ctx: &Context, claim: &NodeClaim, why: &'static str) -> Outcome {
     if delete(ctx, claim, why).await? {
         ctx.health.record(pool_of(claim), false);
-        ctx.metrics.disrupted(why, claim);
+        ctx.disrupted(why, claim);
     }
     Ok(None)
 }
@@ -370,7 +370,7 @@ async fn launch<'c>(
             if !delete(ctx, claim, &error.to_string()).await? {
                 return Ok(Launched::Written);
             }
-            ctx.metrics.disrupted(reason, claim);
+            ctx.disrupted(reason, claim);
             ctx.events
                 .claim(claim, true, event, &error.to_string())
                 .await;

@@ -14,8 +14,10 @@ use super::disruption::metrics::DisruptionMetrics;
 use super::journal::Condition;
 use super::lock::lock;
 use super::pod_latency;
+use super::policies::PolicyStatus;
 use super::repair::reboot::metrics::RebootMetrics;
 use super::state::{PodStage, PodTransition};
+use crate::config::Mode;
 
 #[cfg(any(feature = "aws", test))]
 #[cfg_attr(
@@ -96,6 +98,8 @@ pub struct Metrics {
     pub plan_bound: Gauge,
     /// What the policies had to say.
     pub policies: IntCounterVec,
+    signal_age: ByName,
+    costs_alike: ByName,
     without_capacity: IntGaugeVec,
     garbage_held: IntGaugeVec,
     journal_bytes: IntGauge,
@@ -486,6 +490,19 @@ impl Metrics {
                 "Notices about policies, by kind: PolicyLoaded, PolicyRefused, PolicyFailing, …",
                 &["kind", "policy"],
             ),
+            signal_age: ByName::new(
+                &registry,
+                "longshore_signal_age_seconds",
+                "Seconds since the numbers of a signal were true, as far as its source says.",
+                "signal",
+            ),
+            costs_alike: ByName::new(
+                &registry,
+                "longshore_policy_costs_alike",
+                "1 while an enforced policy costs all offerings the same for some NodePool, so that \
+                the price decides nothing.",
+                "policy",
+            ),
             without_capacity: registered(
                 &registry,
                 IntGaugeVec::new(
@@ -731,6 +748,18 @@ impl Metrics {
         }
     }
 
+    /// How old the data of signals is, and which enforced policies tell no offerings apart.
+    pub fn policies_and_signals(&self, status: &super::policies::Status) {
+        let ages = status.signals.iter();
+        let ages = ages.filter_map(|signal| Some((signal.name.as_str(), signal.age_seconds?)));
+        self.signal_age.set(ages);
+        let enforced = status.policies.iter();
+        let enforced = enforced.filter(|policy| policy.mode == Mode::Enforce);
+        let alike = |policy: &PolicyStatus| i64::from(!policy.alike.is_empty());
+        self.costs_alike
+            .set(enforced.map(|policy| (policy.name.as_str(), alike(policy))));
+    }
+
     /// What looks like garbage and was not collected in the last pass, by kind.
     pub fn garbage(&self, held: impl Iterator<Item = (&'static str, usize)>) {
         self.garbage_held.reset();
@@ -775,6 +804,37 @@ impl Metrics {
 /// A resource as the label `resource_type` has it.
 pub fn resource_type(resource: &str) -> String {
     resource.replace('-', "_")
+}
+
+/// A number for each of some names, which come and go.
+struct ByName {
+    gauge: IntGaugeVec,
+    names: Mutex<BTreeSet<String>>,
+}
+
+impl ByName {
+    fn new(registry: &Registry, name: &str, help: &str, label: &str) -> Self {
+        let gauge = IntGaugeVec::new(Opts::new(name, help), &[label]);
+        ByName {
+            gauge: registered(registry, gauge),
+            names: Mutex::default(),
+        }
+    }
+
+    /// Shows these. A reader never finds one missing that is in both.
+    fn set<'n>(&self, rows: impl Iterator<Item = (&'n str, i64)>) {
+        let mut names = lock(&self.names);
+        let mut gone = std::mem::take(&mut *names);
+        for (name, value) in rows {
+            self.gauge.with_label_values(&[name]).set(value);
+            gone.remove(name);
+            names.insert(name.to_owned());
+        }
+        for name in gone {
+            // One that was never shown is no fault.
+            _ = self.gauge.remove_label_values(&[&name]);
+        }
+    }
 }
 
 /// How often conditions of a kind of object changed, and for how long they had been so.
@@ -838,6 +898,19 @@ mod tests {
         let text = metrics.text();
         assert!(text.contains(r#"karpenter_nodeclaims_created_total{min_values_relaxed="false",nodepool="default",reason="provisioned"} 1"#), "{text}");
         assert!(text.contains("karpenter_build_info"));
+    }
+
+    #[test]
+    fn a_signal_that_is_gone_has_no_age() {
+        let metrics = Metrics::new();
+        metrics.signal_age.set([("a", 5), ("b", 6)].into_iter());
+        metrics.signal_age.set([("b", 7)].into_iter());
+        let text = metrics.text();
+        let ages = text.lines().filter(|line| line.contains("age_seconds{"));
+        assert_eq!(
+            ages.collect::<Vec<_>>(),
+            [r#"longshore_signal_age_seconds{signal="b"} 7"#]
+        );
     }
 
     #[test]

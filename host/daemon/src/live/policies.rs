@@ -43,7 +43,8 @@ pub use compare::Shadows;
 pub use serve::{ActivePolicies, BootSlot};
 pub use signals::ScoresAsker;
 pub use status::{
-    ConfigStatus, Kind, Notice, PolicyStatus, Problem, ShadowStatus, SignalStatus, Status,
+    Alike, ConfigStatus, DatedBy, Kind, Notice, PolicyStatus, Problem, ShadowStatus, SignalStatus,
+    Status,
 };
 pub use watch::Watcher;
 
@@ -239,13 +240,19 @@ impl PolicyReloader {
 
     /// Everything about policies and signals as it stands.
     pub fn status(&self) -> Status {
+        self.status_at(SystemTime::now())
+    }
+
+    /// As [`PolicyReloader::status`], for callers with a clock of their own.
+    pub fn status_at(&self, now: SystemTime) -> Status {
         let (current, took) = {
             let slot = self.shared.slot();
             (slot.current.clone(), slot.swaps)
         };
         let mut board = self.shared.board();
         board.collect(&current);
-        board.status(took)
+        board.judge(&current);
+        board.status(took, signals::seconds(now))
     }
 
     /// What happened since last asked, oldest first.
@@ -253,6 +260,7 @@ impl PolicyReloader {
         let current = self.shared.slot().current.clone();
         let mut board = self.shared.board();
         board.collect(&current);
+        board.judge(&current);
         board.take_notices()
     }
 }

@@ -211,7 +211,7 @@ async fn step(
         ctx.events.claim(&claim, true, "Unhealthy", &why).await;
         ctx.metrics
             .unhealthy(&unhealthy.condition, "forceful", &claim);
-        ctx.metrics.disrupted("unhealthy", &claim);
+        ctx.disrupted("unhealthy", &claim);
     }
     Ok(None)
 }

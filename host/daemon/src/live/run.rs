@@ -164,13 +164,18 @@ fn tell(
                     "policy"
                 );
             }
+            if let Some((subject, what)) = notice.change() {
+                ctx.recent.changed(ctx.now(), &subject, what);
+            }
             if ctx.leadership.is_leader() {
                 runtime.block_on(ctx.events.own(warning, &kind, words.trim()));
             }
         }
         ctx.metrics.journal(journal.condition());
         ctx.metrics.log_lines_dropped(log.dropped());
-        lock(board).policies = serde_json::to_value(manager.status()).unwrap_or_default();
+        let status = manager.status();
+        ctx.metrics.policies_and_signals(&status);
+        lock(board).policies = serde_json::to_value(status).unwrap_or_default();
         std::thread::sleep(Duration::from_secs(1));
     }
 }

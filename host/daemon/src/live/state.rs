@@ -132,6 +132,11 @@ pub struct ClusterState {
     waits_changed: Vec<(Box<str>, Option<bool>)>,
     /// Transitions of pods since the last read, if they are read at all.
     transitions: Vec<PodTransition>,
+    /// NodeClaims that have gone until they are read.
+    claims_gone: Vec<Arc<NodeClaim>>,
+    /// Generations of what nodes are bought with, and their changes until they are read.
+    generations: BTreeMap<(Kind, Box<str>), i64>,
+    spec_changes: Vec<SpecChange>,
     /// Changed conditions of Nodes until they are read: old and new.
     condition_changes: Vec<(Option<Condition>, Condition)>,
     /// Known names by kind, so that a list shows which objects are gone. Pods have their own map.
@@ -252,6 +257,28 @@ pub struct PodTransition {
     pub created: String,
     /// It asks for dynamic resources.
     pub dynamic: bool,
+}
+
+/// A NodePool, NodeClass or NodeOverlay that is another one than before.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SpecChange {
+    pub kind: Kind,
+    pub name: Box<str>,
+    /// Its generation before; nothing if it is new.
+    pub before: Option<i64>,
+    /// Its generation now; nothing if it is gone.
+    pub now: Option<i64>,
+}
+
+impl SpecChange {
+    /// `generation 2, was 1`
+    pub fn text(&self) -> String {
+        match (self.before, self.now) {
+            (Some(before), Some(now)) => format!("generation {now}, was {before}"),
+            (None, _) => "created".to_owned(),
+            (Some(_), None) => "deleted".to_owned(),
+        }
+    }
 }
 
 /// What a pod has reached.
@@ -462,6 +489,16 @@ impl ClusterState {
     /// What pods have reached since this was last asked.
     pub fn transitions(&mut self) -> Vec<PodTransition> {
         std::mem::take(&mut self.transitions)
+    }
+
+    /// NodeClaims that have gone since this was last asked, as they were.
+    pub fn claims_gone(&mut self) -> Vec<Arc<NodeClaim>> {
+        std::mem::take(&mut self.claims_gone)
+    }
+
+    /// What nodes are bought with and is another one since this was last asked.
+    pub fn spec_changes(&mut self) -> Vec<SpecChange> {
+        std::mem::take(&mut self.spec_changes)
     }
 
     /// Conditions of Nodes that have changed since this was last asked, as they were and as they
@@ -689,8 +726,8 @@ impl ClusterState {
             });
             return (touched, refused);
         }
-        let name = match head(json) {
-            Ok(head) => full(&head),
+        let (name, generation) = match head(json) {
+            Ok(head) => (full(&head), head.generation),
             Err(error) => return (Vec::new(), refused("?", error.to_string())),
         };
         self.note_seen(kind, &name);
@@ -699,6 +736,7 @@ impl ClusterState {
             return (self.take_foreign(kind, &name, json), None);
         }
         self.foreign.forget(kind, &name);
+        self.note_generation(kind, &name, generation);
         if kind == Kind::NodeOverlay {
             return match serde_json::from_str::<NodeOverlay>(json) {
                 Ok(overlay) => (self.overlay(&name, overlay), None),
@@ -758,6 +796,32 @@ impl ClusterState {
                 (pools.chain([WorkItem::Pending]).collect(), None)
             }
             _ => (Vec::new(), note),
+        }
+    }
+
+    /// Notes whether the spec of an object is another one than before, where nodes are bought with it;
+    /// nothing if the object is gone.
+    fn note_generation(&mut self, kind: Kind, name: &str, now: Option<i64>) {
+        if !matches!(
+            kind,
+            Kind::NodePool | Kind::NodeOverlay | Kind::KwokNodeClass | Kind::Ec2NodeClass
+        ) {
+            return;
+        }
+        let key = (kind, name.into());
+        let before = match now {
+            Some(now) => self.generations.insert(key, now),
+            None => self.generations.remove(&key),
+        };
+        // What the first list brings is no change.
+        let is_news = before.is_some() || (now.is_some() && self.listed.contains(&kind));
+        if is_news && before != now && self.spec_changes.len() < MILESTONES {
+            self.spec_changes.push(SpecChange {
+                kind,
+                name: name.into(),
+                before,
+                now,
+            });
         }
     }
 
@@ -889,7 +953,12 @@ impl ClusterState {
         let claim = claim.map(Arc::new);
         let old = match &claim {
             Some(claim) => self.claims.insert(name.to_owned(), claim.clone()),
-            None => self.claims.remove(name),
+            None => {
+                let gone = self.claims.remove(name);
+                let room = MILESTONES.saturating_sub(self.claims_gone.len());
+                self.claims_gone.extend(gone.iter().take(room).cloned());
+                gone
+            }
         };
         self.planned(name, old.as_deref(), claim.as_deref());
         let old = old.and_then(|claim| id(&claim));
@@ -1037,6 +1106,7 @@ impl ClusterState {
             known.remove(name);
         }
         self.foreign.forget(kind, name);
+        self.note_generation(kind, name, None);
         self.unreadable.remove(&(kind, name.into()));
         match kind {
             Kind::Pod => {

@@ -281,12 +281,10 @@ fn is_ready(status: Option<&NodePoolStatus>) -> bool {
 
 async fn shrink(ctx: &Context, claims: &[NodeClaim], order: &[String], excess: u32) -> Outcome {
     for claim in leaving(claims, order, excess) {
-        delete(
-            ctx,
-            claim,
-            "its static NodePool has more nodes than replicas",
-        )
-        .await?;
+        let why = "its static NodePool has more nodes than replicas";
+        if delete(ctx, claim, why).await? {
+            ctx.recent.because(claim, "fewer replicas", ctx.now());
+        }
     }
     Ok(None)
 }

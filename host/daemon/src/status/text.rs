@@ -1,10 +1,13 @@
 //! The status of a daemon as text: a line per part that it reports.
 
+mod recent;
+
 use std::fmt::Write as _;
 
 use serde_json::Value;
 
 use crate::error::count;
+use crate::messages::span;
 
 /// Lines of text for what `/status` answers.
 pub fn text(status: &Value) -> String {
@@ -34,6 +37,9 @@ pub fn text(status: &Value) -> String {
         ),
     );
     line("rounds", rounds(status));
+    for warning in texts(&status["warnings"]) {
+        line("warning", warning.to_owned());
+    }
     if let Some(short) = status["withoutCapacity"].as_object() {
         let of = |name: &str| short.get(name).and_then(Value::as_str).unwrap_or_default();
         let offerings = short.get("offerings").and_then(Value::as_u64).unwrap_or(0) as usize;
@@ -93,6 +99,18 @@ pub fn text(status: &Value) -> String {
             ),
         );
     }
+    if status["churn"].is_object() {
+        line("churn", recent::churn(&status["churn"]));
+    }
+    if status["lost"].is_object() {
+        line("lost", recent::lost(&status["lost"]));
+    }
+    if status["cost"].is_object() {
+        line("cost", recent::cost(&status["cost"]));
+    }
+    for change in list(&status["changes"]) {
+        line("changed", recent::change(change));
+    }
     for (pool, why) in status["barren"].as_object().into_iter().flatten() {
         line("nodepool", format!("{pool}: {}", shown(why)));
     }
@@ -130,7 +148,7 @@ pub fn text(status: &Value) -> String {
             .as_str()
             .map(|why| format!("; failing: {why}"))
             .unwrap_or_default();
-        let decisions = decisions(policy);
+        let decisions = decisions(policy) + &alike(policy);
         let (name, mode) = (shown(&policy["name"]), shown(&policy["mode"]));
         line(
             "policy",
@@ -145,6 +163,7 @@ pub fn text(status: &Value) -> String {
             Some(rows) => count(rows as usize, "row"),
             None => "never had".to_owned(),
         };
+        let had = had + &age(signal);
         let (name, source) = (shown(&signal["name"]), shown(&signal["source"]));
         line(
             "signal",
@@ -217,6 +236,36 @@ fn decisions(policy: &Value) -> String {
         0 => text,
         times => format!("{text}; unanswered {times}: the rules of NodePools alone counted"),
     }
+}
+
+/// For which NodePools a policy costs all offerings alike.
+fn alike(policy: &Value) -> String {
+    let one = |one: &Value| {
+        let pools = texts(&one["nodepools"]);
+        let more = if pools.len() > 3 { ", …" } else { "" };
+        format!(
+            "; costs all {} offerings {} USD/h for NodePool {}{more}: the price decides nothing",
+            one["offerings"],
+            one["cost"].as_f64().unwrap_or_default(),
+            pools.get(..3).unwrap_or(&pools).join(", ")
+        )
+    };
+    list(&policy["alike"]).iter().map(one).collect()
+}
+
+/// How old the data of a signal is, and what says so.
+fn age(signal: &Value) -> String {
+    let Some(age) = signal["age_seconds"].as_i64() else {
+        return String::new();
+    };
+    let by = match shown(&signal["dated_by"]) {
+        "table" => " (its own time)",
+        "file" => " (change of the file)",
+        "last-modified" => " (Last-Modified of the reply)",
+        "reply" => " (since the reply)",
+        _ => "",
+    };
+    format!(", {} old{by}", span(age))
 }
 
 fn rounds(status: &Value) -> String {
@@ -298,11 +347,13 @@ mod tests {
             "troubles": {"Pod": "cannot watch pods: no answer"},
             "policies": {
                 "config": {"file": "/etc/longshore.toml", "error": null},
-                "policies": [{"name": "cost", "mode": "enforce", "version": "cost 1.2.0", "failing": null, "error": null},
+                "policies": [{"name": "cost", "mode": "enforce", "version": "cost 1.2.0", "failing": null, "error": null,
+                        "alike": [{"cost": 0.0, "offerings": 812, "nodepools": ["arm", "web"]}]},
                     {"name": "hours", "mode": "enforce", "version": "business-hours 0.1.0",
                         "implements": ["consolidation"], "approved": 3, "deferred": 2, "declined": 1, "by_rules": 1,
                         "shadow": null, "failing": "decide: no", "error": null}],
                 "signals": [{"name": "carbon", "source": "http://x/y", "rows": 4,
+                    "age_seconds": 259_300, "dated_by": "last-modified",
                     "error": {"place": "http://x/y", "reason": "it answers with status 500"}}],
             },
         });
@@ -318,9 +369,9 @@ mod tests {
             nodepool  arm: no compatible instance type: 3 of 3 types: labels do not match
             trouble   Pod: cannot watch pods: no answer
             config    /etc/longshore.toml
-            policy    cost (enforce): cost 1.2.0
+            policy    cost (enforce): cost 1.2.0; costs all 812 offerings 0 USD/h for NodePool arm, web: the price decides nothing
             policy    hours (enforce): business-hours 0.1.0; proposals approved 3, deferred 2, refused 1; unanswered 1: the rules of NodePools alone counted; failing: decide: no
-            signal    carbon from http://x/y: 4 rows; http://x/y: it answers with status 500
+            signal    carbon from http://x/y: 4 rows, 3 d old (Last-Modified of the reply); http://x/y: it answers with status 500
         "#]]
         .assert_eq(&text(&status));
         assert!(text(&json!({"synced": false})).starts_with("daemon    starting"));

@@ -125,12 +125,11 @@ impl Scene {
             .map_or(String::new(), |error| error.to_string())
     }
 
+    /// Kinds of what was said since last asked, but for how costs compare: these guests are simple.
     pub fn kinds(&self) -> Vec<Kind> {
-        self.manager
-            .notices()
-            .into_iter()
-            .map(|notice| notice.kind)
-            .collect()
+        let kinds = self.manager.notices().into_iter().map(|notice| notice.kind);
+        let others = [Kind::PolicyCostsAlike, Kind::PolicyCostsDiffer];
+        kinds.filter(|kind| !others.contains(kind)).collect()
     }
 }
 

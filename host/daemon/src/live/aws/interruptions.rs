@@ -105,7 +105,7 @@ impl Interruptions {
             }
             match lifecycle::delete(&self.ctx, &claim, message).await {
                 Ok(true) => {
-                    self.ctx.metrics.disrupted(kind.as_str(), &claim);
+                    self.ctx.disrupted(kind.as_str(), &claim);
                     self.terminating(&claim, message).await;
                     return Ok(Some(claim));
                 }

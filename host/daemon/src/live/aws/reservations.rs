@@ -85,7 +85,7 @@ async fn look(ec2: &Ec2, ctx: &Context, ending: &BTreeSet<String>, claims: Vec<N
 async fn end(ctx: &Context, claim: &NodeClaim, reservation: &str) -> Result<(), StepError> {
     let message = format!("Capacity block {reservation} ends within 40 minutes");
     if lifecycle::delete(ctx, claim, &message).await? {
-        ctx.metrics.disrupted(EXPIRING, claim);
+        ctx.disrupted(EXPIRING, claim);
         let reason = "CapacityReservationExpiring";
         ctx.events.claim(claim, true, reason, &message).await;
     }

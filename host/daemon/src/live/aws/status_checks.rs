@@ -234,7 +234,7 @@ async fn end(ctx: &Context, claim: &NodeClaim, one: &Unhealthy) -> Result<End, S
     }
     let message = format!("EC2 says of {}: {}", one.instance, one.what);
     if lifecycle::delete(ctx, claim, &message).await? {
-        ctx.metrics.disrupted(one.category.as_str(), claim);
+        ctx.disrupted(one.category.as_str(), claim);
         let reason = "InstanceUnhealthy";
         ctx.events.claim(claim, true, reason, &message).await;
         if let Some(node) = node_of(claim) {

@@ -107,6 +107,18 @@ impl Controller {
         }
     }
 
+    /// Remembers NodeClaims that have gone, and what is bought with and is another one.
+    fn note_recent(&mut self) {
+        let (recent, now) = (&self.ctx.recent, self.ctx.now());
+        for claim in self.state.claims_gone() {
+            recent.gone(&claim, now);
+        }
+        for change in self.state.spec_changes() {
+            let subject = format!("{} {}", change.kind.at().kind, change.name);
+            recent.changed(now, &subject, &change.text());
+        }
+    }
+
     fn fold(&mut self, kind: Kind, change: Change) {
         match (&change, self.state.trouble(kind)) {
             // Said once, however often it is tried.
@@ -117,6 +129,7 @@ impl Controller {
             _ => {}
         }
         let (touched, refused) = self.state.fold(kind, &change);
+        self.note_recent();
         if kind == Kind::CsiNode && !self.follows_drivers && self.state.has_csi_drivers() {
             self.follows_drivers = true;
             Kind::OF_DRIVERS

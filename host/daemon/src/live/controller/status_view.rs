@@ -139,6 +139,11 @@ impl Controller {
             .metrics
             .blocked
             .set(i64::from(self.blocked.is_some() || !synced));
+        let claims = self.state.claims.values().map(|claim| &**claim);
+        let recent = self.ctx.recent.view(claims, (self.since, self.ctx.now()));
+        let of_policies = policies["warnings"].as_array().into_iter().flatten();
+        let of_policies = of_policies.filter_map(|warning| warning.as_str().map(str::to_owned));
+        let warnings: Vec<String> = recent.warnings.into_iter().chain(of_policies).collect();
         board.status = json!({
             "synced": synced, "leads": leads, "planningWaits": self.blocked, "revision": self.state.revision, "rounds": self.rounds,
             "pods": self.state.pods(), "pending": self.state.pending(), "nodes": self.state.nodes.len(),
@@ -146,6 +151,8 @@ impl Controller {
             "waiting": waiting, "work": self.work.len(), "lastPlan": self.last_plan, "troubles": troubles,
             "withoutCapacity": short.nominated(), "policies": policies, "barren": self.incompatible_pools,
             "overlays": overlays, "coming": coming, "others": others, "refused": self.ctx.refusals.lines(),
+            "warnings": warnings, "churn": recent.churn, "lost": recent.lost, "cost": recent.cost,
+            "changes": recent.changes,
         });
     }
 }

@@ -298,3 +298,90 @@ async fn node_claims_that_could_not_be_created_were_not_bought() {
         assert!(text.contains(line), "{text}");
     }
 }
+
+/// A NodeClaim with an instance that was made so many minutes ago; it goes if `goes`.
+fn launched(control: &Controller, name: &str, minutes: u64, goes: bool) -> String {
+    let now = control.ctx.now();
+    let made = lifecycle::rfc3339(now - Duration::from_secs(60 * minutes));
+    let going = if goes {
+        let now = lifecycle::rfc3339(now);
+        format!(r#","deletionTimestamp":"{now}","finalizers":["karpenter.sh/termination"]"#)
+    } else {
+        String::new()
+    };
+    let catalogue = control.offers.catalogue();
+    let kind = control.state.names().text(catalogue.types()[0].name);
+    format!(
+        r#"{{"metadata":{{"name":"{name}","uid":"{name}","creationTimestamp":"{made}"{going},
+        "labels":{{"karpenter.sh/nodepool":"default","node.kubernetes.io/instance-type":"{kind}",
+        "karpenter.sh/capacity-type":"on-demand","topology.kubernetes.io/zone":"test-zone-a"}}}},
+        "spec":{{"nodeClassRef":{{"group":"karpenter.kwok.sh","kind":"KWOKNodeClass","name":"default"}},
+        "requirements":[]}},"status":{{"providerID":"kwok://{name}"}}}}"#
+    )
+}
+
+#[tokio::test]
+async fn churn_a_burst_the_bill_and_what_was_changed_are_in_the_status() {
+    let mut control = leading();
+    let now = Instant::now();
+    control.tick(now);
+    let observe = |control: &mut Controller, kind, change| {
+        control.observe(Observed::of(kind, change));
+    };
+    let upsert = |text: &str| Change::Upsert(text.into());
+    observe(&mut control, Kind::KwokNodeClass, upsert(CLASS));
+    observe(&mut control, Kind::NodePool, upsert(POOL));
+    let second = POOL.replacen(r#""generation":1"#, r#""generation":2"#, 1);
+    observe(&mut control, Kind::NodePool, upsert(&second));
+    for node in 0..4 {
+        let claim = launched(&control, &format!("stays-{node}"), 300, false);
+        observe(&mut control, Kind::NodeClaim, upsert(&claim));
+    }
+    for node in 0..6 {
+        let name = format!("goes-{node}");
+        let claim = launched(&control, &name, 9, true);
+        observe(&mut control, Kind::NodeClaim, upsert(&claim));
+        let claim = control.state.claims[&name].clone();
+        control.ctx.disrupted("spot_interrupted", &claim);
+        if node > 2 {
+            let text = launched(&control, &name, 9, true);
+            observe(&mut control, Kind::NodeClaim, Change::Remove(text.into()));
+        }
+    }
+    control.tick(now + recent::SAMPLE_INTERVAL);
+    let text = status_of(&mut control);
+    for line in [
+        "warning   nodes live short: 6 ended within the hour, 4 are there; half of those that ended \
+         lived no longer than 9 min; 6 of them are of NodePool default, 6 ended as spot_interrupted",
+        "warning   interruptions took 6 of 10 nodes within 10 min: 6 in test-zone-a",
+        "churn     6 nodes launched and 6 ended in the last hour",
+        "this process has watched for ",
+        "lost      6 nodes to interruptions within 10 min: test-zone-a 6; ",
+        " USD/h for 7 nodes; an hour ago not known; a day ago not known: watched since ",
+        "Z KWOKNodeClass default: created",
+        "Z NodePool default: generation 2, was 1 (2 changes)",
+    ] {
+        assert!(text.contains(line), "{line}: {text}");
+    }
+    let status = lock(&control.board).status.clone();
+    assert!(
+        status["cost"]["usdPerHour"].as_f64() > Some(0.0),
+        "{status}"
+    );
+    assert_eq!(status["cost"]["unpriced"], 0);
+}
+
+#[tokio::test]
+async fn what_the_first_list_brings_was_not_changed() {
+    let mut control = leading();
+    control.state = ClusterState::new(control.state.names().clone());
+    for (kind, object) in [(Kind::NodePool, POOL), (Kind::KwokNodeClass, CLASS)] {
+        for change in [Change::Begin, Change::Upsert(object.into()), Change::End] {
+            control.observe(Observed::of(kind, change));
+        }
+    }
+    assert!(!status_of(&mut control).contains("changed"));
+    control.observe(Observed::of(Kind::NodePool, Change::Remove(POOL.into())));
+    let text = status_of(&mut control);
+    assert!(text.contains("NodePool default: deleted"), "{text}");
+}

@@ -21,7 +21,7 @@ use longshore_policy::Signals;
 use super::staying::{self, Staying, Told};
 use crate::deadline::Deadline;
 use crate::disrupt;
-use crate::explain::Explained;
+use crate::explain::{Explained, alike_text};
 use crate::live::clock::Clock;
 use crate::live::controller::RoundInput;
 use crate::live::fail_points::fail_point;
@@ -236,7 +236,9 @@ pub fn explain(
     let is_over = || deadline.is_over();
     let stop = Stop::when(&is_over);
     let round = checked::round(&found.snapshot, live, found.options, stop);
-    disrupt::explain(&found.snapshot, &round, node, repairs_off)
+    let mut explained = disrupt::explain(&found.snapshot, &round, node, repairs_off)?;
+    explained.text += &alike_text(live);
+    Ok(explained)
 }
 
 /// What a look searches, how, and how long.

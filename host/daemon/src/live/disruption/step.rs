@@ -355,8 +355,7 @@ pub async fn step(ctx: &Context, view: &CommandView, now: i64) -> Outcome {
                 let claim = bounded(ctx, &candidate.claim, &command).await?;
                 if delete(ctx, &claim, &why).await? {
                     count_repair(ctx, &claim, &command);
-                    ctx.metrics
-                        .disrupted(&command.reason.to_lowercase(), &candidate.claim);
+                    ctx.disrupted(&command.reason.to_lowercase(), &candidate.claim);
                     events::terminating(ctx, candidate, &command).await;
                 }
             }
@@ -539,7 +538,10 @@ async fn discard(ctx: &Context, replacement: &Replacement) -> Result<(), StepErr
         return lifecycle::annotate(ctx, claim, json!({REPLACES: Value::Null})).await;
     }
     let why = "its command was taken back, and no pod uses it";
-    delete(ctx, claim, why).await.map(drop)
+    if delete(ctx, claim, why).await? {
+        ctx.recent.because(claim, "unused replacement", ctx.now());
+    }
+    Ok(())
 }
 
 /// What was bought by a command that no candidate names any more. What has become a node is one like

@@ -177,6 +177,7 @@ pub fn context(server: &Server, answer: Result<Instance, CloudError>) -> Context
         unavailable: Arc::default(),
         backoff: crate::live::launch_backoff::LaunchBackoff::default(),
         refusals: crate::live::refusals::Refusals::default(),
+        recent: crate::live::recent::Recent::default(),
         launches: crate::live::launches::Launches::default(),
         launch_groups: crate::live::launch_groups::LaunchGroups::default(),
         shared_list: crate::live::shared_list::SharedList::default(),

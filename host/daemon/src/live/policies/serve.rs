@@ -8,7 +8,7 @@ use longshore_core::disrupt::consolidation::{
     Consolidation, Decision, DisruptionPolicies, Facts, Weight,
 };
 use longshore_core::model::{Catalogue, Symbol, Symbols};
-use longshore_core::policy::{Policies, Scores};
+use longshore_core::policy::{AlikeCosts, Policies, Scores};
 use longshore_policy::{LoadedPolicy, ScoreRecord, ScoreRequest, Signals, WasmPolicies};
 
 use crate::config::{Config, Disruption, Planning};
@@ -151,6 +151,22 @@ impl Policies for ActivePolicies {
             }
         }
         scores
+    }
+
+    /// By their names in the configuration.
+    fn alike(&self) -> Vec<AlikeCosts> {
+        let alike = |answer: ScoreRecord| {
+            let (place, _) = answer.by?;
+            let (offerings, cost) = answer.alike?;
+            Some(AlikeCosts {
+                policy: self.names.get(place)?.as_str().into(),
+                node_pool: answer.node_pool,
+                offerings,
+                cost,
+            })
+        };
+        let answers = self.wasm.last_answers();
+        answers.into_iter().filter_map(alike).collect()
     }
 }
 

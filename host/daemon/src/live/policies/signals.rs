@@ -10,12 +10,13 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use k8s_openapi::jiff::fmt::rfc2822;
 use longshore_policy::{Signal, Signals};
 use ureq::tls::{RootCerts, TlsConfig};
 
 use super::files;
-use super::status::{Kind, PolicyBoard, Problem, SignalStatus, without_secrets};
-use crate::config::{ScoresEntry, SignalEntry};
+use super::status::{DatedBy, Kind, PolicyBoard, Problem, SignalStatus, without_secrets};
+use crate::config::{Config, MAX_AGE, ScoresEntry, SignalEntry};
 
 /// The largest table, in bytes: 100 000 rows of `type/zone`.
 const BYTES: u64 = 4 << 20;
@@ -25,6 +26,12 @@ const KEY: usize = 256;
 const AGAIN: Duration = Duration::from_secs(30);
 /// Retry interval of questions to EC2.
 const AGAIN_SCORES: Duration = Duration::from_secs(300);
+/// The row of a table that says when its numbers were true, in seconds since 1970.
+const TIME: &str = "time";
+/// A day: so much a time may be ahead.
+const AHEAD: f64 = 86_400.0;
+/// What is earlier than 2001 is no time of data.
+const LEAST: f64 = 1e9;
 /// Redirects followed.
 const REDIRECTS: u32 = 3;
 
@@ -51,7 +58,14 @@ struct Source {
 struct Fetched {
     name: String,
     entry: SignalEntry,
-    result: Result<Table, Problem>,
+    result: Result<Reply, Problem>,
+}
+
+/// A table that was asked for.
+struct Reply {
+    table: Table,
+    /// When its numbers were true, if the source says so: seconds since 1970.
+    modified: Option<i64>,
 }
 
 /// A table as it came.
@@ -68,6 +82,12 @@ impl SignalEntry {
             SignalEntry::Url { every, .. } => Some((*every, AGAIN.min(*every))),
             SignalEntry::PlacementScores(entry) => Some((entry.every, AGAIN_SCORES)),
         }
+    }
+
+    /// How old its data may be where the configuration does not say it.
+    fn max_age(&self) -> Duration {
+        let every = self.intervals().map_or(Duration::ZERO, |(every, _)| every);
+        MAX_AGE.max(3 * every)
     }
 }
 
@@ -116,11 +136,12 @@ impl Sources {
     /// signal from another source keeps its table until there is a new one.
     pub fn configure(
         &mut self,
-        wanted: &BTreeMap<String, SignalEntry>,
+        config: &Config,
         files: Vec<(String, Result<Signal, Problem>)>,
         now: SystemTime,
         board: &mut PolicyBoard,
     ) {
+        let wanted = &config.signals;
         self.all.retain(|name, _| wanted.contains_key(name));
         board.signals.retain(|name, _| wanted.contains_key(name));
         if self
@@ -161,9 +182,18 @@ impl Sources {
                     .or_insert_with(|| fresh.clone());
                 (status.source, status.every_seconds) = (fresh.source, fresh.every_seconds);
             }
+            if let Some(status) = board.signals.get_mut(name) {
+                let declared = config.max_ages.get(name).copied();
+                let most = declared.unwrap_or_else(|| entry.max_age());
+                status.max_age_seconds = most.as_secs();
+            }
         }
         for (name, result) in files {
-            self.settle(&name, now, result, board);
+            let dated = |signal: Signal| {
+                let changed = signal.time as i64;
+                (signal, (changed, DatedBy::File))
+            };
+            self.settle(&name, now, result.map(dated), board);
         }
     }
 
@@ -192,13 +222,15 @@ impl Sources {
             };
             source.due = now + if result.is_ok() { every } else { again };
             first |= result.is_ok() && self.tables.get(&name).is_none();
-            let time = seconds(now) as f64;
-            self.settle(
-                &name,
-                now,
-                result.map(|rows| Signal::new(time, rows)),
-                board,
-            );
+            let time = seconds(now);
+            let dated = |reply: Reply| {
+                let dated = match reply.modified {
+                    Some(at) => (at.min(time), DatedBy::LastModified),
+                    None => (time, DatedBy::Reply),
+                };
+                (Signal::new(time as f64, reply.table), dated)
+            };
+            self.settle(&name, now, result.map(dated), board);
         }
         for (name, source) in &mut self.all {
             let Some((every, _)) = source.entry.intervals() else {
@@ -223,7 +255,10 @@ impl Sources {
                     )),
                     SignalEntry::Url { url, .. } => fetch(&agent, url),
                     SignalEntry::PlacementScores(wanted) => match scores {
-                        Some(scores) => scores(wanted),
+                        Some(scores) => scores(wanted).map(|table| Reply {
+                            table,
+                            modified: None,
+                        }),
                         None => Err(Problem {
                             place: "EC2".into(),
                             reason: "nodes do not come from EC2".into(),
@@ -247,19 +282,23 @@ impl Sources {
         first
     }
 
-    /// Writes down an attempt; a good table takes the place of the old one.
+    /// Writes down an attempt; a good table takes the place of the old one. Beside it is when its
+    /// numbers were true as far as its source says, which the table may know better.
     fn settle(
         &mut self,
         name: &str,
         now: SystemTime,
-        result: Result<Signal, Problem>,
+        result: Result<(Signal, (i64, DatedBy)), Problem>,
         board: &mut PolicyBoard,
     ) {
         let Some(status) = board.signals.get_mut(name) else {
             return;
         };
         match result {
-            Ok(signal) => {
+            Ok((signal, dated)) => {
+                let own = own_time(&signal, now).map(|at| (at, DatedBy::Table));
+                let (at, by) = own.unwrap_or(dated);
+                (status.data_at, status.dated_by) = (Some(at), Some(by));
                 status.rows = Some(signal.rows());
                 status.had_at = Some(seconds(now));
                 status.had += 1;
@@ -327,7 +366,15 @@ fn read_file(file: &Path) -> Result<Signal, Problem> {
     Ok(Signal::new(seconds(changed) as f64, rows))
 }
 
-fn fetch(agent: &ureq::Agent, url: &str) -> Result<Table, Problem> {
+/// When a table itself says that its numbers were true.
+fn own_time(signal: &Signal, now: SystemTime) -> Option<i64> {
+    let latest = seconds(now) as f64 + AHEAD;
+    let own = signal.get(TIME);
+    own.filter(|at| (LEAST..=latest).contains(at))
+        .map(|at| at as i64)
+}
+
+fn fetch(agent: &ureq::Agent, url: &str) -> Result<Reply, Problem> {
     let place = || without_secrets(url);
     let lost = |error: ureq::Error| Problem {
         place: place(),
@@ -345,13 +392,24 @@ fn fetch(agent: &ureq::Agent, url: &str) -> Result<Table, Problem> {
             format!("it answers with status {}", response.status()),
         ));
     }
+    let modified = response.headers().get("last-modified");
+    let modified = modified.and_then(|date| http_date(date.to_str().ok()?));
     let bytes = response
         .body_mut()
         .with_config()
         .limit(BYTES)
         .read_to_vec()
         .map_err(lost)?;
-    table(&bytes).map_err(|reason| wrong(place(), reason))
+    match table(&bytes) {
+        Ok(table) => Ok(Reply { table, modified }),
+        Err(reason) => Err(wrong(place(), reason)),
+    }
+}
+
+/// A date of HTTP, in seconds since 1970.
+fn http_date(text: &str) -> Option<i64> {
+    let date = rfc2822::DateTimeParser::new().parse_timestamp(text);
+    date.ok().map(|date| date.as_second())
 }
 
 fn wrong(place: String, reason: String) -> Problem {
@@ -407,5 +465,75 @@ mod tests {
             "not a signal: a key of 300 bytes"
         );
         assert_eq!(table(br#"{"a": 1, "b": 2.5}"#).unwrap().len(), 2);
+    }
+
+    /// What the status says of a signal an hour after it came with these rows and this date.
+    fn dated(rows: &[(&str, f64)], modified: Option<i64>) -> (Option<i64>, Option<DatedBy>, bool) {
+        let came = UNIX_EPOCH + Duration::from_secs(1_800_000_000);
+        let url = SignalEntry::Url {
+            url: "http://x/y".into(),
+            every: Duration::from_secs(300),
+        };
+        let config = Config {
+            signals: BTreeMap::from([("load".to_owned(), url.clone())]),
+            ..Config::default()
+        };
+        let mut sources = Sources::new(Duration::from_secs(1), false);
+        let mut board = PolicyBoard::default();
+        sources.configure(&config, Vec::new(), came, &mut board);
+        sources.all.get_mut("load").unwrap().in_flight = true;
+        let rows = rows.iter().map(|(key, value)| ((*key).to_owned(), *value));
+        let reply = Reply {
+            table: rows.collect(),
+            modified,
+        };
+        let fetched = Fetched {
+            name: "load".into(),
+            entry: url,
+            result: Ok(reply),
+        };
+        sources.sender.send(fetched).unwrap();
+        sources.step(came, &mut board);
+        let status = board.status(Default::default(), seconds(came) + 3600);
+        let [signal] = &status.signals[..] else {
+            panic!("one signal")
+        };
+        assert_eq!(signal.is_old(), !status.warnings.is_empty());
+        (signal.age_seconds, signal.dated_by, signal.is_old())
+    }
+
+    #[test]
+    fn the_age_of_a_signal_is_that_of_its_data() {
+        let came = 1_800_000_000;
+        let three_days_ago = came - 3 * 86_400;
+        let plain = [("a", 1.0)];
+        assert_eq!(
+            dated(&plain, None),
+            (Some(3600), Some(DatedBy::Reply), false)
+        );
+        assert_eq!(
+            dated(&plain, Some(three_days_ago)),
+            (Some(3 * 86_400 + 3600), Some(DatedBy::LastModified), true)
+        );
+        let own = [("a", 1.0), ("time", three_days_ago as f64)];
+        assert_eq!(
+            dated(&own, Some(came)),
+            (Some(3 * 86_400 + 3600), Some(DatedBy::Table), true)
+        );
+        // A row of that name with something else.
+        assert_eq!(
+            dated(&[("time", 12.5)], None),
+            (Some(3600), Some(DatedBy::Reply), false)
+        );
+        assert_eq!(
+            dated(&plain, Some(came + 500)),
+            (Some(3600), Some(DatedBy::LastModified), false),
+            "another clock"
+        );
+        assert_eq!(
+            http_date("Sun, 06 Nov 1994 08:49:37 GMT"),
+            Some(784_111_777)
+        );
+        assert_eq!(http_date("yesterday"), None);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use longshore_policy::{CallStats, Fallback, Report};
+use longshore_policy::{CallStats, Fallback, Report, ScoreRecord};
 use serde::Serialize;
 
 use super::SwapTimes;
@@ -10,6 +10,7 @@ use super::compare::Comparison;
 use super::serve::{ActivePolicies, ShadowJudge};
 use crate::config::{Mode, SignalEntry};
 use crate::live::lock::lock;
+use crate::messages::span;
 
 /// Something that cannot be used.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -46,6 +47,10 @@ pub enum Kind {
     PolicyFailing,
     /// It answers again.
     PolicyRecovered,
+    /// An enforced policy costs all offerings alike: the price decides nothing.
+    PolicyCostsAlike,
+    /// It does so no longer.
+    PolicyCostsDiffer,
     /// A policy had something to say.
     PolicySaid,
     /// A policy that is compared does not answer.
@@ -64,7 +69,12 @@ impl Kind {
         use Kind::*;
         matches!(
             self,
-            ConfigRefused | PolicyRefused | PolicyFailing | ShadowFailing | SignalLost
+            ConfigRefused
+                | PolicyRefused
+                | PolicyFailing
+                | PolicyCostsAlike
+                | ShadowFailing
+                | SignalLost
         )
     }
 }
@@ -82,6 +92,19 @@ pub struct Notice {
     pub hint: String,
 }
 
+impl Notice {
+    /// What was changed and how, where rounds may decide otherwise from now on.
+    pub fn change(&self) -> Option<(String, &str)> {
+        let subject = match self.kind {
+            Kind::ConfigLoaded => "configuration".to_owned(),
+            Kind::PolicyLoaded | Kind::PolicyRemoved => format!("policy {}", self.name),
+            _ => return None,
+        };
+        let what = self.message.strip_prefix(&subject).unwrap_or(&self.message);
+        Some((subject, what.trim_start_matches([':', ' '])))
+    }
+}
+
 /// Everything about policies and signals. Times are seconds since 1970.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Status {
@@ -97,6 +120,9 @@ pub struct Status {
     pub longest_swap_micros: f64,
     /// Notices that were dropped because they were never read.
     pub notices_dropped: u64,
+    /// What an operator should look at, a sentence each: policies that tell no offerings apart, signals
+    /// whose data is old.
+    pub warnings: Vec<String>,
 }
 
 /// The configuration.
@@ -156,6 +182,53 @@ pub struct PolicyStatus {
     pub implements: Vec<String>,
     /// The comparison, for a shadow policy.
     pub shadow: Option<ShadowStatus>,
+    /// Where all offerings cost the same in its last answers.
+    pub alike: Vec<Alike>,
+}
+
+/// NodePools for which a policy costs all offerings alike.
+#[derive(Clone, PartialEq, Default, Debug, Serialize)]
+pub struct Alike {
+    /// What each offering costs, in USD per hour.
+    pub cost: f64,
+    /// How many offerings that are, without those that it excludes.
+    pub offerings: usize,
+    /// The NodePools, by name.
+    pub nodepools: Vec<String>,
+}
+
+/// NodePools that are named in a sentence.
+const NAMED: usize = 3;
+
+impl Alike {
+    /// `all 812 offerings 0 USD/h for NodePool general`
+    pub fn text(&self) -> String {
+        let named = self.nodepools.iter().take(NAMED);
+        let mut names = named.map(String::as_str).collect::<Vec<_>>().join(", ");
+        if self.nodepools.len() > NAMED {
+            names += &format!(" and {} more", self.nodepools.len() - NAMED);
+        }
+        let plural = if self.nodepools.len() == 1 { "" } else { "s" };
+        format!(
+            "all {} offerings {} USD/h for NodePool{plural} {names}",
+            self.offerings, self.cost
+        )
+    }
+
+    /// Whether two answers are the same in all but the number of offerings, which changes with the
+    /// catalogue.
+    fn is_like(&self, other: &Alike) -> bool {
+        self.cost == other.cost && self.nodepools == other.nodepools
+    }
+}
+
+impl PolicyStatus {
+    /// `costs all 812 offerings 0 USD/h for NodePool general: the price decides nothing`, if so.
+    fn alike(&self) -> Option<String> {
+        let all: Vec<String> = self.alike.iter().map(Alike::text).collect();
+        (!all.is_empty())
+            .then(|| format!("costs {}: the price decides nothing", all.join(", and ")))
+    }
 }
 
 /// How a shadow compares with what was decided, since it is one. Sums of claims, in USD per hour.
@@ -208,6 +281,14 @@ pub struct SignalStatus {
     pub rows: Option<usize>,
     /// When the table in use was fetched.
     pub had_at: Option<i64>,
+    /// When its numbers were true, as far as that is known.
+    pub data_at: Option<i64>,
+    /// What says so.
+    pub dated_by: Option<DatedBy>,
+    /// Seconds since then.
+    pub age_seconds: Option<i64>,
+    /// Data that is older is old.
+    pub max_age_seconds: u64,
     /// Tables had.
     pub had: u64,
     /// Number of failed fetches.
@@ -216,7 +297,39 @@ pub struct SignalStatus {
     pub error: Option<Problem>,
 }
 
+/// What says when the numbers of a signal were true.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DatedBy {
+    /// The row `time` of the table.
+    Table,
+    /// The last change of the file.
+    File,
+    /// The header `Last-Modified` of the reply.
+    LastModified,
+    /// When the reply came.
+    Reply,
+}
+
 impl SignalStatus {
+    /// Whether its data is older than it may be.
+    pub fn is_old(&self) -> bool {
+        self.age_seconds
+            .is_some_and(|age| u64::try_from(age).is_ok_and(|age| age > self.max_age_seconds))
+    }
+
+    /// A sentence about data that is old.
+    fn old(&self) -> Option<String> {
+        let age = self.age_seconds.filter(|_| self.is_old())?;
+        let most = i64::try_from(self.max_age_seconds).unwrap_or(i64::MAX);
+        Some(format!(
+            "signal {}: its data is {} old, more than {}",
+            self.name,
+            span(age),
+            span(most)
+        ))
+    }
+
     /// One that was never had.
     pub(super) fn new(name: &str, entry: &SignalEntry) -> Self {
         let (source, every_seconds) = match entry {
@@ -234,6 +347,10 @@ impl SignalStatus {
             every_seconds,
             rows: None,
             had_at: None,
+            data_at: None,
+            dated_by: None,
+            age_seconds: None,
+            max_age_seconds: 0,
             had: 0,
             failures: 0,
             error: None,
@@ -273,14 +390,89 @@ impl PolicyBoard {
         self.notices.drain(..).collect()
     }
 
-    pub fn status(&self, took: SwapTimes) -> Status {
+    /// Everything, at `now`, seconds since 1970.
+    pub fn status(&self, took: SwapTimes, now: i64) -> Status {
+        let age = |signal: &SignalStatus| SignalStatus {
+            age_seconds: signal.data_at.map(|at| now.saturating_sub(at).max(0)),
+            ..signal.clone()
+        };
+        let signals: Vec<SignalStatus> = self.signals.values().map(age).collect();
+        let alike = self.policies.iter().filter_map(|policy| {
+            let what = policy.alike()?;
+            Some(format!("policy {} {what}", policy.name))
+        });
         Status {
             config: self.config.clone(),
             policies: self.policies.clone(),
-            signals: self.signals.values().cloned().collect(),
+            warnings: alike
+                .chain(signals.iter().filter_map(SignalStatus::old))
+                .collect(),
+            signals,
             swaps: took.times,
             longest_swap_micros: took.longest.as_secs_f64() * 1e6,
             notices_dropped: self.dropped,
+        }
+    }
+
+    /// Notes which enforced policies cost all offerings alike, and says so each time that this
+    /// changes. One that was not asked yet is as its version before was.
+    pub fn judge(&mut self, live: &ActivePolicies) {
+        let answers = live.wasm.last_answers();
+        let others = self.policies.iter_mut();
+        others
+            .filter(|policy| !live.names.contains(&policy.name))
+            .for_each(|policy| policy.alike.clear());
+        for (place, name) in live.names.iter().enumerate() {
+            let Some(policy) = self.policy(name) else {
+                continue;
+            };
+            let is_own = |answer: &&ScoreRecord| {
+                let by = answer.by.as_ref();
+                by.is_some_and(|(at, _)| *at == place)
+            };
+            let mut own = answers.iter().filter(is_own).peekable();
+            if own.peek().is_none() {
+                continue;
+            }
+            let mut alike: Vec<Alike> = Vec::new();
+            for answer in own {
+                let Some((offerings, cost)) = answer.alike else {
+                    continue;
+                };
+                let node_pool = answer.node_pool.to_string();
+                match alike.iter_mut().find(|known| known.cost == cost) {
+                    Some(known) => {
+                        known.offerings = known.offerings.max(offerings);
+                        known.nodepools.push(node_pool);
+                    }
+                    None => alike.push(Alike {
+                        cost,
+                        offerings,
+                        nodepools: vec![node_pool],
+                    }),
+                }
+            }
+            let before = std::mem::replace(&mut policy.alike, alike);
+            let now = &policy.alike;
+            let is_same = before.len() == now.len()
+                && before
+                    .iter()
+                    .zip(now)
+                    .all(|(before, now)| before.is_like(now));
+            if is_same {
+                continue;
+            }
+            match policy.alike() {
+                Some(what) => {
+                    let message = format!("policy {name} {what}");
+                    let hint = "look at the policy's settings and at the signals that it reads";
+                    self.note(Kind::PolicyCostsAlike, name, message, hint);
+                }
+                None => {
+                    let message = format!("policy {name} tells offerings apart again");
+                    self.note(Kind::PolicyCostsDiffer, name, message, "");
+                }
+            }
         }
     }
 
@@ -465,6 +657,25 @@ pub fn without_secrets(url: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_swap_is_a_change_of_its_policy() {
+        let notice = |kind, name: &str, message: &str| Notice {
+            kind,
+            name: name.to_owned(),
+            message: message.to_owned(),
+            hint: String::new(),
+        };
+        let loaded = "policy cost: discounts 1.2.0 (sha256:a179) is ready";
+        let loaded = notice(Kind::PolicyLoaded, "cost", loaded);
+        let what = "discounts 1.2.0 (sha256:a179) is ready";
+        assert_eq!(loaded.change(), Some(("policy cost".to_owned(), what)));
+        let reloaded = "configuration reloaded; 2 policies changed";
+        let reloaded = notice(Kind::ConfigLoaded, "/etc/longshore.toml", reloaded);
+        let what = "reloaded; 2 policies changed";
+        assert_eq!(reloaded.change(), Some(("configuration".to_owned(), what)));
+        assert_eq!(notice(Kind::PolicySaid, "cost", "hello").change(), None);
+    }
 
     #[test]
     fn messages_show_no_passwords_or_tokens() {

@@ -184,7 +184,7 @@ impl Watcher {
         // The board is what the loop reads: it is never held while the file system is waited for.
         let tables = read_files(&config.signals);
         self.sources
-            .configure(&config.signals, tables, now, &mut self.shared.board());
+            .configure(&config, tables, now, &mut self.shared.board());
         let read: Vec<_> = config.policies.iter().map(load::read).collect();
         let change = self.compare(&config, &read);
         let fresh = self.load(&config, &read, &change);
@@ -200,7 +200,9 @@ impl Watcher {
         {
             self.shared.trim_due.store(true, Ordering::Relaxed);
         }
-        let anew = self.config.signals != config.signals || different || change.slots;
+        let same_signals =
+            self.config.signals == config.signals && self.config.max_ages == config.max_ages;
+        let anew = !same_signals || different || change.slots;
         self.config = Arc::new(config);
         self.settle(read, &change, fresh, now);
         if different || loaded || change.slots {

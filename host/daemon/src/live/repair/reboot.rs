@@ -297,7 +297,7 @@ async fn fail(ctx: &Context, claim: &NodeClaim, result: &'static str, why: &str)
     if delete(ctx, &claim, &format!("its reboot failed: {why}")).await? {
         ctx.events.claim(&claim, true, "RebootFailed", &text).await;
         ended(ctx, &claim, result);
-        ctx.metrics.disrupted("unhealthy", &claim);
+        ctx.disrupted("unhealthy", &claim);
     }
     Ok(None)
 }

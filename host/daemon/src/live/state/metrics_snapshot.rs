@@ -4,17 +4,18 @@
 //! A copy costs the loop about half as much as a round's copy of the objects, and 50 bytes per pod
 //! beside its name while the text is written.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use longshore_api::crd::{Condition, NodeClaim, NodePool, Time, Timestamp};
 use longshore_api::labels;
-use longshore_core::model::{Catalogue, ResourceId, Resources, Symbol, Symbols};
+use longshore_core::model::{Catalogue, Pod, ResourceId, Resources, Symbol, Symbols};
 
 use super::{ClusterState, Phase, TypeTable};
 use crate::live::node::NodeView;
 use crate::live::pod_latency::PodLatency;
+use crate::live::recent::Cost;
 
 /// The state of the cluster for metrics at one moment.
 #[derive(Default)]
@@ -189,35 +190,69 @@ impl ClusterState {
     /// USD per hour of the claims of each NodePool that have been launched, at today's price of
     /// what they are. A claim that the catalogue has no price for costs nothing.
     fn costs(&self, catalogue: &Catalogue) -> BTreeMap<String, f64> {
+        let names = &self.store.unsorted().names;
+        let mut costs: BTreeMap<String, f64> =
+            self.pools.keys().map(|name| (name.clone(), 0.0)).collect();
+        self.each_price(catalogue, |pool, price| {
+            if let Some(cost) = costs.get_mut(names.text(pool)) {
+                *cost += price.unwrap_or(0.0);
+            }
+        });
+        costs
+    }
+
+    /// What all launched claims cost now, and what the pods on their nodes request.
+    pub fn cost(&self, catalogue: &Catalogue) -> Cost {
+        let mut cost = Cost::default();
+        let world = self.store.unsorted();
+        self.each_price(catalogue, |pool, price| {
+            // Another provider's are among the records.
+            if self.pools.contains_key(world.names.text(pool)) {
+                cost.nodes += 1;
+                cost.unpriced += usize::from(price.is_none());
+                cost.usd += price.unwrap_or(0.0);
+            }
+        });
+        let is_own =
+            |node: &&Arc<NodeView>| self.claims_by_provider.contains_key(&node.provider_id);
+        let own = self.nodes.values().filter(is_own);
+        let own: HashSet<Symbol> = own.filter_map(|node| world.names.get(&node.name)).collect();
+        let bound = world.pods.iter().filter(|pod| !pod.terminal);
+        let bound = bound.filter(|pod| pod.node.is_some_and(|node| own.contains(&node)));
+        let cpu = |pod: &Pod| {
+            let requests = &world.shapes.get(pod.shape).requests;
+            requests.get(ResourceId::Cpu)
+        };
+        let millis: i64 = bound.map(cpu).sum();
+        cost.cores = millis as f64 / 1000.0;
+        cost
+    }
+
+    /// Hands over the NodePool of each claim that has been launched, and the price of what it is.
+    fn each_price(&self, catalogue: &Catalogue, mut take: impl FnMut(Symbol, Option<f64>)) {
         let world = self.store.unsorted();
         let names = &world.names;
         let key = |label: &str| names.get(label);
         let (Some(pool), Some(kind)) = (key(labels::NODEPOOL), key(labels::INSTANCE_TYPE)) else {
-            return BTreeMap::new();
+            return;
         };
         let (zone, capacity_type) = (key(labels::ZONE), key(labels::CAPACITY_TYPE));
-        let mut prices: HashMap<[Option<Symbol>; 3], f64> = HashMap::new();
-        let mut costs: BTreeMap<String, f64> =
-            self.pools.keys().map(|name| (name.clone(), 0.0)).collect();
+        let mut prices: HashMap<[Option<Symbol>; 3], Option<f64>> = HashMap::new();
         for claim in world
             .claims
             .iter()
             .filter(|claim| claim.provider_id.is_some())
         {
             let of = |key: Option<Symbol>| key.and_then(|key| claim.labels.get(key));
-            let Some(pool) = claim
-                .labels
-                .get(pool)
-                .and_then(|pool| costs.get_mut(names.text(pool)))
-            else {
+            let Some(pool) = claim.labels.get(pool) else {
                 continue;
             };
             let what = [of(Some(kind)), of(zone), of(capacity_type)];
-            *pool += *prices
+            let price = prices
                 .entry(what)
-                .or_insert_with(|| price(catalogue, names, what).unwrap_or(0.0));
+                .or_insert_with(|| price(catalogue, names, what));
+            take(pool, *price);
         }
-        costs
     }
 }
 

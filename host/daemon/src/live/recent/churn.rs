@@ -1,0 +1,243 @@
+//! Nodes that were bought and ended within an hour, and those that were lost to interruptions within ten
+//! minutes.
+
+use std::collections::BTreeMap;
+
+use longshore_api::crd::NodeClaim;
+use longshore_api::labels;
+use serde_json::{Value, json};
+
+use super::{HOUR, listed, most};
+use crate::live::lifecycle::{pool_of, provider_id};
+use crate::messages::span;
+
+/// Nodes live short where more ended within the hour than half of those that there are, and at least so
+/// many,
+const LEAST_ENDED: usize = 5;
+/// and half of them lived no longer than this.
+const SHORT: i64 = 20 * 60;
+/// Interruptions count for so long.
+const BURST: i64 = 600;
+/// They are a burst where they took more than a fifth of the nodes, and at least so many.
+const LEAST_LOST: usize = 3;
+
+/// The reason of an end that this process knows nothing of.
+const UNKNOWN: &str = "unknown";
+
+/// Reasons of ends that EC2 is the cause of.
+const INTERRUPTIONS: [&str; 5] = [
+    "spot_interrupted",
+    "scheduled_change",
+    "instance_stopped",
+    "instance_terminated",
+    "capacity_reservation_interrupted",
+];
+
+/// A NodeClaim with an instance whose end was asked for.
+pub struct End {
+    /// When: seconds since 1970.
+    pub at: i64,
+    created: i64,
+    pool: Box<str>,
+    reason: Box<str>,
+    zone: Box<str>,
+    instance_type: Box<str>,
+}
+
+impl End {
+    /// That of a NodeClaim, if it ever had an instance. Where nothing says when it was to end, it is
+    /// `now`.
+    pub fn of(claim: &NodeClaim, reason: Option<&str>, now: i64) -> Option<End> {
+        if provider_id(claim).is_empty() {
+            return None;
+        }
+        let meta = &claim.metadata;
+        let asked = meta.deletion_timestamp.as_ref();
+        let at = asked.map_or(now, |at| at.0.as_second());
+        let label = |key: &str| {
+            let label = meta.labels.as_ref().and_then(|labels| labels.get(key));
+            label.map_or("?", String::as_str).into()
+        };
+        Some(End {
+            at,
+            created: created(claim).unwrap_or(at),
+            pool: pool_of(claim).into(),
+            reason: reason.unwrap_or(UNKNOWN).to_lowercase().into(),
+            zone: label(labels::ZONE),
+            instance_type: label(labels::INSTANCE_TYPE),
+        })
+    }
+
+    /// Whether it was within the hour.
+    pub fn is_recent(&self, now: i64) -> bool {
+        self.at > now - HOUR
+    }
+}
+
+fn created(claim: &NodeClaim) -> Option<i64> {
+    let created = claim.metadata.creation_timestamp.as_ref();
+    created.map(|at| at.0.as_second())
+}
+
+/// What came and went within an hour.
+pub struct Churn {
+    now: i64,
+    /// Since when this process has watched.
+    since: i64,
+    /// Whether more ended than is known.
+    is_more: bool,
+    nodes: usize,
+    launched: usize,
+    lives: Vec<i64>,
+    by_pool: BTreeMap<Box<str>, usize>,
+    by_reason: BTreeMap<Box<str>, usize>,
+}
+
+impl Churn {
+    /// Nothing yet.
+    pub fn new(now: i64, (since, is_more): (i64, bool)) -> Self {
+        Churn {
+            now,
+            since,
+            is_more,
+            nodes: 0,
+            launched: 0,
+            lives: Vec::new(),
+            by_pool: BTreeMap::new(),
+            by_reason: BTreeMap::new(),
+        }
+    }
+
+    /// A NodeClaim is there and is to stay.
+    pub fn lives(&mut self, claim: &NodeClaim) {
+        if !provider_id(claim).is_empty() {
+            self.nodes += 1;
+            self.launches(created(claim));
+        }
+    }
+
+    /// One has ended, or is about to.
+    pub fn ends(&mut self, end: &End) {
+        if !end.is_recent(self.now) {
+            return;
+        }
+        self.launches(Some(end.created));
+        self.lives.push((end.at - end.created).max(0));
+        *self.by_pool.entry(end.pool.clone()).or_default() += 1;
+        *self.by_reason.entry(end.reason.clone()).or_default() += 1;
+    }
+
+    fn launches(&mut self, created: Option<i64>) {
+        let is_recent = created.is_some_and(|created| created > self.now - HOUR);
+        self.launched += usize::from(is_recent);
+    }
+
+    /// Nodes that are there and are to stay.
+    pub fn nodes(&self) -> usize {
+        self.nodes
+    }
+
+    fn ended(&self) -> usize {
+        self.lives.len()
+    }
+
+    /// How long half of those that ended did not live, in seconds.
+    fn median(&self) -> Option<i64> {
+        let mut lives = self.lives.clone();
+        lives.sort_unstable();
+        lives.get(lives.len() / 2).copied()
+    }
+
+    /// For the status; null where nothing came or went.
+    pub fn status(&self) -> Value {
+        if self.launched + self.ended() == 0 {
+            return Value::Null;
+        }
+        json!({
+            "launched": self.launched, "ended": self.ended(), "endedMore": self.is_more, "nodes": self.nodes,
+            "medianSeconds": self.median(), "watchedSeconds": (self.now - self.since).clamp(0, HOUR),
+            "byNodePool": listed(&named(&self.by_pool)), "byReason": listed(&named(&self.by_reason)),
+        })
+    }
+
+    /// A sentence where many nodes live short.
+    pub fn warning(&self) -> Option<String> {
+        let median = self.median()?;
+        let ended = self.ended();
+        if ended < LEAST_ENDED || 2 * ended <= self.nodes || median > SHORT {
+            return None;
+        }
+        let (pools, reasons) = (named(&self.by_pool), named(&self.by_reason));
+        let (pool, of_pool) = most(&pools).into_iter().next()?;
+        let (reason, of_reason) = most(&reasons).into_iter().next()?;
+        let why = match reason.as_str() {
+            UNKNOWN => "for no known reason".to_owned(),
+            reason => format!("as {reason}"),
+        };
+        Some(format!(
+            "nodes live short: {ended} ended within the hour, {} are there; half of those that ended lived \
+            no longer than {}; {of_pool} of them are of NodePool {pool}, {of_reason} ended {why}",
+            self.nodes,
+            span(median)
+        ))
+    }
+}
+
+fn named(all: &BTreeMap<Box<str>, usize>) -> BTreeMap<&str, usize> {
+    all.iter().map(|(name, count)| (&**name, *count)).collect()
+}
+
+/// Nodes that were lost to interruptions within ten minutes.
+pub struct Lost {
+    now: i64,
+    nodes: usize,
+    by_zone: BTreeMap<Box<str>, usize>,
+    by_type: BTreeMap<Box<str>, usize>,
+}
+
+impl Lost {
+    /// None yet.
+    pub fn new(now: i64) -> Self {
+        Lost {
+            now,
+            nodes: 0,
+            by_zone: BTreeMap::new(),
+            by_type: BTreeMap::new(),
+        }
+    }
+
+    /// A node has ended, or is about to.
+    pub fn ends(&mut self, end: &End) {
+        if end.at > self.now - BURST && INTERRUPTIONS.contains(&&*end.reason) {
+            self.nodes += 1;
+            *self.by_zone.entry(end.zone.clone()).or_default() += 1;
+            let of_type = self.by_type.entry(end.instance_type.clone());
+            *of_type.or_default() += 1;
+        }
+    }
+
+    /// For the status; null where there are none.
+    pub fn status(&self) -> Value {
+        if self.nodes == 0 {
+            return Value::Null;
+        }
+        let (zones, types) = (named(&self.by_zone), named(&self.by_type));
+        json!({"nodes": self.nodes, "byZone": listed(&zones), "byType": listed(&types)})
+    }
+
+    /// A sentence where they are many beside `others` that are there.
+    pub fn warning(&self, others: usize) -> Option<String> {
+        let before = self.nodes + others;
+        if self.nodes < LEAST_LOST || 5 * self.nodes <= before {
+            return None;
+        }
+        let (zones, types) = (named(&self.by_zone), named(&self.by_type));
+        let (zone, of_zone) = most(&zones).into_iter().next()?;
+        let (kind, of_type) = most(&types).into_iter().next()?;
+        Some(format!(
+            "interruptions took {} of {before} nodes within 10 min: {of_zone} in {zone}, {of_type} of \
+            type {kind}",
+            self.nodes
+        ))
+    }
+}
