@@ -105,7 +105,7 @@ pub fn decide(args: &WorldArgs) -> Result<Planned, Failure> {
 fn report(planned: &Planned) -> Report {
     let mib = process::peak_mib();
     let decision = Decision::new(&planned.snapshot, &planned.plan);
-    let (survives, survives_told) = robustness(planned);
+    let (alone, nominated) = robustness(planned);
     let mut notes = planned.scorers.notes();
     notes.extend(planned.plan.rejected_candidates.first().map(|violation| {
         format!(
@@ -134,8 +134,8 @@ fn report(planned: &Planned) -> Report {
             .plan
             .cut_short
             .map(|used| deadline::words(planned.options.time_limit, used)),
-        robustness: survives,
-        robustness_nominated: survives_told,
+        robustness: alone,
+        robustness_nominated: nominated,
         incompatible_pools: report::all_incompatible_pools(&planned.snapshot, &planned.plan),
         estimates: estimated_from(&planned.snapshot.world).map(str::to_owned),
         policies: notes,

@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     /// The output for a connection with this answer.
-    fn nominated(code: &str, body: &str, path: &str) -> Result<String, String> {
+    fn answer_of(code: &str, body: &str, path: &str) -> Result<String, String> {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let at = listener.local_addr().unwrap().to_string();
         let answer = format!("HTTP/1.0 {code}\r\n\r\n{body}");
@@ -144,8 +144,8 @@ mod tests {
 
     #[test]
     fn what_a_daemon_does_not_answer_is_said_with_what_to_do() {
-        assert_eq!(nominated("200 OK", "{}", "/status"), Ok("{}".to_owned()));
-        let elsewhere = nominated(
+        assert_eq!(answer_of("200 OK", "{}", "/status"), Ok("{}".to_owned()));
+        let elsewhere = answer_of(
             "421 Misdirected Request",
             "status is at 127.0.0.1:9 (STATUS_ADDRESS)\n",
             "/status",
@@ -155,13 +155,13 @@ mod tests {
             elsewhere.contains("HERE is the daemon's metrics port: status is at 127.0.0.1:9"),
             "{elsewhere}"
         );
-        let other = nominated("404 Not Found", "", "/status").unwrap_err();
+        let other = answer_of("404 Not Found", "", "/status").unwrap_err();
         assert!(
             other.contains("HERE answers, and knows nothing of /status")
                 && other.contains(STATUS_ADDRESS),
             "{other}"
         );
-        let busy = nominated(
+        let busy = answer_of(
             "429 Too Many Requests",
             "another question is being answered\n",
             "/explain/pod/a",
@@ -171,7 +171,7 @@ mod tests {
             busy.contains("another question") && busy.contains("ask again"),
             "{busy}"
         );
-        let pod = nominated("404 Not Found", "there is no pod a", "/explain/pod/a").unwrap_err();
+        let pod = answer_of("404 Not Found", "there is no pod a", "/explain/pod/a").unwrap_err();
         assert!(
             pod.contains("there is no pod a") && pod.contains("NAMESPACE/NAME"),
             "{pod}"

@@ -76,16 +76,16 @@ pub fn planned_pods(claim: &NodeClaim) -> impl Iterator<Item = Planned<'_>> {
         .and_then(|a| a.get(PODS))
         .map_or("", String::as_str);
     list.split(',').filter(|pod| !pod.is_empty()).map(|text| {
-        let (pod, nomination_plan) = text.split_once('~').unwrap_or((text, ""));
-        let (numbers, told) = nomination_plan
+        let (pod, marks) = text.split_once('~').unwrap_or((text, ""));
+        let (numbers, nominated) = marks
             .strip_suffix('-')
-            .map_or((nomination_plan, true), |numbers| (numbers, false));
+            .map_or((marks, true), |numbers| (numbers, false));
         let (group, leads) = numbers.split_once('+').unwrap_or((numbers, ""));
         Planned {
             pod,
             group: group.parse().ok(),
             affinity_leader: leads.parse().ok(),
-            nominated: told,
+            nominated,
         }
     })
 }
@@ -130,14 +130,14 @@ impl NominationPlan {
         } else {
             String::new()
         };
-        let told = if self.without_nomination.contains(&pod) {
+        let no_nomination = if self.without_nomination.contains(&pod) {
             "-"
         } else {
             ""
         };
-        match group + &leads + told {
+        match group + &leads + no_nomination {
             none if none.is_empty() => none,
-            nomination_plan => format!("~{nomination_plan}"),
+            marks => format!("~{marks}"),
         }
     }
 }

@@ -36,7 +36,7 @@ use crate::error::Failure;
 const QUIET: Duration = Duration::from_secs(10);
 /// if it does not say so within this, the connection is given up, and with it all that is waited
 /// for.
-const QUERY_TIMEOUT: Duration = Duration::from_secs(15);
+const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// So many bytes of an answer may come before they are read,
 const ANSWER: u32 = 1 << 20;
@@ -96,7 +96,7 @@ pub fn connect(
     let http: Http<_, Body> = Http::builder(TokioExecutor::new())
         .timer(TokioTimer::new())
         .http2_keep_alive_interval(QUIET)
-        .http2_keep_alive_timeout(QUERY_TIMEOUT)
+        .http2_keep_alive_timeout(KEEP_ALIVE_TIMEOUT)
         .http2_initial_stream_window_size(ANSWER)
         .http2_initial_connection_window_size(ANSWERS)
         .build(connector(&config)?);

@@ -259,14 +259,15 @@ impl Context {
         old: &mut Option<String>,
     ) -> kube::Result<()> {
         let pod = api.get(name).await?;
-        let told = pod
+        let nominated = pod
             .status
             .and_then(|status| status.nominated_node_name)
             .filter(|node| !node.is_empty());
-        let Some(told) = told.filter(|node| old.as_ref().is_none_or(|old| old == node)) else {
+        let Some(nominated) = nominated.filter(|node| old.as_ref().is_none_or(|old| old == node))
+        else {
             return Ok(());
         };
-        *old = Some(told);
+        *old = Some(nominated);
         let version = json!({"resourceVersion": pod.metadata.resource_version});
         let patch =
             Patch::Strategic(json!({"metadata": version, "status": {"nominatedNodeName": null}}));

@@ -458,16 +458,16 @@ mod tests {
     fn much_at_once_is_cut_short_and_a_little_is_not() {
         let start = Instant::now();
         let mut few = RateLimiter::new(start);
-        let nominated = |few: &mut RateLimiter, at: f64| {
+        let taken = |few: &mut RateLimiter, at: f64| {
             (0..30)
                 .filter(|_| few.take(start + Duration::from_secs_f64(at)))
                 .count()
         };
         assert_eq!(
             [
-                nominated(&mut few, 0.0),
-                nominated(&mut few, 0.5),
-                nominated(&mut few, 60.0)
+                taken(&mut few, 0.0),
+                taken(&mut few, 0.5),
+                taken(&mut few, 60.0)
             ],
             [10, 2, 10]
         );

@@ -31,7 +31,7 @@ pub struct ExplainRequest {
 /// No answer begins so shortly before a round.
 const CLEAR: Duration = Duration::from_secs(1);
 /// Unless it has been waited for this long: where pods keep coming a round is always near.
-const QUERY_TIMEOUT: Duration = Duration::from_secs(5);
+const MAX_QUESTION_AGE: Duration = Duration::from_secs(5);
 /// Answers begin at most this often: each takes a copy of the cluster on the loop's thread.
 const EVERY: Duration = Duration::from_secs(1);
 
@@ -57,7 +57,7 @@ impl ExplainRequests {
         let at = self.last.map_or(now, |last| (last + EVERY).max(now));
         match round {
             Some(round) if round <= at + CLEAR => {
-                let at = at.max(*asked + QUERY_TIMEOUT);
+                let at = at.max(*asked + MAX_QUESTION_AGE);
                 (at < round).then_some(at)
             }
             _ => Some(at),

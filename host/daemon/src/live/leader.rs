@@ -213,7 +213,7 @@ pub async fn run_election(candidate: &Elector, leadership: &Leadership) {
     let api: Api<Lease> = Api::namespaced(candidate.client.clone(), &candidate.namespace);
     let mut seen: Option<(String, Instant)> = None;
     // What went wrong the last time, so that it is said once.
-    let mut nominated = String::new();
+    let mut last_trouble = String::new();
     loop {
         let started = Instant::now();
         let answer = timeout(Duration::from_secs(5), attempt(&api, candidate, &mut seen)).await;
@@ -222,7 +222,7 @@ pub async fn run_election(candidate: &Elector, leadership: &Leadership) {
             Ok(Err(error)) => error.to_string(),
             Err(_) => "the server does not answer".to_owned(),
         };
-        if trouble != nominated && !trouble.is_empty() {
+        if trouble != last_trouble && !trouble.is_empty() {
             let (lease, namespace) = (&candidate.name, &candidate.namespace);
             tracing::warn!(
                 error = trouble,
@@ -231,7 +231,7 @@ pub async fn run_election(candidate: &Elector, leadership: &Leadership) {
                 "renewing the Lease failed; retrying"
             );
         }
-        nominated = trouble;
+        last_trouble = trouble;
         match answer {
             Ok(Ok(true)) => {
                 if !leadership.is_leader() {

@@ -70,7 +70,7 @@ impl PodEvents {
 mod tests {
     use super::*;
 
-    fn nominated(events: &mut PodEvents, now: Instant) -> String {
+    fn due_text(events: &mut PodEvents, now: Instant) -> String {
         let due: Vec<String> = events
             .due(now)
             .into_iter()
@@ -89,13 +89,13 @@ mod tests {
         events.note("b".into(), "1 s".into(), start + second);
         events.note("a".into(), "9 s".into(), start + 9 * second);
         assert_eq!(events.next(), Some(start + LATER));
-        assert_eq!(nominated(&mut events, start + 9 * second), "");
-        assert_eq!(nominated(&mut events, start + LATER), "a at 9 s");
+        assert_eq!(due_text(&mut events, start + 9 * second), "");
+        assert_eq!(due_text(&mut events, start + LATER), "a at 9 s");
         assert_eq!(events.last("a"), Some(start + 9 * second));
         assert_eq!(events.next(), Some(start + second + LATER));
-        assert_eq!(nominated(&mut events, start + 20 * second), "b at 1 s");
+        assert_eq!(due_text(&mut events, start + 20 * second), "b at 1 s");
         assert_eq!(
-            (events.next(), nominated(&mut events, start + 99 * second)),
+            (events.next(), due_text(&mut events, start + 99 * second)),
             (None, String::new())
         );
         events.forget("a");

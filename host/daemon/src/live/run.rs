@@ -528,9 +528,9 @@ mod tests {
 
     #[test]
     fn the_client_says_no_more_than_warnings() {
-        let nominated = "WARN kube_client::config: no proxy\n WARN longshore_daemon::live: watch \
+        let expected = "WARN kube_client::config: no proxy\n WARN longshore_daemon::live: watch \
             failed; retrying";
-        assert_eq!(logged("info").trim(), nominated);
-        assert_eq!(logged("debug").trim(), nominated);
+        assert_eq!(logged("info").trim(), expected);
+        assert_eq!(logged("debug").trim(), expected);
     }
 }

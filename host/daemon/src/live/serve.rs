@@ -76,7 +76,7 @@ struct Shared {
 }
 
 /// Longest wait for an explanation.
-const QUERY_TIMEOUT: Duration = Duration::from_secs(30);
+const EXPLAIN_TIMEOUT: Duration = Duration::from_secs(30);
 /// Readers of metrics that are served at a time: a copy of the cluster is held for each.
 const PICTURES: usize = 2;
 
@@ -389,7 +389,7 @@ async fn explain(s: Shared, about: Subject) -> Answer {
             .ok()?;
         answer.await.ok()
     };
-    match timeout(QUERY_TIMEOUT, asked).await {
+    match timeout(EXPLAIN_TIMEOUT, asked).await {
         Ok(Some(Ok(explained))) => Ok(axum::Json(explained)),
         Ok(Some(Err(why))) => Err((StatusCode::NOT_FOUND, why).into_response()),
         Ok(None) | Err(_) => {
@@ -676,7 +676,7 @@ pub(super) mod tests {
     }
 
     /// The answer of `/metrics` if the loop does `asked` with requests for a snapshot.
-    async fn nominated(observes: bool, asked: impl FnOnce(Query) + Send + 'static) -> String {
+    async fn scraped(observes: bool, asked: impl FnOnce(Query) + Send + 'static) -> String {
         let (server, _) = fresh();
         let ctx = Arc::new(context(&server, Ok(instance())));
         ctx.observes.store(observes, Ordering::Relaxed);
@@ -706,10 +706,10 @@ pub(super) mod tests {
             }
             Query::Explain(_) => panic!("metrics alone were asked for"),
         };
-        let both = nominated(true, leads).await;
-        let counted = nominated(false, |_| panic!("it was turned off")).await;
-        let follows = nominated(true, drop).await;
-        let late = nominated(true, |ask| {
+        let both = scraped(true, leads).await;
+        let counted = scraped(false, |_| panic!("it was turned off")).await;
+        let follows = scraped(true, drop).await;
+        let late = scraped(true, |ask| {
             drop(tokio::spawn(async {
                 std::future::pending::<Query>().await;
                 drop(ask)

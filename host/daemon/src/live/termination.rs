@@ -568,14 +568,14 @@ mod tests {
                 "said already"
             );
         }
-        let nominated = server
+        let conditions = server
             .claim()
             .and_then(|claim| claim.status)
             .unwrap_or_default()
             .conditions;
-        let nominated: Vec<&str> = nominated.iter().map(|c| c.type_.as_str()).collect();
+        let conditions: Vec<&str> = conditions.iter().map(|c| c.type_.as_str()).collect();
         assert_eq!(
-            nominated,
+            conditions,
             ["Drained", "VolumesDetached", "InstanceTerminating"]
         );
     }

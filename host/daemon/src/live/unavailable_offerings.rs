@@ -127,7 +127,7 @@ impl UnavailableOfferings {
 
 impl Summary {
     /// For `longshore status`; null where nothing is short.
-    pub fn nominated(&self) -> serde_json::Value {
+    pub fn as_json(&self) -> serde_json::Value {
         if self.offerings == 0 {
             return serde_json::Value::Null;
         }

@@ -247,8 +247,8 @@ pub async fn watch(client: Client, kind: Kind, relists: &Relists, out: Sender<Ob
                 }
                 Ok(Ended::ReceiverClosed) => return,
                 Err(error) => {
-                    let nominated = out.send(Observed::of(kind, Change::Failed(error))).await;
-                    if nominated.is_err() {
+                    let sent = out.send(Observed::of(kind, Change::Failed(error))).await;
+                    if sent.is_err() {
                         return;
                     }
                     pause.wait().await;
@@ -287,8 +287,8 @@ async fn list(
     out: &Sender<Observed>,
 ) -> Result<String, Incomplete> {
     let tell = async |observed| {
-        let told = out.send(observed).await;
-        told.map_err(|_| Incomplete::ReceiverClosed)
+        let sent = out.send(observed).await;
+        sent.map_err(|_| Incomplete::ReceiverClosed)
     };
     tell(Observed::of(kind, Change::Begin)).await?;
     let mut token = String::new();

@@ -89,9 +89,9 @@ impl Scheduler {
                 };
                 let new = change.event == Event::Deleted || !before.is_some_and(same);
                 if ctx.timing.scheduler_lag.is_zero() {
-                    self.on_unscheduled_pod(ctx, change, new);
+                    self.on_node_change(ctx, change, new);
                 } else {
-                    self.on_retry(ctx, change, new);
+                    self.delay_node_change(ctx, change, new);
                 }
             }
             resources::NAMESPACE => {
@@ -109,7 +109,7 @@ impl Scheduler {
     }
 
     /// A change to a node.
-    fn on_unscheduled_pod(&mut self, ctx: &mut ActorContext, change: &Change, new: bool) {
+    fn on_node_change(&mut self, ctx: &mut ActorContext, change: &Change, new: bool) {
         if change.event == Event::Deleted {
             self.cluster.remove_node(&change.key.name);
             self.moment += 1;
@@ -119,7 +119,8 @@ impl Scheduler {
         }
     }
 
-    fn on_retry(&mut self, ctx: &mut ActorContext, change: &Change, new: bool) {
+    /// Delays a change to a node by the lag of the watch, in the order of changes.
+    fn delay_node_change(&mut self, ctx: &mut ActorContext, change: &Change, new: bool) {
         let share = ctx
             .chance
             .unit("scheduler-lag", &change.revision.to_string());
@@ -269,7 +270,7 @@ impl Scheduler {
         let now = ctx.clock.elapsed();
         while self.unheard.front().is_some_and(|(due, ..)| *due <= now) {
             if let Some((_, change, new)) = self.unheard.pop_front() {
-                self.on_unscheduled_pod(ctx, &change, new);
+                self.on_node_change(ctx, &change, new);
             }
         }
         while let Some((due, key)) = self.backoff.first().cloned().filter(|(due, _)| *due <= now) {

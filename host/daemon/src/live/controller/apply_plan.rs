@@ -189,7 +189,7 @@ impl Controller {
             let written = guarded(&ctx.metrics, "writing", round::write_all(&ctx, wanted)).await;
             let (written, failed) = written.unwrap_or((Vec::new(), all));
             let failed = failed + unread;
-            let nominated: Vec<(String, String)> = written
+            let planned: Vec<(String, String)> = written
                 .iter()
                 .flat_map(|Created { name, pods }| {
                     pods.iter().map(|pod| (pod.clone(), name.clone()))
@@ -197,7 +197,7 @@ impl Controller {
                 .take(EVENTS)
                 .collect();
             let _ = done.send(Done::Written(written, failed, outdated)).await;
-            for (pod, claim) in nominated {
+            for (pod, claim) in planned {
                 let uid = uids.get(&pod).map_or("", |uid| &**uid);
                 ctx.events
                     .pod_with_uid(

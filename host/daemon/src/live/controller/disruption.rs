@@ -648,8 +648,8 @@ impl Controller {
                 .collect(),
             ..Plan::default()
         };
-        let nominated = NominationPlan::default();
-        let wanted = new_node_claims(snapshot, &bought, &nominated, &self.state.pools, &id);
+        let no_nominations = NominationPlan::default();
+        let wanted = new_node_claims(snapshot, &bought, &no_nominations, &self.state.pools, &id);
         if wanted.len() < proposal.replacements.len() {
             return None;
         }

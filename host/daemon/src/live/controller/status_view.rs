@@ -144,7 +144,7 @@ impl Controller {
             "pods": self.state.pods(), "pending": self.state.pending(), "nodes": self.state.nodes.len(),
             "nodeClaims": self.state.claims.len(), "nodePools": self.state.pools.len(),
             "waiting": waiting, "work": self.work.len(), "lastPlan": self.last_plan, "troubles": troubles,
-            "withoutCapacity": short.nominated(), "policies": policies, "barren": self.incompatible_pools,
+            "withoutCapacity": short.as_json(), "policies": policies, "barren": self.incompatible_pools,
             "overlays": overlays, "coming": coming, "others": others, "refused": self.ctx.refusals.lines(),
         });
     }
@@ -163,6 +163,6 @@ fn grouped(waiting: &BTreeMap<String, String>) -> serde_json::Value {
         .for_each(|(pod, why)| by_reason.entry(why).or_default().push(pod));
     let mut reasons: Vec<_> = by_reason.into_iter().collect();
     reasons.sort_by_key(|(_, pods)| std::cmp::Reverse(pods.len()));
-    let nominated = |(why, pods): (&str, Vec<&str>)| json!({"why": why, "pods": pods.len(), "some": pods.get(..3).unwrap_or(&pods)});
-    reasons.into_iter().take(REASONS).map(nominated).collect()
+    let as_json = |(why, pods): (&str, Vec<&str>)| json!({"why": why, "pods": pods.len(), "some": pods.get(..3).unwrap_or(&pods)});
+    reasons.into_iter().take(REASONS).map(as_json).collect()
 }

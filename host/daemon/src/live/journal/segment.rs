@@ -273,15 +273,15 @@ impl Content {
 
 /// The text of the frame at a place of a file that is written to.
 pub fn read_at(file: &File, offset: u64) -> Result<Vec<u8>, Wrong> {
-    let nominated = |error: std::io::Error| error.to_string();
+    let text_of = |error: std::io::Error| error.to_string();
     let mut head = [0; FRAME];
-    file.read_exact_at(&mut head, offset).map_err(nominated)?;
+    file.read_exact_at(&mut head, offset).map_err(text_of)?;
     let (length, sum) = format::read_frame(&head)?;
     if length > LONGEST {
         return Err(format!("a length of {length} bytes"));
     }
     let mut body = vec![0; length];
     file.read_exact_at(&mut body, offset + FRAME as u64)
-        .map_err(nominated)?;
+        .map_err(text_of)?;
     format::open(&body, sum).map(std::borrow::Cow::into_owned)
 }

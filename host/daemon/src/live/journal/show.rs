@@ -165,13 +165,11 @@ fn lines(
                 (whole && only.other(head.time)).then_some((Some(head.time), line))
             }
             Item::Ends { file, end } => {
-                let nominated = messages::end(end).map(|end| format!("{} {end}", file.display()));
-                if let (Some(nominated), false) = (&nominated, whole) {
-                    eprintln!("{nominated}");
+                let line = messages::end(end).map(|end| format!("{} {end}", file.display()));
+                if let (Some(line), false) = (&line, whole) {
+                    eprintln!("{line}");
                 }
-                nominated
-                    .filter(|_| whole)
-                    .map(|nominated| (None, nominated))
+                line.filter(|_| whole).map(|line| (None, line))
             }
             Item::Record { checkpoint, record } => match record {
                 Record::Observed(observed) => {

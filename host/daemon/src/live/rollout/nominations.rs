@@ -62,11 +62,11 @@ impl Nominations {
         for Planned {
             pod,
             group,
-            nominated: told,
+            nominated,
             ..
         } in pods
         {
-            if !told || self.ignored.contains(pod) {
+            if !nominated || self.ignored.contains(pod) {
                 continue;
             }
             if let Some(group) = group {
@@ -134,11 +134,9 @@ impl Nominations {
     /// This replica leads no more: another one says what is nominated, and is seen to.
     pub fn stand_by(&mut self) {
         let Nominations {
-            nominated: told,
-            since,
-            ..
+            nominated, since, ..
         } = std::mem::take(self);
-        (self.nominated, self.since) = (told, since);
+        (self.nominated, self.since) = (nominated, since);
     }
 
     /// A pod waits no longer.
@@ -168,12 +166,12 @@ impl Nominations {
     /// A pod was planned for another node. Says whether one is nominated for it, which is to be
     /// taken back: its room is kept, and after a restart it would look like the answer.
     pub fn planned_anew(&mut self, pod: &str) -> bool {
-        let told = self.nominated.remove(pod).is_some();
-        if told {
+        let was_nominated = self.nominated.remove(pod).is_some();
+        if was_nominated {
             self.said.remove(pod);
         }
         self.leave_spread_queue(pod);
-        told
+        was_nominated
     }
 
     fn leave_spread_queue(&mut self, pod: &str) {
