@@ -144,21 +144,21 @@ const ENDINGS: Window = Window {
 };
 /// NodeClaims that share a CreateFleet at most. EC2 takes requests of many more instances; a group
 /// of this size keeps a lost or partial answer small.
-const MOST_IN_GROUP: usize = 500;
+const MAX_GROUP_SIZE: usize = 500;
 /// How long EC2 may take to describe what it has launched, in seconds.
 const VISIBLE: i64 = 300;
 /// How often nodes are compared with their classes.
-const DRIFT: Duration = Duration::from_secs(300);
+const DRIFT_CHECK_INTERVAL: Duration = Duration::from_secs(300);
 /// How often types and prices are read anew.
 pub(crate) const REFRESH: Duration = Duration::from_secs(12 * 3600);
 /// How often what is over is let go.
-const SWEEP: Duration = Duration::from_secs(10);
+const STATE_SWEEP_INTERVAL: Duration = Duration::from_secs(10);
 /// How often the leader looks for launch templates that others have made.
-const FIND: Duration = Duration::from_secs(3600);
-/// How soon again after that failed.
-const FIND_AGAIN: Duration = Duration::from_secs(60);
+const TEMPLATE_SEARCH_INTERVAL: Duration = Duration::from_secs(3600);
+/// How soon the search for launch templates is repeated after it failed.
+const TEMPLATE_SEARCH_RETRY: Duration = Duration::from_secs(60);
 /// How long a start waits for zonal shifts.
-const SHIFTS: Duration = Duration::from_secs(10);
+const ZONAL_SHIFT_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Ec2 {
     /// Asks for the cluster, instance types and prices, and finds launch templates again.
@@ -206,13 +206,13 @@ impl Ec2 {
 
     /// Asks for zonal shifts for a moment. While ARC is slow or down, none are known to hold.
     async fn begin_shifts(&self) -> Result<(), StartError> {
-        let why = match tokio::time::timeout(SHIFTS, self.refresh_shifts()).await {
+        let why = match tokio::time::timeout(ZONAL_SHIFT_TIMEOUT, self.refresh_shifts()).await {
             Ok(Ok(_)) => return Ok(()),
             Ok(Err(why)) if !why.class.passes() => {
                 return Err(StartError::ZonalShift(why.with_hint()));
             }
             Ok(Err(why)) => why.with_hint(),
-            Err(_) => format!("no answer within {} s", SHIFTS.as_secs()),
+            Err(_) => format!("no answer within {} s", ZONAL_SHIFT_TIMEOUT.as_secs()),
         };
         tracing::warn!(why, "zonal shifts are not known yet; asked for again");
         Ok(())
@@ -326,16 +326,16 @@ impl Ec2 {
         let mut due = Instant::now();
         loop {
             if due <= Instant::now() {
-                due = Instant::now() + FIND;
+                due = Instant::now() + TEMPLATE_SEARCH_INTERVAL;
                 if let Err(error) = self.find_templates().await {
-                    due = Instant::now() + FIND_AGAIN;
+                    due = Instant::now() + TEMPLATE_SEARCH_RETRY;
                     tracing::warn!(
                         error = error.with_hint(),
                         "launch templates are not found again"
                     );
                 }
             }
-            tokio::time::sleep(SWEEP).await;
+            tokio::time::sleep(STATE_SWEEP_INTERVAL).await;
             self.sweep().await;
         }
     }
@@ -746,7 +746,7 @@ impl CloudProvider for Ec2 {
     }
 
     fn most_in_group(&self) -> usize {
-        MOST_IN_GROUP
+        MAX_GROUP_SIZE
     }
 
     async fn create_group(&self, group: &GroupLaunch) -> Result<GroupAnswer, CloudError> {
@@ -826,7 +826,7 @@ impl CloudProvider for Ec2 {
     }
 
     fn drift_interval(&self) -> Option<Duration> {
-        Some(DRIFT)
+        Some(DRIFT_CHECK_INTERVAL)
     }
 
     async fn drifted(

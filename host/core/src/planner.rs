@@ -44,9 +44,11 @@ pub struct Rejected {
 const MAX_COST_INCREASE: f64 = 0.10;
 /// How often pods that others left no place get the first choice.
 pub(crate) const MAX_RETRIES: usize = 3;
-/// How many of them get it alone, where no more than [`FEW`] pods wait: each costs a whole packing.
+/// How many of them get it alone, where no more than [`FEW_PENDING_PODS`] pods wait: each costs a
+/// whole packing.
 const CHANCES_ALONE: usize = 4;
-const FEW: usize = 200;
+/// Pending pods up to which some get the first choice alone.
+const FEW_PENDING_PODS: usize = 200;
 /// Rules about other pods that a pod may have before it counts for more than one pod in
 /// [`simulation_affordable`]: zone and hostname spread, and an affinity or two.
 const USUAL_RULES: usize = 4;
@@ -462,7 +464,7 @@ pub(crate) fn initial_solution<'a>(
     }
     // Together they can be in each other's way: the smallest of them, which take the least from
     // others, one by one.
-    if chances > 0 && snapshot.pending.len() <= FEW {
+    if chances > 0 && snapshot.pending.len() <= FEW_PENDING_PODS {
         let mut alone = tries.blocked_by_others();
         let items = &tries.compiled.items;
         alone.sort_by(|&a, &b| items[a].request.cmp(&items[b].request).then(a.cmp(&b)));
@@ -481,9 +483,9 @@ struct Tries<'t, 'a> {
     compile: &'t dyn Fn() -> CompiledCluster<'a>,
     compiled: CompiledCluster<'a>,
     best: Packing,
-    /// Pod groups that chose first in the best one,
+    /// Pod groups that chose first in the best plan.
     first: Vec<usize>,
-    /// the one whose counts the compiled cluster has.
+    /// Whether the compiled cluster has the counts of the best plan.
     current: bool,
 }
 

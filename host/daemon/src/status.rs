@@ -11,11 +11,11 @@ use crate::args::{Output, StatusArgs};
 use crate::error::Failure;
 use crate::live::settings::{STATUS, STATUS_ADDRESS};
 
-const CONNECTS: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// A daemon answers within 30 s, or says that it does not.
-const ANSWERS: Duration = Duration::from_secs(35);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(35);
 /// Limit of an answer's length.
-const LONGEST: u64 = 64 << 20;
+const MAX_ANSWER_BYTES: u64 = 64 << 20;
 
 /// What a daemon reports, as text.
 #[cfg(test)]
@@ -94,9 +94,10 @@ fn get(at: &str, path: &str) -> Result<(u16, String), String> {
         .map_err(|e| e.to_string())?
         .next()
         .ok_or("the name has no address")?;
-    let mut stream = TcpStream::connect_timeout(&address, CONNECTS).map_err(|e| e.to_string())?;
+    let mut stream =
+        TcpStream::connect_timeout(&address, CONNECT_TIMEOUT).map_err(|e| e.to_string())?;
     stream
-        .set_read_timeout(Some(ANSWERS))
+        .set_read_timeout(Some(ANSWER_TIMEOUT))
         .map_err(|e| e.to_string())?;
     // In one piece, so that a server that answers the first line and hangs up is still read.
     let request = format!("GET {path} HTTP/1.0\r\nHost: {at}\r\nConnection: close\r\n\r\n");
@@ -105,7 +106,7 @@ fn get(at: &str, path: &str) -> Result<(u16, String), String> {
         .map_err(|e| e.to_string())?;
     let mut text = String::new();
     stream
-        .take(LONGEST)
+        .take(MAX_ANSWER_BYTES)
         .read_to_string(&mut text)
         .map_err(|e| e.to_string())?;
     let (head, body) = text

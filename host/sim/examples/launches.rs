@@ -12,7 +12,7 @@ use longshore_sim::world::paused;
 use serde_json::json;
 
 const SECOND: Duration = Duration::from_secs(1);
-const LONGEST: Duration = Duration::from_secs(3600);
+const MAX_TIME: Duration = Duration::from_secs(3600);
 
 /// One instance type, so that a node has room for one pod.
 const CLUSTER: &str = "
@@ -78,7 +78,7 @@ fn main() {
             with.count()
         };
         let mut launched = None;
-        while with("Registered") < count && world.clock.elapsed() < began + LONGEST {
+        while with("Registered") < count && world.clock.elapsed() < began + MAX_TIME {
             world.run_for(SECOND).await;
             if launched.is_none() && with("Launched") >= count {
                 launched = Some(world.clock.elapsed() - began);

@@ -334,14 +334,14 @@ impl Harness {
 
     /// Waits until all is as it must be, for some time; says what is not.
     pub async fn settle(&self, limit: Duration) -> Vec<String> {
-        const LOOK: Duration = Duration::from_secs(10);
+        const SETTLE_POLL: Duration = Duration::from_secs(10);
         let end = self.world.clock.elapsed() + limit;
         loop {
             let wrong = self.unsettled();
             if wrong.is_empty() || self.world.clock.elapsed() >= end {
                 return wrong;
             }
-            self.world.run_for(LOOK).await;
+            self.world.run_for(SETTLE_POLL).await;
         }
     }
 

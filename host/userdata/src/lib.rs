@@ -214,15 +214,15 @@ fn label_list(labels: &BTreeMap<String, String>) -> String {
 
 /// Foreign text, shortened for a message and without control characters.
 fn quoted(text: &str) -> String {
-    const MOST: usize = 60;
-    let shown = text.chars().take(MOST);
+    const MAX_CHARS: usize = 60;
+    let shown = text.chars().take(MAX_CHARS);
     let mut out: String = shown
         .flat_map(|c| match c.is_control() {
             true => c.escape_debug().collect::<Vec<char>>(),
             false => vec![c],
         })
         .collect();
-    if text.chars().nth(MOST).is_some() {
+    if text.chars().nth(MAX_CHARS).is_some() {
         out.push('…');
     }
     format!("`{out}`")

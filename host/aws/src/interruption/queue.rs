@@ -44,13 +44,14 @@ struct Receipt {
     receipt: String,
 }
 
-/// Pause after a call that failed: a second, doubled up to a minute.
-const PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// Pause after a call that failed; doubled each time.
+const RECEIVE_RETRY: Duration = Duration::from_secs(1);
+/// Longest pause after a call that failed.
+const MAX_RECEIVE_RETRY: Duration = Duration::from_secs(60);
 /// Messages that may be in hand before the next are received: 20 batches.
-const MOST_IN_HAND: usize = 200;
+const MAX_MESSAGES_IN_HAND: usize = 200;
 /// Duties that are done at a time. Each is a few calls of the API server.
-const TURNS: usize = 32;
+const DUTIES_AT_ONCE: usize = 32;
 /// Deletions that are sent together: ten are all that SQS takes.
 const DELETIONS: Window = Window {
     idle: Duration::from_millis(20),
@@ -68,7 +69,7 @@ impl Queue {
             provider,
             handler,
             duties: Arc::default(),
-            turns: Semaphore::new(TURNS),
+            turns: Semaphore::new(DUTIES_AT_ONCE),
             deletions: Batcher::seen(DELETIONS, seen, move |all| delete(clients.clone(), all)),
         };
         Queue {
@@ -81,12 +82,12 @@ impl Queue {
 
     /// Receives and handles for ever. What is in hand when this is dropped comes again.
     pub async fn run(mut self) {
-        let mut pause = PAUSE;
+        let mut pause = RECEIVE_RETRY;
         let mut failing = false;
         loop {
             match self.receive().await {
                 Ok(_) if failing => {
-                    (failing, pause) = (false, PAUSE);
+                    (failing, pause) = (false, RECEIVE_RETRY);
                     tracing::info!(queue = self.name, "messages come again");
                     self.work.handler.trouble(None).await;
                 }
@@ -98,11 +99,11 @@ impl Queue {
                     let error = error.with_hint();
                     tracing::warn!(queue = self.name, error, "no messages; tried again");
                     tokio::time::sleep(pause).await;
-                    pause = (pause * 2).min(LONGEST_PAUSE);
+                    pause = (pause * 2).min(MAX_RECEIVE_RETRY);
                 }
             }
             while self.in_hand.try_join_next().is_some() {}
-            while self.in_hand.len() >= MOST_IN_HAND {
+            while self.in_hand.len() >= MAX_MESSAGES_IN_HAND {
                 // One that panicked leaves its message for another time.
                 let _ = self.in_hand.join_next().await;
             }

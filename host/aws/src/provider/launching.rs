@@ -36,9 +36,9 @@ use crate::wire;
 /// Attempts of one call: templates that were deleted under it, a token that was used.
 const ATTEMPTS: u32 = 3;
 /// How often a request is sent whose reply does not come.
-const SENDINGS: u32 = 3;
-/// The pause before the second sending; doubled for the third.
-const PAUSE: Duration = Duration::from_millis(500);
+const MAX_SENDINGS: u32 = 3;
+/// Pause before the second sending of a launch; doubled for the third.
+const RESEND_DELAY: Duration = Duration::from_millis(500);
 
 impl Ec2 {
     /// Launches, or answers with the instance that is there.
@@ -511,9 +511,9 @@ impl Ec2 {
             own.touched = now;
             own.sent.replace(fleet.clone()).is_some()
         };
-        let mut pause = PAUSE;
+        let mut pause = RESEND_DELAY;
         let clients = &self.inner.clients;
-        let mut left = SENDINGS;
+        let mut left = MAX_SENDINGS;
         loop {
             left -= 1;
             match wire::fleet::create(clients, fleet, turn).await {

@@ -30,14 +30,14 @@ use crate::schedule::pod_groups::PodGroup;
 
 /// With fewer pods kube-scheduler finishes before it can deviate much from the plan, and nothing is
 /// colocated.
-pub const FEW: usize = 128;
+pub const MIN_COLOCATED_PODS: usize = 128;
 
 /// How pods are colocated.
 #[derive(Clone, Copy, Debug)]
 pub struct Strategy {
-    /// Number of nodes for a domain's colocated pods,
+    /// Number of nodes for a domain's colocated pods.
     parts: u32,
-    /// without pods larger than the average of its own.
+    /// Other pods that are larger than the average colocated pod are kept off these nodes.
     without_large: bool,
 }
 
@@ -68,7 +68,7 @@ pub const STRATEGIES: [Strategy; 5] = [
 /// Represents colocated pods in rules about the host, beside topology groups.
 pub const COLOCATED: u32 = u32::MAX;
 /// Colocating may cost this share more.
-pub const WORTH: f64 = 0.25;
+pub const MAX_COST_SHARE: f64 = 0.25;
 /// With this many pods of a service in a domain, some cannot be nominated yet.
 const CROWDED: u32 = 2;
 

@@ -27,7 +27,7 @@ pub(super) const SCENARIOS: usize = 4;
 /// needed thirty.
 const ATTEMPTS: usize = 32;
 /// A plan that places all pods may cost this share more, even if it saves less.
-const WORTH: f64 = 0.03;
+const MAX_COST_INCREASE_SHARE: f64 = 0.03;
 /// Cost of an unplaced pod, in nodes of the plan's average cost. A later purchase costs 0.06 to 0.3
 /// of a node (measured); the rest accounts for the delay.
 const UNPLACED_PENALTY: f64 = 0.5;
@@ -51,7 +51,10 @@ pub fn add_slack(
     let mut spare = vec![Resources::default(); plan.claims.len()];
     let mut grown = plan.clone();
     let mut best: Option<Plan> = None;
-    let (mut least, mut most) = (f64::INFINITY, plan.effective_cost * (1.0 + WORTH));
+    let (mut least, mut most) = (
+        f64::INFINITY,
+        plan.effective_cost * (1.0 + MAX_COST_INCREASE_SHARE),
+    );
     for attempt in 0..ATTEMPTS {
         if p.stop.is_raised() {
             return None;

@@ -62,13 +62,13 @@ use crate::error::Failure;
 /// The certificate of the API server as a pod has it.
 const CERTIFICATE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt";
 /// How often a replica that stands by asks whether it leads, and a leader whether it still does.
-const LOOK: Duration = Duration::from_millis(250);
+const LEADERSHIP_POLL: Duration = Duration::from_millis(250);
 /// How often the version of Kubernetes is read.
-const VERSION: Duration = Duration::from_secs(300);
+const KUBERNETES_VERSION_POLL: Duration = Duration::from_secs(300);
 /// How soon an instance is tagged again after a call failed; twice as long each time.
-const AGAIN: Duration = Duration::from_secs(10);
-/// At the most.
-const LATER: Duration = Duration::from_secs(300);
+const TAG_RETRY: Duration = Duration::from_secs(10);
+/// Longest wait before an instance is tagged again.
+const MAX_TAG_RETRY: Duration = Duration::from_secs(300);
 
 /// Makes the provider: asks AWS for the cluster, instance types and prices. While AWS is slow or down it
 /// goes on asking.
@@ -349,7 +349,7 @@ fn run(ec2: &Ec2, duties: Duties, ctx: &Arc<Context>) -> JoinSet<()> {
     tasks.spawn(async move {
         loop {
             while !ctx.leadership.is_leader() {
-                tokio::time::sleep(LOOK).await;
+                tokio::time::sleep(LEADERSHIP_POLL).await;
             }
             tokio::select! {
                 // In this order, so that two runs of a simulation are equal.
@@ -366,7 +366,7 @@ fn run(ec2: &Ec2, duties: Duties, ctx: &Arc<Context>) -> JoinSet<()> {
 /// follow, and images of aliases drift.
 async fn follow_version(ec2: &Ec2, client: &Client, eks: bool) {
     loop {
-        tokio::time::sleep(VERSION).await;
+        tokio::time::sleep(KUBERNETES_VERSION_POLL).await;
         let found = match eks {
             true => ec2.eks_version().await.map_err(|why| why.with_hint()),
             false => {
@@ -397,7 +397,7 @@ async fn follow_version(ec2: &Ec2, client: &Client, eks: bool) {
 
 async fn lost(leadership: &Leadership) {
     while leadership.is_leader() {
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(LEADERSHIP_POLL).await;
     }
 }
 
@@ -467,7 +467,7 @@ async fn tag_nodes(
         let name = claim.name_any();
         let before = failed.remove(&name);
         if let Err(why) = tag_node(ec2, ctx, claim.clone()).await {
-            let pause = before.map_or(AGAIN, |own| (2 * own.pause).min(LATER));
+            let pause = before.map_or(TAG_RETRY, |own| (2 * own.pause).min(MAX_TAG_RETRY));
             if !ec2.is_shifted(lifecycle::provider_id(&claim)) {
                 let (why, again) = (&*why, pause.as_secs());
                 tracing::warn!(

@@ -186,13 +186,12 @@ pub fn new_node_claims(
         .collect()
 }
 
-/// Most bytes of a claim's name, for its node may be called so, and a node's name is the value of a
-/// label.
+/// Most bytes of a NodeClaim's name: its node may get the same name, which is the value of a label.
 const NAME_BYTES: usize = 63;
 /// Alphabet of the name suffix: Kubernetes' own, which forms no words.
 const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
-/// So many of them: that two of a hundred thousand claims get the same has a chance of 1 in 1 500,
-/// and then the second is planned again.
+/// Length of the name suffix. Nine letters: one collision in 1 500 among 100 000 names; the loser
+/// is planned again.
 const LETTERS: usize = 9;
 
 /// The name of a claim, derived from its round, its number there and its pods, so that a retry

@@ -197,7 +197,9 @@ impl Context {
             return;
         }
         futures::stream::iter(pods)
-            .for_each_concurrent(TURNS, |(pod, node)| self.nominate_one(pod, node))
+            .for_each_concurrent(NOMINATIONS_AT_ONCE, |(pod, node)| {
+                self.nominate_one(pod, node)
+            })
             .await;
     }
 
@@ -227,10 +229,9 @@ impl Context {
     /// Clears the nomination of each of these pods, unless it has changed meanwhile.
     pub async fn clear_nominations(&self, pods: Vec<String>) {
         futures::stream::iter(pods)
-            .for_each_concurrent(
-                TURNS,
-                |pod| async move { self.clear_nomination(&pod).await },
-            )
+            .for_each_concurrent(NOMINATIONS_AT_ONCE, |pod| async move {
+                self.clear_nomination(&pod).await
+            })
             .await;
     }
 
@@ -281,7 +282,7 @@ impl Context {
 const CLEAR_ATTEMPTS: u32 = 5;
 
 /// Number of nominations written at a time, so that other writes get their turn.
-pub const TURNS: usize = 32;
+pub const NOMINATIONS_AT_ONCE: usize = 32;
 /// How the last four launches of each NodePool went.
 #[derive(Default)]
 pub struct RegistrationHealth(Mutex<BTreeMap<String, VecDeque<bool>>>);

@@ -15,7 +15,7 @@ use tokio::sync::mpsc::{Receiver, Sender, UnboundedReceiver, channel, unbounded_
 use tokio::task::JoinSet;
 
 use super::clock::Clock;
-use super::context::{Context, RegistrationHealth, TURNS};
+use super::context::{Context, NOMINATIONS_AT_ONCE, RegistrationHealth};
 use super::controller;
 use super::disruption::failures::KnownFailures;
 use super::drains::Drains;
@@ -192,7 +192,7 @@ impl Daemon {
             launches: Launches::default(),
             launch_groups: LaunchGroups::default(),
             shared_list: SharedList::default(),
-            nomination_turns: Semaphore::new(TURNS),
+            nomination_turns: Semaphore::new(NOMINATIONS_AT_ONCE),
             drains: Drains::default(),
             garbage: Garbage::default(),
             repairs,
@@ -302,12 +302,12 @@ impl Daemon {
         );
         let retiring = async {
             leadership.retires().await;
-            tokio::time::sleep(FINISH).await;
+            tokio::time::sleep(WORK_TIMEOUT).await;
         };
         tokio::select! {
             biased;
             () = control => {}
-            () = retiring => tracing::warn!(seconds = FINISH.as_secs(), "stopping with work in \
+            () = retiring => tracing::warn!(seconds = WORK_TIMEOUT.as_secs(), "stopping with work in \
                 progress after the timeout"),
             Some(ended) = tasks.join_next() => {
                 let ended = match ended {
@@ -319,17 +319,17 @@ impl Daemon {
             }
         }
         // The Lease is renewed meanwhile: the tasks are still there.
-        let idle = tokio::time::timeout(HAND_OVER, leadership.is_idle()).await;
+        let idle = tokio::time::timeout(WRITES_TIMEOUT, leadership.is_idle()).await;
         leadership.stop();
         tasks.shutdown().await;
         match (self.candidate, idle) {
             (Some(candidate), Ok(())) => {
-                _ = tokio::time::timeout(RELEASE, leader::release(&candidate)).await;
+                _ = tokio::time::timeout(LEASE_RELEASE_TIMEOUT, leader::release(&candidate)).await;
             }
             (None, Ok(())) => {}
             // They end before another replica takes over.
             (_, Err(_)) => tracing::warn!(
-                seconds = HAND_OVER.as_secs(),
+                seconds = WRITES_TIMEOUT.as_secs(),
                 "keeping the Lease until it expires: writes are in progress after the timeout"
             ),
         }
@@ -337,13 +337,14 @@ impl Daemon {
     }
 }
 
-/// How long a process that retires waits for the work that is under way, and then for its writes.
-/// With giving the Lease back, the end of the journal and of the log it is done within 10 s
+/// How long a process that retires waits for the work that is under way. With its writes, giving
+/// the Lease back, the end of the journal and of the log it is done within 10 s
 /// ([`stop::LIMIT`](super::stop::LIMIT)).
-const FINISH: Duration = Duration::from_secs(4);
-const HAND_OVER: Duration = Duration::from_secs(3);
-/// How long it tries to give its Lease back.
-const RELEASE: Duration = Duration::from_millis(1_500);
+const WORK_TIMEOUT: Duration = Duration::from_secs(4);
+/// How long a process that retires then waits for its writes.
+const WRITES_TIMEOUT: Duration = Duration::from_secs(3);
+/// How long a process that retires tries to give its Lease back.
+const LEASE_RELEASE_TIMEOUT: Duration = Duration::from_millis(1_500);
 
 /// Why a daemon has ended by itself.
 #[derive(Debug, thiserror::Error)]

@@ -29,11 +29,12 @@ pub struct ExplainRequest {
 }
 
 /// No answer begins so shortly before a round.
-const CLEAR: Duration = Duration::from_secs(1);
-/// Unless it has been waited for this long: where pods keep coming a round is always near.
+const MIN_GAP_BEFORE_ROUND: Duration = Duration::from_secs(1);
+/// A question that has waited for this long is answered even so shortly before a round: where pods
+/// keep coming, a round is always near.
 const MAX_QUESTION_AGE: Duration = Duration::from_secs(5);
 /// Answers begin at most this often: each takes a copy of the cluster on the loop's thread.
-const EVERY: Duration = Duration::from_secs(1);
+const MIN_ANSWER_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The question that waits, and when the next answer may begin.
 #[derive(Default)]
@@ -54,9 +55,11 @@ impl ExplainRequests {
     /// where the loop is woken for something else first.
     pub fn due(&self, now: Instant, round: Option<Instant>) -> Option<Instant> {
         let (_, asked) = self.waits.as_ref().filter(|_| !self.answering)?;
-        let at = self.last.map_or(now, |last| (last + EVERY).max(now));
+        let at = self
+            .last
+            .map_or(now, |last| (last + MIN_ANSWER_INTERVAL).max(now));
         match round {
-            Some(round) if round <= at + CLEAR => {
+            Some(round) if round <= at + MIN_GAP_BEFORE_ROUND => {
                 let at = at.max(*asked + MAX_QUESTION_AGE);
                 (at < round).then_some(at)
             }

@@ -18,14 +18,14 @@ use super::kinds::Kind;
 const WATCHED: [Kind; 3] = [Kind::NodeClaim, Kind::Node, Kind::Pod];
 /// A watch that has not brought an own write for so long is behind. An API server that is busy
 /// takes up to 2.5 s.
-const BEHIND: Duration = Duration::from_secs(5);
+const MAX_OWN_WRITE_LAG: Duration = Duration::from_secs(5);
 /// The API server sends a bookmark every minute to a watch on which nothing happens; this leaves it
 /// half as much again.
-const SILENT: Duration = Duration::from_secs(90);
+const MAX_WATCH_SILENCE: Duration = Duration::from_secs(90);
 /// A watch on which something was heard this recently needs no proof before a purchase.
-const RECENT: Duration = Duration::from_secs(5);
-/// After silence it has caught up by then.
-const CATCHES_UP: Duration = Duration::from_secs(1);
+const RECENT_ENOUGH_TO_BUY: Duration = Duration::from_secs(5);
+/// A watch has caught up this long after its silence ended.
+const CATCH_UP_TIME: Duration = Duration::from_secs(1);
 
 /// Something that this process has written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,9 +51,9 @@ struct Unseen {
 /// A kind's watch.
 #[derive(Clone, Copy, Debug, Default)]
 struct Heard {
-    /// When it last brought anything,
+    /// When the watch last brought anything.
     at: Option<Instant>,
-    /// and when the first one after a silence did. More of what happened meanwhile may follow it.
+    /// When the first event after a silence came. More of what happened meanwhile may follow it.
     resumed: Option<Instant>,
     /// The newest version that the watch has brought.
     version: u64,
@@ -98,7 +98,7 @@ impl std::fmt::Display for Stale {
                     f,
                     "the watch of {} was silent for {} s, bookmarks included",
                     kind.at().plural,
-                    SILENT.as_secs()
+                    MAX_WATCH_SILENCE.as_secs()
                 )
             }
             Stale::Relisting { kind } => write!(f, "{} are being listed again", kind.at().plural),
@@ -119,7 +119,7 @@ impl Freshness {
     /// A watch or a list brought something.
     pub fn heard(&mut self, kind: Kind, now: Instant) {
         let heard = self.heard.entry(kind).or_default();
-        if heard.at.is_none_or(|at| now >= at + RECENT) {
+        if heard.at.is_none_or(|at| now >= at + RECENT_ENOUGH_TO_BUY) {
             heard.resumed = Some(now);
         }
         heard.at = Some(now);
@@ -232,7 +232,9 @@ impl Freshness {
             .heard
             .get(&kind)
             .and_then(|heard| heard.at.zip(heard.resumed));
-        times.is_some_and(|(at, resumed)| now < at + RECENT && now >= resumed + CATCHES_UP)
+        times.is_some_and(|(at, resumed)| {
+            now < at + RECENT_ENOUGH_TO_BUY && now >= resumed + CATCH_UP_TIME
+        })
     }
 
     /// Why nothing may be planned, if so.
@@ -243,7 +245,7 @@ impl Freshness {
         let behind = self
             .unseen
             .iter()
-            .find(|(_, unseen)| now >= unseen.since + BEHIND);
+            .find(|(_, unseen)| now >= unseen.since + MAX_OWN_WRITE_LAG);
         if let Some(((kind, name), _)) = behind {
             return Some(Stale::Behind {
                 kind: *kind,
@@ -254,7 +256,7 @@ impl Freshness {
             self.heard
                 .get(kind)
                 .and_then(|heard| heard.at)
-                .is_some_and(|at| now >= at + SILENT)
+                .is_some_and(|at| now >= at + MAX_WATCH_SILENCE)
         };
         WATCHED
             .into_iter()

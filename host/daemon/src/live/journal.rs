@@ -61,12 +61,12 @@ use record::{Began, Observed, What};
 use round::{Answer, Outcome, RecordedConfig, RecordedEffort, Round, Short, Summary, Version};
 use writer::Queue;
 
-/// All segments together, unless said otherwise.
-pub const ALL: u64 = 1 << 30;
-/// One segment, unless said otherwise.
-pub const SEGMENT: u64 = 64 << 20;
+/// Default size of all segments together.
+pub const DEFAULT_MAX_BYTES: u64 = 1 << 30;
+/// Default size of one segment.
+pub const DEFAULT_SEGMENT_BYTES: u64 = 64 << 20;
 /// How long the end of the process waits for what is still to be written.
-const LAST: Duration = Duration::from_secs(3);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The journal of this process, or none, and when a report of a defect was written last, milliseconds
 /// since 1970. Cheap to clone; all clones are one.
@@ -284,7 +284,7 @@ impl Journal {
     /// temporary files.
     pub fn defect(&self, time: i64, round: u64, snapshot: &Snapshot, violations: &[Violation]) {
         let mut reported = lock(&self.1);
-        if time < reported.saturating_add(bug_report::PAUSE) {
+        if time < reported.saturating_add(bug_report::REPORT_INTERVAL_MS) {
             return;
         }
         *reported = time;
@@ -365,7 +365,7 @@ impl Journal {
     /// the disk.
     pub fn flush(&self) {
         if let Some(open) = &self.0 {
-            open.queue.flush(LAST);
+            open.queue.flush(CLOSE_TIMEOUT);
         }
     }
 
@@ -381,7 +381,7 @@ impl Journal {
     /// another may have the folder.
     pub fn close(&self) {
         if let Some(open) = &self.0 {
-            open.queue.close(LAST);
+            open.queue.close(CLOSE_TIMEOUT);
             let _ = open.lock.unlock();
         }
     }
@@ -532,8 +532,8 @@ pub fn wanted(
         .and_then(|config| config.journal)
         .unwrap_or_default();
     let sizes = Sizes {
-        all: entry.max_size.unwrap_or(ALL),
-        segment: entry.segment_size.unwrap_or(SEGMENT),
+        all: entry.max_size.unwrap_or(DEFAULT_MAX_BYTES),
+        segment: entry.segment_size.unwrap_or(DEFAULT_SEGMENT_BYTES),
     };
     let sizes = Sizes {
         segment: sizes.segment.min(sizes.all / 4),

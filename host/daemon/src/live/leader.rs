@@ -21,13 +21,17 @@ use tokio::time::{Instant, sleep, timeout};
 use super::clock::Clock;
 use super::mutants::mutant;
 
-const LEASE: Duration = Duration::from_secs(15);
-const ACTS: Duration = Duration::from_secs(10);
-const RENEW: Duration = Duration::from_secs(2);
+/// How long others leave the Lease to its holder.
+const LEASE_DURATION: Duration = Duration::from_secs(15);
+/// How long after the last renewal the holder counts itself as leader.
+const RENEW_DEADLINE: Duration = Duration::from_secs(10);
+/// How often the Lease is asked for or renewed.
+const RENEW_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Timeout of a write if no other replica may lead, and the shortest timeout of any write.
-const WRITE: Duration = Duration::from_secs(20);
-const SHORTEST_WRITE: Duration = Duration::from_secs(4);
+/// Timeout of a write if no other replica may lead.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(20);
+/// Shortest timeout of any write.
+const MIN_WRITE_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// Whether this replica leads. Clones share one state.
 #[derive(Clone)]
@@ -63,11 +67,11 @@ impl Ticket {
     pub fn time_left(&self) -> Duration {
         let state = &self.0.0;
         if state.always {
-            WRITE
+            WRITE_TIMEOUT
         } else {
-            LEASE
+            LEASE_DURATION
                 .saturating_sub(state.age())
-                .clamp(SHORTEST_WRITE, WRITE)
+                .clamp(MIN_WRITE_TIMEOUT, WRITE_TIMEOUT)
         }
     }
 }
@@ -116,7 +120,7 @@ impl Leadership {
             return false;
         }
         let renewed = state.renewed.load(Ordering::Acquire) > 0;
-        state.always || (renewed && (state.age() < ACTS || mutant("ignores-lease")))
+        state.always || (renewed && (state.age() < RENEW_DEADLINE || mutant("ignores-lease")))
     }
 
     /// Whether it is to finish what is under way and to start nothing else.
@@ -242,7 +246,7 @@ pub async fn run_election(candidate: &Elector, leadership: &Leadership) {
             Ok(Ok(false)) => leadership.lose(),
             Ok(Err(_)) | Err(_) => {}
         }
-        sleep(RENEW).await;
+        sleep(RENEW_INTERVAL).await;
     }
 }
 
@@ -256,7 +260,7 @@ async fn attempt(
     let Some(mut lease) = api.get_opt(&candidate.name).await? else {
         let spec = LeaseSpec {
             holder_identity: Some(candidate.holder.clone()),
-            lease_duration_seconds: Some(LEASE.as_secs() as i32),
+            lease_duration_seconds: Some(LEASE_DURATION.as_secs() as i32),
             acquire_time: Some(now.clone()),
             renew_time: Some(now),
             lease_transitions: Some(0),
@@ -283,7 +287,7 @@ async fn attempt(
         let version = format!("{holder} {:?}", spec.renew_time);
         match seen {
             Some((known, since)) if *known == version => {
-                if since.elapsed() < LEASE {
+                if since.elapsed() < LEASE_DURATION {
                     return Ok(false);
                 }
             }
@@ -299,7 +303,7 @@ async fn attempt(
         spec.holder_identity = Some(candidate.holder.clone());
         spec.acquire_time = Some(now.clone());
         spec.lease_transitions = Some(spec.lease_transitions.unwrap_or(0) + 1);
-        spec.lease_duration_seconds = Some(LEASE.as_secs() as i32);
+        spec.lease_duration_seconds = Some(LEASE_DURATION.as_secs() as i32);
     }
     spec.renew_time = Some(now);
     // The version in the object makes this fail after a concurrent write.

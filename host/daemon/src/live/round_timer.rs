@@ -12,15 +12,15 @@ use tokio::time::Instant;
 
 use super::rollout::NOMINATION_TIMEOUT;
 
-/// After this long a round is made for pods that wait, whatever has changed,
-const RETRY: Duration = Duration::from_secs(10);
-/// and sooner if pods are nominated or a node has just registered, because others may have taken
-/// their room.
-const SOON: Duration = Duration::from_secs(3);
+/// After this long a round is made for pods that wait, whatever has changed.
+const MAX_ROUND_INTERVAL: Duration = Duration::from_secs(10);
+/// A round follows the last one this soon if pods are nominated or a node has just registered,
+/// because others may have taken their room.
+const MIN_RETRY_DELAY: Duration = Duration::from_secs(3);
 /// So long after a pod that waited got a node kube-scheduler is taken to be done with those it can
 /// place. To pods that it has refused it comes back at whole seconds, a little later where it is
 /// busy.
-const SETTLES: Duration = Duration::from_millis(1200);
+const SCHEDULER_SETTLE_TIME: Duration = Duration::from_millis(1200);
 
 /// What decides when the next round is made.
 #[derive(Debug)]
@@ -95,13 +95,13 @@ impl RoundTimer {
             .registered_at
             .is_some_and(|at| last < at + NOMINATION_TIMEOUT);
         if !opened && !nominated {
-            return last + RETRY;
+            return last + MAX_ROUND_INTERVAL;
         }
         let settled = self
             .bound_at
             .filter(|_| opened)
-            .map_or(last, |moved| moved + SETTLES);
-        settled.clamp(last + SOON, last + RETRY)
+            .map_or(last, |moved| moved + SCHEDULER_SETTLE_TIME);
+        settled.clamp(last + MIN_RETRY_DELAY, last + MAX_ROUND_INTERVAL)
     }
 }
 
@@ -132,14 +132,14 @@ mod tests {
         let mut table = RoundTimer::new(seconds(1.0), seconds(10.0));
         table.begin(now);
         assert_eq!(table.next(false, false), None);
-        assert_eq!(table.next(false, true), Some(now + RETRY));
-        assert_eq!(table.next(true, true), Some(now + SOON));
+        assert_eq!(table.next(false, true), Some(now + MAX_ROUND_INTERVAL));
+        assert_eq!(table.next(true, true), Some(now + MIN_RETRY_DELAY));
         table.node_registered(now);
-        assert_eq!(table.next(false, true), Some(now + SOON));
+        assert_eq!(table.next(false, true), Some(now + MIN_RETRY_DELAY));
         table.begin(now + NOMINATION_TIMEOUT);
         assert_eq!(
             table.next(false, true),
-            Some(now + NOMINATION_TIMEOUT + RETRY),
+            Some(now + NOMINATION_TIMEOUT + MAX_ROUND_INTERVAL),
             "that was long ago"
         );
     }
@@ -151,9 +151,12 @@ mod tests {
         table.begin(now);
         table.node_registered(now + seconds(2.0));
         table.pod_bound(now + seconds(2.8));
-        assert_eq!(table.next(true, true), Some(now + seconds(2.8) + SETTLES));
+        assert_eq!(
+            table.next(true, true),
+            Some(now + seconds(2.8) + SCHEDULER_SETTLE_TIME)
+        );
         table.pod_bound(now + seconds(9.9));
-        assert_eq!(table.next(true, true), Some(now + RETRY));
+        assert_eq!(table.next(true, true), Some(now + MAX_ROUND_INTERVAL));
         table.pod_arrived(now + seconds(4.0));
         assert_eq!(
             table.next(true, true),

@@ -85,12 +85,12 @@ pub(crate) fn run(args: &RunArgs) -> Result<Answer, Failure> {
     // for long has threads of its own.
     let refused = |source: std::io::Error| usage("the runtime does not start", &source.to_string());
     let runtime = tokio::runtime::Builder::new_current_thread()
-        .max_blocking_threads(BLOCKING)
+        .max_blocking_threads(BLOCKING_THREADS)
         .enable_all()
         .build()
         .map_err(refused)?;
     let computing = tokio::runtime::Builder::new_current_thread()
-        .max_blocking_threads(COMPUTING)
+        .max_blocking_threads(COMPUTING_THREADS)
         .build()
         .map_err(refused)?;
     let stops = stop::on_signal().map_err(refused)?;
@@ -106,20 +106,20 @@ pub(crate) fn run(args: &RunArgs) -> Result<Answer, Failure> {
     if let Err(failure) = &ended {
         tracing::error!("{}", failure.report());
     }
-    log.flush(LAST_LINES);
+    log.flush(LOG_FLUSH_TIMEOUT);
     ended?;
     Ok(Answer::ok(String::new()))
 }
 
 /// Threads for what blocks a moment: names that DNS is asked for, and memory that is given back.
-const BLOCKING: usize = 4;
+const BLOCKING_THREADS: usize = 4;
 /// Threads for what computes: one for a round, one for a look for disruption, one for an
 /// explanation. So none of them waits for another, or for DNS.
-const COMPUTING: usize = 3;
+const COMPUTING_THREADS: usize = 3;
 /// How long the API server is waited for before watches ask it.
-const CONNECTS: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long the end of the log is waited for.
-const LAST_LINES: Duration = Duration::from_millis(500);
+const LOG_FLUSH_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// What belongs to the process.
 struct Process {
@@ -327,7 +327,7 @@ async fn live(
         )
     })?;
     // The first request makes the connection: each watch would make one of its own otherwise.
-    _ = tokio::time::timeout(CONNECTS, client.apiserver_version()).await;
+    _ = tokio::time::timeout(CONNECT_TIMEOUT, client.apiserver_version()).await;
     let journal = match journal::wanted(args.journal.as_deref(), args.config.as_deref())? {
         Some((folder, sizes)) => Journal::open(&folder, sizes)?,
         None => Journal::off(),
@@ -436,7 +436,7 @@ async fn live(
 }
 
 /// How often the cluster's definitions are checked while they are wrong or cannot be read.
-const LOOK: Duration = Duration::from_secs(30);
+const DEFINITION_CHECK_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Reports problems of the cluster's definitions until there are none.
 async fn look_at_definitions(client: Client, board: serve::SharedBoard) {
@@ -456,7 +456,7 @@ async fn look_at_definitions(client: Client, board: serve::SharedBoard) {
             // The watch says why the server cannot be asked.
             Err(error) => tracing::debug!(%error, "the definitions cannot be looked at"),
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(DEFINITION_CHECK_INTERVAL).await;
     }
 }
 

@@ -15,7 +15,7 @@ use super::step_error::StepError;
 
 /// Delay after a write conflict. Usually the watch brings the new version earlier and triggers the
 /// retry. A retry with the same old copy would conflict again.
-const CONFLICT: Duration = Duration::from_secs(2);
+const CONFLICT_RETRY: Duration = Duration::from_secs(2);
 
 /// What kind of work it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -194,7 +194,7 @@ impl WorkQueue {
                     wait.map(|wait| now + wait)
                 }
             }
-            Err(StepError::Conflict(_)) => Some(if again { now } else { now + CONFLICT }),
+            Err(StepError::Conflict(_)) => Some(if again { now } else { now + CONFLICT_RETRY }),
             Err(error) => {
                 job.failures += 1;
                 said =
@@ -258,8 +258,8 @@ mod tests {
             ),
             None
         );
-        assert_eq!(jobs.next(), Some(now + CONFLICT));
-        let now = now + CONFLICT;
+        assert_eq!(jobs.next(), Some(now + CONFLICT_RETRY));
+        let now = now + CONFLICT_RETRY;
         jobs.take(now);
         jobs.enqueue(claim("a"), Lane::Launch, now);
         jobs.ended(

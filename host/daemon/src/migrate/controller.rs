@@ -129,7 +129,7 @@ fn version(image: &str) -> Option<(u32, u32)> {
 }
 
 /// How long a Lease without a duration holds, seconds.
-const HOLDS: i64 = 15;
+const DEFAULT_LEASE_SECONDS: i64 = 15;
 
 fn check_lease(lease: &Object, cluster: &Cluster, report: &mut Report) {
     let spec = &lease.value["spec"];
@@ -140,7 +140,9 @@ fn check_lease(lease: &Object, cluster: &Cluster, report: &mut Report) {
     }
     let renewed = spec["renewTime"].as_str();
     let renewed = renewed.and_then(|text| text.parse::<Timestamp>().ok());
-    let holds = spec["leaseDurationSeconds"].as_i64().unwrap_or(HOLDS);
+    let holds = spec["leaseDurationSeconds"]
+        .as_i64()
+        .unwrap_or(DEFAULT_LEASE_SECONDS);
     let ago = renewed.map(|at| cluster.now.as_second() - at.as_second());
     match ago.filter(|ago| *ago <= holds) {
         Some(ago) => {

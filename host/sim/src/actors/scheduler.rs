@@ -37,9 +37,10 @@ use topology::{Rejection, Rules};
 /// Annotation of pods that find no host, for a reason that nobody foresees.
 pub const REFUSED: &str = "sim.longshore.dev/refused";
 
-/// Back-off after the first failure, doubled with each further one up to [`LONGEST`].
-const SHORTEST: Duration = Duration::from_secs(1);
-const LONGEST: Duration = Duration::from_secs(10);
+/// Back-off after the first failure, doubled with each further one.
+const MIN_BACKOFF: Duration = Duration::from_secs(1);
+/// Longest back-off.
+const MAX_BACKOFF: Duration = Duration::from_secs(10);
 
 /// Order in the queue.
 type Rank = (Reverse<i32>, Duration, u64, Key);
@@ -341,7 +342,9 @@ impl Scheduler {
 
     fn fail(&mut self, ctx: &ActorContext, key: &Key) {
         if let Some(pod) = self.waiting.get_mut(key) {
-            let wait = SHORTEST.saturating_mul(1 << pod.tries.min(10)).min(LONGEST);
+            let wait = MIN_BACKOFF
+                .saturating_mul(1 << pod.tries.min(10))
+                .min(MAX_BACKOFF);
             pod.tries += 1;
             pod.back = ctx.clock.elapsed() + wait;
             self.unschedulable.insert(key.clone());

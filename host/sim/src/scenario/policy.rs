@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use longshore_daemon::config::{self, Config};
 use longshore_daemon::error::Failure;
-use longshore_daemon::live::journal::{ALL, Journal, SEGMENT, Sizes};
+use longshore_daemon::live::journal::{DEFAULT_MAX_BYTES, DEFAULT_SEGMENT_BYTES, Journal, Sizes};
 use longshore_daemon::live::policies::{Notice, PolicyReloader, Setup, Watcher};
 use longshore_daemon::scorer;
 
@@ -230,8 +230,8 @@ fn open(folder: &Path) -> Result<Journal, Failure> {
     Journal::open(
         folder,
         Sizes {
-            all: ALL,
-            segment: SEGMENT,
+            all: DEFAULT_MAX_BYTES,
+            segment: DEFAULT_SEGMENT_BYTES,
         },
     )
 }

@@ -16,9 +16,9 @@ use super::select::Selector;
 use super::store::{Logged, Stored};
 use crate::object::{Event, Resource};
 
-/// Between bookmarks,
+/// Time between two bookmarks of a watch.
 const BOOKMARK: Duration = Duration::from_secs(60);
-/// and before the end of a watch.
+/// Time from the last bookmark to the end of a watch.
 const LAST_BOOKMARK: Duration = Duration::from_secs(2);
 /// A piece of a watch has about as many bytes at most.
 const PIECE: usize = 1 << 20;

@@ -28,7 +28,7 @@ use super::program::Program;
 use super::{ADMIN, LONGSHORE, OTHER, audit, build, install, ports};
 
 /// How long a program may take to get ready: much, for machines that do other things as well.
-const PATIENCE: Duration = Duration::from_secs(180);
+const START_TIMEOUT: Duration = Duration::from_secs(180);
 /// How often everything is started again because another process took a port.
 const ATTEMPTS: usize = 5;
 
@@ -358,7 +358,7 @@ impl Cluster {
         binaries: &Binaries,
         ports: &Ports,
     ) -> Result<()> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + START_TIMEOUT;
         for (program, _) in running {
             let name = program.name();
             loop {
@@ -377,7 +377,7 @@ impl Cluster {
                     let last = process::last_lines(&self.folder, name, 10);
                     bail!(
                         "{name} is not ready after {} s; it says:\n{last}",
-                        PATIENCE.as_secs()
+                        START_TIMEOUT.as_secs()
                     );
                 }
                 std::thread::sleep(Duration::from_millis(100));

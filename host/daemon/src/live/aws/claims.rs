@@ -52,7 +52,7 @@ struct Known {
 }
 
 /// How soon the watch begins again after it failed.
-const AGAIN: Duration = Duration::from_secs(1);
+const WATCH_RETRY: Duration = Duration::from_secs(1);
 
 impl Claims {
     /// None is known yet.
@@ -115,7 +115,7 @@ impl Claims {
                     }
                 }
             }
-            tokio::time::sleep(AGAIN).await;
+            tokio::time::sleep(WATCH_RETRY).await;
         }
     }
 

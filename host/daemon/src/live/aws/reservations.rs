@@ -25,9 +25,9 @@ use crate::live::lifecycle;
 use crate::live::step_error::StepError;
 
 /// How often NodeClaims are looked at.
-const EVERY: Duration = Duration::from_secs(60);
+const RESERVATION_CHECK_INTERVAL: Duration = Duration::from_secs(60);
 /// Instances that are asked about at once: calls that coincide are one.
-const AT_ONCE: usize = 200;
+const MAX_INSTANCES_PER_CHECK: usize = 200;
 const RESERVED: &str = "reserved";
 const ON_DEMAND: &str = "on-demand";
 /// The word of metrics.
@@ -46,7 +46,7 @@ pub(super) async fn run(ec2: &Ec2, classes: &KubeClasses, ctx: &Arc<Context>) {
             }
             Err(why) => tracing::warn!(%why, "NodeClaims of reservations cannot be listed"),
         }
-        tokio::time::sleep(EVERY).await;
+        tokio::time::sleep(RESERVATION_CHECK_INTERVAL).await;
     }
 }
 
@@ -63,7 +63,7 @@ async fn look(ec2: &Ec2, ctx: &Context, ending: &BTreeSet<String>, claims: Vec<N
     let stays =
         |claim: &NodeClaim| claim.metadata.deletion_timestamp.is_none() && ctx.managed.claim(claim);
     futures::stream::iter(claims.into_iter().filter(stays))
-        .for_each_concurrent(AT_ONCE, |claim| async move {
+        .for_each_concurrent(MAX_INSTANCES_PER_CHECK, |claim| async move {
             let done = match claim.labels().get(RESERVATION_ID) {
                 Some(id) if ending.contains(id) => end(ctx, &claim, id).await,
                 _ => match is_on_demand(ec2, &claim).await {

@@ -109,7 +109,7 @@ impl Controller {
             .map(|(kind, name, why)| format!("{kind:?} {name}: {why}"))
             .collect();
         if !unreadable.is_empty() {
-            let more = unreadable.len().saturating_sub(UNREADABLE);
+            let more = unreadable.len().saturating_sub(MAX_NAMED_UNREADABLE);
             let some = unreadable[..unreadable.len() - more].join("; ");
             let more = match more {
                 0 => String::new(),
@@ -151,9 +151,9 @@ impl Controller {
 }
 
 /// Most unreadable objects that are named.
-const UNREADABLE: usize = 10;
+const MAX_NAMED_UNREADABLE: usize = 10;
 /// Limit of reasons for waiting that are shown, and of pods named for each.
-const REASONS: usize = 20;
+const MAX_REASONS: usize = 20;
 
 /// Pods that wait, by why, the reason of most first.
 fn grouped(waiting: &BTreeMap<String, String>) -> serde_json::Value {
@@ -164,5 +164,5 @@ fn grouped(waiting: &BTreeMap<String, String>) -> serde_json::Value {
     let mut reasons: Vec<_> = by_reason.into_iter().collect();
     reasons.sort_by_key(|(_, pods)| std::cmp::Reverse(pods.len()));
     let as_json = |(why, pods): (&str, Vec<&str>)| json!({"why": why, "pods": pods.len(), "some": pods.get(..3).unwrap_or(&pods)});
-    reasons.into_iter().take(REASONS).map(as_json).collect()
+    reasons.into_iter().take(MAX_REASONS).map(as_json).collect()
 }

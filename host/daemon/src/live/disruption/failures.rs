@@ -24,9 +24,9 @@ use crate::live::mutants::mutant;
 use crate::live::step_error::StepError;
 
 /// A write of the annotation is tried this often before the command is taken back without it.
-const TRIES: u32 = 4;
-/// Between two tries.
-const PAUSE: Duration = Duration::from_millis(250);
+const WRITE_ATTEMPTS: u32 = 4;
+/// Pause between two attempts to write the annotation.
+const WRITE_RETRY: Duration = Duration::from_millis(250);
 
 /// What this process has noted of NodePools, by name.
 #[derive(Default)]
@@ -156,7 +156,7 @@ pub async fn succeeded(ctx: &Context, pool: &NodePool) -> Result<(), StepError> 
 async fn write(ctx: &Context, pool: &NodePool, value: Value) -> Result<(), StepError> {
     let api: Api<NodePool> = Api::all(ctx.client.clone());
     let patch = Patch::Merge(json!({"metadata": {"annotations": {FAILURES: value}}}));
-    for _ in 0..TRIES {
+    for _ in 0..WRITE_ATTEMPTS {
         ctx.may_write()?;
         let written = api
             .patch_metadata(name_of(pool), &PatchParams::default(), &patch)
@@ -169,7 +169,7 @@ async fn write(ctx: &Context, pool: &NodePool, value: Value) -> Result<(), StepE
                 tracing::warn!(nodepool, %error, "failures of disruption not written");
             }
         }
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(WRITE_RETRY).await;
     }
     Ok(())
 }

@@ -11,7 +11,7 @@ use super::record::Record;
 /// The ending of a segment's file name.
 const ENDING: &str = "journal";
 /// A body with a larger announced size is treated as damage; see [`format::open`].
-const LONGEST: usize = 301 << 20;
+const MAX_BODY_BYTES: usize = 301 << 20;
 
 /// The file name of a segment.
 pub fn name_of(number: u64) -> String {
@@ -188,7 +188,7 @@ impl Segment {
             Err(wrong) => return Err(self.corrupt(offset, "the record", wrong)),
         };
         let (length, sum) = announced;
-        if length > LONGEST {
+        if length > MAX_BODY_BYTES {
             return Err(self.corrupt(offset, "the record", format!("a length of {length} bytes")));
         }
         if length as u64 > left - FRAME as u64 {
@@ -277,7 +277,7 @@ pub fn read_at(file: &File, offset: u64) -> Result<Vec<u8>, Wrong> {
     let mut head = [0; FRAME];
     file.read_exact_at(&mut head, offset).map_err(text_of)?;
     let (length, sum) = format::read_frame(&head)?;
-    if length > LONGEST {
+    if length > MAX_BODY_BYTES {
         return Err(format!("a length of {length} bytes"));
     }
     let mut body = vec![0; length];

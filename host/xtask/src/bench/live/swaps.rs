@@ -28,11 +28,11 @@ const BROKEN: u64 = 10;
 /// Pods that wait for ever, at most; then they are deleted, and others come.
 const WAITING: usize = 40;
 /// How long after a replacement the next pod comes, and how long status may take to say so.
-const LOOK: Duration = Duration::from_millis(700);
+const POD_DELAY: Duration = Duration::from_millis(700);
 /// How long a round may take.
-const PATIENCE: Duration = Duration::from_secs(30);
+const MAX_ROUND_TIME: Duration = Duration::from_secs(30);
 /// How often the daemon is asked.
-const EVERY: Duration = Duration::from_millis(20);
+const STATUS_POLL: Duration = Duration::from_millis(20);
 
 /// A round follows a pod at once.
 const QUICK: &[(&str, &str)] = &[("BATCH_IDLE_DURATION", "100ms")];
@@ -100,17 +100,17 @@ pub fn swaps(bench: &Bench, count: u64) -> anyhow::Result<String> {
             put(&folder, &file, &Broken::Bytes(good[turn].clone()))?;
         }
         // The file is looked at twice a second; what is new is taken over by the round after that.
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POD_DELAY);
         let first = if bad { 2 } else { 1 };
         for at in 0.. {
             let since = Instant::now();
             plane.apply(&load::list(&[nowhere(&format!("nowhere-{step}-{at}"))]))?;
             waiting += 1;
-            within(PATIENCE, EVERY, "a pod is answered", || {
+            within(MAX_ROUND_TIME, STATUS_POLL, "a pod is answered", || {
                 Ok(told(&controller)? == waiting)
             })?;
             rounds[if at == 0 { first } else { 0 }].push(since.elapsed().as_secs_f64());
-            let seen = within(LOOK, EVERY, "the replacement is seen", || {
+            let seen = within(POD_DELAY, STATUS_POLL, "the replacement is seen", || {
                 let policy = &status(&controller)?["policies"]["policies"][0];
                 let version = policy["version"].as_str().unwrap_or_default();
                 Ok(policy["error"].is_null() != bad && version.starts_with(NAMES[turn]))
