@@ -191,14 +191,14 @@ impl Controller {
                     result,
                 } = look;
                 if let Err(error) = result {
-                    tracing::info!(nodeclass = name, error, "tried again");
+                    tracing::info!(nodeclass = name, error, "reconcile failed; retrying");
                 }
                 self.known.insert(name, known);
             }
             // The next look begins with nothing known.
             Err(panicked) => {
                 let name = self.under_way.remove(&panicked.id());
-                tracing::error!(nodeclass = name, %panicked, "looked at again");
+                tracing::error!(nodeclass = name, %panicked, "reconcile panicked; retrying");
             }
         }
     }
@@ -217,7 +217,7 @@ impl Controller {
         let known: BTreeSet<String> = observed.filter_map(|name| name.clone().ok()).collect();
         if let Err(error) = self.steps.sweep_profiles(classes, known).await {
             let error = error.with_hint();
-            tracing::warn!(error, "left-over instance profiles stay");
+            tracing::warn!(error, "deleting unused instance profiles failed");
         }
     }
 }
@@ -528,7 +528,11 @@ impl Steps {
         }
         let clients = &self.provider.inner().clients;
         if let Err(error) = wire::profiles::tag(clients, &found.name, tags).await {
-            tracing::info!(profile = found.name, error = error.with_hint(), "tags stay");
+            tracing::info!(
+                profile = found.name,
+                error = error.with_hint(),
+                "tagging instance profile failed"
+            );
         }
     }
 
@@ -635,7 +639,7 @@ impl Steps {
         }));
         used.extend(known);
         for profile in profiles::left_over(&found, &used) {
-            tracing::info!(profile = profile.name, "deleted: nothing uses it");
+            tracing::info!(profile = profile.name, "deleted unused instance profile");
             self.delete_profile(profile).await?;
         }
         Ok(())

@@ -141,7 +141,7 @@ impl Ec2 {
                 Err(error) => {
                     tracing::warn!(
                         error = error.with_hint(),
-                        "on-demand prices stay as they were"
+                        "reading on-demand prices failed; the last ones count"
                     );
                     match error.class {
                         Class::Unauthorized => REFRESH,

@@ -179,7 +179,7 @@ impl Ec2 {
         let (mut region, problems) =
             discovery::region(clients.region(), &types, &offered, &BTreeMap::new());
         for problem in &problems.list {
-            tracing::warn!(%problem, "instance type");
+            tracing::warn!(%problem, "instance type skipped");
         }
         if region.types().is_empty() {
             return Err(StartError::NoTypes(clients.region().to_owned()));
@@ -192,14 +192,11 @@ impl Ec2 {
         if let Err(error) = provider.refresh_prices().await {
             tracing::warn!(
                 error = error.with_hint(),
-                "no spot prices yet; on-demand prices hold"
+                "reading spot prices failed; on-demand prices count until then"
             );
         }
         if let Err(error) = provider.find_templates().await {
-            tracing::warn!(
-                error = error.with_hint(),
-                "launch templates are not found again"
-            );
+            tracing::warn!(error = error.with_hint(), "finding launch templates failed");
         }
         Ok(provider)
     }
@@ -311,11 +308,14 @@ impl Ec2 {
             if let Err(error) = self.refresh_types().await {
                 tracing::warn!(
                     error = error.with_hint(),
-                    "instance types stay as they were"
+                    "reading instance types failed; the last ones count"
                 );
             }
             if let Err(error) = self.refresh_prices().await {
-                tracing::warn!(error = error.with_hint(), "spot prices stay as they were");
+                tracing::warn!(
+                    error = error.with_hint(),
+                    "reading spot prices failed; the last ones count"
+                );
             }
         }
     }
@@ -331,7 +331,7 @@ impl Ec2 {
                     due = Instant::now() + TEMPLATE_SEARCH_RETRY;
                     tracing::warn!(
                         error = error.with_hint(),
-                        "launch templates are not found again"
+                        "finding launch templates failed; retrying"
                     );
                 }
             }
@@ -351,7 +351,11 @@ impl Ec2 {
         for name in idle {
             if let Err(error) = wire::templates::delete(&self.inner.clients, &name).await {
                 // It is found again by its tag, and tried then.
-                tracing::warn!(template = name, error = error.with_hint(), "not deleted");
+                tracing::warn!(
+                    template = name,
+                    error = error.with_hint(),
+                    "deleting launch template failed"
+                );
                 self.state().templates.add(&name, now);
             }
         }

@@ -88,7 +88,7 @@ impl Queue {
             match self.receive().await {
                 Ok(_) if failing => {
                     (failing, pause) = (false, RECEIVE_RETRY);
-                    tracing::info!(queue = self.name, "messages come again");
+                    tracing::info!(queue = self.name, "interruption queue recovered");
                     self.work.handler.trouble(None).await;
                 }
                 Ok(_) => {}
@@ -97,7 +97,11 @@ impl Queue {
                     let why = format!("interruption queue {}: {}", self.name, error.lasting());
                     self.work.handler.trouble(Some(&why)).await;
                     let error = error.with_hint();
-                    tracing::warn!(queue = self.name, error, "no messages; tried again");
+                    tracing::warn!(
+                        queue = self.name,
+                        error,
+                        "receiving messages failed; retrying"
+                    );
                     tokio::time::sleep(pause).await;
                     pause = (pause * 2).min(MAX_RECEIVE_RETRY);
                 }
@@ -169,7 +173,7 @@ impl Work {
             }
             Err(why) => {
                 observer.received(why.as_str());
-                tracing::debug!(%why, "message deleted");
+                tracing::debug!(%why, "deleting a message that cannot be read");
                 Vec::new()
             }
         }
@@ -198,7 +202,9 @@ impl Work {
         match self.deletions.ask(receipt).await {
             Some(Ok(())) => observer.deleted(),
             // It comes again, and what it asks for is known to be done.
-            Some(Err(error)) => tracing::info!(error = error.with_hint(), "message not deleted"),
+            Some(Err(error)) => {
+                tracing::info!(error = error.with_hint(), "deleting message failed")
+            }
             None => {}
         }
     }
@@ -221,7 +227,12 @@ impl Work {
         self.provider.note_interruption(*kind, id).await;
         if let Err(error) = &handled {
             let kind = kind.as_str();
-            tracing::warn!(kind, instance = id, error, "not handled; the message stays");
+            tracing::warn!(
+                kind,
+                instance = id,
+                error,
+                "handling message failed; it stays in the queue"
+            );
         }
         handled.is_ok()
     }

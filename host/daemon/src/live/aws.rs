@@ -179,7 +179,7 @@ async fn begin(
             Err(why) if why.passes() => {
                 failures += 1;
                 let again = back_off(failures);
-                tracing::warn!(%why, seconds = again.as_secs(), "EC2 does not answer; tried again");
+                tracing::warn!(%why, seconds = again.as_secs(), "EC2 does not answer; retrying");
                 tokio::time::sleep(again).await;
             }
             begun => break begun,
@@ -307,7 +307,7 @@ impl Offers for Ec2Offers {
             None => None,
             Some(Ok(class)) => Some(class),
             Some(Err(why)) => {
-                tracing::warn!(nodeclass = name, %why, "cannot be read; the last version counts");
+                tracing::warn!(nodeclass = name, %why, "EC2NodeClass cannot be read; the last version counts");
                 return;
             }
         };
@@ -377,18 +377,14 @@ async fn follow_version(ec2: &Ec2, client: &Client, eks: bool) {
         let before = ec2.kubernetes();
         match found {
             Ok(version) if ec2.set_kubernetes(&version) => {
-                tracing::info!(
-                    version,
-                    before,
-                    "the cluster has another Kubernetes version"
-                );
+                tracing::info!(version, before, "Kubernetes version of the cluster changed");
             }
             Ok(_) => {}
             Err(why) => {
                 tracing::warn!(
                     why,
                     before,
-                    "the Kubernetes version cannot be read and stays"
+                    "reading the Kubernetes version failed; the last one counts"
                 );
             }
         }
@@ -474,7 +470,7 @@ async fn tag_nodes(
                     nodeclaim = name,
                     why,
                     again,
-                    "instance not tagged; tried again"
+                    "tagging instance failed; retrying"
                 );
             }
             let at = Instant::now() + pause;

@@ -123,8 +123,7 @@ struct Controller {
     watches: Freshness,
     /// Why nothing may be planned now, if so.
     blocked: Option<String>,
-    /// Pods that wait and that a node was bought for: it is not done again without asking the
-    /// server.
+    /// Pending pods that have a NodeClaim. Buying again first lists unbound pods.
     bought: HashSet<String>,
     /// Which claim each pod is planned for.
     plans: PlanIndex,
@@ -145,9 +144,9 @@ struct Controller {
     /// What can be bought, and when that was asked last.
     offers: CurrentOffers,
     last_offers: Option<Instant>,
-    /// What metrics say of it, and the number of the catalogue that they say it of.
+    /// Cached metric rows and the catalogue generation they belong to.
     type_table: Mutex<Option<(u64, Arc<TypeTable>)>>,
-    /// What the status says of NodeOverlays, and the number of the catalogue with them.
+    /// Cached status of NodeOverlays and the catalogue generation it belongs to.
     overlays_status: Mutex<Option<(u64, serde_json::Value)>>,
     /// When nodes register, and which pods are nominated for them.
     rollout: Rollout,

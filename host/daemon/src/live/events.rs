@@ -291,7 +291,7 @@ impl Events {
     fn say_if_few(&self, object: Object<'_>, warning: bool, reason: &str, message: &str) {
         if !lock(&self.few).take(Instant::now()) {
             let Object { kind, name, .. } = object;
-            tracing::debug!(kind, name, message, "too many to write an Event");
+            tracing::debug!(kind, name, message, "Event not written: rate limit");
             return;
         }
         if let Some((event, written)) = self.event(object, warning, reason, message) {
@@ -464,7 +464,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn much_at_once_is_cut_short_and_a_little_is_not() {
+    fn events_are_limited_to_bursts_of_ten() {
         let start = Instant::now();
         let mut few = RateLimiter::new(start);
         let taken = |few: &mut RateLimiter, at: f64| {

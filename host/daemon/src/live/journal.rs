@@ -298,7 +298,7 @@ impl Journal {
                 file = %file.display(),
                 "the check refused a plan: the file has the cluster for a report"
             ),
-            Err(error) => tracing::warn!(%error, "no report of the refused plan could be written"),
+            Err(error) => tracing::warn!(%error, "writing the report of the refused plan failed"),
         }
     }
 

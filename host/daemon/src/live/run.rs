@@ -454,7 +454,7 @@ async fn look_at_definitions(client: Client, board: serve::SharedBoard) {
                 }
             }
             // The watch says why the server cannot be asked.
-            Err(error) => tracing::debug!(%error, "the definitions cannot be looked at"),
+            Err(error) => tracing::debug!(%error, "reading the definitions failed; retrying"),
         }
         tokio::time::sleep(DEFINITION_CHECK_INTERVAL).await;
     }

@@ -298,7 +298,7 @@ async fn list(
         let text = page_text(client, kind, pages, &token).await?;
         let (meta, items) = page(&text).ok_or_else(|| {
             let plural = kind.at().plural;
-            Incomplete::Failed(format!("the answer to a list of {plural} is no list"))
+            Incomplete::Failed(format!("list {plural}: response is not a List"))
         })?;
         for item in items {
             let (object, version) = strip_managed_fields(item);
@@ -449,7 +449,7 @@ async fn follow(
         let line = match next {
             Err(_) => return Ok(Ended::Silent),
             Ok(None | Some(Err(_))) => {
-                tracing::debug!(?kind, "the API server closed the watch; opened again");
+                tracing::debug!(?kind, "the API server closed the watch; reopening");
                 return Ok(Ended::Closed(brought));
             }
             Ok(Some(Ok(line))) => line,
@@ -459,10 +459,7 @@ async fn follow(
         }
         fail_point("watch");
         let Ok(Line { kind: what, object }) = serde_json::from_str::<Line<'_>>(&line) else {
-            return Err(format!(
-                "a watch of {} said something that is not an event",
-                kind.at().plural
-            ));
+            return Err(format!("watch {}: malformed watch event", kind.at().plural));
         };
         let (object, seen) = strip_managed_fields(object.get());
         let change = match what {
@@ -524,7 +521,7 @@ async fn reason(client: &Client, kind: Kind, verb: &str, error: kube::Error) -> 
         kube::Error::Api(status) if status.code == 403 => {
             let resource = format!("{}.{}", at.plural, at.group);
             let resource = resource.trim_end_matches('.');
-            format!("RBAC does not let us {verb} {resource}; kubectl apply -f deploy/rbac.yaml")
+            format!("missing RBAC permission: {verb} {resource}; kubectl apply -f deploy/rbac.yaml")
         }
         kube::Error::Api(status) if status.code == 404 && at.group.contains('.') => {
             let has = other_versions(client, at.group).await;

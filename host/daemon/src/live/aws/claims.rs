@@ -111,7 +111,7 @@ impl Claims {
                     Ok(event) => self.take_in(event, &changed),
                     Err(why) => {
                         lock(&self.known).failing = true;
-                        tracing::warn!(%why, "NodeClaims cannot be watched; tried again");
+                        tracing::warn!(%why, "watching NodeClaims failed; retrying");
                     }
                 }
             }

@@ -44,7 +44,7 @@ pub(super) async fn run(ec2: &Ec2, classes: &KubeClasses, ctx: &Arc<Context>) {
                 let ending = ending(&classes.watched());
                 look(ec2, ctx, &ending, found.items).await;
             }
-            Err(why) => tracing::warn!(%why, "NodeClaims of reservations cannot be listed"),
+            Err(why) => tracing::warn!(%why, "listing NodeClaims of reservations failed; retrying"),
         }
         tokio::time::sleep(RESERVATION_CHECK_INTERVAL).await;
     }
@@ -75,7 +75,7 @@ async fn look(ec2: &Ec2, ctx: &Context, ending: &BTreeSet<String>, claims: Vec<N
             // What failed is done at the next look.
             if let Err(why) = done {
                 let claim = claim.name_any();
-                tracing::warn!(nodeclaim = claim, %why, "its reservation ends");
+                tracing::warn!(nodeclaim = claim, %why, "following the end of a reservation failed; retrying");
             }
         })
         .await;
@@ -129,7 +129,7 @@ async fn relabel(ctx: &Context, claim: &NodeClaim) -> Result<(), StepError> {
     lifecycle::patch_meta(ctx, claim, json!({"labels": labels})).await?;
     tracing::info!(
         nodeclaim = claim.name_any(),
-        "its reservation has ended; the instance is on-demand from now on"
+        "reservation has ended; instance relabelled on-demand"
     );
     Ok(())
 }

@@ -51,7 +51,10 @@ pub(super) async fn run(ec2: &Ec2, ctx: &Context, claims: &Claims, metrics: &Ec2
                         continue;
                     }
                     if forces_left == 0 {
-                        tracing::info!(instance = one.instance, "unhealthy; the next look ends it");
+                        tracing::info!(
+                            instance = one.instance,
+                            "unhealthy instance ends in the next look"
+                        );
                         continue;
                     }
                     // What failed is done at the next look.
@@ -60,7 +63,7 @@ pub(super) async fn run(ec2: &Ec2, ctx: &Context, claims: &Claims, metrics: &Ec2
                         Ok(End::InOrder) => {}
                         Err(why) => {
                             let claim = claim.metadata.name.as_deref();
-                            tracing::warn!(nodeclaim = claim, %why, "unhealthy, and not deleted yet");
+                            tracing::warn!(nodeclaim = claim, %why, "deleting NodeClaim of unhealthy instance failed; retrying");
                         }
                     }
                 }
@@ -81,7 +84,7 @@ pub(super) async fn run(ec2: &Ec2, ctx: &Context, claims: &Claims, metrics: &Ec2
             }
             Err(error) => tracing::warn!(
                 error = error.with_hint(),
-                "status checks of instances cannot be read"
+                "reading status checks failed; retrying"
             ),
         }
         tokio::time::sleep(STATUS_CHECK_INTERVAL).await;
@@ -166,7 +169,11 @@ async fn ours(
             // Another cluster's, or none of a cluster.
             Ok(None) => {}
             Err(why) => {
-                tracing::warn!(instance = one.instance, why, "unhealthy, and not looked up");
+                tracing::warn!(
+                    instance = one.instance,
+                    why,
+                    "finding NodeClaim of unhealthy instance failed"
+                );
             }
         }
     }

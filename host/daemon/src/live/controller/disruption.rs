@@ -551,7 +551,7 @@ impl Controller {
                 let written = lifecycle::annotate(&ctx, &claim, json!({PROPOSED: time})).await;
                 if let Err(error) = written {
                     let name = claim.metadata.name.as_deref();
-                    tracing::debug!(nodeclaim = name, %error, "proposal not written");
+                    tracing::debug!(nodeclaim = name, %error, "writing proposal failed");
                 }
             }
         });
@@ -593,7 +593,7 @@ impl Controller {
             for (node, later) in nodes {
                 let taints = waves::taints(&node, later);
                 if let Err(error) = ctx.write_taints(&node, &taints).await {
-                    tracing::debug!(node = node.name, %error, "taint of later waves not written");
+                    tracing::debug!(node = node.name, %error, "writing the taint of later waves failed");
                 }
             }
         });
@@ -755,7 +755,7 @@ impl Controller {
             let mut buys = true;
             if let Some(Err(failed)) = begun {
                 let error = failed.error;
-                tracing::warn!(command = id, %error, "disruption not begun; taken back");
+                tracing::warn!(command = id, %error, "beginning disruption failed; taken back");
                 buys = failed.buys;
             }
             let _ = done.send(Done::Begun(id, buys)).await;
@@ -864,10 +864,10 @@ impl Controller {
             tokio::spawn(async move {
                 tracing::info!(
                     node = node.name,
-                    "taint of a disruption that is over taken back"
+                    "removed the taint of a disruption that is over"
                 );
                 if let Err(error) = step::open(&ctx, &claim, &[node]).await {
-                    tracing::debug!(%error, "taking back a taint failed; retried with the next look");
+                    tracing::debug!(%error, "removing a taint failed; retrying in the next look");
                 }
             });
         }

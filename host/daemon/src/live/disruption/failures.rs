@@ -143,7 +143,7 @@ pub async fn succeeded(ctx: &Context, pool: &NodePool) -> Result<(), StepError> 
     ctx.failures.forget(pool);
     tracing::info!(
         nodepool = name_of(pool),
-        "a replacement has become ready again"
+        "a replacement became ready; back-off ends"
     );
     match annotation(pool, FAILURES) {
         "" => Ok(()),
@@ -166,7 +166,7 @@ async fn write(ctx: &Context, pool: &NodePool, value: Value) -> Result<(), StepE
             Err(StepError::NotLeading) => return Err(StepError::NotLeading),
             Err(error) => {
                 let nodepool = name_of(pool);
-                tracing::warn!(nodepool, %error, "failures of disruption not written");
+                tracing::warn!(nodepool, %error, "writing failures of disruption failed");
             }
         }
         tokio::time::sleep(WRITE_RETRY).await;

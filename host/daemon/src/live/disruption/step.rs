@@ -171,7 +171,7 @@ pub async fn begin(ctx: &Arc<Context>, new: NewCommand) -> Result<(), NotBegun> 
     let early = |error| NotBegun { error, buys: false };
     let repairs = new.command.repair.is_some();
     if repairs && !is_still_due(ctx, &new.candidates).await.map_err(early)? {
-        tracing::info!(command = new.id, "not repaired: the node has recovered");
+        tracing::info!(command = new.id, "repair cancelled: the node has recovered");
         return Ok(());
     }
     if mutant("replaces-first") {
