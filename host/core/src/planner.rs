@@ -452,9 +452,9 @@ pub(crate) fn initial_solution<'a>(
     };
     for _ in 0..chances {
         let before = first.len();
-        for item in tries.blocked_by_others() {
-            if !first.contains(&item) {
-                first.push(item);
+        for index in tries.blocked_by_others() {
+            if !first.contains(&index) {
+                first.push(index);
             }
         }
         if first.len() == before || stop.is_raised() {
@@ -468,11 +468,11 @@ pub(crate) fn initial_solution<'a>(
         let mut alone = tries.blocked_by_others();
         let items = &tries.compiled.items;
         alone.sort_by(|&a, &b| items[a].request.cmp(&items[b].request).then(a.cmp(&b)));
-        for item in alone.into_iter().take(CHANCES_ALONE) {
+        for index in alone.into_iter().take(CHANCES_ALONE) {
             if stop.is_raised() {
                 break;
             }
-            tries.again(&[item]);
+            tries.again(&[index]);
         }
     }
     tries.end()
@@ -544,17 +544,19 @@ fn blocked_by_others(compiled: &CompiledCluster<'_>, packing: &Packing) -> Vec<u
         .pools
         .iter()
         .any(|p| !p.limits.is_empty() || p.nodes_left.is_some() || p.reserved);
-    let tied = |item: &PodGroup| {
+    let tied = |pod_group: &PodGroup| {
         limited
-            || !item.repelled_by.is_empty()
-            || item
+            || !pod_group.repelled_by.is_empty()
+            || pod_group
                 .relaxations
                 .iter()
                 .any(|relaxation| relaxation.uses.iter().any(|u| !u.soft))
     };
     let items = compiled.items.iter().enumerate().zip(&packing.placed);
     items
-        .filter(|((_, item), placed)| (**placed as usize) < item.pods.len() && tied(item))
+        .filter(|((_, pod_group), placed)| {
+            (**placed as usize) < pod_group.pods.len() && tied(pod_group)
+        })
         .map(|((at, _), _)| at)
         .collect()
 }

@@ -222,15 +222,15 @@ impl Instance {
     }
 
     /// What the next questions are about.
-    pub fn set_question(&mut self, question: &ScoreRequest) {
+    pub fn set_request(&mut self, request: &ScoreRequest) {
         let state = self.store.data_mut();
-        state.columns = question.columns.clone();
-        (state.signals, state.signals_generation) = question.signals.clone();
-        state.node_pool = question.node_pool.clone();
-        state.now = question.now;
+        state.columns = request.columns.clone();
+        (state.signals, state.signals_generation) = request.signals.clone();
+        state.node_pool = request.node_pool.clone();
+        state.now = request.now;
     }
 
-    /// Costs and commitment pools for the question set.
+    /// Costs and commitment pools for the request set.
     pub fn score(&mut self) -> Result<Scores, CallError> {
         let rows = self.store.data().columns.count();
         let Some(score) = self.score else {

@@ -63,12 +63,12 @@ pub fn show(mut scenario: Scenario, policy: &Policy, options: Options) -> Result
     // Shown is what fits; the summary is of that.
     scenario.cut(Duration::from_secs_f64((seconds * speed).clamp(1.0, 1e9)));
     let file = PolicyFile::of(policy)?;
-    let seat = PolicySlot::new(&file.policy()?, None)?;
+    let slot = PolicySlot::new(&file.policy()?, None)?;
     let plain = options.plain || !std::io::stdout().is_terminal();
     let shown = paused(async {
         let name = scenario.name.clone();
         let end = scenario.duration;
-        let play = Play::begin(scenario, seat)?;
+        let play = Play::begin(scenario, slot)?;
         let view = View::new(name, speed, end, file.path());
         let mut live = Live {
             play,
@@ -112,7 +112,7 @@ impl Live {
         self.play.until(now).await;
         if self.looked.elapsed() >= FILE_POLL {
             self.looked = Instant::now();
-            self.play.seat.look();
+            self.play.slot.look();
         }
         self.view.look(&self.play);
     }

@@ -94,7 +94,7 @@ pub struct Environment {
     pub look_takes: Duration,
 }
 
-/// A Lease and its candidate.
+/// A Lease and the name under which it is asked for.
 pub struct Lease {
     /// Its namespace.
     pub namespace: String,
@@ -114,12 +114,12 @@ pub struct Daemon {
     how: RoundConfig,
     round_timer: RoundTimer,
     names: Symbols,
-    candidate: Option<Arc<Elector>>,
+    elector: Option<Arc<Elector>>,
 }
 
 impl Daemon {
     /// Puts the parts together.
-    pub fn new(edges: Environment) -> Self {
+    pub fn new(environment: Environment) -> Self {
         let Environment {
             leadership,
             client,
@@ -142,7 +142,7 @@ impl Daemon {
             inline,
             computing,
             look_takes,
-        } = edges;
+        } = environment;
         let own = lease
             .as_ref()
             .map_or(("kube-system", "karpenter-leader-election"), |l| {
@@ -156,7 +156,7 @@ impl Daemon {
         let metrics = Arc::new(Metrics::new());
         let provider: Arc<dyn CloudProvider> =
             Arc::new(Measured::new(provider, metrics.clone(), leadership.clone()));
-        let candidate = lease.map(|lease| {
+        let elector = lease.map(|lease| {
             let Lease {
                 namespace,
                 name,
@@ -228,7 +228,7 @@ impl Daemon {
             how,
             round_timer,
             names,
-            candidate,
+            elector,
         }
     }
 
@@ -279,10 +279,10 @@ impl Daemon {
             });
         }
         drop(out);
-        if let Some(candidate) = self.candidate.clone() {
+        if let Some(elector) = self.elector.clone() {
             let leadership = self.ctx.leadership.clone();
             tasks.spawn(async move {
-                leader::run_election(&candidate, &leadership).await;
+                leader::run_election(&elector, &leadership).await;
                 "leader election"
             });
         }
@@ -322,9 +322,9 @@ impl Daemon {
         let idle = tokio::time::timeout(WRITES_TIMEOUT, leadership.is_idle()).await;
         leadership.stop();
         tasks.shutdown().await;
-        match (self.candidate, idle) {
-            (Some(candidate), Ok(())) => {
-                _ = tokio::time::timeout(LEASE_RELEASE_TIMEOUT, leader::release(&candidate)).await;
+        match (self.elector, idle) {
+            (Some(elector), Ok(())) => {
+                _ = tokio::time::timeout(LEASE_RELEASE_TIMEOUT, leader::release(&elector)).await;
             }
             (None, Ok(())) => {}
             // They end before another replica takes over.

@@ -198,7 +198,7 @@ impl Leadership {
     }
 }
 
-/// The Lease and its candidate.
+/// The Lease, and the process that asks for it.
 pub struct Elector {
     /// Asks once: a refusal is an answer.
     pub client: Client,
@@ -213,21 +213,21 @@ pub struct Elector {
 }
 
 /// Tries to hold the Lease for ever.
-pub async fn run_election(candidate: &Elector, leadership: &Leadership) {
-    let api: Api<Lease> = Api::namespaced(candidate.client.clone(), &candidate.namespace);
+pub async fn run_election(elector: &Elector, leadership: &Leadership) {
+    let api: Api<Lease> = Api::namespaced(elector.client.clone(), &elector.namespace);
     let mut seen: Option<(String, Instant)> = None;
     // What went wrong the last time, so that it is said once.
     let mut last_trouble = String::new();
     loop {
         let started = Instant::now();
-        let answer = timeout(Duration::from_secs(5), attempt(&api, candidate, &mut seen)).await;
+        let answer = timeout(Duration::from_secs(5), attempt(&api, elector, &mut seen)).await;
         let trouble = match &answer {
             Ok(Ok(_)) => String::new(),
             Ok(Err(error)) => error.to_string(),
             Err(_) => "the server does not answer".to_owned(),
         };
         if trouble != last_trouble && !trouble.is_empty() {
-            let (lease, namespace) = (&candidate.name, &candidate.namespace);
+            let (lease, namespace) = (&elector.name, &elector.namespace);
             tracing::warn!(
                 error = trouble,
                 lease,
@@ -239,7 +239,7 @@ pub async fn run_election(candidate: &Elector, leadership: &Leadership) {
         match answer {
             Ok(Ok(true)) => {
                 if !leadership.is_leader() {
-                    tracing::info!(holder = candidate.holder, "became leader");
+                    tracing::info!(holder = elector.holder, "became leader");
                 }
                 leadership.renew(started);
             }
@@ -253,13 +253,13 @@ pub async fn run_election(candidate: &Elector, leadership: &Leadership) {
 /// Takes or renews the Lease; says whether it is ours.
 async fn attempt(
     api: &Api<Lease>,
-    candidate: &Elector,
+    elector: &Elector,
     seen: &mut Option<(String, Instant)>,
 ) -> Result<bool, kube::Error> {
-    let now = MicroTime(candidate.clock.now());
-    let Some(mut lease) = api.get_opt(&candidate.name).await? else {
+    let now = MicroTime(elector.clock.now());
+    let Some(mut lease) = api.get_opt(&elector.name).await? else {
         let spec = LeaseSpec {
-            holder_identity: Some(candidate.holder.clone()),
+            holder_identity: Some(elector.holder.clone()),
             lease_duration_seconds: Some(LEASE_DURATION.as_secs() as i32),
             acquire_time: Some(now.clone()),
             renew_time: Some(now),
@@ -267,7 +267,7 @@ async fn attempt(
             ..LeaseSpec::default()
         };
         let metadata = ObjectMeta {
-            name: Some(candidate.name.clone()),
+            name: Some(elector.name.clone()),
             ..ObjectMeta::default()
         };
         return won(api
@@ -282,7 +282,7 @@ async fn attempt(
     };
     let spec = lease.spec.get_or_insert_default();
     let holder = spec.holder_identity.clone().unwrap_or_default();
-    let ours = holder == candidate.holder;
+    let ours = holder == elector.holder;
     if !ours && !holder.is_empty() {
         let version = format!("{holder} {:?}", spec.renew_time);
         match seen {
@@ -300,7 +300,7 @@ async fn attempt(
         }
     }
     if !ours {
-        spec.holder_identity = Some(candidate.holder.clone());
+        spec.holder_identity = Some(elector.holder.clone());
         spec.acquire_time = Some(now.clone());
         spec.lease_transitions = Some(spec.lease_transitions.unwrap_or(0) + 1);
         spec.lease_duration_seconds = Some(LEASE_DURATION.as_secs() as i32);
@@ -308,7 +308,7 @@ async fn attempt(
     spec.renew_time = Some(now);
     // The version in the object makes this fail after a concurrent write.
     won(api
-        .replace(&candidate.name, &PostParams::default(), &lease)
+        .replace(&elector.name, &PostParams::default(), &lease)
         .await)
 }
 
@@ -321,16 +321,16 @@ fn won(answer: Result<Lease, kube::Error>) -> Result<bool, kube::Error> {
 }
 
 /// Gives the Lease back, if it is ours.
-pub async fn release(candidate: &Elector) {
-    let api: Api<Lease> = Api::namespaced(candidate.client.clone(), &candidate.namespace);
-    let Ok(Some(mut lease)) = api.get_opt(&candidate.name).await else {
+pub async fn release(elector: &Elector) {
+    let api: Api<Lease> = Api::namespaced(elector.client.clone(), &elector.namespace);
+    let Ok(Some(mut lease)) = api.get_opt(&elector.name).await else {
         return;
     };
     let spec = lease.spec.get_or_insert_default();
-    if spec.holder_identity.as_deref() == Some(&candidate.holder) {
+    if spec.holder_identity.as_deref() == Some(&elector.holder) {
         spec.holder_identity = None;
         let _ = api
-            .replace(&candidate.name, &PostParams::default(), &lease)
+            .replace(&elector.name, &PostParams::default(), &lease)
             .await;
     }
 }

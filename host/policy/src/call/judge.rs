@@ -25,14 +25,14 @@ pub(super) struct RawDecision {
 
 impl Instance {
     /// What the next questions about consolidation are about.
-    pub fn set_judge_question(&mut self, question: &JudgeRequest) {
-        self.set_question(&question.base);
+    pub fn set_judge_request(&mut self, request: &JudgeRequest) {
+        self.set_request(&request.base);
         let state = self.store.data_mut();
-        state.cluster = question.cluster.clone();
-        state.proposals = question.proposals.clone();
+        state.cluster = request.cluster.clone();
+        state.proposals = request.proposals.clone();
     }
 
-    /// Rows that a question is as large as.
+    /// Rows that a request is as large as.
     fn judge_rows(&self) -> usize {
         let state = self.store.data();
         state.columns.count() + state.cluster.count() + state.proposals.count()

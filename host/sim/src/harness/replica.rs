@@ -55,9 +55,9 @@ impl Replica {
             let begun = tokio::select! {
                 biased;
                 () = signals.killed.notified() => None,
-                begun = self.edges(&client) => Some(begun),
+                begun = self.environment(&client) => Some(begun),
             };
-            let (edges, tasks) = match begun {
+            let (environment, tasks) = match begun {
                 Some(Ok(begun)) => begun,
                 // As a process that ends with an error before it has begun.
                 Some(Err(why)) => {
@@ -71,11 +71,11 @@ impl Replica {
                     continue;
                 }
             };
-            let daemon = Daemon::new(edges);
+            let daemon = Daemon::new(environment);
             let _beside = tasks.map(|tasks| daemon.begin(tasks));
             let rounds = safety::Rounds::new(daemon.rounds());
             let leadership = daemon.leadership();
-            // What a process has spawned besides is stopped by its edges, which answer no more.
+            // What a process has spawned besides ends with its environment, which answers no more.
             let mut process = JoinSet::new();
             process.spawn(daemon.run());
             tokio::select! {
@@ -121,7 +121,7 @@ impl Replica {
         )
     }
 
-    async fn edges(&self, client: &str) -> Result<(Environment, Option<Tasks>), Failure> {
+    async fn environment(&self, client: &str) -> Result<(Environment, Option<Tasks>), Failure> {
         let ProcessInputs { manager, journal } = (self.setup.begin)(self.slot);
         let leadership = Leadership::new(!self.interceptor.elects);
         let clock = self.clock();

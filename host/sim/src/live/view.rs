@@ -133,7 +133,7 @@ impl View {
         let world = &play.harness.world;
         self.now = world.clock.elapsed();
         self.begins = play.begins();
-        self.policy = play.seat.active();
+        self.policy = play.slot.active();
         self.restarts = play.harness.restarts();
         let pods = world.pods();
         let mut asked: BTreeMap<&str, i64> = BTreeMap::new();

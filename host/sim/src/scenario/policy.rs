@@ -146,9 +146,9 @@ impl PolicySlot {
 
     /// What each process begins with. The journal of the one before it is ended.
     pub fn begin(&self) -> Begin {
-        let seat = self.clone();
+        let slot = self.clone();
         Arc::new(move |_| {
-            let mut inner = seat.inner();
+            let mut inner = slot.inner();
             inner.journal.close();
             inner.journal = match inner.folder.as_deref().map(open) {
                 None => Journal::off(),
