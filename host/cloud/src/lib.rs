@@ -5,6 +5,8 @@
 //! follows from an error. A provider answers one call, and keeps nothing that it could not find
 //! again after a restart.
 
+#![warn(missing_docs)]
+
 mod error;
 mod repair;
 

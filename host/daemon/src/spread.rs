@@ -11,9 +11,7 @@ use crate::error::Failure;
 /// Where default topology spread constraints are to be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SchedulerConfig {
-    /// There they are.
     Text(String),
-    /// In a file.
     File(PathBuf),
 }
 

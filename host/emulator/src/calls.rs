@@ -17,7 +17,6 @@ pub struct Logged {
     pub number: u64,
     /// When it came.
     pub at: String,
-    /// The service.
     pub service: &'static str,
     /// The action; empty if the request named none.
     pub action: String,

@@ -18,11 +18,9 @@ pub struct Policy {
     /// `2012-10-17`.
     #[serde(default)]
     pub version: String,
-    /// Its statements.
     pub statement: Vec<Statement>,
 }
 
-/// A statement.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "PascalCase", deny_unknown_fields)]
 pub struct Statement {

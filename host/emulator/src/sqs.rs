@@ -30,7 +30,6 @@ struct Message {
     received: u32,
 }
 
-/// A queue.
 #[derive(Debug, Default)]
 pub struct Queue {
     /// By the time from which they are visible.

@@ -52,7 +52,7 @@ pub const MAX_LIST_AGE: Duration = Duration::from_secs(3);
 /// What becomes of a request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FaultAction {
-    /// This.
+    /// The API server decides: it is carried out, delayed, refused or lost.
     Verdict(Verdict),
     /// A list is answered as it was [`MAX_LIST_AGE`] ago or later; the share says how long ago.
     Stale(f64),

@@ -47,7 +47,6 @@ pub const SEEDS_TYPES: i64 = 4;
 pub struct Setup {
     /// Decides everything.
     pub seed: u64,
-    /// The world.
     pub world: world::Options,
     /// How many processes compete; a Lease decides where there are more than one.
     pub replicas: u32,
@@ -172,7 +171,6 @@ pub fn manager() -> Result<PolicyReloader, Failure> {
 
 /// A world with the daemon in it. Its processes end when it is dropped.
 pub struct Harness {
-    /// The world.
     pub world: World,
     interceptor: Arc<Interceptor>,
     places: u32,

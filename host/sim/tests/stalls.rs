@@ -58,7 +58,6 @@ const LENGTHS: [u64; 4] = [15, 60, 120, 290];
 /// while claims are written and launched; while nodes come; while they register and pods are bound.
 const PHASES: [i64; 6] = [-500, 900, 1_500, 4_000, 25_000, 38_000];
 
-/// A stall.
 #[derive(Clone, Copy)]
 struct Stall {
     /// The kind with the silent watch; all kinds if none is named.

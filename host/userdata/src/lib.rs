@@ -39,7 +39,6 @@ pub enum Family {
     AL2,
     /// Amazon Linux 2023.
     AL2023,
-    /// Bottlerocket.
     Bottlerocket,
     /// Images of one's own: nothing is added to user data.
     Custom,
@@ -67,9 +66,7 @@ pub struct ImageTerm {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Image {
-    /// Its ID.
     pub id: String,
-    /// Its name.
     pub name: Option<String>,
 }
 
@@ -96,9 +93,7 @@ pub struct Cluster {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Taint {
-    /// The key.
     pub key: String,
-    /// The value.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub value: String,
     /// What it does to pods that do not tolerate it.
@@ -139,7 +134,6 @@ pub struct Fault {
     pub field: String,
     /// What is wrong with it.
     pub what: String,
-    /// What can be done.
     pub hint: &'static str,
 }
 

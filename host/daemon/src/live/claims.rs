@@ -149,7 +149,6 @@ pub struct NewNodeClaim {
     pub name: String,
     /// Its NodePool.
     pub pool: String,
-    /// The object.
     pub object: Value,
     /// The pods that it is for, `namespace/name`.
     pub pods: Vec<String>,

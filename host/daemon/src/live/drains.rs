@@ -29,7 +29,6 @@ const MIN_EVICTION_RETRY: Duration = Duration::from_millis(100);
 /// Longest wait before a pod is evicted again.
 const MAX_EVICTION_RETRY: Duration = Duration::from_secs(10);
 
-/// All drains.
 #[derive(Default)]
 pub struct Drains(Mutex<Known>);
 

@@ -84,7 +84,6 @@ pub struct Events {
     few: Mutex<RateLimiter>,
 }
 
-/// What was said.
 #[derive(Default)]
 struct Said {
     /// By a digest of the object, the reason and the words.

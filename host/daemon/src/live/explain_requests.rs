@@ -15,7 +15,6 @@ use crate::explain::Explained;
 pub enum Subject {
     /// A pod, `namespace/name`.
     Pod(String),
-    /// A node.
     Node(String),
 }
 

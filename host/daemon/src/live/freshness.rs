@@ -66,21 +66,14 @@ struct Heard {
 pub enum Stale {
     /// A watch has not brought what this process wrote.
     Behind {
-        /// Of what.
         kind: Kind,
         /// The object.
         name: String,
     },
     /// Nothing was heard of a watch.
-    Silent {
-        /// Of what.
-        kind: Kind,
-    },
+    Silent { kind: Kind },
     /// The kind has to be listed again.
-    Relisting {
-        /// Of what.
-        kind: Kind,
-    },
+    Relisting { kind: Kind },
 }
 
 impl std::fmt::Display for Stale {

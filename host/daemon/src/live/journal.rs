@@ -96,7 +96,6 @@ pub struct Decided<'a> {
     pub failed: Vec<String>,
     /// What it was decided on.
     pub snapshot: &'a Snapshot,
-    /// How.
     pub options: Options,
     /// The result, or why it was dropped.
     pub plan: Result<&'a Plan, &'a str>,

@@ -87,7 +87,7 @@ impl Refusals {
         tells
     }
 
-    /// It was done.
+    /// A request of this kind for a NodePool succeeded: its refusal is over.
     pub fn done(&self, what: Refused, pool: &str) {
         lock(&self.0).remove(&(what, pool.to_owned()));
     }

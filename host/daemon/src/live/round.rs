@@ -235,7 +235,6 @@ pub fn decide(
 
 /// A NodeClaim that was created.
 pub struct Created {
-    /// Its name.
     pub name: String,
     /// The pods that it is for, `namespace/name`.
     pub pods: Vec<String>,

@@ -42,7 +42,6 @@ pub struct Summary {
     pub by_place: BTreeMap<(String, String), usize>,
     /// When the first is asked for again, seconds since 1970.
     pub first: i64,
-    /// When the last is.
     pub last: i64,
     /// A few of them, `TYPE/ZONE/CAPACITY-TYPE`.
     pub some: Vec<String>,

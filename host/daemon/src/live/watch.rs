@@ -33,7 +33,6 @@ use super::strip_managed_fields::strip_managed_fields;
 /// What a watch brings.
 #[derive(Debug)]
 pub struct Observed {
-    /// Of what.
     pub kind: Kind,
     /// What has changed.
     pub change: Change,

@@ -20,12 +20,10 @@ pub struct Object {
 }
 
 impl Object {
-    /// Its kind.
     pub fn kind(&self) -> &str {
         self.value["kind"].as_str().unwrap_or_default()
     }
 
-    /// Its name.
     pub fn name(&self) -> &str {
         self.value["metadata"]["name"].as_str().unwrap_or_default()
     }

@@ -217,7 +217,6 @@ impl Report {
         text
     }
 
-    /// For programs.
     pub fn json(&self) -> String {
         let all = json!({
             "verdict": match self.worst() {

@@ -96,7 +96,6 @@ enum Spot {
 pub struct Group {
     /// `pg-…`.
     pub id: Box<str>,
-    /// Its name.
     pub name: Box<str>,
     /// `cluster`, `spread` or `partition`.
     pub strategy: Box<str>,
@@ -109,7 +108,6 @@ pub struct Group {
 pub struct Revisions {
     /// Descriptions, and where types are offered.
     pub types: u64,
-    /// Prices.
     pub prices: u64,
     /// What has no capacity, zones that are shifted away from, what is left in reservations.
     pub capacity: u64,
@@ -117,7 +115,6 @@ pub struct Revisions {
     pub memory: u64,
 }
 
-/// A region.
 #[derive(Clone, Debug)]
 pub struct Region {
     pub(super) name: Arc<str>,

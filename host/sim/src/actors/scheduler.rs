@@ -77,7 +77,6 @@ pub struct Scheduler {
 }
 
 impl Scheduler {
-    /// A change.
     pub fn on_change(&mut self, ctx: &mut ActorContext, change: &Change, before: Option<&Value>) {
         let object = &change.object;
         match change.key.resource {

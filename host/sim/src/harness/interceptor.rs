@@ -99,11 +99,9 @@ pub(super) struct CloudTrouble {
     pub partial: Option<(f64, Duration)>,
     /// It refuses every call.
     pub throttled: Duration,
-    /// It ends nothing.
     pub nothing_ends: Duration,
 }
 
-/// The interceptor.
 pub(super) struct Interceptor {
     pub clock: Clock,
     pub server: Server,

@@ -83,11 +83,9 @@ pub enum State {
 /// A line of what happened.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Event {
-    /// When.
     pub at: Duration,
     /// How it is shown.
     pub tone: Severity,
-    /// What.
     pub words: String,
 }
 

@@ -19,7 +19,6 @@ use crate::world::{self, paused};
 pub struct Play {
     /// The world with the daemon in it.
     pub harness: Harness,
-    /// The policies.
     pub slot: PolicySlot,
     /// What has been counted so far.
     pub stats: Stats,
@@ -32,9 +31,7 @@ pub struct Play {
 /// What came of a scenario.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// What it is called.
     pub name: String,
-    /// Its seed.
     pub seed: u64,
     /// Who scored at the beginning.
     pub policy: String,
@@ -44,7 +41,6 @@ pub struct Outcome {
     pub step: Duration,
     /// One after the other.
     pub samples: Vec<Sample>,
-    /// What happened.
     pub notes: Vec<Note>,
     /// Sums.
     pub totals: Totals,

@@ -107,7 +107,6 @@ pub struct FaultGate {
 /// How many requests there were, by caller, verb and kind with subresource (`pods/status`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// All of them.
     pub total: u64,
     /// By caller, verb and kind.
     pub by: BTreeMap<(String, &'static str, String), u64>,

@@ -30,7 +30,6 @@ pub struct Wanted {
     pub resource: Resource,
     /// Of one namespace, or empty.
     pub namespace: String,
-    /// Which of them.
     pub selector: Selector,
     /// Metadata alone.
     pub partial: bool,

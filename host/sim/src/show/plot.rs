@@ -32,7 +32,6 @@ pub enum PlotError {
     /// The folder cannot be written to.
     #[error("cannot write {}", file.display())]
     Write {
-        /// The file.
         file: PathBuf,
         /// The cause.
         #[source]

@@ -41,7 +41,6 @@ pub struct Cluster {
 /// A program of a cluster as it is now.
 #[derive(Clone, Debug)]
 pub struct State {
-    /// Which.
     pub program: Program,
     /// Of the program that was started.
     pub version: String,

@@ -63,7 +63,7 @@ impl Claims {
         }
     }
 
-    /// These are all.
+    /// Takes over a complete list of NodeClaims.
     #[cfg(test)]
     pub fn list(&self, all: impl Iterator<Item = NodeClaim>) {
         let mut known = lock(&self.known);

@@ -43,7 +43,6 @@ fn annotation<'a>(claim: &'a NodeClaim, key: &str) -> Option<&'a str> {
 /// A candidate as it is.
 #[derive(Clone)]
 pub struct Candidate {
-    /// Its NodeClaim.
     pub claim: Arc<NodeClaim>,
     /// Nodes of its provider ID.
     pub nodes: Vec<Arc<NodeView>>,
@@ -59,7 +58,6 @@ impl Candidate {
 /// A NodeClaim that names a command as what it was bought by.
 #[derive(Clone)]
 pub struct Replacement {
-    /// The NodeClaim.
     pub claim: Arc<NodeClaim>,
     /// Nodes of its provider ID.
     pub nodes: Vec<Arc<NodeView>>,
@@ -70,7 +68,6 @@ pub struct Replacement {
 /// A command as its objects are.
 #[derive(Clone)]
 pub struct CommandView {
-    /// Its ID.
     pub id: String,
     /// Candidates that are still there.
     pub candidates: Vec<Candidate>,
@@ -106,7 +103,6 @@ pub enum Why {
 }
 
 impl Why {
-    /// In words.
     pub fn text(self) -> &'static str {
         match self {
             Why::Unbegun => "it could not be begun",

@@ -24,7 +24,6 @@ pub type Told = Arc<BTreeMap<String, Instant>>;
 /// What is said of a node that stays.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Staying {
-    /// The node.
     pub node: String,
     /// The reason of the Event.
     pub event: &'static str,

@@ -18,7 +18,6 @@ impl Limit {
     }
 }
 
-/// What was not done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum What {
     /// Claims without instance were not deleted: there are too many.
@@ -52,7 +51,6 @@ impl What {
 pub struct Refusal {
     pub what: What,
     pub count: usize,
-    /// Of so many.
     pub of: usize,
     pub limit: usize,
 }

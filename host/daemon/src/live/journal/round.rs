@@ -237,7 +237,6 @@ pub struct Summary {
 /// A part of a plan: a claim, a node that gets pods, an unplaced pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Part {
-    /// For people.
     pub words: String,
     /// Over everything that the plan says of it.
     pub sum: String,

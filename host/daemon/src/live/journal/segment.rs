@@ -40,7 +40,6 @@ pub enum ReadError {
         #[source]
         source: std::io::Error,
     },
-    /// It is something else.
     #[error("{} is not a journal: it does not begin like one", file.display())]
     Foreign { file: PathBuf },
     /// It is of a version to come.
@@ -58,7 +57,6 @@ pub enum ReadError {
 }
 
 impl ReadError {
-    /// What can be done.
     pub fn hint(&self) -> &'static str {
         match self {
             ReadError::Read { .. } => "check the path, and that you may read the file",

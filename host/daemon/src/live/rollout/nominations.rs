@@ -27,7 +27,6 @@ const SLACK: usize = 64;
 /// A pod, `namespace/name`, and the node that is nominated for it.
 pub type Nomination = (String, String);
 
-/// The nominations.
 #[derive(Default)]
 pub struct Nominations {
     /// Pods with a node nominated, and since when that is known.

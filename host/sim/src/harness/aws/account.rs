@@ -162,7 +162,6 @@ impl Account {
         Handle(self.clone())
     }
 
-    /// The region.
     pub fn region(&self) -> &str {
         &self.options.account.region
     }
