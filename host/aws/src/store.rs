@@ -266,7 +266,7 @@ impl NodeClasses for KubeClasses {
 }
 
 /// Events that classes in memory keep.
-const MOST_SAID: usize = 1000;
+const MAX_SAID: usize = 1000;
 
 /// Classes in memory.
 #[derive(Debug, Default)]
@@ -385,7 +385,7 @@ impl NodeClasses for MemoryClasses {
     async fn say(&self, class: &EC2NodeClass, event: ClassEvent) {
         let mut said = lock(&self.said);
         // Nobody may ask: the last ones do.
-        if said.len() == MOST_SAID {
+        if said.len() == MAX_SAID {
             said.remove(0);
         }
         said.push((class.name_any(), event));

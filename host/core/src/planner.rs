@@ -46,7 +46,7 @@ const MAX_COST_INCREASE: f64 = 0.10;
 pub(crate) const MAX_RETRIES: usize = 3;
 /// How many of them get it alone, where no more than [`FEW_PENDING_PODS`] pods wait: each costs a
 /// whole packing.
-const CHANCES_ALONE: usize = 4;
+const MAX_CHANCES_ALONE: usize = 4;
 /// Pending pods up to which some get the first choice alone.
 const FEW_PENDING_PODS: usize = 200;
 /// Rules about other pods that a pod may have before it counts for more than one pod in
@@ -468,7 +468,7 @@ pub(crate) fn initial_solution<'a>(
         let mut alone = tries.blocked_by_others();
         let items = &tries.compiled.items;
         alone.sort_by(|&a, &b| items[a].request.cmp(&items[b].request).then(a.cmp(&b)));
-        for index in alone.into_iter().take(CHANCES_ALONE) {
+        for index in alone.into_iter().take(MAX_CHANCES_ALONE) {
             if stop.is_raised() {
                 break;
             }

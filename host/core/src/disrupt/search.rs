@@ -118,7 +118,7 @@ pub fn sweep<'c, 'a>(c: &'c Compiled<'a>, effort: Effort) -> State<'c, 'a> {
 
 fn keep_better<'c, 'a>(best: &mut State<'c, 'a>, found: Option<State<'c, 'a>>) {
     if let Some(found) = found
-        && found.cost < best.cost - neighbourhood::LEAST_GAIN
+        && found.cost < best.cost - neighbourhood::MIN_GAIN
     {
         *best = found;
     }

@@ -202,7 +202,7 @@ pub fn movable(p: &mut CompiledCluster<'_>, packing: &Packing) -> (Vec<UnpackedP
             rules += own.len();
             stocks.push((home, own, Stock::Identical(member.clone())));
         }
-        if rules > MOST_RULES + MOST_RULES_EACH * stocks.len() {
+        if rules > MAX_RULES + MAX_RULES_EACH * stocks.len() {
             return (Vec::new(), Vec::new());
         }
     }
@@ -252,8 +252,8 @@ fn home(p: &mut CompiledCluster<'_>, claim: &OpenClaim, member: &Assignment) -> 
 /// Rules about the host of all pods beyond which nothing is packed anew, and how many more for each
 /// run of like pods on a claim. To fill a node once costs a look at each. A hundred services that
 /// all keep away from each other have a hundred rules each.
-const MOST_RULES: usize = 1 << 16;
-const MOST_RULES_EACH: usize = 256;
+const MAX_RULES: usize = 1 << 16;
+const MAX_RULES_EACH: usize = 256;
 
 /// Groups over the hostname that some pod on a new node caps.
 fn capped(p: &CompiledCluster<'_>, packing: &Packing) -> Members {

@@ -25,7 +25,7 @@ use super::finish::{admits, settle};
 pub(super) const SCENARIOS: usize = 4;
 /// Attempts to find enough slack. Services that spread over six zones, with four pods per node,
 /// needed thirty.
-const ATTEMPTS: usize = 32;
+const SLACK_ATTEMPTS: usize = 32;
 /// A plan that places all pods may cost this share more, even if it saves less.
 const MAX_COST_INCREASE_SHARE: f64 = 0.03;
 /// Cost of an unplaced pod, in nodes of the plan's average cost. A later purchase costs 0.06 to 0.3
@@ -55,7 +55,7 @@ pub fn add_slack(
         f64::INFINITY,
         plan.effective_cost * (1.0 + MAX_COST_INCREASE_SHARE),
     );
-    for attempt in 0..ATTEMPTS {
+    for attempt in 0..SLACK_ATTEMPTS {
         if p.stop.is_raised() {
             return None;
         }

@@ -191,7 +191,7 @@ const NAME_BYTES: usize = 63;
 const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 /// Length of the name suffix. Nine letters: one collision in 1 500 among 100 000 names; the loser
 /// is planned again.
-const LETTERS: usize = 9;
+const SUFFIX_LETTERS: usize = 9;
 
 /// The name of a claim, derived from its round, its number there and its pods, so that a retry
 /// after a lost answer writes the same name.
@@ -206,12 +206,12 @@ pub fn claim_name(pool: &str, decided_by: &str, pods: &str) -> String {
         .iter()
         .take(8)
         .fold(0u64, |number, byte| number << 8 | u64::from(*byte));
-    let mut end = pool.len().min(NAME_BYTES - LETTERS - 1);
+    let mut end = pool.len().min(NAME_BYTES - SUFFIX_LETTERS - 1);
     while !pool.is_char_boundary(end) {
         end -= 1;
     }
     let mut name = format!("{}-", pool[..end].trim_end_matches(['-', '.']));
-    for _ in 0..LETTERS {
+    for _ in 0..SUFFIX_LETTERS {
         name.push(char::from(
             ALPHABET[(number % ALPHABET.len() as u64) as usize],
         ));

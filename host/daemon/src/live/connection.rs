@@ -135,7 +135,7 @@ where
 }
 
 /// How often a request is sent.
-const ATTEMPTS: u32 = 5;
+const REQUEST_ATTEMPTS: u32 = 5;
 /// Wait before a request is sent for the second time; doubled each time.
 const FIRST_RETRY_DELAY: Duration = Duration::from_millis(50);
 /// Longest wait before a request is sent again, whatever `Retry-After` says. What was to be sent is
@@ -166,7 +166,7 @@ impl<B> Policy<Request<Body>, Response<B>, BoxError> for RetryRejected {
             _ => false,
         };
         self.attempts += 1;
-        if !again || self.attempts >= ATTEMPTS {
+        if !again || self.attempts >= REQUEST_ATTEMPTS {
             return None;
         }
         let asked = response

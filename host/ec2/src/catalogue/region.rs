@@ -29,7 +29,7 @@ pub struct Zone {
 pub struct ZoneSet(u64);
 
 /// Most zones in a region, local ones included. us-east-1, the largest, has fewer than 30.
-pub const MOST_ZONES: usize = 64;
+pub const MAX_ZONES: usize = 64;
 
 impl ZoneSet {
     /// The first `count` zones.
@@ -143,10 +143,10 @@ pub struct Region {
 
 impl Region {
     /// A region with the recorded prices, all types offered in all zones. Types are those of
-    /// [`crate::facts::read`], ordered by name; of more than [`MOST_ZONES`] zones the first count.
+    /// [`crate::facts::read`], ordered by name; of more than [`MAX_ZONES`] zones the first count.
     pub fn new(name: &str, mut zones: Vec<Zone>, facts: Arc<[TypeFacts]>) -> Self {
         zones.sort_by(|a, b| a.name.cmp(&b.name));
-        zones.truncate(MOST_ZONES);
+        zones.truncate(MAX_ZONES);
         let everywhere = ZoneSet::first(zones.len());
         Region {
             name: name.into(),

@@ -21,7 +21,7 @@ use super::{ProcessInputs, Setup, safety};
 use crate::cloud;
 
 /// A terminated process is killed after this time, as by kubelet.
-const GRACE: Duration = Duration::from_secs(30);
+const TERMINATION_GRACE: Duration = Duration::from_secs(30);
 
 /// What the simulated cloud offers, at the prices of now.
 struct Market(cloud::Cloud);
@@ -86,10 +86,10 @@ impl Replica {
                     tokio::select! {
                         biased;
                         () = signals.killed.notified() => {}
-                        ended = tokio::time::timeout(GRACE, process.join_next()) => {
+                        ended = tokio::time::timeout(TERMINATION_GRACE, process.join_next()) => {
                             if ended.is_err() && !self.interceptor.server.is_stopped(&client) {
                                 self.interceptor.violated(format!("{client} did not end within {} \
-                                    s", GRACE.as_secs()));
+                                    s", TERMINATION_GRACE.as_secs()));
                             }
                             self.interceptor.ended(&client);
                         }

@@ -30,7 +30,7 @@ use super::{ADMIN, LONGSHORE, OTHER, audit, build, install, ports};
 /// How long a program may take to get ready: much, for machines that do other things as well.
 const START_TIMEOUT: Duration = Duration::from_secs(180);
 /// How often everything is started again because another process took a port.
-const ATTEMPTS: usize = 5;
+const START_ATTEMPTS: usize = 5;
 
 /// A cluster, running or not.
 #[derive(Clone, Debug)]
@@ -166,7 +166,7 @@ impl Cluster {
             let Err(error) = self.start_all(&binaries, owner, say) else {
                 break;
             };
-            if attempt == ATTEMPTS || error.downcast_ref::<PortTaken>().is_none() {
+            if attempt == START_ATTEMPTS || error.downcast_ref::<PortTaken>().is_none() {
                 return Err(error);
             }
             say(&format!("{error:#}; again with other ports"));

@@ -151,7 +151,7 @@ fn member_like(p: &CompiledCluster<'_>, class: &PodClass, count: u32) -> Option<
 
 /// What any pod is worth, USD per hour. The relaxation values pods at nothing that the room of
 /// nodes that stay takes; a pod of no value would be placed nowhere.
-const LEAST_VALUE: f64 = 1e-9;
+const MIN_VALUE: f64 = 1e-9;
 
 /// Numbers sizes (amount and place) and says what each is worth.
 pub(super) fn sizes(
@@ -184,7 +184,7 @@ pub(super) fn sizes(
                     .sum::<f64>()
             };
             let value = priced.map_or_else(by_resources, |&at| duals.values[at]);
-            values.push(value.max(LEAST_VALUE));
+            values.push(value.max(MIN_VALUE));
             by_size.push(Vec::new());
             by_size.len() - 1
         });

@@ -13,7 +13,7 @@ use super::reboot;
 use crate::live::node::NodeView;
 
 /// The highest priority that a policy may have.
-const MOST_PRIORITY: u8 = 100;
+const MAX_PRIORITY: u8 = 100;
 /// What one rank of priority is worth: a node may wait so long, in seconds, until it comes before
 /// one of the next rank.
 const RANK_SECONDS: f64 = 30.0 * 60.0;
@@ -267,7 +267,7 @@ fn compile(policy: &RepairPolicy, rank: f64) -> Result<Compiled, PolicyError> {
         ConditionStatus::Unknown,
     ];
     let named = known.into_iter().find(|known| known.text() == status);
-    if policy.priority > MOST_PRIORITY {
+    if policy.priority > MAX_PRIORITY {
         let priority = policy.priority;
         return Err(PolicyError::Priority {
             condition,

@@ -20,9 +20,8 @@ pub const NOMINATION_TIMEOUT: Duration = Duration::from_secs(30);
 /// How often a pod is nominated again.
 const MAX_RENOMINATIONS: u32 = 3;
 
-/// So many that are nominated no longer are kept among those in order of time, and as many as there
-/// are others.
-const SLACK: usize = 64;
+/// Pods without a nomination that stay in the order of time, beside as many as there are with one.
+const MAX_CLEARED: usize = 64;
 
 /// A pod, `namespace/name`, and the node that is nominated for it.
 pub type Nomination = (String, String);
@@ -123,7 +122,7 @@ impl Nominations {
             self.nominated.insert(pod.to_owned(), now);
             self.since.push_back((now, pod.to_owned()));
             // Nobody looks at the oldest of them where another replica leads.
-            if self.since.len() > 2 * self.nominated.len() + SLACK {
+            if self.since.len() > 2 * self.nominated.len() + MAX_CLEARED {
                 self.since
                     .retain(|(at, pod)| self.nominated.get(pod) == Some(at));
             }
@@ -311,7 +310,7 @@ mod tests {
             nominations.gone(&format!("p{pod}"));
         }
         assert!(
-            nominations.since.len() <= SLACK + 2,
+            nominations.since.len() <= MAX_CLEARED + 2,
             "{}",
             nominations.since.len()
         );

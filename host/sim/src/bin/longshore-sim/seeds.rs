@@ -155,7 +155,7 @@ fn start(asked: &Options) -> ExitCode {
 }
 
 /// How often `seeds` says how far it is.
-const PROGRESS: Duration = Duration::from_secs(60);
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Results so far, and when the next line of progress is due.
 struct Progress {
@@ -171,7 +171,7 @@ impl Progress {
         if now < self.due {
             return None;
         }
-        self.due = now + PROGRESS;
+        self.due = now + PROGRESS_INTERVAL;
         let (ran, bad) = (self.results.len(), bad(&self.results));
         Some(format!("{ran} of {of} seeds ran, {bad} failed"))
     }
@@ -188,7 +188,7 @@ fn run(asked: &Options) -> ExitCode {
     let of = asked.seeds.end - asked.seeds.start;
     let progress = Mutex::new(Progress {
         results: Vec::new(),
-        due: began + PROGRESS,
+        due: began + PROGRESS_INTERVAL,
     });
     let work = || {
         mutants::switch(asked.mutant.as_deref());

@@ -24,9 +24,9 @@ const NAMES: [&str; 2] = ["price", "spot-risk"];
 /// Deployments and their pods.
 const PODS: (usize, usize) = (20, 50);
 /// So many replacements, one is broken.
-const BROKEN: u64 = 10;
+const BROKEN_EVERY: u64 = 10;
 /// Pods that wait for ever, at most; then they are deleted, and others come.
-const WAITING: usize = 40;
+const MAX_WAITING_PODS: usize = 40;
 /// How long after a replacement the next pod comes, and how long status may take to say so.
 const POD_DELAY: Duration = Duration::from_millis(700);
 /// How long a round may take.
@@ -81,7 +81,7 @@ pub fn swaps(bench: &Bench, count: u64) -> anyhow::Result<String> {
     let mut rounds: [Vec<f64>; 3] = Default::default();
     let begun = Instant::now();
     for step in 1..=count {
-        if waiting >= WAITING {
+        if waiting >= MAX_WAITING_PODS {
             plane.run(&[
                 "delete",
                 "pods",
@@ -92,9 +92,9 @@ pub fn swaps(bench: &Bench, count: u64) -> anyhow::Result<String> {
             waiting = 0;
             until("nobody waits", || Ok(told(&controller)? == 0))?;
         }
-        let bad = step % BROKEN == 0;
+        let bad = step % BROKEN_EVERY == 0;
         if bad {
-            put(&folder, &file, &broken(step / BROKEN, &good[0]))?;
+            put(&folder, &file, &broken(step / BROKEN_EVERY, &good[0]))?;
         } else {
             turn = 1 - turn;
             put(&folder, &file, &Broken::Bytes(good[turn].clone()))?;
@@ -129,7 +129,7 @@ pub fn swaps(bench: &Bench, count: u64) -> anyhow::Result<String> {
             );
         }
     }
-    let refused = count / BROKEN;
+    let refused = count / BROKEN_EVERY;
     let swapped = count - refused;
     let after = controller.usage()?;
     std::thread::sleep(Duration::from_secs(10));

@@ -14,10 +14,10 @@ use longshore_xtask::control_plane::{ControlPlane, Program};
 /// After so long kube-scheduler knows of a change.
 const SCHEDULER_NEWS_DELAY: Duration = Duration::from_millis(250);
 /// After so long kube-scheduler has tried a pod again that it looked at too early.
-const BACKOFF: Duration = Duration::from_secs(3);
+const RETRY_DELAY: Duration = Duration::from_secs(3);
 /// After so long nodes say again that they are up. Without, the node lifecycle controller taints them
 /// after 40 s.
-const HEARTBEAT: Duration = Duration::from_secs(10);
+const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(10);
 /// How long anything is waited for.
 const MAX_WAIT: Duration = Duration::from_secs(60);
 
@@ -78,7 +78,7 @@ impl Stage {
     /// Everything that there is. Nodes say that they are up where they have not for a while.
     fn objects(&self) -> anyhow::Result<Vec<Value>> {
         let objects = self.api.objects()?;
-        if self.beaten.get().elapsed() > HEARTBEAT {
+        if self.beaten.get().elapsed() > HEARTBEAT_INTERVAL {
             self.beaten.set(Instant::now());
             for node in objects.iter().filter(|object| object["kind"] == "Node") {
                 let patch = json!({"status": {"conditions": ready()}});
@@ -236,7 +236,7 @@ impl Stage {
             if refused != last {
                 (last, since) = (refused.clone(), Instant::now());
             }
-            let is_quiet = since.elapsed() > BACKOFF && refused.values().all(Option::is_some);
+            let is_quiet = since.elapsed() > RETRY_DELAY && refused.values().all(Option::is_some);
             if refused.is_empty() || is_quiet || Instant::now() > deadline {
                 break refused;
             }
