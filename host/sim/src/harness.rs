@@ -238,12 +238,12 @@ impl Harness {
         self.interceptor.set_faults(faults);
     }
 
-    /// Whoever leads cannot renew its Lease for a while.
+    /// The leader cannot renew its Lease for a while.
     pub fn cut_lease(&self, length: Duration) {
         self.interceptor.cut_lease(length);
     }
 
-    /// Whoever leads is refused all that it asks for a while, and cannot renew its Lease for a
+    /// The leader is refused all that it asks for a while, and cannot renew its Lease for a
     /// minute longer.
     pub fn overload(&self, length: Duration) {
         self.interceptor.overload(length);

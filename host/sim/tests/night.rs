@@ -736,7 +736,7 @@ fn scene(name: &str) -> Vec<String> {
 const NOTHING: [&str; 0] = [];
 
 #[test]
-fn nodes_that_never_get_ready_are_bought_a_few_times_a_day_and_hold_up_nobody_else() {
+fn nodes_that_never_get_ready_are_bought_a_few_times_a_day_and_hold_up_no_other_pod() {
     assert_eq!(scene("never_initialized"), NOTHING);
 }
 

@@ -200,7 +200,7 @@ fn a_watch_that_panics_ends_the_process_and_the_next_one_carries_on() {
 }
 
 #[test]
-fn a_journal_whose_thread_panics_keeps_nobody_from_buying() {
+fn a_journal_whose_thread_panics_stops_no_purchase() {
     let folder = std::env::temp_dir().join(format!("longshore-panics-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder");
     let end = play("journal", 1, true, Some(&folder));

@@ -54,8 +54,8 @@ impl Budgets {
 /// Nodes of a NodePool. All but the last are initialised.
 #[derive(Clone, Copy, Default)]
 struct Counts {
-    /// All that are initialised, but for those whose instance is already ending: they disturb nobody
-    /// any more.
+    /// All that are initialised, but for those whose instance is already ending: they disturb no
+    /// pod any more.
     nodes: u32,
     /// Those on their way out, or being started anew.
     going: u32,

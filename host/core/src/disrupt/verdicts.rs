@@ -402,7 +402,7 @@ impl<'s> Rules<'s> {
         let cost = |ix: &PodIx| costs::eviction_cost(self.world, self.pod(*ix)).max(0.0);
         let weight = moving.iter().map(cost).sum();
         let contents = Contents {
-            // Pods that nobody minds to lose do not fill a node.
+            // Pods that cost little to lose do not fill a node.
             pods: moving.iter().filter(|ix| cost(ix) > 0.0).count() as u32,
             leaving: self.leaving.get(&node.name).copied(),
         };

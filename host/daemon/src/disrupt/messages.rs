@@ -154,7 +154,7 @@ impl Messages<'_> {
             }
             Stays::PodDoNotDisrupt(pod, None) if world.pods[pod.0 as usize].unreadable => {
                 let why = world.pods[pod.0 as usize].invalid.as_deref().unwrap_or_default();
-                format!("pod {} cannot be read, so that nobody knows what it needs: {why}", self.pod(*pod))
+                format!("pod {} cannot be read, so its needs are unknown: {why}", self.pod(*pod))
             }
             Stays::PodDoNotDisrupt(pod, None) => {
                 format!("annotation karpenter.sh/do-not-disrupt of pod {}; remove it", self.pod(*pod))

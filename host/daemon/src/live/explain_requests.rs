@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_that_nobody_waits_for_is_dropped() {
+    fn a_question_whose_client_has_gone_is_dropped() {
         let begin = Instant::now();
         let mut questions = ExplainRequests::default();
         let (asked, answer) = question();

@@ -2,9 +2,9 @@
 //!
 //! The answer of a launch can be lost, and a cloud's list can lack a running instance. So a claim
 //! whose launch may have succeeded is released only after lists have lacked its instance for
-//! [`MAX_LISTING_DELAY`]. A claim without a launch, or with refused launches alone, is released at once. Only
-//! the process that wrote the claim or its finalizer knows that, in memory and for one term of
-//! leadership. Without that knowledge the claim waits.
+//! [`MAX_LISTING_DELAY`]. A claim without a launch, or with refused launches alone, is released at
+//! once. Only the process that wrote the claim or its finalizer knows that, in memory and for one
+//! term of leadership. Without that knowledge the claim waits.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;

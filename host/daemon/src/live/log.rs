@@ -1,4 +1,4 @@
-//! The daemon's log. Nobody waits for its reader.
+//! The daemon's log. No thread waits for its reader.
 //!
 //! Lines are queued and written by a thread of their own. Where the reader of the log is slow, stuck
 //! or gone, lines are dropped and counted; how many is said once lines can be written again. A panic

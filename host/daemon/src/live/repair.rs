@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_end_of_a_claim_that_nobody_lived_to_delete_is_taken_back() {
+    async fn the_end_of_a_claim_that_no_process_lived_to_delete_is_taken_back() {
         let (server, claim) = fresh();
         let ctx = context(&server, Err(CloudError::Other("not asked".into())));
         let ended = json!({"annotations": {TERMINATION_TIME: NOON}});

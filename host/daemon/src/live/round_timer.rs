@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_closes_when_nobody_comes_any_more_or_has_been_open_for_long() {
+    fn a_window_closes_when_no_pod_comes_any_more_or_it_has_been_open_for_long() {
         let now = Instant::now();
         let mut table = RoundTimer::new(seconds(1.0), seconds(10.0));
         assert_eq!(table.next(true, true), None, "nothing has been seen yet");
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_planned_for_again_while_kube_scheduler_fills_nodes_but_not_for_ever() {
+    fn no_pod_is_planned_again_while_kube_scheduler_fills_nodes_but_not_for_ever() {
         let now = Instant::now();
         let mut table = RoundTimer::new(seconds(1.0), seconds(10.0));
         table.begin(now);

@@ -135,7 +135,7 @@ fn check_lease(lease: &Object, cluster: &Cluster, report: &mut Report) {
     let spec = &lease.value["spec"];
     let holder = spec["holderIdentity"].as_str().unwrap_or_default();
     if holder.is_empty() {
-        let what = "Nobody holds it: Longshore becomes leader when it starts.";
+        let what = "No process holds it: Longshore becomes leader when it starts.";
         return report.add(Level::Note, lease, "", what, "");
     }
     let renewed = spec["renewTime"].as_str();

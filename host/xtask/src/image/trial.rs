@@ -114,7 +114,7 @@ fn trial(layout: &Path, root: &Path, folder: &Path, case: &Case) -> Result<()> {
 /// What skopeo says of the image.
 fn inspect(layout: &Path) -> Result<()> {
     if !found("skopeo") {
-        println!("skopeo is not there: nobody else read the image");
+        println!("skopeo is not there: no other program read the image");
         return Ok(());
     }
     let mut skopeo = Command::new("skopeo");

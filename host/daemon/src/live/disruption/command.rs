@@ -13,7 +13,7 @@ use crate::live::lifecycle::is_true;
 use crate::live::node::NodeView;
 
 /// Candidates go no earlier than so many seconds after their last replacement is initialized:
-/// kube-scheduler and whoever watches see the new node first.
+/// kube-scheduler and other watchers see the new node first.
 const MIN_REPLACEMENT_AGE_SECONDS: i64 = 2;
 
 /// Clocks of two replicas may be so many seconds apart.
@@ -209,9 +209,10 @@ impl CommandView {
     }
 }
 
-/// For how many seconds more a replacement is left to be seen, at most [`MIN_REPLACEMENT_AGE_SECONDS`] and the second
-/// that its condition's time may have lost. The condition is on the object, so a restart changes
-/// nothing. A time that is further ahead comes from a clock that was wrong: it is not waited for.
+/// For how many seconds more a replacement is left to be seen, at most
+/// [`MIN_REPLACEMENT_AGE_SECONDS`] and the second that its condition's time may have lost. The
+/// condition is on the object, so a restart changes nothing. A time that is further ahead comes
+/// from a clock that was wrong: it is not waited for.
 fn still_settles(status: &NodeClaimStatus, now: i64) -> i64 {
     let since = condition(&status.conditions, "Initialized");
     let ends = since.map_or(0, |c| {

@@ -31,8 +31,8 @@ pub struct Staying {
     pub message: String,
 }
 
-/// What is to be said of nodes that consolidation leaves, at most [`MAX_NODES_PER_LOOK`]. `is_told` says which
-/// nodes are left out.
+/// What is to be said of nodes that consolidation leaves, at most [`MAX_NODES_PER_LOOK`]. `is_told`
+/// says which nodes are left out.
 pub fn to_tell(snapshot: &Snapshot, round: &Round, is_told: impl Fn(&str) -> bool) -> Vec<Staying> {
     let (messages, reasons) = (Messages { snapshot }, Reasons::new(round));
     // What drift or repair has found is no word of consolidation.

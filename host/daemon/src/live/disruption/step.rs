@@ -502,9 +502,9 @@ async fn close_node(ctx: &Context, node: &Arc<NodeView>) -> Result<(), StepError
     Ok(())
 }
 
-/// Lets the candidates of a command stay. What it has bought and nobody uses goes first, and the NodePools
-/// remember what has failed. The annotations go last, so that a process that is killed before is
-/// followed by one that knows.
+/// Lets the candidates of a command stay. What it has bought and no pod uses goes first, and the
+/// NodePools remember what has failed. The annotations go last, so that a process that is killed
+/// before is followed by one that knows.
 async fn take_back(ctx: &Context, view: &CommandView, why: Why) -> Outcome {
     let command = view.command();
     tracing::warn!(command = view.id, why = why.text(), "disruption taken back");

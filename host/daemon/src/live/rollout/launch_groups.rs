@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_that_is_given_up_keeps_nobody_waiting() {
+    fn a_claim_that_is_given_up_keeps_no_other_waiting() {
         let now = Instant::now();
         let spread = claim("1", "shop/a~0");
         let mut launch_groups = LaunchGroups::default();

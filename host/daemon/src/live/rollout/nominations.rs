@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn of_pods_that_must_spread_one_is_told_at_a_time() {
+    fn of_pods_that_must_spread_one_is_nominated_at_a_time() {
         let mut nominations = Nominations::default();
         let told = nominations.plan(
             "n",
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_is_planned_anew_is_told_anew() {
+    fn a_pod_that_is_planned_anew_is_nominated_anew() {
         let now = Instant::now();
         let mut nominations = Nominations::default();
         nominations.plan("n", [spread("a"), spread("b")].into_iter());

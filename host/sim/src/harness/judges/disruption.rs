@@ -180,7 +180,7 @@ impl Disruption {
     }
 
     /// A replacement is created: for pods of its command, and for none of its nodes was another one
-    /// bought before that is still there for nobody.
+    /// bought before that is still there for no pod.
     pub fn replacement(&self, interceptor: &Interceptor, claim: &Value) {
         let (name, id) = (fields::name(claim), fields::annotation(claim, REPLACES));
         let Some(id) = id else { return };

@@ -13,8 +13,8 @@ use crate::object::Key;
 use crate::server::{RequestInfo, resources};
 
 /// The sender of an eviction may not know a pod that was bound less than this time before its
-/// arrival. Requests are in flight for [`MAX_REQUEST_DELAY`] at most, and a drain runs every second, on
-/// watches that are as late as a request at most. Seconds.
+/// arrival. Requests are in flight for [`MAX_REQUEST_DELAY`] at most, and a drain runs every
+/// second, on watches that are as late as a request at most. Seconds.
 const UNSEEN_POD_SECONDS: i64 = MAX_REQUEST_DELAY.as_secs() as i64 + 4;
 /// After this long a pod that goes is not waited for, beyond its grace period: a minute, and clocks
 /// in whole seconds.
@@ -102,7 +102,7 @@ fn deletes(interceptor: &Interceptor, key: &Key, pod: &Value, grace: Option<i64>
     }
 }
 
-/// Nobody is evicted that must be left alone, out of turn, or with less time than it asks for.
+/// No pod is evicted that must be left alone, out of turn, or with less time than it asks for.
 fn evicts(interceptor: &Interceptor, key: &Key, pod: &Value, grace: Option<i64>) {
     let (name, own) = (&key.name, own_grace(pod));
     if is_held(interceptor, pod) && !fields::deleting(pod) {

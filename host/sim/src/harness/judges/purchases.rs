@@ -88,7 +88,7 @@ impl Purchases {
                 if is_bought && disruption::replaces(claim) {
                     commands.replacement(interceptor, claim);
                 } else if is_bought {
-                    self.for_somebody(interceptor, claim, &pods);
+                    self.must_be_for_a_pod(interceptor, claim, &pods);
                     self.once(interceptor, claim, &pods);
                 }
                 for pod in &pods {
@@ -101,7 +101,7 @@ impl Purchases {
     }
 
     /// Pods that something is bought for were there when it was planned, and waited.
-    fn for_somebody(&self, interceptor: &Interceptor, claim: &Value, pods: &[String]) {
+    fn must_be_for_a_pod(&self, interceptor: &Interceptor, claim: &Value, pods: &[String]) {
         let name = fields::name(claim);
         if pods.is_empty() {
             return interceptor.violated(format!("{name} is made for no pod"));

@@ -90,7 +90,7 @@ pub fn swaps(bench: &Bench, count: u64) -> anyhow::Result<String> {
                 "--now",
             ])?;
             waiting = 0;
-            until("nobody waits", || Ok(told(&controller)? == 0))?;
+            until("no pod waits", || Ok(told(&controller)? == 0))?;
         }
         let bad = step % BROKEN_EVERY == 0;
         if bad {
