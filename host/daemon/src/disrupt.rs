@@ -150,7 +150,7 @@ fn how(args: &DisruptArgs, only: Option<Method>, seed: u64) -> Result<How<'stati
         usable
             .then_some(MoveCost::Amount(amount))
             .ok_or_else(|| Failure::Usage {
-                message: format!("--move-cost {amount} is no amount"),
+                message: format!("--move-cost {amount} is not an amount"),
                 hint: "give USD per hour, 0 or more".into(),
             })
     });

@@ -318,12 +318,12 @@ mod tests {
 
     #[test]
     fn so_many_of_a_kind_run_at_once_and_hold_up_no_others() {
-        const MOST: usize = LAUNCHES;
+        const MAX_LAUNCHES: usize = LAUNCHES;
         let now = Instant::now();
         let mut jobs = WorkQueue::new(LAUNCHES);
-        (0..MOST + 2).for_each(|n| jobs.enqueue(claim(&n.to_string()), Lane::Launch, now));
+        (0..MAX_LAUNCHES + 2).for_each(|n| jobs.enqueue(claim(&n.to_string()), Lane::Launch, now));
         let taken: Vec<_> = std::iter::from_fn(|| jobs.take(now)).collect();
-        assert_eq!((taken.len(), jobs.next()), (MOST, None));
+        assert_eq!((taken.len(), jobs.next()), (MAX_LAUNCHES, None));
         jobs.enqueue(WorkItem::Node("n".into()), Lane::Drain, now);
         assert_eq!(
             jobs.take(now),

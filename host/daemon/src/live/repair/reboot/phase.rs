@@ -99,7 +99,7 @@ pub fn due(claim: &NodeClaim, node: Option<&NodeView>, now: i64) -> Due {
     }
     let Ok(grace) = grace(claim) else {
         let text = annotation(claim, GRACE).unwrap_or_default();
-        return Due::Refuse(format!("annotation {GRACE} is no duration: {text}"));
+        return Due::Refuse(format!("annotation {GRACE} is not a duration: {text}"));
     };
     let requested = since.as_second();
     let Some(node) = node else {
@@ -348,7 +348,7 @@ mod tests {
         let annotation = "karpenter.sh/reboot-termination-grace-period";
         assert_eq!(
             due(&broken, Some(&node("a", "closed")), 1000),
-            Due::Refuse(format!("annotation {annotation} is no duration: soon"))
+            Due::Refuse(format!("annotation {annotation} is not a duration: soon"))
         );
     }
 
