@@ -84,7 +84,7 @@ impl Budget<'_> {
         }
     }
 
-    /// The same, ended by a signal.
+    /// This effort, ended by a signal.
     pub fn until(self, stop: Stop<'_>) -> Budget<'_> {
         Budget {
             rounds: self.rounds,

@@ -45,7 +45,7 @@ pub struct Report {
     /// trying takes too long.
     #[serde(rename = "survives")]
     pub robustness: Option<Robustness>,
-    /// The same with nominations, as `longshore run` writes them.
+    /// How often kube-scheduler places all pods with nominations, as `longshore run` writes them.
     #[serde(rename = "survivesTold")]
     pub robustness_nominated: Option<Robustness>,
     /// Why nothing can be bought for a NodePool, whatever pod asks, by its name. Not part of the

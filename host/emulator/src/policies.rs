@@ -53,7 +53,7 @@ pub enum Effect {
 pub enum Operator {
     /// One of the values is the request's.
     StringEquals,
-    /// The same with `*` and `?`.
+    /// Equal, with `*` and `?` as wildcards.
     StringLike,
     /// As [`Operator::StringEquals`], and it holds where the request has no such key.
     StringEqualsIfExists,

@@ -225,7 +225,7 @@ async fn never_initialized() -> Vec<String> {
     scene.end()
 }
 
-/// The same for three hours, with a process that is killed every few minutes.
+/// Nodes that never get ready, for three hours, with a process that is killed every few minutes.
 async fn restarts() -> Vec<String> {
     let mut scene = Scene::new(Setup::new(2).expect("policies"));
     let pools = |more: &str| format!("{CLASS}{}", pool("web", &drift_only("2"), "", more));

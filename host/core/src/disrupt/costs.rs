@@ -12,7 +12,7 @@ use crate::snapshot::{Snapshot, StateNode};
 
 /// The share of what a pod costs that it must save, where nothing says otherwise.
 const DEFAULT: MoveCost = MoveCost::Share(0.1);
-/// The same for NodePools whose policy is `Balanced`.
+/// What a moved pod must save, for NodePools whose policy is `Balanced`.
 const BALANCED: MoveCost = MoveCost::Share(0.5);
 
 /// The offering that a node was bought as, if the catalogue has it. An offering without capacity

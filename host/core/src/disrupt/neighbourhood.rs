@@ -20,7 +20,7 @@ pub const MIN_GAIN: f64 = 1e-7;
 pub struct Rng(u64);
 
 impl Rng {
-    /// The same numbers for the same seed.
+    /// A generator that gives the same numbers for the same seed.
     pub fn new(seed: u64) -> Self {
         Rng(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
     }

@@ -343,7 +343,7 @@ pub struct Converged {
     pub estimates: Option<String>,
     /// Price of all nodes before, USD per hour.
     pub before: f64,
-    /// The same afterwards.
+    /// USD per hour afterwards.
     pub after: f64,
     /// No outcome of consolidation has a smaller objective (price, cost of nodes and of moves), USD per
     /// hour.

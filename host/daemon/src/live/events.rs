@@ -282,7 +282,7 @@ impl Events {
         self.say_if_few(claim, warning, reason, &message);
     }
 
-    /// The same about a node.
+    /// Says something about a node that is left unsaid where much is said already.
     pub fn node_if_few(&self, name: &str, reason: &str, message: &str) {
         self.say_if_few(Object::node(name), false, reason, message);
     }

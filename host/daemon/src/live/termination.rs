@@ -54,7 +54,7 @@ enum Instance {
     Stays,
     /// Other Nodes of it go as well, and it ends with the last of them.
     EndsWithAnother,
-    /// The same, and the Node is the last of them.
+    /// Other Nodes of it go as well; this Node is the last of them and waits for them.
     EndsLater,
 }
 

@@ -14,7 +14,7 @@ use crate::live::connection;
 pub struct Object {
     /// Its text.
     pub document: Document,
-    /// The same as a tree.
+    /// The object as a tree.
     pub value: Value,
     of_file: bool,
 }

@@ -296,7 +296,7 @@ impl Region {
         }
     }
 
-    /// The same, if EC2 has said spot prices at all.
+    /// The spot price in a zone, if EC2 has said spot prices at all.
     pub fn spot_as_told(&self, at: usize, zone: usize) -> Option<f64> {
         match &self.spot {
             Spot::Unknown => None,

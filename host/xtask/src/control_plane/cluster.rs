@@ -135,7 +135,7 @@ impl Cluster {
         Ok(requests)
     }
 
-    /// The same, and all bindings.
+    /// The requests of `requests`, and all bindings.
     pub fn recorded(&self) -> Result<Vec<Request>> {
         audit::requests(&self.folder)
     }

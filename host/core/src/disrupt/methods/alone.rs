@@ -75,9 +75,9 @@ impl Asked<'_> {
         Some(goes)
     }
 
-    /// The same as if there were no spot capacity. The search replaces a spot node by the cheapest
-    /// instances. Where these are spot, the replacement is not allowed, but instances on demand may be
-    /// cheaper than the node as well.
+    /// What `alone` finds if there were no spot capacity. The search replaces a spot node by the
+    /// cheapest instances. Where these are spot, the replacement is not allowed, but instances on
+    /// demand may be cheaper than the node as well.
     pub(super) fn alone_on_demand(
         &mut self,
         input: &SearchInput<'_>,

@@ -32,7 +32,8 @@ pub struct Nominations {
     nominated: BTreeMap<String, Instant>,
     /// What was said, by pod: it is not said twice.
     said: BTreeMap<String, String>,
-    /// The same in order of time; may have pods whose nomination was cleared.
+    /// When each nomination was known first, in order of time; may have pods whose nomination was
+    /// cleared.
     since: VecDeque<(Instant, String)>,
     /// Pods with a nomination that kube-scheduler has cleared.
     forgotten: Vec<String>,
