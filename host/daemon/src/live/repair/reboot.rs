@@ -249,7 +249,7 @@ async fn issued(ctx: &Context, claim: &NodeClaim) -> Outcome {
     );
     conditions.retain(|c| c.type_ != "Initialized");
     let unknown = ConditionStatus::Unknown;
-    let why = "its machine is being started anew";
+    let why = "its machine is being rebooted";
     set_condition(conditions, "Initialized", unknown, REBOOTING, why, now());
     set_ready(ctx, &mut status);
     let version = claim.metadata.resource_version.as_deref();
