@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use longshore_sim::fields;
 use longshore_sim::harness::aws::{Account, Options};
-use longshore_sim::harness::{Harness, Setup, manager};
+use longshore_sim::harness::{Harness, Setup, reloader};
 use longshore_sim::server::resources;
 use longshore_sim::world::paused;
 use serde_json::json;
@@ -59,7 +59,7 @@ spec:
 fn main() {
     let count = std::env::args().nth(1).and_then(|text| text.parse().ok());
     let count: usize = count.unwrap_or(1000);
-    let mut setup = Setup::with(1, manager().expect("policies"));
+    let mut setup = Setup::with(1, reloader().expect("policies"));
     setup.keeps_requests = false;
     let told = paused(async {
         let account = Account::new(1, Options::default());

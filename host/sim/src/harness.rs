@@ -97,7 +97,7 @@ pub struct Jump {
 /// What a process begins with.
 pub struct ProcessInputs {
     /// Who scores.
-    pub manager: PolicyReloader,
+    pub reloader: PolicyReloader,
     /// Where it writes everything down.
     pub journal: Journal,
 }
@@ -111,13 +111,13 @@ impl Setup {
     /// # Errors
     /// If policies cannot be run here at all.
     pub fn new(seed: u64) -> Result<Self, Failure> {
-        Ok(Setup::with(seed, manager()?))
+        Ok(Setup::with(seed, reloader()?))
     }
 
     /// The same, with policies that are there already.
-    pub fn with(seed: u64, manager: PolicyReloader) -> Self {
+    pub fn with(seed: u64, reloader: PolicyReloader) -> Self {
         let begin: Begin = Arc::new(move |_| ProcessInputs {
-            manager: manager.clone(),
+            reloader: reloader.clone(),
             journal: Journal::off(),
         });
         Setup::beginning(seed, begin)
@@ -164,9 +164,9 @@ impl Setup {
 ///
 /// # Errors
 /// If policies cannot be run here at all.
-pub fn manager() -> Result<PolicyReloader, Failure> {
+pub fn reloader() -> Result<PolicyReloader, Failure> {
     // Without a configuration there is nothing to watch and there are no shadow policies.
-    PolicyReloader::manual(Policies::default()).map(|(manager, _, _)| manager)
+    PolicyReloader::manual(Policies::default()).map(|(reloader, _, _)| reloader)
 }
 
 /// A world with the daemon in it. Its processes end when it is dropped.

@@ -68,7 +68,7 @@ pub struct Environment {
     /// How pods are planned for.
     pub settings: Settings,
     /// Who scores.
-    pub manager: PolicyReloader,
+    pub reloader: PolicyReloader,
     /// Where everything is written down.
     pub journal: Journal,
     /// How long a batch waits for one more pod, and at most.
@@ -130,7 +130,7 @@ impl Daemon {
             overlays,
             names,
             settings,
-            manager,
+            reloader,
             journal,
             window,
             lease,
@@ -209,7 +209,7 @@ impl Daemon {
             overlays: overlays.map(Arc::new),
             unavailable: shortages,
             settings,
-            policies: manager,
+            policies: reloader,
             journal,
             disrupts,
             spot_to_spot,

@@ -81,7 +81,7 @@ pub struct Events {
     /// Namespace and name of the Lease, which stands for this daemon.
     lease: (String, String),
     said: Mutex<Said>,
-    few: Mutex<RateLimiter>,
+    limiter: Mutex<RateLimiter>,
 }
 
 #[derive(Default)]
@@ -231,7 +231,7 @@ impl Events {
             clock,
             lease,
             said: Mutex::default(),
-            few: Mutex::new(RateLimiter::new(Instant::now())),
+            limiter: Mutex::new(RateLimiter::new(Instant::now())),
         }
     }
 
@@ -288,7 +288,7 @@ impl Events {
     }
 
     fn say_if_few(&self, object: Object<'_>, warning: bool, reason: &str, message: &str) {
-        if !lock(&self.few).take(Instant::now()) {
+        if !lock(&self.limiter).take(Instant::now()) {
             let Object { kind, name, .. } = object;
             tracing::debug!(kind, name, message, "Event not written: rate limit");
             return;
@@ -465,17 +465,17 @@ mod tests {
     #[test]
     fn events_are_limited_to_bursts_of_ten() {
         let start = Instant::now();
-        let mut few = RateLimiter::new(start);
-        let taken = |few: &mut RateLimiter, at: f64| {
+        let mut limiter = RateLimiter::new(start);
+        let taken = |limiter: &mut RateLimiter, at: f64| {
             (0..30)
-                .filter(|_| few.take(start + Duration::from_secs_f64(at)))
+                .filter(|_| limiter.take(start + Duration::from_secs_f64(at)))
                 .count()
         };
         assert_eq!(
             [
-                taken(&mut few, 0.0),
-                taken(&mut few, 0.5),
-                taken(&mut few, 60.0)
+                taken(&mut limiter, 0.0),
+                taken(&mut limiter, 0.5),
+                taken(&mut limiter, 60.0)
             ],
             [10, 2, 10]
         );

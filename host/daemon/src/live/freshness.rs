@@ -278,46 +278,46 @@ mod tests {
     #[test]
     fn an_own_write_is_awaited_for_a_while_and_then_the_watch_is_behind() {
         let now = Instant::now();
-        let mut watches = Freshness::default();
-        watches.heard(Kind::NodeClaim, now);
-        watches.reached(Kind::NodeClaim, 10);
+        let mut freshness = Freshness::default();
+        freshness.heard(Kind::NodeClaim, now);
+        freshness.reached(Kind::NodeClaim, 10);
         assert!(
-            !watches.wrote(&claim("old", 10), now),
+            !freshness.wrote(&claim("old", 10), now),
             "the watch was faster than the answer"
         );
-        assert!(watches.wrote(&claim("a", 11), now));
-        assert!(watches.wrote(&claim("a", 13), now + seconds(4)));
-        assert_eq!(watches.stale(now + seconds(4)), None);
+        assert!(freshness.wrote(&claim("a", 11), now));
+        assert!(freshness.wrote(&claim("a", 13), now + seconds(4)));
+        assert_eq!(freshness.stale(now + seconds(4)), None);
         let behind = Stale::Behind {
             kind: Kind::NodeClaim,
             name: "a".into(),
         };
         assert_eq!(
-            watches.stale(now + seconds(5)),
+            freshness.stale(now + seconds(5)),
             Some(behind),
             "since the first of the two writes"
         );
-        assert!(watches.is_older_than_own(Kind::NodeClaim, "a", 11));
-        assert!(!watches.is_older_than_own(Kind::NodeClaim, "a", 13));
-        assert_eq!(watches.stale(now + seconds(5)), None);
+        assert!(freshness.is_older_than_own(Kind::NodeClaim, "a", 11));
+        assert!(!freshness.is_older_than_own(Kind::NodeClaim, "a", 13));
+        assert_eq!(freshness.stale(now + seconds(5)), None);
     }
 
     #[test]
     fn a_bookmark_or_a_list_tells_that_nothing_is_missing() {
         let now = Instant::now();
-        let mut watches = Freshness::default();
-        watches.wrote(&claim("a", 11), now);
-        watches.wrote(&claim("b", 15), now);
-        watches.reached(Kind::Pod, 20);
-        watches.reached(Kind::NodeClaim, 12);
+        let mut freshness = Freshness::default();
+        freshness.wrote(&claim("a", 11), now);
+        freshness.wrote(&claim("b", 15), now);
+        freshness.reached(Kind::Pod, 20);
+        freshness.reached(Kind::NodeClaim, 12);
         assert_eq!(
-            watches.unseen(Kind::NodeClaim),
+            freshness.unseen(Kind::NodeClaim),
             [Box::from("b@15")],
             "versions of pods say nothing of NodeClaims"
         );
-        watches.reached(Kind::NodeClaim, 7);
+        freshness.reached(Kind::NodeClaim, 7);
         assert!(
-            watches.unseen(Kind::NodeClaim).is_empty(),
+            freshness.unseen(Kind::NodeClaim).is_empty(),
             "the server was set back to before it"
         );
     }
@@ -325,48 +325,48 @@ mod tests {
     #[test]
     fn a_watch_without_even_a_bookmark_for_a_minute_and_a_half_is_silent() {
         let now = Instant::now();
-        let mut watches = Freshness::default();
+        let mut freshness = Freshness::default();
         for kind in Kind::ALL {
-            watches.heard(kind, now);
+            freshness.heard(kind, now);
         }
-        assert_eq!(watches.stale(now + seconds(89)), None);
-        watches.heard(Kind::Pod, now + seconds(60));
-        watches.heard(Kind::NodeClaim, now + seconds(60));
+        assert_eq!(freshness.stale(now + seconds(89)), None);
+        freshness.heard(Kind::Pod, now + seconds(60));
+        freshness.heard(Kind::NodeClaim, now + seconds(60));
         assert_eq!(
-            watches.stale(now + seconds(90)),
+            freshness.stale(now + seconds(90)),
             Some(Stale::Silent { kind: Kind::Node })
         );
-        watches.heard(Kind::Node, now + seconds(90));
+        freshness.heard(Kind::Node, now + seconds(90));
         assert_eq!(
-            watches.stale(now + seconds(90)),
+            freshness.stale(now + seconds(90)),
             None,
             "others, as of services, may be silent"
         );
         assert!(
-            !watches.is_recent(Kind::Node, now + seconds(90)),
+            !freshness.is_recent(Kind::Node, now + seconds(90)),
             "more of what it has missed may follow"
         );
         assert!(
-            watches.is_recent(Kind::Node, now + seconds(94))
-                && !watches.is_recent(Kind::Pod, now + seconds(94))
+            freshness.is_recent(Kind::Node, now + seconds(94))
+                && !freshness.is_recent(Kind::Pod, now + seconds(94))
         );
     }
 
     #[test]
     fn a_kind_that_is_to_be_listed_again_is_waited_for() {
         let now = Instant::now();
-        let mut watches = Freshness::default();
-        watches.relist(Kind::Node);
-        watches.listed(Kind::Node);
+        let mut freshness = Freshness::default();
+        freshness.relist(Kind::Node);
+        freshness.listed(Kind::Node);
         assert_eq!(
-            watches.stale(now),
+            freshness.stale(now),
             Some(Stale::Relisting { kind: Kind::Node }),
             "that one began before"
         );
-        watches.list_begins(Kind::Node, now + seconds(1));
-        watches.listed(Kind::Node);
-        assert_eq!(watches.stale(now + seconds(1)), None);
-        assert!(watches.was_listed_since(Kind::Node, now + seconds(1)));
-        assert!(!watches.was_listed_since(Kind::Node, now + seconds(2)));
+        freshness.list_begins(Kind::Node, now + seconds(1));
+        freshness.listed(Kind::Node);
+        assert_eq!(freshness.stale(now + seconds(1)), None);
+        assert!(freshness.was_listed_since(Kind::Node, now + seconds(1)));
+        assert!(!freshness.was_listed_since(Kind::Node, now + seconds(2)));
     }
 }

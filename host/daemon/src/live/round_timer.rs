@@ -116,29 +116,29 @@ mod tests {
     #[test]
     fn a_window_closes_when_no_pod_comes_any_more_or_it_has_been_open_for_long() {
         let now = Instant::now();
-        let mut table = RoundTimer::new(seconds(1.0), seconds(10.0));
-        assert_eq!(table.next(true, true), None, "nothing has been seen yet");
-        table.pod_arrived(now);
-        assert_eq!(table.next(false, false), Some(now + seconds(1.0)));
-        (1..=19).for_each(|n| table.pod_arrived(now + seconds(0.5) * n));
-        assert_eq!(table.next(false, true), Some(now + seconds(10.0)));
-        table.close();
-        assert_eq!(table.next(false, true), None);
+        let mut timer = RoundTimer::new(seconds(1.0), seconds(10.0));
+        assert_eq!(timer.next(true, true), None, "nothing has been seen yet");
+        timer.pod_arrived(now);
+        assert_eq!(timer.next(false, false), Some(now + seconds(1.0)));
+        (1..=19).for_each(|n| timer.pod_arrived(now + seconds(0.5) * n));
+        assert_eq!(timer.next(false, true), Some(now + seconds(10.0)));
+        timer.close();
+        assert_eq!(timer.next(false, true), None);
     }
 
     #[test]
     fn pods_that_wait_are_planned_for_again_sooner_where_nodes_have_opened() {
         let now = Instant::now();
-        let mut table = RoundTimer::new(seconds(1.0), seconds(10.0));
-        table.begin(now);
-        assert_eq!(table.next(false, false), None);
-        assert_eq!(table.next(false, true), Some(now + MAX_ROUND_INTERVAL));
-        assert_eq!(table.next(true, true), Some(now + MIN_RETRY_DELAY));
-        table.node_registered(now);
-        assert_eq!(table.next(false, true), Some(now + MIN_RETRY_DELAY));
-        table.begin(now + NOMINATION_TIMEOUT);
+        let mut timer = RoundTimer::new(seconds(1.0), seconds(10.0));
+        timer.begin(now);
+        assert_eq!(timer.next(false, false), None);
+        assert_eq!(timer.next(false, true), Some(now + MAX_ROUND_INTERVAL));
+        assert_eq!(timer.next(true, true), Some(now + MIN_RETRY_DELAY));
+        timer.node_registered(now);
+        assert_eq!(timer.next(false, true), Some(now + MIN_RETRY_DELAY));
+        timer.begin(now + NOMINATION_TIMEOUT);
         assert_eq!(
-            table.next(false, true),
+            timer.next(false, true),
             Some(now + NOMINATION_TIMEOUT + MAX_ROUND_INTERVAL),
             "that was long ago"
         );
@@ -147,19 +147,19 @@ mod tests {
     #[test]
     fn no_pod_is_planned_again_while_kube_scheduler_fills_nodes_but_not_for_ever() {
         let now = Instant::now();
-        let mut table = RoundTimer::new(seconds(1.0), seconds(10.0));
-        table.begin(now);
-        table.node_registered(now + seconds(2.0));
-        table.pod_bound(now + seconds(2.8));
+        let mut timer = RoundTimer::new(seconds(1.0), seconds(10.0));
+        timer.begin(now);
+        timer.node_registered(now + seconds(2.0));
+        timer.pod_bound(now + seconds(2.8));
         assert_eq!(
-            table.next(true, true),
+            timer.next(true, true),
             Some(now + seconds(2.8) + SCHEDULER_SETTLE_TIME)
         );
-        table.pod_bound(now + seconds(9.9));
-        assert_eq!(table.next(true, true), Some(now + MAX_ROUND_INTERVAL));
-        table.pod_arrived(now + seconds(4.0));
+        timer.pod_bound(now + seconds(9.9));
+        assert_eq!(timer.next(true, true), Some(now + MAX_ROUND_INTERVAL));
+        timer.pod_arrived(now + seconds(4.0));
         assert_eq!(
-            table.next(true, true),
+            timer.next(true, true),
             Some(now + seconds(5.0)),
             "others have come and do not wait for it"
         );

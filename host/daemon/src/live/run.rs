@@ -134,13 +134,13 @@ struct Process {
 fn tell(
     runtime: &Handle,
     ctx: &Context,
-    manager: &PolicyReloader,
+    reloader: &PolicyReloader,
     journal: &Journal,
     log: &LogQueue,
     board: &serve::SharedBoard,
 ) {
     loop {
-        for notice in manager.notices() {
+        for notice in reloader.notices() {
             let kind = format!("{:?}", notice.kind);
             ctx.metrics
                 .policies
@@ -170,7 +170,7 @@ fn tell(
         }
         ctx.metrics.journal(journal.condition());
         ctx.metrics.log_lines_dropped(log.dropped());
-        lock(board).policies = serde_json::to_value(manager.status()).unwrap_or_default();
+        lock(board).policies = serde_json::to_value(reloader.status()).unwrap_or_default();
         std::thread::sleep(Duration::from_secs(1));
     }
 }
@@ -339,13 +339,13 @@ async fn live(
         on_ec2: on_ec2.is_some(),
         ..Setup::default()
     };
-    let manager = PolicyReloader::start(setup)?;
+    let reloader = PolicyReloader::start(setup)?;
     // Before the cloud is asked: it may be slow.
     let probes = serve::probes(settings.probes).await;
     let probes = probes.map_err(|[why, hint]| usage(&why, &hint))?;
     let mut cloud = match on_ec2 {
         None => kwok(args, settings, &client)?,
-        Some(set) => ec2(args, settings, set, (&client, &clock), manager.clone()).await?,
+        Some(set) => ec2(args, settings, set, (&client, &clock), reloader.clone()).await?,
     };
     if let Some(config) = &settings.scheduler {
         meant.default_spread = default_spread(config, &mut cloud.names)?;
@@ -373,7 +373,7 @@ async fn live(
         overlays: (settings.node_overlay).then(|| CatalogueOverlays::new(cloud.resources)),
         names: cloud.names,
         settings: meant,
-        manager: manager.clone(),
+        reloader: reloader.clone(),
         journal: journal.clone(),
         window: (settings.idle, settings.longest),
         lease: settings.elects.then_some(lease),
@@ -407,7 +407,7 @@ async fn live(
     let _tasks = cloud.tasks.map(|tasks| tasks(ctx.clone()));
     let tells = {
         let (runtime, journal) = (Handle::current(), journal.clone());
-        move || tell(&runtime, &ctx, &manager, &journal, &log, &board)
+        move || tell(&runtime, &ctx, &reloader, &journal, &log, &board)
     };
     std::thread::Builder::new()
         .name("notices".to_owned())

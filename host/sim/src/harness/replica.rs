@@ -122,7 +122,7 @@ impl Replica {
     }
 
     async fn environment(&self, client: &str) -> Result<(Environment, Option<Tasks>), Failure> {
-        let ProcessInputs { manager, journal } = (self.setup.begin)(self.slot);
+        let ProcessInputs { reloader, journal } = (self.setup.begin)(self.slot);
         let leadership = Leadership::new(!self.interceptor.elects);
         let clock = self.clock();
         let Clients { patient, plain } = clients(
@@ -142,7 +142,7 @@ impl Replica {
             names,
             tasks,
             ..
-        } = self.cloud(client, &patient, &clock, &manager).await?;
+        } = self.cloud(client, &patient, &clock, &reloader).await?;
         let repairs = Repairs::new(self.setup.repairs, &*provider).unwrap_or_else(|error| {
             self.interceptor.violated(error.to_string());
             Repairs::Off
@@ -157,7 +157,7 @@ impl Replica {
             overlays: None,
             names,
             settings: Settings::default(),
-            manager,
+            reloader,
             journal,
             window: self.setup.window,
             lease: self.interceptor.elects.then_some(lease),

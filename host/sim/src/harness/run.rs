@@ -50,10 +50,10 @@ pub struct SeedResult {
 /// If the system has no resources for a runtime.
 pub fn run_scenario(
     story: &GeneratedScenario,
-    manager: PolicyReloader,
+    reloader: PolicyReloader,
     transcript: bool,
 ) -> std::io::Result<SeedResult> {
-    paused(run_now(story, manager, transcript))
+    paused(run_now(story, reloader, transcript))
 }
 
 /// Runs the generated scenario of a seed.
@@ -64,12 +64,12 @@ pub fn run_seed(
     seed: u64,
     size: u32,
     types: &Arc<(Catalogue, Symbols)>,
-    manager: PolicyReloader,
+    reloader: PolicyReloader,
     transcript: bool,
 ) -> std::io::Result<SeedResult> {
     run_scenario(
         &GeneratedScenario::new(seed, size, types.clone()),
-        manager,
+        reloader,
         transcript,
     )
 }
@@ -85,7 +85,7 @@ fn is_shared(story: &GeneratedScenario) -> bool {
 
 async fn run_now(
     story: &GeneratedScenario,
-    manager: PolicyReloader,
+    reloader: PolicyReloader,
     transcript: bool,
 ) -> SeedResult {
     let setup = Setup {
@@ -98,7 +98,7 @@ async fn run_now(
         repairs: story.repairs,
         disrupts: story.disrupts,
         jumps: story.jumps.clone(),
-        ..Setup::with(story.seed, manager)
+        ..Setup::with(story.seed, reloader)
     };
     #[cfg(feature = "aws")]
     let account = (story.ec2.clone()).map(|options| Account::new(story.seed, options));

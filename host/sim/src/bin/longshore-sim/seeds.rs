@@ -11,7 +11,7 @@ use clap::Args;
 use longshore_daemon::live::mutants;
 use longshore_sim::harness::generated::{Stories, types};
 use longshore_sim::harness::run::{SeedResult, run_scenario};
-use longshore_sim::harness::{SEEDS_SIZE, SEEDS_TYPES, manager};
+use longshore_sim::harness::{SEEDS_SIZE, SEEDS_TYPES, reloader};
 
 /// What `seed` and `seeds` have in common.
 #[derive(Debug, Args)]
@@ -192,14 +192,14 @@ fn run(asked: &Options) -> ExitCode {
     });
     let work = || {
         mutants::switch(asked.mutant.as_deref());
-        let manager = manager().map_err(|failure| failure.to_string())?;
+        let reloader = reloader().map_err(|failure| failure.to_string())?;
         loop {
             let seed = next.fetch_add(1, Ordering::Relaxed);
             if seed >= asked.seeds.end {
                 return Ok::<(), String>(());
             }
             let story = asked.stories.scenario(seed, asked.size, types.clone());
-            let told = run_scenario(&story, manager.clone(), asked.log.is_some());
+            let told = run_scenario(&story, reloader.clone(), asked.log.is_some());
             let told = told.map_err(|error| error.to_string())?;
             if !told.wrong.is_empty() {
                 print!("{}", failed(&told, asked));
