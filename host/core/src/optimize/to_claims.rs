@@ -108,7 +108,7 @@ fn claims(
         for &(sub, count) in &node.picks {
             let class = &classes.classes[classes.host_classes[sub as usize].class as usize];
             let home = *classes.compatibilities[class.compatibility]
-                .states
+                .specs
                 .first()?;
             claim.state = p.states.intersect(claim.state, home)?;
             claim
