@@ -27,7 +27,7 @@ impl From<ReadError> for Failure {
 
 /// Prints what happened.
 pub fn show(args: &ShowArgs) -> Result<Answer, Failure> {
-    let filter = Filter::new(&args.filter)?;
+    let filter = Filter::new(&args.only)?;
     let mut out = BufWriter::new(std::io::stdout().lock());
     lines(&args.path, &filter, None, &mut out)?;
     Ok(Answer::ok(String::new()))
@@ -35,7 +35,7 @@ pub fn show(args: &ShowArgs) -> Result<Answer, Failure> {
 
 /// Prints what happened to objects with a text in them.
 pub fn grep(args: &GrepArgs) -> Result<Answer, Failure> {
-    let filter = Filter::new(&args.filter)?;
+    let filter = Filter::new(&args.only)?;
     let mut out = BufWriter::new(std::io::stdout().lock());
     let printed = lines(
         &args.path,
