@@ -50,10 +50,10 @@ const LAUNCH_RETRY_SECONDS: i64 = 10;
 /// Longest wait before a launch is tried again, in seconds.
 const MAX_LAUNCH_RETRY_SECONDS: i64 = 300;
 /// How soon a launch is tried again for a profile that EC2 does not see yet, in seconds. EC2 sees
-/// most within 15 s.
-const NEW_PROFILE_RETRY_SECONDS: i64 = 4;
+/// most within 15 s, some within 30 s.
+const NEW_PROFILE_RETRY_SECONDS: i64 = 2;
 /// How often a launch is tried again so soon for such a profile.
-const NEW_PROFILE_RETRIES: u32 = 8;
+const NEW_PROFILE_RETRIES: u32 = 16;
 /// Classes that are looked at at a time.
 const CLASSES_AT_ONCE: usize = 10;
 
@@ -117,8 +117,9 @@ impl Controller {
             if let Err(error) = &classes {
                 tracing::warn!(error, "EC2NodeClasses cannot be listed");
             }
-            let next = Instant::now() + CLASS_POLL;
+            let begun = Instant::now();
             loop {
+                let next = begun + self.pause();
                 tokio::select! {
                     biased;
                     Some(look) = self.looks.join_next_with_id() => self.ended(look),
@@ -128,6 +129,18 @@ impl Controller {
             if let Ok(classes) = classes {
                 self.sweep(&classes).await;
             }
+        }
+    }
+
+    /// How long after a look the next one begins.
+    fn pause(&self) -> Duration {
+        let awaits_profile = |known: &Known| {
+            matches!(known.observed.probe, Some(Probe::NoProfileYet(_)))
+                && known.later <= NEW_PROFILE_RETRIES
+        };
+        match self.known.values().any(awaits_profile) {
+            true => Duration::from_secs(NEW_PROFILE_RETRY_SECONDS.unsigned_abs()),
+            false => CLASS_POLL,
         }
     }
 
@@ -715,8 +728,11 @@ mod tests {
         let mut known = Known::default();
         let mut wait = |probe: Probe| next_probe(&probe, &mut known);
         let not_yet = || Probe::NoProfileYet(String::new());
-        let soon: Vec<i64> = (0..8).map(|_| wait(not_yet())).collect();
-        assert_eq!(soon, [NEW_PROFILE_RETRY_SECONDS; 8]);
+        let soon: Vec<i64> = (0..NEW_PROFILE_RETRIES).map(|_| wait(not_yet())).collect();
+        assert_eq!(
+            soon,
+            [NEW_PROFILE_RETRY_SECONDS; NEW_PROFILE_RETRIES as usize]
+        );
         assert_eq!(
             wait(not_yet()),
             LAUNCH_RETRY_SECONDS,
