@@ -4,6 +4,8 @@
 //! All input of people and clusters is validated here once; code behind the boundary does not
 //! validate again. Absent on purpose: a client, async, files (callers pass bytes), and decisions.
 
+#![warn(missing_docs)]
+
 #[cfg(feature = "crd")]
 pub mod crd;
 pub mod failures;

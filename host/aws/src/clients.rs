@@ -91,14 +91,14 @@ impl fmt::Debug for Clients {
 }
 
 /// A connection is made within this time.
-const CONNECT: Duration = Duration::from_millis(3100);
+const CONNECT_TIMEOUT: Duration = Duration::from_millis(3100);
 /// All attempts of a call together take at most this long.
 pub(crate) const WHOLE_CALL: Duration = Duration::from_secs(120);
 pub(crate) const ATTEMPTS: u32 = 3;
 /// One attempt takes at most this long, unless its call has less.
-const ATTEMPT: Duration = Duration::from_secs(30);
+const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(30);
 /// The SDK waits up to 1 s before the second attempt and up to 2 s before the third.
-const BETWEEN_ATTEMPTS: Duration = Duration::from_secs(3);
+const RETRY_DELAYS_TOTAL: Duration = Duration::from_secs(3);
 
 impl Clients {
     /// Makes the clients.
@@ -203,7 +203,7 @@ impl Clients {
         let (call, waits) = (turn.call, turn.waited);
         let began = Instant::now();
         let attempt = call.timeout().min(self.patience);
-        let bound = (attempt * ATTEMPTS + BETWEEN_ATTEMPTS).min(WHOLE_CALL);
+        let bound = (attempt * ATTEMPTS + RETRY_DELAYS_TOTAL).min(WHOLE_CALL);
         let sent = tokio::time::timeout(bound, sent);
         let (result, attempts) = attempts::counted(sent).await;
         let result = match result {
@@ -263,8 +263,8 @@ impl Drop for Turn<'_> {
 
 pub(crate) fn timeouts(patience: Option<Duration>) -> TimeoutConfig {
     TimeoutConfig::builder()
-        .connect_timeout(CONNECT)
-        .operation_attempt_timeout(patience.unwrap_or(ATTEMPT))
+        .connect_timeout(CONNECT_TIMEOUT)
+        .operation_attempt_timeout(patience.unwrap_or(ATTEMPT_TIMEOUT))
         .operation_timeout(WHOLE_CALL)
         .build()
 }

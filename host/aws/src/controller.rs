@@ -33,28 +33,29 @@ use crate::wire;
 use events::{events, transitions, troubles};
 
 /// How often classes are looked at.
-const LOOK: Duration = Duration::from_secs(5);
+const CLASS_POLL: Duration = Duration::from_secs(5);
 /// How soon a part is observed again that failed, in seconds.
-const FAILED: i64 = 60;
+const PART_RETRY_SECONDS: i64 = 60;
 /// How soon a profile is made again whose role does not exist, in seconds: IAM has no way to ask for
 /// a role that costs less than to make a profile and delete it.
-const NO_ROLE: i64 = 300;
+const ROLE_RETRY_SECONDS: i64 = 300;
 /// How often instance profiles are looked for that nothing uses, in seconds.
-const LEFT_OVER: i64 = 1800;
+const PROFILE_SWEEP_SECONDS: i64 = 1800;
 
 /// How soon a launch is tried again that was refused, in seconds: somebody may be about to mend a
 /// policy.
-const REFUSED: i64 = 300;
-/// How soon a launch is tried again that could not be tried, in seconds: doubled each time, up to
-/// the other.
-const LATER: i64 = 10;
-const LATEST: i64 = 300;
-/// How soon a launch is tried again for a profile that EC2 does not see yet, in seconds, and how often:
-/// EC2 sees most within 15 s, some within 30 s.
-const SOON: i64 = 2;
-const QUICK: u32 = 16;
+const REFUSED_LAUNCH_RETRY_SECONDS: i64 = 300;
+/// How soon a launch is tried again that could not be tried, in seconds; doubled each time.
+const LAUNCH_RETRY_SECONDS: i64 = 10;
+/// Longest wait before a launch is tried again, in seconds.
+const MAX_LAUNCH_RETRY_SECONDS: i64 = 300;
+/// How soon a launch is tried again for a profile that EC2 does not see yet, in seconds. EC2 sees
+/// most within 15 s, some within 30 s.
+const NEW_PROFILE_RETRY_SECONDS: i64 = 2;
+/// How often a launch is tried again so soon for such a profile.
+const NEW_PROFILE_RETRIES: u32 = 16;
 /// Classes that are looked at at a time.
-const TURNS: usize = 10;
+const CLASSES_AT_ONCE: usize = 10;
 
 /// The controller. Classes are looked at beside each other: one whose calls hang holds up no other.
 pub struct Controller {
@@ -99,7 +100,7 @@ type Probed = (Option<i64>, Vec<String>, Option<String>);
 impl Controller {
     /// A controller of a provider's classes.
     pub fn new(provider: Ec2) -> Self {
-        let turns = Arc::new(Semaphore::new(TURNS));
+        let turns = Arc::new(Semaphore::new(CLASSES_AT_ONCE));
         Controller {
             steps: Steps { provider, turns },
             known: HashMap::new(),
@@ -134,11 +135,12 @@ impl Controller {
     /// How long after a look the next one begins.
     fn pause(&self) -> Duration {
         let awaits_profile = |known: &Known| {
-            matches!(known.observed.probe, Some(Probe::NoProfileYet(_))) && known.later <= QUICK
+            matches!(known.observed.probe, Some(Probe::NoProfileYet(_)))
+                && known.later <= NEW_PROFILE_RETRIES
         };
         match self.known.values().any(awaits_profile) {
-            true => Duration::from_secs(SOON.unsigned_abs()),
-            false => LOOK,
+            true => Duration::from_secs(NEW_PROFILE_RETRY_SECONDS.unsigned_abs()),
+            false => CLASS_POLL,
         }
     }
 
@@ -202,14 +204,14 @@ impl Controller {
                     result,
                 } = look;
                 if let Err(error) = result {
-                    tracing::info!(nodeclass = name, error, "tried again");
+                    tracing::info!(nodeclass = name, error, "reconcile failed; retrying");
                 }
                 self.known.insert(name, known);
             }
             // The next look begins with nothing known.
             Err(panicked) => {
                 let name = self.under_way.remove(&panicked.id());
-                tracing::error!(nodeclass = name, %panicked, "looked at again");
+                tracing::error!(nodeclass = name, %panicked, "reconcile panicked; retrying");
             }
         }
     }
@@ -219,7 +221,7 @@ impl Controller {
     async fn sweep(&mut self, classes: &[EC2NodeClass]) {
         let now = self.steps.provider.now();
         let isolated = self.steps.provider.inner().settings.isolated;
-        if now - self.swept < LEFT_OVER || isolated || !self.under_way.is_empty() {
+        if now - self.swept < PROFILE_SWEEP_SECONDS || isolated || !self.under_way.is_empty() {
             return;
         }
         self.swept = now;
@@ -228,7 +230,7 @@ impl Controller {
         let known: BTreeSet<String> = observed.filter_map(|name| name.clone().ok()).collect();
         if let Err(error) = self.steps.sweep_profiles(classes, known).await {
             let error = error.with_hint();
-            tracing::warn!(error, "left-over instance profiles stay");
+            tracing::warn!(error, "deleting unused instance profiles failed");
         }
     }
 }
@@ -275,8 +277,8 @@ impl Steps {
             let no_role = matches!(&known.observed.profile, Some(Err(ProfileFault::NoRole(_))));
             let pace = match worked {
                 true => pace,
-                false if part == Part::Profile && no_role => NO_ROLE.min(pace),
-                false => FAILED.min(pace),
+                false if part == Part::Profile && no_role => ROLE_RETRY_SECONDS.min(pace),
+                false => PART_RETRY_SECONDS.min(pace),
             };
             known.due.insert(part, now + pace);
             if !worked {
@@ -539,7 +541,11 @@ impl Steps {
         }
         let clients = &self.provider.inner().clients;
         if let Err(error) = wire::profiles::tag(clients, &found.name, tags).await {
-            tracing::info!(profile = found.name, error = error.with_hint(), "tags stay");
+            tracing::info!(
+                profile = found.name,
+                error = error.with_hint(),
+                "tagging instance profile failed"
+            );
         }
     }
 
@@ -566,7 +572,7 @@ impl Steps {
             return Ok(());
         }
         if let Err(error) = self.clean_up(class).await {
-            known.cleans = now + FAILED;
+            known.cleans = now + PART_RETRY_SECONDS;
             let event = ClassEvent {
                 warning: true,
                 reason: "CleanupFailed".to_owned(),
@@ -646,7 +652,7 @@ impl Steps {
         }));
         used.extend(known);
         for profile in profiles::left_over(&found, &used) {
-            tracing::info!(profile = profile.name, "deleted: nothing uses it");
+            tracing::info!(profile = profile.name, "deleted unused instance profile");
             self.delete_profile(profile).await?;
         }
         Ok(())
@@ -662,24 +668,24 @@ fn names(message: &str, name: &str) -> bool {
 fn next_probe(probe: &Probe, known: &mut Known) -> i64 {
     let pace = PACE.iter().find(|(part, _)| *part == Part::Validation);
     match probe {
-        Probe::NoProfileYet(_) if known.later < QUICK => {
+        Probe::NoProfileYet(_) if known.later < NEW_PROFILE_RETRIES => {
             known.later += 1;
-            return SOON;
+            return NEW_PROFILE_RETRY_SECONDS;
         }
         Probe::Later(_) | Probe::NoProfileYet(_) => {
             let quick = match probe {
-                Probe::NoProfileYet(_) => QUICK,
+                Probe::NoProfileYet(_) => NEW_PROFILE_RETRIES,
                 _ => 0,
             };
-            let wait = LATER << known.later.saturating_sub(quick).min(5);
+            let wait = LAUNCH_RETRY_SECONDS << known.later.saturating_sub(quick).min(5);
             known.later = known.later.saturating_add(1);
-            return wait.min(LATEST);
+            return wait.min(MAX_LAUNCH_RETRY_SECONDS);
         }
         _ => known.later = 0,
     }
     match probe {
-        Probe::Failed(..) => REFUSED,
-        _ => pace.map_or(FAILED, |(_, pace)| *pace),
+        Probe::Failed(..) => REFUSED_LAUNCH_RETRY_SECONDS,
+        _ => pace.map_or(PART_RETRY_SECONDS, |(_, pace)| *pace),
     }
 }
 
@@ -722,15 +728,25 @@ mod tests {
         let mut known = Known::default();
         let mut wait = |probe: Probe| next_probe(&probe, &mut known);
         let not_yet = || Probe::NoProfileYet(String::new());
-        let soon: Vec<i64> = (0..QUICK).map(|_| wait(not_yet())).collect();
-        assert_eq!(soon, [SOON; QUICK as usize]);
-        assert_eq!(wait(not_yet()), LATER, "the class may name a wrong profile");
-        assert_eq!(wait(not_yet()), 2 * LATER);
+        let soon: Vec<i64> = (0..NEW_PROFILE_RETRIES).map(|_| wait(not_yet())).collect();
+        assert_eq!(
+            soon,
+            [NEW_PROFILE_RETRY_SECONDS; NEW_PROFILE_RETRIES as usize]
+        );
+        assert_eq!(
+            wait(not_yet()),
+            LAUNCH_RETRY_SECONDS,
+            "the class may name a wrong profile"
+        );
+        assert_eq!(wait(not_yet()), 2 * LAUNCH_RETRY_SECONDS);
         assert_eq!(wait(Probe::Passed), 1800);
         let later: Vec<i64> = (0..6).map(|_| wait(Probe::Later(String::new()))).collect();
         assert_eq!(later, [10, 20, 40, 80, 160, 300]);
-        assert_eq!(wait(Probe::Failed("A", String::new())), REFUSED);
-        assert_eq!(wait(not_yet()), SOON);
+        assert_eq!(
+            wait(Probe::Failed("A", String::new())),
+            REFUSED_LAUNCH_RETRY_SECONDS
+        );
+        assert_eq!(wait(not_yet()), NEW_PROFILE_RETRY_SECONDS);
     }
 
     #[test]

@@ -38,7 +38,7 @@ pub struct ImageQuery {
 }
 
 /// Values that one filter takes.
-const MOST_VALUES: usize = 200;
+const MAX_VALUES: usize = 200;
 
 /// Filters for tags: `*` asks for the key alone.
 fn tag_filters(tags: &BTreeMap<String, String>) -> Filters {
@@ -53,7 +53,7 @@ fn tag_filters(tags: &BTreeMap<String, String>) -> Filters {
 fn by_value(name: &str, values: BTreeSet<String>) -> Vec<Filters> {
     let values: Vec<String> = values.into_iter().collect();
     let query = |chunk: &[String]| vec![(name.to_owned(), chunk.to_vec())];
-    values.chunks(MOST_VALUES).map(query).collect()
+    values.chunks(MAX_VALUES).map(query).collect()
 }
 
 /// The queries for subnets: IDs in one, tags of each term in one of their own.

@@ -45,7 +45,7 @@ impl Class {
         matches!(self, Capacity | SubnetFull | Quota | SpotRole)
     }
 
-    /// Whether the same call may succeed later although nobody changes anything.
+    /// Whether the same call may succeed later without a change.
     pub fn passes(self) -> bool {
         matches!(self, Class::Throttled | Class::Unknown)
     }

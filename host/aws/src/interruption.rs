@@ -116,7 +116,7 @@ struct Envelope {
 }
 
 /// IDs of a health event that are read: AWS sends at most 100 in one.
-const MOST_ENTITIES: usize = 1000;
+const MAX_ENTITIES: usize = 1000;
 
 /// Reads a message.
 ///
@@ -175,7 +175,7 @@ fn health(detail: &Value) -> Result<(Kind, Vec<String>), NotRead> {
     let mut ids: Vec<String> = entities
         .into_iter()
         .flatten()
-        .take(MOST_ENTITIES)
+        .take(MAX_ENTITIES)
         .filter_map(value)
         .filter(|id| is_instance(id))
         .collect();

@@ -1,4 +1,4 @@
-//! What happens, for metrics: told where it happens, counted by whoever listens.
+//! What happens, for metrics: reported where it happens, counted by the observer.
 //!
 //! Nothing here knows a name of a metric, and nothing waits for an answer: methods return at once.
 
@@ -77,7 +77,7 @@ pub trait Observer: Send + Sync {
     fn message_failed(&self) {}
 }
 
-/// Nobody listens.
+/// An observer that counts nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Unobserved;
 

@@ -122,7 +122,7 @@ fn price(item: Item, currency: &str) -> Option<(String, f64)> {
 }
 
 /// How soon the price list is asked for again after a call failed.
-const AGAIN: Duration = Duration::from_secs(600);
+const PRICE_LIST_RETRY: Duration = Duration::from_secs(600);
 
 impl Ec2 {
     /// Keeps on-demand prices up to date, until it is dropped. Without a way to the price list the
@@ -141,11 +141,11 @@ impl Ec2 {
                 Err(error) => {
                     tracing::warn!(
                         error = error.with_hint(),
-                        "on-demand prices stay as they were"
+                        "reading on-demand prices failed; the last ones count"
                     );
                     match error.class {
                         Class::Unauthorized => REFRESH,
-                        _ => AGAIN,
+                        _ => PRICE_LIST_RETRY,
                     }
                 }
             };

@@ -144,21 +144,21 @@ const ENDINGS: Window = Window {
 };
 /// NodeClaims that share a CreateFleet at most. EC2 takes requests of many more instances; a group
 /// of this size keeps a lost or partial answer small.
-const MOST_IN_GROUP: usize = 500;
+const MAX_GROUP_SIZE: usize = 500;
 /// How long EC2 may take to describe what it has launched, in seconds.
 const VISIBLE: i64 = 300;
 /// How often nodes are compared with their classes.
-const DRIFT: Duration = Duration::from_secs(300);
+const DRIFT_CHECK_INTERVAL: Duration = Duration::from_secs(300);
 /// How often types and prices are read anew.
 pub(crate) const REFRESH: Duration = Duration::from_secs(12 * 3600);
 /// How often what is over is let go.
-const SWEEP: Duration = Duration::from_secs(10);
+const STATE_SWEEP_INTERVAL: Duration = Duration::from_secs(10);
 /// How often the leader looks for launch templates that others have made.
-const FIND: Duration = Duration::from_secs(3600);
-/// How soon again after that failed.
-const FIND_AGAIN: Duration = Duration::from_secs(60);
+const TEMPLATE_SEARCH_INTERVAL: Duration = Duration::from_secs(3600);
+/// How soon the search for launch templates is repeated after it failed.
+const TEMPLATE_SEARCH_RETRY: Duration = Duration::from_secs(60);
 /// How long a start waits for zonal shifts.
-const SHIFTS: Duration = Duration::from_secs(10);
+const ZONAL_SHIFT_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Ec2 {
     /// Asks for the cluster, instance types and prices, and finds launch templates again.
@@ -179,7 +179,7 @@ impl Ec2 {
         let (mut region, problems) =
             discovery::region(clients.region(), &types, &offered, &BTreeMap::new());
         for problem in &problems.list {
-            tracing::warn!(%problem, "instance type");
+            tracing::warn!(%problem, "instance type skipped");
         }
         if region.types().is_empty() {
             return Err(StartError::NoTypes(clients.region().to_owned()));
@@ -192,27 +192,24 @@ impl Ec2 {
         if let Err(error) = provider.refresh_prices().await {
             tracing::warn!(
                 error = error.with_hint(),
-                "no spot prices yet; on-demand prices hold"
+                "reading spot prices failed; on-demand prices count until then"
             );
         }
         if let Err(error) = provider.find_templates().await {
-            tracing::warn!(
-                error = error.with_hint(),
-                "launch templates are not found again"
-            );
+            tracing::warn!(error = error.with_hint(), "finding launch templates failed");
         }
         Ok(provider)
     }
 
     /// Asks for zonal shifts for a moment. While ARC is slow or down, none are known to hold.
     async fn begin_shifts(&self) -> Result<(), StartError> {
-        let why = match tokio::time::timeout(SHIFTS, self.refresh_shifts()).await {
+        let why = match tokio::time::timeout(ZONAL_SHIFT_TIMEOUT, self.refresh_shifts()).await {
             Ok(Ok(_)) => return Ok(()),
             Ok(Err(why)) if !why.class.passes() => {
                 return Err(StartError::ZonalShift(why.with_hint()));
             }
             Ok(Err(why)) => why.with_hint(),
-            Err(_) => format!("no answer within {} s", SHIFTS.as_secs()),
+            Err(_) => format!("no answer within {} s", ZONAL_SHIFT_TIMEOUT.as_secs()),
         };
         tracing::warn!(why, "zonal shifts are not known yet; asked for again");
         Ok(())
@@ -311,11 +308,14 @@ impl Ec2 {
             if let Err(error) = self.refresh_types().await {
                 tracing::warn!(
                     error = error.with_hint(),
-                    "instance types stay as they were"
+                    "reading instance types failed; the last ones count"
                 );
             }
             if let Err(error) = self.refresh_prices().await {
-                tracing::warn!(error = error.with_hint(), "spot prices stay as they were");
+                tracing::warn!(
+                    error = error.with_hint(),
+                    "reading spot prices failed; the last ones count"
+                );
             }
         }
     }
@@ -326,16 +326,16 @@ impl Ec2 {
         let mut due = Instant::now();
         loop {
             if due <= Instant::now() {
-                due = Instant::now() + FIND;
+                due = Instant::now() + TEMPLATE_SEARCH_INTERVAL;
                 if let Err(error) = self.find_templates().await {
-                    due = Instant::now() + FIND_AGAIN;
+                    due = Instant::now() + TEMPLATE_SEARCH_RETRY;
                     tracing::warn!(
                         error = error.with_hint(),
-                        "launch templates are not found again"
+                        "finding launch templates failed; retrying"
                     );
                 }
             }
-            tokio::time::sleep(SWEEP).await;
+            tokio::time::sleep(STATE_SWEEP_INTERVAL).await;
             self.sweep().await;
         }
     }
@@ -351,7 +351,11 @@ impl Ec2 {
         for name in idle {
             if let Err(error) = wire::templates::delete(&self.inner.clients, &name).await {
                 // It is found again by its tag, and tried then.
-                tracing::warn!(template = name, error = error.with_hint(), "not deleted");
+                tracing::warn!(
+                    template = name,
+                    error = error.with_hint(),
+                    "deleting launch template failed"
+                );
                 self.state().templates.add(&name, now);
             }
         }
@@ -746,7 +750,7 @@ impl CloudProvider for Ec2 {
     }
 
     fn most_in_group(&self) -> usize {
-        MOST_IN_GROUP
+        MAX_GROUP_SIZE
     }
 
     async fn create_group(&self, group: &GroupLaunch) -> Result<GroupAnswer, CloudError> {
@@ -826,7 +830,7 @@ impl CloudProvider for Ec2 {
     }
 
     fn drift_interval(&self) -> Option<Duration> {
-        Some(DRIFT)
+        Some(DRIFT_CHECK_INTERVAL)
     }
 
     async fn drifted(

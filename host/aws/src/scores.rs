@@ -25,7 +25,7 @@ pub struct Wanted {
 }
 
 /// EC2 scores no request for fewer types.
-pub const LEAST_TYPES: usize = 3;
+pub const MIN_TYPES: usize = 3;
 /// Types that one question may name.
 const MOST_TYPES: usize = 1000;
 /// Categories that are asked about where nothing else is said: most pods run on these.
@@ -54,7 +54,7 @@ pub fn questions(region: &Region, groups: &[Vec<String>]) -> Vec<Vec<String>> {
             all.insert(format!("{at:06}"), names);
         }
     }
-    let enough = |names: &BTreeSet<&str>| names.len() >= LEAST_TYPES;
+    let enough = |names: &BTreeSet<&str>| names.len() >= MIN_TYPES;
     let texts = |names: BTreeSet<&str>| {
         let names = names.into_iter().take(MOST_TYPES);
         names.map(str::to_owned).collect()
@@ -146,7 +146,7 @@ pub enum ScoresError {
     #[error("{}", .0.with_hint())]
     Api(#[from] ApiError),
     /// No group has enough types.
-    #[error("no group has {LEAST_TYPES} instance types that can be had as spot here")]
+    #[error("no group has {MIN_TYPES} instance types that can be had as spot here")]
     NoTypes,
     /// No zone is known by its ID.
     #[error("EC2 scores no zone in which an EC2NodeClass has a subnet")]

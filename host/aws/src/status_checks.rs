@@ -51,7 +51,7 @@ pub struct Unhealthy {
 }
 
 /// How long a check may fail, in seconds.
-const TOLERATED: i64 = 120;
+const FAILED_CHECK_GRACE_SECONDS: i64 = 120;
 
 /// Codes of events that end an instance, or its pods with it.
 const EVENTS: [&str; 5] = [
@@ -99,7 +99,7 @@ fn judge(one: &StatusFacts, now: i64) -> Option<(Category, String)> {
     let failed = |since: Option<i64>| {
         since
             .map(|since| now - since)
-            .filter(|for_| *for_ >= TOLERATED)
+            .filter(|for_| *for_ >= FAILED_CHECK_GRACE_SECONDS)
     };
     if let Some(seconds) = failed(one.instance_failed) {
         let what = format!("its status check has failed for {seconds} s");

@@ -22,9 +22,9 @@ pub fn is_of_ec2(claim: &NodeClaim) -> bool {
 }
 
 /// How often the Service of the cluster's DNS is asked for.
-const ATTEMPTS: u32 = 3;
-/// Between two of those.
-const PAUSE: Duration = Duration::from_secs(1);
+const DNS_READ_ATTEMPTS: u32 = 3;
+/// Pause between two attempts to read the Service of the cluster's DNS.
+const DNS_READ_RETRY: Duration = Duration::from_secs(1);
 
 /// EC2NodeClasses and what names them. Errors are texts for a log: each is followed by another try.
 #[async_trait]
@@ -112,11 +112,11 @@ pub struct ClaimFacts {
 pub async fn kube_dns_ip(client: Client) -> Option<String> {
     let services: Api<Service> = Api::namespaced(client, "kube-system");
     let mut found = services.get_opt("kube-dns").await;
-    for _ in 1..ATTEMPTS {
+    for _ in 1..DNS_READ_ATTEMPTS {
         if found.is_ok() {
             break;
         }
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(DNS_READ_RETRY).await;
         found = services.get_opt("kube-dns").await;
     }
     let found = found.unwrap_or_else(|why| {
@@ -266,7 +266,7 @@ impl NodeClasses for KubeClasses {
 }
 
 /// Events that classes in memory keep.
-const MOST_SAID: usize = 1000;
+const MAX_SAID: usize = 1000;
 
 /// Classes in memory.
 #[derive(Debug, Default)]
@@ -385,7 +385,7 @@ impl NodeClasses for MemoryClasses {
     async fn say(&self, class: &EC2NodeClass, event: ClassEvent) {
         let mut said = lock(&self.said);
         // Nobody may ask: the last ones do.
-        if said.len() == MOST_SAID {
+        if said.len() == MAX_SAID {
             said.remove(0);
         }
         said.push((class.name_any(), event));

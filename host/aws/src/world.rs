@@ -23,11 +23,11 @@ pub struct SavedWorld {
     pub region: String,
     /// How many zones there are.
     pub zones: usize,
-    /// How many instance types there are,
+    /// How many instance types there are.
     pub types: usize,
-    /// and how many of them have an on-demand price,
+    /// How many instance types have an on-demand price.
     pub on_demand: usize,
-    /// or a spot price somewhere.
+    /// How many instance types have a spot price somewhere.
     pub spot: usize,
 }
 

@@ -42,7 +42,7 @@ fn account() -> Account {
     account_with(&json!({}))
 }
 
-/// The same with more in it.
+/// The account of `account` with more in it.
 fn account_with(own: &Value) -> Account {
     const SMALL: &str = include_str!("../../emulator/data/small.json");
     let world = SMALL.replacen('{', &format!("{{\"account\": {own},"), 1);

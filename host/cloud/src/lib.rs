@@ -5,6 +5,8 @@
 //! follows from an error. A provider answers one call, and keeps nothing that it could not find
 //! again after a restart.
 
+#![warn(missing_docs)]
+
 mod error;
 mod repair;
 
@@ -47,14 +49,14 @@ pub trait CloudProvider: Send + Sync {
         Err(CloudError::Other(what))
     }
 
-    /// Told once after a start, and after taking over from another replica, which claims were
-    /// launched and have no node yet: for providers that see to it themselves that a node appears.
+    /// Called once on election with launched claims that have no Node. For providers that make the
+    /// Node themselves.
     async fn restore_launches(&self, launched: Vec<Launch>) {
         drop(launched);
     }
 
-    /// Told what a registered node shows: each time that the node changes, and of every node after a
-    /// start. For providers that can only estimate it before a node is there.
+    /// Called with what a registered node shows: for every node after a start, and for each that
+    /// changes. For providers that can only estimate it before a node is there.
     fn node_shows(&self, node: &NodeShows<'_>) {
         _ = node;
     }

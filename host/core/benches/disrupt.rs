@@ -22,7 +22,7 @@ use longshore_core::snapshot::Snapshot;
 use longshore_core::stop::Stop;
 
 /// Rounds after which a cluster that still finds something is given up.
-const MOST_ROUNDS: usize = 12;
+const MAX_ROUNDS: usize = 12;
 /// How often a sweep is measured: the clock of CPU time is coarse.
 const SWEEPS: u32 = 50;
 /// One workload of so many loses every second pod before the sweep.
@@ -55,7 +55,7 @@ fn main() {
 fn converge(mut snapshot: Snapshot, options: Options<'_>) -> Snapshot {
     let mut serial = Serial::default();
     let mut moved = 0;
-    for round in 1..=MOST_ROUNDS {
+    for round in 1..=MAX_ROUNDS {
         let begun = cpu();
         let found = methods::round(&snapshot, &ByPrice, options, Stop::never());
         let seconds = cpu() - begun;

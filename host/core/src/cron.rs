@@ -35,7 +35,7 @@ pub enum CronError {
 
 const DAY: i64 = 86_400;
 /// A schedule that fires in none of so many years after this one is taken for one that never fires.
-const YEARS: i64 = 5;
+const MAX_YEARS: i64 = 5;
 const MONTHS: [&str; 12] = [
     "jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec",
 ];
@@ -81,7 +81,7 @@ impl Schedule {
         let first = time.div_euclid(60) * 60 + 60;
         let mut day = first.div_euclid(DAY);
         let mut minute = first.rem_euclid(DAY) / 60;
-        let last = date(day).0 + YEARS;
+        let last = date(day).0 + MAX_YEARS;
         while date(day).0 <= last {
             if self.fires_on(day)
                 && let Some(at) = (minute..24 * 60).find(|&at| self.fires_at(at))

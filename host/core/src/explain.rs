@@ -39,23 +39,27 @@ pub fn refusals(
         return vec![why.clone()];
     }
     let (mut compiled, packing) = first_fit(snapshot, &Once::new(policies), plan, stop);
-    let place = compiled.items.iter().enumerate().find_map(|(item, it)| {
-        let at = it.pods.iter().position(|&other| other == pod)?;
-        Some((item, at))
-    });
-    let Some((item, at)) = place else {
+    let place = compiled
+        .items
+        .iter()
+        .enumerate()
+        .find_map(|(index, pod_group)| {
+            let at = pod_group.pods.iter().position(|&other| other == pod)?;
+            Some((index, at))
+        });
+    let Some((index, at)) = place else {
         return Vec::new();
     };
     let left_over = packing
         .placed
-        .get(item)
+        .get(index)
         .is_none_or(|&placed| at >= placed as usize);
     let mut all = if left_over {
-        refusal::by_pools(&mut compiled, &packing, item)
+        refusal::by_pools(&mut compiled, &packing, index)
     } else {
         Vec::new()
     };
-    all.extend(refusal::by_nodes(&compiled, &packing, item));
+    all.extend(refusal::by_nodes(&compiled, &packing, index));
     all
 }
 

@@ -8,6 +8,8 @@
 //! What is absent on purpose: no clock (time is `snapshot.now`), no randomness but the seed, no
 //! I/O, no async, no environment, no log, no Kubernetes client. Same input, same bytes out.
 
+#![warn(missing_docs)]
+
 pub mod check;
 pub mod cron;
 pub mod disrupt;

@@ -84,7 +84,7 @@ impl Budget<'_> {
         }
     }
 
-    /// The same, ended by a signal.
+    /// This effort, ended by a signal.
     pub fn until(self, stop: Stop<'_>) -> Budget<'_> {
         Budget {
             rounds: self.rounds,
@@ -146,9 +146,9 @@ pub fn optimize(
     if loosely.is_empty() || p.stop.is_raised() {
         return (vec![packing], bound);
     }
-    if simulated && pods >= colocate::FEW {
+    if simulated && pods >= colocate::MIN_COLOCATED_PODS {
         // What costs as much as first fit is first fit: nothing dearer replaces it.
-        let most = (to_claims::lowest_cost(p, &loosely) * (1.0 + colocate::WORTH))
+        let most = (to_claims::lowest_cost(p, &loosely) * (1.0 + colocate::MAX_COST_SHARE))
             .min(to_claims::lowest_cost(p, std::slice::from_ref(&packing)));
         for way in colocate::STRATEGIES {
             let Some(tied) = colocate::colocate(p, &stocks, way) else {

@@ -44,9 +44,11 @@ pub struct Rejected {
 const MAX_COST_INCREASE: f64 = 0.10;
 /// How often pods that others left no place get the first choice.
 pub(crate) const MAX_RETRIES: usize = 3;
-/// How many of them get it alone, where no more than [`FEW`] pods wait: each costs a whole packing.
-const CHANCES_ALONE: usize = 4;
-const FEW: usize = 200;
+/// How many of them get it alone, where no more than [`FEW_PENDING_PODS`] pods wait: each costs a
+/// whole packing.
+const MAX_CHANCES_ALONE: usize = 4;
+/// Pending pods up to which some get the first choice alone.
+const FEW_PENDING_PODS: usize = 200;
 /// Rules about other pods that a pod may have before it counts for more than one pod in
 /// [`simulation_affordable`]: zone and hostname spread, and an affinity or two.
 const USUAL_RULES: usize = 4;
@@ -450,9 +452,9 @@ pub(crate) fn initial_solution<'a>(
     };
     for _ in 0..chances {
         let before = first.len();
-        for item in tries.blocked_by_others() {
-            if !first.contains(&item) {
-                first.push(item);
+        for index in tries.blocked_by_others() {
+            if !first.contains(&index) {
+                first.push(index);
             }
         }
         if first.len() == before || stop.is_raised() {
@@ -462,15 +464,15 @@ pub(crate) fn initial_solution<'a>(
     }
     // Together they can be in each other's way: the smallest of them, which take the least from
     // others, one by one.
-    if chances > 0 && snapshot.pending.len() <= FEW {
+    if chances > 0 && snapshot.pending.len() <= FEW_PENDING_PODS {
         let mut alone = tries.blocked_by_others();
         let items = &tries.compiled.items;
         alone.sort_by(|&a, &b| items[a].request.cmp(&items[b].request).then(a.cmp(&b)));
-        for item in alone.into_iter().take(CHANCES_ALONE) {
+        for index in alone.into_iter().take(MAX_CHANCES_ALONE) {
             if stop.is_raised() {
                 break;
             }
-            tries.again(&[item]);
+            tries.again(&[index]);
         }
     }
     tries.end()
@@ -481,9 +483,9 @@ struct Tries<'t, 'a> {
     compile: &'t dyn Fn() -> CompiledCluster<'a>,
     compiled: CompiledCluster<'a>,
     best: Packing,
-    /// Pod groups that chose first in the best one,
+    /// Pod groups that chose first in the best plan.
     first: Vec<usize>,
-    /// the one whose counts the compiled cluster has.
+    /// Whether the compiled cluster has the counts of the best plan.
     current: bool,
 }
 
@@ -542,17 +544,19 @@ fn blocked_by_others(compiled: &CompiledCluster<'_>, packing: &Packing) -> Vec<u
         .pools
         .iter()
         .any(|p| !p.limits.is_empty() || p.nodes_left.is_some() || p.reserved);
-    let tied = |item: &PodGroup| {
+    let tied = |pod_group: &PodGroup| {
         limited
-            || !item.repelled_by.is_empty()
-            || item
+            || !pod_group.repelled_by.is_empty()
+            || pod_group
                 .relaxations
                 .iter()
                 .any(|relaxation| relaxation.uses.iter().any(|u| !u.soft))
     };
     let items = compiled.items.iter().enumerate().zip(&packing.placed);
     items
-        .filter(|((_, item), placed)| (**placed as usize) < item.pods.len() && tied(item))
+        .filter(|((_, pod_group), placed)| {
+            (**placed as usize) < pod_group.pods.len() && tied(pod_group)
+        })
         .map(|((at, _), _)| at)
         .filter(|&at| packing.decided_by_others(&compiled.items, at).is_none())
         .collect()

@@ -32,7 +32,6 @@ pub struct Machine {
     pub boot: Boot,
     /// The built-in user data.
     pub text: String,
-    /// What it has.
     pub capacity: Capacity,
     /// What the built-in keeps back; `None` where it is not known.
     pub kept: Option<Kept>,

@@ -145,15 +145,15 @@ pub struct ScoresEntry {
 /// How old the data of a signal may be without `max-age`, unless three intervals are longer.
 pub const MAX_AGE: Duration = Duration::from_secs(86_400);
 /// Default interval of URLs without `every`.
-pub const EVERY: Duration = Duration::from_secs(300);
+pub const DEFAULT_URL_INTERVAL: Duration = Duration::from_secs(300);
 /// Default interval of questions to EC2. Scores change slowly, and EC2 limits the questions of a day.
-pub const EVERY_SCORES: Duration = Duration::from_secs(3600);
+pub const DEFAULT_SCORES_INTERVAL: Duration = Duration::from_secs(3600);
 /// Shortest interval of questions to EC2.
-const LEAST_SCORES: Duration = Duration::from_secs(600);
+const MIN_SCORES_INTERVAL: Duration = Duration::from_secs(600);
 /// Default `target`.
-const TARGET: u64 = 10;
+const DEFAULT_TARGET: u64 = 10;
 /// The most instances that EC2 scores a request for.
-const MOST_TARGET: u64 = 2_000_000_000;
+const MAX_TARGET: u64 = 2_000_000_000;
 
 /// Reads `text`, the content of `file`. Fails with every fault found, in the order of the file.
 pub fn parse(file: &Path, text: &str) -> Result<Config, Vec<ConfigError>> {
@@ -256,11 +256,11 @@ fn move_cost(table: &mut Table) -> Option<MoveCost> {
 }
 
 fn journal(table: &mut Table, folder: &Path) -> JournalEntry {
-    const LEAST: u64 = 64 << 10;
+    const MIN_SEGMENT_BYTES: u64 = 64 << 10;
     let entry = JournalEntry {
         dir: table.text("dir").map(|dir| folder.join(dir)),
-        max_size: table.size("max-size", 4 * LEAST),
-        segment_size: table.size("segment-size", LEAST),
+        max_size: table.size("max-size", 4 * MIN_SEGMENT_BYTES),
+        segment_size: table.size("segment-size", MIN_SEGMENT_BYTES),
     };
     if let (Some(all), Some(segment)) = (entry.max_size, entry.segment_size)
         && segment > all / 4
@@ -401,7 +401,7 @@ fn signal(table: &mut Table, folder: &Path) -> Option<SignalEntry> {
     table.text("file");
     Some(SignalEntry::Url {
         url: url.into(),
-        every: every.unwrap_or(EVERY),
+        every: every.unwrap_or(DEFAULT_URL_INTERVAL),
     })
 }
 
@@ -418,14 +418,14 @@ fn placement_scores(
         }
     }
     table.text("file");
-    if every.is_some_and(|every| every < LEAST_SCORES) {
+    if every.is_some_and(|every| every < MIN_SCORES_INTERVAL) {
         let message = "`every` is less than 10m: expected a duration of 10m to 24h with `ec2`";
         let hint = "EC2 limits such questions; scores change slowly".into();
         table.fault_at("every", message.into(), hint);
     }
-    let target = target.unwrap_or(TARGET);
-    if !(1..=MOST_TARGET).contains(&target) {
-        let message = format!("`target` is {target}: expected an integer of 1 to {MOST_TARGET}");
+    let target = target.unwrap_or(DEFAULT_TARGET);
+    if !(1..=MAX_TARGET).contains(&target) {
+        let message = format!("`target` is {target}: expected an integer of 1 to {MAX_TARGET}");
         let hint = "it is the number of instances of an imagined request".into();
         table.fault_at("target", message, hint);
     }
@@ -444,7 +444,7 @@ fn placement_scores(
         table.fault_at("types", message, hint);
     }
     SignalEntry::PlacementScores(ScoresEntry {
-        every: every.unwrap_or(EVERY_SCORES),
+        every: every.unwrap_or(DEFAULT_SCORES_INTERVAL),
         target: i32::try_from(target).unwrap_or(i32::MAX),
         types,
     })

@@ -33,7 +33,7 @@ use crate::policies::{self, Scorers};
 use report::{Converged, Proposed, Step};
 
 /// Rounds after which a cluster that still finds something is reported as unfinished.
-const MOST_ROUNDS: usize = 1_000;
+const MAX_ROUNDS: usize = 1_000;
 
 pub use explain::explain;
 pub use going::explain_going;
@@ -152,7 +152,7 @@ fn how(args: &DisruptArgs, only: Option<Method>, seed: u64) -> Result<How<'stati
         usable
             .then_some(MoveCost::Amount(amount))
             .ok_or_else(|| Failure::Usage {
-                message: format!("--move-cost {amount} is no amount"),
+                message: format!("--move-cost {amount} is not an amount"),
                 hint: "give USD per hour, 0 or more".into(),
             })
     });
@@ -243,7 +243,7 @@ fn converge(
         ..Converged::default()
     };
     let mut serial = Serial::default();
-    for _ in 0..MOST_ROUNDS {
+    for _ in 0..MAX_ROUNDS {
         let begun = Instant::now();
         let round = look(&snapshot, scorers, how);
         report.seconds += begun.elapsed().as_secs_f64();

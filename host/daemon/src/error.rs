@@ -15,7 +15,6 @@ pub enum Failure {
     /// A file could not be read.
     #[error("cannot read {}", file.display())]
     Read {
-        /// The file.
         file: PathBuf,
         /// The cause.
         #[source]
@@ -27,11 +26,9 @@ pub enum Failure {
     /// A file that cannot be used at all.
     #[error("{}: {reason}", file.display())]
     Input {
-        /// The file.
         file: PathBuf,
         /// What is wrong with it.
         reason: String,
-        /// What can be done.
         hint: String,
     },
     /// Manifests without a single usable object, or that are none.
@@ -44,12 +41,7 @@ pub enum Failure {
     },
     /// Arguments that say nothing sensible together.
     #[error("{message}")]
-    Usage {
-        /// What is wrong.
-        message: String,
-        /// What can be done.
-        hint: String,
-    },
+    Usage { message: String, hint: String },
     /// A policy that is refused.
     #[error("policy {0}")]
     Policy(String, #[source] LoadError),

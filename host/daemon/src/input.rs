@@ -25,7 +25,7 @@ use crate::options::Options;
 use crate::spread::default_spread;
 
 /// Most bytes that a packed file may unpack to: a hundred times all instance types of EC2.
-const UNPACKED: u64 = 512 << 20;
+const MAX_UNPACKED_BYTES: u64 = 512 << 20;
 
 /// Reads what `options` name.
 pub fn read(options: &Options) -> Result<(ClusterObjects, Diagnostics), Failure> {
@@ -332,12 +332,12 @@ pub fn unpacked(file: &Path) -> Result<Vec<u8>, Failure> {
     }
     let mut all = Vec::new();
     match flate2::read::GzDecoder::new(packed.as_slice())
-        .take(UNPACKED)
+        .take(MAX_UNPACKED_BYTES)
         .read_to_end(&mut all)
     {
-        Ok(size) if size as u64 == UNPACKED => Err(Failure::Input {
+        Ok(size) if size as u64 == MAX_UNPACKED_BYTES => Err(Failure::Input {
             file: file.into(),
-            reason: format!("unpacks to more than {} MiB", UNPACKED >> 20),
+            reason: format!("unpacks to more than {} MiB", MAX_UNPACKED_BYTES >> 20),
             hint: "unpack it and look at what is in it".into(),
         }),
         Ok(_) => Ok(all),

@@ -105,7 +105,7 @@ pub fn decide(args: &WorldArgs) -> Result<Planned, Failure> {
 fn report(planned: &Planned) -> Report {
     let mib = process::peak_mib();
     let decision = Decision::new(&planned.snapshot, &planned.plan);
-    let (survives, survives_told) = robustness(planned);
+    let (alone, nominated) = robustness(planned);
     let mut notes = planned.scorers.notes();
     notes.extend(planned.plan.rejected_candidates.first().map(|violation| {
         format!(
@@ -134,8 +134,8 @@ fn report(planned: &Planned) -> Report {
             .plan
             .cut_short
             .map(|used| deadline::words(planned.options.time_limit, used)),
-        robustness: survives,
-        robustness_nominated: survives_told,
+        robustness: alone,
+        robustness_nominated: nominated,
         incompatible_pools: report::all_incompatible_pools(&planned.snapshot, &planned.plan),
         estimates: estimated_from(&planned.snapshot.world).map(str::to_owned),
         policies: notes,
@@ -163,23 +163,23 @@ fn open_though_deleting(snapshot: &Snapshot) -> Option<String> {
 
 /// Number of simulated runs of kube-scheduler per plan: enough to find plans that hold by luck
 /// only, few enough to cost less than planning.
-const RUNS: u32 = 10;
+const SIMULATED_RUNS: u32 = 10;
 /// Limit of pods times nodes, at which that takes a fraction of a second. Above it nothing is
 /// reported.
-const MOST_PAIRS: usize = 2_000_000;
+const MAX_PAIRS: usize = 2_000_000;
 
 /// The result of the plan when kube-scheduler binds its pods: without and with nominations. Nothing
 /// where to try it takes longer than a plan may.
 fn robustness(planned: &Planned) -> (Option<Robustness>, Option<Robustness>) {
     let (snapshot, plan) = (&planned.snapshot, &planned.plan);
-    if snapshot.pending.len() * (snapshot.nodes.len() + plan.claims.len()) > MOST_PAIRS {
+    if snapshot.pending.len() * (snapshot.nodes.len() + plan.claims.len()) > MAX_PAIRS {
         return (None, None);
     }
     let deadline = Deadline::after(Some(planned.options.time_limit));
     let is_over = || deadline.is_over();
     let simulator = Simulator::new(snapshot).until(Stop::when(&is_over));
     let play = |run: &dyn Fn(u64) -> kube_scheduler::SimulationResult| {
-        let left: Vec<usize> = (0..RUNS)
+        let left: Vec<usize> = (0..SIMULATED_RUNS)
             .map(|at| {
                 run(planned.options.seed.wrapping_add(u64::from(at)))
                     .unplaced
@@ -187,9 +187,9 @@ fn robustness(planned: &Planned) -> (Option<Robustness>, Option<Robustness>) {
             })
             .collect();
         Robustness {
-            runs: RUNS,
+            runs: SIMULATED_RUNS,
             survived: left.iter().filter(|&&left| left == 0).count() as u32,
-            left_over: left.iter().sum::<usize>() as f64 / f64::from(RUNS),
+            left_over: left.iter().sum::<usize>() as f64 / f64::from(SIMULATED_RUNS),
         }
     };
     let alone = play(&|seed| simulator.simulate(plan, seed));

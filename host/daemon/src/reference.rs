@@ -15,7 +15,7 @@ use longshore_core::plan::Effort;
 use crate::args::Args;
 use crate::args::karpenter::FLAGS;
 use crate::config::{
-    self, Config, Disruption, EVERY, JournalEntry, NewPods, Planning, SignalEntry,
+    self, Config, DEFAULT_URL_INTERVAL, Disruption, JournalEntry, NewPods, Planning, SignalEntry,
 };
 use crate::deadline::TIME_LIMIT;
 use crate::live::{journal, settings};
@@ -457,12 +457,12 @@ fn the_defaults_in_the_reference_are_those_of_the_code() {
     };
     let signal = SignalEntry::Url {
         url: "https://example.test".into(),
-        every: EVERY,
+        every: DEFAULT_URL_INTERVAL,
     };
     let journal = JournalEntry {
         dir: None,
-        max_size: Some(journal::ALL),
-        segment_size: Some(journal::SEGMENT),
+        max_size: Some(journal::DEFAULT_MAX_BYTES),
+        segment_size: Some(journal::DEFAULT_SEGMENT_BYTES),
     };
     let signals = [("name".to_owned(), signal)].into();
     let disruption = Disruption {

@@ -62,7 +62,6 @@ pub struct Verdict {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Different {
-    /// Where and when.
     pub round: RoundPlace,
     /// What the journal says, at the first difference.
     pub recorded: String,
@@ -76,7 +75,6 @@ pub struct Different {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RoundPlace {
-    /// Its number.
     pub number: u64,
     /// When it was decided, RFC 3339.
     pub time: String,

@@ -45,7 +45,7 @@ pub struct Report {
     /// trying takes too long.
     #[serde(rename = "survives")]
     pub robustness: Option<Robustness>,
-    /// The same with nominations, as `longshore run` writes them.
+    /// How often kube-scheduler places all pods with nominations, as `longshore run` writes them.
     #[serde(rename = "survivesTold")]
     pub robustness_nominated: Option<Robustness>,
     /// Why nothing can be bought for a NodePool, whatever pod asks, by its name. Not part of the
@@ -84,7 +84,6 @@ pub struct Decision {
 #[derive(Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Claim {
-    /// Its NodePool.
     pub node_pool: String,
     /// Types that take its pods, cheapest first.
     pub instance_types: Vec<String>,
@@ -101,7 +100,6 @@ pub struct Claim {
     /// `minValues` of the NodePool were lowered.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub min_values_relaxed: bool,
-    /// Its pods.
     pub pods: Vec<String>,
 }
 
@@ -109,9 +107,7 @@ pub struct Claim {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Priced {
-    /// The type.
     pub instance_type: String,
-    /// The zone.
     pub zone: Option<String>,
     /// `spot`, `on-demand` or `reserved`.
     pub capacity_type: Option<String>,

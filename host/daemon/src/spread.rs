@@ -11,9 +11,7 @@ use crate::error::Failure;
 /// Where default topology spread constraints are to be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SchedulerConfig {
-    /// There they are.
     Text(String),
-    /// In a file.
     File(PathBuf),
 }
 
@@ -90,18 +88,18 @@ mod tests {
 
     #[test]
     fn a_fault_names_its_source() {
-        let nominated = |text: &str| {
+        let report = |text: &str| {
             let config = SchedulerConfig::typed(text).unwrap();
             default_spread(&config, &mut Symbols::default())
                 .unwrap_err()
                 .report()
         };
         assert!(
-            nominated("/no/such.yaml").starts_with("cannot read /no/such.yaml: "),
+            report("/no/such.yaml").starts_with("cannot read /no/such.yaml: "),
             "{}",
-            nominated("/no/such.yaml")
+            report("/no/such.yaml")
         );
-        let fault = nominated("podTopology: {}");
+        let fault = report("podTopology: {}");
         assert!(
             fault.contains("SCHEDULER_CONFIG:1: podTopology: unknown field"),
             "{fault}"

@@ -11,11 +11,11 @@ use crate::args::{Output, StatusArgs};
 use crate::error::Failure;
 use crate::live::settings::{STATUS, STATUS_ADDRESS};
 
-const CONNECTS: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// A daemon answers within 30 s, or says that it does not.
-const ANSWERS: Duration = Duration::from_secs(35);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(35);
 /// Limit of an answer's length.
-const LONGEST: u64 = 64 << 20;
+const MAX_ANSWER_BYTES: u64 = 64 << 20;
 
 /// What a daemon reports, as text.
 #[cfg(test)]
@@ -94,9 +94,10 @@ fn get(at: &str, path: &str) -> Result<(u16, String), String> {
         .map_err(|e| e.to_string())?
         .next()
         .ok_or("the name has no address")?;
-    let mut stream = TcpStream::connect_timeout(&address, CONNECTS).map_err(|e| e.to_string())?;
+    let mut stream =
+        TcpStream::connect_timeout(&address, CONNECT_TIMEOUT).map_err(|e| e.to_string())?;
     stream
-        .set_read_timeout(Some(ANSWERS))
+        .set_read_timeout(Some(ANSWER_TIMEOUT))
         .map_err(|e| e.to_string())?;
     // In one piece, so that a server that answers the first line and hangs up is still read.
     let request = format!("GET {path} HTTP/1.0\r\nHost: {at}\r\nConnection: close\r\n\r\n");
@@ -105,7 +106,7 @@ fn get(at: &str, path: &str) -> Result<(u16, String), String> {
         .map_err(|e| e.to_string())?;
     let mut text = String::new();
     stream
-        .take(LONGEST)
+        .take(MAX_ANSWER_BYTES)
         .read_to_string(&mut text)
         .map_err(|e| e.to_string())?;
     let (head, body) = text
@@ -126,7 +127,7 @@ mod tests {
     use super::*;
 
     /// The output for a connection with this answer.
-    fn nominated(code: &str, body: &str, path: &str) -> Result<String, String> {
+    fn answer_of(code: &str, body: &str, path: &str) -> Result<String, String> {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let at = listener.local_addr().unwrap().to_string();
         let answer = format!("HTTP/1.0 {code}\r\n\r\n{body}");
@@ -144,8 +145,8 @@ mod tests {
 
     #[test]
     fn what_a_daemon_does_not_answer_is_said_with_what_to_do() {
-        assert_eq!(nominated("200 OK", "{}", "/status"), Ok("{}".to_owned()));
-        let elsewhere = nominated(
+        assert_eq!(answer_of("200 OK", "{}", "/status"), Ok("{}".to_owned()));
+        let elsewhere = answer_of(
             "421 Misdirected Request",
             "status is at 127.0.0.1:9 (STATUS_ADDRESS)\n",
             "/status",
@@ -155,13 +156,13 @@ mod tests {
             elsewhere.contains("HERE is the daemon's metrics port: status is at 127.0.0.1:9"),
             "{elsewhere}"
         );
-        let other = nominated("404 Not Found", "", "/status").unwrap_err();
+        let other = answer_of("404 Not Found", "", "/status").unwrap_err();
         assert!(
             other.contains("HERE answers, and knows nothing of /status")
                 && other.contains(STATUS_ADDRESS),
             "{other}"
         );
-        let busy = nominated(
+        let busy = answer_of(
             "429 Too Many Requests",
             "another question is being answered\n",
             "/explain/pod/a",
@@ -171,7 +172,7 @@ mod tests {
             busy.contains("another question") && busy.contains("ask again"),
             "{busy}"
         );
-        let pod = nominated("404 Not Found", "there is no pod a", "/explain/pod/a").unwrap_err();
+        let pod = answer_of("404 Not Found", "there is no pod a", "/explain/pod/a").unwrap_err();
         assert!(
             pod.contains("there is no pod a") && pod.contains("NAMESPACE/NAME"),
             "{pod}"

@@ -341,7 +341,7 @@ fn counts(calls: &[Logged]) -> BTreeMap<&str, usize> {
 /// No action was called beyond its rate: at no time was more called than its bucket holds and gets
 /// back. Calls arrive up to a second later than they were let go, on a machine that is busy.
 fn within_rates(all: &[&Logged]) -> Result<()> {
-    const LATE: f64 = 1.0;
+    const MAX_DELAY_SECONDS: f64 = 1.0;
     for call in Call::ALL {
         let rate = call.rate();
         let times: Vec<f64> = all
@@ -351,7 +351,7 @@ fn within_rates(all: &[&Logged]) -> Result<()> {
             .collect();
         for (first, from) in times.iter().enumerate() {
             for (last, to) in times.iter().enumerate().skip(first) {
-                let most = rate.burst + (to - from + LATE) * rate.per_second + 1.0;
+                let most = rate.burst + (to - from + MAX_DELAY_SECONDS) * rate.per_second + 1.0;
                 let count = last + 1 - first;
                 ensure!(
                     count as f64 <= most,

@@ -136,7 +136,7 @@ fn a_plan_has_the_keys_of_the_oracle_and_ours() {
 }
 
 #[test]
-fn strict_plans_leave_nobody_over() {
+fn strict_plans_leave_no_pod_over() {
     exits(&plan(&["--strict"]), 1);
     exits(&plan(&[]), 0);
 }

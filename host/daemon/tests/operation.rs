@@ -253,7 +253,7 @@ fn missing() -> Result<()> {
         },
     )?;
     until("the missing right is said", || {
-        daemon.says("RBAC does not let us list pods; kubectl apply -f deploy/rbac.yaml")
+        daemon.says("missing RBAC permission: list pods; kubectl apply -f deploy/rbac.yaml")
     })?;
     until("the old definition is said", || {
         daemon.says("drops the fields spec.nodeRegistrationDelay")

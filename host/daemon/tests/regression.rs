@@ -1,7 +1,7 @@
 //! What Karpenter's own end-to-end suite asks of a controller, tried on a real control plane: its
-//! specs about NodeClaims, termination, expiration, integration and chaos, each named by the
-//! suite's letters and number. All of them share one cluster and one daemon; each has a namespace,
-//! a NodePool and a node label of its own name.
+//! specs about NodeClaims, termination, expiration, integration and chaos, each with the suite's
+//! letters and number. All of them share one cluster and one daemon; each has a namespace, a
+//! NodePool and a node label of its own name.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -27,46 +27,55 @@ use plane::Daemon;
 type Spec = (&'static str, fn(&Scene) -> Result<()>);
 
 /// It waits for what takes a quarter of an hour: run only if asked for with `--ignored`.
-const SLOW: Spec = ("nc6-never-registered", never_registered);
+const SLOW: Spec = ("a-node-that-never-registers-is-given-up", never_registered); // NC6
 
 const SPECS: &[Spec] = &[
-    ("nc1-nc3-nc4-standalone", standalone),
-    ("nc2-requests", requests),
-    ("nc5-node-deleted", node_deleted),
-    ("nc7-class-missing", class_missing),
-    ("nc8-class-not-ready", class_not_ready),
-    ("nc9-instance-unknown", instance_unknown),
-    ("te4-termination-grace-period", termination_grace_period),
-    ("te5-te6-pre-stop", pre_stop),
-    ("te7-drain-in-order", in_order),
-    ("ex1-expired", expired),
-    ("ex2-expired-with-budget", expired_with_budget),
-    ("in1-in2-limit-range", limit_range),
-    ("in3-host-ports-of-daemons", host_ports),
-    ("in5-one-pod-a-node", one_a_node),
-    ("in6-in22-validation", validation),
-    ("in23-repair-not-ready", repair_not_ready),
-    ("in24-repair-unknown", repair_unknown),
-    ("in25-repair-ignores-budgets", repair_ignores_budgets),
+    ("a-standalone-nodeclaim-becomes-a-node", standalone), // NC1, NC3, NC4
+    ("a-nodeclaim-gets-what-it-requests", requests),       // NC2
+    ("a-deleted-node-takes-its-nodeclaim-along", node_deleted), // NC5
+    ("a-nodeclaim-without-its-class-goes", class_missing), // NC7
+    ("a-nodeclaim-of-an-unready-class-goes", class_not_ready), // NC8
+    ("a-nodeclaim-without-its-instance-goes", instance_unknown), // NC9
+    ("the-grace-period-ends-a-drain", termination_grace_period), // TE4
+    ("a-drain-waits-for-pre-stop-hooks", pre_stop),        // TE5, TE6
+    ("pods-are-drained-in-order", in_order),               // TE7
+    ("an-expired-node-is-replaced", expired),              // EX1
     (
-        "in26-repair-ignores-do-not-disrupt",
+        "expired-nodes-are-replaced-within-pdbs",
+        expired_with_budget,
+    ), // EX2
+    ("requests-of-a-limit-range-count", limit_range),      // IN1, IN2
+    ("host-ports-of-daemons-count", host_ports),           // IN3
+    ("a-hundred-pods-apart-get-a-node-each", one_a_node),  // IN5
+    ("wrong-nodepools-are-refused", validation),           // IN6 to IN22
+    ("a-node-that-is-not-ready-is-repaired", repair_not_ready), // IN23
+    ("a-node-that-is-unknown-is-repaired", repair_unknown), // IN24
+    ("repair-ignores-budgets", repair_ignores_budgets),    // IN25
+    (
+        "repair-ignores-do-not-disrupt",
         repair_ignores_do_not_disrupt,
-    ),
+    ), // IN26
     (
-        "in27-repair-ignores-grace-period",
+        "repair-ignores-the-grace-period",
         repair_ignores_grace_period,
-    ),
-    ("in-repair-by-hand", repair_by_hand),
-    ("in-repair-of-few", repair_of_few),
-    ("in28-do-not-disrupt-for", do_not_disrupt_for),
-    ("pf1-many-alike", many_alike),
-    ("pf3-many-kinds", many_kinds),
-    ("dr11-hashes", hashes),
-    ("sc1-sc2-sc4-replicas", static_capacity::replicas),
-    ("sc3-limit", static_capacity::limit),
-    ("sc5-order", static_capacity::order),
-    ("sc7-drifted", static_capacity::drifted),
-    ("ch1-tainted-by-others", tainted_by_others),
+    ), // IN27
+    ("a-condition-of-kwok-is-repaired", repair_by_hand),
+    ("repair-stops-if-many-nodes-are-unhealthy", repair_of_few),
+    ("do-not-disrupt-may-end", do_not_disrupt_for), // IN28
+    ("a-hundred-equal-pods-run", many_alike),       // PF1
+    ("a-hundred-pods-of-many-kinds-run", many_kinds), // PF3
+    ("hashes-of-another-version-are-rewritten", hashes), // DR11
+    (
+        "a-static-nodepool-has-its-replicas",
+        static_capacity::replicas,
+    ), // SC1, SC2, SC4
+    ("a-limit-bounds-replicas", static_capacity::limit), // SC3
+    ("empty-static-nodes-go-first", static_capacity::order), // SC5
+    (
+        "a-drifted-static-node-is-replaced",
+        static_capacity::drifted,
+    ), // SC7
+    ("nodes-tainted-by-others-do-not-run-away", tainted_by_others), // CH1
 ];
 
 fn main() {

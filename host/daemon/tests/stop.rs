@@ -99,7 +99,7 @@ fn nobody() -> u16 {
 const LIMIT: Duration = Duration::from_secs(10);
 
 #[test]
-fn a_log_that_nobody_reads_on_holds_up_neither_probes_nor_the_end() {
+fn a_log_without_a_reader_holds_up_neither_probes_nor_the_end() {
     let (reader, mut log) = std::io::pipe().unwrap();
     log.write_all(&[b'.'; PIPE]).unwrap();
     let mut daemon = Daemon::start("stuck", log, nobody());

@@ -27,7 +27,7 @@ pub use compatibility::Incompatible;
 pub use discovered::{Discovered, ImageSet, LIFETIME};
 pub use images::image_of;
 pub use offerings::Offering;
-pub use region::{Group, MOST_ZONES, PriceColumn, Region, Revisions, Zone, ZoneSet};
+pub use region::{Group, MAX_ZONES, PriceColumn, Region, Revisions, Zone, ZoneSet};
 pub use unavailable::{Short, Unavailable, Wanted};
 
 use crate::bootstrap::Kept;

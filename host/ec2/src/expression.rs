@@ -35,9 +35,7 @@ pub struct Expression {
 pub struct Refused {
     /// The character of the text, from 1.
     pub column: usize,
-    /// What is wrong there.
     pub what: String,
-    /// What can be done.
     pub hint: &'static str,
 }
 

@@ -26,7 +26,6 @@ pub struct TypeFacts {
     pub nested_virtualization: bool,
     /// vCPUs at the default number of threads per core.
     pub vcpus: i64,
-    /// Memory in MiB.
     pub memory_mib: i64,
     /// Whether on-demand, spot instances and capacity blocks exist.
     pub usage: UsageClasses,
@@ -38,7 +37,6 @@ pub struct TypeFacts {
     pub enclaves: bool,
     /// Placement group strategies that it can be launched with.
     pub placement: Box<[Box<str>]>,
-    /// Local disks.
     pub local_disks: Option<LocalDisks>,
     /// Most EBS bandwidth in Mbps, for types that are EBS-optimized by default.
     pub ebs_mbps: Option<i64>,
@@ -57,9 +55,7 @@ pub struct TypeFacts {
 pub struct UsageClasses {
     /// On-demand.
     pub on_demand: bool,
-    /// Spot.
     pub spot: bool,
-    /// Capacity blocks.
     pub capacity_block: bool,
 }
 
@@ -83,7 +79,6 @@ pub struct Network {
     pub interfaces: i64,
     /// Index of the card that the first interface is on.
     pub default_card: i64,
-    /// Cards.
     pub cards: Box<[NetworkCard]>,
     /// IPv4 addresses per interface.
     pub ipv4_per_interface: i64,
@@ -101,10 +96,8 @@ impl Network {
     }
 }
 
-/// One network card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NetworkCard {
-    /// Its index.
     pub index: i64,
     /// Most interfaces on it.
     pub interfaces: i64,
@@ -117,7 +110,6 @@ pub struct Gpu {
     pub name: Box<str>,
     /// `NVIDIA`.
     pub manufacturer: Box<str>,
-    /// How many.
     pub count: i64,
     /// Memory of one, in MiB.
     pub memory_mib: i64,
@@ -130,7 +122,6 @@ pub struct Accelerator {
     pub name: Box<str>,
     /// `AWS`.
     pub manufacturer: Box<str>,
-    /// How many.
     pub count: i64,
 }
 
@@ -139,9 +130,7 @@ pub struct Accelerator {
 pub struct Neuron {
     /// `Trainium2`.
     pub name: Box<str>,
-    /// How many.
     pub count: i64,
-    /// Cores of one.
     pub cores: i64,
 }
 

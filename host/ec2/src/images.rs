@@ -17,7 +17,6 @@ pub use select::{Context, NotAnImage, Selected, discover};
 pub struct Image {
     /// ID, such as `ami-0a1`.
     pub id: String,
-    /// Name.
     pub name: String,
     /// `x86_64`, `arm64` or another.
     pub architecture: String,
@@ -29,7 +28,6 @@ pub struct Image {
     pub owner_id: String,
     /// The owner's name, if it has one: `amazon`, `aws-marketplace`.
     pub owner_alias: Option<String>,
-    /// Tags.
     pub tags: BTreeMap<String, String>,
 }
 

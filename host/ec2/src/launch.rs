@@ -31,9 +31,7 @@ pub use template::{
 pub enum CapacityType {
     /// `on-demand`.
     OnDemand,
-    /// `spot`.
     Spot,
-    /// `reserved`.
     Reserved,
 }
 
@@ -80,7 +78,6 @@ pub struct Choice {
 /// What a NodeClaim is launched with.
 #[derive(Clone, Debug)]
 pub struct Launch<'a> {
-    /// The region.
     pub region: &'a Region,
     /// The NodeClass's catalogue.
     pub catalogue: &'a ClassCatalogue,

@@ -37,7 +37,6 @@ pub struct Fault {
     pub field: String,
     /// What is wrong with it.
     pub what: String,
-    /// What can be done.
     pub hint: String,
 }
 

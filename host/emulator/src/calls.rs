@@ -5,9 +5,9 @@ use serde::Serialize;
 use crate::time::Time;
 
 /// Calls that are kept.
-const MOST: usize = 100_000;
+const MAX_CALLS: usize = 100_000;
 /// Characters of a request, and of a reply, that are kept.
-const MOST_TEXT: usize = 32 * 1024;
+const MAX_TEXT_CHARS: usize = 32 * 1024;
 
 /// One call and what came of it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -17,7 +17,6 @@ pub struct Logged {
     pub number: u64,
     /// When it came.
     pub at: String,
-    /// The service.
     pub service: &'static str,
     /// The action; empty if the request named none.
     pub action: String,
@@ -57,7 +56,7 @@ impl Calls {
         request_id: &str,
     ) -> u64 {
         self.count += 1;
-        if self.kept.len() == MOST {
+        if self.kept.len() == MAX_CALLS {
             self.kept.pop_front();
         }
         self.kept.push_back(Logged {
@@ -94,7 +93,7 @@ impl Calls {
 
 /// What is kept of a text.
 pub fn beginning(text: &str) -> String {
-    text.chars().take(MOST_TEXT).collect()
+    text.chars().take(MAX_TEXT_CHARS).collect()
 }
 
 #[cfg(test)]
@@ -104,19 +103,19 @@ mod tests {
     #[test]
     fn the_oldest_calls_are_forgotten_and_the_others_can_be_changed() {
         let mut calls = Calls::default();
-        for _ in 0..MOST + 2 {
+        for _ in 0..MAX_CALLS + 2 {
             calls.add(Time(0), "ec2", "A", "", "");
         }
         calls.change(1, |logged| logged.status = Some(1));
-        calls.change(MOST as u64 + 2, |logged| logged.status = Some(2));
+        calls.change(MAX_CALLS as u64 + 2, |logged| logged.status = Some(2));
         let kept: Vec<_> = calls.after(0).collect();
-        assert_eq!((kept.len(), kept[0].number), (MOST, 3));
-        assert_eq!(kept[MOST - 1].status, Some(2));
+        assert_eq!((kept.len(), kept[0].number), (MAX_CALLS, 3));
+        assert_eq!(kept[MAX_CALLS - 1].status, Some(2));
         assert!(
-            kept[..MOST - 1]
+            kept[..MAX_CALLS - 1]
                 .iter()
                 .all(|logged| logged.status.is_none())
         );
-        assert_eq!(calls.after(MOST as u64 + 1).count(), 1);
+        assert_eq!(calls.after(MAX_CALLS as u64 + 1).count(), 1);
     }
 }

@@ -14,7 +14,6 @@ use crate::{
 pub enum Response {
     /// A reply, this many milliseconds from now.
     Reply {
-        /// The reply.
         reply: Reply,
         /// How long the client waits for it.
         delay: i64,
@@ -278,7 +277,6 @@ fn success(service: Service, action: &str, answer: Answer, request_id: &str) -> 
     }
 }
 
-/// A reply of EC2.
 pub(crate) fn ec2_reply(action: &str, inside: Vec<Xml>, request_id: &str) -> Reply {
     let inside = [text("requestId", request_id)].into_iter().chain(inside);
     let root = element(format!("{action}Response"), inside);

@@ -19,7 +19,6 @@ use crate::world::{Account, Instance, State, World};
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Joining {
-    /// The instance.
     pub instance: String,
     /// The Node's name: the instance's private DNS name.
     pub name: String,

@@ -18,11 +18,9 @@ pub struct Policy {
     /// `2012-10-17`.
     #[serde(default)]
     pub version: String,
-    /// Its statements.
     pub statement: Vec<Statement>,
 }
 
-/// A statement.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "PascalCase", deny_unknown_fields)]
 pub struct Statement {
@@ -55,7 +53,7 @@ pub enum Effect {
 pub enum Operator {
     /// One of the values is the request's.
     StringEquals,
-    /// The same with `*` and `?`.
+    /// Equal, with `*` and `?` as wildcards.
     StringLike,
     /// As [`Operator::StringEquals`], and it holds where the request has no such key.
     StringEqualsIfExists,

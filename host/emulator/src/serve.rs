@@ -20,7 +20,7 @@ use crate::wire::{Reply, Request};
 use crate::world::World;
 
 /// Bytes of a body that are read. EC2's longest requests are far below.
-const MOST_BODY: usize = 4 * 1024 * 1024;
+const MAX_BODY_BYTES: usize = 4 * 1024 * 1024;
 
 /// The system's clock.
 #[derive(Clone, Copy, Debug, Default)]
@@ -97,8 +97,8 @@ async fn answer(
     shell: &Shell<SystemClock>,
 ) -> Result<hyper::Response<Full<Bytes>>, crate::shell::Dropped> {
     let (parts, body) = request.into_parts();
-    let Ok(body) = Limited::new(body, MOST_BODY).collect().await else {
-        let text = format!("a body has at most {MOST_BODY} bytes");
+    let Ok(body) = Limited::new(body, MAX_BODY_BYTES).collect().await else {
+        let text = format!("a body has at most {MAX_BODY_BYTES} bytes");
         return Ok(response(Reply::new(413, "text/plain", text)));
     };
     let header = |(name, value): (&hyper::header::HeaderName, &hyper::header::HeaderValue)| {

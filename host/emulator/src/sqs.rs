@@ -19,7 +19,7 @@ const RETENTION: i64 = 300 * SECOND;
 /// How long a received message is hidden unless the request says otherwise.
 const VISIBILITY: i64 = 30;
 /// Most messages that are received and not deleted.
-const MOST_IN_FLIGHT: usize = 120_000;
+const MAX_IN_FLIGHT: usize = 120_000;
 
 #[derive(Clone, Debug)]
 struct Message {
@@ -30,7 +30,6 @@ struct Message {
     received: u32,
 }
 
-/// A queue.
 #[derive(Debug, Default)]
 pub struct Queue {
     /// By the time from which they are visible.
@@ -254,8 +253,7 @@ pub(crate) fn poll(world: &mut World, now: Time, wanted: &Poll) -> Result<Option
     let share = world.account.settings.duplicate_share;
     let mut chance = world.chance.clone();
     let queue = queue(world, &wanted.queue)?;
-    if queue.next_visible().is_some_and(|from| from <= now)
-        && queue.in_flight(now) >= MOST_IN_FLIGHT
+    if queue.next_visible().is_some_and(|from| from <= now) && queue.in_flight(now) >= MAX_IN_FLIGHT
     {
         let message = "Too many messages are in flight.";
         return Err(Refusal::new("OverLimit", message).status(403));

@@ -6,9 +6,7 @@ pub struct Time(pub i64);
 
 /// One second in the unit of [`Time`].
 pub const SECOND: i64 = 1_000;
-/// One minute.
 pub const MINUTE: i64 = 60 * SECOND;
-/// One hour.
 pub const HOUR: i64 = 60 * MINUTE;
 
 impl Time {

@@ -14,7 +14,6 @@ pub use readers::{catalogue, config, durations, journal, json, manifests, quanti
 /// A target: its name and the function that takes any bytes.
 pub type Target = (&'static str, fn(&[u8]));
 
-/// All targets.
 pub const TARGETS: [Target; 13] = [
     ("manifests", manifests),
     ("catalogue", catalogue),

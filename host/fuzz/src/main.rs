@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use longshore_fuzz::{Inputs, TARGETS, corpus};
 
 /// An input that takes longer than this is reported.
-const SLOW: Duration = Duration::from_secs(5);
+const SLOW_INPUT_TIME: Duration = Duration::from_secs(5);
 /// How often it says that it is alive.
-const PROGRESS: Duration = Duration::from_secs(10);
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(10);
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -54,7 +54,7 @@ fn run(args: &[String]) -> Result<(), String> {
         if std::panic::catch_unwind(|| target(&input)).is_err() {
             return Err(kept(name, n, &input, "panics"));
         }
-        if started.elapsed() > SLOW {
+        if started.elapsed() > SLOW_INPUT_TIME {
             return Err(kept(
                 name,
                 n,
@@ -62,7 +62,7 @@ fn run(args: &[String]) -> Result<(), String> {
                 &format!("takes {:.1} s", started.elapsed().as_secs_f64()),
             ));
         }
-        if said.elapsed() >= PROGRESS {
+        if said.elapsed() >= PROGRESS_INTERVAL {
             said = Instant::now();
             println!("    {name}: {n}");
         }

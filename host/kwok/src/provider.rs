@@ -32,7 +32,7 @@ use choose::{Choice, choose};
 use faults::{Faults, hit};
 
 /// How long a class counts as just read.
-const FRESH: Duration = Duration::from_secs(1);
+const CLASS_CACHE_TTL: Duration = Duration::from_secs(1);
 const SCHEME: &str = "kwok://";
 /// Annotation of the nodes with the claim's UID.
 const CLAIM_UID: &str = "kwok.longshore.dev/nodeclaim-uid";
@@ -96,7 +96,7 @@ impl Kwok {
             .unwrap_or_else(PoisonError::into_inner)
             .get(name)
             .cloned();
-        if let Some((_, class)) = known.filter(|(read, _)| read.elapsed() < FRESH) {
+        if let Some((_, class)) = known.filter(|(read, _)| read.elapsed() < CLASS_CACHE_TTL) {
             return Ok(class);
         }
         let class = Api::<KWOKNodeClass>::all(self.client.clone())

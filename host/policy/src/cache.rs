@@ -13,11 +13,11 @@ use sha2::{Digest, Sha256};
 use wasmtime::Engine;
 use wasmtime::component::Component;
 
-const DIGEST: usize = 32;
+const DIGEST_BYTES: usize = 32;
 /// The most files kept, the youngest ones: a dozen policies with a few versions each.
-const FILES: usize = 64;
+const MAX_FILES: usize = 64;
 /// The most bytes kept. A Python policy is 34 MiB compiled, one in Rust 0.1.
-const BYTES: u64 = 512 << 20;
+const MAX_BYTES: u64 = 512 << 20;
 
 /// The compiled component of that digest, if it is there and sound.
 pub(crate) fn get(engine: &Engine, folder: &Path, digest: &str) -> Option<Component> {
@@ -25,7 +25,7 @@ pub(crate) fn get(engine: &Engine, folder: &Path, digest: &str) -> Option<Compon
         return None;
     }
     let bytes = std::fs::read(file(engine, folder, digest)).ok()?;
-    let (sum, code) = bytes.split_at_checked(DIGEST)?;
+    let (sum, code) = bytes.split_at_checked(DIGEST_BYTES)?;
     if *sum != *Sha256::digest(code) {
         return None;
     }
@@ -54,7 +54,7 @@ pub(crate) fn put(engine: &Engine, folder: &Path, digest: &str, component: &Comp
         // Nothing was promised; the next start compiles again.
         let _ = std::fs::remove_file(part);
     }
-    prune(folder, FILES, BYTES);
+    prune(folder, MAX_FILES, MAX_BYTES);
 }
 
 /// Deletes the oldest compiled components until at most `files` with at most `bytes` are left.

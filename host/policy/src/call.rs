@@ -119,7 +119,7 @@ struct RawPool {
 pub(crate) type Answer<T> = (Result<T, String>,);
 
 /// The longest text of a guest that gets into an error.
-const WORDS: usize = 500;
+const MAX_ERROR_CHARS: usize = 500;
 
 /// An instance of a policy.
 pub(crate) struct Instance {
@@ -217,20 +217,20 @@ impl Instance {
         let (answer,) = self.call("configure", self.configure, (settings,), 0)?;
         answer.map_err(|message| CallError::Refused {
             asked: "configure",
-            message: cut(message, WORDS),
+            message: cut(message, MAX_ERROR_CHARS),
         })
     }
 
     /// What the next questions are about.
-    pub fn set_question(&mut self, question: &ScoreRequest) {
+    pub fn set_request(&mut self, request: &ScoreRequest) {
         let state = self.store.data_mut();
-        state.columns = question.columns.clone();
-        (state.signals, state.signals_generation) = question.signals.clone();
-        state.node_pool = question.node_pool.clone();
-        state.now = question.now;
+        state.columns = request.columns.clone();
+        (state.signals, state.signals_generation) = request.signals.clone();
+        state.node_pool = request.node_pool.clone();
+        state.now = request.now;
     }
 
-    /// Costs and commitment pools for the question set.
+    /// Costs and commitment pools for the request set.
     pub fn score(&mut self) -> Result<Scores, CallError> {
         let rows = self.store.data().columns.count();
         let Some(score) = self.score else {
@@ -295,7 +295,7 @@ impl Instance {
         let (answer,) = self.call(asked, f, with, rows)?;
         answer.map_err(|message| CallError::Refused {
             asked,
-            message: cut(message, WORDS),
+            message: cut(message, MAX_ERROR_CHARS),
         })
     }
 
@@ -379,7 +379,7 @@ fn failure(
         });
     CallError::Trap {
         asked,
-        reason: cut(words, WORDS) + &said,
+        reason: cut(words, MAX_ERROR_CHARS) + &said,
     }
 }
 
@@ -411,7 +411,7 @@ fn checked_pools(pools: Vec<RawPool>, rows: usize) -> Result<Vec<CommitmentPool>
     let mut names = std::collections::BTreeSet::new();
     let mut checked = Vec::with_capacity(pools.len());
     for pool in pools {
-        let name = cut(pool.name, WORDS);
+        let name = cut(pool.name, MAX_ERROR_CHARS);
         let wrong = |what: String| Err(format!("pool `{name}`: {what}"));
         if !names.insert(name.clone()) {
             return wrong("declared twice".to_owned());

@@ -29,7 +29,7 @@ pub struct Assignment {
     pub node_pools: Vec<String>,
 }
 
-/// A seat among policies that follow others; see [`Host::follow`].
+/// A place among policies that follow others; see [`Host::follow`].
 #[derive(Clone, Debug)]
 pub struct PolicySlot {
     /// Who sits there; none for a policy that could never be loaded. Its NodePools are then scored
@@ -501,13 +501,13 @@ impl Inner {
     ) -> (Option<usize>, Option<(LoadedPolicy, Scores)>) {
         let node_pool = names.text(pool);
         let columns = self.columns(catalogue, names);
-        let question = ScoreRequest {
+        let request = ScoreRequest {
             columns,
             signals: self.signals.clone(),
             node_pool: node_pool.into(),
             now: self.now,
         };
-        self.keep(&question);
+        self.keep(&request);
 
         let Some(place) = self.scorers.iter().position(|s| s.serves(node_pool)) else {
             return (None, None);
@@ -517,7 +517,7 @@ impl Inner {
             node_pool,
             floor: Fallback::Price,
             ask: &|instance: &mut Instance, _: &LoadedPolicy| {
-                instance.set_question(&question);
+                instance.set_request(&request);
                 instance.score()
             },
         };
@@ -551,15 +551,15 @@ impl Inner {
         self.last.retain(|pool, _| asked.contains(&**pool));
     }
 
-    /// Remembers a question; of several about one NodePool the last.
-    fn keep(&mut self, question: &ScoreRequest) {
+    /// Remembers a request; of several about one NodePool the last.
+    fn keep(&mut self, request: &ScoreRequest) {
         match self
             .requests
             .iter_mut()
-            .find(|kept| kept.node_pool == question.node_pool)
+            .find(|kept| kept.node_pool == request.node_pool)
         {
-            Some(kept) => *kept = question.clone(),
-            None => self.requests.push(question.clone()),
+            Some(kept) => *kept = request.clone(),
+            None => self.requests.push(request.clone()),
         }
     }
 }

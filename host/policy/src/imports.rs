@@ -25,7 +25,7 @@ const CALL_FUEL: u64 = 600;
 /// Bytes copied for one unit of fuel: about 10 GB/s.
 const BYTES_PER_FUEL: u64 = 2;
 /// The longest log message kept; longer ones are cut.
-const MESSAGE: usize = 2 << 10;
+const MAX_MESSAGE_BYTES: usize = 2 << 10;
 
 /// How loud a message is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ComponentType, Lift, Lower)]
@@ -212,7 +212,7 @@ fn request(to: &mut Interface) -> wasmtime::Result<()> {
 fn log(to: &mut Interface) -> wasmtime::Result<()> {
     to.function("write", |mut cx, (level, text): (Level, String)| {
         charge(&mut cx, text.len())?;
-        let text = cut(text, MESSAGE);
+        let text = cut(text, MAX_MESSAGE_BYTES);
         let state = cx.data_mut();
         if let Some(left) = state.log_room.checked_sub(text.len()) {
             state.log_room = left;

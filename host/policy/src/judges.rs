@@ -17,7 +17,7 @@ use crate::load::LoadedPolicy;
 use crate::score_request::ScoreRequest;
 use crate::version::{Call, Versions};
 
-/// A question about consolidation as policies see it.
+/// A request about consolidation as policies see it.
 #[derive(Clone)]
 pub(crate) struct JudgeRequest {
     pub base: ScoreRequest,
@@ -35,7 +35,7 @@ pub(crate) struct Judges {
 struct JudgesInner {
     places: Vec<Versions>,
     reports: Vec<Report>,
-    /// The cluster of the last question, which several questions of a look are about.
+    /// The cluster of the last request; several requests of a look share it.
     cluster: Arc<ClusterColumns>,
 }
 
@@ -96,7 +96,7 @@ impl Judges {
 }
 
 impl JudgesInner {
-    fn question(
+    fn request(
         &mut self,
         base: ScoreRequest,
         facts: &Facts<'_>,
@@ -112,9 +112,9 @@ impl JudgesInner {
         }
     }
 
-    /// The place that serves each NodePool of the question.
-    fn of_pools(&self, question: &JudgeRequest) -> Vec<Option<usize>> {
-        let names = question.cluster.node_pool_names.iter();
+    /// The place that serves each NodePool of the request.
+    fn of_pools(&self, request: &JudgeRequest) -> Vec<Option<usize>> {
+        let names = request.cluster.node_pool_names.iter();
         let of = |name: &Arc<str>| self.places.iter().position(|place| place.serves(name));
         names.map(of).collect()
     }
@@ -145,24 +145,24 @@ impl Consolidation for WasmPolicies {
     fn weigh(&self, facts: &Facts<'_>) -> Vec<Weight> {
         let base = self.base_of(facts);
         let mut inner = self.judges().lock();
-        let question = inner.question(base, facts, &[]);
-        // The first question of a round.
+        let request = inner.request(base, facts, &[]);
+        // The first request of a round.
         inner.places.iter_mut().for_each(Versions::begin_round);
         let mut weights = vec![Weight::default(); facts.nodes.len()];
-        let of_pools = inner.of_pools(&question);
+        let of_pools = inner.of_pools(&request);
         for place in 0..inner.places.len() {
             if !of_pools.contains(&Some(place)) {
                 continue;
             }
             let Some((by, usd)) = inner.ask(place, &|instance, _| {
-                instance.set_judge_question(&question);
+                instance.set_judge_request(&request);
                 instance.weigh()
             }) else {
                 continue;
             };
             let by: Arc<str> = by.about().name.as_str().into();
             for ((weight, usd), &pool) in
-                (weights.iter_mut().zip(usd)).zip(question.cluster.node_pools.iter())
+                (weights.iter_mut().zip(usd)).zip(request.cluster.node_pools.iter())
             {
                 if of_pools[pool as usize] == Some(place) && usd > 0.0 {
                     let by = Some(by.clone());
@@ -176,9 +176,9 @@ impl Consolidation for WasmPolicies {
     fn decide(&self, facts: &Facts<'_>, proposals: &[Proposal]) -> Vec<Decision> {
         let base = self.base_of(facts);
         let mut inner = self.judges().lock();
-        let question = inner.question(base, facts, proposals);
-        let of_pools = inner.of_pools(&question);
-        let pools = &question.cluster.node_pools;
+        let request = inner.request(base, facts, proposals);
+        let of_pools = inner.of_pools(&request);
+        let pools = &request.cluster.node_pools;
         let concerned = |place: usize, proposal: &Proposal| {
             let rows = proposal.nodes.iter().filter_map(|&node| facts.row(node));
             rows.map(|row| pools[row as usize] as usize)
@@ -190,7 +190,7 @@ impl Consolidation for WasmPolicies {
                 continue;
             }
             let Some((_, decisions)) = inner.ask(place, &|instance, policy| {
-                instance.set_judge_question(&question);
+                instance.set_judge_request(&request);
                 instance.decide(&policy.about().name.as_str().into())
             }) else {
                 continue;

@@ -24,6 +24,8 @@
 //! for guests, async, and trust in anything that a guest says. Fetching signals and watching files
 //! is for the daemon.
 
+#![warn(missing_docs)]
+
 mod bootstrap;
 mod cache;
 mod call;

@@ -26,7 +26,7 @@ impl ScoreRequest {
         self.columns.count()
     }
 
-    /// The same question in the light of other signals.
+    /// This request in the light of other signals.
     pub fn with_signals(&self, signals: &Arc<Signals>) -> Self {
         ScoreRequest {
             columns: Arc::new(self.columns.with_signals(signals)),

@@ -13,13 +13,13 @@ use crate::load::LoadedPolicy;
 use crate::score_request::ScoreRequest;
 use crate::signals::Signals;
 
-/// An instance of a policy with a question set.
+/// An instance of a policy with a request set.
 pub struct Session {
     instance: Instance,
 }
 
 impl Session {
-    /// A fresh instance, and the question that [`Session::ask`] asks.
+    /// A fresh instance, and the request that [`Session::ask`] asks.
     pub fn new(
         policy: &LoadedPolicy,
         catalogue: &Catalogue,
@@ -42,9 +42,9 @@ impl Session {
     }
 
     /// A new instance that gets an earlier request.
-    pub fn of(policy: &LoadedPolicy, question: &ScoreRequest) -> Result<Self, CallError> {
+    pub fn of(policy: &LoadedPolicy, request: &ScoreRequest) -> Result<Self, CallError> {
         let mut instance = policy.instantiate()?;
-        instance.set_question(question);
+        instance.set_request(request);
         Ok(Session { instance })
     }
 

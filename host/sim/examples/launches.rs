@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use longshore_sim::fields;
 use longshore_sim::harness::aws::{Account, Options};
-use longshore_sim::harness::{Harness, Setup, manager};
+use longshore_sim::harness::{Harness, Setup, reloader};
 use longshore_sim::server::resources;
 use longshore_sim::world::paused;
 use serde_json::json;
 
 const SECOND: Duration = Duration::from_secs(1);
-const LONGEST: Duration = Duration::from_secs(3600);
+const MAX_TIME: Duration = Duration::from_secs(3600);
 
 /// One instance type, so that a node has room for one pod.
 const CLUSTER: &str = "
@@ -59,7 +59,7 @@ spec:
 fn main() {
     let count = std::env::args().nth(1).and_then(|text| text.parse().ok());
     let count: usize = count.unwrap_or(1000);
-    let mut setup = Setup::with(1, manager().expect("policies"));
+    let mut setup = Setup::with(1, reloader().expect("policies"));
     setup.keeps_requests = false;
     let told = paused(async {
         let account = Account::new(1, Options::default());
@@ -78,7 +78,7 @@ fn main() {
             with.count()
         };
         let mut launched = None;
-        while with("Registered") < count && world.clock.elapsed() < began + LONGEST {
+        while with("Registered") < count && world.clock.elapsed() < began + MAX_TIME {
             world.run_for(SECOND).await;
             if launched.is_none() && with("Launched") >= count {
                 launched = Some(world.clock.elapsed() - began);

@@ -92,7 +92,6 @@ impl Default for Timing {
     }
 }
 
-/// Something to do.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Work {
     /// A controller looks at an object of its kind.
@@ -115,7 +114,6 @@ pub struct ActorContext {
     pub server: Server,
     /// The time.
     pub clock: Clock,
-    /// Chance.
     pub chance: KeyedRng,
     /// How long things take.
     pub timing: Timing,
@@ -123,7 +121,6 @@ pub struct ActorContext {
     pub view: View,
     /// What is due.
     pub event_queue: EventQueue<Work>,
-    /// What happened.
     pub log: Log,
     /// Pods made so far, for their names.
     made: u64,
@@ -240,7 +237,6 @@ impl ActorContext {
     }
 }
 
-/// All actors.
 pub struct Actors {
     context: ActorContext,
     seen: u64,

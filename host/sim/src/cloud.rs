@@ -130,7 +130,6 @@ pub struct Running {
     pub node: String,
     /// The NodePool that it was made for.
     pub node_pool: String,
-    /// Its instance type.
     pub instance_type: String,
     /// `spot`, `on-demand` or `reserved`.
     pub capacity_type: String,

@@ -24,7 +24,7 @@ pub struct Faults {
     pub lost_request: f64,
     /// No answer, all done.
     pub lost_answer: f64,
-    /// It arrives up to [`LATEST`] later.
+    /// It arrives up to [`MAX_REQUEST_DELAY`] later.
     pub late: f64,
     /// Lists of an older state, of those that may be.
     pub stale: f64,
@@ -45,16 +45,16 @@ pub struct Faults {
 }
 
 /// The longest that a request is under way.
-pub const LATEST: Duration = Duration::from_secs(6);
+pub const MAX_REQUEST_DELAY: Duration = Duration::from_secs(6);
 /// A stale list is this old at most.
-pub const STALEST: Duration = Duration::from_secs(3);
+pub const MAX_LIST_AGE: Duration = Duration::from_secs(3);
 
 /// What becomes of a request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FaultAction {
-    /// This.
+    /// The API server decides: it is carried out, delayed, refused or lost.
     Verdict(Verdict),
-    /// A list is answered as it was [`STALEST`] ago or later; the share says how long ago.
+    /// A list is answered as it was [`MAX_LIST_AGE`] ago or later; the share says how long ago.
     Stale(f64),
     /// The process dies before, or after, it is carried out.
     Kill {
@@ -125,7 +125,7 @@ impl Faults {
         } else if falls(self.lost_answer) {
             FaultAction::Verdict(Verdict::TimeOutAfter)
         } else if falls(self.late) {
-            FaultAction::Verdict(Verdict::Delay(LATEST.mul_f64(second)))
+            FaultAction::Verdict(Verdict::Delay(MAX_REQUEST_DELAY.mul_f64(second)))
         } else if falls(self.kill) {
             FaultAction::Kill {
                 after: second < 0.5,

@@ -37,12 +37,10 @@ pub fn items<'a>(object: &'a Value, path: &str) -> &'a [Value] {
         .map_or(&[], Vec::as_slice)
 }
 
-/// Its UID.
 pub fn uid(object: &Value) -> &str {
     text(object, "/metadata/uid")
 }
 
-/// Its name.
 pub fn name(object: &Value) -> &str {
     text(object, "/metadata/name")
 }

@@ -47,7 +47,6 @@ pub const SEEDS_TYPES: i64 = 4;
 pub struct Setup {
     /// Decides everything.
     pub seed: u64,
-    /// The world.
     pub world: world::Options,
     /// How many processes compete; a Lease decides where there are more than one.
     pub replicas: u32,
@@ -98,7 +97,7 @@ pub struct Jump {
 /// What a process begins with.
 pub struct ProcessInputs {
     /// Who scores.
-    pub manager: PolicyReloader,
+    pub reloader: PolicyReloader,
     /// Where it writes everything down.
     pub journal: Journal,
 }
@@ -112,13 +111,13 @@ impl Setup {
     /// # Errors
     /// If policies cannot be run here at all.
     pub fn new(seed: u64) -> Result<Self, Failure> {
-        Ok(Setup::with(seed, manager()?))
+        Ok(Setup::with(seed, reloader()?))
     }
 
     /// The same, with policies that are there already.
-    pub fn with(seed: u64, manager: PolicyReloader) -> Self {
+    pub fn with(seed: u64, reloader: PolicyReloader) -> Self {
         let begin: Begin = Arc::new(move |_| ProcessInputs {
-            manager: manager.clone(),
+            reloader: reloader.clone(),
             journal: Journal::off(),
         });
         Setup::beginning(seed, begin)
@@ -165,14 +164,13 @@ impl Setup {
 ///
 /// # Errors
 /// If policies cannot be run here at all.
-pub fn manager() -> Result<PolicyReloader, Failure> {
+pub fn reloader() -> Result<PolicyReloader, Failure> {
     // Without a configuration there is nothing to watch and there are no shadow policies.
-    PolicyReloader::manual(Policies::default()).map(|(manager, _, _)| manager)
+    PolicyReloader::manual(Policies::default()).map(|(reloader, _, _)| reloader)
 }
 
 /// A world with the daemon in it. Its processes end when it is dropped.
 pub struct Harness {
-    /// The world.
     pub world: World,
     interceptor: Arc<Interceptor>,
     places: u32,
@@ -240,12 +238,12 @@ impl Harness {
         self.interceptor.set_faults(faults);
     }
 
-    /// Whoever leads cannot renew its Lease for a while.
+    /// The leader cannot renew its Lease for a while.
     pub fn cut_lease(&self, length: Duration) {
         self.interceptor.cut_lease(length);
     }
 
-    /// Whoever leads is refused all that it asks for a while, and cannot renew its Lease for a
+    /// The leader is refused all that it asks for a while, and cannot renew its Lease for a
     /// minute longer.
     pub fn overload(&self, length: Duration) {
         self.interceptor.overload(length);
@@ -334,14 +332,14 @@ impl Harness {
 
     /// Waits until all is as it must be, for some time; says what is not.
     pub async fn settle(&self, limit: Duration) -> Vec<String> {
-        const LOOK: Duration = Duration::from_secs(10);
+        const SETTLE_POLL: Duration = Duration::from_secs(10);
         let end = self.world.clock.elapsed() + limit;
         loop {
             let wrong = self.unsettled();
             if wrong.is_empty() || self.world.clock.elapsed() >= end {
                 return wrong;
             }
-            self.world.run_for(LOOK).await;
+            self.world.run_for(SETTLE_POLL).await;
         }
     }
 

@@ -37,16 +37,16 @@ pub struct Options {
 }
 
 /// How long it is shown, where nothing says so.
-const SECONDS: f64 = 60.0;
+const DEFAULT_SECONDS: f64 = 60.0;
 /// Between two pictures.
-const FRAME: Duration = Duration::from_millis(50);
+const FRAME_INTERVAL: Duration = Duration::from_millis(50);
 /// Between two looks at the policy file, as of the daemon.
-const LOOK: Duration = Duration::from_millis(500);
+const FILE_POLL: Duration = Duration::from_millis(500);
 /// Between two lines.
-const LINE: Duration = Duration::from_secs(1);
+const LINE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Most things going wrong that are printed between two lines.
-const AT_ONCE: usize = 6;
+const MAX_TROUBLES_PER_LINE: usize = 6;
 
 /// Shows a scenario until its end, the end of the time that was asked for, or until the viewer has
 /// seen enough.
@@ -55,7 +55,7 @@ const AT_ONCE: usize = 6;
 /// A policy that is refused, a manifest that the API server refuses, a terminal that cannot be
 /// drawn on.
 pub fn show(mut scenario: Scenario, policy: &Policy, options: Options) -> Result<Outcome, Failure> {
-    let seconds = options.seconds.unwrap_or(SECONDS).max(1.0);
+    let seconds = options.seconds.unwrap_or(DEFAULT_SECONDS).max(1.0);
     let speed = options
         .speed
         .unwrap_or(scenario.duration.as_secs_f64() / seconds)
@@ -63,12 +63,12 @@ pub fn show(mut scenario: Scenario, policy: &Policy, options: Options) -> Result
     // Shown is what fits; the summary is of that.
     scenario.cut(Duration::from_secs_f64((seconds * speed).clamp(1.0, 1e9)));
     let file = PolicyFile::of(policy)?;
-    let seat = PolicySlot::new(&file.policy()?, None)?;
+    let slot = PolicySlot::new(&file.policy()?, None)?;
     let plain = options.plain || !std::io::stdout().is_terminal();
     let shown = paused(async {
         let name = scenario.name.clone();
         let end = scenario.duration;
-        let play = Play::begin(scenario, seat)?;
+        let play = Play::begin(scenario, slot)?;
         let view = View::new(name, speed, end, file.path());
         let mut live = Live {
             play,
@@ -110,9 +110,9 @@ impl Live {
     async fn advance(&mut self, wall: Duration) {
         let now = Duration::from_secs_f64(wall.as_secs_f64() * self.speed).min(self.end);
         self.play.until(now).await;
-        if self.looked.elapsed() >= LOOK {
+        if self.looked.elapsed() >= FILE_POLL {
             self.looked = Instant::now();
-            self.play.seat.look();
+            self.play.slot.look();
         }
         self.view.look(&self.play);
     }
@@ -136,10 +136,10 @@ impl Live {
             }
             frame += 1;
             // Slow machines drop pictures, not time.
-            let next = FRAME * frame;
+            let next = FRAME_INTERVAL * frame;
             let wait = next.saturating_sub(began.elapsed());
             if wait.is_zero() {
-                frame = (began.elapsed().as_millis() / FRAME.as_millis()) as u32;
+                frame = (began.elapsed().as_millis() / FRAME_INTERVAL.as_millis()) as u32;
             }
             if let Err(error) = self.keys(wait) {
                 break Err(cannot("the terminal cannot be read", &error));
@@ -197,15 +197,15 @@ impl Live {
             let mut bad = 0;
             for event in events.iter().filter(|event| event.tone != Severity::Quiet) {
                 bad += usize::from(event.tone == Severity::Bad);
-                if event.tone != Severity::Bad || bad <= AT_ONCE {
+                if event.tone != Severity::Bad || bad <= MAX_TROUBLES_PER_LINE {
                     let line = format!("{}    {}", self.view.moment(event.at), event.words);
                     self.print(&line)?;
                 }
             }
-            if bad > AT_ONCE {
+            if bad > MAX_TROUBLES_PER_LINE {
                 self.print(&format!(
                     "             and {} more of the kind",
-                    bad - AT_ONCE
+                    bad - MAX_TROUBLES_PER_LINE
                 ))?;
             }
             self.print(&self.view.line())?;
@@ -214,8 +214,10 @@ impl Live {
             }
             lines += 1;
             // Between two lines the clock goes on as it does between two pictures.
-            while began.elapsed() < LINE * lines && !self.over() {
-                std::thread::sleep(FRAME.min((LINE * lines).saturating_sub(began.elapsed())));
+            while began.elapsed() < LINE_INTERVAL * lines && !self.over() {
+                std::thread::sleep(
+                    FRAME_INTERVAL.min((LINE_INTERVAL * lines).saturating_sub(began.elapsed())),
+                );
                 self.advance(began.elapsed()).await;
             }
         }

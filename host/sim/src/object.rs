@@ -56,7 +56,6 @@ pub struct Key {
     pub resource: Resource,
     /// Its namespace, empty for a kind that has none.
     pub namespace: Arc<str>,
-    /// Its name.
     pub name: Arc<str>,
 }
 
@@ -76,11 +75,9 @@ pub enum Event {
 pub struct Change {
     /// The server's revision after it.
     pub revision: u64,
-    /// What happened.
     pub event: Event,
     /// The object's name.
     pub key: Key,
-    /// The object.
     pub object: Arc<Value>,
 }
 
@@ -91,6 +88,5 @@ pub struct ApiError {
     pub code: u16,
     /// Reason, as `AlreadyExists` or `Conflict`.
     pub reason: &'static str,
-    /// In words.
     pub message: String,
 }

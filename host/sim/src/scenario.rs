@@ -36,7 +36,6 @@ pub const VERSION: u64 = 1;
 pub struct Scenario {
     /// Where it was read from.
     pub file: PathBuf,
-    /// What it is called.
     pub name: String,
     /// How long it lasts.
     pub duration: Duration,
@@ -72,9 +71,7 @@ pub struct Scenario {
 pub struct Load {
     /// Kind, as `Deployment`.
     pub kind: String,
-    /// Namespace.
     pub namespace: String,
-    /// Name.
     pub name: String,
     /// Replicas over time.
     pub curve: Curve,
@@ -102,7 +99,6 @@ pub struct Window {
     pub to: Duration,
     /// On the way to the API server.
     pub server: Faults,
-    /// In the cloud.
     pub cloud: cloud::Faults,
 }
 

@@ -304,7 +304,7 @@ impl Server {
         self.silence(Whose::default(), until);
     }
 
-    /// The same for some watches.
+    /// Stalls some watches, as `stall_watches` stalls all.
     pub fn silence(&self, whose: Whose, until: Instant) {
         let mut state = self.lock();
         state.quiet.silence(whose, until);

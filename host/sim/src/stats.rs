@@ -47,7 +47,6 @@ pub struct Kind {
     pub family: String,
 }
 
-/// Something that happened.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Note {
     /// Since the beginning.

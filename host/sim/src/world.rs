@@ -61,7 +61,6 @@ pub enum ApplyError {
         api_version: String,
         /// What it says of its kind.
         kind: String,
-        /// What there is.
         known: String,
     },
     /// The server does not want it.
@@ -80,9 +79,7 @@ pub struct World {
     pub clock: Clock,
     /// The API server.
     pub server: Server,
-    /// The cloud.
     pub cloud: Cloud,
-    /// What happened.
     pub log: Log,
     actors: JoinHandle<()>,
 }

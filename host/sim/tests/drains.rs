@@ -17,7 +17,7 @@ use longshore_kwok::provider::Kwok;
 use longshore_sim::cloud::Cloud;
 use longshore_sim::fields;
 use longshore_sim::harness::generated::types;
-use longshore_sim::harness::manager;
+use longshore_sim::harness::reloader;
 use longshore_sim::object::Key;
 use longshore_sim::server::{DeleteOptions, RequestInfo, Server, Subresource, Verdict, resources};
 use longshore_sim::world::{Options, World, paused};
@@ -206,7 +206,7 @@ impl Scene {
             overlays: None,
             names,
             settings: Settings::default(),
-            manager: manager().expect("policies"),
+            reloader: reloader().expect("policies"),
             journal: Journal::off(),
             window: (Duration::from_secs(1), Duration::from_secs(10)),
             lease: None,

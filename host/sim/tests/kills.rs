@@ -11,7 +11,7 @@ use longshore_daemon::live::policies::PolicyReloader;
 use longshore_sim::cloud::Faults;
 use longshore_sim::fields;
 use longshore_sim::harness::generated::types;
-use longshore_sim::harness::{Harness, Kill, Point, Setup, When, manager};
+use longshore_sim::harness::{Harness, Kill, Point, Setup, When, reloader};
 use longshore_sim::server::resources;
 use longshore_sim::world::{Options, World, paused};
 
@@ -81,10 +81,10 @@ fn state(world: &World) -> String {
     )
 }
 
-fn play(scene: Scene, kill: Option<Kill>, manager: PolicyReloader) -> End {
+fn play(scene: Scene, kill: Option<Kill>, reloader: PolicyReloader) -> End {
     let mut setup = Setup {
         kill,
-        ..Setup::with(1, manager)
+        ..Setup::with(1, reloader)
     };
     setup.world = Options {
         types: Some(types(4)),
@@ -129,8 +129,8 @@ fn play(scene: Scene, kill: Option<Kill>, manager: PolicyReloader) -> End {
 
 /// Plays a scene once for each death. Says how many there were.
 fn enumerate(scene: Scene) -> (usize, usize) {
-    let manager = manager().expect("policies");
-    let quiet = play(scene, None, manager.clone());
+    let reloader = reloader().expect("policies");
+    let quiet = play(scene, None, reloader.clone());
     assert_eq!(
         (quiet.wrong.as_slice(), quiet.processes),
         ([].as_slice(), 1),
@@ -145,7 +145,7 @@ fn enumerate(scene: Scene) -> (usize, usize) {
             &[When::Before, When::After]
         };
         for &when in whens {
-            let end = play(scene, Some(Kill { point: at, when }), manager.clone());
+            let end = play(scene, Some(Kill { point: at, when }), reloader.clone());
             deaths += 1;
             if end.processes != 2 || end.state != quiet.state || !end.wrong.is_empty() {
                 let _ = writeln!(

@@ -44,9 +44,9 @@ spec:
 /// Nodes that are drained at a time.
 const NODES: usize = 100;
 /// How often.
-const TIMES: usize = 10;
+const REPEATS: usize = 10;
 /// kube-scheduler has seen a taint after this time.
-const HEARD: Duration = Duration::from_secs(5);
+const SCHEDULER_NEWS_DELAY: Duration = Duration::from_secs(5);
 
 /// A pod that kube-scheduler puts on a node that is closed already.
 struct Late {
@@ -85,7 +85,7 @@ fn look(world: &World, round: usize, seen: &mut u64, late: &mut BTreeMap<String,
                 Late {
                     node: name.to_owned(),
                     provider_id: fields::text(&node, "/spec/providerID").to_owned(),
-                    due: now + HEARD.mul_f64(share),
+                    due: now + SCHEDULER_NEWS_DELAY.mul_f64(share),
                     name: format!("late-{round}-{}", late.len()),
                     bound: false,
                     asked: false,
@@ -157,7 +157,7 @@ fn a_pod_bound_between_a_nodes_taint_and_its_end_is_drained_every_time() {
             .apply(&BASE.replace("NODES", &NODES.to_string()))
             .expect("manifests");
         let (mut tries, mut drained) = (0, 0);
-        for round in 0..TIMES {
+        for round in 0..REPEATS {
             world.run_for(Duration::from_secs(60)).await;
             assert_eq!(
                 harness.settle(Duration::from_secs(600)).await,
@@ -171,5 +171,5 @@ fn a_pod_bound_between_a_nodes_taint_and_its_end_is_drained_every_time() {
     });
     let (tries, drained, violations) = told.expect("a runtime");
     assert_eq!(violations, [""; 0]);
-    assert_eq!((tries, drained), (NODES * TIMES, NODES * TIMES));
+    assert_eq!((tries, drained), (NODES * REPEATS, NODES * REPEATS));
 }

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use longshore_daemon::live::mutants;
 use longshore_sim::harness::generated::{Stories, types};
 use longshore_sim::harness::run::run_scenario;
-use longshore_sim::harness::{SEEDS_TYPES, manager};
+use longshore_sim::harness::{SEEDS_TYPES, reloader};
 
 /// Every mutant is found among so many seeds, the first ones.
 const SEARCHED: u64 = 500;
@@ -111,11 +111,11 @@ fn each_mutant_is_found_by_its_seed_that_finds_nothing_without_it() {
     quiet.dedup();
     let next = AtomicUsize::new(0);
     let work = || {
-        let manager = manager().expect("policies");
+        let reloader = reloader().expect("policies");
         let wrong = |(seed, size, stories): Which, mutant: Option<&str>| {
             assert!(mutants::switch(mutant), "mutants are compiled in for tests");
             let story = stories.scenario(seed, size, types.clone());
-            let told = run_scenario(&story, manager.clone(), false).expect("a runtime");
+            let told = run_scenario(&story, reloader.clone(), false).expect("a runtime");
             mutants::switch(None);
             told.wrong
         };

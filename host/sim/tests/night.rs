@@ -225,7 +225,7 @@ async fn never_initialized() -> Vec<String> {
     scene.end()
 }
 
-/// The same for three hours, with a process that is killed every few minutes.
+/// Nodes that never get ready, for three hours, with a process that is killed every few minutes.
 async fn restarts() -> Vec<String> {
     let mut scene = Scene::new(Setup::new(2).expect("policies"));
     let pools = |more: &str| format!("{CLASS}{}", pool("web", &drift_only("2"), "", more));
@@ -736,7 +736,7 @@ fn scene(name: &str) -> Vec<String> {
 const NOTHING: [&str; 0] = [];
 
 #[test]
-fn nodes_that_never_get_ready_are_bought_a_few_times_a_day_and_hold_up_nobody_else() {
+fn nodes_that_never_get_ready_are_bought_a_few_times_a_day_and_hold_up_no_other_pod() {
     assert_eq!(scene("never_initialized"), NOTHING);
 }
 

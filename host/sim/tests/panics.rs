@@ -8,7 +8,7 @@ use std::time::Duration;
 use longshore_daemon::live::fail_points::{panic_at, panics_left};
 use longshore_daemon::live::journal::{Journal, Sizes};
 use longshore_sim::harness::generated::types;
-use longshore_sim::harness::{Harness, ProcessInputs, Setup, manager};
+use longshore_sim::harness::{Harness, ProcessInputs, Setup, reloader};
 use longshore_sim::world::{Options, paused};
 
 const BASE: &str = "
@@ -67,7 +67,7 @@ struct End {
 
 /// Scales up twice; panics begin between the two, or at the start of the first process.
 fn play(point: &str, times: u32, from_the_start: bool, journal: Option<&Path>) -> End {
-    let manager = manager().expect("policies");
+    let reloader = reloader().expect("policies");
     let folder = journal.map(Path::to_owned);
     let first = Arc::new(Mutex::new(None));
     let begun = first.clone();
@@ -84,7 +84,7 @@ fn play(point: &str, times: u32, from_the_start: bool, journal: Option<&Path>) -
             .expect("nobody panics with it")
             .get_or_insert_with(|| journal.clone());
         ProcessInputs {
-            manager: manager.clone(),
+            reloader: reloader.clone(),
             journal,
         }
     };
@@ -200,7 +200,7 @@ fn a_watch_that_panics_ends_the_process_and_the_next_one_carries_on() {
 }
 
 #[test]
-fn a_journal_whose_thread_panics_keeps_nobody_from_buying() {
+fn a_journal_whose_thread_panics_stops_no_purchase() {
     let folder = std::env::temp_dir().join(format!("longshore-panics-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder");
     let end = play("journal", 1, true, Some(&folder));

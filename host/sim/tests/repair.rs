@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longshore_sim::fields::{self, name};
-use longshore_sim::harness::{Harness, Kill, RepairMode, Setup, When, manager};
+use longshore_sim::harness::{Harness, Kill, RepairMode, Setup, When, reloader};
 use longshore_sim::object::Key;
 use longshore_sim::server::resources::{NODE, NODE_CLAIM};
 use longshore_sim::server::{Subresource, resources};
@@ -280,11 +280,11 @@ async fn rebooted(setup: Setup) -> (std::ops::Range<usize>, String) {
 
 #[test]
 fn a_process_that_is_killed_anywhere_in_a_reboot_has_a_successor_that_carries_on() {
-    let manager = manager().expect("policies");
+    let reloader = reloader().expect("policies");
     let setup = || Setup {
         repairs: RepairMode::WithinBudgets,
         disrupts: true,
-        ..Setup::with(7, manager.clone())
+        ..Setup::with(7, reloader.clone())
     };
     let (points, usual) = paused(rebooted(setup())).expect("a runtime");
     assert!(points.len() > 8, "{points:?}");

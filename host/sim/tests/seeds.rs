@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use longshore_sim::harness::generated::{Stories, types};
 use longshore_sim::harness::run::{run_scenario, run_seed};
-use longshore_sim::harness::{Harness, SEEDS_TYPES, Setup, manager};
+use longshore_sim::harness::{Harness, SEEDS_TYPES, Setup, reloader};
 use longshore_sim::world::paused;
 
 const BASE: &str = "
@@ -144,7 +144,7 @@ fn failures(stories: Stories, seeds: u64) -> String {
     let next = AtomicU64::new(0);
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let tell = || {
-        let manager = manager().expect("policies");
+        let reloader = reloader().expect("policies");
         let mut failed = String::new();
         loop {
             let seed = next.fetch_add(1, Ordering::Relaxed);
@@ -152,7 +152,7 @@ fn failures(stories: Stories, seeds: u64) -> String {
                 return failed;
             }
             let story = stories.scenario(seed, SMALL, types.clone());
-            let told = run_scenario(&story, manager.clone(), false).expect("a runtime");
+            let told = run_scenario(&story, reloader.clone(), false).expect("a runtime");
             if !told.wrong.is_empty() {
                 failed += &format!("seed {seed}: {:#?}\n", told.wrong);
                 failed += &format!(
@@ -193,10 +193,10 @@ fn what_is_bought_in_vain_is_bounded_and_others_get_their_nodes() {
 #[test]
 fn a_story_with_faults_is_told_twice_in_the_same_words() {
     let types = types(SEEDS_TYPES);
-    let manager = manager().expect("policies");
+    let reloader = reloader().expect("policies");
     for seed in [3, 7] {
         let told = || {
-            run_seed(seed, SMALL, &types, manager.clone(), true)
+            run_seed(seed, SMALL, &types, reloader.clone(), true)
                 .expect("a runtime")
                 .transcript
         };

@@ -8,7 +8,7 @@ use std::time::Duration;
 use longshore_daemon::live::policies::PolicyReloader;
 use longshore_sim::fields;
 use longshore_sim::harness::generated::types;
-use longshore_sim::harness::{Harness, Setup, manager};
+use longshore_sim::harness::{Harness, Setup, reloader};
 use longshore_sim::object::Resource;
 use longshore_sim::server::{Whose, resources};
 use longshore_sim::world::{Options, paused};
@@ -58,7 +58,6 @@ const LENGTHS: [u64; 4] = [15, 60, 120, 290];
 /// while claims are written and launched; while nodes come; while they register and pods are bound.
 const PHASES: [i64; 6] = [-500, 900, 1_500, 4_000, 25_000, 38_000];
 
-/// A stall.
 #[derive(Clone, Copy)]
 struct Stall {
     /// The kind with the silent watch; all kinds if none is named.
@@ -97,8 +96,8 @@ struct End {
     violations: Vec<String>,
 }
 
-fn scale_up(pods: usize, stall: Option<Stall>, manager: PolicyReloader) -> End {
-    let mut setup = Setup::with(1, manager);
+fn scale_up(pods: usize, stall: Option<Stall>, reloader: PolicyReloader) -> End {
+    let mut setup = Setup::with(1, reloader);
     setup.keeps_requests = false;
     setup.world = Options {
         types: Some(types(16)),
@@ -245,7 +244,7 @@ fn wrong(pods: usize, stall: Stall, end: &End, quiet: &End) -> Option<String> {
 
 fn check(pods: usize, stalls: &[Stall]) {
     let next = AtomicUsize::new(0);
-    let quiet = Arc::new(scale_up(pods, None, manager().expect("policies")));
+    let quiet = Arc::new(scale_up(pods, None, reloader().expect("policies")));
     assert_eq!(quiet.violations, [""; 0], "without a stall");
     assert!(
         quiet.took.is_some_and(|took| took <= MINUTE * 2),
@@ -253,10 +252,10 @@ fn check(pods: usize, stalls: &[Stall]) {
         quiet.took
     );
     let work = || {
-        let manager = manager().expect("policies");
+        let reloader = reloader().expect("policies");
         let mut bad = String::new();
         while let Some(stall) = stalls.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let end = scale_up(pods, Some(*stall), manager.clone());
+            let end = scale_up(pods, Some(*stall), reloader.clone());
             bad += &wrong(pods, *stall, &end, &quiet).unwrap_or_default();
         }
         bad

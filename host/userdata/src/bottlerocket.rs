@@ -30,7 +30,6 @@ enum Kind {
     Texts,
     /// A list of lists of texts.
     Commands,
-    /// A map of texts.
     TextMap,
     /// A map of texts or lists of texts.
     TextsMap,

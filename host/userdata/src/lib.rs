@@ -39,7 +39,6 @@ pub enum Family {
     AL2,
     /// Amazon Linux 2023.
     AL2023,
-    /// Bottlerocket.
     Bottlerocket,
     /// Images of one's own: nothing is added to user data.
     Custom,
@@ -67,9 +66,7 @@ pub struct ImageTerm {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Image {
-    /// Its ID.
     pub id: String,
-    /// Its name.
     pub name: Option<String>,
 }
 
@@ -96,9 +93,7 @@ pub struct Cluster {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Taint {
-    /// The key.
     pub key: String,
-    /// The value.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub value: String,
     /// What it does to pods that do not tolerate it.
@@ -139,7 +134,6 @@ pub struct Fault {
     pub field: String,
     /// What is wrong with it.
     pub what: String,
-    /// What can be done.
     pub hint: &'static str,
 }
 
@@ -214,15 +208,15 @@ fn label_list(labels: &BTreeMap<String, String>) -> String {
 
 /// Foreign text, shortened for a message and without control characters.
 fn quoted(text: &str) -> String {
-    const MOST: usize = 60;
-    let shown = text.chars().take(MOST);
+    const MAX_CHARS: usize = 60;
+    let shown = text.chars().take(MAX_CHARS);
     let mut out: String = shown
         .flat_map(|c| match c.is_control() {
             true => c.escape_debug().collect::<Vec<char>>(),
             false => vec![c],
         })
         .collect();
-    if text.chars().nth(MOST).is_some() {
+    if text.chars().nth(MAX_CHARS).is_some() {
         out.push('…');
     }
     format!("`{out}`")

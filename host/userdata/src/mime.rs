@@ -26,7 +26,6 @@ impl Part {
         Self::new(SHELL, text)
     }
 
-    /// A NodeConfig.
     pub(crate) fn node_config(text: &str) -> Self {
         Self::new(NODE_CONFIG, text)
     }

@@ -17,7 +17,7 @@ const CATALOGUE: &str = "examples/catalogues/ec2-us-east-1.json";
 const SETTINGS: &str = "examples/clusters/spot-risk.toml";
 const SCENARIO: &str = "examples/scenarios/busy-hour.toml";
 /// How long the daemon is shown, unless said.
-const SECONDS: f64 = 60.0;
+const DEFAULT_SECONDS: f64 = 60.0;
 /// At these shares of it the policy file is edited, unless the viewer has edited it: the scorer
 /// comes, and as the load falls the consolidation policy is swapped for another.
 const EDITS: [f64; 2] = [0.4, 0.85];
@@ -58,7 +58,7 @@ pub fn run(args: &[&str]) -> anyhow::Result<()> {
 
 fn options(args: &[&str]) -> anyhow::Result<Options> {
     let mut options = Options {
-        seconds: SECONDS,
+        seconds: DEFAULT_SECONDS,
         plain: !std::io::stdout().is_terminal(),
     };
     let mut words = args.iter();

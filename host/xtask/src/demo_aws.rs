@@ -16,7 +16,7 @@ const WORLD: &str = "examples/catalogues/aws-us-east-1.json.gz";
 /// Names a binary with the feature `aws` that is built already.
 const BUILT: &str = "LONGSHORE_WITH_EC2";
 /// How long a scene may take.
-const PATIENCE: Duration = Duration::from_secs(300);
+const SCENE_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Ended when dropped.
 struct Running(Child);
@@ -167,7 +167,7 @@ impl Scenes {
         println!("{}", bold(&format!("==> {name}")));
         let begun = Instant::now();
         let mut said = String::new();
-        while begun.elapsed() < PATIENCE {
+        while begun.elapsed() < SCENE_TIMEOUT {
             let (is_over, words) = holds()?;
             if words != said {
                 println!("{:>7.1} s  {words}", begun.elapsed().as_secs_f64());
@@ -178,7 +178,7 @@ impl Scenes {
             }
             std::thread::sleep(Duration::from_secs(1));
         }
-        bail!("not within {} s: {name}", PATIENCE.as_secs())
+        bail!("not within {} s: {name}", SCENE_TIMEOUT.as_secs())
     }
 
     fn scale(&self, replicas: usize) -> Result<()> {

@@ -65,7 +65,7 @@ pub fn build_hostile() -> Result<PathBuf> {
     build_for_tests("hostile")
 }
 
-/// The same as a consolidation policy.
+/// Builds the hostile guest as a consolidation policy.
 pub fn build_hostile_judge() -> Result<PathBuf> {
     build_for_tests("hostile-judge")
 }

@@ -294,7 +294,7 @@ mod tests {
             for name in dependencies(&read(&format!("host/{folder}/Cargo.toml"))) {
                 assert!(
                     name.starts_with("longshore") || page.contains(&format!("`{name}`")),
-                    "{folder} uses {name}, and nobody says why"
+                    "{folder} uses {name}, and ARCHITECTURE.md gives no reason"
                 );
             }
         }

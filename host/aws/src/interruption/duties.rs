@@ -13,9 +13,9 @@ use crate::lock::lock;
 pub type Duty = (Kind, String);
 
 /// How long what was done is remembered, in seconds: a queue keeps messages for 300.
-const REMEMBERED: i64 = 600;
+const DUTY_MEMORY_SECONDS: i64 = 600;
 /// How often what is long past is forgotten, in seconds.
-const FORGETS: i64 = 60;
+const MEMORY_SWEEP_SECONDS: i64 = 60;
 
 /// What was done lately, and what is being done.
 #[derive(Debug, Default)]
@@ -58,7 +58,7 @@ impl Duties {
     /// Asks for a duty. `now` is in seconds since 1970.
     pub fn ask(self: &Arc<Self>, duty: &Duty, now: i64) -> Turn {
         let mut known = lock(&self.0);
-        if now - known.forgot >= FORGETS {
+        if now - known.forgot >= MEMORY_SWEEP_SECONDS {
             known.forgot = now;
             known.done.retain(|_, until| *until > now);
         }
@@ -94,7 +94,9 @@ impl Begun {
         let mut known = lock(&self.all.0);
         known.under_way.remove(&self.duty);
         if worked {
-            known.done.insert(self.duty.clone(), now + REMEMBERED);
+            known
+                .done
+                .insert(self.duty.clone(), now + DUTY_MEMORY_SECONDS);
         }
         drop(known);
         self.says.send_replace(Some(worked));
@@ -139,11 +141,14 @@ mod tests {
         let (first, second) = (wait(&all), wait(&all));
         begun.end(true, 0);
         assert!(first.worked().await && second.worked().await);
-        assert!(matches!(all.ask(&duty(), REMEMBERED - 1), Turn::Done));
+        assert!(matches!(
+            all.ask(&duty(), DUTY_MEMORY_SECONDS - 1),
+            Turn::Done
+        ));
         let another = (Kind::InstanceStopped, "i-0a".to_owned());
         assert!(matches!(all.ask(&another, 0), Turn::Begin(_)));
         // A message that comes much later is about something new.
-        begin(&all, REMEMBERED).end(true, REMEMBERED);
+        begin(&all, DUTY_MEMORY_SECONDS).end(true, DUTY_MEMORY_SECONDS);
     }
 
     #[tokio::test]

@@ -44,13 +44,14 @@ struct Receipt {
     receipt: String,
 }
 
-/// Pause after a call that failed: a second, doubled up to a minute.
-const PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// Pause after a call that failed; doubled each time.
+const RECEIVE_RETRY: Duration = Duration::from_secs(1);
+/// Longest pause after a call that failed.
+const MAX_RECEIVE_RETRY: Duration = Duration::from_secs(60);
 /// Messages that may be in hand before the next are received: 20 batches.
-const MOST_IN_HAND: usize = 200;
+const MAX_MESSAGES_IN_HAND: usize = 200;
 /// Duties that are done at a time. Each is a few calls of the API server.
-const TURNS: usize = 32;
+const DUTIES_AT_ONCE: usize = 32;
 /// Deletions that are sent together: ten are all that SQS takes.
 const DELETIONS: Window = Window {
     idle: Duration::from_millis(20),
@@ -68,7 +69,7 @@ impl Queue {
             provider,
             handler,
             duties: Arc::default(),
-            turns: Semaphore::new(TURNS),
+            turns: Semaphore::new(DUTIES_AT_ONCE),
             deletions: Batcher::seen(DELETIONS, seen, move |all| delete(clients.clone(), all)),
         };
         Queue {
@@ -81,13 +82,13 @@ impl Queue {
 
     /// Receives and handles for ever. What is in hand when this is dropped comes again.
     pub async fn run(mut self) {
-        let mut pause = PAUSE;
+        let mut pause = RECEIVE_RETRY;
         let mut failing = false;
         loop {
             match self.receive().await {
                 Ok(_) if failing => {
-                    (failing, pause) = (false, PAUSE);
-                    tracing::info!(queue = self.name, "messages come again");
+                    (failing, pause) = (false, RECEIVE_RETRY);
+                    tracing::info!(queue = self.name, "interruption queue recovered");
                     self.work.handler.trouble(None).await;
                 }
                 Ok(_) => {}
@@ -96,13 +97,17 @@ impl Queue {
                     let why = format!("interruption queue {}: {}", self.name, error.lasting());
                     self.work.handler.trouble(Some(&why)).await;
                     let error = error.with_hint();
-                    tracing::warn!(queue = self.name, error, "no messages; tried again");
+                    tracing::warn!(
+                        queue = self.name,
+                        error,
+                        "receiving messages failed; retrying"
+                    );
                     tokio::time::sleep(pause).await;
-                    pause = (pause * 2).min(LONGEST_PAUSE);
+                    pause = (pause * 2).min(MAX_RECEIVE_RETRY);
                 }
             }
             while self.in_hand.try_join_next().is_some() {}
-            while self.in_hand.len() >= MOST_IN_HAND {
+            while self.in_hand.len() >= MAX_MESSAGES_IN_HAND {
                 // One that panicked leaves its message for another time.
                 let _ = self.in_hand.join_next().await;
             }
@@ -168,7 +173,7 @@ impl Work {
             }
             Err(why) => {
                 observer.received(why.as_str());
-                tracing::debug!(%why, "message deleted");
+                tracing::debug!(%why, "deleting a message that cannot be read");
                 Vec::new()
             }
         }
@@ -197,7 +202,9 @@ impl Work {
         match self.deletions.ask(receipt).await {
             Some(Ok(())) => observer.deleted(),
             // It comes again, and what it asks for is known to be done.
-            Some(Err(error)) => tracing::info!(error = error.with_hint(), "message not deleted"),
+            Some(Err(error)) => {
+                tracing::info!(error = error.with_hint(), "deleting message failed")
+            }
             None => {}
         }
     }
@@ -220,7 +227,12 @@ impl Work {
         self.provider.note_interruption(*kind, id).await;
         if let Err(error) = &handled {
             let kind = kind.as_str();
-            tracing::warn!(kind, instance = id, error, "not handled; the message stays");
+            tracing::warn!(
+                kind,
+                instance = id,
+                error,
+                "handling message failed; it stays in the queue"
+            );
         }
         handled.is_ok()
     }

@@ -27,9 +27,9 @@ const RELAXED: &str = "karpenter.sh/nodeclaim-min-values-relaxed";
 /// How long an offering without capacity is left out, in seconds.
 pub const UNAVAILABLE: i64 = 180;
 /// Overrides that a fleet takes.
-const MOST_OVERRIDES: usize = 300;
+const MAX_OVERRIDES: usize = 300;
 /// Launch template configurations that a fleet takes; EC2 refuses more.
-const MOST_CONFIGS: usize = 50;
+const MAX_CONFIGS: usize = 50;
 
 /// Which market a fleet buys on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,7 +132,7 @@ pub fn request(
     subnet: impl Fn(usize) -> Option<String>,
 ) -> Option<Fleet> {
     let ranks = Order::of(asking.launch).map(|order| order.ranks(region, choice));
-    let (mut left, mut used) = (MOST_OVERRIDES, 0);
+    let (mut left, mut used) = (MAX_OVERRIDES, 0);
     let mut configs: Vec<Config> = templates
         .iter()
         .map(|template| Config {
@@ -158,7 +158,7 @@ pub fn request(
         }
         // A policy may give each type user data of its own, and so a template.
         if configs[at].overrides.is_empty() {
-            if used == MOST_CONFIGS {
+            if used == MAX_CONFIGS {
                 continue;
             }
             used += 1;

@@ -302,7 +302,7 @@ fn fleet(region: &Region, class: &EC2NodeClass, launch: &Launch) -> Fleet {
     fleet_with(region, class, launch, |_, _| {})
 }
 
-/// The same, with other offerings and templates than those of the class.
+/// The fleet of a launch, with other offerings and templates than those of the class.
 fn fleet_with(
     region: &Region,
     class: &EC2NodeClass,

@@ -34,11 +34,11 @@ use crate::subnets::Reserved;
 use crate::wire;
 
 /// Attempts of one call: templates that were deleted under it, a token that was used.
-const ATTEMPTS: u32 = 3;
+const LAUNCH_ATTEMPTS: u32 = 3;
 /// How often a request is sent whose reply does not come.
-const SENDINGS: u32 = 3;
-/// The pause before the second sending; doubled for the third.
-const PAUSE: Duration = Duration::from_millis(500);
+const MAX_SENDINGS: u32 = 3;
+/// Pause before the second sending of a launch; doubled for the third.
+const RESEND_DELAY: Duration = Duration::from_millis(500);
 
 impl Ec2 {
     /// Launches, or answers with the instance that is there.
@@ -113,7 +113,7 @@ impl Ec2 {
         if !begun {
             nodeclass::launchable(&class).map_err(CloudError::NodeClassNotReady)?;
         }
-        for _ in 0..ATTEMPTS {
+        for _ in 0..LAUNCH_ATTEMPTS {
             if !begun {
                 self.choice(&mut self.state(), &launch, &class)?;
             }
@@ -209,7 +209,7 @@ impl Ec2 {
         if !begun {
             nodeclass::launchable(&class).map_err(CloudError::NodeClassNotReady)?;
         }
-        for _ in 0..ATTEMPTS {
+        for _ in 0..LAUNCH_ATTEMPTS {
             // Without an offering there is nothing to wait for.
             if !begun {
                 self.choice(&mut self.state(), launch, &class)?;
@@ -511,9 +511,9 @@ impl Ec2 {
             own.touched = now;
             own.sent.replace(fleet.clone()).is_some()
         };
-        let mut pause = PAUSE;
+        let mut pause = RESEND_DELAY;
         let clients = &self.inner.clients;
-        let mut left = SENDINGS;
+        let mut left = MAX_SENDINGS;
         loop {
             left -= 1;
             match wire::fleet::create(clients, fleet, turn).await {
@@ -770,7 +770,7 @@ impl Ec2 {
         let Some(fleet) = fleet else {
             return Probe::Later("no instance type has an image and a subnet".to_owned());
         };
-        for _ in 0..ATTEMPTS {
+        for _ in 0..LAUNCH_ATTEMPTS {
             let subnets = subnets.iter().map(|one| &*one.id);
             match self.probe_calls(&fleet, &templates, subnets).await {
                 Ok(()) => return Probe::Passed,
@@ -781,7 +781,9 @@ impl Ec2 {
                 Err(error) => return probe_failed(&error),
             }
         }
-        Probe::Later(format!("{ATTEMPTS} attempts found launch templates gone"))
+        Probe::Later(format!(
+            "{LAUNCH_ATTEMPTS} attempts found launch templates gone"
+        ))
     }
 
     async fn probe_calls<'a>(
@@ -829,7 +831,7 @@ fn failed(error: ApiError) -> CloudError {
 /// Every attempt found launch templates gone.
 fn templates_gone(launch: &Launch) -> CloudError {
     CloudError::Other(format!(
-        "LaunchTemplateNotFound: NodeClaim {}: {ATTEMPTS} attempts found launch templates gone; it is \
+        "LaunchTemplateNotFound: NodeClaim {}: {LAUNCH_ATTEMPTS} attempts found launch templates gone; it is \
          tried again",
         launch.name
     ))

@@ -23,7 +23,7 @@ impl State {
         let images = catalogue.class().images;
         let memory = Quantity::parse(node.memory).and_then(Quantity::whole);
         let Ok(bytes) = memory else {
-            tracing::warn!(memory = node.memory, "a node's memory is no quantity");
+            tracing::warn!(memory = node.memory, "a node's memory is not a quantity");
             return;
         };
         let kind = node.instance_type;

@@ -87,7 +87,7 @@ struct Kept {
 }
 
 /// How long a launch is remembered after the last request for it, in seconds.
-const FORGOTTEN: i64 = 3600;
+const LAUNCH_MEMORY_SECONDS: i64 = 3600;
 
 impl State {
     pub fn new(region: Region) -> Self {
@@ -155,10 +155,11 @@ impl State {
         let young = |at: &i64| now - at <= VISIBLE;
         self.launched.retain(|_, at| young(at));
         self.returned.retain(|_, at| now - *at <= 3 * VISIBLE);
-        self.over.retain(|_, at| now - *at <= FORGOTTEN);
+        self.over.retain(|_, at| now - *at <= LAUNCH_MEMORY_SECONDS);
         self.launches
-            .retain(|_, own| now - own.touched <= FORGOTTEN);
-        self.groups.retain(|_, own| now - own.touched <= FORGOTTEN);
+            .retain(|_, own| now - own.touched <= LAUNCH_MEMORY_SECONDS);
+        self.groups
+            .retain(|_, own| now - own.touched <= LAUNCH_MEMORY_SECONDS);
         let instances = &self.instances;
         self.by_claim.retain(|_, id| instances.contains_key(id));
     }
@@ -400,9 +401,9 @@ mod tests {
         assert!(state.ends("i-1") && !state.is_over("i-1"));
         state.over("i-1", 5);
         assert!(!state.ends("i-1") && state.is_over("i-1"));
-        state.expire(5 + FORGOTTEN);
+        state.expire(5 + LAUNCH_MEMORY_SECONDS);
         assert!(state.is_over("i-1"), "EC2 describes it for an hour");
-        state.expire(6 + FORGOTTEN);
+        state.expire(6 + LAUNCH_MEMORY_SECONDS);
         assert!(!state.is_over("i-1"));
     }
 

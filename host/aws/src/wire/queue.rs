@@ -7,10 +7,12 @@ use crate::clients::Clients;
 use crate::error::ApiError;
 use crate::interruption::Message;
 
-/// Messages of one batch, and seconds that it is waited for and hidden from others.
-const MOST: i32 = 10;
-const WAIT: i32 = 20;
-const HIDDEN: i32 = 20;
+/// Most messages of one batch.
+const BATCH_MESSAGES: i32 = 10;
+/// How long one request waits for messages.
+const RECEIVE_WAIT_SECONDS: i32 = 20;
+/// How long a received message is hidden from other receivers.
+const VISIBILITY_TIMEOUT_SECONDS: i32 = 20;
 
 /// The URL of a queue by name.
 ///
@@ -29,8 +31,10 @@ pub async fn url(clients: &Clients, name: &str) -> Result<String, ApiError> {
 /// The call failed.
 pub async fn receive(clients: &Clients, url: &str) -> Result<Vec<Message>, ApiError> {
     let request = clients.sqs.receive_message().queue_url(url);
-    let request = request.max_number_of_messages(MOST).wait_time_seconds(WAIT);
-    let request = request.visibility_timeout(HIDDEN);
+    let request = request
+        .max_number_of_messages(BATCH_MESSAGES)
+        .wait_time_seconds(RECEIVE_WAIT_SECONDS);
+    let request = request.visibility_timeout(VISIBILITY_TIMEOUT_SECONDS);
     let sent = MessageSystemAttributeName::SentTimestamp;
     let request = request.message_system_attribute_names(sent.clone());
     let out = clients.send(Call::ReceiveMessage, request.send()).await?;

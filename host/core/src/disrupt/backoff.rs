@@ -8,25 +8,28 @@
 use crate::model::{Failures, NodePool};
 
 /// How long the first failure is waited for, seconds.
-const FIRST: i64 = 5 * 60;
+const FIRST_PAUSE_SECONDS: i64 = 5 * 60;
 /// The longest wait, seconds.
-const MOST: i64 = 3600;
+const MAX_PAUSE_SECONDS: i64 = 3600;
 /// How long a command may take to get its replacements initialised, seconds.
-const TIME_LIMIT: i64 = 10 * 60;
+const COMMAND_TIME_LIMIT_SECONDS: i64 = 10 * 60;
 
 /// How long nothing is bought after so many failures, seconds.
 pub fn pause(count: u32) -> i64 {
-    doubled(FIRST, count.saturating_sub(1))
+    doubled(FIRST_PAUSE_SECONDS, count.saturating_sub(1))
 }
 
 /// How long a command on nodes of a NodePool may take, seconds: longer where such commands failed,
 /// because its nodes may only be slow.
 pub fn time_limit(failures: Option<Failures>) -> i64 {
-    doubled(TIME_LIMIT, failures.map_or(0, |of| of.count))
+    doubled(
+        COMMAND_TIME_LIMIT_SECONDS,
+        failures.map_or(0, |of| of.count),
+    )
 }
 
 fn doubled(first: i64, times: u32) -> i64 {
-    (first << times.min(8)).min(MOST)
+    (first << times.min(8)).min(MAX_PAUSE_SECONDS)
 }
 
 /// Failures with one more, of a command that began at `began` and failed at `now`, seconds since 1970.
@@ -50,7 +53,7 @@ pub fn is_plausible(failures: Failures) -> bool {
 pub fn waits(pool: &NodePool, now: i64) -> Option<i64> {
     let until = pool.failures?.until;
     // A clock that was wrong by more than the longest wait is not believed.
-    (now < until && until - now <= MOST).then_some(until)
+    (now < until && until - now <= MAX_PAUSE_SECONDS).then_some(until)
 }
 
 #[cfg(test)]

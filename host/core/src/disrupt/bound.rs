@@ -13,7 +13,7 @@
 use super::compile::Compiled;
 
 /// Prices of cores that are tried for each node, from nothing to what makes every pod pay for them.
-const STEPS: u32 = 16;
+const PRICE_STEPS: u32 = 16;
 
 /// No outcome has a smaller objective, USD per hour: cost of all nodes and of all moves.
 pub fn lower_bound(c: &Compiled<'_>) -> f64 {
@@ -79,7 +79,7 @@ fn most_valuable(c: &Compiled<'_>, at: usize, moves: &[bool]) -> f64 {
         .map(|(value, amount)| value / amount[0].max(1.0))
         .fold(0.0, f64::max);
     let bound = |step: u32| {
-        let cpu = dearest * f64::from(step) / f64::from(STEPS);
+        let cpu = dearest * f64::from(step) / f64::from(PRICE_STEPS);
         let memory = others
             .iter()
             .map(|(value, amount)| (value - cpu * amount[0]) / amount[1].max(1.0))
@@ -89,5 +89,5 @@ fn most_valuable(c: &Compiled<'_>, at: usize, moves: &[bool]) -> f64 {
             |(value, amount, pods): &(f64, [f64; 2], f64)| (value - paid(*amount)).max(0.0) * pods;
         paid([room[0] as f64, room[1] as f64]) + own.iter().map(beyond).sum::<f64>()
     };
-    (0..=STEPS).map(bound).fold(f64::INFINITY, f64::min)
+    (0..=PRICE_STEPS).map(bound).fold(f64::INFINITY, f64::min)
 }

@@ -54,8 +54,8 @@ impl Budgets {
 /// Nodes of a NodePool. All but the last are initialised.
 #[derive(Clone, Copy, Default)]
 struct Counts {
-    /// All that are initialised, but for those whose instance is already ending: they disturb nobody
-    /// any more.
+    /// All that are initialised, but for those whose instance is already ending: they disturb no
+    /// pod any more.
     nodes: u32,
     /// Those on their way out, or being started anew.
     going: u32,
@@ -67,7 +67,7 @@ struct Counts {
 }
 
 /// A node is late so long after its NodeClaim was created, seconds: as long as a command waits for it.
-pub const LATE: i64 = 600;
+pub const LATE_NODE_SECONDS: i64 = 600;
 /// Condition of a NodeClaim whose instance is ending.
 const ENDING: &str = "InstanceTerminating";
 
@@ -104,7 +104,8 @@ fn count(world: &ClusterObjects) -> FxHashMap<Symbol, Counts> {
         if label.is_none() && !reboots {
             let replaces =
                 is(&|claim| annotated(claim, replaces).is_some_and(|id| commands.contains(&id)));
-            let is_late = is(&|claim| claim.created == 0 || world.now - claim.created >= LATE);
+            let is_late =
+                is(&|claim| claim.created == 0 || world.now - claim.created >= LATE_NODE_SECONDS);
             entry.late += u32::from(is_late && !going && !replaces);
             continue;
         }

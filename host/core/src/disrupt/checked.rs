@@ -17,7 +17,7 @@ use crate::snapshot::Snapshot;
 use crate::stop::Stop;
 
 /// So often a round is looked for again without what the check has refused of the one before.
-const TRIES: usize = 3;
+const MAX_TRIES: usize = 3;
 
 /// Nodes that a round would have taken, and the rules that this breaks: a defect of Longshore.
 #[derive(Clone, Debug, PartialEq)]
@@ -52,7 +52,7 @@ pub fn without_refused<'s>(
 ) -> Round {
     let mut refused: Vec<Refused> = Vec::new();
     let mut except: FxHashMap<NodeIx, Arc<str>> = FxHashMap::default();
-    for attempt in 0..=TRIES {
+    for attempt in 0..=MAX_TRIES {
         let found = leave_out(snapshot, &mut round);
         if found.is_empty() {
             break;
@@ -64,7 +64,7 @@ pub fn without_refused<'s>(
             except.extend(nodes.map(|&node| (node, why.clone())));
         }
         refused.extend(found);
-        if attempt < TRIES {
+        if attempt < MAX_TRIES {
             let options = Options {
                 except: Some(&except),
                 ..options

@@ -59,8 +59,8 @@ pub struct PodClass {
 pub struct Place {
     /// Existing nodes.
     pub nodes: BitSet,
-    /// What a new node must be: a state of each NodePool that would do.
-    pub states: SmallVec<[NodeSpecId; 1]>,
+    /// What a new node must be: a spec of each NodePool that would do.
+    pub specs: SmallVec<[NodeSpecId; 1]>,
     /// The same as a position among the places of the market, if anything can be bought.
     pub of_market: Option<usize>,
 }
@@ -133,10 +133,10 @@ pub struct NodeTerms {
 pub struct Member {
     /// Position in [`CompiledCluster::items`].
     pub group: usize,
-    /// The level of preferences that holds where it is.
-    pub level: usize,
-    /// What it needs of a node at that level.
-    pub need: RequirementsId,
+    /// The relaxation of preferences that holds where it is.
+    pub relaxation: usize,
+    /// What it needs of a node at that relaxation.
+    pub requirements: RequirementsId,
 }
 
 /// A cluster ready to search on.
@@ -348,8 +348,8 @@ struct Movable {
 fn by_node(p: &CompiledCluster<'_>, pods: &[PendingPod]) -> Vec<Vec<Movable>> {
     let snapshot = p.snapshot;
     let mut group_of: FxHashMap<PodIx, usize> = FxHashMap::default();
-    for (at, item) in p.items.iter().enumerate() {
-        group_of.extend(item.pods.iter().map(|&pod| (pod, at)));
+    for (at, pod_group) in p.items.iter().enumerate() {
+        group_of.extend(pod_group.pods.iter().map(|&pod| (pod, at)));
     }
     let mut node_of: FxHashMap<PodIx, usize> = FxHashMap::default();
     for (at, node) in snapshot.nodes.iter().enumerate() {
@@ -371,7 +371,7 @@ fn drivers(problem: &CompiledCluster<'_>) -> Vec<Symbol> {
     let mut drivers: Vec<Symbol> = problem
         .items
         .iter()
-        .flat_map(|item| item.volumes.iter().map(|v| v.0))
+        .flat_map(|pod_group| pod_group.volumes.iter().map(|v| v.0))
         .collect();
     drivers.sort_by_key(|&driver| problem.states.names.text(driver));
     drivers.dedup();

@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::neighbourhood::LEAST_GAIN;
+use super::neighbourhood::MIN_GAIN;
 use crate::matching::satisfies;
 pub use crate::model::MoveCost;
 use crate::model::{
@@ -12,7 +12,7 @@ use crate::snapshot::{Snapshot, StateNode};
 
 /// The share of what a pod costs that it must save, where nothing says otherwise.
 const DEFAULT: MoveCost = MoveCost::Share(0.1);
-/// The same for NodePools whose policy is `Balanced`.
+/// What a moved pod must save, for NodePools whose policy is `Balanced`.
 const BALANCED: MoveCost = MoveCost::Share(0.5);
 
 /// The offering that a node was bought as, if the catalogue has it. An offering without capacity
@@ -82,7 +82,7 @@ pub fn move_costs(snapshot: &Snapshot, configured: Option<MoveCost>) -> FxHashMa
             Some(said) => cost(said),
             // What saves exactly the share is approved, as Karpenter's `Balanced` approves it.
             None if pool.consolidation == ConsolidationPolicy::Balanced => {
-                (cost(BALANCED) - 2.0 * LEAST_GAIN).max(0.0)
+                (cost(BALANCED) - 2.0 * MIN_GAIN).max(0.0)
             }
             None => cost(DEFAULT),
         };

@@ -10,12 +10,12 @@ use smallvec::SmallVec;
 
 use super::compile::Compiled;
 use super::fill::Admits;
-use super::neighbourhood::LEAST_GAIN;
+use super::neighbourhood::MIN_GAIN;
 use super::pack::{OnHost, OnOffer};
 use super::state::{HostState, State, most, rule_allows};
 
 /// Steps for one cluster: a fraction of a second.
-const STEPS: usize = 300_000;
+const MAX_STEPS: usize = 300_000;
 
 /// How many units of each class, by position in [`Exact::classes`].
 type Counts = SmallVec<[u16; 8]>;
@@ -68,7 +68,7 @@ impl<'c, 'a> Exact<'c, 'a> {
             bought: Vec::new(),
             known: FxHashMap::default(),
             least: Vec::new(),
-            steps: STEPS,
+            steps: MAX_STEPS,
         }
     }
 
@@ -97,15 +97,15 @@ impl<'c, 'a> Exact<'c, 'a> {
         let mut best: (f64, Vec<usize>, Taken, Counts) = Default::default();
         for (most, subset) in subsets {
             // Nothing is less than what is not bought at all.
-            if most < best.0 + LEAST_GAIN {
+            if most < best.0 + MIN_GAIN {
                 break;
             }
             let removed: Vec<usize> = goes(subset).collect();
             for (left, taken) in self.left_over(&removed)? {
                 // What costs more is worth less than the best.
-                let limit = most - best.0 - LEAST_GAIN;
+                let limit = most - best.0 - MIN_GAIN;
                 let gain = most - self.cost(&left, limit)?;
-                if gain > best.0 + LEAST_GAIN {
+                if gain > best.0 + MIN_GAIN {
                     best = (gain, removed.clone(), taken, left);
                 }
             }

@@ -6,7 +6,7 @@ use super::pack::{self, OnOffer, Rest};
 use super::state::{HostState, Pods, State};
 
 /// The most hosts that one try drops.
-const MOST_HOSTS: u64 = 6;
+const MAX_HOSTS: u64 = 6;
 /// How much better one node for all that is left counts: nothing remains to be bought then.
 const ALL_IN_ONE_BONUS: f64 = 1.1;
 /// How many hosts are looked at for room.
@@ -14,13 +14,13 @@ const WINDOW: usize = 250;
 /// Tries after which hosts are ranked anew.
 const RANKED_FOR: usize = 64;
 /// A smaller gain than this, USD per hour, is none.
-pub const LEAST_GAIN: f64 = 1e-7;
+pub const MIN_GAIN: f64 = 1e-7;
 
 /// Numbers from a seed.
 pub struct Rng(u64);
 
 impl Rng {
-    /// The same numbers for the same seed.
+    /// A generator that gives the same numbers for the same seed.
     pub fn new(seed: u64) -> Self {
         Rng(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
     }
@@ -106,7 +106,7 @@ fn worth(state: &State<'_, '_>, host: usize) -> f64 {
 
 /// A few hosts, mostly of those that are least worth what they cost.
 fn pick(state: &State<'_, '_>, order: &[usize], rng: &mut Rng) -> Vec<usize> {
-    let hosts = 1 + rng.below(MOST_HOSTS);
+    let hosts = 1 + rng.below(MAX_HOSTS);
     let mut picked = Vec::new();
     for _ in 0..hosts {
         // The square of a number below 1 is mostly small.
@@ -148,7 +148,7 @@ fn attempt(
             state.set(host, HostState::Dropped);
         }
     }
-    let paid = place(state, filler, pods, before, rng) && state.cost < before - LEAST_GAIN;
+    let paid = place(state, filler, pods, before, rng) && state.cost < before - MIN_GAIN;
     if !paid {
         state.undo(mark);
     }

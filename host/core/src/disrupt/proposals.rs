@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 use super::compile::Compiled;
 use super::consolidation::Decision;
 use super::fill::{Admits, Demand, Filler};
-use super::neighbourhood::LEAST_GAIN;
+use super::neighbourhood::MIN_GAIN;
 pub use super::replacements::Replacement;
 use super::replacements::{ReplacementError, replacement};
 use super::state::{HostState, State};
@@ -372,7 +372,7 @@ fn split(
                 paid += price_of_offer(c, part.bought[at].0);
             }
         }
-        if gain >= LEAST_GAIN && price > paid {
+        if gain >= MIN_GAIN && price > paid {
             best = chosen.len();
         }
     }
@@ -886,7 +886,7 @@ fn proposal(c: &mut Compiled<'_>, part: &Part, rules: Rules) -> Result<Proposal,
         return Err(Why::NotCheaper);
     }
     let gain = gain(c, part);
-    if gain < LEAST_GAIN {
+    if gain < MIN_GAIN {
         return Err(Why::NotWorthIt(-gain));
     }
     awaits(c, part)?;

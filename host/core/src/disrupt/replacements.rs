@@ -45,7 +45,7 @@ pub fn replacement(
     most: f64,
 ) -> Result<Replacement, ReplacementError> {
     let (pool, chosen) = (c.offers[offer].pool, c.offers[offer].offering);
-    let mut state = c.problem.pools[pool].initial;
+    let mut spec = c.problem.pools[pool].initial;
     let mut total: ResourceVector = c.problem.dims.0.iter().map(|_| 0).collect();
     for &(class, count) in classes {
         let class = &c.classes[class as usize];
@@ -53,13 +53,13 @@ pub fn replacement(
             .iter_mut()
             .zip(&class.amount)
             .for_each(|(t, &a)| *t += a * i64::from(count));
-        let states = c.places[class.place].states.clone();
-        let of_pool = states
+        let specs = c.places[class.place].specs.clone();
+        let of_pool = specs
             .iter()
             .copied()
             .find(|&s| c.problem.states.get(s).pool == pool);
-        let joined = of_pool.and_then(|of_pool| c.problem.states.intersect(state, of_pool));
-        state = joined.ok_or(ReplacementError::Contradiction)?;
+        let joined = of_pool.and_then(|of_pool| c.problem.states.intersect(spec, of_pool));
+        spec = joined.ok_or(ReplacementError::Contradiction)?;
     }
     let cannot = unusable_types(c, pool, classes, &pods);
     let p = &mut c.problem;
@@ -71,29 +71,29 @@ pub fn replacement(
     let of = world.catalogue.offering(chosen);
     // What is launched must not be of a dearer kind than what was counted on.
     if let Some((key, value)) = capacity.zip(of.capacity_type) {
-        state = p
+        spec = p
             .states
-            .pin(state, key, value)
+            .pin(spec, key, value)
             .ok_or(ReplacementError::Contradiction)?;
     }
-    let mut types = fitting(p, pool, state, &total, most);
+    let mut types = fitting(p, pool, spec, &total, most);
     types.and_not(&cannot);
     if !types.has(of.instance_type.0 as usize)
         && let Some((key, value)) = zone.zip(of.zone)
     {
-        state = p
+        spec = p
             .states
-            .pin(state, key, value)
+            .pin(spec, key, value)
             .ok_or(ReplacementError::Contradiction)?;
-        types = fitting(p, pool, state, &total, most);
+        types = fitting(p, pool, spec, &total, most);
         types.and_not(&cannot);
     }
-    if let Some(key) = p.too_few_values(state, &types)
+    if let Some(key) = p.too_few_values(spec, &types)
         && world.settings.min_values == MinValuesPolicy::Strict
     {
         return Err(ReplacementError::MinValues(key));
     }
-    describe(p, pool, state, &types, pods).ok_or(ReplacementError::NoType)
+    describe(p, pool, spec, &types, pods).ok_or(ReplacementError::NoType)
 }
 
 /// Types that cannot attach the volumes, or whose daemons bind a port of the pods.
@@ -135,25 +135,25 @@ fn unusable_types(c: &Compiled<'_>, pool: usize, classes: &[(u32, u32)], pods: &
 fn fitting(
     p: &CompiledCluster<'_>,
     pool: usize,
-    state: NodeSpecId,
+    spec: NodeSpecId,
     total: &[i64],
     most: f64,
 ) -> BitSet {
-    let mut types = p.states.get(state).types.clone();
+    let mut types = p.states.get(spec).types.clone();
     p.pools[pool].fit.keep(&mut types, total);
     let dear: Vec<usize> = types
         .iter()
-        .filter(|&t| worst(p, pool, state, t).is_none_or(|w| w >= most))
+        .filter(|&t| worst(p, pool, spec, t).is_none_or(|w| w >= most))
         .collect();
     dear.into_iter().for_each(|t| types.remove(t));
     types
 }
 
-/// What a type costs at most, as an offering of this state.
-fn worst(p: &CompiledCluster<'_>, pool: usize, state: NodeSpecId, t: usize) -> Option<f64> {
+/// What a type costs at most, as an offering of this spec.
+fn worst(p: &CompiledCluster<'_>, pool: usize, spec: NodeSpecId, t: usize) -> Option<f64> {
     let cells = p
         .states
-        .get(state)
+        .get(spec)
         .cells
         .iter()
         .filter(|&cell| p.states.available(pool, cell).has(t));
@@ -167,20 +167,20 @@ fn worst(p: &CompiledCluster<'_>, pool: usize, state: NodeSpecId, t: usize) -> O
 fn describe(
     p: &CompiledCluster<'_>,
     pool: usize,
-    state: NodeSpecId,
+    spec: NodeSpecId,
     types: &BitSet,
     pods: Vec<PodIx>,
 ) -> Option<Replacement> {
     let world = &*p.snapshot.world;
-    let ranked = Ranking::default().of(p, state);
+    let ranked = Ranking::default().of(p, spec);
     let mut fitting = ranked.iter().filter(|(t, _)| types.has(t.0 as usize));
     let &(_, offering) = fitting.clone().next()?;
     let types: Vec<TypeId> = fitting.by_ref().take(MOST_TYPES).map(|r| r.0).collect();
     let worst_price = types
         .iter()
-        .filter_map(|t| worst(p, pool, state, t.0 as usize))
+        .filter_map(|t| worst(p, pool, spec, t.0 as usize))
         .fold(0.0, f64::max);
-    let (requirements, open) = settled(p, state, &types);
+    let (requirements, open) = settled(p, spec, &types);
     let mut requests = Resources::default();
     for pod in &pods {
         requests.add(&world.shapes.get(world.pods[pod.0 as usize].shape).requests);

@@ -19,7 +19,7 @@ use crate::stop::Stop;
 pub struct Effort {
     /// Rounds of column generation for the prices of pods.
     pub rounds: usize,
-    /// Small changes tried for each node. A cluster of few nodes gets [`LEAST_TRIES`] all the same.
+    /// Small changes tried for each node. A cluster of few nodes gets [`MIN_TRIES`] all the same.
     pub tries: usize,
     /// Seed of choices.
     pub seed: u64,
@@ -49,13 +49,13 @@ const THRESHOLDS: [(f64, bool); 5] = [
     (0.9, false),
 ];
 /// Nodes up to which every subset is tried.
-const EXHAUSTIVE: usize = 8;
+const MAX_EXHAUSTIVE_NODES: usize = 8;
 /// Small changes that are tried in any cluster, unless [`Effort::tries`] is 0.
-const LEAST_TRIES: usize = 64;
+const MIN_TRIES: usize = 64;
 /// Nodes that are worth more than this for what they cost are not looked at after small changes.
-const SWEPT: f64 = 1.3;
+const MAX_SWEPT_WORTH: f64 = 1.3;
 /// Sweeps after which a search ends though the last one found something.
-const MOST_SWEEPS: usize = 4;
+const MAX_SWEEPS: usize = 4;
 
 /// The best state found.
 pub fn search<'c, 'a>(c: &'c Compiled<'a>, effort: Effort, stop: Stop<'_>) -> State<'c, 'a> {
@@ -68,11 +68,11 @@ pub fn search<'c, 'a>(c: &'c Compiled<'a>, effort: Effort, stop: Stop<'_>) -> St
     if removable.is_empty() {
         return best;
     }
-    if removable.len() <= EXHAUSTIVE
+    if removable.len() <= MAX_EXHAUSTIVE_NODES
         && let Some(found) = exact::search(c, &removable)
     {
         keep_better(&mut best, Some(found));
-    } else if removable.len() <= EXHAUSTIVE {
+    } else if removable.len() <= MAX_EXHAUSTIVE_NODES {
         for subset in 1..1usize << removable.len() {
             let of = |(bit, &node): (usize, &usize)| (subset & (1 << bit) != 0).then_some(node);
             let removed: Vec<usize> = removable.iter().enumerate().filter_map(of).collect();
@@ -89,14 +89,14 @@ pub fn search<'c, 'a>(c: &'c Compiled<'a>, effort: Effort, stop: Stop<'_>) -> St
     }
     let tries = match effort.tries {
         0 => 0,
-        each => (each * c.nodes.len()).max(LEAST_TRIES),
+        each => (each * c.nodes.len()).max(MIN_TRIES),
     };
     neighbourhood::improve(&mut best, &mut filler, tries, &mut rng);
-    for _ in 0..MOST_SWEEPS {
+    for _ in 0..MAX_SWEEPS {
         if stop.is_raised() {
             return State::new(c);
         }
-        if !neighbourhood::sweep(&mut best, &mut filler, SWEPT, &mut rng) {
+        if !neighbourhood::sweep(&mut best, &mut filler, MAX_SWEPT_WORTH, &mut rng) {
             break;
         }
     }
@@ -110,7 +110,7 @@ pub fn sweep<'c, 'a>(c: &'c Compiled<'a>, effort: Effort) -> State<'c, 'a> {
     neighbourhood::sweep(
         &mut state,
         &mut filler,
-        SWEPT,
+        MAX_SWEPT_WORTH,
         &mut Rng::new(effort.seed + 1),
     );
     state
@@ -118,7 +118,7 @@ pub fn sweep<'c, 'a>(c: &'c Compiled<'a>, effort: Effort) -> State<'c, 'a> {
 
 fn keep_better<'c, 'a>(best: &mut State<'c, 'a>, found: Option<State<'c, 'a>>) {
     if let Some(found) = found
-        && found.cost < best.cost - neighbourhood::LEAST_GAIN
+        && found.cost < best.cost - neighbourhood::MIN_GAIN
     {
         *best = found;
     }

@@ -26,7 +26,7 @@ pub enum Method {
     Emptiness,
     /// Nodes of static NodePools that no longer are what their NodePool says.
     StaticDrift,
-    /// The same of other NodePools.
+    /// Drift of nodes of other NodePools.
     Drift,
     /// Several nodes for fewer or cheaper ones.
     MultiNode,
@@ -138,7 +138,7 @@ pub enum Stays {
     Replaces,
     /// Annotation `karpenter.sh/do-not-disrupt` of the Node or its NodeClaim.
     DoNotDisrupt,
-    /// The same annotation of a pod; until a second since 1970, if it ends.
+    /// Annotation `karpenter.sh/do-not-disrupt` of a pod; until a second since 1970, if it ends.
     PodDoNotDisrupt(PodIx, Option<i64>),
     /// A PodDisruptionBudget allows no eviction of the pod: position in
     /// [`ClusterObjects::budgets`](crate::model::ClusterObjects::budgets).
@@ -150,7 +150,7 @@ pub enum Stays {
     /// Commands on nodes of its NodePool have failed: nothing is bought to replace it before this
     /// second since 1970.
     BacksOff(i64),
-    /// The same, and one command at a time is tried: another one is under way.
+    /// After failures of its NodePool one command at a time is tried, and another one is under way.
     OneAtATime,
     /// Its pods would go onto this node, which is not initialised yet.
     Awaits(NodeIx),
@@ -176,7 +176,7 @@ pub enum Stays {
     Leaving(PodIx),
     /// Its pods find no place, or none that is allowed.
     NoPlace(PodIx),
-    /// The same of a pod and so many others that have to be on its host.
+    /// No place elsewhere for a pod and so many others that have to be on its host.
     NoPlaceTogether(PodIx, u32),
     /// It could go alone, but what others would save by moving pods to it is worth more.
     Needed,
@@ -402,7 +402,7 @@ impl<'s> Rules<'s> {
         let cost = |ix: &PodIx| costs::eviction_cost(self.world, self.pod(*ix)).max(0.0);
         let weight = moving.iter().map(cost).sum();
         let contents = Contents {
-            // Pods that nobody minds to lose do not fill a node.
+            // Pods that cost little to lose do not fill a node.
             pods: moving.iter().filter(|ix| cost(ix) > 0.0).count() as u32,
             leaving: self.leaving.get(&node.name).copied(),
         };

@@ -60,15 +60,15 @@ impl BinTypes {
         let node_cost = p.snapshot.world.settings.node_cost;
         let inside = committed_costs(p, &mut market.commitments);
         for (pool, inside) in inside.iter().enumerate() {
-            let states: Vec<(usize, _)> = classes
+            let specs: Vec<(usize, _)> = classes
                 .compatibilities
                 .iter()
                 .enumerate()
-                .flat_map(|(at, home)| home.states.iter().map(move |&s| (at, s)))
+                .flat_map(|(at, home)| home.specs.iter().map(move |&s| (at, s)))
                 .filter(|&(_, s)| p.states.get(s).pool == pool)
                 .collect();
             for (cell, of_cell) in p.states.cells.iter().enumerate() {
-                let here: Vec<_> = states
+                let here: Vec<_> = specs
                     .iter()
                     .filter(|(_, s)| p.states.get(*s).cells.has(cell))
                     .collect();
@@ -77,7 +77,7 @@ impl BinTypes {
                 }
                 let types: Vec<&BitSet> =
                     here.iter().map(|(_, s)| &p.states.get(*s).types).collect();
-                // Types that the same of these states admit share a group: most do.
+                // Types that the same of these specs admit share a group: most do.
                 let mut by_admitted: FxHashMap<BitSet, usize> = FxHashMap::default();
                 let mut admitted = BitSet::none(here.len());
                 let usable = p.states.available(pool, cell).iter();

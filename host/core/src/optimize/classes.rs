@@ -69,11 +69,11 @@ pub struct HostClass {
     pub count: u32,
 }
 
-/// What pods ask of a node's labels: a state of each NodePool that would do.
+/// What pods ask of a node's labels: a spec of each NodePool that would do.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Compatibility {
-    /// States, one for each NodePool that would do.
-    pub states: SmallVec<[NodeSpecId; 1]>,
+    /// Specs, one for each NodePool that would do.
+    pub specs: SmallVec<[NodeSpecId; 1]>,
 }
 
 /// Pods of the same size and the same demands on labels.
@@ -121,36 +121,36 @@ pub fn relaxed(p: &mut CompiledCluster<'_>, packing: &Packing) -> Classes {
     gather(p, stocks)
 }
 
-/// The states that a pod must have at the very least: node selector, and the node-affinity term and
+/// The specs that a pod must have at the very least: node selector, and the node-affinity term and
 /// volume alternative where there is no choice.
-fn relaxed_home(p: &mut CompiledCluster<'_>, item: usize) -> Compatibility {
-    let it = &p.items[item];
-    let last = it.relaxations.last();
+fn relaxed_home(p: &mut CompiledCluster<'_>, index: usize) -> Compatibility {
+    let pod_group = &p.items[index];
+    let last = pod_group.relaxations.last();
     let only = last
-        .filter(|v| v.needs.len() == 1 && it.shape.required.len() <= 1)
+        .filter(|v| v.needs.len() == 1 && pod_group.shape.required.len() <= 1)
         .map(|v| v.needs[0]);
-    let need = match only {
-        Some(need) => need,
+    let requirements = match only {
+        Some(requirements) => requirements,
         None => {
-            let sets = Sets::new(&it.shape.node_selector, &p.states.numbers);
+            let sets = Sets::new(&pod_group.shape.node_selector, &p.states.numbers);
             p.states.requirements(sets)
         }
     };
-    let tolerations = p.items[item].shape.tolerations.clone();
-    let mut states = SmallVec::new();
+    let tolerations = p.items[index].shape.tolerations.clone();
+    let mut specs = SmallVec::new();
     for pool in 0..p.pools.len() {
         if crate::matching::untolerated(&tolerations, &p.record(pool).taints, false).is_some() {
             continue;
         }
-        states.extend(p.states.narrow(p.pools[pool].initial, need));
+        specs.extend(p.states.narrow(p.pools[pool].initial, requirements));
     }
-    Compatibility { states }
+    Compatibility { specs }
 }
 
 /// Required anti-affinity over the hostname against its own like.
-fn solo_rules(p: &CompiledCluster<'_>, item: usize) -> SmallVec<[HostRule; 2]> {
-    let it = &p.items[item];
-    let Some(last) = it.relaxations.last() else {
+fn solo_rules(p: &CompiledCluster<'_>, index: usize) -> SmallVec<[HostRule; 2]> {
+    let pod_group = &p.items[index];
+    let Some(last) = pod_group.relaxations.last() else {
         return SmallVec::new();
     };
     let solo = last.uses.iter().filter(|u| {
@@ -194,15 +194,15 @@ pub fn movable(p: &mut CompiledCluster<'_>, packing: &Packing) -> (Vec<UnpackedP
             continue;
         };
         claims.push(at);
-        for (member, state) in claim.members.iter().zip(found) {
+        for (member, spec) in claim.members.iter().zip(found) {
             let home = Compatibility {
-                states: SmallVec::from_elem(state, 1),
+                specs: SmallVec::from_elem(spec, 1),
             };
             let own = host_rules(p, member, &capped);
             rules += own.len();
             stocks.push((home, own, Stock::Identical(member.clone())));
         }
-        if rules > MOST_RULES + MOST_RULES_EACH * stocks.len() {
+        if rules > MAX_RULES + MAX_RULES_EACH * stocks.len() {
             return (Vec::new(), Vec::new());
         }
     }
@@ -212,46 +212,46 @@ pub fn movable(p: &mut CompiledCluster<'_>, packing: &Packing) -> (Vec<UnpackedP
 fn is_movable(p: &CompiledCluster<'_>, claim: &OpenClaim) -> bool {
     claim.reserved.is_empty()
         && claim.members.iter().all(|m| {
-            let it = &p.items[m.pod_group];
-            let tied = it.relaxations[m.relaxation].uses.iter().any(|u| {
+            let pod_group = &p.items[m.pod_group];
+            let tied = pod_group.relaxations[m.relaxation].uses.iter().any(|u| {
                 let group = &p.topology.groups[u.group];
                 group.key.is_none() && group.spec.rule == ConstraintKind::Affinity
             });
-            let has_own = !it.ports.is_empty() || !it.volumes.is_empty() || it.shared.is_some();
-            !has_own && !tied && !it.followed_on_host
+            let has_own = !pod_group.ports.is_empty() || !pod_group.volumes.is_empty() || pod_group.shared.is_some();
+            !has_own && !tied && !pod_group.followed_on_host
         })
 }
 
 /// What a member asks of any node it moves to: its own need, and the domains that its claim settled
 /// for every topology key that a rule of it or about it looks at.
 fn home(p: &mut CompiledCluster<'_>, claim: &OpenClaim, member: &Assignment) -> Option<NodeSpecId> {
-    let mut state = p
+    let mut spec = p
         .states
         .narrow(p.pools[claim.pool].initial, member.requirements)?;
-    let it = &p.items[member.pod_group];
-    let owned = it.relaxations[member.relaxation]
+    let pod_group = &p.items[member.pod_group];
+    let owned = pod_group.relaxations[member.relaxation]
         .uses
         .iter()
         .map(|u| u.group);
     let owned = owned.filter_map(|g| p.topology.groups[g].key);
-    let mut keys: Vec<usize> = owned.chain(it.keys.iter().copied()).collect();
+    let mut keys: Vec<usize> = owned.chain(pod_group.keys.iter().copied()).collect();
     keys.sort_unstable();
     keys.dedup();
     for key in keys {
         let key = p.topology.keys[key].key;
         if let Some(set) = p.states.get(claim.state).sets.get(key).cloned() {
-            let need = p.states.requirements(Sets(vec![(key, set)]));
-            state = p.states.narrow(state, need)?;
+            let requirements = p.states.requirements(Sets(vec![(key, set)]));
+            spec = p.states.narrow(spec, requirements)?;
         }
     }
-    Some(state)
+    Some(spec)
 }
 
 /// Rules about the host of all pods beyond which nothing is packed anew, and how many more for each
 /// run of like pods on a claim. To fill a node once costs a look at each. A hundred services that
 /// all keep away from each other have a hundred rules each.
-const MOST_RULES: usize = 1 << 16;
-const MOST_RULES_EACH: usize = 256;
+const MAX_RULES: usize = 1 << 16;
+const MAX_RULES_EACH: usize = 256;
 
 /// Groups over the hostname that some pod on a new node caps.
 fn capped(p: &CompiledCluster<'_>, packing: &Packing) -> Members {
@@ -277,9 +277,9 @@ fn host_rules(
     member: &Assignment,
     capped: &Members,
 ) -> SmallVec<[HostRule; 2]> {
-    let it = &p.items[member.pod_group];
+    let pod_group = &p.items[member.pod_group];
     let mut rules: SmallVec<[HostRule; 2]> = SmallVec::new();
-    for u in it.relaxations[member.relaxation]
+    for u in pod_group.relaxations[member.relaxation]
         .uses
         .iter()
         .filter(|u| !u.soft)
@@ -301,7 +301,7 @@ fn host_rules(
     }
     let own: FxHashSet<u32> = rules.iter().map(|rule| rule.group).collect();
     let mut idle = false;
-    for g in it.counted.iter() {
+    for g in pod_group.counted.iter() {
         let known = own.contains(&(g as u32));
         let looks = p.topology.groups[g].key.is_none() && (capped.has(g) || !idle);
         if looks && !known {

@@ -30,14 +30,14 @@ use crate::schedule::pod_groups::PodGroup;
 
 /// With fewer pods kube-scheduler finishes before it can deviate much from the plan, and nothing is
 /// colocated.
-pub const FEW: usize = 128;
+pub const MIN_COLOCATED_PODS: usize = 128;
 
 /// How pods are colocated.
 #[derive(Clone, Copy, Debug)]
 pub struct Strategy {
-    /// Number of nodes for a domain's colocated pods,
+    /// Number of nodes for a domain's colocated pods.
     parts: u32,
-    /// without pods larger than the average of its own.
+    /// Other pods that are larger than the average colocated pod are kept off these nodes.
     without_large: bool,
 }
 
@@ -68,14 +68,14 @@ pub const STRATEGIES: [Strategy; 5] = [
 /// Represents colocated pods in rules about the host, beside topology groups.
 pub const COLOCATED: u32 = u32::MAX;
 /// Colocating may cost this share more.
-pub const WORTH: f64 = 0.25;
+pub const MAX_COST_SHARE: f64 = 0.25;
 /// With this many pods of a service in a domain, some cannot be nominated yet.
 const CROWDED: u32 = 2;
 
 /// A service in a domain.
 struct DomainShare {
     /// The pod group.
-    item: usize,
+    pod_group: usize,
     /// How many pods the domain gets.
     pods: u32,
     /// How many more pods it may get instead of another domain.
@@ -100,8 +100,8 @@ pub(super) fn colocate(
     let mut tied: BTreeMap<NodeSpecId, Vec<&UnpackedPods>> = BTreeMap::new();
     let mut all = Vec::with_capacity(stocks.len());
     for stock in stocks {
-        if let Some((_, state, _)) = spreading(p, stock) {
-            tied.entry(state).or_default().push(stock);
+        if let Some((_, spec, _)) = spreading(p, stock) {
+            tied.entry(spec).or_default().push(stock);
             continue;
         }
         let (home, mut rules, stock) = stock.clone();
@@ -119,16 +119,16 @@ pub(super) fn colocate(
         }
         all.push((home, rules, stock));
     }
-    for (state, stocks) in &tied {
-        let of_state = |(&item, service): (&usize, &SpreadWorkload)| {
-            let pods = *service.pods.get(state)?;
+    for (spec, stocks) in &tied {
+        let of_spec = |(&pod_group, service): (&usize, &SpreadWorkload)| {
+            let pods = *service.pods.get(spec)?;
             Some(DomainShare {
-                item,
+                pod_group,
                 pods,
                 slack: (service.largest_share - pods).min(service.max_skew),
             })
         };
-        let shares: Vec<DomainShare> = services.iter().filter_map(of_state).collect();
+        let shares: Vec<DomainShare> = services.iter().filter_map(of_spec).collect();
         let (home, mut rules, _) = (*stocks.first()?).clone();
         rules.push(HostRule {
             group: COLOCATED,
@@ -162,7 +162,7 @@ fn average(p: &CompiledCluster<'_>, services: &BTreeMap<usize, SpreadWorkload>) 
     let all: i128 = services.values().map(pods).sum();
     services
         .iter()
-        .map(|(&item, service)| size(&p.items[item]) * pods(service))
+        .map(|(&pod_group, service)| size(&p.items[pod_group]) * pods(service))
         .sum::<i128>()
         / all.max(1)
 }
@@ -183,22 +183,22 @@ fn spread_workloads(
 ) -> BTreeMap<usize, SpreadWorkload> {
     let mut services: BTreeMap<usize, SpreadWorkload> = BTreeMap::new();
     for stock in stocks {
-        let Some((item, state, max_skew)) = spreading(p, stock) else {
+        let Some((pod_group, spec, max_skew)) = spreading(p, stock) else {
             continue;
         };
-        let service = services.entry(item).or_insert(SpreadWorkload {
+        let service = services.entry(pod_group).or_insert(SpreadWorkload {
             pods: BTreeMap::new(),
             largest_share: 0,
             max_skew,
         });
-        let pods = service.pods.entry(state).or_default();
+        let pods = service.pods.entry(spec).or_default();
         *pods += stock.2.count();
         service.largest_share = service.largest_share.max(*pods);
     }
     services
 }
 
-/// The pod group of pods that must spread over domains wider than a host, the state that their
+/// The pod group of pods that must spread over domains wider than a host, the spec that their
 /// domain is part of, and how much domains may differ.
 fn spreading(
     p: &CompiledCluster<'_>,
@@ -207,18 +207,16 @@ fn spreading(
     let Stock::Identical(member) = stock else {
         return None;
     };
-    let &[state] = home.states.as_slice() else {
+    let &[spec] = home.specs.as_slice() else {
         return None;
     };
     let uses = &p.items[member.pod_group].relaxations[member.relaxation].uses;
     let max_skew = uses.iter().find_map(|u| p.topology.hard_skew(u))?;
     let key: Symbol = p.topology.spreads_over(uses)?;
-    p.states.get(state).sets.get(key)?.single()?;
-    rules.is_empty().then_some((
-        member.pod_group,
-        state,
-        u32::try_from(max_skew).unwrap_or(1),
-    ))
+    p.states.get(spec).sets.get(key)?.single()?;
+    rules
+        .is_empty()
+        .then_some((member.pod_group, spec, u32::try_from(max_skew).unwrap_or(1)))
 }
 
 /// The pods of a domain in equal parts, and the needs of each part: its pods, and room for pods
@@ -233,8 +231,8 @@ fn split<'m>(
     let nothing = ResourceVector::from_elem(0, p.dims.0.len());
     let mut bundles: Vec<(Vec<Assignment>, ResourceVector)> =
         (0..parts).map(|_| (Vec::new(), nothing.clone())).collect();
-    let add = |amount: &mut ResourceVector, item: usize, pods: u32| {
-        let request = &p.items[item].request;
+    let add = |amount: &mut ResourceVector, pod_group: usize, pods: u32| {
+        let request = &p.items[pod_group].request;
         amount
             .iter_mut()
             .zip(request)
@@ -242,10 +240,13 @@ fn split<'m>(
     };
     let mut dealt: BTreeMap<usize, u32> = BTreeMap::new();
     for member in members {
-        let Some(share) = shares.iter().find(|share| share.item == member.pod_group) else {
+        let Some(share) = shares
+            .iter()
+            .find(|share| share.pod_group == member.pod_group)
+        else {
             continue;
         };
-        let dealt = dealt.entry(share.item).or_default();
+        let dealt = dealt.entry(share.pod_group).or_default();
         let (mut from, to) = member.pods;
         while from < to {
             // The part that the next pod belongs to, and how many of this service it takes in all.
@@ -266,10 +267,14 @@ fn split<'m>(
     }
     let largest = shares
         .iter()
-        .map(|share| share.item)
-        .max_by_key(|&item| (size(&p.items[item]), item));
+        .map(|share| share.pod_group)
+        .max_by_key(|&pod_group| (size(&p.items[pod_group]), pod_group));
     for (at, share) in shares.iter().enumerate() {
-        add(&mut bundles[at % parts as usize].1, share.item, share.slack);
+        add(
+            &mut bundles[at % parts as usize].1,
+            share.pod_group,
+            share.slack,
+        );
     }
     if let Some(largest) = largest.filter(|_| parts > 1) {
         bundles
@@ -280,6 +285,6 @@ fn split<'m>(
 }
 
 /// In bytes; a core counts as 4 GiB, which is about what it costs.
-fn size(item: &PodGroup) -> i128 {
-    i128::from(item.request[0]) * (4 << 30) / 1000 + i128::from(item.request[1])
+fn size(pod_group: &PodGroup) -> i128 {
+    i128::from(pod_group.request[0]) * (4 << 30) / 1000 + i128::from(pod_group.request[1])
 }

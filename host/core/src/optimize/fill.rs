@@ -34,12 +34,12 @@ pub struct Filler<'a> {
 #[derive(Clone, Default)]
 struct Hosts {
     all: SmallVec<[(u32, u16, u16); 8]>,
-    /// Places in `all`, once they are more than [`FEW`].
+    /// Places in `all`, once they are more than [`FEW_GROUPS`].
     index: FxHashMap<u32, u32>,
 }
 
 /// Groups up to which looking through all is faster than looking one up.
-const FEW: usize = 16;
+const FEW_GROUPS: usize = 16;
 
 impl Hosts {
     fn clear(&mut self) {
@@ -48,7 +48,7 @@ impl Hosts {
     }
 
     fn find(&self, group: u32) -> Option<usize> {
-        match self.all.len() > FEW {
+        match self.all.len() > FEW_GROUPS {
             true => self.index.get(&group).map(|&at| at as usize),
             false => self.all.iter().position(|(g, ..)| *g == group),
         }
@@ -56,14 +56,14 @@ impl Hosts {
 
     fn push(&mut self, group: u32, count: u16, cap: u16) {
         self.all.push((group, count, cap));
-        if self.all.len() == FEW + 1 {
+        if self.all.len() == FEW_GROUPS + 1 {
             self.index.extend(
                 self.all
                     .iter()
                     .zip(0..)
                     .map(|(&(group, ..), at)| (group, at)),
             );
-        } else if self.all.len() > FEW {
+        } else if self.all.len() > FEW_GROUPS {
             self.index.insert(group, self.all.len() as u32 - 1);
         }
     }

@@ -107,9 +107,7 @@ fn claims(
         let mut order = Vec::new();
         for &(sub, count) in &node.picks {
             let class = &classes.classes[classes.host_classes[sub as usize].class as usize];
-            let home = *classes.compatibilities[class.compatibility]
-                .states
-                .first()?;
+            let home = *classes.compatibilities[class.compatibility].specs.first()?;
             claim.state = p.states.intersect(claim.state, home)?;
             claim
                 .total

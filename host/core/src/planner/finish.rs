@@ -53,8 +53,8 @@ fn planned(
     claim: &OpenClaim,
     ranking: &mut Ranking,
 ) -> Option<PlannedClaim> {
-    let state = pin_reservations(p, claim);
-    let ranked = ranking.of(p, state);
+    let spec = pin_reservations(p, claim);
+    let ranked = ranking.of(p, spec);
     let fitting: Vec<(TypeId, OfferingId)> = ranked
         .iter()
         .filter(|(t, _)| claim.types.has(t.0 as usize))
@@ -62,7 +62,7 @@ fn planned(
         .collect();
     let &(_, offering) = fitting.first()?;
     let types: Vec<TypeId> = fitting.iter().take(MOST_TYPES).map(|f| f.0).collect();
-    let (requirements, mut open) = settled(p, state, &types);
+    let (requirements, mut open) = settled(p, spec, &types);
     // That a label is absent because nothing gives it is no requirement.
     let pool = p.states.get(p.pools[claim.pool].initial);
     let asks = |key: Symbol| {
@@ -77,7 +77,7 @@ fn planned(
     for m in &claim.members {
         (m.pods.0..m.pods.1).for_each(|_| requests.add(&p.items[m.pod_group].shape.requests));
     }
-    let s = p.states.get(state);
+    let s = p.states.get(spec);
     Some(PlannedClaim {
         pool: p.pools[claim.pool].pool,
         offering,
@@ -229,13 +229,13 @@ fn unplaced(p: &mut CompiledCluster<'_>, packing: &Packing, plan: &mut Plan, dro
             pod,
             refusals: alone(Unfit::Excluded),
         }));
-    for item in 0..p.items.len() {
-        let from = packing.placed[item] as usize;
-        if from == p.items[item].pods.len() {
+    for index in 0..p.items.len() {
+        let from = packing.placed[index] as usize;
+        if from == p.items[index].pods.len() {
             continue;
         }
-        let refusals = refusal::by_pools(p, packing, item);
-        for &pod in &p.items[item].pods[from..] {
+        let refusals = refusal::by_pools(p, packing, index);
+        for &pod in &p.items[index].pods[from..] {
             plan.unplaced.push(Unplaced {
                 pod,
                 refusals: refusals.clone(),

@@ -17,9 +17,9 @@ use crate::reasons::Unfit;
 use crate::snapshot::{PendingPod, Snapshot};
 
 /// How often the pods that a check blames are left out before all pods with such rules are.
-const MOST_BLAMED: u32 = 3;
+const MAX_BLAMED: u32 = 3;
 /// How often pods are left out that kube-scheduler would not bind.
-const MOST_UNREALISED: u32 = 2;
+const MAX_UNREALISED: u32 = 2;
 /// Runs of the model of kube-scheduler in which a pod finds no node, before no node is bought for it.
 pub const RUNS: u32 = 10;
 
@@ -38,7 +38,7 @@ impl Tries {
     pub fn broken(&mut self, snapshot: &Snapshot, violations: &[Violation]) -> Without {
         self.blamed += 1;
         let mut without = Without::default();
-        if self.blamed > MOST_BLAMED + 1 {
+        if self.blamed > MAX_BLAMED + 1 {
             return without;
         }
         let plannable: FxHashSet<PodIx> = plannable(snapshot).map(|pending| pending.pod).collect();
@@ -53,7 +53,7 @@ impl Tries {
                 }
             };
             violation.pods.iter().copied().for_each(&mut blame);
-            if self.blamed > MOST_BLAMED {
+            if self.blamed > MAX_BLAMED {
                 let like = plannable_of(snapshot, violation.invariant);
                 like.for_each(|pending| blame(pending.pod));
             }
@@ -70,7 +70,7 @@ impl Tries {
         let has_rules = plannable(snapshot).any(|pending| has_rules(&pending.shape))
             || !snapshot.running.anti_affine.is_empty();
         let affordable = simulation_affordable(snapshot, plan.claims.len(), effort);
-        if !has_rules || !affordable || self.unrealised >= MOST_UNREALISED {
+        if !has_rules || !affordable || self.unrealised >= MAX_UNREALISED {
             return none;
         }
         let simulator = Simulator::new(snapshot);

@@ -19,15 +19,16 @@ use crate::schedule::first_fit::CompiledCluster;
 pub(super) fn interleave_domains(p: &CompiledCluster<'_>, plan: &mut Plan) {
     let mut of: FxHashMap<PodIx, (usize, usize)> = FxHashMap::default();
     let mut keys: FxHashMap<usize, Symbol> = FxHashMap::default();
-    for (at, item) in p.items.iter().enumerate() {
-        if let Some(key) = item
+    for (at, pod_group) in p.items.iter().enumerate() {
+        if let Some(key) = pod_group
             .relaxations
             .last()
             .and_then(|last| p.topology.spreads_over(&last.uses))
         {
             keys.insert(at, key);
             of.extend(
-                item.pods
+                pod_group
+                    .pods
                     .iter()
                     .enumerate()
                     .map(|(place, &pod)| (pod, (at, place))),
@@ -43,19 +44,19 @@ pub(super) fn interleave_domains(p: &CompiledCluster<'_>, plan: &mut Plan) {
     for (at, claim) in plan.claims.iter().enumerate() {
         let mut here: FxHashMap<usize, usize> = FxHashMap::default();
         for (place, pod) in claim.pods.iter().enumerate() {
-            let Some(&(item, _)) = of.get(pod) else {
+            let Some(&(index, _)) = of.get(pod) else {
                 continue;
             };
             let settled = claim
                 .requirements
                 .iter()
-                .find(|(key, _)| *key == keys[&item]);
+                .find(|(key, _)| *key == keys[&index]);
             let Some([domain]) = settled.map(|(_, values)| values.as_slice()) else {
                 continue;
             };
-            let nth = here.entry(item).or_default();
+            let nth = here.entry(index).or_default();
             seats
-                .entry(item)
+                .entry(index)
                 .or_default()
                 .entry(*domain)
                 .or_default()

@@ -25,9 +25,9 @@ use super::finish::{admits, settle};
 pub(super) const SCENARIOS: usize = 4;
 /// Attempts to find enough slack. Services that spread over six zones, with four pods per node,
 /// needed thirty.
-const ATTEMPTS: usize = 32;
+const SLACK_ATTEMPTS: usize = 32;
 /// A plan that places all pods may cost this share more, even if it saves less.
-const WORTH: f64 = 0.03;
+const MAX_COST_INCREASE_SHARE: f64 = 0.03;
 /// Cost of an unplaced pod, in nodes of the plan's average cost. A later purchase costs 0.06 to 0.3
 /// of a node (measured); the rest accounts for the delay.
 const UNPLACED_PENALTY: f64 = 0.5;
@@ -51,8 +51,11 @@ pub fn add_slack(
     let mut spare = vec![Resources::default(); plan.claims.len()];
     let mut grown = plan.clone();
     let mut best: Option<Plan> = None;
-    let (mut least, mut most) = (f64::INFINITY, plan.effective_cost * (1.0 + WORTH));
-    for attempt in 0..ATTEMPTS {
+    let (mut least, mut most) = (
+        f64::INFINITY,
+        plan.effective_cost * (1.0 + MAX_COST_INCREASE_SHARE),
+    );
+    for attempt in 0..SLACK_ATTEMPTS {
         if p.stop.is_raised() {
             return None;
         }

@@ -14,7 +14,7 @@ fn moving() -> Vec<Value> {
     items
 }
 
-/// The same while the node is being deleted.
+/// The objects of `moving` while the node is being deleted.
 fn leaving() -> Vec<Value> {
     let mut items = moving();
     of(&mut items, "NodeClaim", "claim-one")["metadata"]["deletionTimestamp"] = json!(super::TIME);

@@ -287,7 +287,7 @@ fn an_instance_that_is_ending_uses_no_budget() {
     of(&mut items, "NodeClaim", "claim-n1")["metadata"]["deletionTimestamp"] = TIME.into();
     assert_eq!(empty(&mut items), 0, "one goes already");
     condition(&mut items, "n1", "InstanceTerminating");
-    assert_eq!(empty(&mut items), 1, "it disturbs nobody any more");
+    assert_eq!(empty(&mut items), 1, "it disturbs no pod any more");
     let budgets = json!([{"nodes": "50%"}]);
     of(&mut items, "NodePool", "default")["spec"]["disruption"]["budgets"] = budgets;
     assert_eq!(empty(&mut items), 2, "half of the three others, rounded up");
@@ -310,7 +310,7 @@ fn a_pod_of_a_stateful_set_that_is_ending_keeps_its_node() {
 }
 
 #[test]
-fn pods_that_nobody_minds_to_lose_do_not_fill_a_node() {
+fn pods_that_cost_little_to_lose_do_not_fill_a_node() {
     let mut items = four(json!([{"nodes": "100%"}]));
     let mut cheap = pod("cheap", "web", 100, "n1");
     cheap["metadata"]["annotations"] =

@@ -23,7 +23,7 @@ const ZONE: &str = "topology.kubernetes.io/zone";
 const CASES: u64 = 320;
 
 #[test]
-fn nobody_is_left_over_whom_kube_scheduler_would_take() {
+fn no_pod_is_left_over_that_kube_scheduler_would_take() {
     let (mut lacking, mut simulated) = ([0; KINDS], Played::default());
     for seed in 0..CASES {
         let case = Case::new(seed);

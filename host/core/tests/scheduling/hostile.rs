@@ -89,7 +89,7 @@ fn a_hundred_pods_with_three_hundred_terms_each_are_planned_in_seconds() {
 /// Terms that select all pods, written in ten thousand ways: such a pod gets a node of its own, and
 /// the others go elsewhere.
 #[test]
-fn ten_thousand_selectors_of_everybody_keep_nobody_waiting() {
+fn ten_thousand_selectors_of_all_pods_keep_no_pod_waiting() {
     let mut objects = others();
     for at in 0..100 {
         let selector = |n: usize| json!({"matchExpressions": [{"key": "app", "operator": "NotIn", "values": [format!("none-{at}-{n}")]}]});
@@ -317,7 +317,7 @@ fn two_hundred_spread_constraints_are_told_of_and_sixty_four_are_planned_for() {
 /// Ten thousand namespaces by name are too many for one pod. As many that a term selects by label
 /// are planned for.
 #[test]
-fn ten_thousand_namespaces_keep_nobody_waiting() {
+fn ten_thousand_namespaces_keep_no_pod_waiting() {
     let mut objects = others();
     objects.extend((0..10_000).map(|n| {
         json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": format!("n{n}"), "labels": {"all": "yes"}}})

@@ -77,7 +77,7 @@ fn a_nodepool_that_admits_no_type_says_which_requirement_is_too_much() {
 }
 
 #[test]
-fn nobody_asks_and_nothing_is_said() {
+fn without_a_pod_that_asks_nothing_is_said() {
     assert_eq!(
         told(
             &[needs(

@@ -1,4 +1,4 @@
-//! Plans that break a rule lose the pods that break it, and nobody else.
+//! Plans that break a rule lose the pods that break it, and no other pod.
 
 use std::sync::Arc;
 
@@ -100,7 +100,7 @@ fn in_the_end_all_pods_with_such_rules_are_left_out_and_others_have_their_nodes(
 }
 
 #[test]
-fn a_plan_that_breaks_a_rule_of_nobody_is_rejected() {
+fn a_plan_that_breaks_a_rule_of_no_pod_is_rejected() {
     let snapshot = snapshot();
     let mut times = 0;
     let outcome = planner::leaving_out(&snapshot, Effort::None, &mut |of| {

@@ -58,7 +58,7 @@ pub fn pod(name: &str, app: &str, cpu: &str, memory: &str, patch: &Value) -> Val
     })
 }
 
-/// The same pod so many times, numbered.
+/// Equal pods, so many, numbered.
 pub fn pods(count: usize, app: &str, cpu: &str, memory: &str, patch: &Value) -> Vec<Value> {
     (1..=count)
         .map(|n| pod(&format!("{app}{n}"), app, cpu, memory, patch))

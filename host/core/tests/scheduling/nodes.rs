@@ -161,7 +161,8 @@ fn a_pod_that_is_one_too_many_in_its_zone_is_planned_again() {
             json!({"spec": {"nodeName": node}, "status": {"phase": "Running"}}),
         )
     };
-    let told = |name: &str, node: &str| web(name, json!({"status": {"nominatedNodeName": node}}));
+    let nominated =
+        |name: &str, node: &str| web(name, json!({"status": {"nominatedNodeName": node}}));
     let nodes = [
         any(),
         node("n1", "a", "8", "32Gi"),
@@ -174,9 +175,9 @@ fn a_pod_that_is_one_too_many_in_its_zone_is_planned_again() {
     expect![[""]].assert_eq(&planned(&[
         a.clone(),
         b.clone(),
-        told("c", "n3"),
-        told("d", "n1"),
-        told("e", "n2"),
+        nominated("c", "n3"),
+        nominated("d", "n1"),
+        nominated("e", "n2"),
     ]));
     // One that was meant for the third went to the first: there is one too many in it now, and too
     // few in the third.
@@ -188,8 +189,8 @@ fn a_pod_that_is_one_too_many_in_its_zone_is_planned_again() {
         a.clone(),
         b.clone(),
         other,
-        told("d", "n1"),
-        told("e", "n2"),
+        nominated("d", "n1"),
+        nominated("e", "n2"),
     ]));
     // Another pod nominated there gets the room, so it is not planned again.
     let mut large = pod("large", "jobs", "5500m", "1Gi", &json!({}));
@@ -201,8 +202,8 @@ fn a_pod_that_is_one_too_many_in_its_zone_is_planned_again() {
         a.clone(),
         b.clone(),
         on("other", "n1"),
-        told("d", "n1"),
-        told("e", "n2"),
+        nominated("d", "n1"),
+        nominated("e", "n2"),
         large,
     ]));
     // But if a pod is planned for the third anyway, all may stay where they are.
@@ -210,5 +211,11 @@ fn a_pod_that_is_one_too_many_in_its_zone_is_planned_again() {
     expect![[r#"
         n3: next
     "#]]
-    .assert_eq(&planned(&[a, b, told("d", "n1"), told("e", "n2"), next]));
+    .assert_eq(&planned(&[
+        a,
+        b,
+        nominated("d", "n1"),
+        nominated("e", "n2"),
+        next,
+    ]));
 }

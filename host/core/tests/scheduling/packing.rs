@@ -369,7 +369,7 @@ fn what_crowds_a_zone_comes_to_one_node_of_it_with_room_for_the_odd_pod() {
     }
     // The other pods of a service that is alone in its zone are nominated; pods that would have to
     // wait are not.
-    let mut free: Vec<&str> = untold(&snapshot, &tied)
+    let mut free: Vec<&str> = pods_not_nominated(&snapshot, &tied)
         .iter()
         .map(|pod| &*world.pods[pod.0 as usize].name)
         .collect();
@@ -380,7 +380,7 @@ fn what_crowds_a_zone_comes_to_one_node_of_it_with_room_for_the_odd_pod() {
         "{free:?}"
     );
     assert_eq!(free.len(), 21);
-    assert_eq!(untold(&snapshot, &tight).len(), 0);
+    assert_eq!(pods_not_nominated(&snapshot, &tight).len(), 0);
 }
 
 /// A large pod with a node that registers a moment later would take the room of several pods that
@@ -436,7 +436,7 @@ fn what_crowds_a_zone_too_much_for_any_node_comes_to_several_alike() {
     .assert_eq(&nodes(Effort::Normal));
     assert_ne!(nodes(Effort::Quick), nodes(Effort::Normal));
     let plan = plan(Effort::Normal);
-    assert_eq!(untold(&snapshot, &plan).len(), 0);
+    assert_eq!(pods_not_nominated(&snapshot, &plan).len(), 0);
 }
 
 /// A service over three zones beside pods that fill up the nodes: all pods are placed if all can be
@@ -523,7 +523,7 @@ fn spreading(count: usize, app: &str, cpu: &str, memory: &str) -> Vec<Value> {
     pods(count, app, cpu, memory, &spread)
 }
 
-fn untold(snapshot: &Snapshot, plan: &Plan) -> FxHashSet<PodIx> {
+fn pods_not_nominated(snapshot: &Snapshot, plan: &Plan) -> FxHashSet<PodIx> {
     pods_without_nomination(snapshot, plan, &affinity_leaders(snapshot, plan))
 }
 
@@ -541,7 +541,7 @@ fn pods_of_several_shapes_are_all_nominated() {
             seed: 1,
         };
         let plan = planner::plan(&snapshot, &ByPrice, options).unwrap();
-        untold(&snapshot, &plan).len()
+        pods_not_nominated(&snapshot, &plan).len()
     };
     assert_eq!(without(0, 0), 100, "one shape");
     assert_eq!(without(1, 0), 0, "two");
@@ -550,7 +550,7 @@ fn pods_of_several_shapes_are_all_nominated() {
 
 /// One Deployment: any pod may take any slot, because all are equal.
 #[test]
-fn of_pods_that_are_all_alike_nobody_need_be_told() {
+fn of_pods_that_are_all_alike_none_need_be_nominated() {
     let mut objects = pods(200, "web", "250m", "500Mi", &json!({}));
     objects.push(any());
     let snapshot = Snapshot::new(Arc::new(world(&objects, Settings::default())));
@@ -564,12 +564,12 @@ fn of_pods_that_are_all_alike_nobody_need_be_told() {
     )
     .unwrap();
     assert!(plan.claims.len() > 1);
-    assert_eq!(untold(&snapshot, &plan).len(), 200);
+    assert_eq!(pods_not_nominated(&snapshot, &plan).len(), 200);
 }
 
 /// Where the first of them goes, the others have to go too.
 #[test]
-fn pods_that_others_have_to_follow_are_told_however_small() {
+fn pods_that_others_have_to_follow_are_nominated_however_small() {
     let near = |app: &str| {
         json!({"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{
             "topologyKey": "topology.kubernetes.io/zone", "labelSelector": {"matchLabels": {"app": app}},
@@ -608,5 +608,8 @@ fn pods_that_others_have_to_follow_are_told_however_small() {
     let snapshot = Snapshot::new(Arc::new(self::world(&objects, Settings::default())));
     let plan = planner::plan(&snapshot, &ByPrice, Options::default()).unwrap();
     let bought: usize = plan.claims.iter().map(|claim| claim.pods.len()).sum();
-    assert_eq!((bought, untold(&snapshot, &plan).len()), (80, 0));
+    assert_eq!(
+        (bought, pods_not_nominated(&snapshot, &plan).len()),
+        (80, 0)
+    );
 }

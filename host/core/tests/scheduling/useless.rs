@@ -448,7 +448,7 @@ fn many(groups: usize, name: &str) -> Vec<Value> {
     all
 }
 
-/// The same without the nodes.
+/// Objects of `many` without the nodes.
 fn pods_of(many: &[Value]) -> impl Iterator<Item = Value> {
     let pods = many.iter().filter(|of| of["kind"] == "Pod").cloned();
     pods.collect::<Vec<_>>().into_iter()

@@ -29,12 +29,10 @@ impl ConfigError {
         format!("{}:{}:{}", self.file.display(), self.line, self.column)
     }
 
-    /// What is wrong.
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// What can be done.
     pub fn hint(&self) -> &str {
         &self.hint
     }

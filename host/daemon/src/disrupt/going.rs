@@ -108,7 +108,7 @@ fn held(world: &ClusterObjects, record: &NodeRecord) -> String {
             )
         }
         Stays::SeveralPodBudgets(of) => format!(
-            "several PodDisruptionBudgets select pod {}, and then none can be evicted",
+            "several PodDisruptionBudgets select pod {}, so the API server does not evict it",
             pod(*of)
         ),
         Stays::PodDoNotDisrupt(of, _) if world.pods[of.0 as usize].unreadable => {

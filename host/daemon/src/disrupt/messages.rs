@@ -126,18 +126,18 @@ impl Messages<'_> {
         match why {
             Stays::NotManaged => "it belongs to no NodePool, or has no NodeClaim".into(),
             Stays::NotInitialized => "it is not initialised; wait until it is ready for pods".into(),
-            Stays::NodePoolMissing => "its NodePool is not there".into(),
+            Stays::NodePoolMissing => "its NodePool does not exist".into(),
             Stays::Static => "its NodePool keeps a fixed number of nodes (spec.replicas)".into(),
             Stays::NotStatic => "its NodePool has no fixed number of nodes".into(),
             Stays::StaticScales => {
                 "its NodePool has more or fewer NodeClaims than replicas, or is being deleted; that comes first".into()
             }
             Stays::StaticAtLimit => {
-                "limits.nodes of its NodePool leave no room for a replacement; it has to be higher than replicas".into()
+                "limits.nodes of its NodePool leaves no room for a replacement; set it above replicas".into()
             }
             Stays::Nominated(pod) => format!("pod {} is expected on it", self.pod(*pod)),
             Stays::Disrupting => "it is being disrupted already".into(),
-            Stays::Rebooting => "its machine is being started anew".into(),
+            Stays::Rebooting => "its machine is being rebooted".into(),
             Stays::Healthy => "it has no condition that its cloud repairs".into(),
             Stays::Tolerated(condition) => format!(
                 "condition {} is still tolerated",
@@ -154,7 +154,7 @@ impl Messages<'_> {
             }
             Stays::PodDoNotDisrupt(pod, None) if world.pods[pod.0 as usize].unreadable => {
                 let why = world.pods[pod.0 as usize].invalid.as_deref().unwrap_or_default();
-                format!("pod {} cannot be read, so that nobody knows what it needs: {why}", self.pod(*pod))
+                format!("pod {} cannot be read, so its needs are unknown: {why}", self.pod(*pod))
             }
             Stays::PodDoNotDisrupt(pod, None) => {
                 format!("annotation karpenter.sh/do-not-disrupt of pod {}; remove it", self.pod(*pod))
@@ -173,7 +173,7 @@ impl Messages<'_> {
                 )
             }
             Stays::SeveralPodBudgets(pod) => {
-                format!("several PodDisruptionBudgets select pod {}, and then none can be evicted", self.pod(*pod))
+                format!("several PodDisruptionBudgets select pod {}, so the API server does not evict it", self.pod(*pod))
             }
             Stays::NodePoolBudget(at) => self.budget(node, *at),
             Stays::BacksOff(until) => backs_off("its NodePool", *until),
@@ -185,8 +185,8 @@ impl Messages<'_> {
             }
             Stays::OnlyWhenEmpty => "consolidationPolicy of its NodePool is WhenEmpty, and it has pods".into(),
             Stays::NotEmpty(pods) => format!("{} would have to move", count(*pods as usize, "pod")),
-            Stays::IsEmpty => "it is empty, which is for emptiness".into(),
-            Stays::NotDrifted => "it is what its NodePool says".into(),
+            Stays::IsEmpty => "it is empty; the method emptiness takes it".into(),
+            Stays::NotDrifted => "it has not drifted from its NodePool".into(),
             Stays::UnknownOffering => {
                 "no offering has its instance type, zone and capacity type, so its price is not known".into()
             }
@@ -201,7 +201,7 @@ impl Messages<'_> {
             }
             Stays::NotModelled(pod) => {
                 format!(
-                    "pod {} has affinity or anti-affinity that its place no longer meets, or that holds it on its host: it could not be scheduled anew",
+                    "pod {} could not be scheduled anew: its place no longer meets its affinity or anti-affinity, or affinity holds it on its host",
                     self.pod(*pod)
                 )
             }
@@ -218,18 +218,18 @@ impl Messages<'_> {
                 "pod {} of a StatefulSet is ending on it and will come back; wait until it is gone",
                 self.pod(*pod)
             ),
-            Stays::NoPlace(pod) => format!("no other place is found for pod {}", self.pod(*pod)),
+            Stays::NoPlace(pod) => format!("pod {} has no other place", self.pod(*pod)),
             Stays::NoPlaceTogether(pod, others) => format!(
-                "no other place is found for pod {} and {} that must be on its host",
+                "pod {} and {} that must be on its host have no other place",
                 self.pod(*pod),
                 count(*others as usize, "pod")
             ),
             Stays::Needed => {
                 "it could go alone, but it is worth more as a place for pods of nodes that go".into()
             }
-            Stays::NotNow => "it could go alone; what goes now saves more, and it is looked at again".into(),
+            Stays::NotNow => "it could go alone, but what goes now saves more; the next look tests it again".into(),
             Stays::NotWorthIt(missing) => format!(
-                "to remove it would save {} USD per hour too little for the pods that move{}",
+                "removing it would save {} USD per hour too little for the pods that move{}",
                 self.usd(*missing),
                 self.apart(node)
             ),
@@ -328,7 +328,7 @@ impl Messages<'_> {
             Why::Awaits(node) => self.awaits(*node),
             Why::NotWorthIt(missing) => {
                 format!(
-                    "to remove it would save {} USD per hour too little for the pods that move",
+                    "removing it would save {} USD per hour too little for the pods that move",
                     self.usd(*missing)
                 )
             }

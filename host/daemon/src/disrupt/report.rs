@@ -24,7 +24,6 @@ pub struct Proposed {
     /// No outcome of consolidation has a smaller objective (price, cost of nodes and of moves), USD per
     /// hour.
     pub lower_bound: Option<f64>,
-    /// What could be done.
     pub proposals: Vec<ProposalReport>,
     /// Why nodes stay.
     pub stays: Vec<Staying>,
@@ -43,7 +42,6 @@ pub struct ProposalReport {
     pub method: &'static str,
     /// The reason that budgets know it by.
     pub reason: &'static str,
-    /// NodePools of its nodes.
     pub node_pools: Vec<String>,
     /// Nodes that go.
     pub nodes: Vec<String>,
@@ -59,7 +57,6 @@ pub struct ProposalReport {
     pub moves: BTreeMap<String, String>,
     /// `now`, `later` if a budget has to have more left, `refused` or `deferred` by a policy.
     pub verdict: &'static str,
-    /// Why.
     pub why: String,
 }
 
@@ -67,7 +64,6 @@ pub struct ProposalReport {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ReplacementReport {
-    /// Its NodePool.
     pub node_pool: String,
     /// Instance types that hold its pods and are cheap enough, cheapest first.
     pub instance_types: Vec<String>,
@@ -81,7 +77,6 @@ pub struct ReplacementReport {
 /// A node that stays.
 #[derive(Debug, Serialize)]
 pub struct Staying {
-    /// The node.
     pub node: String,
     /// Why each method leaves it.
     pub verdicts: Vec<MethodVerdict>,
@@ -91,7 +86,6 @@ pub struct Staying {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MethodVerdict {
-    /// The method.
     pub method: &'static str,
     /// A code.
     pub reason: &'static str,
@@ -311,7 +305,6 @@ impl<'r> Reasons<'r> {
 }
 
 impl Reason<'_> {
-    /// A code.
     pub fn code(self) -> &'static str {
         match self {
             Reason::Stays(why) => Messages::code(why),
@@ -350,12 +343,11 @@ pub struct Converged {
     pub estimates: Option<String>,
     /// Price of all nodes before, USD per hour.
     pub before: f64,
-    /// The same afterwards.
+    /// USD per hour afterwards.
     pub after: f64,
     /// No outcome of consolidation has a smaller objective (price, cost of nodes and of moves), USD per
     /// hour.
     pub lower_bound: Option<f64>,
-    /// Nodes before.
     pub nodes_before: usize,
     /// Nodes afterwards.
     pub nodes_after: usize,
@@ -375,13 +367,11 @@ pub struct Converged {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Step {
-    /// The method.
     pub method: &'static str,
     /// Nodes that went.
     pub nodes: usize,
     /// Nodes that were bought.
     pub replacements: usize,
-    /// Pods that moved.
     pub pods_moved: usize,
     /// USD per hour.
     pub savings: f64,

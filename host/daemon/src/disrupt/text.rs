@@ -9,7 +9,7 @@ use crate::messages;
 use crate::report::table::{Align, table};
 
 /// How many proposals and reasons are shown.
-const SHOWN: usize = 10;
+const MAX_SHOWN: usize = 10;
 
 /// What could be saved, at which price, and why the other nodes stay.
 pub fn proposed(report: &Proposed) -> String {
@@ -48,12 +48,12 @@ pub fn proposed(report: &Proposed) -> String {
             &report
                 .proposals
                 .iter()
-                .take(SHOWN)
+                .take(MAX_SHOWN)
                 .map(|proposal| row(proposal, report.estimates.is_some()))
                 .collect::<Vec<_>>(),
         );
-        if report.proposals.len() > SHOWN {
-            _ = writeln!(text, "… and {} more", report.proposals.len() - SHOWN);
+        if report.proposals.len() > MAX_SHOWN {
+            _ = writeln!(text, "… and {} more", report.proposals.len() - MAX_SHOWN);
         }
     }
     text += &reasons(report);
@@ -100,7 +100,11 @@ fn reasons(report: &Proposed) -> String {
         .map(|(reason, (nodes, example))| (nodes, vec![nodes.to_string(), reason.into(), example]))
         .collect();
     rows.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
-    let rows: Vec<Vec<String>> = rows.into_iter().take(SHOWN).map(|(_, row)| row).collect();
+    let rows: Vec<Vec<String>> = rows
+        .into_iter()
+        .take(MAX_SHOWN)
+        .map(|(_, row)| row)
+        .collect();
     let columns = [
         ("NODES", Align::Right),
         ("STAY FOR", Align::Left),

@@ -18,7 +18,7 @@ use longshore_emulator::shell::Shell;
 use serde_json::{Value, json};
 
 /// How often instances are looked at.
-const LOOK: Duration = Duration::from_millis(500);
+const INSTANCE_POLL: Duration = Duration::from_millis(500);
 /// Annotation of Nodes with the instance that they are.
 const INSTANCE: &str = "longshore.dev/emulated-instance";
 /// KWOK runs the pods of Nodes with this annotation.
@@ -39,7 +39,7 @@ pub async fn run(shell: Arc<Shell<SystemClock>>, client: Client) {
                 }
             }
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(INSTANCE_POLL).await;
     }
 }
 

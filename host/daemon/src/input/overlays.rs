@@ -56,7 +56,6 @@ impl Texts {
 }
 
 impl Overlays {
-    /// All of them.
     pub fn list(&self) -> &[NodeOverlay] {
         &self.all
     }

@@ -62,13 +62,13 @@ use crate::error::Failure;
 /// The certificate of the API server as a pod has it.
 const CERTIFICATE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt";
 /// How often a replica that stands by asks whether it leads, and a leader whether it still does.
-const LOOK: Duration = Duration::from_millis(250);
+const LEADERSHIP_POLL: Duration = Duration::from_millis(250);
 /// How often the version of Kubernetes is read.
-const VERSION: Duration = Duration::from_secs(300);
+const KUBERNETES_VERSION_POLL: Duration = Duration::from_secs(300);
 /// How soon an instance is tagged again after a call failed; twice as long each time.
-const AGAIN: Duration = Duration::from_secs(10);
-/// At the most.
-const LATER: Duration = Duration::from_secs(300);
+const TAG_RETRY: Duration = Duration::from_secs(10);
+/// Longest wait before an instance is tagged again.
+const MAX_TAG_RETRY: Duration = Duration::from_secs(300);
 
 /// Makes the provider: asks AWS for the cluster, instance types and prices. While AWS is slow or down it
 /// goes on asking.
@@ -179,7 +179,7 @@ async fn begin(
             Err(why) if why.passes() => {
                 failures += 1;
                 let again = back_off(failures);
-                tracing::warn!(%why, seconds = again.as_secs(), "EC2 does not answer; tried again");
+                tracing::warn!(%why, seconds = again.as_secs(), "EC2 does not answer; retrying");
                 tokio::time::sleep(again).await;
             }
             begun => break begun,
@@ -307,7 +307,7 @@ impl Offers for Ec2Offers {
             None => None,
             Some(Ok(class)) => Some(class),
             Some(Err(why)) => {
-                tracing::warn!(nodeclass = name, %why, "cannot be read; the last version counts");
+                tracing::warn!(nodeclass = name, %why, "EC2NodeClass cannot be read; the last version counts");
                 return;
             }
         };
@@ -349,7 +349,7 @@ fn run(ec2: &Ec2, duties: Duties, ctx: &Arc<Context>) -> JoinSet<()> {
     tasks.spawn(async move {
         loop {
             while !ctx.leadership.is_leader() {
-                tokio::time::sleep(LOOK).await;
+                tokio::time::sleep(LEADERSHIP_POLL).await;
             }
             tokio::select! {
                 // In this order, so that two runs of a simulation are equal.
@@ -366,7 +366,7 @@ fn run(ec2: &Ec2, duties: Duties, ctx: &Arc<Context>) -> JoinSet<()> {
 /// follow, and images of aliases drift.
 async fn follow_version(ec2: &Ec2, client: &Client, eks: bool) {
     loop {
-        tokio::time::sleep(VERSION).await;
+        tokio::time::sleep(KUBERNETES_VERSION_POLL).await;
         let found = match eks {
             true => ec2.eks_version().await.map_err(|why| why.with_hint()),
             false => {
@@ -377,18 +377,14 @@ async fn follow_version(ec2: &Ec2, client: &Client, eks: bool) {
         let before = ec2.kubernetes();
         match found {
             Ok(version) if ec2.set_kubernetes(&version) => {
-                tracing::info!(
-                    version,
-                    before,
-                    "the cluster has another Kubernetes version"
-                );
+                tracing::info!(version, before, "Kubernetes version of the cluster changed");
             }
             Ok(_) => {}
             Err(why) => {
                 tracing::warn!(
                     why,
                     before,
-                    "the Kubernetes version cannot be read and stays"
+                    "reading the Kubernetes version failed; the last one counts"
                 );
             }
         }
@@ -397,7 +393,7 @@ async fn follow_version(ec2: &Ec2, client: &Client, eks: bool) {
 
 async fn lost(leadership: &Leadership) {
     while leadership.is_leader() {
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(LEADERSHIP_POLL).await;
     }
 }
 
@@ -467,14 +463,14 @@ async fn tag_nodes(
         let name = claim.name_any();
         let before = failed.remove(&name);
         if let Err(why) = tag_node(ec2, ctx, claim.clone()).await {
-            let pause = before.map_or(AGAIN, |own| (2 * own.pause).min(LATER));
+            let pause = before.map_or(TAG_RETRY, |own| (2 * own.pause).min(MAX_TAG_RETRY));
             if !ec2.is_shifted(lifecycle::provider_id(&claim)) {
                 let (why, again) = (&*why, pause.as_secs());
                 tracing::warn!(
                     nodeclaim = name,
                     why,
                     again,
-                    "instance not tagged; tried again"
+                    "tagging instance failed; retrying"
                 );
             }
             let at = Instant::now() + pause;

@@ -18,11 +18,11 @@ use longshore_core::snapshot::Snapshot;
 use serde_json::{Map, Value, json};
 
 /// Files that are kept; older ones are removed.
-const MOST_FILES: usize = 5;
+const MAX_FILES: usize = 5;
 /// Size of one file, bytes. A larger cluster is left out of it.
-const MOST_BYTES: usize = 32 << 20;
+const MAX_BYTES: usize = 32 << 20;
 /// Milliseconds between two files.
-pub const PAUSE: i64 = 10 * 60 * 1000;
+pub const REPORT_INTERVAL_MS: i64 = 10 * 60 * 1000;
 
 /// Writes one file and removes old ones. Returns its name.
 ///
@@ -48,7 +48,7 @@ pub fn write(
         })
     };
     let mut text = list(manifests(&snapshot.world), "").to_string();
-    if text.len() > MOST_BYTES {
+    if text.len() > MAX_BYTES {
         text = list(Vec::new(), "; the cluster is too large for a file").to_string();
     }
     let file = folder.join(format!("{name}.json"));
@@ -65,7 +65,7 @@ fn remove_old(folder: &Path) -> std::io::Result<()> {
     let mut files: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
     files.retain(|file| file.extension().is_some_and(|e| e == "json" || e == "part"));
     files.sort();
-    let old = files.len().saturating_sub(MOST_FILES);
+    let old = files.len().saturating_sub(MAX_FILES);
     files.iter().take(old).try_for_each(std::fs::remove_file)
 }
 
@@ -462,7 +462,7 @@ mod tests {
             claims: Vec::new(),
             detail: "no pod is there".into(),
         };
-        for number in 10..10 + MOST_FILES + 3 {
+        for number in 10..10 + MAX_FILES + 3 {
             let name = format!("rejected-{number}");
             let file = write(&folder, &name, &snapshot, std::slice::from_ref(&violation)).unwrap();
             let text = std::fs::read_to_string(file).unwrap();

@@ -29,7 +29,7 @@ pub const DRIFTED: &str = "Drifted";
 
 /// A claim must be this old before a missing instance type counts as drift. Clouds list types with
 /// gaps.
-const TYPE_AGE: Duration = Duration::from_secs(60 * 60);
+const TYPE_CHECK_INTERVAL: Duration = Duration::from_secs(60 * 60);
 
 /// What a claim is compared with.
 #[derive(Clone, Default)]
@@ -165,7 +165,7 @@ pub fn own_drift(
         return (None, None);
     }
     let created = claim.metadata.creation_timestamp.as_ref().map(|t| t.0);
-    let left = left(created.unwrap_or(now), TYPE_AGE, now);
+    let left = left(created.unwrap_or(now), TYPE_CHECK_INTERVAL, now);
     if !left.is_zero() {
         return (None, Some(left));
     }

@@ -76,16 +76,16 @@ pub fn planned_pods(claim: &NodeClaim) -> impl Iterator<Item = Planned<'_>> {
         .and_then(|a| a.get(PODS))
         .map_or("", String::as_str);
     list.split(',').filter(|pod| !pod.is_empty()).map(|text| {
-        let (pod, nomination_plan) = text.split_once('~').unwrap_or((text, ""));
-        let (numbers, told) = nomination_plan
+        let (pod, marks) = text.split_once('~').unwrap_or((text, ""));
+        let (numbers, nominated) = marks
             .strip_suffix('-')
-            .map_or((nomination_plan, true), |numbers| (numbers, false));
+            .map_or((marks, true), |numbers| (numbers, false));
         let (group, leads) = numbers.split_once('+').unwrap_or((numbers, ""));
         Planned {
             pod,
             group: group.parse().ok(),
             affinity_leader: leads.parse().ok(),
-            nominated: told,
+            nominated,
         }
     })
 }
@@ -130,14 +130,14 @@ impl NominationPlan {
         } else {
             String::new()
         };
-        let told = if self.without_nomination.contains(&pod) {
+        let no_nomination = if self.without_nomination.contains(&pod) {
             "-"
         } else {
             ""
         };
-        match group + &leads + told {
+        match group + &leads + no_nomination {
             none if none.is_empty() => none,
-            nomination_plan => format!("~{nomination_plan}"),
+            marks => format!("~{marks}"),
         }
     }
 }
@@ -149,7 +149,6 @@ pub struct NewNodeClaim {
     pub name: String,
     /// Its NodePool.
     pub pool: String,
-    /// The object.
     pub object: Value,
     /// The pods that it is for, `namespace/name`.
     pub pods: Vec<String>,
@@ -186,14 +185,13 @@ pub fn new_node_claims(
         .collect()
 }
 
-/// Most bytes of a claim's name, for its node may be called so, and a node's name is the value of a
-/// label.
+/// Most bytes of a NodeClaim's name: its node may get the same name, which is the value of a label.
 const NAME_BYTES: usize = 63;
 /// Alphabet of the name suffix: Kubernetes' own, which forms no words.
 const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
-/// So many of them: that two of a hundred thousand claims get the same has a chance of 1 in 1 500,
-/// and then the second is planned again.
-const LETTERS: usize = 9;
+/// Length of the name suffix. Nine letters: one collision in 1 500 among 100 000 names; the loser
+/// is planned again.
+const SUFFIX_LETTERS: usize = 9;
 
 /// The name of a claim, derived from its round, its number there and its pods, so that a retry
 /// after a lost answer writes the same name.
@@ -208,12 +206,12 @@ pub fn claim_name(pool: &str, decided_by: &str, pods: &str) -> String {
         .iter()
         .take(8)
         .fold(0u64, |number, byte| number << 8 | u64::from(*byte));
-    let mut end = pool.len().min(NAME_BYTES - LETTERS - 1);
+    let mut end = pool.len().min(NAME_BYTES - SUFFIX_LETTERS - 1);
     while !pool.is_char_boundary(end) {
         end -= 1;
     }
     let mut name = format!("{}-", pool[..end].trim_end_matches(['-', '.']));
-    for _ in 0..LETTERS {
+    for _ in 0..SUFFIX_LETTERS {
         name.push(char::from(
             ALPHABET[(number % ALPHABET.len() as u64) as usize],
         ));

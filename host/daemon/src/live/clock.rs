@@ -16,12 +16,12 @@ use tokio::time::Instant;
 use super::lock::lock;
 
 /// Most jumps that a machine's clock can be given.
-const JUMPS: usize = 4;
+const MAX_JUMPS: usize = 4;
 /// An answer that took longer says nothing of the time now.
-const PROMPT: Duration = Duration::from_secs(2);
+const MAX_ANSWER_TIME: Duration = Duration::from_secs(2);
 /// So much may be between this clock and the second that an answer names: clocks drift, and servers
 /// differ a little.
-const AGREES: Duration = Duration::from_secs(2);
+const MAX_DISAGREEMENT: Duration = Duration::from_secs(2);
 
 /// Tells the time of day. Cheap to clone; all clones agree.
 #[derive(Clone, Debug, Default)]
@@ -39,7 +39,7 @@ struct Machine {
     /// The time that was shown at a moment; the system's clock if nothing.
     set: Option<(Timestamp, Instant)>,
     /// From when on it is this many seconds ahead.
-    jumps: [Option<(Instant, i64)>; JUMPS],
+    jumps: [Option<(Instant, i64)>; MAX_JUMPS],
 }
 
 impl Clock {
@@ -93,12 +93,12 @@ impl Clock {
     /// `took` before now. Returns by how many seconds this clock was ahead (fewer than 0: behind)
     /// where it was wrong and has been set.
     pub fn learn(&self, date: &str, took: Duration) -> Option<i64> {
-        if took > PROMPT {
+        if took > MAX_ANSWER_TIME {
             return None;
         }
         let date: Timestamp = rfc2822::DateTimeParser::new().parse_timestamp(date).ok()?;
-        let earliest = shifted(date, AGREES, false);
-        let latest = shifted(date, Duration::from_secs(1) + took + AGREES, true);
+        let earliest = shifted(date, MAX_DISAGREEMENT, false);
+        let latest = shifted(date, Duration::from_secs(1) + took + MAX_DISAGREEMENT, true);
         let shown = self.now();
         let agrees = (earliest..=latest).contains(&shown);
         let mut kept = lock(&self.kept);
@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     const MINUTE: Duration = Duration::from_secs(60);
-    const SOON: Duration = Duration::from_millis(20);
+    const BRIEF_DELAY: Duration = Duration::from_millis(20);
 
     fn base() -> Timestamp {
         "2026-01-01T00:00:00Z".parse().unwrap()
@@ -182,10 +182,16 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn once_the_server_was_heard_the_machines_clock_may_jump() {
         let clock = Clock::starting_at(base()).jumping(Instant::now() + MINUTE, 3600);
-        assert_eq!(clock.learn("Thu, 01 Jan 2026 00:00:00 GMT", SOON), None);
+        assert_eq!(
+            clock.learn("Thu, 01 Jan 2026 00:00:00 GMT", BRIEF_DELAY),
+            None
+        );
         tokio::time::sleep(MINUTE * 2).await;
         assert_eq!(clock.now().to_string(), "2026-01-01T00:02:00Z");
-        assert_eq!(clock.learn("Thu, 01 Jan 2026 00:02:00 GMT", SOON), None);
+        assert_eq!(
+            clock.learn("Thu, 01 Jan 2026 00:02:00 GMT", BRIEF_DELAY),
+            None
+        );
     }
 
     #[tokio::test(start_paused = true)]
@@ -193,7 +199,7 @@ mod tests {
         let clock = Clock::starting_at(base());
         let copy = clock.clone();
         assert_eq!(
-            clock.learn("Wed, 31 Dec 2025 23:00:00 GMT", SOON),
+            clock.learn("Wed, 31 Dec 2025 23:00:00 GMT", BRIEF_DELAY),
             Some(3600)
         );
         assert_eq!(copy.now().to_string(), "2025-12-31T23:00:00.5Z");
@@ -201,12 +207,12 @@ mod tests {
         assert_eq!(clock.now().to_string(), "2025-12-31T23:01:00.5Z");
         for (date, took, behind) in [
             // Within two seconds of the one named.
-            ("Wed, 31 Dec 2025 23:00:58 GMT", SOON, None),
-            ("Wed, 31 Dec 2025 23:01:02 GMT", SOON, None),
+            ("Wed, 31 Dec 2025 23:00:58 GMT", BRIEF_DELAY, None),
+            ("Wed, 31 Dec 2025 23:01:02 GMT", BRIEF_DELAY, None),
             // Too late to say anything, and no date.
-            ("Wed, 31 Dec 2025 23:30:00 GMT", PROMPT * 2, None),
-            ("yesterday", SOON, None),
-            ("Wed, 31 Dec 2025 23:01:10 GMT", SOON, Some(-10)),
+            ("Wed, 31 Dec 2025 23:30:00 GMT", MAX_ANSWER_TIME * 2, None),
+            ("yesterday", BRIEF_DELAY, None),
+            ("Wed, 31 Dec 2025 23:01:10 GMT", BRIEF_DELAY, Some(-10)),
         ] {
             assert_eq!(clock.learn(date, took), behind, "{date}");
         }

@@ -32,17 +32,16 @@ use super::leader::{Leadership, NotLeading};
 use super::mutants::mutant;
 use crate::error::Failure;
 
-/// After this time without any data the server is pinged:
-const QUIET: Duration = Duration::from_secs(10);
-/// if it does not say so within this, the connection is given up, and with it all that is waited
-/// for.
-const QUERY_TIMEOUT: Duration = Duration::from_secs(15);
+/// After this long without any data the server is pinged.
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(10);
+/// Without an answer to the ping within this, the connection is given up, and every request on it.
+const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// So many bytes of an answer may come before they are read,
-const ANSWER: u32 = 1 << 20;
-/// and this many in total: more than the lists and watches of all kinds, so that the Lease can be
-/// renewed while none of those is read.
-const ANSWERS: u32 = 64 << 20;
+/// Bytes of one answer that may come before they are read.
+const STREAM_WINDOW_BYTES: u32 = 1 << 20;
+/// Bytes of all answers that may come before they are read: more than the lists and watches of all
+/// kinds, so that the Lease can be renewed while none of those is read.
+const CONNECTION_WINDOW_BYTES: u32 = 64 << 20;
 
 /// Where the API server is: as a kubeconfig says, or as the environment of a process does.
 ///
@@ -95,10 +94,10 @@ pub fn connect(
     }
     let http: Http<_, Body> = Http::builder(TokioExecutor::new())
         .timer(TokioTimer::new())
-        .http2_keep_alive_interval(QUIET)
-        .http2_keep_alive_timeout(QUERY_TIMEOUT)
-        .http2_initial_stream_window_size(ANSWER)
-        .http2_initial_connection_window_size(ANSWERS)
+        .http2_keep_alive_interval(KEEP_ALIVE_INTERVAL)
+        .http2_keep_alive_timeout(KEEP_ALIVE_TIMEOUT)
+        .http2_initial_stream_window_size(STREAM_WINDOW_BYTES)
+        .http2_initial_connection_window_size(CONNECTION_WINDOW_BYTES)
         .build(connector(&config)?);
     let made = || -> Result<Clients, kube::Error> {
         let service = ServiceBuilder::new()
@@ -135,13 +134,13 @@ where
     }
 }
 
-/// Requests are sent again so often,
-const ATTEMPTS: u32 = 5;
-/// after this long for the first time, each time twice as long,
-const FIRST_DELAY: Duration = Duration::from_millis(50);
-/// and never after more than this, whatever `Retry-After` says: what was to be sent is old by then,
-/// and is made anew.
-const LONGEST_DELAY: Duration = Duration::from_secs(5);
+/// How often a request is sent.
+const REQUEST_ATTEMPTS: u32 = 5;
+/// Wait before a request is sent for the second time; doubled each time.
+const FIRST_RETRY_DELAY: Duration = Duration::from_millis(50);
+/// Longest wait before a request is sent again, whatever `Retry-After` says. What was to be sent is
+/// old by then, and is made anew.
+const MAX_RETRY_DELAY: Duration = Duration::from_secs(5);
 
 /// Sends again what was not carried out: every request that was refused with 429, and reads that
 /// got 503 or 504. A write that got one of those may have been carried out.
@@ -167,19 +166,19 @@ impl<B> Policy<Request<Body>, Response<B>, BoxError> for RetryRejected {
             _ => false,
         };
         self.attempts += 1;
-        if !again || self.attempts >= ATTEMPTS {
+        if !again || self.attempts >= REQUEST_ATTEMPTS {
             return None;
         }
         let asked = response
             .headers()
             .get(header::RETRY_AFTER)
             .and_then(|value| value.to_str().ok()?.parse().ok());
-        let delay = FIRST_DELAY * (1 << (self.attempts - 1));
+        let delay = FIRST_RETRY_DELAY * (1 << (self.attempts - 1));
         Some(sleep(
             asked
                 .map_or(delay, Duration::from_secs)
                 .max(delay)
-                .min(LONGEST_DELAY),
+                .min(MAX_RETRY_DELAY),
         ))
     }
 
@@ -196,7 +195,7 @@ impl<B> Policy<Request<Body>, Response<B>, BoxError> for RetryRejected {
 }
 
 /// How long a read may take; a watch until it begins.
-const READ: Duration = Duration::from_secs(60);
+const READ_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Lets writes out only while this replica leads, and counts those under way. Leases are written by
 /// all replicas.
@@ -225,14 +224,14 @@ where
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let shared = reads(request.method()) || request.uri().path().contains("/leases/");
         let (ticket, limit) = if shared || request.uri().path().ends_with("/leases") {
-            (None, READ)
+            (None, READ_TIMEOUT)
         } else {
             match self.leadership.begin_write() {
                 Ok(ticket) => {
                     let limit = ticket.time_left();
                     (Some(ticket), limit)
                 }
-                Err(_) if mutant("retries-without-leadership") => (None, READ),
+                Err(_) if mutant("retries-without-leadership") => (None, READ_TIMEOUT),
                 Err(refused) => return Box::pin(std::future::ready(Err(refused.into()))),
             }
         };
@@ -384,7 +383,7 @@ mod tests {
         }
         assert_eq!(
             begun.elapsed(),
-            LONGEST_DELAY * 12,
+            MAX_RETRY_DELAY * 12,
             "whatever the server says, no longer than this each time"
         );
     }

@@ -206,7 +206,9 @@ impl Context {
             return;
         }
         futures::stream::iter(pods)
-            .for_each_concurrent(TURNS, |(pod, node)| self.nominate_one(pod, node))
+            .for_each_concurrent(NOMINATIONS_AT_ONCE, |(pod, node)| {
+                self.nominate_one(pod, node)
+            })
             .await;
     }
 
@@ -236,10 +238,9 @@ impl Context {
     /// Clears the nomination of each of these pods, unless it has changed meanwhile.
     pub async fn clear_nominations(&self, pods: Vec<String>) {
         futures::stream::iter(pods)
-            .for_each_concurrent(
-                TURNS,
-                |pod| async move { self.clear_nomination(&pod).await },
-            )
+            .for_each_concurrent(NOMINATIONS_AT_ONCE, |pod| async move {
+                self.clear_nomination(&pod).await
+            })
             .await;
     }
 
@@ -268,14 +269,15 @@ impl Context {
         old: &mut Option<String>,
     ) -> kube::Result<()> {
         let pod = api.get(name).await?;
-        let told = pod
+        let nominated = pod
             .status
             .and_then(|status| status.nominated_node_name)
             .filter(|node| !node.is_empty());
-        let Some(told) = told.filter(|node| old.as_ref().is_none_or(|old| old == node)) else {
+        let Some(nominated) = nominated.filter(|node| old.as_ref().is_none_or(|old| old == node))
+        else {
             return Ok(());
         };
-        *old = Some(told);
+        *old = Some(nominated);
         let version = json!({"resourceVersion": pod.metadata.resource_version});
         let patch =
             Patch::Strategic(json!({"metadata": version, "status": {"nominatedNodeName": null}}));
@@ -289,7 +291,7 @@ impl Context {
 const CLEAR_ATTEMPTS: u32 = 5;
 
 /// Number of nominations written at a time, so that other writes get their turn.
-pub const TURNS: usize = 32;
+pub const NOMINATIONS_AT_ONCE: usize = 32;
 /// How the last four launches of each NodePool went.
 #[derive(Default)]
 pub struct RegistrationHealth(Mutex<BTreeMap<String, VecDeque<bool>>>);

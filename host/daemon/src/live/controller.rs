@@ -90,21 +90,23 @@ enum Done {
 type Work = futures::future::BoxFuture<'static, Outcome>;
 
 /// How often freshness is checked while no round may be made.
-const RECHECK: Duration = Duration::from_secs(1);
-const GARBAGE: Duration = Duration::from_secs(120);
+const FRESHNESS_POLL: Duration = Duration::from_secs(1);
+/// How often garbage is looked for.
+const GARBAGE_INTERVAL: Duration = Duration::from_secs(120);
 /// What can be bought is asked this often while nothing is planned.
-const OFFERS: Duration = Duration::from_secs(1);
+const OFFERS_POLL: Duration = Duration::from_secs(1);
 /// NodePools are counted again at most this often.
-const POOLS: Duration = Duration::from_secs(1);
+const POOL_COUNT_INTERVAL: Duration = Duration::from_secs(1);
 /// How often leadership is checked, if there are several replicas.
-const LEADER: Duration = Duration::from_millis(250);
+const LEADERSHIP_POLL: Duration = Duration::from_millis(250);
 /// No round is made for so long where memory is given back to the system.
 const TRIM_MARGIN: Duration = Duration::from_millis(50);
 /// Replicas that compete ask for the Lease every 2 s. Without an answer for so long this one is cut
 /// off from the API server.
-const SILENT: Duration = Duration::from_secs(15);
-/// The same where there is no Lease: watches bring bookmarks every minute, or are listed again.
-const SILENT_WITHOUT_LEASE: Duration = Duration::from_secs(100);
+const MAX_LEASE_SILENCE: Duration = Duration::from_secs(15);
+/// Without a Lease, this process counts as cut off after its watches were silent for so long:
+/// bookmarks come every minute, or the kind is listed again.
+const MAX_WATCH_SILENCE: Duration = Duration::from_secs(100);
 /// The status for others is written anew at most this often,
 const PUBLISH_INTERVAL: Duration = Duration::from_millis(500);
 /// and at least this often: ages in it grow.
@@ -124,8 +126,7 @@ struct Controller {
     watches: Freshness,
     /// Why nothing may be planned now, if so.
     blocked: Option<String>,
-    /// Pods that wait and that a node was bought for: it is not done again without asking the
-    /// server.
+    /// Pending pods that have a NodeClaim. Buying again first lists unbound pods.
     bought: HashSet<String>,
     /// Which claim each pod is planned for.
     plans: PlanIndex,
@@ -146,9 +147,9 @@ struct Controller {
     /// What can be bought, and when that was asked last.
     offers: CurrentOffers,
     last_offers: Option<Instant>,
-    /// What metrics say of it, and the number of the catalogue that they say it of.
+    /// Cached metric rows and the catalogue generation they belong to.
     type_table: Mutex<Option<(u64, Arc<TypeTable>)>>,
-    /// What the status says of NodeOverlays, and the number of the catalogue with them.
+    /// Cached status of NodeOverlays and the catalogue generation it belongs to.
     overlays_status: Mutex<Option<(u64, serde_json::Value)>>,
     /// When nodes register, and which pods are nominated for them.
     rollout: Rollout,
@@ -472,18 +473,20 @@ impl Controller {
         let mut next = now + pulse::BEAT;
         let mut by = |at: Option<Instant>| next = at.map_or(next, |at| next.min(at));
         if !self.ctx.leadership.is_permanent() {
-            by(Some(now + LEADER));
+            by(Some(now + LEADERSHIP_POLL));
         }
         by(self.changed.then(|| self.published + PUBLISH_INTERVAL));
         by(self.next_answer(now));
         if self.was_leader && self.state.synced() && !self.ctx.leadership.is_retiring() {
             by(self.work.next());
             by(self.rollout.wakes_at(now));
-            by(Some(self.last_garbage + GARBAGE).filter(|_| !self.collecting));
-            by(self.pools_changed.then(|| self.last_pools + POOLS));
+            by(Some(self.last_garbage + GARBAGE_INTERVAL).filter(|_| !self.collecting));
+            by(self
+                .pools_changed
+                .then(|| self.last_pools + POOL_COUNT_INTERVAL));
             by(self.pod_events.next());
             by(self.again);
-            let blocked = self.why_blocked(now).map(|_| now + RECHECK);
+            let blocked = self.why_blocked(now).map(|_| now + FRESHNESS_POLL);
             let unblocked = |at: Instant| blocked.map_or(at, |again| at.max(again));
             by(self.next_disruption().map(unblocked));
             by(self.next_round().filter(|_| !self.planning).map(unblocked));
@@ -525,7 +528,10 @@ impl Controller {
             // Before another round begins.
             self.take_held_look();
         }
-        if self.last_offers.is_none_or(|last| now >= last + OFFERS) {
+        if self
+            .last_offers
+            .is_none_or(|last| now >= last + OFFERS_POLL)
+        {
             self.follow_offers(now);
         }
         let leads = self.ctx.leadership.is_leader();
@@ -571,14 +577,14 @@ impl Controller {
         let open = |node: &str| nodes.get(node).is_none_or(|node| node.is_registered());
         self.rollout.expire(now, open);
         self.carry_out(now);
-        if self.pools_changed && now >= self.last_pools + POOLS {
+        if self.pools_changed && now >= self.last_pools + POOL_COUNT_INTERVAL {
             (self.pools_changed, self.last_pools) = (false, now);
             let names: Vec<String> = self.state.pools.keys().cloned().collect();
             names
                 .into_iter()
                 .for_each(|name| self.work.enqueue(WorkItem::Pool(name), Lane::Pool, now));
         }
-        if !self.collecting && now >= self.last_garbage + GARBAGE {
+        if !self.collecting && now >= self.last_garbage + GARBAGE_INTERVAL {
             self.last_garbage = now;
             self.collect();
         }
@@ -653,8 +659,8 @@ impl Controller {
     fn silence(&self) -> Option<String> {
         let (time, ago) = self.ctx.clock.last_answer()?;
         let limit = match self.ctx.leadership.is_permanent() {
-            true => SILENT_WITHOUT_LEASE,
-            false => SILENT,
+            true => MAX_WATCH_SILENCE,
+            false => MAX_LEASE_SILENCE,
         };
         (ago >= limit).then(|| {
             let time = lifecycle::rfc3339(time);

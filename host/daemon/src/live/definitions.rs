@@ -13,7 +13,7 @@ use serde_json::Value;
 pub const INSTALL: &str = "kubectl apply --server-side --force-conflicts -f deploy/crds";
 
 /// Most fields that are named.
-const NAMED: usize = 5;
+const MAX_NAMED_FIELDS: usize = 5;
 
 /// What is wrong with the definitions in the cluster, a sentence each.
 ///
@@ -53,7 +53,7 @@ impl fmt::Display for Difference {
                 write!(f, "the cluster's {name} has {has} and not {version}")
             }
             Difference::Fields { name, fields } => {
-                let named = &fields[..fields.len().min(NAMED)];
+                let named = &fields[..fields.len().min(MAX_NAMED_FIELDS)];
                 write!(
                     f,
                     "CRD {name} in the cluster is outdated and drops the fields {}",

@@ -20,15 +20,15 @@ use super::watch::Change;
 
 /// A node that still has pods is listed again after this long, in case that the watch has lost
 /// something.
-const LIST_AGAIN: Duration = Duration::from_secs(60);
+const POD_LIST_INTERVAL: Duration = Duration::from_secs(60);
 /// The cloud is asked this often whether the instance of a node that is not ready is gone.
-const ASK_CLOUD: Duration = Duration::from_secs(10);
-/// How soon a pod is asked again after it refused for the first time; twice as long each time, up
-/// to [`LATEST`].
-const SOONEST: Duration = Duration::from_millis(100);
-const LATEST: Duration = Duration::from_secs(10);
+const INSTANCE_CHECK_INTERVAL: Duration = Duration::from_secs(10);
+/// How soon a pod is evicted again after it refused for the first time; doubled each time, up to
+/// [`MAX_EVICTION_RETRY`].
+const MIN_EVICTION_RETRY: Duration = Duration::from_millis(100);
+/// Longest wait before a pod is evicted again.
+const MAX_EVICTION_RETRY: Duration = Duration::from_secs(10);
 
-/// All drains.
 #[derive(Default)]
 pub struct Drains(Mutex<Known>);
 
@@ -148,7 +148,7 @@ impl Drains {
             .nodes
             .get(node)
             .is_none_or(|drain| match drain.listed {
-                Some(at) => !drain.pods.is_empty() && now >= at + LIST_AGAIN,
+                Some(at) => !drain.pods.is_empty() && now >= at + POD_LIST_INTERVAL,
                 None => true,
             })
     }
@@ -264,7 +264,9 @@ impl Drains {
         let Some(drain) = known.nodes.get_mut(node) else {
             return true;
         };
-        let may = drain.asked_cloud.is_none_or(|at| now >= at + ASK_CLOUD);
+        let may = drain
+            .asked_cloud
+            .is_none_or(|at| now >= at + INSTANCE_CHECK_INTERVAL);
         if may {
             drain.asked_cloud = Some(now);
         }
@@ -285,7 +287,7 @@ impl Drains {
     pub fn volume(&self, node: &str, claim: &str, now: Instant) -> Option<Option<String>> {
         let known = lock(&self.0);
         let (volume, asked) = known.nodes.get(node)?.volumes.get(claim)?;
-        (volume.is_some() || now < *asked + LATEST).then(|| volume.clone())
+        (volume.is_some() || now < *asked + MAX_EVICTION_RETRY).then(|| volume.clone())
     }
 
     /// The volume of a claim was asked for.
@@ -299,8 +301,8 @@ impl Drains {
 /// How long a pod is left alone after it has been asked.
 fn pause(refusals: u32) -> Duration {
     match refusals.checked_sub(1) {
-        Some(before) => (SOONEST * (1 << before.min(10))).min(LATEST),
-        None => LATEST,
+        Some(before) => (MIN_EVICTION_RETRY * (1 << before.min(10))).min(MAX_EVICTION_RETRY),
+        None => MAX_EVICTION_RETRY,
     }
 }
 
@@ -736,7 +738,12 @@ mod tests {
         );
         drains.asked("n", &a, PodRequest::Evict, None, Instant::now());
         assert_eq!(drains.refusal("n", &a, PodRequest::Evict), None);
-        assert!(!drains.may_ask("n", &a, PodRequest::Evict, Instant::now() + LATEST / 2));
+        assert!(!drains.may_ask(
+            "n",
+            &a,
+            PodRequest::Evict,
+            Instant::now() + MAX_EVICTION_RETRY / 2
+        ));
     }
 
     #[test]

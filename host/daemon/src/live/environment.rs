@@ -15,7 +15,7 @@ use tokio::sync::mpsc::{Receiver, Sender, UnboundedReceiver, channel, unbounded_
 use tokio::task::JoinSet;
 
 use super::clock::Clock;
-use super::context::{Context, RegistrationHealth, TURNS};
+use super::context::{Context, NOMINATIONS_AT_ONCE, RegistrationHealth};
 use super::controller;
 use super::disruption::failures::KnownFailures;
 use super::drains::Drains;
@@ -69,7 +69,7 @@ pub struct Environment {
     /// How pods are planned for.
     pub settings: Settings,
     /// Who scores.
-    pub manager: PolicyReloader,
+    pub reloader: PolicyReloader,
     /// Where everything is written down.
     pub journal: Journal,
     /// How long a batch waits for one more pod, and at most.
@@ -95,7 +95,7 @@ pub struct Environment {
     pub look_takes: Duration,
 }
 
-/// A Lease and its candidate.
+/// A Lease and the name under which it is asked for.
 pub struct Lease {
     /// Its namespace.
     pub namespace: String,
@@ -115,12 +115,12 @@ pub struct Daemon {
     how: RoundConfig,
     round_timer: RoundTimer,
     names: Symbols,
-    candidate: Option<Arc<Elector>>,
+    elector: Option<Arc<Elector>>,
 }
 
 impl Daemon {
     /// Puts the parts together.
-    pub fn new(edges: Environment) -> Self {
+    pub fn new(environment: Environment) -> Self {
         let Environment {
             leadership,
             client,
@@ -131,7 +131,7 @@ impl Daemon {
             overlays,
             names,
             settings,
-            manager,
+            reloader,
             journal,
             window,
             lease,
@@ -143,7 +143,7 @@ impl Daemon {
             inline,
             computing,
             look_takes,
-        } = edges;
+        } = environment;
         let own = lease
             .as_ref()
             .map_or(("kube-system", "karpenter-leader-election"), |l| {
@@ -157,7 +157,7 @@ impl Daemon {
         let metrics = Arc::new(Metrics::new());
         let provider: Arc<dyn CloudProvider> =
             Arc::new(Measured::new(provider, metrics.clone(), leadership.clone()));
-        let candidate = lease.map(|lease| {
+        let elector = lease.map(|lease| {
             let Lease {
                 namespace,
                 name,
@@ -194,7 +194,7 @@ impl Daemon {
             launches: Launches::default(),
             launch_groups: LaunchGroups::default(),
             shared_list: SharedList::default(),
-            nomination_turns: Semaphore::new(TURNS),
+            nomination_turns: Semaphore::new(NOMINATIONS_AT_ONCE),
             drains: Drains::default(),
             garbage: Garbage::default(),
             repairs,
@@ -211,7 +211,7 @@ impl Daemon {
             overlays: overlays.map(Arc::new),
             unavailable: shortages,
             settings,
-            policies: manager,
+            policies: reloader,
             journal,
             disrupts,
             spot_to_spot,
@@ -230,7 +230,7 @@ impl Daemon {
             how,
             round_timer,
             names,
-            candidate,
+            elector,
         }
     }
 
@@ -281,10 +281,10 @@ impl Daemon {
             });
         }
         drop(out);
-        if let Some(candidate) = self.candidate.clone() {
+        if let Some(elector) = self.elector.clone() {
             let leadership = self.ctx.leadership.clone();
             tasks.spawn(async move {
-                leader::run_election(&candidate, &leadership).await;
+                leader::run_election(&elector, &leadership).await;
                 "leader election"
             });
         }
@@ -304,12 +304,12 @@ impl Daemon {
         );
         let retiring = async {
             leadership.retires().await;
-            tokio::time::sleep(FINISH).await;
+            tokio::time::sleep(WORK_TIMEOUT).await;
         };
         tokio::select! {
             biased;
             () = control => {}
-            () = retiring => tracing::warn!(seconds = FINISH.as_secs(), "stopping with work in \
+            () = retiring => tracing::warn!(seconds = WORK_TIMEOUT.as_secs(), "stopping with work in \
                 progress after the timeout"),
             Some(ended) = tasks.join_next() => {
                 let ended = match ended {
@@ -321,17 +321,17 @@ impl Daemon {
             }
         }
         // The Lease is renewed meanwhile: the tasks are still there.
-        let idle = tokio::time::timeout(HAND_OVER, leadership.is_idle()).await;
+        let idle = tokio::time::timeout(WRITES_TIMEOUT, leadership.is_idle()).await;
         leadership.stop();
         tasks.shutdown().await;
-        match (self.candidate, idle) {
-            (Some(candidate), Ok(())) => {
-                _ = tokio::time::timeout(RELEASE, leader::release(&candidate)).await;
+        match (self.elector, idle) {
+            (Some(elector), Ok(())) => {
+                _ = tokio::time::timeout(LEASE_RELEASE_TIMEOUT, leader::release(&elector)).await;
             }
             (None, Ok(())) => {}
             // They end before another replica takes over.
             (_, Err(_)) => tracing::warn!(
-                seconds = HAND_OVER.as_secs(),
+                seconds = WRITES_TIMEOUT.as_secs(),
                 "keeping the Lease until it expires: writes are in progress after the timeout"
             ),
         }
@@ -339,13 +339,14 @@ impl Daemon {
     }
 }
 
-/// How long a process that retires waits for the work that is under way, and then for its writes.
-/// With giving the Lease back, the end of the journal and of the log it is done within 10 s
+/// How long a process that retires waits for the work that is under way. With its writes, giving
+/// the Lease back, the end of the journal and of the log it is done within 10 s
 /// ([`stop::LIMIT`](super::stop::LIMIT)).
-const FINISH: Duration = Duration::from_secs(4);
-const HAND_OVER: Duration = Duration::from_secs(3);
-/// How long it tries to give its Lease back.
-const RELEASE: Duration = Duration::from_millis(1_500);
+const WORK_TIMEOUT: Duration = Duration::from_secs(4);
+/// How long a process that retires then waits for its writes.
+const WRITES_TIMEOUT: Duration = Duration::from_secs(3);
+/// How long a process that retires tries to give its Lease back.
+const LEASE_RELEASE_TIMEOUT: Duration = Duration::from_millis(1_500);
 
 /// Why a daemon has ended by itself.
 #[derive(Debug, thiserror::Error)]

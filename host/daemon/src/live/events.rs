@@ -20,27 +20,35 @@ use super::disruption::staying;
 use super::lock::lock;
 use super::protection;
 
-const QUIET: Duration = Duration::from_secs(120);
-const QUIET_FOR_LEFTOVERS: Duration = Duration::from_secs(300);
+/// How long an Event is not repeated, unless its reason has an interval of its own.
+const DEFAULT_REPEAT_INTERVAL: Duration = Duration::from_secs(120);
+/// How long Events of pods that stay pending are not repeated.
+const LEFTOVER_REPEAT_INTERVAL: Duration = Duration::from_secs(300);
 
-const QUIET_FOR_UNHEALTHY: Duration = Duration::from_secs(900);
+/// How long Events of repairs that are blocked are not repeated.
+const UNHEALTHY_REPEAT_INTERVAL: Duration = Duration::from_secs(900);
 
-const QUIET_FOR_REBOOTS: Duration = Duration::from_secs(1800);
+/// How long Events of reboots are not repeated.
+const REBOOT_REPEAT_INTERVAL: Duration = Duration::from_secs(1800);
 
-/// Pods change often, their annotations do not.
-const QUIET_FOR_UNPROTECTED: Duration = Duration::from_secs(3600);
+/// How long Events of a pod's protection are not repeated. Pods change often, their annotations do
+/// not.
+const PROTECTION_REPEAT_INTERVAL: Duration = Duration::from_secs(3600);
 
-const QUIET_FOR_GARBAGE: Duration = Duration::from_secs(900);
+/// How long Events of garbage are not repeated.
+const GARBAGE_REPEAT_INTERVAL: Duration = Duration::from_secs(900);
 
-/// A class that waits for its nodes says so as often as Karpenter's.
-const QUIET_FOR_CLASSES: Duration = Duration::from_secs(600);
+/// How long Events of node classes are not repeated: as long as Karpenter's.
+const CLASS_REPEAT_INTERVAL: Duration = Duration::from_secs(600);
 
-const QUIET_FOR_BARREN: Duration = Duration::from_secs(60);
+/// How long Events of a NodePool without instance types, or of blocked disruption, are not
+/// repeated.
+const NODEPOOL_REPEAT_INTERVAL: Duration = Duration::from_secs(60);
 
-/// The API server forgets an Event after an hour without a change.
-const KEPT: Duration = Duration::from_secs(3500);
+/// The API server forgets an Event an hour after its last change; this is a little less.
+const EVENT_LIFETIME: Duration = Duration::from_secs(3500);
 /// How often Events that the API server has forgotten are forgotten here.
-const FORGET: Duration = Duration::from_secs(60);
+const FORGET_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Who writes Events.
 const COMPONENT: &str = "karpenter";
@@ -48,15 +56,15 @@ const COMPONENT: &str = "karpenter";
 /// How long the same words are not repeated.
 fn quiet(reason: &str) -> Duration {
     match reason {
-        "FailedScheduling" | "PurchaseDidNotHelp" => QUIET_FOR_LEFTOVERS,
-        "NodeRepairBlocked" => QUIET_FOR_UNHEALTHY,
-        "RebootObserved" | "RebootFailed" => QUIET_FOR_REBOOTS,
-        "Unconsolidatable" => staying::QUIET,
-        protection::INVALID | protection::UNTIL | protection::ELAPSED => QUIET_FOR_UNPROTECTED,
-        "GarbageLimitExceeded" | "InstancesWithoutNodeClaim" => QUIET_FOR_GARBAGE,
-        "WaitingOnNodeClaimTermination" | "RequestFailed" => QUIET_FOR_CLASSES,
-        "NoCompatibleInstanceTypes" | "DisruptionBlocked" => QUIET_FOR_BARREN,
-        _ => QUIET,
+        "FailedScheduling" | "PurchaseDidNotHelp" => LEFTOVER_REPEAT_INTERVAL,
+        "NodeRepairBlocked" => UNHEALTHY_REPEAT_INTERVAL,
+        "RebootObserved" | "RebootFailed" => REBOOT_REPEAT_INTERVAL,
+        "Unconsolidatable" => staying::REPEAT_INTERVAL,
+        protection::INVALID | protection::UNTIL | protection::ELAPSED => PROTECTION_REPEAT_INTERVAL,
+        "GarbageLimitExceeded" | "InstancesWithoutNodeClaim" => GARBAGE_REPEAT_INTERVAL,
+        "WaitingOnNodeClaimTermination" | "RequestFailed" => CLASS_REPEAT_INTERVAL,
+        "NoCompatibleInstanceTypes" | "DisruptionBlocked" => NODEPOOL_REPEAT_INTERVAL,
+        _ => DEFAULT_REPEAT_INTERVAL,
     }
 }
 
@@ -73,10 +81,9 @@ pub struct Events {
     /// Namespace and name of the Lease, which stands for this daemon.
     lease: (String, String),
     said: Mutex<Said>,
-    few: Mutex<RateLimiter>,
+    limiter: Mutex<RateLimiter>,
 }
 
-/// What was said.
 #[derive(Default)]
 struct Said {
     /// By a digest of the object, the reason and the words.
@@ -99,9 +106,10 @@ struct Written {
 impl Said {
     fn forget(&mut self, now: Instant) {
         if self.forget.is_none_or(|at| at <= now) {
-            self.forget = Some(now + FORGET);
-            self.events.retain(|_, written| now < written.at + KEPT);
-            self.when.retain(|_, at| now < *at + KEPT);
+            self.forget = Some(now + FORGET_INTERVAL);
+            self.events
+                .retain(|_, written| now < written.at + EVENT_LIFETIME);
+            self.when.retain(|_, at| now < *at + EVENT_LIFETIME);
         }
     }
 
@@ -193,12 +201,12 @@ struct RateLimiter {
 }
 
 impl RateLimiter {
-    const MOST: f64 = 10.0;
-    const A_SECOND: f64 = 5.0;
+    const BURST: f64 = 10.0;
+    const EVENTS_PER_SECOND: f64 = 5.0;
 
     fn new(now: Instant) -> Self {
         RateLimiter {
-            left: RateLimiter::MOST,
+            left: RateLimiter::BURST,
             counted: now,
         }
     }
@@ -206,7 +214,7 @@ impl RateLimiter {
     /// Whether one more may be written.
     fn take(&mut self, now: Instant) -> bool {
         let since = now.saturating_duration_since(self.counted).as_secs_f64();
-        self.left = (self.left + since * RateLimiter::A_SECOND).min(RateLimiter::MOST);
+        self.left = (self.left + since * RateLimiter::EVENTS_PER_SECOND).min(RateLimiter::BURST);
         self.counted = now;
         let may = self.left >= 1.0;
         self.left -= f64::from(u8::from(may));
@@ -223,7 +231,7 @@ impl Events {
             clock,
             lease,
             said: Mutex::default(),
-            few: Mutex::new(RateLimiter::new(Instant::now())),
+            limiter: Mutex::new(RateLimiter::new(Instant::now())),
         }
     }
 
@@ -274,15 +282,15 @@ impl Events {
         self.say_if_few(claim, warning, reason, &message);
     }
 
-    /// The same about a node.
+    /// Says something about a node that is left unsaid where much is said already.
     pub fn node_if_few(&self, name: &str, reason: &str, message: &str) {
         self.say_if_few(Object::node(name), false, reason, message);
     }
 
     fn say_if_few(&self, object: Object<'_>, warning: bool, reason: &str, message: &str) {
-        if !lock(&self.few).take(Instant::now()) {
+        if !lock(&self.limiter).take(Instant::now()) {
             let Object { kind, name, .. } = object;
-            tracing::debug!(kind, name, message, "too many to write an Event");
+            tracing::debug!(kind, name, message, "Event not written: rate limit");
             return;
         }
         if let Some((event, written)) = self.event(object, warning, reason, message) {
@@ -455,19 +463,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn much_at_once_is_cut_short_and_a_little_is_not() {
+    fn events_are_limited_to_bursts_of_ten() {
         let start = Instant::now();
-        let mut few = RateLimiter::new(start);
-        let nominated = |few: &mut RateLimiter, at: f64| {
+        let mut limiter = RateLimiter::new(start);
+        let taken = |limiter: &mut RateLimiter, at: f64| {
             (0..30)
-                .filter(|_| few.take(start + Duration::from_secs_f64(at)))
+                .filter(|_| limiter.take(start + Duration::from_secs_f64(at)))
                 .count()
         };
         assert_eq!(
             [
-                nominated(&mut few, 0.0),
-                nominated(&mut few, 0.5),
-                nominated(&mut few, 60.0)
+                taken(&mut limiter, 0.0),
+                taken(&mut limiter, 0.5),
+                taken(&mut limiter, 60.0)
             ],
             [10, 2, 10]
         );

@@ -15,7 +15,6 @@ use crate::explain::Explained;
 pub enum Subject {
     /// A pod, `namespace/name`.
     Pod(String),
-    /// A node.
     Node(String),
 }
 
@@ -29,11 +28,12 @@ pub struct ExplainRequest {
 }
 
 /// No answer begins so shortly before a round.
-const CLEAR: Duration = Duration::from_secs(1);
-/// Unless it has been waited for this long: where pods keep coming a round is always near.
-const QUERY_TIMEOUT: Duration = Duration::from_secs(5);
+const MIN_GAP_BEFORE_ROUND: Duration = Duration::from_secs(1);
+/// A question that has waited for this long is answered even so shortly before a round: where pods
+/// keep coming, a round is always near.
+const MAX_QUESTION_AGE: Duration = Duration::from_secs(5);
 /// Answers begin at most this often: each takes a copy of the cluster on the loop's thread.
-const EVERY: Duration = Duration::from_secs(1);
+const MIN_ANSWER_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The question that waits, and when the next answer may begin.
 #[derive(Default)]
@@ -54,10 +54,12 @@ impl ExplainRequests {
     /// where the loop is woken for something else first.
     pub fn due(&self, now: Instant, round: Option<Instant>) -> Option<Instant> {
         let (_, asked) = self.waits.as_ref().filter(|_| !self.answering)?;
-        let at = self.last.map_or(now, |last| (last + EVERY).max(now));
+        let at = self
+            .last
+            .map_or(now, |last| (last + MIN_ANSWER_INTERVAL).max(now));
         match round {
-            Some(round) if round <= at + CLEAR => {
-                let at = at.max(*asked + QUERY_TIMEOUT);
+            Some(round) if round <= at + MIN_GAP_BEFORE_ROUND => {
+                let at = at.max(*asked + MAX_QUESTION_AGE);
                 (at < round).then_some(at)
             }
             _ => Some(at),
@@ -103,13 +105,13 @@ mod tests {
 
     /// Seconds after `begin` at which a question asked then is due.
     fn due(
-        questions: &ExplainRequests,
+        requests: &ExplainRequests,
         begin: Instant,
         now: f64,
         round: Option<f64>,
     ) -> Option<f64> {
         let at = |seconds: f64| begin + Duration::from_secs_f64(seconds);
-        questions
+        requests
             .due(at(now), round.map(at))
             .map(|due| (due - begin).as_secs_f64())
     }
@@ -117,26 +119,26 @@ mod tests {
     #[test]
     fn a_question_waits_for_a_round_that_is_near_but_not_for_ever() {
         let begin = Instant::now();
-        let mut questions = ExplainRequests::default();
-        assert_eq!(due(&questions, begin, 0.0, None), None, "nobody asks");
+        let mut requests = ExplainRequests::default();
+        assert_eq!(due(&requests, begin, 0.0, None), None, "nobody asks");
         let (asked, _answer) = question();
-        questions.ask(asked, begin);
-        assert_eq!(due(&questions, begin, 0.0, None), Some(0.0));
-        assert_eq!(due(&questions, begin, 0.0, Some(1.5)), Some(0.0));
+        requests.ask(asked, begin);
+        assert_eq!(due(&requests, begin, 0.0, None), Some(0.0));
+        assert_eq!(due(&requests, begin, 0.0, Some(1.5)), Some(0.0));
         assert_eq!(
-            due(&questions, begin, 0.0, Some(0.9)),
+            due(&requests, begin, 0.0, Some(0.9)),
             None,
             "the round wakes the loop"
         );
-        assert_eq!(due(&questions, begin, 4.5, Some(5.4)), Some(5.0));
-        assert_eq!(due(&questions, begin, 6.0, Some(6.5)), Some(6.0));
+        assert_eq!(due(&requests, begin, 4.5, Some(5.4)), Some(5.0));
+        assert_eq!(due(&requests, begin, 6.0, Some(6.5)), Some(6.0));
         assert_eq!(
-            due(&questions, begin, 60.0, Some(60.0)),
+            due(&requests, begin, 60.0, Some(60.0)),
             None,
             "never before a round that is due"
         );
         assert_eq!(
-            due(&questions, begin, 60.0, Some(50.0)),
+            due(&requests, begin, 60.0, Some(50.0)),
             None,
             "nor before one that is late"
         );
@@ -145,30 +147,30 @@ mod tests {
     #[test]
     fn answers_are_given_one_at_a_time_and_a_second_apart() {
         let begin = Instant::now();
-        let mut questions = ExplainRequests::default();
+        let mut requests = ExplainRequests::default();
         let (first, _answer) = question();
-        questions.ask(first, begin);
-        assert!(questions.begin(begin).is_some());
+        requests.ask(first, begin);
+        assert!(requests.begin(begin).is_some());
         let (second, _answer) = question();
-        questions.ask(second, begin);
+        requests.ask(second, begin);
         assert_eq!(
-            due(&questions, begin, 9.0, None),
+            due(&requests, begin, 9.0, None),
             None,
             "the first is being answered"
         );
-        questions.ended();
-        assert_eq!(due(&questions, begin, 0.2, None), Some(1.0));
-        assert_eq!(due(&questions, begin, 9.0, None), Some(9.0));
+        requests.ended();
+        assert_eq!(due(&requests, begin, 0.2, None), Some(1.0));
+        assert_eq!(due(&requests, begin, 9.0, None), Some(9.0));
     }
 
     #[test]
-    fn a_question_that_nobody_waits_for_is_dropped() {
+    fn a_question_whose_client_has_gone_is_dropped() {
         let begin = Instant::now();
-        let mut questions = ExplainRequests::default();
+        let mut requests = ExplainRequests::default();
         let (asked, answer) = question();
-        questions.ask(asked, begin);
+        requests.ask(asked, begin);
         drop(answer);
-        assert!(questions.begin(begin).is_none());
-        assert_eq!(due(&questions, begin, 0.0, None), None);
+        assert!(requests.begin(begin).is_none());
+        assert_eq!(due(&requests, begin, 0.0, None), None);
     }
 }

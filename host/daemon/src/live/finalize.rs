@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use super::claims::FINALIZER;
 use super::context::Context;
 use super::launch_groups;
-use super::launches::UNLISTED;
+use super::launches::MAX_LISTING_DELAY;
 use super::lifecycle::{
     Outcome, TERMINATION_TIME, has_failed_to_join, is_true, jiff_span, patch_meta, patch_status,
     pool_of, rfc3339,
@@ -27,13 +27,13 @@ use super::step_error::StepError;
 
 const INSTANCE_TERMINATING: &str = "InstanceTerminating";
 /// How long until its Node is checked again; the watch is usually earlier.
-const NODE: Duration = Duration::from_secs(5);
-/// Whether a cloud lists an instance by now is asked this often.
-const UNKNOWN: Duration = Duration::from_secs(60);
+const NODE_POLL: Duration = Duration::from_secs(5);
+/// How often the cloud is asked whether it lists an instance by now.
+const UNLISTED_INSTANCE_POLL: Duration = Duration::from_secs(60);
 /// How long a member of a launch group that is being deleted leaves the group's instances to others.
-const MEMBERS_FIRST: Duration = Duration::from_secs(60);
-/// An instance that ends is asked for this often.
-const ENDS: Duration = Duration::from_secs(2);
+const LAUNCH_GROUP_WAIT: Duration = Duration::from_secs(60);
+/// How often the cloud is asked for an instance that is terminating.
+const TERMINATION_POLL: Duration = Duration::from_secs(2);
 
 /// Ends what belongs to a claim that is being deleted. `nodes` are those with its provider ID, as
 /// far as the state knows.
@@ -70,12 +70,12 @@ pub async fn finalize(ctx: &Context, claim: &NodeClaim, nodes: &[Arc<NodeView>])
     let id = match provider_id(ctx, claim).await? {
         Owned::Instance(id) => Some(id),
         Owned::Nothing => None,
-        Owned::Unlisted(left) => return Ok(Some(left.min(UNKNOWN))),
+        Owned::Unlisted(left) => return Ok(Some(left.min(UNLISTED_INSTANCE_POLL))),
     };
     if let Some(id) = &id
         && end_nodes(ctx, claim, id, nodes).await?
     {
-        return Ok(Some(NODE));
+        return Ok(Some(NODE_POLL));
     }
     if let Some(id) = id.filter(|_| !mutant("leaks-instance")) {
         ctx.may_write()?;
@@ -84,7 +84,7 @@ pub async fn finalize(ctx: &Context, claim: &NodeClaim, nodes: &[Arc<NodeView>])
             Err(error) => return Err(error.into()),
             Ok(()) => {
                 say_ending(ctx, claim).await?;
-                return Ok(Some(ENDS));
+                return Ok(Some(TERMINATION_POLL));
             }
         }
     }
@@ -154,9 +154,9 @@ async fn provider_id(ctx: &Context, claim: &NodeClaim) -> Result<Owned, StepErro
     if let (Some(own), Some(left)) = (launch_groups::member(claim), left) {
         let of_group = |one: &&Arc<Instance>| one.group.as_deref() == Some(own.token);
         // Members that live take theirs first.
-        let waited = UNLISTED.saturating_sub(left);
-        if waited < MEMBERS_FIRST && all.iter().any(|one| of_group(&one)) {
-            return Ok(Owned::Unlisted(MEMBERS_FIRST.saturating_sub(waited)));
+        let waited = MAX_LISTING_DELAY.saturating_sub(left);
+        if waited < LAUNCH_GROUP_WAIT && all.iter().any(|one| of_group(&one)) {
+            return Ok(Owned::Unlisted(LAUNCH_GROUP_WAIT.saturating_sub(waited)));
         }
         if let Some(id) = launch_groups::take(ctx, claim, &all).await? {
             return Ok(Owned::Instance(id));

@@ -18,14 +18,14 @@ use super::kinds::Kind;
 const WATCHED: [Kind; 3] = [Kind::NodeClaim, Kind::Node, Kind::Pod];
 /// A watch that has not brought an own write for so long is behind. An API server that is busy
 /// takes up to 2.5 s.
-const BEHIND: Duration = Duration::from_secs(5);
+const MAX_OWN_WRITE_LAG: Duration = Duration::from_secs(5);
 /// The API server sends a bookmark every minute to a watch on which nothing happens; this leaves it
 /// half as much again.
-const SILENT: Duration = Duration::from_secs(90);
+const MAX_WATCH_SILENCE: Duration = Duration::from_secs(90);
 /// A watch on which something was heard this recently needs no proof before a purchase.
-const RECENT: Duration = Duration::from_secs(5);
-/// After silence it has caught up by then.
-const CATCHES_UP: Duration = Duration::from_secs(1);
+const RECENT_ENOUGH_TO_BUY: Duration = Duration::from_secs(5);
+/// A watch has caught up this long after its silence ended.
+const CATCH_UP_TIME: Duration = Duration::from_secs(1);
 
 /// Something that this process has written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,9 +51,9 @@ struct Unseen {
 /// A kind's watch.
 #[derive(Clone, Copy, Debug, Default)]
 struct Heard {
-    /// When it last brought anything,
+    /// When the watch last brought anything.
     at: Option<Instant>,
-    /// and when the first one after a silence did. More of what happened meanwhile may follow it.
+    /// When the first event after a silence came. More of what happened meanwhile may follow it.
     resumed: Option<Instant>,
     /// The newest version that the watch has brought.
     version: u64,
@@ -66,21 +66,14 @@ struct Heard {
 pub enum Stale {
     /// A watch has not brought what this process wrote.
     Behind {
-        /// Of what.
         kind: Kind,
         /// The object.
         name: String,
     },
     /// Nothing was heard of a watch.
-    Silent {
-        /// Of what.
-        kind: Kind,
-    },
+    Silent { kind: Kind },
     /// The kind has to be listed again.
-    Relisting {
-        /// Of what.
-        kind: Kind,
-    },
+    Relisting { kind: Kind },
 }
 
 impl std::fmt::Display for Stale {
@@ -98,7 +91,7 @@ impl std::fmt::Display for Stale {
                     f,
                     "the watch of {} was silent for {} s, bookmarks included",
                     kind.at().plural,
-                    SILENT.as_secs()
+                    MAX_WATCH_SILENCE.as_secs()
                 )
             }
             Stale::Relisting { kind } => write!(f, "{} are being listed again", kind.at().plural),
@@ -119,7 +112,7 @@ impl Freshness {
     /// A watch or a list brought something.
     pub fn heard(&mut self, kind: Kind, now: Instant) {
         let heard = self.heard.entry(kind).or_default();
-        if heard.at.is_none_or(|at| now >= at + RECENT) {
+        if heard.at.is_none_or(|at| now >= at + RECENT_ENOUGH_TO_BUY) {
             heard.resumed = Some(now);
         }
         heard.at = Some(now);
@@ -232,7 +225,9 @@ impl Freshness {
             .heard
             .get(&kind)
             .and_then(|heard| heard.at.zip(heard.resumed));
-        times.is_some_and(|(at, resumed)| now < at + RECENT && now >= resumed + CATCHES_UP)
+        times.is_some_and(|(at, resumed)| {
+            now < at + RECENT_ENOUGH_TO_BUY && now >= resumed + CATCH_UP_TIME
+        })
     }
 
     /// Why nothing may be planned, if so.
@@ -243,7 +238,7 @@ impl Freshness {
         let behind = self
             .unseen
             .iter()
-            .find(|(_, unseen)| now >= unseen.since + BEHIND);
+            .find(|(_, unseen)| now >= unseen.since + MAX_OWN_WRITE_LAG);
         if let Some(((kind, name), _)) = behind {
             return Some(Stale::Behind {
                 kind: *kind,
@@ -254,7 +249,7 @@ impl Freshness {
             self.heard
                 .get(kind)
                 .and_then(|heard| heard.at)
-                .is_some_and(|at| now >= at + SILENT)
+                .is_some_and(|at| now >= at + MAX_WATCH_SILENCE)
         };
         WATCHED
             .into_iter()
@@ -283,46 +278,46 @@ mod tests {
     #[test]
     fn an_own_write_is_awaited_for_a_while_and_then_the_watch_is_behind() {
         let now = Instant::now();
-        let mut watches = Freshness::default();
-        watches.heard(Kind::NodeClaim, now);
-        watches.reached(Kind::NodeClaim, 10);
+        let mut freshness = Freshness::default();
+        freshness.heard(Kind::NodeClaim, now);
+        freshness.reached(Kind::NodeClaim, 10);
         assert!(
-            !watches.wrote(&claim("old", 10), now),
+            !freshness.wrote(&claim("old", 10), now),
             "the watch was faster than the answer"
         );
-        assert!(watches.wrote(&claim("a", 11), now));
-        assert!(watches.wrote(&claim("a", 13), now + seconds(4)));
-        assert_eq!(watches.stale(now + seconds(4)), None);
+        assert!(freshness.wrote(&claim("a", 11), now));
+        assert!(freshness.wrote(&claim("a", 13), now + seconds(4)));
+        assert_eq!(freshness.stale(now + seconds(4)), None);
         let behind = Stale::Behind {
             kind: Kind::NodeClaim,
             name: "a".into(),
         };
         assert_eq!(
-            watches.stale(now + seconds(5)),
+            freshness.stale(now + seconds(5)),
             Some(behind),
             "since the first of the two writes"
         );
-        assert!(watches.is_older_than_own(Kind::NodeClaim, "a", 11));
-        assert!(!watches.is_older_than_own(Kind::NodeClaim, "a", 13));
-        assert_eq!(watches.stale(now + seconds(5)), None);
+        assert!(freshness.is_older_than_own(Kind::NodeClaim, "a", 11));
+        assert!(!freshness.is_older_than_own(Kind::NodeClaim, "a", 13));
+        assert_eq!(freshness.stale(now + seconds(5)), None);
     }
 
     #[test]
     fn a_bookmark_or_a_list_tells_that_nothing_is_missing() {
         let now = Instant::now();
-        let mut watches = Freshness::default();
-        watches.wrote(&claim("a", 11), now);
-        watches.wrote(&claim("b", 15), now);
-        watches.reached(Kind::Pod, 20);
-        watches.reached(Kind::NodeClaim, 12);
+        let mut freshness = Freshness::default();
+        freshness.wrote(&claim("a", 11), now);
+        freshness.wrote(&claim("b", 15), now);
+        freshness.reached(Kind::Pod, 20);
+        freshness.reached(Kind::NodeClaim, 12);
         assert_eq!(
-            watches.unseen(Kind::NodeClaim),
+            freshness.unseen(Kind::NodeClaim),
             [Box::from("b@15")],
             "versions of pods say nothing of NodeClaims"
         );
-        watches.reached(Kind::NodeClaim, 7);
+        freshness.reached(Kind::NodeClaim, 7);
         assert!(
-            watches.unseen(Kind::NodeClaim).is_empty(),
+            freshness.unseen(Kind::NodeClaim).is_empty(),
             "the server was set back to before it"
         );
     }
@@ -330,48 +325,48 @@ mod tests {
     #[test]
     fn a_watch_without_even_a_bookmark_for_a_minute_and_a_half_is_silent() {
         let now = Instant::now();
-        let mut watches = Freshness::default();
+        let mut freshness = Freshness::default();
         for kind in Kind::ALL {
-            watches.heard(kind, now);
+            freshness.heard(kind, now);
         }
-        assert_eq!(watches.stale(now + seconds(89)), None);
-        watches.heard(Kind::Pod, now + seconds(60));
-        watches.heard(Kind::NodeClaim, now + seconds(60));
+        assert_eq!(freshness.stale(now + seconds(89)), None);
+        freshness.heard(Kind::Pod, now + seconds(60));
+        freshness.heard(Kind::NodeClaim, now + seconds(60));
         assert_eq!(
-            watches.stale(now + seconds(90)),
+            freshness.stale(now + seconds(90)),
             Some(Stale::Silent { kind: Kind::Node })
         );
-        watches.heard(Kind::Node, now + seconds(90));
+        freshness.heard(Kind::Node, now + seconds(90));
         assert_eq!(
-            watches.stale(now + seconds(90)),
+            freshness.stale(now + seconds(90)),
             None,
             "others, as of services, may be silent"
         );
         assert!(
-            !watches.is_recent(Kind::Node, now + seconds(90)),
+            !freshness.is_recent(Kind::Node, now + seconds(90)),
             "more of what it has missed may follow"
         );
         assert!(
-            watches.is_recent(Kind::Node, now + seconds(94))
-                && !watches.is_recent(Kind::Pod, now + seconds(94))
+            freshness.is_recent(Kind::Node, now + seconds(94))
+                && !freshness.is_recent(Kind::Pod, now + seconds(94))
         );
     }
 
     #[test]
     fn a_kind_that_is_to_be_listed_again_is_waited_for() {
         let now = Instant::now();
-        let mut watches = Freshness::default();
-        watches.relist(Kind::Node);
-        watches.listed(Kind::Node);
+        let mut freshness = Freshness::default();
+        freshness.relist(Kind::Node);
+        freshness.listed(Kind::Node);
         assert_eq!(
-            watches.stale(now),
+            freshness.stale(now),
             Some(Stale::Relisting { kind: Kind::Node }),
             "that one began before"
         );
-        watches.list_begins(Kind::Node, now + seconds(1));
-        watches.listed(Kind::Node);
-        assert_eq!(watches.stale(now + seconds(1)), None);
-        assert!(watches.was_listed_since(Kind::Node, now + seconds(1)));
-        assert!(!watches.was_listed_since(Kind::Node, now + seconds(2)));
+        freshness.list_begins(Kind::Node, now + seconds(1));
+        freshness.listed(Kind::Node);
+        assert_eq!(freshness.stale(now + seconds(1)), None);
+        assert!(freshness.was_listed_since(Kind::Node, now + seconds(1)));
+        assert!(!freshness.was_listed_since(Kind::Node, now + seconds(2)));
     }
 }

@@ -22,7 +22,7 @@ pub async fn guarded<T>(
     }
 }
 
-/// The same for work that takes a thread.
+/// Runs work that takes a thread, as `guarded` runs a future.
 pub fn guarded_now<T>(
     metrics: &Metrics,
     place: &'static str,

@@ -21,10 +21,11 @@ pub struct Measured {
     leadership: Leadership,
 }
 
-/// Timeout of a call that reads or lists. A launch that was
-/// given up is asked for again with the same token, so that it is not made twice.
-const CALL: Duration = Duration::from_secs(60);
-const LIST: Duration = Duration::from_secs(180);
+/// Timeout of a call to the cloud. A launch that was given up is asked for again with the same
+/// token, so that it is not made twice.
+const CALL_TIMEOUT: Duration = Duration::from_secs(60);
+/// Timeout of a call that lists instances.
+const LIST_TIMEOUT: Duration = Duration::from_secs(180);
 
 impl Measured {
     /// Measures the calls to `cloud`.
@@ -52,7 +53,7 @@ impl Measured {
             .begin_write()
             .map_err(|refused| CloudError::Other(refused.to_string()))?;
         let of = ("nodeclaim.lifecycle", method, nodepool);
-        self.timed(of, CALL, call).await
+        self.timed(of, CALL_TIMEOUT, call).await
     }
 
     /// A call: controller, method and NodePool for metrics, and how long it may take.
@@ -176,7 +177,7 @@ impl CloudProvider for Measured {
         let call = self.cloud.drifted(provider_id, launch);
         let nodepool = launch.nodepool.as_deref();
         let of = ("nodeclaim.disruption", "IsDrifted", nodepool);
-        self.timed(of, CALL, call).await
+        self.timed(of, CALL_TIMEOUT, call).await
     }
 
     fn ends_with_node(&self) -> bool {
@@ -185,12 +186,13 @@ impl CloudProvider for Measured {
 
     async fn get(&self, provider_id: &str) -> Result<Instance, CloudError> {
         let of = ("node.termination", "Get", None);
-        self.timed(of, CALL, self.cloud.get(provider_id)).await
+        self.timed(of, CALL_TIMEOUT, self.cloud.get(provider_id))
+            .await
     }
 
     async fn list(&self) -> Result<Vec<Arc<Instance>>, CloudError> {
         let of = ("nodeclaim.garbagecollection", "List", None);
-        self.timed(of, LIST, self.cloud.list()).await
+        self.timed(of, LIST_TIMEOUT, self.cloud.list()).await
     }
 }
 
@@ -209,7 +211,7 @@ mod tests {
         for (method, error) in calls {
             let call = async { Err::<(), _>(error.clone()) };
             let of = ("nodeclaim.lifecycle", *method, Some("general"));
-            measured.timed(of, CALL, call).await.unwrap_err();
+            measured.timed(of, CALL_TIMEOUT, call).await.unwrap_err();
         }
         let text = metrics.text();
         let errors = text.lines().filter(|line| line.contains("errors_total{"));

@@ -61,12 +61,12 @@ use record::{Began, Observed, What};
 use round::{Answer, Outcome, RecordedConfig, RecordedEffort, Round, Short, Summary, Version};
 use writer::Queue;
 
-/// All segments together, unless said otherwise.
-pub const ALL: u64 = 1 << 30;
-/// One segment, unless said otherwise.
-pub const SEGMENT: u64 = 64 << 20;
+/// Default size of all segments together.
+pub const DEFAULT_MAX_BYTES: u64 = 1 << 30;
+/// Default size of one segment.
+pub const DEFAULT_SEGMENT_BYTES: u64 = 64 << 20;
 /// How long the end of the process waits for what is still to be written.
-const LAST: Duration = Duration::from_secs(3);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The journal of this process, or none, and when a report of a defect was written last, milliseconds
 /// since 1970. Cheap to clone; all clones are one.
@@ -96,7 +96,6 @@ pub struct Decided<'a> {
     pub failed: Vec<String>,
     /// What it was decided on.
     pub snapshot: &'a Snapshot,
-    /// How.
     pub options: Options,
     /// The result, or why it was dropped.
     pub plan: Result<&'a Plan, &'a str>,
@@ -284,7 +283,7 @@ impl Journal {
     /// temporary files.
     pub fn defect(&self, time: i64, round: u64, snapshot: &Snapshot, violations: &[Violation]) {
         let mut reported = lock(&self.1);
-        if time < reported.saturating_add(bug_report::PAUSE) {
+        if time < reported.saturating_add(bug_report::REPORT_INTERVAL_MS) {
             return;
         }
         *reported = time;
@@ -298,7 +297,7 @@ impl Journal {
                 file = %file.display(),
                 "the check refused a plan: the file has the cluster for a report"
             ),
-            Err(error) => tracing::warn!(%error, "no report of the refused plan could be written"),
+            Err(error) => tracing::warn!(%error, "writing the report of the refused plan failed"),
         }
     }
 
@@ -365,7 +364,7 @@ impl Journal {
     /// the disk.
     pub fn flush(&self) {
         if let Some(open) = &self.0 {
-            open.queue.flush(LAST);
+            open.queue.flush(CLOSE_TIMEOUT);
         }
     }
 
@@ -381,7 +380,7 @@ impl Journal {
     /// another may have the folder.
     pub fn close(&self) {
         if let Some(open) = &self.0 {
-            open.queue.close(LAST);
+            open.queue.close(CLOSE_TIMEOUT);
             let _ = open.lock.unlock();
         }
     }
@@ -532,8 +531,8 @@ pub fn wanted(
         .and_then(|config| config.journal)
         .unwrap_or_default();
     let sizes = Sizes {
-        all: entry.max_size.unwrap_or(ALL),
-        segment: entry.segment_size.unwrap_or(SEGMENT),
+        all: entry.max_size.unwrap_or(DEFAULT_MAX_BYTES),
+        segment: entry.segment_size.unwrap_or(DEFAULT_SEGMENT_BYTES),
     };
     let sizes = Sizes {
         segment: sizes.segment.min(sizes.all / 4),

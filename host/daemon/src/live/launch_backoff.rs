@@ -32,7 +32,7 @@ struct Pause {
 pub struct LaunchBackoff(Mutex<BTreeMap<Scope, Pause>>);
 
 /// How long an expired backoff is kept.
-const FORGOTTEN: Duration = Duration::from_secs(10 * 60);
+const EXPIRED_MEMORY: Duration = Duration::from_secs(10 * 60);
 
 impl LaunchBackoff {
     /// How much longer a launch has to wait, if it has to.
@@ -55,7 +55,7 @@ impl LaunchBackoff {
         now: Instant,
     ) -> Duration {
         let mut pauses = lock(&self.0);
-        pauses.retain(|_, pause| now < pause.until + FORGOTTEN);
+        pauses.retain(|_, pause| now < pause.until + EXPIRED_MEMORY);
         let [class, claim] = scopes(launch);
         let scope = match error {
             CloudError::Throttled(_) | CloudError::Unauthorized(_) => class,

@@ -51,9 +51,10 @@ pub fn member(claim: &NodeClaim) -> Option<Member<'_>> {
     fits.then_some(Member { token, index, size })
 }
 
-/// A group is asked for once no member has come for so long, or after so long in all.
-const IDLE: Duration = Duration::from_secs(1);
-const LONGEST: Duration = Duration::from_secs(5);
+/// A group is launched once no member has come for so long.
+const GROUP_IDLE_TIME: Duration = Duration::from_secs(1);
+/// A group is launched after so long in all.
+const MAX_GROUP_WAIT: Duration = Duration::from_secs(5);
 
 /// How many steps of NodeClaims without an instance run at a time, where groups have up to `most`
 /// members: all of them, for members wait for each other. [`LaunchGroups::turn`] bounds what they do
@@ -281,7 +282,7 @@ struct Meeting<'a> {
 impl Meeting<'_> {
     /// Waits until `size` members are there, or none comes any more.
     async fn gather(&self, ctx: &Context, size: usize, came: &Notify) {
-        let last = Instant::now() + LONGEST;
+        let last = Instant::now() + MAX_GROUP_WAIT;
         let there = || {
             lock(&self.groups.gatherings)
                 .get(self.token)
@@ -289,7 +290,7 @@ impl Meeting<'_> {
         };
         let over = || ctx.leadership.is_retiring() || Instant::now() >= last;
         while there() < size && !over() {
-            let until = last.min(Instant::now() + IDLE);
+            let until = last.min(Instant::now() + GROUP_IDLE_TIME);
             tokio::select! {
                 // In this order, so that two runs of a simulation are equal.
                 biased;

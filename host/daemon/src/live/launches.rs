@@ -2,9 +2,9 @@
 //!
 //! The answer of a launch can be lost, and a cloud's list can lack a running instance. So a claim
 //! whose launch may have succeeded is released only after lists have lacked its instance for
-//! [`UNLISTED`]. A claim without a launch, or with refused launches alone, is released at once. Only
-//! the process that wrote the claim or its finalizer knows that, in memory and for one term of
-//! leadership. Without that knowledge the claim waits.
+//! [`MAX_LISTING_DELAY`]. A claim without a launch, or with refused launches alone, is released at
+//! once. Only the process that wrote the claim or its finalizer knows that, in memory and for one
+//! term of leadership. Without that knowledge the claim waits.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -17,7 +17,7 @@ use super::lock::lock;
 
 /// So long do lists have to lack an instance before there is none: longer than clouds are known to
 /// list only a part.
-pub const UNLISTED: Duration = Duration::from_secs(6 * 60);
+pub const MAX_LISTING_DELAY: Duration = Duration::from_secs(6 * 60);
 
 /// What is known of launches in this term of leadership.
 #[derive(Default)]
@@ -101,7 +101,8 @@ impl Launches {
             return None;
         }
         let first = *term.unlisted.entry(uid.to_owned()).or_insert(now);
-        Some(UNLISTED.saturating_sub(now.duration_since(first))).filter(|left| !left.is_zero())
+        Some(MAX_LISTING_DELAY.saturating_sub(now.duration_since(first)))
+            .filter(|left| !left.is_zero())
     }
 
     /// Forgets a claim: its instance is known, or it is released.
@@ -129,7 +130,7 @@ mod tests {
         let launches = Launches::default();
         assert_eq!(
             launches.unlisted("old", since, since),
-            Some(UNLISTED),
+            Some(MAX_LISTING_DELAY),
             "another process may have asked"
         );
         launches.made("u", since);
@@ -145,7 +146,7 @@ mod tests {
         fails(&launches, since, &refused());
         assert_eq!(
             launches.unlisted("u", since, since),
-            Some(UNLISTED),
+            Some(MAX_LISTING_DELAY),
             "the second one may have succeeded"
         );
         assert!(!launches.is_none_made("u", since));
@@ -158,7 +159,10 @@ mod tests {
         let launches = Launches::default();
         launches.made("u", since);
         let _ = launches.ask("u", since);
-        assert_eq!(launches.unlisted("u", since, minutes(1)), Some(UNLISTED));
+        assert_eq!(
+            launches.unlisted("u", since, minutes(1)),
+            Some(MAX_LISTING_DELAY)
+        );
         assert_eq!(
             launches.unlisted("u", since, minutes(6)),
             Some(Duration::from_secs(60))
@@ -166,7 +170,7 @@ mod tests {
         assert_eq!(launches.unlisted("u", since, minutes(7)), None);
         assert_eq!(
             launches.unlisted("u", minutes(8), minutes(9)),
-            Some(UNLISTED),
+            Some(MAX_LISTING_DELAY),
             "a new term"
         );
     }

@@ -21,13 +21,17 @@ use tokio::time::{Instant, sleep, timeout};
 use super::clock::Clock;
 use super::mutants::mutant;
 
-const LEASE: Duration = Duration::from_secs(15);
-const ACTS: Duration = Duration::from_secs(10);
-const RENEW: Duration = Duration::from_secs(2);
+/// How long others leave the Lease to its holder.
+const LEASE_DURATION: Duration = Duration::from_secs(15);
+/// How long after the last renewal the holder counts itself as leader.
+const RENEW_DEADLINE: Duration = Duration::from_secs(10);
+/// How often the Lease is asked for or renewed.
+const RENEW_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Timeout of a write if no other replica may lead, and the shortest timeout of any write.
-const WRITE: Duration = Duration::from_secs(20);
-const SHORTEST_WRITE: Duration = Duration::from_secs(4);
+/// Timeout of a write if no other replica may lead.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(20);
+/// Shortest timeout of any write.
+const MIN_WRITE_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// Whether this replica leads. Clones share one state.
 #[derive(Clone)]
@@ -63,11 +67,11 @@ impl Ticket {
     pub fn time_left(&self) -> Duration {
         let state = &self.0.0;
         if state.always {
-            WRITE
+            WRITE_TIMEOUT
         } else {
-            LEASE
+            LEASE_DURATION
                 .saturating_sub(state.age())
-                .clamp(SHORTEST_WRITE, WRITE)
+                .clamp(MIN_WRITE_TIMEOUT, WRITE_TIMEOUT)
         }
     }
 }
@@ -116,7 +120,7 @@ impl Leadership {
             return false;
         }
         let renewed = state.renewed.load(Ordering::Acquire) > 0;
-        state.always || (renewed && (state.age() < ACTS || mutant("ignores-lease")))
+        state.always || (renewed && (state.age() < RENEW_DEADLINE || mutant("ignores-lease")))
     }
 
     /// Whether it is to finish what is under way and to start nothing else.
@@ -194,7 +198,7 @@ impl Leadership {
     }
 }
 
-/// The Lease and its candidate.
+/// The Lease, and the process that asks for it.
 pub struct Elector {
     /// Asks once: a refusal is an answer.
     pub client: Client,
@@ -209,21 +213,21 @@ pub struct Elector {
 }
 
 /// Tries to hold the Lease for ever.
-pub async fn run_election(candidate: &Elector, leadership: &Leadership) {
-    let api: Api<Lease> = Api::namespaced(candidate.client.clone(), &candidate.namespace);
+pub async fn run_election(elector: &Elector, leadership: &Leadership) {
+    let api: Api<Lease> = Api::namespaced(elector.client.clone(), &elector.namespace);
     let mut seen: Option<(String, Instant)> = None;
     // What went wrong the last time, so that it is said once.
-    let mut nominated = String::new();
+    let mut last_trouble = String::new();
     loop {
         let started = Instant::now();
-        let answer = timeout(Duration::from_secs(5), attempt(&api, candidate, &mut seen)).await;
+        let answer = timeout(Duration::from_secs(5), attempt(&api, elector, &mut seen)).await;
         let trouble = match &answer {
             Ok(Ok(_)) => String::new(),
             Ok(Err(error)) => error.to_string(),
             Err(_) => "the server does not answer".to_owned(),
         };
-        if trouble != nominated && !trouble.is_empty() {
-            let (lease, namespace) = (&candidate.name, &candidate.namespace);
+        if trouble != last_trouble && !trouble.is_empty() {
+            let (lease, namespace) = (&elector.name, &elector.namespace);
             tracing::warn!(
                 error = trouble,
                 lease,
@@ -231,39 +235,39 @@ pub async fn run_election(candidate: &Elector, leadership: &Leadership) {
                 "renewing the Lease failed; retrying"
             );
         }
-        nominated = trouble;
+        last_trouble = trouble;
         match answer {
             Ok(Ok(true)) => {
                 if !leadership.is_leader() {
-                    tracing::info!(holder = candidate.holder, "became leader");
+                    tracing::info!(holder = elector.holder, "became leader");
                 }
                 leadership.renew(started);
             }
             Ok(Ok(false)) => leadership.lose(),
             Ok(Err(_)) | Err(_) => {}
         }
-        sleep(RENEW).await;
+        sleep(RENEW_INTERVAL).await;
     }
 }
 
 /// Takes or renews the Lease; says whether it is ours.
 async fn attempt(
     api: &Api<Lease>,
-    candidate: &Elector,
+    elector: &Elector,
     seen: &mut Option<(String, Instant)>,
 ) -> Result<bool, kube::Error> {
-    let now = MicroTime(candidate.clock.now());
-    let Some(mut lease) = api.get_opt(&candidate.name).await? else {
+    let now = MicroTime(elector.clock.now());
+    let Some(mut lease) = api.get_opt(&elector.name).await? else {
         let spec = LeaseSpec {
-            holder_identity: Some(candidate.holder.clone()),
-            lease_duration_seconds: Some(LEASE.as_secs() as i32),
+            holder_identity: Some(elector.holder.clone()),
+            lease_duration_seconds: Some(LEASE_DURATION.as_secs() as i32),
             acquire_time: Some(now.clone()),
             renew_time: Some(now),
             lease_transitions: Some(0),
             ..LeaseSpec::default()
         };
         let metadata = ObjectMeta {
-            name: Some(candidate.name.clone()),
+            name: Some(elector.name.clone()),
             ..ObjectMeta::default()
         };
         return won(api
@@ -278,12 +282,12 @@ async fn attempt(
     };
     let spec = lease.spec.get_or_insert_default();
     let holder = spec.holder_identity.clone().unwrap_or_default();
-    let ours = holder == candidate.holder;
+    let ours = holder == elector.holder;
     if !ours && !holder.is_empty() {
         let version = format!("{holder} {:?}", spec.renew_time);
         match seen {
             Some((known, since)) if *known == version => {
-                if since.elapsed() < LEASE {
+                if since.elapsed() < LEASE_DURATION {
                     return Ok(false);
                 }
             }
@@ -296,15 +300,15 @@ async fn attempt(
         }
     }
     if !ours {
-        spec.holder_identity = Some(candidate.holder.clone());
+        spec.holder_identity = Some(elector.holder.clone());
         spec.acquire_time = Some(now.clone());
         spec.lease_transitions = Some(spec.lease_transitions.unwrap_or(0) + 1);
-        spec.lease_duration_seconds = Some(LEASE.as_secs() as i32);
+        spec.lease_duration_seconds = Some(LEASE_DURATION.as_secs() as i32);
     }
     spec.renew_time = Some(now);
     // The version in the object makes this fail after a concurrent write.
     won(api
-        .replace(&candidate.name, &PostParams::default(), &lease)
+        .replace(&elector.name, &PostParams::default(), &lease)
         .await)
 }
 
@@ -317,16 +321,16 @@ fn won(answer: Result<Lease, kube::Error>) -> Result<bool, kube::Error> {
 }
 
 /// Gives the Lease back, if it is ours.
-pub async fn release(candidate: &Elector) {
-    let api: Api<Lease> = Api::namespaced(candidate.client.clone(), &candidate.namespace);
-    let Ok(Some(mut lease)) = api.get_opt(&candidate.name).await else {
+pub async fn release(elector: &Elector) {
+    let api: Api<Lease> = Api::namespaced(elector.client.clone(), &elector.namespace);
+    let Ok(Some(mut lease)) = api.get_opt(&elector.name).await else {
         return;
     };
     let spec = lease.spec.get_or_insert_default();
-    if spec.holder_identity.as_deref() == Some(&candidate.holder) {
+    if spec.holder_identity.as_deref() == Some(&elector.holder) {
         spec.holder_identity = None;
         let _ = api
-            .replace(&candidate.name, &PostParams::default(), &lease)
+            .replace(&elector.name, &PostParams::default(), &lease)
             .await;
     }
 }

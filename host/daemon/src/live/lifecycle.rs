@@ -38,7 +38,7 @@ use super::refusals::{self, Refused};
 use super::repair::reboot;
 use super::rollout::Turn;
 use super::step_error::StepError;
-use super::unavailable_offerings::UNAVAILABLE_TTL;
+use super::unavailable_offerings::UNAVAILABLE_TTL_SECONDS;
 use write::write;
 pub use write::{annotate, delete, patch_meta, patch_status, pod_event, transition};
 
@@ -51,10 +51,10 @@ const LAUNCH_LIMIT: Duration = Duration::from_secs(5 * 60);
 const REGISTRATION_LIMIT: Duration = Duration::from_secs(15 * 60);
 /// Why a claim is given up whose node never joined.
 const REGISTRATION_TIMEOUT: &str = "registration_timeout";
-/// Longest message of a condition. What can be done about an error stands at its end.
-const MESSAGE: usize = 600;
+/// Longest message of a condition, in bytes. What can be done about an error stands at its end.
+const MAX_MESSAGE_BYTES: usize = 600;
 /// Most pods of a claim without capacity that get an Event about it.
-const SHORT_EVENTS: usize = 10;
+const MAX_CAPACITY_EVENTS: usize = 10;
 
 /// The result of a run.
 pub type Outcome = Result<Option<Duration>, StepError>;
@@ -176,13 +176,13 @@ pub async fn step(
 
 /// Longest delay of registration after the Node appeared, so that kube-scheduler sees nominations
 /// first.
-const TOLD_FIRST: i64 = 30;
+const MAX_NOMINATION_WAIT_SECONDS: i64 = 30;
 
 /// Whether a node is young enough to wait for kube-scheduler to hear of nominations.
 pub fn may_wait(ctx: &Context, node: &NodeView) -> bool {
-    node.created
-        .as_ref()
-        .is_some_and(|created| ctx.now().as_second() < created.0.as_second() + TOLD_FIRST)
+    node.created.as_ref().is_some_and(|created| {
+        ctx.now().as_second() < created.0.as_second() + MAX_NOMINATION_WAIT_SECONDS
+    })
 }
 
 /// Deletes a claim that has had its time.
@@ -359,7 +359,7 @@ async fn launch<'c>(
                     if news > 0 {
                         tracing::info!(
                             offerings = news,
-                            seconds = UNAVAILABLE_TTL,
+                            seconds = UNAVAILABLE_TTL_SECONDS,
                             "offerings unavailable; skipped for 180 s"
                         );
                     }
@@ -374,7 +374,7 @@ async fn launch<'c>(
             ctx.events
                 .claim(claim, true, event, &error.to_string())
                 .await;
-            for planned in planned_pods(claim).take(SHORT_EVENTS) {
+            for planned in planned_pods(claim).take(MAX_CAPACITY_EVENTS) {
                 ctx.events
                     .pod(planned.pod, true, event, &error.to_string())
                     .await;
@@ -382,7 +382,7 @@ async fn launch<'c>(
             Ok(Launched::Written)
         }
         Err(error) => {
-            let message: String = error.to_string().chars().take(MESSAGE).collect();
+            let message: String = error.to_string().chars().take(MAX_MESSAGE_BYTES).collect();
             // Who asks too often waits, and is let in.
             if !matches!(error, CloudError::Throttled(_)) {
                 launch_refused(ctx, claim, &message).await;
@@ -447,7 +447,7 @@ fn await_node(ctx: &Context, status: &mut NodeClaimStatus, nodes: &[Arc<NodeView
 pub fn joins_again(ctx: &Context, status: &NodeClaimStatus, node: &NodeView) -> bool {
     let since = condition(&status.conditions, "Registered").map(|c| c.last_transition_time.0);
     let long = |since: longshore_api::crd::Timestamp| {
-        ctx.now().as_second() - since.as_second() > TOLD_FIRST
+        ctx.now().as_second() - since.as_second() > MAX_NOMINATION_WAIT_SECONDS
     };
     node.deletion.is_none()
         && node.taints.iter().any(|t| t.key == UNREGISTERED)

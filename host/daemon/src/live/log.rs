@@ -1,4 +1,4 @@
-//! The daemon's log. Nobody waits for its reader.
+//! The daemon's log. No thread waits for its reader.
 //!
 //! Lines are queued and written by a thread of their own. Where the reader of the log is slow, stuck
 //! or gone, lines are dropped and counted; how many is said once lines can be written again. A panic
@@ -14,7 +14,7 @@ use tracing_subscriber::fmt::MakeWriter;
 use super::lock::lock;
 
 /// Bytes of lines that wait: some ten thousand lines.
-const MOST: usize = 4 << 20;
+const MAX_QUEUED_BYTES: usize = 4 << 20;
 
 /// Takes lines. Clones write one log.
 #[derive(Clone)]
@@ -32,9 +32,9 @@ struct Queue {
     bytes: usize,
     /// Lines are being written.
     writing: bool,
-    /// Lines that were dropped,
+    /// Lines that were dropped.
     dropped: u64,
-    /// and those of them that the log tells of.
+    /// Dropped lines that the log has reported.
     told: u64,
 }
 
@@ -47,7 +47,7 @@ impl LogQueue {
         out: impl Write + Send + 'static,
         lost: fn(u64) -> String,
     ) -> io::Result<LogQueue> {
-        LogQueue::with(MOST, out, lost)
+        LogQueue::with(MAX_QUEUED_BYTES, out, lost)
     }
 
     fn with(

@@ -7,7 +7,6 @@ use longshore_api::labels;
 use serde::Deserialize;
 use serde_json::Value;
 
-/// A Node.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NodeView {
     pub name: String,

@@ -14,7 +14,7 @@ type Decided = (i64, u64);
 pub struct PlanIndex {
     by_pod: HashMap<Box<str>, Vec<(Decided, Box<str>)>>,
     by_claim: BTreeMap<Box<str>, Vec<Box<str>>>,
-    nominated: u64,
+    assignments: u64,
 }
 
 impl PlanIndex {
@@ -25,8 +25,8 @@ impl PlanIndex {
 
     /// A pod is planned for a claim, since `decided` (seconds since 1970).
     pub fn plan(&mut self, pod: &str, claim: &str, decided: i64) {
-        self.nominated += 1;
-        let decided = (decided, self.nominated);
+        self.assignments += 1;
+        let decided = (decided, self.assignments);
         let claims = self.by_pod.entry(pod.into()).or_default();
         match claims.iter_mut().find(|(_, known)| &**known == claim) {
             Some((at, _)) => *at = (*at).max(decided),

@@ -7,12 +7,12 @@ use tokio::time::Instant;
 
 /// So long after the first pod, with the time of the last: while nodes fill up, kube-apiserver has
 /// other things to do.
-const LATER: Duration = Duration::from_secs(10);
+const WRITE_DELAY: Duration = Duration::from_secs(10);
 
 /// Nodes whose pods have changed.
 #[derive(Debug, Default)]
 pub struct PodEvents {
-    /// When pods of a node changed last. Its claim says so up to [`LATER`] afterwards.
+    /// When pods of a node changed last. Its claim says so up to [`WRITE_DELAY`] afterwards.
     last: BTreeMap<String, Instant>,
     /// When it is due, and the time to write.
     of: BTreeMap<String, (Instant, String)>,
@@ -23,7 +23,7 @@ pub struct PodEvents {
 impl PodEvents {
     /// A pod was bound to a node or left it at `time`.
     pub fn note(&mut self, node: String, time: String, now: Instant) {
-        let due = now + LATER;
+        let due = now + WRITE_DELAY;
         self.last.insert(node.clone(), now);
         self.of
             .entry(node)
@@ -70,7 +70,7 @@ impl PodEvents {
 mod tests {
     use super::*;
 
-    fn nominated(events: &mut PodEvents, now: Instant) -> String {
+    fn due_text(events: &mut PodEvents, now: Instant) -> String {
         let due: Vec<String> = events
             .due(now)
             .into_iter()
@@ -88,14 +88,14 @@ mod tests {
         events.note("a".into(), "0 s".into(), start);
         events.note("b".into(), "1 s".into(), start + second);
         events.note("a".into(), "9 s".into(), start + 9 * second);
-        assert_eq!(events.next(), Some(start + LATER));
-        assert_eq!(nominated(&mut events, start + 9 * second), "");
-        assert_eq!(nominated(&mut events, start + LATER), "a at 9 s");
+        assert_eq!(events.next(), Some(start + WRITE_DELAY));
+        assert_eq!(due_text(&mut events, start + 9 * second), "");
+        assert_eq!(due_text(&mut events, start + WRITE_DELAY), "a at 9 s");
         assert_eq!(events.last("a"), Some(start + 9 * second));
-        assert_eq!(events.next(), Some(start + second + LATER));
-        assert_eq!(nominated(&mut events, start + 20 * second), "b at 1 s");
+        assert_eq!(events.next(), Some(start + second + WRITE_DELAY));
+        assert_eq!(due_text(&mut events, start + 20 * second), "b at 1 s");
         assert_eq!(
-            (events.next(), nominated(&mut events, start + 99 * second)),
+            (events.next(), due_text(&mut events, start + 99 * second)),
             (None, String::new())
         );
         events.forget("a");

@@ -55,7 +55,7 @@ use status::PolicyBoard;
 /// picked up at the second look that finds it at rest. There is no inotify in it: that does not see
 /// writes over a network file system, runs out of watches on busy nodes, and would need the slow
 /// look beside it anyway.
-const LOOK: Duration = Duration::from_millis(500);
+const FILE_POLL: Duration = Duration::from_millis(500);
 
 /// Where everything comes from.
 #[derive(Clone, Debug)]
@@ -145,7 +145,7 @@ impl PolicyReloader {
         spawn(
             "policies",
             Box::new(move || {
-                while stop.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
+                while stop.recv_timeout(FILE_POLL) == Err(RecvTimeoutError::Timeout) {
                     watcher.step(SystemTime::now());
                 }
             }),

@@ -20,7 +20,7 @@ use super::node::NodeView;
 use super::step_error::StepError;
 
 /// Objects of a page.
-const PAGE: usize = 500;
+const PAGE_SIZE: usize = 500;
 
 /// The Node of a name; nothing if there is none.
 ///
@@ -180,7 +180,7 @@ async fn list(
 ) -> Result<String, StepError> {
     let mut token = String::new();
     loop {
-        let request = get(&format!("{path}limit={PAGE}&continue={token}"))?;
+        let request = get(&format!("{path}limit={PAGE_SIZE}&continue={token}"))?;
         let text = ctx
             .client
             .request_text(request)

@@ -17,7 +17,7 @@ pub const UNTIL: &str = "DoNotDisruptUntil";
 /// The reason of the Event about a protection that has ended, which is Karpenter's.
 pub const ELAPSED: &str = "DoNotDisruptGracePeriodElapsed";
 /// The end of a protection is no news so many seconds later.
-const NEWS: i64 = 3600;
+const REPORT_WINDOW_SECONDS: i64 = 3600;
 
 /// What a pod is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -92,7 +92,7 @@ pub fn elapsed(world: &ClusterObjects) -> Vec<Told> {
             return None;
         };
         let end = pod.started?.saturating_add(seconds);
-        let is_news = end <= world.now && world.now < end.saturating_add(NEWS);
+        let is_news = end <= world.now && world.now < end.saturating_add(REPORT_WINDOW_SECONDS);
         let is_there = pod.node.is_some() && !pod.terminal && !pod.deleting;
         (is_news && is_there).then_some(end)
     };

@@ -13,9 +13,9 @@ use super::lock::lock;
 /// The loop wakes at least this often.
 pub const BEAT: Duration = Duration::from_secs(5);
 /// Time without a beat after which the loop counts as hung.
-const SILENCE: Duration = Duration::from_secs(30);
+const MAX_SILENCE: Duration = Duration::from_secs(30);
 /// A round may take twice its limit and this much more.
-const MARGIN: Duration = Duration::from_secs(60);
+const ROUND_MARGIN: Duration = Duration::from_secs(60);
 
 /// Written by the loop, read by the probe.
 pub struct Pulse {
@@ -62,7 +62,7 @@ impl Pulse {
     pub fn check(&self, now: Instant) -> Result<(), String> {
         let heard = lock(&self.heard);
         let silent = now.saturating_duration_since(heard.beat);
-        if silent > SILENCE {
+        if silent > MAX_SILENCE {
             return Err(format!(
                 "the main loop has not run for {} s",
                 silent.as_secs()
@@ -70,7 +70,7 @@ impl Pulse {
         }
         if let Some((due, limit)) = heard.round {
             let age = now.saturating_duration_since(due);
-            if age > 2 * limit + MARGIN {
+            if age > 2 * limit + ROUND_MARGIN {
                 return Err(format!(
                     "a round that may take {} s is not decided after {} s",
                     limit.as_secs(),

@@ -12,10 +12,10 @@ use tokio::time::Instant;
 
 use super::lock::lock;
 
-/// It is told of this often,
-const AGAIN: Duration = Duration::from_secs(600);
-/// and over once it was not refused for so long. Waits between attempts are shorter.
-const OVER: Duration = Duration::from_secs(900);
+/// How often a refusal that lasts is reported.
+const REPORT_INTERVAL: Duration = Duration::from_secs(600);
+/// A refusal is over after this long without another one. Waits between attempts are shorter.
+const REFUSAL_MEMORY: Duration = Duration::from_secs(900);
 /// Pods that get an Event.
 pub const PODS: usize = 20;
 
@@ -63,7 +63,9 @@ impl Refusals {
         let now = Instant::now();
         let mut all = lock(&self.0);
         let key = (what, pool.to_owned());
-        let known = all.get_mut(&key).filter(|known| now < known.last + OVER);
+        let known = all
+            .get_mut(&key)
+            .filter(|known| now < known.last + REFUSAL_MEMORY);
         let Some(known) = known else {
             let begun = Refusal {
                 why: why.to_owned(),
@@ -78,14 +80,14 @@ impl Refusals {
         known.times += 1;
         known.last = now;
         why.clone_into(&mut known.why);
-        let tells = now >= known.told + AGAIN;
+        let tells = now >= known.told + REPORT_INTERVAL;
         if tells {
             known.told = now;
         }
         tells
     }
 
-    /// It was done.
+    /// A request of this kind for a NodePool succeeded: its refusal is over.
     pub fn done(&self, what: Refused, pool: &str) {
         lock(&self.0).remove(&(what, pool.to_owned()));
     }
@@ -94,7 +96,7 @@ impl Refusals {
     pub fn lines(&self) -> Vec<Value> {
         let now = Instant::now();
         let mut all = lock(&self.0);
-        all.retain(|_, known| now < known.last + OVER);
+        all.retain(|_, known| now < known.last + REFUSAL_MEMORY);
         let line = |((what, pool), known): (&(Refused, String), &Refusal)| {
             json!({
                 "what": what.words(), "nodePool": pool, "times": known.times,
@@ -130,7 +132,7 @@ mod tests {
         refusals.done(Refused::Launch, "web");
         assert!(refusals.lines().is_empty());
         assert!(note(), "it begins anew");
-        tokio::time::advance(OVER).await;
+        tokio::time::advance(REFUSAL_MEMORY).await;
         assert!(refusals.lines().is_empty() && note());
     }
 }

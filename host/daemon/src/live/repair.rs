@@ -33,12 +33,12 @@ use super::step_error::StepError;
 pub use policies::RepairPolicies;
 use policies::{PolicyError, Unhealthy};
 
-/// When it is looked again whether that is over.
-const AGAIN: Duration = Duration::from_secs(5 * 60);
+/// When a repair that was blocked is checked again.
+const BLOCKED_REPAIR_RECHECK: Duration = Duration::from_secs(5 * 60);
 /// When a node is checked again that is healthy although the watch says otherwise.
-const BEHIND: Duration = Duration::from_secs(30);
+const HEALTHY_NODE_RECHECK: Duration = Duration::from_secs(30);
 /// For how long counts are good.
-const FRESH: Duration = Duration::from_secs(1);
+const HEALTH_COUNTS_LIFETIME: Duration = Duration::from_secs(1);
 
 /// How nodes that stay unhealthy are repaired, as an operator chooses it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -123,7 +123,10 @@ impl UnhealthyCounts {
         policies: &RepairPolicies,
         now: Instant,
     ) -> RepairScope {
-        if self.counted.is_none_or(|at| now >= at + FRESH) {
+        if self
+            .counted
+            .is_none_or(|at| now >= at + HEALTH_COUNTS_LIFETIME)
+        {
             *self = UnhealthyCounts {
                 counted: Some(now),
                 ..UnhealthyCounts::default()
@@ -158,7 +161,7 @@ pub async fn look_and_step(
         .filter(|live| live.provider_id == node.provider_id);
     let Some(live) = live else { return Ok(None) };
     let Some(unhealthy) = policies.at_once(&live) else {
-        return Ok(Some(BEHIND));
+        return Ok(Some(HEALTHY_NODE_RECHECK));
     };
     match unhealthy.tolerated(ctx.now().as_second()) {
         Some(left) => Ok(Some(left)),
@@ -194,7 +197,7 @@ async fn step(
         if let Some(pool) = pool {
             ctx.events.pool(pool, true, reason, &message).await;
         }
-        return Ok(Some(AGAIN));
+        return Ok(Some(BLOCKED_REPAIR_RECHECK));
     }
     let mut claim = claim.clone();
     let now = ctx.now();
@@ -355,7 +358,12 @@ mod tests {
             all,
             "a moment later it is not counted again"
         );
-        let later = unhealthy_counts.of(&claim, nodes.iter(), &policies(), now + FRESH);
+        let later = unhealthy_counts.of(
+            &claim,
+            nodes.iter(),
+            &policies(),
+            now + HEALTH_COUNTS_LIFETIME,
+        );
         assert_eq!(
             later,
             RepairScope {
@@ -406,7 +414,7 @@ mod tests {
             },
         )
         .await;
-        assert_eq!(outcome, Ok(Some(AGAIN)));
+        assert_eq!(outcome, Ok(Some(BLOCKED_REPAIR_RECHECK)));
         assert!(
             server.claim().is_some_and(|claim| ends(&claim).is_none())
                 && !metrics.contains("unhealthy_disrupted")
@@ -414,7 +422,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_end_of_a_claim_that_nobody_lived_to_delete_is_taken_back() {
+    async fn the_end_of_a_claim_that_no_process_lived_to_delete_is_taken_back() {
         let (server, claim) = fresh();
         let ctx = context(&server, Err(CloudError::Other("not asked".into())));
         let ended = json!({"annotations": {TERMINATION_TIME: NOON}});

@@ -55,7 +55,7 @@ pub enum Turn {
 /// A pod and its group, if it must spread.
 pub type InFlightPod = (String, Option<u32>);
 
-/// All of it.
+/// Which nodes wait to register, the nominations for them, and what is to be done next.
 #[derive(Default)]
 pub struct Rollout {
     nominations: Nominations,

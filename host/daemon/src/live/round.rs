@@ -235,7 +235,6 @@ pub fn decide(
 
 /// A NodeClaim that was created.
 pub struct Created {
-    /// Its name.
     pub name: String,
     /// The pods that it is for, `namespace/name`.
     pub pods: Vec<String>,
@@ -460,7 +459,7 @@ pub async fn existing(client: &Client, pods: &[String]) -> Asked {
         (pod.clone(), api.get_metadata_opt(name).await)
     });
     let asked: Vec<_> = asked.collect();
-    let answers = futures::stream::iter(asked).buffered(READS);
+    let answers = futures::stream::iter(asked).buffered(READS_AT_ONCE);
     answers
         .fold(Asked::default(), |mut asked, (pod, found)| async move {
             match found {
@@ -478,7 +477,7 @@ pub async fn existing(client: &Client, pods: &[String]) -> Asked {
 }
 
 /// Pods that are read at a time.
-const READS: usize = 16;
+const READS_AT_ONCE: usize = 16;
 
 /// Leaves out the claims that are for one of these pods; says how many those are.
 pub fn leave_out(wanted: &mut Vec<NewNodeClaim>, pods: &BTreeSet<String>) -> usize {

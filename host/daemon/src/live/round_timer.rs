@@ -12,15 +12,15 @@ use tokio::time::Instant;
 
 use super::rollout::NOMINATION_TIMEOUT;
 
-/// After this long a round is made for pods that wait, whatever has changed,
-const RETRY: Duration = Duration::from_secs(10);
-/// and sooner if pods are nominated or a node has just registered, because others may have taken
-/// their room.
-const SOON: Duration = Duration::from_secs(3);
+/// After this long a round is made for pods that wait, whatever has changed.
+const MAX_ROUND_INTERVAL: Duration = Duration::from_secs(10);
+/// A round follows the last one this soon if pods are nominated or a node has just registered,
+/// because others may have taken their room.
+const MIN_RETRY_DELAY: Duration = Duration::from_secs(3);
 /// So long after a pod that waited got a node kube-scheduler is taken to be done with those it can
 /// place. To pods that it has refused it comes back at whole seconds, a little later where it is
 /// busy.
-const SETTLES: Duration = Duration::from_millis(1200);
+const SCHEDULER_SETTLE_TIME: Duration = Duration::from_millis(1200);
 
 /// What decides when the next round is made.
 #[derive(Debug)]
@@ -95,13 +95,13 @@ impl RoundTimer {
             .registered_at
             .is_some_and(|at| last < at + NOMINATION_TIMEOUT);
         if !opened && !nominated {
-            return last + RETRY;
+            return last + MAX_ROUND_INTERVAL;
         }
         let settled = self
             .bound_at
             .filter(|_| opened)
-            .map_or(last, |moved| moved + SETTLES);
-        settled.clamp(last + SOON, last + RETRY)
+            .map_or(last, |moved| moved + SCHEDULER_SETTLE_TIME);
+        settled.clamp(last + MIN_RETRY_DELAY, last + MAX_ROUND_INTERVAL)
     }
 }
 
@@ -114,49 +114,52 @@ mod tests {
     }
 
     #[test]
-    fn a_window_closes_when_nobody_comes_any_more_or_has_been_open_for_long() {
+    fn a_window_closes_when_no_pod_comes_any_more_or_it_has_been_open_for_long() {
         let now = Instant::now();
-        let mut table = RoundTimer::new(seconds(1.0), seconds(10.0));
-        assert_eq!(table.next(true, true), None, "nothing has been seen yet");
-        table.pod_arrived(now);
-        assert_eq!(table.next(false, false), Some(now + seconds(1.0)));
-        (1..=19).for_each(|n| table.pod_arrived(now + seconds(0.5) * n));
-        assert_eq!(table.next(false, true), Some(now + seconds(10.0)));
-        table.close();
-        assert_eq!(table.next(false, true), None);
+        let mut timer = RoundTimer::new(seconds(1.0), seconds(10.0));
+        assert_eq!(timer.next(true, true), None, "nothing has been seen yet");
+        timer.pod_arrived(now);
+        assert_eq!(timer.next(false, false), Some(now + seconds(1.0)));
+        (1..=19).for_each(|n| timer.pod_arrived(now + seconds(0.5) * n));
+        assert_eq!(timer.next(false, true), Some(now + seconds(10.0)));
+        timer.close();
+        assert_eq!(timer.next(false, true), None);
     }
 
     #[test]
     fn pods_that_wait_are_planned_for_again_sooner_where_nodes_have_opened() {
         let now = Instant::now();
-        let mut table = RoundTimer::new(seconds(1.0), seconds(10.0));
-        table.begin(now);
-        assert_eq!(table.next(false, false), None);
-        assert_eq!(table.next(false, true), Some(now + RETRY));
-        assert_eq!(table.next(true, true), Some(now + SOON));
-        table.node_registered(now);
-        assert_eq!(table.next(false, true), Some(now + SOON));
-        table.begin(now + NOMINATION_TIMEOUT);
+        let mut timer = RoundTimer::new(seconds(1.0), seconds(10.0));
+        timer.begin(now);
+        assert_eq!(timer.next(false, false), None);
+        assert_eq!(timer.next(false, true), Some(now + MAX_ROUND_INTERVAL));
+        assert_eq!(timer.next(true, true), Some(now + MIN_RETRY_DELAY));
+        timer.node_registered(now);
+        assert_eq!(timer.next(false, true), Some(now + MIN_RETRY_DELAY));
+        timer.begin(now + NOMINATION_TIMEOUT);
         assert_eq!(
-            table.next(false, true),
-            Some(now + NOMINATION_TIMEOUT + RETRY),
+            timer.next(false, true),
+            Some(now + NOMINATION_TIMEOUT + MAX_ROUND_INTERVAL),
             "that was long ago"
         );
     }
 
     #[test]
-    fn nobody_is_planned_for_again_while_kube_scheduler_fills_nodes_but_not_for_ever() {
+    fn no_pod_is_planned_again_while_kube_scheduler_fills_nodes_but_not_for_ever() {
         let now = Instant::now();
-        let mut table = RoundTimer::new(seconds(1.0), seconds(10.0));
-        table.begin(now);
-        table.node_registered(now + seconds(2.0));
-        table.pod_bound(now + seconds(2.8));
-        assert_eq!(table.next(true, true), Some(now + seconds(2.8) + SETTLES));
-        table.pod_bound(now + seconds(9.9));
-        assert_eq!(table.next(true, true), Some(now + RETRY));
-        table.pod_arrived(now + seconds(4.0));
+        let mut timer = RoundTimer::new(seconds(1.0), seconds(10.0));
+        timer.begin(now);
+        timer.node_registered(now + seconds(2.0));
+        timer.pod_bound(now + seconds(2.8));
         assert_eq!(
-            table.next(true, true),
+            timer.next(true, true),
+            Some(now + seconds(2.8) + SCHEDULER_SETTLE_TIME)
+        );
+        timer.pod_bound(now + seconds(9.9));
+        assert_eq!(timer.next(true, true), Some(now + MAX_ROUND_INTERVAL));
+        timer.pod_arrived(now + seconds(4.0));
+        assert_eq!(
+            timer.next(true, true),
             Some(now + seconds(5.0)),
             "others have come and do not wait for it"
         );

@@ -85,12 +85,12 @@ pub(crate) fn run(args: &RunArgs) -> Result<Answer, Failure> {
     // for long has threads of its own.
     let refused = |source: std::io::Error| usage("the runtime does not start", &source.to_string());
     let runtime = tokio::runtime::Builder::new_current_thread()
-        .max_blocking_threads(BLOCKING)
+        .max_blocking_threads(BLOCKING_THREADS)
         .enable_all()
         .build()
         .map_err(refused)?;
     let computing = tokio::runtime::Builder::new_current_thread()
-        .max_blocking_threads(COMPUTING)
+        .max_blocking_threads(COMPUTING_THREADS)
         .build()
         .map_err(refused)?;
     let stops = stop::on_signal().map_err(refused)?;
@@ -106,20 +106,20 @@ pub(crate) fn run(args: &RunArgs) -> Result<Answer, Failure> {
     if let Err(failure) = &ended {
         tracing::error!("{}", failure.report());
     }
-    log.flush(LAST_LINES);
+    log.flush(LOG_FLUSH_TIMEOUT);
     ended?;
     Ok(Answer::ok(String::new()))
 }
 
 /// Threads for what blocks a moment: names that DNS is asked for, and memory that is given back.
-const BLOCKING: usize = 4;
+const BLOCKING_THREADS: usize = 4;
 /// Threads for what computes: one for a round, one for a look for disruption, one for an
 /// explanation. So none of them waits for another, or for DNS.
-const COMPUTING: usize = 3;
+const COMPUTING_THREADS: usize = 3;
 /// How long the API server is waited for before watches ask it.
-const CONNECTS: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long the end of the log is waited for.
-const LAST_LINES: Duration = Duration::from_millis(500);
+const LOG_FLUSH_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// What belongs to the process.
 struct Process {
@@ -134,13 +134,13 @@ struct Process {
 fn tell(
     runtime: &Handle,
     ctx: &Context,
-    manager: &PolicyReloader,
+    reloader: &PolicyReloader,
     journal: &Journal,
     log: &LogQueue,
     board: &serve::SharedBoard,
 ) {
     loop {
-        for notice in manager.notices() {
+        for notice in reloader.notices() {
             let kind = format!("{:?}", notice.kind);
             ctx.metrics
                 .policies
@@ -173,7 +173,7 @@ fn tell(
         }
         ctx.metrics.journal(journal.condition());
         ctx.metrics.log_lines_dropped(log.dropped());
-        let status = manager.status();
+        let status = reloader.status();
         ctx.metrics.policies_and_signals(&status);
         lock(board).policies = serde_json::to_value(status).unwrap_or_default();
         std::thread::sleep(Duration::from_secs(1));
@@ -332,7 +332,7 @@ async fn live(
         )
     })?;
     // The first request makes the connection: each watch would make one of its own otherwise.
-    _ = tokio::time::timeout(CONNECTS, client.apiserver_version()).await;
+    _ = tokio::time::timeout(CONNECT_TIMEOUT, client.apiserver_version()).await;
     let journal = match journal::wanted(args.journal.as_deref(), args.config.as_deref())? {
         Some((folder, sizes)) => Journal::open(&folder, sizes)?,
         None => Journal::off(),
@@ -344,13 +344,13 @@ async fn live(
         on_ec2: on_ec2.is_some(),
         ..Setup::default()
     };
-    let manager = PolicyReloader::start(setup)?;
+    let reloader = PolicyReloader::start(setup)?;
     // Before the cloud is asked: it may be slow.
     let probes = serve::probes(settings.probes).await;
     let probes = probes.map_err(|[why, hint]| usage(&why, &hint))?;
     let mut cloud = match on_ec2 {
         None => kwok(args, settings, &client)?,
-        Some(set) => ec2(args, settings, set, (&client, &clock), manager.clone()).await?,
+        Some(set) => ec2(args, settings, set, (&client, &clock), reloader.clone()).await?,
     };
     if let Some(config) = &settings.scheduler {
         meant.default_spread = default_spread(config, &mut cloud.names)?;
@@ -378,7 +378,7 @@ async fn live(
         overlays: (settings.node_overlay).then(|| CatalogueOverlays::new(cloud.resources)),
         names: cloud.names,
         settings: meant,
-        manager: manager.clone(),
+        reloader: reloader.clone(),
         journal: journal.clone(),
         window: (settings.idle, settings.longest),
         lease: settings.elects.then_some(lease),
@@ -412,7 +412,7 @@ async fn live(
     let _tasks = cloud.tasks.map(|tasks| tasks(ctx.clone()));
     let tells = {
         let (runtime, journal) = (Handle::current(), journal.clone());
-        move || tell(&runtime, &ctx, &manager, &journal, &log, &board)
+        move || tell(&runtime, &ctx, &reloader, &journal, &log, &board)
     };
     std::thread::Builder::new()
         .name("notices".to_owned())
@@ -441,7 +441,7 @@ async fn live(
 }
 
 /// How often the cluster's definitions are checked while they are wrong or cannot be read.
-const LOOK: Duration = Duration::from_secs(30);
+const DEFINITION_CHECK_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Reports problems of the cluster's definitions until there are none.
 async fn look_at_definitions(client: Client, board: serve::SharedBoard) {
@@ -459,9 +459,9 @@ async fn look_at_definitions(client: Client, board: serve::SharedBoard) {
                 }
             }
             // The watch says why the server cannot be asked.
-            Err(error) => tracing::debug!(%error, "the definitions cannot be looked at"),
+            Err(error) => tracing::debug!(%error, "reading the definitions failed; retrying"),
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(DEFINITION_CHECK_INTERVAL).await;
     }
 }
 
@@ -533,9 +533,9 @@ mod tests {
 
     #[test]
     fn the_client_says_no_more_than_warnings() {
-        let nominated = "WARN kube_client::config: no proxy\n WARN longshore_daemon::live: watch \
+        let expected = "WARN kube_client::config: no proxy\n WARN longshore_daemon::live: watch \
             failed; retrying";
-        assert_eq!(logged("info").trim(), nominated);
-        assert_eq!(logged("debug").trim(), nominated);
+        assert_eq!(logged("info").trim(), expected);
+        assert_eq!(logged("debug").trim(), expected);
     }
 }

@@ -76,25 +76,25 @@ struct Shared {
 }
 
 /// Longest wait for an explanation.
-const QUERY_TIMEOUT: Duration = Duration::from_secs(30);
+const EXPLAIN_TIMEOUT: Duration = Duration::from_secs(30);
 /// Readers of metrics that are served at a time: a copy of the cluster is held for each.
-const PICTURES: usize = 2;
+const METRICS_READERS: usize = 2;
 
 /// A whole request comes within this, if the client means it.
-const REQUEST: Duration = Duration::from_secs(5);
-const METRICS: Limits = Limits {
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+const METRICS_LIMITS: Limits = Limits {
     connections: 64,
-    request: REQUEST,
+    request: REQUEST_TIMEOUT,
     lifetime: Duration::from_secs(30),
 };
-const PROBES: Limits = Limits {
+const PROBE_LIMITS: Limits = Limits {
     connections: 64,
-    request: REQUEST,
-    lifetime: REQUEST,
+    request: REQUEST_TIMEOUT,
+    lifetime: REQUEST_TIMEOUT,
 };
-const STATUS: Limits = Limits {
+const STATUS_LIMITS: Limits = Limits {
     connections: 16,
-    request: REQUEST,
+    request: REQUEST_TIMEOUT,
     lifetime: Duration::from_secs(40),
 };
 
@@ -148,8 +148,8 @@ async fn serving(
     let probes = Probes::default();
     let listeners = listen::everywhere(port).await;
     let listeners = listeners.map_err(setting("HEALTH_PROBE_PORT (--health-probe-port)"));
-    let bound =
-        listeners.map(|listeners| listen::serve(listeners, PROBES, probe_routes(probes.clone())));
+    let bound = listeners
+        .map(|listeners| listen::serve(listeners, PROBE_LIMITS, probe_routes(probes.clone())));
     if told.send(bound).is_err() {
         return;
     }
@@ -185,7 +185,7 @@ pub async fn serve(
         board,
         queries: asks,
         turns: Arc::new(Semaphore::new(1)),
-        metrics_readers: Readers::new(PICTURES),
+        metrics_readers: Readers::new(METRICS_READERS),
         status: at.status.clone().into(),
     };
     let (told, bound) = oneshot::channel();
@@ -209,9 +209,9 @@ async fn bind(shared: Shared, at: &At, probes: &Probes) -> Result<(), [String; 2
     let status = listen::at(&at.status)
         .await
         .map_err(setting("STATUS_ADDRESS (--status-address)"))?;
-    listen::serve(metrics, METRICS, metrics_routes(shared.clone()));
+    listen::serve(metrics, METRICS_LIMITS, metrics_routes(shared.clone()));
     _ = probes.0.set(shared.clone());
-    listen::serve(status, STATUS, status_routes(shared));
+    listen::serve(status, STATUS_LIMITS, status_routes(shared));
     Ok(())
 }
 
@@ -264,7 +264,7 @@ async fn metrics_text(State(s): State<Shared>, client: Client) -> Response {
     let turn = s.metrics_readers.turn(client.address());
     let Ok(Some(reading)) = timeout(SCRAPE_TIMEOUT, turn).await else {
         let busy = format!(
-            "{PICTURES} readers of metrics are served at a time, one from each address; retry later\n"
+            "{METRICS_READERS} readers of metrics are served at a time, one from each address; retry later\n"
         );
         return (StatusCode::SERVICE_UNAVAILABLE, busy).into_response();
     };
@@ -389,7 +389,7 @@ async fn explain(s: Shared, about: Subject) -> Answer {
             .ok()?;
         answer.await.ok()
     };
-    match timeout(QUERY_TIMEOUT, asked).await {
+    match timeout(EXPLAIN_TIMEOUT, asked).await {
         Ok(Some(Ok(explained))) => Ok(axum::Json(explained)),
         Ok(Some(Err(why))) => Err((StatusCode::NOT_FOUND, why).into_response()),
         Ok(None) | Err(_) => {
@@ -418,7 +418,7 @@ pub(super) mod tests {
             board: SharedBoard::default(),
             queries: asks,
             turns: Arc::new(Semaphore::new(1)),
-            metrics_readers: Readers::new(PICTURES),
+            metrics_readers: Readers::new(METRICS_READERS),
             status: "127.0.0.1:8082".into(),
         }
     }
@@ -437,7 +437,7 @@ pub(super) mod tests {
             board: board.clone(),
             ..shared(ctx.clone(), asks.clone())
         };
-        on_loopback(STATUS, status_routes(shared)).await
+        on_loopback(STATUS_LIMITS, status_routes(shared)).await
     }
 
     async fn on_loopback(limits: Limits, router: Router) -> SocketAddr {
@@ -466,7 +466,7 @@ pub(super) mod tests {
 
     #[tokio::test]
     async fn requests_are_small_and_connections_carry_one() {
-        let at = on_loopback(METRICS, metrics_routes(deaf().0)).await;
+        let at = on_loopback(METRICS_LIMITS, metrics_routes(deaf().0)).await;
         let get = |path: &str, more: &str| format!("GET {path} HTTP/1.1\r\nHost: x\r\n{more}\r\n");
         let long = answered(at, &get(&format!("/metrics?{}", "x".repeat(600)), "")).await;
         assert!(
@@ -492,7 +492,7 @@ pub(super) mod tests {
     async fn a_client_that_is_slow_is_cut_off() {
         let limits = Limits {
             request: Duration::from_millis(200),
-            ..PROBES
+            ..PROBE_LIMITS
         };
         let at = on_loopback(limits, probe_routes(begun(deaf().0))).await;
         let mut slow = TcpStream::connect(at).await.unwrap();
@@ -532,8 +532,8 @@ pub(super) mod tests {
     #[tokio::test]
     async fn silent_sockets_on_every_port_delay_neither_probes_nor_scrapes() {
         let (shared, _questions) = deaf();
-        let probes = on_loopback(PROBES, probe_routes(begun(shared.clone()))).await;
-        let metrics = on_loopback(METRICS, metrics_routes(shared)).await;
+        let probes = on_loopback(PROBE_LIMITS, probe_routes(begun(shared.clone()))).await;
+        let metrics = on_loopback(METRICS_LIMITS, metrics_routes(shared)).await;
         let clients = [silent(probes, 500).await, silent(metrics, 500).await];
         let begun = Instant::now();
         for round in 0..20 {
@@ -546,7 +546,7 @@ pub(super) mod tests {
             drop(more);
         }
         assert!(begun.elapsed() < Duration::from_secs(20), "a second each");
-        let limits = [PROBES.connections, METRICS.connections];
+        let limits = [PROBE_LIMITS.connections, METRICS_LIMITS.connections];
         for (clients, most) in clients.iter().zip(limits) {
             let held = held(clients);
             assert!(held > 0 && held <= most, "{held} silent sockets are held");
@@ -555,7 +555,7 @@ pub(super) mod tests {
 
     #[tokio::test]
     async fn readers_that_do_not_read_keep_only_their_own_address_waiting() {
-        let readers = Readers::new(PICTURES);
+        let readers = Readers::new(METRICS_READERS);
         let endless = move |client: Client| {
             let readers = readers.clone();
             async move {
@@ -569,7 +569,7 @@ pub(super) mod tests {
             }
         };
         let router = Router::new().route("/metrics", get(endless));
-        let at = on_loopback(METRICS, router).await;
+        let at = on_loopback(METRICS_LIMITS, router).await;
         let mut slow = Vec::new();
         for _ in 0..20 {
             let mut client = TcpStream::connect(at).await.unwrap();
@@ -599,7 +599,7 @@ pub(super) mod tests {
                 .unwrap_err()
                 .contains("cannot listen on")
         );
-        listen::serve(listeners, PROBES, probe_routes(begun(deaf().0)));
+        listen::serve(listeners, PROBE_LIMITS, probe_routes(begun(deaf().0)));
         for at in ["127.0.0.1", "::1"].iter().take(1 + usize::from(v6)) {
             let at = SocketAddr::new(at.parse().unwrap(), port);
             assert!(
@@ -628,7 +628,7 @@ pub(super) mod tests {
 
     #[tokio::test]
     async fn a_process_that_waits_for_the_cloud_is_healthy_and_not_ready() {
-        let at = on_loopback(PROBES, probe_routes(Probes::default())).await;
+        let at = on_loopback(PROBE_LIMITS, probe_routes(Probes::default())).await;
         let asked = async |path: &str| {
             let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n");
             answered(at, &request).await
@@ -676,7 +676,7 @@ pub(super) mod tests {
     }
 
     /// The answer of `/metrics` if the loop does `asked` with requests for a snapshot.
-    async fn nominated(observes: bool, asked: impl FnOnce(Query) + Send + 'static) -> String {
+    async fn scraped(observes: bool, asked: impl FnOnce(Query) + Send + 'static) -> String {
         let (server, _) = fresh();
         let ctx = Arc::new(context(&server, Ok(instance())));
         ctx.observes.store(observes, Ordering::Relaxed);
@@ -706,10 +706,10 @@ pub(super) mod tests {
             }
             Query::Explain(_) => panic!("metrics alone were asked for"),
         };
-        let both = nominated(true, leads).await;
-        let counted = nominated(false, |_| panic!("it was turned off")).await;
-        let follows = nominated(true, drop).await;
-        let late = nominated(true, |ask| {
+        let both = scraped(true, leads).await;
+        let counted = scraped(false, |_| panic!("it was turned off")).await;
+        let follows = scraped(true, drop).await;
+        let late = scraped(true, |ask| {
             drop(tokio::spawn(async {
                 std::future::pending::<Query>().await;
                 drop(ask)

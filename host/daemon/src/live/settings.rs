@@ -467,10 +467,10 @@ mod tests {
             ("LOG_LEVEL", "loud"),
             ("GARBAGE_LIMIT", "5%"),
         ] {
-            let nominated = with(&[(name, value)]).unwrap_err().report();
+            let fault = with(&[(name, value)]).unwrap_err().report();
             assert!(
-                nominated.contains(name) && nominated.contains("expected"),
-                "{nominated}"
+                fault.contains(name) && fault.contains("expected"),
+                "{fault}"
             );
         }
     }

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 /// For so long a list serves others. Whoever takes an instance for missing asks for minutes, see
 /// [`launches`](super::launches).
-const FRESH: Duration = Duration::from_secs(10);
+const LIST_LIFETIME: Duration = Duration::from_secs(10);
 
 type List = Arc<Vec<Arc<Instance>>>;
 
@@ -26,7 +26,7 @@ impl SharedList {
     pub async fn get(&self, provider: &dyn CloudProvider) -> Result<List, CloudError> {
         let mut last = self.0.lock().await;
         if let Some((at, list)) = &*last
-            && at.elapsed() < FRESH
+            && at.elapsed() < LIST_LIFETIME
         {
             return Ok(list.clone());
         }
@@ -84,7 +84,7 @@ mod tests {
                 .all(|list| list.as_ref().is_ok_and(|list| list.len() == 1))
         );
         assert_eq!(cloud.0.load(Ordering::Relaxed), 2);
-        tokio::time::advance(FRESH).await;
+        tokio::time::advance(LIST_LIFETIME).await;
         assert!(list.get(&cloud).await.is_ok());
         assert_eq!(cloud.0.load(Ordering::Relaxed), 3, "the old one is too old");
     }

@@ -154,17 +154,17 @@ pub struct ClusterState {
 }
 
 /// Most objects that are remembered as unreadable, to be named.
-const UNREADABLE: usize = 1000;
+const MAX_UNREADABLE: usize = 1000;
 
 /// Most characters of kube-scheduler's words on a pod that are kept.
-const WORDS: usize = 500;
+const MAX_WORDS_CHARS: usize = 500;
 
 /// Limit of unread transitions; a replay never reads them.
-const MILESTONES: usize = 4096;
+const MAX_MILESTONES: usize = 4096;
 
 /// A pod that waits for a node.
 struct Waiting {
-    /// kube-scheduler's own words, if it has tried it in vain; at most [`WORDS`] of them.
+    /// kube-scheduler's own words, if it has tried it in vain; at most [`MAX_WORDS_CHARS`] of them.
     words: Box<str>,
     /// It is nominated to a node.
     nominated: bool,
@@ -683,7 +683,7 @@ impl ClusterState {
         let (touched, refused) = self.take_in(kind, json);
         match &refused {
             Some(Refused { name, why, .. }) => {
-                if self.unreadable.len() < UNREADABLE {
+                if self.unreadable.len() < MAX_UNREADABLE {
                     self.unreadable
                         .insert((kind, name.as_str().into()), why.clone());
                 }
@@ -897,7 +897,7 @@ impl ClusterState {
                 .then_some(PodStage::Bound);
             let runs = (old.phase == Phase::Pending && mark.phase == Phase::Running)
                 .then_some(PodStage::Running);
-            let room = MILESTONES.saturating_sub(self.transitions.len());
+            let room = MAX_MILESTONES.saturating_sub(self.transitions.len());
             for what in bound.into_iter().chain(runs).take(room) {
                 let dynamic = !pod.spec.resource_claims.is_empty();
                 let created = pod.metadata.creation_timestamp.clone();
@@ -927,7 +927,7 @@ impl ClusterState {
             self.pending.insert(
                 name.clone(),
                 Waiting {
-                    words: words.chars().take(WORDS).collect(),
+                    words: words.chars().take(MAX_WORDS_CHARS).collect(),
                     nominated,
                     refused,
                     queued,
@@ -1061,7 +1061,7 @@ impl ClusterState {
             let was = old.map_or(ConditionStatus::Unknown, |old| old.status);
             (was != new.status).then(|| (old.cloned(), new.clone()))
         });
-        let room = MILESTONES.saturating_sub(self.condition_changes.len());
+        let room = MAX_MILESTONES.saturating_sub(self.condition_changes.len());
         self.condition_changes.extend(changed.take(room));
     }
 

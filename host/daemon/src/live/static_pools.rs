@@ -34,9 +34,9 @@ use crate::messages::time_of_day;
 
 /// A NodePool whose spec has not changed is scaled up at most this often: a cloud without capacity
 /// is not asked all the time.
-const PAUSE: Duration = Duration::from_secs(60);
+const SCALE_UP_PAUSE: Duration = Duration::from_secs(60);
 /// When a NodePool is looked at again that waits for commands to begin.
-const BEGINS: Duration = Duration::from_secs(1);
+const COMMAND_POLL: Duration = Duration::from_secs(1);
 
 /// What is remembered of static NodePools.
 #[derive(Default)]
@@ -60,7 +60,7 @@ impl StaticCapacity {
     fn pause(&self, pool: &NodePool, now: Instant) -> Option<Duration> {
         let all = lock(&self.bought);
         let (generation, at) = all.get(name_of(pool))?;
-        let left = (*at + PAUSE).saturating_duration_since(now);
+        let left = (*at + SCALE_UP_PAUSE).saturating_duration_since(now);
         (*generation == pool.metadata.generation && !left.is_zero()).then_some(left)
     }
 
@@ -107,7 +107,7 @@ pub async fn step(
         Some(Scale::Down(_)) => {}
     }
     if begins {
-        return Ok(Some(BEGINS));
+        return Ok(Some(COMMAND_POLL));
     }
     let name = name_of(pool);
     let Some(pool) = Api::<NodePool>::all(ctx.client.clone())
@@ -217,7 +217,7 @@ fn may_buy<'a>(
     // One that goes has not joined either: it is counted soon.
     match claims.into_iter().all(joined) {
         true => Purchase::One,
-        false => Purchase::After(PAUSE),
+        false => Purchase::After(SCALE_UP_PAUSE),
     }
 }
 

@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 /// daemon can be killed anywhere.
 pub const LIMIT: Duration = Duration::from_millis(9_500);
 /// Exit code of a process that did not end by itself in time.
-const LATE: i32 = 3;
+const EXIT_CODE_TOO_LATE: i32 = 3;
 
 /// Hears signals on a thread of its own, so that a busy or stuck loop hears them in time. The answer
 /// comes with the first one; the process ends [`LIMIT`] later at the latest.
@@ -38,7 +38,7 @@ pub fn on_signal() -> io::Result<oneshot::Receiver<()>> {
         });
         let _ = told.send(());
         std::thread::sleep(LIMIT);
-        std::process::exit(LATE);
+        std::process::exit(EXIT_CODE_TOO_LATE);
     };
     std::thread::Builder::new()
         .name("signals".to_owned())

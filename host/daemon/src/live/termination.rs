@@ -36,13 +36,14 @@ pub use pod::DrainingPod;
 pub const DISRUPTED: &str = "karpenter.sh/disrupted";
 const NO_BALANCER: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
 const INSTANCE_TERMINATING: &str = "InstanceTerminating";
-const POLL: Duration = Duration::from_secs(1);
-/// An instance that ends is asked for this often.
-const ENDS: Duration = Duration::from_secs(5);
+/// How often a drain is continued, if nothing is due sooner.
+const DRAIN_POLL: Duration = Duration::from_secs(1);
+/// How often the cloud is asked for an instance that is terminating.
+const TERMINATION_POLL: Duration = Duration::from_secs(5);
 /// An instance lives at least this long after the taint was seen on its node, whether or not it has
-/// pods: kube-scheduler may not have seen the taint yet, and what it binds until then has to be
+/// pods. kube-scheduler may not have seen the taint yet, and what it binds until then has to be
 /// drained as well.
-const LEAST: Duration = Duration::from_secs(5);
+const MIN_TAINT_AGE: Duration = Duration::from_secs(5);
 
 /// What becomes of the instance of a Node that is being deleted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -53,7 +54,7 @@ enum Instance {
     Stays,
     /// Other Nodes of it go as well, and it ends with the last of them.
     EndsWithAnother,
-    /// The same, and the Node is the last of them.
+    /// Other Nodes of it go as well; this Node is the last of them and waits for them.
     EndsLater,
 }
 
@@ -111,7 +112,7 @@ pub async fn step(
     match instance {
         Instance::Ends => end(ctx, node, claim, claims.len()).await,
         Instance::Stays | Instance::EndsWithAnother => drop_finalizer(ctx, node).await,
-        Instance::EndsLater => Ok(Some(POLL)),
+        Instance::EndsLater => Ok(Some(DRAIN_POLL)),
     }
 }
 
@@ -166,8 +167,8 @@ async fn empty(
         return Ok(Some(Duration::from_millis(200)));
     };
     // The time in the taint is from before it was sent, and a write can be under way for long.
-    let young =
-        LEAST.saturating_sub(closed.min(ctx.drains.seen_closed(&node.name, Instant::now())));
+    let young = MIN_TAINT_AGE
+        .saturating_sub(closed.min(ctx.drains.seen_closed(&node.name, Instant::now())));
     let ends = claim.as_ref().and_then(|c| {
         c.metadata
             .annotations
@@ -198,7 +199,7 @@ async fn empty(
     if left > 0 && !mutant("skips-drain") {
         still_draining(ctx, claim, left).await?;
         let ask = ctx.drains.next_ask(&node.name, Instant::now());
-        return Ok(Some(ask.map_or(POLL, |ask| ask.min(POLL))));
+        return Ok(Some(ask.map_or(DRAIN_POLL, |ask| ask.min(DRAIN_POLL))));
     }
     if !young.is_zero() && !mutant("skips-drain") && !mutant("no-drain-time") {
         return Ok(Some(young));
@@ -309,7 +310,7 @@ async fn detach(
             &format!("still attached: {names}"),
         )
         .await;
-    Ok(Some(POLL))
+    Ok(Some(DRAIN_POLL))
 }
 
 /// Ends the instance of a node that is empty, then lets go of the Node. `known` is how many claims
@@ -370,7 +371,7 @@ async fn end(ctx: &Context, node: &NodeView, claim: Option<NodeClaim>, known: us
             // Kwok's instance is the Node itself, which is deleted only after its finalizer is
             // removed; its provider reports that.
             if !ctx.provider.ends_with_node() {
-                return Ok(Some(ENDS));
+                return Ok(Some(TERMINATION_POLL));
             }
         }
     }
@@ -568,14 +569,14 @@ mod tests {
                 "said already"
             );
         }
-        let nominated = server
+        let conditions = server
             .claim()
             .and_then(|claim| claim.status)
             .unwrap_or_default()
             .conditions;
-        let nominated: Vec<&str> = nominated.iter().map(|c| c.type_.as_str()).collect();
+        let conditions: Vec<&str> = conditions.iter().map(|c| c.type_.as_str()).collect();
         assert_eq!(
-            nominated,
+            conditions,
             ["Drained", "VolumesDetached", "InstanceTerminating"]
         );
     }

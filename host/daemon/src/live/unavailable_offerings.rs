@@ -19,7 +19,7 @@ use crate::messages::time_of_day;
 /// How long an offering is skipped after a launch failed for lack of capacity, in seconds. As long
 /// as Karpenter's EC2 provider waits (three minutes); a capacity that comes back earlier is found
 /// by the claims that admit other offerings as well.
-pub const UNAVAILABLE_TTL: i64 = 180;
+pub const UNAVAILABLE_TTL_SECONDS: i64 = 180;
 
 /// What is short. One for the process.
 #[derive(Default)]
@@ -42,14 +42,13 @@ pub struct Summary {
     pub by_place: BTreeMap<(String, String), usize>,
     /// When the first is asked for again, seconds since 1970.
     pub first: i64,
-    /// When the last is.
     pub last: i64,
     /// A few of them, `TYPE/ZONE/CAPACITY-TYPE`.
     pub some: Vec<String>,
 }
 
 /// Most offerings that are named.
-const NAMED: usize = 10;
+const MAX_NAMED_OFFERINGS: usize = 10;
 
 impl UnavailableOfferings {
     fn known(&self) -> std::sync::MutexGuard<'_, Known> {
@@ -60,7 +59,7 @@ impl UnavailableOfferings {
     /// available before.
     pub fn note(&self, offerings: &[OfferingName], now: i64) -> usize {
         let mut known = self.known();
-        let until = now.saturating_add(UNAVAILABLE_TTL);
+        let until = now.saturating_add(UNAVAILABLE_TTL_SECONDS);
         let news = |offering: &&OfferingName| {
             known
                 .until
@@ -115,7 +114,7 @@ impl UnavailableOfferings {
                 .by_place
                 .entry((capacity_type.clone(), zone.clone()))
                 .or_default() += 1;
-            if summary.some.len() < NAMED {
+            if summary.some.len() < MAX_NAMED_OFFERINGS {
                 summary
                     .some
                     .push(format!("{instance_type}/{zone}/{capacity_type}"));
@@ -127,7 +126,7 @@ impl UnavailableOfferings {
 
 impl Summary {
     /// For `longshore status`; null where nothing is short.
-    pub fn nominated(&self) -> serde_json::Value {
+    pub fn as_json(&self) -> serde_json::Value {
         if self.offerings == 0 {
             return serde_json::Value::Null;
         }

@@ -58,7 +58,7 @@ impl ToRemember {
 }
 
 /// NodeClaims that are known to be counted at most.
-const MOST_COUNTED: usize = 10_000;
+const MAX_COUNTED: usize = 10_000;
 
 /// How registrations of a NodePool's nodes ended that its annotation [`UNJOINED`] does not say yet.
 #[derive(Default)]
@@ -88,7 +88,7 @@ impl Registrations {
     /// The node of a NodeClaim has not joined in time. It may be said several times.
     pub fn failed(&self, pool: &str, uid: &str) {
         let mut counted = lock(&self.counted);
-        if counted.len() >= MOST_COUNTED {
+        if counted.len() >= MAX_COUNTED {
             counted.clear();
         }
         if !counted.insert(uid.to_owned()) {

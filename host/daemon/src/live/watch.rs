@@ -33,7 +33,6 @@ use super::strip_managed_fields::strip_managed_fields;
 /// What a watch brings.
 #[derive(Debug)]
 pub struct Observed {
-    /// Of what.
     pub kind: Kind,
     /// What has changed.
     pub change: Change,
@@ -85,17 +84,17 @@ fn number(version: &str) -> Option<u64> {
 }
 
 /// Lifetime of a watch before it is renewed, in seconds.
-const WATCH: u64 = 290;
+const WATCH_SECONDS: u64 = 290;
 
 /// Bookmarks come every minute; if a watch brings nothing for so long, the kind is listed again. The
 /// list has 15 s until nothing is planned any more ([`super::freshness`]).
-const SILENT: Duration = Duration::from_secs(75);
+const MAX_SILENCE: Duration = Duration::from_secs(75);
 /// Where an object of our own kinds was deleted, its definition may go as well. The API server ends no
 /// watch of a definition that is gone for up to two minutes, and one that comes back is another: so
 /// the kind is listed again this long after.
-const DELETED: Duration = Duration::from_secs(5);
+const RELIST_DELAY_AFTER_DELETION: Duration = Duration::from_secs(5);
 /// A watch that ended sooner than this and brought nothing is not asked for again at once.
-const BRIEF: Duration = Duration::from_secs(1);
+const MIN_WATCH_TIME: Duration = Duration::from_secs(1);
 
 /// Asks watches for a new list.
 pub struct Relists(BTreeMap<Kind, Notify>);
@@ -145,18 +144,18 @@ struct Pages(usize);
 const PAGE_ATTEMPTS: u32 = 3;
 
 impl Pages {
-    const FIRST: usize = 500;
+    const FIRST_PAGE: usize = 500;
     const GROWTH: usize = 4;
     /// The largest page. After that a list is read in one answer, which the server makes from
     /// memory.
-    const LAST: usize = 32_000;
+    const LAST_PAGE: usize = 32_000;
 
     /// The next list has to be faster.
     fn too_slow(&mut self) {
         self.0 = match self.0 {
             0 => 0,
-            Pages::LAST => 0,
-            limit => (limit * Pages::GROWTH).min(Pages::LAST),
+            Pages::LAST_PAGE => 0,
+            limit => (limit * Pages::GROWTH).min(Pages::LAST_PAGE),
         };
     }
 }
@@ -187,7 +186,7 @@ pub async fn watch_once_asked(
 /// Runs until the receiver is closed.
 pub async fn watch(client: Client, kind: Kind, relists: &Relists, out: Sender<Observed>) {
     let mut pause = Pause::default();
-    let mut pages = Pages(Pages::FIRST);
+    let mut pages = Pages(Pages::FIRST_PAGE);
     loop {
         let mut version = match list(&client, kind, &pages, &out).await {
             Ok(version) => version,
@@ -221,7 +220,7 @@ pub async fn watch(client: Client, kind: Kind, relists: &Relists, out: Sender<Ob
         loop {
             let begun = Instant::now();
             // A reopened watch may lag; only a list is known to be current.
-            if begun.duration_since(heard) >= SILENT {
+            if begun.duration_since(heard) >= MAX_SILENCE {
                 break;
             }
             // In this order, so that two runs of a simulation are equal.
@@ -231,7 +230,9 @@ pub async fn watch(client: Client, kind: Kind, relists: &Relists, out: Sender<Ob
                 followed = follow(&client, kind, &mut version, &mut heard, pause.0 > 0, &out) => followed,
             };
             match followed {
-                Ok(Ended::Closed(brought)) if brought || begun.elapsed() >= BRIEF => pause.reset(),
+                Ok(Ended::Closed(brought)) if brought || begun.elapsed() >= MIN_WATCH_TIME => {
+                    pause.reset()
+                }
                 Ok(Ended::Closed(_)) => pause.wait().await,
                 Ok(Ended::Silent) => break,
                 Ok(Ended::Gone) => {
@@ -240,15 +241,15 @@ pub async fn watch(client: Client, kind: Kind, relists: &Relists, out: Sender<Ob
                     }
                     // A server that compacts versions as fast as it sends them would be listed
                     // without end.
-                    if begun.elapsed() < BRIEF {
+                    if begun.elapsed() < MIN_WATCH_TIME {
                         pause.wait().await;
                     }
                     break;
                 }
                 Ok(Ended::ReceiverClosed) => return,
                 Err(error) => {
-                    let nominated = out.send(Observed::of(kind, Change::Failed(error))).await;
-                    if nominated.is_err() {
+                    let sent = out.send(Observed::of(kind, Change::Failed(error))).await;
+                    if sent.is_err() {
                         return;
                     }
                     pause.wait().await;
@@ -287,8 +288,8 @@ async fn list(
     out: &Sender<Observed>,
 ) -> Result<String, Incomplete> {
     let tell = async |observed| {
-        let told = out.send(observed).await;
-        told.map_err(|_| Incomplete::ReceiverClosed)
+        let sent = out.send(observed).await;
+        sent.map_err(|_| Incomplete::ReceiverClosed)
     };
     tell(Observed::of(kind, Change::Begin)).await?;
     let mut token = String::new();
@@ -296,7 +297,7 @@ async fn list(
         let text = page_text(client, kind, pages, &token).await?;
         let (meta, items) = page(&text).ok_or_else(|| {
             let plural = kind.at().plural;
-            Incomplete::Failed(format!("the answer to a list of {plural} is no list"))
+            Incomplete::Failed(format!("list {plural}: response is not a List"))
         })?;
         for item in items {
             let (object, version) = strip_managed_fields(item);
@@ -420,7 +421,7 @@ async fn follow(
     out: &Sender<Observed>,
 ) -> Result<Ended, String> {
     let path = format!(
-        "{}?watch=1&allowWatchBookmarks=true&timeoutSeconds={WATCH}&resourceVersion={}",
+        "{}?watch=1&allowWatchBookmarks=true&timeoutSeconds={WATCH_SECONDS}&resourceVersion={}",
         kind.at().path(),
         escaped(version)
     );
@@ -441,13 +442,13 @@ async fn follow(
     let mut brought = false;
     let mut doubtful: Option<Instant> = None;
     loop {
-        let until = *heard + SILENT;
+        let until = *heard + MAX_SILENCE;
         let until = doubtful.map_or(until, |at| at.min(until));
         let next = timeout_at(until, lines.next()).await;
         let line = match next {
             Err(_) => return Ok(Ended::Silent),
             Ok(None | Some(Err(_))) => {
-                tracing::debug!(?kind, "the API server closed the watch; opened again");
+                tracing::debug!(?kind, "the API server closed the watch; reopening");
                 return Ok(Ended::Closed(brought));
             }
             Ok(Some(Ok(line))) => line,
@@ -457,17 +458,15 @@ async fn follow(
         }
         fail_point("watch");
         let Ok(Line { kind: what, object }) = serde_json::from_str::<Line<'_>>(&line) else {
-            return Err(format!(
-                "a watch of {} said something that is not an event",
-                kind.at().plural
-            ));
+            return Err(format!("watch {}: malformed watch event", kind.at().plural));
         };
         let (object, seen) = strip_managed_fields(object.get());
         let change = match what {
             "ADDED" | "MODIFIED" => Some(Change::Upsert(object)),
             "DELETED" => {
                 let is_ours = kind.is_configuration();
-                doubtful = doubtful.or(is_ours.then(|| Instant::now() + DELETED));
+                doubtful =
+                    doubtful.or(is_ours.then(|| Instant::now() + RELIST_DELAY_AFTER_DELETION));
                 Some(Change::Remove(object))
             }
             "BOOKMARK" => Some(Change::Version),
@@ -521,7 +520,7 @@ async fn reason(client: &Client, kind: Kind, verb: &str, error: kube::Error) -> 
         kube::Error::Api(status) if status.code == 403 => {
             let resource = format!("{}.{}", at.plural, at.group);
             let resource = resource.trim_end_matches('.');
-            format!("RBAC does not let us {verb} {resource}; kubectl apply -f deploy/rbac.yaml")
+            format!("missing RBAC permission: {verb} {resource}; kubectl apply -f deploy/rbac.yaml")
         }
         kube::Error::Api(status) if status.code == 404 && at.group.contains('.') => {
             let has = other_versions(client, at.group).await;

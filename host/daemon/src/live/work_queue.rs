@@ -15,7 +15,7 @@ use super::step_error::StepError;
 
 /// Delay after a write conflict. Usually the watch brings the new version earlier and triggers the
 /// retry. A retry with the same old copy would conflict again.
-const CONFLICT: Duration = Duration::from_secs(2);
+const CONFLICT_RETRY: Duration = Duration::from_secs(2);
 
 /// What kind of work it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -194,7 +194,7 @@ impl WorkQueue {
                     wait.map(|wait| now + wait)
                 }
             }
-            Err(StepError::Conflict(_)) => Some(if again { now } else { now + CONFLICT }),
+            Err(StepError::Conflict(_)) => Some(if again { now } else { now + CONFLICT_RETRY }),
             Err(error) => {
                 job.failures += 1;
                 said =
@@ -226,107 +226,111 @@ mod tests {
     #[test]
     fn an_object_is_worked_on_by_one_task_and_again_if_it_changed_meanwhile() {
         let now = Instant::now();
-        let mut jobs = WorkQueue::new(LAUNCHES);
-        jobs.enqueue(claim("a"), Lane::Launch, now);
-        assert_eq!(jobs.take(now), Some(claim("a")));
-        jobs.enqueue(claim("a"), Lane::Launch, now);
-        assert_eq!(jobs.take(now), None, "it runs");
-        assert_eq!(jobs.ended(&claim("a"), &Ok(None), now), None);
-        assert_eq!(jobs.take(now), Some(claim("a")));
-        jobs.ended(&claim("a"), &Ok(Some(Duration::from_secs(5))), now);
+        let mut queue = WorkQueue::new(LAUNCHES);
+        queue.enqueue(claim("a"), Lane::Launch, now);
+        assert_eq!(queue.take(now), Some(claim("a")));
+        queue.enqueue(claim("a"), Lane::Launch, now);
+        assert_eq!(queue.take(now), None, "it runs");
+        assert_eq!(queue.ended(&claim("a"), &Ok(None), now), None);
+        assert_eq!(queue.take(now), Some(claim("a")));
+        queue.ended(&claim("a"), &Ok(Some(Duration::from_secs(5))), now);
         assert_eq!(
-            (jobs.next(), jobs.take(now)),
+            (queue.next(), queue.take(now)),
             (Some(now + Duration::from_secs(5)), None)
         );
-        jobs.enqueue(claim("a"), Lane::Launch, now);
-        assert_eq!(jobs.take(now), Some(claim("a")), "a change does not wait");
-        jobs.ended(&claim("a"), &Ok(None), now);
-        assert!(jobs.len() == 0 && jobs.next().is_none());
+        queue.enqueue(claim("a"), Lane::Launch, now);
+        assert_eq!(queue.take(now), Some(claim("a")), "a change does not wait");
+        queue.ended(&claim("a"), &Ok(None), now);
+        assert!(queue.len() == 0 && queue.next().is_none());
     }
 
     #[test]
     fn failures_wait_longer_each_time_and_conflicts_hardly() {
         let now = Instant::now();
-        let mut jobs = WorkQueue::new(LAUNCHES);
-        jobs.enqueue(claim("a"), Lane::Launch, now);
-        jobs.take(now);
+        let mut queue = WorkQueue::new(LAUNCHES);
+        queue.enqueue(claim("a"), Lane::Launch, now);
+        queue.take(now);
         assert_eq!(
-            jobs.ended(
+            queue.ended(
                 &claim("a"),
                 &Err(StepError::Conflict("changed".into())),
                 now
             ),
             None
         );
-        assert_eq!(jobs.next(), Some(now + CONFLICT));
-        let now = now + CONFLICT;
-        jobs.take(now);
-        jobs.enqueue(claim("a"), Lane::Launch, now);
-        jobs.ended(
+        assert_eq!(queue.next(), Some(now + CONFLICT_RETRY));
+        let now = now + CONFLICT_RETRY;
+        queue.take(now);
+        queue.enqueue(claim("a"), Lane::Launch, now);
+        queue.ended(
             &claim("a"),
             &Err(StepError::Conflict("changed".into())),
             now,
         );
-        assert_eq!(jobs.next(), Some(now), "the new version has come meanwhile");
+        assert_eq!(
+            queue.next(),
+            Some(now),
+            "the new version has come meanwhile"
+        );
         for (failures, wait) in [(None, 1), (Some(2), 2), (Some(3), 4)] {
-            let at = jobs.next().unwrap();
-            jobs.take(at);
+            let at = queue.next().unwrap();
+            queue.take(at);
             assert_eq!(
-                jobs.ended(&claim("a"), &Err(StepError::Other("no".into())), at),
+                queue.ended(&claim("a"), &Err(StepError::Other("no".into())), at),
                 failures
             );
-            assert_eq!(jobs.next(), Some(at + Duration::from_secs(wait)));
+            assert_eq!(queue.next(), Some(at + Duration::from_secs(wait)));
         }
     }
 
     #[test]
     fn a_replica_that_leads_no_more_keeps_only_what_is_under_way() {
         let now = Instant::now();
-        let mut jobs = WorkQueue::new(LAUNCHES);
-        jobs.enqueue(claim("a"), Lane::Launch, now);
-        assert_eq!(jobs.take(now), Some(claim("a")));
-        jobs.enqueue(claim("a"), Lane::Launch, now);
-        jobs.enqueue(claim("b"), Lane::Launch, now);
-        jobs.stand_by();
-        assert_eq!((jobs.len(), jobs.running(), jobs.next()), (1, 1, None));
-        jobs.forget(&claim("a"));
-        assert_eq!((jobs.len(), jobs.running()), (0, 0));
+        let mut queue = WorkQueue::new(LAUNCHES);
+        queue.enqueue(claim("a"), Lane::Launch, now);
+        assert_eq!(queue.take(now), Some(claim("a")));
+        queue.enqueue(claim("a"), Lane::Launch, now);
+        queue.enqueue(claim("b"), Lane::Launch, now);
+        queue.stand_by();
+        assert_eq!((queue.len(), queue.running(), queue.next()), (1, 1, None));
+        queue.forget(&claim("a"));
+        assert_eq!((queue.len(), queue.running()), (0, 0));
     }
 
     #[test]
     fn a_claim_whose_node_has_joined_does_not_wait_for_launches_and_changes_its_lane_once_launched()
     {
         let now = Instant::now();
-        let mut jobs = WorkQueue::new(2);
+        let mut queue = WorkQueue::new(2);
         ["a", "b", "c"]
             .iter()
-            .for_each(|name| jobs.enqueue(claim(name), Lane::Launch, now));
-        let taken = [jobs.take(now), jobs.take(now)];
+            .for_each(|name| queue.enqueue(claim(name), Lane::Launch, now));
+        let taken = [queue.take(now), queue.take(now)];
         assert_eq!(taken, [Some(claim("a")), Some(claim("b"))]);
-        assert_eq!(jobs.take(now), None, "two launches at a time");
-        jobs.enqueue(claim("joined"), Lane::Register, now);
-        assert_eq!(jobs.take(now), Some(claim("joined")));
+        assert_eq!(queue.take(now), None, "two launches at a time");
+        queue.enqueue(claim("joined"), Lane::Register, now);
+        assert_eq!(queue.take(now), Some(claim("joined")));
         // The echo of its launch comes while it runs.
-        jobs.enqueue(claim("a"), Lane::Register, now);
-        jobs.ended(&claim("a"), &Ok(None), now);
-        let next = [jobs.take(now), jobs.take(now)];
+        queue.enqueue(claim("a"), Lane::Register, now);
+        queue.ended(&claim("a"), &Ok(None), now);
+        let next = [queue.take(now), queue.take(now)];
         assert_eq!(next, [Some(claim("c")), Some(claim("a"))], "both at once");
-        jobs.ended(&claim("a"), &Ok(None), now);
-        jobs.ended(&claim("joined"), &Ok(None), now);
-        assert_eq!(jobs.running(), 2, "b and c are launched");
+        queue.ended(&claim("a"), &Ok(None), now);
+        queue.ended(&claim("joined"), &Ok(None), now);
+        assert_eq!(queue.running(), 2, "b and c are launched");
     }
 
     #[test]
     fn so_many_of_a_kind_run_at_once_and_hold_up_no_others() {
-        const MOST: usize = LAUNCHES;
+        const MAX_LAUNCHES: usize = LAUNCHES;
         let now = Instant::now();
-        let mut jobs = WorkQueue::new(LAUNCHES);
-        (0..MOST + 2).for_each(|n| jobs.enqueue(claim(&n.to_string()), Lane::Launch, now));
-        let taken: Vec<_> = std::iter::from_fn(|| jobs.take(now)).collect();
-        assert_eq!((taken.len(), jobs.next()), (MOST, None));
-        jobs.enqueue(WorkItem::Node("n".into()), Lane::Drain, now);
+        let mut queue = WorkQueue::new(LAUNCHES);
+        (0..MAX_LAUNCHES + 2).for_each(|n| queue.enqueue(claim(&n.to_string()), Lane::Launch, now));
+        let taken: Vec<_> = std::iter::from_fn(|| queue.take(now)).collect();
+        assert_eq!((taken.len(), queue.next()), (MAX_LAUNCHES, None));
+        queue.enqueue(WorkItem::Node("n".into()), Lane::Drain, now);
         assert_eq!(
-            jobs.take(now),
+            queue.take(now),
             Some(WorkItem::Node("n".into())),
             "a drain has slots of its own"
         );
@@ -334,13 +338,13 @@ mod tests {
             .map(|n| claim(&n.to_string()))
             .find(|waits| !taken.contains(waits))
             .unwrap();
-        jobs.enqueue(waits.clone(), Lane::End, now);
+        queue.enqueue(waits.clone(), Lane::End, now);
         assert_eq!(
-            jobs.take(now),
+            queue.take(now),
             Some(waits),
             "so has a claim that is deleted before its turn"
         );
-        jobs.forget(&taken[0]);
-        assert!(jobs.take(now).is_some());
+        queue.forget(&taken[0]);
+        assert!(queue.take(now).is_some());
     }
 }

@@ -78,7 +78,7 @@ pub fn render(values: &str, set: &[String], release: &Release) -> Rendered {
     let done = match command.output() {
         Ok(done) => done,
         Err(why) if why.kind() == ErrorKind::NotFound => {
-            return Rendered::NotTried("there is no helm in PATH".to_owned());
+            return Rendered::NotTried("PATH has no helm".to_owned());
         }
         Err(why) => return Rendered::NotTried(format!("helm cannot be started: {why}")),
     };

@@ -14,18 +14,16 @@ use crate::live::connection;
 pub struct Object {
     /// Its text.
     pub document: Document,
-    /// The same as a tree.
+    /// The object as a tree.
     pub value: Value,
     of_file: bool,
 }
 
 impl Object {
-    /// Its kind.
     pub fn kind(&self) -> &str {
         self.value["kind"].as_str().unwrap_or_default()
     }
 
-    /// Its name.
     pub fn name(&self) -> &str {
         self.value["metadata"]["name"].as_str().unwrap_or_default()
     }

@@ -129,18 +129,20 @@ fn version(image: &str) -> Option<(u32, u32)> {
 }
 
 /// How long a Lease without a duration holds, seconds.
-const HOLDS: i64 = 15;
+const DEFAULT_LEASE_SECONDS: i64 = 15;
 
 fn check_lease(lease: &Object, cluster: &Cluster, report: &mut Report) {
     let spec = &lease.value["spec"];
     let holder = spec["holderIdentity"].as_str().unwrap_or_default();
     if holder.is_empty() {
-        let what = "Nobody holds it: Longshore becomes leader when it starts.";
+        let what = "No process holds it: Longshore becomes leader when it starts.";
         return report.add(Level::Note, lease, "", what, "");
     }
     let renewed = spec["renewTime"].as_str();
     let renewed = renewed.and_then(|text| text.parse::<Timestamp>().ok());
-    let holds = spec["leaseDurationSeconds"].as_i64().unwrap_or(HOLDS);
+    let holds = spec["leaseDurationSeconds"]
+        .as_i64()
+        .unwrap_or(DEFAULT_LEASE_SECONDS);
     let ago = renewed.map(|at| cluster.now.as_second() - at.as_second());
     match ago.filter(|ago| *ago <= holds) {
         Some(ago) => {

@@ -66,7 +66,7 @@ pub struct Report {
 }
 
 /// How many objects with the same finding are named.
-const NAMED: usize = 3;
+const MAX_NAMED_OBJECTS: usize = 3;
 /// The widest line of text.
 const WIDTH: usize = 100;
 /// How far texts are indented below the level.
@@ -217,7 +217,6 @@ impl Report {
         text
     }
 
-    /// For programs.
     pub fn json(&self) -> String {
         let all = json!({
             "verdict": match self.worst() {
@@ -244,10 +243,14 @@ fn headline(alike: &[&Finding]) -> String {
     let Some(first) = alike.first() else {
         return String::new();
     };
-    let named: Vec<&str> = alike.iter().take(NAMED).map(|one| &*one.name).collect();
+    let named: Vec<&str> = alike
+        .iter()
+        .take(MAX_NAMED_OBJECTS)
+        .map(|one| &*one.name)
+        .collect();
     let mut text = format!("{} {}", first.kind, named.join(", "));
-    if alike.len() > NAMED {
-        _ = write!(text, " and {} more", alike.len() - NAMED);
+    if alike.len() > MAX_NAMED_OBJECTS {
+        _ = write!(text, " and {} more", alike.len() - MAX_NAMED_OBJECTS);
     }
     if !first.field.is_empty() {
         _ = write!(text, ": {}", first.field);

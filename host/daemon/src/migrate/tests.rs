@@ -480,7 +480,7 @@ status: {{conditions: [{{type: Ready, lastHeartbeatTime: '2026-11-26T08:00:10Z'}
             "2026-11-26T07:00:00.000000Z",
             "does not renew it",
         ),
-        ("", "2026-11-26T08:00:08.000000Z", "Nobody holds it"),
+        ("", "2026-11-26T08:00:08.000000Z", "No process holds it"),
     ] {
         let (code, said) = found(&lease(holder, renewed));
         assert_eq!(code, 0, "{said}");

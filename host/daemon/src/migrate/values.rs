@@ -58,7 +58,7 @@ pub enum Asked<'a> {
 /// Adds what a file of values comes to, with `--set` arguments for the chart.
 ///
 /// # Errors
-/// The file cannot be read or is no map of values; the API server cannot be reached.
+/// The file cannot be read or is not a map of values; the API server cannot be reached.
 pub fn check(
     file: &Path,
     set: &[String],
@@ -84,7 +84,7 @@ pub fn check(
     if !values.is_object() {
         return Err(Failure::Input {
             file: file.to_owned(),
-            reason: "is no map of values".to_owned(),
+            reason: "is not a map of values".to_owned(),
             hint: "give what `helm get values karpenter -o yaml` prints".to_owned(),
         });
     }

@@ -17,7 +17,7 @@ use crate::{input, options};
 /// Runs of which the median is taken.
 const RUNS: usize = 101;
 /// A slow policy is called less often: for about this long in total.
-const QUERY_TIMEOUT: Duration = Duration::from_secs(5);
+const BENCH_TIME_LIMIT: Duration = Duration::from_secs(5);
 
 /// Loads the policy, asks it about the whole catalogue many times, and prints the median.
 pub fn run(args: &BenchArgs) -> Result<Answer, Failure> {
@@ -87,7 +87,7 @@ pub fn run(args: &BenchArgs) -> Result<Answer, Failure> {
 fn median<E>(mut call: impl FnMut() -> Result<(), E>) -> Result<Duration, E> {
     let begin = Instant::now();
     let mut times = Vec::with_capacity(RUNS);
-    while times.len() < RUNS && (times.is_empty() || begin.elapsed() < QUERY_TIMEOUT) {
+    while times.len() < RUNS && (times.is_empty() || begin.elapsed() < BENCH_TIME_LIMIT) {
         let start = Instant::now();
         call()?;
         times.push(start.elapsed());

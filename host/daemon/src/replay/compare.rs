@@ -15,7 +15,6 @@ pub struct Other {
     pub rounds: usize,
     /// Of these, those that it would have decided otherwise.
     pub different: usize,
-    /// The first of them.
     pub first: Option<First>,
     /// What was bought in all rounds, as recorded.
     pub recorded: Totals,
@@ -25,7 +24,6 @@ pub struct Other {
     pub cheapest: Option<Change>,
     /// The round in which it would have cost most: USD per hour, positive.
     pub dearest: Option<Change>,
-    /// Its notes.
     pub notes: Vec<String>,
 }
 
@@ -45,7 +43,6 @@ pub struct Totals {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct First {
-    /// Where and when.
     pub round: RoundPlace,
     /// What was decided, at the first difference.
     pub recorded: String,
@@ -57,7 +54,6 @@ pub struct First {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Change {
-    /// Where and when.
     pub round: RoundPlace,
     /// USD per hour.
     pub cost: f64,

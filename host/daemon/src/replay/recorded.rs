@@ -250,7 +250,7 @@ impl Scorer {
 }
 
 /// Most notes that are kept.
-const NOTES: usize = 20;
+const MAX_NOTES: usize = 20;
 
 impl Policies for Scorer {
     fn score(&self, catalogue: &Catalogue, names: &Symbols, pool: Symbol) -> Scores {
@@ -258,7 +258,7 @@ impl Policies for Scorer {
         let mut notes = self.notes.borrow_mut();
         for report in self.policies.reports() {
             let note = report.to_string();
-            if notes.len() < NOTES && !notes.contains(&note) {
+            if notes.len() < MAX_NOTES && !notes.contains(&note) {
                 notes.push(note);
             }
         }

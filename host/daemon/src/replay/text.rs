@@ -7,14 +7,14 @@ use crate::error::count;
 use crate::live::journal::messages;
 
 /// Limit of differences that are printed one by one.
-const DIFFERENCES: usize = 20;
+const MAX_DIFFERENCES: usize = 20;
 /// Most notes.
-const NOTES: usize = 50;
+const MAX_NOTES: usize = 50;
 
 /// The verdict, over several lines.
 pub fn render(verdict: &Verdict) -> String {
     let mut out = String::new();
-    for different in verdict.different.iter().take(DIFFERENCES) {
+    for different in verdict.different.iter().take(MAX_DIFFERENCES) {
         _ = writeln!(out, "{} differs:", place(&different.round));
         _ = writeln!(out, "    recorded  {}", different.recorded);
         _ = writeln!(out, "    replayed  {}", different.replayed);
@@ -26,13 +26,13 @@ pub fn render(verdict: &Verdict) -> String {
     more(
         &mut out,
         verdict.different.len(),
-        DIFFERENCES,
+        MAX_DIFFERENCES,
         "rounds differ",
     );
-    for note in verdict.notes.iter().take(NOTES) {
+    for note in verdict.notes.iter().take(MAX_NOTES) {
         _ = writeln!(out, "note: {note}");
     }
-    more(&mut out, verdict.notes.len(), NOTES, "notes");
+    more(&mut out, verdict.notes.len(), MAX_NOTES, "notes");
     let again = verdict.equal + verdict.different.len();
     let found = match (again, verdict.different.len()) {
         (0, _) => String::new(),

@@ -5,7 +5,6 @@ use std::fmt::Write as _;
 /// Alignment of a column.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Align {
-    /// Words.
     Left,
     /// Numbers.
     Right,

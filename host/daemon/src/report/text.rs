@@ -11,7 +11,7 @@ use crate::error::count;
 use crate::messages::{self, amount, size};
 
 /// How many names of a list are shown before the rest is counted.
-const SHOWN: usize = 4;
+const MAX_SHOWN_NAMES: usize = 4;
 
 /// The whole report.
 pub fn render(report: &Report, world: &ClusterObjects) -> String {
@@ -137,7 +137,7 @@ fn existing(decision: &Decision) -> String {
     fullest.sort_by_key(|(_, pods)| std::cmp::Reverse(pods.len()));
     let rows: Vec<Vec<String>> = fullest
         .iter()
-        .take(5 * SHOWN)
+        .take(5 * MAX_SHOWN_NAMES)
         .map(|(node, pods)| vec![(*node).clone(), pods.len().to_string(), some_of(pods)])
         .collect();
     text += &table(
@@ -192,11 +192,11 @@ fn incompatible_pools(report: &Report) -> String {
 fn some_of(names: &[String]) -> String {
     let shown = names
         .iter()
-        .take(SHOWN)
+        .take(MAX_SHOWN_NAMES)
         .map(String::as_str)
         .collect::<Vec<_>>()
         .join(", ");
-    match names.len().saturating_sub(SHOWN) {
+    match names.len().saturating_sub(MAX_SHOWN_NAMES) {
         0 => shown,
         more => format!("{shown} and {more} more"),
     }

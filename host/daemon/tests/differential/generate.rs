@@ -37,13 +37,11 @@ pub enum Theme {
     Neighbours,
     /// Host ports.
     Ports,
-    /// Volumes.
     Volumes,
     /// DaemonSets.
     Daemons,
     /// Weights and limits of NodePools.
     Limits,
-    /// `minValues`.
     MinValues,
     /// Nodes in all their states.
     Nodes,

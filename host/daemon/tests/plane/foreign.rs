@@ -163,7 +163,6 @@ pub fn apply(plane: &ControlPlane, provider_id: impl Fn(&str) -> String) -> Resu
 pub struct Theirs(BTreeMap<&'static str, BTreeSet<String>>);
 
 impl Theirs {
-    /// How many there are.
     pub fn count(&self) -> usize {
         self.0.values().map(BTreeSet::len).sum()
     }

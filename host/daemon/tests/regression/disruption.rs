@@ -6,18 +6,27 @@ use serde_json::Value;
 use super::{NodePool, Scene, Spec, deleting, disrupted, is_true, name};
 
 pub const SPECS: &[Spec] = &[
-    ("te1-empty-and-no-budget", empty_and_no_budget),
-    ("te2-empty-outside-its-window", empty_outside_its_window),
-    ("te3-empty", empty),
-    ("dr1-empty-within-budget", drifted_and_empty),
-    ("dr3-replaced-within-budget", drifted_within_budget),
-    ("dr4-dr5-no-budget", drifted_and_no_budget),
-    ("dr6-dr9-templates", templates),
-    ("dr13-never-initialized", never_initialized),
-    ("dr14-pods-without-budget", pods_without_budget),
-    ("co1-several-for-fewer", several_for_fewer),
-    ("co2-do-not-disrupt", do_not_disrupt),
-    ("ch2-no-runaway-when-empty", no_runaway),
+    ("without-a-budget-an-empty-node-stays", empty_and_no_budget), // TE1
+    (
+        "outside-its-window-an-empty-node-stays",
+        empty_outside_its_window,
+    ), // TE2
+    ("an-empty-node-goes", empty),                                 // TE3
+    (
+        "drifted-empty-nodes-go-within-the-budget",
+        drifted_and_empty,
+    ), // DR1
+    ("drifted-nodes-go-within-the-budget", drifted_within_budget), // DR3
+    (
+        "without-a-budget-a-drifted-node-stays",
+        drifted_and_no_budget,
+    ), // DR4, DR5
+    ("each-change-of-the-template-drifts", templates),             // DR6 to DR9
+    ("an-unready-replacement-keeps-the-node", never_initialized),  // DR13
+    ("a-pdb-of-none-keeps-a-drifted-node", pods_without_budget),   // DR14
+    ("several-nodes-become-fewer", several_for_fewer),             // CO1
+    ("do-not-disrupt-keeps-a-node", do_not_disrupt),               // CO2
+    ("pods-that-come-and-go-add-no-nodes", no_runaway),            // CH2
 ];
 
 /// A NodePool with its disruption, more of its template and more requirements.

@@ -19,7 +19,6 @@ pub enum Way {
     Traps,
     /// Loops when asked for costs.
     Loops,
-    /// Wants a clock.
     WantsClock,
 }
 

@@ -94,13 +94,13 @@ fn unpacked(bytes: &[u8]) -> Result<String, String> {
 }
 
 /// Most bytes that a text may have once it is unpacked: 64 times what EC2 takes.
-const MOST: u64 = 1 << 20;
+const MAX_UNPACKED_BYTES: u64 = 1 << 20;
 
 fn gunzipped(bytes: &[u8]) -> Result<Vec<u8>, String> {
     use std::io::Read as _;
     let mut out = Vec::new();
     let reader = flate2::read::GzDecoder::new(bytes);
-    let mut reader = reader.take(MOST);
+    let mut reader = reader.take(MAX_UNPACKED_BYTES);
     let read = reader.read_to_end(&mut out);
     read.map_err(|_| "has a part that begins as gzip and is none".to_owned())?;
     Ok(out)

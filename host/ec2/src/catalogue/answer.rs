@@ -14,7 +14,6 @@ pub type Quantities = BTreeMap<&'static str, String>;
 /// An instance type under a NodeClass.
 #[derive(Debug, Serialize)]
 pub struct TypeAnswer<'a> {
-    /// Its name.
     pub name: &'a str,
     /// Whether it can be launched with the NodeClass; if not, no offering is available.
     pub compatible: bool,
@@ -24,7 +23,6 @@ pub struct TypeAnswer<'a> {
     pub capacity: Quantities,
     /// What pods cannot have of it.
     pub overhead: OverheadAnswer,
-    /// What they can.
     pub allocatable: Quantities,
     /// Where and how it can be bought, if asked for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -57,7 +55,6 @@ pub struct OverheadAnswer {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OfferingAnswer<'a> {
-    /// The zone.
     pub zone: &'a str,
     /// `on-demand`, `reserved` or `spot`.
     pub capacity_type: &'static str,
@@ -66,7 +63,6 @@ pub struct OfferingAnswer<'a> {
     pub price: f64,
     /// Whether it may be launched, but for a full reservation.
     pub available: bool,
-    /// The reservation.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub reservation: &'a str,
     /// Instances left in it.

@@ -17,9 +17,7 @@ pub(crate) use of_object::is_expression;
 pub struct ClassFault {
     /// `spec.kubelet.maxPods`.
     pub field: String,
-    /// What is wrong.
     pub what: String,
-    /// What can be done.
     pub hint: &'static str,
 }
 
@@ -114,13 +112,10 @@ impl Family {
 /// Settings of the kubelet that change how many pods fit.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Kubelet {
-    /// `maxPods`.
     pub max_pods: Option<i64>,
     /// `podsPerCore`; zero for no limit.
     pub pods_per_core: i64,
-    /// `kubeReserved`.
     pub kube_reserved: Reserved,
-    /// `systemReserved`.
     pub system_reserved: Reserved,
     /// `evictionHard` of `memory.available`.
     pub evict_memory: Option<Threshold>,
@@ -131,13 +126,10 @@ pub struct Kubelet {
 /// Amounts kept back from pods; what is not named has none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reserved {
-    /// `cpu`.
     pub cpu: Option<Amount>,
-    /// `memory`.
     pub memory: Option<Amount>,
     /// `ephemeral-storage`.
     pub storage: Option<Amount>,
-    /// `pid`.
     pub pid: Option<Amount>,
 }
 
@@ -168,7 +160,6 @@ impl Reserved {
 /// Where the kubelet starts to evict.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Threshold {
-    /// An amount.
     Amount(Amount),
     /// A share of capacity, 0 to 100.
     Percent(f64),
@@ -201,9 +192,7 @@ pub struct Interface {
 pub struct Reservation {
     /// `cr-…`.
     pub id: Box<str>,
-    /// Its zone.
     pub zone: Box<str>,
-    /// Its instance type.
     pub instance_type: Box<str>,
     /// `default` or `capacity-block`.
     pub kind: Box<str>,
@@ -218,6 +207,5 @@ pub struct Reservation {
 pub enum GroupSelector {
     /// `pg-…`.
     Id(Box<str>),
-    /// By name.
     Name(Box<str>),
 }

@@ -29,7 +29,7 @@ pub struct Zone {
 pub struct ZoneSet(u64);
 
 /// Most zones in a region, local ones included. us-east-1, the largest, has fewer than 30.
-pub const MOST_ZONES: usize = 64;
+pub const MAX_ZONES: usize = 64;
 
 impl ZoneSet {
     /// The first `count` zones.
@@ -96,7 +96,6 @@ enum Spot {
 pub struct Group {
     /// `pg-…`.
     pub id: Box<str>,
-    /// Its name.
     pub name: Box<str>,
     /// `cluster`, `spread` or `partition`.
     pub strategy: Box<str>,
@@ -109,7 +108,6 @@ pub struct Group {
 pub struct Revisions {
     /// Descriptions, and where types are offered.
     pub types: u64,
-    /// Prices.
     pub prices: u64,
     /// What has no capacity, zones that are shifted away from, what is left in reservations.
     pub capacity: u64,
@@ -117,7 +115,6 @@ pub struct Revisions {
     pub memory: u64,
 }
 
-/// A region.
 #[derive(Clone, Debug)]
 pub struct Region {
     pub(super) name: Arc<str>,
@@ -146,10 +143,10 @@ pub struct Region {
 
 impl Region {
     /// A region with the recorded prices, all types offered in all zones. Types are those of
-    /// [`crate::facts::read`], ordered by name; of more than [`MOST_ZONES`] zones the first count.
+    /// [`crate::facts::read`], ordered by name; of more than [`MAX_ZONES`] zones the first count.
     pub fn new(name: &str, mut zones: Vec<Zone>, facts: Arc<[TypeFacts]>) -> Self {
         zones.sort_by(|a, b| a.name.cmp(&b.name));
-        zones.truncate(MOST_ZONES);
+        zones.truncate(MAX_ZONES);
         let everywhere = ZoneSet::first(zones.len());
         Region {
             name: name.into(),
@@ -299,7 +296,7 @@ impl Region {
         }
     }
 
-    /// The same, if EC2 has said spot prices at all.
+    /// The spot price in a zone, if EC2 has said spot prices at all.
     pub fn spot_as_told(&self, at: usize, zone: usize) -> Option<f64> {
         match &self.spot {
             Spot::Unknown => None,

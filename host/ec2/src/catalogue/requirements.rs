@@ -20,7 +20,6 @@ pub mod aws {
         "karpenter.k8s.aws/capacity-reservation-interruptible";
     /// The placement group.
     pub const GROUP_ID: &str = "karpenter.k8s.aws/placement-group-id";
-    /// The partition in it.
     pub const GROUP_PARTITION: &str = "karpenter.k8s.aws/placement-group-partition";
 }
 
@@ -28,13 +27,11 @@ pub mod aws {
 pub struct InClass<'a> {
     /// The NodeClass.
     pub class: &'a Class,
-    /// The region.
     pub region: &'a str,
     /// Zones that it can be launched in.
     pub zones: &'a [&'a str],
     /// Their ids, where known.
     pub zone_ids: &'a [&'a str],
-    /// Reservations for it.
     pub reservations: &'a [&'a Reservation],
     /// The placement group and its partitions (0 if it has none).
     pub group: Option<(&'a str, i64)>,

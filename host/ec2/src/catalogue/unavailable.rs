@@ -18,7 +18,6 @@ use rustc_hash::FxHashMap;
 pub struct Short {
     /// `spot`, `on-demand` or `reserved`.
     pub capacity_type: Box<str>,
-    /// The zone.
     pub zone: Box<str>,
     /// The reservation, for `reserved`.
     pub reservation: Option<Box<str>>,
@@ -33,7 +32,6 @@ pub struct Short {
 pub struct Wanted<'a> {
     /// `spot`, `on-demand` or `reserved`.
     pub capacity_type: &'a str,
-    /// The zone.
     pub zone: &'a str,
     /// The reservation, for `reserved`.
     pub reservation: Option<&'a str>,

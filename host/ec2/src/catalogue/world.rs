@@ -16,13 +16,12 @@ use crate::userdata::Cluster;
 use crate::validation;
 
 use super::class::{Class, ClassZone};
-use super::region::{Group, MOST_ZONES, Region, Zone};
+use super::region::{Group, MAX_ZONES, Region, Zone};
 use super::unavailable::Short;
 
 /// A region as a file describes it.
 #[derive(Clone, Debug)]
 pub struct World {
-    /// The region.
     pub region: Region,
     /// Its NodeClass, if it has one. A status without subnets stands for one subnet per zone.
     pub class: Option<Class>,
@@ -134,7 +133,7 @@ struct WireShort {
 }
 
 /// Most partitions that EC2 gives a placement group.
-const MOST_PARTITIONS: i64 = 7;
+const MAX_PARTITIONS: i64 = 7;
 
 /// Reads a world. `types` is a file of instance types (name and content) that takes the place of
 /// those in the world.
@@ -165,7 +164,7 @@ pub fn read(
         all
     };
     let wire: Wire = document.read().map_err(one)?;
-    if wire.zones.is_empty() || wire.zones.len() > MOST_ZONES {
+    if wire.zones.is_empty() || wire.zones.len() > MAX_ZONES {
         let what = format!("has {} zones", wire.zones.len());
         let hint = "name 1 to 64 zones with their ids";
         return Err(one(document.refuse("zones", what, hint)));
@@ -304,10 +303,10 @@ fn fill(region: &mut Region, wire: &Wire) -> Result<(), (String, String, &'stati
     let mut groups = Vec::new();
     for (index, group) in wire.placement_groups.iter().enumerate() {
         let partitions = match &*group.strategy {
-            "partition" => group.partition_count.unwrap_or(MOST_PARTITIONS),
+            "partition" => group.partition_count.unwrap_or(MAX_PARTITIONS),
             _ => 0,
         };
-        if !(0..=MOST_PARTITIONS).contains(&partitions) {
+        if !(0..=MAX_PARTITIONS).contains(&partitions) {
             let field = format!("placementGroups[{index}].PartitionCount");
             let what = format!("{partitions} is not a number of partitions");
             return Err((field, what, "EC2 allows 1 to 7"));

@@ -4,7 +4,7 @@ use super::Refused;
 use super::tokens::{Token, Word, refused, tokens};
 
 /// Most levels of brackets, choices and signs within each other.
-const MOST_LEVELS: usize = 48;
+const MAX_LEVELS: usize = 48;
 
 /// A type of values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -168,7 +168,7 @@ impl Parser<'_> {
         &mut self,
         part: impl FnOnce(&mut Self) -> Result<T, Refused>,
     ) -> Result<T, Refused> {
-        if self.levels == MOST_LEVELS {
+        if self.levels == MAX_LEVELS {
             return Err(self.refuse("is nested too deeply", "nest at most 48 levels"));
         }
         self.levels += 1;

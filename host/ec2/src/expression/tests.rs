@@ -185,7 +185,7 @@ fn faults_have_column_reason_and_hint() {
         -9223372036854775809: column 1: is beyond 64 bits; write a smaller number
         0x: column 1: is beyond 64 bits; write a smaller number
         'open: column 1: a text has no end; close its quotes
-        '\d' == 'd' ? 1 : 2: column 2: is no escape; known are \\, \", \', \n and \t
+        '\d' == 'd' ? 1 : 2: column 2: is not an escape; known are \\, \", \', \n and \t
         '''a''' == 'a' ? 1 : 2: column 1: texts in three quotes are not supported; write one quote at each end
         vcpus # 2: column 7: '#' has no meaning here; remove it
         é + 1: column 1: 'é' has no meaning here; remove it

@@ -139,7 +139,7 @@ fn quoted(text: &str, at: usize) -> Result<(Word, usize), Refused> {
                 Some((_, 't')) => '\t',
                 _ => {
                     let hint = "known are \\\\, \\\", \\', \\n and \\t";
-                    return Err(refused(text, at + offset, "is no escape", hint));
+                    return Err(refused(text, at + offset, "is not an escape", hint));
                 }
             }),
             c => out.push(c),

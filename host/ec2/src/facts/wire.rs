@@ -12,7 +12,7 @@ pub(super) type Fault = (String, String, &'static str);
 type Text<'a> = Cow<'a, str>;
 
 /// Counts and sizes stay below this, so that no product of two of them leaves 64 bits.
-const MOST: i64 = 1 << 31;
+const MAX_COUNT: i64 = 1 << 31;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase", expecting = "an instance type")]
@@ -294,8 +294,8 @@ impl Description<'_> {
             }
         }
         for (field, value) in self.counts() {
-            if !(0..MOST).contains(&value) {
-                let what = format!("{value} is not a number from 0 to {}", MOST - 1);
+            if !(0..MAX_COUNT).contains(&value) {
+                let what = format!("{value} is not a number from 0 to {}", MAX_COUNT - 1);
                 return Err((field.to_owned(), what, "give the number that EC2 answers"));
             }
         }

@@ -52,7 +52,6 @@ impl<'a> Annotated<'a> {
 /// A NodeClaim of the NodeClass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claim<'a> {
-    /// Its name.
     pub name: &'a str,
     /// Its annotations.
     pub annotated: Annotated<'a>,

@@ -14,7 +14,6 @@ pub struct LaunchTemplate {
     /// The template's name, which follows from its data.
     #[serde(rename = "LaunchTemplateName")]
     pub name: String,
-    /// The template.
     #[serde(rename = "LaunchTemplateData")]
     pub data: TemplateData,
     /// Tags of the template itself.
@@ -40,10 +39,8 @@ pub struct TemplateData {
     pub cpu_options: Option<CpuOptions>,
     /// Nitro Enclaves.
     pub enclave_options: Enabled,
-    /// The instance profile.
     #[serde(rename = "IamInstanceProfile", skip_serializing_if = "Option::is_none")]
     pub instance_profile: Option<IamInstanceProfile>,
-    /// The image.
     pub image_id: String,
     /// The market, where it is neither on-demand nor spot.
     #[serde(
@@ -112,7 +109,6 @@ pub struct Ebs {
     /// I/O operations per second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub iops: Option<i64>,
-    /// The KMS key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kms_key_id: Option<String>,
     /// The snapshot that it starts from.
@@ -146,10 +142,8 @@ pub struct CapacityReservation {
     pub target: Option<CapacityReservationTarget>,
 }
 
-/// A capacity reservation.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CapacityReservationTarget {
-    /// Its ID.
     #[serde(rename = "CapacityReservationId")]
     pub id: String,
 }
@@ -166,15 +160,12 @@ pub struct CpuOptions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct Enabled {
-    /// On.
     pub enabled: bool,
 }
 
-/// An instance profile.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct IamInstanceProfile {
-    /// Its name.
     pub name: String,
 }
 
@@ -195,7 +186,6 @@ pub struct MetadataOptions {
     /// `enabled` or `disabled`; not known in the isolated regions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub http_protocol_ipv6: Option<&'static str>,
-    /// Hops.
     pub http_put_response_hop_limit: i64,
     /// `required` or `optional`.
     pub http_tokens: &'static str,
@@ -203,7 +193,6 @@ pub struct MetadataOptions {
     pub instance_metadata_tags: &'static str,
 }
 
-/// A network interface.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct NetworkInterface {
@@ -224,16 +213,12 @@ pub struct NetworkInterface {
     /// `interface`, `efa` or `efa-only`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interface_type: Option<&'static str>,
-    /// IPv4 prefixes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ipv4_prefix_count: Option<i32>,
-    /// IPv6 addresses.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ipv6_address_count: Option<i32>,
-    /// IPv6 prefixes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ipv6_prefix_count: Option<i32>,
-    /// Its network card.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network_card_index: Option<i32>,
     /// Whether its first IPv6 address stays for the life of the instance.
@@ -294,13 +279,10 @@ impl TagSpecification {
     }
 }
 
-/// A tag.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct Tag {
-    /// Its key.
     pub key: String,
-    /// Its value.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub value: String,
 }

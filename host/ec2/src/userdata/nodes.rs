@@ -85,7 +85,6 @@ pub struct Rendered {
     pub name: String,
     /// The text, before it is encoded; empty if there is none.
     pub user_data: String,
-    /// Why there is none.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub error: String,
     /// What does not reach the node, or reaches it otherwise than it seems.

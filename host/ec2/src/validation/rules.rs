@@ -17,12 +17,12 @@ use crate::nodeclass::{
 };
 
 /// Most terms of a selector, and most tags of a term.
-const MOST_TERMS: usize = 30;
-const MOST_TAGS: usize = 20;
-const MOST_DEVICES: usize = 50;
-const MOST_INTERFACES: usize = 150;
+const MAX_TERMS: usize = 30;
+const MAX_TAGS: usize = 20;
+const MAX_DEVICES: usize = 50;
+const MAX_INTERFACES: usize = 150;
 /// Most characters of an alias.
-const LONGEST_ALIAS: usize = 30;
+const MAX_ALIAS: usize = 30;
 
 /// What an API server would refuse of a NodeClass, with fields below `spec`.
 pub fn rules(spec: &EC2NodeClassSpec) -> Vec<Fault> {
@@ -85,7 +85,7 @@ impl Faults {
 
     fn selector_tags(&mut self, at: &str, tags: Option<&BTreeMap<String, String>>) {
         let Some(tags) = tags else { return };
-        self.length(&format!("{at}.tags"), tags.len(), MOST_TAGS);
+        self.length(&format!("{at}.tags"), tags.len(), MAX_TAGS);
         for (key, value) in tags {
             self.unless(
                 !key.is_empty() && !value.is_empty(),
@@ -171,7 +171,7 @@ fn identity(spec: &EC2NodeClassSpec, faults: &mut Faults) {
 fn subnets(terms: &[SubnetSelectorTerm], faults: &mut Faults) {
     let field = "subnetSelectorTerms";
     faults.unless(!terms.is_empty(), field, "is empty", "give one term");
-    faults.length(field, terms.len(), MOST_TERMS);
+    faults.length(field, terms.len(), MAX_TERMS);
     for (at, term) in terms.iter().enumerate() {
         let at = format!("{field}[{at}]");
         let selects = term.tags.is_some() || term.id.is_some();
@@ -189,7 +189,7 @@ fn subnets(terms: &[SubnetSelectorTerm], faults: &mut Faults) {
 fn security_groups(terms: &[SecurityGroupSelectorTerm], faults: &mut Faults) {
     let field = "securityGroupSelectorTerms";
     faults.unless(!terms.is_empty(), field, "is empty", "give one term");
-    faults.length(field, terms.len(), MOST_TERMS);
+    faults.length(field, terms.len(), MAX_TERMS);
     for (at, term) in terms.iter().enumerate() {
         let at = format!("{field}[{at}]");
         let selects = term.tags.is_some() || term.id.is_some() || term.name.is_some();
@@ -215,7 +215,7 @@ fn reservations(terms: &[CapacityReservationSelectorTerm], faults: &mut Faults) 
     let field = "capacityReservationSelectorTerms";
     let hint = "give one term, or remove the field";
     faults.unless(!terms.is_empty(), field, "is empty", hint);
-    faults.length(field, terms.len(), MOST_TERMS);
+    faults.length(field, terms.len(), MAX_TERMS);
     for (at, term) in terms.iter().enumerate() {
         let at = format!("{field}[{at}]");
         let criteria = term.instance_match_criteria.is_some();
@@ -261,7 +261,7 @@ fn placement_group(selector: &PlacementGroupSelector, faults: &mut Faults) {
 fn images(spec: &EC2NodeClassSpec, faults: &mut Faults) {
     let (field, terms) = ("amiSelectorTerms", &spec.ami_selector_terms);
     faults.unless(!terms.is_empty(), field, "is empty", "give one term");
-    faults.length(field, terms.len(), MOST_TERMS);
+    faults.length(field, terms.len(), MAX_TERMS);
     let aliased = terms.iter().any(|term| term.alias.is_some());
     faults.unless(
         !aliased || terms.len() == 1,
@@ -322,8 +322,8 @@ const ALIASES: [&str; 6] = [
 
 fn alias(text: &str, field: String, faults: &mut Faults) {
     let length = text.chars().count();
-    let what = format!("has {length} characters, of at most {LONGEST_ALIAS}");
-    faults.unless(length <= LONGEST_ALIAS, &field, what, "shorten it");
+    let what = format!("has {length} characters, of at most {MAX_ALIAS}");
+    faults.unless(length <= MAX_ALIAS, &field, what, "shorten it");
     let (family, rest) = text.split_once('@').unwrap_or_default();
     let fits = !rest.is_empty() && !rest.contains('\n') && ALIASES.contains(&family);
     let what = format!("{} is not a family, @ and a version", quoted(text));
@@ -341,8 +341,8 @@ fn alias(text: &str, field: String, faults: &mut Faults) {
 
 fn interfaces(all: &[NetworkInterface], faults: &mut Faults) {
     let field = "networkInterfaces";
-    faults.length(field, all.len(), MOST_INTERFACES);
-    if all.len() > MOST_INTERFACES {
+    faults.length(field, all.len(), MAX_INTERFACES);
+    if all.len() > MAX_INTERFACES {
         return;
     }
     let first = |one: &NetworkInterface| {
@@ -378,7 +378,7 @@ fn interfaces(all: &[NetworkInterface], faults: &mut Faults) {
 
 fn devices(all: &[BlockDeviceMapping], faults: &mut Faults) {
     let field = "blockDeviceMappings";
-    faults.length(field, all.len(), MOST_DEVICES);
+    faults.length(field, all.len(), MAX_DEVICES);
     let roots = all.iter().filter(|one| one.root_volume).count();
     let what = format!("has {roots} root volumes");
     faults.unless(roots <= 1, field, what, "a node has one");

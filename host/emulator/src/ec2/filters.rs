@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::wire::{Refusal, Scope};
 
 /// Most values of all filters of a request.
-const VALUES: usize = 200;
+const MAX_VALUES: usize = 200;
 
 /// The filters of a request.
 pub struct Filters(Vec<(String, Vec<String>)>);
@@ -33,9 +33,9 @@ impl Filters {
             .iter()
             .map(|(_, values): &(_, Vec<_>)| values.len())
             .sum();
-        if values > VALUES {
+        if values > MAX_VALUES {
             let message = format!(
-                "The maximum number of filter values specified on a single call is {VALUES}"
+                "The maximum number of filter values specified on a single call is {MAX_VALUES}"
             );
             return Err(Refusal::new("FilterLimitExceeded", message));
         }

@@ -59,7 +59,7 @@ struct Override {
 }
 
 /// Most launch template configurations of a fleet.
-const CONFIGS: usize = 50;
+const MAX_CONFIGS: usize = 50;
 
 const SPOT: [&str; 6] = [
     "lowest-price",
@@ -110,10 +110,10 @@ pub(super) fn read(world: &World, scope: &Scope) -> Result<Wanted, Refusal> {
             "The request must contain the parameter LaunchTemplateConfigs",
         ));
     }
-    if configs.len() > CONFIGS {
+    if configs.len() > MAX_CONFIGS {
         return Err(Refusal::new(
             "InvalidParameterValue",
-            format!("A fleet has at most {CONFIGS} launch template configurations"),
+            format!("A fleet has at most {MAX_CONFIGS} launch template configurations"),
         ));
     }
     let overrides: usize = configs.iter().map(|config| config.overrides.len()).sum();
@@ -632,7 +632,7 @@ fn quota(world: &World, place: &Place) -> Result<(), Refusal> {
 }
 
 /// Instances that a spread group has room for, per zone.
-const MOST_SPREAD: usize = 7;
+const MAX_SPREAD: usize = 7;
 
 fn spread(world: &World, data: &Scope, place: &Place) -> Result<(), Refusal> {
     let wanted = data
@@ -651,12 +651,12 @@ fn spread(world: &World, data: &Scope, place: &Place) -> Result<(), Refusal> {
             && one.zone == place.zone
             && one.placement_group.as_deref() == Some(wanted)
     });
-    match inside.count() >= MOST_SPREAD {
+    match inside.count() >= MAX_SPREAD {
         true => Err(Refusal::new(
             "InsufficientInstanceCapacity",
             format!(
                 "You have reached the limit of instances in this spread placement group: \
-                 {MOST_SPREAD} in {}",
+                 {MAX_SPREAD} in {}",
                 place.zone
             ),
         )),

@@ -67,7 +67,7 @@ UserData
 ";
 
 /// Bytes of user data, decoded, that EC2 takes.
-const MOST_USER_DATA: usize = 16_384;
+const MAX_USER_DATA: usize = 16_384;
 
 /// Reads CreateLaunchTemplate.
 pub fn read(world: &World, context: &Context, scope: &Scope) -> Result<Template, Refusal> {
@@ -133,10 +133,10 @@ pub(super) fn user_data(given: Option<&str>) -> Result<(), Refusal> {
         let message = "Invalid BASE64 encoding of user data.";
         return Err(Refusal::new("InvalidUserData.Malformed", message));
     };
-    match decoded.len() > MOST_USER_DATA {
+    match decoded.len() > MAX_USER_DATA {
         true => Err(Refusal::new(
             "InvalidParameterValue",
-            format!("User data is limited to {MOST_USER_DATA} bytes"),
+            format!("User data is limited to {MAX_USER_DATA} bytes"),
         )),
         false => Ok(()),
     }

@@ -7,7 +7,6 @@ use serde_json::{Map, Value, json};
 /// The names that a stack puts into its policies.
 #[derive(Clone, Copy, Debug)]
 pub struct Names<'a> {
-    /// The cluster.
     pub cluster: &'a str,
     /// `us-east-1`.
     pub region: &'a str,
@@ -25,7 +24,6 @@ pub const VERSIONS: std::ops::RangeInclusive<u32> = 3..=15;
 /// What a request or a resource has to have.
 #[derive(Clone, Copy)]
 enum Bound {
-    /// Nothing.
     Free,
     /// The resource is one of the cluster's NodePools.
     Owned,

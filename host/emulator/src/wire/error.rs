@@ -11,7 +11,6 @@ use super::xml::{document, element, text};
 pub struct Refusal {
     /// `InvalidInstanceID.NotFound`.
     pub code: String,
-    /// For people.
     pub message: String,
     /// The status of HTTP.
     pub status: u16,

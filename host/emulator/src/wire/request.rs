@@ -11,7 +11,6 @@ pub struct Request {
     pub query: String,
     /// Names in any case, and values.
     pub headers: Vec<(String, String)>,
-    /// The body.
     pub body: Vec<u8>,
 }
 
@@ -35,7 +34,6 @@ pub struct Reply {
     pub status: u16,
     /// Names in lower case, and values.
     pub headers: Vec<(String, String)>,
-    /// The body.
     pub body: Vec<u8>,
 }
 

@@ -7,7 +7,6 @@
 use super::error::Refusal;
 use super::request::Request;
 
-/// A service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Service {
     /// EC2: query protocol with XML of its own.
@@ -79,7 +78,6 @@ impl Service {
 /// A request whose service and action are known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call {
-    /// The service.
     pub service: Service,
     /// `DescribeInstances`. Empty if the request names none.
     pub action: String,

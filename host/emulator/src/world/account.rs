@@ -82,7 +82,6 @@ impl Default for Cluster {
     }
 }
 
-/// A subnet.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[allow(missing_docs)]
@@ -99,7 +98,6 @@ pub struct Subnet {
     pub(crate) used: BTreeSet<u32>,
 }
 
-/// A security group.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[allow(missing_docs)]
@@ -175,7 +173,6 @@ fn targeted() -> String {
     "targeted".to_owned()
 }
 
-/// A placement group.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 #[allow(missing_docs)]

@@ -30,7 +30,6 @@ pub enum WorldError {
     /// What only the emulator reads cannot be read.
     #[error("{file}: {what}; see host/emulator/README.md for the key `account`")]
     Account {
-        /// The file.
         file: String,
         /// Field and fault.
         what: String,

@@ -48,9 +48,7 @@ impl State {
 /// How capacity is bought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CapacityType {
-    /// On demand.
     OnDemand,
-    /// Spot.
     Spot,
     /// From a capacity reservation.
     Reserved,
@@ -93,7 +91,6 @@ pub struct Planned {
     pub not_before: Time,
 }
 
-/// An instance.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs)]
 pub struct Instance {

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use crate::time::{MINUTE, Time};
 
 /// How long a replaced version stays readable: longer than any lag.
-const PAST: i64 = 15 * MINUTE;
+const HISTORY_TIME: i64 = 15 * MINUTE;
 
-/// Objects by id. Each has the versions of the last [`PAST`] milliseconds.
+/// Objects by id. Each has the versions of the last [`HISTORY_TIME`] milliseconds.
 #[derive(Debug)]
 pub struct Ledger<T>(BTreeMap<String, Vec<(Time, Option<Arc<T>>)>>);
 
@@ -65,14 +65,16 @@ impl<T: Clone> Ledger<T> {
     /// Forgets objects that ended longer ago than any lag.
     pub fn sweep(&mut self, now: Time) {
         self.0.retain(|_, versions| match versions.last() {
-            Some((at, None)) => now.since(*at) <= PAST,
+            Some((at, None)) => now.since(*at) <= HISTORY_TIME,
             other => other.is_some(),
         });
     }
 
     fn push(&mut self, now: Time, id: &str, object: Option<Arc<T>>) {
         let versions = self.0.entry(id.to_owned()).or_default();
-        let old = versions.iter().rposition(|(at, _)| now.since(*at) > PAST);
+        let old = versions
+            .iter()
+            .rposition(|(at, _)| now.since(*at) > HISTORY_TIME);
         versions.drain(..old.unwrap_or(0));
         versions.push((now, object));
     }
@@ -100,9 +102,9 @@ mod tests {
         assert_eq!(at(3000), None);
         assert_eq!(ledger.iter_at(Time(1500)).count(), 1);
         assert_eq!(ledger.iter().count(), 0);
-        ledger.sweep(Time(3000 + PAST));
+        ledger.sweep(Time(3000 + HISTORY_TIME));
         assert_eq!(ledger.0.len(), 1);
-        ledger.sweep(Time(3001 + PAST));
+        ledger.sweep(Time(3001 + HISTORY_TIME));
         assert_eq!(ledger.0.len(), 0);
     }
 }

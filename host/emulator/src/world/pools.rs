@@ -40,7 +40,6 @@ pub struct Rule {
 /// Type, zone, capacity type.
 pub type Key = (String, String, CapacityType);
 
-/// All pools.
 #[derive(Debug)]
 pub struct Pools {
     seed: u64,

@@ -21,7 +21,7 @@ pub(crate) enum Event {
 }
 
 /// How long EC2 describes what has ended.
-const DESCRIBED: i64 = HOUR;
+const DESCRIPTION_TIME: i64 = HOUR;
 /// From the warning of a spot interruption to the interruption.
 pub(crate) const WARNING: i64 = 2 * MINUTE;
 
@@ -127,7 +127,7 @@ impl World {
             subnet.free_addresses += addresses;
             subnet.release(&one.address);
         }
-        self.plan(now.plus(DESCRIBED), Event::Forget(id.to_owned()));
+        self.plan(now.plus(DESCRIPTION_TIME), Event::Forget(id.to_owned()));
     }
 
     fn set_state(&mut self, now: Time, id: &str, state: State) {

@@ -13,13 +13,13 @@ const SIZES: [i64; 12] = [1, 2, 4, 8, 16, 32, 48, 64, 96, 128, 192, 256];
 const FAMILIES: [(&str, i64); 3] = [("c", 2), ("s", 4), ("m", 8)];
 const ZONES: [&str; 4] = ["test-zone-a", "test-zone-b", "test-zone-c", "test-zone-d"];
 /// USD per hour of one CPU and of 10^9 bytes.
-const PER_CPU: f64 = 0.025;
-const PER_GB: f64 = 0.001;
+const USD_PER_CPU: f64 = 0.025;
+const USD_PER_GB: f64 = 0.001;
 /// Spot's share of the on-demand price.
 const SPOT: f64 = 0.7;
 /// Pods per node: a number per CPU, up to the limit.
 const PODS_PER_CPU: i64 = 16;
-const MOST_PODS: i64 = 1024;
+const MAX_PODS: i64 = 1024;
 
 pub(super) fn rows(names: &mut Symbols) -> Vec<Row> {
     let mut rows = Vec::with_capacity(144);
@@ -41,7 +41,7 @@ fn one(cpus: i64, family: &str, gib: i64, os: &str, arch: &str, names: &mut Symb
     let capacity = Resources::new([
         (ResourceId::Cpu, cpus * 1000),
         (ResourceId::Memory, bytes),
-        (ResourceId::Pods, (cpus * PODS_PER_CPU).min(MOST_PODS)),
+        (ResourceId::Pods, (cpus * PODS_PER_CPU).min(MAX_PODS)),
         (ResourceId::EphemeralStorage, 20 << 30),
     ]);
     let memory = if gib % 1024 == 0 {
@@ -57,7 +57,7 @@ fn one(cpus: i64, family: &str, gib: i64, os: &str, arch: &str, names: &mut Symb
         memory: &memory,
     };
     let requirements = type_requirements(&shape, names);
-    let on_demand = cpus as f64 * PER_CPU + bytes as f64 * PER_GB / 1e9;
+    let on_demand = cpus as f64 * USD_PER_CPU + bytes as f64 * USD_PER_GB / 1e9;
     let mut offerings = Vec::new();
     for zone in ZONES {
         for (capacity, price) in [

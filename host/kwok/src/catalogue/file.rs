@@ -242,7 +242,7 @@ fn convert(wire: &WireType<'_>, names: &mut Symbols) -> Result<Row, Fault> {
     if !labels::is_label_value(&wire.architecture) || wire.architecture.is_empty() {
         return fault(
             "architecture",
-            format!("{} is no architecture", quoted(&wire.architecture)),
+            format!("{} is not an architecture", quoted(&wire.architecture)),
             "expected amd64 or arm64",
         );
     }

@@ -6,7 +6,6 @@ use longshore_core::model::{Op, Requirement, Symbols};
 
 /// What the labels of a type follow from.
 pub(super) struct Shape<'a> {
-    /// Its name.
     pub name: &'a str,
     /// `amd64` or `arm64`.
     pub arch: &'a str,

@@ -78,7 +78,7 @@ impl Faults {
                     let known =
                         "no-capacity, launch-delay, fail-launch, never-register and never-ready";
                     return Err(CloudError::Invalid(format!(
-                        "annotation {key} is no fault; there are {known}"
+                        "annotation {key} is not a fault; there are {known}"
                     )));
                 }
             }
@@ -142,7 +142,7 @@ mod tests {
     #[test]
     fn what_is_not_understood_is_said() {
         let text = |pairs: &[(&str, &str)]| read(pairs).unwrap_err().to_string();
-        assert!(text(&[("explode", "true")]).contains("is no fault"));
+        assert!(text(&[("explode", "true")]).contains("is not a fault"));
         assert!(text(&[("fail-launch", "2")]).contains("share from 0 to 1"));
         assert!(text(&[("no-capacity", "m5.large")]).contains("TYPE/ZONE/CAPACITY-TYPE"));
         assert!(text(&[("launch-delay", "soon")]).contains("such as 30s"));

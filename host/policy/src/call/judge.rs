@@ -10,9 +10,9 @@ use crate::imports::cut;
 use crate::judges::JudgeRequest;
 
 /// The longest reason of a decision, in bytes.
-const REASON: usize = 200;
+const MAX_REASON_BYTES: usize = 200;
 /// How far ahead a decision may put off, in seconds.
-const DAY: f64 = 86_400.0;
+const MAX_DELAY_SECONDS: f64 = 86_400.0;
 
 #[derive(ComponentType, Lift)]
 #[component(record)]
@@ -25,14 +25,14 @@ pub(super) struct RawDecision {
 
 impl Instance {
     /// What the next questions about consolidation are about.
-    pub fn set_judge_question(&mut self, question: &JudgeRequest) {
-        self.set_question(&question.base);
+    pub fn set_judge_request(&mut self, request: &JudgeRequest) {
+        self.set_request(&request.base);
         let state = self.store.data_mut();
-        state.cluster = question.cluster.clone();
-        state.proposals = question.proposals.clone();
+        state.cluster = request.cluster.clone();
+        state.proposals = request.proposals.clone();
     }
 
-    /// Rows that a question is as large as.
+    /// Rows that a request is as large as.
     fn judge_rows(&self) -> usize {
         let state = self.store.data();
         state.columns.count() + state.cluster.count() + state.proposals.count()
@@ -100,7 +100,7 @@ fn checked_decisions(
             ));
         }
         let ahead = raw.not_before - now;
-        if !raw.not_before.is_finite() || raw.not_before < 0.0 || ahead > DAY {
+        if !raw.not_before.is_finite() || raw.not_before < 0.0 || ahead > MAX_DELAY_SECONDS {
             return Err(format!(
                 "proposal {at} is put off until {}, and it is {now}; expected 0, or seconds since \
                  1970 at most a day ahead",
@@ -110,7 +110,7 @@ fn checked_decisions(
         Ok(Decision {
             priority: raw.priority + 0.0,
             not_before: raw.not_before + 0.0,
-            reason: cut(raw.reason, REASON).replace('\n', " ").into(),
+            reason: cut(raw.reason, MAX_REASON_BYTES).replace('\n', " ").into(),
             by: Some(by.clone()),
         })
     };
@@ -152,10 +152,10 @@ mod tests {
             "the priority of proposal 0 is NaN; expected a finite number"
         );
         assert!(problem(f64::NEG_INFINITY, 0.0).contains("-inf"));
-        for wrong in [f64::NAN, f64::INFINITY, -1.0, now + DAY + 1.0] {
+        for wrong in [f64::NAN, f64::INFINITY, -1.0, now + MAX_DELAY_SECONDS + 1.0] {
             assert!(problem(0.0, wrong).starts_with("proposal 0 is put off until "));
         }
-        let fine = &one(-1.0, now + DAY).unwrap()[0];
+        let fine = &one(-1.0, now + MAX_DELAY_SECONDS).unwrap()[0];
         assert_eq!((&*fine.reason, fine.priority), ("x y", -1.0));
         assert_eq!(
             checked_decisions(Vec::new(), 1, now, &"p".into()).unwrap_err(),

@@ -69,14 +69,14 @@ impl Interface<'_> {
     {
         self.function(name, move |mut cx, (key,): (String,)| {
             let column = get(&cx.data().cluster.clone(), &key);
-            charge(&mut cx, key.len() + MAKING * column.bytes())?;
+            charge(&mut cx, key.len() + ALLOCATION_COST_FACTOR * column.bytes())?;
             Ok((column,))
         })
     }
 }
 
 /// How much more a byte costs that is made and not only copied.
-const MAKING: usize = 8;
+const ALLOCATION_COST_FACTOR: usize = 8;
 
 pub(super) fn nodes(to: &mut Interface) -> wasmtime::Result<()> {
     to.scalar("count", |state| state.cluster.count() as u32)?;
@@ -100,7 +100,7 @@ pub(super) fn nodes(to: &mut Interface) -> wasmtime::Result<()> {
         let (values, rows) = cx.data().cluster.labels(&key);
         charge(
             &mut cx,
-            key.len() + strings(&values) + MAKING * rows.bytes(),
+            key.len() + strings(&values) + ALLOCATION_COST_FACTOR * rows.bytes(),
         )?;
         Ok((values,))
     })?;

@@ -172,11 +172,9 @@ enum Step {
 /// What becomes of a daemon on a node.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum DaemonTarget {
-    /// There is one.
     Runs,
     /// One that is there may stay, none is made.
     Stays,
-    /// There is none.
     Goes,
 }
 

@@ -39,7 +39,6 @@ pub enum Step {
     Stop(Key, String),
 }
 
-/// All kubelets.
 #[derive(Default)]
 pub struct Kubelet {
     /// Nodes without a machine.
@@ -49,7 +48,6 @@ pub struct Kubelet {
 }
 
 impl Kubelet {
-    /// A change.
     pub fn on_change(&mut self, ctx: &mut ActorContext, change: &Change, before: Option<&Value>) {
         match change.key.resource {
             resources::NODE if change.event == Event::Added => self.node_came(ctx, change),

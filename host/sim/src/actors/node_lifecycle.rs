@@ -49,7 +49,6 @@ pub struct NodeLifecycle {
 }
 
 impl NodeLifecycle {
-    /// A change.
     pub fn on_change(&mut self, ctx: &mut ActorContext, change: &Change, before: Option<&Value>) {
         match change.key.resource {
             resources::NODE => self.on_node_change(ctx, change, before),

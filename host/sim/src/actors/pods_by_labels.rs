@@ -18,7 +18,6 @@ pub struct PodsByLabels(FxHashMap<Arc<str>, BTreeMap<Box<str>, Count>>);
 pub struct Count {
     /// Their labels.
     pub labels: Map<String, Value>,
-    /// How many there are.
     pub pods: usize,
     /// How many of them are ready and stay.
     pub healthy: usize,

@@ -37,9 +37,10 @@ use topology::{Rejection, Rules};
 /// Annotation of pods that find no host, for a reason that nobody foresees.
 pub const REFUSED: &str = "sim.longshore.dev/refused";
 
-/// Back-off after the first failure, doubled with each further one up to [`LONGEST`].
-const SHORTEST: Duration = Duration::from_secs(1);
-const LONGEST: Duration = Duration::from_secs(10);
+/// Back-off after the first failure, doubled with each further one.
+const MIN_BACKOFF: Duration = Duration::from_secs(1);
+/// Longest back-off.
+const MAX_BACKOFF: Duration = Duration::from_secs(10);
 
 /// Order in the queue.
 type Rank = (Reverse<i32>, Duration, u64, Key);
@@ -76,7 +77,6 @@ pub struct Scheduler {
 }
 
 impl Scheduler {
-    /// A change.
     pub fn on_change(&mut self, ctx: &mut ActorContext, change: &Change, before: Option<&Value>) {
         let object = &change.object;
         match change.key.resource {
@@ -89,9 +89,9 @@ impl Scheduler {
                 };
                 let new = change.event == Event::Deleted || !before.is_some_and(same);
                 if ctx.timing.scheduler_lag.is_zero() {
-                    self.on_unscheduled_pod(ctx, change, new);
+                    self.on_node_change(ctx, change, new);
                 } else {
-                    self.on_retry(ctx, change, new);
+                    self.delay_node_change(ctx, change, new);
                 }
             }
             resources::NAMESPACE => {
@@ -109,7 +109,7 @@ impl Scheduler {
     }
 
     /// A change to a node.
-    fn on_unscheduled_pod(&mut self, ctx: &mut ActorContext, change: &Change, new: bool) {
+    fn on_node_change(&mut self, ctx: &mut ActorContext, change: &Change, new: bool) {
         if change.event == Event::Deleted {
             self.cluster.remove_node(&change.key.name);
             self.moment += 1;
@@ -119,7 +119,8 @@ impl Scheduler {
         }
     }
 
-    fn on_retry(&mut self, ctx: &mut ActorContext, change: &Change, new: bool) {
+    /// Delays a change to a node by the lag of the watch, in the order of changes.
+    fn delay_node_change(&mut self, ctx: &mut ActorContext, change: &Change, new: bool) {
         let share = ctx
             .chance
             .unit("scheduler-lag", &change.revision.to_string());
@@ -269,7 +270,7 @@ impl Scheduler {
         let now = ctx.clock.elapsed();
         while self.unheard.front().is_some_and(|(due, ..)| *due <= now) {
             if let Some((_, change, new)) = self.unheard.pop_front() {
-                self.on_unscheduled_pod(ctx, &change, new);
+                self.on_node_change(ctx, &change, new);
             }
         }
         while let Some((due, key)) = self.backoff.first().cloned().filter(|(due, _)| *due <= now) {
@@ -340,7 +341,9 @@ impl Scheduler {
 
     fn fail(&mut self, ctx: &ActorContext, key: &Key) {
         if let Some(pod) = self.waiting.get_mut(key) {
-            let wait = SHORTEST.saturating_mul(1 << pod.tries.min(10)).min(LONGEST);
+            let wait = MIN_BACKOFF
+                .saturating_mul(1 << pod.tries.min(10))
+                .min(MAX_BACKOFF);
             pod.tries += 1;
             pod.back = ctx.clock.elapsed() + wait;
             self.unschedulable.insert(key.clone());

@@ -26,7 +26,6 @@ struct Group {
 
 /// An object, with frequently used fields parsed once.
 pub struct Member {
-    /// The object.
     pub object: Arc<Value>,
     /// It has neither ended nor is it being deleted.
     pub active: bool,
@@ -88,9 +87,7 @@ impl Group {
 /// many of them are ready.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct PodCounts {
-    /// All of them.
     pub active: usize,
-    /// The ready ones.
     pub ready: usize,
 }
 
@@ -165,7 +162,6 @@ impl View {
         self.get(key).filter(|o| fields::uid(o) == uid)
     }
 
-    /// One node.
     pub fn node(&self, name: &str) -> Option<&Arc<Value>> {
         self.get(&fields::key(resources::NODE, "", name))
     }

@@ -15,7 +15,6 @@ use super::market::Market;
 
 /// A choice, as labels and amounts.
 pub struct Choice {
-    /// The offering.
     pub offering: OfferingId,
     /// Labels that follow from it.
     pub labels: BTreeMap<String, String>,

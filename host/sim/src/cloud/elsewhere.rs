@@ -42,7 +42,6 @@ pub trait Elsewhere: Send + Sync {
     fn unsettled(&self) -> Vec<String>;
 }
 
-/// One of them.
 #[derive(Clone)]
 pub struct Handle(pub Arc<dyn Elsewhere>);
 

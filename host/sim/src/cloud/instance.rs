@@ -27,7 +27,6 @@ pub enum State {
     Gone,
 }
 
-/// An instance.
 pub struct SimInstance {
     /// What the cloud says of it.
     pub instance: Arc<Instance>,

@@ -14,15 +14,12 @@ pub struct Entry {
     pub node: String,
     /// The NodeClaim that it was made for, and that one's UID.
     pub claim: String,
-    /// UID of the claim.
     pub claim_uid: String,
     /// The token of its launch group; empty for none. Until a claim names it, it is nobody's.
     pub group: String,
     /// The NodePool of the claim.
     pub node_pool: String,
-    /// Its instance type.
     pub instance_type: String,
-    /// Its zone.
     pub zone: String,
     /// `spot`, `on-demand` or `reserved`.
     pub capacity_type: String,

@@ -31,7 +31,6 @@ pub use vain::BROKEN;
 /// Length of a generated scenario.
 pub const HOUR: Duration = Duration::from_secs(3600);
 
-/// A scenario.
 #[derive(Clone, Debug)]
 pub struct GeneratedScenario {
     /// Of what seed.

@@ -13,7 +13,7 @@ use super::judges::Judges;
 use super::{Setup, safety};
 use crate::clock::Clock;
 use crate::cloud::Cloud;
-use crate::faults::{FaultAction, Faults, STALEST, unit, writes};
+use crate::faults::{FaultAction, Faults, MAX_LIST_AGE, unit, writes};
 use crate::keyed_rng::KeyedRng;
 use crate::log::{Log, clock_text};
 use crate::server::resources::LEASE;
@@ -99,11 +99,9 @@ pub(super) struct CloudTrouble {
     pub partial: Option<(f64, Duration)>,
     /// It refuses every call.
     pub throttled: Duration,
-    /// It ends nothing.
     pub nothing_ends: Duration,
 }
 
-/// The interceptor.
 pub(super) struct Interceptor {
     pub clock: Clock,
     pub server: Server,
@@ -362,7 +360,7 @@ impl Interceptor {
             },
             FaultAction::Verdict(verdict) => verdict,
             FaultAction::Stale(share) => {
-                Verdict::Stale(inner.revision_at(now.saturating_sub(STALEST.mul_f64(share))))
+                Verdict::Stale(inner.revision_at(now.saturating_sub(MAX_LIST_AGE.mul_f64(share))))
             }
             FaultAction::Kill { after } => {
                 self.end(
@@ -466,7 +464,7 @@ impl Inner {
         while self
             .revisions
             .front()
-            .is_some_and(|(at, _)| *at + STALEST * 2 < now)
+            .is_some_and(|(at, _)| *at + MAX_LIST_AGE * 2 < now)
         {
             self.revisions.pop_front();
         }

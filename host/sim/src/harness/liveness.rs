@@ -55,7 +55,7 @@ pub(super) fn unsettled(world: &World) -> Vec<String> {
             wrong.push(format!("{name} has no claim"));
         } else if node_rules::has_taint(node, node_rules::DISRUPTED) {
             wrong.push(format!("{name} is closed to pods"));
-        } else if node_rules::has_taint(node, node_rules::LATER) && !goes {
+        } else if node_rules::has_taint(node, node_rules::GOES_LATER) && !goes {
             wrong.push(format!("{name} is marked to go, and no node goes"));
         } else if fields::deleting(node) || fields::condition(node, "Ready") != "True" {
             wrong.push(format!("{name} is not ready, or going"));

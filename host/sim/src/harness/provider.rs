@@ -17,13 +17,13 @@ use super::safety;
 use crate::cloud::Cloud;
 
 /// A node that does not get ready, or is not any more, is replaced after this.
-const UNREADY: Duration = Duration::from_secs(180);
+const UNREADY_TOLERATION: Duration = Duration::from_secs(180);
 const REPAIRED: [RepairPolicy; 3] = [
     RepairPolicy {
         condition: "Ready",
         status: "False",
         reason: "",
-        toleration: UNREADY,
+        toleration: UNREADY_TOLERATION,
         grace: Some(Duration::from_secs(60)),
         priority: 0,
         action: RepairAction::Replace,
@@ -32,7 +32,7 @@ const REPAIRED: [RepairPolicy; 3] = [
         condition: "Ready",
         status: "Unknown",
         reason: ".*",
-        toleration: UNREADY,
+        toleration: UNREADY_TOLERATION,
         grace: Some(Duration::from_secs(60)),
         priority: 0,
         action: RepairAction::Replace,

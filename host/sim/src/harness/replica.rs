@@ -21,7 +21,7 @@ use super::{ProcessInputs, Setup, safety};
 use crate::cloud;
 
 /// A terminated process is killed after this time, as by kubelet.
-const GRACE: Duration = Duration::from_secs(30);
+const TERMINATION_GRACE: Duration = Duration::from_secs(30);
 
 /// What the simulated cloud offers, at the prices of now.
 struct Market(cloud::Cloud);
@@ -55,9 +55,9 @@ impl Replica {
             let begun = tokio::select! {
                 biased;
                 () = signals.killed.notified() => None,
-                begun = self.edges(&client) => Some(begun),
+                begun = self.environment(&client) => Some(begun),
             };
-            let (edges, tasks) = match begun {
+            let (environment, tasks) = match begun {
                 Some(Ok(begun)) => begun,
                 // As a process that ends with an error before it has begun.
                 Some(Err(why)) => {
@@ -71,11 +71,11 @@ impl Replica {
                     continue;
                 }
             };
-            let daemon = Daemon::new(edges);
+            let daemon = Daemon::new(environment);
             let _beside = tasks.map(|tasks| daemon.begin(tasks));
             let rounds = safety::Rounds::new(daemon.rounds());
             let leadership = daemon.leadership();
-            // What a process has spawned besides is stopped by its edges, which answer no more.
+            // What a process has spawned besides ends with its environment, which answers no more.
             let mut process = JoinSet::new();
             process.spawn(daemon.run());
             tokio::select! {
@@ -86,10 +86,10 @@ impl Replica {
                     tokio::select! {
                         biased;
                         () = signals.killed.notified() => {}
-                        ended = tokio::time::timeout(GRACE, process.join_next()) => {
+                        ended = tokio::time::timeout(TERMINATION_GRACE, process.join_next()) => {
                             if ended.is_err() && !self.interceptor.server.is_stopped(&client) {
                                 self.interceptor.violated(format!("{client} did not end within {} \
-                                    s", GRACE.as_secs()));
+                                    s", TERMINATION_GRACE.as_secs()));
                             }
                             self.interceptor.ended(&client);
                         }
@@ -121,8 +121,8 @@ impl Replica {
         )
     }
 
-    async fn edges(&self, client: &str) -> Result<(Environment, Option<Tasks>), Failure> {
-        let ProcessInputs { manager, journal } = (self.setup.begin)(self.slot);
+    async fn environment(&self, client: &str) -> Result<(Environment, Option<Tasks>), Failure> {
+        let ProcessInputs { reloader, journal } = (self.setup.begin)(self.slot);
         let leadership = Leadership::new(!self.interceptor.elects);
         let clock = self.clock();
         let Clients { patient, plain } = clients(
@@ -142,7 +142,7 @@ impl Replica {
             names,
             tasks,
             ..
-        } = self.cloud(client, &patient, &clock, &manager).await?;
+        } = self.cloud(client, &patient, &clock, &reloader).await?;
         let repairs = Repairs::new(self.setup.repairs, &*provider).unwrap_or_else(|error| {
             self.interceptor.violated(error.to_string());
             Repairs::Off
@@ -157,7 +157,7 @@ impl Replica {
             overlays: None,
             names,
             settings: Settings::default(),
-            manager,
+            reloader,
             journal,
             window: self.setup.window,
             lease: self.interceptor.elects.then_some(lease),

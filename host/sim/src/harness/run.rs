@@ -16,14 +16,14 @@ use crate::world::paused;
 
 /// Time for a cluster to converge after the last fault. A claim without a node is given up after 15
 /// min, its successor needs a few minutes, and backoffs last a minute at most.
-pub const QUIET: Duration = Duration::from_secs(40 * 60);
+pub const CONVERGENCE_TIME: Duration = Duration::from_secs(40 * 60);
 
 /// So long no offering is asked for again that has no capacity; the provider counts whole seconds.
 #[cfg(feature = "aws")]
-const UNAVAILABLE: Duration = Duration::from_secs(179);
+const UNAVAILABLE_TTL: Duration = Duration::from_secs(179);
 
 /// How long nothing happens in the end, while the daemon has to rest as well.
-const REST: Duration = Duration::from_secs(15 * 60);
+const REST_TIME: Duration = Duration::from_secs(15 * 60);
 
 /// What came of a seed.
 #[derive(Clone, Debug, Default)]
@@ -50,10 +50,10 @@ pub struct SeedResult {
 /// If the system has no resources for a runtime.
 pub fn run_scenario(
     story: &GeneratedScenario,
-    manager: PolicyReloader,
+    reloader: PolicyReloader,
     transcript: bool,
 ) -> std::io::Result<SeedResult> {
-    paused(run_now(story, manager, transcript))
+    paused(run_now(story, reloader, transcript))
 }
 
 /// Runs the generated scenario of a seed.
@@ -64,12 +64,12 @@ pub fn run_seed(
     seed: u64,
     size: u32,
     types: &Arc<(Catalogue, Symbols)>,
-    manager: PolicyReloader,
+    reloader: PolicyReloader,
     transcript: bool,
 ) -> std::io::Result<SeedResult> {
     run_scenario(
         &GeneratedScenario::new(seed, size, types.clone()),
-        manager,
+        reloader,
         transcript,
     )
 }
@@ -85,7 +85,7 @@ fn is_shared(story: &GeneratedScenario) -> bool {
 
 async fn run_now(
     story: &GeneratedScenario,
-    manager: PolicyReloader,
+    reloader: PolicyReloader,
     transcript: bool,
 ) -> SeedResult {
     let setup = Setup {
@@ -98,7 +98,7 @@ async fn run_now(
         repairs: story.repairs,
         disrupts: story.disrupts,
         jumps: story.jumps.clone(),
-        ..Setup::with(story.seed, manager)
+        ..Setup::with(story.seed, reloader)
     };
     #[cfg(feature = "aws")]
     let account = (story.ec2.clone()).map(|options| Account::new(story.seed, options));
@@ -142,18 +142,22 @@ async fn run_now(
     world
         .log
         .say(world.clock, "story: faults have stopped".to_owned());
-    let end = world.clock.elapsed() + QUIET;
+    let end = world.clock.elapsed() + CONVERGENCE_TIME;
     let mut left = harness.settle(Duration::from_secs(60)).await;
     while !left.is_empty() && world.clock.elapsed() < end {
         story.operator.iter().for_each(|act| act.happen(&harness));
         left = harness.settle(Duration::from_secs(60)).await;
     }
     if left.is_empty() {
-        harness.rest(REST).await;
+        harness.rest(REST_TIME).await;
     }
     wrong.extend(harness.violations());
     #[cfg(feature = "aws")]
-    wrong.extend(account.iter().flat_map(|own| own.fleet_faults(UNAVAILABLE)));
+    wrong.extend(
+        account
+            .iter()
+            .flat_map(|own| own.fleet_faults(UNAVAILABLE_TTL)),
+    );
     wrong.extend(left.into_iter().map(|line| format!("in the end: {line}")));
     SeedResult {
         seed: story.seed,

@@ -16,7 +16,7 @@ use crate::server::{RequestInfo, resources};
 
 /// For so long the daemon may not know that a claim is gone: bookmarks come every minute, and after
 /// 90 s without one a watch is begun anew; five seconds more for a step that is under way.
-pub(super) const SILENT: Duration = Duration::from_secs(95);
+pub(super) const MAX_WATCH_SILENCE: Duration = Duration::from_secs(95);
 
 /// Annotation of claims that are launched together.
 const GROUP: &str = "longshore.dev/launch-group";
@@ -74,7 +74,7 @@ pub(super) fn launch_group(
     let claims = interceptor.server.list(resources::NODE_CLAIM);
     let members = claims.iter().filter(|claim| in_group(claim, token)).count();
     // Others went so recently that the daemon may take them for claims that are there.
-    let gone = judges::proof::members_gone_within(interceptor, token, SILENT);
+    let gone = judges::proof::members_gone_within(interceptor, token, MAX_WATCH_SILENCE);
     if members + gone < group.count {
         let count = group.count;
         interceptor.violated(format!(
@@ -91,7 +91,7 @@ pub(super) fn in_group(claim: &Value, token: &str) -> bool {
 
 /// Whether a claim went so recently that the daemon may take it for one that is there.
 fn may_be_known(interceptor: &Interceptor, uid: &str) -> bool {
-    judges::proof::gone_for(interceptor, uid).is_some_and(|gone| gone <= SILENT)
+    judges::proof::gone_for(interceptor, uid).is_some_and(|gone| gone <= MAX_WATCH_SILENCE)
 }
 
 /// An instance is terminated: its pods must have left.

@@ -52,7 +52,7 @@ pub(super) fn one_too_many(
                 .iter()
                 .filter(|other| is_counted(pod, other, &rule["labelSelector"]["matchLabels"]))
             {
-                let [on, told] = ["/spec/nodeName", "/status/nominatedNodeName"]
+                let [on, nominated] = ["/spec/nodeName", "/status/nominatedNodeName"]
                     .map(|path| fields::text(other, path));
                 let full = format!(
                     "{}/{}",
@@ -68,7 +68,7 @@ pub(super) fn one_too_many(
                         .server
                         .get(&fields::key(resources::NODE_CLAIM, "", name))
                 });
-                let node = match [on, told].into_iter().find(|name| !name.is_empty()) {
+                let node = match [on, nominated].into_iter().find(|name| !name.is_empty()) {
                     // Wherever it is nominated to now: what is asked is what if it came here.
                     _ if fields::uid(other) == fields::uid(pod) => Some(own),
                     Some(name) => called(name),

@@ -17,7 +17,6 @@ const PRICE: &str = "# Scored by price. Name a component and save, and the next 
 # path = \"/…/mine.wasm\"
 ";
 
-/// A file.
 pub struct PolicyFile {
     path: PathBuf,
     /// Made here, and removed at the end.
@@ -70,7 +69,6 @@ impl PolicyFile {
         Ok(made)
     }
 
-    /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path
     }

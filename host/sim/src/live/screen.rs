@@ -22,7 +22,6 @@ const COLOURS: [Color; 6] = [
 /// From empty to full.
 const LEVELS: [&str; 9] = ["·", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"];
 
-/// Draws it.
 pub fn draw(frame: &mut Frame, view: &View) {
     let rows = [
         Constraint::Length(1),

@@ -13,9 +13,10 @@ use crate::scenario::play::Play;
 use crate::server::resources;
 use crate::show;
 
-/// Points of a sparkline, and how many events are kept.
-const POINTS: usize = 60;
-const EVENTS: usize = 200;
+/// Most points of a sparkline.
+const MAX_POINTS: usize = 60;
+/// Most events that are kept.
+const MAX_EVENTS: usize = 200;
 
 /// A moment of a cluster, and a little of what came before.
 #[derive(Clone, Debug)]
@@ -83,11 +84,9 @@ pub enum State {
 /// A line of what happened.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Event {
-    /// When.
     pub at: Duration,
     /// How it is shown.
     pub tone: Severity,
-    /// What.
     pub words: String,
 }
 
@@ -133,7 +132,7 @@ impl View {
         let world = &play.harness.world;
         self.now = world.clock.elapsed();
         self.begins = play.begins();
-        self.policy = play.seat.active();
+        self.policy = play.slot.active();
         self.restarts = play.harness.restarts();
         let pods = world.pods();
         let mut asked: BTreeMap<&str, i64> = BTreeMap::new();
@@ -186,13 +185,13 @@ impl View {
         };
         self.nodes = running.iter().map(node).collect();
         if self.now >= self.next {
-            self.next = self.now + self.end / POINTS as u32;
+            self.next = self.now + self.end / MAX_POINTS as u32;
             for (points, value) in [
                 (&mut self.costs, self.usd_per_hour),
                 (&mut self.pods, self.running as f64),
             ] {
                 points.push_back(value);
-                if points.len() > POINTS {
+                if points.len() > MAX_POINTS {
                     points.pop_front();
                 }
             }
@@ -221,7 +220,7 @@ impl View {
         }));
         events.sort_by_key(|event| event.at);
         self.events.extend(events);
-        while self.events.len() > EVENTS {
+        while self.events.len() > MAX_EVENTS {
             self.events.pop_front();
         }
     }

@@ -15,19 +15,13 @@ use crate::keyed_rng::KeyedRng;
 #[derive(Clone, Debug, PartialEq)]
 pub enum ScenarioEvent {
     /// Somebody applies objects.
-    Apply {
-        /// They, in words.
-        what: String,
-        /// They.
-        objects: Vec<Value>,
-    },
+    Apply { what: String, objects: Vec<Value> },
     /// Somebody deletes an object.
     Delete {
         /// Kind, as `Deployment`.
         kind: String,
         /// Namespace, empty for a kind that has none.
         namespace: String,
-        /// Name.
         name: String,
     },
     /// A load has changed.
@@ -67,7 +61,6 @@ pub enum ScenarioEvent {
     Break {
         /// Of these offerings.
         offerings: String,
-        /// So many.
         nodes: u64,
     },
     /// Prices jump.

@@ -135,14 +135,14 @@ mod tests {
 
     const HOUR: u64 = 3600;
     /// 2026-01-05, a Monday.
-    const BEGINS: i64 = 1_767_571_200;
+    const START_SECONDS: i64 = 1_767_571_200;
 
     fn every(hours: u64, curve: &Curve, expected: Expect) {
         let at = |n| {
             curve
                 .at(
                     Duration::from_secs(n * hours * HOUR),
-                    BEGINS,
+                    START_SECONDS,
                     KeyedRng(1),
                     "web",
                 )

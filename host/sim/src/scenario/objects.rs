@@ -17,7 +17,6 @@ const ARCH: &str = "kubernetes.io/arch";
 pub struct Workload {
     /// Name, also the value of the label `app`.
     pub name: String,
-    /// Namespace.
     pub namespace: String,
     /// Requests of its one container, by resource.
     pub requests: Vec<(String, String)>,
@@ -146,7 +145,6 @@ impl Workload {
 /// A NodePool.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Pool {
-    /// Name.
     pub name: String,
     /// Its nodes come from EC2.
     pub on_ec2: bool,
@@ -175,7 +173,6 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// As an object.
     pub fn object(&self) -> Value {
         let requirement = |(key, values): &(String, Vec<String>)| json!({"key": key, "operator": "In", "values": values});
         let mut requirements: Vec<Value> = self.requirements.iter().map(requirement).collect();

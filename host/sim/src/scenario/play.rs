@@ -19,8 +19,7 @@ use crate::world::{self, paused};
 pub struct Play {
     /// The world with the daemon in it.
     pub harness: Harness,
-    /// The policies.
-    pub seat: PolicySlot,
+    pub slot: PolicySlot,
     /// What has been counted so far.
     pub stats: Stats,
     scenario: Scenario,
@@ -32,9 +31,7 @@ pub struct Play {
 /// What came of a scenario.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// What it is called.
     pub name: String,
-    /// Its seed.
     pub seed: u64,
     /// Who scored at the beginning.
     pub policy: String,
@@ -44,7 +41,6 @@ pub struct Outcome {
     pub step: Duration,
     /// One after the other.
     pub samples: Vec<Sample>,
-    /// What happened.
     pub notes: Vec<Note>,
     /// Sums.
     pub totals: Totals,
@@ -62,9 +58,9 @@ pub fn play(
     policy: &Policy,
     journal: Option<&Path>,
 ) -> Result<Outcome, Failure> {
-    let seat = PolicySlot::new(policy, journal)?;
+    let slot = PolicySlot::new(policy, journal)?;
     let simulated = paused(async {
-        let mut play = Play::begin(scenario.clone(), seat)?;
+        let mut play = Play::begin(scenario.clone(), slot)?;
         play.until(scenario.duration).await;
         Ok(play.end(policy.label()))
     });
@@ -83,7 +79,7 @@ impl Play {
     ///
     /// # Errors
     /// A manifest that the API server refuses.
-    pub fn begin(scenario: Scenario, seat: PolicySlot) -> Result<Self, Failure> {
+    pub fn begin(scenario: Scenario, slot: PolicySlot) -> Result<Self, Failure> {
         let options = world::Options {
             cloud: scenario.cloud.clone(),
             types: Some(scenario.types.clone()),
@@ -97,7 +93,7 @@ impl Play {
             restart: scenario.daemon.restart,
             keeps_requests: false,
             disrupts: true,
-            ..Setup::beginning(scenario.seed, seat.begin())
+            ..Setup::beginning(scenario.seed, slot.begin())
         };
         #[cfg(feature = "aws")]
         let setup = match scenario.ec2.clone() {
@@ -133,7 +129,7 @@ impl Play {
         let every = every(scenario.duration);
         Ok(Play {
             harness,
-            seat,
+            slot,
             stats: tally,
             scenario,
             acts,
@@ -171,9 +167,9 @@ impl Play {
     }
 
     fn sample(&mut self) {
-        self.seat.flush();
+        self.slot.flush();
         let at = self.harness.world.clock.elapsed();
-        for notice in self.seat.notices() {
+        for notice in self.slot.notices() {
             self.stats.note(at, What::Policy, notice.message);
         }
         self.stats.sample(&self.harness);
@@ -183,7 +179,7 @@ impl Play {
     pub fn happen(&mut self, act: &ScenarioEvent) {
         let Play {
             harness,
-            seat,
+            slot,
             stats: tally,
             scenario,
             ..
@@ -230,7 +226,7 @@ impl Play {
                 let load = &scenario.loads[*load];
                 world.scale(&load.kind, &load.namespace, &load.name, *replicas);
             }
-            ScenarioEvent::Policy(policy) => seat.switch(policy),
+            ScenarioEvent::Policy(policy) => slot.switch(policy),
             ScenarioEvent::KillDaemon => drop(harness.kill(0)),
             ScenarioEvent::CutLease(length) => harness.cut_lease(*length),
             ScenarioEvent::DropWatches => world.server.drop_watches(),
@@ -290,7 +286,7 @@ impl Play {
             samples: std::mem::take(&mut self.stats.samples),
             notes: std::mem::take(&mut self.stats.notes),
             totals,
-            trouble: self.seat.close(),
+            trouble: self.slot.close(),
         }
     }
 }

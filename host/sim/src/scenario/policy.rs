@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use longshore_daemon::config::{self, Config};
 use longshore_daemon::error::Failure;
-use longshore_daemon::live::journal::{ALL, Journal, SEGMENT, Sizes};
+use longshore_daemon::live::journal::{DEFAULT_MAX_BYTES, DEFAULT_SEGMENT_BYTES, Journal, Sizes};
 use longshore_daemon::live::policies::{Notice, PolicyReloader, Setup, Watcher};
 use longshore_daemon::scorer;
 
@@ -91,7 +91,7 @@ impl Policy {
 pub struct PolicySlot(Arc<Mutex<Inner>>);
 
 struct Inner {
-    manager: PolicyReloader,
+    reloader: PolicyReloader,
     watcher: Watcher,
     /// Where the journal goes, if anywhere, and the one that is open.
     folder: Option<PathBuf>,
@@ -110,8 +110,8 @@ impl PolicySlot {
             inline: policy.config.clone(),
             ..Setup::default()
         };
-        let (manager, watcher, _) = PolicyReloader::manual(setup)?;
-        if let Some(problem) = manager
+        let (reloader, watcher, _) = PolicyReloader::manual(setup)?;
+        if let Some(problem) = reloader
             .status()
             .policies
             .iter()
@@ -124,14 +124,14 @@ impl PolicySlot {
             });
         }
         // What was loaded at the beginning is no news.
-        manager.notices();
+        reloader.notices();
         let folder = journal.map(Path::to_owned);
         if let Some(folder) = &folder {
             // Whether it can be written is found out before an hour of work.
             open(folder)?.close();
         }
         let inner = Inner {
-            manager,
+            reloader,
             watcher,
             folder,
             journal: Journal::off(),
@@ -146,9 +146,9 @@ impl PolicySlot {
 
     /// What each process begins with. The journal of the one before it is ended.
     pub fn begin(&self) -> Begin {
-        let seat = self.clone();
+        let slot = self.clone();
         Arc::new(move |_| {
-            let mut inner = seat.inner();
+            let mut inner = slot.inner();
             inner.journal.close();
             inner.journal = match inner.folder.as_deref().map(open) {
                 None => Journal::off(),
@@ -161,7 +161,7 @@ impl PolicySlot {
             let journal = inner.journal.clone();
             inner.watcher.write_to(journal.clone());
             ProcessInputs {
-                manager: inner.manager.clone(),
+                reloader: inner.reloader.clone(),
                 journal,
             }
         })
@@ -185,12 +185,12 @@ impl PolicySlot {
 
     /// What became of policies since this was asked last.
     pub fn notices(&self) -> Vec<Notice> {
-        self.inner().manager.notices()
+        self.inner().reloader.notices()
     }
 
     /// The names of what is obeyed now, with version; `price` if that is nothing.
     pub fn active(&self) -> String {
-        let status = self.inner().manager.status();
+        let status = self.inner().reloader.status();
         let names: Vec<String> = status
             .policies
             .iter()
@@ -230,8 +230,8 @@ fn open(folder: &Path) -> Result<Journal, Failure> {
     Journal::open(
         folder,
         Sizes {
-            all: ALL,
-            segment: SEGMENT,
+            all: DEFAULT_MAX_BYTES,
+            segment: DEFAULT_SEGMENT_BYTES,
         },
     )
 }

@@ -49,9 +49,9 @@ impl Unread {
 }
 
 /// The longest scenario: somewhat more than a year.
-const LONGEST: Duration = Duration::from_secs(400 * 86_400);
+const MAX_SCENARIO: Duration = Duration::from_secs(400 * 86_400);
 /// The shortest.
-const SHORTEST: Duration = Duration::from_secs(60);
+const MIN_SCENARIO: Duration = Duration::from_secs(60);
 /// 2026-01-05T00:00:00Z, a Monday.
 const MONDAY: Timestamp = Timestamp::constant(1_767_571_200, 0);
 
@@ -141,11 +141,11 @@ fn scenario(root: &mut Table, file: &Path, folder: &Path) -> Result<Scenario, Fa
         root.missing("duration", "\"7d\"");
     }
     let duration = root
-        .duration("duration", SHORTEST..=LONGEST)
-        .unwrap_or(LONGEST);
+        .duration("duration", MIN_SCENARIO..=MAX_SCENARIO)
+        .unwrap_or(MAX_SCENARIO);
     let begins = begins(root);
     let seed = root.count("seed").unwrap_or(1);
-    let step = root.duration("step", SHORTEST..=duration);
+    let step = root.duration("step", MIN_SCENARIO..=duration);
     let on_ec2 = provider(root);
     let types = match on_ec2 {
         true => Arc::default(),
@@ -345,7 +345,7 @@ impl Policy {
 
 /// A moment under `key`, before the end.
 fn moment(table: &mut Table, key: &str, duration: Duration) -> Option<Duration> {
-    let at = table.duration(key, Duration::ZERO..=LONGEST)?;
+    let at = table.duration(key, Duration::ZERO..=MAX_SCENARIO)?;
     if at >= duration {
         let (at, end) = (super::acts::text(at), super::acts::text(duration));
         let message = format!("`{key}` is {at}, and the scenario ends after {end}");

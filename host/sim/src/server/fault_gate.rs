@@ -25,7 +25,7 @@ use super::request;
 use crate::object::Resource;
 
 /// After this time a client gives up on a request that is not answered.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const CLIENT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A request of a client.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -67,9 +67,9 @@ pub enum Verdict {
         /// As `Timeout`.
         reason: &'static str,
     },
-    /// Nothing is done; the client hears nothing and gives up after [`PATIENCE`].
+    /// Nothing is done; the client hears nothing and gives up after [`CLIENT_TIMEOUT`].
     TimeOutBefore,
-    /// It is carried out, but the client hears nothing and gives up after [`PATIENCE`].
+    /// It is carried out, but the client hears nothing and gives up after [`CLIENT_TIMEOUT`].
     TimeOutAfter,
     /// It arrives later.
     Delay(Duration),
@@ -107,7 +107,6 @@ pub struct FaultGate {
 /// How many requests there were, by caller, verb and kind with subresource (`pods/status`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// All of them.
     pub total: u64,
     /// By caller, verb and kind.
     pub by: BTreeMap<(String, &'static str, String), u64>,
@@ -275,7 +274,7 @@ fn dated(server: &Server, mut answer: Response<Body>) -> Response<Body> {
 }
 
 async fn give_up() -> io::Result<Response<Body>> {
-    tokio::time::sleep(PATIENCE).await;
+    tokio::time::sleep(CLIENT_TIMEOUT).await;
     Err(io::Error::new(
         io::ErrorKind::TimedOut,
         "the server did not answer",

@@ -18,7 +18,7 @@ use super::store::Stored;
 use super::watch::{self, Wanted, WatchOptions};
 
 /// A watch without a time of its own ends after this (a real server: half an hour to an hour).
-const LASTS: Duration = Duration::from_secs(1800);
+const DEFAULT_WATCH_TIME: Duration = Duration::from_secs(1800);
 
 /// What is asked for: of which objects, and how much of them.
 pub fn wanted(
@@ -252,7 +252,7 @@ pub fn watch(
     }
     let lasts = match parameters.get("timeoutSeconds").parse() {
         Ok(seconds) if seconds > 0 => Duration::from_secs(seconds),
-        _ => LASTS,
+        _ => DEFAULT_WATCH_TIME,
     };
     let course = {
         let state = server.lock();

@@ -140,7 +140,6 @@ pub struct Head {
 }
 
 impl Head {
-    /// Reads it.
     pub fn read(request: &Request<Vec<u8>>) -> Self {
         let place = RequestPath::read(request.uri().path());
         let parameters = Parameters::read(request.uri().query());

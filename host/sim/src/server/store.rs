@@ -19,9 +19,9 @@ use super::resources::{ALL, POD};
 use crate::object::{Change, Event, Key, Resource};
 
 /// How long a write is remembered: as long as etcd keeps it.
-const MEMORY: Duration = Duration::from_secs(300);
+const HISTORY_TIME: Duration = Duration::from_secs(300);
 /// So many are remembered at most; each keeps a version of an object in memory.
-const LONGEST: usize = 200_000;
+const MAX_HISTORY: usize = 200_000;
 
 /// A version of an object.
 #[derive(Debug)]
@@ -412,11 +412,11 @@ impl Store {
         }
         self.log.push_back(logged);
         self.changed.notify();
-        while self.log.len() > LONGEST
+        while self.log.len() > MAX_HISTORY
             || self
                 .log
                 .front()
-                .is_some_and(|oldest| oldest.at + MEMORY < at)
+                .is_some_and(|oldest| oldest.at + HISTORY_TIME < at)
         {
             let Some(oldest) = self.log.pop_front() else {
                 break;

@@ -16,12 +16,12 @@ use super::select::Selector;
 use super::store::{Logged, Stored};
 use crate::object::{Event, Resource};
 
-/// Between bookmarks,
+/// Time between two bookmarks of a watch.
 const BOOKMARK: Duration = Duration::from_secs(60);
-/// and before the end of a watch.
-const LAST_BOOKMARK: Duration = Duration::from_secs(2);
+/// Time from the last bookmark to the end of a watch.
+const LAST_BOOKMARK_LEAD: Duration = Duration::from_secs(2);
 /// A piece of a watch has about as many bytes at most.
-const PIECE: usize = 1 << 20;
+const PIECE_BYTES: usize = 1 << 20;
 
 /// What is watched.
 #[derive(Clone, Debug)]
@@ -30,7 +30,6 @@ pub struct Wanted {
     pub resource: Resource,
     /// Of one namespace, or empty.
     pub namespace: String,
-    /// Which of them.
     pub selector: Selector,
     /// Metadata alone.
     pub partial: bool,
@@ -180,7 +179,7 @@ pub fn lines(
 /// About every minute, and once more before a watch ends, so that the next one begins where this
 /// one was.
 fn next_bookmark(now: Instant, ends: Instant) -> Instant {
-    let last = ends - LAST_BOOKMARK;
+    let last = ends - LAST_BOOKMARK_LEAD;
     if now < last {
         last.min(now + BOOKMARK)
     } else {
@@ -240,7 +239,7 @@ impl Watch {
             }
             self.wanted.tell(&mut out, logged);
             self.after = logged.revision;
-            if out.len() > PIECE {
+            if out.len() > PIECE_BYTES {
                 return Next::Send(out);
             }
         }

@@ -13,9 +13,9 @@ use crate::stats::{Kind, Sample};
 /// Width and height, points.
 const SIZE: (u32, u32) = (960, 360);
 /// Sorts that have a colour of their own; the others are one.
-const SORTS: usize = 7;
+const MAX_SORTS: usize = 7;
 /// Colours that colour-blind people can distinguish (Okabe and Ito).
-const COLOURS: [RGBColor; SORTS + 1] = [
+const COLOURS: [RGBColor; MAX_SORTS + 1] = [
     RGBColor(0, 114, 178),
     RGBColor(230, 159, 0),
     RGBColor(0, 158, 115),
@@ -32,7 +32,6 @@ pub enum PlotError {
     /// The folder cannot be written to.
     #[error("cannot write {}", file.display())]
     Write {
-        /// The file.
         file: PathBuf,
         /// The cause.
         #[source]
@@ -242,10 +241,10 @@ fn stacked(
     sorts.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
     let mut names: Vec<String> = sorts
         .iter()
-        .take(SORTS)
+        .take(MAX_SORTS)
         .map(|(name, _)| name.clone())
         .collect();
-    if sorts.len() > SORTS {
+    if sorts.len() > MAX_SORTS {
         names.push("others".to_owned());
     }
     let layer = |kind: &Kind| {

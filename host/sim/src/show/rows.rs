@@ -21,7 +21,6 @@ pub struct Row {
     pub spot: usize,
     /// On average.
     pub usd_per_hour: f64,
-    /// What happened, in words.
     pub notes: Vec<String>,
 }
 

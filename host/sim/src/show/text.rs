@@ -10,7 +10,7 @@ use crate::scenario::play::Outcome;
 use crate::stats::Totals;
 
 /// Most notes of one row that are printed.
-const NOTES: usize = 4;
+const MAX_NOTES: usize = 4;
 
 /// Timeline and totals.
 pub fn text(outcome: &Outcome) -> String {
@@ -56,8 +56,8 @@ pub fn timeline(outcome: &Outcome) -> String {
             "{time:<11}  {:>6}  {pending:>7}  {:>5}  {:>5}  {:>8.3}",
             row.running, row.nodes, row.spot, row.usd_per_hour
         );
-        let more = row.notes.len().saturating_sub(NOTES);
-        let mut notes: Vec<String> = row.notes.into_iter().take(NOTES).collect();
+        let more = row.notes.len().saturating_sub(MAX_NOTES);
+        let mut notes: Vec<String> = row.notes.into_iter().take(MAX_NOTES).collect();
         if more > 0 {
             notes.push(format!("and {more} more"));
         }

@@ -108,7 +108,7 @@ fn leaves(pod: &Value, gone: bool) -> bool {
 enum Why {
     Drained,
     Lost,
-    /// Somebody wants fewer.
+    /// Its workload was scaled down or deleted.
     Wanted,
 }
 

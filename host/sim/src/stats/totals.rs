@@ -47,7 +47,6 @@ pub struct Totals {
 /// What something cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Money {
-    /// USD.
     pub usd: f64,
     /// Hours of instances.
     pub node_hours: f64,

@@ -116,7 +116,7 @@ fn an_instance_comes_as_a_node_takes_pods_and_is_paid_for_until_it_ends() {
 }
 
 #[test]
-fn asking_twice_makes_one_instance_even_if_nobody_waits_for_the_first_answer() {
+fn asking_twice_makes_one_instance_even_if_the_first_caller_is_gone() {
     story(async |world| {
         let claim = launch(1, "spot");
         let dropped =

@@ -76,7 +76,6 @@ spec:
     )
 }
 
-/// A Deployment.
 pub fn deployment(name: &str, replicas: u32, cpu: &str) -> String {
     workload(
         "Deployment",

@@ -16,7 +16,7 @@ tests![
     a_pod_that_is_not_ready_waits_for_a_healthy_budget,
     a_pod_that_is_not_ready_may_be_let_go_always,
     an_eviction_may_say_how_long_it_takes,
-    evicting_nobody_finds_nobody,
+    evicting_a_missing_pod_finds_none,
 ];
 
 fn eviction(w: &World, pod: &str) -> Value {
@@ -238,7 +238,7 @@ async fn an_eviction_may_say_how_long_it_takes(w: &World) -> Result<()> {
     Ok(())
 }
 
-async fn evicting_nobody_finds_nobody(w: &World) -> Result<()> {
+async fn evicting_a_missing_pod_finds_none(w: &World) -> Result<()> {
     w.post(&w.core("pods/p/eviction"), &eviction(w, "p"))
         .await?
         .refused(404, "NotFound")?;

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use longshore_daemon::live::policies::PolicyReloader;
 use longshore_sim::fields;
-use longshore_sim::harness::{Harness, Kill, Point, Setup, Strike, When, manager};
+use longshore_sim::harness::{Harness, Kill, Point, Setup, Strike, When, reloader};
 use longshore_sim::server::{Subresource, resources};
 use longshore_sim::world::{World, paused};
 use serde_json::json;
@@ -63,8 +63,8 @@ fn end(world: &World) {
 }
 
 /// Tells the story.
-fn told(at: Option<(usize, Case)>, manager: PolicyReloader, keeps: bool) -> End {
-    let mut setup = Setup::with(1, manager);
+fn told(at: Option<(usize, Case)>, reloader: PolicyReloader, keeps: bool) -> End {
+    let mut setup = Setup::with(1, reloader);
     match at {
         Some((point, Case::Killed(when))) => setup.kill = Some(Kill { point, when }),
         Some((point, Case::Struck(strike))) => setup.strike = Some((point, strike)),
@@ -131,8 +131,8 @@ fn judged(quiet: &End, point: usize, case: Case, end: &End) -> Vec<String> {
     wrong
 }
 
-fn quiet(manager: &PolicyReloader) -> End {
-    let quiet = told(None, manager.clone(), true);
+fn quiet(reloader: &PolicyReloader) -> End {
+    let quiet = told(None, reloader.clone(), true);
     assert_eq!(quiet.wrong, [""; 0], "{}", quiet.transcript);
     assert_eq!((quiet.processes, quiet.bought), (1, 5));
     assert_eq!(quiet.launches, 1, "one CreateFleet for all five");
@@ -156,7 +156,7 @@ fn cases(quiet: &End) -> Vec<(usize, &'static str, Case)> {
 
 #[test]
 fn whatever_happens_while_a_group_is_launched_nothing_leaks_or_is_bought_twice() {
-    let quiet = quiet(&manager().expect("policies"));
+    let quiet = quiet(&reloader().expect("policies"));
     let cases = cases(&quiet);
     assert!(cases.len() >= 120, "{} cases are few", cases.len());
     // Every case, or one in so many of them.
@@ -166,14 +166,14 @@ fn whatever_happens_while_a_group_is_launched_nothing_leaks_or_is_bought_twice()
     let next = AtomicUsize::new(0);
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let tell = || {
-        let manager = manager().expect("policies");
+        let reloader = reloader().expect("policies");
         let mut bad = String::new();
         loop {
             let number = next.fetch_add(1, Ordering::Relaxed);
             let Some(&(at, name, case)) = cases.get(number) else {
                 return bad;
             };
-            let end = told(Some((at, case)), manager.clone(), false);
+            let end = told(Some((at, case)), reloader.clone(), false);
             let wrong = judged(&quiet, at, case, &end);
             if !wrong.is_empty() {
                 let _ = writeln!(
@@ -200,13 +200,13 @@ fn one_case_of_a_group() {
     let Ok(named) = std::env::var("LONGSHORE_GROUP_CASE") else {
         return;
     };
-    let manager = manager().expect("policies");
-    let quiet = quiet(&manager);
+    let reloader = reloader().expect("policies");
+    let quiet = quiet(&reloader);
     let (point, name) = named.split_once(':').expect("NUMBER:CASE");
     let point: usize = point.parse().expect("a number");
     let case = DEATHS.iter().chain(&STRIKES).find(|(own, _)| *own == name);
     let case = case.expect("before, during, after, request-lost, …").1;
-    let end = told(Some((point, case)), manager, true);
+    let end = told(Some((point, case)), reloader, true);
     eprintln!("{}", end.transcript);
     assert_eq!(judged(&quiet, point, case, &end), [""; 0]);
 }
@@ -214,8 +214,8 @@ fn one_case_of_a_group() {
 /// A process dies after the group was bought, and before any NodeClaim names an instance. `meanwhile`
 /// happens before its successor comes, and then all goes.
 fn died(meanwhile: impl Fn(&Harness)) {
-    let manager = manager().expect("policies");
-    let quiet = quiet(&manager);
+    let reloader = reloader().expect("policies");
+    let quiet = quiet(&reloader);
     // Dry runs come earlier, and once more later.
     let points = &quiet.points;
     let claims = |point: &Point| point.what.contains("create nodeclaims");
@@ -223,7 +223,7 @@ fn died(meanwhile: impl Fn(&Harness)) {
     let launch = |point: &Point| point.what.contains("CreateFleet");
     let launched = points[claimed..].iter().position(launch);
     let point = claimed + launched.expect("a launch");
-    let mut setup = Setup::with(1, manager);
+    let mut setup = Setup::with(1, reloader);
     setup.kill = Some(Kill {
         point,
         when: When::After,
@@ -293,7 +293,7 @@ fn instances_of_members_that_were_removed_by_force_are_garbage() {
 /// Three instances are left of what the pods need; two come later.
 #[test]
 fn a_group_that_is_short_of_capacity_gets_what_there_is_and_the_rest_later() {
-    let setup = Setup::with(2, manager().expect("policies"));
+    let setup = Setup::with(2, reloader().expect("policies"));
     let told = paused(async {
         let (harness, account) = harness(setup, Options::default());
         let world = &harness.world;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use longshore_sim::harness::{Setup, manager};
+use longshore_sim::harness::{Setup, reloader};
 use longshore_sim::server::resources;
 use longshore_sim::world::paused;
 
@@ -30,7 +30,7 @@ fn base(images: &str, families: &str) -> String {
 /// c6g costs less than c5. Consolidation would replace every node, and no launch would succeed.
 #[test]
 fn nodes_are_not_replaced_by_types_that_no_image_fits() {
-    let mut setup = Setup::with(1, manager().expect("policies"));
+    let mut setup = Setup::with(1, reloader().expect("policies"));
     setup.disrupts = true;
     let told = paused(async {
         let (harness, account) = harness(setup, Options::default());
@@ -59,7 +59,7 @@ fn nodes_are_not_replaced_by_types_that_no_image_fits() {
 
 #[test]
 fn a_pod_is_told_that_no_image_fits() {
-    let setup = Setup::with(1, manager().expect("policies"));
+    let setup = Setup::with(1, reloader().expect("policies"));
     let told = paused(async {
         let (harness, _) = harness(setup, Options::default());
         let world = &harness.world;

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use longshore_daemon::live::policies::PolicyReloader;
 use longshore_sim::fields;
-use longshore_sim::harness::{Kill, Point, Setup, Strike, When, manager};
+use longshore_sim::harness::{Kill, Point, Setup, Strike, When, reloader};
 use longshore_sim::server::resources;
 use longshore_sim::world::{World, paused};
 
@@ -57,8 +57,8 @@ fn interrupt_one(world: &World, capacity_type: &str) -> Option<()> {
 }
 
 /// Tells the story.
-fn told(at: Option<(usize, Case)>, manager: PolicyReloader, keeps: bool) -> End {
-    let mut setup = Setup::with(1, manager);
+fn told(at: Option<(usize, Case)>, reloader: PolicyReloader, keeps: bool) -> End {
+    let mut setup = Setup::with(1, reloader);
     match at {
         Some((point, Case::Killed(when))) => setup.kill = Some(Kill { point, when }),
         Some((point, Case::Struck(strike))) => setup.strike = Some((point, strike)),
@@ -156,8 +156,8 @@ fn judged(quiet: &End, point: usize, case: Case, end: &End) -> Vec<String> {
     wrong
 }
 
-fn quiet(manager: &PolicyReloader) -> End {
-    let quiet = told(None, manager.clone(), false);
+fn quiet(reloader: &PolicyReloader) -> End {
+    let quiet = told(None, reloader.clone(), false);
     assert_eq!(quiet.wrong, [""; 0]);
     assert_eq!((quiet.processes, quiet.bought), (1, 4));
     quiet
@@ -171,7 +171,7 @@ fn calls(quiet: &End) -> Vec<usize> {
 
 #[test]
 fn whatever_happens_at_a_call_to_aws_nothing_leaks_is_bought_twice_or_is_lost() {
-    let quiet = quiet(&manager().expect("policies"));
+    let quiet = quiet(&reloader().expect("policies"));
     let calls = calls(&quiet);
     let count = calls.len();
     assert!(count >= 60, "the story has become short: {count} calls");
@@ -186,14 +186,14 @@ fn whatever_happens_at_a_call_to_aws_nothing_leaks_is_bought_twice_or_is_lost() 
     let next = AtomicUsize::new(0);
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let tell = || {
-        let manager = manager().expect("policies");
+        let reloader = reloader().expect("policies");
         let (mut bad, mut longest) = (String::new(), Duration::ZERO);
         loop {
             let number = next.fetch_add(1, Ordering::Relaxed);
             let Some(&(at, name, case)) = cases.get(number) else {
                 return (bad, longest);
             };
-            let end = told(Some((at, case)), manager.clone(), false);
+            let end = told(Some((at, case)), reloader.clone(), false);
             longest = longest.max(end.took);
             let wrong = judged(&quiet, at, case, &end);
             if !wrong.is_empty() {
@@ -228,15 +228,15 @@ fn one_case() {
     let Ok(named) = std::env::var("LONGSHORE_CASE") else {
         return;
     };
-    let manager = manager().expect("policies");
-    let quiet = quiet(&manager);
+    let reloader = reloader().expect("policies");
+    let quiet = quiet(&reloader);
     let (point, name) = named.split_once(':').expect("NUMBER:CASE");
     let point: usize = point.parse().expect("a number");
     let case = CASES.iter().find(|(own, _)| *own == name);
     let case = case
         .expect("before, during, after, request-lost, reply-lost, …")
         .1;
-    let end = told(Some((point, case)), manager, true);
+    let end = told(Some((point, case)), reloader, true);
     eprintln!("{}", end.transcript);
     assert_eq!(judged(&quiet, point, case, &end), [""; 0]);
 }
@@ -245,9 +245,9 @@ fn one_case() {
 /// them.
 #[test]
 fn throttled_to_a_tenth_nothing_is_wrong() {
-    let manager = manager().expect("policies");
+    let reloader = reloader().expect("policies");
     let scaled = |share: Option<f64>| {
-        let mut setup = Setup::with(3, manager.clone());
+        let mut setup = Setup::with(3, reloader.clone());
         setup.disrupts = true;
         let told = paused(async {
             let (harness, account) = harness(setup, Options::default());

@@ -4,7 +4,7 @@ use std::sync::Mutex;
 
 use longshore_sim::harness::generated::{Stories, types};
 use longshore_sim::harness::run::run_scenario;
-use longshore_sim::harness::{SEEDS_TYPES, manager};
+use longshore_sim::harness::{SEEDS_TYPES, reloader};
 
 /// Nodes at the busiest, about.
 const SMALL: u32 = 12;
@@ -22,13 +22,13 @@ fn after_an_hour_of_faults_of_aws_every_pod_runs_and_nothing_is_left_behind() {
     let left = Mutex::new(FOUND.into_iter().chain(0..seeds));
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let tell = || {
-        let manager = manager().expect("policies");
+        let reloader = reloader().expect("policies");
         let mut failed = String::new();
         loop {
             let seed = left.lock().expect("no panic").next();
             let Some(seed) = seed else { return failed };
             let story = Stories::Aws.scenario(seed, SMALL, types.clone());
-            let told = run_scenario(&story, manager.clone(), false).expect("a runtime");
+            let told = run_scenario(&story, reloader.clone(), false).expect("a runtime");
             if !told.wrong.is_empty() {
                 failed += &format!("seed {seed}: {:#?}\n", told.wrong);
                 failed += &format!(
@@ -49,11 +49,11 @@ fn after_an_hour_of_faults_of_aws_every_pod_runs_and_nothing_is_left_behind() {
 #[test]
 fn a_story_on_ec2_is_told_twice_in_the_same_words() {
     let types = types(SEEDS_TYPES);
-    let manager = manager().expect("policies");
+    let reloader = reloader().expect("policies");
     for seed in [1, 2] {
         let told = || {
             let story = Stories::Aws.scenario(seed, SMALL, types.clone());
-            let told = run_scenario(&story, manager.clone(), true);
+            let told = run_scenario(&story, reloader.clone(), true);
             told.expect("a runtime").transcript
         };
         let (one, again) = (told(), told());

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use longshore_sim::harness::{Setup, manager};
+use longshore_sim::harness::{Setup, reloader};
 use longshore_sim::world::paused;
 use serde_json::json;
 
@@ -31,7 +31,7 @@ fn in_a_storm_a_narrow_pool_waits_and_goes_on_as_soon_as_anything_fits() {
 
 /// Tells it. How often an offering was said to have no capacity.
 fn storm(seed: u64, families: &str, capacity: &str) -> u64 {
-    let setup = Setup::with(seed, manager().expect("policies"));
+    let setup = Setup::with(seed, reloader().expect("policies"));
     let told = paused(async {
         let (harness, account) = harness(setup, Options::default());
         let world = &harness.world;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use longshore_sim::harness::{Setup, manager};
+use longshore_sim::harness::{Setup, reloader};
 use longshore_sim::world::paused;
 
 use super::{BASE, Options, apart, harness, state};
@@ -10,7 +10,7 @@ use super::{BASE, Options, apart, harness, state};
 const SOME: Duration = Duration::from_secs(600);
 
 fn told(seed: u64) -> String {
-    let mut setup = Setup::with(seed, manager().expect("policies"));
+    let mut setup = Setup::with(seed, reloader().expect("policies"));
     setup.disrupts = true;
     let told = paused(async {
         let (harness, account) = harness(setup, Options::default());

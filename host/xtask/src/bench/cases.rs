@@ -11,7 +11,6 @@ use crate::commands;
 pub struct Case {
     /// `cost`, `speed` or `policy`.
     pub part: &'static str,
-    /// What it is called.
     pub name: &'static str,
     /// Arguments of `make_cluster.py`.
     pub cluster: &'static str,

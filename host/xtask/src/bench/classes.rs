@@ -13,7 +13,7 @@ use crate::commands::{self, Steps};
 const PAIRS: [usize; 4] = [50, 100, 200, 400];
 const PODS: usize = 200;
 /// A pair more costs at most this much of a pair before.
-const LINEAR: f64 = 1.5;
+const MAX_GROWTH: f64 = 1.5;
 
 /// Runs all sizes. `--longshore PROGRAM` measures another build, `--pairs N` one size alone.
 pub fn run(args: &[&str]) -> anyhow::Result<()> {
@@ -47,7 +47,7 @@ pub fn run(args: &[&str]) -> anyhow::Result<()> {
             );
             let total = reading + deciding;
             if let Some((fewer, seconds)) = before {
-                let most = seconds * LINEAR * pairs as f64 / fewer as f64;
+                let most = seconds * MAX_GROWTH * pairs as f64 / fewer as f64;
                 let verdict = if total <= most { "reached" } else { "MISSED" };
                 println!("    at most linear growth: {verdict}");
             }

@@ -19,7 +19,6 @@ pub const KWOK: &str = "0.8.0";
 /// A program and where it is, or where it will be once it is built.
 #[derive(Clone, Debug)]
 pub struct Binary {
-    /// Which.
     pub program: Program,
     /// Without the leading `v`.
     pub version: String,
@@ -83,7 +82,6 @@ impl Binaries {
         })
     }
 
-    /// One of them.
     pub fn get(&self, program: Program) -> &Binary {
         &self.all[program as usize]
     }
@@ -96,7 +94,6 @@ impl Binaries {
             .collect()
     }
 
-    /// All of them.
     pub fn iter(&self) -> impl Iterator<Item = &Binary> {
         self.all.iter()
     }

@@ -21,7 +21,7 @@ use super::program::Program;
 /// What kwok 0.8 and Kubernetes 1.36 ask for.
 const GO: (u32, u32) = (1, 26);
 /// How often a build says that it is alive.
-const PROGRESS: Duration = Duration::from_secs(10);
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Builds what is missing; says what it does. Only one build at a time on a machine.
 pub fn build(binaries: &Binaries, say: &dyn Fn(&str)) -> Result<()> {
@@ -284,7 +284,7 @@ fn compile(mut command: Command, what: &str, say: &dyn Fn(&str)) -> Result<()> {
             if last.len() > 30 {
                 last.pop_front();
             }
-            if said.elapsed() >= PROGRESS {
+            if said.elapsed() >= PROGRESS_INTERVAL {
                 said = Instant::now();
                 say(&format!(
                     "{what}: {packages} packages compiled, {} s",

@@ -28,9 +28,9 @@ use super::program::Program;
 use super::{ADMIN, LONGSHORE, OTHER, audit, build, install, ports};
 
 /// How long a program may take to get ready: much, for machines that do other things as well.
-const PATIENCE: Duration = Duration::from_secs(180);
+const START_TIMEOUT: Duration = Duration::from_secs(180);
 /// How often everything is started again because another process took a port.
-const ATTEMPTS: usize = 5;
+const START_ATTEMPTS: usize = 5;
 
 /// A cluster, running or not.
 #[derive(Clone, Debug)]
@@ -41,7 +41,6 @@ pub struct Cluster {
 /// A program of a cluster as it is now.
 #[derive(Clone, Debug)]
 pub struct State {
-    /// Which.
     pub program: Program,
     /// Of the program that was started.
     pub version: String,
@@ -136,7 +135,7 @@ impl Cluster {
         Ok(requests)
     }
 
-    /// The same, and all bindings.
+    /// The requests of `requests`, and all bindings.
     pub fn recorded(&self) -> Result<Vec<Request>> {
         audit::requests(&self.folder)
     }
@@ -167,7 +166,7 @@ impl Cluster {
             let Err(error) = self.start_all(&binaries, owner, say) else {
                 break;
             };
-            if attempt == ATTEMPTS || error.downcast_ref::<PortTaken>().is_none() {
+            if attempt == START_ATTEMPTS || error.downcast_ref::<PortTaken>().is_none() {
                 return Err(error);
             }
             say(&format!("{error:#}; again with other ports"));
@@ -358,7 +357,7 @@ impl Cluster {
         binaries: &Binaries,
         ports: &Ports,
     ) -> Result<()> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + START_TIMEOUT;
         for (program, _) in running {
             let name = program.name();
             loop {
@@ -377,7 +376,7 @@ impl Cluster {
                     let last = process::last_lines(&self.folder, name, 10);
                     bail!(
                         "{name} is not ready after {} s; it says:\n{last}",
-                        PATIENCE.as_secs()
+                        START_TIMEOUT.as_secs()
                     );
                 }
                 std::thread::sleep(Duration::from_millis(100));

@@ -84,7 +84,6 @@ impl Process {
         })
     }
 
-    /// Its id.
     pub fn id(&self) -> i32 {
         self.id
     }

@@ -5,7 +5,6 @@
 pub enum Program {
     /// Stores the objects of the API server.
     Etcd,
-    /// The API.
     ApiServer,
     /// Deployments, DaemonSets, Jobs, disruption budgets, node lifecycle, garbage collection.
     ControllerManager,
@@ -27,7 +26,6 @@ impl Program {
         Self::Kwok,
     ];
 
-    /// All.
     pub const ALL: [Self; 6] = [
         Self::Etcd,
         Self::ApiServer,

@@ -12,7 +12,6 @@ use super::{BUILDING, GuestTool, WORLD, build_crates, folder, guest_tool, module
 /// What became of an example.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Built {
-    /// Its component.
     Component(PathBuf),
     /// Its toolchain is not there: what is missing, and how to get it.
     Skipped(&'static str),

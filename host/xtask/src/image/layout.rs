@@ -25,7 +25,6 @@ const SPDX: &str = "application/spdx+json";
 
 /// A layer, packed.
 pub struct Layer {
-    /// For people.
     pub what: &'static str,
     pub blob: Vec<u8>,
     /// Digest of what is packed.

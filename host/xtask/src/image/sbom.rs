@@ -16,11 +16,9 @@ struct Crate {
     name: String,
     version: String,
     license: String,
-    /// One of ours.
     ours: bool,
 }
 
-/// The document.
 pub fn document(source: &Source, packages: &[Package]) -> Result<Vec<u8>> {
     let document = spdx(source, packages, &crates()?);
     Ok(serde_json::to_vec_pretty(&document)?)

@@ -35,7 +35,7 @@ use identity::Identity;
 const ACCOUNT: &str = "var/run/secrets/kubernetes.io/serviceaccount";
 const NAMESPACE: &str = "kube-system";
 const PODS: usize = 30;
-const PATIENCE: Duration = Duration::from_secs(180);
+const MAX_WAIT: Duration = Duration::from_secs(180);
 
 /// As much of the Prometheus operator as a chart with a ServiceMonitor needs.
 const SERVICE_MONITORS: &str = "
@@ -114,7 +114,7 @@ fn trial(layout: &Path, root: &Path, folder: &Path, case: &Case) -> Result<()> {
 /// What skopeo says of the image.
 fn inspect(layout: &Path) -> Result<()> {
     if !found("skopeo") {
-        println!("skopeo is not there: nobody else read the image");
+        println!("skopeo is not there: no other program read the image");
         return Ok(());
     }
     let mut skopeo = Command::new("skopeo");
@@ -401,8 +401,8 @@ fn nodes_come(
             break;
         }
         ensure!(
-            begun.elapsed() < PATIENCE,
-            "{running} of {PODS} pods run after {PATIENCE:?}"
+            begun.elapsed() < MAX_WAIT,
+            "{running} of {PODS} pods run after {MAX_WAIT:?}"
         );
         std::thread::sleep(Duration::from_millis(300));
     }

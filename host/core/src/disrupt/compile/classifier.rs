@@ -166,15 +166,15 @@ impl Classifier {
         let mut shared = self.places[first].clone();
         for other in others.iter().map(|&at| &self.places[at]) {
             shared.nodes.and(&other.nodes);
-            let with = |state| {
-                let pool = p.states.get(state).pool;
+            let with = |spec| {
+                let pool = p.states.get(spec).pool;
                 let same = other
-                    .states
+                    .specs
                     .iter()
                     .find(|&&of| p.states.get(of).pool == pool);
-                same.copied().and_then(|of| p.states.intersect(state, of))
+                same.copied().and_then(|of| p.states.intersect(spec, of))
             };
-            shared.states = shared.states.iter().copied().filter_map(with).collect();
+            shared.specs = shared.specs.iter().copied().filter_map(with).collect();
         }
         self.places.push(shared);
         let at = Some(self.places.len() - 1);
@@ -189,42 +189,62 @@ impl Classifier {
         group: usize,
         node: usize,
     ) -> Option<(usize, Member)> {
-        let levels = p.items[group].relaxations.len();
+        let count = p.items[group].relaxations.len();
         let first = suits(p, group, 0, &p.snapshot.nodes[node]);
-        let level = if first { 0 } else { levels.checked_sub(1)? };
+        let relaxation = if first { 0 } else { count.checked_sub(1)? };
         let pins = self.pins(p, group, node)?;
-        let need = *p.items[group].relaxations[level].needs.first()?;
-        let key = (group, level, pins);
+        let requirements = *p.items[group].relaxations[relaxation].needs.first()?;
+        let key = (group, relaxation, pins);
         let part = match self.known.get(&key) {
             Some(&known) => known,
             None => {
-                let part = self.new_part(p, group, level, &key.2);
+                let part = self.new_part(p, group, relaxation, &key.2);
                 self.known.insert(key, part);
                 part
             }
         };
-        part.map(|part| (part, Member { group, level, need }))
+        part.map(|part| {
+            (
+                part,
+                Member {
+                    group,
+                    relaxation,
+                    requirements,
+                },
+            )
+        })
     }
 
     fn new_part(
         &mut self,
         p: &mut CompiledCluster<'_>,
         group: usize,
-        level: usize,
+        relaxation: usize,
         pins: &Pins,
     ) -> Option<usize> {
         if !may_stay_in_its_domains(p, group, pins) {
             return None;
         }
         let rules = self.host_rules(p, group)?;
-        let item = &p.items[group];
-        let mut amount = item.request.clone();
+        let pod_group = &p.items[group];
+        let mut amount = pod_group.request.clone();
         for driver in &self.drivers {
-            amount.push(item.volumes.iter().filter(|(of, _)| of == driver).count() as i64);
+            amount.push(
+                pod_group
+                    .volumes
+                    .iter()
+                    .filter(|(of, _)| of == driver)
+                    .count() as i64,
+            );
         }
-        let needs = item.relaxations[level].needs.clone();
-        let minds = item.relaxations[level].avoids_prefer_no_schedule;
-        let key = (needs, item.shape.tolerations.clone(), minds, pins.clone());
+        let needs = pod_group.relaxations[relaxation].needs.clone();
+        let minds = pod_group.relaxations[relaxation].avoids_prefer_no_schedule;
+        let key = (
+            needs,
+            pod_group.shape.tolerations.clone(),
+            minds,
+            pins.clone(),
+        );
         let place = match self.place_of.get(&key) {
             Some(&place) => place,
             None => {
@@ -244,14 +264,14 @@ impl Classifier {
 
     /// Domains that pods of a group keep, by topology key. Nothing if the node has none of a key.
     fn pins(&self, p: &CompiledCluster<'_>, group: usize, node: usize) -> Option<Pins> {
-        let item = &p.items[group];
-        let uses = item
+        let pod_group = &p.items[group];
+        let uses = pod_group
             .relaxations
             .first()
             .into_iter()
-            .flat_map(|variant| variant.uses.iter());
+            .flat_map(|relaxation| relaxation.uses.iter());
         let owned = uses.filter_map(|rule| p.topology.groups[rule.group].key);
-        let mut keys: SmallVec<[usize; 4]> = owned.chain(item.keys.iter().copied()).collect();
+        let mut keys: SmallVec<[usize; 4]> = owned.chain(pod_group.keys.iter().copied()).collect();
         keys.sort_unstable();
         keys.dedup();
         let pin = |key: usize| {
@@ -263,13 +283,13 @@ impl Classifier {
 
     /// Rules about the host of a pod. Affinity to it is kept by units.
     fn host_rules(&self, p: &CompiledCluster<'_>, group: usize) -> Option<SmallVec<[Rule; 2]>> {
-        let item = &p.items[group];
+        let pod_group = &p.items[group];
         let mut rules: SmallVec<[Rule; 2]> = SmallVec::new();
-        for rule in item
+        for rule in pod_group
             .relaxations
             .first()
             .into_iter()
-            .flat_map(|variant| variant.uses.iter())
+            .flat_map(|relaxation| relaxation.uses.iter())
         {
             let of = &p.topology.groups[rule.group];
             if of.key.is_some() {
@@ -291,12 +311,12 @@ impl Classifier {
                 cap,
             });
         }
-        for at in item
+        for at in pod_group
             .repelled_by
             .iter()
             .filter(|&at| p.topology.groups[at].key.is_none())
         {
-            let counts = item.owned_anti_affinity.has(at);
+            let counts = pod_group.owned_anti_affinity.has(at);
             rules.push(Rule {
                 group: at as u32,
                 adds: u16::from(counts),
@@ -304,7 +324,11 @@ impl Classifier {
             });
         }
         let known: FxHashSet<u32> = rules.iter().map(|rule| rule.group).collect();
-        for at in item.counted.iter().chain(item.owned_anti_affinity.iter()) {
+        for at in pod_group
+            .counted
+            .iter()
+            .chain(pod_group.owned_anti_affinity.iter())
+        {
             if p.topology.groups[at].key.is_none() && !known.contains(&(at as u32)) {
                 rules.push(Rule {
                     group: at as u32,
@@ -313,7 +337,7 @@ impl Classifier {
                 });
             }
         }
-        for port in &item.ports {
+        for port in &pod_group.ports {
             let same =
                 |known: &HostPort| (known.port, known.protocol) == (port.port, port.protocol);
             let at = self.ports.iter().position(same)? as u32;
@@ -335,7 +359,9 @@ impl Classifier {
             let mut bits = BitSet::none(p.snapshot.nodes.len());
             for (at, node) in p.snapshot.nodes.iter().enumerate() {
                 if untolerated(tolerations, &node.taints, *minds).is_none()
-                    && needs.iter().any(|&need| admits(p, need, node))
+                    && needs
+                        .iter()
+                        .any(|&requirements| admits(p, requirements, node))
                 {
                     bits.insert(at);
                 }
@@ -348,30 +374,30 @@ impl Classifier {
             let elsewhere: Vec<usize> = nodes.iter().filter(|&at| of_node[at] != domain).collect();
             elsewhere.into_iter().for_each(|at| nodes.remove(at));
         }
-        let mut states = SmallVec::new();
+        let mut specs = SmallVec::new();
         for pool in 0..p.pools.len() {
             if untolerated(tolerations, &p.record(pool).taints, *minds).is_some() {
                 continue;
             }
             let initial = p.pools[pool].initial;
-            for &need in needs {
-                let mut state = p.states.narrow(initial, need);
+            for &requirements in needs {
+                let mut spec = p.states.narrow(initial, requirements);
                 for &(key, domain) in pins {
                     let (label, value) = (
                         p.topology.keys[key].key,
                         p.topology.keys[key].values[domain as usize],
                     );
-                    state = state.and_then(|state| p.states.pin(state, label, value));
+                    spec = spec.and_then(|spec| p.states.pin(spec, label, value));
                 }
-                if let Some(state) = state {
-                    states.push(state);
+                if let Some(spec) = spec {
+                    specs.push(spec);
                     break;
                 }
             }
         }
         Place {
             nodes,
-            states,
+            specs,
             of_market: None,
         }
     }
@@ -400,12 +426,12 @@ impl Classifier {
         }
         let (packed, duals, market) = price(&mut p, &places, &classes, &count, rounds);
         for place in &mut places {
-            let same = |home: &Compatibility| home.states == place.states;
+            let same = |home: &Compatibility| home.specs == place.specs;
             place.of_market = packed
                 .compatibilities
                 .iter()
                 .position(same)
-                .filter(|_| !place.states.is_empty());
+                .filter(|_| !place.specs.is_empty());
         }
         let mut offers: Vec<Offer> = market
             .offers
@@ -460,8 +486,12 @@ pub(super) fn is_hard(p: &CompiledCluster<'_>, group: usize, rule: usize) -> boo
 /// anew. Affinity and anti-affinity are not looked at again while a pod runs: what it was placed by may
 /// have gone since.
 fn may_stay_in_its_domains(p: &CompiledCluster<'_>, group: usize, pins: &Pins) -> bool {
-    let item = &p.items[group];
-    let Some(uses) = item.relaxations.last().map(|level| &level.uses) else {
+    let pod_group = &p.items[group];
+    let Some(uses) = pod_group
+        .relaxations
+        .last()
+        .map(|relaxation| &relaxation.uses)
+    else {
         return true;
     };
     let domain = |key: usize| pins.iter().find(|(of, _)| *of == key).map(|(_, at)| *at);
@@ -490,29 +520,32 @@ fn may_stay_in_its_domains(p: &CompiledCluster<'_>, group: usize, pins: &Pins) -
         }
     });
     let repels = |at: usize| {
-        let owns = item.owned_anti_affinity.has(at);
+        let owns = pod_group.owned_anti_affinity.has(at);
         others(at, owns).is_some_and(|(here, _)| here > 0)
     };
-    own_rules && !item.repelled_by.iter().any(repels)
+    own_rules && !pod_group.repelled_by.iter().any(repels)
 }
 
-fn suits(p: &CompiledCluster<'_>, group: usize, level: usize, node: &StateNode) -> bool {
-    let item = &p.items[group];
-    let Some(variant) = item.relaxations.get(level) else {
+fn suits(p: &CompiledCluster<'_>, group: usize, relaxation: usize, node: &StateNode) -> bool {
+    let pod_group = &p.items[group];
+    let Some(relaxation) = pod_group.relaxations.get(relaxation) else {
         return false;
     };
     untolerated(
-        &item.shape.tolerations,
+        &pod_group.shape.tolerations,
         &node.taints,
-        variant.avoids_prefer_no_schedule,
+        relaxation.avoids_prefer_no_schedule,
     )
     .is_none()
-        && variant.needs.iter().any(|&need| admits(p, need, node))
+        && relaxation
+            .needs
+            .iter()
+            .any(|&requirements| admits(p, requirements, node))
 }
 
-fn admits(p: &CompiledCluster<'_>, need: RequirementsId, node: &StateNode) -> bool {
+fn admits(p: &CompiledCluster<'_>, requirements: RequirementsId, node: &StateNode) -> bool {
     p.states
-        .need_sets(need)
+        .need_sets(requirements)
         .0
         .iter()
         .all(|(key, set)| match node.labels.get(*key) {

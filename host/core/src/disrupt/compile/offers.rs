@@ -96,12 +96,12 @@ pub(super) fn price(
     let dims = p.dims.0.len();
     let mut loose: Vec<UnpackedPods> = Vec::new();
     for (class, &count) in classes.iter().zip(count) {
-        let states = &places[class.place].states;
-        if states.is_empty() || count == 0 {
+        let specs = &places[class.place].specs;
+        if specs.is_empty() || count == 0 {
             continue;
         }
         let home = || Compatibility {
-            states: states.clone(),
+            specs: specs.clone(),
         };
         if class.pods == 1 {
             let member = member_like(p, class, count).map(Stock::Identical);
@@ -136,22 +136,22 @@ fn rules(class: &PodClass) -> SmallVec<[HostRule; 2]> {
 /// Pods of a class as the linear program wants them: any group that asks for the same.
 fn member_like(p: &CompiledCluster<'_>, class: &PodClass, count: u32) -> Option<Assignment> {
     let dims = p.dims.0.len();
-    let item = p
+    let index = p
         .items
         .iter()
-        .position(|item| item.request[..] == class.amount[..dims])?;
-    let need = *p.items[item].relaxations.first()?.needs.first()?;
+        .position(|pod_group| pod_group.request[..] == class.amount[..dims])?;
+    let requirements = *p.items[index].relaxations.first()?.needs.first()?;
     Some(Assignment {
-        pod_group: item,
+        pod_group: index,
         relaxation: 0,
-        requirements: need,
+        requirements,
         pods: (0, count),
     })
 }
 
 /// What any pod is worth, USD per hour. The relaxation values pods at nothing that the room of
 /// nodes that stay takes; a pod of no value would be placed nowhere.
-const LEAST_VALUE: f64 = 1e-9;
+const MIN_VALUE: f64 = 1e-9;
 
 /// Numbers sizes (amount and place) and says what each is worth.
 pub(super) fn sizes(
@@ -184,7 +184,7 @@ pub(super) fn sizes(
                     .sum::<f64>()
             };
             let value = priced.map_or_else(by_resources, |&at| duals.values[at]);
-            values.push(value.max(LEAST_VALUE));
+            values.push(value.max(MIN_VALUE));
             by_size.push(Vec::new());
             by_size.len() - 1
         });

@@ -52,7 +52,7 @@ fn follows(p: &CompiledCluster<'_>, pod: &Movable) -> SmallVec<[usize; 1]> {
         return SmallVec::new();
     };
     let uses = p.items[group].relaxations.last().into_iter();
-    uses.flat_map(|variant| variant.uses.iter())
+    uses.flat_map(|relaxation| relaxation.uses.iter())
         .map(|rule| rule.group)
         .filter(|&rule| {
             let of = &p.topology.groups[rule];

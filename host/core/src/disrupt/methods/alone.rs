@@ -17,7 +17,7 @@ use crate::model::{ClusterObjects, OfferingId};
 use crate::snapshot::Snapshot;
 
 /// Nodes that a consolidation policy judges alone where it lets no proposal go.
-const MOST_ALONE: usize = 8;
+const MAX_ALONE: usize = 8;
 
 impl Asked<'_> {
     /// Where no proposal may be carried out: nodes one at a time, each looked at alone. Of those
@@ -37,7 +37,7 @@ impl Asked<'_> {
                 .then(a.cmp(&b))
         });
         // A consolidation policy is asked about several at once.
-        let most = if self.judge.is_some() { MOST_ALONE } else { 1 };
+        let most = if self.judge.is_some() { MAX_ALONE } else { 1 };
         let mut all: Vec<Proposal> = Vec::new();
         for at in nodes {
             let Some(pool) = self.snapshot.nodes[at].pool else {
@@ -75,9 +75,9 @@ impl Asked<'_> {
         Some(goes)
     }
 
-    /// The same as if there were no spot capacity. The search replaces a spot node by the cheapest
-    /// instances. Where these are spot, the replacement is not allowed, but instances on demand may be
-    /// cheaper than the node as well.
+    /// What `alone` finds if there were no spot capacity. The search replaces a spot node by the
+    /// cheapest instances. Where these are spot, the replacement is not allowed, but instances on
+    /// demand may be cheaper than the node as well.
     pub(super) fn alone_on_demand(
         &mut self,
         input: &SearchInput<'_>,

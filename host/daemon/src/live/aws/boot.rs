@@ -21,7 +21,7 @@ use crate::live::policies::{BootSlot, Kind, PolicyReloader};
 use crate::managed::Managed;
 
 /// Texts that are kept: one for each kind of node that is launched lately.
-const KEPT: usize = 64;
+const MAX_CACHED_TEXTS: usize = 64;
 
 /// The policies of the configuration that is in force.
 pub struct LiveBootstrap {
@@ -243,7 +243,7 @@ impl Bootstrap for LiveBootstrap {
             );
         }
         self.tell(&mut inner, &class.name_any(), &policy, notes);
-        if inner.rendered.len() == KEPT {
+        if inner.rendered.len() == MAX_CACHED_TEXTS {
             inner.rendered.remove(0);
         }
         inner.rendered.push((key, rendered.clone()));

@@ -52,7 +52,7 @@ struct Known {
 }
 
 /// How soon the watch begins again after it failed.
-const AGAIN: Duration = Duration::from_secs(1);
+const WATCH_RETRY: Duration = Duration::from_secs(1);
 
 impl Claims {
     /// None is known yet.
@@ -63,7 +63,7 @@ impl Claims {
         }
     }
 
-    /// These are all.
+    /// Takes over a complete list of NodeClaims.
     #[cfg(test)]
     pub fn list(&self, all: impl Iterator<Item = NodeClaim>) {
         let mut known = lock(&self.known);
@@ -111,11 +111,11 @@ impl Claims {
                     Ok(event) => self.take_in(event, &changed),
                     Err(why) => {
                         lock(&self.known).failing = true;
-                        tracing::warn!(%why, "NodeClaims cannot be watched; tried again");
+                        tracing::warn!(%why, "watching NodeClaims failed; retrying");
                     }
                 }
             }
-            tokio::time::sleep(AGAIN).await;
+            tokio::time::sleep(WATCH_RETRY).await;
         }
     }
 

@@ -22,7 +22,7 @@ pub struct Interruptions {
 
 /// Attempts to delete a NodeClaim that something else writes at the same time. The message of one
 /// that still fails comes again after 20 seconds, of the two minutes that a spot instance has.
-const ATTEMPTS: usize = 5;
+const DELETE_ATTEMPTS: usize = 5;
 
 #[async_trait]
 impl Handler for Interruptions {
@@ -111,7 +111,7 @@ impl Interruptions {
                 }
                 Ok(false) => return Ok(None),
                 // It was written meanwhile.
-                Err(StepError::Conflict(_)) if attempt < ATTEMPTS => attempt += 1,
+                Err(StepError::Conflict(_)) if attempt < DELETE_ATTEMPTS => attempt += 1,
                 Err(why) => return Err(why),
             }
         }

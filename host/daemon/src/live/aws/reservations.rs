@@ -25,9 +25,9 @@ use crate::live::lifecycle;
 use crate::live::step_error::StepError;
 
 /// How often NodeClaims are looked at.
-const EVERY: Duration = Duration::from_secs(60);
+const RESERVATION_CHECK_INTERVAL: Duration = Duration::from_secs(60);
 /// Instances that are asked about at once: calls that coincide are one.
-const AT_ONCE: usize = 200;
+const MAX_INSTANCES_PER_CHECK: usize = 200;
 const RESERVED: &str = "reserved";
 const ON_DEMAND: &str = "on-demand";
 /// The word of metrics.
@@ -44,9 +44,9 @@ pub(super) async fn run(ec2: &Ec2, classes: &KubeClasses, ctx: &Arc<Context>) {
                 let ending = ending(&classes.watched());
                 look(ec2, ctx, &ending, found.items).await;
             }
-            Err(why) => tracing::warn!(%why, "NodeClaims of reservations cannot be listed"),
+            Err(why) => tracing::warn!(%why, "listing NodeClaims of reservations failed; retrying"),
         }
-        tokio::time::sleep(EVERY).await;
+        tokio::time::sleep(RESERVATION_CHECK_INTERVAL).await;
     }
 }
 
@@ -63,7 +63,7 @@ async fn look(ec2: &Ec2, ctx: &Context, ending: &BTreeSet<String>, claims: Vec<N
     let stays =
         |claim: &NodeClaim| claim.metadata.deletion_timestamp.is_none() && ctx.managed.claim(claim);
     futures::stream::iter(claims.into_iter().filter(stays))
-        .for_each_concurrent(AT_ONCE, |claim| async move {
+        .for_each_concurrent(MAX_INSTANCES_PER_CHECK, |claim| async move {
             let done = match claim.labels().get(RESERVATION_ID) {
                 Some(id) if ending.contains(id) => end(ctx, &claim, id).await,
                 _ => match is_on_demand(ec2, &claim).await {
@@ -75,7 +75,7 @@ async fn look(ec2: &Ec2, ctx: &Context, ending: &BTreeSet<String>, claims: Vec<N
             // What failed is done at the next look.
             if let Err(why) = done {
                 let claim = claim.name_any();
-                tracing::warn!(nodeclaim = claim, %why, "its reservation ends");
+                tracing::warn!(nodeclaim = claim, %why, "following the end of a reservation failed; retrying");
             }
         })
         .await;
@@ -129,7 +129,7 @@ async fn relabel(ctx: &Context, claim: &NodeClaim) -> Result<(), StepError> {
     lifecycle::patch_meta(ctx, claim, json!({"labels": labels})).await?;
     tracing::info!(
         nodeclaim = claim.name_any(),
-        "its reservation has ended; the instance is on-demand from now on"
+        "reservation has ended; instance relabelled on-demand"
     );
     Ok(())
 }

@@ -16,7 +16,7 @@ use longshore_aws::provider::Ec2;
 use longshore_aws::status_checks::{Category, Episodes, Unhealthy};
 use longshore_core::disrupt::repair::are_too_many;
 
-use super::LOOK;
+use super::LEADERSHIP_POLL;
 use super::claims::{Claims, Owner};
 use crate::live::context::Context;
 use crate::live::lifecycle;
@@ -26,14 +26,14 @@ use crate::live::repair::reboot::{end_within, phase};
 use crate::live::step_error::StepError;
 
 /// How often EC2 is asked.
-const EVERY: Duration = Duration::from_secs(60);
+const STATUS_CHECK_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Asks EC2 and ends nodes, until it is dropped. For the replica that leads.
 pub(super) async fn run(ec2: &Ec2, ctx: &Context, claims: &Claims, metrics: &Ec2Metrics) {
     let mut episodes = Episodes::default();
     // How many nodes there are bounds how many may be ended.
     while !claims.is_listed() {
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(LEADERSHIP_POLL).await;
     }
     loop {
         match ec2.unhealthy_instances().await {
@@ -51,7 +51,10 @@ pub(super) async fn run(ec2: &Ec2, ctx: &Context, claims: &Claims, metrics: &Ec2
                         continue;
                     }
                     if forces_left == 0 {
-                        tracing::info!(instance = one.instance, "unhealthy; the next look ends it");
+                        tracing::info!(
+                            instance = one.instance,
+                            "unhealthy instance ends in the next look"
+                        );
                         continue;
                     }
                     // What failed is done at the next look.
@@ -60,7 +63,7 @@ pub(super) async fn run(ec2: &Ec2, ctx: &Context, claims: &Claims, metrics: &Ec2
                         Ok(End::InOrder) => {}
                         Err(why) => {
                             let claim = claim.metadata.name.as_deref();
-                            tracing::warn!(nodeclaim = claim, %why, "unhealthy, and not deleted yet");
+                            tracing::warn!(nodeclaim = claim, %why, "deleting NodeClaim of unhealthy instance failed; retrying");
                         }
                     }
                 }
@@ -81,10 +84,10 @@ pub(super) async fn run(ec2: &Ec2, ctx: &Context, claims: &Claims, metrics: &Ec2
             }
             Err(error) => tracing::warn!(
                 error = error.with_hint(),
-                "status checks of instances cannot be read"
+                "reading status checks failed; retrying"
             ),
         }
-        tokio::time::sleep(EVERY).await;
+        tokio::time::sleep(STATUS_CHECK_INTERVAL).await;
     }
 }
 
@@ -166,7 +169,11 @@ async fn ours(
             // Another cluster's, or none of a cluster.
             Ok(None) => {}
             Err(why) => {
-                tracing::warn!(instance = one.instance, why, "unhealthy, and not looked up");
+                tracing::warn!(
+                    instance = one.instance,
+                    why,
+                    "finding NodeClaim of unhealthy instance failed"
+                );
             }
         }
     }

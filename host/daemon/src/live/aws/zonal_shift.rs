@@ -34,7 +34,7 @@ pub(super) async fn follow(ec2: &Ec2, ctx: &Arc<Context>) {
             }
             Err(error) => tracing::warn!(
                 error = error.with_hint(),
-                "zonal shifts cannot be read; those that were known hold"
+                "reading zonal shifts failed; the last ones count"
             ),
         }
     }
@@ -46,7 +46,7 @@ async fn tell(ctx: &Context, before: &BTreeSet<String>, now: &BTreeSet<String>) 
     let pools = match pools.list(&ListParams::default().match_any()).await {
         Ok(found) => found.items,
         Err(why) => {
-            tracing::warn!(%why, "NodePools cannot be listed and have no Event of zonal shifts");
+            tracing::warn!(%why, "listing NodePools failed; no Event of zonal shifts is written");
             return;
         }
     };

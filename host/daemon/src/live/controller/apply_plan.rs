@@ -31,10 +31,10 @@ fn useless_purchase(unplaced: &Unplaced) -> Option<&UselessPurchase> {
 
 /// Most pods of a round that get an Event saying where they should go, and most that get one saying
 /// why they wait. The others get theirs in the next rounds.
-const EVENTS: usize = 200;
+const MAX_EVENTS: usize = 200;
 
 /// Most violations of a round that are logged.
-const LOGGED_VIOLATIONS: usize = 10;
+const MAX_LOGGED_VIOLATIONS: usize = 10;
 
 /// Whether a pod was left out because plans with it break a rule.
 fn is_left_out(unplaced: &Unplaced) -> bool {
@@ -189,15 +189,15 @@ impl Controller {
             let written = guarded(&ctx.metrics, "writing", round::write_all(&ctx, wanted)).await;
             let (written, failed) = written.unwrap_or((Vec::new(), all));
             let failed = failed + unread;
-            let nominated: Vec<(String, String)> = written
+            let planned: Vec<(String, String)> = written
                 .iter()
                 .flat_map(|Created { name, pods }| {
                     pods.iter().map(|pod| (pod.clone(), name.clone()))
                 })
-                .take(EVENTS)
+                .take(MAX_EVENTS)
                 .collect();
             let _ = done.send(Done::Written(written, failed, outdated)).await;
-            for (pod, claim) in nominated {
+            for (pod, claim) in planned {
                 let uid = uids.get(&pod).map_or("", |uid| &**uid);
                 ctx.events
                     .pod_with_uid(
@@ -251,7 +251,7 @@ impl Controller {
     /// Says which rules plans broke until the pods in question were left out. Returns how many pods
     /// that are.
     fn tell_left_out(&self, plan: &Plan) -> usize {
-        for violation in plan.left_out.iter().take(LOGGED_VIOLATIONS) {
+        for violation in plan.left_out.iter().take(MAX_LOGGED_VIOLATIONS) {
             tracing::error!(
                 %violation,
                 "plan rejected by check, its pods left out: a defect of Longshore, please report it"
@@ -284,7 +284,7 @@ impl Controller {
             let UnplacedPod { message, .. } = report::unplaced_pod(snapshot, unplaced);
             let uid = &snapshot.world.pods[unplaced.pod.0 as usize].uid;
             let words = format!("Failed to schedule pod, {message}");
-            if events.len() < EVENTS
+            if events.len() < MAX_EVENTS
                 && useless_purchase(unplaced).is_none()
                 && self
                     .ctx
@@ -343,7 +343,7 @@ impl Controller {
         }
         let ctx = self.ctx.clone();
         tokio::spawn(async move {
-            for (pod, (uid, message)) in told.into_iter().take(EVENTS) {
+            for (pod, (uid, message)) in told.into_iter().take(MAX_EVENTS) {
                 let reason = "PurchaseDidNotHelp";
                 ctx.events
                     .pod_with_uid((&pod, &uid), true, reason, &message)

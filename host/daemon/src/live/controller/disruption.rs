@@ -1,6 +1,6 @@
 //! When to look for nodes to disrupt, and what becomes of what is found.
 //!
-//! A node is disrupted only if two rounds in a row, [`VALIDATION`] apart, want it, so that a
+//! A node is disrupted only if two rounds in a row, [`VALIDATION_DELAY`] apart, want it, so that a
 //! cluster that changes just now is left alone. The first of them is written down ([`PROPOSED`]): a
 //! process that ends in between leaves the second to the next one. Drifted and unhealthy nodes are not looked at
 //! twice.
@@ -41,22 +41,22 @@ use crate::live::termination::disrupted;
 use crate::live::work_queue::Lane;
 
 /// What was proposed is looked at again after this, before it is carried out.
-const VALIDATION: Duration = Duration::from_secs(15);
+const VALIDATION_DELAY: Duration = Duration::from_secs(15);
 /// For so long another process takes up what was proposed.
-const RECALLED: Duration = Duration::from_secs(120);
+const PROPOSAL_LIFETIME: Duration = Duration::from_secs(120);
 /// Annotation of NodeClaims: when a look proposed to disrupt its node, until that is done or the next
 /// look does not.
 const PROPOSED: &str = "longshore.dev/proposed";
 /// A cluster that has changed is looked at this often.
-const CHANGED: Duration = Duration::from_secs(10);
+const CHANGED_LOOK_INTERVAL: Duration = Duration::from_secs(10);
 /// A cluster that has not changed is looked at this often: a budget's window may have opened.
-const UNCHANGED: Duration = Duration::from_secs(60);
+const UNCHANGED_LOOK_INTERVAL: Duration = Duration::from_secs(60);
 /// After a round that bought, what it looked at is out of date.
-const AGAIN: Duration = Duration::from_secs(1);
+const LOOK_DELAY_AFTER_PURCHASE: Duration = Duration::from_secs(1);
 /// So much is logged of what the check refuses of one look.
 const LOGGED_REFUSALS: usize = 3;
 /// A search takes at most one part in so many of the time.
-const SHARE: u32 = 10;
+const SEARCH_TIME_DIVISOR: u32 = 10;
 
 /// What a look came to.
 pub(super) enum Look {
@@ -212,7 +212,7 @@ fn recalled<'a>(
     let (at, nodes) = by_time.pop_last()?;
     let age = u64::try_from(now.duration_since(at).as_secs()).ok();
     let age = age.map(Duration::from_secs)?;
-    (age <= RECALLED).then_some((age, nodes))
+    (age <= PROPOSAL_LIFETIME).then_some((age, nodes))
 }
 
 /// Whether a second look has to want what a method proposes.
@@ -239,10 +239,13 @@ impl Controller {
             return None;
         }
         let due = match &disruption.proposed {
-            Some((since, _)) => *since + VALIDATION,
+            Some((since, _)) => *since + VALIDATION_DELAY,
             None => {
                 let changed = disruption.revision != self.state.revision;
-                let least = disruption.looked.map(|at| at + CHANGED).filter(|_| changed);
+                let least = disruption
+                    .looked
+                    .map(|at| at + CHANGED_LOOK_INTERVAL)
+                    .filter(|_| changed);
                 let due = disruption.due.unwrap_or(self.began);
                 least.map_or(due, |least| least.min(due))
             }
@@ -260,7 +263,7 @@ impl Controller {
                 clear: self.marked(),
                 ..Changes::default()
             });
-            self.disruption.due = Some(now + CHANGED);
+            self.disruption.due = Some(now + CHANGED_LOOK_INTERVAL);
             self.disruption.looked = Some(now);
             return;
         }
@@ -341,7 +344,7 @@ impl Controller {
             Some(Look::New(decision, idle)) => (decision, idle),
             Some(Look::Same(idle)) => {
                 self.disruption.panics = 0;
-                self.disruption.due = Some(now + UNCHANGED);
+                self.disruption.due = Some(now + UNCHANGED_LOOK_INTERVAL);
                 self.disruption.rests_until = None;
                 self.disruption.idle = idle;
                 self.tell_blocked();
@@ -361,16 +364,16 @@ impl Controller {
         } else {
             decision.took
         };
-        let pause = took * SHARE;
+        let pause = took * SEARCH_TIME_DIVISOR;
         self.disruption.rests_until = Some(now + pause);
-        let due = now + UNCHANGED.max(pause);
+        let due = now + UNCHANGED_LOOK_INTERVAL.max(pause);
         let repair = self.disruption.repair_due;
-        let repair = repair.map(|at| at.max(now + pause.max(AGAIN)));
+        let repair = repair.map(|at| at.max(now + pause.max(LOOK_DELAY_AFTER_PURCHASE)));
         self.disruption.due = Some(repair.map_or(due, |repair| repair.min(due)));
         self.ctx.metrics.disruption.looked(&decision);
         self.tell_refused(&decision);
         if !self.was_leader {
-            self.disruption.due = Some(now + AGAIN);
+            self.disruption.due = Some(now + LOOK_DELAY_AFTER_PURCHASE);
             return;
         }
         let decision = self.without_used(decision);
@@ -470,7 +473,7 @@ impl Controller {
     /// is still there.
     fn look_panicked(&mut self, now: Instant) {
         let disruption = &mut self.disruption;
-        let pause = UNCHANGED * (1 << disruption.panics.min(4));
+        let pause = UNCHANGED_LOOK_INTERVAL * (1 << disruption.panics.min(4));
         disruption.panics = disruption.panics.saturating_add(1);
         disruption.proposed = None;
         disruption.due = Some(now + pause);
@@ -524,7 +527,7 @@ impl Controller {
             self.disruption.due = self
                 .disruption
                 .due
-                .map(|due| due.min(Instant::now() + CHANGED));
+                .map(|due| due.min(Instant::now() + CHANGED_LOOK_INTERVAL));
         }
         decision
     }
@@ -548,7 +551,7 @@ impl Controller {
                 let written = lifecycle::annotate(&ctx, &claim, json!({PROPOSED: time})).await;
                 if let Err(error) = written {
                     let name = claim.metadata.name.as_deref();
-                    tracing::debug!(nodeclaim = name, %error, "proposal not written");
+                    tracing::debug!(nodeclaim = name, %error, "writing proposal failed");
                 }
             }
         });
@@ -590,7 +593,7 @@ impl Controller {
             for (node, later) in nodes {
                 let taints = waves::taints(&node, later);
                 if let Err(error) = ctx.write_taints(&node, &taints).await {
-                    tracing::debug!(node = node.name, %error, "taint of later waves not written");
+                    tracing::debug!(node = node.name, %error, "writing the taint of later waves failed");
                 }
             }
         });
@@ -648,8 +651,8 @@ impl Controller {
                 .collect(),
             ..Plan::default()
         };
-        let nominated = NominationPlan::default();
-        let wanted = new_node_claims(snapshot, &bought, &nominated, &self.state.pools, &id);
+        let no_nominations = NominationPlan::default();
+        let wanted = new_node_claims(snapshot, &bought, &no_nominations, &self.state.pools, &id);
         if wanted.len() < proposal.replacements.len() {
             return None;
         }
@@ -752,7 +755,7 @@ impl Controller {
             let mut buys = true;
             if let Some(Err(failed)) = begun {
                 let error = failed.error;
-                tracing::warn!(command = id, %error, "disruption not begun; taken back");
+                tracing::warn!(command = id, %error, "beginning disruption failed; taken back");
                 buys = failed.buys;
             }
             let _ = done.send(Done::Begun(id, buys)).await;
@@ -861,10 +864,10 @@ impl Controller {
             tokio::spawn(async move {
                 tracing::info!(
                     node = node.name,
-                    "taint of a disruption that is over taken back"
+                    "removed the taint of a disruption that is over"
                 );
                 if let Err(error) = step::open(&ctx, &claim, &[node]).await {
-                    tracing::debug!(%error, "taking back a taint failed; retried with the next look");
+                    tracing::debug!(%error, "removing a taint failed; retrying in the next look");
                 }
             });
         }
@@ -872,7 +875,7 @@ impl Controller {
 
     /// Forgets of which nodes something was said so long ago that it may be said again.
     fn forget_told(&mut self, now: Instant) {
-        let is_new = |at: &Instant| now.saturating_duration_since(*at) < staying::QUIET;
+        let is_new = |at: &Instant| now.saturating_duration_since(*at) < staying::REPEAT_INTERVAL;
         if !self.disruption.told.values().all(is_new) {
             Arc::make_mut(&mut self.disruption.told).retain(|_, at| is_new(at));
         }
@@ -1052,9 +1055,9 @@ mod tests {
         let now = Instant::now();
         let nodes = ["a".to_owned()].into();
         control.disruption.proposed = Some((now, nodes));
-        assert_eq!(control.next_disruption(), Some(now + VALIDATION));
-        control.disruption.rests_until = Some(now + VALIDATION * 2);
-        assert_eq!(control.next_disruption(), Some(now + VALIDATION * 2));
+        assert_eq!(control.next_disruption(), Some(now + VALIDATION_DELAY));
+        control.disruption.rests_until = Some(now + VALIDATION_DELAY * 2);
+        assert_eq!(control.next_disruption(), Some(now + VALIDATION_DELAY * 2));
         control.planning = true;
         assert!(
             control.next_disruption().is_some(),

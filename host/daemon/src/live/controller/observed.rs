@@ -122,7 +122,7 @@ impl Controller {
     fn fold(&mut self, kind: Kind, change: Change) {
         match (&change, self.state.trouble(kind)) {
             // Said once, however often it is tried.
-            (Change::Failed(why), nominated) if nominated != Some(why) => {
+            (Change::Failed(why), last) if last != Some(why) => {
                 tracing::warn!(?kind, why, "watch failed; retrying");
             }
             (Change::End | Change::Recovered, Some(_)) => tracing::info!(?kind, "watch recovered"),

@@ -10,8 +10,8 @@ use crate::live::overlays::{Applied, Verdict};
 use crate::live::state::TypeTable;
 
 /// Overlays and offerings that are named.
-const NAMED: usize = 20;
-const PRICES: usize = 5;
+const MAX_NAMED_OVERLAYS: usize = 20;
+const MAX_NAMED_PRICES: usize = 5;
 
 impl Controller {
     /// Nothing where there are no overlays, or they were not applied yet.
@@ -45,13 +45,18 @@ fn status(made: &Applied, before: &TypeTable, after: &TypeTable) -> Value {
         }
     };
     let one = |(name, verdict)| json!({"name": name, "state": word(verdict)});
-    let named: Vec<Value> = made.verdicts.iter().take(NAMED).map(one).collect();
+    let named: Vec<Value> = made
+        .verdicts
+        .iter()
+        .take(MAX_NAMED_OVERLAYS)
+        .map(one)
+        .collect();
     let prices = changed(before, after);
     json!({
         "count": made.verdicts.len(),
         "overlays": named,
         "pricesChanged": prices.len(),
-        "prices": prices.get(..PRICES).unwrap_or(&prices),
+        "prices": prices.get(..MAX_NAMED_PRICES).unwrap_or(&prices),
     })
 }
 

@@ -101,7 +101,7 @@ impl Controller {
                 let commit = reboot::commit(&ctx, policies, &claim, &node);
                 let begun = guarded(&ctx.metrics, "disruption", commit).await;
                 if let Some(Err(error)) = begun {
-                    tracing::warn!(node = node.name, %error, "reboot not begun");
+                    tracing::warn!(node = node.name, %error, "beginning reboot failed");
                 }
             }
             let _ = done.send(Done::Begun(id, true)).await;

@@ -109,7 +109,7 @@ impl Controller {
             .map(|(kind, name, why)| format!("{kind:?} {name}: {why}"))
             .collect();
         if !unreadable.is_empty() {
-            let more = unreadable.len().saturating_sub(UNREADABLE);
+            let more = unreadable.len().saturating_sub(MAX_NAMED_UNREADABLE);
             let some = unreadable[..unreadable.len() - more].join("; ");
             let more = match more {
                 0 => String::new(),
@@ -149,7 +149,7 @@ impl Controller {
             "pods": self.state.pods(), "pending": self.state.pending(), "nodes": self.state.nodes.len(),
             "nodeClaims": self.state.claims.len(), "nodePools": self.state.pools.len(),
             "waiting": waiting, "work": self.work.len(), "lastPlan": self.last_plan, "troubles": troubles,
-            "withoutCapacity": short.nominated(), "policies": policies, "barren": self.incompatible_pools,
+            "withoutCapacity": short.as_json(), "policies": policies, "barren": self.incompatible_pools,
             "overlays": overlays, "coming": coming, "others": others, "refused": self.ctx.refusals.lines(),
             "warnings": warnings, "churn": recent.churn, "lost": recent.lost, "cost": recent.cost,
             "changes": recent.changes,
@@ -158,9 +158,9 @@ impl Controller {
 }
 
 /// Most unreadable objects that are named.
-const UNREADABLE: usize = 10;
+const MAX_NAMED_UNREADABLE: usize = 10;
 /// Limit of reasons for waiting that are shown, and of pods named for each.
-const REASONS: usize = 20;
+const MAX_REASONS: usize = 20;
 
 /// Pods that wait, by why, the reason of most first.
 fn grouped(waiting: &BTreeMap<String, String>) -> serde_json::Value {
@@ -170,6 +170,6 @@ fn grouped(waiting: &BTreeMap<String, String>) -> serde_json::Value {
         .for_each(|(pod, why)| by_reason.entry(why).or_default().push(pod));
     let mut reasons: Vec<_> = by_reason.into_iter().collect();
     reasons.sort_by_key(|(_, pods)| std::cmp::Reverse(pods.len()));
-    let nominated = |(why, pods): (&str, Vec<&str>)| json!({"why": why, "pods": pods.len(), "some": pods.get(..3).unwrap_or(&pods)});
-    reasons.into_iter().take(REASONS).map(nominated).collect()
+    let as_json = |(why, pods): (&str, Vec<&str>)| json!({"why": why, "pods": pods.len(), "some": pods.get(..3).unwrap_or(&pods)});
+    reasons.into_iter().take(MAX_REASONS).map(as_json).collect()
 }

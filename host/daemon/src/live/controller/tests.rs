@@ -268,7 +268,7 @@ async fn a_leader_that_is_cut_off_from_the_api_server_says_so() {
     let text = status_of(&mut control);
     assert!(text.starts_with("daemon    leads"), "{text}");
     assert_eq!(control.ctx.metrics.blocked.get(), 0);
-    tokio::time::advance(SILENT_WITHOUT_LEASE).await;
+    tokio::time::advance(MAX_WATCH_SILENCE).await;
     assert!(control.why_blocked(Instant::now()).is_some());
     let text = status_of(&mut control);
     assert!(

@@ -13,11 +13,11 @@ use crate::live::lifecycle::is_true;
 use crate::live::node::NodeView;
 
 /// Candidates go no earlier than so many seconds after their last replacement is initialized:
-/// kube-scheduler and whoever watches see the new node first.
-const SETTLES: i64 = 2;
+/// kube-scheduler and other watchers see the new node first.
+const MIN_REPLACEMENT_AGE_SECONDS: i64 = 2;
 
 /// Clocks of two replicas may be so many seconds apart.
-const CLOCKS_DIFFER: i64 = 2;
+const MAX_CLOCK_SKEW_SECONDS: i64 = 2;
 
 /// The command that a NodeClaim is a candidate of; nothing if it is of none.
 pub fn candidate_of(claim: &NodeClaim) -> Option<&str> {
@@ -43,7 +43,6 @@ fn annotation<'a>(claim: &'a NodeClaim, key: &str) -> Option<&'a str> {
 /// A candidate as it is.
 #[derive(Clone)]
 pub struct Candidate {
-    /// Its NodeClaim.
     pub claim: Arc<NodeClaim>,
     /// Nodes of its provider ID.
     pub nodes: Vec<Arc<NodeView>>,
@@ -59,7 +58,6 @@ impl Candidate {
 /// A NodeClaim that names a command as what it was bought by.
 #[derive(Clone)]
 pub struct Replacement {
-    /// The NodeClaim.
     pub claim: Arc<NodeClaim>,
     /// Nodes of its provider ID.
     pub nodes: Vec<Arc<NodeView>>,
@@ -70,7 +68,6 @@ pub struct Replacement {
 /// A command as its objects are.
 #[derive(Clone)]
 pub struct CommandView {
-    /// Its ID.
     pub id: String,
     /// Candidates that are still there.
     pub candidates: Vec<Candidate>,
@@ -106,7 +103,6 @@ pub enum Why {
 }
 
 impl Why {
-    /// In words.
     pub fn text(self) -> &'static str {
         match self {
             Why::Unbegun => "it could not be begun",
@@ -213,15 +209,18 @@ impl CommandView {
     }
 }
 
-/// For how many seconds more a replacement is left to be seen, at most [`SETTLES`] and the second
-/// that its condition's time may have lost. The condition is on the object, so a restart changes
-/// nothing. A time that is further ahead comes from a clock that was wrong: it is not waited for.
+/// For how many seconds more a replacement is left to be seen, at most
+/// [`MIN_REPLACEMENT_AGE_SECONDS`] and the second that its condition's time may have lost. The
+/// condition is on the object, so a restart changes nothing. A time that is further ahead comes
+/// from a clock that was wrong: it is not waited for.
 fn still_settles(status: &NodeClaimStatus, now: i64) -> i64 {
     let since = condition(&status.conditions, "Initialized");
-    let ends = since.map_or(0, |c| c.last_transition_time.0.as_second() + SETTLES + 1);
+    let ends = since.map_or(0, |c| {
+        c.last_transition_time.0.as_second() + MIN_REPLACEMENT_AGE_SECONDS + 1
+    });
     match ends - now {
-        left if left > SETTLES + 1 + CLOCKS_DIFFER => 0,
-        left => left.clamp(0, SETTLES + 1),
+        left if left > MIN_REPLACEMENT_AGE_SECONDS + 1 + MAX_CLOCK_SKEW_SECONDS => 0,
+        left => left.clamp(0, MIN_REPLACEMENT_AGE_SECONDS + 1),
     }
 }
 

@@ -77,7 +77,7 @@ pub struct Rested {
 }
 
 /// Changes are few up to this share of the nodes and pods. A pod that comes is about four changes.
-const FEW: f64 = 0.05;
+const FEW_CHANGES_SHARE: f64 = 0.05;
 
 impl Rested {
     /// What a look at a version of the state found, if it was a whole search and has nothing to do.
@@ -88,7 +88,7 @@ impl Rested {
         Some(Rested {
             look,
             revision,
-            few: (objects as f64 * FEW) as u64,
+            few: (objects as f64 * FEW_CHANGES_SHARE) as u64,
         })
     }
 
@@ -110,7 +110,7 @@ pub struct Before<'b> {
 }
 
 /// An answer is trusted for so long, seconds: eviction costs shrink as nodes near their expiry.
-const TRUSTED: i64 = 600;
+const IDLE_ANSWER_LIFETIME_SECONDS: i64 = 600;
 
 impl IdleLook {
     /// What a look found, if it has nothing to do and depends on nothing but the cluster, prices
@@ -122,7 +122,7 @@ impl IdleLook {
             && decision.singles.is_empty()
             && world.unhealthy.is_empty()
             && decision.snapshot.pending.is_empty()
-            && decision.stays.len() < staying::MOST
+            && decision.stays.len() < staying::MAX_NODES_PER_LOOK
             && policies.consolidation().is_none();
         idle.then(|| IdleLook {
             at: world.now,
@@ -135,7 +135,7 @@ impl IdleLook {
 
     fn holds(&self, world: &ClusterObjects, policies: &Arc<ActivePolicies>) -> bool {
         world.unhealthy.is_empty()
-            && (self.at..self.at + TRUSTED).contains(&world.now)
+            && (self.at..self.at + IDLE_ANSWER_LIFETIME_SECONDS).contains(&world.now)
             && self.catalogue == world.catalogue.number()
             && Arc::ptr_eq(&self.policies, policies)
             && Arc::ptr_eq(&self.signals, &policies.signals())
@@ -155,7 +155,7 @@ pub fn decide(
     fail_point("decide-disruption");
     let begun = Instant::now();
     let known: BTreeSet<String> = before.told.keys().cloned().collect();
-    let explain = Explain::Some(staying::MOST, &known);
+    let explain = Explain::Some(staying::MAX_NODES_PER_LOOK, &known);
     let overlays = input.overlays();
     let Prepared {
         snapshot,

@@ -24,9 +24,9 @@ use crate::live::mutants::mutant;
 use crate::live::step_error::StepError;
 
 /// A write of the annotation is tried this often before the command is taken back without it.
-const TRIES: u32 = 4;
-/// Between two tries.
-const PAUSE: Duration = Duration::from_millis(250);
+const WRITE_ATTEMPTS: u32 = 4;
+/// Pause between two attempts to write the annotation.
+const WRITE_RETRY: Duration = Duration::from_millis(250);
 
 /// What this process has noted of NodePools, by name.
 #[derive(Default)]
@@ -143,7 +143,7 @@ pub async fn succeeded(ctx: &Context, pool: &NodePool) -> Result<(), StepError> 
     ctx.failures.forget(pool);
     tracing::info!(
         nodepool = name_of(pool),
-        "a replacement has become ready again"
+        "a replacement became ready; back-off ends"
     );
     match annotation(pool, FAILURES) {
         "" => Ok(()),
@@ -156,7 +156,7 @@ pub async fn succeeded(ctx: &Context, pool: &NodePool) -> Result<(), StepError> 
 async fn write(ctx: &Context, pool: &NodePool, value: Value) -> Result<(), StepError> {
     let api: Api<NodePool> = Api::all(ctx.client.clone());
     let patch = Patch::Merge(json!({"metadata": {"annotations": {FAILURES: value}}}));
-    for _ in 0..TRIES {
+    for _ in 0..WRITE_ATTEMPTS {
         ctx.may_write()?;
         let written = api
             .patch_metadata(name_of(pool), &PatchParams::default(), &patch)
@@ -166,10 +166,10 @@ async fn write(ctx: &Context, pool: &NodePool, value: Value) -> Result<(), StepE
             Err(StepError::NotLeading) => return Err(StepError::NotLeading),
             Err(error) => {
                 let nodepool = name_of(pool);
-                tracing::warn!(nodepool, %error, "failures of disruption not written");
+                tracing::warn!(nodepool, %error, "writing failures of disruption failed");
             }
         }
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(WRITE_RETRY).await;
     }
     Ok(())
 }

@@ -14,9 +14,9 @@ use tokio::time::Instant;
 use crate::disrupt::{Messages, Reason, Reasons};
 
 /// Nothing is said again of a node before this: Karpenter's interval.
-pub const QUIET: Duration = Duration::from_secs(15 * 60);
-/// At most so many nodes are asked and told of in one look.
-pub const MOST: usize = 10;
+pub const REPEAT_INTERVAL: Duration = Duration::from_secs(15 * 60);
+/// Most nodes that are asked and told of in one look.
+pub const MAX_NODES_PER_LOOK: usize = 10;
 
 /// Of which nodes something was said, and when. Shared with the thread that decides.
 pub type Told = Arc<BTreeMap<String, Instant>>;
@@ -24,7 +24,6 @@ pub type Told = Arc<BTreeMap<String, Instant>>;
 /// What is said of a node that stays.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Staying {
-    /// The node.
     pub node: String,
     /// The reason of the Event.
     pub event: &'static str,
@@ -32,8 +31,8 @@ pub struct Staying {
     pub message: String,
 }
 
-/// What is to be said of nodes that consolidation leaves, at most [`MOST`]. `is_told` says which
-/// nodes are left out.
+/// What is to be said of nodes that consolidation leaves, at most [`MAX_NODES_PER_LOOK`]. `is_told`
+/// says which nodes are left out.
 pub fn to_tell(snapshot: &Snapshot, round: &Round, is_told: impl Fn(&str) -> bool) -> Vec<Staying> {
     let (messages, reasons) = (Messages { snapshot }, Reasons::new(round));
     // What drift or repair has found is no word of consolidation.
@@ -60,7 +59,7 @@ pub fn to_tell(snapshot: &Snapshot, round: &Round, is_told: impl Fn(&str) -> boo
             event,
         })
     };
-    nodes.filter_map(of).take(MOST).collect()
+    nodes.filter_map(of).take(MAX_NODES_PER_LOOK).collect()
 }
 
 /// The Event for a reason; nothing for what passes by itself or is said otherwise.
@@ -171,7 +170,7 @@ mod tests {
         let nodes: Vec<&str> = told.iter().map(|of| of.node.as_str()).collect();
         assert_eq!(
             (nodes.len(), nodes[0], nodes[1]),
-            (MOST, names[0], names[2])
+            (MAX_NODES_PER_LOOK, names[0], names[2])
         );
         assert_eq!(told[0].event, "DisruptionBlocked");
         assert!(told[0].message.contains("karpenter.sh/do-not-disrupt"));

@@ -36,7 +36,7 @@ use crate::live::termination::{DISRUPTED, DrainingPod, disrupted, other_taints};
 /// Condition of a NodeClaim that is being disrupted, with the reason.
 pub const REASON: &str = "DisruptionReason";
 /// When a step is run again that waits for the watches.
-const BEHIND: Duration = Duration::from_secs(1);
+const STALE_WATCH_RETRY: Duration = Duration::from_secs(1);
 
 /// Why consolidation is worth it, in words for Events.
 #[derive(Clone, Debug)]
@@ -171,7 +171,7 @@ pub async fn begin(ctx: &Arc<Context>, new: NewCommand) -> Result<(), NotBegun> 
     let early = |error| NotBegun { error, buys: false };
     let repairs = new.command.repair.is_some();
     if repairs && !is_still_due(ctx, &new.candidates).await.map_err(early)? {
-        tracing::info!(command = new.id, "not repaired: the node has recovered");
+        tracing::info!(command = new.id, "repair cancelled: the node has recovered");
         return Ok(());
     }
     if mutant("replaces-first") {
@@ -190,7 +190,7 @@ pub async fn begin(ctx: &Arc<Context>, new: NewCommand) -> Result<(), NotBegun> 
         told.push(tell(ctx, candidate, &new.command, new.worth.as_ref()));
     }
     futures::stream::iter(told)
-        .buffered(TURNS)
+        .buffered(CANDIDATES_AT_ONCE)
         .collect::<Vec<()>>()
         .await;
     Ok(())
@@ -211,7 +211,7 @@ async fn mark_all(ctx: &Context, new: &NewCommand) -> Result<(), StepError> {
     let turns = if mutant("begins-at-first-try") {
         1
     } else {
-        TURNS
+        CANDIDATES_AT_ONCE
     };
     let mut marks = Vec::new();
     for candidate in &new.candidates {
@@ -234,9 +234,9 @@ async fn mark_all(ctx: &Context, new: &NewCommand) -> Result<(), StepError> {
 }
 
 /// How many candidates are written at a time.
-const TURNS: usize = 16;
+const CANDIDATES_AT_ONCE: usize = 16;
 /// How often a write is tried that meets another one, or whose answer is lost.
-const TRIES: u32 = 6;
+const WRITE_ATTEMPTS: u32 = 6;
 
 /// Waits before the next try of a write: 50 ms, then twice as long each time.
 async fn pause(attempt: u32) {
@@ -246,7 +246,7 @@ async fn pause(attempt: u32) {
 /// Whether a write that failed is worth another try, on the object as it is then.
 fn may_retry(error: &StepError, attempt: u32) -> bool {
     let passes = matches!(error, StepError::Conflict(_) | StepError::Other(_));
-    passes && attempt + 1 < TRIES && !mutant("begins-at-first-try")
+    passes && attempt + 1 < WRITE_ATTEMPTS && !mutant("begins-at-first-try")
 }
 
 /// Annotates a candidate. Another write of its NodeClaim is no reason to leave it, if what was decided
@@ -331,15 +331,15 @@ pub async fn step(ctx: &Context, view: &CommandView, now: i64) -> Outcome {
         Due::TakeBack(why) => take_back(ctx, view, why).await,
         Due::Delete => {
             let Some(command) = view.command() else {
-                return Ok(Some(BEHIND));
+                return Ok(Some(STALE_WATCH_RETRY));
             };
             // Watches that are behind may keep from us what has become of the replacements.
             if !mutant("deletes-before-replacement") {
                 if !ctx.fresh.load(std::sync::atomic::Ordering::Relaxed) {
-                    return Ok(Some(BEHIND));
+                    return Ok(Some(STALE_WATCH_RETRY));
                 }
                 if !proof::are_initialized(ctx, &command.replacements).await? {
-                    return Ok(Some(BEHIND));
+                    return Ok(Some(STALE_WATCH_RETRY));
                 }
             }
             if is_held(ctx, view, &command).await? {
@@ -349,7 +349,7 @@ pub async fn step(ctx: &Context, view: &CommandView, now: i64) -> Outcome {
                 if !is_closed(candidate) {
                     close(ctx, candidate, &command.reason).await?;
                     // Deleted once the watches have brought the taint.
-                    return Ok(Some(BEHIND));
+                    return Ok(Some(STALE_WATCH_RETRY));
                 }
                 let why = format!("disrupted: {}", command.reason);
                 let claim = bounded(ctx, &candidate.claim, &command).await?;
@@ -501,9 +501,9 @@ async fn close_node(ctx: &Context, node: &Arc<NodeView>) -> Result<(), StepError
     Ok(())
 }
 
-/// Lets the candidates of a command stay. What it has bought and nobody uses goes first, and the NodePools
-/// remember what has failed. The annotations go last, so that a process that is killed before is
-/// followed by one that knows.
+/// Lets the candidates of a command stay. What it has bought and no pod uses goes first, and the
+/// NodePools remember what has failed. The annotations go last, so that a process that is killed
+/// before is followed by one that knows.
 async fn take_back(ctx: &Context, view: &CommandView, why: Why) -> Outcome {
     let command = view.command();
     tracing::warn!(command = view.id, why = why.text(), "disruption taken back");
@@ -564,13 +564,13 @@ pub async fn left_over(ctx: &Context, id: &str, replacements: &[Replacement]) ->
         let left = u64::try_from(backoff::time_limit(None) - age).unwrap_or(0);
         let left = Duration::from_secs(left);
         if !left.is_zero() || !ctx.fresh.load(std::sync::atomic::Ordering::Relaxed) {
-            let left = left.max(BEHIND);
+            let left = left.max(STALE_WATCH_RETRY);
             soonest = Some(soonest.map_or(left, |known| known.min(left)));
             continue;
         }
         let all = proof::claims(ctx, "").await?;
         if all.iter().any(|of| candidate_of(of) == Some(id)) {
-            return Ok(Some(BEHIND));
+            return Ok(Some(STALE_WATCH_RETRY));
         }
         discard(ctx, replacement).await?;
     }

@@ -16,8 +16,8 @@ pub use longshore_core::snapshot::moves::LATER;
 
 use crate::live::node::NodeView;
 
-/// At most so many nodes get the taint in one look.
-const MOST: usize = 100;
+/// Most nodes that get the taint in one look.
+const MAX_TAINTS_PER_LOOK: usize = 100;
 
 /// Whether a node has the taint.
 pub fn goes_later(node: &NodeView) -> bool {
@@ -83,7 +83,7 @@ pub fn changes(
     stays.extend(wanted.iter().cloned());
     let new = wanted.into_iter().filter(|node| !marked.contains(node));
     Changes {
-        mark: new.take(MOST).collect(),
+        mark: new.take(MAX_TAINTS_PER_LOOK).collect(),
         clear: marked.difference(&stays).cloned().collect(),
     }
 }

@@ -2,8 +2,9 @@
 
 use std::fmt;
 
-/// The most that goes where nothing was set: so many, or one in so many of what there is.
-const LEAST: usize = 5;
+/// Smallest limit where none was configured.
+const MIN_LIMIT: usize = 5;
+/// Where no limit was configured, one in so many of what there is may go.
 const UNKNOWN_DIVISOR: usize = 20;
 
 /// The configured limit of one pass, if set.
@@ -13,11 +14,10 @@ pub struct Limit(pub Option<usize>);
 impl Limit {
     /// The limit where there are so many.
     pub fn of(self, there: usize) -> usize {
-        self.0.unwrap_or((there / UNKNOWN_DIVISOR).max(LEAST))
+        self.0.unwrap_or((there / UNKNOWN_DIVISOR).max(MIN_LIMIT))
     }
 }
 
-/// What was not done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum What {
     /// Claims without instance were not deleted: there are too many.
@@ -51,7 +51,6 @@ impl What {
 pub struct Refusal {
     pub what: What,
     pub count: usize,
-    /// Of so many.
     pub of: usize,
     pub limit: usize,
 }

@@ -6,9 +6,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// Between the first sighting and the one that counts; passes are as far apart.
-pub const INTERVAL: Duration = Duration::from_secs(120);
+pub const MIN_PASS_INTERVAL: Duration = Duration::from_secs(120);
 /// Sightings from before a longer pause, in which another replica led, say nothing.
-const STALE: Duration = Duration::from_secs(360);
+const SIGHTING_LIFETIME: Duration = Duration::from_secs(360);
 
 /// Suspects, and since when they are in every pass.
 #[derive(Default)]
@@ -26,7 +26,7 @@ impl Sightings {
     ) -> Vec<String> {
         if self
             .last
-            .is_some_and(|last| now.duration_since(last) > STALE)
+            .is_some_and(|last| now.duration_since(last) > SIGHTING_LIFETIME)
         {
             self.since.clear();
         }
@@ -38,7 +38,7 @@ impl Sightings {
         let due = self
             .since
             .iter()
-            .filter(|(_, since)| now.duration_since(**since) >= INTERVAL);
+            .filter(|(_, since)| now.duration_since(**since) >= MIN_PASS_INTERVAL);
         due.map(|(id, _)| id.clone()).collect()
     }
 }

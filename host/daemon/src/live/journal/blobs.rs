@@ -10,7 +10,7 @@ use sha2::{Digest as _, Sha256};
 use crate::live::lock::lock;
 
 /// Most bytes that are kept; the least recently used go first.
-const MOST: usize = 256 << 20;
+const MAX_CACHED_BYTES: usize = 256 << 20;
 
 /// Bytes by digest.
 #[derive(Default)]
@@ -41,7 +41,7 @@ impl BlobStore {
             *last = used;
             return;
         }
-        while inner.bytes + bytes.len() > MOST && !inner.all.is_empty() {
+        while inner.bytes + bytes.len() > MAX_CACHED_BYTES && !inner.all.is_empty() {
             let oldest = inner
                 .all
                 .iter()
@@ -79,7 +79,7 @@ mod tests {
     #[test]
     fn what_is_used_stays_and_the_rest_makes_room() {
         let blobs = BlobStore::default();
-        let large = vec![0; MOST / 2];
+        let large = vec![0; MAX_CACHED_BYTES / 2];
         blobs.put("a", &large);
         blobs.put("b", &large);
         assert!(blobs.get("a").is_some());

@@ -32,7 +32,7 @@ pub struct JournalFixture {
     pub folder: PathBuf,
     pub journal: Journal,
     pub watcher: Watcher,
-    pub manager: PolicyReloader,
+    pub reloader: PolicyReloader,
     _shadows: Shadows,
     pub state: ClusterState,
     pub catalogue: Catalogue,
@@ -65,7 +65,7 @@ impl JournalFixture {
             journal: journal.clone(),
             ..Setup::default()
         };
-        let (manager, watcher, shadows) = PolicyReloader::manual(setup).unwrap();
+        let (reloader, watcher, shadows) = PolicyReloader::manual(setup).unwrap();
         let mut names = Symbols::default();
         let types = include_bytes!("../../../tests/data/types.json");
         let (catalogue, problems) =
@@ -75,7 +75,7 @@ impl JournalFixture {
             folder,
             journal,
             watcher,
-            manager,
+            reloader,
             _shadows: shadows,
             state: ClusterState::new(names),
             catalogue,
@@ -137,7 +137,7 @@ impl JournalFixture {
             }
         }
         world.now = self.time / 1000;
-        let live = self.manager.take();
+        let live = self.reloader.take();
         live.begin_round(world.now);
         world.settings = Settings {
             node_cost: live.planning().node_cost.unwrap_or(Settings::NODE_COST),
@@ -175,7 +175,7 @@ impl JournalFixture {
         let mut world = self.state.freeze().world();
         count_commands(&mut world);
         world.now = self.time / 1000;
-        let live = self.manager.take();
+        let live = self.reloader.take();
         live.begin_round(world.now);
         world.settings = Settings::default();
         world.catalogue = self.catalogue.clone();

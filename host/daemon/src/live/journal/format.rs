@@ -25,9 +25,9 @@ pub const FRAME: usize = 12;
 const BODY: usize = 5;
 /// The largest plain text that is read: components are at most 256 MiB, objects of Kubernetes at
 /// most 3 MiB.
-const MOST: usize = 300 << 20;
+const MAX_TEXT_BYTES: usize = 300 << 20;
 /// Texts below this are not worth compressing.
-const WORTH: usize = 128;
+const MIN_COMPRESSED_BYTES: usize = 128;
 
 /// What is wrong with bytes, in words; where they are, the caller knows.
 pub type Wrong = String;
@@ -83,7 +83,7 @@ pub fn may_begin(bytes: &[u8]) -> bool {
 /// A frame around `plain`.
 pub fn frame(plain: &[u8]) -> Vec<u8> {
     let mut out = vec![0; FRAME + BODY];
-    let packed = if plain.len() < WORTH {
+    let packed = if plain.len() < MIN_COMPRESSED_BYTES {
         None
     } else {
         Some(lz4_flex::block::compress(plain))
@@ -128,9 +128,9 @@ pub fn open(body: &[u8], sum: u32) -> Result<Cow<'_, [u8]>, Wrong> {
         return Err("it is too short".into());
     };
     let length = number(body, 1) as usize;
-    if length > MOST {
+    if length > MAX_TEXT_BYTES {
         return Err(format!(
-            "it says that it holds {length} bytes, and {MOST} is the most"
+            "it says that it holds {length} bytes, and {MAX_TEXT_BYTES} is the most"
         ));
     }
     match how {
@@ -177,7 +177,6 @@ pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
 pub struct Bytes<'a>(pub &'a [u8]);
 
 impl<'a> Bytes<'a> {
-    /// One byte.
     pub fn byte(&mut self) -> Result<u8, Wrong> {
         let (&first, rest) = self.0.split_first().ok_or("it ends too early")?;
         self.0 = rest;

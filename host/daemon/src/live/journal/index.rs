@@ -15,7 +15,7 @@ pub struct At(u64);
 
 /// Bits of a byte in a frame's text: as much as a batch may hold, and a single record of any size
 /// begins at 0.
-const INSIDE: u32 = 24;
+const OFFSET_BITS: u32 = 24;
 
 impl At {
     /// No record.
@@ -23,17 +23,17 @@ impl At {
 
     /// `inside` is below 16 MiB.
     pub fn new(frame: u64, inside: usize) -> Self {
-        At(frame << INSIDE | inside as u64)
+        At(frame << OFFSET_BITS | inside as u64)
     }
 
     /// Byte of the frame.
     pub fn frame(self) -> u64 {
-        self.0 >> INSIDE
+        self.0 >> OFFSET_BITS
     }
 
     /// Byte in the frame's text.
     pub fn inside(self) -> usize {
-        (self.0 & ((1 << INSIDE) - 1)) as usize
+        (self.0 & ((1 << OFFSET_BITS) - 1)) as usize
     }
 }
 

@@ -23,7 +23,7 @@ pub struct Look {
     /// What a moved pod has to save where its NodePool does not say: USD per hour, the bits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub move_amount: Option<u64>,
-    /// The same as a share of what a pod costs, the bits.
+    /// What a move must save as a share of what a pod costs: the bits of the number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub move_share: Option<u64>,
     /// Gate SpotToSpotConsolidation.

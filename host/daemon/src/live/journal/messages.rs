@@ -23,7 +23,6 @@ pub fn kind(kind: Kind) -> String {
     kind.at().kind.to_lowercase()
 }
 
-/// Some kinds.
 pub fn some_kinds(bits: u32) -> String {
     kinds(bits)
         .map(|kind| kind.at().plural)

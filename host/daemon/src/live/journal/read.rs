@@ -17,7 +17,6 @@ pub enum Item {
     /// A segment begins. If it does not continue the previous one, everything before is to be
     /// forgotten.
     Begins {
-        /// The file.
         file: PathBuf,
         head: Head,
         /// Whether it goes on from the segment before.
@@ -30,11 +29,7 @@ pub enum Item {
         record: Record,
     },
     /// A segment ends.
-    Ends {
-        /// The file.
-        file: PathBuf,
-        end: End,
-    },
+    Ends { file: PathBuf, end: End },
 }
 
 /// A journal that is being read.

@@ -237,14 +237,13 @@ pub struct Summary {
 /// A part of a plan: a claim, a node that gets pods, an unplaced pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Part {
-    /// For people.
     pub words: String,
     /// Over everything that the plan says of it.
     pub sum: String,
 }
 
 /// Limit of parts that are recorded.
-const PARTS: usize = 2_000;
+const MAX_PARTS: usize = 2_000;
 
 impl Short {
     /// Offerings and until when they are short, as they are written down.
@@ -360,13 +359,13 @@ impl Summary {
             pods,
             existing: decision.existing.values().map(Vec::len).sum(),
             left: decision.errors.len(),
-            parts: claims.chain(existing).chain(left).take(PARTS).collect(),
+            parts: claims.chain(existing).chain(left).take(MAX_PARTS).collect(),
         }
     }
 
     /// A summary of nothing but parts: words, and everything that is said of each.
     pub fn with_parts<T: Serialize>(parts: Vec<(String, T)>) -> Self {
-        let parts = parts.into_iter().take(PARTS);
+        let parts = parts.into_iter().take(MAX_PARTS);
         Summary {
             parts: parts.map(|(words, of)| Part::new(words, &of)).collect(),
             ..Summary::default()

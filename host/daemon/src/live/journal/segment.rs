@@ -11,7 +11,7 @@ use super::record::Record;
 /// The ending of a segment's file name.
 const ENDING: &str = "journal";
 /// A body with a larger announced size is treated as damage; see [`format::open`].
-const LONGEST: usize = 301 << 20;
+const MAX_BODY_BYTES: usize = 301 << 20;
 
 /// The file name of a segment.
 pub fn name_of(number: u64) -> String {
@@ -40,7 +40,6 @@ pub enum ReadError {
         #[source]
         source: std::io::Error,
     },
-    /// It is something else.
     #[error("{} is not a journal: it does not begin like one", file.display())]
     Foreign { file: PathBuf },
     /// It is of a version to come.
@@ -58,7 +57,6 @@ pub enum ReadError {
 }
 
 impl ReadError {
-    /// What can be done.
     pub fn hint(&self) -> &'static str {
         match self {
             ReadError::Read { .. } => "check the path, and that you may read the file",
@@ -188,7 +186,7 @@ impl Segment {
             Err(wrong) => return Err(self.corrupt(offset, "the record", wrong)),
         };
         let (length, sum) = announced;
-        if length > LONGEST {
+        if length > MAX_BODY_BYTES {
             return Err(self.corrupt(offset, "the record", format!("a length of {length} bytes")));
         }
         if length as u64 > left - FRAME as u64 {
@@ -273,15 +271,15 @@ impl Content {
 
 /// The text of the frame at a place of a file that is written to.
 pub fn read_at(file: &File, offset: u64) -> Result<Vec<u8>, Wrong> {
-    let nominated = |error: std::io::Error| error.to_string();
+    let text_of = |error: std::io::Error| error.to_string();
     let mut head = [0; FRAME];
-    file.read_exact_at(&mut head, offset).map_err(nominated)?;
+    file.read_exact_at(&mut head, offset).map_err(text_of)?;
     let (length, sum) = format::read_frame(&head)?;
-    if length > LONGEST {
+    if length > MAX_BODY_BYTES {
         return Err(format!("a length of {length} bytes"));
     }
     let mut body = vec![0; length];
     file.read_exact_at(&mut body, offset + FRAME as u64)
-        .map_err(nominated)?;
+        .map_err(text_of)?;
     format::open(&body, sum).map(std::borrow::Cow::into_owned)
 }

@@ -27,19 +27,19 @@ impl From<ReadError> for Failure {
 
 /// Prints what happened.
 pub fn show(args: &ShowArgs) -> Result<Answer, Failure> {
-    let only = Filter::new(&args.only)?;
+    let filter = Filter::new(&args.only)?;
     let mut out = BufWriter::new(std::io::stdout().lock());
-    lines(&args.path, &only, None, &mut out)?;
+    lines(&args.path, &filter, None, &mut out)?;
     Ok(Answer::ok(String::new()))
 }
 
 /// Prints what happened to objects with a text in them.
 pub fn grep(args: &GrepArgs) -> Result<Answer, Failure> {
-    let only = Filter::new(&args.only)?;
+    let filter = Filter::new(&args.only)?;
     let mut out = BufWriter::new(std::io::stdout().lock());
     let printed = lines(
         &args.path,
-        &only,
+        &filter,
         Some(&args.pattern.to_lowercase()),
         &mut out,
     )?;
@@ -119,7 +119,7 @@ impl Filter {
 /// objects and rounds that have it.
 fn lines(
     path: &Path,
-    only: &Filter,
+    filter: &Filter,
     pattern: Option<&str>,
     out: &mut impl Write,
 ) -> Result<Printed, Failure> {
@@ -162,26 +162,24 @@ fn lines(
                     file.display(),
                     head.by
                 );
-                (whole && only.other(head.time)).then_some((Some(head.time), line))
+                (whole && filter.other(head.time)).then_some((Some(head.time), line))
             }
             Item::Ends { file, end } => {
-                let nominated = messages::end(end).map(|end| format!("{} {end}", file.display()));
-                if let (Some(nominated), false) = (&nominated, whole) {
-                    eprintln!("{nominated}");
+                let line = messages::end(end).map(|end| format!("{} {end}", file.display()));
+                if let (Some(line), false) = (&line, whole) {
+                    eprintln!("{line}");
                 }
-                nominated
-                    .filter(|_| whole)
-                    .map(|nominated| (None, nominated))
+                line.filter(|_| whole).map(|line| (None, line))
             }
             Item::Record { checkpoint, record } => match record {
                 Record::Observed(observed) => {
                     let came = change_kind(&mut there, checkpoint, &observed);
                     known += usize::from(checkpoint);
                     let shown = pattern.map_or(!checkpoint, |pattern| has(&observed, pattern));
-                    (shown && only.observed(&observed))
+                    (shown && filter.observed(&observed))
                         .then(|| (Some(observed.time), messages::observed(&observed, came)))
                 }
-                Record::Began(began) if whole && only.other(began.time) => {
+                Record::Began(began) if whole && filter.other(began.time) => {
                     let known = match std::mem::take(&mut known) {
                         0 => String::new(),
                         known => format!(" ({known} objects known from before)"),
@@ -193,14 +191,14 @@ fn lines(
                     );
                     Some((Some(began.time), line))
                 }
-                Record::Decided(round) if only.other(round.time) => {
+                Record::Decided(round) if filter.other(round.time) => {
                     let shown = pattern.is_none_or(|pattern| round_has(&round, pattern));
                     shown.then(|| (Some(round.time), messages::round(&round)))
                 }
-                Record::Gap(gap) if only.other(gap.until) => {
+                Record::Gap(gap) if filter.other(gap.until) => {
                     Some((Some(gap.until), messages::gap(&gap)))
                 }
-                Record::Blob(blob) if whole && only.other(i64::MAX) && !only.rounds => Some((
+                Record::Blob(blob) if whole && filter.other(i64::MAX) && !filter.rounds => Some((
                     None,
                     format!(
                         "blob {} of {} bytes",

@@ -196,11 +196,8 @@ fn what_does_not_fit_into_the_queue_is_counted_and_its_place_marked() {
         .iter()
         .position(|record| matches!(record, Record::Gap(gap) if gap.observations == 1))
         .unwrap();
-    let nominated = |record: &Record| format!("{record:?}");
-    assert!(
-        nominated(&records[gap - 1]).contains("web-1")
-            && nominated(&records[gap + 1]).contains("web-2")
-    );
+    let text = |record: &Record| format!("{record:?}");
+    assert!(text(&records[gap - 1]).contains("web-1") && text(&records[gap + 1]).contains("web-2"));
 }
 
 #[test]

@@ -18,13 +18,13 @@ use crate::live::lock::lock;
 use crate::live::strip_managed_fields::full_name;
 
 /// Most bytes of texts that wait to be written.
-const QUEUE: usize = 64 << 20;
+const MAX_QUEUED_BYTES: usize = 64 << 20;
 /// What a message takes beside its text.
-const MESSAGE: usize = 64;
+const MESSAGE_OVERHEAD_BYTES: usize = 64;
 /// How long what was observed may wait for more before it is written.
 const FLUSH_IDLE: Duration = Duration::from_millis(500);
 /// How long to wait after the disk said no.
-const AGAIN: Duration = Duration::from_millis(if cfg!(test) { 5 } else { 1000 });
+const DISK_RETRY: Duration = Duration::from_millis(if cfg!(test) { 5 } else { 1000 });
 
 /// A round, and how to make the record of it; that takes time and is done on the writer's thread.
 pub type Decided = Box<dyn FnOnce() -> Round + Send>;
@@ -176,8 +176,8 @@ impl Queue {
 
     fn send(&self, message: Message, size: usize, gap: Gap) {
         let shared = &*self.shared;
-        let size = size + MESSAGE;
-        if shared.queued.load(Ordering::Relaxed) + size > QUEUE {
+        let size = size + MESSAGE_OVERHEAD_BYTES;
+        if shared.queued.load(Ordering::Relaxed) + size > MAX_QUEUED_BYTES {
             shared.record_gap(gap);
             return;
         }
@@ -343,7 +343,7 @@ impl Writer {
         };
         self.shared
             .queued
-            .fetch_sub(size + MESSAGE, Ordering::Relaxed);
+            .fetch_sub(size + MESSAGE_OVERHEAD_BYTES, Ordering::Relaxed);
         Ok(())
     }
 
@@ -484,7 +484,7 @@ impl Writer {
                     if !failing.swap(true, Ordering::Relaxed) {
                         tracing::error!(%error, "journal write failed; retrying every second");
                     }
-                    std::thread::sleep(AGAIN);
+                    std::thread::sleep(DISK_RETRY);
                 }
             }
         }

@@ -262,7 +262,7 @@ mod tests {
             transition(None, &yes).unwrap(),
             format!("{of} Unknown -> True, Reason: Registered")
         );
-        let nominated = format!("{of} True -> False, Reason: Registered, Message: no node");
-        assert_eq!(transition(Some(&yes), &no).unwrap(), nominated);
+        let expected = format!("{of} True -> False, Reason: Registered, Message: no node");
+        assert_eq!(transition(Some(&yes), &no).unwrap(), expected);
     }
 }

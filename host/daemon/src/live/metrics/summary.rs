@@ -10,10 +10,10 @@ use tokio::time::Instant;
 
 use crate::live::lock::lock;
 
-/// Quantiles look at the last this many values,
-const MOST: usize = 512;
-/// and no further back than this.
-const AGE: Duration = Duration::from_secs(600);
+/// Quantiles are of at most this many values, the last ones.
+const MAX_VALUES: usize = 512;
+/// Quantiles are of values that are no older than this.
+const MAX_VALUE_AGE: Duration = Duration::from_secs(600);
 const QUANTILES: [f64; 5] = [0.0, 0.5, 0.9, 0.99, 1.0];
 
 /// Values by one label. Copies share them.
@@ -51,7 +51,7 @@ impl Summary {
         let mut all = lock(&self.seen);
         let seen = all.entry(of.to_owned()).or_default();
         (seen.count, seen.sum) = (seen.count + 1, seen.sum + value);
-        if seen.last.len() == MOST {
+        if seen.last.len() == MAX_VALUES {
             seen.last.pop_front();
         }
         seen.last.push_back((Instant::now(), value));
@@ -61,7 +61,7 @@ impl Summary {
         let recent = seen
             .last
             .iter()
-            .filter(|(at, _)| now.saturating_duration_since(*at) < AGE);
+            .filter(|(at, _)| now.saturating_duration_since(*at) < MAX_VALUE_AGE);
         let mut values: Vec<f64> = recent.map(|(_, value)| *value).collect();
         values.sort_by(f64::total_cmp);
         let quantile = |of: f64| {
@@ -124,7 +124,7 @@ mod tests {
     async fn quantiles_forget_what_is_old_and_sums_do_not() {
         let summary = Summary::new("startup_seconds", "Seconds.", Some("nodepool")).unwrap();
         summary.observe("web", 1000.0);
-        tokio::time::advance(AGE).await;
+        tokio::time::advance(MAX_VALUE_AGE).await;
         (1..=100).for_each(|value| summary.observe("web", f64::from(value)));
         let mut out = Vec::new();
         TextEncoder::new()

@@ -14,7 +14,7 @@ use std::time::{Duration, SystemTime};
 use sha2::{Digest as _, Sha256};
 
 /// The largest file that is read: no component comes near it.
-pub const MOST: u64 = 256 << 20;
+pub const MAX_FILE_BYTES: u64 = 256 << 20;
 
 /// Within this time after a change, another one may leave no trace in `stat` (its clock is coarse):
 /// the content is compared again.
@@ -128,7 +128,7 @@ pub fn read(file: &Path, most: u64) -> std::io::Result<Vec<u8>> {
 
 /// SHA-256 of a file; `None` if it cannot be read.
 fn digest(file: &Path) -> Option<[u8; 32]> {
-    read(file, MOST)
+    read(file, MAX_FILE_BYTES)
         .ok()
         .map(|bytes| Sha256::digest(bytes).into())
 }

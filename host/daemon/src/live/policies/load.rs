@@ -9,7 +9,7 @@ use longshore_policy::{Host, LoadError, LoadedPolicy, ScoreRequest, Session, Sig
 use sha2::{Digest as _, Sha256};
 
 use super::diff::{Fingerprint, PolicySlot};
-use super::files::{self, MOST};
+use super::files::{self, MAX_FILE_BYTES};
 use super::status::Problem;
 use crate::config::{Config, PolicyEntry, parse, parse_settings};
 use crate::error::Failure;
@@ -58,7 +58,7 @@ pub fn read(entry: &PolicyEntry) -> Result<Read, Problem> {
             .and_then(|text| parse_settings(file, &text).map_err(Failure::Config))
             .map_err(failed)?,
     };
-    let bytes = files::read(&entry.path, MOST).map_err(|error| Problem {
+    let bytes = files::read(&entry.path, MAX_FILE_BYTES).map_err(|error| Problem {
         place: entry.path.display().to_string(),
         reason: format!("cannot be read: {error}"),
         hint: "check `path`, and that the daemon's user may read the file".into(),

@@ -23,9 +23,9 @@ const BYTES: u64 = 4 << 20;
 /// The longest key.
 const KEY: usize = 256;
 /// Retry interval of a failed URL, unless its own interval is shorter.
-const AGAIN: Duration = Duration::from_secs(30);
+const URL_RETRY: Duration = Duration::from_secs(30);
 /// Retry interval of questions to EC2.
-const AGAIN_SCORES: Duration = Duration::from_secs(300);
+const SCORES_RETRY: Duration = Duration::from_secs(300);
 /// The row of a table that says when its numbers were true, in seconds since 1970.
 const TIME: &str = "time";
 /// A day: so much a time may be ahead.
@@ -79,8 +79,8 @@ impl SignalEntry {
     fn intervals(&self) -> Option<(Duration, Duration)> {
         match self {
             SignalEntry::File(_) => None,
-            SignalEntry::Url { every, .. } => Some((*every, AGAIN.min(*every))),
-            SignalEntry::PlacementScores(entry) => Some((entry.every, AGAIN_SCORES)),
+            SignalEntry::Url { every, .. } => Some((*every, URL_RETRY.min(*every))),
+            SignalEntry::PlacementScores(entry) => Some((entry.every, SCORES_RETRY)),
         }
     }
 

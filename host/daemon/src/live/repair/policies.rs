@@ -13,7 +13,7 @@ use super::reboot;
 use crate::live::node::NodeView;
 
 /// The highest priority that a policy may have.
-const MOST_PRIORITY: u8 = 100;
+const MAX_PRIORITY: u8 = 100;
 /// What one rank of priority is worth: a node may wait so long, in seconds, until it comes before
 /// one of the next rank.
 const RANK_SECONDS: f64 = 30.0 * 60.0;
@@ -24,9 +24,7 @@ pub enum PolicyError {
     /// The pattern for the reason is none.
     #[error("the repair policy for {condition}={status} has no regular expression: {why}")]
     Pattern {
-        /// Its condition.
         condition: &'static str,
-        /// Its status.
         status: &'static str,
         /// What is wrong with it.
         why: String,
@@ -34,7 +32,6 @@ pub enum PolicyError {
     /// Its status is none of a condition.
     #[error("the repair policy for {condition}={status} names no status: True, False or Unknown")]
     Status {
-        /// Its condition.
         condition: &'static str,
         /// What it has for a status.
         status: &'static str,
@@ -42,11 +39,8 @@ pub enum PolicyError {
     /// Its priority is out of range.
     #[error("the repair policy for {condition}={status} has priority {priority}, and 100 is most")]
     Priority {
-        /// Its condition.
         condition: &'static str,
-        /// Its status.
         status: &'static str,
-        /// What it has.
         priority: u8,
     },
     /// There is none without a reason, or several.
@@ -55,9 +49,7 @@ pub enum PolicyError {
     /// The fallback does not replace.
     #[error("the fallback among repair policies, {condition}={status}, has to replace the node")]
     FallbackReboots {
-        /// Its condition.
         condition: &'static str,
-        /// Its status.
         status: &'static str,
     },
 }
@@ -85,9 +77,7 @@ struct Compiled {
 pub struct Unhealthy {
     /// The condition that says so: the one whose policy decides, or is due first.
     pub condition: String,
-    /// Its status.
     pub status: ConditionStatus,
-    /// Its reason.
     pub reason: String,
     /// When it has lasted for as long as is tolerated, seconds since 1970.
     pub since: i64,
@@ -98,7 +88,6 @@ pub struct Unhealthy {
 /// What is due for a node.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Due {
-    /// What is done.
     pub action: RepairAction,
     /// The shortest time, seconds, that its pods get; nothing where no policy bounds it.
     pub grace: Option<i64>,
@@ -278,7 +267,7 @@ fn compile(policy: &RepairPolicy, rank: f64) -> Result<Compiled, PolicyError> {
         ConditionStatus::Unknown,
     ];
     let named = known.into_iter().find(|known| known.text() == status);
-    if policy.priority > MOST_PRIORITY {
+    if policy.priority > MAX_PRIORITY {
         let priority = policy.priority;
         return Err(PolicyError::Priority {
             condition,

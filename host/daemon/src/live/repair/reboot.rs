@@ -57,11 +57,11 @@ const ATTEMPTED: &str = "longshore.dev/reboot-attempted";
 /// Annotation of a NodeClaim: when its node was rebooted, the last ones.
 const REBOOTS: &str = "longshore.dev/reboots";
 /// How often it is looked whether pods have left.
-const DRAINS: Duration = Duration::from_secs(1);
+const DRAIN_POLL: Duration = Duration::from_secs(1);
 /// How often it is looked whether a machine is back; the watch is usually earlier.
-const POLL: Duration = Duration::from_secs(15);
+const RECOVERY_POLL: Duration = Duration::from_secs(15);
 /// When a step goes on that has written something.
-const NEXT: Duration = Duration::from_millis(200);
+const NEXT_STEP_DELAY: Duration = Duration::from_millis(200);
 
 /// Begins a reboot if the server itself says that it is due. Says whether it was.
 ///
@@ -166,15 +166,15 @@ pub async fn step(ctx: &Context, claim: &NodeClaim, nodes: &[Arc<NodeView>]) -> 
                 time_added: None,
             });
             ctx.write_taints(node, &taints).await?;
-            Ok(Some(NEXT))
+            Ok(Some(NEXT_STEP_DELAY))
         }
         (Due::Drain { until, least }, Some(node)) => {
             let left = termination::evict_from(ctx, node).await?;
             if left == 0 && now >= least {
                 return note(ctx, claim, node).await;
             }
-            let until = until.map_or(DRAINS, |until| left_of(until - now));
-            Ok(Some(DRAINS.min(until)))
+            let until = until.map_or(DRAIN_POLL, |until| left_of(until - now));
+            Ok(Some(DRAIN_POLL.min(until)))
         }
         (Due::Note, Some(node)) => note(ctx, claim, node).await,
         (Due::Ask(operation), Some(node)) => ask(ctx, claim, node, &operation).await,
@@ -183,7 +183,7 @@ pub async fn step(ctx: &Context, claim: &NodeClaim, nodes: &[Arc<NodeView>]) -> 
             let metadata = json!({"labels": {labels::INITIALIZED: Value::Null}});
             ctx.patch_node(&node.name, &json!({"metadata": metadata}))
                 .await?;
-            Ok(Some(POLL))
+            Ok(Some(RECOVERY_POLL))
         }
         (Due::Open, Some(node)) => {
             open(ctx, node).await?;
@@ -191,10 +191,10 @@ pub async fn step(ctx: &Context, claim: &NodeClaim, nodes: &[Arc<NodeView>]) -> 
             ctx.events
                 .claim(claim, false, "RebootObserved", &message)
                 .await;
-            Ok(Some(NEXT))
+            Ok(Some(NEXT_STEP_DELAY))
         }
         (Due::Succeed, Some(_)) => succeed(ctx, claim).await,
-        (Due::Wait(left), _) => Ok(Some(POLL.min(left_of(left)))),
+        (Due::Wait(left), _) => Ok(Some(RECOVERY_POLL.min(left_of(left)))),
         (Due::Fail(result, why), _) => fail(ctx, claim, result, &why).await,
         (Due::Refuse(why), node) => {
             if let Some(node) = node {
@@ -206,7 +206,7 @@ pub async fn step(ctx: &Context, claim: &NodeClaim, nodes: &[Arc<NodeView>]) -> 
             end(ctx, claim, "RebootFailed", &why).await
         }
         // These are due for a node that is there.
-        (_, None) => Ok(Some(POLL)),
+        (_, None) => Ok(Some(RECOVERY_POLL)),
     }
 }
 
@@ -216,12 +216,12 @@ async fn note(ctx: &Context, claim: &NodeClaim, node: &NodeView) -> Outcome {
     let live = proof::node(ctx, &node.name).await?;
     let live = live.filter(|live| live.uid == node.uid);
     let Some(live) = live else {
-        return Ok(Some(POLL));
+        return Ok(Some(RECOVERY_POLL));
     };
     let asked = rfc3339(ctx.now());
     let annotations = json!({BOOT_ID: live.boot_id, ATTEMPTED: asked});
     patch_meta(ctx, claim, json!({"annotations": annotations})).await?;
-    Ok(Some(NEXT))
+    Ok(Some(NEXT_STEP_DELAY))
 }
 
 async fn ask(ctx: &Context, claim: &NodeClaim, node: &NodeView, operation: &str) -> Outcome {
@@ -249,12 +249,12 @@ async fn issued(ctx: &Context, claim: &NodeClaim) -> Outcome {
     );
     conditions.retain(|c| c.type_ != "Initialized");
     let unknown = ConditionStatus::Unknown;
-    let why = "its machine is being started anew";
+    let why = "its machine is being rebooted";
     set_condition(conditions, "Initialized", unknown, REBOOTING, why, now());
     set_ready(ctx, &mut status);
     let version = claim.metadata.resource_version.as_deref();
     patch_status(ctx, claim, version, &status).await?;
-    Ok(Some(NEXT))
+    Ok(Some(NEXT_STEP_DELAY))
 }
 
 async fn succeed(ctx: &Context, claim: &NodeClaim) -> Outcome {
@@ -284,7 +284,7 @@ async fn end(ctx: &Context, claim: &NodeClaim, reason: &str, message: &str) -> O
         now,
     );
     patch_status(ctx, claim, version.as_deref(), &status).await?;
-    Ok(Some(NEXT))
+    Ok(Some(NEXT_STEP_DELAY))
 }
 
 /// A reboot has failed: its node is replaced.

@@ -17,16 +17,16 @@ use crate::live::node::NodeView;
 
 /// How long a node waits for the others of a round with pods that must spread or be together. A node
 /// that is there before the others attracts them, whatever is planned for it.
-const TOGETHER: Duration = Duration::from_secs(10);
-/// How long a node of any other round does: its pods would only be delayed.
-const BRIEFLY: Duration = Duration::from_secs(2);
-/// While others of the round come one after the other, this long after the last of them,
-const QUIET: Duration = Duration::from_secs(1);
-/// but no longer than this.
-const LONGEST: Duration = Duration::from_secs(10);
+const MAX_SPREAD_WAIT: Duration = Duration::from_secs(10);
+/// How long a node waits for the others of any other round: its pods would only be delayed.
+const MAX_ROUND_WAIT: Duration = Duration::from_secs(2);
+/// While nodes of a round keep coming, each waits this long after the last of them.
+const ARRIVAL_GAP: Duration = Duration::from_secs(1);
+/// Longest wait of a node while others of its round keep coming.
+const MAX_ARRIVAL_WAIT: Duration = Duration::from_secs(10);
 /// How long a node waits to be Ready. Until it is, its pods would be bound to other nodes. It does not
 /// wait for ever: what makes it Ready may need pods that do not tolerate unregistered nodes.
-const READY: Duration = Duration::from_secs(10);
+const MAX_READY_WAIT: Duration = Duration::from_secs(10);
 
 /// Nodes that have joined, and NodeClaims without a node, by round.
 #[derive(Default)]
@@ -102,21 +102,21 @@ impl LaunchGroups {
         now: Instant,
     ) -> Option<Duration> {
         let since = now.duration_since(*self.joined.get(name)?);
-        if !node.is_ready() && since < READY {
-            return Some(READY - since);
+        if !node.is_ready() && since < MAX_READY_WAIT {
+            return Some(MAX_READY_WAIT - since);
         }
         let round = round_of(claim).filter(|round| self.unobserved_claims.contains_key(*round))?;
         let together = match self.bound_together.contains(round) {
-            true => TOGETHER,
-            false => BRIEFLY,
+            true => MAX_SPREAD_WAIT,
+            false => MAX_ROUND_WAIT,
         };
         let quiet = self
             .last
             .get(round)
-            .map_or(QUIET, |at| now.duration_since(*at));
-        let more = QUIET
+            .map_or(ARRIVAL_GAP, |at| now.duration_since(*at));
+        let more = ARRIVAL_GAP
             .saturating_sub(quiet)
-            .min(LONGEST.saturating_sub(since));
+            .min(MAX_ARRIVAL_WAIT.saturating_sub(since));
         let left = Some(together.saturating_sub(since).max(more)).filter(|left| !left.is_zero());
         match left {
             Some(_) => drop(
@@ -188,12 +188,12 @@ mod tests {
         launch_groups.note("c", Some(&plain), true, now);
         assert_eq!(
             launch_groups.hold("c", &plain, &node(true), now),
-            Some(TOGETHER),
+            Some(MAX_SPREAD_WAIT),
             "it would attract the pods that must spread"
         );
         assert_eq!(
             launch_groups.hold("a", &spread, &node(true), now),
-            Some(TOGETHER)
+            Some(MAX_SPREAD_WAIT)
         );
         assert_eq!(
             launch_groups.note("b", Some(&spread), true, now),
@@ -205,7 +205,7 @@ mod tests {
         let other = claim("2", "shop/e~0");
         launch_groups.note("e", Some(&other), true, now);
         assert_eq!(
-            launch_groups.hold("e", &other, &node(true), now + TOGETHER),
+            launch_groups.hold("e", &other, &node(true), now + MAX_SPREAD_WAIT),
             None,
             "long enough"
         );
@@ -232,7 +232,7 @@ mod tests {
             "the fifth has just come"
         );
         assert_eq!(hold(&mut launch_groups, 5), None, "and nobody after it");
-        launch_groups.note("5", Some(&plain), true, now + LONGEST);
+        launch_groups.note("5", Some(&plain), true, now + MAX_ARRIVAL_WAIT);
         assert_eq!(
             hold(&mut launch_groups, 10),
             None,
@@ -250,13 +250,13 @@ mod tests {
         }
         launch_groups.note("a", Some(&plain), true, now);
         let mut hold = |at| launch_groups.hold("a", &plain, &node(true), at);
-        assert_eq!(hold(now), Some(BRIEFLY));
-        assert_eq!(hold(now + BRIEFLY), None);
+        assert_eq!(hold(now), Some(MAX_ROUND_WAIT));
+        assert_eq!(hold(now + MAX_ROUND_WAIT), None);
         let leader = claim("2", "shop/a~+0");
         launch_groups.note("d", Some(&leader), false, now);
         launch_groups.note("c", Some(&leader), true, now);
         let led = launch_groups.hold("c", &leader, &node(true), now);
-        assert_eq!(led, Some(TOGETHER), "its followers go where it goes");
+        assert_eq!(led, Some(MAX_SPREAD_WAIT), "its followers go where it goes");
     }
 
     #[test]
@@ -267,17 +267,17 @@ mod tests {
         launch_groups.note("a", Some(&plain), true, now);
         assert_eq!(
             launch_groups.hold("a", &plain, &node(false), now),
-            Some(READY)
+            Some(MAX_READY_WAIT)
         );
         assert_eq!(launch_groups.hold("a", &plain, &node(true), now), None);
         assert_eq!(
-            launch_groups.hold("a", &plain, &node(false), now + READY),
+            launch_groups.hold("a", &plain, &node(false), now + MAX_READY_WAIT),
             None
         );
     }
 
     #[test]
-    fn a_claim_that_is_given_up_keeps_nobody_waiting() {
+    fn a_claim_that_is_given_up_keeps_no_other_waiting() {
         let now = Instant::now();
         let spread = claim("1", "shop/a~0");
         let mut launch_groups = LaunchGroups::default();

@@ -20,21 +20,20 @@ pub const NOMINATION_TIMEOUT: Duration = Duration::from_secs(30);
 /// How often a pod is nominated again.
 const MAX_RENOMINATIONS: u32 = 3;
 
-/// So many that are nominated no longer are kept among those in order of time, and as many as there
-/// are others.
-const SLACK: usize = 64;
+/// Pods without a nomination that stay in the order of time, beside as many as there are with one.
+const MAX_CLEARED: usize = 64;
 
 /// A pod, `namespace/name`, and the node that is nominated for it.
 pub type Nomination = (String, String);
 
-/// The nominations.
 #[derive(Default)]
 pub struct Nominations {
     /// Pods with a node nominated, and since when that is known.
     nominated: BTreeMap<String, Instant>,
     /// What was said, by pod: it is not said twice.
     said: BTreeMap<String, String>,
-    /// The same in order of time; may have pods whose nomination was cleared.
+    /// When each nomination was known first, in order of time; may have pods whose nomination was
+    /// cleared.
     since: VecDeque<(Instant, String)>,
     /// Pods with a nomination that kube-scheduler has cleared.
     forgotten: Vec<String>,
@@ -62,11 +61,11 @@ impl Nominations {
         for Planned {
             pod,
             group,
-            nominated: told,
+            nominated,
             ..
         } in pods
         {
-            if !told || self.ignored.contains(pod) {
+            if !nominated || self.ignored.contains(pod) {
                 continue;
             }
             if let Some(group) = group {
@@ -124,7 +123,7 @@ impl Nominations {
             self.nominated.insert(pod.to_owned(), now);
             self.since.push_back((now, pod.to_owned()));
             // Nobody looks at the oldest of them where another replica leads.
-            if self.since.len() > 2 * self.nominated.len() + SLACK {
+            if self.since.len() > 2 * self.nominated.len() + MAX_CLEARED {
                 self.since
                     .retain(|(at, pod)| self.nominated.get(pod) == Some(at));
             }
@@ -134,11 +133,9 @@ impl Nominations {
     /// This replica leads no more: another one says what is nominated, and is seen to.
     pub fn stand_by(&mut self) {
         let Nominations {
-            nominated: told,
-            since,
-            ..
+            nominated, since, ..
         } = std::mem::take(self);
-        (self.nominated, self.since) = (told, since);
+        (self.nominated, self.since) = (nominated, since);
     }
 
     /// A pod waits no longer.
@@ -168,12 +165,12 @@ impl Nominations {
     /// A pod was planned for another node. Says whether one is nominated for it, which is to be
     /// taken back: its room is kept, and after a restart it would look like the answer.
     pub fn planned_anew(&mut self, pod: &str) -> bool {
-        let told = self.nominated.remove(pod).is_some();
-        if told {
+        let was_nominated = self.nominated.remove(pod).is_some();
+        if was_nominated {
             self.said.remove(pod);
         }
         self.leave_spread_queue(pod);
-        told
+        was_nominated
     }
 
     fn leave_spread_queue(&mut self, pod: &str) {
@@ -240,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn of_pods_that_must_spread_one_is_told_at_a_time() {
+    fn of_pods_that_must_spread_one_is_nominated_at_a_time() {
         let mut nominations = Nominations::default();
         let told = nominations.plan(
             "n",
@@ -314,7 +311,7 @@ mod tests {
             nominations.gone(&format!("p{pod}"));
         }
         assert!(
-            nominations.since.len() <= SLACK + 2,
+            nominations.since.len() <= MAX_CLEARED + 2,
             "{}",
             nominations.since.len()
         );
@@ -334,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_is_planned_anew_is_told_anew() {
+    fn a_pod_that_is_planned_anew_is_nominated_anew() {
         let now = Instant::now();
         let mut nominations = Nominations::default();
         nominations.plan("n", [spread("a"), spread("b")].into_iter());

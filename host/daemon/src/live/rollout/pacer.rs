@@ -9,9 +9,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// Assumed time of kube-scheduler per nomination: it looks at every pending pod for each.
-const HEARS: Duration = Duration::from_millis(2);
-/// And for the first.
-const LISTENS: Duration = Duration::from_millis(300);
+const SCHEDULER_TIME_PER_NOMINATION: Duration = Duration::from_millis(2);
+/// Assumed time of kube-scheduler until it hears of the first nomination.
+const SCHEDULER_TIME_FOR_FIRST: Duration = Duration::from_millis(300);
 
 /// Nominations on their way to kube-scheduler.
 #[derive(Default)]
@@ -39,7 +39,12 @@ impl Pacer {
     /// The nomination of a pod was written, or refused. Returns the claim that waits for no other.
     pub fn written(&mut self, pod: &str, now: Instant) -> Option<String> {
         let claim = self.writing.remove(pod)?;
-        self.heard = Some(self.heard.unwrap_or(now).max(now + LISTENS) + HEARS);
+        self.heard = Some(
+            self.heard
+                .unwrap_or(now)
+                .max(now + SCHEDULER_TIME_FOR_FIRST)
+                + SCHEDULER_TIME_PER_NOMINATION,
+        );
         let left = self.awaited.get_mut(&claim)?;
         *left -= 1;
         if *left > 0 {
@@ -80,7 +85,13 @@ mod tests {
         assert!(pacer.is_writing("n") && !pacer.is_writing("m"));
         assert_eq!(pacer.written("b", now), Some("n".to_owned()));
         assert!(!pacer.is_writing("n"));
-        assert_eq!(pacer.left(now), Some(LISTENS + 3 * HEARS));
-        assert_eq!(pacer.left(now + LISTENS + 3 * HEARS), None);
+        assert_eq!(
+            pacer.left(now),
+            Some(SCHEDULER_TIME_FOR_FIRST + 3 * SCHEDULER_TIME_PER_NOMINATION)
+        );
+        assert_eq!(
+            pacer.left(now + SCHEDULER_TIME_FOR_FIRST + 3 * SCHEDULER_TIME_PER_NOMINATION),
+            None
+        );
     }
 }

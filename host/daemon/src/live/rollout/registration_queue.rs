@@ -21,12 +21,12 @@ use crate::live::claims::planned_pods;
 
 /// Number of registrations written at a time. NodeClaims are created so many at a time too, so that
 /// the connections exist already: a new connection takes longer than a request.
-const OPENS: usize = 16;
+const REGISTRATIONS_AT_ONCE: usize = 16;
 /// Longest wait of a registered node's other writes for other nodes, of a late node for the earlier
 /// ones, and of any node for affinity leaders.
-const OTHERS: Duration = Duration::from_secs(1);
+const MAX_WAIT_FOR_OTHERS: Duration = Duration::from_secs(1);
 /// Nodes that become ready to register within this time register together.
-const GATHERS: Duration = Duration::from_millis(10);
+const BATCH_WINDOW: Duration = Duration::from_millis(10);
 
 /// Priority of a node's registration.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -123,10 +123,10 @@ impl Ticket {
     /// When something happens to it that nothing else brings about.
     fn wakes_at(&self, now: Instant) -> Option<Instant> {
         match self.stage {
-            Stage::Waiting(since) if since + GATHERS > now => Some(since + GATHERS),
-            Stage::Waiting(since) => Some(since + GATHERS + OTHERS),
+            Stage::Waiting(since) if since + BATCH_WINDOW > now => Some(since + BATCH_WINDOW),
+            Stage::Waiting(since) => Some(since + BATCH_WINDOW + MAX_WAIT_FOR_OTHERS),
             Stage::LeadersAwaited(since, _) | Stage::OthersAwaited(since, _) => {
-                Some(since + OTHERS)
+                Some(since + MAX_WAIT_FOR_OTHERS)
             }
             Stage::Registering | Stage::Registered(_) => None,
         }
@@ -209,7 +209,7 @@ impl RegistrationQueue {
         }
         for ticket in self.tickets.values_mut() {
             if let Stage::LeadersAwaited(since, ready) = ticket.stage
-                && (ticket.leads.is_empty() || now >= since + OTHERS)
+                && (ticket.leads.is_empty() || now >= since + MAX_WAIT_FOR_OTHERS)
             {
                 ticket.stage = Stage::OthersAwaited(now, ready);
             }
@@ -221,7 +221,7 @@ impl RegistrationQueue {
             .any(|ticket| ticket.has_slot() || matches!(ticket.stage, Stage::Waiting(_)));
         for (claim, ticket) in &mut self.tickets {
             if let Stage::OthersAwaited(since, ready) = ticket.stage
-                && (!any_closed || now >= since + OTHERS)
+                && (!any_closed || now >= since + MAX_WAIT_FOR_OTHERS)
             {
                 ticket.stage = Stage::Registered(ready);
                 due.push(claim.clone());
@@ -240,8 +240,8 @@ impl RegistrationQueue {
             if ticket.has_slot() {
                 slots[ticket.priority.kind()] += 1;
             } else if let Stage::Waiting(since) = ticket.stage {
-                gathered |= now >= since + GATHERS;
-                let late = now >= since + GATHERS + OTHERS;
+                gathered |= now >= since + BATCH_WINDOW;
+                let late = now >= since + BATCH_WINDOW + MAX_WAIT_FOR_OTHERS;
                 waiting.insert((ticket.priority, ticket.number), (claim.clone(), late));
             }
         }
@@ -249,7 +249,7 @@ impl RegistrationQueue {
         for ((priority, _), (claim, late)) in waiting {
             let kind = priority.kind();
             let fits = gathered
-                && slots.iter().sum::<usize>() < OPENS
+                && slots.iter().sum::<usize>() < REGISTRATIONS_AT_ONCE
                 && slots[..kind].iter().all(|&others| others == 0);
             if fits || late {
                 slots[kind] += 1;
@@ -415,7 +415,7 @@ mod tests {
 
     #[test]
     fn nodes_register_in_order_of_their_unreserved_room() {
-        let nodes = (1..=3 * OPENS).rev();
+        let nodes = (1..=3 * REGISTRATIONS_AT_ONCE).rev();
         let nodes = nodes.map(|free| node(&format!("{free:02}"), roomy(free), 5));
         let mut played = Played::new(nodes);
         played.until(100);
@@ -423,8 +423,10 @@ mod tests {
         let order: Vec<(u128, usize)> = registered
             .map(|(at, what)| (*at, what[..2].parse().unwrap()))
             .collect();
-        let waves = |free: usize| 10 + 5 * ((free - 1) / OPENS) as u128;
-        let expected: Vec<_> = (1..=3 * OPENS).map(|free| (waves(free), free)).collect();
+        let waves = |free: usize| 10 + 5 * ((free - 1) / REGISTRATIONS_AT_ONCE) as u128;
+        let expected: Vec<_> = (1..=3 * REGISTRATIONS_AT_ONCE)
+            .map(|free| (waves(free), free))
+            .collect();
         assert_eq!(order, expected);
     }
 
@@ -457,14 +459,15 @@ mod tests {
 
     #[test]
     fn a_node_that_is_given_up_takes_no_turn() {
-        let nodes = (1..2 * OPENS).map(|free| node(&free.to_string(), roomy(free), 60_000));
+        let nodes =
+            (1..2 * REGISTRATIONS_AT_ONCE).map(|free| node(&free.to_string(), roomy(free), 60_000));
         let mut played = Played::new(nodes);
         played.until(20);
-        (1..2 * OPENS).for_each(|free| played.queue.forget(&free.to_string()));
+        (1..2 * REGISTRATIONS_AT_ONCE).for_each(|free| played.queue.forget(&free.to_string()));
         assert_eq!(played.queue.wakes_at(played.now), None);
         let now = played.now;
         assert_eq!(played.queue.turn("late", full, now), Turn::Wait(None));
-        assert_eq!(played.queue.due(now + GATHERS), ["late"]);
+        assert_eq!(played.queue.due(now + BATCH_WINDOW), ["late"]);
         played.queue.failed("late");
         assert!(!played.queue.has("late"), "it queues again");
         assert_eq!(played.queue.turn("late", full, now), Turn::Wait(None));

@@ -43,7 +43,7 @@ pub struct Limits {
 }
 
 /// Longest accepted path and query, in bytes. `namespace/name` of a pod has at most 317.
-const PATH: usize = 512;
+const MAX_PATH_BYTES: usize = 512;
 
 /// Binds a port on all addresses, IPv6 and IPv4; on those of IPv4 alone where the kernel has no
 /// IPv6.
@@ -160,7 +160,7 @@ async fn one_small_request(request: Request, next: Next) -> Response {
     let long = request
         .uri()
         .path_and_query()
-        .is_some_and(|path| path.as_str().len() > PATH);
+        .is_some_and(|path| path.as_str().len() > MAX_PATH_BYTES);
     let busy = match request.extensions().get::<ConnectInfo<Client>>() {
         Some(ConnectInfo(client)) => !client.places.answer(&client.place),
         None => false,
@@ -172,7 +172,7 @@ async fn one_small_request(request: Request, next: Next) -> Response {
     let mut response = if long {
         (
             StatusCode::URI_TOO_LONG,
-            format!("the path is longer than {PATH} bytes\n"),
+            format!("the path is longer than {MAX_PATH_BYTES} bytes\n"),
         )
             .into_response()
     } else if busy {

@@ -1,5 +1,5 @@
 //! Objects of other providers in the state. NodePools and NodeClaims of theirs are known to the
-//! store alone, so that whoever asks the state for NodePools and NodeClaims gets managed ones.
+//! store alone, so that every reader of NodePools and NodeClaims gets managed ones.
 
 use std::collections::{BTreeMap, BTreeSet};
 

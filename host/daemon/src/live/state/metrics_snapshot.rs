@@ -143,7 +143,7 @@ impl ClusterState {
             .collect();
         let daemon_set = names.get("DaemonSet");
         let mut owners: HashMap<(Symbol, Symbol, Symbol), u32> = HashMap::new();
-        let mut nominated = Vec::new();
+        let mut owner_paths = Vec::new();
         let mut lines = Vec::with_capacity(world.pods.len());
         for (index, pod) in world.pods.iter().enumerate() {
             let shape = world.shapes.get(pod.shape);
@@ -170,8 +170,8 @@ impl ClusterState {
                 *owners.entry(key).or_insert_with(|| {
                     let [kind, owner, namespace] =
                         [kind, owner, shape.namespace].map(|part| names.text(part));
-                    nominated.push(owner_path(kind, owner, namespace));
-                    nominated.len() as u32 - 1
+                    owner_paths.push(owner_path(kind, owner, namespace));
+                    owner_paths.len() as u32 - 1
                 })
             });
             lines.push(PodRow {
@@ -184,7 +184,7 @@ impl ClusterState {
                 dynamic: pod.resource_claims,
             });
         }
-        (lines, nominated)
+        (lines, owner_paths)
     }
 
     /// USD per hour of the claims of each NodePool that have been launched, at today's price of

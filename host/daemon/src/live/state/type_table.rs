@@ -21,7 +21,6 @@ pub struct TypeRow {
     pub offerings: Vec<OfferingRow>,
 }
 
-/// An offering.
 pub struct OfferingRow {
     pub capacity_type: Arc<str>,
     pub zone: Arc<str>,

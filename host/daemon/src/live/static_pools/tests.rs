@@ -244,7 +244,7 @@ async fn an_unchanged_spec_is_bought_for_once_a_minute() {
     memory.bought(&pool, now);
     let later = now + Duration::from_secs(45);
     assert_eq!(memory.pause(&pool, later), Some(Duration::from_secs(15)));
-    assert_eq!(memory.pause(&pool, now + PAUSE), None);
+    assert_eq!(memory.pause(&pool, now + SCALE_UP_PAUSE), None);
     pool.metadata.generation = Some(4);
     assert_eq!(memory.pause(&pool, later), None);
 }

@@ -14,9 +14,9 @@ use crate::live::drains::PodRequest;
 use crate::live::mutants::mutant;
 
 /// Most pods that are named in an Event.
-const NAMED: usize = 5;
+const MAX_NAMED_PODS: usize = 5;
 /// Most characters of a reason.
-const REASON: usize = 100;
+const MAX_REASON_CHARS: usize = 100;
 
 /// What became of a request that a pod may leave.
 enum Answer {
@@ -68,7 +68,7 @@ pub async fn drain(
         }));
     }
     if !refused.is_empty() {
-        refused.truncate(NAMED);
+        refused.truncate(MAX_NAMED_PODS);
         let message = format!("evictions refused: {}", refused.join(", "));
         ctx.events
             .node(node, true, "FailedDraining", &message)
@@ -91,7 +91,7 @@ async fn ask(
     ctx.may_write()?;
     let why = match question.await? {
         Answer::Leaves => None,
-        Answer::Refuses(why) => Some(why.chars().take(REASON).collect::<String>()),
+        Answer::Refuses(why) => Some(why.chars().take(MAX_REASON_CHARS).collect::<String>()),
     };
     ctx.drains
         .asked(node, pod, what, why.as_deref(), Instant::now());

@@ -11,7 +11,6 @@ use super::{Kubelet, Reserved};
 /// Settings of the kubelet that are expressions.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Expressions {
-    /// `maxPods`.
     pub max_pods: Option<Expression>,
     /// Entries of `kubeReserved`.
     pub kube_reserved: Vec<(Reservable, Expression)>,
@@ -22,13 +21,10 @@ pub struct Expressions {
 /// A resource that can be kept back from pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reservable {
-    /// `cpu`.
     Cpu,
-    /// `memory`.
     Memory,
     /// `ephemeral-storage`.
     Storage,
-    /// `pid`.
     Pid,
 }
 
@@ -54,7 +50,6 @@ impl Reservable {
         .find(|one| one.name() == name)
     }
 
-    /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             Reservable::Cpu => "cpu",

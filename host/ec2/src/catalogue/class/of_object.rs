@@ -19,7 +19,7 @@ use super::{
 };
 
 /// Most pods and pods per core: what the kubelet's field holds.
-const MOST: i64 = i32::MAX as i64;
+const MAX_PODS: i64 = i32::MAX as i64;
 
 impl Class {
     /// What the catalogue depends on of an EC2NodeClass.
@@ -145,7 +145,7 @@ fn count(key: &str, value: &Value) -> Result<i64, ClassFault> {
     match value {
         Value::Number(number) => number
             .as_i64()
-            .filter(|number| (0..=MOST).contains(number))
+            .filter(|number| (0..=MAX_PODS).contains(number))
             .ok_or_else(|| fault(field, "is not a count", "give 0 or more")),
         _ => Err(fault(field, "is not a number", "give 0 or more")),
     }

@@ -60,12 +60,10 @@ pub struct Cluster {
     free: BTreeSet<ShapeNo>,
     pods: HashMap<Key, Record>,
     born: u64,
-    /// Labels of namespaces.
     pub namespaces: BTreeMap<Symbol, Labels>,
 }
 
 impl Cluster {
-    /// A shape.
     pub fn shape(&self, number: ShapeNo) -> Option<&Arc<PodShape>> {
         self.shapes.get(number)?.as_ref().map(|(shape, _)| shape)
     }
@@ -88,7 +86,6 @@ impl Cluster {
         self.born
     }
 
-    /// A pod.
     pub fn pod(&self, key: &Key) -> Option<&Record> {
         self.pods.get(key)
     }

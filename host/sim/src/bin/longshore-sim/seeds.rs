@@ -11,7 +11,7 @@ use clap::Args;
 use longshore_daemon::live::mutants;
 use longshore_sim::harness::generated::{Stories, types};
 use longshore_sim::harness::run::{SeedResult, run_scenario};
-use longshore_sim::harness::{SEEDS_SIZE, SEEDS_TYPES, manager};
+use longshore_sim::harness::{SEEDS_SIZE, SEEDS_TYPES, reloader};
 
 /// What `seed` and `seeds` have in common.
 #[derive(Debug, Args)]
@@ -155,7 +155,7 @@ fn start(asked: &Options) -> ExitCode {
 }
 
 /// How often `seeds` says how far it is.
-const PROGRESS: Duration = Duration::from_secs(60);
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Results so far, and when the next line of progress is due.
 struct Progress {
@@ -171,7 +171,7 @@ impl Progress {
         if now < self.due {
             return None;
         }
-        self.due = now + PROGRESS;
+        self.due = now + PROGRESS_INTERVAL;
         let (ran, bad) = (self.results.len(), bad(&self.results));
         Some(format!("{ran} of {of} seeds ran, {bad} failed"))
     }
@@ -188,18 +188,18 @@ fn run(asked: &Options) -> ExitCode {
     let of = asked.seeds.end - asked.seeds.start;
     let progress = Mutex::new(Progress {
         results: Vec::new(),
-        due: began + PROGRESS,
+        due: began + PROGRESS_INTERVAL,
     });
     let work = || {
         mutants::switch(asked.mutant.as_deref());
-        let manager = manager().map_err(|failure| failure.to_string())?;
+        let reloader = reloader().map_err(|failure| failure.to_string())?;
         loop {
             let seed = next.fetch_add(1, Ordering::Relaxed);
             if seed >= asked.seeds.end {
                 return Ok::<(), String>(());
             }
             let story = asked.stories.scenario(seed, asked.size, types.clone());
-            let told = run_scenario(&story, manager.clone(), asked.log.is_some());
+            let told = run_scenario(&story, reloader.clone(), asked.log.is_some());
             let told = told.map_err(|error| error.to_string())?;
             if !told.wrong.is_empty() {
                 print!("{}", failed(&told, asked));

@@ -162,7 +162,6 @@ impl Account {
         Handle(self.clone())
     }
 
-    /// The region.
     pub fn region(&self) -> &str {
         &self.options.account.region
     }
@@ -455,7 +454,7 @@ impl Account {
 
     /// Registers the Node of an instance; says when it is tried again.
     fn register(&self, server: &Server, id: &str) -> Option<Duration> {
-        const AGAIN: Duration = Duration::from_secs(1);
+        const JOIN_RETRY: Duration = Duration::from_secs(1);
         let joins = self.connected().shell.with(|world, now| {
             let one = world.instances().find(|one| one.id == id)?;
             Some((
@@ -469,7 +468,7 @@ impl Account {
             Err(
                 emulator::kubelet::NotJoining::NotRunning("pending")
                 | emulator::kubelet::NotJoining::Booting(_),
-            ) => return Some(AGAIN),
+            ) => return Some(JOIN_RETRY),
             Err(emulator::kubelet::NotJoining::NotRunning(_)) => return None,
             Err(why) => {
                 self.wrong(format!("{id} does not join: {why}"));
@@ -479,7 +478,7 @@ impl Account {
         let amounts = self.state().amounts.get(&kind).cloned();
         // No claim says yet what its type has.
         let Some(amounts) = amounts else {
-            return Some(AGAIN);
+            return Some(JOIN_RETRY);
         };
         let share = self.state().never.map(|(_, ready)| ready);
         let share = share.unwrap_or(self.options.never_ready);
@@ -491,7 +490,7 @@ impl Account {
         match there {
             Some(node) if own(&node) => None,
             // The Node of a machine that had the address before.
-            Some(_) => Some(AGAIN),
+            Some(_) => Some(JOIN_RETRY),
             None => {
                 let began = CloudEvent::Began {
                     node: joining.name.clone(),

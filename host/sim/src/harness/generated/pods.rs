@@ -5,7 +5,6 @@ use super::Rng;
 /// A Deployment of a scenario.
 #[derive(Clone, Debug)]
 pub struct Workload {
-    /// Its name.
     pub name: String,
     /// Its manifest without replicas' number, which is `REPLICAS`.
     pub manifest: String,

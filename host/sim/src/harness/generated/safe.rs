@@ -168,7 +168,7 @@ fn hold_some(rng: &mut Rng, workloads: &mut Workloads) {
     }
 }
 
-/// Nobody may leave for a while.
+/// No pod may leave for a while.
 fn budgets(rng: &mut Rng, workloads: &Workloads) -> Vec<(Duration, ScenarioEvent)> {
     let mut acts = Vec::new();
     for workload in workloads

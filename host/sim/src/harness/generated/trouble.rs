@@ -53,7 +53,7 @@ pub enum Trouble {
 }
 
 /// After so long, seconds, pods that must not be disrupted no longer hold their node.
-const HELD: i64 = 300;
+const MAX_HELD_SECONDS: i64 = 300;
 
 impl Trouble {
     /// Lets it happen.
@@ -123,7 +123,7 @@ fn unnominate_all(harness: &Harness) {
         fields::time(node, "/metadata/deletionTimestamp").map(|at| at.as_second())
     };
     for node in world.server.list(resources::NODE) {
-        if since(&node).is_none_or(|at| now - at < HELD) {
+        if since(&node).is_none_or(|at| now - at < MAX_HELD_SECONDS) {
             continue;
         }
         for pod in world.server.pods_on(fields::name(&node)) {

@@ -18,22 +18,22 @@ const DETAILS: &str = "longshore.dev/disruption-command";
 const REPLACES: &str = "longshore.dev/replaces";
 const POOL: &str = "karpenter.sh/nodepool";
 const INITIALIZED: &str = "karpenter.sh/initialized";
-const HOLDS: &str = "karpenter.sh/do-not-disrupt";
+const DO_NOT_DISRUPT: &str = "karpenter.sh/do-not-disrupt";
 const MOVES: &str = "longshore.dev/moves";
 const FAILURES: &str = "longshore.dev/disruption-failures";
 const HASH: &str = "karpenter.sh/nodepool-hash";
 /// How long a watch may be silent before nothing is decided; see `purchases`.
-const SILENT: Duration = Duration::from_secs(95);
+const MAX_WATCH_SILENCE: Duration = Duration::from_secs(95);
 /// So long a replacement that no command has any more may be there unused: ten minutes, as its command
 /// would have given it, and until a process leads and trusts its watches again.
-const LEFT_OVER: Duration = Duration::from_secs(1200);
+const MAX_LEFT_OVER_TIME: Duration = Duration::from_secs(1200);
 /// A node that is not initialised so long after its NodeClaim was made counts in budgets: ten minutes,
 /// and what a watch may be late.
-const LATE: i64 = 600 + SILENT.as_secs() as i64;
+const LATE_NODE_SECONDS: i64 = 600 + MAX_WATCH_SILENCE.as_secs() as i64;
 /// A look that had begun when a command failed may begin another one, seconds.
-const BEGUN: i64 = 60;
+const MAX_LOOK_SECONDS: i64 = 60;
 /// Clocks of machines, and how long marks of a command outlive its failure, seconds.
-const CLOCKS: i64 = 15;
+const MAX_CLOCK_SKEW_SECONDS: i64 = 15;
 /// The first pause of a NodePool after a failure, and the longest one, seconds.
 const PAUSES: (i64, i64) = (300, 3600);
 
@@ -167,7 +167,7 @@ impl Disruption {
             };
             let since = interceptor.clock.now().as_second() - failed.noted;
             let pause = (PAUSES.0 << (failed.count - 1).min(8)).min(PAUSES.1);
-            if (BEGUN..pause - CLOCKS).contains(&since)
+            if (MAX_LOOK_SECONDS..pause - MAX_CLOCK_SKEW_SECONDS).contains(&since)
                 && failed.template == template(interceptor, &pool)
             {
                 interceptor.violated(format!(
@@ -180,7 +180,7 @@ impl Disruption {
     }
 
     /// A replacement is created: for pods of its command, and for none of its nodes was another one
-    /// bought before that is still there for nobody.
+    /// bought before that is still there for no pod.
     pub fn replacement(&self, interceptor: &Interceptor, claim: &Value) {
         let (name, id) = (fields::name(claim), fields::annotation(claim, REPLACES));
         let Some(id) = id else { return };
@@ -237,8 +237,8 @@ impl Disruption {
         self.left_over.retain(|name, _| names.contains(name));
         for name in names {
             let since = *self.left_over.entry(name.clone()).or_insert(now);
-            let is_new = now < since + LEFT_OVER + Duration::from_secs(60);
-            if now >= since + LEFT_OVER && is_new {
+            let is_new = now < since + MAX_LEFT_OVER_TIME + Duration::from_secs(60);
+            if now >= since + MAX_LEFT_OVER_TIME && is_new {
                 interceptor.violated(format!(
                     "{name} replaces nothing since {} s, and is kept",
                     (now - since).as_secs()
@@ -262,7 +262,7 @@ impl Disruption {
             return 0;
         };
         let now = interceptor.clock.elapsed();
-        while gone.front().is_some_and(|at| *at + SILENT < now) {
+        while gone.front().is_some_and(|at| *at + MAX_WATCH_SILENCE < now) {
             gone.pop_front();
         }
         gone.len()
@@ -354,10 +354,10 @@ impl Disruption {
         }
         let pods = node.map(|node| interceptor.server.pods_on(fields::name(&node)));
         for pod in pods.into_iter().flatten() {
-            let held = fields::annotation(&pod, HOLDS) == Some("true");
+            let held = fields::annotation(&pod, DO_NOT_DISRUPT) == Some("true");
             let since = fields::time(&pod, "/status/startTime").map(|at| at.as_second());
             let known = since.is_some_and(|since| {
-                interceptor.clock.now().as_second() - since > SILENT.as_secs() as i64
+                interceptor.clock.now().as_second() - since > MAX_WATCH_SILENCE.as_secs() as i64
             });
             if held && known && !fields::ended(&pod) && !fields::deleting(&pod) {
                 let pod = fields::name(&pod);
@@ -394,7 +394,7 @@ fn late(
             && !fields::deleting(claim)
             && fields::annotation(claim, COMMAND).is_none()
             && fields::condition(claim, "Rebooting") != "True"
-            && created.is_some_and(|at| now - at.as_second() > LATE)
+            && created.is_some_and(|at| now - at.as_second() > LATE_NODE_SECONDS)
     };
     claims.iter().filter(is_late).count()
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::faults::LATEST;
+use crate::faults::MAX_REQUEST_DELAY;
 use crate::fields;
 use crate::harness::interceptor::Interceptor;
 use crate::object::Change;
@@ -10,9 +10,9 @@ use crate::server::{RequestInfo, resources};
 
 /// A holder acts for 10 s after its last renewal, and others take over after 15 s. So its last
 /// request has 5 s to arrive before it can lose the Lease. A request in flight for longer arrives
-/// [`LATEST`] later at most, and cannot be called back. A tenth of a second is for timers in whole
-/// milliseconds.
-const UNDER_WAY: Duration = LATEST.saturating_sub(Duration::from_millis(4_900));
+/// [`MAX_REQUEST_DELAY`] later at most, and cannot be called back. A tenth of a second is for
+/// timers in whole milliseconds.
+const UNDER_WAY: Duration = MAX_REQUEST_DELAY.saturating_sub(Duration::from_millis(4_900));
 
 /// Who holds the Lease, and since when. By the server's time: the Lease has the time of the holder,
 /// which may be wrong.

@@ -16,7 +16,7 @@ use crate::server::{RequestInfo, resources};
 /// Taint of nodes that are disrupted or on their way out.
 pub(in crate::harness) const DISRUPTED: &str = "karpenter.sh/disrupted";
 /// Taint of nodes that later waves of disruption remove.
-pub(in crate::harness) const LATER: &str = "longshore.dev/disruption-planned";
+pub(in crate::harness) const GOES_LATER: &str = "longshore.dev/disruption-planned";
 const UNREGISTERED: &str = "karpenter.sh/unregistered";
 const REGISTERED: &str = "karpenter.sh/registered";
 const INITIALIZED: &str = "karpenter.sh/initialized";
@@ -119,7 +119,7 @@ fn registered(interceptor: &Interceptor, node: &Value) {
     // Or what its claim was before a backup has brought it back under another UID, for as long as
     // that may not be known.
     let created = fields::time(claim, "/metadata/creationTimestamp").map_or(0, |at| at.as_second());
-    let restored = pods::now(interceptor) - created <= safety::SILENT.as_secs() as i64;
+    let restored = pods::now(interceptor) - created <= safety::MAX_WATCH_SILENCE.as_secs() as i64;
     let owns = |owner: &Value| {
         owner["uid"] == fields::uid(claim) || (restored && owner["name"] == fields::name(claim))
     };
@@ -160,7 +160,7 @@ fn lost(interceptor: &Interceptor, before: &Value, node: &Value) {
     }
     let mut taints = fields::items(before, "/spec/taints").iter().filter(|t| {
         t["key"] != UNREGISTERED
-            && t["key"] != LATER
+            && t["key"] != GOES_LATER
             && !(t["key"] == DISRUPTED && stays(interceptor, node))
             && !(t["key"] == REBOOTS && reboots(interceptor, node))
     });

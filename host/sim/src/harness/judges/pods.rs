@@ -6,22 +6,22 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::nodes::DISRUPTED;
-use crate::faults::LATEST;
+use crate::faults::MAX_REQUEST_DELAY;
 use crate::fields;
 use crate::harness::interceptor::Interceptor;
 use crate::object::Key;
 use crate::server::{RequestInfo, resources};
 
 /// The sender of an eviction may not know a pod that was bound less than this time before its
-/// arrival. Requests are in flight for [`LATEST`] at most, and a drain runs every second, on
-/// watches that are as late as a request at most. Seconds.
-const FRESH: i64 = LATEST.as_secs() as i64 + 4;
+/// arrival. Requests are in flight for [`MAX_REQUEST_DELAY`] at most, and a drain runs every
+/// second, on watches that are as late as a request at most. Seconds.
+const UNSEEN_POD_SECONDS: i64 = MAX_REQUEST_DELAY.as_secs() as i64 + 4;
 /// After this long a pod that goes is not waited for, beyond its grace period: a minute, and clocks
 /// in whole seconds.
-const STUCK: i64 = 59;
+const STUCK_POD_SECONDS: i64 = 59;
 /// The termination time of a claim may move (a repair does not wait) while a deletion is in flight,
 /// and until the watch has brought it to the sender.
-const MOVED: Duration = LATEST.saturating_mul(2);
+const MAX_NEWS_DELAY: Duration = MAX_REQUEST_DELAY.saturating_mul(2);
 const TERMINATION_TIME: &str = "karpenter.sh/nodeclaim-termination-timestamp";
 const DO_NOT_DISRUPT: &str = "karpenter.sh/do-not-disrupt";
 const MIRROR: &str = "kubernetes.io/config.mirror";
@@ -86,13 +86,12 @@ fn deletes(interceptor: &Interceptor, key: &Key, pod: &Value, grace: Option<i64>
     };
     // What was right when it was sent is as much too long as the request was under way, and as
     // clocks are whole.
-    let late = LATEST.as_secs() as i64 + 1;
+    let late = MAX_REQUEST_DELAY.as_secs() as i64 + 1;
     let left = ends - now(interceptor);
     let (least, mut most) = (left.max(1), (left + late).clamp(1, own.max(1)));
-    if claim
-        .as_deref()
-        .is_some_and(|claim| super::moved(interceptor, claim).is_some_and(|ago| ago <= MOVED))
-    {
+    if claim.as_deref().is_some_and(|claim| {
+        super::moved(interceptor, claim).is_some_and(|ago| ago <= MAX_NEWS_DELAY)
+    }) {
         most = own.max(1);
     }
     let grace = grace.unwrap_or(own);
@@ -103,7 +102,7 @@ fn deletes(interceptor: &Interceptor, key: &Key, pod: &Value, grace: Option<i64>
     }
 }
 
-/// Nobody is evicted that must be left alone, out of turn, or with less time than it asks for.
+/// No pod is evicted that must be left alone, out of turn, or with less time than it asks for.
 fn evicts(interceptor: &Interceptor, key: &Key, pod: &Value, grace: Option<i64>) {
     let (name, own) = (&key.name, own_grace(pod));
     if is_held(interceptor, pod) && !fields::deleting(pod) {
@@ -117,7 +116,8 @@ fn evicts(interceptor: &Interceptor, key: &Key, pod: &Value, grace: Option<i64>)
         ));
     }
     let tier = tier(pod);
-    let known = |pod: &Value| bound(pod).is_some_and(|at| now(interceptor) - at > FRESH);
+    let known =
+        |pod: &Value| bound(pod).is_some_and(|at| now(interceptor) - at > UNSEEN_POD_SECONDS);
     let earlier = on_node(interceptor, fields::text(pod, "/spec/nodeName"))
         .into_iter()
         .find(|other| self::tier(other) < tier && counts(interceptor, other) && known(other));
@@ -179,7 +179,7 @@ pub(in crate::harness) fn counts(interceptor: &Interceptor, pod: &Value) -> bool
 
 fn is_stuck(interceptor: &Interceptor, pod: &Value) -> bool {
     fields::time(pod, "/metadata/deletionTimestamp")
-        .is_some_and(|at| now(interceptor) > at.as_second() + STUCK)
+        .is_some_and(|at| now(interceptor) > at.as_second() + STUCK_POD_SECONDS)
 }
 
 /// Pods on a node.

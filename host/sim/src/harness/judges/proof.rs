@@ -20,19 +20,19 @@ const REGISTERED: &str = "karpenter.sh/registered";
 const POOL: &str = "karpenter.sh/nodepool";
 /// A node lives at least this long after the taint that keeps kube-scheduler away from it, for
 /// kube-scheduler may not have seen it yet.
-const DRAIN: Duration = Duration::from_secs(5);
+const MIN_TAINT_AGE: Duration = Duration::from_secs(5);
 /// Shortest time without an owner before an instance counts as leaked: two passes see it, two
 /// minutes apart, and each takes the time of a call.
-const LOST: Duration = Duration::from_secs(110);
+const MIN_LEAK_AGE: Duration = Duration::from_secs(110);
 /// Leaked instances are collected every two minutes; terminations within one interval belong to one
 /// pass.
-const PASS: Duration = Duration::from_secs(60);
+const PASS_TIME: Duration = Duration::from_secs(60);
 /// Tolerance between the daemon's clock and the server's, in seconds: the server sends whole
 /// seconds.
-const CLOCK: i64 = 3;
+const MAX_CLOCK_SKEW_SECONDS: i64 = 3;
 /// Nodes that have been unhealthy for less, seconds, may not be known to be: a request's time on
 /// the way and a watch's.
-const KNOWN: i64 = 15;
+const MAX_NEWS_SECONDS: i64 = 15;
 
 /// What is remembered of what was given back.
 #[derive(Default)]
@@ -143,7 +143,7 @@ fn is_empty(interceptor: &Interceptor, provider_id: &str) {
         None => interceptor.violated(format!(
             "{provider_id} is ended without closing {name} to pods"
         )),
-        Some(closed) if closed < DRAIN => {
+        Some(closed) if closed < MIN_TAINT_AGE => {
             let closed = closed.as_secs_f64();
             interceptor.violated(format!(
                 "{provider_id} is ended {closed:.1} s after {name} was closed to pods"
@@ -173,14 +173,14 @@ fn sweeps(interceptor: &Interceptor, client: &str, provider_id: &str) {
         .copied()
         .unwrap_or(entry.start)
         .max(entry.start);
-    if since + LOST > now {
+    if since + MIN_LEAK_AGE > now {
         let lost = (now - since).as_secs();
         interceptor.violated(format!(
             "{client} ends {provider_id}, which nobody has owned for {lost} s alone"
         ));
     }
     proof.swept.push_back(now);
-    while proof.swept.front().is_some_and(|at| *at + PASS < now) {
+    while proof.swept.front().is_some_and(|at| *at + PASS_TIME < now) {
         proof.swept.pop_front();
     }
     let (running, swept) = (ledger.running().count(), proof.swept.len());
@@ -236,8 +236,9 @@ fn deletes(interceptor: &Interceptor, asked: &RequestInfo) {
     let created =
         fields::time(&claim, "/metadata/creationTimestamp").map_or(0, |at| at.as_second());
     let after = fields::duration(fields::text(&claim, "/spec/expireAfter"));
-    if after.is_some_and(|after| created + after.as_secs() as i64 <= pods::now(interceptor) + CLOCK)
-    {
+    if after.is_some_and(|after| {
+        created + after.as_secs() as i64 <= pods::now(interceptor) + MAX_CLOCK_SKEW_SECONDS
+    }) {
         return;
     }
     // A Node that is gone takes its claim with it.
@@ -273,7 +274,9 @@ fn deletes(interceptor: &Interceptor, asked: &RequestInfo) {
         .collect();
     let sick = scope
         .iter()
-        .filter(|node| unhealthy_for(interceptor, node).is_some_and(|since| since >= KNOWN))
+        .filter(|node| {
+            unhealthy_for(interceptor, node).is_some_and(|since| since >= MAX_NEWS_SECONDS)
+        })
         .count();
     if sick > scope.len().div_ceil(5) {
         let all = scope.len();

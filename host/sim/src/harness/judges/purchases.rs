@@ -20,13 +20,13 @@ const PODS: &str = "longshore.dev/planned-pods";
 const ROUND: &str = "longshore.dev/round";
 /// A registered node has so long to take its pods, seconds, before they are planned again; a little
 /// less than the daemon gives it.
-const TAKES: i64 = 25;
+const MIN_TAKING_SECONDS: i64 = 25;
 /// How long a watch may be silent before rounds wait for it; bookmarks arrive every minute. What
 /// became of a pod in that time need not be known; five seconds more for a round that has begun.
-const SILENT: Duration = Duration::from_secs(95);
+const MAX_WATCH_SILENCE: Duration = Duration::from_secs(95);
 /// Before a second purchase for a pod the server is asked. Changes of the pod within this time may
 /// have happened between the answer and the purchase.
-const ASKED: Duration = Duration::from_secs(5);
+const MAX_ANSWER_AGE: Duration = Duration::from_secs(5);
 
 /// The history of pods and of purchases for them.
 #[derive(Default)]
@@ -88,7 +88,7 @@ impl Purchases {
                 if is_bought && disruption::replaces(claim) {
                     commands.replacement(interceptor, claim);
                 } else if is_bought {
-                    self.for_somebody(interceptor, claim, &pods);
+                    self.must_be_for_a_pod(interceptor, claim, &pods);
                     self.once(interceptor, claim, &pods);
                 }
                 for pod in &pods {
@@ -101,7 +101,7 @@ impl Purchases {
     }
 
     /// Pods that something is bought for were there when it was planned, and waited.
-    fn for_somebody(&self, interceptor: &Interceptor, claim: &Value, pods: &[String]) {
+    fn must_be_for_a_pod(&self, interceptor: &Interceptor, claim: &Value, pods: &[String]) {
         let name = fields::name(claim);
         if pods.is_empty() {
             return interceptor.violated(format!("{name} is made for no pod"));
@@ -112,9 +112,9 @@ impl Purchases {
             .saturating_sub(under_way(interceptor, claim));
         for pod in pods {
             let may = if self.bought.contains_key(pod) {
-                ASKED
+                MAX_ANSWER_AGE
             } else {
-                SILENT
+                MAX_WATCH_SILENCE
             };
             if let Some(gone) = self.gone.get(pod).filter(|gone| **gone + may < planned) {
                 let since = (planned - *gone).as_secs();
@@ -169,7 +169,7 @@ impl Purchases {
                 .filter(|c| c["status"] == "True")
                 .and_then(|c| second(c, "/lastTransitionTime"));
             let over = since.is_some_and(|since| {
-                held_up || interceptor.clock.now().as_second() - since > TAKES
+                held_up || interceptor.clock.now().as_second() - since > MIN_TAKING_SECONDS
             });
             let waits = fields::text(&waiting, "/spec/nodeName").is_empty()
                 && born(&waiting) <= born(&other);

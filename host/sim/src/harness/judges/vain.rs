@@ -16,26 +16,27 @@ use crate::object::{Change, Event};
 use crate::server::{RequestInfo, resources};
 
 /// kube-scheduler may take so long over a node that is ready.
-const SETTLED: Duration = Duration::from_secs(30);
+const SCHEDULER_SETTLE_TIME: Duration = Duration::from_secs(30);
 /// How long it may take until the daemon knows: a watch may be silent, see `purchases`. What was
 /// planned before was planned without it.
-const KNOWN: Duration = Duration::from_secs(95);
+const MAX_NEWS_DELAY: Duration = Duration::from_secs(95);
 /// Clocks of machines and whole seconds.
-const CLOCKS: Duration = Duration::from_secs(3);
-/// Nothing is bought for so long after the first node that did not help; it doubles up to an hour.
-const FIRST: Duration = Duration::from_secs(300);
-const LONGEST: Duration = Duration::from_secs(3600);
+const MAX_CLOCK_SKEW: Duration = Duration::from_secs(3);
+/// Nothing is bought for so long after the first node that did not help; doubled each time.
+const FIRST_PAUSE: Duration = Duration::from_secs(300);
+/// Longest pause after nodes that did not help.
+const MAX_PAUSE: Duration = Duration::from_secs(3600);
 /// The first pause of nodes that never join, a little less.
-const PAUSE: Duration = Duration::from_secs(295);
+const UNJOINED_PAUSE: Duration = Duration::from_secs(295);
 /// Claims made within this time are one purchase.
-const ONE_PURCHASE: Duration = Duration::from_secs(60);
+const PURCHASE_WINDOW: Duration = Duration::from_secs(60);
 /// A claim that has never registered goes after so long, because its node does not join.
-const NEVER: Duration = Duration::from_secs(14 * 60);
+const REGISTRATION_LIMIT: Duration = Duration::from_secs(14 * 60);
 /// So many nodes that do not join, one after the other, are bought without a pause.
-const FREE: usize = 3;
+const FREE_PURCHASES: usize = 3;
 /// A process that was killed has forgotten what it had not yet written down, and this is how soon a
 /// round follows the write.
-const WRITTEN: Duration = Duration::from_secs(120);
+const NOTE_DELAY: Duration = Duration::from_secs(120);
 
 /// A claim that was bought in vain.
 struct Purchase {
@@ -172,7 +173,7 @@ impl Vain {
             let Some(ready) = purchase.ready else {
                 return false;
             };
-            let plain = ready + SETTLED + KNOWN;
+            let plain = ready + SCHEDULER_SETTLE_TIME + MAX_NEWS_DELAY;
             // Others took its room or its node, or its pods went, before it was plain.
             let is_shared = purchase.shared.is_some_and(|at| at <= plain);
             let was_taken = !purchase.disrupted && purchase.given_up.is_some_and(|at| at <= plain);
@@ -185,18 +186,18 @@ impl Vain {
         };
         let mut all: Vec<&Purchase> = self.purchases.values().filter(did_not_help).collect();
         all.sort_by_key(|purchase| purchase.ready);
-        let (mut pauses, mut length): (Vec<Pause>, _) = (Vec::new(), FIRST);
+        let (mut pauses, mut length): (Vec<Pause>, _) = (Vec::new(), FIRST_PAUSE);
         let mut last: Option<Duration> = None;
         for purchase in all {
             let ready = purchase.ready.unwrap_or_default();
-            if last.is_some_and(|last| purchase.created <= last + ONE_PURCHASE) {
+            if last.is_some_and(|last| purchase.created <= last + PURCHASE_WINDOW) {
                 continue;
             }
             last = Some(purchase.created);
-            let found = ready + SETTLED;
+            let found = ready + SCHEDULER_SETTLE_TIME;
             let until = found + length;
             pauses.push(Pause { found, until });
-            length = (length * 2).min(LONGEST);
+            length = (length * 2).min(MAX_PAUSE);
         }
         pauses
     }
@@ -208,8 +209,9 @@ impl Vain {
             return;
         }
         let pauses = self.pauses(group);
-        let within =
-            |pause: &&Pause| planned > pause.found + KNOWN && planned + CLOCKS < pause.until;
+        let within = |pause: &&Pause| {
+            planned > pause.found + MAX_NEWS_DELAY && planned + MAX_CLOCK_SKEW < pause.until
+        };
         if let Some(pause) = pauses.iter().find(within) {
             let (since, left) = (planned - pause.found, pause.until - planned);
             interceptor.violated(format!(
@@ -230,20 +232,20 @@ impl Vain {
         };
         let failed = own().filter_map(|(_, purchase)| {
             let gone = purchase.gone?;
-            let never = !purchase.registered && gone - purchase.created >= NEVER;
+            let never = !purchase.registered && gone - purchase.created >= REGISTRATION_LIMIT;
             let given_up = purchase.given_up.unwrap_or(gone);
             (never && purchase.created > self.changed()).then_some(given_up)
         });
         let mut failed: Vec<Duration> = failed.collect();
         failed.sort_unstable();
         // What was written down last counts; what a killed process did not write does not.
-        let Some(&last) = failed.last().filter(|_| failed.len() > FREE) else {
+        let Some(&last) = failed.last().filter(|_| failed.len() > FREE_PURCHASES) else {
             return;
         };
-        if now < last + WRITTEN {
+        if now < last + NOTE_DELAY {
             return;
         }
-        if now < last + PAUSE {
+        if now < last + UNJOINED_PAUSE {
             let since = (now - last).as_secs();
             interceptor.violated(format!(
                 "{name} is bought from {BROKEN} {since} s after its last node has not joined"

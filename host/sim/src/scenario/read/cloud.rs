@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use longshore_daemon::config::reader::Table;
 
-use super::{Known, LONGEST, moment, share};
+use super::{Known, MAX_SCENARIO, moment, share};
 use crate::cloud::{self, Disturbances, Latencies, Options};
 use crate::faults::Faults;
 use crate::scenario::Window;
@@ -75,7 +75,7 @@ fn spot(table: &mut Table) -> Disturbances {
     let default = Disturbances::default();
     let disturbances = Disturbances {
         prices_every: table
-            .duration("prices-every", Duration::from_secs(10)..=LONGEST)
+            .duration("prices-every", Duration::from_secs(10)..=MAX_SCENARIO)
             .unwrap_or_default(),
         volatility: table
             .number(
@@ -91,7 +91,7 @@ fn spot(table: &mut Table) -> Disturbances {
             .number("storms", 0.0..=60.0, "in an hour")
             .unwrap_or(0.0),
         outage_length: table
-            .duration("storm-length", Duration::from_secs(60)..=LONGEST)
+            .duration("storm-length", Duration::from_secs(60)..=MAX_SCENARIO)
             .unwrap_or(default.outage_length),
     };
     if disturbances.prices_every.is_zero() != (disturbances.volatility <= 0.0) {
@@ -114,7 +114,7 @@ fn spot(table: &mut Table) -> Disturbances {
 fn window(mut table: Table, known: &Known) -> Window {
     let from = moment(&mut table, "from", known.duration).unwrap_or_default();
     let to = table
-        .duration("to", Duration::ZERO..=LONGEST)
+        .duration("to", Duration::ZERO..=MAX_SCENARIO)
         .unwrap_or(known.duration);
     if to <= from || to > known.duration {
         let message = format!(

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use longshore_daemon::config::reader::Table;
 
-use super::{Known, LONGEST, files, moment, path, share};
+use super::{Known, MAX_SCENARIO, files, moment, path, share};
 use crate::scenario::{Policy, ScenarioEvent};
 
 #[derive(Clone, Copy)]
@@ -46,7 +46,7 @@ pub fn events(root: &mut Table, known: &Known) -> Vec<(Duration, ScenarioEvent)>
             table.missing("at", "\"6h\"");
         }
         let at = moment(&mut table, "at", known.duration).unwrap_or_default();
-        let every = table.duration("every", Duration::from_secs(60)..=LONGEST);
+        let every = table.duration("every", Duration::from_secs(60)..=MAX_SCENARIO);
         table.required_text("do");
         let Some(kind) = table.one_of("do", &KINDS) else {
             continue;
@@ -55,7 +55,7 @@ pub fn events(root: &mut Table, known: &Known) -> Vec<(Duration, ScenarioEvent)>
             let mut at = at;
             while at < known.duration {
                 events.push((at, act.clone()));
-                at = every.map_or(LONGEST, |every| at + every);
+                at = every.map_or(MAX_SCENARIO, |every| at + every);
             }
         }
         table.finish();
@@ -134,7 +134,7 @@ fn length(table: &mut Table) -> Option<Duration> {
     if !table.has("for") {
         table.missing("for", "\"30m\"");
     }
-    table.duration("for", Duration::from_secs(1)..=LONGEST)
+    table.duration("for", Duration::from_secs(1)..=MAX_SCENARIO)
 }
 
 fn offerings(table: &mut Table, known: &Known) -> String {

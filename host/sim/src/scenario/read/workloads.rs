@@ -6,14 +6,14 @@ use longshore_api::quantity::Quantity;
 use longshore_daemon::config::reader::Table;
 use serde_json::Value;
 
-use super::{Known, LONGEST, SHORTEST, check_word, moment, share};
+use super::{Known, MAX_SCENARIO, MIN_SCENARIO, check_word, moment, share};
 use crate::scenario::curve::Part;
 use crate::scenario::objects::Workload;
 use crate::scenario::{Curve, Load, ScenarioEvent};
 
 /// How often replicas follow a load, unless said otherwise: five minutes, as autoscalers of pods
 /// that are not nervous.
-const ADJUSTS: Duration = Duration::from_secs(300);
+const ADJUST_INTERVAL: Duration = Duration::from_secs(300);
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// Objects at the beginning, loads on them, and what comes later.
@@ -85,10 +85,10 @@ impl Workloads {
             table.missing("runs-for", "\"20m\"");
         }
         let runs_for = table
-            .duration("runs-for", Duration::from_secs(1)..=LONGEST)
+            .duration("runs-for", Duration::from_secs(1)..=MAX_SCENARIO)
             .unwrap_or(MINUTE);
         let first = moment(table, "at", known.duration).unwrap_or(MINUTE);
-        let every = table.duration("every", MINUTE..=LONGEST);
+        let every = table.duration("every", MINUTE..=MAX_SCENARIO);
         let mut at = first;
         let mut number = 1;
         while at < known.duration {
@@ -102,7 +102,7 @@ impl Workloads {
                 },
             ));
             number += 1;
-            at = every.map_or(LONGEST, |every| at + every);
+            at = every.map_or(MAX_SCENARIO, |every| at + every);
         }
     }
 
@@ -247,8 +247,8 @@ fn load(table: &mut Table, kind: &str, namespace: &str, name: &str, base: f64) -
     )
     .unwrap_or(0.0);
     let adjusts = table
-        .duration("adjust-every", Duration::from_secs(10)..=LONGEST)
-        .unwrap_or(ADJUSTS);
+        .duration("adjust-every", Duration::from_secs(10)..=MAX_SCENARIO)
+        .unwrap_or(ADJUST_INTERVAL);
     Load {
         kind: kind.to_owned(),
         namespace: namespace.to_owned(),
@@ -283,11 +283,11 @@ fn part(mut table: Table) -> Option<Part> {
             "how many pods it adds, at its most",
         )
         .unwrap_or(0.0);
-    let any = Duration::ZERO..=LONGEST;
+    let any = Duration::ZERO..=MAX_SCENARIO;
     let part = match shape {
         Shape::Wave => Part::Wave {
             every: table
-                .duration("every", 10 * MINUTE..=LONGEST)
+                .duration("every", 10 * MINUTE..=MAX_SCENARIO)
                 .unwrap_or(Duration::from_secs(86_400)),
             peak: table
                 .duration("peak", any)
@@ -306,8 +306,10 @@ fn part(mut table: Table) -> Option<Part> {
             if !table.has("for") {
                 table.missing("for", "\"30m\"");
             }
-            let length = table.duration("for", SHORTEST..=LONGEST).unwrap_or(MINUTE);
-            let every = table.duration("every", SHORTEST..=LONGEST);
+            let length = table
+                .duration("for", MIN_SCENARIO..=MAX_SCENARIO)
+                .unwrap_or(MINUTE);
+            let every = table.duration("every", MIN_SCENARIO..=MAX_SCENARIO);
             if every.is_some_and(|every| every <= length) {
                 let message = "`every` is no longer than `for`: the burst would never end".into();
                 table.fault_at(

@@ -11,7 +11,7 @@ const HOST: &str = "kubernetes.io/hostname";
 const NODEPOOL: &str = "karpenter.sh/nodepool";
 const DRIVER: &str = "ebs.csi.aws.com";
 /// Volumes that a node attaches at most.
-const MOST_VOLUMES: u32 = 24;
+const MAX_VOLUMES: u32 = 24;
 /// Pods on a node, on average.
 const PODS: u32 = 30;
 /// NodePools: nodes of the second have a taint, pods of the third have volumes.
@@ -237,7 +237,7 @@ fn volumes(items: &mut [Value]) -> Vec<Value> {
     for node in zones.keys() {
         made.push(json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSINode",
             "metadata": {"name": node}, "spec": {"drivers": [{"name": DRIVER, "nodeID": node,
-                "topologyKeys": [ZONE], "allocatable": {"count": MOST_VOLUMES}}]}}));
+                "topologyKeys": [ZONE], "allocatable": {"count": MAX_VOLUMES}}]}}));
     }
     made
 }

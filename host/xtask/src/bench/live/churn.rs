@@ -16,11 +16,12 @@ use crate::commands::table;
 
 const DEPLOYMENTS: usize = 40;
 const REPLICAS: usize = 50;
-/// Pods deleted at a time, and how often.
-const AT_ONCE: usize = 10;
-const EVERY: Duration = Duration::from_secs(2);
+/// Pods that are deleted at a time.
+const PODS_AT_ONCE: usize = 10;
+/// How often pods are deleted.
+const DELETION_INTERVAL: Duration = Duration::from_secs(2);
 /// How long the controller is looked at with nothing to do.
-const IDLE: Duration = Duration::from_secs(60);
+const IDLE_TIME: Duration = Duration::from_secs(60);
 
 const HEADINGS: [&str; 5] = ["MINUTE", "PODS DELETED", "LONGEST WAIT S", "MIB", "CPU %"];
 
@@ -83,8 +84,8 @@ pub fn churn(bench: &Bench, minutes: u64) -> anyhow::Result<String> {
             ])?;
             let victims: Vec<&str> = names
                 .split_whitespace()
-                .skip(turn / DEPLOYMENTS % 3 * AT_ONCE)
-                .take(AT_ONCE)
+                .skip(turn / DEPLOYMENTS % 3 * PODS_AT_ONCE)
+                .take(PODS_AT_ONCE)
                 .collect();
             if !victims.is_empty() {
                 let mut delete = vec!["delete", "pods", "--wait=false", "--now"];
@@ -110,7 +111,7 @@ pub fn churn(bench: &Bench, minutes: u64) -> anyhow::Result<String> {
                 .map(|since| (now - *since).as_secs_f64())
                 .fold(0.0, f64::max);
             longest = longest.max(wait);
-            std::thread::sleep(EVERY.saturating_sub(step.elapsed()));
+            std::thread::sleep(DELETION_INTERVAL.saturating_sub(step.elapsed()));
         }
         let usage = controller.usage()?;
         let share = 100.0 * (usage.cpu - before.cpu) / start.elapsed().as_secs_f64();
@@ -128,9 +129,9 @@ pub fn churn(bench: &Bench, minutes: u64) -> anyhow::Result<String> {
     let nodes = plane.run(&["get", "nodes", "-o", "name"])?.lines().count();
     std::thread::sleep(Duration::from_secs(15));
     let before = controller.usage()?;
-    std::thread::sleep(IDLE);
+    std::thread::sleep(IDLE_TIME);
     let usage = controller.usage()?;
-    let idle = 100.0 * (usage.cpu - before.cpu) / IDLE.as_secs_f64();
+    let idle = 100.0 * (usage.cpu - before.cpu) / IDLE_TIME.as_secs_f64();
     Ok(format!(
         "{}\nAfterwards {nodes} nodes; with nothing to do {idle:.2} % of a core and {:.1} MiB.\n",
         table(&HEADINGS, &rows),

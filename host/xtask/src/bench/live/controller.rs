@@ -14,7 +14,6 @@ use longshore_xtask::control_plane::{self, ControlPlane};
 pub struct Kind {
     /// What tables call it.
     pub name: &'static str,
-    /// Where it is.
     pub program: PathBuf,
     /// Its `longshore.toml`, if it is ours and has one.
     pub config: Option<PathBuf>,

@@ -12,7 +12,7 @@ use super::load::Mixes;
 use crate::commands::table;
 
 /// Longest wait.
-const PATIENCE: Duration = Duration::from_secs(120);
+const MAX_WAIT: Duration = Duration::from_secs(120);
 
 /// 10 000 nodes with 100 000 pods, from the first byte of a list to readiness; ours alone.
 pub fn fold(bench: &Bench, mixes: &Mixes) -> anyhow::Result<String> {
@@ -35,10 +35,10 @@ pub fn fold(bench: &Bench, mixes: &Mixes) -> anyhow::Result<String> {
     let begun = Instant::now();
     while !controller.is_ready() {
         controller.usage()?;
-        if begun.elapsed() > PATIENCE {
+        if begun.elapsed() > MAX_WAIT {
             bail!(
                 "not ready within {} s; its log is {}",
-                PATIENCE.as_secs(),
+                MAX_WAIT.as_secs(),
                 controller.log.display()
             );
         }

@@ -12,7 +12,6 @@ use serde_json::{Value, json};
 
 /// Serves until the process ends.
 pub struct Listing {
-    /// Where it is.
     pub address: SocketAddr,
     first: Arc<Mutex<Option<Instant>>>,
 }

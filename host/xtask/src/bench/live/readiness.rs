@@ -10,7 +10,7 @@ use std::time::Instant;
 use anyhow::{Context as _, bail};
 use longshore_xtask::control_plane::ControlPlane;
 
-use super::scale::PATIENCE;
+use super::scale::MAX_POD_WAIT;
 
 /// A line of each Deployment whenever it changes.
 const LINE: &str = r#"jsonpath={.metadata.name} {.status.readyReplicas}{"\n"}"#;
@@ -54,7 +54,7 @@ impl Readiness {
 
     /// Waits until so many are ready.
     pub fn until(&mut self, wanted: usize) -> anyhow::Result<()> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + MAX_POD_WAIT;
         while self.count() < wanted {
             match self
                 .lines
@@ -62,7 +62,7 @@ impl Readiness {
             {
                 Ok(line) => self.read(&line),
                 Err(RecvTimeoutError::Timeout) => {
-                    bail!("not within {} s: all pods run", PATIENCE.as_secs_f64())
+                    bail!("not within {} s: all pods run", MAX_POD_WAIT.as_secs_f64())
                 }
                 Err(RecvTimeoutError::Disconnected) => {
                     bail!("kubectl has stopped to watch Deployments")

@@ -15,7 +15,7 @@ use super::readiness::Readiness;
 use crate::commands::table;
 
 /// Longest wait for pods.
-pub const PATIENCE: Duration = Duration::from_secs(300);
+pub const MAX_POD_WAIT: Duration = Duration::from_secs(300);
 /// Claims that are made so much later than the first are another purchase.
 const ONE_PURCHASE: u64 = 2;
 
@@ -235,7 +235,7 @@ fn once(
 
 /// Waits until something holds.
 pub fn until(what: &str, holds: impl FnMut() -> anyhow::Result<bool>) -> anyhow::Result<()> {
-    within(PATIENCE, Duration::from_millis(500), what, holds)
+    within(MAX_POD_WAIT, Duration::from_millis(500), what, holds)
 }
 
 /// The same for no longer than `patience`, looking every so often.

@@ -24,15 +24,15 @@ const NAMES: [&str; 2] = ["price", "spot-risk"];
 /// Deployments and their pods.
 const PODS: (usize, usize) = (20, 50);
 /// So many replacements, one is broken.
-const BROKEN: u64 = 10;
+const BROKEN_EVERY: u64 = 10;
 /// Pods that wait for ever, at most; then they are deleted, and others come.
-const WAITING: usize = 40;
+const MAX_WAITING_PODS: usize = 40;
 /// How long after a replacement the next pod comes, and how long status may take to say so.
-const LOOK: Duration = Duration::from_millis(700);
+const POD_DELAY: Duration = Duration::from_millis(700);
 /// How long a round may take.
-const PATIENCE: Duration = Duration::from_secs(30);
+const MAX_ROUND_TIME: Duration = Duration::from_secs(30);
 /// How often the daemon is asked.
-const EVERY: Duration = Duration::from_millis(20);
+const STATUS_POLL: Duration = Duration::from_millis(20);
 
 /// A round follows a pod at once.
 const QUICK: &[(&str, &str)] = &[("BATCH_IDLE_DURATION", "100ms")];
@@ -81,7 +81,7 @@ pub fn swaps(bench: &Bench, count: u64) -> anyhow::Result<String> {
     let mut rounds: [Vec<f64>; 3] = Default::default();
     let begun = Instant::now();
     for step in 1..=count {
-        if waiting >= WAITING {
+        if waiting >= MAX_WAITING_PODS {
             plane.run(&[
                 "delete",
                 "pods",
@@ -90,27 +90,27 @@ pub fn swaps(bench: &Bench, count: u64) -> anyhow::Result<String> {
                 "--now",
             ])?;
             waiting = 0;
-            until("nobody waits", || Ok(told(&controller)? == 0))?;
+            until("no pod waits", || Ok(told(&controller)? == 0))?;
         }
-        let bad = step % BROKEN == 0;
+        let bad = step % BROKEN_EVERY == 0;
         if bad {
-            put(&folder, &file, &broken(step / BROKEN, &good[0]))?;
+            put(&folder, &file, &broken(step / BROKEN_EVERY, &good[0]))?;
         } else {
             turn = 1 - turn;
             put(&folder, &file, &Broken::Bytes(good[turn].clone()))?;
         }
         // The file is looked at twice a second; what is new is taken over by the round after that.
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POD_DELAY);
         let first = if bad { 2 } else { 1 };
         for at in 0.. {
             let since = Instant::now();
             plane.apply(&load::list(&[nowhere(&format!("nowhere-{step}-{at}"))]))?;
             waiting += 1;
-            within(PATIENCE, EVERY, "a pod is answered", || {
+            within(MAX_ROUND_TIME, STATUS_POLL, "a pod is answered", || {
                 Ok(told(&controller)? == waiting)
             })?;
             rounds[if at == 0 { first } else { 0 }].push(since.elapsed().as_secs_f64());
-            let seen = within(LOOK, EVERY, "the replacement is seen", || {
+            let seen = within(POD_DELAY, STATUS_POLL, "the replacement is seen", || {
                 let policy = &status(&controller)?["policies"]["policies"][0];
                 let version = policy["version"].as_str().unwrap_or_default();
                 Ok(policy["error"].is_null() != bad && version.starts_with(NAMES[turn]))
@@ -129,7 +129,7 @@ pub fn swaps(bench: &Bench, count: u64) -> anyhow::Result<String> {
             );
         }
     }
-    let refused = count / BROKEN;
+    let refused = count / BROKEN_EVERY;
     let swapped = count - refused;
     let after = controller.usage()?;
     std::thread::sleep(Duration::from_secs(10));

@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 use longshore_xtask::control_plane::{ControlPlane, free_ports};
 
 /// How long the proxy has to start.
-const START: Duration = Duration::from_secs(30);
+const START_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long an answer is waited for.
-const ANSWER: Duration = Duration::from_secs(60);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A kind of objects and where the API server has it.
 pub struct Kind {
@@ -97,7 +97,7 @@ impl Api {
             .stderr(Stdio::null());
         let proxy = command.spawn().context("cannot start kubectl proxy")?;
         let api = Api { proxy, port };
-        let deadline = Instant::now() + START;
+        let deadline = Instant::now() + START_TIMEOUT;
         while let Err(error) = api.ask("GET", "/version", "", &Value::Null) {
             if Instant::now() > deadline {
                 return Err(error.context("kubectl proxy does not answer"));
@@ -176,7 +176,7 @@ impl Api {
     /// One request. HTTP/1.0: the answer ends with the connection.
     fn ask(&self, verb: &str, path: &str, type_: &str, body: &Value) -> anyhow::Result<Value> {
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port))?;
-        stream.set_read_timeout(Some(ANSWER))?;
+        stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
         let body = match body {
             Value::Null => String::new(),
             body => body.to_string(),

@@ -415,7 +415,6 @@ fn percent(rng: &mut Rng, share: usize) -> bool {
     rng.usize(..100) < share
 }
 
-/// One of some words.
 fn pick<'a>(rng: &mut Rng, from: &[&'a str]) -> &'a str {
     rng.choice(from).copied().unwrap_or_default()
 }

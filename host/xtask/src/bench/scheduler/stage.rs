@@ -12,14 +12,14 @@ use super::generate::{OLD_ZONE, World};
 use longshore_xtask::control_plane::{ControlPlane, Program};
 
 /// After so long kube-scheduler knows of a change.
-const HEARS: Duration = Duration::from_millis(250);
+const SCHEDULER_NEWS_DELAY: Duration = Duration::from_millis(250);
 /// After so long kube-scheduler has tried a pod again that it looked at too early.
-const BACKOFF: Duration = Duration::from_secs(3);
+const RETRY_DELAY: Duration = Duration::from_secs(3);
 /// After so long nodes say again that they are up. Without, the node lifecycle controller taints them
 /// after 40 s.
-const HEARTBEAT: Duration = Duration::from_secs(10);
+const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(10);
 /// How long anything is waited for.
-const PATIENCE: Duration = Duration::from_secs(60);
+const MAX_WAIT: Duration = Duration::from_secs(60);
 
 /// A pod that kube-scheduler has given a node.
 #[derive(Clone, Debug)]
@@ -78,7 +78,7 @@ impl Stage {
     /// Everything that there is. Nodes say that they are up where they have not for a while.
     fn objects(&self) -> anyhow::Result<Vec<Value>> {
         let objects = self.api.objects()?;
-        if self.beaten.get().elapsed() > HEARTBEAT {
+        if self.beaten.get().elapsed() > HEARTBEAT_INTERVAL {
             self.beaten.set(Instant::now());
             for node in objects.iter().filter(|object| object["kind"] == "Node") {
                 let patch = json!({"status": {"conditions": ready()}});
@@ -90,14 +90,14 @@ impl Stage {
 
     /// Waits until everything that there is meets a condition.
     fn until(&self, what: &str, is_met: impl Fn(&[Value]) -> bool) -> anyhow::Result<Vec<Value>> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + MAX_WAIT;
         loop {
             let objects = self.objects()?;
             if is_met(&objects) {
                 return Ok(objects);
             }
             if Instant::now() > deadline {
-                bail!("{what}: not within {} s", PATIENCE.as_secs());
+                bail!("{what}: not within {} s", MAX_WAIT.as_secs());
             }
             std::thread::sleep(Duration::from_millis(300));
         }
@@ -213,12 +213,12 @@ impl Stage {
     ) -> anyhow::Result<BTreeMap<String, String>> {
         let pods = |room: &Value| json!({"status": {"allocatable": {"pods": room}}});
         self.api.patch_status("Node", node, &pods(room))?;
-        std::thread::sleep(HEARS);
+        std::thread::sleep(SCHEDULER_NEWS_DELAY);
         let is_planned = |pod: &&Value| planned.iter().any(|one| one.pod == name_of(pod));
         let new: Vec<Value> = world.pending.iter().filter(is_planned).cloned().collect();
         self.api.create(&new)?;
         let (mut last, mut since) = (BTreeMap::new(), Instant::now());
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + MAX_WAIT;
         let refused = loop {
             let objects = self.objects()?;
             let mut refused = BTreeMap::new();
@@ -236,17 +236,17 @@ impl Stage {
             if refused != last {
                 (last, since) = (refused.clone(), Instant::now());
             }
-            let is_quiet = since.elapsed() > BACKOFF && refused.values().all(Option::is_some);
+            let is_quiet = since.elapsed() > RETRY_DELAY && refused.values().all(Option::is_some);
             if refused.is_empty() || is_quiet || Instant::now() > deadline {
                 break refused;
             }
-            std::thread::sleep(HEARS);
+            std::thread::sleep(SCHEDULER_NEWS_DELAY);
         };
         self.api.patch_status("Node", node, &pods(&json!("0")))?;
         for pod in refused.keys() {
             self.api.delete("Pod", pod, true)?;
         }
-        std::thread::sleep(HEARS);
+        std::thread::sleep(SCHEDULER_NEWS_DELAY);
         let said = |(pod, why): (String, Option<String>)| (pod, why.unwrap_or_default());
         Ok(refused.into_iter().map(said).collect())
     }
@@ -254,7 +254,7 @@ impl Stage {
     /// Waits until kube-scheduler has looked at every pod of a world and has changed nothing for so
     /// many seconds.
     pub fn settled(&self, world: &World, seconds: u64) -> anyhow::Result<End> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + MAX_WAIT;
         let (mut last, mut since) = (Value::Null, Instant::now());
         loop {
             let objects = self.objects()?;

@@ -20,7 +20,6 @@ const ROLE: &str = "KarpenterNodeRole";
 
 /// What the chart is tried with.
 pub struct Case {
-    /// For people.
     pub name: String,
     /// A values file.
     pub values: Option<PathBuf>,
@@ -68,7 +67,6 @@ pub fn all() -> Result<Vec<Case>> {
 pub enum Cloud {
     /// The API server alone.
     Kwok,
-    /// An emulated AWS.
     Aws(EmulatedAws),
 }
 

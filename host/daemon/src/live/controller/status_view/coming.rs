@@ -9,9 +9,10 @@ use crate::live::claims::planned_pods;
 use crate::live::lifecycle::{is_true, pool_of, rfc3339};
 use crate::live::state::ClusterState;
 
-/// Most lines, and names in one.
-const LINES: usize = 20;
-const NAMES: usize = 3;
+/// Most lines.
+const MAX_LINES: usize = 20;
+/// Most names in one line.
+const MAX_NAMES_PER_LINE: usize = 3;
 
 /// NodeClaims of a NodePool that wait for the same thing.
 #[derive(Default)]
@@ -46,10 +47,10 @@ pub fn coming(state: &ClusterState) -> (Vec<Value>, BTreeSet<&str>) {
     let line = |((pool, waits), coming): ((&str, String), Coming<'_>)| {
         json!({
             "nodePool": pool, "waitsFor": waits, "nodeClaims": coming.claims.len(), "pods": coming.pods,
-            "since": coming.since.map(rfc3339), "some": coming.claims.get(..NAMES).unwrap_or(&coming.claims),
+            "since": coming.since.map(rfc3339), "some": coming.claims.get(..MAX_NAMES_PER_LINE).unwrap_or(&coming.claims),
         })
     };
-    (all.into_iter().take(LINES).map(line).collect(), pods)
+    (all.into_iter().take(MAX_LINES).map(line).collect(), pods)
 }
 
 /// What a NodeClaim with pods that wait has reached, and why it is no further.

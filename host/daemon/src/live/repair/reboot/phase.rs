@@ -12,15 +12,15 @@ use crate::live::node::NodeView;
 
 /// The taint stands for so long, seconds, before the machine goes down: kube-scheduler has to hear
 /// of it.
-const LEAST: i64 = 5;
+const TAINT_LEAD_SECONDS: i64 = 5;
 /// For how long, seconds, the cloud is asked again.
-const ISSUANCE: i64 = 5 * 60;
+const REBOOT_REQUEST_SECONDS: i64 = 5 * 60;
 /// How long, seconds, a machine may take to come back.
-const RECOVERY: i64 = 20 * 60;
+const RECOVERY_LIMIT_SECONDS: i64 = 20 * 60;
 /// Reboots of one NodeClaim count for so long, seconds.
-const COUNTED: i64 = 24 * 60 * 60;
-/// So many of them are tried; then its node is replaced.
-const MOST: usize = 2;
+const REBOOT_COUNT_WINDOW_SECONDS: i64 = 24 * 60 * 60;
+/// Reboots of one NodeClaim that are tried; then its node is replaced.
+const MAX_REBOOTS: usize = 2;
 
 /// What is due for a NodeClaim whose node is being rebooted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,13 +79,13 @@ pub fn recent(claim: &NodeClaim, now: i64) -> Vec<i64> {
     let times = all.filter_map(|at| at.trim().parse::<Timestamp>().ok());
     times
         .map(Timestamp::as_second)
-        .filter(|at| now.saturating_sub(*at) < COUNTED)
+        .filter(|at| now.saturating_sub(*at) < REBOOT_COUNT_WINDOW_SECONDS)
         .collect()
 }
 
 /// Whether rebooting has been tried often enough.
 pub fn is_tried(claim: &NodeClaim, now: i64) -> bool {
-    recent(claim, now).len() >= MOST
+    recent(claim, now).len() >= MAX_REBOOTS
 }
 
 /// What is due at a time, seconds since 1970. `node` is the NodeClaim's only one.
@@ -99,13 +99,16 @@ pub fn due(claim: &NodeClaim, node: Option<&NodeView>, now: i64) -> Due {
     }
     let Ok(grace) = grace(claim) else {
         let text = annotation(claim, GRACE).unwrap_or_default();
-        return Due::Refuse(format!("annotation {GRACE} is no duration: {text}"));
+        return Due::Refuse(format!("annotation {GRACE} is not a duration: {text}"));
     };
     let requested = since.as_second();
     let Some(node) = node else {
-        return within(requested + ISSUANCE, now, "provider_error", || {
-            "its Node is gone".to_owned()
-        });
+        return within(
+            requested + REBOOT_REQUEST_SECONDS,
+            now,
+            "provider_error",
+            || "its Node is gone".to_owned(),
+        );
     };
     let before = annotation(claim, BOOT_ID);
     if before.is_some_and(|before| is_new(node, before)) {
@@ -114,7 +117,7 @@ pub fn due(claim: &NodeClaim, node: Option<&NodeView>, now: i64) -> Due {
     let Some((attempted, before)) = attempted(claim).zip(before) else {
         return request(node, requested, grace, now);
     };
-    if now > attempted + ISSUANCE {
+    if now > attempted + REBOOT_REQUEST_SECONDS {
         let why = "its cloud did not accept that within 5 minutes".to_owned();
         return Due::Fail("provider_error", why);
     }
@@ -127,8 +130,8 @@ fn request(node: &NodeView, requested: i64, grace: Option<i64>, now: i64) -> Due
     if !is_closed(node) {
         return Due::Close;
     }
-    let until = grace.map(|grace| requested.saturating_add(grace.max(LEAST)));
-    let least = requested + LEAST;
+    let until = grace.map(|grace| requested.saturating_add(grace.max(TAINT_LEAD_SECONDS)));
+    let least = requested + TAINT_LEAD_SECONDS;
     match grace {
         Some(0) => Due::Note,
         _ if until.is_some_and(|until| now >= until) => Due::Note,
@@ -145,7 +148,12 @@ fn recovery(claim: &NodeClaim, node: Option<&NodeView>, now: i64) -> Due {
     let issued = initialized.map_or(now, |c| c.last_transition_time.0.as_second());
     let late = |what: &str| {
         let what = what.to_owned();
-        within(issued + RECOVERY, now, "recovery_timeout", || what)
+        within(
+            issued + RECOVERY_LIMIT_SECONDS,
+            now,
+            "recovery_timeout",
+            || what,
+        )
     };
     let Some(node) = node else {
         return late("its Node did not come back within 20 minutes");
@@ -340,7 +348,7 @@ mod tests {
         let annotation = "karpenter.sh/reboot-termination-grace-period";
         assert_eq!(
             due(&broken, Some(&node("a", "closed")), 1000),
-            Due::Refuse(format!("annotation {annotation} is no duration: soon"))
+            Due::Refuse(format!("annotation {annotation} is not a duration: soon"))
         );
     }
 

@@ -34,7 +34,7 @@ pub struct Place {
     /// A whole request has come.
     answered: AtomicBool,
     displaced: AtomicBool,
-    /// Wakes whoever waits for the connection.
+    /// Wakes the task that waits for the connection.
     waits: Mutex<Option<Waker>>,
 }
 
@@ -111,7 +111,7 @@ impl Places {
         equal < ANSWERED
     }
 
-    /// Whether the next one needs somebody else's place.
+    /// Whether the next connection needs the place of another address.
     pub fn is_full(&self) -> bool {
         lock(&self.taken).all.len() >= self.most
     }
