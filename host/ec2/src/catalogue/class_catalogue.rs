@@ -23,7 +23,7 @@ pub struct ClassCatalogue {
     pub(super) zones: Vec<ZoneSet>,
     /// Index of the type and of the reservation in the class, ordered.
     reservations: Vec<(u32, u32)>,
-    /// [`Discovered::sequence`] of the memory in `machines`.
+    /// [`super::discovered::Discovered::sequence`] of the memory in `machines`.
     memory: u64,
 }
 

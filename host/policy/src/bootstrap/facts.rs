@@ -50,8 +50,8 @@ pub struct BootFacts {
     pub cluster: ClusterFacts,
     /// The machines.
     pub machines: Machines,
-    /// What the host would say without a policy: columns of [`Overheads`] by name, `max-pods`
-    /// included; negative for not known.
+    /// What the host would say without a policy: columns of [`super::answers::Overheads`] by name,
+    /// `max-pods` included; negative for not known.
     pub built_in: BTreeMap<String, Vec<f64>>,
 }
 
