@@ -1,6 +1,7 @@
 //! IAM: instance profiles and roles.
 
 use crate::action::Context;
+use crate::time::Time;
 use crate::wire::{Params, Refusal, Scope, Xml, element, flag, text};
 use crate::world::World;
 use crate::world::account::Tags;

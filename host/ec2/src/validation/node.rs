@@ -1,5 +1,6 @@
 //! Whether a node joins: what its kubelet and the readers of its user data refuse.
 
+use longshore_userdata::{self as userdata, mime};
 use serde_json::{Map, Value};
 
 use super::fault::{Fault, Invalid, Reason, below, found};
@@ -12,7 +13,6 @@ use crate::kubelet::effective::Base;
 use crate::kubelet::refused;
 use crate::kubelet::versions::{Kubelets, minor};
 use crate::nodeclass::{AmiFamily, EC2NodeClass};
-use longshore_userdata::{self as userdata, mime};
 
 /// The kubelets that nodes of a NodeClass have: those of its images' names, else that of the cluster
 /// where an alias selects images for its version, else one that the cluster takes. `kubernetes` is

@@ -6,7 +6,6 @@ use super::filters::Filters;
 use super::paging::Page;
 use super::tags::{tag_set, tags_for};
 use crate::action::{Context, Found};
-use crate::time::Time;
 use crate::wire::{Params, Refusal, Scope, Xml, element, flag, text};
 use crate::world::World;
 use crate::world::account::Tags;
