@@ -83,7 +83,7 @@ impl World {
             shifts: Vec::new(),
             account,
         };
-        seed(&mut world);
+        seed_profiles(&mut world);
         world
     }
 
@@ -110,7 +110,7 @@ impl World {
 }
 
 /// Profiles of the world file exist from the beginning.
-fn seed(world: &mut World) {
+fn seed_profiles(world: &mut World) {
     for (name, role) in std::mem::take(&mut world.account.profiles) {
         let one = Profile {
             id: format!("AIPA{}", world.chance.letters(17)),
