@@ -50,9 +50,9 @@ const REFUSED: i64 = 300;
 const LATER: i64 = 10;
 const LATEST: i64 = 300;
 /// How soon a launch is tried again for a profile that EC2 does not see yet, in seconds, and how often:
-/// EC2 sees most within 15 s.
-const SOON: i64 = 4;
-const QUICK: u32 = 8;
+/// EC2 sees most within 15 s, some within 30 s.
+const SOON: i64 = 2;
+const QUICK: u32 = 16;
 /// Classes that are looked at at a time.
 const TURNS: usize = 10;
 
@@ -116,8 +116,9 @@ impl Controller {
             if let Err(error) = &classes {
                 tracing::warn!(error, "EC2NodeClasses cannot be listed");
             }
-            let next = Instant::now() + LOOK;
+            let begun = Instant::now();
             loop {
+                let next = begun + self.pause();
                 tokio::select! {
                     biased;
                     Some(look) = self.looks.join_next_with_id() => self.ended(look),
@@ -127,6 +128,17 @@ impl Controller {
             if let Ok(classes) = classes {
                 self.sweep(&classes).await;
             }
+        }
+    }
+
+    /// How long after a look the next one begins.
+    fn pause(&self) -> Duration {
+        let awaits_profile = |known: &Known| {
+            matches!(known.observed.probe, Some(Probe::NoProfileYet(_))) && known.later <= QUICK
+        };
+        match self.known.values().any(awaits_profile) {
+            true => Duration::from_secs(SOON.unsigned_abs()),
+            false => LOOK,
         }
     }
 
@@ -710,8 +722,8 @@ mod tests {
         let mut known = Known::default();
         let mut wait = |probe: Probe| next_probe(&probe, &mut known);
         let not_yet = || Probe::NoProfileYet(String::new());
-        let soon: Vec<i64> = (0..8).map(|_| wait(not_yet())).collect();
-        assert_eq!(soon, [SOON; 8]);
+        let soon: Vec<i64> = (0..QUICK).map(|_| wait(not_yet())).collect();
+        assert_eq!(soon, [SOON; QUICK as usize]);
         assert_eq!(wait(not_yet()), LATER, "the class may name a wrong profile");
         assert_eq!(wait(not_yet()), 2 * LATER);
         assert_eq!(wait(Probe::Passed), 1800);

@@ -16,6 +16,7 @@ use longshore_aws::store::{ClaimFacts, MemoryClasses, NodeClasses as _};
 use longshore_cloud::{CloudError, CloudProvider as _, Launch, Requirement};
 use longshore_ec2::nodeclass::EC2NodeClass;
 use longshore_ec2::userdata::Cluster;
+use longshore_emulator::policies::karpenter::{self, Names, VERSIONS};
 use longshore_emulator::serve::{Server, SystemClock, serve};
 use longshore_emulator::shell::Shell;
 use longshore_emulator::{Account, Request, World};
@@ -650,6 +651,28 @@ async fn what_is_not_permitted_names_the_action() {
         "{}",
         subnets.2
     );
+}
+
+/// Spot and on demand, with every version of Karpenter's policies: the dry run of a class as well.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn karpenters_policies_allow_a_class_to_be_ready_and_to_launch() {
+    for minor in [*VERSIONS.start(), 11, 14, *VERSIONS.end()] {
+        let names = Names {
+            cluster: "demo",
+            region: "us-east-1",
+            account: "123456789012",
+            node_role: "arn:aws:iam::123456789012:role/node",
+            queue: "arn:aws:sqs:us-east-1:123456789012:demo",
+        };
+        let policies = json!({"policies": [karpenter::policy(minor, names)]});
+        let cloud = Cloud::new(account_with(&policies)).await;
+        for (number, capacity_type) in [(1, "on-demand"), (2, "spot")] {
+            let launched = cloud
+                .launch(number, &[(CAPACITY_TYPE, &[capacity_type])])
+                .await;
+            assert!(launched.is_ok(), "1.{minor}: {launched:?}");
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

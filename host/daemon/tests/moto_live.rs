@@ -414,11 +414,12 @@ fn late() -> Result<()> {
     let scene = Scene::with("moto-late", 15, &["--disable-leader-election"])?;
     let log = || scene.daemon.log();
     scene.until(120, "the daemon runs", || Ok(log()?.contains("running")))?;
-    let begun = Instant::now();
     scene.plane.apply(&manifests(&scene.images[0]))?;
+    let begun = Instant::now();
     scene.until(120, "the EC2NodeClass is ready", || scene.class_is_ready())?;
     let seconds = begun.elapsed().as_secs_f64();
     println!("ready after {seconds:.1} s, with a profile that was seen after 15 s");
-    ensure!((15.0..30.0).contains(&seconds), "{seconds} s");
+    // Five of them until the class is looked at, when its profile is made.
+    ensure!((15.0..25.0).contains(&seconds), "{seconds} s");
     Ok(())
 }

@@ -71,7 +71,10 @@ pub async fn run_dry(
         .subnet_id(subnet)
         .build();
     let request = request.network_interfaces(interface);
-    let request = request.tag_specifications(specification("instance", tags));
+    // Karpenter's policies allow a launch that tags all that it makes, and no other.
+    let tagged = ["instance", "volume", "network-interface"];
+    let tagged = tagged.map(|kind| specification(kind, tags));
+    let request = request.set_tag_specifications(Some(tagged.to_vec()));
     match clients.send(Call::RunInstances, request.send()).await {
         Err(error) if error.class == Class::AsWished => Ok(()),
         result => result.map(drop),
