@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::OfferingName;
+use super::offering::OfferingName;
 
 /// Why a cloud did not do as it was asked. Messages have the request, the cloud's reason and, if
 /// known, a hint.

@@ -8,6 +8,7 @@
 #![warn(missing_docs)]
 
 mod error;
+mod offering;
 mod repair;
 
 use std::collections::BTreeMap;
@@ -17,6 +18,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 pub use error::{CloudError, Shortage};
+pub use offering::OfferingName;
 pub use repair::{RebootError, RepairAction, RepairPolicy};
 
 /// A cloud.
@@ -204,17 +206,6 @@ pub struct NodeShows<'a> {
     pub instance_type: &'a str,
     /// `status.capacity.memory`, as Kubernetes writes it.
     pub memory: &'a str,
-}
-
-/// An offering by what the labels of its nodes say.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct OfferingName {
-    /// `node.kubernetes.io/instance-type`.
-    pub instance_type: String,
-    /// `topology.kubernetes.io/zone`, empty for none.
-    pub zone: String,
-    /// `karpenter.sh/capacity-type`.
-    pub capacity_type: String,
 }
 
 /// A requirement on one label.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::CloudError;
+use super::error::CloudError;
 
 /// What is done about a condition of a node that lasts.
 ///

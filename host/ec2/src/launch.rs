@@ -13,12 +13,15 @@ mod template;
 
 use std::collections::BTreeMap;
 
+use longshore_userdata::{Boot, Cluster, Fault, Taint, render, resolve};
+
 use crate::bootstrap::drift;
 use crate::catalogue::class::Reservation;
-use crate::catalogue::{ClassCatalogue, Region, image_of};
+use crate::catalogue::class_catalogue::ClassCatalogue;
+use crate::catalogue::images::image_of;
+use crate::catalogue::region::Region;
 use crate::nodeclass::{EC2NodeClass, EC2NodeClassSpec};
 use crate::tags;
-use crate::userdata::{Boot, Cluster, Fault, Taint, render, resolve};
 
 pub use template::{
     BlockDeviceMapping, CapacityReservation, CapacityReservationTarget, ConnectionTracking,

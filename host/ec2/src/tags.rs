@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 pub use longshore_api::labels::NODEPOOL;
 
-pub use crate::catalogue::NODE_CLASS;
+pub use crate::catalogue::requirements::aws::NODE_CLASS;
 use crate::nodeclass::EC2NodeClass;
 
 /// Tag with the cluster's name.

@@ -2,7 +2,9 @@
 
 mod nodes;
 
-pub use longshore_userdata::*;
+pub use longshore_userdata::{
+    Boot, Cluster, Family, Fault, Image, ImageTerm, MOST_BYTES, Taint, duration, render, resolve,
+};
 pub use nodes::{Node, Rendered, nodes, read_nodes};
 
 use crate::nodeclass::{Ami, AmiFamily, AmiSelectorTerm};

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::Time;
+use crate::time::Time;
 use crate::wire::{Reply, Request};
 use crate::world::World;
 

@@ -8,16 +8,12 @@ mod launch;
 mod network;
 mod paging;
 mod status;
-pub(crate) mod templates;
+mod tags;
+mod templates;
 
-use std::collections::BTreeMap;
-
-use crate::handle::{Answer, Context, ec2_reply};
-use crate::wire::{Params, Refusal, Scope, Xml, items, text};
+use crate::action::{Answer, Context, Found};
+use crate::wire::{Params, Refusal, Reply, Scope, Service, Xml, document, element, text};
 use crate::world::World;
-
-/// The inside of a reply.
-type Found = Result<Vec<Xml>, Refusal>;
 
 pub(crate) fn answer(
     world: &mut World,
@@ -47,7 +43,7 @@ pub(crate) fn answer(
     }
     let found = act(world, context, &scope, params, dry)?;
     if let Some(token) = token.filter(|_| !dry) {
-        let reply = ec2_reply(&context.action, found, request_id);
+        let reply = reply(&context.action, found, request_id);
         let key = (context.action.clone(), token.to_owned());
         world
             .tokens
@@ -89,7 +85,7 @@ fn act(world: &mut World, context: &Context, scope: &Scope, params: &Params, dry
             Ok(templates::delete(world, context, &id))
         }
         "CreateFleet" => {
-            let wanted = fleet::read(world, scope)?;
+            let wanted = fleet::request::read(world, scope)?;
             checked(params, dry)?;
             fleet::create(world, context, wanted)
         }
@@ -148,68 +144,10 @@ impl World {
     }
 }
 
-/// `tagSet`; nothing without tags.
-fn tag_set(tags: &BTreeMap<String, String>) -> Option<Xml> {
-    let tag = |(key, value): (&String, &String)| vec![text("key", key), text("value", value)];
-    (!tags.is_empty()).then(|| items("tagSet", tags.iter().map(tag)))
-}
-
-/// Tags for one type of resource among `TagSpecification.N`.
-fn tags_for(
-    scope: &Scope,
-    list: &str,
-    resource: &str,
-) -> Result<BTreeMap<String, String>, Refusal> {
-    let mut tags = BTreeMap::new();
-    for specification in scope.list(list) {
-        let wanted = specification.get("ResourceType") == Some(resource);
-        for tag in specification.list("Tag") {
-            let pair = (tag.get("Key"), tag.get("Value").unwrap_or_default());
-            let (Some(key), value, true) = (pair.0, pair.1, wanted) else {
-                continue;
-            };
-            tag_allowed(key, value)?;
-            if tags.insert(key.to_owned(), value.to_owned()).is_some() {
-                let message = format!("Duplicate tag key '{key}' specified.");
-                return Err(Refusal::new("InvalidParameterValue", message));
-            }
-        }
-    }
-    few_tags(tags.len())?;
-    Ok(tags)
-}
-
-/// Most tags of a resource.
-const TAGS: usize = 50;
-
-/// A resource may have so many tags.
-fn few_tags(count: usize) -> Result<(), Refusal> {
-    match count > TAGS {
-        true => Err(Refusal::new(
-            "TagLimitExceeded",
-            format!("More than {TAGS} tags specified"),
-        )),
-        false => Ok(()),
-    }
-}
-
-/// Keys have up to 127 characters and are not AWS's own, values up to 256.
-fn tag_allowed(key: &str, value: &str) -> Result<(), Refusal> {
-    let refused = |message: String| Err(Refusal::new("InvalidParameterValue", message));
-    if key.to_ascii_lowercase().starts_with("aws:") {
-        return refused(format!(
-            "Tag keys starting with 'aws:' are reserved for internal use: {key}"
-        ));
-    }
-    if key.is_empty() || key.chars().count() > 127 {
-        return refused(format!(
-            "Tag key exceeds the maximum length of 127 characters: '{key}'"
-        ));
-    }
-    if value.chars().count() > 256 {
-        return refused(format!(
-            "Tag value exceeds the maximum length of 256 characters: '{value}'"
-        ));
-    }
-    Ok(())
+/// A reply of EC2.
+pub(crate) fn reply(action: &str, inside: Vec<Xml>, request_id: &str) -> Reply {
+    let inside = [text("requestId", request_id)].into_iter().chain(inside);
+    let root = element(format!("{action}Response"), inside);
+    let body = document(&root, Service::Ec2.namespace());
+    Reply::new(200, "text/xml;charset=UTF-8", body)
 }

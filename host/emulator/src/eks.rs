@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::handle::Context;
+use crate::action::Context;
 use crate::wire::Refusal;
 use crate::world::World;
 

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::time::{HOUR, Time};
-use crate::world::Account;
+use crate::world::account::Account;
 
 /// Source and detail type.
 pub const STATE_CHANGE: (&str, &str) = ("aws.ec2", "EC2 Instance State-change Notification");

@@ -1,13 +1,12 @@
 //! From a request to a response.
 
+use crate::action::{Answer, Context};
 use crate::faults::{Garbled, Met, When};
-use crate::wire::{
-    Call, Params, Refusal, Reply, Request, Service, Xml, document, element, route, text,
-};
+use crate::time::Time;
+use crate::wire::{Call, Params, Refusal, Reply, Request, Service, document, element, route, text};
 use crate::world::World;
-use crate::{
-    Time, calls, control, ec2, eks, iam, permissions, pricing, sqs, ssm, sts, zonal_shift,
-};
+use crate::world::queue::Poll;
+use crate::{calls, control, ec2, eks, iam, permissions, pricing, sqs, ssm, sts, zonal_shift};
 
 /// What becomes of a request.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,7 +31,7 @@ pub enum Response {
 pub struct Wait {
     /// When it ends without a message.
     pub until: Time,
-    poll: sqs::Poll,
+    poll: Poll,
     open: Open,
 }
 
@@ -43,26 +42,6 @@ struct Open {
     number: u64,
     request_id: String,
     met: Met,
-}
-
-/// What an action needs beside its parameters.
-#[derive(Clone, Debug)]
-pub(crate) struct Context {
-    pub now: Time,
-    /// Reads show this moment.
-    pub as_of: Time,
-    pub action: String,
-    /// The address that the client called, for URLs in replies.
-    pub host: String,
-}
-
-/// The result of an action.
-pub(crate) enum Answer {
-    Xml(Vec<Xml>),
-    Json(serde_json::Value),
-    /// A reply from before, for a token that comes again.
-    Again(Reply),
-    Poll(sqs::Poll, Time),
 }
 
 /// Answers a request. Everything that is due at `now` happens first; `now` must not go back.
@@ -254,7 +233,7 @@ fn success(service: Service, action: &str, answer: Answer, request_id: &str) -> 
     let namespace = service.namespace();
     match (service, answer) {
         (_, Answer::Again(reply)) => reply,
-        (Service::Ec2, Answer::Xml(inside)) => ec2_reply(action, inside, request_id),
+        (Service::Ec2, Answer::Xml(inside)) => ec2::reply(action, inside, request_id),
         (_, Answer::Xml(inside)) => {
             let mut parts = Vec::new();
             if !inside.is_empty() {
@@ -275,11 +254,4 @@ fn success(service: Service, action: &str, answer: Answer, request_id: &str) -> 
         }
         (_, Answer::Poll(..)) => Reply::new(200, "application/x-amz-json-1.0", "{}"),
     }
-}
-
-pub(crate) fn ec2_reply(action: &str, inside: Vec<Xml>, request_id: &str) -> Reply {
-    let inside = [text("requestId", request_id)].into_iter().chain(inside);
-    let root = element(format!("{action}Response"), inside);
-    let body = document(&root, Service::Ec2.namespace());
-    Reply::new(200, "text/xml;charset=UTF-8", body)
 }

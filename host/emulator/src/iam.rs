@@ -1,21 +1,11 @@
 //! IAM: instance profiles and roles.
 
-use crate::Time;
-use crate::handle::Context;
+use crate::action::Context;
+use crate::time::Time;
 use crate::wire::{Params, Refusal, Scope, Xml, element, flag, text};
 use crate::world::World;
 use crate::world::account::Tags;
-
-/// An instance profile.
-#[derive(Clone, Debug, PartialEq)]
-#[allow(missing_docs)]
-pub struct Profile {
-    pub id: String,
-    pub path: String,
-    pub created: Time,
-    pub role: Option<String>,
-    pub tags: Tags,
-}
+use crate::world::profile::Profile;
 
 pub(crate) fn answer(
     world: &mut World,
@@ -86,20 +76,6 @@ pub(crate) fn answer(
             "InvalidInput",
             format!("The parameter {name} is not known or not emulated"),
         )),
-    }
-}
-
-/// Profiles of the world file exist from the beginning.
-pub(crate) fn seed(world: &mut World) {
-    for (name, role) in std::mem::take(&mut world.account.profiles) {
-        let one = Profile {
-            id: format!("AIPA{}", world.chance.letters(17)),
-            path: "/".to_owned(),
-            created: Time(0),
-            role: Some(role),
-            tags: Tags::new(),
-        };
-        world.profiles.put(Time(i64::MIN), &name, one);
     }
 }
 

@@ -9,6 +9,7 @@
 //! ([`policies`]). Absent are signatures, volumes, and fleets that are not `instant`. A parameter that
 //! the emulator does not read is an error.
 
+mod action;
 mod calls;
 mod chance;
 mod control;

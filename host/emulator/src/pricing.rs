@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::handle::Context;
+use crate::action::Context;
 use crate::json::{read, unknown};
 use crate::wire::Refusal;
 use crate::world::World;

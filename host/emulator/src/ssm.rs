@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::handle::Context;
+use crate::action::Context;
 use crate::json::{read, unknown};
 use crate::wire::Refusal;
 use crate::world::World;

@@ -1,6 +1,6 @@
 //! STS: the identity of the caller, and credentials that nothing checks.
 
-use crate::handle::Context;
+use crate::action::Context;
 use crate::time::SECOND;
 use crate::wire::{Params, Refusal, Xml, element, text};
 use crate::world::World;

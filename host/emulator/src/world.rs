@@ -1,34 +1,40 @@
 //! The emulated account: what exists, what is left of it, and what will happen by itself.
 
 pub(crate) mod account;
+mod asked_faults;
 mod dump;
 mod file;
 pub(crate) mod instance;
 pub(crate) mod ledger;
 pub(crate) mod pools;
+pub(crate) mod profile;
+pub(crate) mod queue;
 mod schedule;
+pub(crate) mod shift;
 mod subnets;
+pub(crate) mod template;
 
 use std::collections::BTreeMap;
 
 use crate::calls::Calls;
 use crate::chance::Chance;
-use crate::ec2::templates::Template;
 use crate::faults::Faults;
-use crate::iam::Profile;
-use crate::sqs::Queue;
 use crate::throttle::Buckets;
 use crate::time::Time;
 use crate::wire::Reply;
-use crate::zonal_shift::Shift;
 
+use account::Tags;
 pub use account::{Account, Settings};
 pub use file::WorldError;
 pub use instance::{CapacityType, Instance, State};
 use ledger::Ledger;
 use pools::Pools;
+use profile::Profile;
+use queue::Queue;
 use schedule::Event;
-pub(crate) use schedule::{USER, warning};
+pub(crate) use schedule::USER;
+use shift::Shift;
+use template::Template;
 
 /// Everything that replies depend on. The same file, seed and requests at the same times give the
 /// same replies.
@@ -77,7 +83,7 @@ impl World {
             shifts: Vec::new(),
             account,
         };
-        crate::iam::seed(&mut world);
+        seed_profiles(&mut world);
         world
     }
 
@@ -100,5 +106,19 @@ impl World {
     pub(crate) fn as_of(&mut self, now: Time) -> Time {
         let (least, most) = self.account.settings.lag_milliseconds;
         now.plus(-self.chance.between(least, most))
+    }
+}
+
+/// Profiles of the world file exist from the beginning.
+fn seed_profiles(world: &mut World) {
+    for (name, role) in std::mem::take(&mut world.account.profiles) {
+        let one = Profile {
+            id: format!("AIPA{}", world.chance.letters(17)),
+            path: "/".to_owned(),
+            created: Time(0),
+            role: Some(role),
+            tags: Tags::new(),
+        };
+        world.profiles.put(Time(i64::MIN), &name, one);
     }
 }

@@ -2,20 +2,12 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::action::Context;
 use crate::faults::Shifted;
-use crate::handle::Context;
 use crate::time::{MINUTE, Time};
 use crate::wire::Refusal;
 use crate::world::World;
-
-/// Traffic is shifted away from a zone.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Shift {
-    pub id: String,
-    pub zone_id: String,
-    pub started: Time,
-    pub expires: Time,
-}
+use crate::world::shift::Shift;
 
 impl World {
     /// Begins or ends a shift. Another shift away from the same zone ends.

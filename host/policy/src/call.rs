@@ -3,6 +3,7 @@
 //! Nothing that comes out of a guest is trusted. The owner drops an instance after any failure:
 //! after a trap it cannot be entered again, and after a failed copy it may have leaked.
 
+pub(crate) mod answer;
 mod judge;
 
 use std::sync::Arc;
@@ -12,99 +13,13 @@ use longshore_core::policy::{CommitmentPool, Draw, Scores};
 use wasmtime::component::{ComponentType, Lift, TypedFunc};
 use wasmtime::{Store, Trap};
 
-use crate::bootstrap::BootFunctions;
+use crate::bootstrap::functions::BootFunctions;
 use crate::engine::Limits;
-use crate::imports::{Message, State, TooManyCalls, cut};
-use crate::load::Loaded;
+use crate::guest_text::cut;
+use crate::imports::state::{Message, State, TooManyCalls};
+use crate::loaded::Loaded;
 use crate::score_request::ScoreRequest;
-
-/// Why a policy gave no answer that could be used.
-#[derive(Debug, thiserror::Error)]
-pub enum CallError {
-    /// It burnt all its fuel. The same on every machine.
-    #[error("{asked}: ran out of fuel after {fuel} units; an endless loop?")]
-    Fuel {
-        /// The request.
-        asked: &'static str,
-        /// How much it had.
-        fuel: u64,
-    },
-    /// It took too long by the clock though it had fuel left. Not the same on every machine.
-    #[error("{asked}: took longer than {limit:?}")]
-    Time {
-        /// The request.
-        asked: &'static str,
-        /// How long it had.
-        limit: std::time::Duration,
-    },
-    /// It asked for more memory than it may have.
-    #[error("{asked}: wants more than {limit} bytes of memory")]
-    Memory {
-        /// The request.
-        asked: &'static str,
-        /// How much it may have.
-        limit: usize,
-    },
-    /// It called the host too often.
-    #[error("{asked}: called host functions more than {limit} times")]
-    HostCalls {
-        /// The request.
-        asked: &'static str,
-        /// How often it may.
-        limit: u32,
-    },
-    /// It handed over more than may be copied out of it in one go.
-    #[error("{asked}: the answer or a message is larger than {limit} bytes")]
-    TooLarge {
-        /// The request.
-        asked: &'static str,
-        /// The most bytes.
-        limit: usize,
-    },
-    /// It trapped, or answered something that cannot be read.
-    #[error("{asked}: {reason}")]
-    Trap {
-        /// The request.
-        asked: &'static str,
-        /// The trap in words, with what the policy said before.
-        reason: String,
-    },
-    /// It said itself that it cannot answer.
-    #[error("{asked}: {message}")]
-    Refused {
-        /// The request.
-        asked: &'static str,
-        /// Its words, cut at 500 bytes.
-        message: String,
-    },
-    /// Its answer breaks the contract.
-    #[error("{asked}: {problem}")]
-    Answer {
-        /// The request.
-        asked: &'static str,
-        /// Which rule, and where.
-        problem: String,
-    },
-}
-
-/// What a policy says about itself.
-#[derive(Clone, Debug, PartialEq, Eq, ComponentType, Lift)]
-#[component(record)]
-pub struct About {
-    /// Its name.
-    pub name: String,
-    /// Its version.
-    pub version: String,
-    /// One sentence for people.
-    pub summary: String,
-    /// The interfaces that it says it implements.
-    pub implements: Vec<String>,
-    /// Names of the signals that it reads.
-    pub signals: Vec<String>,
-    /// JSON Schema of its settings; empty if it has none.
-    #[component(name = "settings-schema")]
-    pub settings_schema: String,
-}
+use answer::{About, Answer, CallError};
 
 #[derive(ComponentType, Lift)]
 #[component(record)]
@@ -115,8 +30,6 @@ struct RawPool {
     amounts: Vec<f64>,
     costs: Vec<f64>,
 }
-
-pub(crate) type Answer<T> = (Result<T, String>,);
 
 /// The longest text of a guest that gets into an error.
 const MAX_ERROR_CHARS: usize = 500;

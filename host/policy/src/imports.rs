@@ -4,166 +4,27 @@
 //! array straight into the guest's memory. The guest pays fuel for every call and every byte.
 
 mod cluster;
+pub(crate) mod interface;
+pub(crate) mod state;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use wasmtime::component::{ComponentNamedList, ComponentType, Lift, Linker, Lower};
-use wasmtime::{Engine, StoreContextMut, StoreLimits, Trap};
+use wasmtime::Engine;
+use wasmtime::component::Linker;
 
-use crate::bootstrap::{self, BootFacts, UserData};
-use crate::cluster_columns::{ClusterColumns, ProposalColumns};
-use crate::columns::Columns;
-use crate::signals::{Signal, Signals};
+use crate::bootstrap::interfaces as bootstrap;
+use crate::guest_text::cut;
+use crate::signals::Signal;
+use interface::{Bytes as _, Interface, strings};
+use state::{Level, Message, State, charge};
 
 /// The package whose interfaces the host offers, and its version.
 pub(crate) const PACKAGE: &str = "longshore:policy";
 pub(crate) const VERSION: &str = "0.1.0";
 
-/// Fuel for a host call: about 110 ns of the host at 0.2 ns per unit of fuel.
-const CALL_FUEL: u64 = 600;
-/// Bytes copied for one unit of fuel: about 10 GB/s.
-const BYTES_PER_FUEL: u64 = 2;
 /// The longest log message kept; longer ones are cut.
 const MAX_MESSAGE_BYTES: usize = 2 << 10;
-
-/// How loud a message is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ComponentType, Lift, Lower)]
-#[component(enum)]
-#[repr(u8)]
-pub enum Level {
-    /// For authors of policies.
-    #[component(name = "debug")]
-    Debug,
-    /// For the curious.
-    #[component(name = "info")]
-    Info,
-    /// For operators, some day.
-    #[component(name = "warn")]
-    Warn,
-    /// For operators, now.
-    #[component(name = "error")]
-    Error,
-}
-
-/// A message of a policy.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Message {
-    /// How loud.
-    pub level: Level,
-    /// What it says; cut at 2 KiB.
-    pub text: String,
-}
-
-/// The data of a store for its guest: the request, and the remaining allowance.
-pub(crate) struct State {
-    pub columns: Arc<Columns>,
-    pub signals: Arc<Signals>,
-    pub signals_generation: u32,
-    pub cluster: Arc<ClusterColumns>,
-    pub proposals: Arc<ProposalColumns>,
-    pub node_pool: Arc<str>,
-    pub boot: Arc<BootFacts>,
-    pub built_in: Arc<UserData>,
-    pub now: f64,
-    pub limits: StoreLimits,
-    pub host_calls: u32,
-    pub log_room: usize,
-    pub messages: Vec<Message>,
-}
-
-/// The guest made more host calls than it may.
-#[derive(Debug, thiserror::Error)]
-#[error("too many calls of host functions")]
-pub(crate) struct TooManyCalls;
-
-/// Takes the fuel for a host call that copies `bytes`.
-pub(crate) fn charge(cx: &mut StoreContextMut<State>, bytes: usize) -> wasmtime::Result<()> {
-    let state = cx.data_mut();
-    state.host_calls = state.host_calls.checked_sub(1).ok_or(TooManyCalls)?;
-    let cost = CALL_FUEL + bytes as u64 / BYTES_PER_FUEL;
-    let left = cx.get_fuel()?.checked_sub(cost).ok_or(Trap::OutOfFuel)?;
-    cx.set_fuel(left)
-}
-
-/// A value with a known size in the guest.
-trait Bytes {
-    fn bytes(&self) -> usize;
-}
-
-impl<T: Copy> Bytes for Arc<[T]> {
-    fn bytes(&self) -> usize {
-        std::mem::size_of_val::<[T]>(self)
-    }
-}
-
-pub(crate) struct Interface<'a> {
-    linker: wasmtime::component::LinkerInstance<'a, State>,
-    names: &'a mut Vec<&'static str>,
-}
-
-impl Interface<'_> {
-    pub(crate) fn function<P, R>(
-        &mut self,
-        name: &'static str,
-        f: impl Fn(StoreContextMut<State>, P) -> wasmtime::Result<R> + Send + Sync + 'static,
-    ) -> wasmtime::Result<()>
-    where
-        P: ComponentNamedList + Lift + 'static,
-        R: ComponentNamedList + Lower + 'static,
-    {
-        self.names.push(name);
-        self.linker.func_wrap(name, f)
-    }
-
-    pub(crate) fn scalar<R>(
-        &mut self,
-        name: &'static str,
-        get: fn(&State) -> R,
-    ) -> wasmtime::Result<()>
-    where
-        R: Send + Sync + 'static,
-        (R,): ComponentNamedList + Lower,
-    {
-        self.function(name, move |mut cx, (): ()| {
-            charge(&mut cx, 0)?;
-            Ok((get(cx.data()),))
-        })
-    }
-
-    fn column<T>(
-        &mut self,
-        name: &'static str,
-        get: fn(&Columns) -> &Arc<[T]>,
-    ) -> wasmtime::Result<()>
-    where
-        T: Copy + Send + Sync + 'static,
-        (Arc<[T]>,): ComponentNamedList + Lower,
-    {
-        self.function(name, move |mut cx, (): ()| {
-            let column = get(&cx.data().columns).clone();
-            charge(&mut cx, column.bytes())?;
-            Ok((column,))
-        })
-    }
-
-    fn table(
-        &mut self,
-        name: &'static str,
-        get: fn(&Columns) -> &Arc<[Arc<str>]>,
-    ) -> wasmtime::Result<()> {
-        self.function(name, move |mut cx, (): ()| {
-            let table = get(&cx.data().columns).clone();
-            charge(&mut cx, strings(&table))?;
-            Ok((table,))
-        })
-    }
-}
-
-/// Bytes of a table of strings in a guest: each is a call of the guest's allocator beside its text.
-fn strings(table: &[Arc<str>]) -> usize {
-    table.iter().map(|text| text.len() + 8).sum()
-}
 
 /// Names of functions by interface.
 pub(crate) type Offered = BTreeMap<&'static str, Vec<&'static str>>;
@@ -276,23 +137,6 @@ fn signals(to: &mut Interface) -> wasmtime::Result<()> {
         Ok((time,))
     })?;
     to.scalar("generation", |state| state.signals_generation)
-}
-
-/// The beginning of a guest's text, of at most `room` bytes, without characters that steer a
-/// terminal.
-pub(crate) fn cut(mut text: String, room: usize) -> String {
-    if text.len() > room {
-        let end = (0..=room)
-            .rev()
-            .find(|&at| text.is_char_boundary(at))
-            .unwrap_or(0);
-        text.truncate(end);
-        text.push('…');
-    }
-    if text.contains(|c: char| c.is_control() && c != '\n') {
-        text.retain(|c| !c.is_control() || c == '\n');
-    }
-    text
 }
 
 #[cfg(test)]

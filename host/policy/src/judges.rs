@@ -10,20 +10,14 @@ use longshore_core::disrupt::consolidation::{Consolidation, Decision, Facts, Wei
 use longshore_core::disrupt::methods::Verdict;
 use longshore_core::disrupt::proposals::Proposal;
 
-use crate::call::{CallError, Instance};
-use crate::chain::{CallStats, Fallback, Report, WasmPolicies};
+use crate::call::Instance;
+use crate::call::answer::CallError;
+use crate::chain::WasmPolicies;
 use crate::cluster_columns::{ClusterColumns, ProposalColumns};
-use crate::load::LoadedPolicy;
-use crate::score_request::ScoreRequest;
+use crate::loaded::LoadedPolicy;
+use crate::report::{CallStats, Fallback, Report};
+use crate::score_request::{JudgeRequest, ScoreRequest};
 use crate::version::{Call, Versions};
-
-/// A request about consolidation as policies see it.
-#[derive(Clone)]
-pub(crate) struct JudgeRequest {
-    pub base: ScoreRequest,
-    pub cluster: Arc<ClusterColumns>,
-    pub proposals: Arc<ProposalColumns>,
-}
 
 /// The consolidation policies, by place.
 #[derive(Default)]

@@ -33,26 +33,29 @@ mod chain;
 mod cluster_columns;
 mod columns;
 mod engine;
+mod guest_text;
 mod imports;
 mod judges;
 mod load;
+mod loaded;
+mod report;
 mod score_request;
 mod session;
 mod settings;
 mod signals;
 mod version;
 
-pub use bootstrap::{
-    BootFacts, BootSession, ClusterFacts, Kind, Machines, Overheads, Taint, UserData,
-};
-pub use call::{About, CallError};
-pub use chain::{Assignment, CallStats, Fallback, PolicySlot, Report, ScoreRecord, WasmPolicies};
+pub use bootstrap::BootSession;
+pub use bootstrap::answers::{Kind, Overheads, Taint, UserData};
+pub use bootstrap::facts::{BootFacts, ClusterFacts, Machines};
+pub use call::answer::{About, CallError};
+pub use chain::{Assignment, PolicySlot, ScoreRecord, WasmPolicies};
 pub use columns::{INTERRUPTION_RATES, PLACEMENT_SCORES};
 pub use engine::{HostConfig, Limits, TICK};
-pub use imports::{Level, Message};
-pub use load::{
-    Description, Host, HostError, Interface, LoadError, LoadedPolicy, Refusal, inspect,
-};
+pub use imports::state::{Level, Message};
+pub use load::{Description, Host, HostError, Interface, LoadError, Refusal, inspect};
+pub use loaded::LoadedPolicy;
+pub use report::{CallStats, Fallback, Report};
 pub use score_request::ScoreRequest;
 pub use session::Session;
 pub use signals::{Signal, Signals};

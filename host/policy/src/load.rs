@@ -7,13 +7,17 @@ use std::sync::Arc;
 use sha2::{Digest, Sha256};
 use wasmtime::Engine;
 use wasmtime::component::types::ComponentItem;
-use wasmtime::component::{Component, ComponentExportIndex, InstancePre, Linker};
+use wasmtime::component::{Component, Linker};
 
 use crate::cache;
-use crate::call::{About, CallError, Instance};
+use crate::call::Instance;
+use crate::call::answer::{About, CallError};
 use crate::columns::Columns;
-use crate::engine::{HostConfig, Limits, engine};
-use crate::imports::{Offered, PACKAGE, State, VERSION, linker};
+use crate::engine::{HostConfig, engine};
+use crate::guest_text::cut;
+use crate::imports::state::State;
+use crate::imports::{Offered, PACKAGE, VERSION, linker};
+use crate::loaded::{Exports, Loaded, LoadedPolicy};
 use crate::settings;
 
 /// What a policy may implement, beside `plugin`.
@@ -143,33 +147,6 @@ struct Shared {
     linker: Linker<State>,
     offered: Offered,
     config: HostConfig,
-}
-
-/// A policy that was loaded and took its settings. Cheap to clone.
-#[derive(Clone)]
-pub struct LoadedPolicy(pub(crate) Arc<Loaded>);
-
-pub(crate) struct Loaded {
-    pub pre: InstancePre<State>,
-    pub exports: Exports,
-    pub limits: Limits,
-    pub about: About,
-    pub digest: String,
-    pub settings: Arc<str>,
-    pub no_columns: Arc<Columns>,
-}
-
-/// Where to find the functions that are called.
-#[derive(Clone)]
-pub(crate) struct Exports {
-    pub describe: ComponentExportIndex,
-    pub configure: ComponentExportIndex,
-    pub score: Option<ComponentExportIndex>,
-    pub pools: Option<ComponentExportIndex>,
-    pub weigh: Option<ComponentExportIndex>,
-    pub decide: Option<ComponentExportIndex>,
-    pub overheads: Option<ComponentExportIndex>,
-    pub user_data: Option<ComponentExportIndex>,
 }
 
 /// The host cannot be set up on this machine.
@@ -392,45 +369,6 @@ pub fn inspect(path: &Path) -> Result<Description, LoadError> {
     Host::new(HostConfig::default())?.inspect(path)
 }
 
-impl LoadedPolicy {
-    /// What it says about itself.
-    pub fn about(&self) -> &About {
-        &self.0.about
-    }
-
-    /// Whether it says what offerings cost.
-    pub fn is_scorer(&self) -> bool {
-        self.0.exports.score.is_some()
-    }
-
-    /// Whether it says which nodes are disrupted, and when.
-    pub fn is_consolidation(&self) -> bool {
-        self.0.exports.decide.is_some()
-    }
-
-    /// SHA-256 of its bytes, in hex.
-    pub fn digest(&self) -> &str {
-        &self.0.digest
-    }
-
-    /// Its settings, a JSON object.
-    pub fn settings(&self) -> &str {
-        &self.0.settings
-    }
-}
-
-impl std::fmt::Debug for LoadedPolicy {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(
-            f,
-            "{} {} ({})",
-            self.0.about.name,
-            self.0.about.version,
-            &self.0.digest[..12]
-        )
-    }
-}
-
 fn read(path: &Path) -> Result<Vec<u8>, LoadError> {
     std::fs::read(path).map_err(|source| LoadError::Read {
         path: path.to_owned(),
@@ -581,5 +519,5 @@ fn check_about(about: &About, exported: &[String]) -> Result<(), Refusal> {
 }
 
 fn shortened(text: &str) -> String {
-    crate::imports::cut(text.to_owned(), 80)
+    cut(text.to_owned(), 80)
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::cluster_columns::{ClusterColumns, ProposalColumns};
 use crate::columns::Columns;
 use crate::signals::Signals;
 
@@ -34,4 +35,12 @@ impl ScoreRequest {
             ..self.clone()
         }
     }
+}
+
+/// A question about consolidation as policies see it.
+#[derive(Clone)]
+pub(crate) struct JudgeRequest {
+    pub base: ScoreRequest,
+    pub cluster: Arc<ClusterColumns>,
+    pub proposals: Arc<ProposalColumns>,
 }

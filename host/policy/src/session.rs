@@ -6,10 +6,11 @@ use std::sync::Arc;
 use longshore_core::model::{Catalogue, Symbols};
 use longshore_core::policy::Scores;
 
-use crate::call::{CallError, Instance};
+use crate::call::Instance;
+use crate::call::answer::CallError;
 use crate::columns::Columns;
-use crate::imports::Message;
-use crate::load::LoadedPolicy;
+use crate::imports::state::Message;
+use crate::loaded::LoadedPolicy;
 use crate::score_request::ScoreRequest;
 use crate::signals::Signals;
 

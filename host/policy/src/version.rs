@@ -1,8 +1,9 @@
 //! One place among the policies: the version at work, its last good one, and how they are asked.
 
-use crate::call::{CallError, Instance};
-use crate::chain::{CallStats, Fallback, Report};
-use crate::load::LoadedPolicy;
+use crate::call::Instance;
+use crate::call::answer::CallError;
+use crate::loaded::LoadedPolicy;
+use crate::report::{CallStats, Fallback, Report};
 
 /// Number of calls after which an instance is replaced, even within a round. Garbage collectors in
 /// guests lag behind: Go's was seen to fill 64 MiB within 1 500 questions on 5 000 offerings.

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use super::boot::Boot;
 use super::kubelet::Kubelet;
-use super::{Boot, label_list};
 
 /// All arguments, with a space between them. Maps are sorted; Karpenter's order is random.
 pub(super) fn arguments(boot: &Boot, kubelet: &Kubelet) -> String {
@@ -67,4 +67,13 @@ fn joined(name: &str, map: &BTreeMap<String, String>, sign: char) -> Option<Stri
         .map(|(key, value)| format!("{key}{sign}{value}"))
         .collect();
     (!pairs.is_empty()).then(|| format!("--{name}=\"{}\"", pairs.join(",")))
+}
+
+/// Labels as `--node-labels` takes them, sorted.
+pub(super) fn label_list(labels: &BTreeMap<String, String>) -> String {
+    let pairs: Vec<String> = labels
+        .iter()
+        .map(|(key, value)| format!("{key}={value}"))
+        .collect();
+    pairs.join(",")
 }

@@ -10,9 +10,10 @@ use std::collections::BTreeMap;
 
 use toml::Value;
 
+use super::boot::Boot;
+use super::fault::Fault;
 use super::kubelet::Kubelet;
 use super::toml_text::{self, Item, Table};
-use super::{Boot, Fault};
 use version::version;
 
 /// The kind of a setting's value.

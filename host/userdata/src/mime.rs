@@ -4,7 +4,7 @@
 //! text before the first part and after the last. Written with the boundary `//`, or a longer one if
 //! a part has such a line, and without carriage returns.
 
-use super::Fault;
+use super::fault::{Fault, quoted};
 
 /// One part of an archive.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -172,7 +172,7 @@ pub fn read(text: &str) -> Result<Vec<Part>, Fault> {
         return Err(Fault::user_data(what, BOUNDARY));
     };
     let Some((kind, parameters)) = media_type(&content_type.1) else {
-        let content_type = super::quoted(&content_type.1);
+        let content_type = quoted(&content_type.1);
         let what = format!("the MIME archive's Content-Type {content_type} cannot be read");
         return Err(Fault::user_data(what, BOUNDARY));
     };
@@ -331,7 +331,7 @@ fn headers(text: &str) -> Result<(Vec<(String, String)>, &str), Fault> {
 }
 
 fn header_fault(line: &str) -> Fault {
-    let what = format!("{} is not a MIME header", super::quoted(line));
+    let what = format!("{} is not a MIME header", quoted(line));
     Fault::user_data(
         what,
         "write `Name: value`, and an empty line before the content",

@@ -5,8 +5,11 @@
 
 use serde_json::{Map, json};
 
+use super::arguments::label_list;
+use super::boot::Boot;
+use super::fault::{Fault, quoted};
 use super::mime::{self, Part};
-use super::{Boot, Fault, label_list, quoted, yaml_text};
+use super::yaml_text;
 
 /// The archive. Fails without the CIDR block of Services and on a CA bundle that is not base64.
 pub(super) fn al2023(boot: &Boot) -> Result<String, Fault> {

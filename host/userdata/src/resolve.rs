@@ -2,8 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Boot, Taint};
-use crate::Family;
+use super::boot::{Boot, Family, Taint};
 
 /// The taint that a node has until its NodeClaim is registered.
 pub const UNREGISTERED: &str = "karpenter.sh/unregistered";

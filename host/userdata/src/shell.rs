@@ -4,9 +4,10 @@ use std::fmt::Write as _;
 use std::net::Ipv6Addr;
 
 use super::arguments::arguments;
+use super::boot::Boot;
+use super::fault::Fault;
 use super::kubelet::Kubelet;
 use super::mime::{self, Part};
-use super::{Boot, Fault};
 
 /// A MIME archive: the user's parts, then a script that joins.
 pub(super) fn al2(boot: &Boot) -> Result<String, Fault> {

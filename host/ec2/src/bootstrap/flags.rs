@@ -7,7 +7,10 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use longshore_api::manifests::quoted;
+use longshore_userdata::duration;
 use serde_json::{Map, Value, json};
+
+use crate::kubelet::versions::KNOWN;
 
 /// What flags say.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -51,7 +54,7 @@ static TABLE: LazyLock<BTreeMap<&'static str, Flag>> = LazyLock::new(|| {
 
 /// Whether a kubelet of a minor version has a flag.
 pub fn has(name: &str, minor: u16) -> bool {
-    let at = minor.checked_sub(*crate::kubelet::KNOWN.start());
+    let at = minor.checked_sub(*KNOWN.start());
     let flag = TABLE.get(name).zip(at);
     flag.is_some_and(|(flag, at)| flag.letters.as_bytes().get(usize::from(at)) == Some(&b'+'))
 }
@@ -166,7 +169,7 @@ impl Flags {
                 Ok(number) => number.into(),
                 Err(_) => return wrong("a number"),
             },
-            "duration" => match crate::userdata::duration::parse(value) {
+            "duration" => match duration::parse(value) {
                 Some(_) => value.into(),
                 None => return wrong("a duration such as 90s"),
             },
@@ -288,7 +291,7 @@ mod tests {
         let lines = lines.filter(|line| !line.starts_with('#')).count();
         assert!(lines > 100 && TABLE.len() == lines);
         for (name, flag) in &*TABLE {
-            assert_eq!(flag.letters.len(), crate::kubelet::KNOWN.count(), "{name}");
+            assert_eq!(flag.letters.len(), KNOWN.count(), "{name}");
         }
         assert!(has("max-pods", 36) && !has("no-such-flag", 36));
         assert!(has("container-runtime", 26) && !has("container-runtime", 27));

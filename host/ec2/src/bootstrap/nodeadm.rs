@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use longshore_api::manifests::{documents, quoted};
 use serde_json::{Map, Value, json};
 
-use crate::userdata::{first_document, mime};
+use longshore_userdata::{first_document, mime};
 
 /// What the NodeConfigs of user data come to.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -8,13 +8,13 @@ use std::collections::BTreeMap;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use longshore_userdata::{Family, mime};
 use serde_json::{Map, Value, json};
 
 use super::flags::{self, Flags};
 use super::join::{power_shell, shell, words};
 use super::{bottlerocket, nodeadm};
-use crate::catalogue::class::Kubelet;
-use crate::userdata::{Family, mime};
+use crate::catalogue::class::kubelet::Kubelet;
 
 /// What user data says of the cluster and to the kubelet. `None` is not said.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use longshore_userdata::{self as userdata, Boot, Cluster, resolve};
 use serde_json::{Map, Value};
 
-use super::{ReadBack, read_back};
-use crate::catalogue::class::{Kubelet, is_expression};
+use super::read_back::{ReadBack, read_back};
+use crate::catalogue::amount::Amount;
+use crate::catalogue::class::kubelet::{Kubelet, Threshold};
+use crate::catalogue::class::read_kubelet::is_expression;
 use crate::nodeclass::AmiFamily;
-use crate::userdata::{self, Boot, Cluster, resolve};
 
 /// Pods of a sample, where neither the NodeClass nor its user data says: a number that nobody writes.
 const PODS: i64 = 1_999_999_999;
@@ -79,9 +81,8 @@ fn has_null(value: &Value) -> bool {
 /// numbers. It is counted with.
 pub fn differences(own: &Kubelet, said: &ReadBack) -> Vec<String> {
     let theirs = &said.kubelet;
-    let amount = |of: Option<crate::catalogue::amount::Amount>| {
-        of.map_or("the default".to_owned(), |amount| amount.to_string())
-    };
+    let amount =
+        |of: Option<Amount>| of.map_or("the default".to_owned(), |amount| amount.to_string());
     let mut out = Vec::new();
     let mut differ = |name: &str, ours: String, theirs: String| {
         let of = match ours.as_str() {
@@ -116,10 +117,10 @@ pub fn differences(own: &Kubelet, said: &ReadBack) -> Vec<String> {
             differ(&format!("{name}[{of}]"), amount(ours), amount(theirs));
         }
     }
-    let threshold = |of: Option<crate::catalogue::class::Threshold>| match of {
+    let threshold = |of: Option<Threshold>| match of {
         None => "the default".to_owned(),
-        Some(crate::catalogue::class::Threshold::Amount(amount)) => amount.to_string(),
-        Some(crate::catalogue::class::Threshold::Percent(percent)) => format!("{percent}%"),
+        Some(Threshold::Amount(amount)) => amount.to_string(),
+        Some(Threshold::Percent(percent)) => format!("{percent}%"),
     };
     for (name, ours, theirs) in [
         ("memory.available", own.evict_memory, theirs.evict_memory),

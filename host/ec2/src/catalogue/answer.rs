@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::amount::Amount;
+use super::class_catalogue::ClassCatalogue;
 use super::machine::{Machine, RESOURCES};
-use super::{ClassCatalogue, Region};
+use super::region::Region;
 
 /// Amounts by resource, as Kubernetes writes them.
 pub type Quantities = BTreeMap<&'static str, String>;

@@ -1,7 +1,9 @@
 //! What of an EC2NodeClass decides which instance types it can launch and what pods get of them.
 
-mod expressions;
+pub(crate) mod expressions;
+pub(crate) mod kubelet;
 mod of_object;
+pub(crate) mod read_kubelet;
 
 use super::amount::Amount;
 use super::discovered::ImageSet;
@@ -10,7 +12,7 @@ use crate::expression::Expression;
 use crate::nodeclass::Ami;
 pub use crate::nodeclass::AmiFamily as Family;
 pub use expressions::{Expressions, Reservable, Unresolved};
-pub(crate) use of_object::is_expression;
+pub use kubelet::{Kubelet, Reserved, Threshold};
 
 /// Field, reason and hint of a NodeClass that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +21,14 @@ pub struct ClassFault {
     pub field: String,
     pub what: String,
     pub hint: &'static str,
+}
+
+fn fault(field: impl Into<String>, what: impl Into<String>, hint: &'static str) -> ClassFault {
+    ClassFault {
+        field: field.into(),
+        what: what.into(),
+        hint,
+    }
 }
 
 /// The part of an EC2NodeClass that the catalogue is computed from.
@@ -107,62 +117,6 @@ impl Family {
             Family::Custom => None,
         }
     }
-}
-
-/// Settings of the kubelet that change how many pods fit.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Kubelet {
-    pub max_pods: Option<i64>,
-    /// `podsPerCore`; zero for no limit.
-    pub pods_per_core: i64,
-    pub kube_reserved: Reserved,
-    pub system_reserved: Reserved,
-    /// `evictionHard` of `memory.available`.
-    pub evict_memory: Option<Threshold>,
-    /// `evictionHard` of `nodefs.available`.
-    pub evict_storage: Option<Threshold>,
-}
-
-/// Amounts kept back from pods; what is not named has none.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Reserved {
-    pub cpu: Option<Amount>,
-    pub memory: Option<Amount>,
-    /// `ephemeral-storage`.
-    pub storage: Option<Amount>,
-    pub pid: Option<Amount>,
-}
-
-impl Reserved {
-    /// These amounts, and those of `defaults` that these do not name.
-    pub fn or(self, defaults: Reserved) -> Reserved {
-        Reserved {
-            cpu: self.cpu.or(defaults.cpu),
-            memory: self.memory.or(defaults.memory),
-            storage: self.storage.or(defaults.storage),
-            pid: self.pid.or(defaults.pid),
-        }
-    }
-
-    /// Names and amounts of those that are set.
-    pub fn iter(&self) -> impl Iterator<Item = (&'static str, Amount)> {
-        [
-            ("cpu", self.cpu),
-            ("memory", self.memory),
-            ("ephemeral-storage", self.storage),
-            ("pid", self.pid),
-        ]
-        .into_iter()
-        .filter_map(|(name, amount)| Some((name, amount?)))
-    }
-}
-
-/// Where the kubelet starts to evict.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Threshold {
-    Amount(Amount),
-    /// A share of capacity, 0 to 100.
-    Percent(f64),
 }
 
 /// A mapping of a block device.

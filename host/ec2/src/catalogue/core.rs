@@ -9,12 +9,11 @@ use longshore_core::model::{
 };
 use rustc_hash::FxHashMap;
 
+use super::class_catalogue::ClassCatalogue;
 use super::machine::RESOURCES;
-use super::requirements::aws;
-use super::{ClassCatalogue, Offering as ClassOffering, Region};
-
-/// Label that ties a node to its NodeClass.
-pub const NODE_CLASS: &str = "karpenter.k8s.aws/ec2nodeclass";
+use super::offerings::Offering as ClassOffering;
+use super::region::Region;
+use super::requirements::aws::{self, NODE_CLASS};
 
 /// Builds core's catalogue for NodeClasses of one region.
 ///

@@ -6,7 +6,8 @@ use longshore_api::crd::Operator;
 
 use crate::nodeclass::{Ami, AmiRequirement};
 
-use super::{ClassCatalogue, Region};
+use super::class_catalogue::ClassCatalogue;
+use super::region::Region;
 
 /// The first of `images` whose requirements the labels of the type with index `at` meet.
 pub fn image_of<'a>(

@@ -8,11 +8,15 @@
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
+use serde_json::{Map, Value};
+
 use crate::expression::Variables;
 use crate::facts::{Network, TypeFacts};
 
 use super::amount::{Amount, GIB, MIB};
-use super::class::{Class, Family, Kubelet, Reserved, Threshold, Unresolved};
+use super::class::expressions::{Expressions, Unresolved};
+use super::class::kubelet::{Kubelet, Reserved, Threshold};
+use super::class::{Class, Family};
 use super::requirements::architecture;
 use super::tables::NetworkRow;
 
@@ -207,6 +211,33 @@ impl Machine {
             }
         }
         left
+    }
+}
+
+impl Expressions {
+    /// Writes into `spec.kubelet` what the expressions came to on a machine, as user data has it:
+    /// `maxPods` as a number, reserved amounts as quantities.
+    pub fn write(&self, settings: &mut Map<String, Value>, machine: &Machine) {
+        if self.max_pods.is_some() {
+            settings.insert("maxPods".to_owned(), machine.pods().into());
+        }
+        for (name, entries, mut reserved) in [
+            ("kubeReserved", &self.kube_reserved, machine.kube_reserved),
+            (
+                "systemReserved",
+                &self.system_reserved,
+                machine.system_reserved,
+            ),
+        ] {
+            let Some(map) = settings.get_mut(name).and_then(Value::as_object_mut) else {
+                continue;
+            };
+            for (of, _) in entries {
+                if let Some(amount) = *of.slot(&mut reserved) {
+                    map.insert(of.name().to_owned(), amount.to_string().into());
+                }
+            }
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Offerings of an instance type under a NodeClass: zones, ways to buy, prices, availability.
 
-use super::ClassCatalogue;
 use super::class::Reservation;
+use super::class_catalogue::ClassCatalogue;
 use super::region::{Region, ZoneSet};
 use super::unavailable::Wanted;
 

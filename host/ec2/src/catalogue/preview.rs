@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use longshore_api::labels;
 use longshore_core::model::{NodeOverlay, Op, PriceChange, Symbol, Symbols};
 
-use super::Region;
+use super::region::Region;
 
 /// USD per hour by name of the type, as valid `overlays` give them to types of `region`. The
 /// greatest weight counts. Of two with one weight that name the same type, the one whose name is

@@ -9,6 +9,8 @@ use super::tables::NetworkRow;
 
 /// Labels of the AWS provider.
 pub mod aws {
+    /// Label that ties a node to its NodeClass.
+    pub const NODE_CLASS: &str = "karpenter.k8s.aws/ec2nodeclass";
     /// The zone by its id, the same for all accounts.
     pub const ZONE_ID: &str = "topology.k8s.aws/zone-id";
     /// The reservation that an instance was launched into.

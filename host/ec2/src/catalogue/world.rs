@@ -7,12 +7,12 @@
 use std::collections::BTreeMap;
 
 use longshore_api::manifests::{Diagnostic, Diagnostics, Document, documents};
+use longshore_userdata::Cluster;
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::facts;
 use crate::nodeclass::{EC2NodeClass, of_document};
-use crate::userdata::Cluster;
 use crate::validation;
 
 use super::class::{Class, ClassZone};

@@ -1,8 +1,7 @@
 //! The settings that a kubelet runs with: its file, with the drop-in merged in.
 
+use longshore_userdata::Family;
 use serde_json::{Map, Value, json};
-
-use crate::userdata::Family;
 
 /// What stands in the kubelet's own file before a node's settings are merged in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

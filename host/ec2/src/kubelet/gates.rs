@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-use super::KNOWN;
+use super::versions::KNOWN;
 
 /// A feature gate of one version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,9 +3,9 @@
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
-use super::{
-    AmiSelectorTerm, CapacityReservationSelectorTerm, NetworkInterface, SecurityGroupSelectorTerm,
-    SubnetSelectorTerm,
+use super::devices::NetworkInterface;
+use super::selectors::{
+    AmiSelectorTerm, CapacityReservationSelectorTerm, SecurityGroupSelectorTerm, SubnetSelectorTerm,
 };
 
 /// A CEL rule and its message.

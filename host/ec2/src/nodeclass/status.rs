@@ -4,8 +4,8 @@ use longshore_api::crd::{Condition, Operator, Time};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::MatchCriteria;
 use super::schema;
+use super::selectors::MatchCriteria;
 
 /// What is known of an EC2NodeClass.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

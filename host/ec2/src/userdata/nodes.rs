@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use longshore_api::manifests::{Diagnostic, Diagnostics, Document, documents};
+use longshore_userdata::{Boot, Cluster, Family, Fault, Image, Taint, render, resolve};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::{Boot, Cluster, Family, Fault, Image, Taint, render, resolve};
-use crate::kubelet::Kubelets;
+use crate::kubelet::versions::Kubelets;
 use crate::nodeclass::InstanceStorePolicy;
 use crate::nodeclass::{Alias, Ami, AmiFamily, AmiRequirement, AmiSelectorTerm};
 use crate::validation;

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::Fault;
+use super::fault::Fault;
 use crate::nodeclass::AmiFamily;
 
 /// Settings that the bootstrap of every family passes on.

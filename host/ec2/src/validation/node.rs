@@ -1,13 +1,18 @@
 //! Whether a node joins: what its kubelet and the readers of its user data refuse.
 
+use longshore_userdata::{self as userdata, mime};
 use serde_json::{Map, Value};
 
-use super::{Fault, Invalid, Reason, below, found, known_only, kubelet};
-use crate::bootstrap::{ReadBack, has_flag, joins, sample};
-use crate::catalogue::class::Kubelet;
-use crate::kubelet::{Base, Kubelets, minor, refused};
+use super::fault::{Fault, Invalid, Reason, below, found};
+use super::kubelet_settings::{known_only, kubelet};
+use crate::bootstrap::flags::has as has_flag;
+use crate::bootstrap::read_back::ReadBack;
+use crate::bootstrap::{joins, sample};
+use crate::catalogue::class::kubelet::Kubelet;
+use crate::kubelet::effective::Base;
+use crate::kubelet::refused;
+use crate::kubelet::versions::{Kubelets, minor};
 use crate::nodeclass::{AmiFamily, EC2NodeClass};
-use crate::userdata::{self, mime};
 
 /// The kubelets that nodes of a NodeClass have: those of its images' names, else that of the cluster
 /// where an alias selects images for its version, else one that the cluster takes. `kubernetes` is

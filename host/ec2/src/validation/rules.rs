@@ -9,7 +9,8 @@ use std::ops::RangeInclusive;
 
 use longshore_api::manifests::quoted;
 
-use super::{Fault, tags};
+use super::fault::Fault;
+use super::reserved_tags::tags;
 use crate::nodeclass::{
     AmiSelectorTerm, BlockDevice, BlockDeviceMapping, CapacityReservationSelectorTerm,
     ConnectionTracking, EC2NodeClassSpec, InterfaceType, NetworkInterface, PlacementGroupSelector,

@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::Found;
 use super::filters::Filters;
 use super::paging::Page;
-use crate::handle::Context;
+use crate::action::{Context, Found};
 use crate::wire::{Refusal, Scope, Xml, element, items, text};
 use crate::world::account::{InstanceType, Tags};
 use crate::world::{CapacityType, World};
@@ -211,7 +210,7 @@ pub(super) fn spot_prices(world: &World, context: &Context, scope: &Scope) -> Fo
     for name in ["StartTime", "EndTime"] {
         let wrong = scope
             .get(name)
-            .filter(|text| crate::Time::parse(text).is_none());
+            .filter(|text| crate::time::Time::parse(text).is_none());
         if let Some(value) = wrong {
             let message = format!("Value ({value}) for parameter {name} is invalid.");
             return Err(Refusal::new("InvalidParameterValue", message));

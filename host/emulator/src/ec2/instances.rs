@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use super::filters::Filters;
 use super::paging::Page;
-use super::{Found, tag_set};
-use crate::handle::Context;
+use super::tags::{few_tags, tag_allowed, tag_set};
+use crate::action::{Context, Found};
 use crate::wire::{Refusal, Scope, Xml, element, flag, items, text};
 use crate::world::{CapacityType, Instance, State, USER, World};
 
@@ -345,7 +345,7 @@ pub(super) fn tag_change(
     for tag in scope.list("Tag") {
         let (key, value) = (tag.need("Key")?, tag.get("Value"));
         if context.action == "CreateTags" {
-            super::tag_allowed(key, value.unwrap_or_default())?;
+            tag_allowed(key, value.unwrap_or_default())?;
         }
         if tags
             .insert(key.to_owned(), value.map(str::to_owned))
@@ -388,7 +388,7 @@ pub(super) fn tag_change(
             let new = tags
                 .keys()
                 .filter(|key| own.is_none_or(|own| !own.contains_key(*key)));
-            super::few_tags(new.count() + own.map_or(0, BTreeMap::len))?;
+            few_tags(new.count() + own.map_or(0, BTreeMap::len))?;
         }
     }
     Ok(TagChange {

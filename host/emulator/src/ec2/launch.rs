@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::tags_for;
-use crate::Time;
-use crate::handle::Context;
+use super::tags::tags_for;
+use crate::action::Context;
+use crate::time::Time;
 use crate::wire::{Params, Refusal, Scope};
 use crate::world::account::Tags;
 use crate::world::instance::Interface;

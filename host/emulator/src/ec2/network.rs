@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use super::filters::Filters;
 use super::paging::Page;
-use super::{Found, tag_set};
-use crate::Time;
+use super::tags::tag_set;
+use crate::action::Found;
+use crate::time::Time;
 use crate::wire::{Refusal, Scope, element, flag, items, text};
 use crate::world::World;
 use crate::world::account::Tags;

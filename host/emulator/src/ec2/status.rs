@@ -1,11 +1,10 @@
 //! DescribeInstanceStatus: checks and planned events.
 
-use super::Found;
 use super::filters::Filters;
 use super::instances::state;
 use super::paging::Page;
-use crate::Time;
-use crate::handle::Context;
+use crate::action::{Context, Found};
+use crate::time::Time;
 use crate::wire::{Scope, Xml, element, items, text};
 use crate::world::account::Tags;
 use crate::world::{Instance, State, World};

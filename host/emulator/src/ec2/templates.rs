@@ -4,32 +4,12 @@ use std::collections::BTreeMap;
 
 use super::filters::Filters;
 use super::paging::Page;
-use super::{Found, tag_set, tags_for};
-use crate::Time;
-use crate::handle::Context;
+use super::tags::{tag_set, tags_for};
+use crate::action::{Context, Found};
 use crate::wire::{Params, Refusal, Scope, Xml, element, flag, text};
 use crate::world::World;
 use crate::world::account::Tags;
-
-/// A launch template.
-#[derive(Clone, Debug, PartialEq)]
-#[allow(missing_docs)]
-pub struct Template {
-    pub id: String,
-    pub name: String,
-    pub created: Time,
-    pub tags: Tags,
-    pub description: Option<String>,
-    /// `LaunchTemplateData`, names relative to it.
-    pub data: BTreeMap<String, String>,
-}
-
-impl Template {
-    /// Its data, to be read by name.
-    pub fn params(&self) -> Params {
-        Params::from(self.data.clone())
-    }
-}
+use crate::world::template::Template;
 
 /// What `LaunchTemplateData` may have, without numbers of lists.
 const FIELDS: &str = "

@@ -1,11 +1,11 @@
 //! What happens by itself: instances start, end and are forgotten, messages are published.
 
 use crate::event_bridge;
-use crate::sqs::Queue;
 use crate::time::{HOUR, MINUTE, SECOND, Time};
 
 use super::World;
 use super::instance::{CapacityType, State};
+use super::queue::Queue;
 
 /// Something that happens at a time.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use longshore_api::labels::{self, capacity_type};
 use longshore_core::model::{Offering, Requirement, ResourceId, Resources, Symbols, TypeId};
 
 use super::labels::{Shape, type_requirements};
-use super::{Row, row};
+use super::row::{Row, row};
 
 /// CPUs.
 const SIZES: [i64; 12] = [1, 2, 4, 8, 16, 32, 48, 64, 96, 128, 192, 256];

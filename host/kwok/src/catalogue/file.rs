@@ -13,7 +13,7 @@ use longshore_core::model::{Offering, Requirement, ResourceId, Resources, Symbol
 use serde::Deserialize;
 
 use super::labels::{Shape, shortest, type_requirements};
-use super::{Row, row};
+use super::row::{Row, row};
 
 #[derive(Deserialize)]
 #[serde(

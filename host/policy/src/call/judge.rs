@@ -5,9 +5,10 @@ use std::sync::Arc;
 use longshore_core::disrupt::consolidation::Decision;
 use wasmtime::component::{ComponentType, Lift};
 
-use super::{CallError, Instance};
-use crate::imports::cut;
-use crate::judges::JudgeRequest;
+use super::Instance;
+use super::answer::CallError;
+use crate::guest_text::cut;
+use crate::score_request::JudgeRequest;
 
 /// The longest reason of a decision, in bytes.
 const MAX_REASON_BYTES: usize = 200;

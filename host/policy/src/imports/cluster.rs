@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use wasmtime::component::{ComponentNamedList, Lower};
 
-use super::{Bytes, Interface, State, charge, strings};
+use super::interface::{Bytes, Interface, strings};
+use super::state::{State, charge};
 use crate::cluster_columns::{ClusterColumns, ProposalColumns};
 use crate::columns::Table;
 

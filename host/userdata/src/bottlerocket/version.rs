@@ -1,6 +1,6 @@
 //! The version of Bottlerocket that a node boots.
 
-use super::super::Boot;
+use super::super::boot::Boot;
 
 /// Major, minor and patch.
 pub(super) type Version = (u64, u64, u64);

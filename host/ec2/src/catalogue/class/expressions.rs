@@ -1,12 +1,9 @@
 //! Settings of the kubelet that are expressions, and what they come to for an instance type.
 
-use serde_json::{Map, Value};
-
 use crate::expression::{Expression, Failed, Variables};
 
 use super::super::amount::{Amount, GIB, MIB};
-use super::super::machine::Machine;
-use super::{Kubelet, Reserved};
+use super::kubelet::{Kubelet, Reserved};
 
 /// Settings of the kubelet that are expressions.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -155,33 +152,6 @@ impl Expressions {
             }
         }
         Ok(resolved)
-    }
-}
-
-impl Expressions {
-    /// Writes into `spec.kubelet` what the expressions came to on a machine, as user data has it:
-    /// `maxPods` as a number, reserved amounts as quantities.
-    pub fn write(&self, settings: &mut Map<String, Value>, machine: &Machine) {
-        if self.max_pods.is_some() {
-            settings.insert("maxPods".to_owned(), machine.pods().into());
-        }
-        for (name, entries, mut reserved) in [
-            ("kubeReserved", &self.kube_reserved, machine.kube_reserved),
-            (
-                "systemReserved",
-                &self.system_reserved,
-                machine.system_reserved,
-            ),
-        ] {
-            let Some(map) = settings.get_mut(name).and_then(Value::as_object_mut) else {
-                continue;
-            };
-            for (of, _) in entries {
-                if let Some(amount) = *of.slot(&mut reserved) {
-                    map.insert(of.name().to_owned(), amount.to_string().into());
-                }
-            }
-        }
     }
 }
 

@@ -1,0 +1,33 @@
+//! The functions that a bootstrap policy exports.
+
+use wasmtime::Store;
+use wasmtime::component::TypedFunc;
+
+use super::answers::{Kind, Overheads, UserData};
+use crate::call::answer::Answer;
+use crate::imports::state::State;
+use crate::loaded::Exports;
+
+/// The functions of `bootstrap`.
+#[derive(Clone, Copy)]
+pub(crate) struct BootFunctions {
+    pub(super) overheads: TypedFunc<(), Answer<Overheads>>,
+    pub(super) user_data: TypedFunc<(Kind, Vec<u32>), Answer<UserData>>,
+}
+
+impl BootFunctions {
+    /// Finds them, if the component exports them.
+    pub fn of(
+        exports: &Exports,
+        store: &mut Store<State>,
+        instance: &wasmtime::component::Instance,
+    ) -> wasmtime::Result<Option<Self>> {
+        let (Some(overheads), Some(user_data)) = (&exports.overheads, &exports.user_data) else {
+            return Ok(None);
+        };
+        Ok(Some(BootFunctions {
+            overheads: instance.get_typed_func(&mut *store, overheads)?,
+            user_data: instance.get_typed_func(&mut *store, user_data)?,
+        }))
+    }
+}

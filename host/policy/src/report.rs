@@ -1,0 +1,109 @@
+//! What happened while policies were asked: failures, substitutes, messages and counts.
+
+use crate::call::answer::CallError;
+use crate::imports::state::Message;
+
+/// What was asked of one place, and how it went, since last asked.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct CallStats {
+    /// Questions.
+    pub calls: u64,
+    /// Answers of a version, the current or the last good one, that could not be used.
+    pub failures: u64,
+    /// Questions that the last good version answered.
+    pub by_last_good: u64,
+    /// Questions that the price answered.
+    pub by_price: u64,
+    /// Questions about consolidation that no version answered: the rules alone counted.
+    pub by_rules: u64,
+    /// Proposals that it let go.
+    pub approved: u64,
+    /// Proposals that it put off.
+    pub deferred: u64,
+    /// Proposals that it refused.
+    pub refused: u64,
+}
+
+/// What answered instead of a policy that failed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fallback {
+    /// The version that last gave a good answer.
+    LastGood,
+    /// No version: an offering costs its price.
+    Price,
+    /// No version: the rules of NodePools alone say what is disrupted.
+    Rules,
+}
+
+/// What happened while policies were asked.
+#[derive(Debug)]
+pub enum Report {
+    /// A policy gave no answer that could be used.
+    Failed {
+        /// Its place among the assignments.
+        place: usize,
+        /// Its name and version.
+        policy: String,
+        /// SHA-256 of the component.
+        digest: String,
+        /// The NodePool of the request; empty for one about all.
+        node_pool: String,
+        /// What went wrong.
+        error: CallError,
+        /// What answers for the rest of the round.
+        instead: Fallback,
+    },
+    /// A policy said something.
+    Said {
+        /// Its place among the assignments.
+        place: usize,
+        /// Its name and version.
+        policy: String,
+        /// What it said.
+        message: Message,
+    },
+}
+
+impl std::fmt::Display for Report {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Report::Failed {
+                policy,
+                node_pool,
+                error,
+                instead,
+                ..
+            } => {
+                let instead = match instead {
+                    Fallback::LastGood => "its last good version answers",
+                    Fallback::Price => "offerings cost their price",
+                    Fallback::Rules => "the rules of NodePools alone count",
+                };
+                let place = match node_pool.as_str() {
+                    "" => String::new(),
+                    name => format!(" for NodePool {name}"),
+                };
+                write!(
+                    f,
+                    "policy {policy} failed{place}: {error}; {instead} for the rest of the round"
+                )
+            }
+            Report::Said {
+                policy, message, ..
+            } => write!(f, "policy {policy} says: {}", message.text),
+        }
+    }
+}
+
+impl CallStats {
+    pub(crate) fn add(&mut self, other: &CallStats) {
+        self.calls += other.calls;
+        self.failures += other.failures;
+        self.by_last_good += other.by_last_good;
+        self.by_price += other.by_price;
+        self.by_rules += other.by_rules;
+        self.approved += other.approved;
+        self.deferred += other.deferred;
+        self.refused += other.refused;
+    }
+}
