@@ -10,7 +10,7 @@ use std::time::Instant;
 use anyhow::{Context as _, bail};
 use longshore_xtask::control_plane::ControlPlane;
 
-use super::scale::PATIENCE;
+use super::wait::PATIENCE;
 
 /// A line of each Deployment whenever it changes.
 const LINE: &str = r#"jsonpath={.metadata.name} {.status.readyReplicas}{"\n"}"#;
