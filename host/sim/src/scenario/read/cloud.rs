@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use longshore_daemon::config::reader::Table;
 
-use super::{Known, LONGEST, moment, share};
+use super::known::Known;
+use super::values::{LONGEST, moment, share};
 use crate::cloud::{self, Disturbances, Latencies, Options};
 use crate::faults::Faults;
 use crate::scenario::Window;
