@@ -94,3 +94,12 @@ pub struct ApiError {
     /// In words.
     pub message: String,
 }
+
+/// Which part of an object is written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Subresource {
+    /// All but the status, where that is written apart.
+    Object,
+    /// The status, and of kinds that are not custom the metadata too.
+    Status,
+}
