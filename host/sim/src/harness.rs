@@ -14,27 +14,28 @@ mod history;
 mod interceptor;
 mod judges;
 mod liveness;
+mod points;
 mod provider;
 mod replica;
 pub mod run;
 mod safety;
+mod setup;
 mod spread;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use longshore_daemon::error::Failure;
 pub use longshore_daemon::live::environment::RepairMode;
-use longshore_daemon::live::journal::Journal;
-use longshore_daemon::live::policies::{PolicyReloader, Setup as Policies};
 use tokio::task::JoinSet;
 
 use crate::faults::Faults;
 use crate::server::{Moment, RequestInfo, Verdict};
-use crate::world::{self, World};
-use generated::Watches;
+use crate::world::World;
 use interceptor::Interceptor;
-pub use interceptor::{Kill, Point, Strike, When};
+pub use interceptor::Watches;
+use judges::Judges;
+pub use points::{Kill, Point, Strike, When};
+pub use setup::{Begin, Jump, ProcessInputs, Setup, manager};
 
 /// Default size: nodes of a scenario at its busiest, about.
 pub const SEEDS_SIZE: u32 = 50;
@@ -42,137 +43,11 @@ pub const SEEDS_SIZE: u32 = 50;
 /// that there are many.
 pub const SEEDS_TYPES: i64 = 4;
 
-/// How a daemon runs in a world.
-#[derive(Clone)]
-pub struct Setup {
-    /// Decides everything.
-    pub seed: u64,
-    pub world: world::Options,
-    /// How many processes compete; a Lease decides where there are more than one.
-    pub replicas: u32,
-    /// Processes ask for a Lease, even where there is only one.
-    pub elects: bool,
-    /// How long a batch of pods waits for one more, and at most.
-    pub window: (Duration, Duration),
-    /// How long it takes until a process that was killed has a successor.
-    pub restart: Duration,
-    /// What goes wrong on the way to the server, from the beginning.
-    pub faults: Faults,
-    /// One process is killed there.
-    pub kill: Option<Kill>,
-    /// The call of the cloud's API of this number, among writes and calls, is struck.
-    pub strike: Option<(usize, Strike)>,
-    /// Nodes come from this account of AWS.
-    #[cfg(feature = "aws")]
-    pub ec2: Option<Arc<aws::Account>>,
-    /// What each process begins with.
-    pub begin: Begin,
-    /// Processes plan with the prices of now, not with those of the beginning.
-    pub sees_prices: bool,
-    /// How nodes that stay unhealthy are repaired.
-    pub repairs: RepairMode,
-    /// Whether nodes are disrupted.
-    pub disrupts: bool,
-    /// How long a look for disruption takes; the daemon goes on meanwhile.
-    pub look_takes: Duration,
-    /// Static NodePools are kept at their replicas.
-    pub static_capacity: bool,
-    /// Clocks that are set anew while all else goes on.
-    pub jumps: Vec<Jump>,
-    /// Requests are kept, for [`Harness::transcript`] and [`Harness::points`]. Grows without end.
-    pub keeps_requests: bool,
-}
-
-/// The clock of a machine is set anew.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Jump {
-    /// Whose: the place of the processes that run there, from 0 on.
-    pub slot: u32,
-    /// When, since the world began.
-    pub at: Duration,
-    /// It is this many seconds ahead from then on.
-    pub seconds: i64,
-}
-
-/// What a process begins with.
-pub struct ProcessInputs {
-    /// Who scores.
-    pub reloader: PolicyReloader,
-    /// Where it writes everything down.
-    pub journal: Journal,
-}
-
-/// Makes what the next process in a place, from 0 on, begins with; the one before it is dead.
-pub type Begin = Arc<dyn Fn(u32) -> ProcessInputs + Send + Sync>;
-
-impl Setup {
-    /// One process, no Lease, no faults.
-    ///
-    /// # Errors
-    /// If policies cannot be run here at all.
-    pub fn new(seed: u64) -> Result<Self, Failure> {
-        Ok(Setup::with(seed, reloader()?))
-    }
-
-    /// The same, with policies that are there already.
-    pub fn with(seed: u64, reloader: PolicyReloader) -> Self {
-        let begin: Begin = Arc::new(move |_| ProcessInputs {
-            reloader: reloader.clone(),
-            journal: Journal::off(),
-        });
-        Setup::beginning(seed, begin)
-    }
-
-    /// The same, with the inputs of each process.
-    pub fn beginning(seed: u64, begin: Begin) -> Self {
-        Setup {
-            seed,
-            world: world::Options::default(),
-            replicas: 1,
-            elects: false,
-            window: (Duration::from_secs(1), Duration::from_secs(10)),
-            restart: Duration::from_secs(5),
-            faults: Faults::default(),
-            kill: None,
-            strike: None,
-            #[cfg(feature = "aws")]
-            ec2: None,
-            begin,
-            sees_prices: true,
-            repairs: RepairMode::Off,
-            disrupts: false,
-            look_takes: Duration::ZERO,
-            static_capacity: false,
-            jumps: Vec::new(),
-            keeps_requests: true,
-        }
-    }
-}
-
-#[cfg(feature = "aws")]
-impl Setup {
-    /// The same with nodes of an account of AWS.
-    #[must_use]
-    pub fn on_ec2(mut self, account: Arc<aws::Account>) -> Self {
-        self.world.cloud.elsewhere = Some(account.handle());
-        self.ec2 = Some(account);
-        self
-    }
-}
-
-/// Plans by price. Costs milliseconds and a thread: one is made for many runs on one thread.
-///
-/// # Errors
-/// If policies cannot be run here at all.
-pub fn reloader() -> Result<PolicyReloader, Failure> {
-    // Without a configuration there is nothing to watch and there are no shadow policies.
-    PolicyReloader::manual(Policies::default()).map(|(reloader, _, _)| reloader)
-}
-
 /// A world with the daemon in it. Its processes end when it is dropped.
 pub struct Harness {
     pub world: World,
     interceptor: Arc<Interceptor>,
+    judges: Arc<Judges>,
     places: u32,
     // Ends with this.
     _tasks: JoinSet<()>,
@@ -191,20 +66,22 @@ impl Harness {
     pub fn new(setup: Setup) -> Self {
         let world = World::new(setup.seed, setup.world.clone());
         let interceptor = Arc::new(Interceptor::new(&world, &setup));
-        let gate = interceptor.clone();
+        let judges = Arc::new(Judges::new(interceptor.clone()));
+        let gate = judges.clone();
         world
             .server
             .set_gate(Box::new(move |asked: &RequestInfo| -> Verdict {
-                gate.judge(asked)
+                safety::request(&gate, asked);
+                gate.interceptor.judge(asked)
             }));
-        let witness = interceptor.clone();
+        let witness = judges.clone();
         world
             .server
             .set_witness(Box::new(move |asked: &RequestInfo, moment: Moment<'_>| {
-                judges::carried_out(&witness, asked, moment);
+                witness.carried_out(asked, moment);
             }));
         let mut tasks = JoinSet::new();
-        tasks.spawn(history::observe(interceptor.clone()));
+        tasks.spawn(history::observe(judges.clone()));
         let types = setup
             .world
             .types
@@ -214,6 +91,7 @@ impl Harness {
             let replica = replica::Replica {
                 slot,
                 interceptor: interceptor.clone(),
+                judges: judges.clone(),
                 setup: setup.clone(),
                 types: types.clone(),
             };
@@ -222,6 +100,7 @@ impl Harness {
         Harness {
             world,
             interceptor,
+            judges,
             places: setup.replicas.max(1),
             _tasks: tasks,
         }
@@ -345,9 +224,9 @@ impl Harness {
 
     /// Lets time pass in which nothing is to happen: whatever the daemon writes is a rule broken.
     pub async fn rest(&self, length: Duration) {
-        self.interceptor.judges.rest(&self.interceptor, true);
+        self.judges.rest(true);
         self.world.run_for(length).await;
-        self.interceptor.judges.rest(&self.interceptor, false);
+        self.judges.rest(false);
     }
 
     /// All events and requests as text: equal for equal runs.

@@ -11,12 +11,12 @@ pub mod faults;
 pub mod fields;
 pub mod harness;
 pub mod keyed_rng;
-#[cfg(feature = "terminal")]
-pub mod live;
 pub mod log;
 pub mod object;
 pub mod scenario;
 pub mod server;
 pub mod show;
 pub mod stats;
+#[cfg(feature = "terminal")]
+pub mod terminal;
 pub mod world;

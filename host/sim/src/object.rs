@@ -90,3 +90,12 @@ pub struct ApiError {
     pub reason: &'static str,
     pub message: String,
 }
+
+/// Which part of an object is written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Subresource {
+    /// All but the status, where that is written apart.
+    Object,
+    /// The status, and of kinds that are not custom the metadata too.
+    Status,
+}

@@ -90,6 +90,16 @@ pub struct Daemon {
     pub window: (Duration, Duration),
 }
 
+impl Default for Daemon {
+    fn default() -> Self {
+        Daemon {
+            replicas: 1,
+            restart: Duration::from_secs(5),
+            window: (Duration::from_secs(1), Duration::from_secs(10)),
+        }
+    }
+}
+
 /// A time in which things go wrong.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Window {

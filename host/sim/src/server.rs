@@ -13,72 +13,50 @@
 
 pub mod apply;
 pub mod builtin;
+pub mod client;
 pub mod definitions;
 pub mod delete;
-pub mod fault_gate;
 pub mod resources;
 
-mod answer;
 mod api_error;
 mod ids;
-mod list;
 mod meta;
-mod notifier;
 mod patch;
 mod pods;
-mod quiet;
-mod request;
 mod select;
 mod state;
 mod store;
 mod types;
-mod watch;
 mod write;
 
 #[cfg(test)]
 mod tests;
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use http::{Request, Response};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+pub use self::client::fault_gate::{Counts, Moment, RequestInfo, Verdict};
+pub use self::client::quiet::Whose;
+pub use self::client::request::Body;
 pub use self::delete::{DeleteOptions, Propagation};
-pub use self::fault_gate::{Body, Counts, Moment, RequestInfo, Verdict};
-pub use self::quiet::Whose;
 pub use self::select::Selector;
+pub use self::state::Server;
+pub use crate::object::Subresource;
 
 use self::apply::Manager;
-use self::fault_gate::{Connection, FaultGate, FaultPolicy, Witness};
+use self::client::fault_gate::{FaultPolicy, Witness};
+use self::client::quiet::Quiet;
 use self::ids::Ids;
-use self::quiet::Quiet;
 use self::resources::{NAMESPACE, PRIORITY_CLASS};
 use self::state::State;
 use self::store::Store;
 use self::write::WriteOptions;
 use crate::clock::Clock;
 use crate::object::{ApiError, Change, Key, Resource};
-
-/// Which part of an object is written.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Subresource {
-    /// All but the status, where that is written apart.
-    Object,
-    /// The status, and of kinds that are not custom the metadata too.
-    Status,
-}
-
-/// The server. Cheap to clone; all clones are one.
-#[derive(Clone)]
-pub struct Server(Arc<Inner>);
-
-struct Inner {
-    state: Mutex<State>,
-    fault_gate: FaultGate,
-}
 
 impl Server {
     /// A server with the namespaces, priority classes and custom kinds that a cluster starts with.
@@ -91,10 +69,7 @@ impl Server {
             epoch: 0,
             quiet: Quiet::default(),
         };
-        let server = Server(Arc::new(Inner {
-            state: Mutex::new(state),
-            fault_gate: FaultGate::default(),
-        }));
+        let server = Server::holding(state);
         let named = |name: &str| json!({"metadata": {"name": name}});
         let namespaces = ["default", "kube-node-lease", "kube-public", "kube-system"];
         let namespaces = namespaces.iter().map(|name| (NAMESPACE, named(name)));
@@ -112,38 +87,6 @@ impl Server {
             let _ = server.create(resource, object);
         }
         server
-    }
-
-    /// A client in process. `client` names its owner for counts and faults. It asks once: nothing is
-    /// tried again.
-    pub fn client(&self, client: &str) -> kube::Client {
-        kube::Client::new(self.service(client), "default")
-    }
-
-    /// What a client is made on: the daemon puts its own layers on it.
-    pub fn service(&self, client: &str) -> Connection {
-        Connection {
-            server: self.clone(),
-            client: client.to_owned(),
-        }
-    }
-
-    /// Answers a request, past the gate.
-    pub fn handle(&self, client: &str, mut request: Request<Vec<u8>>) -> Response<Body> {
-        let head = request
-            .extensions_mut()
-            .remove()
-            .unwrap_or_else(|| request::Head::read(&request));
-        answer::answer(self, client, head, &request)
-            .unwrap_or_else(|refused| request::refuse(&refused))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn fault_gate(&self) -> &FaultGate {
-        &self.0.fault_gate
     }
 }
 
@@ -391,23 +334,23 @@ impl Server {
 
     /// From now on asks `judge` what becomes of each request of a client.
     pub fn set_gate(&self, judge: FaultPolicy) {
-        self.0.fault_gate.set(Some(judge));
+        self.fault_gate().set(Some(judge));
     }
 
     /// From now on calls `witness` for each request of a client when it is carried out.
     pub fn set_witness(&self, witness: Witness) {
-        self.0.fault_gate.set_witness(Some(witness));
+        self.fault_gate().set_witness(Some(witness));
     }
 
     /// From now on every request is carried out, and no answer arrives.
     pub fn open_gate(&self) {
-        self.0.fault_gate.set(None);
-        self.0.fault_gate.set_witness(None);
+        self.fault_gate().set(None);
+        self.fault_gate().set_witness(None);
     }
 
     /// How many requests clients have sent, by caller, verb and kind.
     pub fn requests(&self) -> Counts {
-        self.0.fault_gate.counts()
+        self.fault_gate().counts()
     }
 }
 

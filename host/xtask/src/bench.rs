@@ -11,15 +11,12 @@ mod disrupt;
 mod karpenter_baseline;
 mod launches;
 mod live;
+mod outcome;
 mod questions;
 mod scheduler;
 mod tables;
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
-
-use anyhow::{Context as _, bail};
-use serde_json::Value;
+use anyhow::bail;
 
 use crate::commands::{self, Steps};
 use cases::{Case, Inputs};
@@ -31,15 +28,6 @@ struct Options<'a> {
     effort: Option<&'a str>,
     karpenter_baseline: bool,
     only: Option<&'a str>,
-}
-
-/// A case with both answers.
-struct Outcome<'c> {
-    case: &'c Case,
-    ours: Value,
-    /// The same with `price.wasm`, where the case asks for it.
-    scored: Option<Value>,
-    karpenters: Option<Value>,
 }
 
 /// Runs the parts asked for, all of them if none is named.
@@ -90,7 +78,7 @@ pub fn run(args: &[&str]) -> anyhow::Result<()> {
         let all = cases::all(&inputs);
         let mut outcomes = Vec::new();
         for case in all.iter().filter(wanted) {
-            let run = || outcome(case, &inputs, &longshore, oracle.as_ref(), asked.effort);
+            let run = || outcome::outcome(case, &inputs, &longshore, oracle.as_ref(), asked.effort);
             outcomes.push(steps.run(&format!("{part}: {}", case.name), run)?);
         }
         println!("\n{}", tables::tables(part, &outcomes));
@@ -123,88 +111,4 @@ fn asked<'a>(args: &[&'a str]) -> anyhow::Result<Options<'a>> {
         }
     }
     Ok(asked)
-}
-
-fn outcome<'c>(
-    case: &'c Case,
-    inputs: &Inputs,
-    longshore: &Path,
-    oracle: Option<&KarpenterBaseline>,
-    effort: Option<&str>,
-) -> anyhow::Result<Outcome<'c>> {
-    let snapshot = inputs.cluster(case)?;
-    let types = inputs.types(case);
-    let plan = |scorer: Option<&Path>| -> anyhow::Result<Value> {
-        let mut best: Option<Value> = None;
-        // The fastest of a few runs: whatever else the machine does only makes it slower. The plan
-        // is the same each time, which is checked.
-        for _ in 0..case.repeats {
-            let mut command = Command::new(longshore);
-            command
-                .arg("plan")
-                .arg("--snapshot")
-                .arg(&snapshot)
-                .arg("--instance-types")
-                .arg(&types);
-            command.args([
-                "--improve",
-                effort.unwrap_or(case.effort),
-                "--output",
-                "json",
-            ]);
-            if let Some(scorer) = scorer {
-                command.arg("--scorer").arg(scorer);
-            }
-            let answer: Value = serde_json::from_slice(&commands::output(command)?)
-                .context("longshore's answer")?;
-            if let Some(other) = best
-                .as_ref()
-                .filter(|other| other["digest"] != answer["digest"])
-            {
-                bail!(
-                    "two runs, two plans: {} and {}",
-                    other["digest"],
-                    answer["digest"]
-                );
-            }
-            if best.as_ref().is_none_or(|best| {
-                tables::number(best, "seconds") > tables::number(&answer, "seconds")
-            }) {
-                best = Some(answer);
-            }
-        }
-        best.context("a case without runs")
-    };
-    let ours = plan(None)?;
-    println!(
-        "    longshore: {:.3} s, {:.3} USD/h",
-        tables::number(&ours, "seconds"),
-        tables::number(&ours, "cost")
-    );
-    let scored = match case.scorer {
-        Some(name) => Some(plan(Some(&scorer(name)?))?),
-        None => None,
-    };
-    let karpenters = match oracle.filter(|_| case.karpenter_baseline) {
-        Some(oracle) => Some(oracle.schedule(&snapshot, &types)?),
-        None => None,
-    };
-    if let Some(theirs) = &karpenters {
-        let (seconds, cost) = (
-            tables::number(theirs, "seconds"),
-            tables::number(theirs, "cost"),
-        );
-        println!("    Karpenter: {seconds:.3} s, {cost:.3} USD/h");
-    }
-    Ok(Outcome {
-        case,
-        ours,
-        scored,
-        karpenters,
-    })
-}
-
-/// A first-party policy, built.
-fn scorer(name: &str) -> anyhow::Result<PathBuf> {
-    Ok(commands::plugins()?.join(name).with_extension("wasm"))
 }

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{ActorContext, Work};
+use super::context::ActorContext;
+use super::work::{KubeletStep, Work};
 use crate::cloud::READY_AFTER;
 use crate::fields;
 use crate::object::{Change, Event, Key};
@@ -26,19 +27,7 @@ pub const RUNS_FOR: &str = "sim.longshore.dev/runs-for";
 /// Annotation of pods that end by themselves, `true`: they fail.
 pub const FAILS: &str = "sim.longshore.dev/fails";
 
-/// What a kubelet does next.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Step {
-    /// A node (by UID) gets ready.
-    Ready(Key, String),
-    /// A pod (by UID) runs.
-    Start(Key, String),
-    /// A pod (by UID) has done its work.
-    Finish(Key, String),
-    /// A pod (by UID) has stopped.
-    Stop(Key, String),
-}
-
+/// All kubelets.
 #[derive(Default)]
 pub struct Kubelet {
     /// Nodes without a machine.
@@ -81,7 +70,7 @@ impl Kubelet {
         {
             ctx.after(
                 wait,
-                Work::Kubelet(Step::Ready(
+                Work::Kubelet(KubeletStep::Ready(
                     change.key.clone(),
                     fields::uid(node).to_owned(),
                 )),
@@ -108,7 +97,7 @@ impl Kubelet {
         if let Some(wait) = asked(pod, START_AFTER, usual) {
             ctx.after(
                 wait,
-                Work::Kubelet(Step::Start(key.clone(), fields::uid(pod).to_owned())),
+                Work::Kubelet(KubeletStep::Start(key.clone(), fields::uid(pod).to_owned())),
             );
         }
     }
@@ -156,7 +145,7 @@ impl Kubelet {
         };
         ctx.event_queue.at(
             stops,
-            Work::Kubelet(Step::Stop(key.clone(), fields::uid(pod).to_owned())),
+            Work::Kubelet(KubeletStep::Stop(key.clone(), fields::uid(pod).to_owned())),
         );
     }
 
@@ -171,11 +160,11 @@ impl Kubelet {
     }
 
     /// Runs due actions.
-    pub fn act(&mut self, ctx: &mut ActorContext, step: Step) {
-        let (Step::Ready(key, uid)
-        | Step::Start(key, uid)
-        | Step::Finish(key, uid)
-        | Step::Stop(key, uid)) = &step;
+    pub fn act(&mut self, ctx: &mut ActorContext, step: KubeletStep) {
+        let (KubeletStep::Ready(key, uid)
+        | KubeletStep::Start(key, uid)
+        | KubeletStep::Finish(key, uid)
+        | KubeletStep::Stop(key, uid)) = &step;
         let Some(object) = ctx.view.same(key, uid).cloned() else {
             return;
         };
@@ -187,15 +176,15 @@ impl Kubelet {
             return;
         }
         match &step {
-            Step::Ready(..) => node_ready(ctx, key),
-            Step::Start(..) if !fields::deleting(&object) && may_start(ctx, &object) => {
+            KubeletStep::Ready(..) => node_ready(ctx, key),
+            KubeletStep::Start(..) if !fields::deleting(&object) && may_start(ctx, &object) => {
                 start(ctx, key, &object)
             }
-            Step::Finish(..) if !fields::deleting(&object) => finish(ctx, key, &object),
+            KubeletStep::Finish(..) if !fields::deleting(&object) => finish(ctx, key, &object),
             // The grace period may have changed since: then another step is due later or was due
             // before.
-            Step::Stop(..) => ctx.force(key),
-            Step::Start(..) | Step::Finish(..) => {}
+            KubeletStep::Stop(..) => ctx.force(key),
+            KubeletStep::Start(..) | KubeletStep::Finish(..) => {}
         }
     }
 }
@@ -272,7 +261,10 @@ fn start(ctx: &mut ActorContext, key: &Key, pod: &Value) {
     if let Some(wait) = ends {
         ctx.after(
             wait,
-            Work::Kubelet(Step::Finish(key.clone(), fields::uid(pod).to_owned())),
+            Work::Kubelet(KubeletStep::Finish(
+                key.clone(),
+                fields::uid(pod).to_owned(),
+            )),
         );
     }
 }

@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{ActorContext, Work, selector};
+use super::context::ActorContext;
+use super::selector;
+use super::work::{NodeStep, Work};
 use crate::fields;
 use crate::object::{Change, Event, Key};
 use crate::server::{Subresource, resources};
@@ -21,23 +23,6 @@ const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 /// What pods tolerate of the two taints above that say nothing of them (admission's
 /// DefaultTolerationSeconds).
 const DEFAULT_TOLERATION: i64 = 300;
-
-/// What is due next.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Step {
-    /// Taints follow the node's conditions.
-    Taint(Key),
-    /// Nothing has been heard of a node (by UID) for too long.
-    Silent(Key, String),
-    /// The cloud's controller looks whether a node (by UID) still has a machine.
-    Remove(Key, String),
-    /// Pods on a node that do not tolerate its taints leave.
-    Evict(Key),
-    /// A pod (by UID) has tolerated a taint for as long as it wanted to.
-    Leave(Key, String),
-    /// The pod-GC looks for pods of a node that does not exist.
-    Collect(String),
-}
 
 /// Nodes and the pods evicted from them.
 #[derive(Default)]
@@ -63,15 +48,15 @@ impl NodeLifecycle {
             let wait = ctx.timing.pod_collection;
             return ctx.after(
                 wait,
-                Work::Node(Step::Collect(fields::name(node).to_owned())),
+                Work::Node(NodeStep::Collect(fields::name(node).to_owned())),
             );
         }
         fn watched(node: &Value) -> (&str, &Value) {
             (fields::condition(node, "Ready"), &node["spec"])
         }
         if before.map(watched) != Some(watched(node)) {
-            ctx.soon(Work::Node(Step::Taint(change.key.clone())));
-            ctx.soon(Work::Node(Step::Evict(change.key.clone())));
+            ctx.soon(Work::Node(NodeStep::Taint(change.key.clone())));
+            ctx.soon(Work::Node(NodeStep::Evict(change.key.clone())));
         }
         // A machine may be gone before its Node object came.
         if before.is_none() && self.gone.contains(fields::name(node)) {
@@ -90,11 +75,11 @@ impl NodeLifecycle {
             match ctx.view.node(node) {
                 None => {
                     let wait = ctx.timing.pod_collection;
-                    ctx.after(wait, Work::Node(Step::Collect(node.to_owned())));
+                    ctx.after(wait, Work::Node(NodeStep::Collect(node.to_owned())));
                 }
                 Some(found) if evicting(found).next().is_some() => {
                     let key = fields::key_of(resources::NODE, found);
-                    ctx.soon(Work::Node(Step::Evict(key)));
+                    ctx.soon(Work::Node(NodeStep::Evict(key)));
                 }
                 Some(_) => {}
             }
@@ -118,19 +103,22 @@ impl NodeLifecycle {
     fn expect_silence(&self, ctx: &mut ActorContext, key: &Key, uid: &str) {
         ctx.after(
             ctx.timing.node_silence,
-            Work::Node(Step::Silent(key.clone(), uid.to_owned())),
+            Work::Node(NodeStep::Silent(key.clone(), uid.to_owned())),
         );
         if let Some(wait) = ctx.timing.node_removal {
-            ctx.after(wait, Work::Node(Step::Remove(key.clone(), uid.to_owned())));
+            ctx.after(
+                wait,
+                Work::Node(NodeStep::Remove(key.clone(), uid.to_owned())),
+            );
         }
     }
 
     /// Runs due actions.
-    pub fn act(&mut self, ctx: &mut ActorContext, step: Step) {
+    pub fn act(&mut self, ctx: &mut ActorContext, step: NodeStep) {
         match step {
-            Step::Taint(key) => taint(ctx, &key),
-            Step::Silent(key, uid) => silent(ctx, &key, &uid),
-            Step::Remove(key, uid) => {
+            NodeStep::Taint(key) => taint(ctx, &key),
+            NodeStep::Silent(key, uid) => silent(ctx, &key, &uid),
+            NodeStep::Remove(key, uid) => {
                 if ctx
                     .view
                     .same(&key, &uid)
@@ -143,12 +131,12 @@ impl NodeLifecycle {
                     ctx.delete(&key);
                 }
             }
-            Step::Evict(key) => self.evict(ctx, &key),
-            Step::Leave(key, uid) => {
+            NodeStep::Evict(key) => self.evict(ctx, &key),
+            NodeStep::Leave(key, uid) => {
                 self.leaving.remove(&uid);
                 self.leave(ctx, &key, &uid);
             }
-            Step::Collect(node) => collect(ctx, &node),
+            NodeStep::Collect(node) => collect(ctx, &node),
         }
     }
 
@@ -167,7 +155,7 @@ impl NodeLifecycle {
                 Some(wait) => {
                     let uid = fields::uid(&pod).to_owned();
                     if self.leaving.insert(uid.clone()) {
-                        ctx.after(wait, Work::Node(Step::Leave(key, uid)));
+                        ctx.after(wait, Work::Node(NodeStep::Leave(key, uid)));
                     }
                 }
             }

@@ -26,7 +26,10 @@ use longshore_core::model::{
 };
 use serde_json::{Value, json};
 
-use super::{ActorContext, Work, selector, volumes};
+use super::context::ActorContext;
+use super::controllers::volumes;
+use super::selector;
+use super::work::Work;
 use crate::fields;
 use crate::object::{Change, Event, Key};
 use crate::server::{Subresource, resources};

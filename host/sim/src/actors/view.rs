@@ -8,7 +8,6 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 use serde_json::Value;
 
-use super::daemons;
 use super::pods_by_labels::PodsByLabels;
 use crate::fields;
 use crate::object::{Change, Event, Key, Resource};
@@ -42,7 +41,7 @@ impl Member {
         let controller = fields::controller(object).filter(|o| fields::text(o, "/uid") == of);
         let target = controller
             .filter(|o| o["kind"] == "DaemonSet")
-            .map_or("", |_| daemons::target(object));
+            .map_or("", |_| target(object));
         Member {
             active: !fields::ended(object) && !fields::deleting(object),
             ready: fields::ready(object),
@@ -283,5 +282,16 @@ fn leave(map: &mut FxHashMap<Box<str>, Group>, at: &str, key: &Key) {
         if group.members.is_empty() {
             map.remove(at);
         }
+    }
+}
+
+/// The node that a daemon's pod is on, or meant for.
+fn target(pod: &Value) -> &str {
+    match fields::text(pod, "/spec/nodeName") {
+        "" => fields::text(
+            pod,
+            "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms/0/matchFields/0/values/0",
+        ),
+        node => node,
     }
 }

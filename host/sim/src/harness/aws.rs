@@ -6,7 +6,7 @@
 //! place of a death or be struck by a fault, and judges look at it. A kubelet stand-in makes a Node
 //! of each instance as its user data says.
 
-mod account;
+pub(super) mod account;
 mod fleets;
 mod kubelets;
 mod wire;

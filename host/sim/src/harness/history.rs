@@ -4,25 +4,26 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::interceptor::Interceptor;
-use super::judges;
+use super::judges::Judges;
 use crate::fields;
 use crate::object::{Change, Event};
 use crate::server::resources;
 
 /// Reads every change, for ever.
-pub(super) async fn observe(interceptor: Arc<Interceptor>) {
+pub(super) async fn observe(judges: Arc<Judges>) {
+    let interceptor = &judges.interceptor;
     let mut seen = 0;
     let mut minute = tokio::time::interval(Duration::from_secs(60));
     loop {
         for change in interceptor.server.changes(seen) {
             seen = change.revision;
-            on_change(&interceptor, &change);
+            on_change(interceptor, &change);
         }
-        judges::catch_up(&interceptor, None);
+        judges.catch_up(None);
         tokio::select! {
             biased;
             () = interceptor.server.changed(seen) => {}
-            _ = minute.tick() => judges::minute(&interceptor),
+            _ = minute.tick() => judges.minute(),
         }
     }
 }

@@ -8,65 +8,18 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use super::generated::Watches;
-use super::judges::Judges;
-use super::{Setup, safety};
+use super::points::{Kill, Point, Strike, When};
+use super::setup::Setup;
 use crate::clock::Clock;
 use crate::cloud::Cloud;
 use crate::faults::{FaultAction, Faults, MAX_LIST_AGE, unit, writes};
+use crate::fields;
 use crate::keyed_rng::KeyedRng;
 use crate::log::{Log, clock_text};
+use crate::object::Resource;
 use crate::server::resources::LEASE;
 use crate::server::{RequestInfo, Server, Verdict, Whose};
 use crate::world::World;
-
-/// Something that the daemon does to the outside, in the order of doing.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Point {
-    /// A call of the cloud's API; a write to the API server otherwise.
-    pub call: bool,
-    /// In words, as `patch nodeclaims/status default-abcde`.
-    pub what: String,
-}
-
-impl fmt::Display for Point {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}{}", if self.call { "call " } else { "" }, self.what)
-    }
-}
-
-/// When a process is killed, as seen from a write or a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum When {
-    /// Nothing of it has been done.
-    Before,
-    /// It has been sent and will be carried out.
-    During,
-    /// It has been carried out, and the answer was not read.
-    After,
-}
-
-/// The death of a process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Kill {
-    /// Number of the write or call, from 0.
-    pub point: usize,
-    /// Before or after.
-    pub when: When,
-}
-
-/// What strikes a call of the cloud's API whose process lives on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Strike {
-    /// The connection ends before the cloud has read it.
-    RequestLost,
-    /// It is carried out, and the connection ends without a reply.
-    ReplyLost,
-    /// An error of the cloud; nothing was done.
-    ErrorBefore,
-    /// An error of the cloud; everything was done.
-    ErrorAfter,
-}
 
 /// What becomes of a call of the cloud's API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,6 +34,15 @@ pub(super) enum Call {
     After,
     /// The process lives, and the call does not go well.
     Struck(Strike),
+}
+
+/// Which watches: of one process or all, of one kind or all.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Watches {
+    /// Picks one of the processes that are there then.
+    pub process: Option<u64>,
+    /// What is watched.
+    pub kind: Option<Resource>,
 }
 
 /// Signals to a process.
@@ -108,7 +70,6 @@ pub(super) struct Interceptor {
     pub cloud: Cloud,
     pub log: Log,
     pub elects: bool,
-    pub judges: Judges,
     keeps: bool,
     seed: u64,
     /// When clocks of processes are set anew.
@@ -151,7 +112,6 @@ impl Interceptor {
             cloud: world.cloud.clone(),
             log: world.log.clone(),
             elects: setup.elects || setup.replicas > 1,
-            judges: Judges::default(),
             keeps: setup.keeps_requests,
             seed: setup.seed,
             jumps: setup.jumps.iter().map(|jump| jump.at).collect(),
@@ -269,9 +229,22 @@ impl Interceptor {
         true
     }
 
+    /// The holder of the Lease, empty if there is none.
+    pub fn lease_holder(&self) -> String {
+        let lease = self.server.get(&fields::key(
+            LEASE,
+            "kube-system",
+            "karpenter-leader-election",
+        ));
+        lease
+            .as_deref()
+            .map_or("", |lease| fields::text(lease, "/spec/holderIdentity"))
+            .to_owned()
+    }
+
     /// Whoever holds the Lease cannot renew it for a while; everything else is answered.
     pub fn cut_lease(&self, length: Duration) {
-        let holder = safety::holder(self);
+        let holder = self.lease_holder();
         self.log.say(
             self.clock,
             format!("{holder} cannot renew its Lease for {} s", length.as_secs()),
@@ -324,9 +297,6 @@ impl Interceptor {
         }
         if !self.lives(&asked.client) {
             return Verdict::Kill;
-        }
-        if writes(asked) {
-            safety::write(self, asked);
         }
         let mut inner = self.inner();
         let now = self.clock.elapsed();

@@ -5,18 +5,18 @@
 
 pub(super) mod disruption;
 mod foreign;
-pub(super) mod leaders;
+mod leaders;
 mod limits;
 pub(super) mod nodes;
-pub(super) mod pods;
+mod pods;
 pub(super) mod proof;
 mod purchases;
 mod requests;
 mod rest;
-mod vain;
+pub(super) mod vain;
 mod versions;
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -26,9 +26,12 @@ use crate::faults::writes;
 use crate::object::{Change, Event};
 use crate::server::{Moment, RequestInfo, resources};
 
-/// What rules remember.
-#[derive(Default)]
-pub(super) struct Judges(Mutex<Memory>);
+/// The rules, and what they remember.
+pub(super) struct Judges {
+    /// What processes do, and the world in which they do it.
+    pub interceptor: Arc<Interceptor>,
+    memory: Mutex<Memory>,
+}
 
 #[derive(Default)]
 struct Memory {
@@ -45,68 +48,87 @@ struct Memory {
 }
 
 impl Judges {
+    /// Nothing has happened yet.
+    pub fn new(interceptor: Arc<Interceptor>) -> Self {
+        Judges {
+            interceptor,
+            memory: Mutex::default(),
+        }
+    }
+
     fn memory(&self) -> MutexGuard<'_, Memory> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// From now on nothing is expected to happen, or everything again.
-    pub fn rest(&self, interceptor: &Interceptor, rests: bool) {
-        catch_up(interceptor, None);
-        self.memory().rest.begin(interceptor, rests);
+    pub fn rest(&self, rests: bool) {
+        self.catch_up(None);
+        self.memory().rest.begin(&self.interceptor, rests);
     }
-}
 
-/// A process is about to have a request carried out, or has had it.
-pub(super) fn carried_out(interceptor: &Interceptor, asked: &RequestInfo, moment: Moment<'_>) {
-    if !asked.client.starts_with("daemon#") || !writes(asked) {
-        return;
-    }
-    match moment {
-        Moment::Before(body) => {
-            catch_up(interceptor, None);
-            let body: Value = serde_json::from_slice(body).unwrap_or_default();
-            leaders::write(interceptor, asked);
-            versions::write(interceptor, asked, &body);
-            pods::write(interceptor, asked, &body);
-            proof::write(interceptor, asked);
-            foreign::write(interceptor, asked, &body);
-            let mut memory = interceptor.judges.memory();
-            memory.disruption.write(interceptor, asked, &body);
+    /// A process is about to have a request carried out, or has had it.
+    pub fn carried_out(&self, asked: &RequestInfo, moment: Moment<'_>) {
+        if !asked.client.starts_with("daemon#") || !writes(asked) {
+            return;
         }
-        Moment::After(_) => {
-            catch_up(interceptor, Some(asked));
-            interceptor.judges.memory().rest.write(interceptor, asked);
+        let interceptor = &self.interceptor;
+        match moment {
+            Moment::Before(body) => {
+                self.catch_up(None);
+                let body: Value = serde_json::from_slice(body).unwrap_or_default();
+                let mut memory = self.memory();
+                memory.leaders.write(interceptor, asked);
+                versions::write(interceptor, asked, &body);
+                pods::write(interceptor, asked, &body, &memory.proof);
+                proof::write(interceptor, asked);
+                foreign::write(interceptor, asked, &body);
+                memory.disruption.write(interceptor, asked, &body);
+            }
+            Moment::After(_) => {
+                self.catch_up(Some(asked));
+                self.memory().rest.write(interceptor, asked);
+            }
         }
     }
-}
 
-/// Folds the changes. `by` is the request that has brought it about; nothing where it was
-/// no process of the daemon.
-pub(super) fn catch_up(interceptor: &Interceptor, by: Option<&RequestInfo>) {
-    let mut memory = interceptor.judges.memory();
-    for change in interceptor.server.changes(memory.seen) {
-        memory.seen = change.revision;
-        memory.on_change(interceptor, &change, by);
+    /// Folds the changes. `by` is the request that has brought it about; nothing where it was
+    /// no process of the daemon.
+    pub fn catch_up(&self, by: Option<&RequestInfo>) {
+        let mut memory = self.memory();
+        for change in self.interceptor.server.changes(memory.seen) {
+            memory.seen = change.revision;
+            memory.on_change(&self.interceptor, &change, by);
+        }
     }
-}
 
-/// A minute is over.
-pub(super) fn minute(interceptor: &Interceptor) {
-    catch_up(interceptor, None);
-    let mut memory = interceptor.judges.memory();
-    memory.requests.minute(interceptor);
-    memory.disruption.minute(interceptor);
-}
+    /// A minute is over.
+    pub fn minute(&self) {
+        self.catch_up(None);
+        let mut memory = self.memory();
+        memory.requests.minute(&self.interceptor);
+        memory.disruption.minute(&self.interceptor);
+    }
 
-/// When the disruption taint came to a node.
-pub(super) fn tainted(interceptor: &Interceptor, node: &str) -> Option<Duration> {
-    interceptor.judges.memory().nodes.tainted(node)
-}
+    /// An instance is about to be ended by a process of the daemon.
+    pub fn end(&self, client: &str, provider_id: &str) {
+        self.catch_up(None);
+        let Memory { proof, nodes, .. } = &mut *self.memory();
+        proof.end(&self.interceptor, nodes, client, provider_id);
+    }
 
-/// How long ago the end of a claim's time was moved last; nothing if it never was.
-fn moved(interceptor: &Interceptor, claim: &Value) -> Option<Duration> {
-    let moved = interceptor.judges.memory().proof.moved(claim);
-    moved.map(|at| interceptor.clock.elapsed() - at)
+    /// For how long a claim has been gone, by its UID; nothing if it never was there, or still is.
+    pub fn gone_for(&self, uid: &str) -> Option<Duration> {
+        self.catch_up(None);
+        self.memory().proof.gone_for(&self.interceptor, uid)
+    }
+
+    /// How many claims of a launch group went within a time.
+    #[cfg(feature = "aws")]
+    pub fn members_gone_within(&self, token: &str, time: Duration) -> usize {
+        self.catch_up(None);
+        let now = self.interceptor.clock.elapsed();
+        self.memory().proof.members_gone_since(token, now, time)
+    }
 }
 
 impl Memory {

@@ -13,6 +13,7 @@ use longshore_cloud::{
 use longshore_cloud::{GroupAnswer, GroupLaunch};
 
 use super::interceptor::{Call, Interceptor};
+use super::judges::Judges;
 use super::safety;
 use crate::cloud::Cloud;
 
@@ -52,6 +53,7 @@ const REPAIRED: [RepairPolicy; 3] = [
 pub(super) struct InterceptedProvider {
     pub cloud: Cloud,
     pub interceptor: Arc<Interceptor>,
+    pub judges: Arc<Judges>,
     pub client: String,
 }
 
@@ -110,6 +112,7 @@ impl InterceptedProvider {
 pub(super) struct JudgedProvider {
     pub provider: Arc<dyn CloudProvider>,
     pub interceptor: Arc<Interceptor>,
+    pub judges: Arc<Judges>,
     pub client: String,
 }
 
@@ -122,7 +125,7 @@ impl CloudProvider for JudgedProvider {
 
     async fn create(&self, launch: &Launch) -> Result<Instance, CloudError> {
         if self.interceptor.lives(&self.client) {
-            safety::launch(&self.interceptor, &self.client, launch);
+            safety::launch(&self.judges, &self.client, launch);
         }
         self.provider.create(launch).await
     }
@@ -133,7 +136,7 @@ impl CloudProvider for JudgedProvider {
 
     async fn create_group(&self, group: &GroupLaunch) -> Result<GroupAnswer, CloudError> {
         if self.interceptor.lives(&self.client) {
-            safety::launch_group(&self.interceptor, &self.client, group);
+            safety::launch_group(&self.judges, &self.client, group);
         }
         self.provider.create_group(group).await
     }
@@ -144,7 +147,7 @@ impl CloudProvider for JudgedProvider {
 
     async fn delete(&self, provider_id: &str) -> Result<(), CloudError> {
         if self.interceptor.lives(&self.client) {
-            safety::end(&self.interceptor, &self.client, provider_id);
+            safety::end(&self.judges, &self.client, provider_id);
         }
         self.provider.delete(provider_id).await
     }
@@ -194,7 +197,7 @@ impl CloudProvider for InterceptedProvider {
 
     async fn create(&self, launch: &Launch) -> Result<Instance, CloudError> {
         if self.interceptor.lives(&self.client) {
-            safety::launch(&self.interceptor, &self.client, launch);
+            safety::launch(&self.judges, &self.client, launch);
         }
         let (cloud, asked) = (self.cloud.clone(), launch.clone());
         // The cloud itself knows which launches fail.
@@ -206,7 +209,7 @@ impl CloudProvider for InterceptedProvider {
 
     async fn delete(&self, provider_id: &str) -> Result<(), CloudError> {
         if self.interceptor.lives(&self.client) {
-            safety::end(&self.interceptor, &self.client, provider_id);
+            safety::end(&self.judges, &self.client, provider_id);
         }
         let (cloud, id) = (self.cloud.clone(), provider_id.to_owned());
         let refused = self.interceptor.ends_nothing();

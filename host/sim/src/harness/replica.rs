@@ -16,8 +16,10 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::interceptor::Interceptor;
+use super::judges::Judges;
 use super::provider::InterceptedProvider;
-use super::{ProcessInputs, Setup, safety};
+use super::safety;
+use super::setup::{ProcessInputs, Setup};
 use crate::cloud;
 
 /// A terminated process is killed after this time, as by kubelet.
@@ -41,6 +43,7 @@ impl Offers for Market {
 pub(super) struct Replica {
     pub slot: u32,
     pub interceptor: Arc<Interceptor>,
+    pub judges: Arc<Judges>,
     pub setup: Setup,
     pub types: Arc<(Catalogue, Symbols)>,
 }
@@ -191,6 +194,7 @@ impl Replica {
         let provider = Arc::new(super::provider::JudgedProvider {
             provider: cloud.provider,
             interceptor: self.interceptor.clone(),
+            judges: self.judges.clone(),
             client: client.to_owned(),
         });
         Ok(Cloud { provider, ..cloud })
@@ -216,6 +220,7 @@ impl Replica {
             provider: Arc::new(InterceptedProvider {
                 cloud: self.interceptor.cloud.clone(),
                 interceptor: self.interceptor.clone(),
+                judges: self.judges.clone(),
                 client: client.to_owned(),
             }),
             offers,

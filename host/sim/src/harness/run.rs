@@ -9,7 +9,8 @@ use longshore_daemon::live::policies::PolicyReloader;
 #[cfg(feature = "aws")]
 use super::aws::Account;
 use super::generated::{GeneratedScenario, HOUR, ScenarioEvent};
-use super::{Harness, Setup, foreign};
+use super::setup::Setup;
+use super::{Harness, foreign};
 use crate::cloud;
 use crate::faults::Faults;
 use crate::world::paused;

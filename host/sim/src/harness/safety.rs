@@ -1,28 +1,26 @@
 //! Rules that a daemon must never break, checked when it acts.
 //!
 //! Safety checks read the server's state and trust nothing that the daemon says. Effects of
-//! requests that are carried out later are checked by [`judges`].
+//! requests that are carried out later are checked by [`judges`](super::judges).
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use longshore_cloud::Launch;
-use serde_json::Value;
 
 use super::interceptor::Interceptor;
-use super::judges;
+use super::judges::Judges;
+use super::judges::nodes::MAX_WATCH_SILENCE;
+use crate::faults::writes;
 use crate::fields;
 use crate::server::{RequestInfo, resources};
 
-/// For so long the daemon may not know that a claim is gone: bookmarks come every minute, and after
-/// 90 s without one a watch is begun anew; five seconds more for a step that is under way.
-pub(super) const MAX_WATCH_SILENCE: Duration = Duration::from_secs(95);
-
-/// Annotation of claims that are launched together.
-const GROUP: &str = "longshore.dev/launch-group";
-
-/// A write to the API server leaves a process.
-pub(super) fn write(interceptor: &Interceptor, asked: &RequestInfo) {
+/// A request to the API server leaves a process.
+pub(super) fn request(judges: &Judges, asked: &RequestInfo) {
+    let interceptor = &judges.interceptor;
+    if !asked.client.starts_with("daemon#") || !interceptor.lives(&asked.client) || !writes(asked) {
+        return;
+    }
     let Some(resource) = asked.resource else {
         return;
     };
@@ -36,7 +34,8 @@ pub(super) fn write(interceptor: &Interceptor, asked: &RequestInfo) {
 }
 
 /// A launch is asked for.
-pub(super) fn launch(interceptor: &Interceptor, client: &str, launch: &Launch) {
+pub(super) fn launch(judges: &Judges, client: &str, launch: &Launch) {
+    let interceptor = &judges.interceptor;
     leads(interceptor, client, &format!("launch {}", launch.name));
     let claim = interceptor
         .server
@@ -45,7 +44,7 @@ pub(super) fn launch(interceptor: &Interceptor, client: &str, launch: &Launch) {
         Some(claim) if fields::uid(&claim) == launch.uid => {}
         // A silent watch or an old list may show a claim that is gone, or its state before a backup
         // was restored.
-        _ if may_be_known(interceptor, &launch.uid) => {}
+        _ if may_be_known(judges, &launch.uid) => {}
         Some(_) => interceptor.violated(format!(
             "{}: launched with a token that is not its claim's",
             launch.name
@@ -60,11 +59,8 @@ pub(super) fn launch(interceptor: &Interceptor, client: &str, launch: &Launch) {
 /// Instances are asked for, for a launch group: as many claims of it were made at least, and its claims
 /// are known.
 #[cfg(feature = "aws")]
-pub(super) fn launch_group(
-    interceptor: &Interceptor,
-    client: &str,
-    group: &longshore_cloud::GroupLaunch,
-) {
+pub(super) fn launch_group(judges: &Judges, client: &str, group: &longshore_cloud::GroupLaunch) {
+    let interceptor = &judges.interceptor;
     let token = &*group.token;
     leads(interceptor, client, &format!("launch group {token}"));
     if group.count > group.size {
@@ -72,9 +68,12 @@ pub(super) fn launch_group(
         interceptor.violated(format!("group {token}: {count} launched, of {size}"));
     }
     let claims = interceptor.server.list(resources::NODE_CLAIM);
-    let members = claims.iter().filter(|claim| in_group(claim, token)).count();
+    let members = claims
+        .iter()
+        .filter(|claim| super::judges::proof::in_group(claim, token))
+        .count();
     // Others went so recently that the daemon may take them for claims that are there.
-    let gone = judges::proof::members_gone_within(interceptor, token, MAX_WATCH_SILENCE);
+    let gone = judges.members_gone_within(token, MAX_WATCH_SILENCE);
     if members + gone < group.count {
         let count = group.count;
         interceptor.violated(format!(
@@ -83,21 +82,16 @@ pub(super) fn launch_group(
     }
 }
 
-/// Whether a claim is in a launch group.
-pub(super) fn in_group(claim: &Value, token: &str) -> bool {
-    let own = fields::annotation(claim, GROUP).and_then(|text| text.split('/').next());
-    !token.is_empty() && own == Some(token)
-}
-
 /// Whether a claim went so recently that the daemon may take it for one that is there.
-fn may_be_known(interceptor: &Interceptor, uid: &str) -> bool {
-    judges::proof::gone_for(interceptor, uid).is_some_and(|gone| gone <= MAX_WATCH_SILENCE)
+fn may_be_known(judges: &Judges, uid: &str) -> bool {
+    judges.gone_for(uid).is_some_and(|gone| gone <= MAX_WATCH_SILENCE)
 }
 
 /// An instance is terminated: its pods must have left.
-pub(super) fn end(interceptor: &Interceptor, client: &str, provider_id: &str) {
-    leads(interceptor, client, &format!("end {provider_id}"));
-    judges::proof::end(interceptor, client, provider_id);
+pub(super) fn end(judges: &Judges, client: &str, provider_id: &str) {
+    let what = format!("end {provider_id}");
+    leads(&judges.interceptor, client, &what);
+    judges.end(client, provider_id);
 }
 
 /// What became of the rounds of a process, as it counts them itself.
@@ -148,23 +142,10 @@ pub(super) fn leads(interceptor: &Interceptor, client: &str, what: &str) {
     if !interceptor.elects {
         return;
     }
-    let holder = holder(interceptor);
+    let holder = interceptor.lease_holder();
     if holder != client {
         interceptor.violated(format!(
             "{client} does not lead ({holder:?} does) and does: {what}"
         ));
     }
-}
-
-/// The holder of the Lease, empty if there is none.
-pub(super) fn holder(interceptor: &Interceptor) -> String {
-    let lease = interceptor.server.get(&fields::key(
-        resources::LEASE,
-        "kube-system",
-        "karpenter-leader-election",
-    ));
-    lease
-        .as_deref()
-        .map_or("", |lease| fields::text(lease, "/spec/holderIdentity"))
-        .to_owned()
 }

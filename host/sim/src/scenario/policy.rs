@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
-use longshore_daemon::config::{self, Config};
+use longshore_daemon::config::{self, Config, SignalEntry};
 use longshore_daemon::error::Failure;
 use longshore_daemon::live::journal::{DEFAULT_MAX_BYTES, DEFAULT_SEGMENT_BYTES, Journal, Sizes};
 use longshore_daemon::live::policies::{Notice, PolicyReloader, Setup, Watcher};
@@ -83,6 +83,18 @@ impl Policy {
             (true, None) => "price".to_owned(),
             (true, Some(file)) => format!("price ({})", file.display()),
         }
+    }
+
+    /// A signal that comes over the network, with its address: there is none in a simulation.
+    pub fn network(&self) -> Option<(&str, &str)> {
+        self.config
+            .signals
+            .iter()
+            .find_map(|(name, signal)| match signal {
+                SignalEntry::Url { url, .. } => Some((name.as_str(), url.as_str())),
+                SignalEntry::PlacementScores(_) => Some((name.as_str(), "EC2")),
+                SignalEntry::File(_) => None,
+            })
     }
 }
 

@@ -10,20 +10,24 @@ mod cloud;
 mod ec2;
 mod events;
 mod files;
+mod known;
 mod pools;
+mod values;
 mod workloads;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
-use longshore_daemon::config::reader::{ConfigError, Document, Table, did_you_mean, expected};
-use longshore_daemon::config::{self, Config, SignalEntry};
+use longshore_daemon::config::reader::{ConfigError, Document, Table};
+use longshore_daemon::config::{self, Config};
 use longshore_daemon::error::{Failure, count};
 
 use super::policy::Policy;
 use super::{Daemon, Scenario, VERSION};
+use known::Known;
+use values::{MAX_SCENARIO, MIN_SCENARIO};
 
 /// Why there is no scenario.
 #[derive(Debug, thiserror::Error)]
@@ -48,10 +52,6 @@ impl Unread {
     }
 }
 
-/// The longest scenario: somewhat more than a year.
-const MAX_SCENARIO: Duration = Duration::from_secs(400 * 86_400);
-/// The shortest.
-const MIN_SCENARIO: Duration = Duration::from_secs(60);
 /// 2026-01-05T00:00:00Z, a Monday.
 const MONDAY: Timestamp = Timestamp::constant(1_767_571_200, 0);
 
@@ -111,17 +111,6 @@ fn version(root: &mut Table) -> bool {
         }
         _ => true,
     }
-}
-
-/// What the parts have to know of each other.
-struct Known<'a> {
-    folder: &'a Path,
-    duration: Duration,
-    offerings: files::Offerings,
-    /// How many processes there are.
-    replicas: u32,
-    /// Nodes come from EC2.
-    on_ec2: bool,
 }
 
 /// Where nodes come from.
@@ -244,16 +233,6 @@ fn begins(root: &mut Table) -> Timestamp {
     })
 }
 
-impl Default for Daemon {
-    fn default() -> Self {
-        Daemon {
-            replicas: 1,
-            restart: Duration::from_secs(5),
-            window: (Duration::from_secs(1), Duration::from_secs(10)),
-        }
-    }
-}
-
 fn daemon(mut table: Table) -> Daemon {
     let default = Daemon::default();
     let hour = Duration::from_secs(3600);
@@ -327,62 +306,4 @@ fn policy(root: &mut Table, folder: &Path) -> Policy {
         );
     }
     policy
-}
-
-impl Policy {
-    /// A signal that comes over the network, with its address: there is none in a simulation.
-    pub fn network(&self) -> Option<(&str, &str)> {
-        self.config
-            .signals
-            .iter()
-            .find_map(|(name, signal)| match signal {
-                SignalEntry::Url { url, .. } => Some((name.as_str(), url.as_str())),
-                SignalEntry::PlacementScores(_) => Some((name.as_str(), "EC2")),
-                SignalEntry::File(_) => None,
-            })
-    }
-}
-
-/// A moment under `key`, before the end.
-fn moment(table: &mut Table, key: &str, duration: Duration) -> Option<Duration> {
-    let at = table.duration(key, Duration::ZERO..=MAX_SCENARIO)?;
-    if at >= duration {
-        let (at, end) = (super::acts::text(at), super::acts::text(duration));
-        let message = format!("`{key}` is {at}, and the scenario ends after {end}");
-        table.fault_at(
-            key,
-            message,
-            "choose an earlier moment, or make `duration` longer".into(),
-        );
-        return None;
-    }
-    Some(at)
-}
-
-/// A share, from 0 to 1.
-fn share(table: &mut Table, key: &str, of: &str) -> Option<f64> {
-    table.number(
-        key,
-        0.0..=1.0,
-        &format!("it is a share of {of}: 0.05 for five in a hundred"),
-    )
-}
-
-/// A word that must be among others.
-fn check_word(table: &Table, key: &str, typed: &str, known: &[&str], what: &str) -> bool {
-    if known.contains(&typed) {
-        return true;
-    }
-    let hint = did_you_mean(typed, known).unwrap_or_else(|| match known.len() {
-        0 => "there is none at all".to_owned(),
-        1..20 => format!("expected {}", expected(known)),
-        _ => format!("there are {}, such as `{}`", known.len(), known[0]),
-    });
-    table.fault_at(key, format!("{what} `{typed}` is not there"), hint);
-    false
-}
-
-/// A path of the file.
-fn path(folder: &Path, typed: &str) -> PathBuf {
-    folder.join(typed)
 }

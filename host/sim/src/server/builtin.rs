@@ -7,14 +7,13 @@ mod limits;
 mod pod;
 mod workload;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::Subresource;
 use super::api_error::{ApiErrorWithDetails, Cause};
-use super::meta::{self, at, part, text};
-use super::resources::{PRIORITY_CLASS, SERVICE, STORAGE_CLASS};
+use super::meta::{self, at, default, part, text};
+use super::resources::{SERVICE, STORAGE_CLASS};
 use super::state::State;
-use crate::object::Resource;
+use crate::object::{Resource, Subresource};
 
 /// Completes and checks a new object.
 pub fn admit(
@@ -129,14 +128,6 @@ fn refuse(resource: Resource, object: &Value, cause: Cause) -> ApiErrorWithDetai
     ApiErrorWithDetails::invalid(resource, text(object, &["metadata", "name"]), &[cause])
 }
 
-/// Fills in a field that is not there.
-fn default(fields: &mut Map<String, Value>, name: &str, value: Value) {
-    let there = fields.entry(name).or_insert(Value::Null);
-    if there.is_null() {
-        *there = value;
-    }
-}
-
 /// A node is taken to be not ready until the node lifecycle controller has looked at it.
 fn node(object: &mut Value) {
     let taints = part(object, "spec")
@@ -229,23 +220,4 @@ fn service(state: &State, object: &mut Value) {
             spec.insert("clusterIP".into(), json!(free));
         }
     }
-}
-
-/// The priority class of this name.
-fn priority_class(state: &State, name: &str) -> Option<(i64, Value)> {
-    let class = state.store.get(PRIORITY_CLASS, name)?;
-    Some((
-        meta::number(&class.value, &["value"])?,
-        class.value["preemptionPolicy"].clone(),
-    ))
-}
-
-/// The priority class of pods that name none, if there is one.
-fn default_priority_class(state: &State) -> Option<String> {
-    let classes = state
-        .store
-        .all(PRIORITY_CLASS)
-        .filter(|class| class.value["globalDefault"] == json!(true));
-    let lowest = classes.min_by_key(|class| meta::number(&class.value, &["value"]))?;
-    Some(lowest.key.name.to_string())
 }

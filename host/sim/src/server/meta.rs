@@ -37,6 +37,14 @@ pub fn part<'a>(object: &'a mut Value, name: &str) -> &'a mut Map<String, Value>
     fields(fields(object).entry(name).or_insert_with(|| json!({})))
 }
 
+/// Fills in a field that is not there.
+pub fn default(fields: &mut Map<String, Value>, name: &str, value: Value) {
+    let there = fields.entry(name).or_insert(Value::Null);
+    if there.is_null() {
+        *there = value;
+    }
+}
+
 /// The fields of a value, which becomes one with fields if it is not.
 pub fn fields(value: &mut Value) -> &mut Map<String, Value> {
     if !value.is_object() {

@@ -1,13 +1,44 @@
-//! The data behind the server's one lock.
+//! The server and the data behind its one lock.
 
 use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use super::client::fault_gate::FaultGate;
+use super::client::quiet::Quiet;
 use super::ids::Ids;
-use super::quiet::Quiet;
 use super::store::Store;
 use crate::clock::Clock;
 use crate::object::Key;
+
+/// The server. Cheap to clone; all clones are one.
+#[derive(Clone)]
+pub struct Server(Arc<Inner>);
+
+struct Inner {
+    state: Mutex<State>,
+    fault_gate: FaultGate,
+}
+
+impl Server {
+    /// A server with this state, and a gate that lets everything pass.
+    pub(super) fn holding(state: State) -> Server {
+        Server(Arc::new(Inner {
+            state: Mutex::new(state),
+            fault_gate: FaultGate::default(),
+        }))
+    }
+
+    /// The state, for as long as nobody else may see it.
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is between clients and the server.
+    pub(super) fn fault_gate(&self) -> &FaultGate {
+        &self.0.fault_gate
+    }
+}
 
 /// Everything that a write may change.
 pub struct State {

@@ -4,6 +4,8 @@
 //! Watches read the log, and older versions are made from it. The store has no rules: writers have
 //! validated before.
 
+mod notifier;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 use std::sync::{Arc, OnceLock};
@@ -14,9 +16,10 @@ use rustc_hash::FxHashMap;
 use serde_json::Value;
 
 use super::meta::text;
-use super::notifier::{Notifier, Subscription};
 use super::resources::{ALL, POD};
 use crate::object::{Change, Event, Key, Resource};
+use notifier::Notifier;
+pub use notifier::Subscription;
 
 /// How long a write is remembered: as long as etcd keeps it.
 const HISTORY_TIME: Duration = Duration::from_secs(300);

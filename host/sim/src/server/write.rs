@@ -13,8 +13,8 @@ use super::meta::{self, finalizers, is_leaving, text};
 use super::resources::{EVENT, NAMESPACE, POD};
 use super::state::State;
 use super::store::{self, Stored};
-use super::{Subresource, builtin, definitions};
-use crate::object::{Key, Resource};
+use super::{builtin, definitions};
+use crate::object::{Key, Resource, Subresource};
 
 /// How a write is made.
 #[derive(Clone, Debug, Default)]

@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::{Context as _, bail};
 use serde_json::{Value, json};
 
-use super::tables;
+use super::outcome::number;
 use crate::commands::{self, Steps};
 
 const PAIRS: [usize; 4] = [50, 100, 200, 400];
@@ -39,7 +39,7 @@ pub fn run(args: &[&str]) -> anyhow::Result<()> {
         let mut before: Option<(usize, f64)> = None;
         for &pairs in &sizes {
             let answer = plan(&program, pairs, differ)?;
-            let number = |key| tables::number(&answer, key);
+            let number = |key| number(&answer, key);
             let (reading, deciding) = (number("parseSeconds"), number("seconds"));
             println!(
                 "{pairs:>27} {reading:>10.2} {deciding:>11.2} {:>4}",

@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use super::cases::{Inputs, USUAL};
 use super::karpenter_baseline::KarpenterBaseline;
-use super::tables::number;
+use super::outcome::number;
 use crate::commands::{self, Steps, table};
 use mix::Mix;
 

@@ -10,7 +10,7 @@ use std::process::Command;
 use anyhow::{Context as _, bail};
 use serde_json::Value;
 
-use super::tables::number;
+use super::outcome::number;
 use crate::commands::{self, Steps, table};
 
 const PROGRAM: &str = "host/sim/examples/launches.rs";

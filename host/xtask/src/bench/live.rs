@@ -15,13 +15,14 @@ mod load;
 mod readiness;
 mod scale;
 mod swaps;
+mod wait;
 
 use std::path::PathBuf;
 
 use anyhow::{Context as _, bail};
 
 use crate::commands::{self, Steps};
-use controller::Kind;
+use controller::{Bench, Kind};
 use load::Mixes;
 
 /// What was asked for.
@@ -33,12 +34,6 @@ struct Options<'a> {
     swaps: u64,
     config: Option<&'a str>,
     only: &'a str,
-}
-
-/// What runs are made with.
-struct Bench {
-    kinds: Vec<Kind>,
-    types: PathBuf,
 }
 
 /// Runs the parts asked for; `scale` if none is named.

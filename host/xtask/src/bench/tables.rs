@@ -2,14 +2,9 @@
 
 use serde_json::Value;
 
-use super::Outcome;
 use super::cases::Goal;
+use super::outcome::{Outcome, number};
 use crate::commands::table;
-
-/// A number of an answer; 0 if it is not there.
-pub fn number(answer: &Value, key: &str) -> f64 {
-    answer[key].as_f64().unwrap_or(0.0)
-}
 
 /// The tables of one part.
 pub fn tables(part: &str, outcomes: &[Outcome]) -> String {

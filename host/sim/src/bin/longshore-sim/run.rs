@@ -161,12 +161,14 @@ fn tried(args: &RunArgs) -> Result<Vec<Outcome>, Unread> {
 
 #[cfg(feature = "terminal")]
 fn shown(args: &RunArgs, scenario: Scenario, policy: &Policy) -> Result<Vec<Outcome>, Unread> {
-    let options = longshore_sim::live::Options {
+    let options = longshore_sim::terminal::Options {
         seconds: args.seconds,
         speed: args.speed,
         plain: args.plain,
     };
-    Ok(vec![longshore_sim::live::show(scenario, policy, options)?])
+    Ok(vec![longshore_sim::terminal::show(
+        scenario, policy, options,
+    )?])
 }
 
 #[cfg(not(feature = "terminal"))]

@@ -9,7 +9,8 @@ use serde_json::json;
 
 use super::account::Account;
 use super::fleets;
-use crate::harness::interceptor::{Call, Interceptor, Strike};
+use crate::harness::interceptor::{Call, Interceptor};
+use crate::harness::points::Strike;
 use crate::harness::safety;
 
 /// What only the leader may do.

@@ -7,13 +7,17 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use longshore_daemon::live::environment::RepairMode;
 use serde_json::{Value, json};
 
+use super::event::ScenarioEvent;
 use super::pods::{self, Workloads};
+use super::rng::Rng;
+use super::scenario::{GeneratedScenario, HOUR};
 use super::trouble::Trouble;
-use super::{GeneratedScenario, HOUR, Rng, ScenarioEvent, acts, faults_of, pools, repairs_of};
-use crate::harness::RepairMode;
-use crate::harness::aws::Options;
+use super::usual::{faults_of, repairs_of};
+use super::{acts, pools};
+use crate::harness::aws::account::Options;
 use crate::world;
 
 /// Tells these dice from those of the other scenarios.

@@ -1,6 +1,6 @@
 //! Workloads of a generated scenario: Deployments of several shapes, daemons, Jobs, StatefulSets.
 
-use super::Rng;
+use super::rng::Rng;
 
 /// A Deployment of a scenario.
 #[derive(Clone, Debug)]

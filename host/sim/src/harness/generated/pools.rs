@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::Rng;
+use super::rng::Rng;
 
 const CLASS: &str = "
 apiVersion: karpenter.kwok.sh/v1alpha1

@@ -9,12 +9,17 @@ use std::time::Duration;
 
 use longshore_core::model::{Catalogue, Symbols};
 
+use super::event::ScenarioEvent;
 use super::pods::{self, Workloads};
-use super::trouble::{Trouble, Watches};
-use super::{GeneratedScenario, HOUR, Rng, ScenarioEvent, acts, pools, repairs_of};
+use super::rng::Rng;
+use super::scenario::{GeneratedScenario, HOUR};
+use super::trouble::Trouble;
+use super::usual::repairs_of;
+use super::{acts, pools};
 use crate::cloud;
 use crate::faults::Faults;
-use crate::harness::Jump;
+use crate::harness::interceptor::Watches;
+use crate::harness::setup::Jump;
 use crate::object::Resource;
 use crate::server::resources::{self, NODE, NODE_CLAIM, POD};
 use crate::world;

@@ -8,17 +8,8 @@ use serde_json::Value;
 use crate::faults::unit;
 use crate::fields;
 use crate::harness::Harness;
-use crate::object::Resource;
+use crate::harness::interceptor::Watches;
 use crate::server::{Subresource, resources};
-
-/// Which watches: of one process or all, of one kind or all.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Watches {
-    /// Picks one of the processes that are there then.
-    pub process: Option<u64>,
-    /// What is watched.
-    pub kind: Option<Resource>,
-}
 
 /// Something that goes wrong, and for how long. A lot picks one of the processes that are there
 /// then.

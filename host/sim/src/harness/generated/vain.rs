@@ -8,13 +8,15 @@ use std::time::Duration;
 
 use longshore_core::model::{Catalogue, Symbols};
 
-use super::{GeneratedScenario, HOUR, Rng, ScenarioEvent, Stories};
+use super::disrupt;
+use super::event::ScenarioEvent;
+use super::rng::Rng;
+use super::scenario::{GeneratedScenario, HOUR};
 use crate::actors::scheduler::REFUSED;
+use crate::harness::judges::vain::BROKEN;
 
 /// So that what is bought in vain does not follow from what else a seed says.
 const VAIN: u64 = 0x7661_696e;
-/// The NodePool whose nodes never join.
-pub const BROKEN: &str = "broken";
 
 /// A NodePool for pods that are refused and no others: no other pod takes the room of its nodes.
 const OWN: &str = "own";
@@ -25,7 +27,7 @@ pub(super) fn scenario(
     size: u32,
     types: Arc<(Catalogue, Symbols)>,
 ) -> GeneratedScenario {
-    let mut scenario = Stories::Disrupt.scenario(seed, size, types);
+    let mut scenario = disrupt::scenario(seed, size, types);
     let mut rng = Rng::new(seed ^ VAIN);
     scenario.base += &pool(BROKEN, "");
     let after = rng.one_of(&["0s", "30s", "2m"]);

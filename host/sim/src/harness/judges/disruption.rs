@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::{nodes, proof};
+use super::nodes;
 use crate::fields;
 use crate::harness::interceptor::Interceptor;
 use crate::object::{Change, Event};
@@ -344,7 +344,7 @@ impl Disruption {
                 ));
             }
         }
-        let node = proof::node_of(interceptor, fields::text(claim, "/status/providerID"));
+        let node = nodes::node_of(interceptor, fields::text(claim, "/status/providerID"));
         if reason == "Unhealthy" {
             // The policies of the cloud bound the drain, so that no pod holds a node that it names.
             if !node.is_some_and(|node| is_unhealthy(&node)) {
@@ -490,7 +490,7 @@ pub(super) fn deleted(interceptor: &Interceptor, claim: &Value) {
 }
 
 /// Whether a claim is in a command that has not come to its end.
-pub(in crate::harness) fn under_way(claim: &Value) -> bool {
+pub(crate) fn under_way(claim: &Value) -> bool {
     fields::annotation(claim, COMMAND).is_some()
 }
 

@@ -33,38 +33,35 @@ impl Leaders {
             };
         }
     }
-}
 
-/// A write is about to be carried out.
-pub(in crate::harness) fn write(interceptor: &Interceptor, asked: &RequestInfo) {
-    // Who competes for the Lease does not hold it. An Event changes nothing that an actor reads.
-    let Some(resource) = asked
-        .resource
-        .filter(|r| ![resources::LEASE, resources::EVENT].contains(r))
-    else {
-        return;
-    };
-    if !interceptor.elects {
-        return;
-    }
-    let (holder, taken) = {
-        let memory = interceptor.judges.memory();
-        (memory.leaders.holder.clone(), memory.leaders.since)
-    };
-    if holder == asked.client {
-        return;
-    }
-    let since = interceptor.clock.elapsed().saturating_sub(taken);
-    if holder.is_empty() || since > UNDER_WAY {
-        let what = format!("{} {}", asked.verb, resource.plural);
-        let held = if holder.is_empty() {
-            "nobody holds the Lease".to_owned()
-        } else {
-            format!("{holder} leads")
+    /// A write is about to be carried out.
+    pub fn write(&self, interceptor: &Interceptor, asked: &RequestInfo) {
+        // Who competes for the Lease does not hold it. An Event changes nothing that an actor reads.
+        let Some(resource) = asked
+            .resource
+            .filter(|r| ![resources::LEASE, resources::EVENT].contains(r))
+        else {
+            return;
         };
-        interceptor.violated(format!(
-            "{} does not lead ({held}), and its {what} {} is carried out",
-            asked.client, asked.name
-        ));
+        if !interceptor.elects {
+            return;
+        }
+        let holder = &self.holder;
+        if *holder == asked.client {
+            return;
+        }
+        let since = interceptor.clock.elapsed().saturating_sub(self.since);
+        if holder.is_empty() || since > UNDER_WAY {
+            let what = format!("{} {}", asked.verb, resource.plural);
+            let held = if holder.is_empty() {
+                "nobody holds the Lease".to_owned()
+            } else {
+                format!("{holder} leads")
+            };
+            interceptor.violated(format!(
+                "{} does not lead ({held}), and its {what} {} is carried out",
+                asked.client, asked.name
+            ));
+        }
     }
 }

@@ -9,14 +9,13 @@ use serde_json::Value;
 use super::pods;
 use crate::fields;
 use crate::harness::interceptor::Interceptor;
-use crate::harness::safety;
 use crate::object::{Change, Event};
 use crate::server::{RequestInfo, resources};
 
 /// Taint of nodes that are disrupted or on their way out.
-pub(in crate::harness) const DISRUPTED: &str = "karpenter.sh/disrupted";
+pub(crate) const DISRUPTED: &str = "karpenter.sh/disrupted";
 /// Taint of nodes that later waves of disruption remove.
-pub(in crate::harness) const GOES_LATER: &str = "longshore.dev/disruption-planned";
+pub(crate) const GOES_LATER: &str = "longshore.dev/disruption-planned";
 const UNREGISTERED: &str = "karpenter.sh/unregistered";
 const REGISTERED: &str = "karpenter.sh/registered";
 const INITIALIZED: &str = "karpenter.sh/initialized";
@@ -24,6 +23,10 @@ const INITIALIZED: &str = "karpenter.sh/initialized";
 const REBOOTS: &str = "karpenter.sh/rebooting";
 const FINALIZER: &str = "karpenter.sh/termination";
 const NO_TAINT_SYNC: &str = "karpenter.sh/do-not-sync-taints";
+
+/// For so long the daemon may not know that a claim is gone: bookmarks come every minute, and after
+/// 90 s without one a watch is begun anew; five seconds more for a step that is under way.
+pub(crate) const MAX_WATCH_SILENCE: Duration = Duration::from_secs(95);
 
 /// Nodes as they were last seen.
 #[derive(Default)]
@@ -119,7 +122,7 @@ fn registered(interceptor: &Interceptor, node: &Value) {
     // Or what its claim was before a backup has brought it back under another UID, for as long as
     // that may not be known.
     let created = fields::time(claim, "/metadata/creationTimestamp").map_or(0, |at| at.as_second());
-    let restored = pods::now(interceptor) - created <= safety::MAX_WATCH_SILENCE.as_secs() as i64;
+    let restored = pods::now(interceptor) - created <= MAX_WATCH_SILENCE.as_secs() as i64;
     let owns = |owner: &Value| {
         owner["uid"] == fields::uid(claim) || (restored && owner["name"] == fields::name(claim))
     };
@@ -189,8 +192,16 @@ fn has_same(node: &Value, taint: &Value) -> bool {
 }
 
 /// Whether a node has a taint of a key.
-pub(in crate::harness) fn has_taint(node: &Value, key: &str) -> bool {
+pub(crate) fn has_taint(node: &Value, key: &str) -> bool {
     fields::items(node, "/spec/taints")
         .iter()
         .any(|t| t["key"] == key)
+}
+
+/// The Node of a provider ID.
+pub(super) fn node_of(interceptor: &Interceptor, provider_id: &str) -> Option<Arc<Value>> {
+    let nodes = interceptor.server.list(resources::NODE);
+    nodes
+        .into_iter()
+        .find(|node| fields::text(node, "/spec/providerID") == provider_id)
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::nodes::DISRUPTED;
+use super::proof::Proof;
 use crate::faults::MAX_REQUEST_DELAY;
 use crate::fields;
 use crate::harness::interceptor::Interceptor;
@@ -27,7 +28,7 @@ const DO_NOT_DISRUPT: &str = "karpenter.sh/do-not-disrupt";
 const MIRROR: &str = "kubernetes.io/config.mirror";
 
 /// A write is about to be carried out.
-pub(super) fn write(interceptor: &Interceptor, asked: &RequestInfo, body: &Value) {
+pub(super) fn write(interceptor: &Interceptor, asked: &RequestInfo, body: &Value, proof: &Proof) {
     if asked.resource != Some(resources::POD) {
         return;
     }
@@ -42,6 +43,7 @@ pub(super) fn write(interceptor: &Interceptor, asked: &RequestInfo, body: &Value
                 &key,
                 &pod,
                 fields::number(body, "/gracePeriodSeconds"),
+                proof,
             );
         }
         ("create", "eviction") if is_meant(&pod, body, "/deleteOptions/preconditions/uid") => {
@@ -64,7 +66,7 @@ fn is_meant(pod: &Value, body: &Value, path: &str) -> bool {
 
 /// A pod is deleted only if its node's time ends before its own grace period would, and it gets all
 /// of that time. All other pods are evicted.
-fn deletes(interceptor: &Interceptor, key: &Key, pod: &Value, grace: Option<i64>) {
+fn deletes(interceptor: &Interceptor, key: &Key, pod: &Value, grace: Option<i64>, proof: &Proof) {
     let node = interceptor.server.get(&fields::key(
         resources::NODE,
         "",
@@ -90,7 +92,9 @@ fn deletes(interceptor: &Interceptor, key: &Key, pod: &Value, grace: Option<i64>
     let left = ends - now(interceptor);
     let (least, mut most) = (left.max(1), (left + late).clamp(1, own.max(1)));
     if claim.as_deref().is_some_and(|claim| {
-        super::moved(interceptor, claim).is_some_and(|ago| ago <= MAX_NEWS_DELAY)
+        proof
+            .moved(interceptor, claim)
+            .is_some_and(|ago| ago <= MAX_NEWS_DELAY)
     }) {
         most = own.max(1);
     }
@@ -167,7 +171,7 @@ fn bound(pod: &Value) -> Option<i64> {
 }
 
 /// Whether a drain has to wait for a pod.
-pub(in crate::harness) fn counts(interceptor: &Interceptor, pod: &Value) -> bool {
+pub(super) fn counts(interceptor: &Interceptor, pod: &Value) -> bool {
     let tolerates = fields::items(pod, "/spec/tolerations").iter().any(|t| {
         let (key, effect) = (fields::text(t, "/key"), fields::text(t, "/effect"));
         let matches = key == DISRUPTED || (key.is_empty() && t["operator"] == "Exists");
@@ -183,7 +187,7 @@ fn is_stuck(interceptor: &Interceptor, pod: &Value) -> bool {
 }
 
 /// Pods on a node.
-pub(in crate::harness) fn on_node(interceptor: &Interceptor, node: &str) -> Vec<Arc<Value>> {
+pub(super) fn on_node(interceptor: &Interceptor, node: &str) -> Vec<Arc<Value>> {
     interceptor.server.pods_on(node)
 }
 
@@ -195,7 +199,7 @@ fn claim_of(interceptor: &Interceptor, provider_id: &str) -> Option<Arc<Value>> 
 }
 
 /// When a claim's time is over.
-pub(in crate::harness) fn terminates(claim: &Value) -> Option<i64> {
+pub(super) fn terminates(claim: &Value) -> Option<i64> {
     fields::annotation(claim, TERMINATION_TIME)?
         .parse::<k8s_openapi::jiff::Timestamp>()
         .ok()
@@ -203,6 +207,6 @@ pub(in crate::harness) fn terminates(claim: &Value) -> Option<i64> {
 }
 
 /// Seconds since 1970.
-pub(in crate::harness) fn now(interceptor: &Interceptor) -> i64 {
+pub(super) fn now(interceptor: &Interceptor) -> i64 {
     interceptor.clock.now().as_second()
 }

@@ -8,16 +8,18 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::disruption;
+use super::nodes::{self, Nodes};
 use super::pods;
 use crate::fields;
 use crate::harness::foreign;
 use crate::harness::interceptor::Interceptor;
-use crate::harness::safety;
 use crate::object::{Change, Event};
 use crate::server::{RequestInfo, resources};
 
 const REGISTERED: &str = "karpenter.sh/registered";
 const POOL: &str = "karpenter.sh/nodepool";
+/// Annotation of claims that are launched together.
+const GROUP: &str = "longshore.dev/launch-group";
 /// A node lives at least this long after the taint that keeps kube-scheduler away from it, for
 /// kube-scheduler may not have seen it yet.
 const MIN_TAINT_AGE: Duration = Duration::from_secs(5);
@@ -55,7 +57,7 @@ impl Proof {
             self.gone
                 .insert(uid.to_owned(), interceptor.clock.elapsed());
             self.ends.remove(uid);
-            let group = fields::annotation(&change.object, "longshore.dev/launch-group");
+            let group = fields::annotation(&change.object, GROUP);
             if let Some(token) = group.and_then(|text| text.split('/').next()) {
                 let now = interceptor.clock.elapsed();
                 self.gone_members.push((now, token.to_owned()));
@@ -68,62 +70,108 @@ impl Proof {
         }
     }
 
-    /// When the end of a claim's time was written last.
-    pub fn moved(&self, claim: &Value) -> Option<Duration> {
-        self.ends.get(fields::uid(claim)).map(|known| known.1)
+    /// How long ago the end of a claim's time was moved last; nothing if it never was.
+    pub fn moved(&self, interceptor: &Interceptor, claim: &Value) -> Option<Duration> {
+        let moved = self.ends.get(fields::uid(claim)).map(|known| known.1);
+        moved.map(|at| interceptor.clock.elapsed() - at)
+    }
+
+    /// For how long a claim has been gone, by its UID; nothing if it never was there, or still is.
+    pub fn gone_for(&self, interceptor: &Interceptor, uid: &str) -> Option<Duration> {
+        let gone = self.gone.get(uid).copied();
+        gone.map(|at| interceptor.clock.elapsed() - at)
+    }
+
+    /// How many claims of a launch group went within a time that ends now.
+    #[cfg(feature = "aws")]
+    pub fn members_gone_since(&self, token: &str, now: Duration, time: Duration) -> usize {
+        let gone = self.gone_members.iter();
+        gone.filter(|(at, own)| own == token && *at + time >= now)
+            .count()
+    }
+
+    /// An instance is about to be ended by a process of the daemon.
+    pub fn end(
+        &mut self,
+        interceptor: &Interceptor,
+        nodes: &Nodes,
+        client: &str,
+        provider_id: &str,
+    ) {
+        if provider_id.starts_with(foreign::SCHEME) {
+            interceptor.violated(format!("{client} ends {provider_id} of another provider"));
+        }
+        if !interceptor.cloud.runs(provider_id) {
+            return;
+        }
+        let Some(claim) = owner(interceptor, provider_id) else {
+            return self.sweeps(interceptor, nodes, client, provider_id);
+        };
+        let name = fields::name(&claim);
+        if !fields::deleting(&claim) {
+            return interceptor.violated(format!(
+                "{provider_id} is ended, and nobody has deleted its claim {name}"
+            ));
+        }
+        let over = pods::terminates(&claim).is_some_and(|at| at <= pods::now(interceptor));
+        if !over {
+            is_empty(interceptor, nodes, provider_id);
+        }
+    }
+
+    /// An instance that no claim owns is ended: after some time, without pods, and few of them in a
+    /// pass.
+    fn sweeps(
+        &mut self,
+        interceptor: &Interceptor,
+        nodes: &Nodes,
+        client: &str,
+        provider_id: &str,
+    ) {
+        is_empty(interceptor, nodes, provider_id);
+        let ledger = interceptor.cloud.ledger();
+        let Some(entry) = ledger
+            .running()
+            .find(|entry| entry.provider_id == provider_id)
+        else {
+            return;
+        };
+        let now = interceptor.clock.elapsed();
+        let since = self
+            .gone
+            .get(&entry.claim_uid)
+            .copied()
+            .unwrap_or(entry.start)
+            .max(entry.start);
+        if since + MIN_LEAK_AGE > now {
+            let lost = (now - since).as_secs();
+            interceptor.violated(format!(
+                "{client} ends {provider_id}, which nobody has owned for {lost} s alone"
+            ));
+        }
+        self.swept.push_back(now);
+        while self.swept.front().is_some_and(|at| *at + PASS_TIME < now) {
+            self.swept.pop_front();
+        }
+        let (running, swept) = (ledger.running().count(), self.swept.len());
+        if swept > 5.max((running + swept).div_ceil(20)) {
+            interceptor.violated(format!(
+                "{client} ends {provider_id}, the {swept}th that nobody owns in a minute, of {running}"
+            ));
+        }
     }
 }
 
-/// For how long a claim has been gone, by its UID; nothing if it never was there, or still is.
-pub(in crate::harness) fn gone_for(interceptor: &Interceptor, uid: &str) -> Option<Duration> {
-    super::catch_up(interceptor, None);
-    let gone = interceptor.judges.memory().proof.gone.get(uid).copied();
-    gone.map(|at| interceptor.clock.elapsed() - at)
-}
-
-/// How many claims of a launch group went within a time.
-#[cfg(feature = "aws")]
-pub(in crate::harness) fn members_gone_within(
-    interceptor: &Interceptor,
-    token: &str,
-    time: Duration,
-) -> usize {
-    super::catch_up(interceptor, None);
-    let now = interceptor.clock.elapsed();
-    let memory = interceptor.judges.memory();
-    let gone = memory.proof.gone_members.iter();
-    gone.filter(|(at, own)| own == token && *at + time >= now)
-        .count()
-}
-
-/// An instance is about to be ended by a process of the daemon.
-pub(in crate::harness) fn end(interceptor: &Interceptor, client: &str, provider_id: &str) {
-    super::catch_up(interceptor, None);
-    if provider_id.starts_with(foreign::SCHEME) {
-        interceptor.violated(format!("{client} ends {provider_id} of another provider"));
-    }
-    if !interceptor.cloud.runs(provider_id) {
-        return;
-    }
-    let Some(claim) = owner(interceptor, provider_id) else {
-        return sweeps(interceptor, client, provider_id);
-    };
-    let name = fields::name(&claim);
-    if !fields::deleting(&claim) {
-        return interceptor.violated(format!(
-            "{provider_id} is ended, and nobody has deleted its claim {name}"
-        ));
-    }
-    let over = pods::terminates(&claim).is_some_and(|at| at <= pods::now(interceptor));
-    if !over {
-        is_empty(interceptor, provider_id);
-    }
+/// Whether a claim is in a launch group.
+pub(crate) fn in_group(claim: &Value, token: &str) -> bool {
+    let own = fields::annotation(claim, GROUP).and_then(|text| text.split('/').next());
+    !token.is_empty() && own == Some(token)
 }
 
 /// The node of an instance, if it has registered, is closed to pods for long enough and has none
 /// that a drain waits for.
-fn is_empty(interceptor: &Interceptor, provider_id: &str) {
-    let Some(node) = node_of(interceptor, provider_id) else {
+fn is_empty(interceptor: &Interceptor, nodes: &Nodes, provider_id: &str) {
+    let Some(node) = nodes::node_of(interceptor, provider_id) else {
         return;
     };
     let name = fields::name(&node);
@@ -139,7 +187,10 @@ fn is_empty(interceptor: &Interceptor, provider_id: &str) {
     if fields::label(&node, REGISTERED) != Some("true") {
         return;
     }
-    match super::tainted(interceptor, name).map(|at| interceptor.clock.elapsed() - at) {
+    match nodes
+        .tainted(name)
+        .map(|at| interceptor.clock.elapsed() - at)
+    {
         None => interceptor.violated(format!(
             "{provider_id} is ended without closing {name} to pods"
         )),
@@ -150,44 +201,6 @@ fn is_empty(interceptor: &Interceptor, provider_id: &str) {
             ));
         }
         Some(_) => {}
-    }
-}
-
-/// An instance that no claim owns is ended: after some time, without pods, and few of them in a
-/// pass.
-fn sweeps(interceptor: &Interceptor, client: &str, provider_id: &str) {
-    is_empty(interceptor, provider_id);
-    let ledger = interceptor.cloud.ledger();
-    let Some(entry) = ledger
-        .running()
-        .find(|entry| entry.provider_id == provider_id)
-    else {
-        return;
-    };
-    let now = interceptor.clock.elapsed();
-    let mut memory = interceptor.judges.memory();
-    let proof = &mut memory.proof;
-    let since = proof
-        .gone
-        .get(&entry.claim_uid)
-        .copied()
-        .unwrap_or(entry.start)
-        .max(entry.start);
-    if since + MIN_LEAK_AGE > now {
-        let lost = (now - since).as_secs();
-        interceptor.violated(format!(
-            "{client} ends {provider_id}, which nobody has owned for {lost} s alone"
-        ));
-    }
-    proof.swept.push_back(now);
-    while proof.swept.front().is_some_and(|at| *at + PASS_TIME < now) {
-        proof.swept.pop_front();
-    }
-    let (running, swept) = (ledger.running().count(), proof.swept.len());
-    if swept > 5.max((running + swept).div_ceil(20)) {
-        interceptor.violated(format!(
-            "{client} ends {provider_id}, the {swept}th that nobody owns in a minute, of {running}"
-        ));
     }
 }
 
@@ -242,7 +255,7 @@ fn deletes(interceptor: &Interceptor, asked: &RequestInfo) {
         return;
     }
     // A Node that is gone takes its claim with it.
-    let Some(node) = node_of(interceptor, id).filter(|node| !fields::deleting(node)) else {
+    let Some(node) = nodes::node_of(interceptor, id).filter(|node| !fields::deleting(node)) else {
         return;
     };
     let (client, name) = (&asked.client, &asked.name);
@@ -315,16 +328,8 @@ fn owner(interceptor: &Interceptor, provider_id: &str) -> Option<Arc<Value>> {
     };
     let may_own = |claim: &&Arc<Value>| {
         let without = fields::text(claim, "/status/providerID").is_empty();
-        without && fields::deleting(claim) && safety::in_group(claim, group)
+        without && fields::deleting(claim) && in_group(claim, group)
     };
     let own = claims.iter().find(owns);
     own.or_else(|| claims.iter().find(may_own)).cloned()
-}
-
-/// The Node of a provider ID.
-pub(super) fn node_of(interceptor: &Interceptor, provider_id: &str) -> Option<Arc<Value>> {
-    let nodes = interceptor.server.list(resources::NODE);
-    nodes
-        .into_iter()
-        .find(|node| fields::text(node, "/spec/providerID") == provider_id)
 }

@@ -10,11 +10,12 @@ use super::disruption::{self, COMMAND};
 use super::purchases::{pods_of, under_way};
 use crate::actors::scheduler::REFUSED;
 use crate::fields;
-use crate::harness::generated::BROKEN;
 use crate::harness::interceptor::Interceptor;
 use crate::object::{Change, Event};
 use crate::server::{RequestInfo, resources};
 
+/// The NodePool whose nodes never join.
+pub(crate) const BROKEN: &str = "broken";
 /// kube-scheduler may take so long over a node that is ready.
 const SCHEDULER_SETTLE_TIME: Duration = Duration::from_secs(30);
 /// How long it may take until the daemon knows: a watch may be silent, see `purchases`. What was

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use longshore_daemon::config::reader::Table;
 
-use super::{Known, MAX_SCENARIO, moment, share};
+use super::known::Known;
+use super::values::{MAX_SCENARIO, moment, share};
 use crate::cloud::{self, Disturbances, Latencies, Options};
 use crate::faults::Faults;
 use crate::scenario::Window;

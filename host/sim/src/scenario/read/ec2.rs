@@ -6,7 +6,7 @@ use longshore_daemon::config::reader::Table;
 use longshore_emulator::Account;
 use serde_json::json;
 
-use super::path;
+use super::values::path;
 use crate::cloud;
 use crate::harness::aws::Options;
 

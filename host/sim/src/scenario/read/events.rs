@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use longshore_daemon::config::reader::Table;
 
-use super::{Known, MAX_SCENARIO, files, moment, path, share};
+use super::files;
+use super::known::Known;
+use super::values::{MAX_SCENARIO, moment, path, share};
 use crate::scenario::{Policy, ScenarioEvent};
 
 #[derive(Clone, Copy)]

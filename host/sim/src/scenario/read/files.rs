@@ -10,7 +10,7 @@ use longshore_daemon::config::reader::Table;
 use longshore_daemon::error::Failure;
 use serde_json::Value;
 
-use super::path;
+use super::values::path;
 
 /// What can be bought.
 ///

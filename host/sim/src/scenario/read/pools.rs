@@ -6,7 +6,8 @@ use longshore_api::labels::{self, kwok};
 use longshore_daemon::config::reader::{Table, duration};
 use serde_json::{Map, Value};
 
-use super::{Known, check_word};
+use super::known::Known;
+use super::values::check_word;
 use crate::scenario::objects::{Pool, node_class};
 
 /// NodePools as objects, with their class.

@@ -6,7 +6,8 @@ use longshore_api::quantity::Quantity;
 use longshore_daemon::config::reader::Table;
 use serde_json::Value;
 
-use super::{Known, MAX_SCENARIO, MIN_SCENARIO, check_word, moment, share};
+use super::known::Known;
+use super::values::{MAX_SCENARIO, MIN_SCENARIO, check_word, moment, share};
 use crate::scenario::curve::Part;
 use crate::scenario::objects::Workload;
 use crate::scenario::{Curve, Load, ScenarioEvent};

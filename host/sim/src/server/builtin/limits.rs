@@ -3,8 +3,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::part;
-use crate::server::meta;
+use crate::server::meta::{self, part};
 use crate::server::resources::LIMIT_RANGE;
 use crate::server::state::State;
 

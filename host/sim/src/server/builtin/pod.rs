@@ -2,10 +2,10 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{default, default_priority_class, limits, priority_class};
+use super::limits;
 use crate::server::api_error::{ApiErrorWithDetails, Cause};
-use crate::server::meta::{self, at, part, text};
-use crate::server::resources::POD;
+use crate::server::meta::{self, at, default, part, text};
+use crate::server::resources::{POD, PRIORITY_CLASS};
 use crate::server::state::State;
 
 /// Completes and checks a new pod.
@@ -298,4 +298,23 @@ pub fn change(pod: &mut Value, old: &Value) -> Result<(), ApiErrorWithDetails> {
     } else {
         Err(ApiErrorWithDetails::invalid(POD, &name, &causes))
     }
+}
+
+/// The priority class of this name.
+fn priority_class(state: &State, name: &str) -> Option<(i64, Value)> {
+    let class = state.store.get(PRIORITY_CLASS, name)?;
+    Some((
+        meta::number(&class.value, &["value"])?,
+        class.value["preemptionPolicy"].clone(),
+    ))
+}
+
+/// The priority class of pods that name none, if there is one.
+fn default_priority_class(state: &State) -> Option<String> {
+    let classes = state
+        .store
+        .all(PRIORITY_CLASS)
+        .filter(|class| class.value["globalDefault"] == json!(true));
+    let lowest = classes.min_by_key(|class| meta::number(&class.value, &["value"]))?;
+    Some(lowest.key.name.to_string())
 }

@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::{default, pod};
+use super::pod;
 use crate::object::Resource;
 use crate::server::api_error::{ApiErrorWithDetails, Cause};
-use crate::server::meta::{self, at, part, text};
+use crate::server::meta::{self, at, default, part, text};
 use crate::server::select::Selector;
 
 /// Fills in what is not said.

@@ -7,11 +7,10 @@ use std::time::{Duration, Instant};
 use longshore_xtask::control_plane::ControlPlane;
 use serde_json::json;
 
-use super::Bench;
-use super::controller::Controller;
+use super::controller::{Bench, Controller};
 use super::load;
 use super::readiness::Readiness;
-use super::scale::pool_is_ready;
+use super::wait::pool_is_ready;
 use crate::commands::table;
 
 const DEPLOYMENTS: usize = 40;

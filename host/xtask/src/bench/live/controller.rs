@@ -28,6 +28,12 @@ impl Kind {
     }
 }
 
+/// What runs are made with.
+pub struct Bench {
+    pub kinds: Vec<Kind>,
+    pub types: PathBuf,
+}
+
 /// The body at a path of a port; nothing if the answer is not 200.
 fn ask(port: u16, path: &str) -> Option<String> {
     let ask = || -> std::io::Result<String> {

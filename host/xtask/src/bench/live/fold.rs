@@ -5,8 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail};
 use serde_json::{Value, json};
 
-use super::Bench;
-use super::controller::Controller;
+use super::controller::{Bench, Controller};
 use super::listing::Listing;
 use super::load::Mixes;
 use crate::commands::table;

@@ -10,7 +10,7 @@ use std::time::Instant;
 use anyhow::{Context as _, bail};
 use longshore_xtask::control_plane::ControlPlane;
 
-use super::scale::MAX_POD_WAIT;
+use super::wait::MAX_POD_WAIT;
 
 /// A line of each Deployment whenever it changes.
 const LINE: &str = r#"jsonpath={.metadata.name} {.status.readyReplicas}{"\n"}"#;

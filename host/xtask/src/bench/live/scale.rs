@@ -8,14 +8,12 @@ use anyhow::{Context as _, bail};
 use longshore_xtask::control_plane::{ControlPlane, Request};
 use serde_json::Value;
 
-use super::Bench;
-use super::controller::{Controller, Kind, Usage};
+use super::controller::{Bench, Controller, Kind, Usage};
 use super::load::{self, Mixes};
 use super::readiness::Readiness;
+use super::wait::{pool_is_ready, until};
 use crate::commands::table;
 
-/// Longest wait for pods.
-pub const MAX_POD_WAIT: Duration = Duration::from_secs(300);
 /// Claims that are made so much later than the first are another purchase.
 const ONE_PURCHASE: u64 = 2;
 
@@ -230,36 +228,6 @@ fn once(
         claims: claims(&plane)?,
         others,
         requests,
-    })
-}
-
-/// Waits until something holds.
-pub fn until(what: &str, holds: impl FnMut() -> anyhow::Result<bool>) -> anyhow::Result<()> {
-    within(MAX_POD_WAIT, Duration::from_millis(500), what, holds)
-}
-
-/// The same for no longer than `patience`, looking every so often.
-pub fn within(
-    patience: Duration,
-    every: Duration,
-    what: &str,
-    mut holds: impl FnMut() -> anyhow::Result<bool>,
-) -> anyhow::Result<()> {
-    let begun = Instant::now();
-    while begun.elapsed() < patience {
-        if holds().unwrap_or(false) {
-            return Ok(());
-        }
-        std::thread::sleep(every);
-    }
-    bail!("not within {} s: {what}", patience.as_secs_f64())
-}
-
-/// Waits until the NodePool can be planned for.
-pub fn pool_is_ready(plane: &ControlPlane) -> anyhow::Result<()> {
-    let path = "jsonpath={.status.conditions[?(@.type=='Ready')].status}";
-    until("the NodePool is ready", || {
-        Ok(plane.run(&["get", "nodepool", "default", "-o", path])? == "True")
     })
 }
 

@@ -12,11 +12,10 @@ use anyhow::Context as _;
 use longshore_xtask::control_plane::ControlPlane;
 use serde_json::{Value, json};
 
-use super::Bench;
-use super::controller::{Controller, Kind};
+use super::controller::{Bench, Controller, Kind};
 use super::load;
 use super::readiness::Readiness;
-use super::scale::{pool_is_ready, until, within};
+use super::wait::{pool_is_ready, until, within};
 use crate::commands::{self, table};
 
 /// The components that take turns, by what they call themselves.

@@ -9,12 +9,11 @@ use futures::Stream;
 use serde_json::json;
 use tokio::time::{Instant, sleep_until};
 
-use super::Server;
-use super::api_error::ApiErrorWithDetails;
-use super::notifier::Subscription;
-use super::select::Selector;
-use super::store::{Logged, Stored};
 use crate::object::{Event, Resource};
+use crate::server::api_error::ApiErrorWithDetails;
+use crate::server::select::Selector;
+use crate::server::state::Server;
+use crate::server::store::{Logged, Stored, Subscription};
 
 /// Time between two bookmarks of a watch.
 const BOOKMARK: Duration = Duration::from_secs(60);

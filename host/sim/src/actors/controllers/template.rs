@@ -3,8 +3,8 @@
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 
-use super::ActorContext;
 use crate::fields;
+use crate::keyed_rng::{self, KeyedRng};
 use crate::object::Resource;
 
 /// A pod of a template, controlled by `owner`. `name` is its whole name.
@@ -31,20 +31,22 @@ pub fn label(object: &mut Value, key: &str, value: &str) {
 #[derive(Default)]
 pub struct Hashes(FxHashMap<Box<str>, (Option<i64>, String)>);
 
-/// A short name for the content of an object's template, as in `pod-template-hash`.
-pub fn hash(ctx: &mut ActorContext, object: &Value) -> String {
-    let (uid, generation) = (
-        fields::uid(object),
-        fields::number(object, "/metadata/generation"),
-    );
-    if let Some((of, hash)) = ctx.hashes.0.get(uid)
-        && *of == generation
-        && generation.is_some()
-    {
-        return hash.clone();
+impl Hashes {
+    /// A short name for the content of an object's template, as in `pod-template-hash`.
+    pub fn of(&mut self, object: &Value) -> String {
+        let (uid, generation) = (
+            fields::uid(object),
+            fields::number(object, "/metadata/generation"),
+        );
+        if let Some((of, hash)) = self.0.get(uid)
+            && *of == generation
+            && generation.is_some()
+        {
+            return hash.clone();
+        }
+        let template = object["spec"]["template"].to_string();
+        let hash = keyed_rng::suffix(KeyedRng(0).draw("template", &template));
+        self.0.insert(uid.into(), (generation, hash.clone()));
+        hash
     }
-    let template = object["spec"]["template"].to_string();
-    let hash = crate::keyed_rng::suffix(crate::keyed_rng::KeyedRng(0).draw("template", &template));
-    ctx.hashes.0.insert(uid.into(), (generation, hash.clone()));
-    hash
 }

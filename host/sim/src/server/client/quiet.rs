@@ -12,7 +12,7 @@ use crate::object::Resource;
 /// Whom a disturbance holds for. Nothing stands for all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Whose {
-    /// The client, as [`Server::client`](super::Server::client) has it.
+    /// The client, as [`Server::client`](crate::server::Server::client) has it.
     pub client: Option<String>,
     /// The kind that is watched.
     pub kind: Option<Resource>,

@@ -5,17 +5,18 @@ use std::sync::Arc;
 use http::{Request, Response};
 use serde_json::{Map, Value, json};
 
-use super::api_error::ApiErrorWithDetails;
-use super::apply::Manager;
-use super::delete::{self, DeleteOptions, Deleted};
-use super::fault_gate::Body;
-use super::meta::{self, text};
-use super::request::{self, AsOf, Head, Parameters, RequestPath};
-use super::resources::{NAMESPACE, PERSISTENT_VOLUME_CLAIM, POD, SERVICE, SERVICE_ACCOUNT};
-use super::state::State;
-use super::store::Stored;
-use super::write::{self, WriteOptions};
-use super::{Server, Subresource, apply, list, patch, pods};
+use super::list;
+use super::request::{self, AsOf, Body, Head, Parameters, RequestPath};
+use crate::object::Subresource;
+use crate::server::api_error::ApiErrorWithDetails;
+use crate::server::apply::Manager;
+use crate::server::delete::{self, DeleteOptions, Deleted};
+use crate::server::meta::{self, text};
+use crate::server::resources::{NAMESPACE, PERSISTENT_VOLUME_CLAIM, POD, SERVICE, SERVICE_ACCOUNT};
+use crate::server::state::{Server, State};
+use crate::server::store::Stored;
+use crate::server::write::{self, WriteOptions};
+use crate::server::{apply, patch, pods};
 
 type Answer = Result<Response<Body>, ApiErrorWithDetails>;
 
@@ -398,7 +399,7 @@ impl Call<'_> {
         }
         let node = text(&body, &["target", "name"]);
         if node.is_empty() {
-            let cause = super::api_error::Cause::required("target.name", "");
+            let cause = crate::server::api_error::Cause::required("target.name", "");
             return Err(ApiErrorWithDetails::invalid(
                 POD,
                 &self.place.name,

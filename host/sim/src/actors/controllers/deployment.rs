@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{ActorContext, template};
+use super::template;
+use crate::actors::context::ActorContext;
 use crate::fields;
 use crate::object::{Change, Event, Key};
 use crate::server::{Subresource, resources};
@@ -47,7 +48,7 @@ pub fn wake(ctx: &mut ActorContext, change: &Change) {
 
 /// Moves replicas from old ReplicaSets to the current one.
 pub fn reconcile(ctx: &mut ActorContext, key: &Key, deployment: &Value) {
-    let hash = template::hash(ctx, deployment);
+    let hash = ctx.hashes.of(deployment);
     let mut sets = sets(ctx, deployment);
     let wanted = fields::number(deployment, "/spec/replicas")
         .unwrap_or(1)

@@ -7,15 +7,13 @@ use bytes::Bytes;
 use http::Response;
 use serde_json::json;
 
-use super::Server;
-use super::api_error::{ApiErrorWithDetails, Cause};
-use super::fault_gate::Body;
-use super::request::{self, AsOf, Parameters, RequestPath};
-use super::resources::POD;
-use super::select::Selector;
-use super::state::State;
-use super::store::Stored;
+use super::request::{self, AsOf, Body, Parameters, RequestPath};
 use super::watch::{self, Wanted, WatchOptions};
+use crate::server::api_error::{ApiErrorWithDetails, Cause};
+use crate::server::resources::POD;
+use crate::server::select::Selector;
+use crate::server::state::{Server, State};
+use crate::server::store::Stored;
 
 /// A watch without a time of its own ends after this (a real server: half an hour to an hour).
 const DEFAULT_WATCH_TIME: Duration = Duration::from_secs(1800);

@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{ActorContext, Work, template};
+use super::template;
+use crate::actors::context::ActorContext;
+use crate::actors::work::Work;
 use crate::fields;
 use crate::object::Key;
 use crate::server::{Subresource, resources};

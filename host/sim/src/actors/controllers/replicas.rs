@@ -8,8 +8,9 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::view::PodCounts;
-use super::{ActorContext, template};
+use super::template;
+use crate::actors::context::ActorContext;
+use crate::actors::view::PodCounts;
 use crate::fields;
 use crate::object::Key;
 use crate::server::resources;

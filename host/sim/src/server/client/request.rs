@@ -1,15 +1,19 @@
 //! Parses requests (paths, verbs, parameters) and encodes answers.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use futures::Stream;
 use http::{Method, Request, Response};
 use serde_json::{Value, json};
 
-use super::api_error::ApiErrorWithDetails;
-use super::fault_gate::{Body, RequestInfo};
-use super::resources;
+use super::fault_gate::RequestInfo;
 use crate::object::Resource;
+use crate::server::api_error::ApiErrorWithDetails;
+use crate::server::resources;
 
 /// A list is to be answered as of this revision.
 #[derive(Clone, Copy, Debug)]
@@ -182,6 +186,30 @@ pub fn verb(method: &Method, place: Option<&RequestPath>, parameters: &Parameter
         Method::DELETE if whole => "deletecollection",
         Method::DELETE => "delete",
         _ => "",
+    }
+}
+
+/// The body of an answer: a whole, or a watch that is read as it comes.
+pub enum Body {
+    /// All there is; nothing once it is read.
+    Full(Option<Bytes>),
+    /// Lines of a watch.
+    Watch(Pin<Box<dyn Stream<Item = Bytes> + Send>>),
+}
+
+impl http_body::Body for Body {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<http_body::Frame<Bytes>, Infallible>>> {
+        let bytes = match self.get_mut() {
+            Body::Full(bytes) => Poll::Ready(bytes.take()),
+            Body::Watch(stream) => stream.as_mut().poll_next(context),
+        };
+        bytes.map(|bytes| bytes.map(|bytes| Ok(http_body::Frame::data(bytes))))
     }
 }
 

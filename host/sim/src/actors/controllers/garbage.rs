@@ -3,7 +3,8 @@
 
 use serde_json::Value;
 
-use super::{ActorContext, Work};
+use crate::actors::context::ActorContext;
+use crate::actors::work::Work;
 use crate::fields;
 use crate::object::{Change, Event, Key};
 use crate::server::{DeleteOptions, Propagation, Subresource, resources};

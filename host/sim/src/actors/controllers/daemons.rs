@@ -9,8 +9,10 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 
-use super::view::Member;
-use super::{ActorContext, selector, template};
+use super::template;
+use crate::actors::context::ActorContext;
+use crate::actors::selector;
+use crate::actors::view::Member;
 use crate::fields;
 use crate::object::{Change, Event, Key};
 use crate::server::resources;
@@ -242,15 +244,4 @@ fn pod(set: &Value, tolerations: &[Value], node: &str, name: &str) -> Value {
         None => required["nodeSelectorTerms"] = json!([{"matchFields": named}]),
     }
     pod
-}
-
-/// The node that a daemon's pod is on, or meant for.
-pub fn target(pod: &Value) -> &str {
-    match fields::text(pod, "/spec/nodeName") {
-        "" => fields::text(
-            pod,
-            "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms/0/matchFields/0/values/0",
-        ),
-        node => node,
-    }
 }

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{ActorContext, Work};
+use crate::actors::context::ActorContext;
+use crate::actors::work::Work;
 use crate::fields;
 use crate::object::{Change, Event, Key};
 use crate::server::{Subresource, resources};

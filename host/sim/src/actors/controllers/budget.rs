@@ -8,8 +8,10 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use super::pods_by_labels::{self, Count};
-use super::{ActorContext, Work, selector};
+use crate::actors::context::ActorContext;
+use crate::actors::pods_by_labels::{self, Count};
+use crate::actors::selector;
+use crate::actors::work::Work;
 use crate::fields;
 use crate::object::{Change, Event, Key, Resource};
 use crate::server::{Subresource, resources};

@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{ActorContext, template};
+use super::template;
+use crate::actors::context::ActorContext;
 use crate::fields;
 use crate::object::Key;
 use crate::server::resources;
@@ -17,7 +18,7 @@ const REVISION: &str = "controller-revision-hash";
 /// Makes pods from the lowest ordinal up and deletes them from the highest down, one after another
 /// unless `podManagementPolicy: Parallel`.
 pub fn reconcile(ctx: &mut ActorContext, key: &Key, set: &Value) {
-    let hash = template::hash(ctx, set);
+    let hash = ctx.hashes.of(set);
     let mut pods: BTreeMap<i64, (Key, Arc<Value>)> = BTreeMap::new();
     for (pod_key, pod) in ctx.view.controlled(resources::POD, fields::uid(set)) {
         let rest = pod_key

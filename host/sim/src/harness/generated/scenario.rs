@@ -1,0 +1,45 @@
+//! A generated scenario: what it has.
+
+use std::time::Duration;
+
+use longshore_daemon::live::environment::RepairMode;
+
+use super::event::ScenarioEvent;
+use crate::faults::Faults;
+#[cfg(feature = "aws")]
+use crate::harness::aws::account::Options;
+use crate::harness::setup::Jump;
+use crate::world;
+
+/// Length of a generated scenario.
+pub const HOUR: Duration = Duration::from_secs(3600);
+
+/// A scenario.
+#[derive(Clone, Debug)]
+pub struct GeneratedScenario {
+    /// Of what seed.
+    pub seed: u64,
+    /// The cluster and its cloud, with the cloud's own faults.
+    pub world: world::Options,
+    /// Processes of the daemon.
+    pub replicas: u32,
+    /// Whether they ask for a Lease.
+    pub elects: bool,
+    /// What the daemon does with nodes that stay unhealthy.
+    pub repairs: RepairMode,
+    /// Whether the daemon disrupts nodes.
+    pub disrupts: bool,
+    /// Faults on the way to the server while it runs.
+    pub faults: Faults,
+    /// What is there at the beginning.
+    pub base: String,
+    /// What happens, by time.
+    pub acts: Vec<(Duration, ScenarioEvent)>,
+    /// Clocks of processes that are set anew.
+    pub jumps: Vec<Jump>,
+    /// What people do every minute once everything else is over.
+    pub operator: Vec<ScenarioEvent>,
+    /// The account of AWS that nodes come from; nothing for the simulated cloud.
+    #[cfg(feature = "aws")]
+    pub ec2: Option<Options>,
+}

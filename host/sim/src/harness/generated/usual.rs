@@ -1,0 +1,110 @@
+//! Generated scenarios of the first kind: mostly one process, faults of requests, of the cloud and of
+//! watches.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use longshore_core::model::{Catalogue, Symbols};
+use longshore_daemon::live::environment::RepairMode;
+
+use super::rng::Rng;
+use super::scenario::GeneratedScenario;
+use super::{acts, pods, pools};
+use crate::cloud;
+use crate::faults::Faults;
+use crate::world;
+
+impl GeneratedScenario {
+    /// The scenario of a seed. `size` is about how many nodes there are at the busiest.
+    pub fn new(seed: u64, size: u32, types: Arc<(Catalogue, Symbols)>) -> Self {
+        let mut rng = Rng::new(seed);
+        let mut world = world::Options {
+            types: Some(types),
+            ..world::Options::default()
+        };
+        cloud_of(&mut rng, &mut world.cloud);
+        let replicas = if rng.hits(0.15) { 2 } else { 1 };
+        let elects = replicas > 1 || rng.hits(0.15);
+        let faults = faults_of(&mut rng);
+        let base = pools::pools(&mut rng);
+        let workloads = pods::workloads(&mut rng, size);
+        let capacity = &mut world.cloud.capacity;
+        *capacity = capacity.map(|capacity| capacity.max(workloads.needs_of_each_offering(size)));
+        let acts = acts::acts(&mut rng, &workloads, &faults, replicas);
+        let repairs = repairs_of(&mut rng);
+        let (jumps, operator) = (Vec::new(), Vec::new());
+        GeneratedScenario {
+            seed,
+            world,
+            replicas,
+            elects,
+            repairs,
+            disrupts: false,
+            faults,
+            base,
+            acts,
+            jumps,
+            operator,
+            #[cfg(feature = "aws")]
+            ec2: None,
+        }
+    }
+}
+
+/// Seven scenarios of ten repair.
+pub(super) fn repairs_of(rng: &mut Rng) -> RepairMode {
+    match rng.hits(0.7) {
+        true => RepairMode::AtOnce,
+        false => RepairMode::Off,
+    }
+}
+
+/// Each fault of the cloud occurs in some scenarios only, so that others run without it.
+fn cloud_of(rng: &mut Rng, cloud: &mut cloud::Options) {
+    let share = |rng: &mut Rng, chance, most| {
+        if rng.hits(chance) {
+            rng.unit() * most
+        } else {
+            0.0
+        }
+    };
+    let faults = &mut cloud.faults;
+    faults.fail = share(rng, 0.5, 0.3);
+    faults.slow = share(rng, 0.4, 0.3);
+    faults.lost = share(rng, 0.5, 0.3);
+    faults.never_register = share(rng, 0.3, 0.1);
+    faults.never_ready = share(rng, 0.2, 0.1);
+    let disturbances = &mut cloud.disturbances;
+    disturbances.interruptions = share(rng, 0.5, 1.0);
+    disturbances.capacity_outages = share(rng, 0.4, 6.0);
+    if rng.hits(0.5) {
+        disturbances.prices_every = Duration::from_secs(300);
+        disturbances.volatility = 0.1;
+    }
+    if rng.hits(0.2) {
+        cloud.capacity = Some(rng.between(2, 6) as u32);
+    }
+}
+
+/// Each fault of requests occurs in some scenarios only.
+pub(super) fn faults_of(rng: &mut Rng) -> Faults {
+    let mut share = |chance: f64, most: f64| {
+        if rng.hits(chance) {
+            rng.unit() * most
+        } else {
+            0.0
+        }
+    };
+    Faults {
+        conflict: share(0.5, 0.05),
+        busy: share(0.5, 0.05),
+        failing: share(0.5, 0.05),
+        lost_request: share(0.4, 0.01),
+        lost_answer: share(0.5, 0.02),
+        late: share(0.5, 0.05),
+        stale: share(0.4, 0.1),
+        kill: share(0.4, 0.004),
+        calls: share(0.4, 0.1),
+        ..Faults::default()
+    }
+}
