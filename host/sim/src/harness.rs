@@ -35,7 +35,7 @@ use interceptor::Interceptor;
 pub use interceptor::Watches;
 use judges::Judges;
 pub use points::{Kill, Point, Strike, When};
-pub use setup::{Begin, Jump, ProcessInputs, Setup, manager};
+pub use setup::{Begin, Jump, ProcessInputs, Setup, reloader};
 
 /// Default size: nodes of a scenario at its busiest, about.
 pub const SEEDS_SIZE: u32 = 50;

@@ -217,7 +217,9 @@ fn is_movable(p: &CompiledCluster<'_>, claim: &OpenClaim) -> bool {
                 let group = &p.topology.groups[u.group];
                 group.key.is_none() && group.spec.rule == ConstraintKind::Affinity
             });
-            let has_own = !pod_group.ports.is_empty() || !pod_group.volumes.is_empty() || pod_group.shared.is_some();
+            let has_own = !pod_group.ports.is_empty()
+                || !pod_group.volumes.is_empty()
+                || pod_group.shared.is_some();
             !has_own && !tied && !pod_group.followed_on_host
         })
 }

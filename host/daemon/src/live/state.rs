@@ -815,7 +815,7 @@ impl ClusterState {
         };
         // What the first list brings is no change.
         let is_news = before.is_some() || (now.is_some() && self.listed.contains(&kind));
-        if is_news && before != now && self.spec_changes.len() < MILESTONES {
+        if is_news && before != now && self.spec_changes.len() < MAX_MILESTONES {
             self.spec_changes.push(SpecChange {
                 kind,
                 name: name.into(),
@@ -955,7 +955,7 @@ impl ClusterState {
             Some(claim) => self.claims.insert(name.to_owned(), claim.clone()),
             None => {
                 let gone = self.claims.remove(name);
-                let room = MILESTONES.saturating_sub(self.claims_gone.len());
+                let room = MAX_MILESTONES.saturating_sub(self.claims_gone.len());
                 self.claims_gone.extend(gone.iter().take(room).cloned());
                 gone
             }

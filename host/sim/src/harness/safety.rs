@@ -84,7 +84,9 @@ pub(super) fn launch_group(judges: &Judges, client: &str, group: &longshore_clou
 
 /// Whether a claim went so recently that the daemon may take it for one that is there.
 fn may_be_known(judges: &Judges, uid: &str) -> bool {
-    judges.gone_for(uid).is_some_and(|gone| gone <= MAX_WATCH_SILENCE)
+    judges
+        .gone_for(uid)
+        .is_some_and(|gone| gone <= MAX_WATCH_SILENCE)
 }
 
 /// An instance is terminated: its pods must have left.

@@ -35,7 +35,7 @@ pub enum ScenarioEvent {
     Compact,
     /// A process of the daemon is killed.
     Kill(u64),
-    /// Whoever leads cannot renew its Lease for a while.
+    /// The leader cannot renew its Lease for a while.
     CutLease(Duration),
     /// A minute is over: what runs then is counted.
     Minute,

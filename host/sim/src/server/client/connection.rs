@@ -11,7 +11,7 @@ use k8s_openapi::jiff::fmt::rfc2822;
 use serde_json::json;
 
 use super::answer;
-use super::fault_gate::{Moment, CLIENT_TIMEOUT, RequestInfo, Verdict};
+use super::fault_gate::{CLIENT_TIMEOUT, Moment, RequestInfo, Verdict};
 use super::request::{self, Body};
 use crate::server::api_error::ApiErrorWithDetails;
 use crate::server::state::Server;
