@@ -11,6 +11,8 @@ mod demo;
 mod demo_aws;
 mod demo_cluster;
 mod image;
+#[cfg(test)]
+mod module_cycles;
 mod repo_rules;
 mod test;
 
