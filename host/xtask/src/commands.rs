@@ -49,7 +49,9 @@ impl Steps {
 /// depends on them would be built anew whenever cargo runs by hand in between.
 pub fn cargo(args: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
-    command.args(args).current_dir(crate::root());
+    command
+        .args(args)
+        .current_dir(longshore_xtask::guests::root());
     without_variables(&mut command, &["CARGO_PKG_", "CARGO_MANIFEST_"]);
     command
 }
@@ -163,7 +165,7 @@ fn built(name: &str) -> anyhow::Result<PathBuf> {
 }
 
 fn built_in(profile: &str, name: &str) -> anyhow::Result<PathBuf> {
-    let binary = crate::target()
+    let binary = target()
         .join(profile)
         .join(name)
         .with_extension(std::env::consts::EXE_EXTENSION);
@@ -176,7 +178,7 @@ fn built_in(profile: &str, name: &str) -> anyhow::Result<PathBuf> {
 /// Builds the first-party policies, with cargo's progress in sight, and says which folder they are
 /// in.
 pub fn plugins() -> anyhow::Result<PathBuf> {
-    let root = crate::root();
+    let root = longshore_xtask::guests::root();
     guests::install_target()?;
     // The same builds as those of `guests::build_plugins`, which then finds everything done.
     for (manifest, folder, more) in [
@@ -264,4 +266,13 @@ pub fn table(headings: &[&str], rows: &[Vec<String>]) -> String {
         text += &line(&mut row.iter().map(String::as_str));
     }
     text
+}
+
+/// Where cargo puts what it builds.
+pub fn target() -> PathBuf {
+    // Relative to where cargo was called: the root.
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(
+        || longshore_xtask::guests::root().join("target"),
+        |folder| longshore_xtask::guests::root().join(folder),
+    )
 }

@@ -21,7 +21,8 @@ const MAIN_CHART: &str = "deploy/charts/longshore/crds";
 
 /// Writes the files.
 pub fn write() -> anyhow::Result<()> {
-    let folders = ["deploy/crds", "deploy/crds-aws"].map(|name| crate::root().join(name));
+    let folders =
+        ["deploy/crds", "deploy/crds-aws"].map(|name| longshore_xtask::guests::root().join(name));
     for folder in &folders {
         std::fs::create_dir_all(folder)
             .with_context(|| format!("cannot make {}", folder.display()))?;
@@ -50,9 +51,15 @@ pub fn write() -> anyhow::Result<()> {
     let [every, ec2] = folders;
     for folder in [&every, &ec2] {
         let name = folder.file_name().context("a folder without a name")?;
-        fill(&crate::root().join(CHART).join(name), files(folder)?)?;
+        fill(
+            &longshore_xtask::guests::root().join(CHART).join(name),
+            files(folder)?,
+        )?;
     }
-    fill(&crate::root().join(MAIN_CHART), for_ec2(&every, &ec2)?)?;
+    fill(
+        &longshore_xtask::guests::root().join(MAIN_CHART),
+        for_ec2(&every, &ec2)?,
+    )?;
     println!(
         "definitions are in {} and {}",
         every.display(),
@@ -98,7 +105,7 @@ mod tests {
     use super::*;
 
     fn same(place: &str, shipped: &BTreeMap<OsString, String>) {
-        let chart = files(&crate::root().join(place)).unwrap();
+        let chart = files(&longshore_xtask::guests::root().join(place)).unwrap();
         assert!(!shipped.is_empty());
         let names = |files: &BTreeMap<OsString, String>| files.keys().cloned().collect::<Vec<_>>();
         assert_eq!(names(shipped), names(&chart), "{place}");
@@ -113,7 +120,7 @@ mod tests {
 
     #[test]
     fn the_charts_have_the_definitions_of_deploy() {
-        let folder = |name: &str| crate::root().join("deploy").join(name);
+        let folder = |name: &str| longshore_xtask::guests::root().join("deploy").join(name);
         for name in ["crds", "crds-aws"] {
             same(&format!("{CHART}/{name}"), &files(&folder(name)).unwrap());
         }

@@ -42,7 +42,7 @@ pub fn run(args: &[&str]) -> anyhow::Result<()> {
     let scorer = format!(
         "{},{}",
         policy.display(),
-        crate::root().join(SETTINGS).display()
+        longshore_xtask::guests::root().join(SETTINGS).display()
     );
     let plain = steps.run("plan by price", || plan(&longshore, None))?;
     let careful = steps.run("plan with the risk of interruptions in the price", || {
@@ -84,7 +84,7 @@ fn options(args: &[&str]) -> anyhow::Result<Options> {
 /// The scenario with a policy file that the viewer can edit. Without an edit of the viewer's it is
 /// edited twice.
 fn live(longshore: &Path, policies: &Path, options: &Options) -> anyhow::Result<()> {
-    let folder = crate::target().join("demo");
+    let folder = crate::commands::target().join("demo");
     std::fs::create_dir_all(&folder)?;
     let file = folder.join("longshore.toml");
     let versions = [0, 1, 2].map(|edits| policy_file(policies, edits));
@@ -101,7 +101,7 @@ fn live(longshore: &Path, policies: &Path, options: &Options) -> anyhow::Result<
         std::io::Result::Ok(())
     });
     let mut show = Command::new(longshore);
-    show.current_dir(crate::root()).args([
+    show.current_dir(longshore_xtask::guests::root()).args([
         "sim",
         SCENARIO,
         "--live",
@@ -124,7 +124,7 @@ fn policy_file(policies: &Path, edits: usize) -> String {
         format!("path = {:?}", absolute(&policies.join("spot-risk.wasm"))),
         format!(
             "settings-file = {:?}",
-            absolute(&crate::root().join(SETTINGS))
+            absolute(&longshore_xtask::guests::root().join(SETTINGS))
         ),
     ];
     let sign = if edits > 0 { "" } else { "# " };
@@ -158,7 +158,7 @@ fn edit(file: &Path, before: &str, after: &str) -> std::io::Result<()> {
 }
 
 fn command(longshore: &Path, scorer: Option<&str>) -> Command {
-    let root = crate::root();
+    let root = longshore_xtask::guests::root();
     let mut command = Command::new(longshore);
     command
         .current_dir(&root)

@@ -42,10 +42,14 @@ pub fn run() -> Result<()> {
         control_plane::build(&|line| println!("    {line}"))
     })?;
     let plane = ControlPlane::start("demo-aws")?;
-    let aws = EmulatedAws::start(&longshore, &crate::root().join(WORLD), &plane)?;
+    let aws = EmulatedAws::start(
+        &longshore,
+        &longshore_xtask::guests::root().join(WORLD),
+        &plane,
+    )?;
     let url = &aws.url;
     println!("    AWS is emulated at {url}; its calls are at {url}/_emulator/calls");
-    let log = crate::target().join("demo-aws.log");
+    let log = crate::commands::target().join("demo-aws.log");
     let _daemon = daemon(&longshore, &plane, &aws, &log)?;
     println!("    the daemon's log is in {}", log.display());
     Scenes { plane, aws }.play()

@@ -64,7 +64,7 @@ const DAEMONS: [(&str, u32, u32); 4] = [
 
 /// Writes the cluster where it is shipped.
 pub fn write() -> anyhow::Result<()> {
-    let file = crate::root().join(FILE);
+    let file = longshore_xtask::guests::root().join(FILE);
     std::fs::write(&file, text()).with_context(|| format!("cannot write {}", file.display()))?;
     println!("wrote {}", file.display());
     Ok(())
@@ -237,7 +237,7 @@ mod tests {
 
     #[test]
     fn the_shipped_cluster_is_the_one_made_here() {
-        let shipped = std::fs::read_to_string(crate::root().join(FILE)).unwrap();
+        let shipped = std::fs::read_to_string(longshore_xtask::guests::root().join(FILE)).unwrap();
         assert!(
             shipped == text(),
             "run `cargo xtask demo-cluster` and commit {FILE}"

@@ -56,7 +56,7 @@ impl Source {
 
 /// Runs the command.
 pub fn run(args: &[&str]) -> Result<()> {
-    let mut out = crate::target().join("image").join("longshore");
+    let mut out = crate::commands::target().join("image").join("longshore");
     let (mut dirty, mut update, mut trial, mut given) = (false, false, false, None);
     let mut args = args.iter();
     while let Some(arg) = args.next() {
@@ -112,7 +112,9 @@ fn row(layer: &Layer) -> Vec<String> {
 fn source(allow_dirty: bool) -> Result<Source> {
     let git = |args: &[&str]| -> Result<String> {
         let mut command = Command::new("git");
-        command.args(args).current_dir(crate::root());
+        command
+            .args(args)
+            .current_dir(longshore_xtask::guests::root());
         Ok(String::from_utf8_lossy(&output(command)?).trim().to_owned())
     };
     let mut commit = git(&["rev-parse", "HEAD"])?;
@@ -139,7 +141,8 @@ fn layers(source: &Source, packages: &[debian::Package], program: &[u8]) -> Resu
     elf::check(program, &base, packages)?;
     let mut ours = Tree::at(source.time);
     ours.file("usr/local/bin/longshore", 0o755, program.to_vec());
-    let license = std::fs::read(crate::root().join("LICENSE")).context("LICENSE")?;
+    let license =
+        std::fs::read(longshore_xtask::guests::root().join("LICENSE")).context("LICENSE")?;
     ours.file("usr/share/doc/longshore/copyright", 0o644, license);
     let sbom = sbom::document(source, packages)?;
     ours.file("usr/share/doc/longshore/longshore.spdx.json", 0o644, sbom);

@@ -16,7 +16,6 @@ mod module_cycles;
 mod repo_rules;
 mod test;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use longshore_xtask::guests::{self, root};
@@ -98,13 +97,6 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
-}
-
-/// Where cargo puts what it builds.
-fn target() -> PathBuf {
-    // Relative to where cargo was called: the root.
-    std::env::var_os("CARGO_TARGET_DIR")
-        .map_or_else(|| root().join("target"), |folder| root().join(folder))
 }
 
 /// The fuzzer of host/fuzz with its arguments, built as tests are: with debug assertions.

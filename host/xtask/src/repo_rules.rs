@@ -97,7 +97,7 @@ mod tests {
     ];
 
     fn read(file: &str) -> String {
-        let file = crate::root().join(file);
+        let file = longshore_xtask::guests::root().join(file);
         std::fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
     }
 
@@ -180,7 +180,7 @@ mod tests {
 
     #[test]
     fn modules_of_the_core_use_those_below_them_alone() {
-        let folder = crate::root().join("host/core/src");
+        let folder = longshore_xtask::guests::root().join("host/core/src");
         let mut wrong = Vec::new();
         for file in sources(&folder) {
             let inside = file
@@ -223,7 +223,7 @@ mod tests {
             .args(["tree", "--workspace", "--exclude", "longshore-aws"])
             .args(["--edges", "normal,build,dev", "--prefix", "none"])
             .args(["--offline", "--locked", "--format", "{p}"])
-            .current_dir(crate::root())
+            .current_dir(longshore_xtask::guests::root())
             .output()
             .expect("cargo runs");
         let said = String::from_utf8_lossy(&metadata.stderr);
@@ -302,7 +302,8 @@ mod tests {
 
     /// Pages for users and contributors, without the dated notes.
     fn pages() -> Vec<String> {
-        let docs = std::fs::read_dir(crate::root().join("host/docs")).expect("host/docs");
+        let docs = std::fs::read_dir(longshore_xtask::guests::root().join("host/docs"))
+            .expect("host/docs");
         let docs =
             docs.map(|entry| format!("host/docs/{}", entry.unwrap().file_name().to_string_lossy()));
         let mut pages: Vec<String> = docs.filter(|name| name.ends_with(".md")).collect();
@@ -372,7 +373,7 @@ mod tests {
     #[test]
     fn links_of_pages_lead_somewhere() {
         for page in pages() {
-            let (text, folder) = (read(&page), crate::root().join(&page));
+            let (text, folder) = (read(&page), longshore_xtask::guests::root().join(&page));
             for link in links(&text).filter(|link| !link.starts_with("http")) {
                 let (file, section) = link.split_once('#').unwrap_or((link, ""));
                 let target = if file.is_empty() {
@@ -395,7 +396,7 @@ mod tests {
     #[test]
     fn files_that_the_architecture_names_are_there() {
         let page = read("host/ARCHITECTURE.md");
-        let host = crate::root().join("host");
+        let host = longshore_xtask::guests::root().join("host");
         for named in page
             .split('`')
             .skip(1)

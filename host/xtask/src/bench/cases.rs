@@ -177,7 +177,8 @@ impl Inputs {
     /// `$LONGSHORE_DATA`, or `../shared/data` beside the repository.
     pub fn find() -> anyhow::Result<Inputs> {
         let named = std::env::var_os("LONGSHORE_DATA").map(PathBuf::from);
-        let folder = named.unwrap_or_else(|| crate::root().join("../shared/data"));
+        let folder =
+            named.unwrap_or_else(|| longshore_xtask::guests::root().join("../shared/data"));
         let data = (folder.join("make_cluster.py").exists() && commands::found("python3"))
             .then_some(folder);
         match &data {
@@ -186,7 +187,7 @@ impl Inputs {
                 "    no make_cluster.py (LONGSHORE_DATA) or no python3: the shipped example alone"
             ),
         }
-        let kept = crate::target().join("bench");
+        let kept = crate::commands::target().join("bench");
         std::fs::create_dir_all(&kept)
             .with_context(|| format!("cannot make {}", kept.display()))?;
         Ok(Inputs { data, kept })
@@ -196,7 +197,7 @@ impl Inputs {
     pub fn cluster(&self, case: &Case) -> anyhow::Result<PathBuf> {
         match &self.data {
             Some(data) => self.made(data, case.cluster, &self.types(case)),
-            None => Ok(crate::root().join("examples/clusters/web-shop.json")),
+            None => Ok(longshore_xtask::guests::root().join("examples/clusters/web-shop.json")),
         }
     }
 
@@ -228,7 +229,7 @@ impl Inputs {
     pub fn types(&self, case: &Case) -> PathBuf {
         match &self.data {
             Some(data) => data.join(case.types),
-            None => crate::root().join("examples/catalogues/ec2-us-east-1.json"),
+            None => longshore_xtask::guests::root().join("examples/catalogues/ec2-us-east-1.json"),
         }
     }
 }

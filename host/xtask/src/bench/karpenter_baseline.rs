@@ -21,12 +21,12 @@ impl KarpenterBaseline {
             println!("    {}", binary.display());
             return Ok(Some(KarpenterBaseline { binary }));
         }
-        let sources = crate::root().join("../shared/oracle");
+        let sources = longshore_xtask::guests::root().join("../shared/oracle");
         if !sources.join("go.mod").exists() || !commands::found("go") {
             println!("    not here");
             return Ok(None);
         }
-        let binary = crate::target().join("bench/oracle");
+        let binary = crate::commands::target().join("bench/oracle");
         let mut build = Command::new("go");
         build
             .args(["build", "-mod=mod", "-o"])

@@ -82,7 +82,7 @@ fn build(root: &Path, name: &str) -> anyhow::Result<PathBuf> {
         "--example",
         "launches",
     ]);
-    let target = crate::target();
+    let target = crate::commands::target();
     build.current_dir(root).env("CARGO_TARGET_DIR", &target);
     commands::run(build)?;
     let folder = target.join("debug/examples");

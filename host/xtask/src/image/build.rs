@@ -17,7 +17,7 @@ pub fn program() -> Result<Vec<u8>> {
         "images are made on Linux on x86_64 alone: deploy/image/debian.lock has no packages for \
          another machine"
     );
-    let target = crate::target();
+    let target = crate::commands::target();
     let mut build = cargo(&["rustc", "--locked", "--package", "longshore", "--bin"]);
     build.args(["longshore", "--profile", PROFILE, "--target", TARGET]);
     build.args(["--features", &FEATURES.join(",")]);
@@ -25,7 +25,7 @@ pub fn program() -> Result<Vec<u8>> {
     build.args(["--", "-C", "strip=symbols"]);
     // What rustc and gcc write down of the places of sources.
     let places = [
-        (crate::root(), "/build/longshore"),
+        (longshore_xtask::guests::root(), "/build/longshore"),
         (home("CARGO_HOME", ".cargo")?, "/build/cargo"),
         (target.clone(), "/build/target"),
     ];

@@ -89,7 +89,7 @@ impl Lock {
 }
 
 fn lock_text() -> Result<String> {
-    fs::read_to_string(crate::root().join(LOCK)).context(LOCK)
+    fs::read_to_string(longshore_xtask::guests::root().join(LOCK)).context(LOCK)
 }
 
 /// The locked packages, from the cache or from Debian.
@@ -163,7 +163,7 @@ pub fn update() -> Result<()> {
         .split_inclusive('\n')
         .take_while(|line| line.starts_with('#'))
         .collect();
-    fs::write(crate::root().join(LOCK), lock.text(&head)).context(LOCK)
+    fs::write(longshore_xtask::guests::root().join(LOCK), lock.text(&head)).context(LOCK)
 }
 
 /// Where a package of these bytes is kept.

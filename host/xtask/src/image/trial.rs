@@ -59,7 +59,7 @@ pub fn run(layout: &Path) -> Result<()> {
     control_plane::build(say)?;
     helm::build(say)?;
     inspect(layout)?;
-    let folder = crate::target().join("image/trial");
+    let folder = crate::commands::target().join("image/trial");
     if folder.exists() {
         fs::remove_dir_all(&folder)?;
     }
@@ -180,7 +180,7 @@ fn json(file: &Path) -> Result<Value> {
 /// Takes away what `deploy/` gave the cluster, and lets Helm give it instead.
 fn install(plane: &ControlPlane, case: &Case, [metrics, probes]: [u16; 2]) -> Result<()> {
     for file in ["rbac-kwok.yaml", "rbac.yaml", "service-account.yaml"] {
-        let file = crate::root().join("deploy").join(file);
+        let file = longshore_xtask::guests::root().join("deploy").join(file);
         let file = file.to_str().context("a path that is no text")?;
         plane.run(&["delete", "-f", file])?;
     }

@@ -223,7 +223,10 @@ mod tests {
             let found = ["api", "daemon", "ec2", "sim", "xtask"]
                 .iter()
                 .any(|package| {
-                    let tests = crate::root().join("host").join(package).join("tests");
+                    let tests = longshore_xtask::guests::root()
+                        .join("host")
+                        .join(package)
+                        .join("tests");
                     tests.join(format!("{name}.rs")).is_file() || tests.join(name).is_dir()
                 });
             assert!(found, "no suite is called {name}");

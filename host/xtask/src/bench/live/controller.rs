@@ -96,7 +96,7 @@ impl Controller {
         leads: bool,
     ) -> anyhow::Result<Self> {
         let [metrics, probes, status] = control_plane::free_ports()?;
-        let log = crate::target().join(format!("bench/live-{}.log", kind.name));
+        let log = crate::commands::target().join(format!("bench/live-{}.log", kind.name));
         let file = File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
         let mut command = Command::new(&kind.program);
         if kind.is_ours() {

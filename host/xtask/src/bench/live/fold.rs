@@ -27,7 +27,7 @@ pub fn fold(bench: &Bench, mixes: &Mixes) -> anyhow::Result<String> {
         "users": [{"name": "it", "user": {}}],
         "contexts": [{"name": "it", "context": {"cluster": "it", "user": "it"}}],
     });
-    let file = crate::target().join("bench/listing.kubeconfig");
+    let file = crate::commands::target().join("bench/listing.kubeconfig");
     std::fs::write(&file, config.to_string())?;
     // It gets no Lease here: this server takes no orders, so there is nothing to do but know.
     let mut controller = Controller::start_at(&bench.kinds[0], &file, &bench.types, false)?;

@@ -113,7 +113,8 @@ impl Mixes {
 
     /// Real instance types.
     pub fn types(&self) -> PathBuf {
-        let shipped = crate::root().join("examples/catalogues/ec2-us-east-1.json");
+        let shipped =
+            longshore_xtask::guests::root().join("examples/catalogues/ec2-us-east-1.json");
         self.0
             .data
             .as_ref()

@@ -48,7 +48,7 @@ pub fn swaps(bench: &Bench, count: u64) -> anyhow::Result<String> {
     let home = commands::plugins()?;
     let read = |name: &str| std::fs::read(home.join(format!("{name}.wasm")));
     let good = [read(NAMES[0])?, read(NAMES[1])?];
-    let folder = crate::target().join("bench/swaps");
+    let folder = crate::commands::target().join("bench/swaps");
     let _ = std::fs::remove_dir_all(&folder);
     std::fs::create_dir_all(&folder)?;
     let file = folder.join("policy.wasm");

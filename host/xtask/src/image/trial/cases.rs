@@ -33,7 +33,7 @@ pub struct Case {
 /// # Errors
 /// The values files cannot be listed.
 pub fn all() -> Result<Vec<Case>> {
-    let folder = crate::root().join("host/xtask/tests/charts");
+    let folder = longshore_xtask::guests::root().join("host/xtask/tests/charts");
     let files =
         fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))?;
     let mut files: Vec<PathBuf> = files
@@ -201,7 +201,7 @@ fn merge(object: &mut Value, other: Value) {
 
 /// An account with the cluster and the queue that the chart was told of.
 fn world(env: &BTreeMap<String, String>) -> Result<Value> {
-    let file = crate::root().join(WORLD);
+    let file = longshore_xtask::guests::root().join(WORLD);
     let packed =
         fs::File::open(&file).with_context(|| format!("cannot read {}", file.display()))?;
     let mut text = String::new();
