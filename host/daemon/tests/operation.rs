@@ -260,7 +260,8 @@ fn missing() -> Result<()> {
     })?;
     until("its status says so", || {
         let status = daemon.ask(&["status"])?;
-        Ok(status.contains("starting: initial lists") && status.contains("trouble   Pod: RBAC"))
+        Ok(status.contains("starting: initial lists")
+            && status.contains("trouble   Pod: missing RBAC"))
     })?;
     daemon.lives()?;
     plane.run(&[
