@@ -29,17 +29,12 @@ pub(super) fn unreadable<'a, W: Deserialize<'a>>(text: &'a str) -> (String, Faul
 /// Field, reason and hint for a JSON text that cannot be read as `W`.
 pub fn explain<'a, W: Deserialize<'a>>(text: &'a str) -> (String, String, &'static str) {
     let mut reader = serde_json::Deserializer::from_str(text);
-    let mut track = serde_path_to_error::Track::new();
-    let tracked = serde_path_to_error::Deserializer::new(&mut reader, &mut track);
-    // Erased: the wrapper is compiled once, and not for each type.
-    let mut erased = <dyn erased_serde::Deserializer<'_>>::erase(tracked);
-    let result: Result<W, _> = erased_serde::deserialize(&mut erased);
-    drop(erased);
+    let result: Result<W, _> = serde_path_to_error::deserialize(&mut reader);
     let (field, what): (String, String) = match result {
         Ok(_) => (String::new(), "has text after its end".to_owned()),
         Err(error) => {
-            let field = track.path().to_string();
-            let text = error.to_string();
+            let field = error.path().to_string();
+            let text = error.inner().to_string();
             let text = text
                 .rsplit_once(" at line ")
                 .map_or(text.as_str(), |(what, _)| what);

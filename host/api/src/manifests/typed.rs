@@ -70,7 +70,7 @@ fn read<T: DeserializeOwned>(text: &str, rules: impl Fn(&T) -> Vec<Fault>) -> Fo
     found.refusals.extend(metadata::check(&object));
     let mut track = serde_path_to_error::Track::new();
     let reader = serde_path_to_error::Deserializer::new(object, &mut track);
-    let mut unknown = |path: serde_ignored::Path<'_>| {
+    let result: Result<T, _> = serde_ignored::deserialize(reader, |path| {
         let field = path_text(&path);
         if !is_status(&field) {
             found.notes.push(Fault {
@@ -81,12 +81,7 @@ fn read<T: DeserializeOwned>(text: &str, rules: impl Fn(&T) -> Vec<Fault>) -> Fo
                     .to_owned(),
             });
         }
-    };
-    // Erased: the wrappers are compiled once, and not for each of hundreds of types.
-    let reader = serde_ignored::Deserializer::new(reader, &mut unknown);
-    let mut reader = <dyn erased_serde::Deserializer<'_>>::erase(reader);
-    let result: Result<T, _> = erased_serde::deserialize(&mut reader);
-    drop(reader);
+    });
     match result {
         Ok(object) => found.refusals.extend(rules(&object)),
         Err(error) => {
