@@ -271,8 +271,6 @@ pub fn table(headings: &[&str], rows: &[Vec<String>]) -> String {
 /// Where cargo puts what it builds.
 pub fn target() -> PathBuf {
     // Relative to where cargo was called: the root.
-    std::env::var_os("CARGO_TARGET_DIR").map_or_else(
-        || longshore_xtask::guests::root().join("target"),
-        |folder| longshore_xtask::guests::root().join(folder),
-    )
+    let folder = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
+    longshore_xtask::guests::root().join(folder)
 }

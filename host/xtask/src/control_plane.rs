@@ -61,7 +61,7 @@ pub fn available() -> Result<(), String> {
 /// standard error says why. Never in CI: there such a test runs, and fails with the reason.
 pub fn tests_are_ignored() -> bool {
     match available() {
-        Err(reason) if !crate::in_ci() => {
+        Err(reason) if !crate::ci::in_ci() => {
             eprintln!("not run, no control plane: {reason}");
             true
         }

@@ -5,13 +5,16 @@
 //! its child, like any other. Tests do not count.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use proc_macro2::{TokenStream, TokenTree};
 use syn::visit::Visit;
 
 /// The names of a module from the root of its crate.
 type Module = Vec<String>;
+
+/// What the files of each module say.
+type Texts = BTreeMap<Module, Vec<String>>;
 
 /// What each module of a crate uses.
 type Uses = BTreeMap<Module, BTreeSet<Module>>;
@@ -102,35 +105,53 @@ impl<'f> Visit<'f> for Paths {
     }
 }
 
-/// The files of a crate by the module that each is.
-fn files(folder: &Path, within: &Module, found: &mut BTreeMap<Module, String>) {
+/// The Rust files of a folder, with those of its folders.
+pub fn sources(folder: &Path) -> Vec<PathBuf> {
     let entries =
         std::fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
-    for path in entries.map(|entry| entry.expect("an entry").path()) {
-        let name = path.file_stem().unwrap_or_default().to_string_lossy();
-        let mut module = within.clone();
-        if path.is_dir() && name == "tests" {
-            continue;
-        }
+    let paths = entries.map(|entry| entry.expect("an entry").path());
+    let found = paths.flat_map(|path| {
         if path.is_dir() {
-            module.push(name.into_owned());
-            files(&path, &module, found);
-            continue;
+            sources(&path)
+        } else {
+            vec![path]
         }
-        if path.extension().is_none_or(|extension| extension != "rs") || name == "tests" {
-            continue;
-        }
-        if !["lib", "main", "mod"].contains(&&*name) {
-            module.push(name.into_owned());
-        }
-        let text = std::fs::read_to_string(&path)
-            .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-        found.insert(module, text);
+    });
+    found
+        .filter(|path| path.extension().is_some_and(|extension| extension == "rs"))
+        .collect()
+}
+
+/// The module that a file of a crate is; nothing for tests. A library and its program are both the
+/// root.
+fn module_of(file: &Path) -> Option<Module> {
+    let names = file.with_extension("");
+    let names = names.iter().map(|name| name.to_string_lossy().into_owned());
+    let mut module: Module = names.collect();
+    if module.iter().any(|name| name == "tests") {
+        return None;
     }
+    module.pop_if(|name| ["lib", "main", "mod"].contains(&name.as_str()));
+    Some(module)
+}
+
+/// What the files of a crate say, by the module that they are.
+fn texts(folder: &Path) -> Texts {
+    let mut found = Texts::new();
+    for file in sources(folder) {
+        let inside = file.strip_prefix(folder).expect("a file of the folder");
+        let Some(module) = module_of(inside) else {
+            continue;
+        };
+        let text = std::fs::read_to_string(&file)
+            .unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+        found.entry(module).or_default().push(text);
+    }
+    found
 }
 
 /// The module that a path leads to, seen from another.
-fn resolve(modules: &BTreeMap<Module, String>, own: &Module, path: &[String]) -> Option<Module> {
+fn resolve(modules: &Texts, own: &Module, path: &[String]) -> Option<Module> {
     let mut rest = path;
     let mut at = match rest.first()?.as_str() {
         "crate" => {
@@ -171,12 +192,13 @@ fn resolve(modules: &BTreeMap<Module, String>, own: &Module, path: &[String]) ->
 
 /// What the modules of a crate use of each other.
 fn uses(folder: &Path) -> Uses {
-    let mut found = BTreeMap::new();
-    files(folder, &Module::new(), &mut found);
-    let used = |(own, text): (&Module, &String)| {
-        let file = syn::parse_file(text).unwrap_or_else(|error| panic!("{own:?}: {error}"));
+    let found = texts(folder);
+    let used = |(own, texts): (&Module, &Vec<String>)| {
         let mut paths = Paths::default();
-        paths.visit_file(&file);
+        for text in texts {
+            let file = syn::parse_file(text).unwrap_or_else(|error| panic!("{own:?}: {error}"));
+            paths.visit_file(&file);
+        }
         let used = paths.0.iter().filter_map(|path| resolve(&found, own, path));
         let used = used.filter(|module| module != own && found.contains_key(module));
         (own.clone(), used.collect())
@@ -231,7 +253,7 @@ mod tests {
         ("aws", 6),
         ("cloud", 4),
         ("core", 12),
-        ("daemon", 120),
+        ("daemon", 145),
         ("ec2", 4),
         ("emulator", 4),
         ("fuzz", 4),

@@ -4,6 +4,8 @@
 mod tests {
     use std::collections::BTreeSet;
 
+    use crate::module_cycles;
+
     /// Which of our crates a crate may use. Dependencies point one way.
     const MAY_USE: [(&str, &[&str]); 13] = [
         ("core", &[]),
@@ -133,23 +135,6 @@ mod tests {
         }
     }
 
-    /// The Rust files of a folder, with those of its folders.
-    fn sources(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
-        let entries = std::fs::read_dir(folder)
-            .unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
-        let paths = entries.map(|entry| entry.expect("an entry").path());
-        let found = paths.flat_map(|path| {
-            if path.is_dir() {
-                sources(&path)
-            } else {
-                vec![path]
-            }
-        });
-        found
-            .filter(|path| path.extension().is_some_and(|extension| extension == "rs"))
-            .collect()
-    }
-
     /// Modules of the crate that a source names after `crate::`, braces included.
     fn named_modules(text: &str) -> BTreeSet<String> {
         let code = text
@@ -182,7 +167,7 @@ mod tests {
     fn modules_of_the_core_use_those_below_them_alone() {
         let folder = longshore_xtask::guests::root().join("host/core/src");
         let mut wrong = Vec::new();
-        for file in sources(&folder) {
+        for file in module_cycles::sources(&folder) {
             let inside = file
                 .strip_prefix(&folder)
                 .expect("a file of the folder")
