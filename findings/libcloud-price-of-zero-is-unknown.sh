@@ -3,7 +3,7 @@
 #
 # get_size_price gives None where it has no price. In the table that comes with the package 142 of 915 instance types of
 # us-east-1 cost 0.0 instead, common ones among them (m5.xlarge, c5.9xlarge), while the same types have a price in other
-# regions. list_sizes hands the zeros on, so that the cheapest size is one whose price nobody knows. A reader has to take
+# regions. list_sizes hands the zeros on, so that the cheapest size is one whose price is unknown. A reader has to take
 # 0.0 for "unknown".
 #
 # Seen on 2026-11-28:

@@ -120,7 +120,7 @@ mod tests {
     fn a_question_waits_for_a_round_that_is_near_but_not_for_ever() {
         let begin = Instant::now();
         let mut requests = ExplainRequests::default();
-        assert_eq!(due(&requests, begin, 0.0, None), None, "nobody asks");
+        assert_eq!(due(&requests, begin, 0.0, None), None, "no request waits");
         let (asked, _answer) = question();
         requests.ask(asked, begin);
         assert_eq!(due(&requests, begin, 0.0, None), Some(0.0));

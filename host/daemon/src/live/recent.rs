@@ -191,20 +191,23 @@ fn stated(claim: &NodeClaim) -> Option<&str> {
     (stated.status == ConditionStatus::True).then_some(stated.reason.as_str())
 }
 
-/// Names with how many of each there are, the most first; a few of them.
-fn most(all: &BTreeMap<&str, usize>) -> Vec<(String, usize)> {
-    let mut all: Vec<(&str, usize)> = all.iter().map(|(name, count)| (*name, *count)).collect();
+/// How many nodes there are by name.
+type NodesByName = BTreeMap<Box<str>, usize>;
+
+/// Names with how many nodes each has, the most first; a few of them.
+fn most(all: &NodesByName) -> Vec<(&str, usize)> {
+    let mut all: Vec<(&str, usize)> = all.iter().map(|(name, count)| (&**name, *count)).collect();
     all.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-    let some = all.into_iter().take(SHOWN);
-    some.map(|(name, count)| (name.to_owned(), count)).collect()
+    all.truncate(SHOWN);
+    all
 }
 
 /// How many names are shown.
 const SHOWN: usize = 5;
 
-/// The same for programs.
-fn listed(all: &BTreeMap<&str, usize>) -> Value {
-    let line = |(name, nodes): (String, usize)| json!({"name": name, "nodes": nodes});
+/// The names that have most nodes, for programs.
+fn listed(all: &NodesByName) -> Value {
+    let line = |(name, nodes): (&str, usize)| json!({"name": name, "nodes": nodes});
     most(all).into_iter().map(line).collect()
 }
 

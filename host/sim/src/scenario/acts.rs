@@ -14,9 +14,9 @@ use crate::keyed_rng::KeyedRng;
 /// Something that happens.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ScenarioEvent {
-    /// Somebody applies objects.
+    /// A user applies objects.
     Apply { what: String, objects: Vec<Value> },
-    /// Somebody deletes an object.
+    /// A user deletes an object.
     Delete {
         /// Kind, as `Deployment`.
         kind: String,

@@ -29,7 +29,7 @@ impl Server {
         }))
     }
 
-    /// The state, for as long as nobody else may see it.
+    /// The state, for as long as no other caller may see it.
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

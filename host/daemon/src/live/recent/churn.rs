@@ -1,13 +1,11 @@
 //! Nodes that were bought and ended within an hour, and those that were lost to interruptions within ten
 //! minutes.
 
-use std::collections::BTreeMap;
-
 use longshore_api::crd::NodeClaim;
 use longshore_api::labels;
 use serde_json::{Value, json};
 
-use super::{HOUR, listed, most};
+use super::{HOUR, NodesByName, listed, most};
 use crate::live::lifecycle::{pool_of, provider_id};
 use crate::messages::span;
 
@@ -89,8 +87,8 @@ pub struct Churn {
     nodes: usize,
     launched: usize,
     lives: Vec<i64>,
-    by_pool: BTreeMap<Box<str>, usize>,
-    by_reason: BTreeMap<Box<str>, usize>,
+    by_pool: NodesByName,
+    by_reason: NodesByName,
 }
 
 impl Churn {
@@ -103,8 +101,8 @@ impl Churn {
             nodes: 0,
             launched: 0,
             lives: Vec::new(),
-            by_pool: BTreeMap::new(),
-            by_reason: BTreeMap::new(),
+            by_pool: NodesByName::new(),
+            by_reason: NodesByName::new(),
         }
     }
 
@@ -156,7 +154,7 @@ impl Churn {
         json!({
             "launched": self.launched, "ended": self.ended(), "endedMore": self.is_more, "nodes": self.nodes,
             "medianSeconds": self.median(), "watchedSeconds": (self.now - self.since).clamp(0, HOUR),
-            "byNodePool": listed(&named(&self.by_pool)), "byReason": listed(&named(&self.by_reason)),
+            "byNodePool": listed(&self.by_pool), "byReason": listed(&self.by_reason),
         })
     }
 
@@ -167,10 +165,9 @@ impl Churn {
         if ended < LEAST_ENDED || 2 * ended <= self.nodes || median > SHORT {
             return None;
         }
-        let (pools, reasons) = (named(&self.by_pool), named(&self.by_reason));
-        let (pool, of_pool) = most(&pools).into_iter().next()?;
-        let (reason, of_reason) = most(&reasons).into_iter().next()?;
-        let why = match reason.as_str() {
+        let (pool, of_pool) = most(&self.by_pool).into_iter().next()?;
+        let (reason, of_reason) = most(&self.by_reason).into_iter().next()?;
+        let why = match reason {
             UNKNOWN => "for no known reason".to_owned(),
             reason => format!("as {reason}"),
         };
@@ -183,16 +180,12 @@ impl Churn {
     }
 }
 
-fn named(all: &BTreeMap<Box<str>, usize>) -> BTreeMap<&str, usize> {
-    all.iter().map(|(name, count)| (&**name, *count)).collect()
-}
-
 /// Nodes that were lost to interruptions within ten minutes.
 pub struct Lost {
     now: i64,
     nodes: usize,
-    by_zone: BTreeMap<Box<str>, usize>,
-    by_type: BTreeMap<Box<str>, usize>,
+    by_zone: NodesByName,
+    by_type: NodesByName,
 }
 
 impl Lost {
@@ -201,8 +194,8 @@ impl Lost {
         Lost {
             now,
             nodes: 0,
-            by_zone: BTreeMap::new(),
-            by_type: BTreeMap::new(),
+            by_zone: NodesByName::new(),
+            by_type: NodesByName::new(),
         }
     }
 
@@ -221,8 +214,8 @@ impl Lost {
         if self.nodes == 0 {
             return Value::Null;
         }
-        let (zones, types) = (named(&self.by_zone), named(&self.by_type));
-        json!({"nodes": self.nodes, "byZone": listed(&zones), "byType": listed(&types)})
+        let (zones, types) = (listed(&self.by_zone), listed(&self.by_type));
+        json!({"nodes": self.nodes, "byZone": zones, "byType": types})
     }
 
     /// A sentence where they are many beside `others` that are there.
@@ -231,9 +224,8 @@ impl Lost {
         if self.nodes < LEAST_LOST || 5 * self.nodes <= before {
             return None;
         }
-        let (zones, types) = (named(&self.by_zone), named(&self.by_type));
-        let (zone, of_zone) = most(&zones).into_iter().next()?;
-        let (kind, of_type) = most(&types).into_iter().next()?;
+        let (zone, of_zone) = most(&self.by_zone).into_iter().next()?;
+        let (kind, of_type) = most(&self.by_type).into_iter().next()?;
         Some(format!(
             "interruptions took {} of {before} nodes within 10 min: {of_zone} in {zone}, {of_type} of \
             type {kind}",

@@ -208,7 +208,7 @@ fn a_day_is_remembered_by_the_hour() {
     let warning = inner.costs.warning(None).unwrap();
     assert!(warning.contains("50 % more than a day ago"), "{warning}");
     drop(inner);
-    // Nobody knows yet.
+    // This process does not know a cost yet.
     let young = Recent::default();
     young.sample(at(0), cost(1.0, 0.0));
     let status = view(&young, &[]).cost;

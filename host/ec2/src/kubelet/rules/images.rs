@@ -1,4 +1,4 @@
-//! Images: when they are removed, and who may use what was pulled.
+//! Images: when they are removed, and which pods may use one that was pulled.
 
 use longshore_userdata::duration;
 

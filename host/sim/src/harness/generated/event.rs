@@ -11,15 +11,15 @@ use crate::server::resources;
 /// Something that happens. `lot` picks one of those that are there then.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ScenarioEvent {
-    /// Somebody applies manifests.
+    /// A user applies manifests.
     Apply(String),
     /// A Deployment gets another number of replicas.
     Scale(String, u32),
-    /// Somebody deletes a pod.
+    /// A user deletes a pod.
     DeletePod(u64),
-    /// Somebody deletes a NodeClaim.
+    /// A user deletes a NodeClaim.
     DeleteClaim(u64),
-    /// Somebody deletes a Node.
+    /// A user deletes a Node.
     DeleteNode(u64),
     /// The cloud takes an instance back, with notice.
     Interrupt(u64),
