@@ -48,9 +48,10 @@ pub struct Snapshot {
     pub useless: Arc<UselessPurchases>,
     /// NodePools whose nodes never joined, which try one node again.
     pub trial: Vec<PoolIx>,
-    /// Terminating Nodes by position in the world: no place for a pod, and counted by
-    /// kube-scheduler until they are gone.
-    pub leaving: Vec<u32>,
+    /// Nodes by position in the world that kube-scheduler compares as hosts without pods when it
+    /// spreads pods over hosts: those on their way out until they are gone, and those that are not
+    /// initialized.
+    pub hosts_without_pods: Vec<u32>,
 }
 
 impl Snapshot {
@@ -82,7 +83,7 @@ impl Snapshot {
         let nodes::Joined {
             nodes,
             deleting,
-            leaving,
+            hosts_without_pods,
             lost_nominations: crowded_out,
             nominated,
             moved,
@@ -108,7 +109,7 @@ impl Snapshot {
             running,
             useless: Arc::new(useless),
             trial,
-            leaving,
+            hosts_without_pods,
         }
     }
 }

@@ -679,6 +679,18 @@ fn places(snapshot: &Snapshot, disruptions: &[Disruption], found: &mut Violation
             kept.push(node.clone());
         }
     }
+    // Candidates are compared by kube-scheduler until they are gone.
+    let mut hosts_without_pods = snapshot.hosts_without_pods.clone();
+    let removed: FxHashSet<Symbol> = gone
+        .iter()
+        .map(|at| snapshot.nodes[at.0 as usize].name)
+        .collect();
+    let of_world = (0..).zip(&world.nodes);
+    hosts_without_pods.extend(
+        of_world
+            .filter(|(_, node)| removed.contains(&node.name))
+            .map(|(at, _)| at),
+    );
     let running = Arc::new(crate::snapshot::Running::index(world, &kept));
     let movable = snapshot.movable();
     let after = Snapshot {
@@ -689,6 +701,7 @@ fn places(snapshot: &Snapshot, disruptions: &[Disruption], found: &mut Violation
             .filter(|pod| pending.contains(&pod.pod))
             .collect(),
         running,
+        hosts_without_pods,
         ..snapshot.clone()
     };
     let mut plan = Plan::default();

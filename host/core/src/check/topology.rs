@@ -365,15 +365,15 @@ impl<'a> View<'a> {
         node.is_some_and(|node| node.initialized)
     }
 
-    /// The fewest pods on any node that counts and is there. Pods for such a node are bound before
-    /// the first node of the plan comes. A node on its way out will have none.
+    /// The fewest pods on any Node that counts. Pods for an initialized one are bound before the first
+    /// node of the plan comes. One on its way out, or not initialized, has none then.
     fn least_on_nodes(&self, rule: &SpreadRule<'a>, count: &FxHashMap<u32, i64>) -> i64 {
-        let leaves = |&at: &u32| {
+        let counts = |&at: &u32| {
             let node = &self.world.nodes[at as usize];
             let named = self.hostname.is_none_or(|k| node.labels.get(k).is_some());
             named && self.counts_node(rule, &node.labels, &node.taints)
         };
-        if self.snapshot().leaving.iter().any(leaves) {
+        if self.snapshot().hosts_without_pods.iter().any(counts) {
             return 0;
         }
         let hosts = (0..self.hosts.hosts.len()).filter(|&at| self.is_there(at));

@@ -27,6 +27,8 @@ pub struct Cluster<'s> {
     totals: Vec<i64>,
     /// Registered nodes, by key and domain.
     present: Vec<Vec<u32>>,
+    /// Nodes that count as hosts without pods, by key.
+    without_pods: Vec<i32>,
     /// Ports and volumes that came in this run, by node.
     ports: FxHashMap<u32, Vec<HostPort>>,
     volumes: FxHashMap<u32, Vec<(Symbol, u32)>>,
@@ -58,6 +60,7 @@ impl<'s> Cluster<'s> {
             start: Vec::with_capacity(compiled.counters.len()),
             totals: ground.totals.clone(),
             present: Vec::new(),
+            without_pods: ground.without_pods.clone(),
             ports: FxHashMap::default(),
             volumes: FxHashMap::default(),
             claimed: FxHashMap::default(),
@@ -130,6 +133,16 @@ impl<'s> Cluster<'s> {
     /// shapes that may find a place because of them.
     pub fn node_ready(&mut self, node: u32, woken: &mut impl FnMut(u32)) {
         self.ready.push(node);
+        for &space in self
+            .sim
+            .existing_nodes
+            .not_ready
+            .get(&node)
+            .into_iter()
+            .flatten()
+        {
+            self.without_pods[space as usize] -= 1;
+        }
         let kind = self.kind_of[node as usize];
         for (&(filter, key), present) in self.sim.compiled.spaces.iter().zip(&mut self.present) {
             let domain = self.domains[key as usize].of[node as usize];
@@ -339,10 +352,9 @@ impl<'s> Cluster<'s> {
         let space = self.sim.compiled.counters[counter as usize].space as usize;
         let present = &self.present[space];
         let (_, counts) = self.counter(counter);
-        // Nodes on their way out will have no pods.
-        let start = match self.sim.existing_nodes.leaving[space] {
+        let start = match self.without_pods[space] {
             0 => (0, None),
-            leaving => (leaving, Some(0)),
+            nodes => (nodes, Some(0)),
         };
         let there = counts.iter().zip(present).filter(|(_, nodes)| **nodes > 0);
         there.fold(start, |(domains, least), (&count, _)| {

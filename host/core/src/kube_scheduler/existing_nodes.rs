@@ -73,8 +73,11 @@ pub struct ExistingNodes {
     pub counts: Vec<Vec<i32>>,
     /// Sums of counts, by counter.
     pub totals: Vec<i64>,
-    /// Terminating nodes that are domains of their own, by filter and key together.
-    pub leaving: Vec<i32>,
+    /// Nodes without pods that are domains of their own, by filter and key together
+    /// ([`Snapshot::hosts_without_pods`]).
+    pub without_pods: Vec<i32>,
+    /// Of those, the ones that become ready later, with the filters and keys by which they count.
+    pub not_ready: FxHashMap<u32, Vec<u32>>,
 }
 
 /// CPU and memory of some amounts.
@@ -102,7 +105,8 @@ impl ExistingNodes {
             load: Vec::with_capacity(snapshot.nodes.len()),
             counts: Vec::new(),
             totals: vec![0; compiled.counters.len()],
-            leaving: vec![0; compiled.spaces.len()],
+            without_pods: vec![0; compiled.spaces.len()],
+            not_ready: FxHashMap::default(),
         };
         for node in &snapshot.nodes {
             let labels = compiled
@@ -136,15 +140,22 @@ impl ExistingNodes {
         }
         ground.apply_default_requests(snapshot);
         ground.count(snapshot, compiled);
-        ground.count_leaving(snapshot, compiled);
+        ground.count_hosts_without_pods(snapshot, compiled);
         ground
     }
 
-    /// Terminating nodes are hosts for topology spread until they are gone.
-    fn count_leaving(&mut self, snapshot: &Snapshot, compiled: &Compiled) {
+    /// Terminating nodes are hosts for topology spread until they are gone, the others without pods
+    /// until they are ready.
+    fn count_hosts_without_pods(&mut self, snapshot: &Snapshot, compiled: &Compiled) {
         let names = &snapshot.world.names;
         let hostname = names.get("kubernetes.io/hostname");
-        for &at in &snapshot.leaving {
+        let numbers: FxHashMap<Symbol, u32> = match snapshot.hosts_without_pods.is_empty() {
+            true => FxHashMap::default(),
+            false => (snapshot.nodes.iter().map(|node| node.name))
+                .zip(0..)
+                .collect(),
+        };
+        for &at in &snapshot.hosts_without_pods {
             let node = &snapshot.world.nodes[at as usize];
             if hostname.is_none_or(|key| node.labels.get(key).is_none()) {
                 continue;
@@ -158,10 +169,20 @@ impl ExistingNodes {
                 (0, true),
                 labels.collect(),
             );
-            for (&(filter, key), leaving) in compiled.spaces.iter().zip(&mut self.leaving) {
-                let by_host = self.domains[key as usize].hostname;
-                let counts = by_host && compiled.rules.counts(&self.kinds, kind, filter);
-                *leaving += i32::from(counts);
+            let counts = |&(filter, key): &(u32, u32)| {
+                self.domains[key as usize].hostname
+                    && compiled.rules.counts(&self.kinds, kind, filter)
+            };
+            let spaces = (0..).zip(&compiled.spaces);
+            let counting: Vec<u32> = spaces
+                .filter(|(_, of)| counts(of))
+                .map(|(at, _)| at)
+                .collect();
+            for &space in &counting {
+                self.without_pods[space as usize] += 1;
+            }
+            if let Some(&number) = numbers.get(&node.name) {
+                self.not_ready.insert(number, counting);
             }
         }
     }

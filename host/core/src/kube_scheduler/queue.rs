@@ -119,6 +119,10 @@ impl<'s> Run<'s> {
                 .node_ready(node, &mut |shape| woken[shape as usize] += 1);
         }
         self.tell(nodes);
+        let was_without_pods = |node| self.sim.existing_nodes.not_ready.contains_key(node);
+        if nodes.iter().any(was_without_pods) {
+            self.requeue_count.iter_mut().for_each(|count| *count += 1);
+        }
         // A new domain can only make a constraint stricter, but for those that want more domains.
         for &shape in &self.sim.wants_domains {
             self.requeue_count[shape as usize] += 1;

@@ -456,11 +456,18 @@ pub fn pack_on(
     mut waiting: Vec<usize>,
     out: Packing,
 ) -> Packing {
-    in_turn(compiled, &mut waiting);
+    let mut sharing = in_turn(compiled, &mut waiting);
     let mut packer = Packer::new(compiled, out);
     loop {
         let before = packer.placements;
-        waiting.retain(|&item| !packer.run(item));
+        waiting.retain(|&item| {
+            if packer.p.items[item].shared.is_some() {
+                for item in std::mem::take(&mut sharing) {
+                    packer.run_on_ready_nodes(item);
+                }
+            }
+            !packer.run(item)
+        });
         if waiting.is_empty() || before == packer.placements || packer.p.stop.is_raised() {
             return packer.out;
         }
@@ -468,16 +475,17 @@ pub fn pack_on(
 }
 
 /// Puts the pods that share claims in kube-scheduler's order, at the places that they have among
-/// the others.
-fn in_turn(compiled: &CompiledCluster<'_>, waiting: &mut [usize]) {
+/// the others. Returns them.
+fn in_turn(compiled: &CompiledCluster<'_>, waiting: &mut [usize]) -> Vec<usize> {
     let turn = |item: usize| Some(compiled.items[item].shared.as_ref()?.turn);
     let sharing = |&at: &usize| turn(waiting[at]).is_some();
     let places: Vec<usize> = (0..waiting.len()).filter(sharing).collect();
     let mut items: Vec<usize> = places.iter().map(|&at| waiting[at]).collect();
     items.sort_by_key(|&item| turn(item));
-    for (at, item) in places.into_iter().zip(items) {
+    for (at, &item) in places.into_iter().zip(&items) {
         waiting[at] = item;
     }
+    items
 }
 
 struct Packer<'p, 'a> {
@@ -565,6 +573,38 @@ impl<'p, 'a> Packer<'p, 'a> {
             }
         }
         false
+    }
+
+    /// Places a pod that shares claims on a node that kube-scheduler can bind it to at once. Of such
+    /// pods the first with such a node decides where the volume is, whoever is first in the queue.
+    fn run_on_ready_nodes(&mut self, item: usize) {
+        let nodes = &self.p.snapshot.nodes;
+        let ready = nodes.iter().take_while(|node| node.initialized).count();
+        for relaxation in 0..self.p.items[item].relaxations.len() {
+            if self.out.placed[item] >= self.p.wanted[item] {
+                return;
+            }
+            let Some(rules) = self.domain_rules(item, relaxation) else {
+                continue;
+            };
+            let spot = match self.out.reach(&self.p.items[item]) {
+                Reach::Any => {
+                    let mut scan = std::mem::take(&mut self.p.scan);
+                    scan.clear();
+                    let found = self.on_nodes(item, relaxation, &mut scan, &rules);
+                    self.p.scan = scan;
+                    found
+                }
+                Reach::Host(host) => self.on_host(item, relaxation, host, &rules),
+                Reach::None => None,
+            };
+            match spot {
+                Some(Placement::Node(node, need)) if node < ready => {
+                    self.place_at(item, relaxation, Placement::Node(node, need), 1);
+                }
+                _ => {}
+            }
+        }
     }
 
     /// Whether a node's taints and labels are right.

@@ -20,13 +20,36 @@ use crate::reasons::{Barred, Least, Refusal, Target, TypesLeft, Unfit};
 /// The first refusal of each NodePool. NodePools that are blocked for now come first, because
 /// messages may be cut short and these refusals end.
 pub fn by_pools(p: &mut CompiledCluster<'_>, packing: &Packing, item: usize) -> Vec<Refusal> {
-    let snapshot = p.snapshot;
-    if let Some((claim, first)) = packing.decided_by_others(&p.items, item) {
-        return vec![Refusal {
+    let refusals = by_rules(p, packing, item);
+    let decided = packing.decided_by_others(&p.items, item);
+    match decided.filter(|_| has_place(p, packing, item, &refusals)) {
+        Some((claim, first)) => vec![Refusal {
             target: Target::Pod,
-            unfit: snapshot.why_not(claim, first),
-        }];
+            unfit: p.snapshot.why_not(claim, first),
+        }],
+        None => refusals,
     }
+}
+
+/// Whether the pod would have a place if it shared no claim.
+fn has_place(
+    p: &CompiledCluster<'_>,
+    packing: &Packing,
+    item: usize,
+    refusals: &[Refusal],
+) -> bool {
+    let used_up = |refusal: &Refusal| {
+        matches!(
+            refusal.unfit,
+            Unfit::Unexplained | Unfit::LimitReached { .. } | Unfit::NodeLimitReached
+        )
+    };
+    let takes = |node| by_node(p, packing, item, node).is_none();
+    refusals.iter().any(used_up) || (0..p.snapshot.nodes.len()).any(takes)
+}
+
+fn by_rules(p: &mut CompiledCluster<'_>, packing: &Packing, item: usize) -> Vec<Refusal> {
+    let snapshot = p.snapshot;
     if let Some(useless) = &p.items[item].useless {
         return vec![Refusal {
             target: Target::Pod,

@@ -6,8 +6,8 @@
 //! exception: there the pod blocks every domain that the claim may still get.
 //!
 //! Spread over hosts compares what kube-scheduler compares when the pod is tried. On a node that is
-//! there, the minimum is that of the nodes that are there. On one that is yet to come it is 0,
-//! because the new node is one of those compared then.
+//! initialized, the minimum is that of all Nodes: one that is not initialized has no pods yet. On a
+//! node that is yet to come it is 0, because the new node is one of those compared then.
 
 use std::sync::Arc;
 
@@ -255,7 +255,7 @@ enum HostCounts {
 }
 
 /// The nodes among which a spread constraint over hosts looks for the fewest pods: those that are
-/// there and pass its filter.
+/// initialized and pass its filter.
 #[derive(Clone, Debug, Default)]
 struct ComparedNodes {
     nodes: Members,
@@ -265,27 +265,28 @@ struct ComparedNodes {
     with: Vec<u32>,
     /// The fewest pods on any of them.
     least: u16,
-    /// How many others are on their way out: each will have none, and is compared until it is gone.
-    leaving: usize,
+    /// How many others have no pods: those on their way out, each compared until it is gone, and
+    /// those that are not initialized.
+    without_pods: usize,
 }
 
 impl ComparedNodes {
-    /// All of them without pods, and how many others are on their way out.
-    fn new(nodes: Members, leaving: usize) -> Self {
+    /// All of them before pods are counted, and how many others have none.
+    fn new(nodes: Members, without_pods: usize) -> Self {
         let number = nodes.len();
         ComparedNodes {
             nodes,
             number,
             with: vec![number as u32],
             least: 0,
-            leaving,
+            without_pods,
         }
     }
 
     /// The minimum for a pod that is placed on a host.
     fn least_for(&self, host: usize, min_domains: i32) -> u16 {
         let is_enough = self.number as i64 >= i64::from(min_domains);
-        match self.leaving == 0 && is_enough && self.nodes.has(host) {
+        match self.without_pods == 0 && is_enough && self.nodes.has(host) {
             true => self.least,
             false => 0,
         }
@@ -301,14 +302,14 @@ impl ComparedNodes {
 
     fn remove(&mut self, host: usize, pods: u16) {
         self.nodes.remove(host);
-        self.leaving += 1;
+        self.without_pods += 1;
         self.number -= 1;
         self.count_out(pods);
     }
 
     fn put_back(&mut self, host: usize, pods: u16) {
         self.nodes.insert(host);
-        self.leaving -= 1;
+        self.without_pods -= 1;
         self.number += 1;
         self.count_in(pods);
     }
@@ -692,11 +693,11 @@ impl Topology {
                 .is_none_or(|key| node.labels.get(key).is_some());
             named && counts_node(group, snapshot, &node.labels, &node.taints)
         };
-        let leaving = snapshot.leaving.iter().filter(counts).count();
+        let without_pods = snapshot.hosts_without_pods.iter().filter(counts).count();
         let mut nodes = self.named.clone();
         let passed_over = group.passed_over.iter();
         passed_over.for_each(|&at| nodes.remove(at as usize));
-        ComparedNodes::new(nodes, leaving)
+        ComparedNodes::new(nodes, without_pods)
     }
 
     fn key(

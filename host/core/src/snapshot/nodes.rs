@@ -57,8 +57,9 @@ pub struct Joined {
     pub nodes: Vec<StateNode>,
     /// Names of terminating nodes.
     pub deleting: FxHashSet<Symbol>,
-    /// Their positions among the Nodes, those of other providers included.
-    pub leaving: Vec<u32>,
+    /// Positions among the Nodes of those on their way out, which will have no pods, and of those
+    /// that have no pods yet because they are not initialized. Those of other providers are included.
+    pub hosts_without_pods: Vec<u32>,
     /// Pods whose room on their nominated node was taken by others.
     pub lost_nominations: FxHashSet<PodIx>,
     /// The other nominated ones and the places of their nodes, by UID.
@@ -82,7 +83,7 @@ pub fn join(
         claim.node_name.map(|name| by_node.insert(name, claim));
     }
     let mut deleting = FxHashSet::default();
-    let mut leaving = Vec::new();
+    let mut hosts_without_pods = Vec::new();
     let mut joined: FxHashSet<Symbol> = FxHashSet::default();
     let mut nodes = Vec::with_capacity(world.nodes.len());
     for (at, node) in (0..).zip(&world.nodes) {
@@ -92,7 +93,7 @@ pub fn join(
         };
         claim.map(|c| joined.insert(c.name));
         if node.deleting || claim.is_some_and(|c| c.deleting) {
-            leaving.push(at);
+            hosts_without_pods.push(at);
             // Who ends another provider's node has a place for its pods.
             if world.foreign_nodes.binary_search(&node.name).is_err() {
                 deleting.insert(node.name);
@@ -100,6 +101,9 @@ pub fn join(
             continue;
         }
         let mut joined = registered_node(node, claim, &special);
+        if !joined.initialized && !special.is_rebooting(claim) {
+            hosts_without_pods.push(at);
+        }
         if let Some(taint) = node.cordon {
             joined.taints.push(taint);
             joined.cordoned = true;
@@ -149,7 +153,7 @@ pub fn join(
     Joined {
         nodes,
         deleting,
-        leaving,
+        hosts_without_pods,
         lost_nominations: bound.crowded_out,
         nominated: bound.nominated,
         moved: bound.moved,
@@ -218,6 +222,12 @@ impl WellKnown {
             .is_some_and(|v| Some(v) == self.true_value)
     }
 
+    /// A machine that is started anew comes back: what it holds is not bought again meanwhile.
+    fn is_rebooting(&self, claim: Option<&NodeClaim>) -> bool {
+        let known = self.rebooting.zip(claim);
+        known.is_some_and(|(known, claim)| claim.conditions.contains(&known))
+    }
+
     fn is_ephemeral(&self, taint: &Taint) -> bool {
         self.ephemeral.contains(&(taint.key, taint.effect)) || self.readiness.contains(&taint.key)
     }
@@ -236,10 +246,7 @@ fn registered_node(node: &NodeRecord, claim: Option<&NodeClaim>, special: &WellK
         );
     };
     let registered = special.is_true(&node.labels, special.registered);
-    // A machine that is started anew comes back: what it holds is not bought again meanwhile.
-    let rebooting = special
-        .rebooting
-        .is_some_and(|known| claim.conditions.contains(&known));
+    let rebooting = special.is_rebooting(Some(claim));
     let initialized = special.is_true(&node.labels, special.initialized) && !rebooting;
     let mut taints = if registered {
         node.taints.clone()

@@ -695,6 +695,46 @@ fn too_few_hosts_or_one_on_its_way_out_make_the_fewest_none() {
 }
 
 #[test]
+fn a_node_that_is_not_initialized_is_a_host_without_pods() {
+    let owned = json!({"karpenter.sh/nodepool": "default", "karpenter.sh/registered": "true"});
+    let joined = |name: &str, more: &Value| {
+        let labels = json!({"metadata": {"labels": owned}, "spec": {"providerID": name}});
+        with(with(node(name, "a", "4", "8Gi"), &labels), more)
+    };
+    let waits = |more: &Value| {
+        let stuck = joined("n3", more);
+        vec![
+            any(),
+            node("n1", "a", "4", "8Gi"),
+            node("n2", "a", "4", "8Gi"),
+            stuck,
+            json!({
+                "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
+                "metadata": {"name": "c3", "labels": owned},
+                "spec": {"nodeClassRef": {
+                    "group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default",
+                }},
+                "status": {"providerID": "n3", "nodeName": "n3"},
+            }),
+            running("r1", "web", "n1", &json!({})),
+            running("r2", "web", "n2", &json!({})),
+            small("w1", "web", &over_hosts(&json!({}))),
+            small("w2", "web", &over_hosts(&json!({}))),
+        ]
+    };
+    // One pod goes to the node that is to be ready. Beside it the others stay one ahead of it.
+    let not_ready = json!({"spec": {"taints": [
+        {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"},
+    ]}});
+    let text = plan(&waits(&not_ready));
+    assert!(text.starts_with("default: ") && text.ends_with(": w2\nn3: w1\n"), "{text}");
+    assert_eq!(bound_by_the_model(&waits(&not_ready)), [2; 4]);
+    let initialized = json!({"metadata": {"labels": {"karpenter.sh/initialized": "true"}}});
+    let text = plan(&waits(&initialized));
+    assert!(!text.contains("default: "), "{text}");
+}
+
+#[test]
 fn new_nodes_begin_with_none_after_pods_are_bound_to_those_that_are_there() {
     let mut objects = vec![
         any(),
@@ -729,6 +769,28 @@ fn the_first_pod_with_a_place_decides_where_the_volume_of_an_unbound_claim_is() 
     assert!(text.starts_with("n1: w1\n"), "{text}");
     assert!(
         text.contains("left w2: pod ") && text.contains(words),
+        "{text}"
+    );
+    // One that can be bound at once decides, before one that needs a new node.
+    let with_pool = |pods: &[Value]| {
+        let rest = vec![claim("c", &json!({})), class("x.csi", &json!({}))];
+        plan(&[two_nodes(), rest, pods.to_vec()].concat())
+    };
+    let text = with_pool(&[
+        waits("w1", "6", &json!({})),
+        waits("w2", "500m", &json!({})),
+    ]);
+    assert!(text.starts_with("n1: w2\n"), "{text}");
+    assert!(text.contains("left w1: pod "), "{text}");
+    assert!(!text.contains("default: "), "{text}");
+    // A pod without a place anywhere is told that, not whom it waits for.
+    let nowhere = json!({"nodeSelector": {"disk": "none"}});
+    let text = with_pool(&[
+        waits("w1", "500m", &nowhere),
+        waits("w2", "500m", &json!({})),
+    ]);
+    assert!(
+        text.contains("left w1: ") && !text.contains("placed first"),
         "{text}"
     );
     // The first in the queue decides, not the largest.
