@@ -134,9 +134,14 @@ impl Controller {
 
     /// How long after a look the next one begins.
     fn pause(&self) -> Duration {
+        let now = self.steps.provider.now();
+        // A try that is long due is not made: something else is missing.
+        let is_due = |due: &i64| {
+            *due <= now + NEW_PROFILE_RETRY_SECONDS && *due > now - CLASS_POLL.as_secs() as i64
+        };
         let awaits_profile = |known: &Known| {
             matches!(known.observed.probe, Some(Probe::NoProfileYet(_)))
-                && known.later <= NEW_PROFILE_RETRIES
+                && known.due.get(&Part::Validation).is_some_and(is_due)
         };
         match self.known.values().any(awaits_profile) {
             true => Duration::from_secs(NEW_PROFILE_RETRY_SECONDS.unsigned_abs()),

@@ -140,10 +140,11 @@ impl Recent {
         };
         let is_more = inner.forgotten.is_some_and(|at| at > second - HOUR);
         let mut churn = Churn::new(second, (since.as_second(), is_more));
-        let mut lost = Lost::new(second);
+        let mut lost = Lost::new(second, inner.forgotten);
         for claim in claims {
             if claim.metadata.deletion_timestamp.is_none() {
                 churn.lives(claim);
+                lost.lives(claim);
                 continue;
             }
             if let Some(end) = End::of(claim, reason(claim).as_deref(), second) {
@@ -155,14 +156,9 @@ impl Recent {
             churn.ends(end);
             lost.ends(end);
         }
-        let nodes = churn.nodes();
         let latest = inner.changes.back();
         let latest = latest.map(|change| (change.at.as_second(), change.text()));
-        let warnings = [
-            churn.warning(),
-            lost.warning(nodes),
-            inner.costs.warning(latest),
-        ];
+        let warnings = [churn.warning(), lost.warning(), inner.costs.warning(latest)];
         View {
             churn: churn.status(),
             lost: lost.status(),

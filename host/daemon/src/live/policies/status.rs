@@ -90,12 +90,16 @@ pub struct Notice {
     pub message: String,
     /// What can be done; may be empty.
     pub hint: String,
+    /// It is of what this process began with, which is no change.
+    #[serde(skip)]
+    pub at_start: bool,
 }
 
 impl Notice {
     /// What was changed and how, where rounds may decide otherwise from now on.
     pub fn change(&self) -> Option<(String, &str)> {
         let subject = match self.kind {
+            _ if self.at_start => return None,
             Kind::ConfigLoaded => "configuration".to_owned(),
             Kind::PolicyLoaded | Kind::PolicyRemoved => format!("policy {}", self.name),
             _ => return None,
@@ -383,7 +387,16 @@ impl PolicyBoard {
             name: name.into(),
             message,
             hint: hint.into(),
+            at_start: false,
         });
+    }
+
+    /// A notice of what this process begins with.
+    pub fn note_start(&mut self, kind: Kind, name: &str, message: String) {
+        self.note(kind, name, message, "");
+        if let Some(notice) = self.notices.back_mut() {
+            notice.at_start = true;
+        }
     }
 
     pub fn take_notices(&mut self) -> Vec<Notice> {
@@ -665,11 +678,17 @@ mod tests {
             name: name.to_owned(),
             message: message.to_owned(),
             hint: String::new(),
+            at_start: false,
         };
         let loaded = "policy cost: discounts 1.2.0 (sha256:a179) is ready";
         let loaded = notice(Kind::PolicyLoaded, "cost", loaded);
         let what = "discounts 1.2.0 (sha256:a179) is ready";
         assert_eq!(loaded.change(), Some(("policy cost".to_owned(), what)));
+        let first = Notice {
+            at_start: true,
+            ..loaded
+        };
+        assert_eq!(first.change(), None);
         let reloaded = "configuration reloaded; 2 policies changed";
         let reloaded = notice(Kind::ConfigLoaded, "/etc/longshore.toml", reloaded);
         let what = "reloaded; 2 policies changed";

@@ -472,7 +472,10 @@ impl Outcome {
                     "policy {name}: {called} (sha256:{}) is ready{instead}",
                     &digest[..12]
                 );
-                board.note(Kind::PolicyLoaded, name, message, "");
+                match status.loads {
+                    0 => board.note_start(Kind::PolicyLoaded, name, message),
+                    _ => board.note(Kind::PolicyLoaded, name, message, ""),
+                }
                 status.implements.clone_from(&policy.about().implements);
                 (status.digest, status.loaded_at, status.error) =
                     (Some(digest), Some(seconds(now)), None);

@@ -130,11 +130,6 @@ impl Churn {
         self.launched += usize::from(is_recent);
     }
 
-    /// Nodes that are there and are to stay.
-    pub fn nodes(&self) -> usize {
-        self.nodes
-    }
-
     fn ended(&self) -> usize {
         self.lives.len()
     }
@@ -184,24 +179,42 @@ impl Churn {
 pub struct Lost {
     now: i64,
     nodes: usize,
+    /// Other nodes that were there when these ten minutes began.
+    others: usize,
+    /// Whether more were lost than is known.
+    is_more: bool,
     by_zone: NodesByName,
     by_type: NodesByName,
 }
 
 impl Lost {
-    /// None yet.
-    pub fn new(now: i64) -> Self {
+    /// None yet. The end that was forgotten last, if any, was at `forgotten`.
+    pub fn new(now: i64, forgotten: Option<i64>) -> Self {
         Lost {
             now,
             nodes: 0,
+            others: 0,
+            is_more: forgotten.is_some_and(|at| at > now - BURST),
             by_zone: NodesByName::new(),
             by_type: NodesByName::new(),
         }
     }
 
+    /// A NodeClaim is there and is to stay. One that was bought since, maybe in place of a lost one, is
+    /// none of those that there were.
+    pub fn lives(&mut self, claim: &NodeClaim) {
+        let was_there = created(claim).is_some_and(|created| created <= self.now - BURST);
+        self.others += usize::from(was_there && !provider_id(claim).is_empty());
+    }
+
     /// A node has ended, or is about to.
     pub fn ends(&mut self, end: &End) {
-        if end.at > self.now - BURST && INTERRUPTIONS.contains(&&*end.reason) {
+        if end.at <= self.now - BURST {
+            return;
+        }
+        if !INTERRUPTIONS.contains(&&*end.reason) {
+            self.others += usize::from(end.created <= self.now - BURST);
+        } else {
             self.nodes += 1;
             *self.by_zone.entry(end.zone.clone()).or_default() += 1;
             let of_type = self.by_type.entry(end.instance_type.clone());
@@ -215,12 +228,12 @@ impl Lost {
             return Value::Null;
         }
         let (zones, types) = (listed(&self.by_zone), listed(&self.by_type));
-        json!({"nodes": self.nodes, "byZone": zones, "byType": types})
+        json!({"nodes": self.nodes, "more": self.is_more, "byZone": zones, "byType": types})
     }
 
-    /// A sentence where they are many beside `others` that are there.
-    pub fn warning(&self, others: usize) -> Option<String> {
-        let before = self.nodes + others;
+    /// A sentence where they are many of those that there were.
+    pub fn warning(&self) -> Option<String> {
+        let before = self.nodes + self.others;
         if self.nodes < LEAST_LOST || 5 * self.nodes <= before {
             return None;
         }

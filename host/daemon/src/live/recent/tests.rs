@@ -152,6 +152,13 @@ fn a_burst_of_interruptions_is_told_by_zone_and_type() {
         lost      4 nodes to interruptions within 10 min: us-east-1a 3, us-east-1b 1; m5.large 4
     "#]]
     .assert_eq(&lines(burst));
+    // What is bought for them, and what ends for another reason, is beside the question.
+    there.extend((0..20).map(|node| claim(&format!("new-{node}"), "web", -3, None)));
+    there.push(claim("empty", "web", -3000, Some(-4)));
+    let [warning] = &view(&recent, &there).warnings[..] else {
+        panic!("one warning")
+    };
+    assert!(warning.contains("took 4 of 13 nodes"), "{warning}");
     // A fifth of the nodes is no burst; and after ten minutes it is over.
     there.extend((0..8).map(|node| claim(&format!("more-{node}"), "web", -3000, None)));
     assert!(view(&recent, &there).warnings.is_empty());
@@ -228,6 +235,7 @@ fn little_is_remembered() {
     let seen = view(&recent, &[]);
     assert_eq!(seen.churn["ended"], ENDS);
     assert_eq!(seen.churn["endedMore"], true);
+    assert!(seen.lost.is_null());
     assert_eq!(seen.changes.as_array().unwrap().len(), CHANGES);
     assert!(lock(&recent.0).reasons.is_empty());
     // An hour, and a day, later it is forgotten.

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use longshore_api::crd::{Condition, NodeClaim, NodePool, Time, Timestamp};
 use longshore_api::labels;
-use longshore_core::model::{Catalogue, Pod, ResourceId, Resources, Symbol, Symbols};
+use longshore_core::model::{Catalogue, NodeRecord, Pod, ResourceId, Resources, Symbol, Symbols};
 
 use super::{ClusterState, Phase, TypeTable};
 use crate::live::node::NodeView;
@@ -193,7 +193,7 @@ impl ClusterState {
         let names = &self.store.unsorted().names;
         let mut costs: BTreeMap<String, f64> =
             self.pools.keys().map(|name| (name.clone(), 0.0)).collect();
-        self.each_price(catalogue, |pool, price| {
+        self.each_price(catalogue, |pool, _, price| {
             if let Some(cost) = costs.get_mut(names.text(pool)) {
                 *cost += price.unwrap_or(0.0);
             }
@@ -201,22 +201,30 @@ impl ClusterState {
         costs
     }
 
-    /// What all launched claims cost now, and what the pods on their nodes request.
+    /// What all launched claims cost now, and what the pods on their nodes request. Pods on a node
+    /// without a known price are left out as its price is, so that the cost of a core says nothing else
+    /// when prices come.
     pub fn cost(&self, catalogue: &Catalogue) -> Cost {
         let mut cost = Cost::default();
         let world = self.store.unsorted();
-        self.each_price(catalogue, |pool, price| {
+        let mut priced: HashSet<Symbol> = HashSet::new();
+        self.each_price(catalogue, |pool, instance, price| {
             // Another provider's are among the records.
             if self.pools.contains_key(world.names.text(pool)) {
                 cost.nodes += 1;
-                cost.unpriced += usize::from(price.is_none());
-                cost.usd += price.unwrap_or(0.0);
+                match price {
+                    Some(price) => {
+                        cost.usd += price;
+                        priced.insert(instance);
+                    }
+                    None => cost.unpriced += 1,
+                }
             }
         });
-        let is_own =
-            |node: &&Arc<NodeView>| self.claims_by_provider.contains_key(&node.provider_id);
-        let own = self.nodes.values().filter(is_own);
-        let own: HashSet<Symbol> = own.filter_map(|node| world.names.get(&node.name)).collect();
+        let is_priced =
+            |node: &&NodeRecord| node.provider_id.is_some_and(|id| priced.contains(&id));
+        let own = world.nodes.iter().filter(is_priced);
+        let own: HashSet<Symbol> = own.map(|node| node.name).collect();
         let bound = world.pods.iter().filter(|pod| !pod.terminal);
         let bound = bound.filter(|pod| pod.node.is_some_and(|node| own.contains(&node)));
         let cpu = |pod: &Pod| {
@@ -228,8 +236,9 @@ impl ClusterState {
         cost
     }
 
-    /// Hands over the NodePool of each claim that has been launched, and the price of what it is.
-    fn each_price(&self, catalogue: &Catalogue, mut take: impl FnMut(Symbol, Option<f64>)) {
+    /// Hands over the NodePool of each claim that has been launched, its provider id, and the price of
+    /// what it is.
+    fn each_price(&self, catalogue: &Catalogue, mut take: impl FnMut(Symbol, Symbol, Option<f64>)) {
         let world = self.store.unsorted();
         let names = &world.names;
         let key = |label: &str| names.get(label);
@@ -238,11 +247,9 @@ impl ClusterState {
         };
         let (zone, capacity_type) = (key(labels::ZONE), key(labels::CAPACITY_TYPE));
         let mut prices: HashMap<[Option<Symbol>; 3], Option<f64>> = HashMap::new();
-        for claim in world
-            .claims
-            .iter()
-            .filter(|claim| claim.provider_id.is_some())
-        {
+        let launched = world.claims.iter();
+        let launched = launched.filter_map(|claim| Some((claim, claim.provider_id?)));
+        for (claim, instance) in launched {
             let of = |key: Option<Symbol>| key.and_then(|key| claim.labels.get(key));
             let Some(pool) = claim.labels.get(pool) else {
                 continue;
@@ -251,7 +258,7 @@ impl ClusterState {
             let price = prices
                 .entry(what)
                 .or_insert_with(|| price(catalogue, names, what));
-            take(pool, *price);
+            take(pool, instance, *price);
         }
     }
 }

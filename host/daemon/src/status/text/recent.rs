@@ -43,8 +43,9 @@ pub fn churn(churn: &Value) -> String {
 pub fn lost(lost: &Value) -> String {
     let nodes = lost["nodes"].as_u64().unwrap_or(0) as usize;
     format!(
-        "{} to interruptions within 10 min: {}; {}",
+        "{}{} to interruptions within 10 min: {}; {}",
         count(nodes, "node"),
+        if lost["more"] == true { " or more" } else { "" },
         named(&lost["byZone"]),
         named(&lost["byType"])
     )
