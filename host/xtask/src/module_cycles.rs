@@ -248,7 +248,7 @@ mod tests {
 
     /// The most modules of a crate that may use each other in a circle. Where a crate has fewer by
     /// now, its number here becomes smaller with it.
-    const LARGEST: [(&str, usize); 13] = [
+    const LARGEST: [(&str, usize); 14] = [
         ("api", 21),
         ("aws", 6),
         ("cloud", 4),
@@ -258,6 +258,7 @@ mod tests {
         ("emulator", 4),
         ("fuzz", 4),
         ("kwok", 4),
+        ("objects", 4),
         ("policy", 4),
         ("sim", 4),
         ("userdata", 4),

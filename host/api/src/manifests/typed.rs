@@ -5,20 +5,11 @@
 
 mod pod;
 
-use k8s_openapi::api::apps::v1::{ReplicaSet, StatefulSet};
-use k8s_openapi::api::core::v1::{
-    LimitRange, Namespace, Node, PersistentVolume, PersistentVolumeClaim, ReplicationController,
-    Service,
-};
-use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use k8s_openapi::api::scheduling::v1::PriorityClass;
-use k8s_openapi::api::storage::v1::{CSIDriver, CSINode, StorageClass, VolumeAttachment};
-use serde::de::DeserializeOwned;
+use longshore_objects::{Object, read};
 use serde_json::{Map, Value, json};
 
 use super::admit::{is_status, twice};
 use super::diagnostic::Fault;
-use super::documents::path_text;
 use super::explain::hint;
 use super::metadata;
 
@@ -33,62 +24,34 @@ pub(super) struct Found {
 
 /// Holds an object against the type of its kind. Nothing is known of other kinds and versions.
 pub(super) fn check(group: &str, version: &str, kind: &str, text: &str) -> Found {
-    match (group, version, kind) {
-        ("", "v1", "Pod") => read(text, pod::pod),
-        ("", "v1", "Node") => read::<Node>(text, |_| Vec::new()),
-        ("", "v1", "Namespace") => read::<Namespace>(text, |_| Vec::new()),
-        ("", "v1", "LimitRange") => read::<LimitRange>(text, |_| Vec::new()),
-        ("", "v1", "PersistentVolume") => read::<PersistentVolume>(text, |_| Vec::new()),
-        ("", "v1", "PersistentVolumeClaim") => read::<PersistentVolumeClaim>(text, |_| Vec::new()),
-        ("", "v1", "ReplicationController") => read::<ReplicationController>(text, |_| Vec::new()),
-        ("", "v1", "Service") => read::<Service>(text, |_| Vec::new()),
-        ("apps", "v1", "DaemonSet") => read(text, pod::daemon),
-        ("apps", "v1", "ReplicaSet") => read::<ReplicaSet>(text, |_| Vec::new()),
-        ("apps", "v1", "StatefulSet") => read::<StatefulSet>(text, |_| Vec::new()),
-        ("policy", "v1", "PodDisruptionBudget") => {
-            read::<PodDisruptionBudget>(text, |_| Vec::new())
-        }
-        ("scheduling.k8s.io", "v1", "PriorityClass") => read::<PriorityClass>(text, |_| Vec::new()),
-        ("storage.k8s.io", "v1", "StorageClass") => read::<StorageClass>(text, |_| Vec::new()),
-        ("storage.k8s.io", "v1", "CSINode") => read::<CSINode>(text, |_| Vec::new()),
-        ("storage.k8s.io", "v1", "CSIDriver") => read::<CSIDriver>(text, |_| Vec::new()),
-        ("storage.k8s.io", "v1", "VolumeAttachment") => {
-            read::<VolumeAttachment>(text, |_| Vec::new())
-        }
-        _ => Found::default(),
-    }
-}
-
-/// Reads an object as its type, which has more rules.
-fn read<T: DeserializeOwned>(text: &str, rules: impl Fn(&T) -> Vec<Fault>) -> Found {
     let Ok(mut object) = serde_json::from_str::<Value>(text) else {
         return Found::default();
     };
     as_go_reads(&mut object);
+    let of_metadata = metadata::check(&object);
+    let Some(read) = read((group, version, kind), object) else {
+        return Found::default();
+    };
     let mut found = Found::default();
     found.notes.extend(twice(text));
-    found.refusals.extend(metadata::check(&object));
-    let mut track = serde_path_to_error::Track::new();
-    let reader = serde_path_to_error::Deserializer::new(object, &mut track);
-    let result: Result<T, _> = serde_ignored::deserialize(reader, |path| {
-        let field = path_text(&path);
-        if !is_status(&field) {
-            found.notes.push(Fault {
-                field,
-                what: "is not a known field".to_owned(),
-                hint: "it has no effect here; remove it, or correct its spelling: kubectl apply \
-                       refuses it"
-                    .to_owned(),
-            });
-        }
-    });
-    match result {
-        Ok(object) => found.refusals.extend(rules(&object)),
-        Err(error) => {
-            let field = track.path().to_string();
-            let what: String = error.to_string().chars().take(300).collect();
+    found.refusals.extend(of_metadata);
+    let unknown = read.unknown.into_iter().filter(|field| !is_status(field));
+    found.notes.extend(unknown.map(|field| {
+        Fault {
+        field,
+        what: "is not a known field".to_owned(),
+        hint: "it has no effect here; remove it, or correct its spelling: kubectl apply refuses it"
+            .to_owned(),
+    }
+    }));
+    match read.object {
+        Ok(Object::Pod(of)) => found.refusals.extend(pod::pod(&of)),
+        Ok(Object::DaemonSet(of)) => found.refusals.extend(pod::daemon(&of)),
+        Ok(Object::Other) => {}
+        Err(wrong) => {
+            let what: String = wrong.what.chars().take(300).collect();
             found.refusals.push(Fault {
-                field: if field == "." { String::new() } else { field },
+                field: wrong.field,
                 hint: hint(&what).to_owned(),
                 what,
             });

@@ -727,7 +727,10 @@ fn a_node_that_is_not_initialized_is_a_host_without_pods() {
         {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"},
     ]}});
     let text = plan(&waits(&not_ready));
-    assert!(text.starts_with("default: ") && text.ends_with(": w2\nn3: w1\n"), "{text}");
+    assert!(
+        text.starts_with("default: ") && text.ends_with(": w2\nn3: w1\n"),
+        "{text}"
+    );
     assert_eq!(bound_by_the_model(&waits(&not_ready)), [2; 4]);
     let initialized = json!({"metadata": {"labels": {"karpenter.sh/initialized": "true"}}});
     let text = plan(&waits(&initialized));
