@@ -14,29 +14,10 @@ use crate::live::disruption::command::Repaired;
 use crate::live::disruption::decide::Decision;
 use crate::live::disruption::events;
 use crate::live::guard::guarded;
-use crate::live::lifecycle::pool_of;
 use crate::live::node::NodeView;
+use crate::live::node_claim::pool_of;
 use crate::live::repair::reboot;
-
-/// A node that its cloud calls unhealthy.
-pub(super) struct UnhealthyHost {
-    node: String,
-    /// `Type=Status`.
-    condition: String,
-    due: Option<DueRepair>,
-}
-
-impl UnhealthyHost {
-    /// Adds it to a world.
-    pub(super) fn enter(self, world: &mut ClusterObjects) {
-        let unhealthy = UnhealthyNode {
-            node: world.names.intern(&self.node),
-            condition: world.names.intern(&self.condition),
-            due: self.due,
-        };
-        world.unhealthy.push(unhealthy);
-    }
-}
+use crate::live::round_input::UnhealthyHost;
 
 impl Controller {
     /// Nodes that the cloud calls unhealthy, where they are repaired within budgets, and how long
