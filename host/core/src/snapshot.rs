@@ -49,8 +49,8 @@ pub struct Snapshot {
     /// NodePools whose nodes never joined, which try one node again.
     pub trial: Vec<PoolIx>,
     /// Nodes by position in the world that kube-scheduler compares as hosts without pods when it
-    /// spreads pods over hosts: those on their way out until they are gone, and those that are not
-    /// initialized.
+    /// spreads pods over hosts: those on their way out until they are gone, and those that should be
+    /// initialized for long and are not.
     pub hosts_without_pods: Vec<u32>,
 }
 

@@ -51,14 +51,18 @@ pub fn daemons(world: &ClusterObjects) -> Vec<Arc<PodShape>> {
     sets.iter().map(shape).collect()
 }
 
+/// How long a node may take to be initialized, seconds after its NodeClaim was made. Meanwhile pods wait
+/// that have room on others once it is ready and has one of them; afterwards nothing waits for it.
+const IS_READY_WITHIN: i64 = 600;
+
 /// The joined objects.
 pub struct Joined {
     /// Nodes that count as capacity, in the order in which they are tried.
     pub nodes: Vec<StateNode>,
     /// Names of terminating nodes.
     pub deleting: FxHashSet<Symbol>,
-    /// Positions among the Nodes of those on their way out, which will have no pods, and of those
-    /// that have no pods yet because they are not initialized. Those of other providers are included.
+    /// Positions among the Nodes of those on their way out, which will have no pods, and of those that
+    /// have none because they are long not initialized. Those of other providers are included.
     pub hosts_without_pods: Vec<u32>,
     /// Pods whose room on their nominated node was taken by others.
     pub lost_nominations: FxHashSet<PodIx>,
@@ -101,7 +105,8 @@ pub fn join(
             continue;
         }
         let mut joined = registered_node(node, claim, &special);
-        if !joined.initialized && !special.is_rebooting(claim) {
+        let is_late = |of: &&NodeClaim| world.now > of.created + IS_READY_WITHIN;
+        if !joined.initialized && claim.filter(is_late).is_some() && !special.is_rebooting(claim) {
             hosts_without_pods.push(at);
         }
         if let Some(taint) = node.cordon {
