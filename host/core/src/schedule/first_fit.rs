@@ -461,10 +461,8 @@ pub fn pack_on(
     loop {
         let before = packer.placements;
         waiting.retain(|&item| {
-            if packer.p.items[item].shared.is_some() {
-                for item in std::mem::take(&mut sharing) {
-                    packer.run_on_ready_nodes(item);
-                }
+            for other in sharing_with(packer.p, item, &mut sharing) {
+                packer.run_on_ready_nodes(other);
             }
             !packer.run(item)
         });
@@ -486,6 +484,26 @@ fn in_turn(compiled: &CompiledCluster<'_>, waiting: &mut [usize]) -> Vec<usize> 
         waiting[at] = item;
     }
     items
+}
+
+/// Takes those that share a claim with a pod group, itself included, out of `sharing`.
+fn sharing_with(
+    compiled: &CompiledCluster<'_>,
+    item: usize,
+    sharing: &mut Vec<usize>,
+) -> Vec<usize> {
+    let claims = |item: usize| {
+        let shared = compiled.items[item].shared.as_ref();
+        shared
+            .into_iter()
+            .flat_map(|shared| shared.claims.iter().map(|of| of.claim))
+    };
+    let own: Vec<u32> = claims(item).collect();
+    if own.is_empty() {
+        return Vec::new();
+    }
+    let shares = |other: &mut usize| claims(*other).any(|claim| own.contains(&claim));
+    sharing.extract_if(.., shares).collect()
 }
 
 struct Packer<'p, 'a> {
