@@ -28,7 +28,10 @@ pub(crate) fn admit(admission: &Admission, text: &str) -> Option<Admitted> {
     let (mut object, mut admitted) = prune(admission, text)?;
     if !is_stored(text) {
         let causes = admission.admit(&mut object, None);
-        let causes = causes.into_iter().filter(|cause| cause.field != "<nil>");
+        // The API server drops `status` before it looks, where an object is created.
+        let causes = causes
+            .into_iter()
+            .filter(|cause| cause.field != "<nil>" && !is_status(&cause.field));
         admitted.refusals.extend(causes.map(refusal));
     }
     Some(admitted)

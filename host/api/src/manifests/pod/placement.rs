@@ -268,7 +268,7 @@ pub(super) fn preferred_terms(
         let at = at.index(index);
         let mut read = weight(wire.weight, at)
             .and_then(|()| term(&wire.preference, at.field("preference"), names));
-        if has_text_as_bound(&wire.preference) {
+        if has_text_as_bound(&wire.preference) || !wire.preference.match_fields.is_empty() {
             notes.extend(read.err());
             read = Ok(Vec::new());
         }
