@@ -1,7 +1,5 @@
 //! NodeOverlays on a small catalogue: manifests in, prices and resources by NodePool out.
 
-#![cfg(feature = "crd")]
-
 use std::fmt::Write as _;
 
 use expect_test::{Expect, expect};
