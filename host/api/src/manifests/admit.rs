@@ -113,8 +113,9 @@ pub(super) fn twice(text: &str) -> Option<Fault> {
 pub(crate) fn is_stored(text: &str) -> bool {
     let bytes = text.as_bytes();
     let metadata = json::member(bytes, 0, "metadata").filter(|range| bytes[range.start] == b'{');
-    let has =
-        |range: &std::ops::Range<usize>, name| super::field(bytes, range.start, name).is_some();
+    let has = |range: &std::ops::Range<usize>, name| {
+        json::string_member(bytes, range.start, name).is_some()
+    };
     metadata.is_some_and(|range| has(&range, "uid") || has(&range, "resourceVersion"))
 }
 

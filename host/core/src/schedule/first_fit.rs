@@ -18,6 +18,7 @@ use super::fit::{Fit, ResourceDims, ResourceVector};
 use super::leaders;
 use super::node_specs::{NodeSpecId, NodeSpecs, RequirementsId, pool_sets};
 use super::pod_groups::{self, GroupUse, PodGroup};
+use super::pool_limits::limits;
 use super::room::Room;
 use super::sets::{Set, Sets};
 use super::topology::{Asking, ConstraintKind, Domains, PlacedAt, ToBuy, Topology};
@@ -392,26 +393,6 @@ fn reservations(catalogue: &Catalogue) -> FxHashMap<Symbol, i64> {
 /// What a NodePool's limits left before this plan.
 pub fn limits_left(p: &CompiledCluster<'_>, pool: usize) -> (Vec<(ResourceId, i64)>, Option<i64>) {
     limits(p.snapshot, p.record(pool))
-}
-
-/// What a NodePool's limits leave after the nodes that it has.
-pub(super) fn limits(
-    snapshot: &Snapshot,
-    pool: &NodePool,
-) -> (Vec<(ResourceId, i64)>, Option<i64>) {
-    let mut limits = pool.limits.clone();
-    let mut nodes = pool.node_limit;
-    for node in snapshot.nodes.iter().filter(|n| n.pool == Some(pool.name)) {
-        limits
-            .iter_mut()
-            .for_each(|(resource, left)| *left -= node.capacity.get(*resource));
-        nodes = nodes.map(|n| n - 1);
-    }
-    let is_trial = |at: &PoolIx| snapshot.world.pools[at.0 as usize].name == pool.name;
-    if snapshot.trial.iter().any(is_trial) {
-        nodes = Some(nodes.map_or(1, |left| left.min(1)));
-    }
-    (limits, nodes)
 }
 
 /// Which domains of one topology key a pod may go to now.
