@@ -18,6 +18,7 @@
 pub mod admission;
 mod buffer;
 mod condition;
+mod defaults;
 pub mod definition;
 pub mod duration;
 pub mod hash;
@@ -50,8 +51,3 @@ pub use taint::{Taint, TaintEffect};
 pub use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 /// The type inside a [`Time`].
 pub use k8s_openapi::jiff::Timestamp;
-
-/// Whether a field has its default and can be left out.
-fn is_default<T: Default + PartialEq>(value: &T) -> bool {
-    *value == T::default()
-}

@@ -148,6 +148,25 @@ pub fn member(text: &[u8], at: usize, wanted: &str) -> Option<Range<usize>> {
     found
 }
 
+/// The value of a string field of the object at `at`, if it is a plain string.
+pub(crate) fn string_member<'a>(text: &'a [u8], at: usize, name: &str) -> Option<&'a str> {
+    let range = member(text, at, name)?;
+    let inner = text[range].strip_prefix(b"\"")?.strip_suffix(b"\"")?;
+    std::str::from_utf8(inner)
+        .ok()
+        .filter(|text| !text.is_empty())
+}
+
+/// Whether a text is JSON rather than YAML, which may start with a brace too.
+pub(crate) fn looks_like_json(text: &[u8]) -> bool {
+    let inside = |text: &[u8]| text.get(skip_space(text, 1)).copied();
+    match text.first() {
+        Some(b'{') => matches!(inside(text), Some(b'"' | b'}') | None),
+        Some(b'[') => matches!(inside(text), Some(b'{' | b'[' | b']' | b'"') | None),
+        _ => false,
+    }
+}
+
 /// Where the deepest part of a path such as `spec.containers[0].image` or `metadata.labels[a.b/c]`
 /// is found that is there at all.
 pub fn locate(text: &[u8], path: &str) -> usize {

@@ -13,6 +13,7 @@
 
 #[cfg(feature = "crd")]
 mod admit;
+mod builder;
 mod cluster;
 mod diagnostic;
 mod documents;
@@ -43,9 +44,8 @@ mod yaml;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
-use std::sync::Arc;
 
-use longshore_core::model::{ClusterObjects, Symbol};
+use longshore_core::model::ClusterObjects;
 use rustc_hash::FxHashSet;
 use serde::Deserialize;
 
@@ -61,6 +61,7 @@ pub use overlay::{overlay, overlays};
 pub use scheduler::default_spread;
 pub use store::{Frozen, Store};
 
+use builder::{ObjectsBuilder, namespace};
 use diagnostic::{CUT_SHORT, Fault};
 use explain::unreadable;
 use wire::Meta;
@@ -77,36 +78,6 @@ pub struct Reader {
     admissions: &'static [Admission],
 }
 
-/// What objects are taken into.
-#[derive(Default)]
-struct ObjectsBuilder {
-    world: ClusterObjects,
-    priority_classes: Vec<PriorityClass>,
-    /// Pods and DaemonSets without a priority of their own, by index, with the name of their class.
-    pods_by_class: Vec<(usize, Option<Symbol>)>,
-    daemons_by_class: Vec<(usize, Option<Symbol>)>,
-    /// What the containers of each DaemonSet ask for, by index.
-    daemon_needs: Vec<Arc<pod::Needs>>,
-    limit_ranges: Vec<limit_range::LimitRange>,
-    /// What pods may use at most.
-    limits: limits::Limits,
-    /// Faults of the object that is read which do not keep it out.
-    notes: Vec<Fault>,
-}
-
-struct PriorityClass {
-    name: Symbol,
-    value: i32,
-    default: bool,
-}
-
-impl ObjectsBuilder {
-    /// An object's namespace, `default` if it does not say.
-    fn namespace(&mut self, meta: &Meta<'_>) -> Symbol {
-        self.world.names.intern(namespace(meta))
-    }
-}
-
 /// The group of an `apiVersion`, empty for the core's.
 fn group(api_version: &str) -> &str {
     api_version.split_once('/').map_or("", |(group, _)| group)
@@ -117,13 +88,6 @@ fn identity(group: &str, kind: &str, name: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     (group, kind, name).hash(&mut hasher);
     hasher.finish()
-}
-
-fn namespace<'a>(meta: &'a Meta<'_>) -> &'a str {
-    meta.namespace
-        .as_deref()
-        .filter(|name| !name.is_empty())
-        .unwrap_or("default")
 }
 
 /// A text that objects are found in.
@@ -199,7 +163,7 @@ impl Reader {
         if start == bytes.len() {
             return self.whole(source, 1, "is empty", "check the command that made it");
         }
-        if looks_like_json(&bytes[start..]) {
+        if json::looks_like_json(&bytes[start..]) {
             self.json(&mut Source {
                 name: source,
                 text: bytes,
@@ -244,7 +208,7 @@ impl Reader {
         let mut number = 0;
         for (first_line, document) in yaml::documents(text) {
             let content = document.trim_start_matches("---").trim_start();
-            if looks_like_json(content.as_bytes()) {
+            if json::looks_like_json(content.as_bytes()) {
                 let from = document.len() - content.len();
                 let lines_before = first_line + json::lines_before(document.as_bytes(), from);
                 let text = content.as_bytes();
@@ -411,7 +375,9 @@ impl Reader {
             };
             match text[start] {
                 b'{' if is_list(text, start) => lists.push(start),
-                b'{' if field(text, start, "kind").is_none() => unnamed.push((start..end, item)),
+                b'{' if json::string_member(text, start, "kind").is_none() => {
+                    unnamed.push((start..end, item))
+                }
                 // `null` is no object, and no mistake.
                 b'n' => {}
                 _ => self.object(source, start..end, Some(item), None),
@@ -492,8 +458,8 @@ impl Reader {
             }
         };
         let (kind, api_version) = (
-            field(all, range.start, "kind"),
-            field(all, range.start, "apiVersion"),
+            json::string_member(all, range.start, "kind"),
+            json::string_member(all, range.start, "apiVersion"),
         );
         of.kind = kind.or(of_list.map(|of| of.kind)).unwrap_or("");
         of.api_version = api_version
@@ -688,7 +654,7 @@ impl Reader {
         };
         let bytes = object.text.as_bytes();
         let metadata = json::member(bytes, 0, "metadata").filter(|at| bytes[at.start] == b'{');
-        let name = metadata.and_then(|at| field(bytes, at.start, "name"));
+        let name = metadata.and_then(|at| json::string_member(bytes, at.start, "name"));
         let (range, name) = (object.range.clone(), name.unwrap_or_default());
         self.refuse(source, range, object.item, &object.of, name, fault);
     }
@@ -883,34 +849,15 @@ has_meta!(
 
 /// The kind of a typed list's items, which may leave it out.
 fn kind_of_items(text: &[u8], at: usize) -> Option<TypeOf<'_>> {
-    let kind = field(text, at, "kind")?.strip_suffix("List")?;
+    let kind = json::string_member(text, at, "kind")?.strip_suffix("List")?;
     (!kind.is_empty()).then(|| TypeOf {
-        api_version: field(text, at, "apiVersion").unwrap_or(""),
+        api_version: json::string_member(text, at, "apiVersion").unwrap_or(""),
         kind,
     })
 }
 
 /// Whether the object at `at` is a List or a typed list.
 fn is_list(text: &[u8], at: usize) -> bool {
-    field(text, at, "kind").is_some_and(|kind| kind.ends_with("List"))
+    json::string_member(text, at, "kind").is_some_and(|kind| kind.ends_with("List"))
         && json::member(text, at, "items").is_some_and(|items| text[items.start] == b'[')
-}
-
-/// The value of a string field of the object at `at`, if it is a plain string.
-fn field<'a>(text: &'a [u8], at: usize, name: &str) -> Option<&'a str> {
-    let range = json::member(text, at, name)?;
-    let inner = text[range].strip_prefix(b"\"")?.strip_suffix(b"\"")?;
-    std::str::from_utf8(inner)
-        .ok()
-        .filter(|text| !text.is_empty())
-}
-
-/// Whether a text is JSON rather than YAML, which may start with a brace too.
-fn looks_like_json(text: &[u8]) -> bool {
-    let inside = |text: &[u8]| text.get(json::skip_space(text, 1)).copied();
-    match text.first() {
-        Some(b'{') => matches!(inside(text), Some(b'"' | b'}') | None),
-        Some(b'[') => matches!(inside(text), Some(b'{' | b'[' | b']' | b'"') | None),
-        _ => false,
-    }
 }

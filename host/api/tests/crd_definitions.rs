@@ -1,7 +1,5 @@
 //! The definitions in `deploy/crds` are what the types give, and what upstream defines.
 
-#![cfg(feature = "crd")]
-
 use std::fmt::Write as _;
 
 use expect_test::expect_file;

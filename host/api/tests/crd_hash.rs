@@ -1,7 +1,5 @@
 //! The drift hash is Karpenter's, number by number.
 
-#![cfg(feature = "crd")]
-
 use std::collections::{BTreeMap, BTreeSet};
 
 use longshore_api::crd::{NodePool, NodePoolSpec, hash::nodepool_hash};

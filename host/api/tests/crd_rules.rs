@@ -1,7 +1,5 @@
 //! Every keyword and rule of the definitions accepts what it should and refuses what it should.
 
-#![cfg(feature = "crd")]
-
 #[path = "crd/stand_in.rs"]
 mod stand_in;
 #[path = "crd/table.rs"]

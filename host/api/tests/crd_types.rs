@@ -1,7 +1,5 @@
 //! The Rust types read everything that the API server accepts, and write it back.
 
-#![cfg(feature = "crd")]
-
 #[path = "crd/table.rs"]
 mod table;
 

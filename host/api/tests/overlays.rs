@@ -1,7 +1,5 @@
 //! NodeOverlays on a small catalogue: manifests in, prices and resources by NodePool out.
 
-#![cfg(feature = "crd")]
-
 use std::fmt::Write as _;
 
 use expect_test::{Expect, expect};
@@ -289,11 +287,12 @@ fn huge_pages_that_an_overlay_adds_are_taken_from_memory() {
             left,
             kind.allocatable.get(huge) >> 30,
             kind.capacity.get(ResourceId::Memory) >> 30,
+            made.catalogue.offerings()[0].available,
         )
     };
-    assert_eq!(of(0, 8), (7, 8, 16), "memory that is there stays");
-    assert_eq!(of(2, 4), (11, 4, 16), "some were there already");
-    assert_eq!(of(0, 99), (0, 99, 16));
+    assert_eq!(of(0, 8), (7, 8, 16, true), "memory that is there stays");
+    assert_eq!(of(2, 4), (11, 4, 16, true), "some were there already");
+    assert_eq!(of(0, 99), (0, 99, 16, false), "no machine has so many");
 }
 
 #[test]

@@ -29,7 +29,6 @@ use crate::calls::Call;
 use crate::error::{ApiError, Class, classify};
 use crate::lock::lock;
 use crate::observer::{Called, Observer, Unobserved};
-use crate::prices;
 use attempts::CountAttempts;
 
 /// How AWS is reached. What is `None` comes from the environment, as in every tool of AWS:
@@ -100,6 +99,16 @@ const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(30);
 /// The SDK waits up to 1 s before the second attempt and up to 2 s before the third.
 const RETRY_DELAYS_TOTAL: Duration = Duration::from_secs(3);
 
+/// The region whose endpoint of the price list is asked about a region.
+fn price_list_region(region: &str) -> &'static str {
+    match region.split('-').next() {
+        Some("ap") => "ap-south-1",
+        Some("cn") => "cn-northwest-1",
+        Some("eu") => "eu-central-1",
+        _ => "us-east-1",
+    }
+}
+
 impl Clients {
     /// Makes the clients.
     ///
@@ -132,7 +141,7 @@ impl Clients {
                 $service::Client::from_conf(builder.build())
             }};
         }
-        let of_prices = Region::new(prices::endpoint_region(&region));
+        let of_prices = Region::new(price_list_region(&region));
         Clients {
             ec2: client!(aws_sdk_ec2),
             sqs: client!(aws_sdk_sqs),
@@ -386,5 +395,31 @@ where
             }
             Some(next) => token = Some(next),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::price_list_region;
+
+    #[test]
+    fn each_region_asks_the_price_list_at_the_endpoint_that_is_near() {
+        let asked = [
+            "us-west-2",
+            "sa-east-1",
+            "ap-east-1",
+            "eu-west-3",
+            "cn-north-1",
+        ];
+        assert_eq!(
+            asked.map(price_list_region),
+            [
+                "us-east-1",
+                "us-east-1",
+                "ap-south-1",
+                "eu-central-1",
+                "cn-northwest-1"
+            ]
+        );
     }
 }

@@ -20,14 +20,14 @@ use tokio::sync::Semaphore;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
 
-use crate::discovery::{self, Filters};
+use crate::discovery;
 use crate::error::{ApiError, Class};
 use crate::nodeclass::{
     Ending, FINALIZER, Observed, PACE, Part, Probe, ProfileFault, ending, status,
 };
 use crate::profiles::{self, Step};
 use crate::provider::Ec2;
-use crate::records::{InstanceFacts, ProfileFacts, Tags};
+use crate::records::{Filters, InstanceFacts, ProfileFacts, Tags};
 use crate::store::ClassEvent;
 use crate::wire;
 use events::{events, transitions, troubles};

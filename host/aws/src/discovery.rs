@@ -22,20 +22,10 @@ use crate::error::ApiError;
 use crate::lock::lock;
 use crate::nodeclass::ImageFault;
 use crate::prices::OnDemand;
-use crate::records::{GroupFacts, PlacementFacts, ReservationFacts, SpotPrice, SubnetFacts};
+use crate::records::{
+    Filters, GroupFacts, ImageQuery, PlacementFacts, ReservationFacts, SpotPrice, SubnetFacts,
+};
 use crate::wire;
-
-/// Filters of a request: names are joined by and, values of a name by or.
-pub type Filters = Vec<(String, Vec<String>)>;
-
-/// A request for images.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ImageQuery {
-    /// Owners; none for all.
-    pub owners: Vec<String>,
-    /// Filters.
-    pub filters: Filters,
-}
 
 /// Values that one filter takes.
 const MAX_VALUES: usize = 200;

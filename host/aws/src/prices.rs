@@ -5,28 +5,16 @@
 //! licences are none that an instance is bought at, so [`queries`] leave them out.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use serde::Deserialize;
 
 use crate::calls::Call;
 use crate::clients::Clients;
 use crate::error::{ApiError, Class};
-use crate::provider::{Ec2, REFRESH};
-use crate::{discovery, wire};
+use crate::wire;
 
 /// Prices in USD per hour (in China: CNY), by instance type.
 pub type OnDemand = BTreeMap<String, f64>;
-
-/// The region whose endpoint of the price list is asked about a region.
-pub fn endpoint_region(region: &str) -> &'static str {
-    match region.split('-').next() {
-        Some("ap") => "ap-south-1",
-        Some("cn") => "cn-northwest-1",
-        Some("eu") => "eu-central-1",
-        _ => "us-east-1",
-    }
-}
 
 /// Whether the price list can be asked about a region. It has none of those in GovCloud.
 pub fn has_list(region: &str) -> bool {
@@ -121,55 +109,6 @@ fn price(item: Item, currency: &str) -> Option<(String, f64)> {
     Some((item.product.attributes.instance_type, price))
 }
 
-/// How soon the price list is asked for again after a call failed.
-const PRICE_LIST_RETRY: Duration = Duration::from_secs(600);
-
-impl Ec2 {
-    /// Keeps on-demand prices up to date, until it is dropped. Without a way to the price list the
-    /// recorded prices hold.
-    pub(crate) async fn follow_price_list(&self) {
-        let inner = self.inner();
-        if inner.settings.isolated || !has_list(inner.clients.region()) {
-            return;
-        }
-        loop {
-            let pause = match self.refresh_price_list().await {
-                Ok(types) => {
-                    tracing::info!(types, "on-demand prices read");
-                    REFRESH
-                }
-                Err(error) => {
-                    tracing::warn!(
-                        error = error.with_hint(),
-                        "reading on-demand prices failed; the last ones count"
-                    );
-                    match error.class {
-                        Class::Unauthorized => REFRESH,
-                        _ => PRICE_LIST_RETRY,
-                    }
-                }
-            };
-            tokio::time::sleep(pause).await;
-        }
-    }
-
-    /// Reads on-demand prices, and says how many types have one. What came counts, also if a part
-    /// failed.
-    ///
-    /// # Errors
-    /// A call failed, or the list is empty: types without an answer keep their price.
-    pub async fn refresh_price_list(&self) -> Result<usize, ApiError> {
-        let (prices, all) = price_list(&self.inner().clients).await;
-        let found = prices.len();
-        {
-            let mut state = self.state();
-            discovery::set_on_demand_prices(&mut state.region, &prices);
-            state.on_demand.extend(prices);
-        }
-        all.map(|()| found)
-    }
-}
-
 /// On-demand prices of the clients' region, and what failed: a part of the list, or it is empty.
 pub(crate) async fn price_list(clients: &Clients) -> (OnDemand, Result<(), ApiError>) {
     let region = clients.region();
@@ -246,24 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn each_region_asks_the_endpoint_that_is_near() {
-        let asked = [
-            "us-west-2",
-            "sa-east-1",
-            "ap-east-1",
-            "eu-west-3",
-            "cn-north-1",
-        ];
-        assert_eq!(
-            asked.map(endpoint_region),
-            [
-                "us-east-1",
-                "us-east-1",
-                "ap-south-1",
-                "eu-central-1",
-                "cn-northwest-1"
-            ]
-        );
+    fn regions_of_govcloud_have_no_price_list() {
         assert!(!has_list("us-gov-west-1") && has_list("us-west-1"));
     }
 }

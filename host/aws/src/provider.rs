@@ -6,6 +6,7 @@
 
 mod launching;
 mod memory;
+mod price_list;
 mod state;
 
 use std::collections::BTreeMap;
@@ -31,7 +32,7 @@ use tokio::time::Instant;
 use crate::batch::{Batcher, Window};
 use crate::boot::Bootstrap;
 use crate::clients::Clients;
-use crate::discovery::{self, Filters, Finder};
+use crate::discovery::{self, Finder};
 use crate::drift;
 use crate::error::{ApiError, Class as ErrorClass};
 use crate::instances::{capacity_type, instance, parse_provider_id};
@@ -39,7 +40,7 @@ use crate::interruption::Kind;
 use crate::launch::fleet::{GROUP_TAG, UNAVAILABLE};
 use crate::lock::lock;
 use crate::nodeclass::Part;
-use crate::records::{InstanceFacts, Tags};
+use crate::records::{Filters, InstanceFacts, Tags};
 use crate::store::NodeClasses;
 use crate::{nodeclass, wire};
 
@@ -150,7 +151,7 @@ const VISIBLE: i64 = 300;
 /// How often nodes are compared with their classes.
 const DRIFT_CHECK_INTERVAL: Duration = Duration::from_secs(300);
 /// How often types and prices are read anew.
-pub(crate) const REFRESH: Duration = Duration::from_secs(12 * 3600);
+const REFRESH: Duration = Duration::from_secs(12 * 3600);
 /// How often what is over is let go.
 const STATE_SWEEP_INTERVAL: Duration = Duration::from_secs(10);
 /// How often the leader looks for launch templates that others have made.

@@ -1,9 +1,22 @@
-//! What AWS answered, as plain data: everything that decisions are made from. No type of the SDK.
+//! What AWS is asked for and what it answered, as plain data: everything that decisions are made
+//! from. No type of the SDK.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Tags by key.
 pub type Tags = BTreeMap<String, String>;
+
+/// Filters of a request: names are joined by and, values of a name by or.
+pub type Filters = Vec<(String, Vec<String>)>;
+
+/// A request for images.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ImageQuery {
+    /// Owners; none for all.
+    pub owners: Vec<String>,
+    /// Filters.
+    pub filters: Filters,
+}
 
 /// A subnet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -6,10 +6,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::discovery::Filters;
 use crate::error::ApiError;
 use crate::provider::Ec2;
-use crate::records::StatusFacts;
+use crate::records::{Filters, StatusFacts};
 use crate::wire;
 
 /// Why an instance is unhealthy.

@@ -16,8 +16,7 @@ pub mod zonal_shift;
 
 use aws_sdk_ec2::types::{Filter, ResourceType, Tag, TagSpecification};
 
-use crate::discovery::Filters;
-use crate::records::Tags;
+use crate::records::{Filters, Tags};
 
 /// Filters of EC2.
 fn filters(all: &Filters) -> Option<Vec<Filter>> {

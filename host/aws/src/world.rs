@@ -8,8 +8,9 @@ use longshore_ec2::catalogue::Region;
 use serde_json::{Value, json};
 
 use crate::clients::Clients;
-use crate::discovery::{self, Filters};
+use crate::discovery;
 use crate::error::ApiError;
+use crate::records::Filters;
 use crate::{prices, wire};
 
 /// What was read.

@@ -9,7 +9,8 @@ mod common;
 use std::sync::Arc;
 
 use longshore_core::disrupt::budgets::Budgets;
-use longshore_core::disrupt::compile::{Compiled, NodeTerms};
+use longshore_core::disrupt::compile::NodeTerms;
+use longshore_core::disrupt::compiled::Compiled;
 use longshore_core::disrupt::costs::{self, MoveCost, price_of};
 use longshore_core::disrupt::methods::{self, Options, Round};
 use longshore_core::disrupt::paper::{self, Serial};

@@ -11,6 +11,7 @@ pub mod bound;
 pub mod budgets;
 pub mod checked;
 pub mod compile;
+pub mod compiled;
 pub mod consolidation;
 pub mod costs;
 mod decided;

@@ -3,7 +3,8 @@
 use crate::plan::{Effort, Plan, PodIx, Refusal, Target, Unfit};
 use crate::planner::{self, MAX_RETRIES, Once};
 use crate::policy::Policies;
-use crate::schedule::domains::{Counted, bought_by_others};
+use crate::schedule::bought_domains::bought_by_others;
+use crate::schedule::domains::Counted;
 use crate::schedule::first_fit::{CompiledCluster, Packing};
 use crate::schedule::refusal;
 use crate::snapshot::Snapshot;

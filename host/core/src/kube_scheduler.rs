@@ -35,84 +35,20 @@ mod nominations;
 mod queue;
 mod rng;
 mod rules;
+mod scenario;
 mod score;
 mod shapes;
+mod simulator;
 #[cfg(test)]
 mod tests;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::model::{OfferingId, Symbol};
-use crate::plan::{NodeIx, Plan, PodIx, PoolIx};
+use crate::plan::{Plan, PodIx};
 use crate::snapshot::Snapshot;
-use crate::stop::Stop;
-use compile::Compiled;
-use existing_nodes::ExistingNodes;
 pub use nominations::{affinity_leaders, pods_without_nomination};
-use rules::VirtualLabels;
-
-/// A node that may be bought. It gets the NodePool's labels and taints, and of the offering, its
-/// type and the claim's requirements every label that has a single value.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct VirtualNode<'a> {
-    /// The NodePool.
-    pub pool: PoolIx,
-    /// What it is bought as.
-    pub offering: OfferingId,
-    /// Labels with the values that the claim leaves, as in
-    /// [`PlannedClaim`](crate::plan::PlannedClaim).
-    pub requirements: &'a [(Symbol, Vec<Symbol>)],
-}
-
-/// Where a pod went.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum SimulatedNode {
-    /// A node of the snapshot.
-    Existing(NodeIx),
-    /// A node to be bought, by its place in the list.
-    New(u32),
-}
-
-/// How nodes come up that are not ready yet.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum NodeReadiness {
-    /// All at the same time.
-    Together,
-    /// One after the other in any order, every waiting pod tried again at each.
-    OneByOne,
-}
-
-impl NodeReadiness {
-    /// Even seeds bring nodes one by one, odd ones together, so that consecutive seeds cover both.
-    pub fn of(seed: u64) -> Self {
-        if seed.is_multiple_of(2) {
-            NodeReadiness::OneByOne
-        } else {
-            NodeReadiness::Together
-        }
-    }
-}
-
-/// What is left of a plan after kube-scheduler.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SimulationResult {
-    /// Pods without a node, in queue order.
-    pub unplaced: Vec<PodIx>,
-    /// For each of them the nodes that would take it if they had room.
-    pub feasible_if_larger: Vec<Vec<SimulatedNode>>,
-    /// For each of them whether labels, taints and volumes of some node suit it, so that what keeps
-    /// it out are rules about other pods, ports, or room.
-    pub suited: Vec<bool>,
-    /// Where the others went, in the order in which they were placed.
-    pub placements: Vec<(PodIx, SimulatedNode)>,
-}
-
-impl SimulationResult {
-    /// Whether every pod found a node.
-    pub fn places_all(&self) -> bool {
-        self.unplaced.is_empty()
-    }
-}
+pub use scenario::{NodeReadiness, SimulatedNode, SimulationResult, VirtualNode};
+pub use simulator::Simulator;
 
 /// Plays one scenario on a plan. Unplaced pods of the plan are in the queue and may take room. They
 /// do not count as unplaced again.
@@ -120,51 +56,7 @@ pub fn simulate(snapshot: &Snapshot, plan: &Plan, seed: u64) -> SimulationResult
     Simulator::new(snapshot).simulate(plan, seed)
 }
 
-/// A snapshot made ready to try many sets of nodes on.
-pub struct Simulator<'a> {
-    snapshot: &'a Snapshot,
-    compiled: Compiled,
-    existing_nodes: ExistingNodes,
-    labels: VirtualLabels<'a>,
-    hostname: Option<Symbol>,
-    /// Shapes with `minDomains`: the only ones that a new domain can help.
-    wants_domains: Vec<u32>,
-    stop: Stop<'a>,
-}
-
-impl<'a> Simulator<'a> {
-    /// Resolves what depends on the snapshot only.
-    pub fn new(snapshot: &'a Snapshot) -> Self {
-        let compiled = compile::compile(snapshot);
-        let ground = ExistingNodes::new(snapshot, &compiled);
-        let wants = compiled
-            .shapes
-            .iter()
-            .enumerate()
-            .filter(|(_, s)| s.required_spread.iter().any(|h| h.min_domains.is_some()));
-        let wants_domains = wants.map(|(at, _)| at as u32).collect();
-        Simulator {
-            snapshot,
-            compiled,
-            existing_nodes: ground,
-            labels: VirtualLabels::of(&snapshot.world),
-            hostname: snapshot.world.names.get("kubernetes.io/hostname"),
-            wants_domains,
-            stop: Stop::never(),
-        }
-    }
-
-    /// The same, ended by a signal. After the signal no pod is placed, and results are useless.
-    pub fn until(self, stop: Stop<'a>) -> Self {
-        Simulator { stop, ..self }
-    }
-
-    /// Whether results are useless: the run was ended, or selectors select more than can be
-    /// modelled.
-    pub fn is_stopped(&self) -> bool {
-        self.compiled.is_too_large || self.stop.is_raised()
-    }
-
+impl Simulator<'_> {
     /// Places the pending pods on existing nodes and `nodes`; the seed decides how nodes become
     /// ready.
     pub fn run(&self, nodes: &[VirtualNode<'_>], seed: u64) -> SimulationResult {

@@ -286,8 +286,13 @@ impl Effect {
                 // Huge pages are memory that nothing else gets.
                 let before = kind.allocatable.get(ResourceId::Memory);
                 let more = amount.saturating_sub(kind.capacity.get(of));
-                let left = before.saturating_sub(more).max(0);
-                kind.allocatable.set(ResourceId::Memory, left);
+                let left = before.saturating_sub(more);
+                // There is no machine with more of them than memory.
+                offerings
+                    .iter_mut()
+                    .filter(|_| left < 0)
+                    .for_each(|of| of.available = false);
+                kind.allocatable.set(ResourceId::Memory, left.max(0));
             }
             kind.capacity.set(of, amount);
             kind.allocatable.set(of, amount);

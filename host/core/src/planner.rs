@@ -15,7 +15,8 @@ use crate::model::{Catalogue, PodShape, Symbol, Symbols};
 use crate::optimize;
 use crate::plan::{Effort, Plan};
 use crate::policy::{Policies, Scores};
-use crate::schedule::domains::{self, Counted};
+use crate::schedule::bought_domains::bought_by_others;
+use crate::schedule::domains::Counted;
 use crate::schedule::first_fit::{self, CompiledCluster, Packing};
 use crate::schedule::incompatible_pools;
 use crate::schedule::pod_groups::PodGroup;
@@ -234,7 +235,7 @@ fn attempt(
     let candidates = rank_candidates(&mut compiled, candidates, &packing, options.effort);
     for candidate in candidates {
         going()?;
-        let overlooked = domains::bought_by_others(&compiled, &candidate, counted);
+        let overlooked = bought_by_others(&compiled, &candidate, counted);
         if !overlooked.is_empty() {
             return Some(Attempt::Overlooked(overlooked));
         }
@@ -255,7 +256,7 @@ fn attempt(
         incompatible_pools: incompatible,
         ..finish::finish(&mut compiled, packing)
     };
-    let overlooked = domains::bought_by_others(&compiled, &plan, counted);
+    let overlooked = bought_by_others(&compiled, &plan, counted);
     if !overlooked.is_empty() {
         return Some(Attempt::Overlooked(overlooked));
     }

@@ -241,6 +241,8 @@ pub struct UselessPurchase {
     pub times: u32,
     /// When the next node may be bought, seconds since 1970.
     pub until: i64,
+    /// That is so by now, and it is bought for another pod of the group alone.
+    pub after_another: bool,
 }
 
 /// Nodes of a NodePool that never joined, one after the other.

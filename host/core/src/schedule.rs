@@ -2,13 +2,15 @@
 //!
 //! [`pod_groups`] groups identical pods and lists their requirements, relaxed preference by
 //! preference; [`by_label`] indexes them by selector. [`node_specs`] narrows what a new node may
-//! be, label by label, with every result interned; [`settled`] says what that leaves to NodeClaims. [`fit`] finds the instance types that are large
-//! enough. [`leaders`] finds where pods can be followed. [`incompatible_pools`] finds NodePools
-//! without any compatible instance type.
-//! [`topology`] counts pods by domain, and [`domains`] says which domains count. [`first_fit`]
-//! packs first-fit-decreasing with all of them. The optimizer starts from its result.
+//! be, label by label, with every result interned; [`settled`] says what that leaves to NodeClaims.
+//! [`fit`] finds the instance types that are large enough. [`leaders`] finds where pods can be
+//! followed. [`incompatible_pools`] finds NodePools without any compatible instance type.
+//! [`topology`] counts pods by domain, and [`domains`] says which domains count; [`bought_domains`]
+//! finds those that a plan overlooked. [`pool_limits`] says what limits leave. [`first_fit`] packs
+//! first-fit-decreasing with all of them. The optimizer starts from its result.
 
 pub mod bit_set;
+pub mod bought_domains;
 pub mod by_label;
 pub mod domains;
 pub mod first_fit;
@@ -18,6 +20,7 @@ pub mod leaders;
 pub mod members;
 pub mod node_specs;
 pub mod pod_groups;
+pub mod pool_limits;
 pub mod questions;
 pub mod ranking;
 pub mod refusal;

@@ -13,17 +13,18 @@ mod volumes;
 
 use std::sync::Arc;
 
-pub use running::Running;
-use useless_purchases::UselessPurchases;
-
 use rustc_hash::FxHashSet;
 
+pub use nodes::StateNode;
+pub use pending::{PendingPod, SharedClaims};
+pub use running::Running;
+use useless_purchases::UselessPurchases;
+pub use volumes::SharedClaim;
+
 use crate::ids::{PodIx, PoolIx};
-use crate::model::{
-    ClusterObjects, HostPort, Labels, PodShape, Requirement, Resources, Symbol, Taint,
-};
+use crate::model::{ClusterObjects, PodShape};
+use crate::reasons::Unfit;
 pub use crate::reasons::{ForeignTaintBackoff, Ineligible};
-use crate::reasons::{Unfit, UselessPurchase};
 
 /// A cluster at one moment, with the indexes that planning needs. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -49,8 +50,8 @@ pub struct Snapshot {
     /// NodePools whose nodes never joined, which try one node again.
     pub trial: Vec<PoolIx>,
     /// Nodes by position in the world that kube-scheduler compares as hosts without pods when it
-    /// spreads pods over hosts: those on their way out until they are gone, and those that are not
-    /// initialized.
+    /// spreads pods over hosts: those on their way out until they are gone, and those that should be
+    /// initialized for long and are not.
     pub hosts_without_pods: Vec<u32>,
 }
 
@@ -158,90 +159,5 @@ impl Snapshot {
             &self.nodes,
             &volumes::Volumes::index(&self.world),
         )
-    }
-}
-
-/// A pod to plan.
-#[derive(Clone, Debug, PartialEq)]
-pub struct PendingPod {
-    /// The pod.
-    pub pod: PodIx,
-    /// Its shape. Differs from the pod's own where default topology spread was added.
-    pub shape: Arc<PodShape>,
-    /// Requirements of its volumes: one of the alternatives must hold; empty for none.
-    pub volume_alternatives: Vec<Vec<Requirement>>,
-    /// CSI volumes it mounts, driver and a number for the volume (a shared claim counts once per
-    /// node).
-    pub volumes: Vec<(Symbol, u32)>,
-    /// Claims of which the first pod that has a place decides for it.
-    pub shared: Option<Box<SharedClaims>>,
-    /// Why it cannot be planned at all, if so.
-    pub unfit: Option<Unfit>,
-    /// Why no node is bought for it, if so.
-    pub useless: Option<UselessPurchase>,
-}
-
-/// The PersistentVolumeClaims that a pod shares with others that wait or are about to be bound.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SharedClaims {
-    /// Its place among pods that share claims, in kube-scheduler's queue.
-    pub turn: u32,
-    /// The claims.
-    pub claims: Vec<SharedClaim>,
-}
-
-/// A PersistentVolumeClaim of which one pod decides for the others: its volume is made or chosen
-/// for the node of its first pod, or one pod at a time may use it.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct SharedClaim {
-    /// Its position in [`ClusterObjects::volume_claims`].
-    pub claim: u32,
-    /// One pod at a time may use its volume (ReadWriteOncePod). Else the others can be where the
-    /// first is until the volume is there.
-    pub one_pod: bool,
-    /// The pod that is nominated and has the claim, and its node.
-    pub first: Option<(PodIx, u32)>,
-}
-
-/// An existing or requested node.
-#[derive(Clone, Debug, PartialEq)]
-pub struct StateNode {
-    /// The node's name; the claim's where there is no node yet.
-    pub name: Symbol,
-    /// The NodePool, if a NodePool owns it.
-    pub pool: Option<Symbol>,
-    /// Its labels: the claim's until it is registered.
-    pub labels: Labels,
-    /// Taints that count: startup and ephemeral ones are left out while a managed node is not
-    /// initialised.
-    pub taints: Vec<Taint>,
-    /// What pods can have in total.
-    pub allocatable: Resources,
-    /// `allocatable` less bound pods, less daemons still to come. May be negative.
-    pub free: Resources,
-    /// Capacity, which counts against its NodePool's limits.
-    pub capacity: Resources,
-    /// It has joined and is ready for pods.
-    pub initialized: bool,
-    /// Host ports bound on it.
-    pub ports: Vec<HostPort>,
-    /// Most volumes by CSI driver; not named is unlimited.
-    pub volume_limits: Vec<(Symbol, u32)>,
-    /// CSI volumes attached, driver and volume number as in [`PendingPod::volumes`].
-    pub volumes: Vec<(Symbol, u32)>,
-    /// Pods bound to it that are neither terminal nor terminating, daemons included.
-    pub pods: Vec<PodIx>,
-    /// Terminating pods on it: they take room, and count for affinity and anti-affinity.
-    pub terminating: Vec<PodIx>,
-    /// The last of `taints` stands for `spec.unschedulable`, of which the Node has no taint:
-    /// kube-scheduler keeps pods away, and topology spread does not know of it.
-    pub cordoned: bool,
-}
-
-impl StateNode {
-    /// Taints that the Node has, which is what topology spread reads.
-    pub fn written_taints(&self) -> &[Taint] {
-        let all = self.taints.len();
-        &self.taints[..all - usize::from(self.cordoned && all > 0)]
     }
 }

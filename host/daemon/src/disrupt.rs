@@ -39,7 +39,6 @@ pub use explain::explain;
 pub use going::explain_going;
 pub use messages::Messages;
 pub use report::{Reason, Reasons};
-pub use summary::summary_of;
 
 /// What disruption would do with one node of the files that are named.
 ///

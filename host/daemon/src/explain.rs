@@ -1,17 +1,14 @@
 //! `longshore explain pod NAME`: why the pod got its node, or none; `longshore explain node NAME`:
 //! whether it would be disrupted, and why it stays. They work on files, or ask a running daemon.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-
 use longshore_core::disrupt::costs;
 use longshore_core::model::{ClusterObjects, ResourceId, Symbol};
 use longshore_core::plan::{NodeIx, Plan, PodIx, Refusal, Target, Unfit};
 use longshore_core::planner;
-use longshore_core::policy::{AlikeCosts, Policies};
+use longshore_core::policy::Policies;
 use longshore_core::snapshot::Snapshot;
 use longshore_core::stop::Stop;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::answer::Answer;
 use crate::args::{ExplainArgs, Kind, Output};

@@ -224,16 +224,25 @@ impl Messages<'_> {
                 claim,
                 times,
                 until,
+                after_another,
             }) => {
+                let next = match after_another {
+                    true => {
+                        "The next is bought for another pod like it, to see whether it helps".into()
+                    }
+                    false => format!(
+                        "No other is bought before {} UTC, unless the pod, its volumes, a NodePool or a \
+                        node class change",
+                        time_of_day(*until)
+                    ),
+                };
                 let times = match times {
                     1 => String::new(),
                     times => format!(" ({times} times in a row)"),
                 };
                 format!(
                     "a node was bought for it in vain{times}: that of NodeClaim {claim} was ready \
-                    and had room, and kube-scheduler did not place it there. No other is bought \
-                    before {} UTC, unless the pod, its volumes, a NodePool or a node class change",
-                    time_of_day(*until)
+                    and had room, and kube-scheduler did not place it there. {next}"
                 )
             }
             Unfit::BreaksPlan { rule, detail } => format!(

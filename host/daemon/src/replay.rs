@@ -26,7 +26,7 @@ pub use compare::{Other, Totals};
 use crate::answer::Answer;
 use crate::args::{Output, ReplayArgs};
 use crate::error::Failure;
-use crate::live::journal::look::{self, Look};
+use crate::live::journal::look::Look;
 use crate::live::journal::messages;
 use crate::live::journal::read::{Item, Reader};
 use crate::live::journal::record::Record;

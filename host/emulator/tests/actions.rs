@@ -1,8 +1,6 @@
 //! Each action: a request in, the reply as text out.
 
-mod common;
-
-use common::{START, ec2, fleet, form, get, reply, shown, target, template, text, world};
+use crate::common::{START, ec2, fleet, form, get, reply, shown, target, template, text, world};
 use expect_test::expect;
 use longshore_emulator::{Response, Time, handle, resume};
 

@@ -1,11 +1,9 @@
 //! Faults, interruptions, lag, throttling and the kubelet stand-in.
 
-mod common;
-
-use base64::Engine as _;
-use common::{
+use crate::common::{
     START, ec2, fleet, form, get, post_faults, reply, shown, target, template, text, world,
 };
+use base64::Engine as _;
 use expect_test::expect;
 use longshore_emulator::{Request, Response, World, handle, kubelet};
 

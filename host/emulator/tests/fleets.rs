@@ -1,8 +1,6 @@
 //! Fleets: order of pools, errors beside instances, tokens, and what can never happen.
 
-mod common;
-
-use common::{
+use crate::common::{
     IMAGE, START, ec2, fleet, form, get, post_faults, reply, shown, template, text, world,
 };
 use longshore_emulator::{Time, World};

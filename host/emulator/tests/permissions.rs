@@ -1,8 +1,6 @@
 //! Calls under policies: those of Karpenter's versions, and those of `deploy/aws/stack.json`.
 
-mod common;
-
-use common::{IMAGE, START, ec2, form, reply, shown, world};
+use crate::common::{IMAGE, START, ec2, form, reply, shown, world};
 use longshore_emulator::World;
 use longshore_emulator::policies::Policy;
 use longshore_emulator::policies::karpenter::{self, Names, VERSIONS};
@@ -266,9 +264,9 @@ fn the_stack_with_karpenters_role_and_queue_allows_a_node() {
     done(iam(&mut world, add));
     done(ec2(&mut world, &template(&TAGS)));
     done(ec2(&mut world, &fleet(&TAGS)));
-    let target = common::target("AmazonSQS.GetQueueUrl", r#"{"QueueName": "demo"}"#);
+    let target = crate::common::target("AmazonSQS.GetQueueUrl", r#"{"QueueName": "demo"}"#);
     done(shown(&reply(&mut world, START, &target)));
-    let other = common::target("AmazonSQS.GetQueueUrl", r#"{"QueueName": "other"}"#);
+    let other = crate::common::target("AmazonSQS.GetQueueUrl", r#"{"QueueName": "other"}"#);
     let said = shown(&reply(&mut world, START, &other));
     assert!(
         said.starts_with("403") && said.contains("sqs:GetQueueUrl"),

@@ -1,9 +1,7 @@
 //! What EC2 and IAM refuse by their own models is refused here: limits of lists, tags and names, and
 //! parts that do not go together.
 
-mod common;
-
-use common::{IMAGE, START, ec2, form, reply, world};
+use crate::common::{IMAGE, START, ec2, form, reply, world};
 use longshore_emulator::{Account, Time, World};
 
 /// The code that a request is refused with; empty if it is not.

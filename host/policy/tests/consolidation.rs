@@ -1,12 +1,10 @@
 //! Consolidation policies: those that mean harm leave the rules of NodePools as the floor, and
 //! those of our own do what they say.
 
-mod common;
-
 use std::path::PathBuf;
 use std::sync::{Arc, LazyLock};
 
-use common::{HOST, load};
+use crate::common::{HOST, load};
 use longshore_api::manifests::Reader;
 use longshore_core::disrupt::consolidation::DisruptionPolicies;
 use longshore_core::disrupt::methods::{self, Explain, Options, Round, Verdict};
@@ -25,7 +23,7 @@ fn judge(mode: &str) -> LoadedPolicy {
 }
 
 fn serve(policy: LoadedPolicy) -> WasmPolicies {
-    common::serve(policy)
+    crate::common::serve(policy)
 }
 
 /// Two half-empty nodes of NodePool `default`, two hours old: `one` with a pod of ReplicaSet web,

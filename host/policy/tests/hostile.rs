@@ -1,12 +1,10 @@
 //! Guests that mean harm: each is reported clearly, a good answer is there nevertheless, and
 //! nothing is left behind.
 
-mod common;
-
 use std::path::{Path, PathBuf};
 
-use common::hostile::{HOSTILE, MODES, WORLD, failure, hostile, policies};
-use common::{HOST, plugin};
+use crate::common::hostile::{HOSTILE, MODES, WORLD, failure, hostile, policies};
+use crate::common::{HOST, plugin};
 use longshore_core::policy::Policies;
 use longshore_policy::{Host, HostConfig, Limits, LoadError, Refusal, Report, WasmPolicies};
 
@@ -67,7 +65,7 @@ fn a_policy_that_failed_is_asked_again_in_the_next_round_and_not_before() {
 
 #[test]
 fn the_last_good_version_answers_before_the_price_does() {
-    let discounted = || common::load("price", "[[discounts]]\npercent = 50");
+    let discounted = || crate::common::load("price", "[[discounts]]\npercent = 50");
     let score = |policies: &WasmPolicies| {
         policies
             .score(&WORLD.catalogue, &WORLD.names, WORLD.pool)
@@ -75,7 +73,7 @@ fn the_last_good_version_answers_before_the_price_does() {
     };
     let half = WORLD.catalogue.offerings()[0].price * 0.5;
 
-    let policies = common::serve(discounted());
+    let policies = crate::common::serve(discounted());
     assert_eq!(score(&policies), half);
     policies.replace(0, hostile(&HOST, "panic"));
     assert_eq!(score(&policies), half);
@@ -87,7 +85,7 @@ fn the_last_good_version_answers_before_the_price_does() {
         "{reports:?}"
     );
 
-    let untried = common::serve(discounted());
+    let untried = crate::common::serve(discounted());
     untried.replace(0, hostile(&HOST, "panic"));
     assert_eq!(
         score(&untried),

@@ -1,9 +1,7 @@
 //! The first-party plugins inside the host: what they answer is what the same arithmetic gives
 //! here.
 
-mod common;
-
-use common::{HOST, World, load, plugin, serve, world};
+use crate::common::{HOST, World, load, plugin, serve, world};
 use longshore_core::model::Offering;
 use longshore_core::policy::{ByPrice, Policies, Scores};
 use longshore_policy::{LoadError, LoadedPolicy, Report, Signal, Signals, inspect};

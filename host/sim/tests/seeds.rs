@@ -190,6 +190,14 @@ fn what_is_bought_in_vain_is_bounded_and_others_get_their_nodes() {
     assert!(failed.is_empty(), "{failed}");
 }
 
+/// Seed 312: three nodes never join, and the NodePool buys again ten minutes into the rest at the end.
+#[test]
+fn a_back_off_of_nodes_that_never_joined_may_end_while_the_daemon_rests() {
+    let story = Stories::Disrupt.scenario(312, 12, types(SEEDS_TYPES));
+    let told = run_scenario(&story, reloader().expect("policies"), false).expect("a runtime");
+    assert_eq!(told.wrong, [""; 0]);
+}
+
 #[test]
 fn a_story_with_faults_is_told_twice_in_the_same_words() {
     let types = types(SEEDS_TYPES);

@@ -249,10 +249,10 @@ mod tests {
     /// The most modules of a crate that may use each other in a circle. Where a crate has fewer by
     /// now, its number here becomes smaller with it.
     const LARGEST: [(&str, usize); 14] = [
-        ("api", 21),
-        ("aws", 6),
+        ("api", 4),
+        ("aws", 4),
         ("cloud", 4),
-        ("core", 12),
+        ("core", 4),
         ("daemon", 4),
         ("ec2", 4),
         ("emulator", 4),

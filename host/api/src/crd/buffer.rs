@@ -4,7 +4,9 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Condition, Quantities, schema};
+use super::condition::Condition;
+use super::quantities::Quantities;
+use super::schema;
 
 /// How much room, for pods like which.
 #[derive(CustomResource, KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -1,9 +1,8 @@
 //! Conditions of a status: a type, a status (true, false, unknown), a reason and a time.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
-use super::Time;
 
 /// One statement about an object. The schema differs a little between resources (a NodeClaim's
 /// reason may be empty), so each status states its own; this type reads them all.

@@ -4,7 +4,9 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Condition, duration, is_default, schema};
+use super::condition::Condition;
+use super::defaults::is_default;
+use super::{duration, schema};
 
 /// What stands beside a KWOKNodeClass' metadata. Unlike other resources it may come without a spec,
 /// so the spec is a field of this and kube's derive, which would require it, is told that there is

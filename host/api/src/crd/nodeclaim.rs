@@ -1,11 +1,16 @@
 //! NodeClaim: one node, from request to termination.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::nodepool::month;
-use super::{Condition, NodeClassRef, Quantities, Requirement, Taint, Time, is_default, schema};
+use super::condition::Condition;
+use super::defaults::{is_default, month};
+use super::quantities::Quantities;
+use super::requirement::{NodeClassRef, Requirement};
+use super::schema;
+use super::taint::Taint;
 
 /// What a NodeClaim asks for. It never changes.
 #[derive(CustomResource, KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]

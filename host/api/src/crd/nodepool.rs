@@ -6,7 +6,12 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Condition, NodeClassRef, Quantities, Requirement, Taint, is_default, schema};
+use super::condition::Condition;
+use super::defaults::{is_default, month};
+use super::quantities::Quantities;
+use super::requirement::{NodeClassRef, Requirement};
+use super::schema;
+use super::taint::Taint;
 
 /// What a NodePool asks for.
 #[derive(CustomResource, KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -292,11 +297,6 @@ pub struct NodePoolStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::conditions")]
     pub conditions: Vec<Condition>,
-}
-
-/// 30 × 24 h.
-pub(super) fn month() -> String {
-    "720h".to_owned()
 }
 
 fn at_once() -> String {

@@ -4,7 +4,10 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Condition, Operator, Quantities, schema};
+use super::condition::Condition;
+use super::quantities::Quantities;
+use super::requirement::Operator;
+use super::schema;
 
 /// What a NodeOverlay changes, and for which instance types.
 #[derive(CustomResource, KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

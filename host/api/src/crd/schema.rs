@@ -4,7 +4,8 @@
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
-use super::{NodeClassRef, OverlayRequirement, Requirement};
+use super::overlay::OverlayRequirement;
+use super::requirement::{NodeClassRef, Requirement};
 
 /// A quantity: a signed decimal number with a binary suffix, a decimal suffix or an exponent.
 pub const QUANTITY: &str = r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$";

@@ -1,9 +1,10 @@
 //! Taints of nodes, as the custom resources hold them.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Time, schema};
+use super::schema;
 
 /// Keeps pods without a matching toleration off a node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

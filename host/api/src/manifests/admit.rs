@@ -28,7 +28,10 @@ pub(crate) fn admit(admission: &Admission, text: &str) -> Option<Admitted> {
     let (mut object, mut admitted) = prune(admission, text)?;
     if !is_stored(text) {
         let causes = admission.admit(&mut object, None);
-        let causes = causes.into_iter().filter(|cause| cause.field != "<nil>");
+        // The API server drops `status` before it looks, where an object is created.
+        let causes = causes
+            .into_iter()
+            .filter(|cause| cause.field != "<nil>" && !is_status(&cause.field));
         admitted.refusals.extend(causes.map(refusal));
     }
     Some(admitted)
@@ -110,8 +113,9 @@ pub(super) fn twice(text: &str) -> Option<Fault> {
 pub(crate) fn is_stored(text: &str) -> bool {
     let bytes = text.as_bytes();
     let metadata = json::member(bytes, 0, "metadata").filter(|range| bytes[range.start] == b'{');
-    let has =
-        |range: &std::ops::Range<usize>, name| super::field(bytes, range.start, name).is_some();
+    let has = |range: &std::ops::Range<usize>, name| {
+        json::string_member(bytes, range.start, name).is_some()
+    };
     metadata.is_some_and(|range| has(&range, "uid") || has(&range, "resourceVersion"))
 }
 

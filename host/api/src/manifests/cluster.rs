@@ -3,10 +3,10 @@
 use longshore_core::model::{NodeClass, NodeClassRef};
 use serde::Deserialize;
 
+use super::builder::{ObjectsBuilder, PriorityClass};
 use super::diagnostic::{Fault, Path};
 use super::object::{condition, labels};
 use super::wire::{Condition, List, Meta, only_from_maps};
-use super::{ObjectsBuilder, PriorityClass};
 
 #[derive(Deserialize, Default, Debug)]
 #[serde(remote = "Self", default)]

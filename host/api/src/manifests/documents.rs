@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use super::diagnostic::Fault;
 use super::diagnostic::{CUT_SHORT, Diagnostic, Diagnostics, Location};
 use super::explain::explain;
-use super::{field, looks_like_json, yaml};
+use super::yaml;
 #[cfg(feature = "crd")]
 use crate::crd::admission::Admission;
 use crate::json;
@@ -36,7 +36,7 @@ pub fn documents(source: &str, bytes: &[u8]) -> (Vec<Document>, Diagnostics) {
     };
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     match std::str::from_utf8(bytes) {
-        Ok(text) if looks_like_json(text.trim_start().as_bytes()) => finder.json(text, 0),
+        Ok(text) if json::looks_like_json(text.trim_start().as_bytes()) => finder.json(text, 0),
         Ok(text) => finder.yaml(text),
         Err(error) => {
             let line = json::lines_before(bytes, error.valid_up_to());
@@ -58,7 +58,7 @@ impl Finder<'_> {
     fn yaml(&mut self, text: &str) {
         for (first_line, document) in yaml::documents(text) {
             let content = document.trim_start_matches("---").trim_start();
-            if looks_like_json(content.as_bytes()) {
+            if json::looks_like_json(content.as_bytes()) {
                 let from = document.len() - content.len();
                 let before = json::lines_before(document.as_bytes(), from);
                 self.json(content, first_line + before);
@@ -266,7 +266,7 @@ impl Document {
     pub fn field(&self, name: &str) -> Option<&str> {
         self.text
             .starts_with('{')
-            .then(|| field(self.text.as_bytes(), 0, name))
+            .then(|| json::string_member(self.text.as_bytes(), 0, name))
             .flatten()
     }
 
@@ -327,7 +327,7 @@ impl Document {
     pub fn name(&self) -> &str {
         let bytes = self.text.as_bytes();
         json::member(bytes, 0, "metadata")
-            .and_then(|range| super::field(bytes, range.start, "name"))
+            .and_then(|range| json::string_member(bytes, range.start, "name"))
             .or_else(|| self.field("name"))
             .unwrap_or_default()
     }

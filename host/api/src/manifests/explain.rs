@@ -4,13 +4,12 @@
 use serde::Deserialize;
 
 use super::diagnostic::Fault;
-use super::field;
 use crate::json;
 
 /// Why an object could not be read as `W`, and its name if that much can be read.
 pub(super) fn unreadable<'a, W: Deserialize<'a>>(text: &'a str) -> (String, Fault) {
     let at = json::member(text.as_bytes(), 0, "metadata").map(|range| range.start);
-    let of = |name| at.and_then(|at| field(text.as_bytes(), at, name));
+    let of = |name| at.and_then(|at| json::string_member(text.as_bytes(), at, name));
     let name = match (of("namespace"), of("name")) {
         (Some(namespace), Some(name)) => format!("{namespace}/{name}"),
         (_, name) => name.unwrap_or_default().to_owned(),

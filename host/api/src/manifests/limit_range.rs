@@ -1,10 +1,10 @@
 //! LimitRanges: default requests of a namespace's containers. Existing pods have the defaults in
 //! their spec, because admission adds them; pod templates do not.
 
-use longshore_core::model::{Resources, Symbol};
+use longshore_core::model::Resources;
 use serde::Deserialize;
 
-use super::ObjectsBuilder;
+use super::builder::{LimitRange, ObjectsBuilder};
 use super::diagnostic::{Fault, Path};
 use super::object::{amount, resource};
 use super::wire::{Amount, List, Map, Meta, Text, only_from_maps};
@@ -41,14 +41,6 @@ struct WireLimit<'a> {
 }
 
 only_from_maps!(WireLimitRange<'a>, WireLimitRangeSpec<'a>, WireLimit<'a>);
-
-/// A LimitRange, as far as it changes what pods ask for.
-#[derive(Clone)]
-pub(super) struct LimitRange {
-    pub namespace: Symbol,
-    /// What a container asks for of each resource that it does not mention.
-    pub requests: Resources,
-}
 
 /// Takes a LimitRange in. Entries for containers alone have defaults; where they give no default
 /// for a request, it is the default for the limit, that is the maximum where there is none, or else

@@ -5,11 +5,12 @@ use longshore_core::model::{
 };
 use serde::Deserialize;
 
-use super::ObjectsBuilder;
+use super::builder::ObjectsBuilder;
 use super::diagnostic::{Fault, Path};
 use super::nodepool::grace;
 use super::object::{
-    WireTaint, amount, annotations, condition, created, labels, resource, symbol, taints,
+    WireClassRef, WireTaint, amount, annotations, condition, created, labels, resource, symbol,
+    taints,
 };
 use super::requirement::{Of, WireRequirement, requirement};
 use super::wire::{Amount, Condition, List, Map, Meta, Text, only_from_maps};
@@ -83,18 +84,6 @@ struct WireNodeClaimSpec<'a> {
     resources: Option<WireClaimResources<'a>>,
 }
 
-/// `nodeClassRef` as written.
-#[derive(Deserialize, Default, Debug)]
-#[serde(remote = "Self", default)]
-pub(crate) struct WireClassRef<'a> {
-    #[serde(borrow)]
-    pub group: Text<'a>,
-    #[serde(borrow)]
-    pub kind: Text<'a>,
-    #[serde(borrow)]
-    pub name: Text<'a>,
-}
-
 #[derive(Deserialize, Default, Debug)]
 #[serde(remote = "Self", default)]
 struct WireClaimResources<'a> {
@@ -108,7 +97,6 @@ only_from_maps!(
     WireNodeStatus<'a>,
     WireNodeClaim<'a>,
     WireNodeClaimSpec<'a>,
-    WireClassRef<'a>,
     WireClaimResources<'a>
 );
 

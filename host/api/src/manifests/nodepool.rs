@@ -8,10 +8,9 @@ use longshore_core::model::{
 };
 use serde::Deserialize;
 
-use super::ObjectsBuilder;
+use super::builder::ObjectsBuilder;
 use super::diagnostic::{Fault, Path, quoted};
-use super::node::WireClassRef;
-use super::object::{WireTaint, amount, condition, resource, resources, taints};
+use super::object::{WireClassRef, WireTaint, amount, condition, resource, resources, taints};
 use super::requirement::{Of, WireRequirement, requirements};
 use super::wire::{Amount, Condition, List, Map, Meta, Text, only_from_maps};
 use crate::failures::{FAILURES, HASH, Recorded};

@@ -4,7 +4,7 @@
 use longshore_core::model::{ClusterObjects, PodShape, Resources, ShapeId, Shapes, Symbol};
 use rustc_hash::FxHashMap;
 
-use super::ObjectsBuilder;
+use super::builder::ObjectsBuilder;
 
 /// Classes that every cluster has.
 const BUILT_IN: [(&str, i32); 2] = [

@@ -137,7 +137,19 @@ pub(crate) struct WireTaint<'a> {
     effect: Text<'a>,
 }
 
-only_from_maps!(WireTaint<'a>);
+/// `nodeClassRef` as written.
+#[derive(Deserialize, Default, Debug)]
+#[serde(remote = "Self", default)]
+pub(crate) struct WireClassRef<'a> {
+    #[serde(borrow)]
+    pub group: Text<'a>,
+    #[serde(borrow)]
+    pub kind: Text<'a>,
+    #[serde(borrow)]
+    pub name: Text<'a>,
+}
+
+only_from_maps!(WireTaint<'a>, WireClassRef<'a>);
 
 /// The effect of a name.
 pub(crate) fn effect(text: &str, at: Path<'_>) -> Result<TaintEffect, Fault> {

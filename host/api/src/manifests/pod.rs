@@ -7,7 +7,8 @@
 
 pub(super) mod api_rules;
 mod placement;
-mod requests;
+pub(super) mod requests;
+mod wire;
 
 use longshore_core::model::pod::DoNotDisrupt;
 use longshore_core::model::{
@@ -15,215 +16,18 @@ use longshore_core::model::{
 };
 use serde::Deserialize;
 
-pub(crate) use placement::WireNodeSelector;
-use placement::{FirstFault, WireAffinity, WireSpread, WireToleration, excess};
-pub(super) use requests::Needs;
-use requests::WireResources;
+use placement::{FirstFault, excess};
+use requests::Needs;
+pub(crate) use wire::{WireNodeSelector, WirePod, WirePodHead, WireTemplate};
+use wire::{WireSpec, WireStatus};
 
-use super::ObjectsBuilder;
+use super::builder::ObjectsBuilder;
 use super::diagnostic::{Fault, Path, quoted};
 use super::object::{condition, created, labels, symbol, time_of};
-use super::wire::{Amount, Condition, List, Map, Meta, Text, only_from_maps};
+use super::wire::{Condition, Map, Meta};
 use crate::json;
 use crate::labels as label;
 use crate::time::go_duration;
-
-#[derive(Deserialize, Default, Debug)]
-#[serde(remote = "Self", default)]
-pub(crate) struct WirePod<'a> {
-    #[serde(borrow)]
-    pub(super) metadata: Meta<'a>,
-    #[serde(borrow)]
-    spec: Option<WireSpec<'a>>,
-    #[serde(borrow)]
-    status: Option<WireStatus<'a>>,
-}
-
-/// The template of a workload.
-#[derive(Deserialize, Default, Debug)]
-#[serde(remote = "Self", default)]
-pub(crate) struct WireTemplate<'a> {
-    #[serde(borrow)]
-    metadata: Option<Meta<'a>>,
-    #[serde(borrow)]
-    spec: Option<WireSpec<'a>>,
-}
-
-#[derive(Deserialize, Default, Debug)]
-#[serde(remote = "Self", default, rename_all = "camelCase")]
-pub(crate) struct WireSpec<'a> {
-    #[serde(borrow)]
-    node_name: Option<Text<'a>>,
-    #[serde(borrow)]
-    containers: List<WireContainer<'a>>,
-    #[serde(borrow)]
-    init_containers: List<WireContainer<'a>>,
-    #[serde(borrow)]
-    resources: Option<WireResources<'a>>,
-    #[serde(borrow)]
-    overhead: Map<'a, Amount<'a>>,
-    #[serde(borrow)]
-    node_selector: Map<'a, Option<Text<'a>>>,
-    #[serde(borrow)]
-    affinity: Option<WireAffinity<'a>>,
-    #[serde(borrow)]
-    tolerations: List<WireToleration<'a>>,
-    #[serde(borrow)]
-    topology_spread_constraints: List<WireSpread<'a>>,
-    #[serde(borrow)]
-    volumes: List<WireVolume<'a>>,
-    host_network: Option<bool>,
-    priority: Option<i32>,
-    #[serde(borrow)]
-    priority_class_name: Option<Text<'a>>,
-    resource_claims: List<serde::de::IgnoredAny>,
-    #[serde(borrow)]
-    scheduling_group: Option<WireGroup<'a>>,
-}
-
-/// The group that a pod is scheduled with.
-#[derive(Deserialize, Default, Debug)]
-#[serde(remote = "Self", default)]
-struct WireGroup<'a> {
-    #[serde(borrow, rename = "podGroupName")]
-    name: Option<Text<'a>>,
-}
-
-/// What a container does when it exits.
-#[derive(Deserialize, Default, Debug)]
-#[serde(remote = "Self", default)]
-struct WireRestartRule<'a> {
-    #[serde(borrow)]
-    action: Option<Text<'a>>,
-}
-
-#[derive(Deserialize, Default, Debug)]
-#[serde(remote = "Self", default, rename_all = "camelCase")]
-pub(crate) struct WireContainer<'a> {
-    #[serde(borrow)]
-    name: Option<Text<'a>>,
-    #[serde(borrow)]
-    restart_policy: Option<Text<'a>>,
-    #[serde(borrow)]
-    restart_policy_rules: List<WireRestartRule<'a>>,
-    #[serde(borrow)]
-    resources: Option<WireResources<'a>>,
-    #[serde(borrow)]
-    ports: List<WirePort<'a>>,
-}
-
-impl WireContainer<'_> {
-    /// Of an init container: keeps running beside the others.
-    fn is_sidecar(&self) -> bool {
-        self.restart_policy.as_deref() == Some("Always")
-    }
-}
-
-#[derive(Deserialize, Default, Debug)]
-#[serde(remote = "Self", default, rename_all = "camelCase")]
-struct WirePort<'a> {
-    host_port: Option<i64>,
-    container_port: Option<i64>,
-    #[serde(borrow, rename = "hostIP")]
-    host_ip: Option<Text<'a>>,
-    #[serde(borrow)]
-    protocol: Option<Text<'a>>,
-}
-
-#[derive(Deserialize, Default, Debug)]
-#[serde(remote = "Self", default, rename_all = "camelCase")]
-struct WireVolume<'a> {
-    #[serde(borrow)]
-    name: Text<'a>,
-    #[serde(borrow)]
-    persistent_volume_claim: Option<WireClaimSource<'a>>,
-    ephemeral: Option<serde::de::IgnoredAny>,
-}
-
-#[derive(Deserialize, Default, Debug)]
-#[serde(remote = "Self", default, rename_all = "camelCase")]
-struct WireClaimSource<'a> {
-    #[serde(borrow)]
-    claim_name: Text<'a>,
-}
-
-#[derive(Deserialize, Default, Debug)]
-#[serde(remote = "Self", default, rename_all = "camelCase")]
-struct WireStatus<'a> {
-    #[serde(borrow)]
-    phase: Option<Text<'a>>,
-    #[serde(borrow)]
-    start_time: Option<Text<'a>>,
-    #[serde(borrow)]
-    conditions: List<Condition<'a>>,
-    #[serde(borrow)]
-    nominated_node_name: Option<Text<'a>>,
-    #[serde(borrow)]
-    container_statuses: List<WireContainerStatus<'a>>,
-    #[serde(borrow)]
-    init_container_statuses: List<WireContainerStatus<'a>>,
-    #[serde(borrow)]
-    resources: Option<WireResources<'a>>,
-    #[serde(borrow)]
-    allocated_resources: Map<'a, Amount<'a>>,
-}
-
-/// What a container has, which differs from what it asks for while it is resized.
-#[derive(Deserialize, Default, Debug)]
-#[serde(remote = "Self", default, rename_all = "camelCase")]
-struct WireContainerStatus<'a> {
-    #[serde(borrow)]
-    name: Text<'a>,
-    #[serde(borrow)]
-    resources: Option<WireResources<'a>>,
-    #[serde(borrow)]
-    allocated_resources: Map<'a, Amount<'a>>,
-}
-
-/// What a pod says of itself in any case.
-#[derive(Deserialize, Default, Debug)]
-#[serde(remote = "Self", default)]
-pub(crate) struct WirePodHead<'a> {
-    #[serde(borrow)]
-    pub(super) metadata: Meta<'a>,
-    #[serde(borrow)]
-    spec: Option<WireHeadSpec<'a>>,
-    #[serde(borrow)]
-    status: Option<WireHeadStatus<'a>>,
-}
-
-#[derive(Deserialize, Default, Debug)]
-#[serde(remote = "Self", default, rename_all = "camelCase")]
-struct WireHeadSpec<'a> {
-    #[serde(borrow)]
-    node_name: Option<Text<'a>>,
-}
-
-#[derive(Deserialize, Default, Debug)]
-#[serde(remote = "Self", default, rename_all = "camelCase")]
-struct WireHeadStatus<'a> {
-    #[serde(borrow)]
-    phase: Option<Text<'a>>,
-    #[serde(borrow)]
-    conditions: List<Condition<'a>>,
-}
-
-only_from_maps!(
-    WirePodHead<'a>,
-    WireHeadSpec<'a>,
-    WireHeadStatus<'a>,
-    WirePod<'a>,
-    WireTemplate<'a>,
-    WireSpec<'a>,
-    WireContainer<'a>,
-    WirePort<'a>,
-    WireVolume<'a>,
-    WireClaimSource<'a>,
-    WireGroup<'a>,
-    WireRestartRule<'a>,
-    WireContainerStatus<'a>,
-    WireStatus<'a>
-);
 
 /// Takes a pod in.
 pub(super) fn read(wire: WirePod<'_>, objects: &mut ObjectsBuilder) -> Result<(), Fault> {

@@ -9,7 +9,7 @@ use longshore_core::model::{Op, Requirement, fields};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use super::ObjectsBuilder;
+use super::builder::ObjectsBuilder;
 use super::diagnostic::{Fault, Path};
 use super::object::{amount, created, symbol};
 use super::pod::WireNodeSelector;

@@ -13,9 +13,10 @@ use std::sync::Arc;
 use longshore_core::model::{ClusterObjects, Records, Resources, Symbol, Symbols};
 use rustc_hash::FxHashMap;
 
+use super::builder::{ObjectsBuilder, PriorityClass};
 use super::diagnostic::Diagnostic;
 use super::normalize::renumber_shapes;
-use super::{ObjectsBuilder, PriorityClass, Reader, Source, TypeOf, identity};
+use super::{Reader, Source, TypeOf, identity};
 
 /// The lists of a world that objects are in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

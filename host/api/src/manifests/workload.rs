@@ -7,7 +7,7 @@ use longshore_core::model::{DaemonSet, LabelSelector, PodDisruptionBudget, Workl
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::ObjectsBuilder;
+use super::builder::ObjectsBuilder;
 use super::diagnostic::{Fault, Path};
 use super::pod::{WireTemplate, api_rules, template};
 use super::selector::{WireSelector, map_selector, selector};

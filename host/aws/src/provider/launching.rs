@@ -23,13 +23,12 @@ use super::{Ec2, VISIBLE, zone_id};
 use crate::boot::Rendered;
 use crate::calls::Call;
 use crate::clients::Turn;
-use crate::discovery::Filters;
 use crate::error::{ApiError, Class, launch_reason};
 use crate::launch::fleet::{self, Asking, Fleet, GROUP_TAG, Launched, Outcome, Reply, UID_TAG};
 use crate::launch::{self, Choice, choose, invalid};
 use crate::lock::lock;
 use crate::nodeclass::{self, Probe, probe_failed};
-use crate::records::{InstanceFacts, Tags};
+use crate::records::{Filters, InstanceFacts, Tags};
 use crate::subnets::Reserved;
 use crate::wire;
 

@@ -7,9 +7,8 @@ use aws_sdk_ec2::types::{Instance, Tag};
 use super::{filters, owned, tags};
 use crate::calls::Call;
 use crate::clients::{Clients, pages};
-use crate::discovery::Filters;
 use crate::error::ApiError;
-use crate::records::{InstanceFacts, Tags};
+use crate::records::{Filters, InstanceFacts, Tags};
 
 /// Instances that filters find, whatever their state unless a filter says it.
 ///

@@ -5,9 +5,10 @@ use longshore_ec2::images::Image;
 use super::{filters, owned, tags};
 use crate::calls::Call;
 use crate::clients::{Clients, pages};
-use crate::discovery::{Filters, ImageQuery};
 use crate::error::{ApiError, Class};
-use crate::records::{GroupFacts, PlacementFacts, ReservationFacts, SubnetFacts};
+use crate::records::{
+    Filters, GroupFacts, ImageQuery, PlacementFacts, ReservationFacts, SubnetFacts,
+};
 
 /// Subnets that filters find.
 ///

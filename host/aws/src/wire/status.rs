@@ -5,9 +5,8 @@ use aws_sdk_ec2::types::{InstanceStatus, InstanceStatusSummary};
 use super::{filters, owned};
 use crate::calls::Call;
 use crate::clients::{Clients, pages};
-use crate::discovery::Filters;
 use crate::error::ApiError;
-use crate::records::StatusFacts;
+use crate::records::{Filters, StatusFacts};
 
 /// What EC2 says of the running instances of the account that filters find.
 ///

@@ -23,9 +23,8 @@ use longshore_ec2::tags;
 use super::{filters, owned};
 use crate::calls::Call;
 use crate::clients::{Clients, pages};
-use crate::discovery::Filters;
 use crate::error::{ApiError, Class};
-use crate::records::TemplateFacts;
+use crate::records::{Filters, TemplateFacts};
 
 /// Makes a template. One that is there already will do: its name follows from its content.
 ///

@@ -12,9 +12,8 @@ use serde_json::{Value, json};
 use super::filters;
 use crate::calls::Call;
 use crate::clients::{Clients, pages};
-use crate::discovery::Filters;
 use crate::error::ApiError;
-use crate::records::SpotPrice;
+use crate::records::{Filters, SpotPrice};
 
 /// The descriptions of instance types, as EC2 writes them in JSON: [`longshore_ec2::facts::read`]
 /// reads and checks them. Virtual machines of x86_64 and arm64 alone.

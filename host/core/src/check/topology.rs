@@ -366,7 +366,7 @@ impl<'a> View<'a> {
     }
 
     /// The fewest pods on any Node that counts. Pods for an initialized one are bound before the first
-    /// node of the plan comes. One on its way out, or not initialized, has none then.
+    /// node of the plan comes. One on its way out, or long not initialized, has none then.
     fn least_on_nodes(&self, rule: &SpreadRule<'a>, count: &FxHashMap<u32, i64>) -> i64 {
         let counts = |&at: &u32| {
             let node = &self.world.nodes[at as usize];

@@ -10,7 +10,7 @@
 //! `K` is bounded by Lagrange's relaxation: for any prices of resources, the room at these prices and
 //! what each own pod is worth beyond them, if no other pod is worth more than its resources.
 
-use super::compile::Compiled;
+use super::compiled::Compiled;
 
 /// Prices of cores that are tried for each node, from nothing to what makes every pod pay for them.
 const PRICE_STEPS: u32 = 16;

@@ -2,7 +2,6 @@
 
 use rustc_hash::FxHashMap;
 
-use super::neighbourhood::MIN_GAIN;
 use crate::matching::satisfies;
 pub use crate::model::MoveCost;
 use crate::model::{
@@ -10,6 +9,8 @@ use crate::model::{
 };
 use crate::snapshot::{Snapshot, StateNode};
 
+/// A smaller gain than this, USD per hour, is none.
+pub const MIN_GAIN: f64 = 1e-7;
 /// The share of what a pod costs that it must save, where nothing says otherwise.
 const DEFAULT: MoveCost = MoveCost::Share(0.1);
 /// What a moved pod must save, for NodePools whose policy is `Balanced`.

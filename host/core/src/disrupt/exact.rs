@@ -8,9 +8,9 @@
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use super::compile::Compiled;
+use super::compiled::Compiled;
+use super::costs::MIN_GAIN;
 use super::fill::Admits;
-use super::neighbourhood::MIN_GAIN;
 use super::pack::{OnHost, OnOffer};
 use super::state::{HostState, State, most, rule_allows};
 

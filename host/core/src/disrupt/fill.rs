@@ -1,6 +1,6 @@
 //! Fills a room with the most valuable of the pods that are left to place.
 
-use super::compile::Compiled;
+use super::compiled::Compiled;
 use super::state::{Pods, most, rule_allows};
 
 /// How much each of cores and memory weighs in the order of sizes, in turn.

@@ -12,13 +12,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use indexmap::IndexSet;
-use rustc_hash::{FxBuildHasher, FxHashMap};
+use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 
 use super::backoff;
 use super::bound;
 use super::budgets::Budgets;
 use super::checked::Refused;
-use super::compile::{Compiled, NodeTerms};
+use super::compile::NodeTerms;
+use super::compiled::Compiled;
 use super::consolidation::{DisruptionPolicies, Facts};
 use super::costs::{self, MoveCost};
 use super::decided::{self, Judge};
@@ -315,7 +316,8 @@ fn answer<'s>(
     asked.round
 }
 
-/// Pods that wait, and the existing nodes that have room for them.
+/// Pods that wait, and the existing nodes that have room for them. One that kube-scheduler refuses on a
+/// node that was bought for it holds no room: the node goes if nothing else uses it.
 fn room_for_pending(snapshot: &Snapshot, policies: &dyn Policies) -> Vec<(NodeIx, PodIx)> {
     use crate::planner::{Options, plan};
     if snapshot.pending.is_empty() {
@@ -328,9 +330,14 @@ fn room_for_pending(snapshot: &Snapshot, policies: &dyn Policies) -> Vec<(NodeIx
     let Ok(plan) = plan(snapshot, policies, options) else {
         return Vec::new();
     };
-    plan.on_existing_nodes
-        .iter()
-        .flat_map(|at| at.pods.iter().map(|&pod| (at.node, pod)))
+    let refused = snapshot.pending.iter().filter(|pending| {
+        let useless = pending.useless.as_ref();
+        useless.is_some_and(|useless| useless.times > 0)
+    });
+    let refused: FxHashSet<PodIx> = refused.map(|pending| pending.pod).collect();
+    let room = plan.on_existing_nodes.iter();
+    room.flat_map(|at| at.pods.iter().map(|&pod| (at.node, pod)))
+        .filter(|(_, pod)| !refused.contains(pod))
         .collect()
 }
 

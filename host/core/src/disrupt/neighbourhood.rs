@@ -1,6 +1,7 @@
 //! Improves a state by small changes: a few hosts are dropped, their pods go into room that is free or
 //! onto something cheaper, and what does not pay is undone.
 
+use super::costs::MIN_GAIN;
 use super::fill::{Demand, Filler};
 use super::pack::{self, OnOffer, Rest};
 use super::state::{HostState, Pods, State};
@@ -13,8 +14,6 @@ const ALL_IN_ONE_BONUS: f64 = 1.1;
 const WINDOW: usize = 250;
 /// Tries after which hosts are ranked anew.
 const RANKED_FOR: usize = 64;
-/// A smaller gain than this, USD per hour, is none.
-pub const MIN_GAIN: f64 = 1e-7;
 
 /// Numbers from a seed.
 pub struct Rng(u64);

@@ -4,7 +4,7 @@
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
-use super::compile::Compiled;
+use super::compiled::Compiled;
 use super::fill::{Admits, Demand, Filler};
 use super::state::{HostState, Pods, State};
 

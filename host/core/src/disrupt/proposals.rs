@@ -7,10 +7,10 @@
 
 use rustc_hash::FxHashMap;
 
-use super::compile::Compiled;
+use super::compiled::Compiled;
 use super::consolidation::Decision;
+use super::costs::MIN_GAIN;
 use super::fill::{Admits, Demand, Filler};
-use super::neighbourhood::MIN_GAIN;
 pub use super::replacements::Replacement;
 use super::replacements::{ReplacementError, replacement};
 use super::state::{HostState, State};

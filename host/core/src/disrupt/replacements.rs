@@ -1,6 +1,6 @@
 //! What is bought in place of removed nodes: instance types, requirements and price of each NodeClaim.
 
-use super::compile::Compiled;
+use super::compiled::Compiled;
 use crate::ids::PodIx;
 use crate::model::{MinValuesPolicy, OfferingId, Resources, Symbol, TypeId};
 use crate::plan::PlannedClaim;

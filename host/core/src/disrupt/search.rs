@@ -6,7 +6,8 @@
 //! searched exhaustively, and packed exactly where that is quick. Effort is counted in steps, so
 //! that the answer does not depend on the machine.
 
-use super::compile::Compiled;
+use super::compiled::Compiled;
+use super::costs::MIN_GAIN;
 use super::exact;
 use super::fill::Filler;
 use super::neighbourhood::{self, Rng};
@@ -118,7 +119,7 @@ pub fn sweep<'c, 'a>(c: &'c Compiled<'a>, effort: Effort) -> State<'c, 'a> {
 
 fn keep_better<'c, 'a>(best: &mut State<'c, 'a>, found: Option<State<'c, 'a>>) {
     if let Some(found) = found
-        && found.cost < best.cost - neighbourhood::MIN_GAIN
+        && found.cost < best.cost - MIN_GAIN
     {
         *best = found;
     }

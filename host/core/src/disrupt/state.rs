@@ -4,7 +4,7 @@
 
 use smallvec::SmallVec;
 
-use super::compile::{Compiled, Rule};
+use super::compiled::{Compiled, Rule};
 use crate::schedule::fit::ResourceVector;
 
 /// What a host is.
@@ -59,7 +59,7 @@ pub struct State<'c, 'a> {
 impl<'c, 'a> State<'c, 'a> {
     /// The cluster as it is.
     pub fn new(c: &'c Compiled<'a>) -> Self {
-        let host = |node: &super::compile::Node| Host {
+        let host = |node: &super::compiled::Node| Host {
             state: HostState::Kept,
             free: node.free.clone(),
             guests: SmallVec::new(),

@@ -4,8 +4,9 @@ use rustc_hash::FxHashMap;
 
 use super::existing_nodes::{Domains, Load, NOWHERE, cpu_and_memory};
 use super::rules::{Kinds, NodeMatch};
+use super::scenario::VirtualNode;
 use super::shapes::{QueueClass, Shape};
-use super::{Simulator, VirtualNode};
+use super::simulator::Simulator;
 use crate::model::{HostPort, Symbol};
 
 /// Existing nodes first, numbered as in the snapshot, then those to come.

@@ -8,9 +8,10 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::cluster::Cluster;
 use super::filter::Filters;
 use super::rng::Rng;
+use super::scenario::{NodeReadiness, SimulatedNode, SimulationResult, VirtualNode};
 use super::score;
 use super::shapes::Queued;
-use super::{NodeReadiness, SimulatedNode, SimulationResult, Simulator, VirtualNode};
+use super::simulator::Simulator;
 use crate::plan::{NodeIx, PodIx};
 
 /// Up to this many nodes kube-scheduler looks at all; above, at a share of them.

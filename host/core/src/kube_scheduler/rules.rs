@@ -7,7 +7,7 @@
 use indexmap::{IndexMap, IndexSet};
 use rustc_hash::{FxBuildHasher, FxHashSet};
 
-use super::VirtualNode;
+use super::scenario::VirtualNode;
 use crate::matching::{satisfies, tolerates, untolerated};
 use crate::model::{
     ClusterObjects, Labels, Op, PodShape, Requirement, Symbol, Symbols, Taint, TaintEffect,

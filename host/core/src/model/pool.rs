@@ -3,7 +3,7 @@
 use super::node::Taint;
 use super::purchases::Purchases;
 use super::requirement::Requirement;
-use super::resources::Resources;
+use super::resources::{ResourceId, Resources};
 use super::symbols::{Labels, Symbol, Symbols};
 
 /// `nodeClassRef`.
@@ -137,7 +137,7 @@ pub struct NodePool {
     pub termination_grace: Option<i64>,
     /// `spec.limits`, only the resources named. `Some(0)` is a limit too, hence pairs and not
     /// [`Resources`].
-    pub limits: Vec<(super::ResourceId, i64)>,
+    pub limits: Vec<(ResourceId, i64)>,
     /// `spec.limits.nodes`.
     pub node_limit: Option<i64>,
     /// `spec.weight`, 0 if absent.

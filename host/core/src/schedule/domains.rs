@@ -9,13 +9,12 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::bit_set::BitSet;
-use super::first_fit::{CompiledCluster, limits};
 use super::node_specs::{NodeSpecId, NodeSpecs};
-use super::sets::{Set, Sets};
-use super::topology::{ConstraintKind, GroupKey};
+use super::pool_limits::limits;
+use super::sets::Sets;
+use super::topology::GroupKey;
 use crate::matching::untolerated;
 use crate::model::{Op, PodShape, Requirement, Resources, Symbol, Toleration};
-use crate::plan::{Plan, PlannedClaim};
 use crate::snapshot::Snapshot;
 
 /// Requirements of pods on a node bought for them, regardless of the policies of their constraints.
@@ -46,13 +45,14 @@ impl Buyer {
 }
 
 /// Domains that count although nothing could be bought there for a group's own pods: the plan buys
-/// a node there for others, which passes the group's filter. Found by [`bought_by_others`], and
+/// a node there for others, which passes the group's filter. Found by
+/// [`bought_by_others`](super::bought_domains::bought_by_others), and
 /// planned with from the start the next time.
 #[derive(Clone, Debug, Default)]
 pub struct Counted {
-    domains: FxHashSet<(GroupKey, Symbol)>,
+    pub(super) domains: FxHashSet<(GroupKey, Symbol)>,
     /// Count every domain where some NodePool could buy a node that passes the filter.
-    everybody: bool,
+    pub(super) everybody: bool,
 }
 
 impl Counted {
@@ -206,86 +206,4 @@ pub fn alternatives(
         sets
     };
     terms.iter().map(with).collect()
-}
-
-/// Domains that a plan's own claims make count, and that its spread constraints were planned
-/// without, where that would put a domain beyond its `maxSkew`. Each claim counts with its cheapest
-/// node.
-pub fn bought_by_others(compiled: &CompiledCluster<'_>, plan: &Plan, counted: &Counted) -> Counted {
-    let (topology, mut found) = (&compiled.topology, Counted::default());
-    let mut bought: Vec<(&PlannedClaim, Sets)> = Vec::new();
-    for group in topology.groups.iter().filter(|_| !counted.everybody) {
-        let (ConstraintKind::Spread { max_skew, .. }, Some(key)) = (group.spec.rule, group.key)
-        else {
-            continue;
-        };
-        let domains = &topology.keys[key];
-        let most = group.count.iter().copied().max().unwrap_or(0);
-        let overlooked = |d: &usize| {
-            !group.eligible_domains[*d]
-                && i64::from(most) > i64::from(group.count[*d]) + i64::from(max_skew)
-        };
-        for domain in (0..domains.values.len()).filter(overlooked) {
-            if bought.is_empty() {
-                bought.extend(
-                    plan.claims
-                        .iter()
-                        .map(|claim| (claim, labels(claim, compiled))),
-                );
-            }
-            let value = domains.values[domain];
-            let there = |(claim, labels): &(&PlannedClaim, Sets)| {
-                labels.get(domains.key).and_then(Set::single) == Some(value)
-                    && passes(&group.spec, claim, labels, compiled)
-            };
-            if bought.iter().any(there) {
-                found.domains.insert((group.spec.clone(), value));
-            }
-        }
-    }
-    found
-}
-
-/// What is known of the labels of the node that a claim counts on.
-fn labels(claim: &PlannedClaim, compiled: &CompiledCluster<'_>) -> Sets {
-    let numbers = &compiled.states.numbers;
-    let catalogue = &compiled.snapshot.world.catalogue;
-    let offering = catalogue.offering(claim.offering);
-    let mut sets = Sets::new(&claim.open, numbers);
-    for (key, values) in &claim.requirements {
-        sets.add(*key, &Set::of(values.iter().copied()), numbers);
-    }
-    let of_type = &catalogue.instance_type(offering.instance_type).requirements;
-    sets.add_all(
-        &Sets::new(of_type.iter().chain(offering.requirements.iter()), numbers),
-        numbers,
-    );
-    sets
-}
-
-/// Whether such a node of a claim's NodePool passes the filter of a group.
-fn passes(
-    spec: &GroupKey,
-    claim: &PlannedClaim,
-    labels: &Sets,
-    compiled: &CompiledCluster<'_>,
-) -> bool {
-    let states = &compiled.states;
-    let taints = &compiled.snapshot.world.pools[claim.pool.0 as usize].taints;
-    if spec
-        .tolerations
-        .as_ref()
-        .is_some_and(|t| untolerated(t, taints, false).is_some())
-    {
-        return false;
-    }
-    let Some((selector, terms)) = spec.asked() else {
-        return true;
-    };
-    let asked = alternatives(&selector, &terms, states);
-    asked.iter().any(|a| {
-        labels
-            .conflict(a, |key| states.may_be_undefined(key), &states.numbers)
-            .is_none()
-    })
 }

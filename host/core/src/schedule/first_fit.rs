@@ -18,6 +18,7 @@ use super::fit::{Fit, ResourceDims, ResourceVector};
 use super::leaders;
 use super::node_specs::{NodeSpecId, NodeSpecs, RequirementsId, pool_sets};
 use super::pod_groups::{self, GroupUse, PodGroup};
+use super::pool_limits::limits;
 use super::room::Room;
 use super::sets::{Set, Sets};
 use super::topology::{Asking, ConstraintKind, Domains, PlacedAt, ToBuy, Topology};
@@ -394,26 +395,6 @@ pub fn limits_left(p: &CompiledCluster<'_>, pool: usize) -> (Vec<(ResourceId, i6
     limits(p.snapshot, p.record(pool))
 }
 
-/// What a NodePool's limits leave after the nodes that it has.
-pub(super) fn limits(
-    snapshot: &Snapshot,
-    pool: &NodePool,
-) -> (Vec<(ResourceId, i64)>, Option<i64>) {
-    let mut limits = pool.limits.clone();
-    let mut nodes = pool.node_limit;
-    for node in snapshot.nodes.iter().filter(|n| n.pool == Some(pool.name)) {
-        limits
-            .iter_mut()
-            .for_each(|(resource, left)| *left -= node.capacity.get(*resource));
-        nodes = nodes.map(|n| n - 1);
-    }
-    let is_trial = |at: &PoolIx| snapshot.world.pools[at.0 as usize].name == pool.name;
-    if snapshot.trial.iter().any(is_trial) {
-        nodes = Some(nodes.map_or(1, |left| left.min(1)));
-    }
-    (limits, nodes)
-}
-
 /// Which domains of one topology key a pod may go to now.
 pub struct DomainRule {
     /// Position in [`Topology::keys`].
@@ -461,10 +442,8 @@ pub fn pack_on(
     loop {
         let before = packer.placements;
         waiting.retain(|&item| {
-            if packer.p.items[item].shared.is_some() {
-                for item in std::mem::take(&mut sharing) {
-                    packer.run_on_ready_nodes(item);
-                }
+            for other in sharing_with(packer.p, item, &mut sharing) {
+                packer.run_on_ready_nodes(other);
             }
             !packer.run(item)
         });
@@ -486,6 +465,26 @@ fn in_turn(compiled: &CompiledCluster<'_>, waiting: &mut [usize]) -> Vec<usize> 
         waiting[at] = item;
     }
     items
+}
+
+/// Takes those that share a claim with a pod group, itself included, out of `sharing`.
+fn sharing_with(
+    compiled: &CompiledCluster<'_>,
+    item: usize,
+    sharing: &mut Vec<usize>,
+) -> Vec<usize> {
+    let claims = |item: usize| {
+        let shared = compiled.items[item].shared.as_ref();
+        shared
+            .into_iter()
+            .flat_map(|shared| shared.claims.iter().map(|of| of.claim))
+    };
+    let own: Vec<u32> = claims(item).collect();
+    if own.is_empty() {
+        return Vec::new();
+    }
+    let shares = |other: &mut usize| claims(*other).any(|claim| own.contains(&claim));
+    sharing.extract_if(.., shares).collect()
 }
 
 struct Packer<'p, 'a> {

@@ -6,8 +6,9 @@
 //! exception: there the pod blocks every domain that the claim may still get.
 //!
 //! Spread over hosts compares what kube-scheduler compares when the pod is tried. On a node that is
-//! initialized, the minimum is that of all Nodes: one that is not initialized has no pods yet. On a
-//! node that is yet to come it is 0, because the new node is one of those compared then.
+//! initialized, the minimum is that of such nodes, for one that comes meanwhile takes a pod first; it is
+//! 0 if one does not get ready or is on its way out. On a node that is yet to come it is 0, because
+//! the new node is one of those compared then.
 
 use std::sync::Arc;
 
@@ -266,7 +267,7 @@ struct ComparedNodes {
     /// The fewest pods on any of them.
     least: u16,
     /// How many others have no pods: those on their way out, each compared until it is gone, and
-    /// those that are not initialized.
+    /// those that do not get ready.
     without_pods: usize,
 }
 

@@ -8,7 +8,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::StateNode;
+use super::nodes::StateNode;
 use crate::ids::PodIx;
 use crate::model::{ClusterObjects, NodeRecord, Symbol, Symbols, Taint, TaintEffect};
 use crate::reasons::ForeignTaintBackoff;

@@ -4,14 +4,57 @@ use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::moves;
 use super::volumes::Volumes;
-use super::{StateNode, moves};
 use crate::ids::PodIx;
 use crate::matching::{admits, untolerated};
 use crate::model::{
-    Catalogue, ClusterObjects, Labels, NodeClaim, NodeRecord, Op, PodShape, Resources, Symbol,
-    Symbols, Taint, TaintEffect, fields,
+    Catalogue, ClusterObjects, HostPort, Labels, NodeClaim, NodeRecord, Op, PodShape, Resources,
+    Symbol, Symbols, Taint, TaintEffect, fields,
 };
+
+/// An existing or requested node.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StateNode {
+    /// The node's name; the claim's where there is no node yet.
+    pub name: Symbol,
+    /// The NodePool, if a NodePool owns it.
+    pub pool: Option<Symbol>,
+    /// Its labels: the claim's until it is registered.
+    pub labels: Labels,
+    /// Taints that count: startup and ephemeral ones are left out while a managed node is not
+    /// initialised.
+    pub taints: Vec<Taint>,
+    /// What pods can have in total.
+    pub allocatable: Resources,
+    /// `allocatable` less bound pods, less daemons still to come. May be negative.
+    pub free: Resources,
+    /// Capacity, which counts against its NodePool's limits.
+    pub capacity: Resources,
+    /// It has joined and is ready for pods.
+    pub initialized: bool,
+    /// Host ports bound on it.
+    pub ports: Vec<HostPort>,
+    /// Most volumes by CSI driver; not named is unlimited.
+    pub volume_limits: Vec<(Symbol, u32)>,
+    /// CSI volumes attached, driver and volume number as in [`PendingPod::volumes`](crate::snapshot::PendingPod::volumes).
+    pub volumes: Vec<(Symbol, u32)>,
+    /// Pods bound to it that are neither terminal nor terminating, daemons included.
+    pub pods: Vec<PodIx>,
+    /// Terminating pods on it: they take room, and count for affinity and anti-affinity.
+    pub terminating: Vec<PodIx>,
+    /// The last of `taints` stands for `spec.unschedulable`, of which the Node has no taint:
+    /// kube-scheduler keeps pods away, and topology spread does not know of it.
+    pub cordoned: bool,
+}
+
+impl StateNode {
+    /// Taints that the Node has, which is what topology spread reads.
+    pub fn written_taints(&self) -> &[Taint] {
+        let all = self.taints.len();
+        &self.taints[..all - usize::from(self.cordoned && all > 0)]
+    }
+}
 
 /// DaemonSets as shapes: requests from their newest live pod (so that what admission added counts),
 /// the rest from the template. Those that ask for dynamic resources are left out, as Karpenter
@@ -51,14 +94,18 @@ pub fn daemons(world: &ClusterObjects) -> Vec<Arc<PodShape>> {
     sets.iter().map(shape).collect()
 }
 
+/// How long a node may take to be initialized, seconds after its NodeClaim was made. Meanwhile pods wait
+/// that have room on others once it is ready and has one of them; afterwards nothing waits for it.
+const IS_READY_WITHIN: i64 = 600;
+
 /// The joined objects.
 pub struct Joined {
     /// Nodes that count as capacity, in the order in which they are tried.
     pub nodes: Vec<StateNode>,
     /// Names of terminating nodes.
     pub deleting: FxHashSet<Symbol>,
-    /// Positions among the Nodes of those on their way out, which will have no pods, and of those
-    /// that have no pods yet because they are not initialized. Those of other providers are included.
+    /// Positions among the Nodes of those on their way out, which will have no pods, and of those that
+    /// have none because they are long not initialized. Those of other providers are included.
     pub hosts_without_pods: Vec<u32>,
     /// Pods whose room on their nominated node was taken by others.
     pub lost_nominations: FxHashSet<PodIx>,
@@ -101,7 +148,8 @@ pub fn join(
             continue;
         }
         let mut joined = registered_node(node, claim, &special);
-        if !joined.initialized && !special.is_rebooting(claim) {
+        let is_late = |of: &&NodeClaim| world.now > of.created + IS_READY_WITHIN;
+        if !joined.initialized && claim.filter(is_late).is_some() && !special.is_rebooting(claim) {
             hosts_without_pods.push(at);
         }
         if let Some(taint) = node.cordon {

@@ -6,15 +6,44 @@ use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::nodes::StateNode;
 use super::useless_purchases::UselessPurchases;
-use super::volumes::{LocalVolumes, Volumes};
-use super::{PendingPod, SharedClaim, SharedClaims, StateNode};
+use super::volumes::{LocalVolumes, SharedClaim, Volumes};
 use crate::ids::PodIx;
 use crate::model::{
-    ClusterObjects, LabelSelector, Pod, PodShape, ResourceId, Resources, SelectorOp, SelectorRule,
-    ShapeId, Spread, Symbol, Workload,
+    ClusterObjects, LabelSelector, Pod, PodShape, Requirement, ResourceId, Resources, SelectorOp,
+    SelectorRule, ShapeId, Spread, Symbol, Workload,
 };
-use crate::reasons::Unfit;
+use crate::reasons::{Unfit, UselessPurchase};
+
+/// A pod to plan.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PendingPod {
+    /// The pod.
+    pub pod: PodIx,
+    /// Its shape. Differs from the pod's own where default topology spread was added.
+    pub shape: Arc<PodShape>,
+    /// Requirements of its volumes: one of the alternatives must hold; empty for none.
+    pub volume_alternatives: Vec<Vec<Requirement>>,
+    /// CSI volumes it mounts, driver and a number for the volume (a shared claim counts once per
+    /// node).
+    pub volumes: Vec<(Symbol, u32)>,
+    /// Claims of which the first pod that has a place decides for it.
+    pub shared: Option<Box<SharedClaims>>,
+    /// Why it cannot be planned at all, if so.
+    pub unfit: Option<Unfit>,
+    /// Why no node is bought for it, if so.
+    pub useless: Option<UselessPurchase>,
+}
+
+/// The PersistentVolumeClaims that a pod shares with others that wait or are about to be bound.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SharedClaims {
+    /// Its place among pods that share claims, in kube-scheduler's queue.
+    pub turn: u32,
+    /// The claims.
+    pub claims: Vec<SharedClaim>,
+}
 
 /// Pods that kube-scheduler has marked or will mark unschedulable, including those that lost their
 /// nomination, and pods of terminating nodes. `moved` have room elsewhere already. `nominated` are

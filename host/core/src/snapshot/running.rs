@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::StateNode;
+use super::nodes::StateNode;
 use crate::ids::NodeIx;
 use crate::model::{ClusterObjects, LabelSelector, SelectorOp, ShapeId, Symbol};
 

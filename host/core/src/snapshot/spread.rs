@@ -10,7 +10,8 @@ use std::collections::BTreeMap;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::{Running, StateNode};
+use super::nodes::StateNode;
+use super::running::Running;
 use crate::ids::PodIx;
 use crate::matching::{admits, untolerated};
 use crate::model::pod::NodeInclusion;

@@ -3,6 +3,7 @@
 //!
 //! Whatever the cause, the next node would not help either. So nothing more is bought for the pod's
 //! group until something that matters has changed, or a back-off has passed that doubles each time.
+//! Then a node is bought for one of its pods, and for the others when one of the group has started.
 //! Evidence is read from NodeClaims while they are there, and from annotations of NodePools
 //! ([`Useless`]) afterwards: [`remember`] says what is to be written there. Pods of the group may
 //! still go to nodes that exist.
@@ -72,6 +73,8 @@ pub struct UselessPurchases {
     bars: FxHashMap<ShapeId, UselessPurchase>,
     /// Why nothing is bought for pods with volumes.
     with_volumes: FxHashMap<PodIx, UselessPurchase>,
+    /// Pods of these shapes for which one node may be bought all the same, one for each group.
+    tried: FxHashSet<PodIx>,
     /// Pods whose node may still help them.
     young: FxHashMap<PodIx, UselessPurchase>,
     /// Those nodes, by name: they stay until it is plain whether they help.
@@ -103,10 +106,15 @@ impl UselessPurchases {
             Some(planned) => find(world, &suspects, planned, &waiting, &mut groups),
             None => Default::default(),
         };
-        let (bars, with_volumes) = bars(world, &found, &waiting, &mut groups);
-        UselessPurchases {
-            bars,
+        let Bars {
+            of_shapes,
             with_volumes,
+            tried,
+        } = bars(world, &found, &waiting, &mut groups);
+        UselessPurchases {
+            bars: of_shapes,
+            with_volumes,
+            tried,
             young,
             awaited,
             found,
@@ -125,6 +133,7 @@ impl UselessPurchases {
             true => self.bars.get(&pod.shape),
             false => self.with_volumes.get(&ix),
         };
+        let bar = bar.filter(|_| !self.tried.contains(&ix));
         bar.or_else(|| self.young.get(&ix))
     }
 }
@@ -207,6 +216,7 @@ fn find(
                 claim: world.names.text(claim.name).into(),
                 times: 0,
                 until: settled,
+                after_another: false,
             };
             young.insert(pod, bar);
             awaited.extend(claim.node_name.map(|node| (node, pod)));
@@ -331,11 +341,13 @@ fn starts(
     newest
 }
 
-/// Bars of shapes, and of pods with volumes.
-type Bars = (
-    FxHashMap<ShapeId, UselessPurchase>,
-    FxHashMap<PodIx, UselessPurchase>,
-);
+/// Why nothing is bought, by shape and for pods with volumes, and the pods that are tried.
+#[derive(Default)]
+struct Bars {
+    of_shapes: FxHashMap<ShapeId, UselessPurchase>,
+    with_volumes: FxHashMap<PodIx, UselessPurchase>,
+    tried: FxHashSet<PodIx>,
+}
 
 fn bars(
     world: &ClusterObjects,
@@ -364,24 +376,41 @@ fn bars(
         started.is_some_and(|&newest| newest > entry.found)
     };
     let mut bars = Bars::default();
+    let mut oldest: FxHashMap<u64, PodIx> = FxHashMap::default();
+    for &ix in waiting.values() {
+        let age = |ix: PodIx| {
+            let pod = &world.pods[ix.0 as usize];
+            let namespace = world.shapes.get(pod.shape).namespace;
+            (pod.created, world.names.text(namespace), &*pod.name)
+        };
+        let group = groups.of(&world.pods[ix.0 as usize]);
+        let known = oldest.entry(group).or_insert(ix);
+        if age(ix) < age(*known) {
+            *known = ix;
+        }
+    }
     let mut bar = |ix: PodIx, groups: &mut Groups<'_>| {
         let pod = &world.pods[ix.0 as usize];
-        if pod.claims.is_empty() && bars.0.contains_key(&pod.shape) {
-            return;
-        }
         let group = groups.of(pod);
         let entry = newest.get(&group).copied();
         let entry = entry.filter(|_| asked.contains(&group));
-        if let Some(entry) = entry.filter(|&entry| holds(entry) && !is_over(entry)) {
-            let bar = UselessPurchase {
-                claim: entry.claim.clone(),
-                times: entry.times,
-                until: entry.until,
-            };
-            match pod.claims.is_empty() {
-                true => _ = bars.0.insert(pod.shape, bar),
-                false => _ = bars.1.insert(ix, bar),
-            }
+        let Some(entry) = entry.filter(|&entry| !is_over(entry)) else {
+            return;
+        };
+        // What may be bought by now is bought for one pod: whether it helps shows at the others.
+        if !holds(entry) && oldest.get(&group) == Some(&ix) {
+            bars.tried.insert(ix);
+            return;
+        }
+        let bar = || UselessPurchase {
+            claim: entry.claim.clone(),
+            times: entry.times,
+            until: entry.until,
+            after_another: !holds(entry),
+        };
+        match pod.claims.is_empty() {
+            true => _ = bars.of_shapes.entry(pod.shape).or_insert_with(bar),
+            false => _ = bars.with_volumes.entry(ix).or_insert_with(bar),
         }
     };
     let refused = waiting.values().copied();

@@ -2,13 +2,25 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::SharedClaim;
 use crate::ids::PodIx;
 use crate::matching::satisfies;
 use crate::model::storage::{StorageCapacity, StorageClass, Volume, VolumeClaim};
 use crate::model::{
     BetaLabel, ClusterObjects, LabelSelector, Op, Pod, Requirement, SelectorOp, Symbol, fields,
 };
+
+/// A PersistentVolumeClaim of which one pod decides for the others: its volume is made or chosen
+/// for the node of its first pod, or one pod at a time may use it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct SharedClaim {
+    /// Its position in [`ClusterObjects::volume_claims`].
+    pub claim: u32,
+    /// One pod at a time may use its volume (ReadWriteOncePod). Else the others can be where the
+    /// first is until the volume is there.
+    pub one_pod: bool,
+    /// The pod that is nominated and has the claim, and its node.
+    pub first: Option<(PodIx, u32)>,
+}
 
 /// The provisioner of classes whose volumes are made by people.
 const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";

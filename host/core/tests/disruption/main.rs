@@ -9,6 +9,7 @@ mod repair;
 mod rng;
 mod rules;
 mod search;
+mod static_capacity;
 mod static_pools;
 mod together;
 

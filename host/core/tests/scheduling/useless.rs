@@ -598,3 +598,39 @@ fn after_its_pause_a_nodepool_tries_one_node() {
     let goes = [unjoined(3, 0), large("a"), claim];
     assert!(outcome(&snapshot(&goes)).starts_with("0 bought"));
 }
+
+#[test]
+fn after_the_back_off_a_node_is_bought_for_one_pod_of_the_group() {
+    let found = snapshot(
+        &[
+            &[team(), picky("a"), picky("b")][..],
+            &bought("default/a,default/b"),
+        ]
+        .concat(),
+    );
+    let text = remembered(&found).unwrap();
+    let later = |others: &[Value]| {
+        let [pool, b] = remembering(USELESS, &text);
+        let objects = [&[pool, b, picky("a"), picky("c")][..], others].concat();
+        outcome(&snapshot_at(&objects, NOW + 271))
+    };
+    let text_of_later = later(&[]);
+    assert_eq!(
+        text_of_later,
+        "1 bought, b: default-bcd 1 times, 270 s, c: default-bcd 1 times, 270 s"
+    );
+    // The one helps: the others get theirs.
+    let mut started = running(
+        "d",
+        "web",
+        "n2",
+        &json!({"spec": {"nodeSelector": {"team": "a"}}}),
+    );
+    let spec = picky("d")["spec"].clone();
+    merge(
+        &mut started,
+        &json!({"spec": spec, "status": {"startTime": "2026-11-01T00:14:31Z"}}),
+    );
+    let text = later(&[node("n2", "a", "4", "16Gi"), started]);
+    assert!(!text.contains("default-bcd"), "{text}");
+}

@@ -15,10 +15,10 @@ use std::time::Duration;
 
 use longshore_api::crd::duration;
 use longshore_api::crd::{
-    ConditionStatus, NodeClaim, NodeClaimStatus, Operator, Quantity, Time, condition, set_condition,
+    ConditionStatus, NodeClaim, NodeClaimStatus, Operator, Quantity, condition,
 };
 use longshore_api::labels;
-use longshore_cloud::{CloudError, Launch};
+use longshore_cloud::CloudError;
 use serde_json::{Value, json};
 use tokio::sync::SemaphorePermit;
 use tokio::time::Instant;

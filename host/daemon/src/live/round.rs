@@ -39,7 +39,8 @@ use super::round_input::RoundInput;
 use super::step_error::StepError;
 use super::unavailable_offerings::UnavailableOfferings;
 use crate::deadline::{self, Deadline, TIME_LIMIT};
-use crate::explain::{self, ExplainInput, Explained};
+use crate::explain::{self, ExplainInput};
+use crate::explained::Explained;
 
 /// How rounds are made.
 pub struct RoundConfig {

@@ -4,19 +4,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Client;
-use longshore_cloud::CloudProvider;
-use longshore_core::model::Symbols;
 use longshore_kwok::provider::Kwok;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
-use tokio::task::JoinSet;
 use tracing_subscriber::EnvFilter;
 
 use super::clock::Clock;
 use super::connection::{self, Clients, connect};
 use super::context::Context;
 use super::definitions;
-use super::environment::{Cloud, Daemon, Environment, Lease, Offers, Repairs, fixed};
+use super::environment::{Cloud, Daemon, Environment, Lease, Repairs, fixed};
 use super::journal::{self, Journal};
 use super::leader::Leadership;
 use super::lock::lock;

@@ -33,7 +33,7 @@ mod metrics_snapshot;
 mod type_table;
 
 pub use class::Class;
-use head::{Head, PodHead, full, head};
+use head::{PodHead, full, head};
 pub use metrics_snapshot::{ClassView, MetricsSnapshot, NodeTotals, PodRow};
 #[cfg(test)]
 pub use type_table::TypeRow;

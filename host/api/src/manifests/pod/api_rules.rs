@@ -4,8 +4,10 @@
 //! What needs no amounts is in `typed/pod.rs`. What placement refuses itself (unknown operators, skews
 //! below one) is not looked at.
 
-use super::requests::{WireResources, is_pod_level};
-use super::{WireContainer, WirePod, WireSpec, WireTemplate};
+use super::requests::is_pod_level;
+use super::wire::{
+    WireContainer, WirePod, WireResources, WireSpec, WireSpread, WireTemplate, WireToleration,
+};
 use crate::labels;
 use crate::manifests::diagnostic::{Fault, Path, quoted};
 use crate::manifests::object::quantity;
@@ -51,10 +53,52 @@ fn check_spec(spec: &WireSpec<'_>, at: Path<'_>) -> Result<(), Fault> {
         )?;
     }
     for (index, toleration) in spec.tolerations.iter().enumerate() {
-        toleration.check_syntax(at.field("tolerations").index(index))?;
+        check_toleration(toleration, at.field("tolerations").index(index))?;
     }
     for (index, spread) in spec.topology_spread_constraints.iter().enumerate() {
-        spread.check_keys(at.field("topologySpreadConstraints").index(index))?;
+        check_spread(spread, at.field("topologySpreadConstraints").index(index))?;
+    }
+    Ok(())
+}
+
+/// What the API server checks of a toleration beside its operator and effect.
+fn check_toleration(toleration: &WireToleration<'_>, at: Path<'_>) -> Result<(), Fault> {
+    let (key, value) = (
+        toleration.key.as_deref().unwrap_or_default(),
+        toleration.value.as_deref().unwrap_or_default(),
+    );
+    if toleration.operator.as_deref() == Some("Exists") && !value.is_empty() {
+        return Err(at.field("value").fault(
+            format!("{} stands beside the operator Exists", quoted(value)),
+            "remove it, or write the operator Equal",
+        ));
+    }
+    if !key.is_empty() && !labels::is_label_key(key) {
+        let what = format!("{} is not a taint key", quoted(key));
+        return Err(at
+            .field("key")
+            .fault(what, "write it like team or example.com/team"));
+    }
+    if toleration.toleration_seconds.is_some() && toleration.effect.as_deref() != Some("NoExecute")
+    {
+        return Err(at.field("effect").fault(
+            "is not NoExecute beside tolerationSeconds",
+            "write NoExecute, or remove tolerationSeconds",
+        ));
+    }
+    match toleration.operator.as_deref() {
+        None | Some("" | "Equal") => label_value(value, at.field("value")),
+        _ => Ok(()),
+    }
+}
+
+/// What the API server checks of the `matchLabelKeys` of a constraint.
+fn check_spread(spread: &WireSpread<'_>, at: Path<'_>) -> Result<(), Fault> {
+    if !spread.match_label_keys.is_empty() && spread.label_selector.is_none() {
+        return Err(at.field("matchLabelKeys").fault(
+            "stands without a labelSelector",
+            "add the selector that the keys narrow, or remove them",
+        ));
     }
     Ok(())
 }

@@ -6,187 +6,14 @@ use longshore_core::model::{
     HostPort, LabelSelector, Labels, NodeInclusion, Op, PodTerm, Requirement, SelectorOp,
     SelectorRule, Spread, Symbol, Symbols, Toleration,
 };
-use serde::Deserialize;
 
-use super::{WireSpec, api_rules};
+use super::wire::{WireAffinity, WirePodTerm, WireSpec, WireSpread, WireTerm, WireToleration};
 use crate::labels::{self, of_topology, stable};
 use crate::manifests::diagnostic::{Fault, Path, quoted};
 use crate::manifests::object::effect;
-use crate::manifests::requirement::{Of, WireRequirement, requirements};
-use crate::manifests::selector::{WireSelector, selector};
-use crate::manifests::wire::{List, Map, Text, only_from_maps};
-
-#[derive(Deserialize, Default, Debug)]
-#[serde(remote = "Self", default, rename_all = "camelCase")]
-pub(crate) struct WireAffinity<'a> {
-    #[serde(borrow)]
-    node_affinity: Option<WireNodeAffinity<'a>>,
-    #[serde(borrow)]
-    pod_affinity: Option<WirePodAffinity<'a>>,
-    #[serde(borrow)]
-    pod_anti_affinity: Option<WirePodAffinity<'a>>,
-}
-
-#[derive(Deserialize, Default, Debug)]
-#[serde(remote = "Self", default)]
-struct WireNodeAffinity<'a> {
-    #[serde(borrow, rename = "requiredDuringSchedulingIgnoredDuringExecution")]
-    required: Option<WireNodeSelector<'a>>,
-    #[serde(borrow, rename = "preferredDuringSchedulingIgnoredDuringExecution")]
-    preferred: List<WirePreferredTerm<'a>>,
-}
-
-/// Alternatives of requirements on a node; of pods and of volumes.
-#[derive(Deserialize, Default, Debug)]
-#[serde(remote = "Self", default, rename_all = "camelCase")]
-pub(crate) struct WireNodeSelector<'a> {
-    #[serde(borrow)]
-    pub node_selector_terms: List<WireTerm<'a>>,
-}
-
-/// One alternative.
-#[derive(Deserialize, Default, Debug)]
-#[serde(remote = "Self", default, rename_all = "camelCase")]
-pub(crate) struct WireTerm<'a> {
-    #[serde(borrow)]
-    pub match_expressions: List<WireRequirement<'a>>,
-    #[serde(borrow)]
-    pub match_fields: List<WireRequirement<'a>>,
-}
-
-#[derive(Deserialize, Default, Debug)]
-#[serde(remote = "Self", default)]
-struct WirePreferredTerm<'a> {
-    weight: i32,
-    #[serde(borrow)]
-    preference: WireTerm<'a>,
-}
-
-#[derive(Deserialize, Default, Debug)]
-#[serde(remote = "Self", default)]
-struct WirePodAffinity<'a> {
-    #[serde(borrow, rename = "requiredDuringSchedulingIgnoredDuringExecution")]
-    required: List<WirePodTerm<'a>>,
-    #[serde(borrow, rename = "preferredDuringSchedulingIgnoredDuringExecution")]
-    preferred: List<WireWeightedPodTerm<'a>>,
-}
-
-#[derive(Deserialize, Default, Debug)]
-#[serde(remote = "Self", default, rename_all = "camelCase")]
-struct WirePodTerm<'a> {
-    #[serde(borrow)]
-    topology_key: Text<'a>,
-    #[serde(borrow)]
-    label_selector: Option<WireSelector<'a>>,
-    #[serde(borrow)]
-    namespaces: List<Text<'a>>,
-    #[serde(borrow)]
-    namespace_selector: Option<WireSelector<'a>>,
-    #[serde(borrow)]
-    match_label_keys: List<Text<'a>>,
-    #[serde(borrow)]
-    mismatch_label_keys: List<Text<'a>>,
-}
-
-#[derive(Deserialize, Default, Debug)]
-#[serde(remote = "Self", default, rename_all = "camelCase")]
-struct WireWeightedPodTerm<'a> {
-    weight: i32,
-    #[serde(borrow)]
-    pod_affinity_term: WirePodTerm<'a>,
-}
-
-#[derive(Deserialize, Default, Debug)]
-#[serde(remote = "Self", default, rename_all = "camelCase")]
-pub(crate) struct WireSpread<'a> {
-    max_skew: i64,
-    #[serde(borrow)]
-    topology_key: Text<'a>,
-    #[serde(borrow)]
-    when_unsatisfiable: Text<'a>,
-    #[serde(borrow)]
-    label_selector: Option<WireSelector<'a>>,
-    min_domains: Option<i64>,
-    #[serde(borrow)]
-    node_affinity_policy: Option<Text<'a>>,
-    #[serde(borrow)]
-    node_taints_policy: Option<Text<'a>>,
-    #[serde(borrow)]
-    match_label_keys: List<Text<'a>>,
-}
-
-#[derive(Deserialize, Default, Debug)]
-#[serde(remote = "Self", default)]
-pub(crate) struct WireToleration<'a> {
-    #[serde(borrow)]
-    key: Option<Text<'a>>,
-    #[serde(borrow)]
-    operator: Option<Text<'a>>,
-    #[serde(borrow)]
-    value: Option<Text<'a>>,
-    #[serde(borrow)]
-    effect: Option<Text<'a>>,
-    #[serde(rename = "tolerationSeconds")]
-    toleration_seconds: Option<i64>,
-}
-
-impl WireToleration<'_> {
-    /// What the API server checks of it beside its operator and effect.
-    pub(super) fn check_syntax(&self, at: Path<'_>) -> Result<(), Fault> {
-        let (key, value) = (
-            self.key.as_deref().unwrap_or_default(),
-            self.value.as_deref().unwrap_or_default(),
-        );
-        if self.operator.as_deref() == Some("Exists") && !value.is_empty() {
-            return Err(at.field("value").fault(
-                format!("{} stands beside the operator Exists", quoted(value)),
-                "remove it, or write the operator Equal",
-            ));
-        }
-        if !key.is_empty() && !labels::is_label_key(key) {
-            let what = format!("{} is not a taint key", quoted(key));
-            return Err(at
-                .field("key")
-                .fault(what, "write it like team or example.com/team"));
-        }
-        if self.toleration_seconds.is_some() && self.effect.as_deref() != Some("NoExecute") {
-            return Err(at.field("effect").fault(
-                "is not NoExecute beside tolerationSeconds",
-                "write NoExecute, or remove tolerationSeconds",
-            ));
-        }
-        match self.operator.as_deref() {
-            None | Some("" | "Equal") => api_rules::label_value(value, at.field("value")),
-            _ => Ok(()),
-        }
-    }
-}
-
-impl WireSpread<'_> {
-    /// What the API server checks of its `matchLabelKeys`.
-    pub(super) fn check_keys(&self, at: Path<'_>) -> Result<(), Fault> {
-        if !self.match_label_keys.is_empty() && self.label_selector.is_none() {
-            return Err(at.field("matchLabelKeys").fault(
-                "stands without a labelSelector",
-                "add the selector that the keys narrow, or remove them",
-            ));
-        }
-        Ok(())
-    }
-}
-
-only_from_maps!(
-    WireAffinity<'a>,
-    WireNodeAffinity<'a>,
-    WireNodeSelector<'a>,
-    WireTerm<'a>,
-    WirePreferredTerm<'a>,
-    WirePodAffinity<'a>,
-    WirePodTerm<'a>,
-    WireWeightedPodTerm<'a>,
-    WireSpread<'a>,
-    WireToleration<'a>
-);
+use crate::manifests::requirement::{Of, requirements};
+use crate::manifests::selector::selector;
+use crate::manifests::wire::{Map, Text};
 
 /// `nodeSelector` as requirements, ordered by key so that pods of one shape do not differ by the
 /// order of a map.
@@ -268,7 +95,7 @@ pub(super) fn preferred_terms(
         let at = at.index(index);
         let mut read = weight(wire.weight, at)
             .and_then(|()| term(&wire.preference, at.field("preference"), names));
-        if has_text_as_bound(&wire.preference) {
+        if has_text_as_bound(&wire.preference) || !wire.preference.match_fields.is_empty() {
             notes.extend(read.err());
             read = Ok(Vec::new());
         }

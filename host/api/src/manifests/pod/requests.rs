@@ -1,24 +1,11 @@
 //! Requests of a pod: the largest amounts that are ever needed at once.
 
 use longshore_core::model::{ResourceId, Resources, Symbol, Symbols};
-use serde::Deserialize;
 
-use super::{WireContainer, WireSpec, WireStatus};
+use super::wire::{WireContainer, WireResources, WireSpec, WireStatus};
 use crate::manifests::diagnostic::{Fault, Path};
 use crate::manifests::object::{amount, resource};
-use crate::manifests::wire::{Amount, Map, only_from_maps};
-
-/// Requests and limits of a container or a pod.
-#[derive(Deserialize, Default, Debug)]
-#[serde(remote = "Self", default)]
-pub(crate) struct WireResources<'a> {
-    #[serde(borrow)]
-    pub(super) requests: Map<'a, Amount<'a>>,
-    #[serde(borrow)]
-    pub(super) limits: Map<'a, Amount<'a>>,
-}
-
-only_from_maps!(WireResources<'a>);
+use crate::manifests::wire::{Amount, Map};
 
 /// The requests of a pod: those of its containers; what the pod as a whole asks for instead, where
 /// it does; its overhead; and one of `pods`. While it is resized in place, the largest counts of

@@ -92,6 +92,21 @@ fn a_schedule_that_cannot_be_read_keeps_no_nodepool_out() {
 }
 
 #[test]
+fn what_a_file_says_of_a_status_is_no_reason_to_refuse_an_object() {
+    let status =
+        "status:\n  conditions:\n  - {type: Ready, status: 'True'}\n  resources: {cpu: '3'}\n";
+    check(&[(format!("{}{status}", pool("METADATA", "main")), true, "")]);
+}
+
+#[test]
+fn a_preference_for_fields_of_a_node_is_passed_over_with_a_word() {
+    let spec = "{containers: [{name: c}], affinity: {nodeAffinity: \
+        {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 1, preference: {matchFields: \
+        [{key: metadata.name, operator: In, values: [n1]}]}}]}}}";
+    check(&[(pod(spec), true, "matchFields")]);
+}
+
+#[test]
 fn nodepools_are_taken_and_refused_as_the_api_server_and_karpenter_do() {
     let long = "n".repeat(64);
     let one = "{key: a, operator: In, values: [b]}";

@@ -4,7 +4,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
 use super::offers::{ever_within_limits, price, room_of, sizes};
-use super::{Compiled, Member, Movable, Node, Offer, PORT_RULES, Place, PodClass, Rule};
+use super::together::{Movable, is_hard};
+use crate::disrupt::compiled::{Compiled, Member, Node, Offer, Place, PodClass, Rule};
 use crate::ids::PodIx;
 use crate::matching::untolerated;
 use crate::model::{HostPort, Symbol, Toleration};
@@ -16,6 +17,9 @@ use crate::schedule::node_specs::RequirementsId;
 use crate::schedule::pod_groups::GroupUse;
 use crate::schedule::topology::ConstraintKind;
 use crate::snapshot::StateNode;
+
+/// Topology groups are numbered from 0; rules about host ports come after all of them.
+const PORT_RULES: u32 = 1 << 30;
 
 /// Topology keys and the domain of each that pods keep.
 type Pins = SmallVec<[(usize, u32); 2]>;
@@ -470,16 +474,6 @@ impl Classifier {
             on_host,
         }
     }
-}
-
-/// A rule that is left when all preferences are given up.
-pub(super) fn is_hard(p: &CompiledCluster<'_>, group: usize, rule: usize) -> bool {
-    let last = p.items[group].relaxations.last();
-    last.is_some_and(|last| {
-        last.uses
-            .iter()
-            .any(|kept| kept.group == rule && !kept.soft)
-    })
 }
 
 /// Whether kube-scheduler would let a pod of a group into the domains that it is in, were it made

@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use super::{Compiled, Node, Place, PodClass, UNLIMITED};
+use crate::disrupt::compiled::{Compiled, Node, Place, PodClass, Rule, UNLIMITED};
 use crate::disrupt::fill::{Demand, Filler};
 use crate::disrupt::pack::OnOffer;
 use crate::model::{ResourceId, Symbol, TypeId};
@@ -122,7 +122,7 @@ pub(super) fn price(
 
 /// Rules of a class as the linear program wants them: in units.
 fn rules(class: &PodClass) -> SmallVec<[HostRule; 2]> {
-    let in_units = |rule: &super::Rule| HostRule {
+    let in_units = |rule: &Rule| HostRule {
         group: rule.group,
         counts: rule.adds > 0,
         cap: match rule.cap {

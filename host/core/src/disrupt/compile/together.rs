@@ -5,11 +5,19 @@
 
 use smallvec::SmallVec;
 
-use super::Movable;
-use super::classifier::is_hard;
 use crate::ids::PodIx;
 use crate::schedule::first_fit::CompiledCluster;
 use crate::schedule::topology::ConstraintKind;
+
+/// A pod that may move.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Movable {
+    pub pod: PodIx,
+    /// Position in [`CompiledCluster::items`].
+    pub group: Option<usize>,
+    /// Where it is.
+    pub node: usize,
+}
 
 /// Pods that move together.
 pub(super) type Unit = SmallVec<[Movable; 1]>;
@@ -93,4 +101,14 @@ fn in_order(
         order.push(left.remove(next));
     }
     Ok(order)
+}
+
+/// A rule that is left when all preferences are given up.
+pub(super) fn is_hard(p: &CompiledCluster<'_>, group: usize, rule: usize) -> bool {
+    let last = p.items[group].relaxations.last();
+    last.is_some_and(|last| {
+        last.uses
+            .iter()
+            .any(|kept| kept.group == rule && !kept.soft)
+    })
 }

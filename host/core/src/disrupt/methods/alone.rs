@@ -5,7 +5,8 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use super::{Asked, Explain, Nodes, Options, SearchInput, Verdict};
-use crate::disrupt::compile::{Compiled, NodeTerms};
+use crate::disrupt::compile::NodeTerms;
+use crate::disrupt::compiled::Compiled;
 use crate::disrupt::decided;
 use crate::disrupt::fill::Filler;
 use crate::disrupt::pack;

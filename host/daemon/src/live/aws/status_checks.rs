@@ -23,6 +23,7 @@ use crate::live::context::Context;
 use crate::live::metrics::ec2::Ec2Metrics;
 use crate::live::node_claim;
 use crate::live::proof;
+use crate::live::repair::ends;
 use crate::live::repair::reboot::{end_within, phase};
 use crate::live::step_error::StepError;
 
@@ -61,7 +62,7 @@ pub(super) async fn run(ec2: &Ec2, ctx: &Context, claims: &Claims, metrics: &Ec2
                     // What failed is done at the next look.
                     match end(ctx, &claim, &one).await {
                         Ok(End::Forced) => forces_left -= 1,
-                        Ok(End::InOrder) => {}
+                        Ok(End::InOrder | End::UnderWay) => {}
                         Err(why) => {
                             let claim = claim.metadata.name.as_deref();
                             tracing::warn!(nodeclaim = claim, %why, "deleting NodeClaim of unhealthy instance failed; retrying");
@@ -230,6 +231,8 @@ enum End {
     Forced,
     /// Once its pods have left.
     InOrder,
+    /// Now, as was decided before: it takes no turn from another.
+    UnderWay,
 }
 
 /// Deletes the NodeClaim of an unhealthy instance. One that goes already gets its end only: its pods
@@ -237,6 +240,9 @@ enum End {
 async fn end(ctx: &Context, claim: &NodeClaim, one: &Unhealthy) -> Result<End, StepError> {
     let how = how_it_ends(ctx, claim, one.category).await?;
     let goes = claim.metadata.deletion_timestamp.is_some();
+    if goes && how == End::Forced && ends(claim).is_some_and(|end| end <= ctx.now()) {
+        return Ok(End::UnderWay);
+    }
     let claim = &bounded(ctx, claim, how).await?;
     if goes {
         return Ok(how);
@@ -275,7 +281,7 @@ async fn how_it_ends(
 /// The NodeClaim, with an end that is now where its pods cannot leave in order.
 async fn bounded(ctx: &Context, claim: &NodeClaim, how: End) -> Result<NodeClaim, StepError> {
     match how {
-        End::InOrder => Ok(claim.clone()),
+        End::InOrder | End::UnderWay => Ok(claim.clone()),
         End::Forced => end_within(ctx, claim, 0).await,
     }
 }
@@ -286,7 +292,6 @@ mod tests {
 
     use super::*;
     use crate::live::lifecycle::tests::{context, fresh};
-    use crate::live::repair::ends;
     use crate::managed::Managed;
 
     #[tokio::test]
@@ -346,6 +351,13 @@ mod tests {
                 is_forced,
                 "{category:?}"
             );
+            // The next look does no more to it, and its turn is another's.
+            let mut again = server.claim().unwrap();
+            again.metadata.deletion_timestamp = claim.metadata.deletion_timestamp.clone();
+            let how = super::end(&ctx, &again, &unhealthy(category))
+                .await
+                .unwrap();
+            assert_eq!(how == End::UnderWay, is_forced, "{category:?}");
         }
     }
 

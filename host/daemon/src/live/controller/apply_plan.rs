@@ -18,13 +18,15 @@ use crate::live::round::{self, Asked, Created, Round};
 use crate::messages::time_of_day;
 use crate::report::{self, UnplacedPod};
 
-/// Why no node is bought for a pod, if that is because one did not help.
+/// Why no node is bought for a pod for now, if that is because one did not help.
 fn useless_purchase(unplaced: &Unplaced) -> Option<&UselessPurchase> {
     unplaced
         .refusals
         .iter()
         .find_map(|refusal| match &refusal.unfit {
-            Unfit::UselessPurchase(useless) if useless.times > 0 => Some(useless),
+            Unfit::UselessPurchase(useless) if useless.times > 0 && !useless.after_another => {
+                Some(useless)
+            }
             _ => None,
         })
 }

@@ -6,7 +6,6 @@ use std::time::Duration;
 use longshore_api::crd::NodeClaim;
 use longshore_core::disrupt::verdicts::{Method, Reason, Stays};
 use longshore_core::ids::NodeIx;
-use longshore_core::model::{ClusterObjects, DueRepair, UnhealthyNode};
 
 use super::{Controller, Done};
 use crate::disrupt::Messages;

@@ -55,12 +55,13 @@ pub async fn failed(ctx: &Context, pool: &NodePool, command: &Command) -> Result
     write(ctx, pool, text.into()).await
 }
 
-/// A command on nodes of a NodePool has got its replacements: it failed, if it did, for what is over.
+/// A command on nodes of a NodePool that began at `began` has got its replacements. If that was after
+/// the pause, others failed for what is over; one that was under way before says nothing of it.
 ///
 /// # Errors
 /// This process leads no more.
-pub async fn succeeded(ctx: &Context, pool: &NodePool) -> Result<(), StepError> {
-    if ctx.failures.of(pool).is_none() {
+pub async fn succeeded(ctx: &Context, pool: &NodePool, began: i64) -> Result<(), StepError> {
+    if ctx.failures.of(pool).is_none_or(|of| began < of.until) {
         return Ok(());
     }
     ctx.failures.forget(pool);

@@ -349,7 +349,7 @@ pub async fn step(ctx: &Context, view: &CommandView, now: i64) -> Outcome {
             }
             if !command.replacements.is_empty() {
                 for pool in &view.pools {
-                    failures::succeeded(ctx, pool).await?;
+                    failures::succeeded(ctx, pool, command.began).await?;
                 }
             }
             Ok(None)

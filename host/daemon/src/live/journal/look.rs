@@ -3,7 +3,7 @@
 //!
 //! Looks and rounds of provisioning are numbered apart: numbers of looks begin at [`LOOKS`].
 
-use longshore_core::disrupt::methods::{self, Options, TerminateFirst};
+use longshore_core::disrupt::methods::{Options, TerminateFirst};
 use longshore_core::disrupt::proposals::Rules;
 use longshore_core::disrupt::search::Effort;
 use longshore_core::model::{ClusterObjects, DueRepair, MoveCost, RepairAction, UnhealthyNode};

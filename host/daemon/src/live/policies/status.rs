@@ -1,6 +1,7 @@
 //! Status of policies and signals for `longshore status`, and notices for logs, metrics and Events.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 
 use longshore_policy::{CallStats, Fallback, Report, ScoreRecord};
 use serde::Serialize;

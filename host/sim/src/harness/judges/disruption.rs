@@ -2,8 +2,10 @@
 //! there.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
+use longshore_core::model::purchases::{UNJOINED, Unjoined};
 use serde_json::Value;
 
 use super::nodes;
@@ -208,7 +210,7 @@ impl Disruption {
             .first()
             .and_then(|of| details(of)["candidates"].as_u64());
         let are_all_there = wanted.is_some_and(|wanted| own.len() as u64 >= wanted);
-        let moves = |of: &&std::sync::Arc<Value>| {
+        let moves = |of: &&Arc<Value>| {
             fields::annotation(of, MOVES).is_some_and(|moves| moves.contains(name))
         };
         if are_all_there && !own.iter().any(moves) {
@@ -224,7 +226,7 @@ impl Disruption {
             .iter()
             .filter_map(|claim| fields::annotation(claim, COMMAND))
             .collect();
-        let is_left_over = |claim: &&std::sync::Arc<Value>| {
+        let is_left_over = |claim: &&Arc<Value>| {
             let id = fields::annotation(claim, REPLACES);
             let is = |condition| fields::condition(claim, condition) == "True";
             id.is_some_and(|id| !commands.contains(id))
@@ -319,7 +321,7 @@ impl Disruption {
                     && !ends(of)
             })
         };
-        let ours = |of: &&std::sync::Arc<Value>| {
+        let ours = |of: &&Arc<Value>| {
             let going = fields::annotation(of, COMMAND).is_some() && counts_itself(of);
             going && fields::label(of, POOL) == Some(pool)
         };
@@ -329,7 +331,7 @@ impl Disruption {
             false => late(interceptor, pool, &claims, &nodes),
         };
         let going = claims.iter().filter(ours).count() + usize::from(is_counted) + late;
-        let counts = |node: &&std::sync::Arc<Value>| {
+        let counts = |node: &&Arc<Value>| {
             let initialized = fields::label(node, INITIALIZED) == Some("true");
             initialized && fields::label(node, POOL) == Some(pool)
         };
@@ -371,11 +373,11 @@ impl Disruption {
 fn late(
     interceptor: &Interceptor,
     pool: &str,
-    claims: &[std::sync::Arc<Value>],
-    nodes: &[std::sync::Arc<Value>],
+    claims: &[Arc<Value>],
+    nodes: &[Arc<Value>],
 ) -> usize {
     let now = interceptor.clock.now().as_second();
-    let is_late = |claim: &&std::sync::Arc<Value>| {
+    let is_late = |claim: &&Arc<Value>| {
         let id = fields::text(claim, "/status/providerID");
         let own = nodes
             .iter()
@@ -501,16 +503,18 @@ pub(super) fn replaced_in_place(claim: &Value) -> bool {
     reason == "Drifted" || reason == "Unhealthy"
 }
 
-/// Whether a NodePool whose commands have failed may buy again since a moment ago, or still waits for it.
+/// Whether a NodePool whose commands have failed, or whose nodes never joined, may buy again since a
+/// moment ago, or still waits for it.
 pub(super) fn backs_off(interceptor: &Interceptor, moment: Duration) -> bool {
     let pools = interceptor.server.list(resources::NODE_POOL);
-    let until = |pool: &std::sync::Arc<Value>| {
-        let text = fields::annotation(pool, FAILURES)?;
-        let known: Value = serde_json::from_str(text).ok()?;
+    let of_commands = |pool: &Value| {
+        let known: Value = serde_json::from_str(fields::annotation(pool, FAILURES)?).ok()?;
         known["until"].as_i64()
     };
+    let of_nodes = |pool: &Value| Some(Unjoined::read(fields::annotation(pool, UNJOINED)?)?.until);
+    let until = |pool: &Arc<Value>| [of_commands(pool), of_nodes(pool)];
     let now = interceptor.clock.now().as_second();
-    let mut all = pools.iter().filter_map(until);
+    let mut all = pools.iter().flat_map(until).flatten();
     all.any(|until| until + moment.as_secs() as i64 >= now)
 }
 
@@ -523,7 +527,7 @@ pub(super) fn is_unused(interceptor: &Interceptor, claim: &Value, node: &Value) 
     let claims = interceptor.server.list(resources::NODE_CLAIM);
     let mut all = claims.iter();
     let is_over = !all.any(|of| fields::annotation(of, COMMAND) == Some(id));
-    let uses = |pod: &std::sync::Arc<Value>| {
+    let uses = |pod: &Arc<Value>| {
         let daemon = fields::controller(pod).is_some_and(|owner| owner["kind"] == "DaemonSet");
         !daemon && !fields::ended(pod) && !fields::deleting(pod)
     };

@@ -11,8 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use longshore_core::model::{Excess, LabelSelector, Part, PodTerm, Symbol, Symbols};
 
-use super::{WirePodTerm, WireTerm};
-use crate::manifests::pod::{WirePod, WireSpec};
+use crate::manifests::pod::wire::{WirePod, WirePodTerm, WirePort, WireSpec, WireTerm};
 use crate::manifests::wire::{Map, Text};
 
 /// Topology keys of which the anti-affinity of a pod beyond a limit is kept: more than any
@@ -97,9 +96,8 @@ impl<'w> Counts<'w> {
                 .sum::<u64>();
         }
         let containers = spec.containers.iter().chain(spec.init_containers.iter());
-        let of_host = |port: &&super::super::WirePort<'_>| {
-            port.host_port.is_some() || spec.host_network == Some(true)
-        };
+        let of_host =
+            |port: &&WirePort<'_>| port.host_port.is_some() || spec.host_network == Some(true);
         counts.ports = containers
             .flat_map(|container| container.ports.iter())
             .filter(of_host)

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use longshore_api::crd::{Condition, NodeClaim, Timestamp, condition, duration};
+use longshore_api::crd::{
+    Condition, NodeClaim, Taint, TaintEffect, Timestamp, condition, duration,
+};
 use longshore_api::labels;
 use longshore_core::disrupt::verdicts::REBOOTING;
 

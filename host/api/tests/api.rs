@@ -1,0 +1,8 @@
+//! Custom resources as Rust types, definitions and rules.
+#![cfg(feature = "crd")]
+
+mod crd_definitions;
+mod crd_hash;
+mod crd_rules;
+mod crd_types;
+mod overlays;

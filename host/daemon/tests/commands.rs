@@ -1,0 +1,8 @@
+//! Commands as people run them: files in, text and exit codes out.
+
+mod aws;
+mod cli;
+mod consolidation;
+mod field;
+mod journal;
+mod regions;

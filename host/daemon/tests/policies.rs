@@ -1,0 +1,5 @@
+//! Policies with real components: swapped while rounds go on, and asked for what a node boots with.
+
+mod bootstrap;
+mod reload;
+mod reload_consolidation;

@@ -1,0 +1,9 @@
+//! Calls of the emulated AWS, as requests and replies.
+
+mod actions;
+mod common;
+mod faults;
+mod fleets;
+mod permissions;
+mod refusals;
+mod served;

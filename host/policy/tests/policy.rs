@@ -1,0 +1,6 @@
+//! Components in the host: ours, and those that mean harm.
+
+mod common;
+mod consolidation;
+mod hostile;
+mod plugins;

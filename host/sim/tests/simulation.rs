@@ -1,0 +1,13 @@
+//! The daemon in a simulated cluster, in virtual time.
+
+mod drains;
+mod kills;
+mod late_taints;
+mod mutants;
+mod night;
+mod panics;
+mod repair;
+mod scenarios;
+mod seeds;
+mod stalls;
+mod static_pools;
