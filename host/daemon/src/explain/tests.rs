@@ -5,7 +5,7 @@ use std::sync::Arc;
 use longshore_api::manifests::Reader;
 use longshore_core::disrupt::methods::{self, Explain};
 use longshore_core::model::{Catalogue, Symbols};
-use longshore_core::policy::{ByPrice, Scores};
+use longshore_core::policy::{AlikeCosts, ByPrice, Scores};
 use serde_json::Value;
 
 use super::*;

@@ -343,6 +343,8 @@ fn kind(object: &Value) -> [u8; 32] {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+
     use super::*;
 
     fn new(name: &str, cpu: &str, kind: &str) -> NewNodeClaim {

@@ -13,7 +13,7 @@ use longshore_core::snapshot::Snapshot;
 use longshore_core::stop::Stop;
 use serde_json::json;
 
-use super::look::{self, LOOKS, Look};
+use super::look::{LOOKS, Look};
 use super::{Decided, Journal, Looked, Sizes};
 use crate::live::disruption::decide::count_commands;
 use crate::live::kinds::Kind;

@@ -9,7 +9,7 @@ use std::task::Poll;
 use async_trait::async_trait;
 use http::{Method, Request, Response};
 use kube::client::Body;
-use longshore_cloud::{CloudProvider, Instance, OfferingName, Shortage};
+use longshore_cloud::{CloudProvider, Instance, Launch, OfferingName, Shortage};
 
 use super::*;
 use crate::live::clock::Clock;
@@ -18,6 +18,7 @@ use crate::live::events::Events;
 use crate::live::leader::Leadership;
 use crate::live::lock::lock;
 use crate::live::metrics::Metrics;
+use crate::live::node_claim::rfc3339;
 
 /// The server: its NodeClaim, or nothing once that is deleted.
 #[derive(Clone)]
@@ -183,10 +184,10 @@ pub fn context(server: &Server, answer: Result<Instance, CloudError>) -> Context
         shared_list: crate::live::shared_list::SharedList::default(),
         nomination_turns: tokio::sync::Semaphore::new(1),
         drains: crate::live::drains::Drains::default(),
-        garbage: crate::live::garbage::Garbage::default(),
+        garbage: crate::live::garbage::memory::Garbage::default(),
         repairs: crate::live::repair::Repairs::Off,
-        static_capacity: crate::live::static_pools::StaticCapacity::new(true),
-        failures: crate::live::disruption::failures::KnownFailures::default(),
+        static_capacity: crate::live::static_pools::purchases::StaticCapacity::new(true),
+        failures: crate::live::disruption::known_failures::KnownFailures::default(),
         nominates: AtomicBool::new(true),
         observes: AtomicBool::new(true),
     }
