@@ -5,7 +5,7 @@ mod explain;
 mod going;
 mod messages;
 mod report;
-mod summary;
+pub mod summary;
 mod text;
 mod write;
 
@@ -22,10 +22,10 @@ use longshore_core::disrupt::verdicts::Method;
 use longshore_core::snapshot::Snapshot;
 use longshore_core::stop::Stop;
 
-use crate::Answer;
+use crate::answer::Answer;
 use crate::args::{DisruptArgs, ExplainArgs, Output, PlanArgs, WorldArgs};
 use crate::error::Failure;
-use crate::explain::{Explained, alike_text};
+use crate::explained::{Explained, alike_text};
 use crate::input;
 use crate::messages::estimated_from;
 use crate::options;
@@ -39,7 +39,6 @@ pub use explain::explain;
 pub use going::explain_going;
 pub use messages::Messages;
 pub use report::{Reason, Reasons};
-pub use summary::summary_of;
 
 /// What disruption would do with one node of the files that are named.
 ///

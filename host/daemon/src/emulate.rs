@@ -7,7 +7,7 @@ use std::path::Path;
 
 use longshore_emulator::{Account, World, WorldError, serve};
 
-use crate::Answer;
+use crate::answer::Answer;
 use crate::args::{EmulateArgs, EmulateAwsArgs, EmulatedCloud};
 use crate::error::Failure;
 use crate::input::{shown, unpacked};

@@ -50,10 +50,21 @@ pub enum Failure {
     Rejected(Box<Rejected>),
     /// The daemon has lost a part that it cannot do without.
     #[error("the daemon has ended")]
-    Ended(#[from] crate::live::environment::Ended),
+    Ended(#[from] Ended),
     /// Standard output is gone.
     #[error("cannot print the answer")]
     Print(#[source] std::io::Error),
+}
+
+/// Why a daemon has ended by itself.
+#[derive(Debug, thiserror::Error)]
+pub enum Ended {
+    /// A task that runs for ever has returned.
+    #[error("{0} ended by itself")]
+    Task(&'static str),
+    /// A task has panicked.
+    #[error("a task has panicked ({0}): a defect, please report it")]
+    Panicked(String),
 }
 
 impl Failure {

@@ -1,23 +1,21 @@
 //! `longshore explain pod NAME`: why the pod got its node, or none; `longshore explain node NAME`:
 //! whether it would be disrupted, and why it stays. They work on files, or ask a running daemon.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-
 use longshore_core::disrupt::costs;
 use longshore_core::model::{ClusterObjects, ResourceId, Symbol};
 use longshore_core::plan::{NodeIx, Plan, PodIx, Refusal, Target, Unfit};
 use longshore_core::planner;
-use longshore_core::policy::{AlikeCosts, Policies};
+use longshore_core::policy::Policies;
 use longshore_core::snapshot::Snapshot;
 use longshore_core::stop::Stop;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-use crate::Answer;
+use crate::answer::Answer;
 use crate::args::{ExplainArgs, Kind, Output};
 use crate::deadline::Deadline;
 use crate::disrupt;
 use crate::error::{Failure, count};
+use crate::explained::{Explained, alike, alike_text};
 use crate::input;
 use crate::messages::{Messages, amount, estimated_from, estimates, mark, usd};
 use crate::plan::{Planned, decide};
@@ -76,15 +74,6 @@ pub struct ExplainInput<'a> {
     pub plan: &'a Plan,
     /// Ends the search for anything cheaper that an explanation needs besides.
     pub stop: Stop<'a>,
-}
-
-/// An explanation, for people and for programs.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct Explained {
-    /// Lines of text.
-    pub text: String,
-    /// The same as data.
-    pub explanation: serde_json::Value,
 }
 
 /// Explains what became of one pod or node: of the files that are named, else in the daemon that runs.
@@ -248,31 +237,6 @@ fn of_pod(case: &ExplainInput<'_>, pod: PodIx, refusals: &[Refusal]) -> Explanat
             .collect(),
         alike: alike(case.policies),
     }
-}
-
-/// A sentence for each policy and cost of which no two offerings differ.
-pub(crate) fn alike(policies: &dyn Policies) -> Vec<String> {
-    let mut pools: BTreeMap<(Arc<str>, String), Vec<AlikeCosts>> = BTreeMap::new();
-    for one in policies.alike() {
-        let key = (one.policy.clone(), format!("{} USD/h", one.cost));
-        pools.entry(key).or_default().push(one);
-    }
-    let sentence = |((policy, cost), of): ((Arc<str>, String), Vec<AlikeCosts>)| {
-        let names: Vec<&str> = of.iter().map(|one| &*one.node_pool).collect();
-        let more = if names.len() > 3 { ", …" } else { "" };
-        format!(
-            "Policy {policy} costs all {} offerings {cost} for NodePool {}{more}: the price decides nothing.",
-            of.iter().map(|one| one.offerings).max().unwrap_or(0),
-            names.get(..3).unwrap_or(&names).join(", ")
-        )
-    };
-    pools.into_iter().map(sentence).collect()
-}
-
-/// The same behind an explanation.
-pub(crate) fn alike_text(policies: &dyn Policies) -> String {
-    let line = |sentence: String| format!("\n{sentence}\n");
-    alike(policies).into_iter().map(line).collect()
 }
 
 fn outcome(case: &ExplainInput<'_>, pod: PodIx) -> Outcome {

@@ -2,7 +2,7 @@
 
 use longshore_ec2::hash::{Hashed, hashes};
 
-use crate::Answer;
+use crate::answer::Answer;
 use crate::args::{HashArgs, Output};
 use crate::error::Failure;
 use crate::input;

@@ -10,6 +10,7 @@
 //! `--strict`, for a replay that differs and for a `grep` without a match; 2 for bad input or
 //! configuration. `migrate check` has 1 and 3 for what it finds.
 
+mod answer;
 mod args;
 pub mod bootstrap;
 pub mod config;
@@ -18,6 +19,7 @@ mod disrupt;
 mod emulate;
 pub mod error;
 mod explain;
+mod explained;
 mod hash;
 mod input;
 pub mod live;
@@ -61,8 +63,8 @@ pub fn main() -> ExitCode {
             RenderCommand::Userdata(args) => render::userdata(&args),
         },
         Command::Policy(args) => match args.command {
-            PolicyCommand::Check(args) => policies::check(&args),
-            PolicyCommand::Bench(args) => policies::bench(&args),
+            PolicyCommand::Check(args) => policies::check::run(&args),
+            PolicyCommand::Bench(args) => policies::bench::run(&args),
         },
         Command::Run(args) => live::run(&args),
         Command::Emulate(args) => emulate::run(&args),
@@ -96,17 +98,5 @@ pub fn main() -> ExitCode {
             eprintln!("longshore: {}", failure.report());
             ExitCode::from(2)
         }
-    }
-}
-
-/// What a command prints on standard output, and its exit code.
-struct Answer {
-    text: String,
-    code: u8,
-}
-
-impl Answer {
-    fn ok(text: String) -> Self {
-        Answer { text, code: 0 }
     }
 }

@@ -7,8 +7,10 @@
 
 #[cfg(feature = "aws")]
 pub mod aws;
+mod backoff;
 mod bug_report;
 pub(crate) mod claim_conditions;
+mod claim_writes;
 pub(crate) mod claims;
 pub mod clock;
 pub mod connection;
@@ -35,6 +37,7 @@ pub mod journal;
 pub(crate) mod kinds;
 mod launch_backoff;
 mod launch_groups;
+mod launch_request;
 mod launches;
 pub mod leader;
 pub(crate) mod lifecycle;
@@ -44,6 +47,7 @@ mod metrics;
 pub mod mutants;
 pub(crate) mod node;
 mod node_capacity;
+pub(crate) mod node_claim;
 mod offers;
 mod overlays;
 mod plan_index;
@@ -61,6 +65,7 @@ mod refusals;
 pub(crate) mod repair;
 mod rollout;
 mod round;
+mod round_input;
 mod round_timer;
 mod run;
 mod serve;

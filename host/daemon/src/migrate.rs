@@ -21,7 +21,7 @@ mod report;
 mod tests;
 mod values;
 
-use crate::Answer;
+use crate::answer::Answer;
 use crate::args::{MigrateCheckArgs, Output};
 use crate::error::Failure;
 

@@ -10,7 +10,7 @@ use longshore_core::planner;
 use longshore_core::snapshot::Snapshot;
 use longshore_core::stop::Stop;
 
-use crate::Answer;
+use crate::answer::Answer;
 use crate::args::{Output, PlanArgs, WorldArgs};
 use crate::deadline::{self, Deadline};
 use crate::disrupt;

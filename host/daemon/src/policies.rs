@@ -1,7 +1,7 @@
 //! Policies of offline commands: loaded from files, called while planning, inspected.
 
-mod bench;
-mod check;
+pub mod bench;
+pub mod check;
 mod signals;
 
 use longshore_core::disrupt::consolidation::{Consolidation, DisruptionPolicies};
@@ -9,9 +9,6 @@ use longshore_core::model::{Catalogue, Symbol, Symbols};
 use longshore_core::policy::{AlikeCosts, ByPrice, Policies, Scores};
 use longshore_policy::{Assignment, Host, HostConfig, LoadedPolicy, Signals, WasmPolicies};
 use serde_json::Value;
-
-pub use bench::run as bench;
-pub use check::run as check;
 
 use crate::config::PolicyEntry;
 use crate::error::Failure;

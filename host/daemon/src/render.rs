@@ -9,7 +9,7 @@ use longshore_policy::BootFacts;
 use serde_json::json;
 use similar::TextDiff;
 
-use crate::Answer;
+use crate::answer::Answer;
 use crate::args::{Output, UserdataArgs};
 use crate::bootstrap::{self as boot, BootPolicy, Machine, Request};
 use crate::error::Failure;
@@ -26,7 +26,7 @@ pub fn userdata(args: &UserdataArgs) -> Result<Answer, Failure> {
             Output::Json => format!("{:#}\n", json!(all)),
         }));
     };
-    let mut policy = boot::load(&crate::scorer(typed)?)?;
+    let mut policy = boot::load(&crate::options::scorer(typed)?)?;
     let all = input::all(&args.file, read_nodes)?;
     let all: Vec<(Rendered, Option<ByPolicy>)> =
         all.iter().map(|node| rendered(node, &mut policy)).collect();

@@ -23,10 +23,10 @@ use serde::Serialize;
 
 pub use compare::{Other, Totals};
 
-use crate::Answer;
+use crate::answer::Answer;
 use crate::args::{Output, ReplayArgs};
 use crate::error::Failure;
-use crate::live::journal::look::{self, Look};
+use crate::live::journal::look::Look;
 use crate::live::journal::messages;
 use crate::live::journal::read::{Item, Reader};
 use crate::live::journal::record::Record;
@@ -293,7 +293,7 @@ fn look_again(
     seed: u64,
 ) -> Outcome {
     let round = checked::round(snapshot, policies, look.options(seed), Stop::never());
-    Outcome::Decided(look::summary(snapshot, &round))
+    Outcome::Decided(Summary::of_look(snapshot, &round))
 }
 
 /// The first difference between two outcomes.

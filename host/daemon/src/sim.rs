@@ -7,7 +7,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::Command;
 
-use crate::Answer;
+use crate::answer::Answer;
 use crate::args::SimArgs;
 use crate::error::Failure;
 

@@ -6,7 +6,7 @@ use std::io::{Read as _, Write as _};
 use std::net::{TcpStream, ToSocketAddrs as _};
 use std::time::Duration;
 
-use crate::Answer;
+use crate::answer::Answer;
 use crate::args::{Output, StatusArgs};
 use crate::error::Failure;
 use crate::live::settings::{STATUS, STATUS_ADDRESS};

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use longshore_core::model::{ClusterObjects, Op, ResourceId, TypeId};
 use serde_json::{Value, json};
 
-use crate::Answer;
+use crate::answer::Answer;
 use crate::args::{Output, TypesArgs};
 use crate::error::{Failure, count};
 use crate::input;

@@ -253,7 +253,7 @@ mod tests {
         ("aws", 4),
         ("cloud", 4),
         ("core", 4),
-        ("daemon", 145),
+        ("daemon", 4),
         ("ec2", 4),
         ("emulator", 4),
         ("fuzz", 4),

@@ -9,7 +9,7 @@ use longshore_core::snapshot::Snapshot;
 use serde::Serialize;
 
 use super::report::{MethodVerdict, ProposalReport, Proposed};
-use crate::explain::Explained;
+use crate::explained::Explained;
 use crate::report::table::{Align, table};
 
 /// What becomes of a node.

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::command::{Command, DETAILS};
 use super::write::rfc3339;
 use crate::error::count;
-use crate::explain::Explained;
+use crate::explained::Explained;
 use crate::report::pod_name;
 
 /// A node that is on its way out.

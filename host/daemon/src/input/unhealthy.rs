@@ -7,7 +7,7 @@ use longshore_core::model::{ClusterObjects, UnhealthyNode};
 use serde::Deserialize;
 
 use crate::live::node::NodeView;
-use crate::live::repair::RepairPolicies;
+use crate::live::repair::policies::RepairPolicies;
 
 /// Nodes as they came, and the latest time that a condition of one of them names.
 #[derive(Default)]

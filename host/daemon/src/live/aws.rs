@@ -44,15 +44,17 @@ use claims::Claims;
 use interruptions::Interruptions;
 use observed::{Counting, ToldClasses};
 
-use super::context::{Context, back_off};
+use super::backoff::back_off;
+use super::claim_writes;
+use super::context::Context;
+use super::environment::{Cloud, Tasks};
 use super::kinds::Kind;
 use super::leader::Leadership;
-use super::lifecycle;
 use super::metrics::ec2::Ec2Metrics;
+use super::node_claim;
 use super::offers::Offers;
 use super::policies::PolicyReloader;
 use super::repair::RepairMode;
-use super::run::{Cloud, Tasks};
 use super::settings::Settings;
 use super::settings::aws::AwsSettings;
 use super::state::ClassView;
@@ -464,7 +466,7 @@ async fn tag_nodes(
         let before = failed.remove(&name);
         if let Err(why) = tag_node(ec2, ctx, claim.clone()).await {
             let pause = before.map_or(TAG_RETRY, |own| (2 * own.pause).min(MAX_TAG_RETRY));
-            if !ec2.is_shifted(lifecycle::provider_id(&claim)) {
+            if !ec2.is_shifted(node_claim::provider_id(&claim)) {
                 let (why, again) = (&*why, pause.as_secs());
                 tracing::warn!(
                     nodeclaim = name,
@@ -492,7 +494,7 @@ async fn tag_node(ec2: &Ec2, ctx: &Context, claim: NodeClaim) -> Result<(), Stri
     if !ctx.managed.claim(&claim) {
         return Ok(());
     }
-    let id = lifecycle::provider_id(&claim);
+    let id = node_claim::provider_id(&claim);
     let node = claim.status.as_ref().map_or("", |status| &status.node_name);
     let annotations = claim.annotations();
     let done = annotations.contains_key(TAGGED) && annotations.contains_key(CLUSTER_TAGGED);
@@ -506,7 +508,8 @@ async fn tag_node(ec2: &Ec2, ctx: &Context, claim: NodeClaim) -> Result<(), Stri
         Err(longshore_cloud::CloudError::NotFound(_)) => return Ok(()),
         Err(why) => return Err(why.to_string()),
     }
-    match lifecycle::annotate(ctx, &claim, json!({TAGGED: "true", CLUSTER_TAGGED: "true"})).await {
+    match claim_writes::annotate(ctx, &claim, json!({TAGGED: "true", CLUSTER_TAGGED: "true"})).await
+    {
         Err(StepError::Gone) => Ok(()),
         written => written.map_err(|why| why.to_string()),
     }

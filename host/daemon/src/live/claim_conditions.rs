@@ -20,7 +20,8 @@ use longshore_core::model::{Catalogue, InstanceType, Labels, Symbols};
 
 use super::claims::{HASH, HASH_VERSION};
 use super::context::Context;
-use super::lifecycle::{is_true, launch_of};
+use super::launch_request::launch_of;
+use super::node_claim::is_true;
 
 /// The condition of nodes that consolidation may take.
 pub const CONSOLIDATABLE: &str = "Consolidatable";

@@ -17,14 +17,14 @@ use tokio::sync::Semaphore;
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::clock::Clock;
-use super::disruption::failures::KnownFailures;
+use super::disruption::known_failures::KnownFailures;
 use super::drains::Drains;
 use super::events::Events;
 use super::freshness::OwnWrite;
-use super::garbage::Garbage;
+use super::garbage::memory::Garbage;
 use super::kinds::Kind;
 use super::launch_backoff::LaunchBackoff;
-use super::launch_groups::LaunchGroups;
+use super::launch_groups::members::LaunchGroups;
 use super::launches::Launches;
 use super::leader::Leadership;
 use super::lock::lock;
@@ -33,14 +33,14 @@ use super::node::NodeView;
 use super::pulse::Pulse;
 use super::recent::Recent;
 use super::refusals::Refusals;
-use super::repair::Repairs;
+use super::repair::mode::Repairs;
 use super::rollout::Nomination;
 use super::shared_list::SharedList;
-use super::static_pools::StaticCapacity;
+use super::static_pools::purchases::StaticCapacity;
 use super::step_error::StepError;
 use super::strip_managed_fields::strip_managed_fields;
 use super::unavailable_offerings::UnavailableOfferings;
-use super::useless_purchases::Registrations;
+use super::useless_purchases::registrations::Registrations;
 use super::watch::Relists;
 use crate::managed::Managed;
 
@@ -318,9 +318,4 @@ impl RegistrationHealth {
         let last = all.get(pool).filter(|l| !l.is_empty())?;
         Some(last.iter().filter(|good| !**good).count() < 2)
     }
-}
-
-/// Waits between attempts at one thing: doubling from 1 s to 1 min.
-pub fn back_off(failures: u32) -> Duration {
-    Duration::from_secs((1u64 << failures.saturating_sub(1).min(6)).min(60))
 }

@@ -15,7 +15,6 @@ mod repairs;
 mod round_input;
 mod singles;
 mod status_view;
-pub use round_input::RoundInput;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::atomic::Ordering;
@@ -29,9 +28,11 @@ use longshore_core::snapshot::Snapshot;
 use tokio::sync::mpsc::{Receiver, Sender, UnboundedReceiver, channel};
 use tokio::time::{Instant, sleep_until};
 
+use super::backoff::back_off;
 use super::claim_conditions::{Surroundings, is_listed};
+use super::claim_writes;
 use super::claims::{Planned, class_label, planned_pods};
-use super::context::{Context, back_off};
+use super::context::Context;
 use super::disruption::decide;
 use super::explain_requests::{ExplainRequests, Subject};
 use super::freshness::{Freshness, OwnWrite};
@@ -39,9 +40,11 @@ use super::garbage;
 use super::guard::{guarded, guarded_now};
 use super::kinds::Kind;
 use super::launch_groups;
-use super::lifecycle::{self, Outcome, is_true, launch_of};
+use super::launch_request::launch_of;
+use super::lifecycle;
 use super::mutants::mutant;
 use super::node::NodeView;
+use super::node_claim::{self, is_true};
 use super::offers::CurrentOffers;
 use super::overlays;
 use super::plan_index::PlanIndex;
@@ -57,7 +60,7 @@ use super::round_timer::RoundTimer;
 use super::serve::{Query, SharedBoard};
 use super::state::{Class, ClusterState, TypeTable, WorkItem};
 use super::static_pools;
-use super::step_error::StepError;
+use super::step_error::{Outcome, StepError};
 use super::termination;
 use super::useless_purchases::{self, ToRemember};
 use super::watch::Observed;
@@ -316,7 +319,7 @@ impl Controller {
                 self.pools_changed = true;
                 self.follow_command(name, now);
                 let claim = self.state.claims.get(name).cloned();
-                let id = claim.as_deref().map_or("", lifecycle::provider_id);
+                let id = claim.as_deref().map_or("", node_claim::provider_id);
                 let joined = !id.is_empty() && self.state.node_name_of(id).is_some();
                 self.rollout.claim(name, claim.as_deref(), joined, now);
                 match &claim {
@@ -359,7 +362,7 @@ impl Controller {
             WorkItem::Claim(name) => match self.state.claims.get(name) {
                 Some(claim) if claim.metadata.deletion_timestamp.is_some() => Lane::End,
                 Some(claim) if reboot::phase::is_under_way(claim) => Lane::Drain,
-                Some(claim) if !lifecycle::provider_id(claim).is_empty() => Lane::Register,
+                Some(claim) if !node_claim::provider_id(claim).is_empty() => Lane::Register,
                 _ => Lane::Launch,
             },
             WorkItem::Pool(_) | WorkItem::Overlay(_) => Lane::Pool,
@@ -372,7 +375,7 @@ impl Controller {
     fn pod_event(&mut self, node: String, now: Instant) {
         if self.state.nodes.contains_key(&node) {
             self.pod_events
-                .note(node, lifecycle::rfc3339(self.ctx.now()), now);
+                .note(node, node_claim::rfc3339(self.ctx.now()), now);
         }
     }
 
@@ -385,7 +388,7 @@ impl Controller {
             let [claim] = claims.as_slice() else { continue };
             let (ctx, claim) = (self.ctx.clone(), claim.clone());
             tokio::spawn(async move {
-                if let Err(error) = lifecycle::pod_event(&ctx, &claim, &time).await {
+                if let Err(error) = claim_writes::pod_event(&ctx, &claim, &time).await {
                     tracing::debug!(%error, "writing lastPodEventTime failed; retried with the \
                         next pod event");
                 }
@@ -663,7 +666,7 @@ impl Controller {
             false => MAX_LEASE_SILENCE,
         };
         (ago >= limit).then(|| {
-            let time = lifecycle::rfc3339(time);
+            let time = node_claim::rfc3339(time);
             format!("the API server has not answered since {time}; what is shown is from then")
         })
     }
@@ -835,7 +838,7 @@ impl Controller {
     /// What the conditions of a claim follow from.
     fn surroundings(&self, claim: &NodeClaim) -> Surroundings {
         let labels = claim.metadata.labels.as_ref();
-        let pool = self.state.pools.get(lifecycle::pool_of(claim)).cloned();
+        let pool = self.state.pools.get(node_claim::pool_of(claim)).cloned();
         let listed = labels.zip(pool.as_ref()).and_then(|(labels, pool)| {
             let (class, _) = class_label(&pool.spec.template.spec.node_class_ref);
             let names = self.state.names();
@@ -898,7 +901,7 @@ impl Controller {
         let state = &self.state;
         let nodes = state.nodes.values().filter(|node| state.manages(node));
         let scope = self.unhealthy_counts.of(&claim, nodes, &policies, now);
-        let pool = self.state.pools.get(lifecycle::pool_of(&claim)).cloned();
+        let pool = self.state.pools.get(node_claim::pool_of(&claim)).cloned();
         Some(Box::pin(async move {
             repair::look_and_step(&ctx, &policies, &node, &claim, pool.as_deref(), scope).await
         }))
@@ -989,7 +992,7 @@ impl Controller {
                     .map_err(StepError::other)?,
             };
             match applied.verdicts.get(&name) {
-                Some(verdict) => overlays::step(&ctx, &overlay, verdict).await,
+                Some(verdict) => overlays::status::step(&ctx, &overlay, verdict).await,
                 None => Ok(None),
             }
         }))

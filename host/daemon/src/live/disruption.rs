@@ -18,6 +18,7 @@ pub mod command;
 pub mod decide;
 pub mod events;
 pub mod failures;
+pub mod known_failures;
 pub mod metrics;
 pub mod staying;
 pub mod step;

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use super::kinds::Kind;
 use super::lock::lock;
-use super::termination::DrainingPod;
+use super::termination::pod::DrainingPod;
 use super::watch::Change;
 
 /// A node that still has pods is listed again after this long, in case that the watch has lost

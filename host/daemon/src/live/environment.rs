@@ -17,11 +17,11 @@ use tokio::task::JoinSet;
 use super::clock::Clock;
 use super::context::{Context, NOMINATIONS_AT_ONCE, RegistrationHealth};
 use super::controller;
-use super::disruption::failures::KnownFailures;
+use super::disruption::known_failures::KnownFailures;
 use super::drains::Drains;
 use super::events::Events;
 use super::freshness::OwnWrite;
-use super::garbage::Garbage;
+use super::garbage::memory::Garbage;
 use super::instrumented::Measured;
 use super::journal::Journal;
 pub use super::kinds::Kind;
@@ -39,13 +39,32 @@ use super::refusals::Refusals;
 pub use super::repair::{RepairMode, Repairs};
 use super::round::RoundConfig;
 use super::round_timer::RoundTimer;
-pub use super::run::{Cloud, Tasks};
 use super::serve::{Query, SharedBoard, StatusBoard};
 use super::shared_list::SharedList;
-use super::static_pools::StaticCapacity;
-use super::useless_purchases::Registrations;
+use super::static_pools::purchases::StaticCapacity;
+use super::useless_purchases::registrations::Registrations;
 use super::watch;
+pub use crate::error::Ended;
 use crate::managed::Managed;
+
+/// Where nodes come from.
+pub struct Cloud {
+    /// What buys and ends them.
+    pub provider: Arc<dyn CloudProvider>,
+    /// What can be bought.
+    pub offers: Arc<dyn Offers>,
+    /// The table of names of what it offers.
+    pub names: Symbols,
+    /// How many instance types that are.
+    pub types: usize,
+    /// Resources that it fills in itself, beside those of every node.
+    pub resources: &'static [&'static str],
+    /// What it does by itself while the daemon runs.
+    pub tasks: Option<Tasks>,
+}
+
+/// Runs until it is dropped.
+pub type Tasks = Box<dyn FnOnce(Arc<Context>) -> JoinSet<()> + Send>;
 
 /// Everything that differs between a cluster and a simulation of one.
 pub struct Environment {
@@ -347,14 +366,3 @@ const WORK_TIMEOUT: Duration = Duration::from_secs(4);
 const WRITES_TIMEOUT: Duration = Duration::from_secs(3);
 /// How long a process that retires tries to give its Lease back.
 const LEASE_RELEASE_TIMEOUT: Duration = Duration::from_millis(1_500);
-
-/// Why a daemon has ended by itself.
-#[derive(Debug, thiserror::Error)]
-pub enum Ended {
-    /// A task that runs for ever has returned.
-    #[error("{0} ended by itself")]
-    Task(&'static str),
-    /// A task has panicked.
-    #[error("a task has panicked ({0}): a defect, please report it")]
-    Panicked(String),
-}

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::Instant;
 
-use crate::explain::Explained;
+use crate::explained::Explained;
 
 /// What a question is about.
 pub enum Subject {

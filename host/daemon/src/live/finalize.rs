@@ -12,18 +12,16 @@ use longshore_cloud::{CloudError, Instance};
 use serde_json::json;
 use tokio::time::Instant;
 
+use super::claim_writes::{patch_meta, patch_status};
 use super::claims::FINALIZER;
 use super::context::Context;
 use super::launch_groups;
 use super::launches::MAX_LISTING_DELAY;
-use super::lifecycle::{
-    Outcome, TERMINATION_TIME, has_failed_to_join, is_true, jiff_span, patch_meta, patch_status,
-    pool_of, rfc3339,
-};
 use super::mutants::mutant;
 use super::node::NodeView;
+use super::node_claim::{TERMINATION_TIME, has_failed_to_join, is_true, pool_of, rfc3339};
 use super::proof;
-use super::step_error::StepError;
+use super::step_error::{Outcome, StepError};
 
 const INSTANCE_TERMINATING: &str = "InstanceTerminating";
 /// How long until its Node is checked again; the watch is usually earlier.
@@ -231,4 +229,9 @@ async fn say_ending(ctx: &Context, claim: &NodeClaim) -> Result<(), StepError> {
     )
     .await
     .map(drop)
+}
+
+/// A span of whole seconds.
+fn jiff_span(duration: Duration) -> k8s_openapi::jiff::SignedDuration {
+    k8s_openapi::jiff::SignedDuration::from_secs(duration.as_secs() as i64)
 }

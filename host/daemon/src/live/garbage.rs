@@ -7,66 +7,29 @@
 //! limit; above the limit nothing is removed and the operator is notified.
 
 mod limit;
+pub mod memory;
 mod sightings;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use longshore_api::crd::NodeClaim;
 use longshore_cloud::{CloudError, Instance};
 use tokio::time::Instant;
 
+use super::claim_writes;
 use super::context::Context;
 use super::launch_groups;
-use super::lifecycle::{self, is_true};
 use super::lock::lock;
 use super::mutants::mutant;
 use super::node::NodeView;
+use super::node_claim::is_true;
 use super::proof;
 use super::step_error::StepError;
-use limit::{Limit, Refusal, What};
-use sightings::Sightings;
+use limit::{Refusal, What};
 
 /// How young an instance without a claim may be before it is taken for lost, seconds.
 const LEAK_AGE: i64 = 60;
-
-/// What is remembered from pass to pass.
-#[derive(Default)]
-pub struct Garbage(Mutex<Memory>);
-
-#[derive(Default)]
-struct Memory {
-    limit: Limit,
-    /// Claims without instance, by UID.
-    claims: Sightings,
-    /// Instances without claim, by provider ID.
-    instances: Sightings,
-    /// What was not done in the last pass, and why.
-    trouble: Vec<Refusal>,
-}
-
-impl Garbage {
-    /// How many instances, and how many claims, may go in one pass, whatever the cluster's size.
-    pub fn allow(&self, most: Option<usize>) {
-        lock(&self.0).limit = Limit(most);
-    }
-
-    /// What was not done in the last pass, and why; nothing if all is well.
-    pub fn trouble(&self) -> Option<String> {
-        let memory = lock(&self.0);
-        let all: Vec<String> = memory.trouble.iter().map(Refusal::to_string).collect();
-        (!all.is_empty()).then(|| all.join("; "))
-    }
-
-    /// Reason and message of the condition [`HELD`] while something is not collected.
-    pub fn held(&self) -> Option<(&'static str, String)> {
-        let reason = lock(&self.0)
-            .trouble
-            .first()
-            .map(|refusal| refusal.what.reason())?;
-        Some((reason, self.trouble()?))
-    }
-}
 
 /// The condition of NodePools that is True while garbage is not collected because there is too much
 /// of it.
@@ -170,7 +133,7 @@ async fn lost_claims(
                 continue;
             }
         }
-        if lifecycle::delete(ctx, claim, "its instance is gone").await? {
+        if claim_writes::delete(ctx, claim, "its instance is gone").await? {
             ctx.disrupted("garbage_collected", claim);
         }
     }

@@ -327,7 +327,7 @@ impl Journal {
             size_of(&snapshot),
             Box::new(move || {
                 note.pods(&snapshot);
-                note.outcome = Outcome::Decided(look::summary(&snapshot, &found));
+                note.outcome = Outcome::Decided(Summary::of_look(&snapshot, &found));
                 note
             }),
         );

@@ -11,7 +11,7 @@ use std::time::Duration;
 use longshore_cloud::{CloudError, Launch};
 use tokio::time::Instant;
 
-use super::context::back_off;
+use super::backoff::back_off;
 use super::lock::lock;
 
 /// What is held up: the node class, by kind and name, or a NodeClaim, by UID.

@@ -4,10 +4,12 @@
 //! anywhere leaves it behind, and the next one asks with the same token. Steps of members meet
 //! ([`launch`]), the first of them asks the cloud for all, and each takes its instance along. Which
 //! is whose, the status of a NodeClaim says. Until it does, only this process knows
-//! ([`Record`]), and no other gives any away: it does not lead.
+//! ([`members`]), and no other gives any away: it does not lead.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex};
+pub mod members;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use longshore_api::crd::NodeClaim;
@@ -15,41 +17,21 @@ use longshore_api::quantity::Quantity;
 use longshore_cloud::{CloudError, GroupAnswer, GroupLaunch, Instance, Launch};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
-use tokio::sync::{Notify, Semaphore, SemaphorePermit, oneshot};
+use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
+use super::claim_writes::patch_meta;
 use super::claims::{NewNodeClaim, PODS};
 use super::context::Context;
+use super::launch_request::launch_of;
 use super::launches::Pending;
-use super::lifecycle::{self, launch_of, patch_meta};
 use super::lock::lock;
+use super::node_claim;
 use super::proof;
 use super::step_error::StepError;
 use super::work_queue::LAUNCHES;
-
-/// Annotation of the members of a group: `TOKEN/INDEX/SIZE`.
-pub const GROUP: &str = "longshore.dev/launch-group";
-
-/// What a NodeClaim says of its group.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Member<'a> {
-    /// The idempotency token of the launch.
-    pub token: &'a str,
-    /// Its number, from 0.
-    pub index: usize,
-    /// How many members there were to be.
-    pub size: usize,
-}
-
-/// The group of a NodeClaim; nothing if it is in none, or if what it says cannot be read.
-pub fn member(claim: &NodeClaim) -> Option<Member<'_>> {
-    let text = claim.metadata.annotations.as_ref()?.get(GROUP)?;
-    let mut parts = text.split('/');
-    let (token, index, size) = (parts.next()?, parts.next()?, parts.next()?);
-    let (index, size) = (index.parse().ok()?, size.parse().ok()?);
-    let fits = !token.is_empty() && index < size && parts.next().is_none();
-    fits.then_some(Member { token, index, size })
-}
+pub use members::{Came, GROUP, LaunchGroups, Member, member};
+use members::{Present, Record, Records};
 
 /// A group is launched once no member has come for so long.
 const GROUP_IDLE_TIME: Duration = Duration::from_secs(1);
@@ -63,175 +45,29 @@ pub fn slots(most: usize) -> usize {
     if most < 2 { LAUNCHES } else { usize::MAX }
 }
 
-/// Members that wait for each other, and the instance of each.
-pub struct LaunchGroups {
-    /// Groups that members are waiting for, by token.
-    gatherings: Mutex<BTreeMap<String, Gathering>>,
-    records: Mutex<Records>,
-    /// The term of leadership whose NodeClaims were listed. Held while they are.
-    listed: tokio::sync::Mutex<Option<Instant>>,
-    turns: Semaphore,
-}
-
-impl Default for LaunchGroups {
-    fn default() -> Self {
-        LaunchGroups {
-            gatherings: Mutex::default(),
-            records: Mutex::default(),
-            listed: tokio::sync::Mutex::default(),
-            turns: Semaphore::new(LAUNCHES),
+/// Which instances NodeClaims name, listed once in each term of leadership.
+async fn recall(ctx: &Context, since: Instant) -> Result<(), StepError> {
+    let groups_known = &ctx.launch_groups;
+    let mut listed = groups_known.listed.lock().await;
+    if *listed == Some(since) {
+        return Ok(());
+    }
+    let claims = proof::claims(ctx, "").await?;
+    let mut groups: BTreeMap<String, Record> = BTreeMap::new();
+    for claim in &claims {
+        let id = node_claim::provider_id(claim);
+        if let Some(own) = member(claim).filter(|_| !id.is_empty()) {
+            let record = groups.entry(own.token.to_owned()).or_default();
+            record.size = own.size;
+            record.taken.insert(id.to_owned());
         }
     }
-}
-
-/// Members of a group that have come so far.
-#[derive(Default)]
-struct Gathering {
-    members: Vec<Present>,
-    came: Arc<Notify>,
-}
-
-/// A member that waits for its instance.
-struct Present {
-    index: usize,
-    uid: String,
-    launch: Launch,
-    answer: oneshot::Sender<Came>,
-}
-
-/// What a member comes back with.
-pub enum Came {
-    /// An instance, or why there is none.
-    Launched(Box<Result<Instance, CloudError>>),
-    /// The group is settled and has nothing for it: it leaves the group.
-    Leaves,
-    /// This process ends, or leads no more.
-    Later,
-}
-
-/// The instances that NodeClaims have, in a term of leadership.
-#[derive(Default)]
-struct Records {
-    since: Option<Instant>,
-    /// By token.
-    groups: BTreeMap<String, Record>,
-}
-
-/// The instances of a group that NodeClaims have.
-#[derive(Default)]
-struct Record {
-    /// Provider IDs that some NodeClaim has, or has had.
-    taken: BTreeSet<String>,
-    /// Those that were given out in this term, by UID.
-    given: BTreeMap<String, String>,
-    /// Members that are gone, or have left the group, by UID.
-    done: BTreeSet<String>,
-    size: usize,
-}
-
-impl Record {
-    /// Gives each of these members (index and UID) an instance that no other has. The order is fixed,
-    /// so that another process would give the same.
-    fn give(&mut self, members: &[(usize, &str)], instances: &[&str]) -> Vec<Option<String>> {
-        let mut sorted: Vec<&str> = instances.to_vec();
-        sorted.sort_unstable();
-        let mut order: Vec<usize> = (0..members.len()).collect();
-        order.sort_unstable_by_key(|&at| members[at]);
-        let mut all = vec![None; members.len()];
-        for at in order {
-            let (index, uid) = members[at];
-            if let Some(own) = self.given.get(uid) {
-                // One that is gone stays taken, and this member has none.
-                all[at] = sorted.contains(&&**own).then(|| own.clone());
-                if all[at].is_none() {
-                    self.given.remove(uid);
-                }
-                continue;
-            }
-            let free = |id: &&&str| !self.taken.contains(**id);
-            let own = sorted.get(index).filter(free);
-            let Some(own) = own.or_else(|| sorted.iter().find(free)) else {
-                continue;
-            };
-            let own = (*own).to_owned();
-            self.taken.insert(own.clone());
-            self.given.insert(uid.to_owned(), own.clone());
-            all[at] = Some(own);
-        }
-        all
-    }
-}
-
-impl LaunchGroups {
-    /// The turn of a launch to write what has become of it. So many have one at a time.
-    pub async fn turn(&self) -> Option<SemaphorePermit<'_>> {
-        // It is never closed.
-        self.turns.acquire().await.ok()
-    }
-
-    /// The instance that a member was given in this term, if its status does not name it yet.
-    pub fn given(&self, claim: &NodeClaim, since: Instant) -> Option<String> {
-        let (own, uid) = (member(claim)?, claim.metadata.uid.as_deref()?);
-        let records = lock(&self.records);
-        let records = (records.since == Some(since)).then_some(records)?;
-        records.groups.get(own.token)?.given.get(uid).cloned()
-    }
-
-    /// A member is gone, or has left its group. What is known of a group goes with its last member.
-    pub fn done(&self, claim: &NodeClaim) {
-        let (Some(own), Some(uid)) = (member(claim), &claim.metadata.uid) else {
-            return;
-        };
-        let mut records = lock(&self.records);
-        if let Some(record) = records.groups.get_mut(own.token) {
-            record.given.remove(uid);
-            record.done.insert(uid.clone());
-            if record.done.len() >= record.size {
-                records.groups.remove(own.token);
-            }
-        }
-    }
-
-    /// Which instances NodeClaims name, listed once in each term of leadership.
-    async fn recall(&self, ctx: &Context, since: Instant) -> Result<(), StepError> {
-        let mut listed = self.listed.lock().await;
-        if *listed == Some(since) {
-            return Ok(());
-        }
-        let claims = proof::claims(ctx, "").await?;
-        let mut groups: BTreeMap<String, Record> = BTreeMap::new();
-        for claim in &claims {
-            let id = lifecycle::provider_id(claim);
-            if let Some(own) = member(claim).filter(|_| !id.is_empty()) {
-                let record = groups.entry(own.token.to_owned()).or_default();
-                record.size = own.size;
-                record.taken.insert(id.to_owned());
-            }
-        }
-        *lock(&self.records) = Records {
-            since: Some(since),
-            groups,
-        };
-        *listed = Some(since);
-        Ok(())
-    }
-
-    /// Gives instances of a group to members (index and UID); nothing if the term has ended.
-    fn give(
-        &self,
-        since: Instant,
-        (token, size): (&str, usize),
-        members: &[(usize, &str)],
-        instances: &[&str],
-    ) -> Option<Vec<Option<String>>> {
-        let mut records = lock(&self.records);
-        if records.since != Some(since) {
-            return None;
-        }
-        let record = records.groups.entry(token.to_owned()).or_default();
-        record.size = size;
-        Some(record.give(members, instances))
-    }
+    *lock(&groups_known.records) = Records {
+        since: Some(since),
+        groups,
+    };
+    *listed = Some(since);
+    Ok(())
 }
 
 /// Launches a member together with those of its group that are there.
@@ -325,7 +161,7 @@ async fn ask(ctx: &Context, own: &Member<'_>, mut members: Vec<Present>) {
     if ctx.leadership.is_retiring() || !ctx.leadership.is_leader() {
         return answer(members, |_| Came::Later);
     }
-    if let Err(error) = ctx.launch_groups.recall(ctx, since).await {
+    if let Err(error) = recall(ctx, since).await {
         let error = CloudError::Other(format!("NodeClaims cannot be listed: {error}"));
         return answer(members, whole(error));
     }
@@ -423,7 +259,7 @@ pub async fn take(
         return Ok(None);
     };
     let since = ctx.leadership.since();
-    ctx.launch_groups.recall(ctx, since).await?;
+    recall(ctx, since).await?;
     let of_group = instances
         .iter()
         .filter(|one| one.group.as_deref() == Some(own.token));

@@ -7,7 +7,6 @@
 
 #[cfg(test)]
 pub(super) mod tests;
-mod write;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,48 +15,44 @@ use std::time::Duration;
 
 use longshore_api::crd::duration;
 use longshore_api::crd::{
-    ConditionStatus, NodeClaim, NodeClaimStatus, Operator, Quantity, Time, condition, set_condition,
+    ConditionStatus, NodeClaim, NodeClaimStatus, Operator, Quantity, condition,
 };
 use longshore_api::labels;
-use longshore_cloud::{CloudError, Launch};
+use longshore_cloud::CloudError;
 use serde_json::{Value, json};
 use tokio::sync::SemaphorePermit;
 use tokio::time::Instant;
 
 use super::claim_conditions::{self, Surroundings};
+use super::claim_writes::{delete, patch_meta, set, set_ready, write};
 use super::claims::{FINALIZER, PODS, class_label, given_labels, planned_pods};
 use super::context::Context;
 use super::fail_points::fail_point;
 use super::finalize::finalize;
 use super::launch_groups::{self, Came, GROUP};
+use super::launch_request::launch_of;
 use super::mutants::mutant;
 use super::node::NodeView;
 use super::node_capacity;
+use super::node_claim::{REGISTRATION_LIMIT, is_true, pool_of};
 use super::overlays::added_capacity;
 use super::refusals::{self, Refused};
 use super::repair::reboot;
 use super::rollout::Turn;
-use super::step_error::StepError;
+use super::step_error::{Outcome, StepError};
 use super::unavailable_offerings::UNAVAILABLE_TTL_SECONDS;
-use write::write;
-pub use write::{annotate, delete, patch_meta, patch_status, pod_event, transition};
 
 const UNREGISTERED: &str = "karpenter.sh/unregistered";
 const NO_TAINT_SYNC: &str = "karpenter.sh/do-not-sync-taints";
-/// When a claim's pods go whatever they say.
-pub const TERMINATION_TIME: &str = "karpenter.sh/nodeclaim-termination-timestamp";
 
 const LAUNCH_LIMIT: Duration = Duration::from_secs(5 * 60);
-const REGISTRATION_LIMIT: Duration = Duration::from_secs(15 * 60);
+
 /// Why a claim is given up whose node never joined.
 const REGISTRATION_TIMEOUT: &str = "registration_timeout";
 /// Longest message of a condition, in bytes. What can be done about an error stands at its end.
 const MAX_MESSAGE_BYTES: usize = 600;
 /// Most pods of a claim without capacity that get an Event about it.
 const MAX_CAPACITY_EVENTS: usize = 10;
-
-/// The result of a run.
-pub type Outcome = Result<Option<Duration>, StepError>;
 
 /// Does what is due for a claim, but for registering its node ([`register`]). `nodes` are those with
 /// its provider ID. `around` is what the claim is compared with. `turn` is what the rollout says
@@ -201,60 +196,6 @@ enum Launched {
     Later(Duration),
     /// The claim was deleted, or has left its group: another step follows.
     Written,
-}
-
-/// A claim as the cloud wants it.
-pub fn launch_of(claim: &NodeClaim) -> Launch {
-    let spec = &claim.spec;
-    let added = added_capacity(claim);
-    let taint = |t: &longshore_api::crd::Taint| longshore_cloud::Taint {
-        key: t.key.clone(),
-        value: t.value.clone(),
-        effect: t.effect.as_str().to_owned(),
-    };
-    Launch {
-        name: claim.metadata.name.clone().unwrap_or_default(),
-        uid: claim.metadata.uid.clone().unwrap_or_default(),
-        nodepool: claim
-            .metadata
-            .labels
-            .as_ref()
-            .and_then(|l| l.get(labels::NODEPOOL))
-            .cloned(),
-        labels: claim.metadata.labels.clone().unwrap_or_default(),
-        annotations: {
-            let mut own = claim.metadata.annotations.clone().unwrap_or_default();
-            own.remove(PODS);
-            own.remove(GROUP);
-            own
-        },
-        requirements: spec
-            .requirements
-            .iter()
-            .map(|r| longshore_cloud::Requirement {
-                key: r.key.clone(),
-                operator: r.operator.as_str().to_owned(),
-                values: r.values.clone(),
-            })
-            .collect(),
-        min_values: spec
-            .requirements
-            .iter()
-            .filter_map(|r| Some((r.key.clone(), usize::try_from(r.min_values?).ok()?)))
-            .collect(),
-        // The cloud does not know what NodeOverlays add.
-        requests: spec
-            .resources
-            .requests
-            .iter()
-            .filter(|(resource, _)| !added.contains_key(*resource))
-            .map(|(k, v)| (k.clone(), v.0.clone()))
-            .collect(),
-        taints: spec.taints.iter().map(taint).collect(),
-        startup_taints: spec.startup_taints.iter().map(taint).collect(),
-        class_kind: spec.node_class_ref.kind.clone(),
-        class_name: spec.node_class_ref.name.clone(),
-    }
 }
 
 /// Launches an instance for a claim, alone or with its group. Asks for the turn to write what has
@@ -704,43 +645,6 @@ fn is_zero(text: &str) -> bool {
         .is_ok_and(|n| n == 0.0)
 }
 
-/// The condition Ready follows from the three before it.
-pub fn set_ready(ctx: &Context, status: &mut NodeClaimStatus) {
-    let parts = ["Launched", "Registered", "Initialized"].map(|t| condition(&status.conditions, t));
-    let worst = |wanted: ConditionStatus| {
-        parts
-            .iter()
-            .flatten()
-            .find(|c| c.status == wanted)
-            .map(|c| (*c).clone())
-    };
-    let (state, reason, message) = if let Some(c) = worst(ConditionStatus::False) {
-        (
-            ConditionStatus::False,
-            "UnhealthyDependents".to_owned(),
-            format!("{}={}", c.type_, c.status.text()),
-        )
-    } else if parts
-        .iter()
-        .all(|c| c.is_some_and(|c| c.status == ConditionStatus::True))
-    {
-        (ConditionStatus::True, "Ready".to_owned(), String::new())
-    } else {
-        let waits: Vec<String> = parts
-            .iter()
-            .flatten()
-            .filter(|c| c.status != ConditionStatus::True)
-            .map(|c| c.type_.clone())
-            .collect();
-        (
-            ConditionStatus::Unknown,
-            "ReconcilingDependents".to_owned(),
-            format!("waits for {}", waits.join(", ")),
-        )
-    };
-    set(ctx, status, "Ready", state, &reason, &message);
-}
-
 /// Why a claim has had its time, if so.
 fn liveness_expired(
     ctx: &Context,
@@ -759,20 +663,6 @@ fn liveness_expired(
         return Some(REGISTRATION_TIMEOUT);
     }
     None
-}
-
-/// Whether a NodeClaim that goes had its time to join and has not. Asked of what the API server
-/// stores: the answer to the deletion may be lost, and the process that asked for it may be gone.
-pub fn has_failed_to_join(claim: &NodeClaim) -> bool {
-    let (Some(status), Some(deleted)) = (&claim.status, &claim.metadata.deletion_timestamp) else {
-        return false;
-    };
-    let registered =
-        condition(&status.conditions, "Registered").filter(|_| is_true(status, "Launched"));
-    registered.is_some_and(|own| {
-        let waited = deleted.0.as_second() - own.last_transition_time.0.as_second();
-        own.status != ConditionStatus::True && seconds(waited) >= REGISTRATION_LIMIT
-    })
 }
 
 fn time_in(ctx: &Context, claim: &NodeClaim, status: &NodeClaimStatus, what: &str) -> Duration {
@@ -808,61 +698,9 @@ fn seconds(n: i64) -> Duration {
     Duration::from_secs(n.max(0) as u64)
 }
 
-/// A span of whole seconds.
-pub fn jiff_span(duration: Duration) -> k8s_openapi::jiff::SignedDuration {
-    k8s_openapi::jiff::SignedDuration::from_secs(duration.as_secs() as i64)
-}
-
-/// A time as Kubernetes writes it, to the second.
-pub fn rfc3339(at: longshore_api::crd::Timestamp) -> String {
-    at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
-}
-
-/// Whether a condition is True.
-pub fn is_true(status: &NodeClaimStatus, what: &str) -> bool {
-    condition(&status.conditions, what).is_some_and(|c| c.status == ConditionStatus::True)
-}
-
-/// Sets a condition; says whether that changed its status.
-fn set(
-    ctx: &Context,
-    status: &mut NodeClaimStatus,
-    what: &str,
-    to: ConditionStatus,
-    reason: &str,
-    message: &str,
-) -> bool {
-    let before = condition(&status.conditions, what).map(|c| c.status);
-    set_condition(
-        &mut status.conditions,
-        what,
-        to,
-        reason,
-        message,
-        Time(ctx.now()),
-    );
-    before != Some(to)
-}
-
 fn quantities(amounts: BTreeMap<String, String>) -> longshore_api::crd::Quantities {
     amounts
         .into_iter()
         .map(|(resource, amount)| (resource, Quantity(amount)))
         .collect()
-}
-
-/// The provider ID of a claim, empty before it was launched.
-pub fn provider_id(claim: &NodeClaim) -> &str {
-    let status = claim.status.as_ref();
-    status.map_or("", |status| status.provider_id.as_str())
-}
-
-/// The NodePool of a claim, empty for none.
-pub fn pool_of(claim: &NodeClaim) -> &str {
-    claim
-        .metadata
-        .labels
-        .as_ref()
-        .and_then(|l| l.get(labels::NODEPOOL))
-        .map_or("", String::as_str)
 }

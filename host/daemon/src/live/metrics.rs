@@ -27,8 +27,10 @@ use crate::config::Mode;
 pub mod ec2;
 #[cfg(test)]
 pub mod reference;
+pub(super) mod registration;
 mod summary;
 
+use registration::registered;
 use summary::Summary;
 
 /// All metrics.
@@ -189,20 +191,6 @@ fn snake(type_: &str) -> String {
 
 const CAPACITY_TYPE: &str = "karpenter.sh/capacity-type";
 const ZONE: &str = "topology.kubernetes.io/zone";
-
-/// Names and labels here are constants that fit together; a mistake shows in the first test.
-pub(super) fn registered<T: prometheus::core::Collector + Clone + 'static>(
-    registry: &Registry,
-    made: prometheus::Result<T>,
-) -> T {
-    #[allow(clippy::expect_used, reason = "a constant of this file would be wrong")]
-    let metric = made.expect("metric is well formed");
-    #[allow(clippy::expect_used, reason = "a constant of this file would be wrong")]
-    registry
-        .register(Box::new(metric.clone()))
-        .expect("metric is registered once");
-    metric
-}
 
 impl Metrics {
     /// Counts a panic that was caught.

@@ -1,7 +1,7 @@
 //! What can be bought: what a cloud says, and the catalogue that rounds plan on.
 //!
 //! The loop makes the catalogue in the state's own table of names, and a round takes both at once
-//! ([`RoundInput`](super::controller::RoundInput)). So a NodeClass may come and go while the daemon
+//! ([`RoundInput`](super::round_input::RoundInput)). So a NodeClass may come and go while the daemon
 //! runs. The state keeps the names that only the catalogue uses; where a sweep has given one of them
 //! another symbol, the catalogue is made anew.
 

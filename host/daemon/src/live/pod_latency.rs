@@ -5,7 +5,14 @@ use std::collections::HashMap;
 
 use longshore_api::crd::Timestamp;
 
-use super::state::PodStage;
+/// What a pod has reached.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PodStage {
+    /// A node.
+    Bound,
+    /// Its phase is Running.
+    Running,
+}
 
 /// What is known of pods, `namespace/name`, that do not run yet.
 #[derive(Clone, Default, Debug)]

@@ -19,28 +19,26 @@ mod diff;
 mod files;
 mod load;
 mod serve;
+mod setup;
+mod shared;
 mod signals;
 mod status;
 mod watch;
 
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, RecvTimeoutError, SyncSender, TrySendError};
-use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant, SystemTime};
 
 use longshore_core::model::MinValuesPolicy;
 use longshore_core::plan::Plan;
 use longshore_core::snapshot::Snapshot;
-use longshore_policy::{Limits, Signals};
 
-use super::journal::Journal;
-use super::lock::lock;
-use crate::config::Config;
 use crate::error::Failure;
 
 pub use compare::Shadows;
 pub use serve::{ActivePolicies, BootSlot};
+pub use setup::Setup;
 pub use signals::ScoresAsker;
 pub use status::{
     Alike, ConfigStatus, DatedBy, Kind, Notice, PolicyStatus, Problem, ShadowStatus, SignalStatus,
@@ -49,49 +47,13 @@ pub use status::{
 pub use watch::Watcher;
 
 use compare::Job;
-use status::PolicyBoard;
+use shared::Shared;
 
 /// How often files are polled. A look is a `stat` for each file, a few microseconds; a change is
 /// picked up at the second look that finds it at rest. There is no inotify in it: that does not see
 /// writes over a network file system, runs out of watches on busy nodes, and would need the slow
 /// look beside it anyway.
 const FILE_POLL: Duration = Duration::from_millis(500);
-
-/// Where everything comes from.
-#[derive(Clone, Debug)]
-pub struct Setup {
-    /// `longshore.toml`; none for [`Setup::inline`].
-    pub config: Option<PathBuf>,
-    /// What is in force where no file is named: by default it plans by price.
-    pub inline: Config,
-    /// A folder for compiled components, private to this user.
-    pub cache: Option<PathBuf>,
-    /// What a policy may use.
-    pub limits: Limits,
-    /// Whether something asks what nodes boot with.
-    pub boots: bool,
-    /// Whether nodes come from EC2, so that signals may as well.
-    pub on_ec2: bool,
-    /// How long an address of a signal may take to answer.
-    pub signal_timeout: Duration,
-    /// Who writes down which components rounds may ask.
-    pub journal: Journal,
-}
-
-impl Default for Setup {
-    fn default() -> Self {
-        Setup {
-            config: None,
-            inline: Config::default(),
-            cache: None,
-            limits: Limits::default(),
-            boots: false,
-            on_ec2: false,
-            signal_timeout: Duration::from_secs(10),
-            journal: Journal::off(),
-        }
-    }
-}
 
 /// What the round's thread holds. Cheap to clone; all clones are one.
 #[derive(Clone)]
@@ -100,32 +62,6 @@ pub struct PolicyReloader {
     jobs: SyncSender<Job>,
     /// The threads stop when the last manager is gone.
     _alive: Arc<mpsc::Sender<()>>,
-}
-
-struct Shared {
-    slot: Mutex<Slot>,
-    board: Mutex<PolicyBoard>,
-    /// Whether the heap has free what compiling took, or a version that is not asked any more.
-    trim_due: AtomicBool,
-}
-
-/// What runs and what is ready to. Locked for a few pointers at a time only.
-struct Slot {
-    current: Arc<ActivePolicies>,
-    next: Option<Arc<ActivePolicies>>,
-    signals: Option<Arc<Signals>>,
-    /// What answers spot placement scores from now on.
-    scores: Option<Arc<ScoresAsker>>,
-    /// Dropped by the watcher: to unmap code takes longer than a swap may.
-    retired: Vec<Arc<ActivePolicies>>,
-    swaps: SwapTimes,
-}
-
-/// What taking over has cost rounds.
-#[derive(Clone, Copy, Default)]
-struct SwapTimes {
-    times: u64,
-    longest: Duration,
 }
 
 impl PolicyReloader {
@@ -265,12 +201,8 @@ impl PolicyReloader {
     }
 }
 
-impl Shared {
-    fn slot(&self) -> MutexGuard<'_, Slot> {
-        lock(&self.slot)
-    }
-
-    fn board(&self) -> MutexGuard<'_, PolicyBoard> {
-        lock(&self.board)
+impl std::fmt::Debug for PolicyReloader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Manager")
     }
 }

@@ -12,13 +12,13 @@ use longshore_api::crd::{
 use longshore_api::quantity;
 use serde_json::{Value, json};
 
+use super::claim_writes::{patch_meta, transition};
 use super::claims::{HASH, HASH_VERSION};
 use super::context::Context;
 use super::garbage::HELD;
-use super::lifecycle::{Outcome, patch_meta, transition};
 use super::node::NodeView;
 use super::state::Class;
-use super::step_error::StepError;
+use super::step_error::{Outcome, StepError};
 
 /// Brings a NodePool's status and hash up to date. `fault` is why its spec cannot be read, if so.
 /// `class` is what its class says of itself, with its generation; `claims` and `nodes` are its own.

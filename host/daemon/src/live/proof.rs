@@ -15,8 +15,8 @@ use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
 use super::context::Context;
-use super::lifecycle::is_true;
 use super::node::NodeView;
+use super::node_claim::is_true;
 use super::step_error::StepError;
 
 /// Objects of a page.

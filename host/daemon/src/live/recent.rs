@@ -13,9 +13,9 @@ use std::sync::Mutex;
 use longshore_api::crd::{ConditionStatus, NodeClaim, Timestamp, condition};
 use serde_json::{Value, json};
 
-use super::disruption::step::REASON;
-use super::lifecycle::rfc3339;
+use super::disruption::command::REASON;
 use super::lock::lock;
+use super::node_claim::rfc3339;
 use churn::{Churn, End, Lost};
 use cost::Costs;
 pub use cost::{Cost, SAMPLE_INTERVAL};

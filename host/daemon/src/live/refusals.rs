@@ -100,7 +100,7 @@ impl Refusals {
         let line = |((what, pool), known): (&(Refused, String), &Refusal)| {
             json!({
                 "what": what.words(), "nodePool": pool, "times": known.times,
-                "since": super::lifecycle::rfc3339(known.since), "why": known.why,
+                "since": super::node_claim::rfc3339(known.since), "why": known.why,
             })
         };
         all.iter().map(line).collect()

@@ -9,6 +9,7 @@
 //!
 //! Like [`lifecycle`](super::lifecycle), a step can be run twice or killed anywhere.
 
+pub mod mode;
 pub mod policies;
 pub mod reboot;
 
@@ -18,20 +19,21 @@ use std::time::Duration;
 
 use longshore_api::crd::{NodeClaim, NodePool, Timestamp};
 use longshore_api::labels;
-use longshore_cloud::CloudProvider;
 use longshore_core::disrupt::repair::are_too_many;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use super::claim_writes::{delete, patch_meta};
 use super::context::Context;
 use super::disruption::command::candidate_of;
-use super::lifecycle::{Outcome, TERMINATION_TIME, delete, patch_meta, pool_of, rfc3339};
 use super::mutants::mutant;
 use super::node::NodeView;
+use super::node_claim::{TERMINATION_TIME, pool_of, rfc3339};
 use super::proof;
-use super::step_error::StepError;
+use super::step_error::{Outcome, StepError};
+pub use mode::{RepairMode, Repairs};
 pub use policies::RepairPolicies;
-use policies::{PolicyError, Unhealthy};
+use policies::Unhealthy;
 
 /// When a repair that was blocked is checked again.
 const BLOCKED_REPAIR_RECHECK: Duration = Duration::from_secs(5 * 60);
@@ -39,53 +41,6 @@ const BLOCKED_REPAIR_RECHECK: Duration = Duration::from_secs(5 * 60);
 const HEALTHY_NODE_RECHECK: Duration = Duration::from_secs(30);
 /// For how long counts are good.
 const HEALTH_COUNTS_LIFETIME: Duration = Duration::from_secs(1);
-
-/// How nodes that stay unhealthy are repaired, as an operator chooses it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum RepairMode {
-    /// Not at all.
-    #[default]
-    Off,
-    /// Replaced regardless of budgets.
-    AtOnce,
-    /// Replaced or rebooted, one after the other, within budgets.
-    WithinBudgets,
-}
-
-/// The same, with what the cloud says of unhealthy nodes.
-#[derive(Clone, Debug, Default)]
-pub enum Repairs {
-    /// Not at all.
-    #[default]
-    Off,
-    /// Replaced regardless of budgets.
-    AtOnce(RepairPolicies),
-    /// Replaced or rebooted, one after the other, within budgets.
-    WithinBudgets(RepairPolicies),
-}
-
-impl Repairs {
-    /// Takes the policies of a cloud in, unless nothing is repaired.
-    ///
-    /// # Errors
-    /// They cannot be used.
-    pub fn new(mode: RepairMode, cloud: &dyn CloudProvider) -> Result<Self, PolicyError> {
-        let policies = || RepairPolicies::new(cloud.repair_policies());
-        Ok(match mode {
-            RepairMode::Off => Repairs::Off,
-            RepairMode::AtOnce => Repairs::AtOnce(policies()?),
-            RepairMode::WithinBudgets => Repairs::WithinBudgets(policies()?),
-        })
-    }
-
-    /// The policies for repair within budgets, if that is the way.
-    pub fn within_budgets(&self) -> Option<&RepairPolicies> {
-        match self {
-            Repairs::WithinBudgets(policies) => Some(policies),
-            _ => None,
-        }
-    }
-}
 
 /// Nodes that are counted together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -25,21 +25,22 @@ use super::claims::{NewNodeClaim, NominationPlan, PODS, ROUND};
 use super::clock::Clock;
 use super::connection::is_not_leading;
 use super::context::Context;
-use super::controller::RoundInput;
 use super::fail_points::fail_point;
 use super::journal::{Decided, Journal};
 use super::kinds::Kind;
 use super::launch_groups;
-use super::lifecycle::launch_of;
+use super::launch_request::launch_of;
 use super::mutants::mutant;
 use super::offers::Offers;
 use super::overlays::{CatalogueOverlays, OverlaySet};
 use super::policies::{ActivePolicies, PolicyReloader};
 use super::refusals::{self, Refused};
+use super::round_input::RoundInput;
 use super::step_error::StepError;
 use super::unavailable_offerings::UnavailableOfferings;
 use crate::deadline::{self, Deadline, TIME_LIMIT};
-use crate::explain::{self, ExplainInput, Explained};
+use crate::explain::{self, ExplainInput};
+use crate::explained::Explained;
 
 /// How rounds are made.
 pub struct RoundConfig {

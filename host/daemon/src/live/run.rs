@@ -4,19 +4,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Client;
-use longshore_cloud::CloudProvider;
-use longshore_core::model::Symbols;
 use longshore_kwok::provider::Kwok;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
-use tokio::task::JoinSet;
 use tracing_subscriber::EnvFilter;
 
 use super::clock::Clock;
 use super::connection::{self, Clients, connect};
 use super::context::Context;
 use super::definitions;
-use super::environment::{Daemon, Environment, Lease, Offers, Repairs, fixed};
+use super::environment::{Cloud, Daemon, Environment, Lease, Repairs, fixed};
 use super::journal::{self, Journal};
 use super::leader::Leadership;
 use super::lock::lock;
@@ -26,10 +23,11 @@ use super::policies::{PolicyReloader, Setup};
 use super::serve;
 use super::settings::{self, Settings, aws::AwsSettings};
 use super::stop;
+use crate::answer::Answer;
 use crate::args::{Log, Provider, RunArgs};
 use crate::error::Failure;
+use crate::input;
 use crate::spread::default_spread;
-use crate::{Answer, input};
 
 /// Where a pod finds the name of its namespace.
 const NAMESPACE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
@@ -230,25 +228,6 @@ fn lost(lines: u64) -> String {
 fn directives(level: &str) -> String {
     format!("{level},kube=warn,kube_client::client::tls=error,hyper=warn,h2=warn,tower=warn")
 }
-
-/// Where nodes come from.
-pub struct Cloud {
-    /// What buys and ends them.
-    pub provider: Arc<dyn CloudProvider>,
-    /// What can be bought.
-    pub offers: Arc<dyn Offers>,
-    /// The table of names of what it offers.
-    pub names: Symbols,
-    /// How many instance types that are.
-    pub types: usize,
-    /// Resources that it fills in itself, beside those of every node.
-    pub resources: &'static [&'static str],
-    /// What it does by itself while the daemon runs.
-    pub tasks: Option<Tasks>,
-}
-
-/// Runs until it is dropped.
-pub type Tasks = Box<dyn FnOnce(Arc<Context>) -> JoinSet<()> + Send>;
 
 /// Nodes without machines.
 fn kwok(args: &RunArgs, settings: &Settings, client: &Client) -> Result<Cloud, Failure> {

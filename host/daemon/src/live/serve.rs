@@ -25,7 +25,7 @@ use super::explain_requests::{ExplainRequest, Subject};
 use super::gauges::Pages;
 use super::lock::lock;
 use super::state::MetricsSnapshot;
-use crate::explain::Explained;
+use crate::explained::Explained;
 use listen::{Client, Limits};
 
 /// What the loop reports about itself.

@@ -11,7 +11,7 @@ use longshore_core::model::{MinValuesPolicy, PreferencePolicy};
 
 use crate::args::karpenter::{Effect, FLAGS};
 use crate::error::Failure;
-use crate::live::repair::RepairMode;
+use crate::live::repair::mode::RepairMode;
 use crate::spread::SchedulerConfig;
 
 /// What an operator set.

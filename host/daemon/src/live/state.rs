@@ -14,25 +14,26 @@ use longshore_api::manifests::{Diagnostic, Frozen, Store};
 use longshore_core::disrupt::static_capacity::removal_order;
 use longshore_core::model::{self, ClusterObjects, Records, Symbol, Symbols};
 use longshore_core::snapshot::useless_purchases;
-use serde::Deserialize;
-use serde::de::IgnoredAny;
 
 use super::claims::{PODS, planned_pods};
 use super::kinds::Kind;
-use super::lifecycle::pool_of;
 use super::mutants::mutant;
 use super::node::NodeView;
+use super::node_claim::pool_of;
 use super::overlays::OverlaySet;
+pub use super::pod_latency::PodStage;
 use super::watch::Change;
 use crate::managed::Managed;
 use crate::node_classes;
 
 mod class;
+mod head;
 mod managed;
 mod metrics_snapshot;
 mod type_table;
 
 pub use class::Class;
+use head::{PodHead, full, head};
 pub use metrics_snapshot::{ClassView, MetricsSnapshot, NodeTotals, PodRow};
 #[cfg(test)]
 pub use type_table::TypeRow;
@@ -221,20 +222,6 @@ impl Phase {
     }
 }
 
-impl PodHead {
-    /// Whether kube-scheduler schedules the pod, and may do so now. Pods that ask for dynamic
-    /// resources are left to its word, and so are pods of a group, which it holds back until the
-    /// group is complete.
-    fn is_for_kube_scheduler(&self) -> bool {
-        let spec = &self.spec;
-        let default = ["", "default-scheduler"].contains(&spec.scheduler_name.as_str());
-        default
-            && spec.scheduling_gates.is_empty()
-            && spec.resource_claims.is_empty()
-            && spec.scheduling_group.is_none()
-    }
-}
-
 impl PodSummary {
     fn ended(&self) -> bool {
         matches!(self.phase, Phase::Succeeded | Phase::Failed)
@@ -279,75 +266,6 @@ impl SpecChange {
             (Some(_), None) => "deleted".to_owned(),
         }
     }
-}
-
-/// What a pod has reached.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum PodStage {
-    /// A node.
-    Bound,
-    /// Its phase is Running.
-    Running,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase", default)]
-struct PodHead {
-    metadata: Head,
-    spec: PodSpec,
-    status: PodStatus,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase", default)]
-struct Head {
-    name: String,
-    namespace: String,
-    deletion_timestamp: Option<String>,
-    creation_timestamp: String,
-    resource_version: String,
-    generation: Option<i64>,
-    owner_references: Vec<Owner>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct Owner {
-    kind: String,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase", default)]
-struct PodSpec {
-    node_name: Option<String>,
-    scheduler_name: String,
-    scheduling_gates: Vec<IgnoredAny>,
-    resource_claims: Vec<IgnoredAny>,
-    scheduling_group: Option<IgnoredAny>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase", default)]
-struct PodStatus {
-    phase: String,
-    nominated_node_name: String,
-    conditions: Vec<PodCondition>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct PodCondition {
-    #[serde(rename = "type")]
-    kind: String,
-    status: String,
-    reason: String,
-    message: String,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct AnyHead {
-    metadata: Head,
 }
 
 impl ClusterState {
@@ -1162,12 +1080,6 @@ impl ClusterState {
 }
 
 /// The metadata of an object. What follows it is not read here.
-fn head(json: &str) -> Result<Head, serde_json::Error> {
-    match longshore_api::json::member(json.as_bytes(), 0, "metadata").and_then(|at| json.get(at)) {
-        Some(metadata) => serde_json::from_str(metadata),
-        None => Ok(serde_json::from_str::<AnyHead>(json)?.metadata),
-    }
-}
 
 /// Whether a NodePool's change could give a place to pods that have none: its spec is another one,
 /// it is ready or going otherwise than before, or it has fewer nodes against its limits. That it
@@ -1199,14 +1111,6 @@ fn why(problem: &Diagnostic) -> String {
     let colon = if field.is_empty() { "" } else { ": " };
     let semicolon = if hint.is_empty() { "" } else { "; " };
     format!("{field}{colon}{what}{semicolon}{hint}")
-}
-
-/// `namespace/name`, or the name.
-fn full(head: &Head) -> Box<str> {
-    match head.namespace.as_str() {
-        "" => head.name.as_str().into(),
-        namespace => format!("{namespace}/{}", head.name).into(),
-    }
 }
 
 #[cfg(test)]

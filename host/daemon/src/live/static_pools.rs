@@ -5,8 +5,10 @@
 //! alone: a cache that lags neither buys twice nor removes too much. Names of claims are numbered,
 //! so that a create without an answer meets its own name when it is tried again.
 
+pub mod purchases;
+
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use kube::api::Api;
@@ -20,55 +22,21 @@ use longshore_core::snapshot::useless_purchases;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use super::claim_writes::delete;
 use super::claims::{NewNodeClaim, claim_name, class_label, given_labels, node_claim};
 use super::context::Context;
+use super::disruption::command::REASON;
 use super::disruption::command::candidate_of;
-use super::disruption::step::REASON;
-use super::lifecycle::{Outcome, delete, is_true};
-use super::lock::lock;
 use super::mutants::mutant;
+use super::node_claim::is_true;
 use super::proof;
 use super::round;
-use super::step_error::StepError;
+use super::step_error::{Outcome, StepError};
 use crate::messages::time_of_day;
+use purchases::{SCALE_UP_PAUSE, name_of};
 
-/// A NodePool whose spec has not changed is scaled up at most this often: a cloud without capacity
-/// is not asked all the time.
-const SCALE_UP_PAUSE: Duration = Duration::from_secs(60);
 /// When a NodePool is looked at again that waits for commands to begin.
 const COMMAND_POLL: Duration = Duration::from_secs(1);
-
-/// What is remembered of static NodePools.
-#[derive(Default)]
-pub struct StaticCapacity {
-    /// Whether they are kept at their replicas.
-    pub enabled: bool,
-    /// The last purchase of each NodePool: the generation of its spec, and when.
-    bought: Mutex<BTreeMap<String, (Option<i64>, Instant)>>,
-}
-
-impl StaticCapacity {
-    /// Nothing has been bought yet.
-    pub fn new(enabled: bool) -> Self {
-        StaticCapacity {
-            enabled,
-            ..StaticCapacity::default()
-        }
-    }
-
-    /// How much longer a NodePool must wait for its next purchase.
-    fn pause(&self, pool: &NodePool, now: Instant) -> Option<Duration> {
-        let all = lock(&self.bought);
-        let (generation, at) = all.get(name_of(pool))?;
-        let left = (*at + SCALE_UP_PAUSE).saturating_duration_since(now);
-        (*generation == pool.metadata.generation && !left.is_zero()).then_some(left)
-    }
-
-    fn bought(&self, pool: &NodePool, now: Instant) {
-        let entry = (pool.metadata.generation, now);
-        lock(&self.bought).insert(name_of(pool).to_owned(), entry);
-    }
-}
 
 /// Keeps a static NodePool at its replicas. `claims` are its own. `order` gives the names of claims
 /// in the order in which scale-down takes them; it is asked only if some have to go. Nothing is done
@@ -391,10 +359,6 @@ fn new_claim(pool: &NodePool, name: String) -> NewNodeClaim {
         min_values_relaxed: false,
         name,
     }
-}
-
-fn name_of(pool: &NodePool) -> &str {
-    pool.metadata.name.as_deref().unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@
 //! terminated, its Node and its pods are read from the server.
 
 mod evictions;
-mod pod;
+pub mod pod;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,15 +25,13 @@ use tokio::time::Instant;
 
 use super::claims::FINALIZER;
 use super::context::Context;
-use super::lifecycle::{Outcome, TERMINATION_TIME, is_true};
 use super::mutants::mutant;
 use super::node::NodeView;
+use super::node_claim::{TERMINATION_TIME, is_true};
 use super::proof;
-use super::step_error::StepError;
-pub use pod::DrainingPod;
+use super::step_error::{Outcome, StepError};
+pub use pod::{DISRUPTED, DrainingPod};
 
-/// Taint of nodes that go.
-pub const DISRUPTED: &str = "karpenter.sh/disrupted";
 const NO_BALANCER: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
 const INSTANCE_TERMINATING: &str = "InstanceTerminating";
 /// How often a drain is continued, if nothing is due sooner.
@@ -180,7 +178,7 @@ async fn empty(
     if let Some(ends) = ends {
         let message = format!(
             "all pods will be deleted by {}",
-            super::lifecycle::rfc3339(ends)
+            super::node_claim::rfc3339(ends)
         );
         ctx.events
             .node(&node.name, true, "TerminationGracePeriodExpiring", &message)
@@ -492,7 +490,7 @@ async fn set_claim_condition(
     );
     let version = claim.metadata.resource_version.as_deref();
     claim.metadata.resource_version =
-        super::lifecycle::patch_status(ctx, claim, version, &status).await?;
+        super::claim_writes::patch_status(ctx, claim, version, &status).await?;
     claim.status = Some(status);
     Ok(true)
 }

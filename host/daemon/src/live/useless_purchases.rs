@@ -4,8 +4,9 @@
 //! What did not help is decided in `longshore_core::snapshot::useless_purchases`. Here is what is
 //! still to be written, and that nodes of a NodePool have joined or not, until its step writes it.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Mutex;
+pub mod registrations;
+
+use std::collections::BTreeMap;
 
 use kube::api::{Api, Patch, PatchParams};
 use longshore_api::crd::NodePool;
@@ -15,9 +16,9 @@ use longshore_core::snapshot::useless_purchases::{self, unjoined_again};
 use serde_json::{Value, json};
 
 use super::context::Context;
-use super::lock::lock;
 use super::mutants::mutant;
 use super::step_error::StepError;
+use registrations::Ended;
 
 /// Texts of the annotation [`USELESS`] that are to be written, by NodePool.
 #[derive(Default)]
@@ -54,67 +55,6 @@ impl ToRemember {
             return None;
         }
         Some(text.clone())
-    }
-}
-
-/// NodeClaims that are known to be counted at most.
-const MAX_COUNTED: usize = 10_000;
-
-/// How registrations of a NodePool's nodes ended that its annotation [`UNJOINED`] does not say yet.
-#[derive(Default)]
-pub struct Registrations {
-    ended: Mutex<BTreeMap<String, Ended>>,
-    /// NodeClaims that have been counted as failures, by UID: each has many steps while it goes.
-    counted: Mutex<BTreeSet<String>>,
-}
-
-/// Registrations in order, as far as they matter: failures after the last success.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-struct Ended {
-    joined: bool,
-    failed_since: u32,
-}
-
-impl Registrations {
-    /// A node has joined.
-    pub fn joined(&self, pool: &str) {
-        let joined = Ended {
-            joined: true,
-            failed_since: 0,
-        };
-        lock(&self.ended).insert(pool.to_owned(), joined);
-    }
-
-    /// The node of a NodeClaim has not joined in time. It may be said several times.
-    pub fn failed(&self, pool: &str, uid: &str) {
-        let mut counted = lock(&self.counted);
-        if counted.len() >= MAX_COUNTED {
-            counted.clear();
-        }
-        if !counted.insert(uid.to_owned()) {
-            return;
-        }
-        drop(counted);
-        let mut all = lock(&self.ended);
-        let ended = all.entry(pool.to_owned()).or_default();
-        ended.failed_since = ended.failed_since.saturating_add(1);
-    }
-
-    fn of(&self, pool: &str) -> Ended {
-        lock(&self.ended).get(pool).copied().unwrap_or_default()
-    }
-
-    /// What was so when it was written counts no longer.
-    fn written(&self, pool: &str, written: Ended) {
-        let mut all = lock(&self.ended);
-        if let Some(ended) = all.get_mut(pool) {
-            if *ended == written {
-                all.remove(pool);
-            } else if !ended.joined || written.joined {
-                ended.joined = false;
-                ended.failed_since = ended.failed_since.saturating_sub(written.failed_since);
-            }
-        }
     }
 }
 
@@ -199,23 +139,5 @@ mod tests {
             next_unjoined(four.as_deref(), Ended::default(), 7, 5000),
             four
         );
-    }
-
-    #[test]
-    fn what_happens_while_it_is_written_is_written_next() {
-        let all = Registrations::default();
-        all.failed("p", "1");
-        let seen = all.of("p");
-        all.failed("p", "2");
-        all.failed("p", "2");
-        all.written("p", seen);
-        assert_eq!(all.of("p").failed_since, 1, "once for each NodeClaim");
-        all.written("p", all.of("p"));
-        assert_eq!(all.of("p"), Ended::default());
-        all.failed("p", "3");
-        let seen = all.of("p");
-        all.joined("p");
-        all.written("p", seen);
-        assert!(all.of("p").joined, "it joined since");
     }
 }

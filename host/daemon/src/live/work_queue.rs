@@ -8,10 +8,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::context::back_off;
-use super::lifecycle::Outcome;
+use super::backoff::back_off;
 use super::state::WorkItem;
-use super::step_error::StepError;
+use super::step_error::{Outcome, StepError};
 
 /// Delay after a write conflict. Usually the watch brings the new version earlier and triggers the
 /// retry. A retry with the same old copy would conflict again.

@@ -16,7 +16,7 @@ use super::pools::{Pool, foreign_class, of_another_controller};
 use super::report::{Level, Report};
 use crate::live::claim_conditions::own_drift;
 use crate::live::claims::{FINALIZER, HASH, HASH_VERSION};
-use crate::live::lifecycle::{is_true, pool_of, provider_id};
+use crate::live::node_claim::{is_true, pool_of, provider_id};
 use crate::live::repair::reboot::phase;
 
 /// What NodeClaims are compared with.

@@ -9,7 +9,7 @@ use longshore_core::model::ClusterObjects;
 use longshore_core::policy::{ByPrice, Policies as _};
 use longshore_policy::{Session, Signals};
 
-use crate::Answer;
+use crate::answer::Answer;
 use crate::args::BenchArgs;
 use crate::error::{Failure, count};
 use crate::{input, options};

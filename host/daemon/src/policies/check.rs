@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use longshore_policy::{Description, Interface};
 use serde_json::Value;
 
-use crate::Answer;
+use crate::answer::Answer;
 use crate::args::CheckArgs;
 use crate::error::Failure;
 use crate::messages::size;

@@ -8,7 +8,7 @@ use longshore_ec2::catalogue::{ClassCatalogue, Region, answer};
 use longshore_ec2::validation::Fault;
 
 use super::COLUMNS;
-use crate::Answer;
+use crate::answer::Answer;
 use crate::args::{Output, TypesArgs};
 use crate::bootstrap::NodesOf;
 use crate::error::{Failure, count};

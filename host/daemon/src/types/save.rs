@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::Answer;
+use crate::answer::Answer;
 use crate::args::TypesArgs;
 use crate::error::Failure;
 

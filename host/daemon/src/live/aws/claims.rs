@@ -16,8 +16,8 @@ use kube::{ResourceExt as _, runtime::WatchStreamExt as _};
 use longshore_api::crd::NodeClaim;
 use tokio::sync::mpsc::UnboundedSender;
 
-use crate::live::lifecycle;
 use crate::live::lock::lock;
+use crate::live::node_claim;
 use crate::managed::Managed;
 
 /// Whose an instance is, as far as the watch says.
@@ -155,7 +155,7 @@ impl Own {
     fn of(claim: &NodeClaim) -> Self {
         Own {
             id: instance_of(claim),
-            pool: lifecycle::pool_of(claim).to_owned(),
+            pool: node_claim::pool_of(claim).to_owned(),
         }
     }
 }
@@ -207,7 +207,7 @@ impl Known {
 
 /// The ID of a NodeClaim's instance: `i-…` of `aws:///us-east-1a/i-…`; empty for none.
 fn instance_of(claim: &NodeClaim) -> String {
-    let id = lifecycle::provider_id(claim).rsplit('/').next();
+    let id = node_claim::provider_id(claim).rsplit('/').next();
     id.unwrap_or_default().to_owned()
 }
 

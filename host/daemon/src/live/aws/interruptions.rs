@@ -9,8 +9,9 @@ use longshore_aws::interruption::{Handler, Kind};
 use longshore_aws::provider::Ec2;
 
 use super::claims::{Claims, Owner};
+use crate::live::claim_writes;
 use crate::live::context::Context;
-use crate::live::lifecycle;
+use crate::live::node_claim;
 use crate::live::step_error::StepError;
 
 /// Handles interruptions.
@@ -93,7 +94,7 @@ impl Interruptions {
                 if !self.ctx.managed.claim(claim) {
                     return false;
                 }
-                let id = lifecycle::provider_id(claim).rsplit('/').next();
+                let id = node_claim::provider_id(claim).rsplit('/').next();
                 // A launch that is not written down yet has no ID: its name is from EC2's tag.
                 id.is_none_or(|id| id.is_empty() || id == instance)
             };
@@ -103,7 +104,7 @@ impl Interruptions {
             if !kind.ends_node() || claim.metadata.deletion_timestamp.is_some() {
                 return Ok(Some(claim));
             }
-            match lifecycle::delete(&self.ctx, &claim, message).await {
+            match claim_writes::delete(&self.ctx, &claim, message).await {
                 Ok(true) => {
                     self.ctx.disrupted(kind.as_str(), &claim);
                     self.terminating(&claim, message).await;

@@ -20,8 +20,9 @@ use longshore_ec2::catalogue::requirements::aws::{RESERVATION_ID, RESERVATION_TY
 use longshore_ec2::nodeclass::{EC2NodeClass, ReservationState};
 use serde_json::{Value, json};
 
+use crate::live::claim_writes;
 use crate::live::context::Context;
-use crate::live::lifecycle;
+use crate::live::node_claim;
 use crate::live::step_error::StepError;
 
 /// How often NodeClaims are looked at.
@@ -84,7 +85,7 @@ async fn look(ec2: &Ec2, ctx: &Context, ending: &BTreeSet<String>, claims: Vec<N
 /// Deletes the NodeClaim of an instance that EC2 takes back soon.
 async fn end(ctx: &Context, claim: &NodeClaim, reservation: &str) -> Result<(), StepError> {
     let message = format!("Capacity block {reservation} ends within 40 minutes");
-    if lifecycle::delete(ctx, claim, &message).await? {
+    if claim_writes::delete(ctx, claim, &message).await? {
         ctx.disrupted(EXPIRING, claim);
         let reason = "CapacityReservationExpiring";
         ctx.events.claim(claim, true, reason, &message).await;
@@ -94,7 +95,7 @@ async fn end(ctx: &Context, claim: &NodeClaim, reservation: &str) -> Result<(), 
 
 /// Whether EC2 says that an instance is in no reservation.
 async fn is_on_demand(ec2: &Ec2, claim: &NodeClaim) -> Result<bool, StepError> {
-    let id = lifecycle::provider_id(claim);
+    let id = node_claim::provider_id(claim);
     if id.is_empty() {
         return Ok(false);
     }
@@ -126,7 +127,7 @@ async fn relabel(ctx: &Context, claim: &NodeClaim) -> Result<(), StepError> {
             Err(why) => return Err(why),
         }
     }
-    lifecycle::patch_meta(ctx, claim, json!({"labels": labels})).await?;
+    claim_writes::patch_meta(ctx, claim, json!({"labels": labels})).await?;
     tracing::info!(
         nodeclaim = claim.name_any(),
         "reservation has ended; instance relabelled on-demand"
@@ -149,7 +150,9 @@ mod tests {
             CAPACITY_TYPE: RESERVED, RESERVATION_ID: "cr-1", RESERVATION_TYPE: "default",
             RESERVATION_INTERRUPTIBLE: "false",
         }});
-        lifecycle::patch_meta(&ctx, &claim, reserved).await.unwrap();
+        claim_writes::patch_meta(&ctx, &claim, reserved)
+            .await
+            .unwrap();
         relabel(&ctx, &server.claim().unwrap()).await.unwrap();
         let labels: Vec<String> = server
             .claim()

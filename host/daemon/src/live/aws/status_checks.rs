@@ -18,9 +18,10 @@ use longshore_core::disrupt::repair::are_too_many;
 
 use super::LEADERSHIP_POLL;
 use super::claims::{Claims, Owner};
+use crate::live::claim_writes;
 use crate::live::context::Context;
-use crate::live::lifecycle;
 use crate::live::metrics::ec2::Ec2Metrics;
+use crate::live::node_claim;
 use crate::live::proof;
 use crate::live::repair::ends;
 use crate::live::repair::reboot::{end_within, phase};
@@ -104,7 +105,7 @@ impl Failing {
         let mut failing = Failing::default();
         for (_, claim) in ours.iter().filter(|(one, _)| !one.category.may_drain()) {
             failing.all += 1;
-            let pool = lifecycle::pool_of(claim).to_owned();
+            let pool = node_claim::pool_of(claim).to_owned();
             *failing.pools.entry(pool).or_default() += 1;
         }
         failing
@@ -115,7 +116,7 @@ impl Failing {
         if category.may_drain() {
             return None;
         }
-        let pool = lifecycle::pool_of(claim);
+        let pool = node_claim::pool_of(claim);
         let (of_pool, of_all) = claims.count(pool);
         let failing = self.pools.get(pool).copied().unwrap_or(0);
         let (count, of, name) = match () {
@@ -152,7 +153,7 @@ fn node_of(claim: &NodeClaim) -> Option<&str> {
 /// Whether a failing check is expected: the instance is being rebooted, or its zone is one that
 /// traffic is shifted away from.
 fn is_left_alone(ec2: &Ec2, claim: &NodeClaim, category: Category) -> bool {
-    let shifted = || ec2.is_shifted(lifecycle::provider_id(claim));
+    let shifted = || ec2.is_shifted(node_claim::provider_id(claim));
     !category.may_drain() && (phase::is_under_way(claim) || shifted())
 }
 
@@ -197,8 +198,9 @@ async fn claim_of(
     let Some(name) = name else { return Ok(None) };
     let found = proof::claim(ctx, &name).await;
     let found = found.map_err(|why| why.to_string())?;
-    let is_its =
-        |claim: &NodeClaim| ctx.managed.claim(claim) && lifecycle::provider_id(claim).ends_with(id);
+    let is_its = |claim: &NodeClaim| {
+        ctx.managed.claim(claim) && node_claim::provider_id(claim).ends_with(id)
+    };
     Ok(found.filter(is_its))
 }
 
@@ -246,7 +248,7 @@ async fn end(ctx: &Context, claim: &NodeClaim, one: &Unhealthy) -> Result<End, S
         return Ok(how);
     }
     let message = format!("EC2 says of {}: {}", one.instance, one.what);
-    if lifecycle::delete(ctx, claim, &message).await? {
+    if claim_writes::delete(ctx, claim, &message).await? {
         ctx.disrupted(one.category.as_str(), claim);
         let reason = "InstanceUnhealthy";
         ctx.events.claim(claim, true, reason, &message).await;

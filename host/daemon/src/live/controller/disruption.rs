@@ -23,19 +23,21 @@ use tokio::time::Instant;
 
 use super::{Controller, Done, Work};
 use crate::disrupt::Messages;
+use crate::live::claim_writes;
 use crate::live::claims::{NewNodeClaim, NominationPlan, new_node_claims, pod_name};
+use crate::live::disruption::command::Worth;
 use crate::live::disruption::command::{
     Candidate, CommandView, Replacement, candidate_of, destinations, replacement_of,
 };
 use crate::live::disruption::decide::{Before, Decision, IdleLook, Rested, decide};
 use crate::live::disruption::events;
 use crate::live::disruption::staying::{self, Told};
-use crate::live::disruption::step::{self, NewCommand, Worth};
+use crate::live::disruption::step::{self, NewCommand};
 use crate::live::disruption::waves::{self, Changes};
 use crate::live::guard::{guarded, guarded_now};
 use crate::live::journal::look::LOOKS;
-use crate::live::lifecycle;
 use crate::live::mutants::mutant;
+use crate::live::node_claim;
 use crate::live::state::WorkItem;
 use crate::live::termination::disrupted;
 use crate::live::work_queue::Lane;
@@ -370,7 +372,7 @@ impl Controller {
         let repair = self.disruption.repair_due;
         let repair = repair.map(|at| at.max(now + pause.max(LOOK_DELAY_AFTER_PURCHASE)));
         self.disruption.due = Some(repair.map_or(due, |repair| repair.min(due)));
-        self.ctx.metrics.disruption.looked(&decision);
+        (self.ctx.metrics.disruption).looked(decision.took, &decision.snapshot, &decision.round);
         self.tell_refused(&decision);
         if !self.was_leader {
             self.disruption.due = Some(now + LOOK_DELAY_AFTER_PURCHASE);
@@ -548,7 +550,7 @@ impl Controller {
         let ctx = self.ctx.clone();
         tokio::spawn(async move {
             for (claim, time) in writes {
-                let written = lifecycle::annotate(&ctx, &claim, json!({PROPOSED: time})).await;
+                let written = claim_writes::annotate(&ctx, &claim, json!({PROPOSED: time})).await;
                 if let Err(error) = written {
                     let name = claim.metadata.name.as_deref();
                     tracing::debug!(nodeclaim = name, %error, "writing proposal failed");
@@ -612,7 +614,7 @@ impl Controller {
     fn pods_changed(&self, node: &str, now: Instant) -> bool {
         let after = || {
             let claims = self.state.claim_of(self.state.nodes.get(node)?);
-            let pool = self.state.pools.get(lifecycle::pool_of(claims.first()?))?;
+            let pool = self.state.pools.get(node_claim::pool_of(claims.first()?))?;
             match duration::lifetime(&pool.spec.disruption.consolidate_after) {
                 Ok(Lifetime::After(after)) => Some(after),
                 _ => None,
@@ -695,7 +697,7 @@ impl Controller {
         let candidates = view.candidates.iter();
         let names: BTreeSet<&str> = match said.is_empty() {
             true => candidates
-                .map(|one| lifecycle::pool_of(&one.claim))
+                .map(|one| node_claim::pool_of(&one.claim))
                 .collect(),
             false => said.iter().map(String::as_str).collect(),
         };
@@ -787,7 +789,7 @@ impl Controller {
         let (candidates, replacements): (Vec<_>, Vec<_>) = claims
             .into_iter()
             .partition(|claim| candidate_of(claim) == Some(id));
-        let nodes = |claim: &Arc<_>| match lifecycle::provider_id(claim) {
+        let nodes = |claim: &Arc<_>| match node_claim::provider_id(claim) {
             "" => Vec::new(),
             provider_id => self.state.nodes_of(provider_id),
         };

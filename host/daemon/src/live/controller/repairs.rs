@@ -6,7 +6,6 @@ use std::time::Duration;
 use longshore_api::crd::NodeClaim;
 use longshore_core::disrupt::verdicts::{Method, Reason, Stays};
 use longshore_core::ids::NodeIx;
-use longshore_core::model::{ClusterObjects, DueRepair, UnhealthyNode};
 
 use super::{Controller, Done};
 use crate::disrupt::Messages;
@@ -14,29 +13,10 @@ use crate::live::disruption::command::Repaired;
 use crate::live::disruption::decide::Decision;
 use crate::live::disruption::events;
 use crate::live::guard::guarded;
-use crate::live::lifecycle::pool_of;
 use crate::live::node::NodeView;
+use crate::live::node_claim::pool_of;
 use crate::live::repair::reboot;
-
-/// A node that its cloud calls unhealthy.
-pub(super) struct UnhealthyHost {
-    node: String,
-    /// `Type=Status`.
-    condition: String,
-    due: Option<DueRepair>,
-}
-
-impl UnhealthyHost {
-    /// Adds it to a world.
-    pub(super) fn enter(self, world: &mut ClusterObjects) {
-        let unhealthy = UnhealthyNode {
-            node: world.names.intern(&self.node),
-            condition: world.names.intern(&self.condition),
-            due: self.due,
-        };
-        world.unhealthy.push(unhealthy);
-    }
-}
+use crate::live::round_input::UnhealthyHost;
 
 impl Controller {
     /// Nodes that the cloud calls unhealthy, where they are repaired within budgets, and how long

@@ -12,7 +12,7 @@ use super::Controller;
 use crate::live::disruption::command::{Candidate, candidate_of};
 use crate::live::disruption::decide::Decision;
 use crate::live::disruption::step::NewCommand;
-use crate::live::lifecycle::pool_of;
+use crate::live::node_claim::pool_of;
 use crate::live::static_pools;
 
 impl Controller {

@@ -10,8 +10,8 @@ use tokio::time::Instant;
 
 use super::Controller;
 use crate::live::claims::planned_pods;
-use crate::live::lifecycle::is_true;
 use crate::live::lock::lock;
+use crate::live::node_claim::is_true;
 use crate::live::state::{MetricsSnapshot, TypeTable};
 
 impl Controller {

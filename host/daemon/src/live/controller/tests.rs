@@ -1,6 +1,7 @@
 //! The loop behind a real listener. The test sends its observations; the API server accepts every
 //! write.
 
+use super::node_claim;
 use std::net::SocketAddr;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -302,9 +303,9 @@ async fn node_claims_that_could_not_be_created_were_not_bought() {
 /// A NodeClaim with an instance that was made so many minutes ago; it goes if `goes`.
 fn launched(control: &Controller, name: &str, minutes: u64, goes: bool) -> String {
     let now = control.ctx.now();
-    let made = lifecycle::rfc3339(now - Duration::from_secs(60 * minutes));
+    let made = node_claim::rfc3339(now - Duration::from_secs(60 * minutes));
     let going = if goes {
-        let now = lifecycle::rfc3339(now);
+        let now = node_claim::rfc3339(now);
         format!(r#","deletionTimestamp":"{now}","finalizers":["karpenter.sh/termination"]"#)
     } else {
         String::new()

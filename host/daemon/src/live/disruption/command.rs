@@ -7,10 +7,11 @@ use longshore_api::crd::{NodeClaim, NodeClaimStatus, NodePool, condition};
 
 use longshore_core::snapshot::moves;
 
-use super::{COMMAND, MOVES, REPLACES};
 pub use crate::disrupt::command::{Command, DETAILS, Repaired};
-use crate::live::lifecycle::is_true;
 use crate::live::node::NodeView;
+use crate::live::node_claim::is_true;
+use longshore_core::disrupt::verdicts::{COMMAND, REPLACES};
+use longshore_core::snapshot::moves::MOVES;
 
 /// Candidates go no earlier than so many seconds after their last replacement is initialized:
 /// kube-scheduler and other watchers see the new node first.
@@ -38,6 +39,18 @@ pub fn destinations(claim: &NodeClaim) -> impl Iterator<Item = &str> {
 fn annotation<'a>(claim: &'a NodeClaim, key: &str) -> Option<&'a str> {
     let value = claim.metadata.annotations.as_ref()?.get(key)?;
     Some(value.as_str()).filter(|value| !value.is_empty())
+}
+
+/// Condition of a NodeClaim that is being disrupted, with the reason.
+pub const REASON: &str = "DisruptionReason";
+
+/// Why consolidation is worth it, in words for Events.
+#[derive(Clone, Debug)]
+pub struct Worth {
+    /// What it saves.
+    pub text: String,
+    /// A policy was asked, and lets the nodes go.
+    pub is_approved: bool,
 }
 
 /// A candidate as it is.

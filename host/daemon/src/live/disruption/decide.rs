@@ -21,9 +21,8 @@ use longshore_policy::Signals;
 use super::staying::{self, Staying, Told};
 use crate::deadline::Deadline;
 use crate::disrupt;
-use crate::explain::{Explained, alike_text};
+use crate::explained::{Explained, alike_text};
 use crate::live::clock::Clock;
-use crate::live::controller::RoundInput;
 use crate::live::fail_points::fail_point;
 use crate::live::journal::Looked;
 use crate::live::journal::look::Look;
@@ -32,6 +31,7 @@ use crate::live::overlays::OverlaySet;
 use crate::live::policies::ActivePolicies;
 use crate::live::protection;
 use crate::live::round::{RoundConfig, build_snapshot};
+use crate::live::round_input::RoundInput;
 
 /// What was decided.
 pub struct Decision {

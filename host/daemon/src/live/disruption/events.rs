@@ -3,8 +3,8 @@
 use longshore_api::crd::{NodeClaim, NodePool};
 use longshore_core::model::Failures;
 
+use super::command::Worth;
 use super::command::{Candidate, Command};
-use super::step::Worth;
 use crate::error::count;
 use crate::live::context::Context;
 

@@ -1,12 +1,15 @@
 //! Metrics of disruption: Karpenter's names and labels.
 
+use std::time::Duration;
+
+use longshore_core::disrupt::methods::Round;
 use longshore_core::disrupt::verdicts::{Candidate, Method, Reason, Stays};
 use longshore_core::ids::PoolIx;
+use longshore_core::snapshot::Snapshot;
 use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry};
 
 use super::command::Command;
-use super::decide::Decision;
-use crate::live::metrics::registered;
+use crate::live::metrics::registration::registered;
 
 /// Counters of looks and commands.
 pub struct DisruptionMetrics {
@@ -90,9 +93,9 @@ impl DisruptionMetrics {
         ]
     }
 
-    /// A look has ended.
-    pub fn looked(&self, decision: &Decision) {
-        let took = decision.took.as_secs_f64();
+    /// A look has ended that took so long.
+    pub fn looked(&self, took: Duration, snapshot: &Snapshot, round: &Round) {
+        let took = took.as_secs_f64();
         self.seconds.with_label_values(&["all", ""]).observe(took);
         for method in [
             Method::Repair,
@@ -100,8 +103,7 @@ impl DisruptionMetrics {
             Method::Drift,
             Method::MultiNode,
         ] {
-            let may = decision
-                .round
+            let may = round
                 .candidates
                 .iter()
                 .filter(|one| may_but_for_budgets(one, method));
@@ -111,10 +113,10 @@ impl DisruptionMetrics {
         }
         // NodePools that are gone have no row.
         self.allowed.reset();
-        let world = &decision.snapshot.world;
+        let world = &snapshot.world;
         for (at, pool) in world.pools.iter().enumerate() {
             for reason in Reason::ALL {
-                let left = decision.round.question.left(PoolIx(at as u32), reason);
+                let left = round.question.left(PoolIx(at as u32), reason);
                 let labels = [world.names.text(pool.name), &reason.name().to_lowercase()];
                 self.allowed
                     .with_label_values(&labels)

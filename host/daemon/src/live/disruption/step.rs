@@ -16,36 +16,24 @@ use longshore_core::model::Failures;
 use serde_json::{Value, json};
 
 use super::command::{
-    Candidate, Command, CommandView, Due, Repaired, Replacement, Why, candidate_of,
+    Candidate, Command, CommandView, Due, REASON, Repaired, Replacement, Why, Worth, candidate_of,
 };
 use super::{COMMAND, DETAILS, MOVES, REPLACES, events, failures};
+use crate::live::claim_writes::{self, delete, patch_meta, patch_status};
 use crate::live::claims::{NewNodeClaim, PODS};
 use crate::live::context::Context;
 use crate::live::fail_points::fail_point;
-use crate::live::lifecycle::{
-    self, Outcome, TERMINATION_TIME, delete, is_true, patch_meta, patch_status,
-};
 use crate::live::mutants::mutant;
 use crate::live::node::NodeView;
+use crate::live::node_claim::{self, TERMINATION_TIME, is_true};
 use crate::live::proof;
 use crate::live::repair::{self, reboot};
 use crate::live::round;
-use crate::live::step_error::StepError;
+use crate::live::step_error::{Outcome, StepError};
 use crate::live::termination::{DISRUPTED, DrainingPod, disrupted, other_taints};
 
-/// Condition of a NodeClaim that is being disrupted, with the reason.
-pub const REASON: &str = "DisruptionReason";
 /// When a step is run again that waits for the watches.
 const STALE_WATCH_RETRY: Duration = Duration::from_secs(1);
-
-/// Why consolidation is worth it, in words for Events.
-#[derive(Clone, Debug)]
-pub struct Worth {
-    /// What it saves.
-    pub text: String,
-    /// A policy was asked, and lets the nodes go.
-    pub is_approved: bool,
-}
 
 /// A command that has been decided and not begun.
 pub struct NewCommand {
@@ -83,7 +71,7 @@ impl NewCommand {
             want.pods.clear();
         }
         let elsewhere = |want: &NewNodeClaim| {
-            let mut pools = candidates.iter().map(|one| lifecycle::pool_of(&one.claim));
+            let mut pools = candidates.iter().map(|one| node_claim::pool_of(&one.claim));
             pools.any(|pool| pool != want.pool)
         };
         let pools = match replacements.iter().any(elsewhere) {
@@ -535,7 +523,7 @@ async fn discard(ctx: &Context, replacement: &Replacement) -> Result<(), StepErr
         return Ok(());
     }
     if is_used(ctx, replacement).await? {
-        return lifecycle::annotate(ctx, claim, json!({REPLACES: Value::Null})).await;
+        return claim_writes::annotate(ctx, claim, json!({REPLACES: Value::Null})).await;
     }
     let why = "its command was taken back, and no pod uses it";
     if delete(ctx, claim, why).await? {

@@ -182,7 +182,7 @@ impl JournalFixture {
         let snapshot = Snapshot::new(Arc::new(world));
         let options = methods::Options::default();
         let round = methods::round(&snapshot, &*live, options, Stop::never());
-        let summary = look::summary(&snapshot, &round);
+        let summary = Summary::of_look(&snapshot, &round);
         self.digests.push(summary.digest);
         self.journal.looked(Looked {
             time: self.time + 5,

@@ -3,15 +3,11 @@
 //!
 //! Looks and rounds of provisioning are numbered apart: numbers of looks begin at [`LOOKS`].
 
-use longshore_core::disrupt::methods::{self, Options, TerminateFirst};
+use longshore_core::disrupt::methods::{Options, TerminateFirst};
 use longshore_core::disrupt::proposals::Rules;
 use longshore_core::disrupt::search::Effort;
 use longshore_core::model::{ClusterObjects, DueRepair, MoveCost, RepairAction, UnhealthyNode};
-use longshore_core::snapshot::Snapshot;
 use serde::{Deserialize, Serialize};
-
-use super::round::Summary;
-use crate::disrupt::summary_of;
 
 /// The number of the first look, less one.
 pub const LOOKS: u64 = 1 << 40;
@@ -135,20 +131,6 @@ impl Look {
             };
             world.unhealthy.push(unhealthy);
         }
-    }
-}
-
-/// What a look came to: `claims` are nodes to buy, `pods` those that move, `existing` the nodes that
-/// may go now.
-pub fn summary(snapshot: &Snapshot, round: &methods::Round) -> Summary {
-    let found = summary_of(snapshot, round);
-    Summary {
-        digest: found.digest,
-        cost: found.savings,
-        claims: found.replacements,
-        pods: found.pods,
-        existing: found.nodes,
-        ..Summary::with_parts(found.parts)
     }
 }
 

@@ -2,17 +2,20 @@
 
 use std::collections::BTreeMap;
 
+use longshore_core::disrupt::methods;
 use longshore_core::model::{
     LabelSelector, MinValuesPolicy, NodeInclusion, OfferingId, PreferencePolicy, Settings, Spread,
     Symbols,
 };
 use longshore_core::plan::Effort;
 use longshore_core::planner::Options;
+use longshore_core::snapshot::Snapshot;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::{Digest as _, Sha256};
 
 use super::look::Look;
+use crate::disrupt::summary::summary_of;
 use crate::report::{Claim, Decision};
 
 /// A round. Digests name blobs of the same segment.
@@ -360,6 +363,20 @@ impl Summary {
             existing: decision.existing.values().map(Vec::len).sum(),
             left: decision.errors.len(),
             parts: claims.chain(existing).chain(left).take(MAX_PARTS).collect(),
+        }
+    }
+
+    /// What a look came to: `claims` are nodes to buy, `pods` those that move, `existing` the nodes that
+    /// may go now.
+    pub fn of_look(snapshot: &Snapshot, round: &methods::Round) -> Self {
+        let found = summary_of(snapshot, round);
+        Summary {
+            digest: found.digest,
+            cost: found.savings,
+            claims: found.replacements,
+            pods: found.pods,
+            existing: found.nodes,
+            ..Summary::with_parts(found.parts)
         }
     }
 

@@ -11,7 +11,7 @@ use super::read::{Item, Reader};
 use super::record::{Observed, Record, What};
 use super::round::{Outcome, Round};
 use super::segment::ReadError;
-use crate::Answer;
+use crate::answer::Answer;
 use crate::args::{GrepArgs, OnlyArgs, ShowArgs};
 use crate::error::Failure;
 use crate::live::kinds::Kind;

@@ -167,7 +167,7 @@ pub fn context(server: &Server, answer: Result<Instance, CloudError>) -> Context
         ),
         metrics: Arc::new(Metrics::new()),
         health: RegistrationHealth::default(),
-        registrations: crate::live::useless_purchases::Registrations::default(),
+        registrations: crate::live::useless_purchases::registrations::Registrations::default(),
         leadership: Leadership::new(true),
         clock: Clock::system(),
         pulse: crate::live::pulse::Pulse::new(Instant::now()),

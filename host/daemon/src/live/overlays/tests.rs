@@ -3,10 +3,11 @@
 use std::fmt::Write as _;
 
 use expect_test::{Expect, expect};
-use longshore_api::crd::Timestamp;
+use longshore_api::crd::{Time, Timestamp};
 use longshore_core::model::{ClusterObjects, Op, TypeId};
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use super::status::new_status;
 use super::*;
 use crate::live::claims::overlay_annotations;
 use crate::live::kinds::Kind;

@@ -16,7 +16,7 @@ use longshore_core::snapshot::Snapshot;
 use longshore_policy::{ScoreRequest, Session};
 
 use super::serve::{ActivePolicies, Shadow};
-use super::{PolicyReloader, Shared};
+use super::shared::Shared;
 
 /// Costs closer than this are the same: USD per hour.
 const EQUAL: f64 = 1e-9;
@@ -82,7 +82,7 @@ pub(super) struct Comparison {
     pub own: (f64, f64),
 }
 
-/// Asks shadows. See [`PolicyReloader::finish`].
+/// Asks shadows. See [`PolicyReloader::finish`](super::PolicyReloader::finish).
 pub struct Shadows {
     shared: Arc<Shared>,
     todo: Receiver<Job>,
@@ -93,7 +93,7 @@ impl Shadows {
         Shadows { shared, todo }
     }
 
-    /// Waits for a round and compares it; false once the last [`PolicyReloader`] is gone.
+    /// Waits for a round and compares it; false once the last [`PolicyReloader`](super::PolicyReloader) is gone.
     pub fn wait(&mut self) -> bool {
         self.todo.recv().map(|job| self.compare(job)).is_ok()
     }
@@ -192,10 +192,4 @@ fn admitted<'a>(
         .flat_map(|&kind| catalogue.instance_type(kind).offerings.clone());
     rows.map(OfferingId)
         .filter(move |&at| fits(catalogue.offering(at)))
-}
-
-impl std::fmt::Debug for PolicyReloader {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Manager")
-    }
 }

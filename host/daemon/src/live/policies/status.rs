@@ -1,16 +1,23 @@
 //! Status of policies and signals for `longshore status`, and notices for logs, metrics and Events.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 
 use longshore_policy::{CallStats, Fallback, Report, ScoreRecord};
 use serde::Serialize;
 
-use super::SwapTimes;
 use super::compare::Comparison;
 use super::serve::{ActivePolicies, ShadowJudge};
 use crate::config::{Mode, SignalEntry};
 use crate::live::lock::lock;
 use crate::messages::span;
+
+/// What taking over has cost rounds.
+#[derive(Clone, Copy, Default)]
+pub(super) struct SwapTimes {
+    pub(super) times: u64,
+    pub(super) longest: Duration,
+}
 
 /// Something that cannot be used.
 #[derive(Clone, PartialEq, Debug, Serialize)]

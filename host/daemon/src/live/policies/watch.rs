@@ -12,9 +12,12 @@ use super::diff::{self, Change, DesiredPolicy, Fingerprint, Running, Step};
 use super::files::Files;
 use super::load::{self, Read};
 use super::serve::{ActivePolicies, BootSlot, Shadow, ShadowJudge};
+use super::setup::Setup;
+use super::shared::{Shared, Slot};
 use super::signals::{Sources, read_files, seconds};
-use super::status::{ConfigStatus, Kind, PolicyBoard, PolicyStatus, Problem, ShadowStatus};
-use super::{Setup, Shared, Slot, SwapTimes};
+use super::status::{
+    ConfigStatus, Kind, PolicyBoard, PolicyStatus, Problem, ShadowStatus, SwapTimes,
+};
 use crate::config::{Config, Mode, PolicyEntry, SignalEntry};
 use crate::error::Failure;
 use crate::live::journal::Journal;

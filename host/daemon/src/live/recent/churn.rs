@@ -1,12 +1,12 @@
 //! Nodes that were bought and ended within an hour, and those that were lost to interruptions within ten
 //! minutes.
 
+use crate::live::node_claim::{pool_of, provider_id};
 use longshore_api::crd::NodeClaim;
 use longshore_api::labels;
 use serde_json::{Value, json};
 
 use super::{HOUR, NodesByName, listed, most};
-use crate::live::lifecycle::{pool_of, provider_id};
 use crate::messages::span;
 
 /// Nodes live short where more ended within the hour than half of those that there are, and at least so

@@ -9,7 +9,7 @@ use longshore_cloud::{RepairAction, RepairPolicy};
 use longshore_core::model::{DueRepair, RepairAction as Done};
 use regex::Regex;
 
-use super::reboot;
+use super::reboot::phase;
 use crate::live::node::NodeView;
 
 /// The highest priority that a policy may have.
@@ -234,7 +234,7 @@ impl Unhealthy {
         now: i64,
     ) -> Option<DueRepair> {
         let due = self.due.filter(|_| node.is_registered())?;
-        let tried = claim.is_some_and(|claim| reboot::phase::is_tried(claim, now));
+        let tried = claim.is_some_and(|claim| phase::is_tried(claim, now));
         Some(DueRepair {
             action: match due.action {
                 RepairAction::Reboot if !tried => Done::Reboot,

@@ -30,32 +30,21 @@ use serde_json::{Value, json};
 
 use super::ends;
 use super::policies::{RepairPolicies, Unhealthy};
+use crate::live::claim_writes::{delete, patch_meta, patch_status, set_ready};
 use crate::live::context::Context;
+use crate::live::disruption::command::REASON;
 use crate::live::disruption::command::candidate_of;
-use crate::live::disruption::step::REASON;
-use crate::live::lifecycle::{
-    Outcome, TERMINATION_TIME, delete, patch_meta, patch_status, rfc3339, set_ready,
-};
 use crate::live::node::NodeView;
+use crate::live::node_claim::{TERMINATION_TIME, rfc3339};
 use crate::live::proof;
-use crate::live::step_error::StepError;
+use crate::live::step_error::{Outcome, StepError};
 use crate::live::termination;
-use phase::Due;
+use phase::{ATTEMPTED, BOOT_ID, Due, GRACE, REBOOTS, is_rebooting};
+pub use phase::{ISSUED, TAINT};
 
-/// Taint of nodes that are being rebooted.
-pub const TAINT: &str = "karpenter.sh/rebooting";
 /// Reason of condition Rebooting before the cloud has accepted it.
 pub const REQUESTED: &str = "RebootRequested";
-/// Reason of condition Rebooting afterwards.
-pub const ISSUED: &str = "RebootIssued";
-/// Annotation of a NodeClaim: how long pods may take to leave; as long as they want without it.
-const GRACE: &str = "karpenter.sh/reboot-termination-grace-period";
-/// Annotation of a NodeClaim: the boot ID of its node before.
-const BOOT_ID: &str = "karpenter.sh/reboot-pre-boot-id";
-/// Annotation of a NodeClaim: when the cloud was asked first.
-const ATTEMPTED: &str = "longshore.dev/reboot-attempted";
-/// Annotation of a NodeClaim: when its node was rebooted, the last ones.
-const REBOOTS: &str = "longshore.dev/reboots";
+
 /// How often it is looked whether pods have left.
 const DRAIN_POLL: Duration = Duration::from_secs(1);
 /// How often it is looked whether a machine is back; the watch is usually earlier.
@@ -337,10 +326,6 @@ fn since(ctx: &Context, status: &NodeClaimStatus, what: &str) -> f64 {
 
 fn left_of(seconds: i64) -> Duration {
     Duration::from_secs(u64::try_from(seconds).unwrap_or(0).max(1))
-}
-
-fn is_rebooting(taint: &Taint) -> bool {
-    taint.key == TAINT && taint.effect == TaintEffect::NoSchedule
 }
 
 /// Lets kube-scheduler use a node again.

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::{Head, PodCondition};
+use super::head::{Head, PodCondition};
 
 /// What is known of the class that a NodePool names.
 #[derive(Clone, Debug, PartialEq)]

@@ -2,6 +2,7 @@
 
 use expect_test::expect;
 
+use super::purchases::StaticCapacity;
 use super::*;
 
 fn pool(more: &Value) -> NodePool {

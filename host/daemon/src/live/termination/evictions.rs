@@ -8,7 +8,7 @@ use longshore_api::crd::Timestamp;
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::DrainingPod;
+use super::pod::DrainingPod;
 use crate::live::context::Context;
 use crate::live::drains::PodRequest;
 use crate::live::mutants::mutant;

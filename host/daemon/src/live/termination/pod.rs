@@ -6,9 +6,10 @@ use longshore_api::crd::{Time, Timestamp};
 use longshore_api::labels;
 use serde::Deserialize;
 
-use super::DISRUPTED;
 use crate::live::mutants::mutant;
 
+/// Taint of nodes that go.
+pub const DISRUPTED: &str = "karpenter.sh/disrupted";
 /// A pod that has been going for longer than its grace period and this is not waited for.
 const STUCK_GRACE: i64 = 60;
 

@@ -6,7 +6,7 @@ use longshore_api::crd::{NodeClaim, NodeClaimStatus, Timestamp, condition};
 use serde_json::{Value, json};
 
 use crate::live::claims::planned_pods;
-use crate::live::lifecycle::{is_true, pool_of, rfc3339};
+use crate::live::node_claim::{is_true, pool_of, rfc3339};
 use crate::live::state::ClusterState;
 
 /// Most lines.

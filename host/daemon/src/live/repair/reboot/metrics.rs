@@ -2,7 +2,7 @@
 
 use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, Opts, Registry};
 
-use crate::live::metrics::registered;
+use crate::live::metrics::registration::registered;
 
 /// Counters of reboots.
 pub struct RebootMetrics {

@@ -2,14 +2,27 @@
 
 use std::time::Duration;
 
-use longshore_api::crd::{Condition, NodeClaim, Timestamp, condition, duration};
+use longshore_api::crd::{
+    Condition, NodeClaim, Taint, TaintEffect, Timestamp, condition, duration,
+};
 use longshore_api::labels;
 use longshore_core::disrupt::verdicts::REBOOTING;
 
-use super::{ATTEMPTED, BOOT_ID, GRACE, ISSUED, REBOOTS};
-use crate::live::lifecycle::is_true;
 use crate::live::node::NodeView;
+use crate::live::node_claim::is_true;
 
+/// Taint of nodes that are being rebooted.
+pub const TAINT: &str = "karpenter.sh/rebooting";
+/// Reason of condition Rebooting afterwards.
+pub const ISSUED: &str = "RebootIssued";
+/// Annotation of a NodeClaim: how long pods may take to leave; as long as they want without it.
+pub const GRACE: &str = "karpenter.sh/reboot-termination-grace-period";
+/// Annotation of a NodeClaim: the boot ID of its node before.
+pub const BOOT_ID: &str = "karpenter.sh/reboot-pre-boot-id";
+/// Annotation of a NodeClaim: when the cloud was asked first.
+pub const ATTEMPTED: &str = "longshore.dev/reboot-attempted";
+/// Annotation of a NodeClaim: when its node was rebooted, the last ones.
+pub const REBOOTS: &str = "longshore.dev/reboots";
 /// The taint stands for so long, seconds, before the machine goes down: kube-scheduler has to hear
 /// of it.
 const TAINT_LEAD_SECONDS: i64 = 5;
@@ -185,7 +198,7 @@ fn is_new(node: &NodeView, before: &str) -> bool {
 
 /// Whether a node has the taint that keeps kube-scheduler away while it is rebooted.
 pub fn is_closed(node: &NodeView) -> bool {
-    node.taints.iter().any(super::is_rebooting)
+    node.taints.iter().any(is_rebooting)
 }
 
 /// How long the pods may take, seconds; nothing if as long as they want.
@@ -208,6 +221,11 @@ fn rebooting(claim: &NodeClaim) -> Option<&Condition> {
 fn annotation<'a>(claim: &'a NodeClaim, key: &str) -> Option<&'a str> {
     let annotations = claim.metadata.annotations.as_ref()?;
     annotations.get(key).map(String::as_str)
+}
+
+/// Whether a taint says that its node is being rebooted.
+pub fn is_rebooting(taint: &Taint) -> bool {
+    taint.key == TAINT && taint.effect == TaintEffect::NoSchedule
 }
 
 #[cfg(test)]

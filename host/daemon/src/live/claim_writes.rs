@@ -1,4 +1,4 @@
-//! Writes of a step to its claim.
+//! Writes to a NodeClaim: metadata, status and conditions, deletion.
 //!
 //! Every write names the version that it is based on. The copy that a step gets can be old (a
 //! lagging watch, a new leader), and its result must not undo what a newer copy has caused. The
@@ -7,13 +7,15 @@
 use kube::Resource as _;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, Preconditions};
 use kube::core::Request;
-use longshore_api::crd::{Condition, ConditionStatus, NodeClaim, NodeClaimStatus, condition};
+use longshore_api::crd::{
+    Condition, ConditionStatus, NodeClaim, NodeClaimStatus, Time, condition, set_condition,
+};
 use serde_json::{Value, json};
 
-use crate::live::context::Context;
-use crate::live::kinds::Kind;
-use crate::live::mutants::mutant;
-use crate::live::step_error::StepError;
+use super::context::Context;
+use super::kinds::Kind;
+use super::mutants::mutant;
+use super::step_error::StepError;
 
 /// Writes what has changed: labels and annotations first, then the status.
 #[allow(clippy::missing_errors_doc)]
@@ -235,6 +237,64 @@ pub async fn delete(ctx: &Context, claim: &NodeClaim, why: &str) -> Result<bool,
         // finds out.
         Err(error) => Err(error.into()),
     }
+}
+
+/// The condition Ready follows from the three before it.
+pub fn set_ready(ctx: &Context, status: &mut NodeClaimStatus) {
+    let parts = ["Launched", "Registered", "Initialized"].map(|t| condition(&status.conditions, t));
+    let worst = |wanted: ConditionStatus| {
+        parts
+            .iter()
+            .flatten()
+            .find(|c| c.status == wanted)
+            .map(|c| (*c).clone())
+    };
+    let (state, reason, message) = if let Some(c) = worst(ConditionStatus::False) {
+        (
+            ConditionStatus::False,
+            "UnhealthyDependents".to_owned(),
+            format!("{}={}", c.type_, c.status.text()),
+        )
+    } else if parts
+        .iter()
+        .all(|c| c.is_some_and(|c| c.status == ConditionStatus::True))
+    {
+        (ConditionStatus::True, "Ready".to_owned(), String::new())
+    } else {
+        let waits: Vec<String> = parts
+            .iter()
+            .flatten()
+            .filter(|c| c.status != ConditionStatus::True)
+            .map(|c| c.type_.clone())
+            .collect();
+        (
+            ConditionStatus::Unknown,
+            "ReconcilingDependents".to_owned(),
+            format!("waits for {}", waits.join(", ")),
+        )
+    };
+    set(ctx, status, "Ready", state, &reason, &message);
+}
+
+/// Sets a condition; says whether that changed its status.
+pub fn set(
+    ctx: &Context,
+    status: &mut NodeClaimStatus,
+    what: &str,
+    to: ConditionStatus,
+    reason: &str,
+    message: &str,
+) -> bool {
+    let before = condition(&status.conditions, what).map(|c| c.status);
+    set_condition(
+        &mut status.conditions,
+        what,
+        to,
+        reason,
+        message,
+        Time(ctx.now()),
+    );
+    before != Some(to)
 }
 
 #[cfg(test)]

@@ -1,0 +1,43 @@
+//! What rounds, the watcher of files and shadow policies share.
+
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use longshore_policy::Signals;
+
+use super::serve::ActivePolicies;
+use super::signals::ScoresAsker;
+use super::status::{PolicyBoard, SwapTimes};
+use crate::live::lock::lock;
+
+/// What the threads of a [`PolicyReloader`](super::PolicyReloader) share.
+pub(super) struct Shared {
+    pub(super) slot: Mutex<Slot>,
+    pub(super) board: Mutex<PolicyBoard>,
+    /// Whether the heap has free what compiling took, or a version that is not asked any more.
+    pub(super) trim_due: AtomicBool,
+}
+
+/// What runs and what is ready to. Locked for a few pointers at a time only.
+pub(super) struct Slot {
+    pub(super) current: Arc<ActivePolicies>,
+    pub(super) next: Option<Arc<ActivePolicies>>,
+    pub(super) signals: Option<Arc<Signals>>,
+    /// What answers spot placement scores from now on.
+    pub(super) scores: Option<Arc<ScoresAsker>>,
+    /// Dropped by the watcher: to unmap code takes longer than a swap may.
+    pub(super) retired: Vec<Arc<ActivePolicies>>,
+    pub(super) swaps: SwapTimes,
+}
+
+impl Shared {
+    /// What runs, locked.
+    pub(super) fn slot(&self) -> MutexGuard<'_, Slot> {
+        lock(&self.slot)
+    }
+
+    /// What is known of policies and signals, locked.
+    pub(super) fn board(&self) -> MutexGuard<'_, PolicyBoard> {
+        lock(&self.board)
+    }
+}
