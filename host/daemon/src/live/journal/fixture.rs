@@ -14,6 +14,7 @@ use longshore_core::stop::Stop;
 use serde_json::json;
 
 use super::look::{LOOKS, Look};
+use super::round::Summary;
 use super::{Decided, Journal, Looked, Sizes};
 use crate::live::disruption::decide::count_commands;
 use crate::live::kinds::Kind;
