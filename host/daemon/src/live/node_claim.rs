@@ -1,5 +1,5 @@
-//! What a NodeClaim says of itself: its NodePool, its instance, its conditions, the end of its pods'
-//! time. Nothing here asks or writes anything.
+//! What a NodeClaim says of itself: its NodePool, its instance, its conditions, and when its pods
+//! must go. Nothing here asks or writes anything.
 
 use std::time::Duration;
 
