@@ -156,13 +156,17 @@ pub enum FirstWhy {
 }
 
 /// What of a look changes with time alone: which methods may take each node, how many nodes of each
-/// NodePool may go for each reason, and which NodePools wait after failures. Two looks at one
-/// unchanged cluster find the same where their questions are equal.
+/// NodePool may go for each reason, which NodePools wait after failures or may not be bought from, and
+/// which Nodes count as hosts without pods. Two looks at one unchanged cluster find the same where
+/// their questions are equal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Question {
     may: Vec<[bool; Method::ALL.len()]>,
     left: Vec<[u32; Reason::ALL.len()]>,
     waits: Vec<bool>,
+    bought_from: Vec<PoolIx>,
+    tried_once: Vec<PoolIx>,
+    hosts_without_pods: Vec<u32>,
 }
 
 impl Question {
@@ -187,6 +191,9 @@ impl Question {
             may: may.collect(),
             left: left.collect(),
             waits: waits.collect(),
+            bought_from: snapshot.pools.clone(),
+            tried_once: snapshot.trial.clone(),
+            hosts_without_pods: snapshot.hosts_without_pods.clone(),
         }
     }
 }

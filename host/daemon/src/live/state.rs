@@ -1079,8 +1079,6 @@ impl ClusterState {
     }
 }
 
-/// The metadata of an object. What follows it is not read here.
-
 /// Whether a NodePool's change could give a place to pods that have none: its spec is another one,
 /// it is ready or going otherwise than before, or it has fewer nodes against its limits. That it
 /// has more it says after each purchase.
