@@ -6,3 +6,5 @@ mod crd_hash;
 mod crd_rules;
 mod crd_types;
 mod overlays;
+#[path = "crd/table.rs"]
+mod table;

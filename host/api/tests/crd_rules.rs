@@ -2,9 +2,6 @@
 
 #[path = "crd/stand_in.rs"]
 mod stand_in;
-#[path = "crd/table.rs"]
-mod table;
-
 use std::collections::{BTreeMap, BTreeSet};
 
 use stand_in::StandIn;
@@ -17,7 +14,7 @@ fn stand_ins() -> BTreeMap<String, StandIn> {
             .unwrap_or_default()
             .to_owned()
     };
-    table::definitions()
+    crate::table::definitions()
         .iter()
         .map(|definition| (kind(definition), StandIn::new(definition)))
         .collect()
@@ -27,7 +24,7 @@ fn stand_ins() -> BTreeMap<String, StandIn> {
 fn the_table_is_right_about_what_is_accepted_and_why_not() {
     let stand_ins = stand_ins();
     let mut wrong = Vec::new();
-    for case in table::cases() {
+    for case in crate::table::cases() {
         let refusals = stand_ins[&case.kind].refusals(&case.result(), case.before());
         let right = match &case.because {
             None => refusals.is_empty(),
@@ -63,7 +60,7 @@ fn every_keyword_and_rule_has_both_kinds_of_example() {
         "only {} parts",
         never_refused.len()
     );
-    for case in table::cases() {
+    for case in crate::table::cases() {
         let stand_in = &stand_ins[&case.kind];
         match &case.because {
             Some(because) => {

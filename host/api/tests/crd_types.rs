@@ -1,8 +1,5 @@
 //! The Rust types read everything that the API server accepts, and write it back.
 
-#[path = "crd/table.rs"]
-mod table;
-
 use longshore_api::crd::{CapacityBuffer, KWOKNodeClass, NodeClaim, NodeOverlay, NodePool};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
@@ -10,7 +7,10 @@ use serde_json::Value;
 #[test]
 fn what_is_read_is_written_back() {
     let mut wrong = Vec::new();
-    for case in table::cases().iter().filter(|case| case.because.is_none()) {
+    for case in crate::table::cases()
+        .iter()
+        .filter(|case| case.because.is_none())
+    {
         let object = case.result();
         let again = match case.kind.as_str() {
             "CapacityBuffer" => again::<CapacityBuffer>(&object),

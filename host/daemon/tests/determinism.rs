@@ -1,9 +1,6 @@
 //! The same cluster gives the same plan, byte for byte: in whatever order its objects come, in a
 //! debug build and in a release build, today and on another machine.
 
-#[path = "differential/generate.rs"]
-mod generate;
-
 use std::fmt::Write as _;
 use std::sync::Arc;
 
@@ -26,7 +23,7 @@ const SHUFFLES: u64 = 100;
 fn a_hundred_orders_of_the_same_objects_give_the_same_plan() {
     for shuffle in 0..SHUFFLES {
         let seed = shuffle % SEEDS;
-        let (mut cluster, mut types) = generate::cluster(seed);
+        let (mut cluster, mut types) = crate::generate::cluster(seed);
         let straight = told(&cluster, &types, seed);
         mix(
             cluster["items"]
@@ -47,7 +44,7 @@ fn a_hundred_orders_of_the_same_objects_give_the_same_plan() {
 fn plans_are_the_same_in_every_build() {
     let mut all = Sha256::new();
     for seed in 0..SEEDS {
-        let (cluster, types) = generate::cluster(seed);
+        let (cluster, types) = crate::generate::cluster(seed);
         all.update(told(&cluster, &types, seed));
     }
     let digest: String = all

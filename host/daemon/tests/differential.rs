@@ -7,8 +7,6 @@
 //! `differential/EXCEPTIONS.md` explains every class. Another pod, another direction, or a pod that
 //! is no difference any more fails.
 
-#[path = "differential/generate.rs"]
-mod generate;
 #[path = "differential/objects.rs"]
 mod objects;
 
@@ -149,7 +147,7 @@ fn differences(answer: &Answer, found: &mut Differences) -> String {
 
 /// The cluster of a seed, through the same reader as a user's files.
 fn snapshot(seed: u64) -> Snapshot {
-    let (cluster, types) = generate::cluster(seed);
+    let (cluster, types) = crate::generate::cluster(seed);
     let mut reader = Reader::new();
     reader.read("cluster.json", &bytes(&cluster));
     let (mut world, _) = reader.finish();

@@ -3,3 +3,5 @@
 mod bootstrap;
 mod reload;
 mod reload_consolidation;
+#[path = "reload/scene.rs"]
+mod scene;

@@ -3,16 +3,14 @@
 
 #[path = "reload/guest.rs"]
 mod guest;
-#[path = "reload/scene.rs"]
-mod scene;
 
 use std::io::{Read as _, Write as _};
 use std::time::{Duration, SystemTime};
 
+use crate::scene::{Scene, setup};
 use guest::{BROKEN, Way, guest};
 use longshore_core::model::MoveCost;
 use longshore_daemon::live::policies::{DatedBy, Kind, PolicyReloader};
-use scene::{Scene, setup};
 
 const ONE: &[u8] = b"[[policy]]\nname = 'one'\npath = 'one.wasm'\n";
 

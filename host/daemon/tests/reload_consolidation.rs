@@ -1,14 +1,10 @@
 //! Consolidation policies of the daemon: swapped on edit, the last good version, shadows, status.
 
-#[allow(dead_code)]
-#[path = "reload/scene.rs"]
-mod scene;
-
+use crate::scene::Scene;
 use longshore_core::disrupt::methods::{self, Options, Round};
 use longshore_core::snapshot::Snapshot;
 use longshore_core::stop::Stop;
 use longshore_daemon::live::policies::Kind;
-use scene::Scene;
 
 const CONFIG: &str =
     "[[policy]]\nname = 'judge'\npath = 'judge.wasm'\nsettings-file = 'judge.toml'\n";

@@ -2,4 +2,5 @@
 
 mod determinism;
 mod differential;
-mod disruption_vectors;
+#[path = "differential/generate.rs"]
+mod generate;
