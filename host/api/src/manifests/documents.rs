@@ -5,6 +5,7 @@
 //! descriptions of a cloud, nodes to render. Unknown fields are refused here, but for those of an
 //! object that a cluster has accepted (see [`Document::prune`]).
 
+use longshore_objects::path_text;
 use serde::de::DeserializeOwned;
 
 #[cfg(feature = "crd")]
@@ -330,22 +331,6 @@ impl Document {
             .and_then(|range| json::string_member(bytes, range.start, "name"))
             .or_else(|| self.field("name"))
             .unwrap_or_default()
-    }
-}
-
-/// A path as [`json::locate`] reads it.
-pub(super) fn path_text(path: &serde_ignored::Path<'_>) -> String {
-    use serde_ignored::Path;
-    match path {
-        Path::Root => String::new(),
-        Path::Seq { parent, index } => format!("{}[{index}]", path_text(parent)),
-        Path::Map { parent, key } => match path_text(parent) {
-            parent if parent.is_empty() => key.clone(),
-            parent => format!("{parent}.{key}"),
-        },
-        Path::Some { parent }
-        | Path::NewtypeStruct { parent }
-        | Path::NewtypeVariant { parent } => path_text(parent),
     }
 }
 
