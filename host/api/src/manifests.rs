@@ -539,6 +539,11 @@ impl Reader {
     }
 
     #[cfg(not(feature = "crd"))]
+    fn is_of_manifests(&self) -> bool {
+        false
+    }
+
+    #[cfg(not(feature = "crd"))]
     fn is_by_hand(&self, _: &str) -> bool {
         false
     }
