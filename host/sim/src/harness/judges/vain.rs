@@ -196,11 +196,26 @@ impl Vain {
             }
             last = Some(purchase.created);
             let found = ready + SCHEDULER_SETTLE_TIME;
-            let until = found + length;
+            let until = self.first_plain(purchase).unwrap_or(found) + length;
             pauses.push(Pause { found, until });
             length = (length * 2).min(MAX_PAUSE);
         }
         pauses
+    }
+
+    /// When it may have been plain first that a purchase does not help: claims that were made a moment
+    /// before are one purchase with it, and the daemon may have seen those that went soon afterwards.
+    fn first_plain(&self, purchase: &Purchase) -> Option<Duration> {
+        let found = |of: &Purchase| {
+            let plain = of.ready? + SCHEDULER_SETTLE_TIME;
+            let ends = [of.shared, of.given_up].into_iter().flatten();
+            ends.min().is_none_or(|end| plain <= end).then_some(plain)
+        };
+        let together = self.purchases.values().filter(|of| {
+            let window = of.created..=of.created + PURCHASE_WINDOW;
+            of.group == purchase.group && window.contains(&purchase.created)
+        });
+        together.filter_map(found).min()
     }
 
     /// Nothing is bought for pods in the pauses of their group. No excuse for a node that went
