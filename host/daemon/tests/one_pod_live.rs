@@ -281,6 +281,14 @@ fn refused_by_kube_scheduler() -> Result<()> {
     ensure!(!daemon.log()?.contains("panicked"), "{}", daemon.log()?);
     // Once something has changed it is tried again.
     plane.run(&["delete", "mutatingadmissionpolicybinding", "strips"])?;
+    until("the API server leaves labels alone", || {
+        let nodes = names(&plane, "nodes")?;
+        let Some(node) = nodes.first() else {
+            return Ok(false);
+        };
+        plane.run(&["label", "--overwrite", "node", node, "team=b"])?;
+        Ok(get(&plane, &format!("node/{node}"), "{.metadata.labels.team}")? == "b")
+    })?;
     let label = r#"{"spec": {"template": {"metadata": {"labels": {"edited": "yes"}}}}}"#;
     plane.run(&[
         "patch",
