@@ -137,10 +137,10 @@ impl Snapshot {
             ..pending.clone()
         });
         let runs = || {
-            let on = self.nodes.iter().find(|node| node.pods.contains(&pod))?;
+            let is_on = |node: &StateNode| node.pods.contains(&pod);
+            let runs = self.nodes.iter().any(is_on).then_some(pod);
             let volumes = volumes::Volumes::index(&self.world);
-            let all = pending::movable(&self.world, std::slice::from_ref(on), &volumes);
-            all.into_iter().find(|pending| pending.pod == pod)
+            pending::movable(&self.world, runs, &volumes).pop()
         };
         Snapshot {
             pending: waits.or_else(runs).into_iter().collect(),
@@ -154,10 +154,8 @@ impl Snapshot {
     /// The pods of its nodes that would have to find another place if their node went, in queue
     /// order.
     pub fn movable(&self) -> Vec<PendingPod> {
-        pending::movable(
-            &self.world,
-            &self.nodes,
-            &volumes::Volumes::index(&self.world),
-        )
+        let own = |node| StateNode::own_pods(node, &self.world);
+        let pods = self.nodes.iter().flat_map(own);
+        pending::movable(&self.world, pods, &volumes::Volumes::index(&self.world))
     }
 }

@@ -104,6 +104,17 @@ fn name(world: &ClusterObjects, node: &StateNode) -> Option<String> {
     Some(format!("node {}", world.names.text(node.name)))
 }
 
+/// Pods that end with a node: those that are to move to it still run on another.
+fn pods_of(world: &ClusterObjects, node: &StateNode) -> impl Iterator<Item = PodIx> {
+    let elsewhere = |pod: PodIx| {
+        world.pods[pod.0 as usize]
+            .node
+            .filter(|on| *on != node.name)
+    };
+    let pods = node.pods.iter().copied();
+    pods.filter(move |&pod| elsewhere(pod).is_none())
+}
+
 /// Whether a pod has to find another place when its node goes.
 fn moves(world: &ClusterObjects, pod: PodIx) -> bool {
     let pod = &world.pods[pod.0 as usize];
@@ -162,12 +173,10 @@ fn accounting(snapshot: &Snapshot, disruptions: &[Disruption], found: &mut Viola
         let of_nodes = disruption
             .nodes
             .iter()
-            .flat_map(|node| &snapshot.nodes[node.0 as usize].pods);
+            .flat_map(|node| pods_of(world, &snapshot.nodes[node.0 as usize]));
         // Pods that cost nothing to evict fill no node.
         let needs = |pod: PodIx| disruption.reason != "Empty" || costs_something(world, pod);
-        let wanted = of_nodes
-            .copied()
-            .filter(|&pod| moves(world, pod) && needs(pod));
+        let wanted = of_nodes.filter(|&pod| moves(world, pod) && needs(pod));
         let wanted: FxHashSet<PodIx> = wanted.collect();
         let mut moved: FxHashSet<PodIx> = FxHashSet::default();
         for &(pod, place) in &disruption.moves {
@@ -307,7 +316,7 @@ fn may_go(world: &ClusterObjects, node: &StateNode, disruption: &Disruption) -> 
     }
     let is = |condition: &str| is_true(world, claim, condition);
     let fills = |pod: PodIx| moves(world, pod) && costs_something(world, pod);
-    let movable = node.pods.iter().filter(|&&pod| fills(pod)).count();
+    let movable = pods_of(world, node).filter(|&pod| fills(pod)).count();
     let comes_back = world.pods.iter().find(|pod| {
         let stateful = |(kind, _)| world.names.text(kind) == "StatefulSet";
         let ends = pod.node == Some(node.name) && pod.deleting && !pod.terminal;
@@ -330,9 +339,7 @@ fn may_go(world: &ClusterObjects, node: &StateNode, disruption: &Disruption) -> 
     if disruption.reason == "Drifted" && claim.termination_grace.is_some() {
         return Ok(());
     }
-    node.pods
-        .iter()
-        .try_for_each(|&pod| may_be_evicted(world, pod))
+    pods_of(world, node).try_for_each(|pod| may_be_evicted(world, pod))
 }
 
 fn is_true(world: &ClusterObjects, claim: &NodeClaim, condition: &str) -> bool {
@@ -382,9 +389,7 @@ fn may_be_repaired(
     if due.grace.or(claim.termination_grace).is_some() {
         return Ok(());
     }
-    node.pods
-        .iter()
-        .try_for_each(|&pod| may_be_evicted(world, pod))
+    pods_of(world, node).try_for_each(|pod| may_be_evicted(world, pod))
 }
 
 /// Whether a NodeClaim belongs to a command that is under way.
@@ -686,11 +691,8 @@ fn places(snapshot: &Snapshot, disruptions: &[Disruption], found: &mut Violation
         .map(|at| snapshot.nodes[at.0 as usize].name)
         .collect();
     let of_world = (0..).zip(&world.nodes);
-    hosts_without_pods.extend(
-        of_world
-            .filter(|(_, node)| removed.contains(&node.name))
-            .map(|(at, _)| at),
-    );
+    let leaving = of_world.filter(|(_, node)| removed.contains(&node.name));
+    hosts_without_pods.extend(leaving.map(|(at, _)| at));
     let running = Arc::new(crate::snapshot::Running::index(world, &kept));
     let movable = snapshot.movable();
     let after = Snapshot {

@@ -101,10 +101,10 @@ pub fn has_to_move(pod: &Pod, daemon: Option<Symbol>) -> bool {
 fn movable_counts(snapshot: &Snapshot) -> Vec<usize> {
     let world = &*snapshot.world;
     let daemon = world.names.get("DaemonSet");
-    let moves = |pod: &&crate::ids::PodIx| has_to_move(&world.pods[pod.0 as usize], daemon);
+    let moves = |pod: &crate::ids::PodIx| has_to_move(&world.pods[pod.0 as usize], daemon);
     snapshot
         .nodes
         .iter()
-        .map(|node| node.pods.iter().filter(moves).count())
+        .map(|node| node.own_pods(world).filter(moves).count())
         .collect()
 }

@@ -15,7 +15,7 @@ use crate::model::{
     ShapeId, Symbol, UnhealthyNode,
 };
 use crate::reasons::Unfit;
-use crate::snapshot::{Snapshot, moves};
+use crate::snapshot::{Snapshot, StateNode, moves};
 
 /// A method of voluntary disruption, in the order in which methods are asked.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -358,10 +358,7 @@ impl<'s> Rules<'s> {
     }
 
     /// The Node and the NodeClaim of a node.
-    fn objects(
-        &self,
-        node: &crate::snapshot::StateNode,
-    ) -> Result<(&'s NodeRecord, &'s NodeClaim), Stays> {
+    fn objects(&self, node: &StateNode) -> Result<(&'s NodeRecord, &'s NodeClaim), Stays> {
         let record = self.records.get(&node.name).ok_or(Stays::NotInitialized)?;
         if record
             .provider_id
@@ -394,9 +391,7 @@ impl<'s> Rules<'s> {
     fn candidate(&self, at: NodeIx, budgets: &Budgets) -> Candidate {
         let node = &self.snapshot.nodes[at.0 as usize];
         let moving: Vec<PodIx> = node
-            .pods
-            .iter()
-            .copied()
+            .own_pods(self.world)
             .filter(|&ix| costs::has_to_move(self.pod(ix), self.daemon))
             .collect();
         let cost = |ix: &PodIx| costs::eviction_cost(self.world, self.pod(*ix)).max(0.0);
@@ -419,7 +414,7 @@ impl<'s> Rules<'s> {
     }
 
     /// Whether `consolidateAfter` has not passed since pods of a node changed.
-    fn settles(&self, node: &crate::snapshot::StateNode) -> bool {
+    fn settles(&self, node: &StateNode) -> bool {
         let pool = node.pool.and_then(|name| self.pools.get(&name));
         let waits = pool
             .and_then(|pool| pool.consolidate_after)
@@ -477,7 +472,7 @@ impl<'s> Rules<'s> {
         self.by_method(method, node, claim, pool, contents)?;
         // Drift ends some time anyway where the NodeClaim bounds how long its node may drain.
         if !(method.reason() == Reason::Drifted && claim.termination_grace.is_some()) {
-            self.by_pods(&node.pods)?;
+            self.by_pods(node)?;
         }
         let allowed = budgets.of(name, method.reason());
         match (allowed.nodes, allowed.budget) {
@@ -521,7 +516,7 @@ impl<'s> Rules<'s> {
             return Err(Stays::Nominated(pod));
         }
         if due.grace.is_none() && claim.termination_grace.is_none() {
-            self.by_pods(&node.pods)?;
+            self.by_pods(node)?;
         }
         if let Some(&(unhealthy, nodes)) = self.broken.get(&name) {
             return Err(Stays::TooManyUnhealthy(unhealthy, nodes));
@@ -536,7 +531,7 @@ impl<'s> Rules<'s> {
     fn by_method(
         &self,
         method: Method,
-        node: &crate::snapshot::StateNode,
+        node: &StateNode,
         claim: &NodeClaim,
         pool: &NodePool,
         contents: Contents,
@@ -577,10 +572,10 @@ impl<'s> Rules<'s> {
     }
 
     /// Whether every pod of a node may be evicted, daemons and static pods included.
-    fn by_pods(&self, pods: &[PodIx]) -> Result<(), Stays> {
-        let refusal = pods
-            .iter()
-            .find_map(|&ix| self.pods.refuses(self.world, ix));
+    fn by_pods(&self, node: &StateNode) -> Result<(), Stays> {
+        let refusal = node
+            .own_pods(self.world)
+            .find_map(|ix| self.pods.refuses(self.world, ix));
         refusal.map_or(Ok(()), Err)
     }
 }

@@ -39,7 +39,8 @@ pub struct StateNode {
     pub volume_limits: Vec<(Symbol, u32)>,
     /// CSI volumes attached, driver and volume number as in [`PendingPod::volumes`](crate::snapshot::PendingPod::volumes).
     pub volumes: Vec<(Symbol, u32)>,
-    /// Pods bound to it that are neither terminal nor terminating, daemons included.
+    /// Pods that take room on it and are neither terminal nor terminating, daemons included: bound,
+    /// expected, and those that move here from a node on its way out.
     pub pods: Vec<PodIx>,
     /// Terminating pods on it: they take room, and count for affinity and anti-affinity.
     pub terminating: Vec<PodIx>,
@@ -49,6 +50,15 @@ pub struct StateNode {
 }
 
 impl StateNode {
+    /// Pods that need another place when it goes. One that was to move here still runs elsewhere.
+    pub fn own_pods(&self, world: &ClusterObjects) -> impl Iterator<Item = PodIx> {
+        let is_here = |ix: &PodIx| {
+            let runs_on = world.pods[ix.0 as usize].node;
+            runs_on.is_none_or(|node| node == self.name)
+        };
+        self.pods.iter().copied().filter(is_here)
+    }
+
     /// Taints that the Node has, which is what topology spread reads.
     pub fn written_taints(&self) -> &[Taint] {
         let all = self.taints.len();
@@ -94,9 +104,9 @@ pub fn daemons(world: &ClusterObjects) -> Vec<Arc<PodShape>> {
     sets.iter().map(shape).collect()
 }
 
-/// How long a node may take to be initialized, seconds after its NodeClaim was made. Meanwhile pods wait
-/// that have room on others once it is ready and has one of them; afterwards nothing waits for it.
-const IS_READY_WITHIN: i64 = 600;
+/// How long a node may take to be initialized, seconds after its NodeClaim was made; meanwhile it is
+/// waited for.
+pub(super) const INITIALIZATION_LIMIT: i64 = 600;
 
 /// The joined objects.
 pub struct Joined {
@@ -148,8 +158,10 @@ pub fn join(
             continue;
         }
         let mut joined = registered_node(node, claim, &special);
-        let is_late = |of: &&NodeClaim| world.now > of.created + IS_READY_WITHIN;
-        if !joined.initialized && claim.filter(is_late).is_some() && !special.is_rebooting(claim) {
+        let is_late = |of: &NodeClaim| {
+            world.now > of.created + INITIALIZATION_LIMIT && !special.is_rebooting(of)
+        };
+        if !joined.initialized && claim.is_some_and(is_late) {
             hosts_without_pods.push(at);
         }
         if let Some(taint) = node.cordon {
@@ -271,9 +283,9 @@ impl WellKnown {
     }
 
     /// A machine that is started anew comes back: what it holds is not bought again meanwhile.
-    fn is_rebooting(&self, claim: Option<&NodeClaim>) -> bool {
-        let known = self.rebooting.zip(claim);
-        known.is_some_and(|(known, claim)| claim.conditions.contains(&known))
+    fn is_rebooting(&self, claim: &NodeClaim) -> bool {
+        let known = self.rebooting;
+        known.is_some_and(|known| claim.conditions.contains(&known))
     }
 
     fn is_ephemeral(&self, taint: &Taint) -> bool {
@@ -294,7 +306,7 @@ fn registered_node(node: &NodeRecord, claim: Option<&NodeClaim>, special: &WellK
         );
     };
     let registered = special.is_true(&node.labels, special.registered);
-    let rebooting = special.is_rebooting(Some(claim));
+    let rebooting = special.is_rebooting(claim);
     let initialized = special.is_true(&node.labels, special.initialized) && !rebooting;
     let mut taints = if registered {
         node.taints.clone()

@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::nodes::StateNode;
 use super::useless_purchases::UselessPurchases;
 use super::volumes::{LocalVolumes, SharedClaim, Volumes};
 use crate::ids::PodIx;
@@ -138,19 +137,23 @@ fn share_claims(
     }
 }
 
-/// Pods of nodes that would have to find another place if their node went, in queue order: all but
+/// Those of some pods that would have to find another place if their node went, in queue order: all but
 /// those of DaemonSets, static ones, and those that end anyway.
-pub fn movable(world: &ClusterObjects, nodes: &[StateNode], volumes: &Volumes) -> Vec<PendingPod> {
+pub fn movable(
+    world: &ClusterObjects,
+    pods: impl IntoIterator<Item = PodIx>,
+    volumes: &Volumes,
+) -> Vec<PendingPod> {
     let kinds = Kinds::of(world);
     let mut shapes = Shapes::default();
-    let moves = |ix: &&PodIx| {
+    let moves = |ix: &PodIx| {
         let pod = &world.pods[ix.0 as usize];
         let daemon = pod.owner.is_some_and(|o| Some(o.0) == kinds.daemon);
         !daemon && !pod.is_static && !pod.terminal
     };
-    let pods = nodes.iter().flat_map(|node| &node.pods).filter(moves);
+    let pods = pods.into_iter().filter(moves);
     let mut movable: Vec<PendingPod> = pods
-        .map(|&ix| shapes.pending(world, ix, volumes, LocalVolumes::Leave))
+        .map(|ix| shapes.pending(world, ix, volumes, LocalVolumes::Leave))
         .collect();
     sort(world, &mut movable);
     movable

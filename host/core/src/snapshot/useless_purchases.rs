@@ -17,6 +17,7 @@ use std::cmp::Reverse;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::nodes::INITIALIZATION_LIMIT;
 use crate::ids::PodIx;
 use crate::model::purchases::{BOUGHT_GIVEN, Unjoined, Useless};
 use crate::model::{ClusterObjects, NodeClaim, NodePool, Pod, Resources, ShapeId, Symbol};
@@ -28,9 +29,6 @@ const PLANNED: &str = "longshore.dev/planned-pods";
 /// How long kube-scheduler may take over a node that is ready, seconds. It tries a pod again at
 /// most ten seconds after a node has changed.
 const SETTLED: i64 = 30;
-/// How long a node that has registered may take to be initialized, seconds after its NodeClaim was
-/// made; meanwhile it is waited for.
-const COMES: i64 = 600;
 /// How long no other node is bought the first time, seconds; it doubles with each time,
 const FIRST: i64 = 300;
 /// up to this.
@@ -77,7 +75,7 @@ pub struct UselessPurchases {
     tried: FxHashSet<PodIx>,
     /// Pods whose node may still help them.
     young: FxHashMap<PodIx, UselessPurchase>,
-    /// Those nodes, by name: they stay until it is plain whether they help.
+    /// Nodes, by name, that stay until it is plain whether they help, and remembered that they do not.
     awaited: Vec<(Symbol, PodIx)>,
     /// What the cluster shows.
     pub found: Vec<Found>,
@@ -122,7 +120,8 @@ impl UselessPurchases {
     }
 
     /// Nodes that are not to go yet though they are empty, and a pod that each was bought for. One
-    /// that went at once would be bought again, and nothing would show that it had not helped.
+    /// that went before its NodePool remembers it would be bought again: nothing would show that it
+    /// had not helped.
     pub fn awaited(&self) -> &[(Symbol, PodIx)] {
         &self.awaited
     }
@@ -210,7 +209,8 @@ fn find(
         }
         // Whether it helps is not plain yet.
         let settled = claim.initialized.map(|at| at + SETTLED);
-        let settled = settled.unwrap_or(world.now.min(claim.created + COMES) + SETTLED);
+        let settled =
+            settled.unwrap_or(world.now.min(claim.created + INITIALIZATION_LIMIT) + SETTLED);
         if world.now < settled {
             let bar = UselessPurchase {
                 claim: world.names.text(claim.name).into(),
@@ -232,6 +232,10 @@ fn find(
         }
         let known = remembered.get(&group).copied();
         let (entry, is_known) = entry(world, claim, group, known);
+        // Without the node nothing shows it, until the NodePool remembers it.
+        if !is_known {
+            awaited.extend(claim.node_name.map(|node| (node, pod)));
+        }
         found.push(Found {
             pool,
             claim: claim.name,
@@ -359,23 +363,6 @@ fn bars(
     // Other labels of the node are no reason to buy: kube-scheduler tries again by itself, and a
     // pod that it places ends the pause.
     let holds = |entry: &Useless| entry.given == now && world.now < entry.until;
-    let asked = waiting
-        .values()
-        .map(|pod| groups.of(&world.pods[pod.0 as usize]))
-        .collect();
-    let started = starts(world, &asked, groups);
-    let mut newest = remembered(world);
-    for entry in found.iter().map(|found| &found.entry) {
-        let known = newest.entry(entry.group).or_insert(entry);
-        if (entry.created, entry.times) > (known.created, known.times) {
-            *known = entry;
-        }
-    }
-    let is_over = |entry: &Useless| {
-        let started = started.get(&entry.group);
-        started.is_some_and(|&newest| newest > entry.found)
-    };
-    let mut bars = Bars::default();
     let mut oldest: FxHashMap<u64, PodIx> = FxHashMap::default();
     for &ix in waiting.values() {
         let age = |ix: PodIx| {
@@ -389,16 +376,31 @@ fn bars(
             *known = ix;
         }
     }
+    let asked = oldest.keys().copied().collect();
+    let started = starts(world, &asked, groups);
+    let mut newest = remembered(world);
+    for entry in found.iter().map(|found| &found.entry) {
+        let known = newest.entry(entry.group).or_insert(entry);
+        if (entry.created, entry.times) > (known.created, known.times) {
+            *known = entry;
+        }
+    }
+    let is_over = |entry: &Useless| {
+        let started = started.get(&entry.group);
+        started.is_some_and(|&newest| newest > entry.found)
+    };
+    let mut bars = Bars::default();
     let mut bar = |ix: PodIx, groups: &mut Groups<'_>| {
         let pod = &world.pods[ix.0 as usize];
         let group = groups.of(pod);
-        let entry = newest.get(&group).copied();
-        let entry = entry.filter(|_| asked.contains(&group));
-        let Some(entry) = entry.filter(|&entry| !is_over(entry)) else {
+        let (Some(&entry), Some(&first)) = (newest.get(&group), oldest.get(&group)) else {
             return;
         };
+        if is_over(entry) {
+            return;
+        }
         // What may be bought by now is bought for one pod: whether it helps shows at the others.
-        if !holds(entry) && oldest.get(&group) == Some(&ix) {
+        if !holds(entry) && ix == first {
             bars.tried.insert(ix);
             return;
         }

@@ -119,6 +119,20 @@ fn do_not_repair_and_budgets_are_respected_and_do_not_disrupt_of_the_node_is_not
 }
 
 #[test]
+fn nothing_is_bought_for_pods_that_were_only_to_move_to_the_node() {
+    let mut items = five();
+    items.extend(node("n6", "c4", "a"));
+    of(&mut items, "NodeClaim", "claim-n1")["metadata"]["annotations"] = json!({
+        "longshore.dev/disruption": "d1", "longshore.dev/moves": "n6=default/p1"});
+    // The command waits, then its node drains.
+    assert_eq!(repaired(&items, &[("n6", Some(REPLACE))]), "n6 by 0");
+    of(&mut items, "NodeClaim", "claim-n1")["metadata"]["deletionTimestamp"] = json!(super::TIME);
+    let pod = of(&mut items, "Pod", "p1");
+    pod["metadata"]["annotations"] = json!({"karpenter.sh/do-not-disrupt": "true"});
+    assert_eq!(repaired(&items, &[("n6", Some(REPLACE))]), "n6 by 0");
+}
+
+#[test]
 fn pods_are_in_the_way_only_where_nothing_bounds_the_drain() {
     let mut items = five();
     let pod = of(&mut items, "Pod", "p1");

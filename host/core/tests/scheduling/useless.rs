@@ -334,15 +334,20 @@ fn a_label_that_comes_late_ends_no_pause() {
 #[test]
 fn a_node_stays_until_it_is_plain_whether_it_helps() {
     let [node, claim] = bought("default/a");
-    let objects = [team(), picky("a"), node, claim];
-    let awaited = |now: i64| {
-        let of = snapshot_at(&objects, now);
+    let mut objects = [team(), picky("a"), node, claim];
+    let awaited = |objects: &[Value], now: i64| {
+        let of = snapshot_at(objects, now);
         let all = of.useless.awaited().iter();
         all.map(|(node, _)| of.world.names.text(*node).to_owned())
             .collect::<Vec<_>>()
     };
-    assert_eq!(awaited(NOW - 31), ["n"]);
-    assert_eq!(awaited(NOW - 30), [""; 0]);
+    assert_eq!(awaited(&objects, NOW - 31), ["n"]);
+    // Nothing but the node shows it.
+    assert_eq!(awaited(&objects, NOW - 30), ["n"]);
+    let text = remembered(&snapshot_at(&objects, NOW - 30)).unwrap();
+    let [pool, _] = remembering(USELESS, &text);
+    objects[0] = pool;
+    assert_eq!(awaited(&objects, NOW - 30), [""; 0]);
 }
 
 /// A pod with a claim, the claim, and its volume if it is bound in a zone.

@@ -176,7 +176,9 @@ impl Asked<'_> {
             _ => None,
         });
         self.round.dropped.extend(dropped);
-        let first = self.snapshot.nodes[at].pods.first().copied();
+        let first = self.snapshot.nodes[at]
+            .own_pods(&self.snapshot.world)
+            .next();
         let pod = first.unwrap_or(PodIx(0));
         let found = found.into_iter().next();
         found.ok_or(awaited.unwrap_or(Stays::NoPlace(pod)))
@@ -213,7 +215,7 @@ impl Asked<'_> {
         let Ok(found) = planner::plan(&after, input.policies, options) else {
             return false;
         };
-        let own: FxHashSet<PodIx> = node.pods.iter().copied().collect();
+        let own: FxHashSet<PodIx> = node.own_pods(world).collect();
         !found.unplaced.iter().any(|of| own.contains(&of.pod))
     }
 

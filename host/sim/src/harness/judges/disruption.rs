@@ -210,11 +210,13 @@ impl Disruption {
             .first()
             .and_then(|of| details(of)["candidates"].as_u64());
         let are_all_there = wanted.is_some_and(|wanted| own.len() as u64 >= wanted);
-        let moves = |of: &&Arc<Value>| {
-            fields::annotation(of, MOVES).is_some_and(|moves| moves.contains(name))
-        };
-        if are_all_there && !own.iter().any(moves) {
-            interceptor.violated(format!("{name} is bought, and no pod moves to it"));
+        let said = own.iter().filter_map(|of| fields::annotation(of, MOVES));
+        let moves: Vec<&str> = said.collect();
+        if are_all_there && !moves.iter().any(|of| of.contains(name)) {
+            let moves = moves.join(" and ");
+            interceptor.violated(format!(
+                "{name} is bought, and no pod moves to it: the moves are \"{moves}\""
+            ));
         }
     }
 
