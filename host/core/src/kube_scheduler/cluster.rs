@@ -134,15 +134,10 @@ impl<'s> Cluster<'s> {
     /// shapes that may find a place because of them.
     pub fn node_ready(&mut self, node: u32, woken: &mut impl FnMut(u32)) {
         self.ready.push(node);
-        for &space in self
-            .sim
-            .existing_nodes
-            .not_ready
-            .get(&node)
-            .into_iter()
-            .flatten()
-        {
-            self.without_pods[space as usize] -= 1;
+        if let Some(spaces) = self.sim.existing_nodes.not_ready.get(&node) {
+            for &space in spaces {
+                self.without_pods[space as usize] -= 1;
+            }
         }
         let kind = self.kind_of[node as usize];
         for (&(filter, key), present) in self.sim.compiled.spaces.iter().zip(&mut self.present) {

@@ -577,8 +577,6 @@ impl<'p, 'a> Packer<'p, 'a> {
     /// Places a pod that shares claims on a node that kube-scheduler can bind it to at once. Of such
     /// pods the first with such a node decides where the volume is, whoever is first in the queue.
     fn run_on_ready_nodes(&mut self, item: usize) {
-        let nodes = &self.p.snapshot.nodes;
-        let ready = nodes.iter().take_while(|node| node.initialized).count();
         for relaxation in 0..self.p.items[item].relaxations.len() {
             if self.out.placed[item] >= self.p.wanted[item] {
                 return;
@@ -588,20 +586,15 @@ impl<'p, 'a> Packer<'p, 'a> {
             };
             let spot = match self.out.reach(&self.p.items[item]) {
                 Reach::Any => {
-                    let mut scan = std::mem::take(&mut self.p.scan);
-                    scan.clear();
-                    let found = self.on_nodes(item, relaxation, &mut scan, &rules);
-                    self.p.scan = scan;
-                    found
+                    self.on_nodes(item, relaxation, &mut FeasibleHosts::default(), &rules)
                 }
                 Reach::Host(host) => self.on_host(item, relaxation, host, &rules),
                 Reach::None => None,
             };
-            match spot {
-                Some(Placement::Node(node, need)) if node < ready => {
-                    self.place_at(item, relaxation, Placement::Node(node, need), 1);
-                }
-                _ => {}
+            if let Some(spot @ Placement::Node(node, _)) = spot
+                && self.p.snapshot.nodes[node].initialized
+            {
+                self.place_at(item, relaxation, spot, 1);
             }
         }
     }

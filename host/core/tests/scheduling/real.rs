@@ -787,7 +787,7 @@ fn the_first_pod_with_a_place_decides_where_the_volume_of_an_unbound_claim_is() 
     assert!(text.starts_with("n1: w2\n"), "{text}");
     assert!(text.contains("left w1: pod "), "{text}");
     assert!(!text.contains("default: "), "{text}");
-    // A pod without a place anywhere is told that, not whom it waits for.
+    // The refusal of a pod without any place names a rule and no other pod.
     let nowhere = json!({"nodeSelector": {"disk": "none"}});
     let text = with_pool(&[
         waits("w1", "500m", &nowhere),

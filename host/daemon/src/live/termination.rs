@@ -16,13 +16,14 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::api::{Api, DeleteParams, Preconditions};
 use longshore_api::crd::{
-    ConditionStatus, NodeClaim, Taint, TaintEffect, Time, Timestamp, condition, set_condition,
+    ConditionStatus, NodeClaim, Taint, TaintEffect, Time, Timestamp, condition,
 };
 use longshore_api::labels;
 use longshore_cloud::CloudError;
 use serde_json::json;
 use tokio::time::Instant;
 
+use super::claim_writes;
 use super::claims::FINALIZER;
 use super::context::Context;
 use super::mutants::mutant;
@@ -480,17 +481,10 @@ async fn set_claim_condition(
     if same {
         return Ok(false);
     }
-    set_condition(
-        &mut status.conditions,
-        what,
-        to,
-        reason,
-        message,
-        Time(ctx.now()),
-    );
+    claim_writes::set(ctx, &mut status, what, to, reason, message);
     let version = claim.metadata.resource_version.as_deref();
     claim.metadata.resource_version =
-        super::claim_writes::patch_status(ctx, claim, version, &status).await?;
+        claim_writes::patch_status(ctx, claim, version, &status).await?;
     claim.status = Some(status);
     Ok(true)
 }

@@ -25,7 +25,7 @@ pub struct Setup {
     pub on_ec2: bool,
     /// How long an address of a signal may take to answer.
     pub signal_timeout: Duration,
-    /// Who writes down which components rounds may ask.
+    /// Records which components rounds may ask.
     pub journal: Journal,
 }
 
