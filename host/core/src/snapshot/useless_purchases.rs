@@ -8,8 +8,8 @@
 //! ([`Useless`]) afterwards: [`remember`] says what is to be written there. Pods of the group may
 //! still go to nodes that exist.
 //!
-//! The same for nodes that never join ([`Unjoined`]): after three in a row nothing is bought from
-//! their NodePool for a while, and then one node at a time.
+//! The same for nodes that never join ([`Unjoined`]) or are not ready for pods long after they have:
+//! after three in a row nothing is bought from their NodePool for a while, then one node at a time.
 
 mod groups;
 
@@ -17,7 +17,8 @@ use std::cmp::Reverse;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::nodes::INITIALIZATION_LIMIT;
+use super::moves::COMMAND;
+use super::nodes::{INITIALIZATION_LIMIT, is_late};
 use crate::ids::PodIx;
 use crate::model::purchases::{BOUGHT_GIVEN, Unjoined, Useless};
 use crate::model::{ClusterObjects, NodeClaim, NodePool, Pod, Resources, ShapeId, Symbol};
@@ -87,8 +88,14 @@ impl UselessPurchases {
         let remembers = |pool: &NodePool| !pool.purchases.useless.is_empty();
         let planned = world.names.get(PLANNED);
         let registered = world.names.get("Registered");
+        let command = world.names.get(COMMAND);
+        // Of one that goes others have the room no longer, and kube-scheduler may not use it.
+        let goes = |claim: &NodeClaim| {
+            claim.deleting || command.is_some_and(|key| claim.annotations.get(key).is_some())
+        };
         let is_suspect = |claim: &&NodeClaim| {
-            planned.is_some_and(|key| claim.annotations.get(key).is_some())
+            !goes(claim)
+                && planned.is_some_and(|key| claim.annotations.get(key).is_some())
                 && registered.is_some_and(|known| claim.conditions.contains(&known))
         };
         let suspects: Vec<&NodeClaim> = world.claims.iter().filter(is_suspect).collect();
@@ -521,21 +528,63 @@ pub fn full(world: &ClusterObjects, pool: &NodePool) -> Option<FullMemory> {
 /// Why nothing is bought from a NodePool whose nodes never join, and whether it may try one node: it
 /// has had its pause.
 pub fn unjoined(world: &ClusterObjects, pool: &NodePool) -> Option<(UnjoinedBackoff, bool)> {
-    let known = paused(pool.purchases.unjoined.as_ref(), given_of(world, pool))?;
-    let registered = world.names.get("Registered");
-    let pool_key = world.names.get("karpenter.sh/nodepool");
-    let is_tried = world.claims.iter().any(|claim| {
-        let own = pool_key.and_then(|key| claim.labels.get(key)) == Some(pool.name);
-        let joined = registered.is_some_and(|known| claim.conditions.contains(&known));
+    let given = given_of(world, pool);
+    let known = pool.purchases.unjoined.as_ref();
+    let known = known.filter(|known| known.given == given);
+    let stuck = stuck(world, pool);
+    let count = u32::try_from(stuck.len()).unwrap_or(u32::MAX);
+    let nodes = known.map_or(0, |known| known.nodes).saturating_add(count);
+    if nodes <= FREE {
+        return None;
+    }
+    let times = known.map_or(0, |known| known.times);
+    let newest = stuck.iter().map(|claim| claim.created).max();
+    let waits = newest.map(|at| at + INITIALIZATION_LIMIT + backoff(times.max(nodes - FREE)));
+    let until = waits.max(known.map(|known| known.until)).unwrap_or(0);
+    let is_tried = own_claims(world, pool).any(|claim| {
         // One that goes has not joined either: it is counted soon.
-        own && !joined
+        claim.initialized.is_none() && (claim.deleting || !is_stuck(world, claim))
     });
     let backoff = UnjoinedBackoff {
-        nodes: known.nodes,
+        nodes,
+        not_ready: count,
         class: pool.class,
-        until: known.until,
+        until,
     };
-    Some((backoff, world.now >= known.until && !is_tried))
+    Some((backoff, world.now >= until && !is_tried))
+}
+
+fn own_claims<'w>(
+    world: &'w ClusterObjects,
+    pool: &NodePool,
+) -> impl Iterator<Item = &'w NodeClaim> {
+    let key = world.names.get("karpenter.sh/nodepool");
+    let name = pool.name;
+    let is_own = move |claim: &&NodeClaim| key.and_then(|key| claim.labels.get(key)) == Some(name);
+    world.claims.iter().filter(is_own)
+}
+
+/// Claims of a NodePool whose nodes have registered long ago and are not ready for pods, all made
+/// after the newest that is. One of an earlier template says nothing of this one.
+fn stuck<'w>(world: &'w ClusterObjects, pool: &NodePool) -> Vec<&'w NodeClaim> {
+    let ready = own_claims(world, pool).filter(|claim| claim.initialized.is_some());
+    let newest = ready.map(|claim| claim.created).max();
+    let drifted = world.names.get("Drifted");
+    let counts = |claim: &&NodeClaim| {
+        let is_current = drifted.is_none_or(|known| !claim.conditions.contains(&known));
+        let is_newer = newest.is_none_or(|newest| claim.created > newest);
+        is_current && is_newer && !claim.deleting && is_stuck(world, claim)
+    };
+    own_claims(world, pool).filter(counts).collect()
+}
+
+fn is_stuck(world: &ClusterObjects, claim: &NodeClaim) -> bool {
+    let is = |condition: &str| {
+        let known = world.names.get(condition);
+        known.is_some_and(|known| claim.conditions.contains(&known))
+    };
+    let waits = claim.initialized.is_none() && is("Registered") && !is("Rebooting");
+    waits && is_late(claim, world.now)
 }
 
 /// What a NodePool remembers of nodes that never joined, if it is a reason to buy less. `given` is
