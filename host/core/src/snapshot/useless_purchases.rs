@@ -3,7 +3,8 @@
 //!
 //! Whatever the cause, the next node would not help either. So nothing more is bought for the pod's
 //! group until something that matters has changed, or a back-off has passed that doubles each time.
-//! Then a node is bought for one of its pods, and for the others when one of the group has started.
+//! Then a node is bought for one of its pods, and for the others when one of the group has started on a
+//! node as young as that.
 //! Evidence is read from NodeClaims while they are there, and from annotations of NodePools
 //! ([`Useless`]) afterwards: [`remember`] says what is to be written there. Pods of the group may
 //! still go to nodes that exist.
@@ -321,29 +322,42 @@ fn used(world: &ClusterObjects, refused: &[(&NodeClaim, PodIx)]) -> FxHashMap<Sy
     used
 }
 
-/// When the newest pod of each group in question was started, seconds since 1970.
+/// When the newest pod of each group in question was started on a node as young as those bought for it,
+/// seconds since 1970.
 fn newest_starts(
     world: &ClusterObjects,
     refused: &[(&NodeClaim, PodIx)],
     groups: &mut Groups<'_>,
 ) -> FxHashMap<u64, i64> {
-    let asked: FxHashSet<u64> = refused
-        .iter()
-        .map(|(_, pod)| groups.of(&world.pods[pod.0 as usize]))
-        .collect();
+    let mut asked: FxHashMap<u64, i64> = FxHashMap::default();
+    for (claim, pod) in refused {
+        let group = groups.of(&world.pods[pod.0 as usize]);
+        let since = asked.entry(group).or_insert(claim.created);
+        *since = (*since).min(claim.created);
+    }
     starts(world, &asked, groups)
 }
 
+/// When the newest pod of each group was started, on a node that was made since a time of its own. What
+/// starts on older nodes does not show that a new one would help.
 fn starts(
     world: &ClusterObjects,
-    asked: &FxHashSet<u64>,
+    asked: &FxHashMap<u64, i64>,
     groups: &mut Groups<'_>,
 ) -> FxHashMap<u64, i64> {
+    let nodes = world.nodes.iter().map(|node| (node.name, node.created));
+    let mut made: FxHashMap<Symbol, i64> = nodes.collect();
+    for claim in &world.claims {
+        claim.node_name.map(|node| made.insert(node, claim.created));
+    }
     let mut newest: FxHashMap<u64, i64> = FxHashMap::default();
-    for pod in world.pods.iter().filter(|pod| pod.node.is_some()) {
+    for pod in &world.pods {
+        let Some(&made) = pod.node.and_then(|node| made.get(&node)) else {
+            continue;
+        };
         let started = pod.started.unwrap_or(pod.created);
         for group in groups.of_started(pod).into_iter().flatten() {
-            if asked.contains(&group) {
+            if asked.get(&group).is_some_and(|&since| made >= since) {
                 let newest = newest.entry(group).or_insert(started);
                 *newest = (*newest).max(started);
             }
@@ -383,8 +397,6 @@ fn bars(
             *known = ix;
         }
     }
-    let asked = oldest.keys().copied().collect();
-    let started = starts(world, &asked, groups);
     let mut newest = remembered(world);
     for entry in found.iter().map(|found| &found.entry) {
         let known = newest.entry(entry.group).or_insert(entry);
@@ -392,6 +404,8 @@ fn bars(
             *known = entry;
         }
     }
+    let asked = newest.values().map(|entry| (entry.group, entry.created));
+    let started = starts(world, &asked.collect(), groups);
     let is_over = |entry: &Useless| {
         let started = started.get(&entry.group);
         started.is_some_and(|&newest| newest > entry.found)
@@ -443,7 +457,8 @@ pub fn remember(world: &ClusterObjects, found: &[Found], pool: &NodePool) -> Opt
     if known.is_empty() && news.is_empty() {
         return None;
     }
-    let asked: FxHashSet<u64> = known.iter().map(|entry| entry.group).collect();
+    let asked = known.iter().map(|entry| (entry.group, entry.created));
+    let asked: FxHashMap<u64, i64> = asked.collect();
     let started = starts(world, &asked, &mut Groups::new(world));
     let helped = |entry: &Useless| {
         started

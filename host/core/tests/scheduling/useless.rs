@@ -652,7 +652,12 @@ fn after_the_back_off_a_node_is_bought_for_one_pod_of_the_group() {
         &mut started,
         &json!({"spec": spec, "status": {"startTime": "2026-11-01T00:14:31Z"}}),
     );
-    let text = later(&[node("n2", "a", "4", "16Gi"), started]);
+    let mut n2 = node("n2", "a", "4", "16Gi");
+    let old = later(&[n2.clone(), started.clone()]);
+    assert_eq!(old, text_of_later, "an old node shows nothing of new ones");
+    let made = json!({"metadata": {"creationTimestamp": "2026-11-01T00:14:00Z"}});
+    merge(&mut n2, &made);
+    let text = later(&[n2, started]);
     assert!(!text.contains("default-bcd"), "{text}");
 }
 
