@@ -549,12 +549,13 @@ pub fn unjoined(world: &ClusterObjects, pool: &NodePool) -> Option<(UnjoinedBack
     let stuck = stuck(world, pool);
     let count = u32::try_from(stuck.len()).unwrap_or(u32::MAX);
     let nodes = known.map_or(0, |known| known.nodes).saturating_add(count);
-    if nodes <= FREE {
+    if nodes <= FREE_PURCHASES {
         return None;
     }
     let times = known.map_or(0, |known| known.times);
     let newest = stuck.iter().map(|claim| claim.created).max();
-    let waits = newest.map(|at| at + INITIALIZATION_LIMIT + backoff(times.max(nodes - FREE)));
+    let waits =
+        newest.map(|at| at + INITIALIZATION_LIMIT + backoff(times.max(nodes - FREE_PURCHASES)));
     let until = waits.max(known.map(|known| known.until)).unwrap_or(0);
     let is_tried = own_claims(world, pool).any(|claim| {
         // One that goes has not joined either: it is counted soon.
