@@ -33,9 +33,9 @@ pub mod kwok {
     pub const FAMILY: &str = "karpenter.kwok.sh/instance-family";
     /// Second part of the type's name.
     pub const SIZE: &str = "karpenter.kwok.sh/instance-size";
-    /// CPUs.
+    /// Number of CPUs.
     pub const CPU: &str = "karpenter.kwok.sh/instance-cpu";
-    /// Memory.
+    /// Memory as the type has it, `8Gi`.
     pub const MEMORY: &str = "karpenter.kwok.sh/instance-memory";
     /// The class of a node.
     pub const NODE_CLASS: &str = "karpenter.kwok.sh/kwoknodeclass";
@@ -49,7 +49,7 @@ pub mod capacity_type {
     pub const SPOT: &str = "spot";
     /// Capacity at list price.
     pub const ON_DEMAND: &str = "on-demand";
-    /// All of them.
+    /// The three values, reserved first.
     pub const ALL: [&str; 3] = [RESERVED, SPOT, ON_DEMAND];
 }
 

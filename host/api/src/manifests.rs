@@ -2,7 +2,7 @@
 //!
 //! The input is YAML with several documents, JSON, concatenated JSON objects, v1 Lists or typed
 //! lists (`PodList`), from any number of sources. Objects are found and read one by one. No tree of
-//! a whole file is built, and an invalid object affects only itself. [`Reader::normalize`] returns
+//! a whole file is built, and an invalid object affects only itself. [`Reader::finish`] returns
 //! the objects in an order that does not depend on the order of the input, and every [`Diagnostic`]
 //! with its location.
 //!

@@ -31,7 +31,6 @@ pub struct Report {
     pub parse_seconds: f64,
     /// Largest resident set, MiB.
     pub mib: Option<u64>,
-    /// What was decided.
     #[serde(flatten)]
     pub decision: Decision,
     /// How far `effective` may be above the best there is: `(effective - lowerBound) / effective`.
@@ -62,7 +61,6 @@ pub struct Report {
     pub problems: Vec<serde_json::Value>,
 }
 
-/// What was decided.
 #[derive(Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Decision {

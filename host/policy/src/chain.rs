@@ -24,7 +24,7 @@ use crate::version::{Call, Versions};
 /// A policy and its NodePools.
 #[derive(Clone, Debug)]
 pub struct Assignment {
-    /// The policy.
+    /// Component and configuration, ready to be called.
     pub policy: LoadedPolicy,
     /// NodePools by name; empty for all. Of several assignments for a NodePool the first counts.
     pub node_pools: Vec<String>,

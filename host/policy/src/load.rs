@@ -31,7 +31,7 @@ pub enum LoadError {
     Read {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The operating system's error.
         source: std::io::Error,
     },
     /// The component is not one that this host runs.
@@ -39,7 +39,7 @@ pub enum LoadError {
     Refused {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// Which rule the component breaks.
         #[source]
         refusal: Refusal,
     },
@@ -59,7 +59,7 @@ pub enum LoadError {
 /// Why a file is not a policy that this host runs.
 #[derive(Debug, thiserror::Error)]
 pub enum Refusal {
-    /// No WebAssembly at all.
+    /// The file does not begin as WebAssembly does.
     #[error(
         "not WebAssembly: it begins with {begins:?}; expected a component that `wasm-tools \
         component new` or an SDK made"
@@ -68,7 +68,7 @@ pub enum Refusal {
         /// Its first bytes.
         begins: String,
     },
-    /// A core module.
+    /// A core module: it has to be wrapped as a component.
     #[error(
         "a core WebAssembly module, not a component; wrap it: `wasm-tools component new {name} -o \
         policy.wasm`"
@@ -128,7 +128,7 @@ pub struct Description {
     pub size: usize,
     /// What it imports: all that it can ever see.
     pub imports: Vec<Interface>,
-    /// What it exports.
+    /// Interfaces of Longshore's contract that it exports.
     pub exports: Vec<Interface>,
     /// What it says about itself.
     pub about: Option<About>,

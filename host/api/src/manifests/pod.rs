@@ -29,7 +29,6 @@ use crate::json;
 use crate::labels as label;
 use crate::time::go_duration;
 
-/// Takes a pod in.
 pub(super) fn read(wire: WirePod<'_>, objects: &mut ObjectsBuilder) -> Result<(), Fault> {
     let meta = &wire.metadata;
     let name: Box<str> = meta.name.as_deref().unwrap_or_default().into();
@@ -213,7 +212,6 @@ pub(super) fn unreadable(wire: &WirePodHead<'_>, why: &Fault, objects: &mut Obje
 
 /// A pod template, read.
 pub(super) struct Template {
-    /// Its shape.
     pub shape: PodShape,
     /// What it asks for, container by container.
     pub needs: Needs,

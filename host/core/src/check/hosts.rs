@@ -31,9 +31,9 @@ pub struct PossibleLabels<'a> {
 
 /// A host and its new pods.
 pub struct Host<'a> {
-    /// What it is.
+    /// An existing node, or a claim of the plan.
     pub kind: HostKind<'a>,
-    /// Its new pods.
+    /// Pods that the plan places on it.
     pub pods: Vec<&'a PendingPod>,
     /// What to call it.
     pub name: String,
@@ -50,7 +50,7 @@ struct Known<'a> {
 
 /// All hosts of a plan.
 pub struct Hosts<'a> {
-    /// The snapshot.
+    /// What the plan was made on.
     pub snapshot: &'a Snapshot,
     /// Existing nodes in the snapshot's order, then claims in the plan's.
     pub hosts: Vec<Host<'a>>,

@@ -32,7 +32,7 @@ pub enum To {
 /// A pod that moves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Move {
-    /// The pod.
+    /// Index into the observed pods.
     pub pod: PodIx,
     /// Where it goes.
     pub to: To,
@@ -120,7 +120,7 @@ pub struct Rules {
 pub struct Dropped {
     /// Nodes that stay for it.
     pub nodes: Vec<NodeIx>,
-    /// Why.
+    /// The rule that it would break.
     pub why: Why,
 }
 
@@ -441,7 +441,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// What a state says.
+    /// Nodes that go, purchases and moves of a search's state.
     pub fn new(state: &State<'_, '_>) -> Self {
         let existing = 0..state.c.nodes.len();
         let hosts = |at: usize| (at, state.hosts[at].guests.to_vec());

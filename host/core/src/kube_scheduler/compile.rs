@@ -72,7 +72,7 @@ pub struct Compiled {
     pub keys: Vec<Symbol>,
     /// Pairs of filter and key, for which domains are counted.
     pub spaces: Vec<(u32, u32)>,
-    /// Counters.
+    /// What is counted by domain: pods that a selector selects.
     pub counters: Vec<Counter>,
     /// What running pods add: counter, shape, how much each, and whether terminating ones do.
     pub running: Vec<(u32, ShapeId, i32, bool)>,

@@ -17,16 +17,16 @@ const STAND_IN: [i64; 2] = [100, 200 << 20];
 /// A pod in the queue.
 #[derive(Clone, Copy, Debug)]
 pub struct Queued {
-    /// The pod.
+    /// Index into the observed pods.
     pub pod: PodIx,
-    /// Its class.
+    /// Index into `Compiled::classes`.
     pub class: u32,
 }
 
 /// Identical pods: one shape and the same volumes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct QueueClass {
-    /// Its shape.
+    /// Index into `Compiled::shapes`.
     pub shape: u32,
     /// What it asks of labels and taints.
     pub profile: u32,
@@ -47,7 +47,7 @@ pub struct Shape {
     pub requested: [i64; 2],
     /// CPU and memory that LeastAllocated counts.
     pub nonzero_requested: [i64; 2],
-    /// Host ports.
+    /// Host ports that its containers bind.
     pub ports: Vec<HostPort>,
     /// Spread constraints that must hold.
     pub required_spread: Vec<RequiredSpread>,

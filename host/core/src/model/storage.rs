@@ -98,7 +98,7 @@ pub struct Volume {
     pub deleting: bool,
 }
 
-/// A StorageClass.
+/// A StorageClass of `storage.k8s.io/v1`, as far as it is read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StorageClass {
     /// `metadata.name`.
@@ -139,7 +139,7 @@ pub struct StorageCapacity {
     pub largest: i64,
 }
 
-/// A VolumeAttachment.
+/// A VolumeAttachment of `storage.k8s.io/v1`, as far as it is read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct VolumeAttachment {
     /// `metadata.name`.

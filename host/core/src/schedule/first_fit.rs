@@ -53,7 +53,7 @@ pub struct Template {
 
 /// Everything that packing needs, compiled from a snapshot.
 pub struct CompiledCluster<'a> {
-    /// The snapshot.
+    /// What it was compiled from.
     pub snapshot: &'a Snapshot,
     /// Requirements, narrowed.
     pub states: NodeSpecs<'a>,
@@ -83,7 +83,7 @@ pub struct CompiledCluster<'a> {
 /// Pods of one pod group on one host.
 #[derive(Clone, Debug)]
 pub struct Assignment {
-    /// The pod group.
+    /// Index into [`CompiledCluster::items`].
     pub pod_group: usize,
     /// How many preferences it gave up.
     pub relaxation: usize,
@@ -98,7 +98,7 @@ pub struct Assignment {
 pub struct OpenClaim {
     /// Position of its NodePool in [`CompiledCluster::pools`].
     pub pool: usize,
-    /// What it may be.
+    /// Types, zones and labels that it may still have.
     pub state: NodeSpecId,
     /// What its pods need together.
     pub total: ResourceVector,
@@ -161,7 +161,6 @@ pub struct Packing {
 
 /// What shared claims leave of the hosts.
 enum Reach {
-    /// All of them.
     Any,
     /// The one where a volume is to be.
     Host(usize),

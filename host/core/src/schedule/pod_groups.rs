@@ -21,7 +21,7 @@ use crate::snapshot::{PendingPod, SharedClaims, Snapshot};
 pub struct PodGroup {
     /// The pods, in queue order.
     pub pods: Vec<PodIx>,
-    /// Their shape.
+    /// What all of them ask for.
     pub shape: Arc<PodShape>,
     /// What one of them asks for.
     pub request: ResourceVector,
@@ -42,7 +42,7 @@ pub struct PodGroup {
     pub keys: Vec<usize>,
     /// Affinity of other pods to a host may select them.
     pub followed_on_host: bool,
-    /// Host ports.
+    /// Host ports that their containers bind.
     pub ports: Vec<HostPort>,
     /// CSI volumes of the (only) pod.
     pub volumes: Vec<(Symbol, u32)>,
@@ -97,7 +97,7 @@ impl Uses {
 /// A topology rule that a pod group must keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupUse {
-    /// The group.
+    /// Index into the topology's groups.
     pub group: usize,
     /// The pod itself counts.
     pub own: bool,

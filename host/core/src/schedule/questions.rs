@@ -59,7 +59,7 @@ pub struct Bought {
     pub offering: OfferingId,
     /// Its effective cost, USD per hour.
     pub cost: f64,
-    /// The pods on it.
+    /// Pods that would be placed on it.
     pub pods: Vec<PodIx>,
 }
 

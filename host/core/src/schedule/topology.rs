@@ -92,7 +92,7 @@ impl Asking {
 /// The identity of a group.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct GroupKey {
-    /// What it is for.
+    /// Spread, affinity or anti-affinity.
     pub rule: ConstraintKind,
     /// Topology key.
     pub key: Symbol,
@@ -203,9 +203,9 @@ fn other_keys(spread: &Spread, shape: &PodShape, hostname: Option<Symbol>) -> Ve
 /// Domains of one topology key other than the hostname.
 #[derive(Clone, Debug)]
 pub struct Domains {
-    /// The key.
+    /// The label whose values are domains.
     pub key: Symbol,
-    /// Its values.
+    /// The label's values; a domain's number is its index here.
     pub values: Vec<Symbol>,
     /// Position of each value when sorted by how cheap its offerings are.
     pub rank: Vec<u32>,
@@ -221,7 +221,7 @@ pub struct Domains {
 /// A group with its counts.
 #[derive(Clone, Debug)]
 pub struct Group {
-    /// What it is.
+    /// What it counts, and for which rule.
     pub spec: GroupKey,
     /// Position in [`Topology::keys`]; `None` for the hostname.
     pub key: Option<usize>,
@@ -251,7 +251,7 @@ pub struct Group {
 enum HostCounts {
     /// Their number, for rules that need it, and the nodes that are compared.
     Pods(Vec<u16>, ComparedNodes),
-    /// Whether there are any.
+    /// Whether there are any, for rules that need no number.
     Any(Members),
 }
 
@@ -417,7 +417,7 @@ impl HostCounts {
 pub struct Topology {
     /// Topology keys other than the hostname.
     pub keys: Vec<Domains>,
-    /// Groups.
+    /// Every group; its number is its index here.
     pub groups: Vec<Group>,
     index: IndexMap<GroupKey, usize, FxBuildHasher>,
     /// The label that names a host.

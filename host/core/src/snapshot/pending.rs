@@ -18,7 +18,7 @@ use crate::reasons::{Unfit, UselessPurchase};
 /// A pod to plan.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PendingPod {
-    /// The pod.
+    /// Index into the observed pods.
     pub pod: PodIx,
     /// Its shape. Differs from the pod's own where default topology spread was added.
     pub shape: Arc<PodShape>,
@@ -40,7 +40,7 @@ pub struct PendingPod {
 pub struct SharedClaims {
     /// Its place among pods that share claims, in kube-scheduler's queue.
     pub turn: u32,
-    /// The claims.
+    /// Each shared claim once.
     pub claims: Vec<SharedClaim>,
 }
 

@@ -38,7 +38,6 @@ pub struct Proposed {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ProposalReport {
-    /// Which method.
     pub method: &'static str,
     /// The reason that budgets know it by.
     pub reason: &'static str,
@@ -272,7 +271,6 @@ pub enum Reason<'r> {
 }
 
 impl<'r> Reasons<'r> {
-    /// What a round says.
     pub fn new(round: &'r Round) -> Self {
         let kept = |of: &&(Proposal, Verdict)| of.1.is_by_policy();
         let proposed = round.proposals.iter().filter(|of| !kept(of));
@@ -397,7 +395,6 @@ impl Step {
 }
 
 impl Converged {
-    /// Sums up.
     pub fn settle(&mut self, after: f64, nodes: usize) {
         (self.after, self.nodes_after) = (after, nodes);
         self.pods_moved = self.steps.iter().map(|step| step.pods_moved).sum();

@@ -399,7 +399,6 @@ async fn lost(leadership: &Leadership) {
     }
 }
 
-/// What the leader does.
 async fn lead(ec2: &Ec2, duties: &Duties, ctx: &Arc<Context>) {
     let claims = Arc::new(Claims::new(ctx.managed));
     let interruptions = async {

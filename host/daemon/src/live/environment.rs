@@ -71,9 +71,9 @@ pub struct Environment {
     /// Whether this replica leads; `client` and `plain` ask it before each write, see
     /// [`clients`](super::connection::clients).
     pub leadership: Leadership,
-    /// Asks again where the server says so.
+    /// A client that retries where the server says so.
     pub client: Client,
-    /// Does not.
+    /// A client that does not retry.
     pub plain: Client,
     /// Where nodes come from.
     pub provider: Arc<dyn CloudProvider>,
@@ -116,9 +116,7 @@ pub struct Environment {
 
 /// A Lease and the name under which it is asked for.
 pub struct Lease {
-    /// Its namespace.
     pub namespace: String,
-    /// Its name.
     pub name: String,
     /// Who asks, as `<pod>_<id>`.
     pub holder: String,
@@ -138,7 +136,6 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// Puts the parts together.
     pub fn new(environment: Environment) -> Self {
         let Environment {
             leadership,
@@ -360,7 +357,7 @@ impl Daemon {
 
 /// How long a process that retires waits for the work that is under way. With its writes, giving
 /// the Lease back, the end of the journal and of the log it is done within 10 s
-/// ([`stop::LIMIT`](super::stop::LIMIT)).
+/// ([`stop::STOP_LIMIT`](super::stop::STOP_LIMIT)).
 const WORK_TIMEOUT: Duration = Duration::from_secs(4);
 /// How long a process that retires then waits for its writes.
 const WRITES_TIMEOUT: Duration = Duration::from_secs(3);

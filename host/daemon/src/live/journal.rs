@@ -121,7 +121,6 @@ pub struct Looked<'a> {
     pub planning: Options,
     /// The rest of how.
     pub look: Look,
-    /// What was found.
     pub found: &'a methods::Round,
     /// The search has ended at its time limit.
     pub cut_short: bool,

@@ -33,7 +33,6 @@ mod summary;
 use registration::registered;
 use summary::Summary;
 
-/// All metrics.
 pub struct Metrics {
     registry: Registry,
     /// Those of the cloud, if it has some.
@@ -89,7 +88,6 @@ pub struct Metrics {
     /// Panics that were caught, by where.
     panics: IntCounterVec,
     useless: IntCounterVec,
-    /// Nodes known.
     pub nodes: IntGauge,
     /// Rounds by outcome.
     pub rounds: IntCounterVec,

@@ -90,12 +90,10 @@ impl Scene {
         .cost[0]
     }
 
-    /// Its price.
     pub fn price(&self) -> f64 {
         self.snapshot.world.catalogue.offerings()[0].price
     }
 
-    /// A whole round.
     pub fn round(&mut self) -> Plan {
         let live = self.manager.take();
         live.begin_round(1_700_000_000);

@@ -43,7 +43,6 @@ pub struct Selected {
 #[error("the SSM parameter {parameter} holds {value:?}, which is not the ID of an image")]
 pub struct NotAnImage {
     pub parameter: String,
-    /// What it holds.
     pub value: String,
 }
 

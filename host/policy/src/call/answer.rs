@@ -75,9 +75,9 @@ pub enum CallError {
 #[derive(Clone, Debug, PartialEq, Eq, ComponentType, Lift)]
 #[component(record)]
 pub struct About {
-    /// Its name.
+    /// What it calls itself.
     pub name: String,
-    /// Its version.
+    /// Version, in the policy's own words.
     pub version: String,
     /// One sentence for people.
     pub summary: String,

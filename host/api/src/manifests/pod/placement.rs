@@ -333,7 +333,6 @@ fn inclusion(
     }
 }
 
-/// Tolerations.
 pub(super) fn tolerations(
     list: &[WireToleration<'_>],
     at: Path<'_>,

@@ -160,7 +160,6 @@ impl Needs {
         self.whole.requests(sum.most(), &self.overhead)
     }
 
-    /// Visits every symbol.
     pub fn each(&mut self, visit: &mut dyn FnMut(&mut Symbol)) {
         let Needs {
             containers,

@@ -26,7 +26,6 @@ pub struct PolicySlot {
 /// A running policy.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Running {
-    /// Whom it serves.
     pub slot: PolicySlot,
     /// The version that runs; none if none could ever be loaded.
     pub version: Option<Fingerprint>,
@@ -37,7 +36,6 @@ pub struct Running {
 /// A policy as the files have it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DesiredPolicy {
-    /// Whom it serves.
     pub slot: PolicySlot,
     /// Its version; none if a file cannot be read.
     pub version: Option<Fingerprint>,
@@ -69,7 +67,6 @@ pub struct Change {
     pub slots: bool,
 }
 
-/// Compares.
 pub fn decide(running: &[Running], wanted: &[DesiredPolicy]) -> Change {
     let from: Vec<_> = wanted
         .iter()

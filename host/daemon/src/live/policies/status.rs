@@ -89,7 +89,6 @@ impl Kind {
 /// Something that happened. The same trouble in many rounds is one notice.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Notice {
-    /// Which kind of thing.
     pub kind: Kind,
     /// Name of the policy or signal; file of the configuration.
     pub name: String,
@@ -147,7 +146,6 @@ pub struct ConfigStatus {
     pub error: Option<Problem>,
 }
 
-/// A policy.
 #[derive(Clone, PartialEq, Default, Debug, Serialize)]
 pub struct PolicyStatus {
     /// Its name in the configuration.
@@ -279,10 +277,8 @@ pub struct ShadowStatus {
     pub own_instead: f64,
 }
 
-/// A signal.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct SignalStatus {
-    /// Its name.
     pub name: String,
     /// File, address, or what EC2 is asked.
     pub source: String,
@@ -294,7 +290,6 @@ pub struct SignalStatus {
     pub had_at: Option<i64>,
     /// When its numbers were true, as far as that is known.
     pub data_at: Option<i64>,
-    /// What says so.
     pub dated_by: Option<DatedBy>,
     /// Seconds since then.
     pub age_seconds: Option<i64>,

@@ -225,7 +225,7 @@ fn a_day_is_remembered_by_the_hour() {
 #[test]
 fn little_is_remembered() {
     let recent = Recent::default();
-    for node in 0..3 * ENDS {
+    for node in 0..3 * MAX_ENDS {
         let end = claim(&format!("web-{node}"), "web", -20, Some(-8));
         recent.because(&end, "empty", at(-8));
         recent.gone(&end, at(-8));
@@ -233,10 +233,10 @@ fn little_is_remembered() {
         recent.changed(at(-8), &subject, "created");
     }
     let seen = view(&recent, &[]);
-    assert_eq!(seen.churn["ended"], ENDS);
+    assert_eq!(seen.churn["ended"], MAX_ENDS);
     assert_eq!(seen.churn["endedMore"], true);
     assert!(seen.lost.is_null());
-    assert_eq!(seen.changes.as_array().unwrap().len(), CHANGES);
+    assert_eq!(seen.changes.as_array().unwrap().len(), MAX_CHANGES);
     assert!(lock(&recent.0).reasons.is_empty());
     // An hour, and a day, later it is forgotten.
     recent.sample(at(60), Cost::default());
