@@ -315,6 +315,136 @@ fn volumes_that_people_make_are_used_where_they_are() {
     assert!(planned(vec![with(volume("v", &on("n2")), &taken)]).starts_with("left w"));
 }
 
+fn by_hand() -> Value {
+    class("kubernetes.io/no-provisioner", &json!({}))
+}
+
+/// A PersistentVolume that nodes with a value of a label can use.
+fn volume_at(name: &str, label: &str, value: &str, size: &str) -> Value {
+    let terms = json!([{"matchExpressions": [{"key": label, "operator": "In", "values": [value]}]}]);
+    let affinity = json!({"required": {"nodeSelectorTerms": terms}});
+    volume(
+        name,
+        &json!({"spec": {"capacity": {"storage": size}, "nodeAffinity": affinity}}),
+    )
+}
+
+/// Pods `w1`, `w2`, … with a claim each, of so many gibibytes.
+fn with_claims(cpu: &str, sizes: &[u32]) -> Vec<Value> {
+    let of = |(n, size): (usize, &u32)| {
+        let size = format!("{size}Gi");
+        let asks = json!({"spec": {"resources": {"requests": {"storage": size}}}});
+        let (name, c) = (format!("w{}", n + 1), format!("c{}", n + 1));
+        [claim(&c, &asks), pod(&name, "web", cpu, "64Mi", &mounts(&c))]
+    };
+    sizes.iter().enumerate().flat_map(of).collect()
+}
+
+#[test]
+fn a_volume_that_is_there_serves_one_claim() {
+    let words = "every PersistentVolume that fits its claim c2 goes to another claim";
+    let planned = |volumes: Vec<Value>, pods: Vec<Value>| {
+        let objects = [two_nodes(), vec![by_hand()], volumes, pods].concat();
+        let bound = bound_by_the_model(&objects);
+        assert!(bound.iter().all(|pods| *pods == bound[0]), "{bound:?}");
+        (plan(&objects), bound[0])
+    };
+    let (text, bound) = planned(
+        vec![volume_at("v", HOST, "n2", "4Gi")],
+        with_claims("500m", &[2, 2]),
+    );
+    assert!(text.starts_with("n2: w1\nleft w2: pod "), "{text}");
+    assert!(text.contains(words) && bound == 1, "{text}");
+    // Wherever it can be used, also on a new node.
+    let (text, bound) = planned(vec![volume("v", &json!({}))], with_claims("5", &[2, 2]));
+    assert!(text.starts_with("default: "), "{text}");
+    assert_eq!(text.matches("default: ").count(), 1, "{text}");
+    assert!(text.contains(words) && bound == 1, "{text}");
+    // Each of two claims of one pod has its own.
+    let both = json!({"volumes": [
+        {"name": "v1", "persistentVolumeClaim": {"claimName": "c1"}},
+        {"name": "v2", "persistentVolumeClaim": {"claimName": "c2"}},
+    ]});
+    let two_of_one = || {
+        let claims = [claim("c1", &json!({})), claim("c2", &json!({}))];
+        [&claims[..], &[small("w", "web", &both)]].concat()
+    };
+    let one = || volume_at("v", HOST, "n2", "4Gi");
+    let (text, bound) = planned(vec![one()], two_of_one());
+    assert!(text.starts_with("left w: pod ") && bound == 0, "{text}");
+    assert!(text.contains(words), "{text}");
+    let other = volume_at("u", HOST, "n1", "4Gi");
+    let (text, bound) = planned(vec![one(), other], two_of_one());
+    assert!(text.starts_with("left w: ") && bound == 0, "{text}");
+    let beside = volume_at("u", HOST, "n2", "4Gi");
+    let (text, bound) = planned(vec![one(), beside], two_of_one());
+    assert_eq!((text.as_str(), bound), ("n2: w\n", 1));
+}
+
+#[test]
+fn a_claim_is_given_the_smallest_volume_that_fits() {
+    let planned = |volumes: Vec<Value>, sizes: &[u32]| {
+        let rest = vec![by_hand()];
+        plan(&[two_nodes(), rest, volumes, with_claims("500m", sizes)].concat())
+    };
+    let sizes = || {
+        vec![
+            volume_at("large", HOST, "n1", "9Gi"),
+            volume_at("small", HOST, "n1", "4Gi"),
+        ]
+    };
+    assert_eq!(planned(sizes(), &[2, 8]), "n1: w1 w2\n");
+    let text = planned(sizes(), &[8, 8]);
+    assert!(text.starts_with("n1: w1\nleft w2"), "{text}");
+    // One that is kept for the claim is its only one, whatever its modes.
+    let kept = json!({"spec": {"accessModes": ["ReadOnlyMany"],
+        "claimRef": {"namespace": "default", "name": "c1"}}});
+    let kept = with(volume_at("kept", HOST, "n2", "9Gi"), &kept);
+    assert_eq!(planned([sizes(), vec![kept]].concat(), &[2]), "n2: w1\n");
+}
+
+#[test]
+fn volumes_that_are_there_come_before_those_that_are_made() {
+    let topology = json!({"allowedTopologies": [{"matchLabelExpressions": [
+        {"key": ZONE, "values": ["a"]},
+    ]}]});
+    let objects = [
+        vec![
+            node("n1", "a", "600m", "8Gi"),
+            node("n2", "b", "4", "8Gi"),
+            class("x.csi", &topology),
+            volume_at("v", ZONE, "b", "4Gi"),
+        ],
+        with_claims("500m", &[2, 2, 2]),
+    ];
+    let text = plan(&objects.concat());
+    assert!(text.starts_with("n1: w1\nn2: w2\nleft w3"), "{text}");
+    assert_eq!(bound_by_the_model(&objects.concat()), [2; 4]);
+    // New nodes for the others are where volumes can be made.
+    let text = plan(&[objects.concat(), vec![any()]].concat());
+    assert!(text.contains("zone=a") || text.contains("/a/"), "{text}");
+}
+
+#[test]
+fn a_pod_that_is_about_to_be_bound_has_its_volume() {
+    let nominated = json!({"status": {"nominatedNodeName": "n2"}});
+    let mut pods = with_claims("500m", &[2, 2]);
+    merge(&mut pods[1], &nominated);
+    let planned = |volumes: Vec<Value>| {
+        plan(&[two_nodes(), vec![by_hand()], volumes, pods.clone()].concat())
+    };
+    let text = planned(vec![volume_at("v", HOST, "n2", "4Gi")]);
+    assert!(
+        text.starts_with("left w2: ") && text.contains("is free and fits its claim c2"),
+        "{text}"
+    );
+    let two = vec![
+        volume_at("v", HOST, "n2", "4Gi"),
+        volume_at("u", HOST, "n1", "4Gi"),
+    ];
+    assert_eq!(planned(two), "n1: w2\n");
+}
+
 #[test]
 fn a_local_volume_whose_node_is_gone_is_waited_for() {
     let local = |node: &str| {
