@@ -127,7 +127,9 @@ impl<'a> Hosts<'a> {
         let mut claims: Vec<(&Host<'_>, PodIx, u32, Vec<u32>)> = Vec::new();
         for host in &self.hosts {
             let hold = |all: &Vec<Requirement>| match &host.kind {
-                HostKind::Node(node) => all.iter().all(|r| satisfies(&node.labels, r, &world.names)),
+                HostKind::Node(node) => {
+                    all.iter().all(|r| satisfies(&node.labels, r, &world.names))
+                }
                 HostKind::Claim(_, possible) => all.iter().all(|r| possible.always(r, world)),
             };
             let usable = |terms: &Vec<Vec<Requirement>>| terms.is_empty() || terms.iter().any(hold);
@@ -148,7 +150,12 @@ impl<'a> Hosts<'a> {
             let (host, pod, claim, _) = &claims[at];
             let name = world.names.text(world.volume_claims[*claim as usize].name);
             let detail = format!("no PersistentVolume is left for its claim {name}");
-            found.add(Invariant::Volumes, Some(host.name.clone()), Some(*pod), detail);
+            found.add(
+                Invariant::Volumes,
+                Some(host.name.clone()),
+                Some(*pod),
+                detail,
+            );
         }
     }
 

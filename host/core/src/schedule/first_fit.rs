@@ -1445,6 +1445,11 @@ fn open_domains(
         let asking = p.topology.asking(&variant.uses, rule);
         let strict = variant.strict.get(domains.key);
         let mut allowed = group.allowed(domains, asking, strict, &p.states);
+        if !rule.owner && !asking.first && group.spec.rule == ConstraintKind::Affinity {
+            let value = |domain: usize| domains.values[domain];
+            let admits = |d| strict.is_none_or(|set| set.admits(value(d), &p.states.numbers));
+            allowed = group.lead(admits).unwrap_or(allowed);
+        }
         if asking.first {
             leads_on.push((key, at));
             // Its own rule must not keep it from the only place that is left.

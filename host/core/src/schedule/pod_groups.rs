@@ -133,8 +133,7 @@ pub fn collect(
             pod.volume_alternatives.as_slice(),
             pod.useless.is_some(),
         );
-        let is_single =
-            !pod.volumes.is_empty() || pod.shared.is_some() || !pod.to_bind.is_empty();
+        let is_single = !pod.volumes.is_empty() || pod.shared.is_some() || !pod.to_bind.is_empty();
         if !is_single && let Some(&at) = index.get(&key) {
             items[at].pods.push(pod.pod);
             continue;
