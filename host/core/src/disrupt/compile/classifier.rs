@@ -14,7 +14,7 @@ use crate::schedule::bit_set::BitSet;
 use crate::schedule::first_fit::CompiledCluster;
 use crate::schedule::fit::ResourceVector;
 use crate::schedule::node_specs::RequirementsId;
-use crate::schedule::pod_groups::GroupUse;
+use crate::schedule::pod_groups::{GroupUse, Relaxation};
 use crate::schedule::topology::ConstraintKind;
 use crate::snapshot::StateNode;
 
@@ -193,10 +193,11 @@ impl Classifier {
         group: usize,
         node: usize,
     ) -> Option<(usize, Member)> {
-        let count = p.items[group].relaxations.len();
-        let first = suits(p, group, 0, &p.snapshot.nodes[node]);
-        let relaxation = if first { 0 } else { count.checked_sub(1)? };
+        let last = p.items[group].relaxations.len().checked_sub(1)?;
         let pins = self.pins(p, group, node)?;
+        let keeps = suits(p, group, 0, &p.snapshot.nodes[node])
+            && self.may_keep_preferences(p, group, &pins);
+        let relaxation = if keeps { 0 } else { last };
         let requirements = *p.items[group].relaxations[relaxation].needs.first()?;
         let key = (group, relaxation, pins);
         let part = match self.known.get(&key) {
@@ -241,23 +242,7 @@ impl Classifier {
                     .count() as i64,
             );
         }
-        let needs = pod_group.relaxations[relaxation].needs.clone();
-        let minds = pod_group.relaxations[relaxation].avoids_prefer_no_schedule;
-        let key = (
-            needs,
-            pod_group.shape.tolerations.clone(),
-            minds,
-            pins.clone(),
-        );
-        let place = match self.place_of.get(&key) {
-            Some(&place) => place,
-            None => {
-                let place = self.new_place(p, &key);
-                self.places.push(place);
-                self.place_of.insert(key, self.places.len() - 1);
-                self.places.len() - 1
-            }
-        };
+        let place = self.place(p, group, relaxation, pins);
         self.parts.push(Part {
             place,
             amount,
@@ -266,7 +251,51 @@ impl Classifier {
         Some(self.parts.len() - 1)
     }
 
-    /// Domains that pods of a group keep, by topology key. Nothing if the node has none of a key.
+    /// Whether pods of a group can have what they prefer of a node on one that is bought. A preference
+    /// that only nodes which are there meet, as for the pod's own host, holds no pod: plans of new
+    /// pods give it up, too.
+    fn may_keep_preferences(
+        &mut self,
+        p: &mut CompiledCluster<'_>,
+        group: usize,
+        pins: &Pins,
+    ) -> bool {
+        let levels = &p.items[group].relaxations;
+        let needs = |level: Option<&Relaxation>| level.map(|level| level.needs.clone());
+        if needs(levels.first()) == needs(levels.last()) {
+            return true;
+        }
+        let place = self.place(p, group, 0, pins);
+        !self.places[place].specs.is_empty()
+    }
+
+    /// Where pods of a group may be at a level of preferences.
+    fn place(
+        &mut self,
+        p: &mut CompiledCluster<'_>,
+        group: usize,
+        relaxation: usize,
+        pins: &Pins,
+    ) -> usize {
+        let pod_group = &p.items[group];
+        let level = &pod_group.relaxations[relaxation];
+        let key = (
+            level.needs.clone(),
+            pod_group.shape.tolerations.clone(),
+            level.avoids_prefer_no_schedule,
+            pins.clone(),
+        );
+        if let Some(&place) = self.place_of.get(&key) {
+            return place;
+        }
+        let place = self.new_place(p, &key);
+        self.places.push(place);
+        self.place_of.insert(key, self.places.len() - 1);
+        self.places.len() - 1
+    }
+
+    /// Domains that pods of a group keep, by topology key. Nothing if the node has none of a key that
+    /// a rule is about. A preference over a key that the node lacks holds no pod.
     fn pins(&self, p: &CompiledCluster<'_>, group: usize, node: usize) -> Option<Pins> {
         let pod_group = &p.items[group];
         let uses = pod_group
@@ -278,10 +307,13 @@ impl Classifier {
         let mut keys: SmallVec<[usize; 4]> = owned.chain(pod_group.keys.iter().copied()).collect();
         keys.sort_unstable();
         keys.dedup();
-        let pin = |key: usize| {
-            let domain = p.topology.keys[key].of_node[node];
-            (domain != u32::MAX).then_some((key, domain))
-        };
+        let last = pod_group.relaxations.last().into_iter();
+        let hard = last.flat_map(|level| level.uses.iter().filter(|rule| !rule.soft));
+        let hard = hard.filter_map(|rule| p.topology.groups[rule.group].key);
+        let hard: SmallVec<[usize; 4]> = hard.chain(pod_group.keys.iter().copied()).collect();
+        let domain = |key: usize| p.topology.keys[key].of_node[node];
+        keys.retain(|key| domain(*key) != u32::MAX || hard.contains(key));
+        let pin = |key: usize| (domain(key) != u32::MAX).then_some((key, domain(key)));
         keys.into_iter().map(pin).collect()
     }
 
