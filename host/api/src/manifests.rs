@@ -746,9 +746,9 @@ impl Reader {
                     self.refuse(source, range.clone(), item, &of, &name, fault);
                 }
             }
-            Err(fault) => {
+            Err(mut fault) => {
                 self.objects.notes.clear();
-                self.hold(&of, text, &fault);
+                self.hold(&of, text, &mut fault);
                 self.refuse(source, range, item, &of, &name, fault);
             }
         }
@@ -756,7 +756,8 @@ impl Reader {
 
     /// Takes an object in that cannot be read, where it protects something that others would take:
     /// a pod its node, a PodDisruptionBudget its pods. Other objects are left out.
-    fn hold(&mut self, of: &TypeOf<'_>, text: &str, why: &Fault) {
+    /// What follows from that is added to the reason.
+    fn hold(&mut self, of: &TypeOf<'_>, text: &str, why: &mut Fault) {
         let head: pod::WirePodHead<'_> = match (group(of.api_version), of.kind) {
             ("", "Pod") | ("policy", "PodDisruptionBudget") => pod::WirePodHead::lenient(text),
             _ => return,
@@ -773,7 +774,7 @@ impl Reader {
             return;
         }
         match of.kind {
-            "Pod" => pod::unreadable(&head, why, &mut self.objects),
+            "Pod" => pod::unreadable(text, &head, why, &mut self.objects),
             _ => workload::unreadable_budget(&head.metadata, &mut self.objects),
         }
     }
