@@ -597,6 +597,7 @@ impl EachSymbol for Volume {
             class,
             claim,
             available: _,
+            released: _,
             modes: _,
             storage: _,
             block: _,

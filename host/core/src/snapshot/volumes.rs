@@ -403,17 +403,17 @@ impl<'a> Volumes<'a> {
         let mut asked: Vec<Requirement> = Vec::new();
         let mut keys: Vec<Symbol> = Vec::new();
         for &BetaLabel { beta, stable, .. } in &self.topology {
-            let Some(stable) = stable else { continue };
-            keys.push(stable);
-            for value in [beta, Some(stable)].into_iter().flatten() {
-                let Some(value) = volume.labels.get(value) else {
+            for written in [beta, stable].into_iter().flatten() {
+                keys.push(written);
+                let Some(value) = volume.labels.get(written) else {
                     continue;
                 };
                 // Several zones are joined by two underscores. A value that is nowhere else has no
-                // symbol.
+                // symbol. Where no node has the stable label, the volume's own has to be there.
                 let several = world.names.text(value).split("__");
                 let values = several.filter_map(|value| world.names.get(value));
-                asked.push(Requirement::new(stable, Op::In(values.collect())));
+                let key = stable.unwrap_or(written);
+                asked.push(Requirement::new(key, Op::In(values.collect())));
             }
         }
         if asked.is_empty() {
@@ -679,6 +679,7 @@ pub fn placed_first(world: &ClusterObjects, claim: Symbol, first: PodIx) -> Stri
 /// Whether a claim has room in a volume that is there.
 fn is_large_enough(volume: &Volume, claim: &VolumeClaim, class: &StorageClass) -> bool {
     !volume.deleting
+        && !volume.released
         && volume.class == Some(class.name)
         && volume.storage >= claim.storage
         && volume.block == claim.block

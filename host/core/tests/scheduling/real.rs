@@ -285,6 +285,29 @@ fn zone_labels_of_a_volume_count_without_its_node_affinity() {
 }
 
 #[test]
+fn a_region_that_a_volume_has_by_its_beta_name_counts_as_its_zone_does() {
+    let beta = "failure-domain.beta.kubernetes.io/region";
+    let planned = |labels: &Value| {
+        let in_region = json!({"metadata": {"labels": {beta: "r1"}}});
+        plan(&[
+            with(
+                node("n1", "a", "4", "8Gi"),
+                &json!({"metadata": {"labels": labels}}),
+            ),
+            bound("c", "v"),
+            volume("v", &in_region),
+            small("w", "web", &mounts("c")),
+        ])
+    };
+    let region = "topology.kubernetes.io/region";
+    assert_eq!(planned(&json!({region: "r1"})), "n1: w\n");
+    assert_eq!(planned(&json!({beta: "r1"})), "n1: w\n");
+    assert!(planned(&json!({region: "r2"})).starts_with("left w: "));
+    // A node of a zone that says nothing of its region.
+    assert!(planned(&json!({})).starts_with("left w: "));
+}
+
+#[test]
 fn volumes_that_people_make_are_used_where_they_are() {
     let by_hand = || class("kubernetes.io/no-provisioner", &json!({}));
     let on = |node: &str| {
@@ -321,7 +344,8 @@ fn by_hand() -> Value {
 
 /// A PersistentVolume that nodes with a value of a label can use.
 fn volume_at(name: &str, label: &str, value: &str, size: &str) -> Value {
-    let terms = json!([{"matchExpressions": [{"key": label, "operator": "In", "values": [value]}]}]);
+    let terms =
+        json!([{"matchExpressions": [{"key": label, "operator": "In", "values": [value]}]}]);
     let affinity = json!({"required": {"nodeSelectorTerms": terms}});
     volume(
         name,
@@ -335,7 +359,10 @@ fn with_claims(cpu: &str, sizes: &[u32]) -> Vec<Value> {
         let size = format!("{size}Gi");
         let asks = json!({"spec": {"resources": {"requests": {"storage": size}}}});
         let (name, c) = (format!("w{}", n + 1), format!("c{}", n + 1));
-        [claim(&c, &asks), pod(&name, "web", cpu, "64Mi", &mounts(&c))]
+        [
+            claim(&c, &asks),
+            pod(&name, "web", cpu, "64Mi", &mounts(&c)),
+        ]
     };
     sizes.iter().enumerate().flat_map(of).collect()
 }
@@ -400,7 +427,11 @@ fn a_claim_is_given_the_smallest_volume_that_fits() {
     let kept = json!({"spec": {"accessModes": ["ReadOnlyMany"],
         "claimRef": {"namespace": "default", "name": "c1"}}});
     let kept = with(volume_at("kept", HOST, "n2", "9Gi"), &kept);
-    assert_eq!(planned([sizes(), vec![kept]].concat(), &[2]), "n2: w1\n");
+    let with_it = |kept: Value| planned([sizes(), vec![kept]].concat(), &[2]);
+    assert_eq!(with_it(kept.clone()), "n2: w1\n");
+    // Unless that was another claim of the same name, which is gone.
+    let gone = with(kept, &json!({"status": {"phase": "Released"}}));
+    assert_eq!(with_it(gone), "n1: w1\n");
 }
 
 #[test]
@@ -430,9 +461,8 @@ fn a_pod_that_is_about_to_be_bound_has_its_volume() {
     let nominated = json!({"status": {"nominatedNodeName": "n2"}});
     let mut pods = with_claims("500m", &[2, 2]);
     merge(&mut pods[1], &nominated);
-    let planned = |volumes: Vec<Value>| {
-        plan(&[two_nodes(), vec![by_hand()], volumes, pods.clone()].concat())
-    };
+    let planned =
+        |volumes: Vec<Value>| plan(&[two_nodes(), vec![by_hand()], volumes, pods.clone()].concat());
     let text = planned(vec![volume_at("v", HOST, "n2", "4Gi")]);
     assert!(
         text.starts_with("left w2: ") && text.contains("is free and fits its claim c2"),
