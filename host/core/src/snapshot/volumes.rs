@@ -337,6 +337,18 @@ impl<'a> Volumes<'a> {
                     text(name)
                 ));
             }
+            let others = volume.claim.is_some_and(|id| id != (namespace, name));
+            if !claim.bound && (others || volume.released) {
+                return Err(format!(
+                    "PersistentVolume {} of its claim {} {}",
+                    text(volume.name),
+                    text(name),
+                    match others {
+                        true => "is kept for another claim",
+                        false => "is released, and no claim is bound to it again",
+                    }
+                ));
+            }
             return self.of_volume(world, volume, local);
         }
         let Some(class) = self.class_of(claim) else {

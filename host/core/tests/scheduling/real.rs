@@ -308,6 +308,55 @@ fn a_region_that_a_volume_has_by_its_beta_name_counts_as_its_zone_does() {
 }
 
 #[test]
+fn a_claim_that_names_a_volume_of_another_claim_is_waited_for() {
+    let planned = |kept_for: &str, phase: &str, done: bool| {
+        let patch = json!({
+            "spec": {"claimRef": {"namespace": "default", "name": kept_for}},
+            "status": {"phase": phase},
+        });
+        let status = if done { "Bound" } else { "Pending" };
+        let named = json!({"spec": {"volumeName": "v"}, "status": {"phase": status}});
+        let rest = vec![
+            claim("c", &named),
+            volume("v", &patch),
+            small("w", "web", &mounts("c")),
+        ];
+        plan(&[two_nodes(), rest].concat())
+    };
+    assert_eq!(planned("c", "Bound", true), "n1: w\n");
+    assert_eq!(planned("c", "Available", false), "n1: w\n");
+    let text = planned("other", "Bound", false);
+    assert!(
+        text.contains("v of its claim c is kept for another claim"),
+        "{text}"
+    );
+    let text = planned("c", "Released", false);
+    assert!(text.contains("v of its claim c is released"), "{text}");
+}
+
+#[test]
+fn a_spread_constraint_whose_selector_has_no_rules_counts_no_pod() {
+    let spread = |required: &str| {
+        json!({"topologySpreadConstraints": [{
+            "maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": required, "labelSelector": {},
+        }]})
+    };
+    let objects = |required: &str| {
+        [
+            node("n1", "a", "4", "8Gi"),
+            node("n2", "b", "200m", "8Gi"),
+            running("r1", "web", "n1", &json!({})),
+            running("r2", "web", "n1", &json!({})),
+            small("w", "web", &spread(required)),
+        ]
+    };
+    for required in ["DoNotSchedule", "ScheduleAnyway"] {
+        assert_eq!(plan(&objects(required)), "n1: w\n");
+        assert_eq!(bound_by_the_model(&objects(required)), [1; 4]);
+    }
+}
+
+#[test]
 fn volumes_that_people_make_are_used_where_they_are() {
     let by_hand = || class("kubernetes.io/no-provisioner", &json!({}));
     let on = |node: &str| {
