@@ -15,8 +15,8 @@ use crate::matching::untolerated;
 use crate::model::{Symbol, Taint, Toleration};
 use crate::snapshot::Snapshot;
 
-/// Pairs of followers of which one must be with the other beyond which nothing is handed on.
-const MOST_CHAINED: usize = 1 << 16;
+/// Followers beyond which nothing is handed on: each is compared with each.
+const MOST_CHAINED: usize = 256;
 /// Rounds in which what followers of followers need is handed on: longer chains are not followed.
 const MOST_ROUNDS: usize = 8;
 
@@ -100,6 +100,9 @@ fn followers(
 /// Pods that must be with followers keep these to the domains in which they can be themselves, if
 /// that leaves any.
 fn hand_on(followers: &mut [Follower], items: &[PodGroup]) {
+    if followers.len() > MOST_CHAINED {
+        return;
+    }
     let mut led_by: Vec<(usize, usize)> = Vec::new();
     for (at, of) in followers.iter().enumerate() {
         let leads = |leader: &Follower| {
@@ -110,9 +113,6 @@ fn hand_on(followers: &mut [Follower], items: &[PodGroup]) {
         };
         let found = followers.iter().enumerate().filter(|(_, of)| leads(of));
         led_by.extend(found.map(|(leader, _)| (leader, at)));
-        if led_by.len() > MOST_CHAINED {
-            return;
-        }
     }
     for _ in 0..MOST_ROUNDS {
         let mut changed = false;

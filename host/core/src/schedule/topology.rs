@@ -1226,6 +1226,9 @@ impl Group {
     /// Where the next pod should go if followers cannot be where pods are: to the domains in which
     /// most of these followers can be. `None` if all followers can be where pods are.
     pub fn lead(&self, may_be: impl Fn(usize) -> bool) -> Option<Vec<bool>> {
+        if self.followers.is_empty() {
+            return None;
+        }
         let is_served = |suits: &&Vec<bool>| {
             let mut counts = self.count.iter().zip(suits.iter());
             counts.any(|(pods, suits)| *pods > 0 && *suits)
