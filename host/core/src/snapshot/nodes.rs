@@ -33,6 +33,9 @@ pub struct StateNode {
     pub capacity: Resources,
     /// It has joined and is ready for pods.
     pub initialized: bool,
+    /// It has joined long ago and is not ready for pods: nothing waits for it, and what its Node says
+    /// counts.
+    pub late: bool,
     /// Host ports bound on it.
     pub ports: Vec<HostPort>,
     /// Most volumes by CSI driver; not named is unlimited.
@@ -157,11 +160,8 @@ pub fn join(
             }
             continue;
         }
-        let mut joined = registered_node(node, claim, &special);
-        let is_late = |of: &NodeClaim| {
-            world.now > of.created + INITIALIZATION_LIMIT && !special.is_rebooting(of)
-        };
-        if !joined.initialized && claim.is_some_and(is_late) {
+        let mut joined = registered_node(node, claim, &special, world.now);
+        if joined.late {
             hosts_without_pods.push(at);
         }
         if let Some(taint) = node.cordon {
@@ -293,7 +293,12 @@ impl WellKnown {
     }
 }
 
-fn registered_node(node: &NodeRecord, claim: Option<&NodeClaim>, special: &WellKnown) -> StateNode {
+fn registered_node(
+    node: &NodeRecord,
+    claim: Option<&NodeClaim>,
+    special: &WellKnown,
+    now: i64,
+) -> StateNode {
     let Some(claim) = claim else {
         return state_node(
             node.name,
@@ -308,12 +313,13 @@ fn registered_node(node: &NodeRecord, claim: Option<&NodeClaim>, special: &WellK
     let registered = special.is_true(&node.labels, special.registered);
     let rebooting = special.is_rebooting(claim);
     let initialized = special.is_true(&node.labels, special.initialized) && !rebooting;
-    let mut taints = if registered {
+    let late = !initialized && !rebooting && is_late(claim, now);
+    let mut taints = if registered || late {
         node.taints.clone()
     } else {
         claim.taints.clone()
     };
-    if !initialized {
+    if !initialized && !late {
         taints.retain(|t| !special.is_ephemeral(t) && !claim.startup_taints.contains(t));
     }
     if rebooting {
@@ -326,11 +332,11 @@ fn registered_node(node: &NodeRecord, claim: Option<&NodeClaim>, special: &WellK
         &claim.labels
     };
     let (mut capacity, mut allocatable) = (node.capacity.clone(), node.allocatable.clone());
-    if !initialized {
+    if !initialized && !late {
         fill_missing(&mut capacity, &claim.capacity);
         fill_missing(&mut allocatable, &claim.allocatable);
     }
-    state_node(
+    let of_claim = state_node(
         node.name,
         labels,
         taints,
@@ -338,7 +344,13 @@ fn registered_node(node: &NodeRecord, claim: Option<&NodeClaim>, special: &WellK
         &allocatable,
         (initialized, true),
         special,
-    )
+    );
+    StateNode { late, ..of_claim }
+}
+
+/// Whether a node that is not initialized is waited for no longer.
+pub(super) fn is_late(claim: &NodeClaim, now: i64) -> bool {
+    now > claim.created + INITIALIZATION_LIMIT
 }
 
 impl StateNode {
@@ -453,6 +465,7 @@ fn state_node(
         free: allocatable.clone(),
         capacity: capacity.clone(),
         initialized,
+        late: false,
         ports: Vec::new(),
         volume_limits: Vec::new(),
         volumes: Vec::new(),
@@ -542,7 +555,7 @@ fn bind(
             room.add(ending);
         }
         let requests = &world.shapes.get(world.pods[ix.0 as usize].shape).requests;
-        if nodes[i].initialized && !requests.fits(&room) {
+        if nodes[i].late || nodes[i].initialized && !requests.fits(&room) {
             crowded_out.insert(ix);
             return false;
         }
@@ -559,7 +572,7 @@ fn bind(
     for (ix, to) in moves {
         let (i, pod) = (at[&to], &world.pods[ix.0 as usize]);
         let requests = &world.shapes.get(pod.shape).requests;
-        if nodes[i].initialized && !requests.fits(&nodes[i].free) {
+        if nodes[i].late || nodes[i].initialized && !requests.fits(&nodes[i].free) {
             continue;
         }
         moved.insert(ix);
