@@ -13,6 +13,7 @@ use crate::optimize::classes::Compatibility;
 use crate::schedule::bit_set::BitSet;
 use crate::schedule::first_fit::CompiledCluster;
 use crate::schedule::fit::ResourceVector;
+use crate::schedule::members::Members;
 use crate::schedule::node_specs::RequirementsId;
 use crate::schedule::pod_groups::{GroupUse, Relaxation};
 use crate::schedule::topology::ConstraintKind;
@@ -53,6 +54,8 @@ pub(super) struct Classifier {
     members: FxHashMap<PodIx, Member>,
     /// Groups over hosts that some pod caps.
     capped: FxHashSet<u32>,
+    /// Groups of rules that hold whatever is preferred.
+    hard: Members,
 }
 
 impl Classifier {
@@ -80,6 +83,7 @@ impl Classifier {
             ports,
             members: FxHashMap::default(),
             capped: FxHashSet::default(),
+            hard: hard_groups(p),
         }
     }
 
@@ -307,12 +311,20 @@ impl Classifier {
         let mut keys: SmallVec<[usize; 4]> = owned.chain(pod_group.keys.iter().copied()).collect();
         keys.sort_unstable();
         keys.dedup();
-        let last = pod_group.relaxations.last().into_iter();
-        let hard = last.flat_map(|level| level.uses.iter().filter(|rule| !rule.soft));
-        let hard = hard.filter_map(|rule| p.topology.groups[rule.group].key);
-        let hard: SmallVec<[usize; 4]> = hard.chain(pod_group.keys.iter().copied()).collect();
         let domain = |key: usize| p.topology.keys[key].of_node[node];
-        keys.retain(|key| domain(*key) != u32::MAX || hard.contains(key));
+        if keys.iter().any(|key| domain(*key) == u32::MAX) {
+            // Groups that are about the pod: its own rules, and those of others that must hold.
+            let last = pod_group.relaxations.last().into_iter();
+            let own = last.flat_map(|level| level.uses.iter().filter(|rule| !rule.soft));
+            let counted = pod_group.counted.iter().chain(pod_group.repelled_by.iter());
+            let counted = counted.chain(pod_group.owned_anti_affinity.iter());
+            let hard = counted.filter(|group| self.hard.has(*group));
+            let hard = hard.chain(own.map(|rule| rule.group));
+            let hard: FxHashSet<usize> = hard
+                .filter_map(|group| p.topology.groups[group].key)
+                .collect();
+            keys.retain(|key| domain(*key) != u32::MAX || hard.contains(key));
+        }
         let pin = |key: usize| (domain(key) != u32::MAX).then_some((key, domain(key)));
         keys.into_iter().map(pin).collect()
     }
@@ -506,6 +518,23 @@ impl Classifier {
             on_host,
         }
     }
+}
+
+/// Groups of rules that are left when all preferences are given up.
+fn hard_groups(p: &CompiledCluster<'_>) -> Members {
+    let mut hard = Members::default();
+    let last = p.items.iter().filter_map(|item| item.relaxations.last());
+    for rule in last.flat_map(|level| level.uses.iter()) {
+        if !rule.soft {
+            hard.insert(rule.group);
+        }
+    }
+    for (at, group) in p.topology.groups.iter().enumerate() {
+        if group.spec.rule == ConstraintKind::InverseAntiAffinity {
+            hard.insert(at);
+        }
+    }
+    hard
 }
 
 /// Whether kube-scheduler would let a pod of a group into the domains that it is in, were it made
