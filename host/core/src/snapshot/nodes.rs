@@ -33,8 +33,8 @@ pub struct StateNode {
     pub capacity: Resources,
     /// It has joined and is ready for pods.
     pub initialized: bool,
-    /// It has joined long ago and is not ready for pods: nothing waits for it, and what its Node says
-    /// counts.
+    /// It has joined long ago and its Node says that it is not ready for pods: nothing waits for it,
+    /// and what the Node says counts.
     pub late: bool,
     /// Host ports bound on it.
     pub ports: Vec<HostPort>,
@@ -161,7 +161,10 @@ pub fn join(
             continue;
         }
         let mut joined = registered_node(node, claim, &special, world.now);
-        if joined.late {
+        let is_overdue = |of: &NodeClaim| {
+            world.now > of.created + INITIALIZATION_LIMIT && !special.is_rebooting(of)
+        };
+        if !joined.initialized && claim.is_some_and(is_overdue) {
             hosts_without_pods.push(at);
         }
         if let Some(taint) = node.cordon {
@@ -313,8 +316,12 @@ fn registered_node(
     let registered = special.is_true(&node.labels, special.registered);
     let rebooting = special.is_rebooting(claim);
     let initialized = special.is_true(&node.labels, special.initialized) && !rebooting;
-    let late = !initialized && !rebooting && is_late(claim, now);
-    let mut taints = if registered || late {
+    let late = registered
+        && !initialized
+        && !rebooting
+        && now > node.created + INITIALIZATION_LIMIT
+        && !looks_ready(node, claim, special);
+    let mut taints = if registered {
         node.taints.clone()
     } else {
         claim.taints.clone()
@@ -348,9 +355,12 @@ fn registered_node(
     StateNode { late, ..of_claim }
 }
 
-/// Whether a node that is not initialized is waited for no longer.
-pub(super) fn is_late(claim: &NodeClaim, now: i64) -> bool {
-    now > claim.created + INITIALIZATION_LIMIT
+/// Whether a Node has all that its claim promises, and only its label is missing.
+fn looks_ready(node: &NodeRecord, claim: &NodeClaim, special: &WellKnown) -> bool {
+    let waits = |t: &Taint| special.is_ephemeral(t) || claim.startup_taints.contains(t);
+    let mut promised = claim.allocatable.iter();
+    !node.taints.iter().any(waits)
+        && promised.all(|(resource, amount)| amount == 0 || node.allocatable.get(resource) > 0)
 }
 
 impl StateNode {
@@ -542,6 +552,10 @@ fn bind(
             nominated.push((ix, i));
         }
     }
+    let tolerates = |ix: PodIx, node: &StateNode| {
+        let shape = world.shapes.get(world.pods[ix.0 as usize].shape);
+        untolerated(&shape.tolerations, &node.taints, false).is_none()
+    };
     let mut crowded_out = not_here.clone();
     nominated.retain(|(ix, _)| !not_here.contains(ix));
     nominated.sort_by(|a, b| {
@@ -555,7 +569,8 @@ fn bind(
             room.add(ending);
         }
         let requests = &world.shapes.get(world.pods[ix.0 as usize].shape).requests;
-        if nodes[i].late || nodes[i].initialized && !requests.fits(&room) {
+        let is_known = nodes[i].initialized || nodes[i].late;
+        if is_known && !requests.fits(&room) || nodes[i].late && !tolerates(ix, &nodes[i]) {
             crowded_out.insert(ix);
             return false;
         }
@@ -572,7 +587,9 @@ fn bind(
     for (ix, to) in moves {
         let (i, pod) = (at[&to], &world.pods[ix.0 as usize]);
         let requests = &world.shapes.get(pod.shape).requests;
-        if nodes[i].late || nodes[i].initialized && !requests.fits(&nodes[i].free) {
+        let is_known = nodes[i].initialized || nodes[i].late;
+        if is_known && !requests.fits(&nodes[i].free) || nodes[i].late && !tolerates(ix, &nodes[i])
+        {
             continue;
         }
         moved.insert(ix);

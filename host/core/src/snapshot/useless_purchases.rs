@@ -19,7 +19,7 @@ use std::cmp::Reverse;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::moves::COMMAND;
-use super::nodes::{INITIALIZATION_LIMIT, is_late};
+use super::nodes::{INITIALIZATION_LIMIT, StateNode};
 use crate::ids::PodIx;
 use crate::model::purchases::{BOUGHT_GIVEN, Unjoined, Useless};
 use crate::model::{ClusterObjects, NodeClaim, NodePool, Pod, Resources, ShapeId, Symbol};
@@ -542,11 +542,24 @@ pub fn full(world: &ClusterObjects, pool: &NodePool) -> Option<FullMemory> {
 
 /// Why nothing is bought from a NodePool whose nodes never join, and whether it may try one node: it
 /// has had its pause.
-pub fn unjoined(world: &ClusterObjects, pool: &NodePool) -> Option<(UnjoinedBackoff, bool)> {
+pub fn unjoined(
+    world: &ClusterObjects,
+    nodes: &[StateNode],
+    pool: &NodePool,
+) -> Option<(UnjoinedBackoff, bool)> {
     let given = given_of(world, pool);
     let known = pool.purchases.unjoined.as_ref();
     let known = known.filter(|known| known.given == given);
-    let stuck = stuck(world, pool);
+    let late: FxHashSet<Symbol> = nodes
+        .iter()
+        .filter(|node| node.late && node.pool == Some(pool.name))
+        .map(|node| node.name)
+        .collect();
+    let is_late = |claim: &NodeClaim| claim.node_name.is_some_and(|node| late.contains(&node));
+    let stuck = match late.is_empty() {
+        true => Vec::new(),
+        false => stuck(world, pool, is_late),
+    };
     let count = u32::try_from(stuck.len()).unwrap_or(u32::MAX);
     let nodes = known.map_or(0, |known| known.nodes).saturating_add(count);
     if nodes <= FREE {
@@ -558,7 +571,7 @@ pub fn unjoined(world: &ClusterObjects, pool: &NodePool) -> Option<(UnjoinedBack
     let until = waits.max(known.map(|known| known.until)).unwrap_or(0);
     let is_tried = own_claims(world, pool).any(|claim| {
         // One that goes has not joined either: it is counted soon.
-        claim.initialized.is_none() && (claim.deleting || !is_stuck(world, claim))
+        claim.initialized.is_none() && (claim.deleting || !is_late(claim))
     });
     let backoff = UnjoinedBackoff {
         nodes,
@@ -579,27 +592,22 @@ fn own_claims<'w>(
     world.claims.iter().filter(is_own)
 }
 
-/// Claims of a NodePool whose nodes have registered long ago and are not ready for pods, all made
-/// after the newest that is. One of an earlier template says nothing of this one.
-fn stuck<'w>(world: &'w ClusterObjects, pool: &NodePool) -> Vec<&'w NodeClaim> {
+/// Claims of a NodePool whose nodes have joined long ago and are not ready for pods, all made after the
+/// newest that is. One of an earlier template says nothing of this one.
+fn stuck<'w>(
+    world: &'w ClusterObjects,
+    pool: &NodePool,
+    is_late: impl Fn(&NodeClaim) -> bool,
+) -> Vec<&'w NodeClaim> {
     let ready = own_claims(world, pool).filter(|claim| claim.initialized.is_some());
     let newest = ready.map(|claim| claim.created).max();
     let drifted = world.names.get("Drifted");
     let counts = |claim: &&NodeClaim| {
         let is_current = drifted.is_none_or(|known| !claim.conditions.contains(&known));
         let is_newer = newest.is_none_or(|newest| claim.created > newest);
-        is_current && is_newer && !claim.deleting && is_stuck(world, claim)
+        is_current && is_newer && !claim.deleting && is_late(claim)
     };
     own_claims(world, pool).filter(counts).collect()
-}
-
-fn is_stuck(world: &ClusterObjects, claim: &NodeClaim) -> bool {
-    let is = |condition: &str| {
-        let known = world.names.get(condition);
-        known.is_some_and(|known| claim.conditions.contains(&known))
-    };
-    let waits = claim.initialized.is_none() && is("Registered") && !is("Rebooting");
-    waits && is_late(claim, world.now)
 }
 
 /// What a NodePool remembers of nodes that never joined, if it is a reason to buy less. `given` is

@@ -230,10 +230,14 @@ fn a_nodepool_remembers_it_when_the_node_is_gone_until_the_back_off_has_passed()
     helped["spec"]["nodeName"] = json!("elsewhere");
     helped["status"] = json!({"phase": "Running", "startTime": "2026-11-01T00:09:40Z"});
     let [pool, waiting] = known;
-    assert_eq!(
-        remembered(&snapshot(&[pool, waiting, helped])).as_deref(),
-        Some("")
-    );
+    let made = |at: &str| {
+        let mut node = super::node("elsewhere", "a", "4", "16Gi");
+        merge(&mut node, &json!({"metadata": {"creationTimestamp": at}}));
+        let objects = [pool.clone(), waiting.clone(), helped.clone(), node];
+        remembered(&snapshot(&objects))
+    };
+    assert_eq!(made("2026-11-01T00:08:30Z").as_deref(), Some(""));
+    assert_eq!(made("2026-11-01T00:07:59Z"), None, "it is older");
 }
 
 #[test]
@@ -678,7 +682,7 @@ fn not_ready(ages: &[i64]) -> Vec<Value> {
         merge(
             &mut node,
             &json!({
-                "metadata": {"name": name, "labels": {
+                "metadata": {"name": name, "creationTimestamp": at(ago), "labels": {
                     "kubernetes.io/hostname": name, "karpenter.sh/initialized": "false"}},
                 "spec": {"providerID": id, "taints": taints},
             }),
@@ -720,6 +724,12 @@ fn pods_wait_for_a_node_for_ten_minutes_and_after_three_in_vain_for_a_pause() {
     assert_eq!(bought(&[1100, 1000, 901]), (true, None), "one is tried");
     // It is waited for.
     assert_eq!(bought(&[1100, 1000, 901, 600]), (false, Some((3, -1))));
+    // Nodes that have all they need are initialized when the daemon is at it again.
+    let mut away = [&[any(), web.clone()][..], &not_ready(&[800, 700, 601])].concat();
+    for node in away.iter_mut().filter(|of| of["kind"] == "Node") {
+        node["spec"]["taints"] = json!([]);
+    }
+    assert!(outcome(&snapshot(&away)).starts_with("0 bought"));
     let ready = [
         &[any(), web.clone()][..],
         &not_ready(&[800, 700, 601]),
