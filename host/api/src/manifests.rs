@@ -683,8 +683,8 @@ impl Reader {
         let wire: W = match serde_json::from_str(text) {
             Ok(wire) => wire,
             Err(_) => {
-                let (name, fault) = unreadable::<W>(text);
-                self.hold(&of, text, &fault);
+                let (name, mut fault) = unreadable::<W>(text);
+                self.hold(&of, text, &mut fault);
                 return self.refuse(source, range, item, &of, &name, fault);
             }
         };
@@ -700,18 +700,18 @@ impl Reader {
                 Some(_) => "generateName only works in a cluster; give it a name",
                 None => "give it one",
             };
-            let fault = Fault {
+            let mut fault = Fault {
                 field: "metadata.name".to_owned(),
                 what: "is missing".to_owned(),
                 hint: hint.to_owned(),
             };
-            self.hold(&of, text, &fault);
+            self.hold(&of, text, &mut fault);
             return self.refuse(source, range, item, &of, "", fault);
         }
         #[cfg(feature = "crd")]
         if self.is_of_manifests() && !crate::labels::is_dns_name(plain) {
-            let fault = metadata::no_name(plain);
-            self.hold(&of, text, &fault);
+            let mut fault = metadata::no_name(plain);
+            self.hold(&of, text, &mut fault);
             return self.refuse(source, range, item, &of, &name, fault);
         }
         let identity = identity(group(of.api_version), of.kind, &name);
@@ -727,8 +727,8 @@ impl Reader {
         if !refusals.is_empty() {
             // Our own words have a hint, where we would refuse it too.
             let own = into(wire, &mut ObjectsBuilder::default()).err();
-            let faults = own.map_or(refusals, |own| vec![own]);
-            if let Some(first) = faults.first() {
+            let mut faults = own.map_or(refusals, |own| vec![own]);
+            if let Some(first) = faults.first_mut() {
                 self.hold(&of, text, first);
             }
             for fault in faults {
@@ -746,9 +746,9 @@ impl Reader {
                     self.refuse(source, range.clone(), item, &of, &name, fault);
                 }
             }
-            Err(fault) => {
+            Err(mut fault) => {
                 self.objects.notes.clear();
-                self.hold(&of, text, &fault);
+                self.hold(&of, text, &mut fault);
                 self.refuse(source, range, item, &of, &name, fault);
             }
         }
@@ -756,7 +756,8 @@ impl Reader {
 
     /// Takes an object in that cannot be read, where it protects something that others would take:
     /// a pod its node, a PodDisruptionBudget its pods. Other objects are left out.
-    fn hold(&mut self, of: &TypeOf<'_>, text: &str, why: &Fault) {
+    /// What follows from that is added to the reason.
+    fn hold(&mut self, of: &TypeOf<'_>, text: &str, why: &mut Fault) {
         let head: pod::WirePodHead<'_> = match (group(of.api_version), of.kind) {
             ("", "Pod") | ("policy", "PodDisruptionBudget") => pod::WirePodHead::lenient(text),
             _ => return,
@@ -773,7 +774,7 @@ impl Reader {
             return;
         }
         match of.kind {
-            "Pod" => pod::unreadable(&head, why, &mut self.objects),
+            "Pod" => pod::unreadable(text, &head, why, &mut self.objects),
             _ => workload::unreadable_budget(&head.metadata, &mut self.objects),
         }
     }

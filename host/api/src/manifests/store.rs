@@ -429,8 +429,8 @@ mod tests {
         assert!(problem.contains("shop/a"), "{problem}");
         assert_eq!(
             names(&store),
-            [("a".into(), 0)],
-            "nobody knows what it asks for"
+            [("a".into(), i64::MAX)],
+            "what it asks for is unknown, so its node is full"
         );
         assert!(store.world().pods[0].unreadable);
         store.apply("v1", "Pod", &pod("a", "2")).unwrap();

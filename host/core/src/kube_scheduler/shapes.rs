@@ -34,6 +34,19 @@ pub struct QueueClass {
     pub volumes: Vec<(Symbol, u32)>,
     /// Claims that it shares with others.
     pub shared: Vec<SharedClaim>,
+    /// Claims that are bound when it is, those that ask for least first.
+    pub unbound: Vec<UnboundClaim>,
+}
+
+/// A claim that is bound when its pod is: to the smallest volume that fits and is free.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct UnboundClaim {
+    /// The claim.
+    pub claim: u32,
+    /// Volumes that fit, the smallest first, each with the number of the nodes that reach it.
+    pub volumes: Vec<(u32, u32)>,
+    /// The number of the nodes for which one can be made, if that is possible at all.
+    pub made: Option<u32>,
 }
 
 /// A shape of pods with its rules resolved to counters.

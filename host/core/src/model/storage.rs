@@ -88,6 +88,9 @@ pub struct Volume {
     pub claim: Option<(Symbol, Symbol)>,
     /// Phase Available, Pending or none yet: a claim may be bound to it.
     pub available: bool,
+    /// Phase Released or Failed: the claim that it was bound to is gone, and a new one of the same
+    /// name does not get it.
+    pub released: bool,
     /// `spec.accessModes`.
     pub modes: AccessModes,
     /// `spec.capacity.storage`, bytes.

@@ -596,6 +596,7 @@ impl EachSymbol for Volume {
             class,
             claim,
             available: _,
+            released: _,
             modes: _,
             storage: _,
             block: _,

@@ -219,7 +219,8 @@ fn is_movable(p: &CompiledCluster<'_>, claim: &OpenClaim) -> bool {
             });
             let has_own = !pod_group.ports.is_empty()
                 || !pod_group.volumes.is_empty()
-                || pod_group.shared.is_some();
+                || pod_group.shared.is_some()
+                || !pod_group.to_bind.is_empty();
             !has_own && !tied && !pod_group.followed_on_host
         })
 }

@@ -124,6 +124,7 @@ fn has_rule(pending: &PendingPod, rule: Invariant) -> bool {
             !pending.volumes.is_empty()
                 || !pending.volume_alternatives.is_empty()
                 || pending.shared.is_some()
+                || !pending.to_bind.is_empty()
         }
         Invariant::Labels => !shape.node_selector.is_empty() || !shape.required.is_empty(),
         Invariant::Taints => !shape.tolerations.is_empty(),

@@ -197,6 +197,7 @@ impl<'a> Questions<'a> {
         out.claims.clear();
         out.existing.clear();
         out.deciders.clear();
+        out.taken_volumes.clear();
         for &item in items {
             (
                 out.placed[item],
