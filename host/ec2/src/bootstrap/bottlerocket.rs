@@ -173,17 +173,11 @@ pub(super) fn unjoined(settings: &Map<String, Value>) -> Option<String> {
     }
     let labels = settings.get("node-labels").and_then(Value::as_object);
     let mut labels = labels.into_iter().flatten();
-    let refused = labels.find(|(key, value)| {
+    let fault = labels.find_map(|(key, value)| {
         let value = value.as_str().unwrap_or_default();
-        super::flags::label_fault(key, value).is_some()
+        super::flags::label_fault(key, value)
     });
-    refused.map(|(key, value)| {
-        let fault = super::flags::label_fault(key, value.as_str().unwrap_or_default());
-        format!(
-            "settings.kubernetes.node-labels has {}",
-            fault.unwrap_or_default()
-        )
-    })
+    fault.map(|fault| format!("settings.kubernetes.node-labels has {fault}"))
 }
 
 /// Why Bottlerocket refuses `settings.kubernetes`, if it does.

@@ -12,8 +12,8 @@ fn is_image_pattern(text: &str) -> bool {
     let image = folder.unwrap_or(text);
     let name = image.rsplit('/').next().unwrap_or_default();
     let tagged = folder.is_none() && (name.contains(':') || image.contains('@'));
-    let plain = !image.is_empty() && !image.contains('*') && image.trim() == image;
-    plain && !tagged && text.trim() == text
+    let part = |part: &str| !part.is_empty() && !part.contains(['*', ' ', '\t', '\n']);
+    image.split('/').all(part) && !tagged
 }
 
 impl Kubelet<'_> {
