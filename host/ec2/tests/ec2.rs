@@ -3,6 +3,7 @@
 mod bootstrap;
 mod catalogue;
 mod definition;
+mod fuzz_tmp;
 mod hashes;
 mod launch;
 mod preview;
