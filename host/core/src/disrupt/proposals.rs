@@ -133,6 +133,8 @@ pub enum Why {
     NotCheaper,
     /// Spot nodes would be replaced by spot nodes.
     SpotToSpot,
+    /// It replaces a spot node by a spot node of so few types, see [`SPOT_FLEXIBILITY`].
+    FewSpotTypes(usize),
     /// Its replacements are beyond the limits of their NodePool.
     Limits,
     /// Some of its pods have room on this node, which is not initialised yet: nothing is bought for
@@ -145,7 +147,7 @@ pub enum Why {
 /// Kinds of instances by how they are paid for: `spot` ones get less flexible replacements.
 pub(super) const SPOT: &str = "spot";
 /// Cheaper types that replacing one spot node by another wants.
-const SPOT_FLEXIBILITY: usize = 15;
+pub const SPOT_FLEXIBILITY: usize = 15;
 
 /// The parts of an outcome, dearest nodes first, and what is dropped of it. `left` is how many nodes
 /// of each NodePool may go now: of a part that is larger, as much as may go is proposed, and the rest is
@@ -902,7 +904,7 @@ fn proposal(c: &mut Compiled<'_>, part: &Part, rules: Rules) -> Result<Proposal,
         && spot_to_spot
     {
         if one.claim.types.len() < SPOT_FLEXIBILITY {
-            return Err(Why::SpotToSpot);
+            return Err(Why::FewSpotTypes(one.claim.types.len()));
         }
         one.claim.types.truncate(SPOT_FLEXIBILITY);
     }

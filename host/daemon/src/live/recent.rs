@@ -124,11 +124,11 @@ impl Recent {
     }
 
     /// What has happened until `now`, where these NodeClaims are there, and this process has watched
-    /// since `since`.
+    /// since `since` and led since `led`: the reasons of ends before that are those that objects say.
     pub fn view<'c>(
         &self,
         claims: impl Iterator<Item = &'c NodeClaim>,
-        (since, now): (Timestamp, Timestamp),
+        (since, led, now): (Timestamp, Timestamp, Timestamp),
     ) -> View {
         let inner = lock(&self.0);
         let second = now.as_second();
@@ -139,7 +139,7 @@ impl Recent {
         };
         let is_more = inner.forgotten.is_some_and(|at| at > second - HOUR);
         let mut churn = Churn::new(second, (since.as_second(), is_more));
-        let mut lost = Lost::new(second, inner.forgotten);
+        let mut lost = Lost::new(second, led.as_second(), inner.forgotten);
         for claim in claims {
             if claim.metadata.deletion_timestamp.is_none() {
                 churn.lives(claim);

@@ -182,17 +182,24 @@ pub struct Lost {
     others: usize,
     /// Whether more were lost than is known.
     is_more: bool,
+    /// Since when this process has led, and so knows why nodes end.
+    led: i64,
+    /// Nodes that ended before, for no known reason.
+    unknown: usize,
     by_zone: NodesByName,
     by_type: NodesByName,
 }
 
 impl Lost {
-    /// None yet. The end that was forgotten last, if any, was at `forgotten`.
-    pub fn new(now: i64, forgotten: Option<i64>) -> Self {
+    /// None yet. The end that was forgotten last, if any, was at `forgotten`. This process leads since
+    /// `led`.
+    pub fn new(now: i64, led: i64, forgotten: Option<i64>) -> Self {
         Lost {
             now,
             nodes: 0,
             others: 0,
+            led,
+            unknown: 0,
             is_more: forgotten.is_some_and(|at| at > now - INTERRUPTION_MEMORY_SECONDS),
             by_zone: NodesByName::new(),
             by_type: NodesByName::new(),
@@ -213,6 +220,8 @@ impl Lost {
             return;
         }
         if !INTERRUPTIONS.contains(&&*end.reason) {
+            let is_unknown = &*end.reason == UNKNOWN && end.at < self.led;
+            self.unknown += usize::from(is_unknown);
             self.others += usize::from(end.created <= self.now - INTERRUPTION_MEMORY_SECONDS);
         } else {
             self.nodes += 1;
@@ -222,13 +231,17 @@ impl Lost {
         }
     }
 
-    /// For the status; null where there are none.
+    /// For the status; null where there are none and there can be no others.
     pub fn status(&self) -> Value {
-        if self.nodes == 0 {
+        if self.nodes + self.unknown == 0 {
             return Value::Null;
         }
         let (zones, types) = (listed(&self.by_zone), listed(&self.by_type));
-        json!({"nodes": self.nodes, "more": self.is_more, "byZone": zones, "byType": types})
+        let counts_for = (self.now - self.led).clamp(0, INTERRUPTION_MEMORY_SECONDS);
+        json!({
+            "nodes": self.nodes, "more": self.is_more, "byZone": zones, "byType": types,
+            "countedSeconds": counts_for, "unknown": self.unknown,
+        })
     }
 
     /// A sentence where they are many of those that there were.
