@@ -544,3 +544,37 @@ fn a_pod_that_cannot_be_read_is_on_its_node_if_that_can() {
         assert_eq!(held(&text), wanted, "{text}");
     }
 }
+
+/// A status that cannot be read in part: what is known without it, and the problems.
+fn passed_over(manifest: &str) -> (longshore_core::model::ClusterObjects, String) {
+    let mut reader = crate::manifests::Reader::new();
+    reader.read("s.yaml", manifest.as_bytes());
+    let (world, problems) = reader.finish();
+    (world, problems.to_string())
+}
+
+#[test]
+fn a_status_that_cannot_be_read_hides_no_object() {
+    let (world, said) = passed_over(
+        "apiVersion: policy/v1\nkind: PodDisruptionBudget\nmetadata: {name: a}\nspec: {maxUnavailable: 1, selector: {}}\nstatus: {disruptionsAllowed: many}\n\
+         ---\napiVersion: v1\nkind: Node\nmetadata: {name: n}\nstatus: {capacity: {cpu: [4]}, allocatable: {cpu: 4}, conditions: [{type: 5}, {type: Ready, status: 'True'}]}\n\
+         ---\napiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: []}\nstatus: {startTime: later}\n",
+    );
+    assert_eq!((world.budgets.len(), world.pods.len()), (1, 1));
+    assert_eq!(world.budgets[0].allowed, 0);
+    let node = world.nodes.iter().next().unwrap();
+    assert!(node.ready);
+    let protected = world.names.get("karpenter.sh/do-not-disrupt").unwrap();
+    assert!(node.annotations.get(protected).is_some());
+    for part in [
+        "status.disruptionsAllowed",
+        "status.capacity.cpu",
+        "status.conditions[0].type",
+        "status.startTime",
+    ] {
+        let told = said
+            .lines()
+            .any(|line| line.contains(part) && line.contains("passed over"));
+        assert!(told, "{part}: {said}");
+    }
+}
