@@ -99,6 +99,11 @@ fn tick(engine: &Engine) {
     });
 }
 
+/// Ticks of the epoch that a time has.
+pub(crate) fn ticks(time: Duration) -> u64 {
+    (time.as_nanos() / TICK.as_nanos()).max(1) as u64 + 1
+}
+
 impl Limits {
     pub(crate) fn fuel_for(&self, offerings: usize) -> u64 {
         self.fuel
@@ -108,10 +113,6 @@ impl Limits {
     pub(crate) fn answer_for(&self, offerings: usize) -> usize {
         self.answer
             .saturating_add(self.answer_per_offering.saturating_mul(offerings))
-    }
-
-    pub(crate) fn ticks(&self) -> u64 {
-        (self.time.as_nanos() / TICK.as_nanos()).max(1) as u64 + 1
     }
 
     pub(crate) fn store(&self) -> wasmtime::StoreLimits {

@@ -59,3 +59,4 @@ pub use report::{CallStats, Fallback, Report};
 pub use score_request::ScoreRequest;
 pub use session::Session;
 pub use signals::{Signal, Signals};
+pub use version::ROUND_TIME;
