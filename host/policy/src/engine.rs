@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use wasmtime::{Config, Engine};
 
+use crate::compiler::Compiler;
+
 /// How the host is set up.
 #[derive(Clone, Debug, Default)]
 pub struct HostConfig {
@@ -23,6 +25,10 @@ pub struct HostConfig {
     /// Compile on the calling thread alone. For compiling beside work that must not wait for a
     /// core.
     pub one_thread: bool,
+    /// Where components are compiled.
+    pub compiler: Compiler,
+    /// Called before a component is compiled, which may take half a minute.
+    pub on_compile: Option<fn(&std::path::Path)>,
 }
 
 /// What one policy may use.
