@@ -69,7 +69,8 @@ pub struct Plan {
     /// report.
     pub rejected_candidates: Vec<Violation>,
     /// Violations of whole plans that this one replaces. The pods that they name are left out of it
-    /// ([`Unfit::BreaksPlan`]): a defect of the planner, worth a report.
+    /// ([`Unfit::BreaksPlan`]): a defect of the planner, worth a report. Sums that do not add up name
+    /// none.
     pub left_out: Vec<Violation>,
     /// The search for a cheaper plan was stopped, and this is the plan that a lesser effort gives:
     /// that one.

@@ -9,7 +9,7 @@ use std::cell::RefCell;
 
 use rustc_hash::FxHashMap;
 
-use crate::check::{Violation, check};
+use crate::check::{Invariant, Violation, check};
 use crate::kube_scheduler::{SimulationResult, Simulator};
 use crate::model::{Catalogue, PodShape, Symbol, Symbols};
 use crate::optimize;
@@ -106,6 +106,14 @@ pub fn leaving_out(
                 }
                 pods
             }
+            // Sums tell what a plan costs and decide nothing.
+            Err(rejected) if rejected.violations.iter().all(is_of_totals) => {
+                broken.extend(rejected.violations);
+                return Ok(Plan {
+                    left_out: broken,
+                    ..rejected.plan
+                });
+            }
             Err(rejected) => {
                 let pods = tries.broken(of, &rejected.violations);
                 if pods.is_empty() {
@@ -117,6 +125,10 @@ pub fn leaving_out(
         };
         fewer = Some(left_out::without(of, &without));
     }
+}
+
+fn is_of_totals(violation: &Violation) -> bool {
+    violation.invariant == Invariant::Totals
 }
 
 /// Plans for every pending pod of a snapshot: pure, deterministic, and never dearer than

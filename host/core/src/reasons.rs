@@ -245,11 +245,13 @@ pub struct UselessPurchase {
     pub after_another: bool,
 }
 
-/// Nodes of a NodePool that never joined, one after the other.
+/// Nodes of a NodePool that never joined or never became ready, one after the other.
 #[derive(Clone, Debug, PartialEq)]
 pub struct UnjoinedBackoff {
     /// How many.
     pub nodes: u32,
+    /// How many of these have joined and are not ready for pods.
+    pub not_ready: u32,
     /// The node class, which is the suspect.
     pub class: NodeClassRef,
     /// When the next node may be bought, seconds since 1970. One that is tried has to join first.

@@ -99,7 +99,7 @@ impl Snapshot {
             &useless,
         );
         let (pools, unusable_pools, trial) =
-            pools::partition_pools(&world, &foreign_taints::find(&world, &nodes));
+            pools::partition_pools(&world, &nodes, &foreign_taints::find(&world, &nodes));
         Snapshot {
             world,
             nodes,

@@ -331,14 +331,24 @@ impl Messages<'_> {
             ),
             Ineligible::NeverJoined(UnjoinedBackoff {
                 nodes,
+                not_ready,
                 class: of,
                 until,
-            }) => format!(
-                "its last {nodes} nodes never joined the cluster, probably because of {}; one node \
-                is tried after {} UTC, or when the NodePool or its node class changes",
-                class(of),
-                time_of_day(*until)
-            ),
+            }) => {
+                let what = match not_ready {
+                    0 => "never joined the cluster".to_owned(),
+                    _ if not_ready == nodes => "have joined and are not ready for pods".to_owned(),
+                    _ => {
+                        format!("never joined the cluster, or have ({not_ready}) and are not ready")
+                    }
+                };
+                format!(
+                    "its last {nodes} nodes {what}, probably because of {}; one node is tried \
+                    after {} UTC, or when the NodePool or its node class changes",
+                    class(of),
+                    time_of_day(*until)
+                )
+            }
             Ineligible::FullMemory(FullMemory { groups, until }) => format!(
                 "nodes were bought from it in vain for {groups} groups of pods, and it has no room \
                 to remember more; the next is bought after {} UTC, or when NodePools or node \

@@ -225,6 +225,56 @@ async fn never_initialized() -> Vec<String> {
     scene.end()
 }
 
+/// Nodes that join for pods and never get ready for these, for six hours; then they do.
+async fn late_nodes() -> Vec<String> {
+    let mut scene = Scene::new(Setup::new(15).expect("policies"));
+    let web = pool("web", &drift_only("1"), "", TAINTED);
+    scene.apply(&format!(
+        "{CLASS}{web}{}",
+        pool("api", &drift_only("1"), "", "")
+    ));
+    scene.apply(&pods("web", "web", 5, "200m", true));
+    scene.run(540).await;
+    let start = scene.launched();
+    scene.expect(start == 5, || format!("{start} nodes at the start"));
+    for minute in 0..6 * 60 {
+        scene.run(60).await;
+        let nodes = scene.claims("web").len();
+        scene.expect(nodes <= 7, || {
+            format!("minute {minute}: {nodes} NodeClaims of web")
+        });
+        if minute == 180 {
+            scene.apply(&pods("api", "api", 1, "200m", true));
+        }
+    }
+    // After a pause one is tried, and none after it as long as it may get ready: in 10 minutes.
+    let bought = scene.launched() - start - 1;
+    scene.expect((3..=12).contains(&bought), || {
+        format!("{bought} more nodes were bought in vain")
+    });
+    scene.expect(scene.claims("api").len() == 1, || {
+        "another NodePool waits".into()
+    });
+    for _ in 0..3 * 60 {
+        scene.run(60).await;
+        scene.agent();
+    }
+    let waits = scene.harness.world.server.list(POD);
+    let waits = waits
+        .iter()
+        .filter(|pod| fields::text(pod, "/spec/nodeName").is_empty());
+    let waits = waits.count();
+    scene.expect(waits == 0, || format!("{waits} pods wait"));
+    let remembered = scene.harness.world.server.list(NODE_POOL);
+    let remembered = remembered
+        .iter()
+        .any(|pool| fields::annotation(pool, "longshore.dev/nodes-never-joined").is_some());
+    scene.expect(!remembered, || {
+        "a NodePool still says that its nodes never join".into()
+    });
+    scene.end()
+}
+
 /// Nodes that never get ready, for three hours, with a process that is killed every few minutes.
 async fn restarts() -> Vec<String> {
     let mut scene = Scene::new(Setup::new(2).expect("policies"));
@@ -738,6 +788,11 @@ const NOTHING: [&str; 0] = [];
 #[test]
 fn nodes_that_never_get_ready_are_bought_a_few_times_a_day_and_hold_up_no_other_pod() {
     assert_eq!(scene("never_initialized"), NOTHING);
+}
+
+#[test]
+fn pods_wait_ten_minutes_for_a_node_to_get_ready_and_few_more_are_bought_for_them() {
+    assert_eq!(paused(late_nodes()).expect("a runtime"), NOTHING);
 }
 
 #[test]

@@ -15,6 +15,7 @@ use crate::model::{
     ShapeId, Symbol, UnhealthyNode,
 };
 use crate::reasons::Unfit;
+pub use crate::snapshot::moves::COMMAND;
 use crate::snapshot::{Snapshot, StateNode, moves};
 
 /// A method of voluntary disruption, in the order in which methods are asked.
@@ -233,8 +234,6 @@ impl Candidate {
     }
 }
 
-/// Annotation of a NodeClaim that is being disrupted: the command that it belongs to.
-pub const COMMAND: &str = "longshore.dev/disruption";
 /// Condition of a NodeClaim whose machine is being started anew.
 pub const REBOOTING: &str = "Rebooting";
 /// Annotation of a NodeClaim that was bought by a command.

@@ -10,6 +10,8 @@ use rustc_hash::FxHashMap;
 use crate::ids::PodIx;
 use crate::model::{ClusterObjects, NodeClaim, Pod, Symbol};
 
+/// Annotation of a NodeClaim that is being disrupted: the command that it belongs to.
+pub const COMMAND: &str = "longshore.dev/disruption";
 /// Annotation of a NodeClaim in a command: destinations of its pods, `NODE=NAMESPACE/POD,…;…`. A
 /// destination that has no Node yet goes by the name of its NodeClaim.
 pub const MOVES: &str = "longshore.dev/moves";

@@ -33,6 +33,9 @@ pub struct StateNode {
     pub capacity: Resources,
     /// It has joined and is ready for pods.
     pub initialized: bool,
+    /// It has joined long ago and its Node says that it is not ready for pods: nothing waits for it,
+    /// and what the Node says counts.
+    pub late: bool,
     /// Host ports bound on it.
     pub ports: Vec<HostPort>,
     /// Most volumes by CSI driver; not named is unlimited.
@@ -157,11 +160,11 @@ pub fn join(
             }
             continue;
         }
-        let mut joined = registered_node(node, claim, &special);
-        let is_late = |of: &NodeClaim| {
+        let mut joined = registered_node(node, claim, &special, world.now);
+        let is_overdue = |of: &NodeClaim| {
             world.now > of.created + INITIALIZATION_LIMIT && !special.is_rebooting(of)
         };
-        if !joined.initialized && claim.is_some_and(is_late) {
+        if !joined.initialized && claim.is_some_and(is_overdue) {
             hosts_without_pods.push(at);
         }
         if let Some(taint) = node.cordon {
@@ -293,7 +296,12 @@ impl WellKnown {
     }
 }
 
-fn registered_node(node: &NodeRecord, claim: Option<&NodeClaim>, special: &WellKnown) -> StateNode {
+fn registered_node(
+    node: &NodeRecord,
+    claim: Option<&NodeClaim>,
+    special: &WellKnown,
+    now: i64,
+) -> StateNode {
     let Some(claim) = claim else {
         return state_node(
             node.name,
@@ -308,12 +316,17 @@ fn registered_node(node: &NodeRecord, claim: Option<&NodeClaim>, special: &WellK
     let registered = special.is_true(&node.labels, special.registered);
     let rebooting = special.is_rebooting(claim);
     let initialized = special.is_true(&node.labels, special.initialized) && !rebooting;
+    let late = registered
+        && !initialized
+        && !rebooting
+        && now > node.created + INITIALIZATION_LIMIT
+        && !looks_ready(node, claim, special);
     let mut taints = if registered {
         node.taints.clone()
     } else {
         claim.taints.clone()
     };
-    if !initialized {
+    if !initialized && !late {
         taints.retain(|t| !special.is_ephemeral(t) && !claim.startup_taints.contains(t));
     }
     if rebooting {
@@ -326,11 +339,11 @@ fn registered_node(node: &NodeRecord, claim: Option<&NodeClaim>, special: &WellK
         &claim.labels
     };
     let (mut capacity, mut allocatable) = (node.capacity.clone(), node.allocatable.clone());
-    if !initialized {
+    if !initialized && !late {
         fill_missing(&mut capacity, &claim.capacity);
         fill_missing(&mut allocatable, &claim.allocatable);
     }
-    state_node(
+    let of_claim = state_node(
         node.name,
         labels,
         taints,
@@ -338,7 +351,16 @@ fn registered_node(node: &NodeRecord, claim: Option<&NodeClaim>, special: &WellK
         &allocatable,
         (initialized, true),
         special,
-    )
+    );
+    StateNode { late, ..of_claim }
+}
+
+/// Whether a Node has all that its claim promises, and only its label is missing.
+fn looks_ready(node: &NodeRecord, claim: &NodeClaim, special: &WellKnown) -> bool {
+    let waits = |t: &Taint| special.is_ephemeral(t) || claim.startup_taints.contains(t);
+    let mut promised = claim.allocatable.iter();
+    !node.taints.iter().any(waits)
+        && promised.all(|(resource, amount)| amount == 0 || node.allocatable.get(resource) > 0)
 }
 
 impl StateNode {
@@ -453,6 +475,7 @@ fn state_node(
         free: allocatable.clone(),
         capacity: capacity.clone(),
         initialized,
+        late: false,
         ports: Vec::new(),
         volume_limits: Vec::new(),
         volumes: Vec::new(),
@@ -529,6 +552,10 @@ fn bind(
             nominated.push((ix, i));
         }
     }
+    let tolerates = |ix: PodIx, node: &StateNode| {
+        let shape = world.shapes.get(world.pods[ix.0 as usize].shape);
+        untolerated(&shape.tolerations, &node.taints, false).is_none()
+    };
     let mut crowded_out = not_here.clone();
     nominated.retain(|(ix, _)| !not_here.contains(ix));
     nominated.sort_by(|a, b| {
@@ -542,7 +569,8 @@ fn bind(
             room.add(ending);
         }
         let requests = &world.shapes.get(world.pods[ix.0 as usize].shape).requests;
-        if nodes[i].initialized && !requests.fits(&room) {
+        let is_known = nodes[i].initialized || nodes[i].late;
+        if is_known && !requests.fits(&room) || nodes[i].late && !tolerates(ix, &nodes[i]) {
             crowded_out.insert(ix);
             return false;
         }
@@ -559,7 +587,9 @@ fn bind(
     for (ix, to) in moves {
         let (i, pod) = (at[&to], &world.pods[ix.0 as usize]);
         let requests = &world.shapes.get(pod.shape).requests;
-        if nodes[i].initialized && !requests.fits(&nodes[i].free) {
+        let is_known = nodes[i].initialized || nodes[i].late;
+        if is_known && !requests.fits(&nodes[i].free) || nodes[i].late && !tolerates(ix, &nodes[i])
+        {
             continue;
         }
         moved.insert(ix);

@@ -2,6 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
+use super::nodes::StateNode;
 use super::useless_purchases;
 use crate::ids::PoolIx;
 use crate::model::{ClusterObjects, NodeClass, NodePool, Symbol};
@@ -11,6 +12,7 @@ use crate::reasons::{ForeignTaintBackoff, Ineligible};
 /// name. Then those of the first from which one node may be bought.
 pub fn partition_pools(
     world: &ClusterObjects,
+    nodes: &[StateNode],
     spoiled: &FxHashMap<Symbol, ForeignTaintBackoff>,
 ) -> (Vec<PoolIx>, Vec<(PoolIx, Ineligible)>, Vec<PoolIx>) {
     let mut usable = Vec::new();
@@ -24,7 +26,7 @@ pub fn partition_pools(
                 .map(Ineligible::ForeignTaints)
         };
         let mut unjoined = || {
-            let (backoff, may_try) = useless_purchases::unjoined(world, pool)?;
+            let (backoff, may_try) = useless_purchases::unjoined(world, nodes, pool)?;
             if may_try {
                 trial.push(PoolIx(at as u32));
                 return None;

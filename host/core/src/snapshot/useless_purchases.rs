@@ -3,13 +3,14 @@
 //!
 //! Whatever the cause, the next node would not help either. So nothing more is bought for the pod's
 //! group until something that matters has changed, or a back-off has passed that doubles each time.
-//! Then a node is bought for one of its pods, and for the others when one of the group has started.
+//! Then a node is bought for one of its pods, and for the others when one of the group has started on a
+//! node as young as that.
 //! Evidence is read from NodeClaims while they are there, and from annotations of NodePools
 //! ([`Useless`]) afterwards: [`remember`] says what is to be written there. Pods of the group may
 //! still go to nodes that exist.
 //!
-//! The same for nodes that never join ([`Unjoined`]): after three in a row nothing is bought from
-//! their NodePool for a while, and then one node at a time.
+//! The same for nodes that never join ([`Unjoined`]) or are not ready for pods long after they have:
+//! after three in a row nothing is bought from their NodePool for a while, then one node at a time.
 
 mod groups;
 
@@ -17,7 +18,8 @@ use std::cmp::Reverse;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::nodes::INITIALIZATION_LIMIT;
+use super::moves::COMMAND;
+use super::nodes::{INITIALIZATION_LIMIT, StateNode};
 use crate::ids::PodIx;
 use crate::model::purchases::{BOUGHT_GIVEN, Unjoined, Useless};
 use crate::model::{ClusterObjects, NodeClaim, NodePool, Pod, Resources, ShapeId, Symbol};
@@ -87,8 +89,14 @@ impl UselessPurchases {
         let remembers = |pool: &NodePool| !pool.purchases.useless.is_empty();
         let planned = world.names.get(PLANNED);
         let registered = world.names.get("Registered");
+        let command = world.names.get(COMMAND);
+        // Of one that goes others have the room no longer, and kube-scheduler may not use it.
+        let goes = |claim: &NodeClaim| {
+            claim.deleting || command.is_some_and(|key| claim.annotations.get(key).is_some())
+        };
         let is_suspect = |claim: &&NodeClaim| {
-            planned.is_some_and(|key| claim.annotations.get(key).is_some())
+            !goes(claim)
+                && planned.is_some_and(|key| claim.annotations.get(key).is_some())
                 && registered.is_some_and(|known| claim.conditions.contains(&known))
         };
         let suspects: Vec<&NodeClaim> = world.claims.iter().filter(is_suspect).collect();
@@ -314,29 +322,42 @@ fn used(world: &ClusterObjects, refused: &[(&NodeClaim, PodIx)]) -> FxHashMap<Sy
     used
 }
 
-/// When the newest pod of each group in question was started, seconds since 1970.
+/// When the newest pod of each group in question was started on a node as young as those bought for it,
+/// seconds since 1970.
 fn newest_starts(
     world: &ClusterObjects,
     refused: &[(&NodeClaim, PodIx)],
     groups: &mut Groups<'_>,
 ) -> FxHashMap<u64, i64> {
-    let asked: FxHashSet<u64> = refused
-        .iter()
-        .map(|(_, pod)| groups.of(&world.pods[pod.0 as usize]))
-        .collect();
+    let mut asked: FxHashMap<u64, i64> = FxHashMap::default();
+    for (claim, pod) in refused {
+        let group = groups.of(&world.pods[pod.0 as usize]);
+        let since = asked.entry(group).or_insert(claim.created);
+        *since = (*since).min(claim.created);
+    }
     starts(world, &asked, groups)
 }
 
+/// When the newest pod of each group was started, on a node that was made since a time of its own. What
+/// starts on older nodes does not show that a new one would help.
 fn starts(
     world: &ClusterObjects,
-    asked: &FxHashSet<u64>,
+    asked: &FxHashMap<u64, i64>,
     groups: &mut Groups<'_>,
 ) -> FxHashMap<u64, i64> {
+    let nodes = world.nodes.iter().map(|node| (node.name, node.created));
+    let mut made: FxHashMap<Symbol, i64> = nodes.collect();
+    for claim in &world.claims {
+        claim.node_name.map(|node| made.insert(node, claim.created));
+    }
     let mut newest: FxHashMap<u64, i64> = FxHashMap::default();
-    for pod in world.pods.iter().filter(|pod| pod.node.is_some()) {
+    for pod in &world.pods {
+        let Some(&made) = pod.node.and_then(|node| made.get(&node)) else {
+            continue;
+        };
         let started = pod.started.unwrap_or(pod.created);
         for group in groups.of_started(pod).into_iter().flatten() {
-            if asked.contains(&group) {
+            if asked.get(&group).is_some_and(|&since| made >= since) {
                 let newest = newest.entry(group).or_insert(started);
                 *newest = (*newest).max(started);
             }
@@ -376,8 +397,6 @@ fn bars(
             *known = ix;
         }
     }
-    let asked = oldest.keys().copied().collect();
-    let started = starts(world, &asked, groups);
     let mut newest = remembered(world);
     for entry in found.iter().map(|found| &found.entry) {
         let known = newest.entry(entry.group).or_insert(entry);
@@ -385,6 +404,8 @@ fn bars(
             *known = entry;
         }
     }
+    let asked = newest.values().map(|entry| (entry.group, entry.created));
+    let started = starts(world, &asked.collect(), groups);
     let is_over = |entry: &Useless| {
         let started = started.get(&entry.group);
         started.is_some_and(|&newest| newest > entry.found)
@@ -436,7 +457,8 @@ pub fn remember(world: &ClusterObjects, found: &[Found], pool: &NodePool) -> Opt
     if known.is_empty() && news.is_empty() {
         return None;
     }
-    let asked: FxHashSet<u64> = known.iter().map(|entry| entry.group).collect();
+    let asked = known.iter().map(|entry| (entry.group, entry.created));
+    let asked: FxHashMap<u64, i64> = asked.collect();
     let started = starts(world, &asked, &mut Groups::new(world));
     let helped = |entry: &Useless| {
         started
@@ -520,22 +542,72 @@ pub fn full(world: &ClusterObjects, pool: &NodePool) -> Option<FullMemory> {
 
 /// Why nothing is bought from a NodePool whose nodes never join, and whether it may try one node: it
 /// has had its pause.
-pub fn unjoined(world: &ClusterObjects, pool: &NodePool) -> Option<(UnjoinedBackoff, bool)> {
-    let known = paused(pool.purchases.unjoined.as_ref(), given_of(world, pool))?;
-    let registered = world.names.get("Registered");
-    let pool_key = world.names.get("karpenter.sh/nodepool");
-    let is_tried = world.claims.iter().any(|claim| {
-        let own = pool_key.and_then(|key| claim.labels.get(key)) == Some(pool.name);
-        let joined = registered.is_some_and(|known| claim.conditions.contains(&known));
+pub fn unjoined(
+    world: &ClusterObjects,
+    nodes: &[StateNode],
+    pool: &NodePool,
+) -> Option<(UnjoinedBackoff, bool)> {
+    let given = given_of(world, pool);
+    let known = pool.purchases.unjoined.as_ref();
+    let known = known.filter(|known| known.given == given);
+    let late: FxHashSet<Symbol> = nodes
+        .iter()
+        .filter(|node| node.late && node.pool == Some(pool.name))
+        .map(|node| node.name)
+        .collect();
+    let is_late = |claim: &NodeClaim| claim.node_name.is_some_and(|node| late.contains(&node));
+    let stuck = match late.is_empty() {
+        true => Vec::new(),
+        false => stuck(world, pool, is_late),
+    };
+    let count = u32::try_from(stuck.len()).unwrap_or(u32::MAX);
+    let nodes = known.map_or(0, |known| known.nodes).saturating_add(count);
+    if nodes <= FREE {
+        return None;
+    }
+    let times = known.map_or(0, |known| known.times);
+    let newest = stuck.iter().map(|claim| claim.created).max();
+    let waits = newest.map(|at| at + INITIALIZATION_LIMIT + backoff(times.max(nodes - FREE)));
+    let until = waits.max(known.map(|known| known.until)).unwrap_or(0);
+    let is_tried = own_claims(world, pool).any(|claim| {
         // One that goes has not joined either: it is counted soon.
-        own && !joined
+        claim.initialized.is_none() && (claim.deleting || !is_late(claim))
     });
     let backoff = UnjoinedBackoff {
-        nodes: known.nodes,
+        nodes,
+        not_ready: count,
         class: pool.class,
-        until: known.until,
+        until,
     };
-    Some((backoff, world.now >= known.until && !is_tried))
+    Some((backoff, world.now >= until && !is_tried))
+}
+
+fn own_claims<'w>(
+    world: &'w ClusterObjects,
+    pool: &NodePool,
+) -> impl Iterator<Item = &'w NodeClaim> {
+    let key = world.names.get("karpenter.sh/nodepool");
+    let name = pool.name;
+    let is_own = move |claim: &&NodeClaim| key.and_then(|key| claim.labels.get(key)) == Some(name);
+    world.claims.iter().filter(is_own)
+}
+
+/// Claims of a NodePool whose nodes have joined long ago and are not ready for pods, all made after the
+/// newest that is. One of an earlier template says nothing of this one.
+fn stuck<'w>(
+    world: &'w ClusterObjects,
+    pool: &NodePool,
+    is_late: impl Fn(&NodeClaim) -> bool,
+) -> Vec<&'w NodeClaim> {
+    let ready = own_claims(world, pool).filter(|claim| claim.initialized.is_some());
+    let newest = ready.map(|claim| claim.created).max();
+    let drifted = world.names.get("Drifted");
+    let counts = |claim: &&NodeClaim| {
+        let is_current = drifted.is_none_or(|known| !claim.conditions.contains(&known));
+        let is_newer = newest.is_none_or(|newest| claim.created > newest);
+        is_current && is_newer && !claim.deleting && is_late(claim)
+    };
+    own_claims(world, pool).filter(counts).collect()
 }
 
 /// What a NodePool remembers of nodes that never joined, if it is a reason to buy less. `given` is

@@ -122,6 +122,11 @@ fn do_not_repair_and_budgets_are_respected_and_do_not_disrupt_of_the_node_is_not
 fn nothing_is_bought_for_pods_that_were_only_to_move_to_the_node() {
     let mut items = five();
     items.extend(node("n6", "c4", "a"));
+    for kind in ["Node", "NodeClaim"] {
+        let name = if kind == "Node" { "n6" } else { "claim-n6" };
+        let labels = &mut of(&mut items, kind, name)["metadata"]["labels"];
+        labels["karpenter.sh/initialized"] = json!("false");
+    }
     of(&mut items, "NodeClaim", "claim-n1")["metadata"]["annotations"] = json!({
         "longshore.dev/disruption": "d1", "longshore.dev/moves": "n6=default/p1"});
     // The command waits, then its node drains.

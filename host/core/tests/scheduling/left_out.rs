@@ -110,3 +110,15 @@ fn a_plan_that_breaks_a_rule_of_no_pod_is_rejected() {
     assert!(outcome.is_err());
     assert_eq!(times, 1);
 }
+
+#[test]
+fn a_plan_whose_sums_alone_are_wrong_is_carried_out_and_said() {
+    let snapshot = snapshot();
+    let outcome = planner::leaving_out(&snapshot, Effort::None, &mut |of| {
+        let mut rejected = rejected(plan(of), Vec::new());
+        rejected.violations[0].invariant = Invariant::Totals;
+        Err(rejected)
+    });
+    let plan = outcome.unwrap();
+    assert_eq!((plan.left_out.len(), placed(&plan).len()), (1, 7));
+}

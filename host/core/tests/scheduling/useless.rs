@@ -230,10 +230,14 @@ fn a_nodepool_remembers_it_when_the_node_is_gone_until_the_back_off_has_passed()
     helped["spec"]["nodeName"] = json!("elsewhere");
     helped["status"] = json!({"phase": "Running", "startTime": "2026-11-01T00:09:40Z"});
     let [pool, waiting] = known;
-    assert_eq!(
-        remembered(&snapshot(&[pool, waiting, helped])).as_deref(),
-        Some("")
-    );
+    let made = |at: &str| {
+        let mut node = super::node("elsewhere", "a", "4", "16Gi");
+        merge(&mut node, &json!({"metadata": {"creationTimestamp": at}}));
+        let objects = [pool.clone(), waiting.clone(), helped.clone(), node];
+        remembered(&snapshot(&objects))
+    };
+    assert_eq!(made("2026-11-01T00:08:30Z").as_deref(), Some(""));
+    assert_eq!(made("2026-11-01T00:07:59Z"), None, "it is older");
 }
 
 #[test]
@@ -348,6 +352,22 @@ fn a_node_stays_until_it_is_plain_whether_it_helps() {
     let [pool, _] = remembering(USELESS, &text);
     objects[0] = pool;
     assert_eq!(awaited(&objects, NOW - 30), [""; 0]);
+}
+
+#[test]
+fn a_node_that_goes_shows_nothing() {
+    let [node, claim] = bought("default/a");
+    let found = |patch: &Value| {
+        let mut claim = claim.clone();
+        merge(&mut claim, patch);
+        let found = snapshot(&[team(), picky("a"), node.clone(), claim]);
+        found.useless.found.len()
+    };
+    assert_eq!(found(&json!({})), 1);
+    let goes = json!({"metadata": {"deletionTimestamp": "2026-11-01T00:09:50Z"}});
+    assert_eq!(found(&goes), 0);
+    let command = json!({"metadata": {"annotations": {"longshore.dev/disruption": "d1"}}});
+    assert_eq!(found(&command), 0);
 }
 
 /// A pod with a claim, the claim, and its volume if it is bound in a zone.
@@ -636,6 +656,91 @@ fn after_the_back_off_a_node_is_bought_for_one_pod_of_the_group() {
         &mut started,
         &json!({"spec": spec, "status": {"startTime": "2026-11-01T00:14:31Z"}}),
     );
-    let text = later(&[node("n2", "a", "4", "16Gi"), started]);
+    let mut n2 = node("n2", "a", "4", "16Gi");
+    let old = later(&[n2.clone(), started.clone()]);
+    assert_eq!(old, text_of_later, "an old node shows nothing of new ones");
+    let made = json!({"metadata": {"creationTimestamp": "2026-11-01T00:14:00Z"}});
+    merge(&mut n2, &made);
+    let text = later(&[n2, started]);
     assert!(!text.contains("default-bcd"), "{text}");
+}
+
+/// Claims of the NodePool with Nodes that have joined and are not ready, made so many seconds ago.
+fn not_ready(ages: &[i64]) -> Vec<Value> {
+    let at = |ago: i64| {
+        let (day, second) = match 600 - ago {
+            second @ 0.. => ("2026-11-01", second),
+            second => ("2026-10-31", second + 86_400),
+        };
+        let (hour, minute) = (second / 3600, second / 60 % 60);
+        format!("{day}T{hour:02}:{minute:02}:{:02}Z", second % 60)
+    };
+    let objects = ages.iter().enumerate().flat_map(|(number, &ago)| {
+        let [mut node, mut claim] = bought("default/x");
+        let (name, id) = (format!("late-{number}"), format!("kwok://late-{number}"));
+        let taints = json!([{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}]);
+        merge(
+            &mut node,
+            &json!({
+                "metadata": {"name": name, "creationTimestamp": at(ago), "labels": {
+                    "kubernetes.io/hostname": name, "karpenter.sh/initialized": "false"}},
+                "spec": {"providerID": id, "taints": taints},
+            }),
+        );
+        merge(
+            &mut claim,
+            &json!({"metadata": {"name": name, "creationTimestamp": at(ago)}}),
+        );
+        let conditions = json!([{"type": "Registered", "status": "True",
+            "lastTransitionTime": at(ago)}]);
+        claim["status"]["conditions"] = conditions;
+        claim["status"]["providerID"] = id.into();
+        claim["status"]["nodeName"] = name.into();
+        [node, claim]
+    });
+    objects.collect()
+}
+
+#[test]
+fn pods_wait_for_a_node_for_ten_minutes_and_after_three_in_vain_for_a_pause() {
+    let web = pod("a", "web", "1", "1Gi", &json!({}));
+    let bought = |ages: &[i64]| {
+        let objects = [&[any(), web.clone()][..], &not_ready(ages)].concat();
+        let found = snapshot(&objects);
+        let why = found
+            .ineligible_pools
+            .iter()
+            .find_map(|(_, why)| match why {
+                Ineligible::NeverJoined(of) => Some((of.not_ready, of.until - NOW)),
+                _ => None,
+            });
+        (outcome(&found).starts_with("1 bought"), why)
+    };
+    assert_eq!(bought(&[600]), (false, None), "the pod has room on it");
+    assert_eq!(bought(&[601]), (true, None));
+    assert_eq!(bought(&[700, 601]), (true, None), "two may be chance");
+    // The newest had ten minutes, and the pause lasts five.
+    assert_eq!(bought(&[800, 700, 601]), (false, Some((3, 299))));
+    assert_eq!(bought(&[1100, 1000, 901]), (true, None), "one is tried");
+    // It is waited for.
+    assert_eq!(bought(&[1100, 1000, 901, 600]), (false, Some((3, -1))));
+    // Nodes that have all they need are initialized when the daemon is at it again.
+    let mut away = [&[any(), web.clone()][..], &not_ready(&[800, 700, 601])].concat();
+    for node in away.iter_mut().filter(|of| of["kind"] == "Node") {
+        node["spec"]["taints"] = json!([]);
+    }
+    assert!(outcome(&snapshot(&away)).starts_with("0 bought"));
+    let ready = [
+        &[any(), web.clone()][..],
+        &not_ready(&[800, 700, 601]),
+        &self::bought("default/x"),
+    ];
+    let full = pod("full", "web", "4", "1Gi", &json!({}));
+    let mut full_there = full.clone();
+    full_there["spec"]["nodeName"] = "n".into();
+    let objects = [&ready.concat()[..], &[full_there]].concat();
+    assert!(
+        outcome(&snapshot(&objects)).starts_with("1 bought"),
+        "a younger one is ready"
+    );
 }

@@ -19,6 +19,7 @@ use longshore_api::crd::{
 };
 use longshore_api::labels;
 use longshore_cloud::CloudError;
+use longshore_core::disrupt::verdicts::COMMAND;
 use serde_json::{Value, json};
 use tokio::sync::SemaphorePermit;
 use tokio::time::Instant;
@@ -34,12 +35,14 @@ use super::launch_request::launch_of;
 use super::mutants::mutant;
 use super::node::NodeView;
 use super::node_capacity;
-use super::node_claim::{REGISTRATION_LIMIT, is_true, pool_of};
+use super::node_claim::{INITIALIZATION_LIMIT, REGISTRATION_LIMIT, is_true, pool_of};
 use super::overlays::added_capacity;
+use super::proof;
 use super::refusals::{self, Refused};
 use super::repair::reboot;
 use super::rollout::Turn;
 use super::step_error::{Outcome, StepError};
+use super::termination::DrainingPod;
 use super::unavailable_offerings::UNAVAILABLE_TTL_SECONDS;
 
 const UNREGISTERED: &str = "karpenter.sh/unregistered";
@@ -49,6 +52,10 @@ const LAUNCH_LIMIT: Duration = Duration::from_secs(5 * 60);
 
 /// Why a claim is given up whose node never joined.
 const REGISTRATION_TIMEOUT: &str = "registration_timeout";
+/// Why a claim is given up whose node has joined and is not ready for pods.
+const INITIALIZATION_TIMEOUT: &str = "initialization_timeout";
+/// How often it is looked at whether pods still run on such a node.
+const LATE_NODE_POLL: Duration = Duration::from_secs(5 * 60);
 /// Longest message of a condition, in bytes. What can be done about an error stands at its end.
 const MAX_MESSAGE_BYTES: usize = 600;
 /// Most pods of a claim without capacity that get an Event about it.
@@ -137,11 +144,15 @@ pub async fn step(
             "Initialized",
             "",
         );
+        ctx.registrations.joined(pool_of(claim));
         if let [node] = nodes {
             consistency(ctx, &next, &mut status, node).await;
         }
     } else if is_true(&status, "Registered") {
         initialize(ctx, &next, &mut status, nodes).await?;
+        if ctx.fresh.load(Ordering::Relaxed) && is_late(ctx, &next, &status, nodes).await? {
+            return give_up(ctx, &next, INITIALIZATION_TIMEOUT).await;
+        }
     } else {
         set(
             ctx,
@@ -475,7 +486,6 @@ fn confirm(ctx: &Context, claim: &NodeClaim, status: &mut NodeClaimStatus, node:
         "",
     );
     ctx.health.record(pool_of(claim), true);
-    ctx.registrations.joined(pool_of(claim));
     ctx.metrics.node_created(claim);
 }
 
@@ -523,7 +533,37 @@ async fn initialize(
         "Initialized",
         "",
     );
+    ctx.registrations.joined(pool_of(claim));
     Ok(())
+}
+
+/// Whether the node of a claim has had its time to become ready for pods, and none but daemons run on
+/// it. One that must not be disrupted stays, for somebody to look at.
+async fn is_late(
+    ctx: &Context,
+    claim: &NodeClaim,
+    status: &NodeClaimStatus,
+    nodes: &[Arc<NodeView>],
+) -> Result<bool, StepError> {
+    let [node] = nodes else { return Ok(false) };
+    let annotations = claim.metadata.annotations.as_ref();
+    let is_kept = |all: &BTreeMap<String, String>| {
+        all.get(labels::DO_NOT_DISRUPT)
+            .is_some_and(|kept| kept == "true")
+    };
+    let is_waited_for = is_true(status, "Initialized")
+        || time_in(ctx, claim, status, "Registered") < INITIALIZATION_LIMIT;
+    let is_of_command = annotations.is_some_and(|all| all.contains_key(COMMAND));
+    if is_waited_for
+        || is_of_command
+        || pool_of(claim).is_empty()
+        || is_kept(&node.annotations)
+        || annotations.is_some_and(is_kept)
+    {
+        return Ok(false);
+    }
+    let (pods, _) = proof::pods_on::<DrainingPod>(ctx, &node.name).await?;
+    Ok(!pods.iter().any(DrainingPod::uses))
 }
 
 /// Whether a node with these taints can do what its claim promises; if not, the reason and a
@@ -679,6 +719,12 @@ fn liveness_in(ctx: &Context, claim: &NodeClaim) -> Option<Duration> {
         ("Launched", LAUNCH_LIMIT)
     } else if !is_true(status, "Registered") {
         ("Registered", REGISTRATION_LIMIT)
+    } else if !is_true(status, "Initialized") {
+        let left = INITIALIZATION_LIMIT.saturating_sub(time_in(ctx, claim, status, "Registered"));
+        return Some(match left {
+            Duration::ZERO => LATE_NODE_POLL,
+            left => left + Duration::from_secs(1),
+        });
     } else {
         return None;
     };

@@ -12,8 +12,13 @@ pub const TERMINATION_TIME: &str = "karpenter.sh/nodeclaim-termination-timestamp
 /// How long a node may take to join before its NodeClaim is given up.
 pub const REGISTRATION_LIMIT: Duration = Duration::from_secs(15 * 60);
 
-/// Whether a NodeClaim that goes had its time to join and has not. Asked of what the API server
-/// stores: the answer to the deletion may be lost, and the process that asked for it may be gone.
+/// How long a node that has joined may take to be ready for pods before its NodeClaim is given up,
+/// unless pods run on it.
+pub const INITIALIZATION_LIMIT: Duration = Duration::from_secs(60 * 60);
+
+/// Whether a NodeClaim that goes had its time to join and to become ready, and has not. Asked of what
+/// the API server stores: the answer to the deletion may be lost, and the process that asked for it
+/// may be gone.
 pub fn has_failed_to_join(claim: &NodeClaim) -> bool {
     let (Some(status), Some(deleted)) = (&claim.status, &claim.metadata.deletion_timestamp) else {
         return false;
@@ -22,8 +27,13 @@ pub fn has_failed_to_join(claim: &NodeClaim) -> bool {
         condition(&status.conditions, "Registered").filter(|_| is_true(status, "Launched"));
     registered.is_some_and(|own| {
         let waited = deleted.0.as_second() - own.last_transition_time.0.as_second();
-        own.status != ConditionStatus::True
-            && Duration::from_secs(waited.max(0) as u64) >= REGISTRATION_LIMIT
+        let waited = Duration::from_secs(waited.max(0) as u64);
+        match own.status {
+            ConditionStatus::True => {
+                !is_true(status, "Initialized") && waited >= INITIALIZATION_LIMIT
+            }
+            _ => waited >= REGISTRATION_LIMIT,
+        }
     })
 }
 

@@ -141,6 +141,7 @@ mod tests {
 
     fn node(name: longshore_core::model::Symbol) -> StateNode {
         StateNode {
+            late: false,
             name,
             pool: None,
             labels: Default::default(),

@@ -529,14 +529,19 @@ pub(super) fn is_unused(interceptor: &Interceptor, claim: &Value, node: &Value) 
     let claims = interceptor.server.list(resources::NODE_CLAIM);
     let mut all = claims.iter();
     let is_over = !all.any(|of| fields::annotation(of, COMMAND) == Some(id));
+    let is_ready = fields::condition(claim, "Initialized") == "True";
+    let is_kept = is_over && is_ready;
+    !is_kept && !has_pods(interceptor, node)
+}
+
+/// Whether pods run on a node that would have to find another.
+pub(super) fn has_pods(interceptor: &Interceptor, node: &Value) -> bool {
     let uses = |pod: &Arc<Value>| {
         let daemon = fields::controller(pod).is_some_and(|owner| owner["kind"] == "DaemonSet");
         !daemon && !fields::ended(pod) && !fields::deleting(pod)
     };
     let pods = interceptor.server.pods_on(fields::name(node));
-    let is_ready = fields::condition(claim, "Initialized") == "True";
-    let is_kept = is_over && is_ready;
-    !is_kept && !pods.iter().any(uses)
+    pods.iter().any(uses)
 }
 
 /// Whether a claim was bought by a command.

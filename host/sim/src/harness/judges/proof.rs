@@ -228,9 +228,25 @@ fn is_excess(interceptor: &Interceptor, claim: &Value) -> bool {
     fields::number(&pool, "/spec/replicas").is_some_and(|replicas| staying > replicas)
 }
 
-/// A claim is deleted by the daemon: its time is over, it never got a node, its node is going or is
-/// unhealthy, its instance is gone or goes, its static NodePool has too many, or it was bought for nodes
-/// that stay after all.
+/// How long a node may take to get ready for pods before its claim goes, seconds.
+const INITIALIZATION_LIMIT: i64 = 3600;
+
+/// Whether a node without pods has had its time to get ready for them.
+fn never_got_ready(interceptor: &Interceptor, claim: &Value, node: &Value) -> bool {
+    let joined = fields::items(claim, "/status/conditions")
+        .iter()
+        .find(|condition| condition["type"] == "Registered");
+    let joined = joined.and_then(|condition| fields::time(condition, "/lastTransitionTime"));
+    let limit = INITIALIZATION_LIMIT - MAX_CLOCK_SKEW_SECONDS;
+    let had_time = joined.is_some_and(|at| at.as_second() + limit <= pods::now(interceptor));
+    had_time
+        && fields::condition(claim, "Initialized") != "True"
+        && !disruption::has_pods(interceptor, node)
+}
+
+/// A claim is deleted by the daemon: its time is over, it never got a node or one that got ready, its
+/// node is going or is unhealthy, its instance is gone or goes, its static NodePool has too many, or it
+/// was bought for nodes that stay after all.
 fn deletes(interceptor: &Interceptor, asked: &RequestInfo) {
     let Some(claim) = interceptor
         .server
@@ -270,7 +286,9 @@ fn deletes(interceptor: &Interceptor, asked: &RequestInfo) {
     if is_well && is_excess(interceptor, &claim) {
         return;
     }
-    if disruption::is_unused(interceptor, &claim, &node) {
+    if disruption::is_unused(interceptor, &claim, &node)
+        || never_got_ready(interceptor, &claim, &node)
+    {
         return;
     }
     if is_well {

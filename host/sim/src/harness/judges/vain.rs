@@ -1,7 +1,7 @@
 //! What is bought in vain is bounded: for pods that kube-scheduler refuses whatever is bought, and from
 //! a NodePool whose nodes never join. The daemon may be killed at any time in between.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -41,8 +41,8 @@ const NOTE_DELAY: Duration = Duration::from_secs(120);
 
 /// A claim that was bought in vain.
 struct Purchase {
-    /// The Deployment of the pods that are refused; empty for those of the broken NodePool.
-    group: String,
+    /// What it was bought for.
+    bought_for: BoughtFor,
     created: Duration,
     /// When the round planned it.
     planned: Duration,
@@ -58,6 +58,32 @@ struct Purchase {
     pods: Vec<String>,
     /// A command of the daemon has deleted it.
     disrupted: bool,
+}
+
+/// What a claim was bought for.
+enum BoughtFor {
+    /// Anything, from the broken NodePool.
+    Broken,
+    /// Refused pods of one Deployment.
+    Refused(String),
+    /// Refused pods of these Deployments, and other pods.
+    Several(BTreeSet<String>),
+}
+
+impl BoughtFor {
+    /// Whether it was for pods of a Deployment, and no others.
+    fn is_for(&self, group: &str) -> bool {
+        matches!(self, BoughtFor::Refused(of) if of == group)
+    }
+
+    /// Whether such pods were among those that it was for.
+    fn is_also_for(&self, group: &str) -> bool {
+        self.is_for(group) || matches!(self, BoughtFor::Several(all) if all.contains(group))
+    }
+
+    fn is_broken(&self) -> bool {
+        matches!(self, BoughtFor::Broken)
+    }
 }
 
 /// A purchase that did not help.
@@ -93,16 +119,17 @@ impl Vain {
         let now = interceptor.clock.elapsed();
         match change.event {
             Event::Added if by.is_some() && !disruption::replaces(claim) => {
-                let Some(group) = group_of(interceptor, claim) else {
-                    return;
-                };
+                let bought_for = bought_for(interceptor, claim);
                 let planned = now.saturating_sub(under_way(interceptor, claim));
-                match group.as_str() {
-                    "" => self.check_broken(interceptor, name, now),
-                    group => self.for_refused(interceptor, name, group, planned),
+                match &bought_for {
+                    BoughtFor::Broken => self.check_broken(interceptor, name, now),
+                    BoughtFor::Refused(group) => {
+                        self.for_refused(interceptor, name, group, planned);
+                    }
+                    BoughtFor::Several(_) => {}
                 }
                 let purchase = Purchase {
-                    group,
+                    bought_for,
                     created: now,
                     planned,
                     ready: None,
@@ -179,7 +206,7 @@ impl Vain {
             let is_shared = purchase.shared.is_some_and(|at| at <= plain);
             let was_taken = !purchase.disrupted && purchase.given_up.is_some_and(|at| at <= plain);
             let waits = |pod: &String| self.gone.get(pod).is_none_or(|&at| at > plain);
-            purchase.group == group
+            purchase.bought_for.is_for(group)
                 && purchase.planned > changed
                 && !is_shared
                 && !was_taken
@@ -196,7 +223,7 @@ impl Vain {
             }
             last = Some(purchase.created);
             let found = ready + SCHEDULER_SETTLE_TIME;
-            let until = self.first_plain(purchase).unwrap_or(found) + length;
+            let until = self.first_plain(group, purchase).unwrap_or(found) + length;
             pauses.push(Pause { found, until });
             length = (length * 2).min(MAX_PAUSE);
         }
@@ -205,15 +232,16 @@ impl Vain {
 
     /// When it may have been plain first that a purchase does not help: claims that were made a moment
     /// before are one purchase with it, and the daemon may have seen those that went soon afterwards.
-    fn first_plain(&self, purchase: &Purchase) -> Option<Duration> {
+    fn first_plain(&self, group: &str, purchase: &Purchase) -> Option<Duration> {
         let found = |of: &Purchase| {
             let plain = of.ready? + SCHEDULER_SETTLE_TIME;
-            let ends = [of.shared, of.given_up].into_iter().flatten();
-            ends.min().is_none_or(|end| plain <= end).then_some(plain)
+            // Others on the node may have left enough room.
+            let end = of.given_up.map(|end| end + MAX_CLOCK_SKEW);
+            end.is_none_or(|end| plain <= end).then_some(plain)
         };
         let together = self.purchases.values().filter(|of| {
             let window = of.created..=of.created + PURCHASE_WINDOW;
-            of.group == purchase.group && window.contains(&purchase.created)
+            of.bought_for.is_also_for(group) && window.contains(&purchase.created)
         });
         together.filter_map(found).min()
     }
@@ -244,7 +272,7 @@ impl Vain {
         let own = || {
             self.purchases
                 .iter()
-                .filter(|(_, purchase)| purchase.group.is_empty())
+                .filter(|(_, purchase)| purchase.bought_for.is_broken())
         };
         let failed = own().filter_map(|(_, purchase)| {
             let gone = purchase.gone?;
@@ -278,22 +306,24 @@ impl Vain {
     }
 }
 
-/// The Deployment whose refused pods a claim is for, empty if it is of the broken NodePool; nothing
-/// if it is for others.
-fn group_of(interceptor: &Interceptor, claim: &Value) -> Option<String> {
+/// What a claim is bought for. A pod that is gone by now was another one.
+fn bought_for(interceptor: &Interceptor, claim: &Value) -> BoughtFor {
     if fields::label(claim, "karpenter.sh/nodepool") == Some(BROKEN) {
-        return Some(String::new());
+        return BoughtFor::Broken;
     }
-    let mut groups: Vec<String> = Vec::new();
-    for pod in pods_of(claim) {
+    let refused = |pod: &str| {
         let (namespace, name) = pod.split_once('/')?;
-        let pod = interceptor
-            .server
-            .get(&fields::key(resources::POD, namespace, name))?;
+        let key = fields::key(resources::POD, namespace, name);
+        let pod = interceptor.server.get(&key)?;
         fields::annotation(&pod, REFUSED)?;
-        groups.push(fields::label(&pod, "app")?.to_owned());
+        fields::label(&pod, "app").map(str::to_owned)
+    };
+    let groups: Vec<Option<String>> = pods_of(claim).map(refused).collect();
+    let all: BTreeSet<String> = groups.iter().flatten().cloned().collect();
+    match all.first() {
+        Some(group) if all.len() == 1 && groups.iter().all(Option::is_some) => {
+            BoughtFor::Refused(group.clone())
+        }
+        _ => BoughtFor::Several(all),
     }
-    // Of one Deployment alone: others may have been bought for with it.
-    groups.dedup();
-    <[String; 1]>::try_from(groups).ok().map(|[group]| group)
 }
