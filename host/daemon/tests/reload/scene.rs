@@ -44,6 +44,11 @@ impl Scene {
         files
             .iter()
             .for_each(|(name, bytes)| std::fs::write(folder.join(name), bytes).unwrap());
+        Scene::with(folder, setup)
+    }
+
+    /// Of what a folder has.
+    pub fn with(folder: PathBuf, setup: impl Fn(&std::path::Path) -> Setup) -> Self {
         let (manager, watcher, shadows) = PolicyReloader::manual(setup(&folder)).unwrap();
         Scene {
             folder,
