@@ -10,6 +10,7 @@ use std::time::{Duration, SystemTime};
 use crate::scene::{Scene, setup};
 use guest::{BROKEN, Way, guest};
 use longshore_core::model::MoveCost;
+use longshore_core::policy::Policies as _;
 use longshore_daemon::live::policies::{Active, DatedBy, Kind, PolicyReloader, Setup};
 use longshore_policy::Limits;
 
