@@ -259,7 +259,7 @@ pub struct RunArgs {
     /// How to reach the API server [default: KUBECONFIG, or the ServiceAccount of the pod]
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
-    /// A folder to write down everything that is observed and decided [default: `dir` of [journal]
+    /// A folder to write down everything that is observed and decided [default: `dir` of `[journal]`
     /// in the configuration]
     #[arg(long, value_name = "DIR")]
     pub journal: Option<PathBuf>,

@@ -366,7 +366,7 @@ pub fn shown(file: &Path) -> String {
     }
 }
 
-/// As [`bytes`], unpacked if the file's name ends in `.gz`.
+/// As [`bytes()`], unpacked if the file's name ends in `.gz`.
 pub fn unpacked(file: &Path) -> Result<Vec<u8>, Failure> {
     let packed = bytes(file)?;
     if file.extension().is_none_or(|extension| extension != "gz") {

@@ -70,8 +70,10 @@ fn run_steps(steps: &mut Steps) -> anyhow::Result<(Vec<Suite>, Vec<String>)> {
             WITHOUT_SDK[0],
             WITHOUT_SDK[1],
             "--no-deps",
+            "--document-private-items",
         ]);
-        doc.env("RUSTDOCFLAGS", "--deny warnings");
+        let lints = "--deny warnings --allow rustdoc::private_intra_doc_links";
+        doc.env("RUSTDOCFLAGS", lints);
         commands::run(doc)
     })?;
     steps.run("policies", commands::plugins)?;
