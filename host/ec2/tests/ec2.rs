@@ -3,7 +3,6 @@
 mod bootstrap;
 mod catalogue;
 mod definition;
-mod fuzz_tmp;
 mod hashes;
 mod launch;
 mod preview;
