@@ -135,9 +135,10 @@ impl CompileChild {
                 let mut code = Vec::new();
                 let read = output.map(|from| from.take(MAX_CODE_BYTES).read_to_end(&mut code));
                 drop(done);
-                read.is_some_and(|read| read.is_ok())
-                    .then_some(code)
-                    .unwrap_or_default()
+                match read {
+                    Some(Ok(_)) => code,
+                    _ => Vec::new(),
+                }
             });
             let words = scope.spawn(move || {
                 let mut words = Vec::new();

@@ -402,10 +402,8 @@ fn a_preference_for_the_own_host_holds_no_node() {
             }
             items.push(one);
         }
-        for node in ["n2"] {
-            of(&mut items, "Node", node)["metadata"]["annotations"] =
-                json!({"karpenter.sh/do-not-disrupt": "true"});
-        }
+        of(&mut items, "Node", "n2")["metadata"]["annotations"] =
+            json!({"karpenter.sh/do-not-disrupt": "true"});
         let snapshot = snapshot(&items);
         let now = round(&snapshot).now();
         proposals::check(&snapshot, &now).unwrap();
