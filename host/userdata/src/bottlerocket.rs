@@ -1,9 +1,10 @@
 //! Bottlerocket: settings as TOML.
 //!
 //! The user's settings are kept, and what the node needs to join replaces its part of
-//! `settings.kubernetes`. Settings there that are not known are left out, as is everything outside of
+//! `settings.kubernetes`. Settings that are not known are left out, as is everything outside of
 //! `settings`: Bottlerocket refuses all user data for one of them. [`left_out`] names them.
 
+mod sections;
 mod version;
 
 use std::collections::BTreeMap;
@@ -11,8 +12,9 @@ use std::collections::BTreeMap;
 use toml::Value;
 
 use super::boot::Boot;
-use super::fault::Fault;
+use super::fault::{Fault, quoted};
 use super::kubelet::Kubelet;
+use super::nodeadm::is_base64;
 use super::toml_text::{self, Item, Table};
 use version::version;
 
@@ -24,6 +26,13 @@ enum Kind {
     Truth,
     /// A whole number of 8 bits that is not negative.
     Small,
+    /// One of these words.
+    Words(&'static [&'static str]),
+    /// A text in base64.
+    Base64,
+    TruthMap,
+    /// A map of lists of texts.
+    ListMap,
     /// A whole number, or a text of one.
     Percent,
     /// A text, or a list of texts.
@@ -115,7 +124,7 @@ const BOOTSTRAP_COMMAND: [Setting; 3] = [
 ];
 
 /// `settings.kubernetes`, in the order in which it is written.
-const KUBERNETES: [Setting; 69] = [
+const KUBERNETES: [Setting; 67] = [
     setting("api-server", Kind::Text),
     setting("cloud-provider", Kind::Text),
     setting("cluster-certificate", Kind::Text),
@@ -174,8 +183,6 @@ const KUBERNETES: [Setting; 69] = [
     // Karpenter leaves out these. Of Bottlerocket's own models, December 2025.
     setting("authentication-mode", Kind::Text),
     setting("bootstrap-token", Kind::Text),
-    setting("fail-cgroup-v1", Kind::Truth),
-    setting("fail-cgroupv1", Kind::Truth),
     setting("hostname-override", Kind::Text),
     setting("image-maximum-gc-age", Kind::Text),
     setting("image-minimum-gc-age", Kind::Text),
@@ -211,18 +218,12 @@ pub(super) fn render(boot: &Boot) -> Result<String, Fault> {
     let mut settings = table(all.remove("settings"), "settings")?;
     let mut kubernetes = table(settings.remove("kubernetes"), "settings.kubernetes")?;
     check(&kubernetes, &KUBERNETES, "settings.kubernetes")?;
-    let commands = settings.remove("bootstrap-commands");
-    let mut commands = commands
-        .map(|commands| table(Some(commands), "settings.bootstrap-commands"))
-        .transpose()?;
-    for (name, command) in commands.iter().flatten() {
-        let path = format!("settings.bootstrap-commands.{name}");
-        check(
-            &table(Some(command.clone()), &path)?,
-            &BOOTSTRAP_COMMAND,
-            &path,
-        )?;
-    }
+    check(&settings, &sections::ALL, "settings")?;
+    known_only(&mut settings, &sections::ALL);
+    let mut commands = match settings.remove("bootstrap-commands") {
+        Some(commands) => Some(table(Some(commands), "settings.bootstrap-commands")?),
+        None => None,
+    };
     join(&mut kubernetes, boot);
     if boot.raid0 {
         commands
@@ -252,25 +253,108 @@ pub(super) fn left_out(text: &str) -> Vec<String> {
     for name in all.keys().filter(|name| *name != "settings") {
         out.push(format!("{name} is left out: it stands outside of settings"));
     }
-    let kubernetes = all.get("settings").and_then(|of| of.get("kubernetes"));
-    for name in kubernetes
-        .and_then(Value::as_table)
-        .into_iter()
-        .flat_map(|of| of.keys())
-    {
-        let known = KUBERNETES.iter().any(|setting| setting.name == name);
-        match name.as_str() {
-            "node-taints" => out.push(format!(
-                "settings.kubernetes.{name} is replaced by the taints of the NodePool"
-            )),
-            _ if known => {}
-            _ => out.push(format!(
-                "settings.kubernetes.{name} is left out: it is not a setting of Bottlerocket as of \
-                 September 2026 (models 0.28)"
-            )),
+    let empty = toml::Table::new();
+    let of = |table: &toml::Table, name: &str| table.get(name).and_then(Value::as_table).cloned();
+    let settings = of(&all, "settings").unwrap_or_default();
+    let kubernetes = of(&settings, "kubernetes");
+    let kubernetes = kubernetes.as_ref().unwrap_or(&empty);
+    for (name, by) in REPLACED {
+        if kubernetes.contains_key(name) {
+            out.push(format!("settings.kubernetes.{name} is replaced by {by}"));
         }
     }
+    let mut unknown = Vec::new();
+    unknown_below(kubernetes, &KUBERNETES, "settings.kubernetes", &mut unknown);
+    let sections = settings.iter().filter(|(name, _)| *name != "kubernetes");
+    let sections = sections.map(|(name, value)| (name.clone(), value.clone()));
+    unknown_below(
+        &sections.collect(),
+        &sections::ALL,
+        "settings",
+        &mut unknown,
+    );
+    out.extend(unknown.into_iter().map(|path| {
+        let removed = match path.as_str() {
+            "settings.kubernetes.fail-cgroup-v1" => " (models 0.18 and 0.19 alone had it)",
+            _ => "",
+        };
+        format!(
+            "{path} is left out: it is not a setting of Bottlerocket as of September 2026 (models \
+             0.28){removed}"
+        )
+    }));
     out
+}
+
+/// Settings of `settings.kubernetes` that we set on every node, and what they are replaced by.
+const REPLACED: [(&str, &str); 3] = [
+    ("node-taints", "the taints of the NodePool"),
+    (
+        "max-pods",
+        "spec.kubelet.maxPods, or without it by what the instance type takes",
+    ),
+    (
+        "cluster-dns-ip",
+        "spec.kubelet.clusterDNS, or without it by the cluster's own",
+    ),
+];
+
+/// Settings outside of `settings.kubernetes` as Bottlerocket's model takes them: the paths of those
+/// that it does not know, for one of which it refuses all user data.
+///
+/// # Errors
+/// The first setting with a value that the model does not take.
+pub(super) fn others(text: &str) -> Result<Vec<String>, Fault> {
+    let all: toml::Table = text.parse().unwrap_or_default();
+    let mut settings = table(all.get("settings").cloned(), "settings")?;
+    settings.remove("kubernetes");
+    check(&settings, &sections::ALL, "settings")?;
+    let outside = all.keys().filter(|name| *name != "settings");
+    let mut unknown: Vec<String> = outside.cloned().collect();
+    unknown_below(&settings, &sections::ALL, "settings", &mut unknown);
+    Ok(unknown)
+}
+
+/// The paths of settings that are not known.
+fn unknown_below(table: &toml::Table, known: &[Setting], path: &str, out: &mut Vec<String>) {
+    for (name, value) in table {
+        let path = format!("{path}.{name}");
+        let setting = known.iter().find(|setting| setting.name == name);
+        match (setting.map(|setting| setting.kind), value) {
+            (None, _) => out.push(path),
+            (Some(Kind::Table(known)), Value::Table(table)) => {
+                unknown_below(table, known, &path, out);
+            }
+            (Some(Kind::Tables(known)), Value::Table(tables)) => {
+                for (name, value) in tables {
+                    if let Value::Table(table) = value {
+                        unknown_below(table, known, &format!("{path}.{name}"), out);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Removes settings that are not known.
+fn known_only(table: &mut toml::Table, known: &[Setting]) {
+    table.retain(|name, value| {
+        let setting = known.iter().find(|setting| setting.name == name);
+        match (setting.map(|setting| setting.kind), value) {
+            (None, _) => return false,
+            (Some(Kind::Table(known)), Value::Table(table)) => known_only(table, known),
+            (Some(Kind::Tables(known)), Value::Table(tables)) => {
+                for (_, value) in tables.iter_mut() {
+                    if let Value::Table(table) = value {
+                        known_only(table, known);
+                    }
+                }
+            }
+            _ => {}
+        }
+        true
+    });
 }
 
 /// What the node needs to join, and what the NodeClass says of its kubelet.
@@ -406,10 +490,7 @@ fn wrong(path: &str, expected: &str, found: &Value) -> Fault {
         Value::Table(_) => "a table",
     };
     let what = format!("{path} is {found}, not {expected}");
-    Fault::user_data(
-        what,
-        "see Bottlerocket's documentation of settings.kubernetes",
-    )
+    Fault::user_data(what, "see Bottlerocket's documentation of its settings")
 }
 
 /// Checks the settings of a table that are known.
@@ -456,6 +537,14 @@ impl Kind {
             Kind::TextOrTexts => value.is_str(),
             Kind::Texts => return each(value, "a list of texts", path, Kind::Text),
             Kind::Commands => return each(value, "a list of commands", path, Kind::Texts),
+            Kind::Words(words) => value.as_str().is_some_and(|text| words.contains(&text)),
+            Kind::Base64 => value.as_str().is_some_and(is_base64),
+            Kind::TruthMap => {
+                return every(value, path, |value, path| Kind::Truth.check(value, path));
+            }
+            Kind::ListMap => {
+                return every(value, path, |value, path| Kind::Texts.check(value, path));
+            }
             Kind::TextMap => {
                 return every(value, path, |value, path| Kind::Text.check(value, path));
             }
@@ -474,6 +563,20 @@ impl Kind {
         if let (Kind::Small, Value::Integer(number), false) = (self, value, right) {
             let what = format!("{path} is {number}, not from 0 to 255");
             return Err(Fault::user_data(what, "write a number in between"));
+        }
+        if let (Value::String(text), false) = (value, right) {
+            let expected = match self {
+                Kind::Words(words) => format!("one of {}", words.join(", ")),
+                Kind::Base64 => "base64".to_owned(),
+                _ => String::new(),
+            };
+            if !expected.is_empty() {
+                let what = format!("{path} is {}, not {expected}", quoted(text));
+                return Err(Fault::user_data(
+                    what,
+                    "Bottlerocket refuses all user data for it",
+                ));
+            }
         }
         let expected = match self {
             Kind::Whole => "a whole number",

@@ -39,6 +39,15 @@ pub fn left_out(family: Family, user_data: &str) -> Vec<String> {
     }
 }
 
+/// Settings of Bottlerocket outside of `settings.kubernetes` that its model does not know: it refuses
+/// all user data for one of them. Nothing for a text that is not TOML.
+///
+/// # Errors
+/// A setting with a value that the model does not take.
+pub fn unknown_settings(user_data: &str) -> Result<Vec<String>, Fault> {
+    bottlerocket::others(user_data)
+}
+
 /// The first document of a YAML text: all that nodeadm reads of a NodeConfig.
 pub fn first_document(text: &str) -> &str {
     let all = yaml_text::documents(text);

@@ -6,7 +6,7 @@
 use serde_json::{Map, json};
 
 use super::arguments::label_list;
-use super::boot::Boot;
+use super::boot::{Boot, Taint};
 use super::fault::{Fault, quoted};
 use super::mime::{self, Part};
 use super::yaml_text;
@@ -92,7 +92,13 @@ fn node_config(boot: &Boot) -> Result<String, Fault> {
         );
         return Err(Fault::new("kubelet", what, "remove it"));
     }
-    let taints = serde_json::to_value(&boot.taints).unwrap_or_default();
+    // The kubelet ends on a taint with the time when it was added.
+    let taints = boot.taints.iter().map(|taint| Taint {
+        time_added: None,
+        ..taint.clone()
+    });
+    let taints: Vec<Taint> = taints.collect();
+    let taints = serde_json::to_value(&taints).unwrap_or_default();
     config.insert("registerWithTaints".to_owned(), taints);
     let mut kubelet = json!({"config": config});
     if !boot.labels.is_empty() {
@@ -119,7 +125,7 @@ fn node_config(boot: &Boot) -> Result<String, Fault> {
 }
 
 /// Whether a text is base64 in the standard alphabet, with padding. Line ends do not count.
-fn is_base64(text: &str) -> bool {
+pub(super) fn is_base64(text: &str) -> bool {
     let text: Vec<u8> = text
         .bytes()
         .filter(|b| !matches!(b, b'\r' | b'\n'))
