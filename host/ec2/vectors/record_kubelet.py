@@ -6,6 +6,13 @@ Usage: record_kubelet.py NODEADM 36=KUBELET 37=KUBELET > kubelet.jsonl
 The programs are those of record_readers.py; the second KUBELET is built over k8s.io/kubernetes 1.37.2.
 Each setting stands once as a drop-in on the file that nodeadm writes (base `nodeadm`), and once in a
 file of its own (base `bare`). Recorded on 27 November 2026.
+
+`kubelet_start.jsonl` has rows of the same form for what is refused after validation too. It was recorded
+on 28 November 2026 over k8s.io/kubernetes 1.36.4 alone, by a KUBELET that goes on as the kubelet's command
+does: TLSCipherSuites, TLSVersion and TLSCurvePreferences of component-base, the amounts of both reserved
+maps, eviction.ParseThresholdConfig and sysctl.NewAllowlist. Its settings are single ones of these kinds, and
+pairs of them drawn with a fixed seed. Built without a version, KUBELET cannot say which hidden metrics
+it shows; that one value is left out.
 """
 
 import json

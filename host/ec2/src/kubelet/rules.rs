@@ -1,8 +1,8 @@
 //! What a kubelet refuses, rule by rule.
 //!
 //! Sources: `ValidateKubeletConfiguration`, the defaults of v1beta1 and the feature gates of 1.26.15
-//! to 1.37.2, and for what is refused later while the kubelet starts (`later`) the managers of CPU,
-//! memory, topology, logs and Secrets of 1.36.3.
+//! to 1.37.2, and for what is refused later while the kubelet starts (`later`, `start`) the managers of
+//! CPU, memory, topology, eviction, logs and Secrets, its server and its lists of sysctls of 1.36.4.
 
 mod gates;
 mod images;
@@ -12,6 +12,7 @@ mod managers;
 mod others;
 mod pods;
 mod reserved;
+mod start;
 mod values;
 
 use serde_json::{Map, Value};
@@ -43,5 +44,6 @@ pub(super) fn broken(settings: &Map<String, Value>, base: Base, minor: u16) -> V
     kubelet.memory();
     kubelet.others();
     kubelet.later();
+    kubelet.start();
     kubelet.faults
 }

@@ -106,6 +106,19 @@ pub fn kubelet(settings: &Map<String, Value>) -> Vec<Fault> {
     faults
 }
 
+/// Settings of the wrong type in what the kubelet itself is given, with fields below it. Expressions
+/// are of the wrong type there; what is unknown is passed over, as the kubelet does.
+pub(super) fn types(settings: &Map<String, Value>) -> Vec<Fault> {
+    let mut faults = Vec::new();
+    let known = known_only("KubeletConfiguration", settings);
+    structure("KubeletConfiguration", &known, "", &mut faults);
+    if settings.get("maxPods").is_some_and(Value::is_string) {
+        let what = "is not a whole number of 32 bits";
+        faults.push(Fault::new("maxPods", what, "write a whole number"));
+    }
+    faults
+}
+
 fn numbers(settings: &Map<String, Value>, faults: &mut Vec<Fault>) {
     let number = |name: &str| settings.get(name).and_then(Value::as_i64);
     for name in ["maxPods", "podsPerCore", "evictionMaxPodGracePeriod"] {

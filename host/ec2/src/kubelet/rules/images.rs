@@ -1,8 +1,20 @@
 //! Images: when they are removed, and which pods may use one that was pulled.
 
+use longshore_api::manifests::quoted;
 use longshore_userdata::duration;
+use serde_json::Value;
 
 use super::kubelet::{Kubelet, SECOND};
+
+/// Whether a text is an image without tag and digest, or a registry's folder and `/*`.
+fn is_image_pattern(text: &str) -> bool {
+    let folder = text.strip_suffix("/*");
+    let image = folder.unwrap_or(text);
+    let name = image.rsplit('/').next().unwrap_or_default();
+    let tagged = folder.is_none() && (name.contains(':') || image.contains('@'));
+    let part = |part: &str| !part.is_empty() && !part.contains(['*', ' ', '\t', '\n']);
+    image.split('/').all(part) && !tagged
+}
 
 impl Kubelet<'_> {
     pub(super) fn images(&mut self) {
@@ -73,6 +85,15 @@ impl Kubelet<'_> {
             let right = !self.has(list) || self.text(policy) == "NeverVerifyAllowlistedImages";
             let what = format!("stands beside another {policy} than NeverVerifyAllowlistedImages");
             self.unless(right, list, what, "change the one, or remove the other");
+            let patterns = self.all.get(list).and_then(Value::as_array).cloned();
+            let patterns = patterns.unwrap_or_default();
+            for (at, pattern) in patterns.iter().enumerate() {
+                let pattern = pattern.as_str().unwrap_or_default();
+                let what = format!("is {}", quoted(pattern));
+                let hint = "write it like registry.example.com/team/app or registry.example.com/*";
+                let right = !right || is_image_pattern(pattern);
+                self.unless(right, &format!("{list}[{at}]"), what, hint);
+            }
             return;
         }
         for field in [policy, list] {

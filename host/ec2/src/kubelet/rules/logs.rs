@@ -56,10 +56,17 @@ impl Kubelet<'_> {
         let what = format!("is {}", quoted(format));
         self.unless(right, "logging.format", what, "write text or json");
         let loud = |value: &Value| value.as_i64().is_some_and(|of| of > i32::MAX.into());
-        let hint = "write 0 to 10";
+        let loudness = "write 0 to 10";
         let verbosity = &logging["verbosity"];
         let what = "is beyond 31 bits";
-        self.unless(!loud(verbosity), "logging.verbosity", what, hint);
+        self.unless(!loud(verbosity), "logging.verbosity", what, loudness);
+        let flush = match &logging["flushFrequency"] {
+            Value::String(text) => duration::parse(text),
+            other => other.as_i64(),
+        };
+        let right = flush.is_none_or(|time| time >= 0);
+        let field = "logging.flushFrequency";
+        self.unless(right, field, "is negative", "write it like 5s");
         let modules = logging["vmodule"].as_array().cloned().unwrap_or_default();
         let plain = ["", "text"].contains(&format);
         let what = "stands beside a format other than text";
@@ -71,6 +78,9 @@ impl Kubelet<'_> {
             let right = !pattern.is_empty() && !pattern.contains(['=', ',']);
             let what = format!("is {}", quoted(pattern));
             self.unless(right, &field, what, "write a pattern without = and ,");
+            let field = format!("logging.vmodule[{at}].verbosity");
+            let right = !loud(&module["verbosity"]);
+            self.unless(right, &field, "is beyond 31 bits", loudness);
         }
         let off = |name: &str| !self.gate(name);
         let alpha = off("LoggingAlphaOptions");

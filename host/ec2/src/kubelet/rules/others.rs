@@ -37,7 +37,12 @@ impl Kubelet<'_> {
                 .split_once("//")
                 .map_or("dns:", |(scheme, _)| scheme);
             let right = ["dns:", "unix:", "unix-abstract:"].contains(&scheme);
-            let what = format!("{} has another scheme than dns and unix", quoted(endpoint));
+            let port = match endpoint.contains("//") {
+                true => None,
+                false => endpoint.rsplit_once(':').map(|(_, port)| port),
+            };
+            let right = right && port.is_none_or(|port| port.bytes().all(|b| b.is_ascii_digit()));
+            let what = format!("{} is not an address of dns or unix", quoted(endpoint));
             self.unless(
                 right,
                 "tracing.endpoint",
