@@ -16,6 +16,7 @@ pub(crate) mod read_back;
 pub mod sample;
 
 use longshore_userdata::{Boot, Cluster, Family, MOST_BYTES, Taint};
+use serde_json::{Map, Value};
 
 pub use flags::has as has_flag;
 pub use kept::{Capacity, Kept};
@@ -28,6 +29,11 @@ pub struct Joins<'a> {
     pub cluster: &'a Cluster,
     /// The API server's version, such as `1.35`; empty if it is not known.
     pub kubernetes: &'a str,
+}
+
+/// `spec.kubelet.config` of the NodeConfigs in a text; empty if nodeadm would find none.
+pub(crate) fn node_config(text: &str) -> Map<String, Value> {
+    nodeadm::read(text).map_or_else(|_| Map::new(), |all| all.config)
 }
 
 /// Whether a node of `boot`'s family joins its cluster with this user data: not longer than EC2
@@ -57,6 +63,9 @@ pub fn joins(boot: &Boot, text: &str) -> Result<ReadBack, String> {
     let said = read_back(boot.family, text)?;
     if boot.family == Family::Custom {
         return Ok(said);
+    }
+    if let Some(what) = &said.unfinished {
+        return Err(what.clone());
     }
     let cluster = &boot.cluster;
     let expected = [

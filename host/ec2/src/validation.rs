@@ -13,6 +13,8 @@ mod kubelet_settings;
 mod node;
 mod reserved_tags;
 mod rules;
+mod sharing;
+mod unjoined;
 
 use crate::catalogue::class::{Class, ClassFault};
 use crate::catalogue::class_catalogue::ClassCatalogue;
@@ -28,6 +30,7 @@ pub use reserved_tags::tags;
 pub use rules::rules;
 
 use fault::{below, found};
+use sharing::sharing;
 
 /// What is known of a NodeClass.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,6 +48,7 @@ pub enum Verdict {
 pub fn nodeclass(object: &EC2NodeClass, region: &Region) -> Verdict {
     let kubelets = kubelets(object, region.settings.kubernetes);
     let checked = settings(&object.spec, region.settings.expressions, &kubelets);
+    let checked = checked.and_then(|()| sharing(object.metadata.annotations.as_ref()));
     match checked.and_then(|()| evaluated(object, region)) {
         Err(invalid) => Verdict::Invalid(invalid),
         Ok(false) => Verdict::TypesUnknown,

@@ -56,7 +56,7 @@ const SIGNALS: [&str; 6] = [
 ];
 
 /// Every setting, as of December 2025; then those of the changelog.
-const SETTINGS: [(&str, Kind); 69] = [
+const SETTINGS: [(&str, Kind); 67] = [
     ("allowed-unsafe-sysctls", Kind::Texts),
     ("api-server", Kind::Text),
     ("authentication-mode", Kind::Words(&["aws", "tls"])),
@@ -80,7 +80,12 @@ const SETTINGS: [(&str, Kind); 69] = [
     ),
     (
         "cpu-manager-policy-options",
-        Kind::WordList(&["full-pcpus-only"]),
+        Kind::WordList(&[
+            "distribute-cpus-across-numa",
+            "full-pcpus-only",
+            "prefer-align-cpus-by-uncorecache",
+            "strict-cpu-reservation",
+        ]),
     ),
     ("cpu-manager-reconcile-period", Kind::Time),
     ("credential-providers", Kind::Tables),
@@ -94,8 +99,6 @@ const SETTINGS: [(&str, Kind); 69] = [
     ),
     ("eviction-soft", Kind::Thresholds),
     ("eviction-soft-grace-period", Kind::Times),
-    ("fail-cgroup-v1", Kind::Truth),
-    ("fail-cgroupv1", Kind::Truth),
     ("hostname-override", Kind::Text),
     (
         "hostname-override-source",
@@ -149,6 +152,33 @@ const SETTINGS: [(&str, Kind); 69] = [
     ("memory-throttling-factor", Kind::Any),
     ("topology-manager-policy-options", Kind::Any),
 ];
+
+/// Why a node with these settings would not join, though the model takes them.
+pub(super) fn unjoined(settings: &Map<String, Value>) -> Option<String> {
+    let text = |name: &str| settings.get(name).and_then(Value::as_str);
+    if settings.get("standalone-mode") == Some(&Value::Bool(true)) {
+        let what = "settings.kubernetes.standalone-mode is true: the kubelet would join no cluster";
+        return Some(what.to_owned());
+    }
+    if text("cloud-provider") == Some("aws") {
+        let what = "settings.kubernetes.cloud-provider is `aws`, which kubelets since 1.27 end on";
+        return Some(what.to_owned());
+    }
+    if let Some(name) = text("hostname-override") {
+        return Some(format!(
+            "settings.kubernetes.hostname-override gives all nodes the name {}, and the API server \
+             lets none of them join with it",
+            quoted(name)
+        ));
+    }
+    let labels = settings.get("node-labels").and_then(Value::as_object);
+    let mut labels = labels.into_iter().flatten();
+    let fault = labels.find_map(|(key, value)| {
+        let value = value.as_str().unwrap_or_default();
+        super::flags::label_fault(key, value)
+    });
+    fault.map(|fault| format!("settings.kubernetes.node-labels has {fault}"))
+}
 
 /// Why Bottlerocket refuses `settings.kubernetes`, if it does.
 pub(super) fn refusal(settings: &Map<String, Value>) -> Option<String> {

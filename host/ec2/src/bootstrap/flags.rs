@@ -83,15 +83,75 @@ pub(super) fn read(words: Vec<String>) -> Result<Flags, String> {
                 .ok_or_else(|| format!("{shown} has no value"))?,
         };
         flags.set(&name, flag, &value)?;
+        unjoined(&name, &value)?;
         flags.names.push(name);
     }
-    if let Some(label) = flags.labels.keys().find(|key| is_refused(key)) {
-        let label = quoted(label);
-        return Err(format!(
-            "--node-labels has {label}, which a kubelet may not give its own node and ends on"
-        ));
+    let mut labels = flags.labels.iter();
+    if let Some(fault) = labels.find_map(|(key, value)| label_fault(key, value)) {
+        return Err(format!("--node-labels has {fault}"));
     }
     Ok(flags)
+}
+
+/// Flags with a value with which no node joins. What a shell fills in is not known.
+fn unjoined(name: &str, value: &str) -> Result<(), String> {
+    let filled = value.contains(['$', '`']);
+    match name {
+        "hostname-override" if !filled && !value.is_empty() => Err(format!(
+            "--{name}={value} gives all nodes one name, and the API server lets none of them join \
+             with it"
+        )),
+        "cloud-provider" if !filled && !matches!(value, "" | "external") => Err(format!(
+            "--{name}={value} is not external, and kubelets since 1.27 end on it"
+        )),
+        "kubeconfig" if value.is_empty() => Err(format!(
+            "--{name} is empty: the kubelet would join no cluster"
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Why a kubelet ends on a label that it is to give its own node.
+pub(super) fn label_fault(key: &str, value: &str) -> Option<String> {
+    if is_refused(key) {
+        let key = quoted(key);
+        return Some(format!(
+            "{key}, which a kubelet may not give its own node and ends on"
+        ));
+    }
+    if !is_label_key(key) {
+        let key = quoted(key);
+        return Some(format!(
+            "{key}, which is not a label's key: the kubelet ends on it"
+        ));
+    }
+    if !value.is_empty() && !is_label_name(value) {
+        let (key, value) = (quoted(key), quoted(value));
+        return Some(format!(
+            "{value} for {key}, which is not a label's value: the kubelet ends on it"
+        ));
+    }
+    None
+}
+
+/// Up to 63 letters, digits, `-`, `_` and `.`, with a letter or digit at both ends.
+fn is_label_name(text: &str) -> bool {
+    let edge = |c: char| c.is_ascii_alphanumeric();
+    let inner = |c: char| edge(c) || "-_.".contains(c);
+    let ends = text.starts_with(edge) && text.ends_with(edge);
+    ends && text.len() <= 63 && text.chars().all(inner)
+}
+
+/// A name, possibly after a domain of small letters.
+fn is_label_key(key: &str) -> bool {
+    let Some((domain, name)) = key.split_once('/') else {
+        return is_label_name(key);
+    };
+    let edge = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    let part = |part: &str| {
+        part.starts_with(edge) && part.ends_with(edge) && part.chars().all(|c| edge(c) || c == '-')
+    };
+    domain.len() <= 253 && domain.split('.').all(part) && is_label_name(name)
 }
 
 /// Whether a kubelet ends at a label: those of Kubernetes that are not the kubelet's own.
@@ -142,10 +202,10 @@ impl Flags {
     fn set(&mut self, name: &str, flag: &Flag, value: &str) -> Result<(), String> {
         let wrong = |expected: &str| Err(format!("--{name}={value} is not {expected}"));
         match name {
-            "node-labels" => self.labels.extend(pairs(value, '=')),
+            "node-labels" => self.labels.extend(pairs(name, value, '=')?),
             "register-with-taints" => self.taints = Some(taints(name, value)?),
             "feature-gates" => {
-                for (gate, on) in pairs(value, '=') {
+                for (gate, on) in pairs(name, value, '=')? {
                     match on.as_str() {
                         "true" | "True" | "TRUE" | "t" | "T" | "1" => {
                             self.gates.insert(gate, true.into())
@@ -174,14 +234,14 @@ impl Flags {
                 None => return wrong("a duration such as 90s"),
             },
             "mapStringString" | "mapStringBool" => {
-                let sign = if flag.field.starts_with("eviction") && value.contains('<') {
-                    '<'
-                } else {
-                    '='
+                let sign = match flag.field {
+                    "evictionHard" | "evictionSoft" => '<',
+                    _ => '=',
                 };
                 let own = self.settings.get(flag.field).and_then(Value::as_object);
                 let mut all = own.cloned().unwrap_or_default();
-                all.extend(pairs(value, sign).map(|(key, value)| (key, value.into())));
+                let pairs = pairs(name, value, sign)?.into_iter();
+                all.extend(pairs.map(|(key, value)| (key, value.into())));
                 all.into()
             }
             "strings" | "stringSlice" => {
@@ -253,12 +313,15 @@ fn set(into: &mut Map<String, Value>, path: &str, value: Value) {
     }
 }
 
-/// `key=value,key=value`.
-fn pairs(text: &str, sign: char) -> impl Iterator<Item = (String, String)> + use<'_> {
-    let pairs = text
-        .split(',')
-        .filter_map(move |pair| pair.split_once(sign));
-    pairs.map(|(key, value)| (key.trim().to_owned(), value.trim().to_owned()))
+/// `key=value,key=value`. The kubelet ends on a pair without the sign.
+fn pairs(name: &str, text: &str, sign: char) -> Result<Vec<(String, String)>, String> {
+    let pair = |pair: &str| {
+        let (key, value) = pair.split_once(sign)?;
+        Some((key.trim().to_owned(), value.trim().to_owned()))
+    };
+    let all = text.split(',').filter(|pair| !pair.is_empty());
+    let all: Option<Vec<_>> = all.map(pair).collect();
+    all.ok_or_else(|| format!("--{name}={text} is not a list of pairs, key{sign}value"))
 }
 
 /// `key=value:Effect,key:Effect`.
@@ -328,6 +391,14 @@ mod tests {
             ("--max-pods", "has no value"),
             ("--protect-kernel-defaults maybe", "is not an argument"),
             ("--register-with-taints=a=b", "is not a list of taints"),
+            ("--node-labels=a", "is not a list of pairs"),
+            ("--eviction-hard=memory.available=5%", "key<value"),
+            ("--node-labels=node-role.kubernetes.io/a=b", "may not give"),
+            ("--node-labels=a=b/c", "is not a label's value"),
+            ("--node-labels=Team.X/a=b", "is not a label's key"),
+            ("--hostname-override=a", "gives all nodes one name"),
+            ("--cloud-provider=aws", "is not external"),
+            ("--kubeconfig=", "would join no cluster"),
         ] {
             let error = read(words(line)).unwrap_err();
             assert!(error.contains(what), "{line}: {error}");

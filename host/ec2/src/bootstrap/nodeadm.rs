@@ -24,6 +24,39 @@ pub(super) struct NodeConfig {
     pub max_pods: Option<String>,
     /// Fragments of TOML of `spec.containerd.config`.
     containerd: Vec<String>,
+    /// `spec.instance.localStorage.strategy`.
+    strategy: Option<String>,
+}
+
+/// How the instance's own disks are put together, in small letters.
+const STRATEGIES: [&str; 4] = ["raid0", "raid10", "mount", "none"];
+
+impl NodeConfig {
+    /// Why nodeadm ends after it has read the user data: it sets up outposts, containerd and disks before
+    /// it starts the kubelet.
+    pub fn unfinished(&self) -> Option<String> {
+        let id = self.cluster.get("id").and_then(Value::as_str);
+        if self.cluster.get("enableOutpost") == Some(&Value::Bool(true))
+            && id.is_none_or(str::is_empty)
+        {
+            let what =
+                "spec.cluster.enableOutpost is true without spec.cluster.id: nodeadm ends on it";
+            return Some(what.to_owned());
+        }
+        let broken = |fragment: &String| fragment.parse::<toml::Table>().err();
+        if let Some(error) = self.containerd.iter().find_map(broken) {
+            let error = error.message();
+            return Some(format!(
+                "spec.containerd.config is not TOML: {error}; nodeadm ends on it"
+            ));
+        }
+        let other = |of: &&String| !STRATEGIES.contains(&of.to_ascii_lowercase().as_str());
+        let strategy = quoted(self.strategy.as_ref().filter(other)?);
+        Some(format!(
+            "spec.instance.localStorage.strategy {strategy} is not RAID0, RAID10 or Mount: nodeadm ends \
+             on it"
+        ))
+    }
 }
 
 /// What nodeadm takes out of user data.
@@ -142,6 +175,7 @@ fn decoded(text: &str) -> Result<NodeConfig, String> {
         flags: texts(&kubelet["flags"]),
         max_pods: set(&kubelet["maxPodsExpression"]),
         containerd: set(&spec["containerd"]["config"]).into_iter().collect(),
+        strategy: set(&spec["instance"]["localStorage"]["strategy"]),
     })
 }
 
@@ -235,6 +269,7 @@ impl NodeConfig {
         self.flags.extend(other.flags);
         self.max_pods = other.max_pods.or(self.max_pods.take());
         self.containerd.extend(other.containerd);
+        self.strategy = other.strategy.or(self.strategy.take());
     }
 }
 

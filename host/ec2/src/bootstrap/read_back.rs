@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use longshore_userdata::{Family, mime};
+use longshore_userdata::{Family, mime, unknown_settings};
 use serde_json::{Map, Value, json};
 
 use super::flags::{self, Flags};
@@ -40,6 +40,8 @@ pub struct ReadBack {
     pub flags: Vec<String>,
     /// The expression by which nodeadm counts the pods that memory is reserved for.
     pub max_pods_expression: Option<String>,
+    /// Why what reads it ends on it afterwards.
+    pub unfinished: Option<String>,
 }
 
 /// Reads user data of a family: a MIME archive or a script of AL2, a MIME archive or a NodeConfig of
@@ -151,6 +153,7 @@ fn al2023(text: &str) -> Result<ReadBack, String> {
         endpoint: cluster("apiServerEndpoint"),
         ca_bundle: cluster("certificateAuthority").map(|text| text.replace(['\r', '\n'], "")),
         cidr: cluster("cidr"),
+        unfinished: config.unfinished(),
         max_pods_expression: config.max_pods,
         ..ReadBack::default()
     };
@@ -236,8 +239,17 @@ fn bottlerocket(text: &str) -> Result<ReadBack, String> {
     })?;
     let all = serde_json::to_value(&all).map_err(|error| error.to_string())?;
     let settings = &all["settings"]["kubernetes"];
-    if let Some(refusal) = settings.as_object().and_then(bottlerocket::refusal) {
-        return Err(refusal);
+    if let Some(settings) = settings.as_object() {
+        let refusal = bottlerocket::refusal(settings);
+        if let Some(refusal) = refusal.or_else(|| bottlerocket::unjoined(settings)) {
+            return Err(refusal);
+        }
+    }
+    let unknown = unknown_settings(text).map_err(|fault| fault.what)?;
+    if let Some(unknown) = unknown.first() {
+        return Err(format!(
+            "{unknown} is not a setting of Bottlerocket, which would refuse all of the user data"
+        ));
     }
     let text = |name: &str| settings[name].as_str().map(str::to_owned);
     let mut said = ReadBack {
@@ -270,6 +282,14 @@ fn bottlerocket(text: &str) -> Result<ReadBack, String> {
                 Some(number),
             ) => number.into(),
             ("memory-swap-behavior", _) => json!({"swapBehavior": value}),
+            ("ids-per-pod", _) => json!({"idsPerPod": value}),
+            ("cpu-manager-policy-options", _) => {
+                let names = value.as_array().into_iter().flatten();
+                let names = names.filter_map(Value::as_str);
+                names
+                    .map(|name| (name.to_owned(), Value::from("true")))
+                    .collect()
+            }
             _ => value.clone(),
         };
         said.settings.insert(ours.to_owned(), value);
@@ -279,7 +299,7 @@ fn bottlerocket(text: &str) -> Result<ReadBack, String> {
 }
 
 /// Settings of Bottlerocket that become settings of the kubelet under another name.
-const BOTTLEROCKET: [(&str, &str); 31] = [
+const BOTTLEROCKET: [(&str, &str); 37] = [
     ("allowed-unsafe-sysctls", "allowedUnsafeSysctls"),
     ("container-log-max-files", "containerLogMaxFiles"),
     ("container-log-max-size", "containerLogMaxSize"),
@@ -288,6 +308,9 @@ const BOTTLEROCKET: [(&str, &str); 31] = [
         "container-log-monitor-interval",
         "containerLogMonitorInterval",
     ),
+    ("cpu-manager-policy", "cpuManagerPolicy"),
+    ("cpu-manager-policy-options", "cpuManagerPolicyOptions"),
+    ("cpu-manager-reconcile-period", "cpuManagerReconcilePeriod"),
     ("event-burst", "eventBurst"),
     ("event-qps", "eventRecordQPS"),
     ("eviction-hard", "evictionHard"),
@@ -302,6 +325,7 @@ const BOTTLEROCKET: [(&str, &str); 31] = [
         "image-gc-low-threshold-percent",
         "imageGCLowThresholdPercent",
     ),
+    ("ids-per-pod", "userNamespaces"),
     ("image-maximum-gc-age", "imageMaximumGCAge"),
     ("image-minimum-gc-age", "imageMinimumGCAge"),
     ("kube-api-burst", "kubeAPIBurst"),
@@ -311,10 +335,12 @@ const BOTTLEROCKET: [(&str, &str); 31] = [
     ("max-pods", "maxPods"),
     ("memory-swap-behavior", "memorySwap"),
     ("pod-pids-limit", "podPidsLimit"),
+    ("provider-id", "providerID"),
     ("registry-burst", "registryBurst"),
     ("registry-qps", "registryPullQPS"),
     ("reserved-cpus", "reservedSystemCPUs"),
     ("seccomp-default", "seccompDefault"),
+    ("server-tls-bootstrap", "serverTLSBootstrap"),
     ("shutdown-grace-period", "shutdownGracePeriod"),
     (
         "shutdown-grace-period-for-critical-pods",

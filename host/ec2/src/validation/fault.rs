@@ -36,6 +36,10 @@ pub enum Reason {
     KubeletExpressionInvalid,
     /// A setting is one that the family's images would not apply.
     UnsupportedKubeletConfiguration,
+    /// An annotation asks for shared GPUs, and the gate for that is off.
+    DraDisabled,
+    /// An annotation about shared GPUs cannot be read.
+    NvidiaConsumableCapacityInvalid,
     /// An expression has no value for an instance type.
     KubeletExpressionEvaluationFailed,
     /// A node would not boot with the user data, or lose a part of it.
@@ -52,6 +56,8 @@ impl Reason {
             Reason::KubeletExpressionsDisabled => "KubeletExpressionsDisabled",
             Reason::KubeletExpressionInvalid => "KubeletExpressionInvalid",
             Reason::UnsupportedKubeletConfiguration => "UnsupportedKubeletConfiguration",
+            Reason::DraDisabled => "DRADisabled",
+            Reason::NvidiaConsumableCapacityInvalid => "NVIDIAConsumableCapacityInvalid",
             Reason::KubeletExpressionEvaluationFailed => "KubeletExpressionEvaluationFailed",
             Reason::InvalidUserData => "InvalidUserData",
             Reason::TagValidationFailed => "TagValidationFailed",

@@ -1,13 +1,17 @@
 //! Whether a node joins: what its kubelet and the readers of its user data refuse.
 
+use std::net::IpAddr;
+
+use longshore_api::manifests::quoted;
 use longshore_userdata::{self as userdata, mime};
 use serde_json::{Map, Value};
 
 use super::fault::{Fault, Invalid, Reason, below, found};
-use super::kubelet_settings::{known_only, kubelet};
+use super::kubelet_settings::{known_only, types};
+use super::unjoined::unjoined;
 use crate::bootstrap::flags::has as has_flag;
 use crate::bootstrap::read_back::ReadBack;
-use crate::bootstrap::{joins, sample};
+use crate::bootstrap::{joins, node_config, sample};
 use crate::catalogue::class::kubelet::Kubelet;
 use crate::kubelet::effective::Base;
 use crate::kubelet::refused;
@@ -55,7 +59,8 @@ pub fn node(
     let Some(base) = Base::of(family.into()) else {
         return Ok(());
     };
-    let own = refused(settings, base, kubelets);
+    let mut own = refused(settings, base, kubelets);
+    own.extend(unjoined(settings));
     // Bottlerocket's model is stricter than the kubelet.
     if family == AmiFamily::Bottlerocket {
         let boot = sample::sample(family, settings, None);
@@ -92,7 +97,8 @@ pub fn node(
         }
     };
     // What the NodeClass says may be right together with what the user data says.
-    let together = starts(&said, base, kubelets);
+    let mut together = starts(&said, base, kubelets);
+    together.extend(unjoined(&said.settings));
     let of_class = |fault: &Fault| own.iter().any(|one| one.field == fault.field);
     let (own, others): (Vec<Fault>, Vec<Fault>) = together.into_iter().partition(of_class);
     found(Reason::InvalidKubeletConfiguration, below(own))?;
@@ -126,6 +132,12 @@ pub fn warnings(
                 .to_owned(),
         );
     }
+    if known {
+        out.extend(passed_over(all));
+    }
+    if family == AmiFamily::AL2023 {
+        out.extend(replaced(settings, text));
+    }
     let Some(said) = said else {
         return out;
     };
@@ -151,11 +163,64 @@ pub fn warnings(
     out
 }
 
+/// Settings that a kubelet starts with and does not follow.
+fn passed_over(settings: &Map<String, Value>) -> Vec<String> {
+    let mut out = Vec::new();
+    let servers = settings.get("clusterDNS").and_then(Value::as_array);
+    let servers = servers.into_iter().flatten().filter_map(Value::as_str);
+    for server in servers.filter(|server| server.parse::<IpAddr>().is_err()) {
+        out.push(format!(
+            "clusterDNS has {}, which is not an address: the kubelet passes over it",
+            quoted(server)
+        ));
+    }
+    let id = settings.get("providerID").and_then(Value::as_str);
+    if let Some(id) = id.filter(|id| !id.is_empty()) {
+        out.push(format!(
+            "providerID is {} on all nodes: a NodeClaim does not find its Node by it, since the \
+             instance has an ID of its own",
+            quoted(id)
+        ));
+    }
+    let endpoint = settings.get("containerRuntimeEndpoint");
+    let endpoint = endpoint.and_then(Value::as_str).unwrap_or_default();
+    if !endpoint.is_empty() && !endpoint.ends_with("/run/containerd/containerd.sock") {
+        out.push(format!(
+            "containerRuntimeEndpoint is {}: the image's containerd listens at \
+             unix:///run/containerd/containerd.sock, and a kubelet without a runtime ends",
+            quoted(endpoint)
+        ));
+    }
+    out
+}
+
+/// Settings of a NodeConfig of the user's that ours replaces, because they are set on every node.
+fn replaced(settings: &Map<String, Value>, text: &str) -> Vec<String> {
+    let asked = node_config(text);
+    let all = [
+        (
+            "maxPods",
+            "spec.kubelet.maxPods, or without it by what the instance type takes",
+        ),
+        (
+            "clusterDNS",
+            "spec.kubelet.clusterDNS, or without it by the cluster's own",
+        ),
+        ("registerWithTaints", "the taints of the NodePool"),
+    ];
+    let lost = all.into_iter().filter(|(name, _)| {
+        let theirs = asked.get(*name).filter(|value| !value.is_null());
+        theirs.is_some_and(|theirs| settings.get(*name) != Some(theirs))
+    });
+    let lost = lost.map(|(name, by)| format!("spec.kubelet.config.{name} is replaced by {by}"));
+    lost.collect()
+}
+
 /// What kubelets refuse of what user data says to them, with the fields of their settings, or flags.
 pub fn starts(said: &ReadBack, base: Base, kubelets: &Kubelets) -> Vec<Fault> {
     let mut settings = known_only("KubeletConfiguration", &said.settings);
     settings.remove("registerWithTaints");
-    let mut faults = kubelet(&settings);
+    let mut faults = types(&settings);
     if faults.is_empty() {
         faults = refused(&settings, base, kubelets);
     }

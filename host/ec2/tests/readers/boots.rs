@@ -132,6 +132,42 @@ fn user_data_of_al2023_is_sent_as_what_it_is_or_refused() {
             "a setting that there is not",
             config("    config: {maxPodz: 20}"),
         ),
+        (
+            "settings of every node",
+            config(
+                "    config: {maxPods: 110, clusterDNS: [169.254.20.10], registerWithTaints: []}",
+            ),
+        ),
+        (
+            "a signal that Karpenter does not know",
+            config("    config: {evictionHard: {containerfs.available: 10%}}"),
+        ),
+        (
+            "an amount that is none",
+            config("    config: {systemReserved: {memory: 1Gx}}"),
+        ),
+        (
+            "an ID of one instance",
+            config("    config: {providerID: \"aws:///us-east-1a/i-1\"}"),
+        ),
+        ("no Node", config("    flags: [--register-node=false]")),
+        ("one name", config("    flags: [--hostname-override=node]")),
+        (
+            "a label of Kubernetes",
+            config("    flags: [--node-labels=node-role.kubernetes.io/gpu=true]"),
+        ),
+        (
+            "TOML that is broken",
+            json!({"userData": "apiVersion: node.eks.aws/v1alpha1\nkind: NodeConfig\nspec:\n  containerd:\n    config: \"a = [\"\n"}),
+        ),
+        (
+            "disks in a way that there is not",
+            json!({"userData": "apiVersion: node.eks.aws/v1alpha1\nkind: NodeConfig\nspec:\n  instance:\n    localStorage: {strategy: RAID5}\n"}),
+        ),
+        (
+            "an outpost without an ID",
+            json!({"userData": "apiVersion: node.eks.aws/v1alpha1\nkind: NodeConfig\nspec:\n  cluster: {enableOutpost: true}\n"}),
+        ),
     ];
     expect_test::expect_file!["boots/al2023.txt"].assert_eq(&all("AL2023", &cases));
 }
@@ -232,6 +268,59 @@ fn settings_that_a_kubelet_ends_on_are_refused_with_its_reason() {
             kubelet(json!({"memoryManagerPolicy": "Static"})),
         ),
         ("no hard eviction", kubelet(json!({"evictionHard": null}))),
+        (
+            "sysctls of the node",
+            kubelet(json!({"allowedUnsafeSysctls": ["net.core.somaxconn", "vm.swappiness"]})),
+        ),
+        (
+            "a sysctl that is none",
+            kubelet(json!({"allowedUnsafeSysctls": ["Net.Core"]})),
+        ),
+        (
+            "metrics of another version",
+            kubelet(json!({"showHiddenMetricsForVersion": "1.34"})),
+        ),
+        (
+            "metrics of the version before",
+            kubelet(json!({"showHiddenMetricsForVersion": "1.35"})),
+        ),
+        (
+            "a cipher suite by OpenSSL's name",
+            kubelet(json!({"tlsCipherSuites": ["ECDHE-RSA-AES128-GCM-SHA256"]})),
+        ),
+        (
+            "a curve twice",
+            kubelet(json!({"tlsCurvePreferences": [29, 29]})),
+        ),
+        (
+            "a threshold of nothing",
+            kubelet(json!({"evictionHard": {"memory.available": "0"}})),
+        ),
+        (
+            "a threshold that is off",
+            kubelet(json!({"evictionHard": {"memory.available": "0%"}})),
+        ),
+        (
+            "an interval below zero",
+            kubelet(json!({"syncFrequency": "-1s"})),
+        ),
+        ("no Node", kubelet(json!({"registerNode": false}))),
+        (
+            "one instance's ID for all",
+            kubelet(json!({"providerID": "aws:///us-east-1a/i-1"})),
+        ),
+        (
+            "a name as a server of DNS",
+            kubelet(json!({"clusterDNS": ["dns.local"]})),
+        ),
+        (
+            "another runtime",
+            kubelet(json!({"containerRuntimeEndpoint": "unix:///run/crio/crio.sock"})),
+        ),
+        (
+            "a domain",
+            kubelet(json!({"clusterDomain": "example.local"})),
+        ),
     ];
     expect_test::expect_file!["boots/kubelet.txt"].assert_eq(&all("AL2023", &cases));
 }
@@ -343,8 +432,102 @@ fn settings_of_bottlerocket_are_taken_as_its_model_takes_them() {
             "reserved in the text",
             text("kube-reserved = {memory = \"2Gi\"}"),
         ),
+        (
+            "an ID of one instance",
+            text("provider-id = \"aws:///us-east-1a/i-1\""),
+        ),
+        ("no cluster", text("standalone-mode = true")),
+        ("one name", text("hostname-override = \"node\"")),
+        ("a cloud of old", text("cloud-provider = \"aws\"")),
+        (
+            "a label of Kubernetes",
+            text("[settings.kubernetes.node-labels]\n\"node-role.kubernetes.io/gpu\" = \"true\""),
+        ),
+        (
+            "a policy in capitals",
+            text("cpu-manager-policy = \"Static\""),
+        ),
+        (
+            "options of the policy",
+            text(
+                "cpu-manager-policy = \"static\"\ncpu-manager-policy-options = [\"full-pcpus-only\"]",
+            ),
+        ),
+        ("a setting that was removed", text("fail-cgroup-v1 = false")),
+        (
+            "settings of every node",
+            text("max-pods = 110\ncluster-dns-ip = \"10.0.0.10\""),
+        ),
     ];
     expect_test::expect_file!["boots/bottlerocket.txt"].assert_eq(&all("Bottlerocket", &cases));
+}
+
+#[test]
+fn sections_of_bottlerocket_are_taken_as_its_models_take_them() {
+    let text = |text: &str| json!({"userData": text});
+    let cases = [
+        (
+            "sections that there are",
+            text(
+                "[settings]\nmotd = \"hi\"\n[settings.host-containers.admin]\nenabled = true\n\
+                 [settings.kernel.sysctl]\n\"net.core.somaxconn\" = \"1024\"\n\
+                 [settings.kernel]\nlockdown = \"integrity\"\n[settings.boot.kernel-parameters]\n\
+                 console = [\"ttyS0\"]\n[settings.ntp]\ntime-servers = [\"169.254.169.123\"]\n\
+                 [settings.container-registry.mirrors]\n\"docker.io\" = [\"https://mirror\"]\n",
+            ),
+        ),
+        (
+            "a section of another spelling",
+            text("[settings.host-container.admin]\nenabled = true\n"),
+        ),
+        (
+            "a section of ECS",
+            text("[settings.ecs]\ncluster = \"a\"\n"),
+        ),
+        (
+            "a setting that there is not",
+            text("[settings.host-containers.admin]\nenable = true\nsuperpowered = true\n"),
+        ),
+        (
+            "a sysctl as a number",
+            text("[settings.kernel.sysctl]\n\"net.core.somaxconn\" = 1024\n"),
+        ),
+        (
+            "data that is not in base64",
+            text("[settings.host-containers.admin]\nuser-data = \"#!/bin/sh\"\n"),
+        ),
+        (
+            "a mode that there is not",
+            text("[settings.bootstrap-containers.setup]\nmode = \"every\"\n"),
+        ),
+        (
+            "a truth as a text",
+            text("[settings.host-containers.admin]\nenabled = \"true\"\n"),
+        ),
+        (
+            "a parameter of the kernel as a text",
+            text("[settings.boot.kernel-parameters]\nconsole = \"ttyS0\"\n"),
+        ),
+        ("a text for a section", text("[settings]\nntp = \"a\"\n")),
+        ("outside of settings", text("[kubernetes]\nmax-pods = 5\n")),
+    ];
+    expect_test::expect_file!["boots/sections.txt"].assert_eq(&all("Bottlerocket", &cases));
+}
+
+#[test]
+fn a_taint_reaches_the_kubelet_without_its_time() {
+    let taints = json!([{"key": "a", "effect": "NoSchedule", "timeAdded": "2026-11-28T00:00:00Z"}]);
+    let (found, _) = nodes(
+        "node",
+        json!({"amiFamily": "AL2023", "cluster": {"cidr": "10.100.0.0/16"}, "taints": taints})
+            .to_string()
+            .as_bytes(),
+    );
+    let text = &found[0].user_data;
+    assert!(
+        text.contains("key: a") && !text.contains("timeAdded"),
+        "{text}"
+    );
 }
 
 #[test]
