@@ -34,7 +34,7 @@ mod taint;
 pub use buffer::{
     CapacityBuffer, CapacityBufferSpec, CapacityBufferStatus, PodTemplateRef, ScalableRef,
 };
-pub use condition::{Condition, ConditionStatus, condition, set_condition};
+pub use condition::{Condition, ConditionStatus, condition, readable, set_condition};
 pub use kwok::{KWOKNodeClass, KWOKNodeClassFields, KWOKNodeClassSpec, KWOKNodeClassStatus};
 pub use nodeclaim::{NodeClaim, NodeClaimSpec, NodeClaimStatus, ResourceRequests};
 pub use nodepool::{

@@ -33,9 +33,9 @@ pub mod kwok {
     pub const FAMILY: &str = "karpenter.kwok.sh/instance-family";
     /// Second part of the type's name.
     pub const SIZE: &str = "karpenter.kwok.sh/instance-size";
-    /// CPUs.
+    /// Number of CPUs.
     pub const CPU: &str = "karpenter.kwok.sh/instance-cpu";
-    /// Memory.
+    /// Memory as the type has it, `8Gi`.
     pub const MEMORY: &str = "karpenter.kwok.sh/instance-memory";
     /// The class of a node.
     pub const NODE_CLASS: &str = "karpenter.kwok.sh/kwoknodeclass";
@@ -49,7 +49,7 @@ pub mod capacity_type {
     pub const SPOT: &str = "spot";
     /// Capacity at list price.
     pub const ON_DEMAND: &str = "on-demand";
-    /// All of them.
+    /// The three values, reserved first.
     pub const ALL: [&str; 3] = [RESERVED, SPOT, ON_DEMAND];
 }
 
@@ -142,9 +142,45 @@ pub fn restricted(key: &str) -> Option<&'static str> {
     {
         Some("labels under karpenter.sh are the autoscaler's own")
     } else {
-        None
+        let (domain, name) = key.split_once('/')?;
+        (domain == EC2_DOMAIN && !EC2_LABELS.contains(&name))
+            .then_some("no instance type of EC2 has a label of that name under karpenter.k8s.aws")
     }
 }
+
+/// The domain of labels of EC2's instance types and offerings.
+const EC2_DOMAIN: &str = "karpenter.k8s.aws";
+/// Names of those labels.
+const EC2_LABELS: [&str; 28] = [
+    "capacity-reservation-id",
+    "capacity-reservation-interruptible",
+    "capacity-reservation-type",
+    "ec2nodeclass",
+    "instance-accelerator-count",
+    "instance-accelerator-manufacturer",
+    "instance-accelerator-name",
+    "instance-capability-flex",
+    "instance-category",
+    "instance-cpu",
+    "instance-cpu-manufacturer",
+    "instance-cpu-sustained-clock-speed-mhz",
+    "instance-ebs-bandwidth",
+    "instance-encryption-in-transit-supported",
+    "instance-family",
+    "instance-generation",
+    "instance-gpu-count",
+    "instance-gpu-manufacturer",
+    "instance-gpu-memory",
+    "instance-gpu-name",
+    "instance-hypervisor",
+    "instance-local-nvme",
+    "instance-memory",
+    "instance-network-bandwidth",
+    "instance-size",
+    "instance-tenancy",
+    "placement-group-id",
+    "placement-group-partition",
+];
 
 /// Whether `key` has the form of a label key: an optional DNS domain and a slash, then a name of at
 /// most 63 characters.
@@ -204,6 +240,8 @@ mod tests {
             (HOSTNAME, true),
             ("karpenter.sh/initialized", true),
             ("x.karpenter.sh/y", true),
+            ("karpenter.k8s.aws/instance-cpu", false),
+            ("karpenter.k8s.aws/instance-cpus", true),
         ] {
             assert_eq!(restricted(key).is_some(), ours, "{key}");
         }

@@ -2,7 +2,7 @@
 //!
 //! The input is YAML with several documents, JSON, concatenated JSON objects, v1 Lists or typed
 //! lists (`PodList`), from any number of sources. Objects are found and read one by one. No tree of
-//! a whole file is built, and an invalid object affects only itself. [`Reader::normalize`] returns
+//! a whole file is built, and an invalid object affects only itself. [`Reader::finish`] returns
 //! the objects in an order that does not depend on the order of the input, and every [`Diagnostic`]
 //! with its location.
 //!
@@ -26,12 +26,14 @@ mod node;
 mod nodepool;
 mod normalize;
 mod object;
+mod old_apis;
 #[cfg(feature = "crd")]
 mod overlay;
 mod pod;
 mod requirement;
 mod scheduler;
 mod selector;
+mod status;
 mod storage;
 mod store;
 #[cfg(test)]
@@ -51,7 +53,7 @@ use serde::Deserialize;
 
 #[cfg(feature = "crd")]
 use crate::crd::admission::{self, Admission};
-use crate::json;
+use crate::{json, labels, time};
 
 pub use diagnostic::{Diagnostic, Diagnostics, Location, quoted};
 pub use documents::{Document, documents};
@@ -59,6 +61,7 @@ pub use explain::explain;
 #[cfg(feature = "crd")]
 pub use overlay::{overlay, overlays};
 pub use scheduler::default_spread;
+pub use status::HINT as PASSED_OVER;
 pub use store::{Frozen, Store};
 
 use builder::{ObjectsBuilder, namespace};
@@ -81,6 +84,11 @@ pub struct Reader {
 /// The group of an `apiVersion`, empty for the core's.
 fn group(api_version: &str) -> &str {
     api_version.split_once('/').map_or("", |(group, _)| group)
+}
+
+/// Group and version of an `apiVersion`.
+fn parts(api_version: &str) -> (&str, &str) {
+    api_version.split_once('/').unwrap_or(("", api_version))
 }
 
 /// The identity of an object; `name` is `namespace/name` for namespaced kinds.
@@ -224,7 +232,7 @@ impl Reader {
                 continue;
             }
             match yaml::to_json(document) {
-                Ok(json) if json.trim().is_empty() => {}
+                Ok(json) if matches!(json.trim(), "" | "null") => {}
                 Ok(json) => {
                     let text = json.as_bytes();
                     let mut part = Source {
@@ -488,6 +496,7 @@ impl Reader {
             of,
             refusals: Vec::new(),
             notes: Vec::new(),
+            passed: Vec::new(),
         };
         self.admit(source, object);
     }
@@ -553,15 +562,39 @@ impl Reader {
         self.dispatch(source, object);
     }
 
-    /// The table of kinds.
+    /// Looks whether the version of its API is one that is read.
     fn dispatch(&mut self, source: &mut Source<'_>, mut object: Object<'_>) {
-        let (group, version) = object
-            .of
-            .api_version
-            .split_once('/')
-            .unwrap_or(("", object.of.api_version));
+        let removed = old_apis::of(object.of.api_version, object.of.kind);
+        let Some((now, since)) = removed else {
+            let (group, version) = parts(object.of.api_version);
+            self.hold_against_type(&mut object, (group, version));
+            return self.by_kind(source, object);
+        };
+        let what = format!(
+            "{} is not served since Kubernetes {since}",
+            quoted(object.of.api_version)
+        );
+        if self.is_by_hand(object.text) {
+            let hint = format!("the object is not counted; write {now}");
+            return self.refuse_version(source, &object, what, hint);
+        }
+        // A cluster has accepted it. Its successor has the fields that are read.
+        object.notes.push(Fault {
+            field: "apiVersion".to_owned(),
+            what,
+            hint: format!("it is read as {now}"),
+        });
+        object.of = TypeOf {
+            api_version: now,
+            kind: object.of.kind,
+        };
+        self.by_kind(source, object);
+    }
+
+    /// The table of kinds.
+    fn by_kind(&mut self, source: &mut Source<'_>, object: Object<'_>) {
+        let (group, version) = parts(object.of.api_version);
         let kind = object.of.kind;
-        self.hold_against_type(&mut object, (group, version));
         match (group, kind) {
             ("", "Pod") if self.is_by_hand(object.text) => {
                 self.take(source, object, true, |wire, objects| {
@@ -652,9 +685,20 @@ impl Reader {
 
     /// Says that the version of an object's API is not read.
     fn refuse_old(&mut self, source: &mut Source<'_>, object: &Object<'_>, hint: String) {
+        let what = format!("{} is not read", quoted(object.of.api_version));
+        self.refuse_version(source, object, what, hint);
+    }
+
+    fn refuse_version(
+        &mut self,
+        source: &mut Source<'_>,
+        object: &Object<'_>,
+        what: String,
+        hint: String,
+    ) {
         let fault = Fault {
             field: "apiVersion".to_owned(),
-            what: format!("{} is not read", quoted(object.of.api_version)),
+            what,
             hint,
         };
         let bytes = object.text.as_bytes();
@@ -679,12 +723,26 @@ impl Reader {
             of,
             refusals,
             notes,
+            mut passed,
         } = object;
         let wire: W = match serde_json::from_str(text) {
             Ok(wire) => wire,
             Err(_) => {
-                let (name, fault) = unreadable::<W>(text);
-                self.hold(&of, text, &fault);
+                let (name, mut fault) = unreadable::<W>(text);
+                if let Some(text) = status::without(text, &fault, passed.len()) {
+                    passed.push(status::passed_over(fault));
+                    let object = Object {
+                        text: &text,
+                        range,
+                        item,
+                        of,
+                        refusals,
+                        notes,
+                        passed,
+                    };
+                    return self.by_kind(source, object);
+                }
+                self.hold(&of, text, &mut fault);
                 return self.refuse(source, range, item, &of, &name, fault);
             }
         };
@@ -700,18 +758,18 @@ impl Reader {
                 Some(_) => "generateName only works in a cluster; give it a name",
                 None => "give it one",
             };
-            let fault = Fault {
+            let mut fault = Fault {
                 field: "metadata.name".to_owned(),
                 what: "is missing".to_owned(),
                 hint: hint.to_owned(),
             };
-            self.hold(&of, text, &fault);
+            self.hold(&of, text, &mut fault);
             return self.refuse(source, range, item, &of, "", fault);
         }
         #[cfg(feature = "crd")]
-        if self.is_of_manifests() && !crate::labels::is_dns_name(plain) {
-            let fault = metadata::no_name(plain);
-            self.hold(&of, text, &fault);
+        if self.is_of_manifests() && !labels::is_dns_name(plain) {
+            let mut fault = metadata::no_name(plain);
+            self.hold(&of, text, &mut fault);
             return self.refuse(source, range, item, &of, &name, fault);
         }
         let identity = identity(group(of.api_version), of.kind, &name);
@@ -727,8 +785,9 @@ impl Reader {
         if !refusals.is_empty() {
             // Our own words have a hint, where we would refuse it too.
             let own = into(wire, &mut ObjectsBuilder::default()).err();
-            let faults = own.map_or(refusals, |own| vec![own]);
-            if let Some(first) = faults.first() {
+            let own = own.filter(|own| !status::is_status(&own.field));
+            let mut faults = own.map_or(refusals, |own| vec![own]);
+            if let Some(first) = faults.first_mut() {
                 self.hold(&of, text, first);
             }
             for fault in faults {
@@ -736,27 +795,78 @@ impl Reader {
             }
             return;
         }
+        // A Node or NodeClaim of which something is passed over is not disrupted.
+        self.objects.notes.clone_from(&passed);
+        let is_said = |note: &Fault| passed.iter().any(|known| known.field == note.field);
+        let notes: Vec<Fault> = notes.into_iter().filter(|note| !is_said(note)).collect();
+        let protection = self.protection(of.kind, wire.meta());
         match into(wire, &mut self.objects) {
             Ok(()) => {
                 self.seen.insert(identity);
                 for fault in std::mem::take(&mut self.objects.notes)
                     .into_iter()
                     .chain(notes)
+                    .chain(protection)
                 {
                     self.refuse(source, range.clone(), item, &of, &name, fault);
                 }
             }
-            Err(fault) => {
+            Err(mut fault) => {
                 self.objects.notes.clear();
-                self.hold(&of, text, &fault);
+                if let Some(text) = status::without(text, &fault, passed.len()) {
+                    passed.push(status::passed_over(fault));
+                    let object = Object {
+                        text: &text,
+                        range,
+                        item,
+                        of,
+                        refusals: Vec::new(),
+                        notes,
+                        passed,
+                    };
+                    return self.by_kind(source, object);
+                }
+                self.hold(&of, text, &mut fault);
                 self.refuse(source, range, item, &of, &name, fault);
             }
         }
     }
 
+    /// Says of a manifest that an annotation which looks like a protection protects nothing. In a
+    /// cluster an Event says it.
+    fn protection(&self, kind: &str, meta: &Meta<'_>) -> Option<Fault> {
+        if !self.is_of_manifests() || !matches!(kind, "Pod" | "Node" | "NodeClaim") {
+            return None;
+        }
+        let at = diagnostic::Path::Root.field("metadata");
+        let at = at.field("annotations");
+        let hint = "write karpenter.sh/do-not-disrupt: \"true\" to protect it";
+        let old = [
+            "karpenter.sh/do-not-evict",
+            "karpenter.sh/do-not-consolidate",
+        ];
+        let old = old.into_iter().find(|key| meta.annotation(key).is_some());
+        if let Some(key) = old {
+            let what = "is no longer read since Karpenter 0.32, so it protects nothing";
+            return Some(at.key(key).fault(what, hint));
+        }
+        let value = meta.annotation(labels::DO_NOT_DISRUPT)?;
+        let lasts = time::go_duration(value).is_some_and(|seconds| seconds > 0);
+        let wanted = match kind {
+            "Pod" if lasts => return None,
+            "Pod" => "neither \"true\" nor a duration above 0 such as 1h30m",
+            _ => "not \"true\"",
+        };
+        (!matches!(value, "true" | "false" | "")).then(|| {
+            let what = format!("{} is {wanted}, so it protects nothing", quoted(value));
+            at.key(labels::DO_NOT_DISRUPT).fault(what, hint)
+        })
+    }
+
     /// Takes an object in that cannot be read, where it protects something that others would take:
     /// a pod its node, a PodDisruptionBudget its pods. Other objects are left out.
-    fn hold(&mut self, of: &TypeOf<'_>, text: &str, why: &Fault) {
+    /// What follows from that is added to the reason.
+    fn hold(&mut self, of: &TypeOf<'_>, text: &str, why: &mut Fault) {
         let head: pod::WirePodHead<'_> = match (group(of.api_version), of.kind) {
             ("", "Pod") | ("policy", "PodDisruptionBudget") => pod::WirePodHead::lenient(text),
             _ => return,
@@ -773,7 +883,7 @@ impl Reader {
             return;
         }
         match of.kind {
-            "Pod" => pod::unreadable(&head, why, &mut self.objects),
+            "Pod" => pod::unreadable(text, &head, why, &mut self.objects),
             _ => workload::unreadable_budget(&head.metadata, &mut self.objects),
         }
     }
@@ -813,6 +923,8 @@ struct Object<'a> {
     refusals: Vec<Fault>,
     /// Fields that do not count.
     notes: Vec<Fault>,
+    /// Parts of its status that cannot be read and are left out.
+    passed: Vec<Fault>,
 }
 
 /// The types that kinds are read into.

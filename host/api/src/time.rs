@@ -75,13 +75,18 @@ fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
 
 /// Seconds of a Go duration such as `1h30m`, `300s`, `1.5h` or `-5m`, cut to whole seconds.
 pub fn go_duration(text: &str) -> Option<i64> {
+    go_seconds(text).map(|seconds| seconds as i64)
+}
+
+/// Seconds of a Go duration, with their fractions.
+pub fn go_seconds(text: &str) -> Option<f64> {
     let (sign, mut rest) = match text.as_bytes().first()? {
         b'-' => (-1.0, &text[1..]),
         b'+' => (1.0, &text[1..]),
         _ => (1.0, text),
     };
     if rest == "0" {
-        return Some(0);
+        return Some(0.0);
     }
     if rest.is_empty() {
         return None;
@@ -110,7 +115,7 @@ pub fn go_duration(text: &str) -> Option<i64> {
         rest = &rest[end..];
     }
     // Go holds durations in 64 bits of nanoseconds: about 292 years.
-    (seconds < 9.3e9).then_some((sign * seconds) as i64)
+    (seconds < 9.3e9).then_some(sign * seconds)
 }
 
 /// Seconds of a duration of a NodePool: whole hours, minutes and seconds, `^([0-9]+(s|m|h))+$`.

@@ -21,7 +21,7 @@ pub use error::{CloudError, Shortage};
 pub use offering::OfferingName;
 pub use repair::{RebootError, RepairAction, RepairPolicy};
 
-/// A cloud.
+/// What a cloud must do for Longshore: launch, list and end instances.
 #[async_trait]
 pub trait CloudProvider: Send + Sync {
     /// Its name, as metrics and logs have it.
@@ -215,7 +215,7 @@ pub struct Requirement {
     pub key: String,
     /// `In`, `NotIn`, `Exists`, `DoesNotExist`, `Gt`, `Lt`, `Gte` or `Lte`.
     pub operator: String,
-    /// Its values.
+    /// Values that `operator` compares with; empty for Exists and DoesNotExist.
     pub values: Vec<String>,
 }
 
@@ -240,10 +240,10 @@ impl Requirement {
     }
 }
 
-/// A taint.
+/// A taint of a node: pods without a toleration stay away.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Taint {
-    /// Key.
+    /// Label-like key, such as `example.com/gpu`.
     pub key: String,
     /// Value, empty for none.
     pub value: String,
@@ -251,7 +251,7 @@ pub struct Taint {
     pub effect: String,
 }
 
-/// An instance.
+/// An instance that the cloud has or had.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Instance {
     /// The cloud's ID for it, as in `Node.spec.providerID`.

@@ -23,7 +23,7 @@ pub struct RepairPolicy {
     pub grace: Option<Duration>,
     /// From 0 to 100: nodes with a higher one come first.
     pub priority: u8,
-    /// What is done.
+    /// Replacement or reboot.
     pub action: RepairAction,
 }
 
@@ -45,7 +45,7 @@ pub enum RebootError {
     /// It never will be. It is not asked again; the node is replaced.
     #[error("the machine cannot be started anew: {0}")]
     Failed(String),
-    /// Asked again.
+    /// A failure that says when to try again.
     #[error(transparent)]
     Again(#[from] CloudError),
 }

@@ -4,7 +4,7 @@
 //! of months and days, `?` for `*`. If both days are restricted, either will do. Sunday is 0 and not 7.
 //! There is no sixth field and no time zone.
 
-/// A schedule.
+/// A schedule in cron's five fields, UTC.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Schedule {
     minutes: u64,

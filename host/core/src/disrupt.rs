@@ -3,7 +3,7 @@
 //! [`verdicts`] says for every node and method whether the rules of its NodePool, its pods and their
 //! budgets let it go. [`search`] says which of these nodes are worth removing, what is bought for
 //! them, and where each pod goes: the objective is the price of all nodes, a cost for each node, and
-//! [`MoveCost`](search::MoveCost) for each pod that moves. The result is a list of [`Proposal`]s that
+//! [`MoveCost`](costs::MoveCost) for each pod that moves. The result is a list of [`Proposal`]s that
 //! do not depend on each other. [`paper`] carries them out on records.
 
 pub mod backoff;

@@ -5,10 +5,10 @@
 //! order, each to the best node at that moment, while nodes register one after the other. A plan
 //! that only one assignment can realise leaves pods unplaced. [`simulate`] says which.
 //!
-//! [`Simulator::new`] resolves what depends on the snapshot only ([`compile`]: selectors to
-//! counters; [`existing_nodes`]: existing nodes). [`Simulator::run`] runs one scenario ([`queue`])
-//! on a set of nodes, so that many candidate plans can be tried cheaply. Filters ([`filter`]) and
-//! scores ([`score`]) are those of kube-scheduler 1.36's default profile, with one exception.
+//! [`Simulator::new`] resolves what depends on the snapshot only (`compile`: selectors to
+//! counters; `existing_nodes`: existing nodes). [`Simulator::run`] runs one scenario (`queue`)
+//! on a set of nodes, so that many candidate plans can be tried cheaply. Filters (`filter`) and
+//! scores (`score`) are those of kube-scheduler 1.36's default profile, with one exception.
 //!
 //! Since 1.36 balance of resources is scored by its change (kubernetes/kubernetes#135573), which
 //! sends small pods to the emptiest nodes whatever their shape. Plans chosen with that score needed

@@ -1,7 +1,7 @@
 //! Every decision of Longshore, as ordinary functions over plain data.
 //!
 //! [`ClusterObjects`](model::ClusterObjects) is what was observed; [`Snapshot`](snapshot::Snapshot)
-//! adds indexes, ready to plan on; [`plan`](plan::plan) turns a snapshot into a
+//! adds indexes, ready to plan on; [`plan`](planner::plan) turns a snapshot into a
 //! [`Plan`](plan::Plan); [`check`](check::check) says, without trusting the planner, whether the
 //! plan keeps every rule.
 //!
@@ -24,6 +24,7 @@ pub mod plan;
 pub mod planner;
 pub mod policy;
 pub mod reasons;
+pub mod rng;
 pub mod schedule;
 pub mod snapshot;
 pub mod stop;

@@ -23,7 +23,7 @@ use crate::schedule::sets::{Numbers, Sets};
 /// A catalogue with overlays.
 #[derive(Clone, Debug)]
 pub struct Overlaid {
-    /// The catalogue.
+    /// The catalogue with the corrected prices and capacities.
     pub catalogue: Catalogue,
     /// Names of overlays that are in conflict with another of their weight, in order of weight and
     /// name. Nothing of them was applied.

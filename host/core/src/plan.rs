@@ -120,7 +120,7 @@ pub struct PlannedClaim {
 /// Pods for a node that exists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placement {
-    /// The node.
+    /// Index into the snapshot's nodes.
     pub node: NodeIx,
     /// Its new pods, by namespace and name.
     pub pods: Vec<PodIx>,
@@ -129,7 +129,7 @@ pub struct Placement {
 /// A pod without a node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Unplaced {
-    /// The pod.
+    /// Index into the observed pods.
     pub pod: PodIx,
     /// For a pod that cannot be planned at all one reason without a target; otherwise the first
     /// rule that refuses it, for each NodePool. Never empty.

@@ -35,7 +35,7 @@ pub struct Options {
 /// A plan that breaks a rule: a defect of the planner, found before the plan is carried out.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rejected {
-    /// The plan.
+    /// The plan as the planner made it.
     pub plan: Plan,
     /// What is wrong with it.
     pub violations: Vec<Violation>,

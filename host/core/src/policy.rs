@@ -22,7 +22,7 @@ pub struct CommitmentPool {
 /// if the pool has at least `amount` left, and then takes it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Draw {
-    /// The offering.
+    /// Index into the catalogue's offerings.
     pub offering: OfferingId,
     /// How much one node takes; positive.
     pub amount: f64,

@@ -11,7 +11,7 @@ use crate::model::{Excess, NodeClassRef, ResourceId, Symbol, Taint};
 pub struct Refusal {
     /// Who refuses.
     pub target: Target,
-    /// Why.
+    /// The rule that the pod does not meet.
     pub unfit: Unfit,
 }
 
@@ -26,7 +26,7 @@ pub enum Target {
     Node(NodeIx),
 }
 
-/// Which topology rule.
+/// The three topology rules of pods.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum TopologyRule {
     /// A topology spread constraint.
@@ -50,7 +50,7 @@ pub enum Unfit {
     ResourceClaims,
     /// It asks for a resource that no node has and no instance type offers.
     NoSuchResource {
-        /// The resource.
+        /// The resource asked for.
         resource: ResourceId,
     },
     /// One of its volumes is unavailable.
@@ -68,7 +68,7 @@ pub enum Unfit {
     },
     /// Too little of a resource is free (existing nodes).
     Resource {
-        /// The resource.
+        /// The first resource that is short.
         resource: ResourceId,
         /// How much it needs.
         wants: i64,
@@ -80,7 +80,7 @@ pub enum Unfit {
     Types(TypesLeft),
     /// A topology rule.
     Topology {
-        /// Which kind of rule.
+        /// Spread, affinity or anti-affinity.
         rule: TopologyRule,
         /// Its topology key.
         key: Symbol,
@@ -90,17 +90,17 @@ pub enum Unfit {
     },
     /// A host port is taken.
     HostPort {
-        /// The port.
+        /// Number of the port.
         port: u16,
     },
     /// A CSI driver's limit of volumes.
     VolumeLimit {
-        /// The driver.
+        /// Name of the CSI driver.
         driver: Symbol,
     },
     /// The NodePool's limit of a resource.
     LimitReached {
-        /// The resource.
+        /// The resource whose limit is reached.
         resource: ResourceId,
     },
     /// The NodePool's limit of nodes.
@@ -137,7 +137,7 @@ pub enum Unfit {
 /// The domain with the fewest pods, which a spread constraint would have filled first.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Least {
-    /// The domain.
+    /// Value of the topology key.
     pub domain: Symbol,
     /// How many pods it has.
     pub pods: u32,
@@ -324,7 +324,7 @@ pub enum Invariant {
     Limits,
     /// `minValues` of NodePools.
     MinValues,
-    /// Reservations.
+    /// Reservations are not used beyond their capacity.
     Reservations,
     /// The sums of the plan.
     Totals,

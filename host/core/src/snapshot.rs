@@ -19,7 +19,7 @@ pub use nodes::StateNode;
 pub use pending::{PendingPod, SharedClaims};
 pub use running::Running;
 use useless_purchases::UselessPurchases;
-pub use volumes::SharedClaim;
+pub use volumes::{ClaimToBind, Given, SharedClaim, give};
 
 use crate::ids::{PodIx, PoolIx};
 use crate::model::{ClusterObjects, PodShape};
@@ -69,7 +69,7 @@ impl Snapshot {
             Arc::make_mut(&mut world).use_stable_labels();
         }
         let daemons = nodes::daemons(&world);
-        let volumes = volumes::Volumes::index(&world);
+        let mut volumes = volumes::Volumes::index(&world);
         let join = |not_here: &FxHashSet<PodIx>| {
             let joined = nodes::join(&world, &daemons, &volumes, not_here);
             let running = Running::index(&world, &joined.nodes);
@@ -90,6 +90,7 @@ impl Snapshot {
             moved,
         } = joined;
         let running = Arc::new(running);
+        volumes.give_to(&world, &nominated, &nodes);
         let useless = UselessPurchases::of(&world);
         let pending = pending::collect(
             &world,
@@ -116,6 +117,14 @@ impl Snapshot {
 }
 
 impl Snapshot {
+    /// Why a pod gets no volume: all that fit one of its claims go to others.
+    pub fn volumes_taken(&self, claim: u32) -> Unfit {
+        let name = self.world.volume_claims[claim as usize].name;
+        let name = self.world.names.text(name);
+        let what = "every PersistentVolume that fits its claim";
+        Unfit::Volume(format!("{what} {name} goes to another claim").into())
+    }
+
     /// Why a pod does not get a claim that another one has.
     pub fn why_not(&self, of: SharedClaim, first: PodIx) -> Unfit {
         let world = &*self.world;

@@ -19,7 +19,7 @@ impl<'a> Stop<'a> {
         Stop(Some(raised))
     }
 
-    /// Whether it is raised.
+    /// Asks the signal: whether work must end now.
     pub fn is_raised(&self) -> bool {
         self.0.is_some_and(|raised| raised())
     }

@@ -44,6 +44,19 @@ pub enum Command {
     /// Runs a scenario in a simulated cluster in virtual time: cost, waiting pods, failures
     #[command(disable_help_flag = true)]
     Sim(SimArgs),
+    /// Compiles the component on standard input to standard output, for `run`
+    #[command(hide = true)]
+    CompilePolicy(CompilePolicyArgs),
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct CompilePolicyArgs {
+    /// The most bytes of memory
+    #[arg(long)]
+    pub memory: Option<u64>,
+    /// As the host has it
+    #[arg(long)]
+    pub canonical_nans: bool,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -246,7 +259,7 @@ pub struct RunArgs {
     /// How to reach the API server [default: KUBECONFIG, or the ServiceAccount of the pod]
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
-    /// A folder to write down everything that is observed and decided [default: `dir` of [journal]
+    /// A folder to write down everything that is observed and decided [default: `dir` of `[journal]`
     /// in the configuration]
     #[arg(long, value_name = "DIR")]
     pub journal: Option<PathBuf>,

@@ -34,6 +34,8 @@ pub struct Config {
     pub max_ages: BTreeMap<String, Duration>,
     /// `[journal]`.
     pub journal: Option<JournalEntry>,
+    /// `dir` of `[cache]`.
+    pub cache: Option<PathBuf>,
 }
 
 /// `[journal]`: what happens is written down.
@@ -113,6 +115,8 @@ pub enum Mode {
     Enforce,
     /// Its scores are compared and never used.
     Shadow,
+    /// It is neither asked nor loaded, as if it were not there.
+    Off,
 }
 
 /// One `[signals.NAME]`: where its table comes from.
@@ -164,6 +168,10 @@ pub fn parse(file: &Path, text: &str) -> Result<Config, Vec<ConfigError>> {
         config = tables(&mut root, folder);
         if let Some(mut table) = root.table("journal") {
             config.journal = Some(journal(&mut table, folder));
+            table.finish();
+        }
+        if let Some(mut table) = root.table("cache") {
+            config.cache = table.text("dir").map(|dir| folder.join(dir));
             table.finish();
         }
         root.finish();
@@ -316,6 +324,7 @@ fn mode(table: &mut Table) -> Mode {
     match table.text("mode") {
         None | Some("enforce") => {}
         Some("shadow") => return Mode::Shadow,
+        Some("off") => return Mode::Off,
         Some("canary") => table.fault_at(
             "mode",
             "mode `canary` is not there yet".into(),
@@ -324,8 +333,8 @@ fn mode(table: &mut Table) -> Mode {
         ),
         Some(mode) => table.fault_at(
             "mode",
-            format!("unknown mode `{mode}`: expected one of `enforce`, `shadow`"),
-            "`enforce` is obeyed, `shadow` asked and compared".into(),
+            format!("unknown mode `{mode}`: expected one of `enforce`, `shadow`, `off`"),
+            "`enforce` is obeyed, `shadow` asked and compared, `off` left out".into(),
         ),
     }
     Mode::Enforce
@@ -520,6 +529,9 @@ mod tests {
             dir = "journal"
             max-size = "1GiB"
             segment-size = "200MB"
+
+            [cache]
+            dir = "/var/cache/longshore"
             "#,
         )
         .unwrap();
@@ -575,6 +587,7 @@ mod tests {
                     max_size: Some(1 << 30),
                     segment_size: Some(200_000_000),
                 }),
+                cache: Some("/var/cache/longshore".into()),
             }
         );
     }
@@ -590,7 +603,7 @@ mod tests {
             "[planing]\nseed = 1\n[planning]\nimprov = 'none'\ncolour = 'red'\n[signals.x]\npath \
             = 'x'\n",
             expect![[r#"
-                conf/longshore.toml:1:2: unknown table `planing`: expected one of `disruption`, `journal`, `planning`, `policy`, `signals`
+                conf/longshore.toml:1:2: unknown table `planing`: expected one of `cache`, `disruption`, `journal`, `planning`, `policy`, `signals`
                     hint: did you mean `planning`?
                 conf/longshore.toml:4:1: unknown key `improv` in [planning]: expected one of `improve`, `min-values-policy`, `new-pods`, `node-cost`, `preference-policy`, `seed`, `time-limit`
                     hint: did you mean `improve`?
@@ -654,8 +667,8 @@ mod tests {
                     hint: write `mode = "shadow"` to compare without obeying, or `nodepools` to obey for some
                 conf/longshore.toml:6:8: policy `a` is there twice
                     hint: give each a name of its own
-                conf/longshore.toml:8:8: unknown mode `maybe`: expected one of `enforce`, `shadow`
-                    hint: `enforce` is obeyed, `shadow` asked and compared
+                conf/longshore.toml:8:8: unknown mode `maybe`: expected one of `enforce`, `shadow`, `off`
+                    hint: `enforce` is obeyed, `shadow` asked and compared, `off` left out
             "#]],
         );
     }

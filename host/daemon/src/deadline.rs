@@ -20,7 +20,6 @@ impl Deadline {
         Deadline(limit.and_then(|limit| Instant::now().checked_add(limit)))
     }
 
-    /// Whether it is over.
     pub fn is_over(&self) -> bool {
         self.0.is_some_and(|at| Instant::now() >= at)
     }

@@ -16,7 +16,6 @@ pub enum Failure {
     #[error("cannot read {}", file.display())]
     Read {
         file: PathBuf,
-        /// The cause.
         #[source]
         source: std::io::Error,
     },
@@ -62,7 +61,6 @@ pub enum Ended {
     /// A task that runs for ever has returned.
     #[error("{0} ended by itself")]
     Task(&'static str),
-    /// A task has panicked.
     #[error("a task has panicked ({0}): a defect, please report it")]
     Panicked(String),
 }

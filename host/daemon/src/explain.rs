@@ -57,7 +57,6 @@ enum Outcome {
         claim: Box<Claim>,
         alone: Option<Priced>,
     },
-    /// It is unplaced.
     #[serde(rename = "leftover")]
     Unplaced,
 }
@@ -66,11 +65,9 @@ enum Outcome {
 pub struct ExplainInput<'a> {
     /// What it was made on.
     pub snapshot: &'a Snapshot,
-    /// The evaluated target.
+    /// The policies that it was made with.
     pub policies: &'a dyn Policies,
-    /// How it was made.
     pub options: planner::Options,
-    /// What was decided.
     pub plan: &'a Plan,
     /// Ends the search for anything cheaper that an explanation needs besides.
     pub stop: Stop<'a>,

@@ -73,6 +73,7 @@ pub fn read(options: &Options) -> Result<(ClusterObjects, Diagnostics), Failure>
     };
     foreign_pools(&world, managed, &source, &mut problems);
     untried_pods(&world, &source, &mut problems);
+    passed_over(&world, options, &source, &mut problems);
     world.settings = options.settings.clone();
     if let Some(config) = &options.scheduler {
         world.settings.default_spread = default_spread(config, &mut world.names)?;
@@ -87,7 +88,12 @@ pub fn read(options: &Options) -> Result<(ClusterObjects, Diagnostics), Failure>
     let overlays = overlays.read(&mut world, aws.is_some(), &mut problems);
     match aws {
         Some(aws) => classes.catalogue(&mut world, aws, types, overlays.list(), &mut problems)?,
-        None => catalogue(&mut world, types, &mut problems)?,
+        None => {
+            // Nothing is bought for them, and what is wrong with them is said all the same.
+            let of_classes = classes.problems().into_iter();
+            of_classes.for_each(|problem| problems.push(problem));
+            catalogue(&mut world, types, &mut problems)?;
+        }
     }
     overlays.apply(&mut world, &mut problems);
     Ok((world, problems))
@@ -204,8 +210,44 @@ fn untried_pods(world: &ClusterObjects, source: &str, problems: &mut Diagnostics
             "say nothing of kube-scheduler{others}: only pods with condition PodScheduled False and \
             reason Unschedulable are planned for"
         ),
-        hint: "add the condition to a manifest that was written by hand".into(),
+        hint: "add the condition to a manifest that was written by hand; a pod with scheduling gates \
+               waits for them"
+            .into(),
     });
+}
+
+/// Kinds that do not count here, where somebody may expect that they do.
+fn passed_over(
+    world: &ClusterObjects,
+    options: &Options,
+    source: &str,
+    problems: &mut Diagnostics,
+) {
+    let says = |kind: &str, what: String, hint: &str| Diagnostic {
+        location: Location {
+            source: source.to_owned(),
+            ..Location::default()
+        },
+        kind: kind.to_owned(),
+        what,
+        hint: hint.to_owned(),
+        ..Diagnostic::default()
+    };
+    let found = |kind: &&str| problems.ignored.contains_key(*kind);
+    let mut said = Vec::new();
+    if !options.node_overlay && found(&"NodeOverlay") {
+        let what = "is an alpha kind that does not count by default".to_owned();
+        let hint = "plan with --feature-gates NodeOverlay=true";
+        said.push(says("NodeOverlay", what, hint));
+    }
+    let workloads = ["Deployment", "Job", "CronJob"];
+    let alone = workloads.into_iter().find(found);
+    if let Some(kind) = alone.filter(|_| world.pods.is_empty()) {
+        let what = "makes no pods here, and there are none: only Pods are planned for".to_owned();
+        let hint = "add the pods that it makes, as `kubectl get pods -o yaml` shows them";
+        said.push(says(kind, what, hint));
+    }
+    said.into_iter().for_each(|one| problems.push(one));
 }
 
 /// Objects with nothing but instance types.
@@ -324,7 +366,7 @@ pub fn shown(file: &Path) -> String {
     }
 }
 
-/// As [`bytes`], unpacked if the file's name ends in `.gz`.
+/// As [`bytes()`], unpacked if the file's name ends in `.gz`.
 pub fn unpacked(file: &Path) -> Result<Vec<u8>, Failure> {
     let packed = bytes(file)?;
     if file.extension().is_none_or(|extension| extension != "gz") {

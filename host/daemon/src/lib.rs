@@ -55,6 +55,10 @@ use error::Failure;
 /// Does what the arguments say.
 pub fn main() -> ExitCode {
     let answer = match Args::parse().command {
+        Command::CompilePolicy(args) => {
+            let code = longshore_policy::compile_child(args.memory, args.canonical_nans);
+            return ExitCode::from(code);
+        }
         Command::Plan(args) => plan::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Types(args) => types::run(&args),

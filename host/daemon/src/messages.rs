@@ -147,7 +147,7 @@ impl Messages<'_> {
                 self.no_such_resource(resource.name(&self.world.names))
             }
             Unfit::Volume(why) => format!("volume: {why}"),
-            Unfit::NoPools => "there is no NodePool".into(),
+            Unfit::NoPools => "there is no NodePool, or none that can be read".into(),
             Unfit::Unusable(why) => self.unusable(why),
             Unfit::Taint(taint) => format!("it does not tolerate taint {}", self.taint(taint)),
             Unfit::Label { key } if fields::is_field(self.text(*key)) => field(self.text(*key)),
@@ -435,12 +435,14 @@ impl Messages<'_> {
             true => false,
             false => rows.is_empty() || rows.iter().any(admits),
         };
+        let is_there = self.world.classes.iter().any(|known| known.id == class);
+        let why = match is_there {
+            true => "which was refused, or whose types have not been read yet",
+            false => "which is missing or cannot be read",
+        };
         (!is_known).then(|| {
-            format!(
-                "no instance type is known for its {kind} {}, which is missing, was refused or has \
-                not been read yet",
-                self.text(class.name)
-            )
+            let name = self.text(class.name);
+            format!("no instance type is known for its {kind} {name}, {why}")
         })
     }
 
@@ -458,7 +460,7 @@ impl Messages<'_> {
             (pods, "room for too few pods".to_owned()),
             (storage, "too little ephemeral-storage".to_owned()),
             (other, self.other_resource()),
-            (left.labels, "labels do not match".to_owned()),
+            (left.labels, self.labels_of_types(left)),
             (left.offerings, self.no_offering()),
             (left.incompatible, incompatible.to_owned()),
             (left.limits, "would pass the NodePool's limits".to_owned()),
@@ -494,6 +496,53 @@ impl Messages<'_> {
             true => format!("none of {} types is left", left.all),
             false => sentences.join("; "),
         }
+    }
+
+    /// That labels of types do not match; where no type is left, what none of them meets.
+    fn labels_of_types(&self, left: &TypesLeft) -> String {
+        let unmet = self.shape.filter(|_| left.labels == left.all);
+        let unmet = unmet.and_then(|shape| {
+            let only_term = match shape.required.as_slice() {
+                [term] => term.as_slice(),
+                _ => &[],
+            };
+            let of_pool = self.pool.map_or(&[][..], |pool| &pool.requirements[..]);
+            let mut all = shape.node_selector.iter().chain(only_term).chain(of_pool);
+            all.find(|wanted| self.is_met_by_no_type(wanted))
+        });
+        match unmet {
+            None => "labels do not match".to_owned(),
+            Some(wanted) => format!(
+                "labels do not match: no type meets {}: {}",
+                self.text(wanted.key),
+                self.requirement(wanted)
+            ),
+        }
+    }
+
+    /// Whether types have a label, and none of them as it is wanted.
+    fn is_met_by_no_type(&self, wanted: &Requirement) -> bool {
+        let catalogue = &self.world.catalogue;
+        let rows = catalogue.index().types_with(wanted.key);
+        let number = |value: &Symbol| self.world.names.text(*value).parse::<i64>().ok();
+        let meets = |&(at, place): &(u32, u32)| {
+            let row = &catalogue.types()[at as usize].requirements[place as usize];
+            let Op::In(values) = &row.op else {
+                // What it says otherwise is not held against it, but that it has no such label.
+                let is_absent = matches!(row.op, Op::DoesNotExist);
+                return !is_absent || matches!(wanted.op, Op::DoesNotExist | Op::NotIn(_));
+            };
+            match &wanted.op {
+                Op::In(wanted) => values.iter().any(|value| wanted.contains(value)),
+                Op::NotIn(excluded) => values.iter().any(|value| !excluded.contains(value)),
+                Op::Exists => true,
+                Op::DoesNotExist => false,
+                Op::Gte(least) => values.iter().filter_map(number).any(|of| of >= *least),
+                Op::Lte(most) => values.iter().filter_map(number).any(|of| of <= *most),
+            }
+        };
+        // A type without the label has it from its NodePool, if at all.
+        rows.len() == catalogue.types().len() && !rows.iter().any(meets)
     }
 
     fn other_resource(&self) -> String {

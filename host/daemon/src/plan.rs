@@ -59,7 +59,6 @@ pub struct Planned {
     pub scorers: Scorers,
     /// Input that was skipped.
     pub problems: Diagnostics,
-    /// What was decided.
     pub plan: Plan,
     /// Seconds of reading and parsing.
     pub parse_seconds: f64,

@@ -4,6 +4,8 @@ pub mod bench;
 pub mod check;
 mod signals;
 
+use std::path::{Path, PathBuf};
+
 use longshore_core::disrupt::consolidation::{Consolidation, DisruptionPolicies};
 use longshore_core::model::{Catalogue, Symbol, Symbols};
 use longshore_core::policy::{AlikeCosts, ByPrice, Policies, Scores};
@@ -72,8 +74,63 @@ fn other_kind(entry: &PolicyEntry, policy: &LoadedPolicy, wanted: &str, other: &
     }
 }
 
+/// Where a container has its cache: a volume that the charts mount.
+const CACHE_VOLUME: &str = "/var/lib/longshore/cache";
+/// In a folder for caches: this one is closed to other users, the volume's own cannot be.
+const COMPILED: &str = "compiled";
+/// A component of this size compiles in a tenth of a second.
+const QUICKLY_COMPILED: u64 = 256 << 10;
+
+/// The folder of compiled policies: as configured, else that of the container, else the user's.
+pub(crate) fn cache_folder(configured: Option<&Path>) -> Option<PathBuf> {
+    let set = |name: &str| {
+        let set = std::env::var_os(name).filter(|set| !set.is_empty());
+        set.map(PathBuf::from)
+    };
+    let volume = || Some(PathBuf::from(CACHE_VOLUME)).filter(|volume| volume.is_dir());
+    let own = || {
+        let folder = set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache")))?;
+        Some(folder.join("longshore"))
+    };
+    let folder = configured
+        .map(Path::to_owned)
+        .or_else(volume)
+        .or_else(own)?;
+    Some(folder.join(COMPILED))
+}
+
+/// Runs policies for a command that ends: what was compiled is kept for the next one.
 pub(crate) fn host() -> Result<Host, Failure> {
-    Host::new(HostConfig::default()).map_err(|error| Failure::Usage {
+    host_that(None)
+}
+
+/// As [`host`], and says when it compiles for seconds.
+pub(crate) fn host_that_says_so() -> Result<Host, Failure> {
+    host_that(Some(|file| {
+        let is_large = std::fs::metadata(file).is_ok_and(|is| is.len() > QUICKLY_COMPILED);
+        if is_large {
+            eprintln!(
+                "compiling {}, which may take half a minute; the next time it is kept",
+                file.display()
+            );
+        }
+    }))
+}
+
+/// Prints what happened beside the answer.
+fn print_remarks(host: &Host) {
+    for remark in host.take_remarks() {
+        eprintln!("{remark}");
+    }
+}
+
+fn host_that(on_compile: Option<fn(&Path)>) -> Result<Host, Failure> {
+    let config = HostConfig {
+        cache: cache_folder(None),
+        on_compile,
+        ..HostConfig::default()
+    };
+    Host::new(config).map_err(|error| Failure::Usage {
         message: error.to_string(),
         hint: "plan without policies on this machine".into(),
     })
@@ -158,7 +215,6 @@ fn inline(value: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::path::Path;
 
     #[test]
     fn settings_survive_the_way_through_toml() {

@@ -103,7 +103,7 @@ fn commands(command: &Command, path: &str) -> String {
     let mut text = String::new();
     for sub in command
         .get_subcommands()
-        .filter(|sub| !["help", "sim"].contains(&sub.get_name()))
+        .filter(|sub| !["help", "sim"].contains(&sub.get_name()) && !sub.is_hide_set())
     {
         let path = format!("{path} {}", sub.get_name());
         if sub.has_subcommands() {
@@ -169,7 +169,7 @@ const fn key(
 }
 
 /// All of them. What a value may be is asked of the reader, and that this list is complete.
-const KEYS: [Key; 25] = [
+const KEYS: [Key; 26] = [
     key(
         "[planning]",
         "improve",
@@ -255,7 +255,7 @@ const KEYS: [Key; 25] = [
         "[[policy]]",
         "mode",
         "\"enforce\"",
-        "Whether its costs decide, or are only compared.",
+        "Whether its costs decide, are only compared, or the policy is left out.",
     ),
     key(
         "[signals.NAME]",
@@ -316,6 +316,12 @@ const KEYS: [Key; 25] = [
         "segment-size",
         "\"64MiB\"",
         "Size of one segment; at most a quarter of `max-size`.",
+    ),
+    key(
+        "[cache]",
+        "dir",
+        "\"/var/lib/longshore/cache\"",
+        "Where compiled policies are kept: in the folder `compiled` in it, closed to other users. Without it the default if that is there, else a folder of the user's.",
     ),
 ];
 
@@ -423,7 +429,7 @@ fn every_key_that_the_reader_knows_is_in_the_reference() {
             said.matches('`').count() / 2 - 1,
             tables.iter().filter(|table| named(table)).count()
         ),
-        (5, 5),
+        (6, 6),
         "{said}"
     );
 }

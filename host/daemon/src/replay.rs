@@ -65,13 +65,11 @@ pub struct Different {
     pub round: RoundPlace,
     /// What the journal says, at the first difference.
     pub recorded: String,
-    /// What came out.
     pub replayed: String,
     /// What may be the reason.
     pub reasons: Vec<String>,
 }
 
-/// Which round.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RoundPlace {

@@ -9,7 +9,7 @@ pub mod text;
 
 use std::collections::BTreeMap;
 
-use longshore_core::model::{ClusterObjects, Offering, Requirement, TypeId};
+use longshore_core::model::{ClusterObjects, Offering, Requirement, Symbol, TypeId};
 use longshore_core::plan::{
     IncompatiblePool, Plan, PlannedClaim, PodIx, PoolIx, Target, Unfit, Unplaced,
 };
@@ -31,7 +31,6 @@ pub struct Report {
     pub parse_seconds: f64,
     /// Largest resident set, MiB.
     pub mib: Option<u64>,
-    /// What was decided.
     #[serde(flatten)]
     pub decision: Decision,
     /// How far `effective` may be above the best there is: `(effective - lowerBound) / effective`.
@@ -62,7 +61,6 @@ pub struct Report {
     pub problems: Vec<serde_json::Value>,
 }
 
-/// What was decided.
 #[derive(Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Decision {
@@ -381,11 +379,38 @@ pub fn volumes(snapshot: &Snapshot, pod: PodIx) -> Option<String> {
     };
     let wanted = pending.volume_alternatives.iter().map(one);
     let wanted: Vec<String> = wanted.filter(|wanted| !wanted.is_empty()).collect();
-    let claims: Vec<&str> = record.claims.iter().map(|c| world.names.text(*c)).collect();
+    let namespace = world.shapes.get(record.shape).namespace;
+    let host = world.names.get(longshore_api::labels::HOSTNAME);
+    let mut requirements = pending.volume_alternatives.iter().flatten();
+    let on_a_host = requirements.any(|wanted| Some(wanted.key) == host);
+    let named = |claim: &Symbol| match on_a_host {
+        true => named_claim(world, namespace, *claim),
+        false => world.names.text(*claim).to_owned(),
+    };
+    let claims: Vec<String> = record.claims.iter().map(named).collect();
     (!wanted.is_empty()).then(|| {
         let (claims, wanted) = (claims.join(", "), wanted.join(", or "));
         format!("its volumes (PersistentVolumeClaim {claims}) require {wanted}")
     })
+}
+
+/// The name of a claim; of one with a volume that is on one node alone the volume too.
+fn named_claim(world: &ClusterObjects, namespace: Symbol, claim: Symbol) -> String {
+    let text = |symbol| world.names.text(symbol);
+    let mut claims = world.volume_claims.iter();
+    let record = claims.find(|of| (of.namespace, of.name) == (namespace, claim));
+    let volume = record.and_then(|of| of.volume).and_then(|name| {
+        let mut volumes = world.volumes.iter();
+        volumes.find(|volume| volume.name == name && volume.local)
+    });
+    match volume {
+        Some(volume) => format!(
+            "{} with PersistentVolume {}, which is on that node alone",
+            text(claim),
+            text(volume.name)
+        ),
+        None => text(claim).to_owned(),
+    }
 }
 
 /// One refusal in words.

@@ -23,7 +23,6 @@ pub(crate) fn as_text(status: &serde_json::Value) -> String {
     text::text(status)
 }
 
-/// Asks and prints.
 pub fn run(args: &StatusArgs) -> Result<Answer, Failure> {
     let at = address(args.at.as_deref());
     let body = ask(&at, "/status", "is `longshore run` running?")?;

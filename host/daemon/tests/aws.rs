@@ -23,7 +23,10 @@ fn longshore(args: &[&str]) -> Output {
 fn json(args: &[&str]) -> Value {
     let output = longshore(args);
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && said.is_empty(), "{said}");
+    // Without its gate a NodeOverlay does not count, which is said.
+    let gate = |line: &&str| !line.contains("plan with --feature-gates NodeOverlay=true");
+    let others: Vec<&str> = said.lines().filter(gate).collect();
+    assert!(output.status.success() && others.is_empty(), "{said}");
     serde_json::from_slice(&output.stdout).unwrap()
 }
 

@@ -9,11 +9,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail, ensure};
 use longshore_xtask::control_plane::{ControlPlane, Request};
 
-#[allow(dead_code, reason = "its other users need the rest")]
-mod plane;
-
-use plane::{
-    Daemon, delete_claims, deployment, get, names, running, until, usual_pool, within, words,
+use crate::plane::{
+    Daemon, Suite, delete_claims, deployment, get, names, running, until, usual_pool, within, words,
 };
 
 const PODS: usize = 40;
@@ -22,10 +19,10 @@ const NODES: &str = "nodeSelector: {node.kubernetes.io/instance-type: c-4x-amd64
 /// A pod's grace period, after which the kubelet kills it.
 const GRACE: u64 = 30;
 
-fn main() {
+pub fn suite() -> Suite {
     let name =
         "a_leader_deleted_in_the_midst_of_a_launch_leaves_the_same_nodes_and_none_bought_twice";
-    plane::main(None, &[(name, deleted)], &[]);
+    Suite::new("deleted_leader", None, &[(name, deleted)], &[])
 }
 
 fn deleted() -> Result<()> {

@@ -47,7 +47,6 @@ fn text<'v>(of: &'v Value, key: &str, or: &'v str) -> &'v str {
     of[key].as_str().unwrap_or(or)
 }
 
-/// A merge patch.
 fn merged(mut target: Value, patch: &Value) -> Value {
     let Some(patch) = patch.as_object() else {
         return patch.clone();
@@ -386,7 +385,6 @@ struct Answer {
 }
 
 impl Answer {
-    /// Whether a fact holds.
     fn holds(&self, fact: &str) -> Option<bool> {
         let words: Vec<&str> = fact.split(' ').collect();
         let rest = |from: usize| words[from.min(words.len())..].join(" ");

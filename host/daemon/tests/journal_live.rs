@@ -11,11 +11,9 @@ use serde_json::Value;
 #[allow(dead_code, reason = "its other users need the rest")]
 #[path = "reload/guest.rs"]
 mod guest;
-#[allow(dead_code, reason = "its other users need the rest")]
-mod plane;
 
+use crate::plane::{Daemon, Suite, delete_claims, deployment, names, running, until, usual_pool};
 use guest::{Way, guest};
-use plane::{Daemon, delete_claims, deployment, names, running, until, usual_pool};
 
 const CONFIG: &str = "
 [[policy]]
@@ -29,9 +27,9 @@ max-size = '16MiB'
 segment-size = '64KiB'
 ";
 
-fn main() {
+pub fn suite() -> Suite {
     let name = "the_journal_of_two_daemons_on_one_cluster_is_decided_again_to_the_same_digests";
-    plane::main(None, &[(name, decided_again)], &[]);
+    Suite::new("journal_live", None, &[(name, decided_again)], &[])
 }
 
 fn scale(plane: &ControlPlane, replicas: usize) -> Result<()> {

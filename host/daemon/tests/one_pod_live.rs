@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use longshore_xtask::control_plane::ControlPlane;
 
-#[allow(dead_code, reason = "its other users need the rest")]
-mod plane;
+use crate::plane::{
+    self, CLASS, Daemon, Suite, deployment, get, names, objects, running, until, within,
+};
 
-use plane::{CLASS, Daemon, deployment, get, names, objects, running, until, within};
-
-fn main() {
-    plane::main(
+pub fn suite() -> Suite {
+    Suite::new(
+        "one_pod_live",
         Some(1),
         &[
             (
@@ -45,7 +45,7 @@ fn main() {
             ),
         ],
         &[],
-    );
+    )
 }
 
 /// A NodePool with these requirements, as entries of a list in one line.

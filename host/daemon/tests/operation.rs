@@ -10,13 +10,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail, ensure};
 use longshore_xtask::control_plane::{self, ControlPlane};
 
-#[allow(dead_code, reason = "its other users need the rest")]
-mod plane;
+use crate::plane::{self, CLASS, Daemon, Suite, deployment, get, pool, running, until, usual_pool};
 
-use plane::{CLASS, Daemon, deployment, get, pool, running, until, usual_pool};
-
-fn main() {
-    plane::main(
+pub fn suite() -> Suite {
+    Suite::new(
+        "operation",
         None,
         &[
             (
@@ -41,7 +39,7 @@ fn main() {
                 refused,
             ),
         ],
-    );
+    )
 }
 
 impl Daemon {

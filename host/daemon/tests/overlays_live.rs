@@ -6,20 +6,18 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use longshore_xtask::control_plane::ControlPlane;
 
-#[allow(dead_code, reason = "its other users need the rest")]
-mod plane;
+use crate::plane::{CLASS, Daemon, Suite, deployment, get, names, objects, running, until};
 
-use plane::{CLASS, Daemon, deployment, get, names, objects, running, until};
-
-fn main() {
-    plane::main(
+pub fn suite() -> Suite {
+    Suite::new(
+        "overlays_live",
         Some(2),
         &[
             ("an_overlay_changes_what_is_bought_and_says_so", prices),
             ("an_overlay_adds_a_resource_that_pods_ask_for", resources),
         ],
         &[],
-    );
+    )
 }
 
 /// Types of two CPUs: the first is the cheapest.

@@ -1,6 +1,7 @@
 //! Policies with real components: swapped while rounds go on, and asked for what a node boots with.
 
 mod bootstrap;
+mod compile;
 mod reload;
 mod reload_consolidation;
 #[path = "reload/scene.rs"]

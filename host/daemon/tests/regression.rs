@@ -9,19 +9,16 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
-use libtest_mimic::{Arguments, Failed, Trial};
 use longshore_xtask::control_plane::{self, ControlPlane};
 use serde_json::Value;
 
-#[allow(dead_code, reason = "its other users need the rest")]
-mod plane;
 #[path = "regression/static_capacity.rs"]
 mod static_capacity;
 
 #[path = "regression/disruption.rs"]
 mod disruption;
 
-use plane::Daemon;
+use crate::plane::{self, Daemon, Suite};
 
 /// A spec by its name.
 type Spec = (&'static str, fn(&Scene) -> Result<()>);
@@ -78,30 +75,24 @@ const SPECS: &[Spec] = &[
     ("nodes-tainted-by-others-do-not-run-away", tainted_by_others), // CH1
 ];
 
-fn main() {
-    let mut arguments = Arguments::from_args();
-    // Most of a spec is waiting.
-    arguments.test_threads = arguments.test_threads.or(Some(4));
+pub fn suite() -> Suite {
     let ignored = control_plane::tests_are_ignored();
     let stage: Arc<Mutex<Option<Arc<Stage>>>> = Arc::default();
-    let trial = |&(name, spec): &Spec, ignored: bool| {
+    let add = |suite: Suite, &(name, spec): &Spec, ignored: bool| {
         let stage = stage.clone();
-        let run = move || {
-            let scene = Stage::shared(&stage).and_then(|stage| Scene::new(stage, name));
-            scene
-                .and_then(|scene| spec(&scene))
-                .map_err(|error| Failed::from(format!("{error:#}")))
-        };
-        Trial::test(name, run).with_ignored_flag(ignored)
+        suite.test(name, ignored, move || {
+            let stage = Stage::shared(&stage)?;
+            spec(&Scene::new(stage, name)?)
+        })
     };
     let specs = SPECS.iter().chain(disruption::SPECS);
-    let trials = specs
-        .map(|spec| trial(spec, ignored))
-        .chain([trial(&SLOW, true)]);
-    let conclusion = libtest_mimic::run(&arguments, trials.collect());
+    // Most of a spec is waiting.
+    let suite = specs.fold(Suite::empty("regression", Some(4)), |suite, spec| {
+        add(suite, spec, ignored)
+    });
     // Now, for the end of the process drops nothing.
-    drop(stage.lock().unwrap_or_else(PoisonError::into_inner).take());
-    conclusion.exit();
+    add(suite, &SLOW, true)
+        .then(move || drop(stage.lock().unwrap_or_else(PoisonError::into_inner).take()))
 }
 
 /// A cluster with its daemon.
@@ -141,7 +132,6 @@ struct NodePool<'a> {
     labels: &'a str,
     /// More of `spec.template.spec`.
     template: &'a str,
-    /// More requirements.
     requirements: &'a str,
 }
 
@@ -317,7 +307,6 @@ spec: {{policyName: $, validationActions: [Deny]}}
         Ok(list["items"].as_array().context("no List")?.clone())
     }
 
-    /// Names of them.
     fn names(&self, kind: &str) -> Result<BTreeSet<String>> {
         Ok(self.all(kind)?.iter().map(name).collect())
     }

@@ -2,7 +2,7 @@
 //! are the test's own.
 
 #[path = "reload/guest.rs"]
-mod guest;
+pub mod guest;
 
 use std::io::{Read as _, Write as _};
 use std::time::{Duration, SystemTime};
@@ -10,7 +10,9 @@ use std::time::{Duration, SystemTime};
 use crate::scene::{Scene, setup};
 use guest::{BROKEN, Way, guest};
 use longshore_core::model::MoveCost;
-use longshore_daemon::live::policies::{DatedBy, Kind, PolicyReloader};
+use longshore_core::policy::Policies as _;
+use longshore_daemon::live::policies::{Active, DatedBy, Kind, PolicyReloader, Setup};
+use longshore_policy::Limits;
 
 const ONE: &[u8] = b"[[policy]]\nname = 'one'\npath = 'one.wasm'\n";
 
@@ -110,6 +112,191 @@ fn a_config_map_whose_link_is_swapped_is_taken_over() {
     version("..3", 3.0);
     scene.settle();
     assert_eq!(scene.cost(), 3.0);
+}
+
+/// A component that is large on disk and small in memory.
+fn padded(cost: f64, bytes: usize) -> Vec<u8> {
+    let mut all = costs(cost);
+    // A custom section without a name, its length in LEB128.
+    all.push(0);
+    let (mut length, content) = (bytes + 1, bytes);
+    while length >= 0x80 {
+        all.push(length as u8 | 0x80);
+        length >>= 7;
+    }
+    all.extend([length as u8, 0]);
+    all.resize(all.len() + content, 0);
+    all
+}
+
+/// Bytes that this thread has read so far.
+fn bytes_read() -> u64 {
+    let text = std::fs::read_to_string("/proc/thread-self/io").unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix("rchar:"));
+    line.unwrap().trim().parse().unwrap()
+}
+
+#[test]
+fn a_signal_that_changes_reads_no_component_again() {
+    let toml = [ONE, b"[signals.a]\nfile = 'a.json'\n"].concat();
+    let files: [(&str, &[u8]); 3] = [
+        ("longshore.toml", &toml),
+        ("one.wasm", &padded(1.0, 8 << 20)),
+        ("a.json", b"{\"x\": 1}"),
+    ];
+    let mut scene = Scene::new("signal", &files);
+    scene.settle();
+    let before = bytes_read();
+    scene.rename("a.json", b"{\"x\": 2}");
+    scene.settle();
+    let read = bytes_read() - before;
+    assert_eq!(scene.manager.status().signals[0].had, 2);
+    assert!(read < 1 << 20, "{read} bytes");
+    scene.rename("one.wasm", &padded(2.0, 8 << 20));
+    scene.settle();
+    assert_eq!((scene.cost(), scene.policy("one").loads), (2.0, 2));
+}
+
+#[test]
+fn changes_wake_the_thread_that_watches_long_before_it_looks_by_itself() {
+    let mut scene = one("woken");
+    let version = |name: &str, cost: f64| {
+        let folder = scene.folder.join(name);
+        std::fs::create_dir(&folder).unwrap();
+        std::fs::write(folder.join("one.wasm"), costs(cost)).unwrap();
+        std::os::unix::fs::symlink(name, scene.folder.join("..tmp")).unwrap();
+        std::fs::rename(scene.folder.join("..tmp"), scene.folder.join("..data")).unwrap();
+    };
+    version("..1", 1.0);
+    std::fs::remove_file(scene.folder.join("one.wasm")).unwrap();
+    std::os::unix::fs::symlink("..data/one.wasm", scene.folder.join("one.wasm")).unwrap();
+    scene.manager = PolicyReloader::start(setup(&scene.folder)).unwrap();
+    let wait = |what: &str, done: &dyn Fn() -> bool| {
+        let begin = std::time::Instant::now();
+        while !done() {
+            assert!(begin.elapsed() < Duration::from_secs(20), "{what}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    wait("loaded", &|| scene.cost() == 1.0);
+    // Young files are looked at every half second; from then on events alone wake.
+    std::thread::sleep(Duration::from_secs(4));
+    let files = scene.manager.status().files;
+    assert_eq!((files.look_every_ms, files.without_events), (30_000, None));
+    version("..2", 2.0);
+    wait("swapped", &|| scene.cost() == 2.0);
+    std::thread::sleep(Duration::from_secs(4));
+    // Half of it is no component: the other half follows within the time of rest.
+    let whole = costs(3.0);
+    let (first, rest) = whole.split_at(whole.len() / 2);
+    let mut file = std::fs::File::create(scene.folder.join("..2/one.wasm")).unwrap();
+    file.write_all(first).unwrap();
+    std::thread::sleep(Duration::from_millis(100));
+    file.write_all(rest).unwrap();
+    drop(file);
+    wait("written", &|| scene.cost() == 3.0);
+    assert_eq!(scene.policy("one").refused, 0);
+}
+
+#[test]
+fn a_policy_that_is_slow_but_right_has_one_budget_for_a_round() {
+    let folder = std::env::temp_dir().join(format!("longshore-budget-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("longshore.toml"), ONE).unwrap();
+    std::fs::write(
+        folder.join("one.wasm"),
+        guest("1.0.0", Way::Slow(1_000_000_000)),
+    )
+    .unwrap();
+    let scene = Scene::with(folder, |folder| Setup {
+        limits: Limits {
+            fuel: u64::MAX / 4,
+            time: Duration::from_secs(600),
+            ..Limits::default()
+        },
+        ..setup(folder)
+    });
+    let mut names = scene.snapshot.world.names.clone();
+    let all: Vec<_> = (0..25)
+        .map(|nth| names.intern(&format!("pool-{nth}")))
+        .collect();
+    let names = &names;
+    let catalogue = &scene.snapshot.world.catalogue;
+    let live = scene.manager.take();
+    live.begin_round(1_700_000_000);
+    let begun = std::time::Instant::now();
+    let answers: Vec<f64> = all
+        .iter()
+        .map(|pool| live.score(catalogue, names, *pool).cost[0])
+        .collect();
+    let took = begun.elapsed();
+    assert_eq!((answers[0], answers[24]), (1.0, scene.price()));
+    assert!(took < Duration::from_secs(8), "{took:?}");
+    let failing = scene.policy("one").failing.unwrap();
+    assert!(failing.contains("for a round"), "{failing}");
+    live.begin_round(1_700_000_001);
+    let again = live.score(catalogue, names, all[0]).cost[0];
+    assert_eq!(again, 1.0, "each round begins anew");
+}
+
+#[test]
+fn a_policy_that_is_off_is_as_if_it_were_not_there() {
+    let both = |mode: &str| {
+        let text = format!(
+            "[[policy]]\nname = 'one'\npath = 'one.wasm'\nmode = '{mode}'\n\
+            [[policy]]\nname = 'two'\npath = 'two.wasm'\n"
+        );
+        text.into_bytes()
+    };
+    let files: [(&str, &[u8]); 3] = [
+        ("longshore.toml", &both("off")),
+        ("one.wasm", b"not read"),
+        ("two.wasm", &costs(2.0)),
+    ];
+    let mut scene = Scene::new("off", &files);
+    assert_eq!((scene.cost(), scene.error("one").as_str()), (2.0, ""));
+    scene.rename("one.wasm", &costs(1.0));
+    scene.edit("longshore.toml", &both("enforce"));
+    scene.settle();
+    assert_eq!((scene.cost(), scene.policy("one").loads), (1.0, 1));
+    scene.kinds();
+    scene.edit("longshore.toml", &both("off"));
+    scene.settle();
+    assert_eq!((scene.cost(), scene.policy("one").version), (2.0, None));
+    assert_eq!(scene.kinds(), [Kind::PolicyRemoved, Kind::ConfigLoaded]);
+}
+
+#[test]
+fn a_start_with_a_broken_configuration_takes_its_last_good_copy() {
+    let folder = std::env::temp_dir().join(format!("longshore-copy-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("longshore.toml"), ONE).unwrap();
+    std::fs::write(folder.join("one.wasm"), costs(4.0)).unwrap();
+    let with_copies = |folder: &std::path::Path| Setup {
+        copies: Some(folder.join("compiled")),
+        ..setup(folder)
+    };
+    let begins = |folder: &std::path::Path| PolicyReloader::manual(with_copies(folder));
+    drop(begins(&folder).unwrap());
+    std::fs::write(folder.join("longshore.toml"), "[[policy]]\nnme = 'one'\n").unwrap();
+    let mut scene = Scene::with(folder, with_copies);
+    assert_eq!(scene.cost(), 4.0);
+    let error = scene.manager.status().config.error.unwrap();
+    assert!(error.reason.starts_with("unknown key `nme`"), "{error}");
+    let notices = scene.manager.notices();
+    assert_eq!(notices[0].kind, Kind::ConfigRefused);
+    let said = &notices[0].message;
+    assert!(said.ends_with("; its last good copy is in force"), "{said}");
+    scene.settle();
+    assert!(scene.kinds().is_empty(), "said once");
+    scene.edit("longshore.toml", ONE);
+    scene.settle();
+    assert_eq!(scene.manager.status().config.error, None);
+    std::fs::write(scene.folder.join("longshore.toml"), "[[policy]]\nnme = 1\n").unwrap();
+    std::fs::remove_dir_all(scene.folder.join("compiled")).unwrap();
+    assert!(begins(&scene.folder).is_err(), "there is no copy");
 }
 
 #[test]
@@ -321,6 +508,7 @@ fn a_version_that_fails_in_a_round_is_answered_for_and_reported_once() {
     );
     let status = scene.policy("one");
     assert_eq!((status.calls, status.failures, status.by_price), (3, 3, 3));
+    assert_eq!(status.active, Some(Active::Price));
     scene.rename("one.wasm", &costs(2.0));
     scene.settle();
     assert_eq!((scene.cost(), scene.policy("one").failing), (2.0, None));

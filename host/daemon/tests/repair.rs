@@ -7,18 +7,17 @@ use anyhow::{Context as _, Result, ensure};
 use longshore_xtask::control_plane::ControlPlane;
 use serde_json::{Value, json};
 
-#[allow(dead_code, reason = "its other users need the rest")]
-mod plane;
-
-use plane::{Daemon, Test, deployment, names, objects, running, until, usual_pool, within};
+use crate::plane::{
+    Daemon, Suite, Test, deployment, names, objects, running, until, usual_pool, within,
+};
 
 const TESTS: &[Test] = &[(
     "an_unhealthy_node_is_replaced_and_another_is_rebooted",
     repaired,
 )];
 
-fn main() {
-    plane::main(Some(1), TESTS, &[]);
+pub fn suite() -> Suite {
+    Suite::new("repair", Some(1), TESTS, &[])
 }
 
 /// Each pod needs a node of its own.

@@ -16,19 +16,17 @@ use serde_json::{Value, json};
 
 #[path = "plane/foreign.rs"]
 mod foreign;
-#[allow(dead_code, reason = "its other users need the rest")]
-mod plane;
 
+use crate::plane::{self, CLASS, Daemon, Suite, Test, names, objects, until};
 use foreign::{OTHERS, Theirs, versions};
-use plane::{CLASS, Daemon, Test, names, objects, until};
 
 const TESTS: &[Test] = &[(
     "nothing_of_another_provider_is_written_in_a_shared_cluster",
     shared,
 )];
 
-fn main() {
-    plane::main(Some(1), TESTS, &[]);
+pub fn suite() -> Suite {
+    Suite::new("shared_cluster", Some(1), TESTS, &[])
 }
 
 fn minutes() -> u64 {

@@ -15,21 +15,17 @@ mod argo;
 mod karpenter;
 #[path = "takeover/pages.rs"]
 mod pages;
-#[allow(dead_code, reason = "its other users need the rest")]
-mod plane;
 #[path = "takeover/scene.rs"]
 mod scene;
 
 use anyhow::{Context as _, Result, ensure};
-use libtest_mimic::{Arguments, Failed, Trial};
 use longshore_xtask::control_plane;
 use longshore_xtask::helm::{self, Helm};
 use serde_json::{Value, json};
 
+use crate::plane::{self, Suite, Test};
 use pages::{HELM, MIGRATE, blocks};
 use scene::{Said, Scene};
-
-type Test = (&'static str, fn() -> Result<()>);
 
 const TESTS: [Test; 9] = [
     (
@@ -65,15 +61,13 @@ const TESTS: [Test; 9] = [
     ),
 ];
 
-fn main() {
-    let mut arguments = Arguments::from_args();
-    arguments.test_threads = arguments.test_threads.or(Some(1));
+pub fn suite() -> Suite {
     let ignored = control_plane::tests_are_ignored() || helm::tests_are_ignored();
-    let trial = |&(name, test): &Test| {
-        let test = move || test().map_err(|error| Failed::from(format!("{error:#}")));
-        Trial::test(name, test).with_ignored_flag(ignored)
-    };
-    libtest_mimic::run(&arguments, TESTS.iter().map(trial).collect()).exit();
+    TESTS
+        .into_iter()
+        .fold(Suite::empty("takeover", Some(1)), |suite, (name, test)| {
+            suite.test(name, ignored, test)
+        })
 }
 
 /// Which chart of Karpenter's the definitions come from.

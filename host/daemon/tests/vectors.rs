@@ -2,5 +2,6 @@
 
 mod determinism;
 mod differential;
+mod disruption_vectors;
 #[path = "differential/generate.rs"]
 mod generate;

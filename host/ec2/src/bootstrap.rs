@@ -1,7 +1,7 @@
 //! What a bootstrap policy answered, checked: user data that boots a node of its family, and what
 //! the kubelet keeps back.
 //!
-//! [`check_text`] refuses user data with which a node would not join, and [`read_back`] finds what
+//! [`check_text`] refuses user data with which a node would not join, and [`read_back()`] finds what
 //! it tells the kubelet. [`Kept`] is what the kubelet keeps back on one machine; [`Kept::fits`]
 //! holds it against the machine, [`Kept::agrees`] against the user data. The policy itself is called
 //! elsewhere.

@@ -53,7 +53,6 @@ pub struct TypeFacts {
 /// How capacity of a type can be bought.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UsageClasses {
-    /// On-demand.
     pub on_demand: bool,
     pub spot: bool,
     pub capacity_block: bool,
@@ -64,7 +63,6 @@ pub struct UsageClasses {
 pub struct LocalDisks {
     /// All disks together, in GB (10^9 bytes).
     pub total_gb: i64,
-    /// Whether they are NVMe.
     pub nvme: bool,
 }
 

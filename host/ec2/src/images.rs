@@ -1,6 +1,6 @@
 //! Images: which of the images that EC2 describes a NodeClass' terms select, and in which order.
 //!
-//! [`parameters`] says which SSM parameters hold the images of an alias. [`discover`] takes what
+//! [`parameters()`] says which SSM parameters hold the images of an alias. [`discover`] takes what
 //! they held and the images that EC2 described, and gives `status.amis`. Asking SSM and EC2 is left
 //! to the caller; so is choosing the image of an instance type, the first whose requirements fit.
 

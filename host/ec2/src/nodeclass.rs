@@ -40,7 +40,7 @@ pub use selectors::{
 };
 pub use status::{
     Ami, AmiRequirement, CapacityReservation, EC2NodeClassStatus, ReservationState,
-    ReservationType, SecurityGroup, Subnet,
+    ReservationType, SecurityGroup, Subnet, unreadable,
 };
 
 /// The finalizer of EC2NodeClasses.

@@ -1,6 +1,6 @@
 //! What can be known of an EC2NodeClass without AWS: whether its kubelet settings, its user data and
 //! its tags are valid. [`nodeclass`] makes the checks in Karpenter's order, then those that Karpenter
-//! leaves to the node, and says which reason the condition ValidationSucceeded has. [`rules`] makes
+//! leaves to the node, and says which reason the condition ValidationSucceeded has. [`mod@rules`] makes
 //! those of the API server, for objects from files.
 //!
 //! The API server takes any kubelet setting; these checks are the autoscaler's. The fields and types

@@ -204,11 +204,9 @@ pub struct EndedReservation {
     pub reservation: String,
 }
 
-/// A message.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Message {
-    /// Its body.
     pub body: String,
     /// How often; `None`: once.
     #[serde(default)]

@@ -1,6 +1,6 @@
 //! AWS's endpoints for tests: EC2, SQS, SSM, IAM, EKS, Pricing, STS and ARC on one port.
 //!
-//! [`handle`] is a function of the world, the time and a request. It knows no clock and no socket;
+//! [`handle()`] is a function of the world, the time and a request. It knows no clock and no socket;
 //! chance comes from the world's seed. [`shell`] runs it at a clock that the caller gives, and the
 //! feature `serve` puts it behind a loopback port.
 //!

@@ -102,7 +102,6 @@ impl Asked {
         }
     }
 
-    /// With a key more.
     #[must_use]
     pub fn with(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
         self.context.insert(key.into(), vec![value.into()]);

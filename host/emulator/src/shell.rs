@@ -12,7 +12,6 @@ use crate::world::World;
 
 /// A clock, real or virtual.
 pub trait Clock: Send + Sync {
-    /// The time.
     fn now(&self) -> Time;
     /// Done when it is at least this time.
     fn sleep_until(&self, time: Time) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;

@@ -14,7 +14,7 @@ use crate::world::World;
 use crate::world::queue::{Message, Poll, Queue, RETENTION};
 
 /// How long a received message is hidden unless the request says otherwise.
-const VISIBILITY: i64 = 30;
+const HIDDEN_SECONDS: i64 = 30;
 /// Most messages that are received and not deleted.
 const MAX_IN_FLIGHT: usize = 120_000;
 
@@ -123,7 +123,7 @@ fn queue<'a>(world: &'a mut World, url: &str) -> Result<&'a mut Queue, Refusal> 
 fn receive(world: &mut World, now: Time, wanted: Receive) -> Result<Answer, Refusal> {
     let most = wanted.max_number_of_messages.unwrap_or(1);
     let wait = wanted.wait_time_seconds.unwrap_or(0);
-    let hidden = wanted.visibility_timeout.unwrap_or(VISIBILITY);
+    let hidden = wanted.visibility_timeout.unwrap_or(HIDDEN_SECONDS);
     let limits = [
         ("MaxNumberOfMessages", most as i64, 1, 10),
         ("WaitTimeSeconds", wait, 0, 20),
@@ -285,7 +285,7 @@ fn attributes(world: &mut World, now: Time, wanted: Attributes) -> Result<Value,
         ("ApproximateNumberOfMessagesNotVisible", hidden.to_string()),
         ("ApproximateNumberOfMessagesDelayed", "0".to_owned()),
         ("MessageRetentionPeriod", (RETENTION / SECOND).to_string()),
-        ("VisibilityTimeout", VISIBILITY.to_string()),
+        ("VisibilityTimeout", HIDDEN_SECONDS.to_string()),
         ("QueueArn", arn),
     ];
     let names = &wanted.attribute_names;

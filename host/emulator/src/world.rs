@@ -92,7 +92,6 @@ impl World {
         self.account.policies = policies;
     }
 
-    /// What the account is.
     pub fn account(&self) -> &Account {
         &self.account
     }

@@ -1,14 +1,14 @@
 //! Another client that was not written here: the AWS CLI, as a person types it. Not run where there
 //! is no `aws`; `LONGSHORE_AWS_CLI` names another.
 
-use std::process::{Command, ExitCode, Output};
+use std::process::{Command, Output};
 
-use libtest_mimic::{Arguments, Failed, Trial};
+use libtest_mimic::{Failed, Trial};
 use longshore_emulator::{Account, World, serve};
 
 type Test = fn(&Cli) -> Result<(), Failed>;
 
-fn main() -> ExitCode {
+pub fn trials() -> Vec<Trial> {
     let missing = missing();
     let tests: [(&str, Test); 4] = [
         ("a_person_reads_the_account", account),
@@ -24,8 +24,7 @@ fn main() -> ExitCode {
         let run = move || Cli::new().and_then(|cli| test(&cli));
         Trial::test(name, run).with_ignored_flag(missing.is_some())
     };
-    let trials = tests.into_iter().map(trial).collect();
-    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+    tests.into_iter().map(trial).collect()
 }
 
 fn program() -> String {

@@ -3,6 +3,8 @@
 
 use std::path::{Path, PathBuf};
 
+use longshore_core::rng::SplitMix64;
+
 /// Pieces of what readers look for, and numbers at the edge of what they can hold.
 const PIECES: [&str; 44] = [
     "{",
@@ -71,7 +73,9 @@ impl Inputs {
         if let Some(entry) = usize::try_from(n).ok().and_then(|n| self.corpus.get(n)) {
             return entry.clone();
         }
-        let mut rng = Rng(self.seed ^ n.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let mut rng = Rng(SplitMix64(
+            self.seed ^ n.wrapping_mul(0x9e37_79b9_7f4a_7c15),
+        ));
         let mut bytes = self.corpus[rng.below(self.corpus.len())].clone();
         for _ in 0..=rng.below(6) {
             self.change(&mut bytes, &mut rng);
@@ -123,16 +127,11 @@ pub fn corpus(target: &str) -> std::io::Result<Vec<Vec<u8>>> {
     files.iter().map(std::fs::read).collect()
 }
 
-/// `SplitMix64`.
-struct Rng(u64);
+struct Rng(SplitMix64);
 
 impl Rng {
     fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut word = self.0;
-        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        word ^ (word >> 31)
+        self.0.bits()
     }
 
     /// Below `bound`, which is not 0.

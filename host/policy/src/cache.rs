@@ -1,135 +1,189 @@
-//! Compiled components on disk, so that a restart does not compile again.
+//! Compiled components on disk, so that a restart does not compile again; and marks of components
+//! that killed their compiler.
 //!
-//! wasmtime runs any machine code in such a file. So the folder must be private (mode 0700) and
-//! every file carries a SHA-256 of its content: a flipped bit is a miss. Files never come from
-//! outside. Errors are misses too. The folder has a size limit, because every version of an edited
-//! policy leaves a file; the oldest are deleted.
+//! wasmtime runs any machine code in such a file. So the folder and its files must belong to this
+//! user and be closed to others, and each file says for which component and engine it is, with a
+//! SHA-256 of its code ([`crate::private_file`]): a flipped bit, a file under another name and code of another release are
+//! passed over, with a word. Files never come from outside. The folder has a size limit, because
+//! every version of an edited policy leaves a file; the oldest are deleted.
 
-use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::fs::Metadata;
+use std::hash::Hasher;
 use std::path::{Path, PathBuf};
 
-use sha2::{Digest, Sha256};
+use sha2::{Digest as _, Sha256};
 use wasmtime::Engine;
 use wasmtime::component::Component;
 
-const DIGEST_BYTES: usize = 32;
-/// The most files kept, the youngest ones: a dozen policies with a few versions each.
+use crate::load::hex;
+use crate::private_file::{read, write};
+
+/// What a file begins with: changed with its layout.
+const MAGIC: [u8; 16] = *b"longshore code 2";
+const SUM: usize = 32;
+/// Magic, component, engine, code.
+const HEADER: usize = MAGIC.len() + 3 * SUM;
+/// Files of compiled code, and of marks.
+const CODE: &str = "cwasm";
+const MARK: &str = "died";
+/// The most files kept of a kind, the youngest ones: a dozen policies with a few versions each.
 const MAX_FILES: usize = 64;
 /// The most bytes kept. A Python policy is 34 MiB compiled, one in Rust 0.1.
-const MAX_BYTES: u64 = 512 << 20;
+const MAX_BYTES: u64 = 256 << 20;
+/// The longest mark.
+const MAX_MARK_BYTES: u64 = 4096;
 
-/// The compiled component of that digest, if it is there and sound.
-pub(crate) fn get(engine: &Engine, folder: &Path, digest: &str) -> Option<Component> {
-    if !private(folder) {
-        return None;
-    }
-    let bytes = std::fs::read(file(engine, folder, digest)).ok()?;
-    let (sum, code) = bytes.split_at_checked(DIGEST_BYTES)?;
-    if *sum != *Sha256::digest(code) {
-        return None;
-    }
-    // SAFETY: the bytes are what `put` wrote: the folder is writable by this user only, and the
-    // digest holds.
-    unsafe { Component::deserialize(engine, code) }.ok()
+/// What is kept of a component.
+pub(crate) enum Kept {
+    /// Its code.
+    Code(Box<Component>),
+    /// Nothing.
+    Nothing,
+    /// A file that is not used, and why.
+    PassedOver(String),
 }
 
-/// Keeps a compiled component.
-pub(crate) fn put(engine: &Engine, folder: &Path, digest: &str, component: &Component) {
-    let made = std::fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(folder);
-    let (Ok(()), true, Ok(code)) = (made, private(folder), component.serialize()) else {
-        return;
+/// A folder of compiled components for one engine.
+pub(crate) struct Cache<'a> {
+    pub folder: &'a Path,
+    pub engine: &'a Engine,
+}
+
+impl Cache<'_> {
+    /// The compiled component of that digest, if it is there and sound.
+    pub fn get(&self, digest: &str) -> Kept {
+        let file = self.file(digest);
+        let bytes = match read(self.folder, &file, u64::MAX) {
+            Ok(Some(bytes)) => bytes,
+            Ok(None) => return Kept::Nothing,
+            Err(why) => return Kept::PassedOver(why),
+        };
+        let code = match checked(&bytes, digest, &engine_sum(self.engine)) {
+            Ok(code) => code,
+            Err(why) => return Kept::PassedOver(format!("{}: {why}", file.display())),
+        };
+        // SAFETY: the bytes are what `put` wrote for this component and engine: folder and file
+        // belong to this user alone, and the digest of the code holds.
+        match unsafe { Component::deserialize(self.engine, code) } {
+            Ok(component) => Kept::Code(Box::new(component)),
+            Err(error) => Kept::PassedOver(format!("{}: {error:#}", file.display())),
+        }
+    }
+
+    /// Keeps compiled code.
+    ///
+    /// # Errors
+    /// Why the next start compiles again.
+    pub fn put(&self, digest: &str, code: &[u8]) -> Result<(), String> {
+        let mut bytes = MAGIC.to_vec();
+        bytes.extend(digest_bytes(digest));
+        bytes.extend(engine_sum(self.engine));
+        bytes.extend(Sha256::digest(code));
+        bytes.extend_from_slice(code);
+        write(self.folder, &self.file(digest), &bytes)?;
+        prune(self.folder, CODE, MAX_FILES, MAX_BYTES);
+        Ok(())
+    }
+
+    /// Named after the component and the engine. The name decides nothing.
+    fn file(&self, digest: &str) -> PathBuf {
+        let engine = hex(&engine_sum(self.engine)[..8]);
+        self.folder.join(format!("{digest}-{engine}.{CODE}"))
+    }
+}
+
+/// What is said of a component that killed its compiler, or may have.
+pub(crate) fn mark(folder: &Path, digest: &str) -> Option<String> {
+    let bytes = read(folder, &mark_file(folder, digest), MAX_MARK_BYTES);
+    String::from_utf8(bytes.ok()??).ok()
+}
+
+/// Says it.
+pub(crate) fn set_mark(folder: &Path, digest: &str, what: &str) {
+    // Without a mark it is tried again at the next start.
+    let _ = write(folder, &mark_file(folder, digest), what.as_bytes());
+    prune(folder, MARK, MAX_FILES, u64::MAX);
+}
+
+/// Takes it back.
+pub(crate) fn clear_mark(folder: &Path, digest: &str) {
+    let _ = std::fs::remove_file(mark_file(folder, digest));
+}
+
+fn mark_file(folder: &Path, digest: &str) -> PathBuf {
+    folder.join(format!("{digest}.{MARK}"))
+}
+
+/// The code in a file, if it is for this component and engine and whole.
+fn checked<'b>(bytes: &'b [u8], digest: &str, engine: &[u8; SUM]) -> Result<&'b [u8], String> {
+    let (header, code) = bytes.split_at_checked(HEADER).ok_or("cut short")?;
+    let (magic, sums) = header.split_at(MAGIC.len());
+    let (component, sums) = sums.split_at(SUM);
+    let (made_by, sum) = sums.split_at(SUM);
+    if magic != MAGIC {
+        return Err("not a file of this release".into());
+    }
+    if component != digest_bytes(digest) {
+        return Err("compiled code of another component".into());
+    }
+    if made_by != engine {
+        return Err("compiled by another engine".into());
+    }
+    if sum != Sha256::digest(code).as_slice() {
+        return Err("damaged".into());
+    }
+    Ok(code)
+}
+
+/// A digest in hex as bytes.
+fn digest_bytes(hex: &str) -> Vec<u8> {
+    let pairs = hex.as_bytes().chunks_exact(2);
+    let byte = |pair| {
+        let text = std::str::from_utf8(pair).ok()?;
+        u8::from_str_radix(text, 16).ok()
     };
-    let mut bytes = Sha256::digest(&code).to_vec();
-    bytes.extend_from_slice(&code);
-    let (target, part) = (
-        file(engine, folder, digest),
-        folder.join(format!(".{digest}.{}", std::process::id())),
-    );
-    let written = std::fs::write(&part, bytes).and_then(|()| std::fs::rename(&part, target));
-    if written.is_err() {
-        // Nothing was promised; the next start compiles again.
-        let _ = std::fs::remove_file(part);
-    }
-    prune(folder, MAX_FILES, MAX_BYTES);
+    pairs.filter_map(byte).collect()
 }
 
-/// Deletes the oldest compiled components until at most `files` with at most `bytes` are left.
-fn prune(folder: &Path, files: usize, bytes: u64) {
+/// A sum over everything about the engine that decides what machine code is made.
+fn engine_sum(engine: &Engine) -> [u8; SUM] {
+    struct Sum(Sha256);
+    impl Hasher for Sum {
+        fn write(&mut self, bytes: &[u8]) {
+            self.0.update(bytes);
+        }
+
+        fn finish(&self) -> u64 {
+            0
+        }
+    }
+    let mut sum = Sum(Sha256::new());
+    std::hash::Hash::hash(&engine.precompile_compatibility_hash(), &mut sum);
+    sum.0.finalize().into()
+}
+
+/// Deletes the oldest files of a kind until at most `files` with at most `bytes` are left.
+fn prune(folder: &Path, kind: &str, files: usize, bytes: u64) {
     let found = std::fs::read_dir(folder)
         .into_iter()
         .flatten()
         .flatten()
         .filter_map(|entry| {
-            let is = entry.metadata().ok().filter(std::fs::Metadata::is_file)?;
+            let is = entry.metadata().ok().filter(Metadata::is_file)?;
             Some((is.modified().ok()?, entry.path(), is.len()))
         });
     let mut found: Vec<_> = found
-        .filter(|(_, path, _)| path.extension().is_some_and(|e| e == "cwasm"))
+        .filter(|(_, path, _)| path.extension().is_some_and(|e| e == kind))
         .collect();
     found.sort_by(|a, b| b.cmp(a));
-    let mut sum = 0;
+    let mut sum: u64 = 0;
     for (nth, (_, path, size)) in found.iter().enumerate() {
-        sum += size;
+        sum = sum.saturating_add(*size);
         if nth >= files || sum > bytes {
             let _ = std::fs::remove_file(path);
         }
     }
 }
 
-fn private(folder: &Path) -> bool {
-    std::fs::symlink_metadata(folder)
-        .is_ok_and(|is| is.is_dir() && is.permissions().mode() & 0o077 == 0)
-}
-
-/// Named after the component and everything about the engine that decides what machine code is made
-/// of it.
-fn file(engine: &Engine, folder: &Path, digest: &str) -> PathBuf {
-    let made_by = BuildHasherDefault::<DefaultHasher>::default().hash_one(Hashed(engine));
-    folder.join(format!("{digest}-{made_by:016x}.cwasm"))
-}
-
-struct Hashed<'a>(&'a Engine);
-
-impl std::hash::Hash for Hashed<'_> {
-    fn hash<H: std::hash::Hasher>(&self, to: &mut H) {
-        self.0.precompile_compatibility_hash().hash(to);
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_oldest_files_go_when_there_are_too_many_or_they_are_too_large() {
-        let folder = std::env::temp_dir().join(format!("longshore-prune-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        for nth in 0..5_u64 {
-            let file = std::fs::File::create(folder.join(format!("{nth}.cwasm"))).unwrap();
-            file.set_len(100).unwrap();
-            file.set_modified(std::time::UNIX_EPOCH + std::time::Duration::from_secs(1000 + nth))
-                .unwrap();
-        }
-        std::fs::write(folder.join("other"), "stays").unwrap();
-        let left = || {
-            let names = std::fs::read_dir(&folder).unwrap();
-            let mut names: Vec<_> = names
-                .map(|e| e.unwrap().file_name().into_string().unwrap())
-                .collect();
-            names.sort();
-            names
-        };
-        prune(&folder, 4, 1000);
-        assert_eq!(
-            left(),
-            ["1.cwasm", "2.cwasm", "3.cwasm", "4.cwasm", "other"]
-        );
-        prune(&folder, 4, 250);
-        assert_eq!(left(), ["3.cwasm", "4.cwasm", "other"]);
-        std::fs::remove_dir_all(folder).unwrap();
-    }
-}
+mod tests;

@@ -7,6 +7,7 @@ pub(crate) mod answer;
 mod judge;
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use longshore_core::model::OfferingId;
 use longshore_core::policy::{CommitmentPool, Draw, Scores};
@@ -14,11 +15,12 @@ use wasmtime::component::{ComponentType, Lift, TypedFunc};
 use wasmtime::{Store, Trap};
 
 use crate::bootstrap::functions::BootFunctions;
-use crate::engine::Limits;
+use crate::engine::{Limits, TICK, ticks};
 use crate::guest_text::cut;
 use crate::imports::state::{Message, State, TooManyCalls};
 use crate::loaded::Loaded;
 use crate::score_request::ScoreRequest;
+use crate::version::Budget;
 use answer::{About, Answer, CallError};
 
 #[derive(ComponentType, Lift)]
@@ -38,6 +40,7 @@ const MAX_ERROR_CHARS: usize = 500;
 pub(crate) struct Instance {
     store: Store<State>,
     limits: Limits,
+    budget: Budget,
     describe: TypedFunc<(), (About,)>,
     configure: TypedFunc<(Arc<str>,), Answer<()>>,
     score: Option<TypedFunc<(), Answer<Vec<f64>>>>,
@@ -51,6 +54,11 @@ impl Instance {
     /// A fresh instance. Fails with `wasmtime`'s words where the exports have other types than the
     /// contract's.
     pub fn new(loaded: &Loaded) -> Result<Self, CallError> {
+        Instance::within(loaded, Budget::NONE)
+    }
+
+    /// As [`Instance::new`], with a budget for that and all calls.
+    pub fn within(loaded: &Loaded, mut budget: Budget) -> Result<Self, CallError> {
         let limits = loaded.limits;
         let state = State {
             columns: loaded.no_columns.clone(),
@@ -69,8 +77,9 @@ impl Instance {
         };
         let mut store = Store::new(loaded.pre.engine(), state);
         store.limiter(|state| &mut state.limits);
-        allow(&mut store, &limits, 0)
+        allow(&mut store, &limits, &budget, 0)
             .map_err(|error| failure("instantiate", &error, &store, &limits, 0))?;
+        let begun = Instant::now();
         let made = loaded.pre.instantiate(&mut store).and_then(|instance| {
             let function = |store: &mut Store<State>, index| {
                 instance
@@ -105,6 +114,10 @@ impl Instance {
         });
         match made {
             Ok((describe, configure, score, pools, weigh, decide, boot)) => Ok(Instance {
+                budget: {
+                    budget.spend(&store, &limits, 0, begun);
+                    budget
+                },
                 store,
                 limits,
                 describe,
@@ -115,8 +128,17 @@ impl Instance {
                 decide,
                 boot,
             }),
-            Err(error) => Err(failure("instantiate", &error, &store, &limits, 0)),
+            Err(error) => {
+                budget.spend(&store, &limits, 0, begun);
+                let error = failure("instantiate", &error, &store, &limits, 0);
+                Err(budget.blamed(error))
+            }
         }
+    }
+
+    /// What is left for further calls.
+    pub fn budget(&self) -> Budget {
+        self.budget
     }
 
     /// Asks for its identity.
@@ -223,16 +245,59 @@ impl Instance {
         P: wasmtime::component::ComponentNamedList + wasmtime::component::Lower,
         R: wasmtime::component::ComponentNamedList + Lift + 'static,
     {
-        allow(&mut self.store, &self.limits, rows)
-            .and_then(|()| f.call(&mut self.store, with))
-            .map_err(|error| failure(asked, &error, &self.store, &self.limits, rows))
+        if self.budget.fuel == 0 || self.budget.time.is_zero() {
+            let what = if self.budget.fuel == 0 {
+                "fuel"
+            } else {
+                "time"
+            };
+            return Err(CallError::Budget { asked, what });
+        }
+        let begun = Instant::now();
+        let answer = allow(&mut self.store, &self.limits, &self.budget, rows)
+            .and_then(|()| f.call(&mut self.store, with));
+        self.budget.spend(&self.store, &self.limits, rows, begun);
+        answer.map_err(|error| {
+            let error = failure(asked, &error, &self.store, &self.limits, rows);
+            self.budget.blamed(error)
+        })
+    }
+}
+
+impl Budget {
+    /// Takes off what a call has used.
+    fn spend(&mut self, store: &Store<State>, limits: &Limits, rows: usize, begun: Instant) {
+        let given = limits.fuel_for(rows).min(self.fuel);
+        let used = given.saturating_sub(store.get_fuel().unwrap_or(0));
+        self.fuel = self.fuel.saturating_sub(used);
+        self.time = self.time.saturating_sub(begun.elapsed());
+    }
+
+    /// A call that was cut short because there was no more is no fault of that call.
+    fn blamed(&self, error: CallError) -> CallError {
+        match error {
+            CallError::Fuel { asked, .. } if self.fuel == 0 => CallError::Budget {
+                asked,
+                what: "fuel",
+            },
+            CallError::Time { asked, .. } if self.time < TICK => CallError::Budget {
+                asked,
+                what: "time",
+            },
+            other => other,
+        }
     }
 }
 
 /// Fills up what one call may use.
-fn allow(store: &mut Store<State>, limits: &Limits, rows: usize) -> wasmtime::Result<()> {
-    store.set_fuel(limits.fuel_for(rows))?;
-    store.set_epoch_deadline(limits.ticks());
+fn allow(
+    store: &mut Store<State>,
+    limits: &Limits,
+    budget: &Budget,
+    rows: usize,
+) -> wasmtime::Result<()> {
+    store.set_fuel(limits.fuel_for(rows).min(budget.fuel))?;
+    store.set_epoch_deadline(ticks(limits.time.min(budget.time)));
     store.set_hostcall_fuel(limits.answer_for(rows));
     let state = store.data_mut();
     state.host_calls = limits.host_calls;

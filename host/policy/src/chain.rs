@@ -19,12 +19,12 @@ use crate::loaded::LoadedPolicy;
 use crate::report::{CallStats, Fallback, Report};
 use crate::score_request::ScoreRequest;
 use crate::signals::Signals;
-use crate::version::{Call, Versions};
+use crate::version::{Budget, Call, Versions};
 
 /// A policy and its NodePools.
 #[derive(Clone, Debug)]
 pub struct Assignment {
-    /// The policy.
+    /// Component and configuration, ready to be called.
     pub policy: LoadedPolicy,
     /// NodePools by name; empty for all. Of several assignments for a NodePool the first counts.
     pub node_pools: Vec<String>,
@@ -168,7 +168,8 @@ impl WasmPolicies {
             inner.previous_requests = std::mem::take(&mut inner.requests);
             inner.forget_unasked();
         }
-        inner.scorers.iter_mut().for_each(Versions::begin_round);
+        let budget = Budget::share(inner.scorers.len());
+        (inner.scorers.iter_mut()).for_each(|versions| versions.begin_round(budget));
     }
 
     /// The same versions with instances of their own, for questions that are no part of a round:

@@ -146,7 +146,6 @@ impl ClusterColumns {
     }
 }
 
-/// Columns of proposals.
 #[derive(Default)]
 pub(crate) struct ProposalColumns {
     pub reason_names: Table,

@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use wasmtime::{Config, Engine};
 
+use crate::compiler::Compiler;
+
 /// How the host is set up.
 #[derive(Clone, Debug, Default)]
 pub struct HostConfig {
@@ -23,6 +25,10 @@ pub struct HostConfig {
     /// Compile on the calling thread alone. For compiling beside work that must not wait for a
     /// core.
     pub one_thread: bool,
+    /// Where components are compiled.
+    pub compiler: Compiler,
+    /// Called before a component is compiled, which may take half a minute.
+    pub on_compile: Option<fn(&std::path::Path)>,
 }
 
 /// What one policy may use.
@@ -99,6 +105,11 @@ fn tick(engine: &Engine) {
     });
 }
 
+/// Ticks of the epoch that a time has.
+pub(crate) fn ticks(time: Duration) -> u64 {
+    (time.as_nanos() / TICK.as_nanos()).max(1) as u64 + 1
+}
+
 impl Limits {
     pub(crate) fn fuel_for(&self, offerings: usize) -> u64 {
         self.fuel
@@ -108,10 +119,6 @@ impl Limits {
     pub(crate) fn answer_for(&self, offerings: usize) -> usize {
         self.answer
             .saturating_add(self.answer_per_offering.saturating_mul(offerings))
-    }
-
-    pub(crate) fn ticks(&self) -> u64 {
-        (self.time.as_nanos() / TICK.as_nanos()).max(1) as u64 + 1
     }
 
     pub(crate) fn store(&self) -> wasmtime::StoreLimits {

@@ -17,7 +17,7 @@ use crate::cluster_columns::{ClusterColumns, ProposalColumns};
 use crate::loaded::LoadedPolicy;
 use crate::report::{CallStats, Fallback, Report};
 use crate::score_request::{JudgeRequest, ScoreRequest};
-use crate::version::{Call, Versions};
+use crate::version::{Budget, Call, Versions};
 
 /// The consolidation policies, by place.
 #[derive(Default)]
@@ -141,7 +141,8 @@ impl Consolidation for WasmPolicies {
         let mut inner = self.judges().lock();
         let request = inner.request(base, facts, &[]);
         // The first request of a round.
-        inner.places.iter_mut().for_each(Versions::begin_round);
+        let budget = Budget::share(inner.places.len());
+        (inner.places.iter_mut()).for_each(|versions| versions.begin_round(budget));
         let mut weights = vec![Weight::default(); facts.nodes.len()];
         let of_pools = inner.of_pools(&request);
         for place in 0..inner.places.len() {

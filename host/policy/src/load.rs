@@ -2,17 +2,18 @@
 //! configured. Refusals say what was found, what was expected and what to do.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use sha2::{Digest, Sha256};
 use wasmtime::Engine;
 use wasmtime::component::types::ComponentItem;
 use wasmtime::component::{Component, Linker};
 
-use crate::cache;
+use crate::cache::{self, Cache, Kept};
 use crate::call::Instance;
 use crate::call::answer::{About, CallError};
 use crate::columns::Columns;
+use crate::compiler::{CompileChild, CompileError, Compiler};
 use crate::engine::{HostConfig, engine};
 use crate::guest_text::cut;
 use crate::imports::state::State;
@@ -23,6 +24,12 @@ use crate::settings;
 /// What a policy may implement, beside `plugin`.
 const ABILITIES: [&str; 4] = ["scorer", "commitments", "consolidation", "bootstrap"];
 
+/// Marks of a component that is being compiled, and of one whose compiling did not end once.
+const BEGUN: &str = "begun";
+const BEGUN_TWICE: &str = "begun twice";
+/// Remarks that are kept until somebody asks.
+const MAX_REMARKS: usize = 100;
+
 /// Why a policy was not loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
@@ -31,7 +38,7 @@ pub enum LoadError {
     Read {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The operating system's error.
         source: std::io::Error,
     },
     /// The component is not one that this host runs.
@@ -39,7 +46,7 @@ pub enum LoadError {
     Refused {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// Which rule the component breaks.
         #[source]
         refusal: Refusal,
     },
@@ -59,7 +66,7 @@ pub enum LoadError {
 /// Why a file is not a policy that this host runs.
 #[derive(Debug, thiserror::Error)]
 pub enum Refusal {
-    /// No WebAssembly at all.
+    /// The file does not begin as WebAssembly does.
     #[error(
         "not WebAssembly: it begins with {begins:?}; expected a component that `wasm-tools \
         component new` or an SDK made"
@@ -68,7 +75,7 @@ pub enum Refusal {
         /// Its first bytes.
         begins: String,
     },
-    /// A core module.
+    /// A core module: it has to be wrapped as a component.
     #[error(
         "a core WebAssembly module, not a component; wrap it: `wasm-tools component new {name} -o \
         policy.wasm`"
@@ -84,6 +91,18 @@ pub enum Refusal {
         size: usize,
         /// The validator's words.
         detail: String,
+    },
+    /// Compiling it killed the compiler.
+    #[error("{why}; it is not compiled again before it changes")]
+    KillsCompiler {
+        /// How.
+        why: String,
+    },
+    /// It was not compiled, for a reason that may go by.
+    #[error("{why}; it is tried again in a while")]
+    NotCompiled {
+        /// Why.
+        why: String,
     },
     /// It wants what the host does not offer.
     #[error("it imports what a policy cannot have: {}", problems.join("; "))]
@@ -128,7 +147,7 @@ pub struct Description {
     pub size: usize,
     /// What it imports: all that it can ever see.
     pub imports: Vec<Interface>,
-    /// What it exports.
+    /// Interfaces of Longshore's contract that it exports.
     pub exports: Vec<Interface>,
     /// What it says about itself.
     pub about: Option<About>,
@@ -147,6 +166,20 @@ struct Shared {
     linker: Linker<State>,
     offered: Offered,
     config: HostConfig,
+    remarks: Mutex<Vec<String>>,
+}
+
+impl LoadError {
+    /// Whether the same files may be loaded later: it was for want of time or memory here.
+    pub fn may_go_by(&self) -> bool {
+        let LoadError::Refused { refusal, .. } = self else {
+            return false;
+        };
+        matches!(
+            refusal,
+            Refusal::NotCompiled { .. } | Refusal::Start(CallError::Time { .. })
+        )
+    }
 }
 
 /// The host cannot be set up on this machine.
@@ -170,6 +203,7 @@ impl Host {
                 linker,
                 offered,
                 config,
+                remarks: Mutex::default(),
             }),
         })
     }
@@ -256,19 +290,93 @@ impl Host {
 
     fn compile(&self, path: &Path, bytes: &[u8], digest: &str) -> Result<Component, Refusal> {
         recognise(path, bytes)?;
-        let (engine, cache) = (&self.shared.engine, self.shared.config.cache.as_deref());
-        if let Some(component) = cache.and_then(|folder| cache::get(engine, folder, digest)) {
-            return Ok(component);
+        let config = &self.shared.config;
+        let engine = &self.shared.engine;
+        let folder = config.cache.as_deref();
+        let cache = folder.map(|folder| Cache { folder, engine });
+        match cache.as_ref().map(|cache| cache.get(digest)) {
+            Some(Kept::Code(component)) => return Ok(*component),
+            Some(Kept::PassedOver(why)) => {
+                self.remark(format!("compiled code is passed over: {why}"))
+            }
+            Some(Kept::Nothing) | None => {}
         }
-        let component =
-            Component::from_binary(engine, bytes).map_err(|error| Refusal::Damaged {
-                size: bytes.len(),
-                detail: format!("{:#}", error.root_cause()),
-            })?;
-        if let Some(folder) = cache {
-            cache::put(engine, folder, digest, &component);
+        if let Some(tell) = config.on_compile {
+            tell(path);
         }
-        Ok(component)
+        let damaged = |detail| Refusal::Damaged {
+            size: bytes.len(),
+            detail,
+        };
+        let code = match &config.compiler {
+            Compiler::Here => engine
+                .precompile_component(bytes)
+                .map_err(|error| damaged(format!("{:#}", error.root_cause())))?,
+            Compiler::Child(child) => {
+                self.compile_in(child, bytes, digest)
+                    .map_err(|error| match error {
+                        CompileError::Damaged(detail) => damaged(detail),
+                        CompileError::Died(why) => Refusal::KillsCompiler { why },
+                        CompileError::Failed(why) => Refusal::NotCompiled { why },
+                    })?
+            }
+        };
+        if let Some(Err(why)) = cache.map(|cache| cache.put(digest, &code)) {
+            self.remark(format!("compiled code is not kept: {why}"));
+        }
+        // SAFETY: the code was made by this engine, or by one alike in a child of ours.
+        unsafe { Component::deserialize(engine, &code) }
+            .map_err(|error| damaged(format!("{error:#}")))
+    }
+
+    /// Compiles in a child, unless the component has killed one before.
+    fn compile_in(
+        &self,
+        child: &CompileChild,
+        bytes: &[u8],
+        digest: &str,
+    ) -> Result<Vec<u8>, CompileError> {
+        let config = &self.shared.config;
+        let folder = config.cache.as_deref();
+        let mark = folder.and_then(|folder| cache::mark(folder, digest));
+        let begun = match mark.as_deref() {
+            // Twice: the first time it may have been told to stop.
+            Some(BEGUN_TWICE) => {
+                let why = "the daemon ended twice while it was compiled".to_owned();
+                return Err(CompileError::Died(why));
+            }
+            Some(BEGUN) => BEGUN_TWICE,
+            Some(why) => return Err(CompileError::Died(why.to_owned())),
+            None => BEGUN,
+        };
+        if let Some(folder) = folder {
+            cache::set_mark(folder, digest, begun);
+        }
+        let code = child.compile(bytes, config.canonical_nans);
+        match (folder, &code) {
+            (Some(folder), Err(CompileError::Died(why))) => cache::set_mark(folder, digest, why),
+            (Some(folder), _) => cache::clear_mark(folder, digest),
+            (None, _) => {}
+        }
+        code
+    }
+
+    /// What happened that is no error, since last asked.
+    pub fn take_remarks(&self) -> Vec<String> {
+        let mut remarks = self.shared.remarks.lock();
+        remarks
+            .as_mut()
+            .map(|all| std::mem::take(&mut **all))
+            .unwrap_or_default()
+    }
+
+    fn remark(&self, what: String) {
+        if let Ok(mut remarks) = self.shared.remarks.lock()
+            && remarks.len() < MAX_REMARKS
+            && !remarks.contains(&what)
+        {
+            remarks.push(what);
+        }
     }
 
     /// Checks imports and exports, instantiates once and asks for the identity.

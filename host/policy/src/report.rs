@@ -59,7 +59,7 @@ pub enum Report {
         place: usize,
         /// Its name and version.
         policy: String,
-        /// What it said.
+        /// Level and text.
         message: Message,
     },
 }

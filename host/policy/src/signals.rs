@@ -51,7 +51,7 @@ impl Signal {
 /// All signals by name.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Signals {
-    /// The tables.
+    /// Tables by the name of their signal.
     pub tables: BTreeMap<String, Signal>,
 }
 

@@ -1,5 +1,7 @@
 //! One place among the policies: the version at work, its last good one, and how they are asked.
 
+use std::time::Duration;
+
 use crate::call::Instance;
 use crate::call::answer::CallError;
 use crate::loaded::LoadedPolicy;
@@ -8,6 +10,40 @@ use crate::report::{CallStats, Fallback, Report};
 /// Number of calls after which an instance is replaced, even within a round. Garbage collectors in
 /// guests lag behind: Go's was seen to fill 64 MiB within 1 500 questions on 5 000 offerings.
 const CALLS_PER_INSTANCE: u32 = 200;
+
+/// How long all policies may take together in a round, by the clock: half of what a round plans for
+/// by default. Without it, one that answers just within the limit of a call for each of 25
+/// NodePools holds a round up until the process counts as hung.
+pub const ROUND_TIME: Duration = Duration::from_secs(5);
+/// However many there are, a version has this much of it.
+const LEAST_SHARE: Duration = Duration::from_secs(1);
+/// Fuel of a version in a round: about 6 s of arithmetic, five times what CPython burns on 20
+/// NodePools with 8 000 offerings each.
+const ROUND_FUEL: u64 = 30_000_000_000;
+
+/// What a version may still use in a round, whatever it is asked.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Budget {
+    pub fuel: u64,
+    pub time: Duration,
+}
+
+impl Budget {
+    /// No limit beside those of each call: outside of rounds.
+    pub const NONE: Budget = Budget {
+        fuel: u64::MAX,
+        time: Duration::MAX,
+    };
+
+    /// The part of each version where `places` share a round.
+    pub fn share(places: usize) -> Self {
+        let places = u32::try_from(places).unwrap_or(u32::MAX).max(1);
+        Budget {
+            fuel: ROUND_FUEL,
+            time: (ROUND_TIME / places).max(LEAST_SHARE),
+        }
+    }
+}
 
 /// The versions of a place for one kind of question.
 #[derive(Default)]
@@ -26,6 +62,8 @@ pub(crate) struct Version {
     pub instance: Option<(Instance, u32)>,
     pub answered: bool,
     pub failed: bool,
+    /// What is left to it in this round.
+    pub budget: Budget,
 }
 
 /// A question of one kind: what it is about, how it is set, and how the answer is had.
@@ -104,11 +142,12 @@ impl Versions {
         current.is_some_and(|version| std::sync::Arc::ptr_eq(&version.policy.0, &policy.0))
     }
 
-    /// Instances are made anew, failed versions get another chance.
-    pub fn begin_round(&mut self) {
+    /// Instances are made anew, failed versions get another chance, and each has `budget`.
+    pub fn begin_round(&mut self, budget: Budget) {
         for version in self.current.iter_mut().chain(&mut self.last_good) {
             version.instance = None;
             version.failed = false;
+            version.budget = budget;
         }
     }
 
@@ -171,6 +210,7 @@ impl Version {
             instance: None,
             answered: false,
             failed: false,
+            budget: Budget::share(1),
         }
     }
 
@@ -200,11 +240,12 @@ impl Version {
             .filter(|&(_, calls)| calls < CALLS_PER_INSTANCE)
         {
             Some(kept) => Ok(kept),
-            None => self.policy.instantiate().map(|instance| (instance, 0)),
+            None => (self.policy.instantiate_within(self.budget)).map(|instance| (instance, 0)),
         };
         let (messages, answer) = match made {
             Ok((mut instance, calls)) => {
                 let answer = (call.ask)(&mut instance, &self.policy);
+                self.budget = instance.budget();
                 let messages = instance.take_messages();
                 // An instance that failed is dropped here.
                 self.instance = answer.is_ok().then_some((instance, calls + 1));
@@ -241,7 +282,13 @@ impl Version {
 impl LoadedPolicy {
     /// A fresh instance with its settings.
     pub(crate) fn instantiate(&self) -> Result<Instance, CallError> {
-        let mut instance = Instance::new(&self.0)?;
+        self.instantiate_within(Budget::NONE)
+    }
+
+    /// As [`LoadedPolicy::instantiate`], with what is left in a round for that and all that it is
+    /// asked.
+    pub(crate) fn instantiate_within(&self, budget: Budget) -> Result<Instance, CallError> {
+        let mut instance = Instance::within(&self.0, budget)?;
         instance.configure(self.0.settings.clone())?;
         Ok(instance)
     }

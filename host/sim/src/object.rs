@@ -52,7 +52,6 @@ pub struct Kind {
 /// One object.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Key {
-    /// Its kind.
     pub resource: Resource,
     /// Its namespace, empty for a kind that has none.
     pub namespace: Arc<str>,
@@ -62,7 +61,6 @@ pub struct Key {
 /// What happened to an object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Event {
-    /// It is new.
     Added,
     /// It is another than before.
     Modified,

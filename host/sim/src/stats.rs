@@ -146,7 +146,6 @@ impl Stats {
         }
     }
 
-    /// Notes what happened.
     pub fn note(&mut self, at: Duration, what: What, words: String) {
         self.notes.push(Note {
             at,

@@ -5,7 +5,7 @@
 //! and then waits for its end. So the numbers shown are those that `run` would count, except for
 //! what the viewer does: edits the policy file, kills the daemon, causes a capacity outage.
 //!
-//! [`view`] is what is shown, [`screen`] draws it, [`file`] is the policy file that can be edited.
+//! [`view`] is what is shown, [`screen`] draws it, [`mod@file`] is the policy file that can be edited.
 
 pub mod file;
 pub mod screen;

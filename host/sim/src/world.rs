@@ -28,7 +28,6 @@ use crate::server::{DeleteOptions, Server, Subresource, resources};
 pub struct Options {
     /// Latencies of the cluster.
     pub timing: Timing,
-    /// How the cloud is.
     pub cloud: cloud::Options,
     /// What can be bought; the types of Karpenter's KWOK provider if nothing is said.
     pub types: Option<Arc<(Catalogue, Symbols)>>,
@@ -51,7 +50,6 @@ impl Default for Options {
 /// Why a manifest was not applied.
 #[derive(Debug, thiserror::Error)]
 pub enum ApplyError {
-    /// It is not YAML.
     #[error("manifests are not YAML: {0}")]
     Yaml(String),
     /// It names a kind that the server does not have.

@@ -3,6 +3,7 @@
 mod drains;
 mod kills;
 mod late_taints;
+mod loading;
 mod mutants;
 mod night;
 mod panics;

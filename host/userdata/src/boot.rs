@@ -12,7 +12,6 @@ pub enum Family {
     AL2,
     /// Amazon Linux 2023.
     AL2023,
-    /// Bottlerocket.
     Bottlerocket,
     /// Images of one's own: nothing is added to user data.
     Custom,
@@ -40,9 +39,7 @@ pub struct ImageTerm {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Image {
-    /// Its ID.
     pub id: String,
-    /// Its name.
     pub name: Option<String>,
 }
 
@@ -69,14 +66,11 @@ pub struct Cluster {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Taint {
-    /// The key.
     pub key: String,
-    /// The value.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub value: String,
     /// What it does to pods that do not tolerate it.
     pub effect: String,
-    /// When it was added.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_added: Option<String>,
 }

@@ -8,7 +8,6 @@ pub struct Fault {
     pub field: String,
     /// What is wrong with it.
     pub what: String,
-    /// What can be done.
     pub hint: &'static str,
 }
 

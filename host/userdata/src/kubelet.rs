@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use crate::duration;
 
 /// The twelve settings. Values of another type than the kubelet's are passed over: the map is
-/// checked before ([`crate::validation::kubelet`]).
+/// checked before (`validation::kubelet` of `longshore-ec2`).
 #[derive(Debug, Default)]
 pub(super) struct Kubelet {
     pub cluster_dns: Vec<String>,

@@ -3,7 +3,7 @@
 //! [`render`] is a function of a [`Boot`]: the cluster, the family of images, labels, taints, the
 //! kubelet's settings, and the user's own data, which is merged in. The text is Karpenter's of
 //! 1.15.1, byte for byte, except where Karpenter's order is random: maps in arguments of the kubelet
-//! are sorted here. [`resolve`] adds first what Karpenter adds to every launch: the DNS address,
+//! are sorted here. [`resolve()`] adds first what Karpenter adds to every launch: the DNS address,
 //! `maxPods`, the taint `karpenter.sh/unregistered` and the label `do-not-sync-taints`.
 //!
 //! No text is longer than [`MOST_BYTES`], EC2's limit.

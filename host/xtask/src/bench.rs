@@ -22,7 +22,6 @@ use crate::commands::{self, Steps};
 use cases::{Case, Inputs};
 use karpenter_baseline::KarpenterBaseline;
 
-/// What was asked for.
 struct Options<'a> {
     parts: Vec<&'a str>,
     effort: Option<&'a str>,

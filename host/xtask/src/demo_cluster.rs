@@ -18,7 +18,6 @@ enum Extra {
     Wish,
     /// Never two on a host.
     Alone,
-    /// On Arm.
     Arm,
     /// Never on spot capacity.
     OnDemand,

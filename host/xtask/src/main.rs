@@ -26,7 +26,7 @@ cargo xtask demo                        plan a shipped cluster with two policies
     --plain                             as lines; so does a pipe
 cargo xtask demo --aws                  the daemon with instances of an emulated EC2 on a real control plane; builds it
                                         with the SDK unless LONGSHORE_WITH_EC2 names a binary
-cargo xtask test                        format, clippy, plugins, all tests
+cargo xtask test                        format, clippy, cargo doc, plugins, all tests
     --aws                               format, clippy and tests of host/aws, whose SDK takes minutes to build
 cargo xtask bench [cost|speed|policy]…  our plans beside Karpenter's
     --improve EFFORT                    how hard ours tries (cost: normal)

@@ -78,9 +78,10 @@ mod tests {
     ];
 
     /// Modules of `core`, each of which may use those that come before it and no others.
-    const MODULES: [&str; 18] = [
+    const MODULES: [&str; 19] = [
         "model",
         "stop",
+        "rng",
         "ids",
         "reasons",
         "matching",

@@ -62,6 +62,20 @@ fn run_steps(steps: &mut Steps) -> anyhow::Result<(Vec<Suite>, Vec<String>)> {
             "warnings",
         ]))
     })?;
+    // Links to what is renamed or private are the first to become wrong.
+    steps.run("cargo doc", || {
+        let mut doc = cargo(&[
+            "doc",
+            "--workspace",
+            WITHOUT_SDK[0],
+            WITHOUT_SDK[1],
+            "--no-deps",
+            "--document-private-items",
+        ]);
+        let lints = "--deny warnings --allow rustdoc::private_intra_doc_links";
+        doc.env("RUSTDOCFLAGS", lints);
+        commands::run(doc)
+    })?;
     steps.run("policies", commands::plugins)?;
     steps.run("control plane", || or_not_run(control_plane::build(SAY)))?;
     steps.run("helm", build_helm)?;
@@ -206,8 +220,8 @@ fn is_ignored(line: &str) -> bool {
     line.starts_with("test ") && line.contains("... ignored")
 }
 
-/// The suite that cargo announces: `Running tests/live.rs
-/// (target/debug/deps/live-0f)` or `Doc-tests longshore`.
+/// The suite that cargo announces: `Running tests/stop.rs
+/// (target/debug/deps/stop-0f)` or `Doc-tests longshore`.
 fn suite_name(line: &str) -> Option<String> {
     let line = line.trim_start();
     if let Some(package) = line.strip_prefix("Doc-tests ") {

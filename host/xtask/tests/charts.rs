@@ -439,6 +439,11 @@ fn pods_are_confined() -> Result<()> {
             .collect()
     };
     same("ports", &port(ours), &port(theirs))?;
+    let cache = |pod: &Value| {
+        let (mount, volume) = (&pod["containers"][0]["volumeMounts"], &pod["volumes"]);
+        json!([mount[0]["mountPath"], volume[0]["emptyDir"]])
+    };
+    ensure!(cache(chart) == cache(shipped), "{chart}");
     for probe in ["livenessProbe", "readinessProbe"] {
         ensure!(
             ours[probe]["httpGet"] == theirs[probe]["httpGet"],
@@ -936,6 +941,7 @@ fn longshores_own_values() -> Result<()> {
         {"name": "policy-carbon", "configMap": {"name": "carbon"}},
         {"name": "policy-prices", "secret": {"secretName": "prices"}},
         {"name": "longshore-journal", "emptyDir": {"sizeLimit": "2Gi"}},
+        {"name": "longshore-cache", "emptyDir": {"sizeLimit": "512Mi"}},
     ]);
     ensure!(pod["volumes"] == volumes, "{}", pod["volumes"]);
     let container = &pod["containers"][0];
@@ -944,6 +950,7 @@ fn longshores_own_values() -> Result<()> {
         {"name": "policy-carbon", "mountPath": "/etc/longshore/policies/carbon", "readOnly": true},
         {"name": "policy-prices", "mountPath": "/etc/longshore/policies/prices", "readOnly": true},
         {"name": "longshore-journal", "mountPath": "/var/lib/longshore/journal"},
+        {"name": "longshore-cache", "mountPath": "/var/lib/longshore/cache"},
     ]);
     ensure!(
         container["volumeMounts"] == mounts,
@@ -975,7 +982,10 @@ fn longshores_own_values() -> Result<()> {
     ];
     let objects = render(&[], &set)?;
     let pod = &of_kind(&objects, "Deployment", "karpenter")?["spec"]["template"]["spec"];
-    let volumes = json!([{"name": "longshore-config", "secret": {"secretName": "own"}}]);
+    let volumes = json!([
+        {"name": "longshore-config", "secret": {"secretName": "own"}},
+        {"name": "longshore-cache", "emptyDir": {"sizeLimit": "512Mi"}},
+    ]);
     ensure!(pod["volumes"] == volumes, "{}", pod["volumes"]);
     Ok(())
 }

@@ -96,6 +96,7 @@
 {{- if $own.journal.enabled -}}
 {{- $all = append $all (merge (dict "name" "longshore-journal") $own.journal.volume) -}}
 {{- end -}}
+{{- $all = append $all (merge (dict "name" "longshore-cache") $own.cache.volume) -}}
 {{- with concat $all (default list .Values.extraVolumes) -}}
 {{- toYaml . -}}
 {{- end -}}
@@ -113,6 +114,7 @@
 {{- if $own.journal.enabled -}}
 {{- $all = append $all (dict "name" "longshore-journal" "mountPath" "/var/lib/longshore/journal") -}}
 {{- end -}}
+{{- $all = append $all (dict "name" "longshore-cache" "mountPath" "/var/lib/longshore/cache") -}}
 {{- with concat $all (default list .Values.controller.extraVolumeMounts) -}}
 {{- toYaml . -}}
 {{- end -}}

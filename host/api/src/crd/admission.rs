@@ -97,7 +97,7 @@ struct Rules {
 }
 
 /// So many of those are kept.
-const ACCEPTED: usize = 1000;
+const MAX_ACCEPTED: usize = 1000;
 
 /// The admissions of this crate's definitions.
 pub fn all() -> &'static [Admission] {
@@ -106,7 +106,7 @@ pub fn all() -> &'static [Admission] {
 }
 
 impl Admission {
-    /// As this definition says.
+    /// The rules of this definition's schema.
     pub fn of(definition: &Definition) -> Self {
         let spec = &definition.json()["spec"];
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -222,7 +222,7 @@ impl Rules {
             .unwrap_or_default();
         if let (Some(text), true) = (text, failures.is_empty()) {
             let mut accepted = lock();
-            if accepted.len() >= ACCEPTED {
+            if accepted.len() >= MAX_ACCEPTED {
                 accepted.clear();
             }
             accepted.insert(text);

@@ -2,7 +2,26 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
+
+/// Reads a list of a status. An item that cannot be read is passed over, and so is what is no list:
+/// the controller that wrote it may be newer.
+///
+/// # Errors
+/// It is no JSON.
+pub fn readable<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: DeserializeOwned,
+{
+    let Value::Array(items) = Value::deserialize(deserializer)? else {
+        return Ok(Vec::new());
+    };
+    let read = items.into_iter().map(T::deserialize);
+    Ok(read.filter_map(Result::ok).collect())
+}
 
 /// One statement about an object. The schema differs a little between resources (a NodeClaim's
 /// reason may be empty), so each status states its own; this type reads them all.
@@ -130,6 +149,26 @@ mod tests {
         );
         assert_eq!(condition(&all, "Launched"), None);
         assert_eq!(all.len(), 1);
+    }
+
+    #[test]
+    fn a_condition_that_cannot_be_read_does_not_hide_the_others() {
+        #[derive(Deserialize)]
+        struct Status {
+            #[serde(default, deserialize_with = "readable")]
+            conditions: Vec<Condition>,
+        }
+        let read = |conditions: &str| {
+            let text = format!(r#"{{"conditions":{conditions}}}"#);
+            serde_json::from_str::<Status>(&text).unwrap().conditions
+        };
+        let at = r#""lastTransitionTime":"2026-11-21T08:00:00Z"}"#;
+        let all = read(&format!(
+            r#"[{{"type":"Ready","status":"Perhaps",{at},5,{{"type":"Launched","status":"True",{at}]"#
+        ));
+        assert_eq!(all.len(), 1);
+        assert!(condition(&all, "Launched").is_some());
+        assert!(read("{}").is_empty() && read("null").is_empty());
     }
 
     #[test]

@@ -133,7 +133,7 @@ impl Definition {
         )
     }
 
-    /// All of it.
+    /// The CustomResourceDefinition as the API server takes it.
     pub fn json(&self) -> &Value {
         &self.0
     }

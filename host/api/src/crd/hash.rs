@@ -2,7 +2,7 @@
 //!
 //! Claims keep the hash of their NodePool's template in an annotation; a different one means drift.
 //! The number must be Karpenter's own, version `v3`, or every node would drift when a cluster
-//! migrates. [`structure`] has the primitives.
+//! migrates. [`mod@structure`] has the primitives.
 //!
 //! The hash covers labels, annotations, taints, startup taints, class, grace period and expiry of
 //! `spec.template`. It does not cover requirements or anything outside the template. An empty list

@@ -48,7 +48,11 @@ pub struct KWOKNodeClassSpec {
 #[serde(rename_all = "camelCase")]
 pub struct KWOKNodeClassStatus {
     /// Statements about the class.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "super::condition::readable",
+        skip_serializing_if = "Vec::is_empty"
+    )]
     #[schemars(schema_with = "schema::plain_conditions")]
     pub conditions: Vec<Condition>,
 }

@@ -87,7 +87,11 @@ pub struct OverlayRequirement {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct NodeOverlayStatus {
     /// Statements about the overlay.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "super::condition::readable",
+        skip_serializing_if = "Vec::is_empty"
+    )]
     #[schemars(schema_with = "schema::conditions")]
     pub conditions: Vec<Condition>,
 }

@@ -184,7 +184,7 @@ pub fn time(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "string", "format": "date-time"})
 }
 
-/// A duration.
+/// A string with a duration of Go (`1h30m`).
 pub fn duration(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "string", "pattern": DURATION})
 }

@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::diagnostic::Fault;
 use super::metadata;
+use super::status::is_status;
 use crate::crd::admission::{Admission, Cause};
 use crate::json;
 
@@ -62,14 +63,14 @@ pub(crate) fn prune(admission: &Admission, text: &str) -> Option<(Value, Admitte
     Some((object, admitted))
 }
 
-/// A field of the wrong type, where a reader is more lenient than the API server.
+/// A field of the wrong type, where a reader is more lenient than the API server. `status` is none.
 pub(crate) fn wrong_type(admission: &Admission, text: &str) -> Option<Fault> {
     let object: Value = serde_json::from_str(text).ok()?;
     let mut causes = Vec::new();
     admission.schema().check_object(&object, None, &mut causes);
     let mut causes = causes.into_iter();
     causes
-        .find(|cause| cause.reason == "FieldValueTypeInvalid")
+        .find(|cause| cause.reason == "FieldValueTypeInvalid" && !is_status(&cause.field))
         .map(refusal)
 }
 
@@ -117,10 +118,6 @@ pub(crate) fn is_stored(text: &str) -> bool {
         json::string_member(bytes, range.start, name).is_some()
     };
     metadata.is_some_and(|range| has(&range, "uid") || has(&range, "resourceVersion"))
-}
-
-pub(super) fn is_status(path: &str) -> bool {
-    path == "status" || path.starts_with("status.")
 }
 
 fn unknown_field(path: &str, stored: bool) -> Fault {

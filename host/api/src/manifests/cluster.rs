@@ -48,7 +48,6 @@ only_from_maps!(
     WireClassStatus<'a>
 );
 
-/// Takes a Namespace in.
 pub(super) fn read_namespace(
     wire: WireNamespace<'_>,
     objects: &mut ObjectsBuilder,

@@ -20,7 +20,7 @@ pub struct Location {
 /// no object.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Diagnostic {
-    /// Where it is.
+    /// File or document, and the object and field in it where they are known.
     pub location: Location,
     /// Its kind, empty if unreadable.
     pub kind: String,
@@ -78,7 +78,7 @@ impl fmt::Display for Diagnostic {
 /// Everything that was not taken into the world.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Diagnostics {
-    /// The first [`Diagnostics::KEPT`] of them, in the order they were found.
+    /// The first [`Diagnostics::MAX_KEPT`] of them, in the order they were found.
     pub list: Vec<Diagnostic>,
     /// How many more there were.
     pub more: usize,
@@ -89,11 +89,11 @@ pub struct Diagnostics {
 impl Diagnostics {
     /// Limit of problems that are kept in full. More problems of a hostile file with millions would
     /// not help.
-    pub const KEPT: usize = 1000;
+    pub const MAX_KEPT: usize = 1000;
 
     /// Adds one.
     pub fn push(&mut self, problem: Diagnostic) {
-        if self.list.len() < Self::KEPT {
+        if self.list.len() < Self::MAX_KEPT {
             self.list.push(problem);
         } else {
             self.more += 1;
@@ -127,11 +127,11 @@ impl fmt::Display for Diagnostics {
 /// A mistake in an object while it is read, before its place is known.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Fault {
-    /// The field.
+    /// Path of the field in the object.
     pub field: String,
     /// What is wrong with it.
     pub what: String,
-    /// What can be done.
+    /// How to correct it; empty if that is plain.
     pub hint: String,
 }
 
@@ -200,16 +200,16 @@ impl fmt::Display for Path<'_> {
 
 /// Foreign text, shortened for a message and without control characters.
 pub fn quoted(text: &str) -> String {
-    const MOST: usize = 60;
+    const MAX_CHARACTERS: usize = 60;
     let mut out = String::new();
-    for c in text.chars().take(MOST) {
+    for c in text.chars().take(MAX_CHARACTERS) {
         if c.is_control() {
             out.extend(c.escape_debug())
         } else {
             out.push(c)
         }
     }
-    if text.chars().nth(MOST).is_some() {
+    if text.chars().nth(MAX_CHARACTERS).is_some() {
         out.push('…');
     }
     format!("`{out}`")

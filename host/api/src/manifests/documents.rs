@@ -233,6 +233,18 @@ impl Document {
         }
     }
 
+    /// Has the object read without a field.
+    #[cfg(feature = "crd")]
+    pub fn leave_out(&mut self, field: &str) {
+        use serde_json::Value;
+        let text = self.admitted.as_deref().unwrap_or(&self.text);
+        if let Ok(Value::Object(mut object)) = serde_json::from_str(text)
+            && object.remove(field).is_some()
+        {
+            self.admitted = Some(Value::Object(object).to_string());
+        }
+    }
+
     /// Fails on what the API server refuses of an object that no cluster has accepted: asked after
     /// checks that have words and hints of their own.
     #[cfg(feature = "crd")]

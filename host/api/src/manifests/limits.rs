@@ -32,7 +32,6 @@ impl Limits {
         &self.table[self.of_pod[at] as usize]
     }
 
-    /// Visits every symbol.
     pub fn each(&mut self, visit: &mut dyn FnMut(&mut Symbol)) {
         self.table.iter_mut().for_each(|limits| limits.each(visit));
         self.index = self.table.iter().cloned().zip(0..).collect();

@@ -136,6 +136,16 @@ fn unreadable_taints(names: &mut Symbols) -> Vec<Taint> {
     }]
 }
 
+/// Annotations of an object that is not disrupted because something of it cannot be read, with why.
+fn kept(annotations: &Labels, why: &Fault, names: &mut Symbols) -> Labels {
+    let forbids = (names.intern(label::DO_NOT_DISRUPT), names.intern("true"));
+    let unreadable = (
+        names.intern(label::UNREADABLE),
+        names.intern(&why.to_string()),
+    );
+    Labels::new(annotations.iter().chain([forbids, unreadable]).collect())
+}
+
 /// Takes a Node in. What cannot be read of it is taken for nothing, and it is not disrupted: if it
 /// were left out, others would be bought in its place.
 pub(super) fn read(wire: WireNode<'_>, objects: &mut ObjectsBuilder) -> Result<(), Fault> {
@@ -187,9 +197,8 @@ pub(super) fn read(wire: WireNode<'_>, objects: &mut ObjectsBuilder) -> Result<(
         deleting: meta.deletion_timestamp.is_some(),
         created: or(created(meta), notes, || 0),
     };
-    if !notes.is_empty() {
-        let kept = (names.intern(label::DO_NOT_DISRUPT), names.intern("true"));
-        node.annotations = Labels::new(node.annotations.iter().chain([kept]).collect());
+    if let Some(first) = notes.first() {
+        node.annotations = kept(&node.annotations, first, names);
     }
     objects.world.nodes.push(node);
     Ok(())
@@ -267,9 +276,8 @@ pub(super) fn read_claim(
         deleting: meta.deletion_timestamp.is_some(),
         created: or(created(meta), notes, || 0),
     };
-    if !notes.is_empty() {
-        let kept = (names.intern(label::DO_NOT_DISRUPT), names.intern("true"));
-        claim.annotations = Labels::new(claim.annotations.iter().chain([kept]).collect());
+    if let Some(first) = notes.first() {
+        claim.annotations = kept(&claim.annotations, first, names);
     }
     objects.world.claims.push(claim);
     Ok(())

@@ -89,12 +89,10 @@ pub(crate) fn resources(
     Ok(all)
 }
 
-/// Whether a condition is True; `None` if it is not there.
+/// Whether a condition is True; `None` if it is not there, or says what nobody knows.
 pub(crate) fn condition(conditions: &[Condition<'_>], kind: &str) -> Option<bool> {
-    conditions
-        .iter()
-        .find(|c| &*c.kind == kind)
-        .map(|c| &*c.status == "True")
+    let found = conditions.iter().find(|c| &*c.kind == kind)?;
+    matches!(&*found.status, "True" | "False" | "Unknown").then(|| &*found.status == "True")
 }
 
 /// A time, if there is one.

@@ -29,7 +29,6 @@ use crate::json;
 use crate::labels as label;
 use crate::time::go_duration;
 
-/// Takes a pod in.
 pub(super) fn read(wire: WirePod<'_>, objects: &mut ObjectsBuilder) -> Result<(), Fault> {
     let meta = &wire.metadata;
     let name: Box<str> = meta.name.as_deref().unwrap_or_default().into();
@@ -159,9 +158,16 @@ fn part<'a, T: Deserialize<'a>>(text: &'a str, path: &[&str]) -> Option<T> {
     serde_json::from_str(found).ok()
 }
 
-/// Takes a pod in that cannot be read, for this reason: whatever it needs, it holds its node. One
-/// without a name is called by what its name was to begin with.
-pub(super) fn unreadable(wire: &WirePodHead<'_>, why: &Fault, objects: &mut ObjectsBuilder) {
+/// Takes a pod in that cannot be read, for this reason: whatever it needs, it holds its node. What
+/// can be read of its needs and its labels counts; of what it asks for in an unreadable amount its
+/// node counts as full, which is said. One without a name is called by what its name was to begin
+/// with.
+pub(super) fn unreadable(
+    text: &str,
+    wire: &WirePodHead<'_>,
+    why: &mut Fault,
+    objects: &mut ObjectsBuilder,
+) {
     let meta = &wire.metadata;
     let names = [&meta.name, &meta.generate_name].into_iter();
     let mut names = names.filter_map(|name| name.as_deref());
@@ -170,11 +176,26 @@ pub(super) fn unreadable(wire: &WirePodHead<'_>, why: &Fault, objects: &mut Obje
     let namespace = objects.namespace(meta);
     let names = &mut objects.world.names;
     let bare = WireSpec::default();
-    let own = Labels::default();
-    let Ok(shape) = bare_shape(&bare, None, own, namespace, names) else {
+    let own = excess::fewer_labels(&meta.labels).into_iter();
+    let own = own.map(|(key, value)| (names.intern(key), names.intern(value)));
+    let own = Labels::new(own.collect());
+    let Ok(mut shape) = bare_shape(&bare, None, own, namespace, names) else {
         return;
     };
+    let written = json::member(text.as_bytes(), 0, "spec").and_then(|range| text.get(range));
+    let (needs, unknown) = requests::readable(written.unwrap_or_default(), names);
+    shape.requests = needs;
     let (spec, status) = (wire.spec.as_ref(), wire.status.as_ref());
+    let node = spec.and_then(|spec| symbol(&spec.node_name, names));
+    if node.is_some() && !unknown.is_empty() {
+        let full = format!(
+            "until then its node counts as full of {}",
+            unknown.join(", ")
+        );
+        let parts = [std::mem::take(&mut why.hint), full].into_iter();
+        let parts: Vec<String> = parts.filter(|part| !part.is_empty()).collect();
+        why.hint = parts.join("; ");
+    }
     let owners = &meta.owner_references;
     let owner = owners.iter().find(|owner| owner.controller == Some(true));
     let owner = owner.map(|owner| (names.intern(&owner.kind), names.intern(&owner.name)));
@@ -186,7 +207,7 @@ pub(super) fn unreadable(wire: &WirePodHead<'_>, why: &Fault, objects: &mut Obje
             _ => format!("Pod/{}/{name}", names.text(namespace)).into(),
         },
         shape: objects.world.shapes.intern(shape),
-        node: spec.and_then(|spec| symbol(&spec.node_name, names)),
+        node,
         claims: Box::default(),
         owner,
         created: created(meta).unwrap_or(0),
@@ -213,7 +234,6 @@ pub(super) fn unreadable(wire: &WirePodHead<'_>, why: &Fault, objects: &mut Obje
 
 /// A pod template, read.
 pub(super) struct Template {
-    /// Its shape.
     pub shape: PodShape,
     /// What it asks for, container by container.
     pub needs: Needs,

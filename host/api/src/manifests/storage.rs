@@ -371,6 +371,8 @@ pub(super) fn read_volume(wire: WireVolume<'_>, objects: &mut ObjectsBuilder) ->
             )?);
         }
     }
+    let status = wire.status.as_ref();
+    let phase = status.and_then(|status| status.phase.as_deref());
     let volume = Volume {
         name: names.intern(meta.name.as_deref().unwrap_or_default()),
         node_affinity,
@@ -383,12 +385,8 @@ pub(super) fn read_volume(wire: WireVolume<'_>, objects: &mut ObjectsBuilder) ->
             .claim_ref
             .as_ref()
             .map(|claim| (names.intern(&claim.namespace), names.intern(&claim.name))),
-        available: matches!(
-            wire.status
-                .as_ref()
-                .and_then(|status| status.phase.as_deref()),
-            None | Some("" | "Available" | "Pending")
-        ),
+        available: matches!(phase, None | Some("" | "Available" | "Pending")),
+        released: matches!(phase, Some("Released" | "Failed")),
         modes: AccessModes::named(spec.access_modes.iter().map(|mode| &**mode)),
         storage: storage(Some(&spec.capacity), Path::Root.field("spec.capacity"))?,
         block: spec.volume_mode.as_deref() == Some("Block"),

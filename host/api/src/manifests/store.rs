@@ -98,9 +98,9 @@ enum PriorityBy {
 }
 
 /// Names that may be in vain before they are looked through: a megabyte of ordinary labels.
-const NAMES: usize = 1 << 14;
+const MAX_UNUSED_NAMES: usize = 1 << 14;
 /// Shapes that may be in vain: each may hold as much as one pod is allowed to.
-const SHAPES: usize = 250;
+const MAX_UNUSED_SHAPES: usize = 250;
 
 impl Store {
     /// A store without objects.
@@ -285,7 +285,7 @@ impl Store {
             moved.at = at;
         }
         let world = &mut self.reader.objects.world;
-        if world.shapes.len() > 2 * (world.pods.len() + world.daemons.len()) + SHAPES {
+        if world.shapes.len() > 2 * (world.pods.len() + world.daemons.len()) + MAX_UNUSED_SHAPES {
             renumber_shapes(world);
         }
     }
@@ -293,7 +293,7 @@ impl Store {
     /// Sweeps unused names once their number has doubled since the last sweep.
     fn sweep_names(&mut self) {
         let objects = &mut self.reader.objects;
-        if objects.world.names.len() < 2 * self.swept + NAMES {
+        if objects.world.names.len() < 2 * self.swept + MAX_UNUSED_NAMES {
             return;
         }
         renumber_shapes(&mut objects.world);
@@ -429,8 +429,8 @@ mod tests {
         assert!(problem.contains("shop/a"), "{problem}");
         assert_eq!(
             names(&store),
-            [("a".into(), 0)],
-            "nobody knows what it asks for"
+            [("a".into(), i64::MAX)],
+            "what it asks for is unknown, so its node is full"
         );
         assert!(store.world().pods[0].unreadable);
         store.apply("v1", "Pod", &pod("a", "2")).unwrap();

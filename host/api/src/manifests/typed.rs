@@ -8,10 +8,11 @@ mod pod;
 use longshore_objects::{Object, read};
 use serde_json::{Map, Value, json};
 
-use super::admit::{is_status, twice};
-use super::diagnostic::Fault;
+use super::admit::twice;
+use super::diagnostic::{Fault, quoted};
 use super::explain::hint;
 use super::metadata;
+use super::status::{is_status, passed_over};
 
 /// What is wrong with an object.
 #[derive(Default)]
@@ -29,10 +30,12 @@ pub(super) fn check(group: &str, version: &str, kind: &str, text: &str) -> Found
     };
     as_go_reads(&mut object);
     let of_metadata = metadata::check(&object);
+    let fractions = fractions(&object);
     let Some(read) = read((group, version, kind), object) else {
         return Found::default();
     };
     let mut found = Found::default();
+    found.notes.extend(fractions);
     found.notes.extend(twice(text));
     found.refusals.extend(of_metadata);
     let unknown = read.unknown.into_iter().filter(|field| !is_status(field));
@@ -48,6 +51,14 @@ pub(super) fn check(group: &str, version: &str, kind: &str, text: &str) -> Found
         Ok(Object::Pod(of)) => found.refusals.extend(pod::pod(&of)),
         Ok(Object::DaemonSet(of)) => found.refusals.extend(pod::daemon(&of)),
         Ok(Object::Other) => {}
+        Err(wrong) if is_status(&wrong.field) => {
+            let fault = Fault {
+                field: wrong.field,
+                what: wrong.what.chars().take(300).collect(),
+                hint: String::new(),
+            };
+            found.notes.push(passed_over(fault));
+        }
         Err(wrong) => {
             let what: String = wrong.what.chars().take(300).collect();
             found.refusals.push(Fault {
@@ -58,6 +69,34 @@ pub(super) fn check(group: &str, version: &str, kind: &str, text: &str) -> Found
         }
     }
     found
+}
+
+/// Memory and storage of a pod's containers in thousandths of a byte: `512m` for `512Mi`, say.
+fn fractions(object: &Value) -> Vec<Fault> {
+    let mut all = Vec::new();
+    for (at, spec) in [
+        ("spec", &object["spec"]),
+        ("spec.template.spec", &object["spec"]["template"]["spec"]),
+    ] {
+        for list in ["containers", "initContainers"] {
+            for (index, container) in spec[list].as_array().into_iter().flatten().enumerate() {
+                for part in ["requests", "limits"] {
+                    for resource in ["memory", "ephemeral-storage"] {
+                        let amount = container["resources"][part][resource].as_str();
+                        let Some(amount) = amount.filter(|text| text.ends_with('m')) else {
+                            continue;
+                        };
+                        all.push(Fault {
+                            field: format!("{at}.{list}[{index}].resources.{part}[{resource}]"),
+                            what: format!("{} are thousandths of a byte", quoted(amount)),
+                            hint: "write Mi for mebibytes".to_owned(),
+                        });
+                    }
+                }
+            }
+        }
+    }
+    all
 }
 
 /// Maps with amounts by resource.

@@ -16,11 +16,11 @@ use saphyr_parser::{Event, Parser, ScalarStyle, Span};
 use crate::json;
 
 /// Deeper nesting is refused (no object of Kubernetes goes beyond 40).
-const DEEPEST: usize = 100;
+const MAX_DEPTH: usize = 100;
 /// Aliases may unfold to this many bytes per document.
-const UNFOLDED: usize = 4 << 20;
+const MAX_UNFOLDED_BYTES: usize = 4 << 20;
 /// Nodes with anchors may have this many bytes per document; a node inside another counts for both.
-const ANCHORED: usize = 64 << 20;
+const MAX_ANCHORED_BYTES: usize = 64 << 20;
 
 /// Why a document cannot be read.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -29,7 +29,7 @@ pub(crate) struct YamlFault {
     pub line: u32,
     /// What is wrong.
     pub what: String,
-    /// What can be done.
+    /// How to correct it.
     pub hint: &'static str,
 }
 
@@ -156,7 +156,7 @@ impl Writer {
                     );
                 };
                 self.unfolded += text.len();
-                if self.unfolded > UNFOLDED {
+                if self.unfolded > MAX_UNFOLDED_BYTES {
                     return refuse("aliases unfold to more than 4 MiB", "write the values out");
                 }
                 if key_next && !text.starts_with('"') {
@@ -201,7 +201,7 @@ impl Writer {
                 self.after(line)?;
             }
             Event::SequenceStart(anchor, _) | Event::MappingStart(anchor, _)
-                if key_next || self.open.len() >= DEEPEST =>
+                if key_next || self.open.len() >= MAX_DEPTH =>
             {
                 let _ = anchor;
                 return if key_next {
@@ -296,7 +296,7 @@ impl Writer {
     fn remember(&mut self, anchor: usize, start: usize, line: u32) -> Result<(), YamlFault> {
         let text = self.out[start..].replace('\n', "");
         self.anchored += text.len();
-        if self.anchored > ANCHORED {
+        if self.anchored > MAX_ANCHORED_BYTES {
             let what = "nodes with anchors have more than 64 MiB".to_owned();
             return Err(YamlFault {
                 line,

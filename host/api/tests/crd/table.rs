@@ -62,7 +62,6 @@ impl Case {
     }
 }
 
-/// All cases.
 pub fn cases() -> Vec<Case> {
     let table: Table =
         serde_norway::from_str(include_str!("rules.yaml")).expect("the table can be read");

@@ -31,9 +31,9 @@ pub struct PossibleLabels<'a> {
 
 /// A host and its new pods.
 pub struct Host<'a> {
-    /// What it is.
+    /// An existing node, or a claim of the plan.
     pub kind: HostKind<'a>,
-    /// Its new pods.
+    /// Pods that the plan places on it.
     pub pods: Vec<&'a PendingPod>,
     /// What to call it.
     pub name: String,
@@ -50,7 +50,7 @@ struct Known<'a> {
 
 /// All hosts of a plan.
 pub struct Hosts<'a> {
-    /// The snapshot.
+    /// What the plan was made on.
     pub snapshot: &'a Snapshot,
     /// Existing nodes in the snapshot's order, then claims in the plan's.
     pub hosts: Vec<Host<'a>>,
@@ -117,6 +117,46 @@ impl<'a> Hosts<'a> {
             ports(host, found);
         }
         self.check_shared_claims(found);
+        self.check_unbound_claims(found);
+    }
+
+    /// Every claim that is bound when its pod is placed can have a volume of its own on its host.
+    fn check_unbound_claims(&self, found: &mut Violations<'_>) {
+        let world = &*self.snapshot.world;
+        let mut known: FxHashSet<u32> = FxHashSet::default();
+        let mut claims: Vec<(&Host<'_>, PodIx, u32, Vec<u32>)> = Vec::new();
+        for host in &self.hosts {
+            let hold = |all: &Vec<Requirement>| match &host.kind {
+                HostKind::Node(node) => {
+                    all.iter().all(|r| satisfies(&node.labels, r, &world.names))
+                }
+                HostKind::Claim(_, possible) => all.iter().all(|r| possible.always(r, world)),
+            };
+            let usable = |terms: &Vec<Vec<Requirement>>| terms.is_empty() || terms.iter().any(hold);
+            for pod in &host.pods {
+                for of in pod.to_bind.iter().filter(|of| known.insert(of.claim)) {
+                    if of.made.as_ref().is_some_and(usable) {
+                        continue;
+                    }
+                    let affinity = |at: &u32| &world.volumes[*at as usize].node_affinity;
+                    let volumes = of.volumes.iter().copied();
+                    let volumes = volumes.filter(|at| usable(affinity(at))).collect();
+                    claims.push((host, pod.pod, of.claim, volumes));
+                }
+            }
+        }
+        let wanted: Vec<&[u32]> = claims.iter().map(|of| of.3.as_slice()).collect();
+        for at in without_partner(&wanted) {
+            let (host, pod, claim, _) = &claims[at];
+            let name = world.names.text(world.volume_claims[*claim as usize].name);
+            let detail = format!("no PersistentVolume is left for its claim {name}");
+            found.add(
+                Invariant::Volumes,
+                Some(host.name.clone()),
+                Some(*pod),
+                detail,
+            );
+        }
     }
 
     /// Until the volume of a claim is there, its pods are on one host. One pod at a time uses a
@@ -665,4 +705,46 @@ fn volumes(
             found.add(Invariant::Volumes, Some(host.name.clone()), None, detail);
         }
     }
+}
+
+/// Matches each of some claims with one of the volumes that it can have, no volume twice, and
+/// returns the claims that stay without. A volume that was given is given away again where its
+/// claim can have another.
+fn without_partner(wanted: &[&[u32]]) -> Vec<usize> {
+    let mut owner: FxHashMap<u32, usize> = FxHashMap::default();
+    let mut without = Vec::new();
+    for claim in 0..wanted.len() {
+        // The volumes that were looked at, each with the claim that would have it.
+        let mut seen: FxHashMap<u32, usize> = FxHashMap::default();
+        let mut asking = vec![claim];
+        let mut free = None;
+        while let Some(asks) = asking.pop().filter(|_| free.is_none()) {
+            free = wanted[asks].iter().find(|at| !owner.contains_key(*at));
+            if let Some(&volume) = free {
+                seen.insert(volume, asks);
+                break;
+            }
+            for volume in wanted[asks] {
+                if !seen.contains_key(volume) {
+                    seen.insert(*volume, asks);
+                    asking.extend(owner.get(volume));
+                }
+            }
+        }
+        let Some(&volume) = free else {
+            without.push(claim);
+            continue;
+        };
+        let mut volume = volume;
+        // Each hands on what it had to the one that asked for it.
+        while let Some(&asks) = seen.get(&volume) {
+            let had = owner.iter().find(|(_, of)| **of == asks).map(|(v, _)| *v);
+            owner.insert(volume, asks);
+            match had.filter(|_| asks != claim) {
+                Some(had) => volume = had,
+                None => break,
+            }
+        }
+    }
+    without
 }

@@ -39,7 +39,6 @@ struct View<'a> {
     hosts: &'a Hosts<'a>,
     world: &'a ClusterObjects,
     hostname: Option<Symbol>,
-    /// Shapes of new pods.
     shapes: Vec<&'a PodShape>,
     /// Hosts and counts by shape.
     on: Vec<Vec<(usize, u32)>>,

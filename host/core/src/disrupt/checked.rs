@@ -22,7 +22,7 @@ const MAX_TRIES: usize = 3;
 /// Nodes that a round would have taken, and the rules that this breaks: a defect of Longshore.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Refused {
-    /// The nodes.
+    /// Indices into the snapshot's nodes.
     pub nodes: Vec<NodeIx>,
     /// The method that found them.
     pub method: Method,

@@ -61,7 +61,7 @@ pub struct Place {
 /// Units of one class on one node.
 #[derive(Clone, Debug)]
 pub struct Own {
-    /// The class.
+    /// Index into the compiled classes.
     pub class: u32,
     /// How many units.
     pub units: u32,
@@ -100,7 +100,7 @@ pub struct Node {
 pub struct Offer {
     /// Position of the NodePool in [`CompiledCluster::pools`].
     pub pool: usize,
-    /// The offering.
+    /// Index into the catalogue's offerings.
     pub offering: OfferingId,
     /// Effective cost and cost of a node, USD per hour.
     pub cost: f64,

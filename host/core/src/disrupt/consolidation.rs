@@ -17,7 +17,7 @@ use crate::policy::{ByPrice, Policies};
 use crate::snapshot::Snapshot;
 
 /// Pods that started within so many seconds count as young.
-pub const YOUNG: i64 = 3600;
+pub const YOUNG_SECONDS: i64 = 3600;
 
 /// Requests to a consolidation policy. Implementations answer always: where a policy fails, they
 /// fall back to its last good version and then to [`Weight::default`] and [`Decision::default`],
@@ -67,7 +67,7 @@ pub struct Decision {
 /// A node that a NodePool owns.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NodeFacts {
-    /// The node.
+    /// Index into the snapshot's nodes.
     pub node: NodeIx,
     /// Position of its NodePool in [`Facts::pools`].
     pub pool: u32,
@@ -100,7 +100,7 @@ pub struct NodeFacts {
 /// A NodePool.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PoolFacts {
-    /// Its name.
+    /// `metadata.name` of the NodePool.
     pub name: Symbol,
     /// Effective cost of its nodes, USD per hour.
     pub cost: f64,
@@ -117,7 +117,7 @@ pub struct OwnerFacts {
     pub name: (Symbol, Symbol, Symbol),
     /// Its pods that have a node, have not ended and are not being deleted.
     pub pods: u32,
-    /// Those of them that started within [`YOUNG`].
+    /// Those of them that started within [`YOUNG_SECONDS`].
     pub young: u32,
 }
 
@@ -188,7 +188,7 @@ impl<'s> Facts<'s> {
             });
             let owner = &mut self.owners[at as usize];
             owner.pods += 1;
-            owner.young += u32::from(age(world.now, pod) < YOUNG);
+            owner.young += u32::from(age(world.now, pod) < YOUNG_SECONDS);
             self.owner_of.insert(ix, at);
         }
     }

@@ -24,7 +24,7 @@ impl Demand {
         }
     }
 
-    /// Adds pods.
+    /// More pods of a class are to be placed.
     pub fn add(&mut self, c: &Compiled<'_>, (class, pods): Pods) {
         self.left[class as usize] += pods;
         let size = c.classes[class as usize].size as u32;

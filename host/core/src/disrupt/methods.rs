@@ -62,7 +62,7 @@ pub enum Explain<'a> {
     /// None.
     #[default]
     Nothing,
-    /// All.
+    /// Every node that stays.
     All,
     /// At most so many, and none of these names.
     Some(usize, &'a BTreeSet<String>),
@@ -87,7 +87,7 @@ impl Options<'_> {
 /// Whether a proposal may be carried out now.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Verdict {
-    /// It may.
+    /// Budgets and policies allow it.
     Now,
     /// A budget of a NodePool has to have more left: its name and what is left.
     Later(Symbol, u32),
@@ -127,7 +127,7 @@ impl Trouble {
 /// A command on one node that needs no place for its pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Single {
-    /// The node.
+    /// Index into the snapshot's nodes.
     pub node: NodeIx,
     /// The method that found it.
     pub method: Method,
@@ -201,7 +201,7 @@ impl Question {
 /// What one round finds.
 #[derive(Clone, Debug, Default)]
 pub struct Round {
-    /// What was asked.
+    /// Which nodes may go, and what budgets leave, before anything is proposed.
     pub question: Question,
     /// Proposals, each with its verdict. Those that may be carried out now do not depend on each other.
     pub proposals: Vec<(Proposal, Verdict)>,

@@ -11,7 +11,7 @@ const MAX_HOSTS: u64 = 6;
 /// How much better one node for all that is left counts: nothing remains to be bought then.
 const ALL_IN_ONE_BONUS: f64 = 1.1;
 /// How many hosts are looked at for room.
-const WINDOW: usize = 250;
+const MAX_SEARCHED_HOSTS: usize = 250;
 /// Tries after which hosts are ranked anew.
 const RANKED_FOR: usize = 64;
 
@@ -235,7 +235,7 @@ fn place(
 fn tightest(state: &State<'_, '_>, class: u32, start: usize) -> Option<usize> {
     let hosts = state.hosts.len();
     let mut best: Option<(f64, usize)> = None;
-    for step in 0..hosts.min(WINDOW) {
+    for step in 0..hosts.min(MAX_SEARCHED_HOSTS) {
         let at = (start + step) % hosts;
         let free = &state.hosts[at].free;
         if state.fits(at, class, 1) == 0 {

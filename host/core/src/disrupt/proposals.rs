@@ -32,7 +32,7 @@ pub enum To {
 /// A pod that moves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Move {
-    /// The pod.
+    /// Index into the observed pods.
     pub pod: PodIx,
     /// Where it goes.
     pub to: To,
@@ -120,7 +120,7 @@ pub struct Rules {
 pub struct Dropped {
     /// Nodes that stay for it.
     pub nodes: Vec<NodeIx>,
-    /// Why.
+    /// The rule that it would break.
     pub why: Why,
 }
 
@@ -133,6 +133,8 @@ pub enum Why {
     NotCheaper,
     /// Spot nodes would be replaced by spot nodes.
     SpotToSpot,
+    /// It replaces a spot node by a spot node of so few types, see [`SPOT_FLEXIBILITY`].
+    FewSpotTypes(usize),
     /// Its replacements are beyond the limits of their NodePool.
     Limits,
     /// Some of its pods have room on this node, which is not initialised yet: nothing is bought for
@@ -145,7 +147,7 @@ pub enum Why {
 /// Kinds of instances by how they are paid for: `spot` ones get less flexible replacements.
 pub(super) const SPOT: &str = "spot";
 /// Cheaper types that replacing one spot node by another wants.
-const SPOT_FLEXIBILITY: usize = 15;
+pub const SPOT_FLEXIBILITY: usize = 15;
 
 /// The parts of an outcome, dearest nodes first, and what is dropped of it. `left` is how many nodes
 /// of each NodePool may go now: of a part that is larger, as much as may go is proposed, and the rest is
@@ -441,7 +443,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// What a state says.
+    /// Nodes that go, purchases and moves of a search's state.
     pub fn new(state: &State<'_, '_>) -> Self {
         let existing = 0..state.c.nodes.len();
         let hosts = |at: usize| (at, state.hosts[at].guests.to_vec());
@@ -902,7 +904,7 @@ fn proposal(c: &mut Compiled<'_>, part: &Part, rules: Rules) -> Result<Proposal,
         && spot_to_spot
     {
         if one.claim.types.len() < SPOT_FLEXIBILITY {
-            return Err(Why::SpotToSpot);
+            return Err(Why::FewSpotTypes(one.claim.types.len()));
         }
         one.claim.types.truncate(SPOT_FLEXIBILITY);
     }

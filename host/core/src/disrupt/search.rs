@@ -20,7 +20,7 @@ use crate::stop::Stop;
 pub struct Effort {
     /// Rounds of column generation for the prices of pods.
     pub rounds: usize,
-    /// Small changes tried for each node. A cluster of few nodes gets [`MIN_TRIES`] all the same.
+    /// Small changes tried for each node. A cluster of few nodes gets `MIN_TRIES` all the same.
     pub tries: usize,
     /// Seed of choices.
     pub seed: u64,

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use super::compiled::{Compiled, Rule};
 use crate::schedule::fit::ResourceVector;
 
-/// What a host is.
+/// Whether a host stays, goes, or is bought.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HostState {
     /// An existing node that stays.
@@ -26,7 +26,7 @@ pub type Pods = (u32, u32);
 /// A host: an existing node, or one to buy.
 #[derive(Clone, Debug)]
 pub struct Host {
-    /// What it is.
+    /// Whether it stays, goes, or is bought.
     pub state: HostState,
     /// What it has left.
     pub free: ResourceVector,

@@ -83,7 +83,7 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// All reasons.
+    /// The reasons that budgets can name.
     pub const ALL: [Reason; 4] = [
         Reason::Empty,
         Reason::Drifted,

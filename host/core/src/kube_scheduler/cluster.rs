@@ -1,6 +1,7 @@
 //! The cluster during one run: free room, counters, nodes that have registered.
 
 use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
 
 use super::existing_nodes::{Domains, Load, NOWHERE, cpu_and_memory};
 use super::rules::{Kinds, NodeMatch};
@@ -35,6 +36,8 @@ pub struct Cluster<'s> {
     volumes: FxHashMap<u32, Vec<(Symbol, u32)>>,
     /// The node of the first pod of each shared claim.
     claimed: FxHashMap<u32, u32>,
+    /// The claim that each volume was bound to in this run.
+    bound: FxHashMap<u32, u32>,
     /// What nominated pods add, by node and counter.
     reserved: FxHashMap<(u32, u32), i32>,
     /// Nominated pods that add to a counter, by node: most nodes have none, and the filters ask for
@@ -65,6 +68,7 @@ impl<'s> Cluster<'s> {
             ports: FxHashMap::default(),
             volumes: FxHashMap::default(),
             claimed: FxHashMap::default(),
+            bound: FxHashMap::default(),
             reserved: FxHashMap::default(),
             nominated_on: vec![0; ground.kind_of.len() + nodes.len()],
             ready: Vec::with_capacity(ground.kind_of.len() + nodes.len()),
@@ -311,8 +315,32 @@ impl<'s> Cluster<'s> {
         })
     }
 
-    /// A pod that was bound is the first of those that share its claims, if no other is.
+    /// The volumes that claims of a pod are bound to on a node; nothing if one stays without.
+    pub fn bindings(&self, node: u32, class: &QueueClass) -> Option<SmallVec<[(u32, u32); 2]>> {
+        let mut chosen: SmallVec<[(u32, u32); 2]> = SmallVec::new();
+        let (rules, names) = (&self.sim.compiled.rules, &self.sim.snapshot.world.names);
+        let kind = self.kind_of[node as usize];
+        let reaches = |number: u32| rules.reaches(&self.kinds, kind, number, names);
+        for of in &class.unbound {
+            let smallest = of.volumes.iter().find(|(volume, number)| {
+                let claim = self.bound.get(volume).copied().unwrap_or(of.claim);
+                let twice = chosen.iter().any(|(other, _)| other == volume);
+                claim == of.claim && !twice && reaches(*number)
+            });
+            match (smallest, of.made) {
+                (Some(&(volume, _)), _) => chosen.push((volume, of.claim)),
+                (None, Some(made)) if reaches(made) => {}
+                _ => return None,
+            }
+        }
+        Some(chosen)
+    }
+
+    /// A pod that was bound is the first of those that share its claims, if no other is, and has
+    /// its volumes.
     pub fn claim(&mut self, node: u32, class: &QueueClass) {
+        let chosen = self.bindings(node, class);
+        self.bound.extend(chosen.into_iter().flatten());
         for of in &class.shared {
             self.claimed.entry(of.claim).or_insert(node);
         }

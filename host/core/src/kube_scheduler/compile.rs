@@ -8,9 +8,9 @@ use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use super::matchers::{Matcher, Namespaces, Postings, Scope, first_selector};
 use super::rules::{Filter, Rules};
-use super::shapes::{PreferredSpread, QueueClass, Queued, RequiredSpread, Shape};
+use super::shapes::{PreferredSpread, QueueClass, Queued, RequiredSpread, Shape, UnboundClaim};
 use crate::model::{ClusterObjects, NodeInclusion, PodShape, PodTerm, ResourceId, ShapeId, Symbol};
-use crate::snapshot::{PendingPod, SharedClaim, Snapshot};
+use crate::snapshot::{ClaimToBind, PendingPod, SharedClaim, Snapshot};
 
 /// What required pod affinity of a pod weighs in the score of the pods that it selects
 /// (`hardPodAffinityWeight`).
@@ -72,7 +72,7 @@ pub struct Compiled {
     pub keys: Vec<Symbol>,
     /// Pairs of filter and key, for which domains are counted.
     pub spaces: Vec<(u32, u32)>,
-    /// Counters.
+    /// What is counted by domain: pods that a selector selects.
     pub counters: Vec<Counter>,
     /// What running pods add: counter, shape, how much each, and whether terminating ones do.
     pub running: Vec<(u32, ShapeId, i32, bool)>,
@@ -87,6 +87,10 @@ pub struct Compiled {
 const MOST_PAIRS: usize = 1 << 20;
 /// Pairs of a counter and a node beyond which it is not modelled: 64 MB of counts.
 const MOST_COUNTS: usize = 16 << 20;
+
+/// Pairs of a claim and a volume that it may be bound to beyond which volumes are not told apart:
+/// each pod looks at all of its on each node.
+const MOST_VOLUMES: usize = 1 << 16;
 
 /// Resolves the pods of a snapshot.
 pub fn compile(snapshot: &Snapshot) -> Compiled {
@@ -103,6 +107,8 @@ pub fn compile(snapshot: &Snapshot) -> Compiled {
     let mut classes: IndexSet<QueueClass, FxBuildHasher> = IndexSet::default();
     let mut queue = Vec::with_capacity(snapshot.pending.len());
     let mut last: Option<(&PendingPod, bool, u32)> = None;
+    let claims = snapshot.pending.iter().flat_map(|pending| &pending.to_bind);
+    let binds_volumes = claims.map(|of| of.volumes.len()).sum::<usize>() <= MOST_VOLUMES;
     for pending in snapshot.pending.iter().filter(|p| p.unfit.is_none()) {
         let replicated = is_replicated(snapshot, pending);
         let as_before = last.filter(|(p, r, _)| {
@@ -111,6 +117,7 @@ pub fn compile(snapshot: &Snapshot) -> Compiled {
                 && p.volumes == pending.volumes
                 && p.volume_alternatives == pending.volume_alternatives
                 && shared(p) == shared(pending)
+                && p.to_bind == pending.to_bind
         });
         let class = as_before.map(|(_, _, class)| class).unwrap_or_else(|| {
             let entry = shapes.entry((pending.shape.clone(), replicated));
@@ -123,6 +130,10 @@ pub fn compile(snapshot: &Snapshot) -> Compiled {
                     profile,
                     volumes: pending.volumes.clone(),
                     shared: shared(pending).to_vec(),
+                    unbound: match binds_volumes {
+                        true => unbound(snapshot, pending, &mut rules),
+                        false => Vec::new(),
+                    },
                 })
                 .0 as u32
         });
@@ -174,6 +185,18 @@ pub fn compile(snapshot: &Snapshot) -> Compiled {
         running,
         is_too_large,
     }
+}
+
+fn unbound(snapshot: &Snapshot, pending: &PendingPod, rules: &mut Rules) -> Vec<UnboundClaim> {
+    let volumes = &snapshot.world.volumes;
+    let mut of_claim = |claim: &ClaimToBind| UnboundClaim {
+        claim: claim.claim,
+        made: claim.made.as_ref().map(|made| rules.volume(made)),
+        volumes: (claim.volumes.iter())
+            .map(|&at| (at, rules.volume(&volumes[at as usize].node_affinity)))
+            .collect(),
+    };
+    pending.to_bind.iter().map(&mut of_claim).collect()
 }
 
 fn shared(pending: &PendingPod) -> &[SharedClaim] {

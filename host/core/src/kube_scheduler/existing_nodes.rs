@@ -14,7 +14,7 @@ pub const NOWHERE: u32 = u32::MAX;
 /// CPU and memory of a node, for the scores.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Load {
-    /// Allocatable.
+    /// What kube-scheduler may hand out: millicores and bytes.
     pub allocatable: [i64; 2],
     /// Asked for by its pods.
     pub requested: [i64; 2],

@@ -88,6 +88,7 @@ impl<'c> Filters<'c> {
             && self.spread(node)
             && self.pod_affinity(node)
             && self.pod_anti_affinity(node)
+            && (self.class.unbound.is_empty() || self.cluster.bindings(node, self.class).is_some())
     }
 
     fn spread(&self, node: u32) -> bool {

@@ -19,7 +19,7 @@ use crate::snapshot::Snapshot;
 
 /// Plans with fewer pods nominate all of them: it costs next to nothing, and pods that arrive
 /// meanwhile take no room.
-const FEW: usize = 64;
+const FEW_PODS: usize = 64;
 
 /// Pods on new nodes that need no nomination. If spread pods have to wait for their nomination, the
 /// result is these pods if each domain has them all on one node, and empty otherwise: the fewer pods
@@ -30,7 +30,7 @@ pub fn pods_without_nomination(
     followed: &FxHashSet<ShapeId>,
 ) -> FxHashSet<PodIx> {
     let bought = || plan.claims.iter().flat_map(|claim| &claim.pods).copied();
-    if bought().count() < FEW {
+    if bought().count() < FEW_PODS {
         return FxHashSet::default();
     }
     let shape = |pod: PodIx| snapshot.world.pods[pod.0 as usize].shape;
@@ -89,7 +89,6 @@ pub fn affinity_leaders(snapshot: &Snapshot, plan: &Plan) -> FxHashSet<ShapeId> 
 
 /// Pods of services that must spread and come to a node together.
 enum SpreadSharing {
-    /// There are none.
     None,
     /// All of each service that a domain gets come to one node.
     OneNode(FxHashSet<PodIx>),

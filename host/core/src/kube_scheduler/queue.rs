@@ -19,7 +19,7 @@ const MIN_FEASIBLE_TO_FIND: usize = 100;
 /// Pods that are tried between two looks at the signal that ends the run.
 const PODS_PER_LOOK_AT_STOP: usize = 16;
 
-/// One run.
+/// One simulation of kube-scheduler, from the first pod to the last.
 pub struct Run<'s> {
     sim: &'s Simulator<'s>,
     cluster: Cluster<'s>,

@@ -75,6 +75,8 @@ pub struct Rules {
     pub profiles: IndexSet<PodConstraints, FxBuildHasher>,
     /// Filters, by number; the first counts every node.
     pub filters: IndexSet<Filter, FxBuildHasher>,
+    /// Alternatives that volumes leave, by number: where one holds, it can be used.
+    volumes: IndexSet<Vec<Vec<Requirement>>, FxBuildHasher>,
     /// Labels that profiles and filters read, sorted.
     pub keys: Vec<Symbol>,
     hostname: Option<Symbol>,
@@ -103,6 +105,17 @@ impl Rules {
         self.profiles.insert_full(profile).0 as u32
     }
 
+    /// The number of the alternatives that a volume leaves.
+    pub fn volume(&mut self, terms: &[Vec<Requirement>]) -> u32 {
+        self.volumes.insert_full(terms.to_vec()).0 as u32
+    }
+
+    /// Whether a volume can be used on nodes of a kind.
+    pub fn reaches(&self, kinds: &Kinds, kind: u32, volume: u32, names: &Symbols) -> bool {
+        let (terms, kind) = (&self.volumes[volume as usize], &kinds.all[kind as usize]);
+        terms.is_empty() || terms.iter().any(|t| all_hold(&kind.labels, t, names))
+    }
+
     /// Collects the labels that are read, once all profiles and filters are known. Every node has a
     /// hostname of its own, so it makes kinds of one node each. It is kept only if a pod refers to
     /// it.
@@ -119,6 +132,7 @@ impl Rules {
                     .map(|r| r.key),
             );
         }
+        keys.extend(self.volumes.iter().flatten().flatten().map(|r| r.key));
         keys.extend(
             self.filters
                 .iter()

@@ -8,9 +8,9 @@ use super::existing_nodes::{Load, NOWHERE};
 use super::rng::Rng;
 use super::shapes::{PreferredSpread, QueueClass, Shape};
 
-const TAINTS: i64 = 3;
-const NODE_AFFINITY: i64 = 2;
-const SPREAD: i64 = 2;
+const TAINTS_WEIGHT: i64 = 3;
+const NODE_AFFINITY_WEIGHT: i64 = 2;
+const SPREAD_WEIGHT: i64 = 2;
 const POD_AFFINITY: i64 = 2;
 
 /// The node of the highest score; among equals, chance.
@@ -57,7 +57,7 @@ pub fn totals(cluster: &Cluster, shape: &Shape, class: &QueueClass, nodes: &[u32
     let verdicts = || nodes.iter().map(|&n| cluster.verdict(n, class.profile));
     if verdicts().any(|v| v.prefer_no_schedule_taints != 0) {
         add(
-            TAINTS,
+            TAINTS_WEIGHT,
             fewest(
                 verdicts()
                     .map(|v| i64::from(v.prefer_no_schedule_taints))
@@ -67,12 +67,12 @@ pub fn totals(cluster: &Cluster, shape: &Shape, class: &QueueClass, nodes: &[u32
     }
     if verdicts().any(|v| v.preferred != 0) {
         add(
-            NODE_AFFINITY,
+            NODE_AFFINITY_WEIGHT,
             most(verdicts().map(|v| i64::from(v.preferred)).collect()),
         );
     }
     if !shape.preferred_spread.is_empty() {
-        add(SPREAD, spread(cluster, shape, nodes));
+        add(SPREAD_WEIGHT, spread(cluster, shape, nodes));
     }
     if !shape.affinity_weights.is_empty() {
         add(POD_AFFINITY, pod_affinity(cluster, shape, nodes));

@@ -17,16 +17,16 @@ const STAND_IN: [i64; 2] = [100, 200 << 20];
 /// A pod in the queue.
 #[derive(Clone, Copy, Debug)]
 pub struct Queued {
-    /// The pod.
+    /// Index into the observed pods.
     pub pod: PodIx,
-    /// Its class.
+    /// Index into `Compiled::classes`.
     pub class: u32,
 }
 
 /// Identical pods: one shape and the same volumes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct QueueClass {
-    /// Its shape.
+    /// Index into `Compiled::shapes`.
     pub shape: u32,
     /// What it asks of labels and taints.
     pub profile: u32,
@@ -34,6 +34,19 @@ pub struct QueueClass {
     pub volumes: Vec<(Symbol, u32)>,
     /// Claims that it shares with others.
     pub shared: Vec<SharedClaim>,
+    /// Claims that are bound when it is, those that ask for least first.
+    pub unbound: Vec<UnboundClaim>,
+}
+
+/// A claim that is bound when its pod is: to the smallest volume that fits and is free.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct UnboundClaim {
+    /// The claim.
+    pub claim: u32,
+    /// Volumes that fit, the smallest first, each with the number of the nodes that reach it.
+    pub volumes: Vec<(u32, u32)>,
+    /// The number of the nodes for which one can be made, if that is possible at all.
+    pub made: Option<u32>,
 }
 
 /// A shape of pods with its rules resolved to counters.
@@ -47,7 +60,7 @@ pub struct Shape {
     pub requested: [i64; 2],
     /// CPU and memory that LeastAllocated counts.
     pub nonzero_requested: [i64; 2],
-    /// Host ports.
+    /// Host ports that its containers bind.
     pub ports: Vec<HostPort>,
     /// Spread constraints that must hold.
     pub required_spread: Vec<RequiredSpread>,

@@ -41,7 +41,7 @@ pub struct InstanceType {
 /// An instance type in one zone under one capacity type.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Offering {
-    /// The instance type.
+    /// Index into the catalogue's types.
     pub instance_type: TypeId,
     /// Everything that the offering pins (zone, capacity type, reservation id, zone id, …): single
     /// values. Shared: offerings of many types pin the same.
@@ -309,12 +309,12 @@ impl Catalogue {
         &self.index
     }
 
-    /// One type.
+    /// The type with an id of this catalogue.
     pub fn instance_type(&self, id: TypeId) -> &InstanceType {
         &self.types[id.0 as usize]
     }
 
-    /// One offering.
+    /// The offering with an id of this catalogue.
     pub fn offering(&self, id: OfferingId) -> &Offering {
         &self.offerings[id.0 as usize]
     }

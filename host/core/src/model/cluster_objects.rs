@@ -113,11 +113,11 @@ pub struct Workload {
     pub namespace: Symbol,
     /// `metadata.name`.
     pub name: Symbol,
-    /// Its selector.
+    /// Selects the workload's pods.
     pub selector: LabelSelector,
 }
 
-/// A PodDisruptionBudget.
+/// A PodDisruptionBudget of `policy/v1`, as far as it is read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PodDisruptionBudget {
     /// `metadata.namespace`.
@@ -148,25 +148,25 @@ pub struct ClusterObjects {
     pub managed: Option<NodeClassKind>,
     /// Names of other providers' Nodes, ordered. Who drains one of them has a place for its pods.
     pub foreign_nodes: Vec<Symbol>,
-    /// NodePools.
+    /// NodePools of `karpenter.sh/v1`.
     pub pools: Records<NodePool>,
-    /// Node classes.
+    /// Node classes of every provider.
     pub classes: Records<NodeClass>,
-    /// NodeClaims.
+    /// NodeClaims of `karpenter.sh/v1`.
     pub claims: Records<NodeClaim>,
-    /// Nodes.
+    /// Nodes of `v1`, ours and others'.
     pub nodes: Records<NodeRecord>,
     /// Shapes of pods and daemon templates.
     pub shapes: Shapes,
     /// Pods, running and pending.
     pub pods: Records<Pod>,
-    /// DaemonSets.
+    /// DaemonSets, by whose pods new nodes are smaller.
     pub daemons: Records<DaemonSet>,
     /// Owners and Services with their selectors.
     pub workloads: Records<Workload>,
-    /// PodDisruptionBudgets.
+    /// PodDisruptionBudgets, which say what may be evicted.
     pub budgets: Records<PodDisruptionBudget>,
-    /// Namespaces with their labels.
+    /// Namespaces with their labels, which selectors of namespaces read.
     pub namespaces: Records<(Symbol, Labels)>,
     /// PersistentVolumeClaims.
     pub volume_claims: Records<VolumeClaim>,
@@ -174,13 +174,13 @@ pub struct ClusterObjects {
     pub volumes: Records<Volume>,
     /// StorageClasses.
     pub storage_classes: Records<StorageClass>,
-    /// CSINodes.
+    /// CSINodes, which limit the volumes of a node.
     pub csi_nodes: Records<CsiNode>,
-    /// CSIDrivers.
+    /// CSIDrivers, which say whether capacity is tracked.
     pub csi_drivers: Records<CsiDriver>,
     /// CSIStorageCapacities.
     pub storage_capacities: Records<StorageCapacity>,
-    /// VolumeAttachments.
+    /// VolumeAttachments, which keep a volume on its node.
     pub attachments: Records<VolumeAttachment>,
     /// Nodes that their cloud repairs, now or later; empty where repair is off.
     pub unhealthy: Vec<UnhealthyNode>,

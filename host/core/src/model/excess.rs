@@ -19,7 +19,7 @@ pub enum Part {
     Namespaces,
     /// Rules and values of its label selectors.
     SelectorValues,
-    /// Tolerations.
+    /// `spec.tolerations`.
     Tolerations,
     /// Terms of node affinity, required and preferred. Each is one more attempt to place the pod.
     NodeTerms,

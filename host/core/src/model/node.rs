@@ -19,11 +19,11 @@ pub enum TaintEffect {
 /// A taint of a node or a NodePool.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Taint {
-    /// Its key.
+    /// Key of the taint.
     pub key: Symbol,
     /// Its value, the empty string if none was given.
     pub value: Symbol,
-    /// What it does.
+    /// What happens to pods that do not tolerate it.
     pub effect: TaintEffect,
 }
 
@@ -73,7 +73,7 @@ pub struct UnhealthyNode {
 /// A repair that is due.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DueRepair {
-    /// What is done.
+    /// Replacement or reboot.
     pub action: RepairAction,
     /// Nodes with a higher score are repaired first: rank of the priority + age in half hours.
     pub score: f64,

@@ -7,7 +7,7 @@ use super::symbols::Symbol;
 /// A correction of the catalogue.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NodeOverlay {
-    /// Its name.
+    /// `metadata.name`.
     pub name: Symbol,
     /// Which instance types, offerings and NodePools are meant.
     pub requirements: Vec<Requirement>,

@@ -222,7 +222,7 @@ pub struct LabelSelector(pub Option<Vec<SelectorRule>>);
 pub struct SelectorRule {
     /// The label.
     pub key: Symbol,
-    /// What it must be.
+    /// How the label's value relates to the rule's values.
     pub op: SelectorOp,
 }
 
@@ -306,7 +306,7 @@ impl Shapes {
         Arc::make_mut(&mut self.table).extend(shapes.into_iter().map(Arc::new));
     }
 
-    /// A shape by id.
+    /// The shape with an id of this table.
     pub fn get(&self, id: ShapeId) -> &PodShape {
         &self.table[id.0 as usize]
     }

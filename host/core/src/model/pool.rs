@@ -11,9 +11,9 @@ use super::symbols::{Labels, Symbol, Symbols};
 pub struct NodeClassRef {
     /// Its API group.
     pub group: Symbol,
-    /// Its kind.
+    /// `kind` of the class, without its group.
     pub kind: Symbol,
-    /// Its name.
+    /// `metadata.name` of the class.
     pub name: Symbol,
 }
 
@@ -22,7 +22,7 @@ pub struct NodeClassRef {
 pub struct NodeClassKind {
     /// Its API group.
     pub group: Symbol,
-    /// Its kind.
+    /// `kind`, such as `EC2NodeClass`.
     pub kind: Symbol,
 }
 
@@ -112,7 +112,7 @@ pub struct Budget {
     pub duration: Option<i64>,
 }
 
-/// A NodePool.
+/// A NodePool of `karpenter.sh/v1`, as far as it is read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NodePool {
     /// `metadata.name`.

@@ -2,13 +2,13 @@
 //!
 //! The state of a cluster is copied once per round while it goes on changing. A copy shares all
 //! chunks; a change to one side copies the chunk that it concerns and nothing else. So a copy costs
-//! one pointer per [`CHUNK`] records, and no thread waits for a copy of a hundred thousand pods.
+//! one pointer per 128 records, and no thread waits for a copy of a hundred thousand pods.
 
 use std::ops::{Index, IndexMut, Range};
 use std::sync::Arc;
 
-/// Records in a chunk. Records per chunk; the first change of a shared chunk copies them.
-const CHUNK: usize = 128;
+/// Records of a chunk. The first change of a shared chunk copies them all.
+const CHUNK_LENGTH: usize = 128;
 
 /// A sequence of records. Reads like a vector; copies share what neither side changes.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,7 +40,7 @@ impl<T> Records<T> {
 
     /// A record by its index, if there is one.
     pub fn get(&self, at: usize) -> Option<&T> {
-        self.chunks.get(at / CHUNK)?.get(at % CHUNK)
+        self.chunks.get(at / CHUNK_LENGTH)?.get(at % CHUNK_LENGTH)
     }
 
     /// The last record.
@@ -60,7 +60,7 @@ impl<T> Records<T> {
 impl<T: Clone> Records<T> {
     /// Adds a record behind the others.
     pub fn push(&mut self, record: T) {
-        if self.len.is_multiple_of(CHUNK) {
+        if self.len.is_multiple_of(CHUNK_LENGTH) {
             self.chunks.push(Arc::new(Vec::with_capacity(1)));
         }
         if let Some(last) = self.chunks.last_mut() {
@@ -144,13 +144,13 @@ impl<T> Index<usize> for Records<T> {
     type Output = T;
 
     fn index(&self, at: usize) -> &T {
-        &self.chunks[at / CHUNK][at % CHUNK]
+        &self.chunks[at / CHUNK_LENGTH][at % CHUNK_LENGTH]
     }
 }
 
 impl<T: Clone> IndexMut<usize> for Records<T> {
     fn index_mut(&mut self, at: usize) -> &mut T {
-        &mut Arc::make_mut(&mut self.chunks[at / CHUNK])[at % CHUNK]
+        &mut Arc::make_mut(&mut self.chunks[at / CHUNK_LENGTH])[at % CHUNK_LENGTH]
     }
 }
 
@@ -165,7 +165,7 @@ impl<T> FromIterator<T> for Records<T> {
         let mut records = Records::default();
         let mut all = all.into_iter();
         loop {
-            let chunk: Vec<T> = all.by_ref().take(CHUNK).collect();
+            let chunk: Vec<T> = all.by_ref().take(CHUNK_LENGTH).collect();
             if chunk.is_empty() {
                 return records;
             }
@@ -259,11 +259,11 @@ mod tests {
 
     #[test]
     fn a_copy_shares_all_but_the_chunk_that_changes() {
-        let mut records: Records<usize> = (0..3 * CHUNK).collect();
+        let mut records: Records<usize> = (0..3 * CHUNK_LENGTH).collect();
         let copy = records.clone();
-        records[CHUNK] = 0;
+        records[CHUNK_LENGTH] = 0;
         let shared = |at: usize| Arc::ptr_eq(&records.chunks[at], &copy.chunks[at]);
         assert_eq!([0, 1, 2].map(shared), [true, false, true]);
-        assert_eq!(copy[CHUNK], CHUNK);
+        assert_eq!(copy[CHUNK_LENGTH], CHUNK_LENGTH);
     }
 }

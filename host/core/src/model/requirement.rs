@@ -25,7 +25,7 @@ pub enum Op {
 pub struct Requirement {
     /// The label, beta names already replaced by the stable ones.
     pub key: Symbol,
-    /// What it must be.
+    /// How the label's value relates to the values.
     pub op: Op,
     /// How many distinct values the instance types kept for a launch must offer (NodePool only;
     /// 1..=50).
@@ -42,7 +42,7 @@ impl Requirement {
         }
     }
 
-    /// Visits its symbols.
+    /// Calls `visit` for the key and each value.
     pub fn symbols(&self, visit: &mut dyn FnMut(Symbol)) {
         visit(self.key);
         if let Op::In(values) | Op::NotIn(values) = &self.op {

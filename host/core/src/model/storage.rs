@@ -88,6 +88,9 @@ pub struct Volume {
     pub claim: Option<(Symbol, Symbol)>,
     /// Phase Available, Pending or none yet: a claim may be bound to it.
     pub available: bool,
+    /// Phase Released or Failed: the claim that it was bound to is gone, and a new one of the same
+    /// name does not get it.
+    pub released: bool,
     /// `spec.accessModes`.
     pub modes: AccessModes,
     /// `spec.capacity.storage`, bytes.
@@ -98,7 +101,7 @@ pub struct Volume {
     pub deleting: bool,
 }
 
-/// A StorageClass.
+/// A StorageClass of `storage.k8s.io/v1`, as far as it is read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StorageClass {
     /// `metadata.name`.
@@ -139,7 +142,7 @@ pub struct StorageCapacity {
     pub largest: i64,
 }
 
-/// A VolumeAttachment.
+/// A VolumeAttachment of `storage.k8s.io/v1`, as far as it is read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct VolumeAttachment {
     /// `metadata.name`.

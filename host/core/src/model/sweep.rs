@@ -23,7 +23,6 @@ use super::symbols::{Labels, Symbol};
 /// What is done with each symbol.
 pub type Visit<'v> = &'v mut dyn FnMut(&mut Symbol);
 
-/// Something that holds symbols.
 trait EachSymbol {
     /// Visits every one of them.
     fn each(&mut self, visit: Visit<'_>);
@@ -597,6 +596,7 @@ impl EachSymbol for Volume {
             class,
             claim,
             available: _,
+            released: _,
             modes: _,
             storage: _,
             block: _,

@@ -15,9 +15,9 @@ use crate::schedule::fit::ResourceVector;
 pub struct BinType {
     /// Position of the NodePool.
     pub pool: usize,
-    /// The instance type.
+    /// Index into the catalogue's types.
     pub instance_type: TypeId,
-    /// The offering.
+    /// Index into the catalogue's offerings.
     pub offering: OfferingId,
     /// Effective cost and the cost of a node, USD per hour.
     pub cost: f64,
@@ -33,7 +33,7 @@ pub struct BinType {
 /// Everything worth buying.
 #[derive(Clone, Debug, Default)]
 pub struct BinTypes {
-    /// Offers.
+    /// Worth buying, each with the places that it is one for.
     pub offers: Vec<BinType>,
     /// Sets of homes.
     pub admits: Vec<BitSet>,

@@ -13,7 +13,7 @@ use crate::schedule::topology::ConstraintKind;
 /// A rule about what else may be on the same host.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct HostRule {
-    /// The topology group, or [`BUNDLES`](super::bundle::BUNDLES).
+    /// The topology group, or [`COLOCATED`](super::colocate::COLOCATED).
     pub group: u32,
     /// The pod counts in it.
     pub counts: bool,
@@ -59,7 +59,7 @@ impl Stock {
 /// Pods of a class with the same rules about their host.
 #[derive(Clone, Debug)]
 pub struct HostClass {
-    /// The class.
+    /// Index into [`Classes::classes`].
     pub class: u32,
     /// Rules about the host, sorted by group.
     pub rules: SmallVec<[HostRule; 2]>,
@@ -89,10 +89,10 @@ pub struct SizeClass {
     pub count: u32,
 }
 
-/// All classes.
+/// Pods to be packed, as classes of equal ones.
 #[derive(Clone, Debug, Default)]
 pub struct Classes {
-    /// Classes.
+    /// Classes by size and demands on labels.
     pub classes: Vec<SizeClass>,
     /// Their subs.
     pub host_classes: Vec<HostClass>,
@@ -219,7 +219,8 @@ fn is_movable(p: &CompiledCluster<'_>, claim: &OpenClaim) -> bool {
             });
             let has_own = !pod_group.ports.is_empty()
                 || !pod_group.volumes.is_empty()
-                || pod_group.shared.is_some();
+                || pod_group.shared.is_some()
+                || !pod_group.to_bind.is_empty();
             !has_own && !tied && !pod_group.followed_on_host
         })
 }

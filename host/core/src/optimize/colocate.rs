@@ -70,11 +70,11 @@ pub const COLOCATED: u32 = u32::MAX;
 /// Colocating may cost this share more.
 pub const MAX_COST_SHARE: f64 = 0.25;
 /// With this many pods of a service in a domain, some cannot be nominated yet.
-const CROWDED: u32 = 2;
+const CROWDED_PODS: u32 = 2;
 
 /// A service in a domain.
 struct DomainShare {
-    /// The pod group.
+    /// Index into [`CompiledCluster::items`].
     pod_group: usize,
     /// How many pods the domain gets.
     pods: u32,
@@ -92,7 +92,7 @@ pub(super) fn colocate(
     let services = spread_workloads(p, stocks);
     if services
         .values()
-        .all(|service| service.largest_share < CROWDED)
+        .all(|service| service.largest_share < CROWDED_PODS)
     {
         return None;
     }

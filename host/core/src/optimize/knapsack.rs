@@ -16,11 +16,11 @@ pub type Multipliers = SmallVec<[f64; 6]>;
 
 /// The classes that one offer admits: first those that exclude no other class, then the others.
 ///
-/// Numbers of the first kind stand in columns whose length is a multiple of [`LANES`], filled up
+/// Numbers of the first kind stand in columns whose length is a multiple of `LANES`, filled up
 /// with classes that add nothing, so that a bound is a few straight passes over memory.
 #[derive(Clone, Debug, Default)]
 pub struct Knapsack {
-    /// Classes.
+    /// Indices into [`Classes::classes`].
     pub classes: Vec<u32>,
     /// The most pods of each that fit; 0 where it fills up.
     cap: Vec<f64>,

@@ -7,33 +7,30 @@ use super::Budget;
 use super::bin_types::BinTypes;
 use super::classes::Classes;
 use super::fill::{Chosen, Filler};
+use crate::rng::SplitMix64;
 use crate::stop::Stop;
 
 /// A node: its offer and its pods.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {
-    /// The offer.
+    /// Index into `BinTypes::offers`.
     pub offer: usize,
     /// Its pods.
     pub picks: Vec<Chosen>,
 }
 
-/// A small generator of pseudo-random numbers (splitmix64), so that a seed means the same for ever.
-pub struct Rng(u64);
+/// Pseudo-random numbers from a seed.
+pub struct Rng(SplitMix64);
 
 impl Rng {
     /// Starts at a seed.
     pub fn new(seed: u64) -> Self {
-        Rng(seed ^ 0x9e37_79b9_7f4a_7c15)
+        Rng(SplitMix64(seed ^ 0x9e37_79b9_7f4a_7c15))
     }
 
-    /// The next number.
+    /// The next number, from all of 64 bits.
     pub fn bits(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.0.bits()
     }
 
     /// A number below `n`.

@@ -21,7 +21,7 @@ const MAX_BLAMED: u32 = 3;
 /// How often pods are left out that kube-scheduler would not bind.
 const MAX_UNREALISED: u32 = 2;
 /// Runs of the model of kube-scheduler in which a pod finds no node, before no node is bought for it.
-pub const RUNS: u32 = 10;
+pub const MAX_RUNS: u32 = 10;
 
 /// Pods to leave out, with reasons.
 pub type Without = FxHashMap<PodIx, Unfit>;
@@ -62,7 +62,7 @@ impl Tries {
     }
 
     /// The pods that a plan buys nodes for and that the model of kube-scheduler binds in none of
-    /// [`RUNS`] runs, because of rules about other pods: room may come, and labels of new nodes are
+    /// [`MAX_RUNS`] runs, because of rules about other pods: room may come, and labels of new nodes are
     /// not all known. Where such rules about other pods have no part,
     /// or where the runs take longer than the effort allows, it is not asked.
     pub fn unrealised(&mut self, snapshot: &Snapshot, plan: &Plan, effort: Effort) -> Without {
@@ -80,7 +80,7 @@ impl Tries {
             .flat_map(|claim| &claim.pods)
             .copied()
             .collect();
-        for seed in 0..u64::from(RUNS) {
+        for seed in 0..u64::from(MAX_RUNS) {
             let result = simulator.simulate_nominated(plan, seed);
             if simulator.is_stopped() {
                 return none;
@@ -97,7 +97,7 @@ impl Tries {
             }
         }
         self.unrealised += 1;
-        let with_reason = |pod| (pod, Unfit::Unrealised { runs: RUNS });
+        let with_reason = |pod| (pod, Unfit::Unrealised { runs: MAX_RUNS });
         never.into_iter().map(with_reason).collect()
     }
 }
@@ -124,6 +124,7 @@ fn has_rule(pending: &PendingPod, rule: Invariant) -> bool {
             !pending.volumes.is_empty()
                 || !pending.volume_alternatives.is_empty()
                 || pending.shared.is_some()
+                || !pending.to_bind.is_empty()
         }
         Invariant::Labels => !shape.node_selector.is_empty() || !shape.required.is_empty(),
         Invariant::Taints => !shape.tolerations.is_empty(),

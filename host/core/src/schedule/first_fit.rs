@@ -23,12 +23,12 @@ use super::room::Room;
 use super::sets::{Set, Sets};
 use super::topology::{Asking, ConstraintKind, Domains, PlacedAt, ToBuy, Topology};
 use crate::ids::{PodIx, PoolIx};
-use crate::matching::untolerated;
+use crate::matching::{satisfies, untolerated};
 use crate::model::{
-    Catalogue, HostPort, MinValuesPolicy, NodePool, Op, ResourceId, Symbol, TypeId,
+    Catalogue, HostPort, MinValuesPolicy, NodePool, Op, Requirement, ResourceId, Symbol, TypeId,
 };
 use crate::policy::Policies;
-use crate::snapshot::{PendingPod, SharedClaim, Snapshot};
+use crate::snapshot::{Given, PendingPod, SharedClaim, Snapshot, give};
 use crate::stop::Stop;
 
 /// A NodePool, compiled for opening claims.
@@ -53,7 +53,7 @@ pub struct Template {
 
 /// Everything that packing needs, compiled from a snapshot.
 pub struct CompiledCluster<'a> {
-    /// The snapshot.
+    /// What it was compiled from.
     pub snapshot: &'a Snapshot,
     /// Requirements, narrowed.
     pub states: NodeSpecs<'a>,
@@ -83,7 +83,7 @@ pub struct CompiledCluster<'a> {
 /// Pods of one pod group on one host.
 #[derive(Clone, Debug)]
 pub struct Assignment {
-    /// The pod group.
+    /// Index into [`CompiledCluster::items`].
     pub pod_group: usize,
     /// How many preferences it gave up.
     pub relaxation: usize,
@@ -98,7 +98,7 @@ pub struct Assignment {
 pub struct OpenClaim {
     /// Position of its NodePool in [`CompiledCluster::pools`].
     pub pool: usize,
-    /// What it may be.
+    /// Types, zones and labels that it may still have.
     pub state: NodeSpecId,
     /// What its pods need together.
     pub total: ResourceVector,
@@ -157,11 +157,12 @@ pub struct Packing {
     pub awaits_reservation: Vec<bool>,
     /// By shared claim the pod group whose pod decides where its volume is, and the host of that.
     pub deciders: FxHashMap<u32, (usize, usize)>,
+    /// Volumes that were there and that claims of placed pods are bound to, by position.
+    pub taken_volumes: FxHashMap<u32, u32>,
 }
 
 /// What shared claims leave of the hosts.
 enum Reach {
-    /// All of them.
     Any,
     /// The one where a volume is to be.
     Host(usize),
@@ -184,6 +185,23 @@ impl Packing {
             };
         }
         reach
+    }
+
+    /// A claim of a pod group without a place for which every volume is taken, and no other is made.
+    pub fn without_volume(&self, item: &PodGroup) -> Option<u32> {
+        let mut own: SmallVec<[u32; 4]> = SmallVec::new();
+        for of in &item.to_bind {
+            let owner = |volume: &u32| self.taken_volumes.get(volume).copied();
+            let free = |volume: &&u32| {
+                owner(volume).is_none_or(|claim| claim == of.claim) && !own.contains(volume)
+            };
+            match of.volumes.iter().find(free) {
+                Some(&volume) => own.push(volume),
+                None if of.made.is_some() => {}
+                None => return Some(of.claim),
+            }
+        }
+        None
     }
 
     /// A claim of a pod group without a place of which another pod decides, and that pod.
@@ -660,6 +678,7 @@ impl<'p, 'a> Packer<'p, 'a> {
             && it.ports.is_empty()
             && it.volumes.is_empty()
             && it.shared.is_none()
+            && it.to_bind.is_empty()
             && self
                 .p
                 .pools
@@ -829,11 +848,68 @@ impl<'p, 'a> Packer<'p, 'a> {
                 return None;
             }
         }
-        it.relaxations[relaxation]
-            .needs
-            .iter()
-            .copied()
-            .find(|&n| self.admits(self.p.states.need_sets(n), state))
+        let needs = &it.relaxations[relaxation].needs;
+        let mut admitted = needs.iter().copied();
+        let need = admitted.find(|&n| self.admits(self.p.states.need_sets(n), state))?;
+        self.volumes_on_node(item, node).map(|_| need)
+    }
+
+    /// The volumes that the claims of a pod get on an existing node.
+    fn volumes_on_node(&self, item: usize, node: usize) -> Option<Given> {
+        let claims = &self.p.items[item].to_bind;
+        let world = &self.p.snapshot.world;
+        let labels = &self.p.snapshot.nodes[node].labels;
+        let hold = |all: &[Requirement]| all.iter().all(|r| satisfies(labels, r, &world.names));
+        give(world, claims, &self.out.taken_volumes, hold)
+    }
+
+    /// The volumes that the claims of a pod get on a new node, and the state of one that has them.
+    fn volumes_on_state(&mut self, item: usize, state: NodeSpecId) -> Option<(NodeSpecId, Given)> {
+        let mut given = Given::new();
+        let mut state = state;
+        for at in 0..self.p.items[item].to_bind.len() {
+            let (claim, volumes) = {
+                let of = &self.p.items[item].to_bind[at];
+                (of.claim, of.volumes.len())
+            };
+            let mut found = None;
+            for number in 0..volumes {
+                let volume = self.p.items[item].to_bind[at].volumes[number];
+                let of = self.out.taken_volumes.get(&volume);
+                if of.is_some_and(|&of| of != claim) || given.iter().any(|g| g.0 == volume) {
+                    continue;
+                }
+                let terms = &self.p.snapshot.world.volumes[volume as usize].node_affinity;
+                if let Some(there) = self.narrow_to_one(state, terms) {
+                    found = Some((volume, there));
+                    break;
+                }
+            }
+            if let Some((volume, there)) = found {
+                given.push((volume, claim));
+                state = there;
+                continue;
+            }
+            let made = self.p.items[item].to_bind[at].made.clone()?;
+            state = self.narrow_to_one(state, &made)?;
+        }
+        Some((state, given))
+    }
+
+    /// A state narrowed by the first of some alternatives that it agrees with.
+    fn narrow_to_one(
+        &mut self,
+        state: NodeSpecId,
+        terms: &[Vec<Requirement>],
+    ) -> Option<NodeSpecId> {
+        if terms.is_empty() {
+            return Some(state);
+        }
+        let states = &mut self.p.states;
+        terms.iter().find_map(|term| {
+            let need = states.requirements(Sets::new(term, &states.numbers));
+            states.narrow(state, need)
+        })
     }
 
     fn on_claims(
@@ -946,10 +1022,13 @@ impl<'p, 'a> Packer<'p, 'a> {
             let Some(state) = narrow_domains(self.p, state, rules, pool, &types, &total) else {
                 continue;
             };
+            let Some((state, _)) = self.volumes_on_state(item, state) else {
+                continue;
+            };
             let mut left = types.clone();
             left.and(&self.p.states.get(state).types);
             self.p.pools[pool].fit.keep(&mut left, &total);
-            if self.p.too_few_values(state, &left).is_some() {
+            if left.is_empty() || self.p.too_few_values(state, &left).is_some() {
                 continue;
             }
             if self.p.pools[pool].reserved
@@ -1147,6 +1226,7 @@ impl<'p, 'a> Packer<'p, 'a> {
             drop_small_volumes(self.p, &mut types, &[], &it.volumes);
         }
         let state = narrow_domains(self.p, state, rules, pool, &types, &total)?;
+        let (state, _) = self.volumes_on_state(item, state)?;
         let mut left = types.clone();
         left.and(&self.p.states.get(state).types);
         self.p.pools[pool].fit.keep(&mut left, &total);
@@ -1191,6 +1271,15 @@ impl<'p, 'a> Packer<'p, 'a> {
     }
 
     fn place_at(&mut self, item: usize, relaxation: usize, spot: Placement, count: u32) {
+        if !self.p.items[item].to_bind.is_empty() {
+            let given = match spot {
+                Placement::Node(node, _) => self.volumes_on_node(item, node),
+                Placement::Claim(_, state, _) => {
+                    self.volumes_on_state(item, state).map(|(_, given)| given)
+                }
+            };
+            self.out.taken_volumes.extend(given.into_iter().flatten());
+        }
         let start = self.out.placed[item];
         self.out.placed[item] += count;
         self.placements += u64::from(count);
@@ -1355,6 +1444,11 @@ fn open_domains(
         let asking = p.topology.asking(&variant.uses, rule);
         let strict = variant.strict.get(domains.key);
         let mut allowed = group.allowed(domains, asking, strict, &p.states);
+        if !rule.owner && !asking.first && group.spec.rule == ConstraintKind::Affinity {
+            let value = |domain: usize| domains.values[domain];
+            let admits = |d| strict.is_none_or(|set| set.admits(value(d), &p.states.numbers));
+            allowed = group.lead(admits).unwrap_or(allowed);
+        }
         if asking.first {
             leads_on.push((key, at));
             // Its own rule must not keep it from the only place that is left.

@@ -44,7 +44,7 @@ impl ResourceDims {
         ResourceDims(all)
     }
 
-    /// Amounts of these resources.
+    /// Amounts by dimension; 0 where a resource is not named.
     pub fn amounts(&self, resources: &Resources) -> ResourceVector {
         self.0.iter().map(|&r| resources.get(r)).collect()
     }
@@ -79,7 +79,7 @@ pub struct Fit {
 }
 
 /// A NodePool that meets less than one of so many types has no bit sets by amount.
-const FEW: usize = 4;
+const SMALL_SHARE: usize = 4;
 
 /// One resource: its distinct net amounts, ascending, and the types that leave at least each.
 #[derive(Clone, Debug)]
@@ -172,7 +172,7 @@ impl Fit {
             }
         }
         let width = dims.0.len();
-        let few = types.len() * FEW < all;
+        let few = types.len() * SMALL_SHARE < all;
         let dims = (0..dims.0.len()).filter(|_| !few);
         let dims = dims.map(|d| Dim::new(&types, &net, d, all)).collect();
         let (group_overhead, group_ports) = groups.into_iter().map(|g| (g.1, g.2)).unzip();

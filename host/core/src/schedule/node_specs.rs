@@ -52,13 +52,13 @@ pub struct OfferingKey {
 
 /// All states met so far.
 pub struct NodeSpecs<'a> {
-    /// The symbols.
+    /// Where symbols have their text.
     pub names: &'a Symbols,
-    /// The catalogue.
+    /// What can be bought.
     pub catalogue: &'a Catalogue,
     /// Which symbols are integers.
     pub numbers: Numbers,
-    /// Cells.
+    /// Pairs of capacity type and zone that something is offered in.
     pub cells: Vec<OfferingKey>,
     /// Scores by position of NodePool.
     pub scores: Vec<Scores>,
@@ -81,7 +81,7 @@ pub struct NodeSpecs<'a> {
 /// A label of which types name more values than this, all together, is not looked up type by type for
 /// each set of values: with a NodeClass for each NodePool, that would grow with the square of the
 /// NodePools. Of NodeClasses that are alike each type names them all.
-const MANY: usize = 4_000;
+const MANY_VALUES: usize = 4_000;
 
 /// Whether types name many values of a label.
 fn has_many_values(catalogue: &Catalogue, all: &[(u32, u32)]) -> bool {
@@ -91,7 +91,7 @@ fn has_many_values(catalogue: &Catalogue, all: &[(u32, u32)]) -> bool {
             _ => 1,
         }
     });
-    all.len() >= MANY || values.sum::<usize>() >= MANY
+    all.len() >= MANY_VALUES || values.sum::<usize>() >= MANY_VALUES
 }
 
 /// What types allow of one label.

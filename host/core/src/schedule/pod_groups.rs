@@ -14,14 +14,14 @@ use super::topology::{ConstraintKind, GroupKey, Topology};
 use crate::ids::PodIx;
 use crate::model::{HostPort, PodShape, PreferencePolicy, Requirement, Symbol, TaintEffect};
 use crate::reasons::UselessPurchase;
-use crate::snapshot::{PendingPod, SharedClaims, Snapshot};
+use crate::snapshot::{ClaimToBind, PendingPod, SharedClaims, Snapshot};
 
 /// Identical pods.
 #[derive(Clone, Debug)]
 pub struct PodGroup {
     /// The pods, in queue order.
     pub pods: Vec<PodIx>,
-    /// Their shape.
+    /// What all of them ask for.
     pub shape: Arc<PodShape>,
     /// What one of them asks for.
     pub request: ResourceVector,
@@ -42,10 +42,12 @@ pub struct PodGroup {
     pub keys: Vec<usize>,
     /// Affinity of other pods to a host may select them.
     pub followed_on_host: bool,
-    /// Host ports.
+    /// Host ports that their containers bind.
     pub ports: Vec<HostPort>,
     /// CSI volumes of the (only) pod.
     pub volumes: Vec<(Symbol, u32)>,
+    /// Claims of the (only) pod that are bound when it is placed.
+    pub to_bind: Vec<ClaimToBind>,
     /// Claims that the (only) pod shares with others.
     pub shared: Option<Box<SharedClaims>>,
     /// Why no node is bought for them, if so.
@@ -97,7 +99,7 @@ impl Uses {
 /// A topology rule that a pod group must keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupUse {
-    /// The group.
+    /// Index into the topology's groups.
     pub group: usize,
     /// The pod itself counts.
     pub own: bool,
@@ -131,7 +133,7 @@ pub fn collect(
             pod.volume_alternatives.as_slice(),
             pod.useless.is_some(),
         );
-        let is_single = !pod.volumes.is_empty() || pod.shared.is_some();
+        let is_single = !pod.volumes.is_empty() || pod.shared.is_some() || !pod.to_bind.is_empty();
         if !is_single && let Some(&at) = index.get(&key) {
             items[at].pods.push(pod.pod);
             continue;
@@ -176,6 +178,7 @@ fn new_group(pod: &PendingPod, dims: &ResourceDims) -> PodGroup {
         followed_on_host: false,
         ports: pod.shape.ports.clone(),
         volumes: pod.volumes.clone(),
+        to_bind: pod.to_bind.clone(),
         shared: pod.shared.clone(),
         useless: pod.useless.clone(),
     }

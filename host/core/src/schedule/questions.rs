@@ -59,7 +59,7 @@ pub struct Bought {
     pub offering: OfferingId,
     /// Its effective cost, USD per hour.
     pub cost: f64,
-    /// The pods on it.
+    /// Pods that would be placed on it.
     pub pods: Vec<PodIx>,
 }
 
@@ -197,6 +197,7 @@ impl<'a> Questions<'a> {
         out.claims.clear();
         out.existing.clear();
         out.deciders.clear();
+        out.taken_volumes.clear();
         for &item in items {
             (
                 out.placed[item],

@@ -22,10 +22,13 @@ use crate::reasons::{Barred, Least, Refusal, Target, TypesLeft, Unfit};
 pub fn by_pools(p: &mut CompiledCluster<'_>, packing: &Packing, item: usize) -> Vec<Refusal> {
     let refusals = by_rules(p, packing, item);
     let decided = packing.decided_by_others(&p.items, item);
-    match decided.filter(|_| has_place(p, packing, item, &refusals)) {
-        Some((claim, first)) => vec![Refusal {
+    let decided = decided.filter(|_| has_place(p, packing, item, &refusals));
+    let decided = decided.map(|(claim, first)| p.snapshot.why_not(claim, first));
+    let taken = || packing.without_volume(&p.items[item]);
+    match decided.or_else(|| taken().map(|claim| p.snapshot.volumes_taken(claim))) {
+        Some(unfit) => vec![Refusal {
             target: Target::Pod,
-            unfit: p.snapshot.why_not(claim, first),
+            unfit,
         }],
         None => refusals,
     }

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 use super::fit::ResourceVector;
 
 /// Nodes of a block, for which the most of each resource is known.
-const BLOCK: usize = 32;
+const BLOCK_NODES: usize = 32;
 
 /// What is left on each existing node. Pods take from it, and it can be given back.
 #[derive(Clone, Debug)]
@@ -36,7 +36,7 @@ enum Change {
 impl Room {
     /// What nodes have left before anything is placed.
     pub fn new(free: Vec<ResourceVector>) -> Self {
-        let most = free.chunks(BLOCK).map(most_of).collect();
+        let most = free.chunks(BLOCK_NODES).map(most_of).collect();
         Room {
             removed: vec![false; free.len()],
             most,
@@ -69,8 +69,8 @@ impl Room {
     pub fn next(&self, from: usize, request: &[i64]) -> Option<usize> {
         let mut node = from;
         while node < self.free.len() {
-            let block = node / BLOCK;
-            let end = ((block + 1) * BLOCK).min(self.free.len());
+            let block = node / BLOCK_NODES;
+            let end = ((block + 1) * BLOCK_NODES).min(self.free.len());
             if covers(&self.most[block], request)
                 && let Some(found) = (node..end).find(|&node| self.fits(node, request))
             {
@@ -91,7 +91,7 @@ impl Room {
         });
     }
 
-    /// Removes a node.
+    /// From now on the node takes no pods, until this is undone.
     pub fn remove(&mut self, node: usize) {
         if !self.removed[node] {
             self.removed[node] = true;

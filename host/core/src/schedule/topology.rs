@@ -92,7 +92,7 @@ impl Asking {
 /// The identity of a group.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct GroupKey {
-    /// What it is for.
+    /// Spread, affinity or anti-affinity.
     pub rule: ConstraintKind,
     /// Topology key.
     pub key: Symbol,
@@ -203,9 +203,9 @@ fn other_keys(spread: &Spread, shape: &PodShape, hostname: Option<Symbol>) -> Ve
 /// Domains of one topology key other than the hostname.
 #[derive(Clone, Debug)]
 pub struct Domains {
-    /// The key.
+    /// The label whose values are domains.
     pub key: Symbol,
-    /// Its values.
+    /// The label's values; a domain's number is its index here.
     pub values: Vec<Symbol>,
     /// Position of each value when sorted by how cheap its offerings are.
     pub rank: Vec<u32>,
@@ -221,7 +221,7 @@ pub struct Domains {
 /// A group with its counts.
 #[derive(Clone, Debug)]
 pub struct Group {
-    /// What it is.
+    /// What it counts, and for which rule.
     pub spec: GroupKey,
     /// Position in [`Topology::keys`]; `None` for the hostname.
     pub key: Option<usize>,
@@ -239,19 +239,25 @@ pub struct Group {
     pub total: u64,
     /// Pod groups that must be with the pods of this one and cannot be in a domain, by domain;
     /// empty if all of them can be anywhere ([`super::leaders`]).
-    pub unsuited: Vec<u32>,
+    unsuited: Vec<u32>,
+    /// The domains in which each of them can be, each list once.
+    followers: Vec<Vec<bool>>,
     /// `spec.node_affinity` as sets.
     filter: Vec<Sets>,
     /// Existing nodes that do not count, though they have a domain.
     passed_over: FxHashSet<u32>,
 }
 
+/// Different lists of domains in which followers of a group can be beyond which no more are told
+/// apart.
+const MOST_FOLLOWERS: usize = 32;
+
 /// Pods of a group by host. A host beyond the end has none.
 #[derive(Clone, Debug)]
 enum HostCounts {
     /// Their number, for rules that need it, and the nodes that are compared.
     Pods(Vec<u16>, ComparedNodes),
-    /// Whether there are any.
+    /// Whether there are any, for rules that need no number.
     Any(Members),
 }
 
@@ -417,7 +423,7 @@ impl HostCounts {
 pub struct Topology {
     /// Topology keys other than the hostname.
     pub keys: Vec<Domains>,
-    /// Groups.
+    /// Every group; its number is its index here.
     pub groups: Vec<Group>,
     index: IndexMap<GroupKey, usize, FxBuildHasher>,
     /// The label that names a host.
@@ -652,6 +658,7 @@ impl Topology {
             hosts: HostCounts::of(spec.rule),
             total: 0,
             unsuited: Vec::new(),
+            followers: Vec::new(),
             filter,
             passed_over: FxHashSet::default(),
             spec,
@@ -1203,6 +1210,37 @@ impl Group {
     /// How many pod groups that follow its pods cannot be in a domain.
     pub fn unsuited(&self, domain: usize) -> u32 {
         self.unsuited.get(domain).copied().unwrap_or(0)
+    }
+
+    /// A pod group must be with pods of this one and can be in these domains.
+    pub fn follow(&mut self, suits: &[bool]) {
+        self.unsuited.resize(suits.len(), 0);
+        let counts = self.unsuited.iter_mut().zip(suits);
+        counts.for_each(|(count, suits)| *count += u32::from(!suits));
+        let is_known = self.followers.iter().any(|known| known == suits);
+        if !is_known && self.followers.len() < MOST_FOLLOWERS {
+            self.followers.push(suits.to_vec());
+        }
+    }
+
+    /// Where the next pod should go if followers cannot be where pods are: to the domains in which
+    /// most of these followers can be. `None` if all followers can be where pods are.
+    pub fn lead(&self, may_be: impl Fn(usize) -> bool) -> Option<Vec<bool>> {
+        if self.followers.is_empty() {
+            return None;
+        }
+        let is_served = |suits: &&Vec<bool>| {
+            let mut counts = self.count.iter().zip(suits.iter());
+            counts.any(|(pods, suits)| *pods > 0 && *suits)
+        };
+        let waiting = self.followers.iter().filter(|suits| !is_served(suits));
+        let mut served = vec![0_u32; self.count.len()];
+        for suits in waiting {
+            let domains = served.iter_mut().zip(suits).enumerate();
+            domains.for_each(|(at, (served, suits))| *served += u32::from(*suits && may_be(at)));
+        }
+        let most = served.iter().copied().max().filter(|most| *most > 0)?;
+        Some(served.into_iter().map(|of| of == most).collect())
     }
 
     /// Keeps of the allowed domains those in which all followers can be, if there are any.

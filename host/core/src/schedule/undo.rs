@@ -10,43 +10,43 @@
 pub enum Undo {
     /// Pods were placed on a host; `first` if the group had none there before.
     Host {
-        /// Of the pods.
+        /// Group of the pods.
         group: u32,
-        /// Where they are.
+        /// The host that has them.
         host: u32,
-        /// How many.
+        /// Number of pods.
         pods: u32,
         /// There were none before.
         first: bool,
     },
     /// A group was noted among those that keep pods away from a host.
     RepelledOn {
-        /// The host.
+        /// Number of the host.
         host: u32,
     },
     /// Pods were placed in a domain.
     Domain {
-        /// Of the pods.
+        /// Group of the pods.
         group: u32,
-        /// Where they are.
+        /// Number of the domain, of the group's key.
         domain: u32,
-        /// How many.
+        /// Number of pods.
         pods: u32,
     },
     /// A group was noted among those that keep pods away from a domain.
     RepelledIn {
-        /// Of the domain.
+        /// Topology key of the domain.
         key: u32,
-        /// The domain.
+        /// Number of the domain, of that key.
         domain: u32,
-        /// The group.
+        /// The group that keeps pods away.
         group: u32,
     },
     /// Pods were added to the total count.
     Total {
-        /// Of the pods.
+        /// Group of the pods.
         group: u32,
-        /// How many.
+        /// Number of pods.
         pods: u32,
     },
     /// A node that counted for a spread constraint is gone.
@@ -58,18 +58,18 @@ pub enum Undo {
     },
     /// A running pod is gone.
     Uncounted {
-        /// Of the pod.
+        /// Group of the pod.
         group: u32,
         /// Its previous domain; `u32::MAX` for a host.
         domain: u32,
     },
     /// A group keeps pods away from a domain no more.
     Repels {
-        /// Of the domain.
+        /// Topology key of the domain.
         key: u32,
-        /// The domain.
+        /// Number of the domain, of that key.
         domain: u32,
-        /// The group.
+        /// The group that kept pods away.
         group: u32,
     },
 }

@@ -14,13 +14,13 @@ use crate::model::{ClusterObjects, NodeRecord, Symbol, Symbols, Taint, TaintEffe
 use crate::reasons::ForeignTaintBackoff;
 
 /// How long a node is new, seconds.
-const NEW: i64 = 600;
+const NEW_NODE_SECONDS: i64 = 600;
 /// So many useless nodes are bought without a word.
-const FREE: u32 = 3;
-/// How long the next purchase waits then, seconds; every further node doubles it,
-const FIRST: i64 = 5;
-/// up to this.
-const LONGEST: i64 = 120;
+const FREE_PURCHASES: u32 = 3;
+/// How long the next purchase waits then, seconds. Every further node doubles it.
+const FIRST_BACKOFF_SECONDS: i64 = 5;
+/// Longest wait of a purchase, seconds.
+const MAX_BACKOFF_SECONDS: i64 = 120;
 
 /// NodePools that wait, by name.
 pub fn find(world: &ClusterObjects, nodes: &[StateNode]) -> FxHashMap<Symbol, ForeignTaintBackoff> {
@@ -53,7 +53,7 @@ pub fn find(world: &ClusterObjects, nodes: &[StateNode]) -> FxHashMap<Symbol, Fo
     for node in world
         .nodes
         .iter()
-        .filter(|node| node.created > world.now - NEW)
+        .filter(|node| node.created > world.now - NEW_NODE_SECONDS)
     {
         let Some((&pool, taint)) = idle.get(&node.name).zip(by_others(node)) else {
             continue;
@@ -73,8 +73,9 @@ pub fn find(world: &ClusterObjects, nodes: &[StateNode]) -> FxHashMap<Symbol, Fo
         }
     }
     let waits = |(pool, (newest, mut spoiled)): (Symbol, (&NodeRecord, ForeignTaintBackoff))| {
-        let doubled = spoiled.nodes.checked_sub(FREE)?.min(16);
-        spoiled.until = newest.created + (FIRST << doubled).min(LONGEST);
+        let doubled = spoiled.nodes.checked_sub(FREE_PURCHASES)?.min(16);
+        spoiled.until =
+            newest.created + (FIRST_BACKOFF_SECONDS << doubled).min(MAX_BACKOFF_SECONDS);
         (spoiled.until > world.now).then_some((pool, spoiled))
     };
     found.into_iter().filter_map(waits).collect()

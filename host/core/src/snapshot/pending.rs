@@ -7,7 +7,7 @@ use std::sync::Arc;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::useless_purchases::UselessPurchases;
-use super::volumes::{LocalVolumes, SharedClaim, Volumes};
+use super::volumes::{ClaimToBind, LocalVolumes, Places, SharedClaim, Volumes};
 use crate::ids::PodIx;
 use crate::model::{
     ClusterObjects, LabelSelector, Pod, PodShape, Requirement, ResourceId, Resources, SelectorOp,
@@ -18,7 +18,7 @@ use crate::reasons::{Unfit, UselessPurchase};
 /// A pod to plan.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PendingPod {
-    /// The pod.
+    /// Index into the observed pods.
     pub pod: PodIx,
     /// Its shape. Differs from the pod's own where default topology spread was added.
     pub shape: Arc<PodShape>,
@@ -27,6 +27,8 @@ pub struct PendingPod {
     /// CSI volumes it mounts, driver and a number for the volume (a shared claim counts once per
     /// node).
     pub volumes: Vec<(Symbol, u32)>,
+    /// Claims that are bound when it is placed: a volume that one has is no other's.
+    pub to_bind: Vec<ClaimToBind>,
     /// Claims of which the first pod that has a place decides for it.
     pub shared: Option<Box<SharedClaims>>,
     /// Why it cannot be planned at all, if so.
@@ -40,7 +42,7 @@ pub struct PendingPod {
 pub struct SharedClaims {
     /// Its place among pods that share claims, in kube-scheduler's queue.
     pub turn: u32,
-    /// The claims.
+    /// Each shared claim once.
     pub claims: Vec<SharedClaim>,
 }
 
@@ -184,19 +186,20 @@ impl Shapes {
             .or_insert_with(|| Arc::new(with_default_spread(world, pod)))
             .clone();
         let nowhere = || self.no_such_resource(world, &shape);
-        let (volume_alternatives, unfit) = match (
+        let (places, unfit) = match (
             unplannable(pod).or_else(nowhere),
-            volumes.alternatives(world, ix, local),
+            volumes.places(world, ix, local),
         ) {
-            (Some(unfit), _) => (Vec::new(), Some(unfit)),
-            (None, Err(why)) => (Vec::new(), Some(Unfit::Volume(why.into()))),
-            (None, Ok(alternatives)) => (alternatives, None),
+            (Some(unfit), _) => (Places::default(), Some(unfit)),
+            (None, Err(why)) => (Places::default(), Some(Unfit::Volume(why.into()))),
+            (None, Ok(places)) => (places, None),
         };
         PendingPod {
             pod: ix,
             shape,
-            volume_alternatives,
+            volume_alternatives: places.alternatives,
             volumes: volumes.of(world, pod),
+            to_bind: places.to_bind,
             shared: None,
             unfit,
             useless: None,

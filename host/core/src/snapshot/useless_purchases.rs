@@ -30,25 +30,25 @@ use groups::{Digest, Groups};
 const PLANNED: &str = "longshore.dev/planned-pods";
 /// How long kube-scheduler may take over a node that is ready, seconds. It tries a pod again at
 /// most ten seconds after a node has changed.
-const SETTLED: i64 = 30;
-/// How long no other node is bought the first time, seconds; it doubles with each time,
-const FIRST: i64 = 300;
-/// up to this.
-const LONGEST: i64 = 3600;
+const SETTLE_SECONDS: i64 = 30;
+/// How long no other node is bought the first time, seconds. It doubles with each time.
+const FIRST_BACKOFF_SECONDS: i64 = 300;
+/// Longest time that no other node is bought, seconds.
+const MAX_BACKOFF_SECONDS: i64 = 3600;
 /// NodeClaims that were made within so many seconds are one purchase.
-const ONE_PURCHASE: i64 = 60;
+const ONE_PURCHASE_SECONDS: i64 = 60;
 /// An entry without news is forgotten so many seconds after its back-off.
-const FORGOTTEN: i64 = 3600;
+const MEMORY_SECONDS: i64 = 3600;
 /// Most bytes of a NodePool's annotation: some 700 groups at least. The API server takes 256 KiB of
 /// annotations, all together.
-const MOST_BYTES: usize = 96 * 1024;
+const MAX_BYTES: usize = 96 * 1024;
 /// Room for one more entry, bytes; the name of a NodeClaim has 63 at most.
-const ONE_MORE: usize = 160;
+const ENTRY_BYTES: usize = 160;
 /// So many nodes that never join, one after the other, are bought without a word.
-const FREE: u32 = 2;
+const FREE_PURCHASES: u32 = 2;
 /// How long purchases are put off after so many in vain, seconds.
 fn backoff(times: u32) -> i64 {
-    (FIRST << times.saturating_sub(1).min(16)).min(LONGEST)
+    (FIRST_BACKOFF_SECONDS << times.saturating_sub(1).min(16)).min(MAX_BACKOFF_SECONDS)
 }
 
 /// A purchase that did not help, as the cluster shows it now.
@@ -216,9 +216,9 @@ fn find(
             continue;
         }
         // Whether it helps is not plain yet.
-        let settled = claim.initialized.map(|at| at + SETTLED);
+        let settled = claim.initialized.map(|at| at + SETTLE_SECONDS);
         let settled =
-            settled.unwrap_or(world.now.min(claim.created + INITIALIZATION_LIMIT) + SETTLED);
+            settled.unwrap_or(world.now.min(claim.created + INITIALIZATION_LIMIT) + SETTLE_SECONDS);
         if world.now < settled {
             let bar = UselessPurchase {
                 claim: world.names.text(claim.name).into(),
@@ -280,12 +280,12 @@ fn entry(
     group: u64,
     known: Option<&Useless>,
 ) -> (Useless, bool) {
-    let counts = known.filter(|known| claim.created <= known.created + ONE_PURCHASE);
+    let counts = known.filter(|known| claim.created <= known.created + ONE_PURCHASE_SECONDS);
     if let Some(known) = counts {
         return (known.clone(), true);
     }
     let times = known.map_or(0, |known| known.times).saturating_add(1);
-    let found = claim.initialized.unwrap_or(world.now) + SETTLED;
+    let found = claim.initialized.unwrap_or(world.now) + SETTLE_SECONDS;
     let given = world.names.get(BOUGHT_GIVEN);
     let given = given.and_then(|key| claim.annotations.get(key));
     let given = given.and_then(|text| u64::from_str_radix(world.names.text(text), 16).ok());
@@ -469,7 +469,7 @@ pub fn remember(world: &ClusterObjects, found: &[Found], pool: &NodePool) -> Opt
     if news.is_empty() && !known.iter().any(helped) {
         return None;
     }
-    let is_old = |entry: &Useless| world.now >= entry.until.saturating_add(FORGOTTEN);
+    let is_old = |entry: &Useless| world.now >= entry.until.saturating_add(MEMORY_SECONDS);
     let kept = known
         .iter()
         .filter(|entry| !helped(entry) && !is_old(entry));
@@ -478,7 +478,7 @@ pub fn remember(world: &ClusterObjects, found: &[Found], pool: &NodePool) -> Opt
         all.retain(|old| old.group != entry.group);
         all.push(entry.clone());
     }
-    let all = at_most(world, all, MOST_BYTES);
+    let all = at_most(world, all, MAX_BYTES);
     (all != *known).then(|| Useless::write(&all))
 }
 
@@ -527,14 +527,14 @@ fn size(entry: &Useless) -> usize {
 pub fn full(world: &ClusterObjects, pool: &NodePool) -> Option<FullMemory> {
     let all = &pool.purchases.useless;
     // The common case at once.
-    if (all.len() + 1) * ONE_MORE <= MOST_BYTES {
+    if (all.len() + 1) * ENTRY_BYTES <= MAX_BYTES {
         return None;
     }
     let given = given_now(world);
     let running = all.iter().filter(|entry| runs(entry, given, world.now));
     let bytes: usize = running.clone().map(size).sum();
     let until = running.clone().map(|entry| entry.until).min()?;
-    (bytes + ONE_MORE > MOST_BYTES).then(|| FullMemory {
+    (bytes + ENTRY_BYTES > MAX_BYTES).then(|| FullMemory {
         groups: u32::try_from(running.count()).unwrap_or(u32::MAX),
         until,
     })
@@ -562,12 +562,13 @@ pub fn unjoined(
     };
     let count = u32::try_from(stuck.len()).unwrap_or(u32::MAX);
     let nodes = known.map_or(0, |known| known.nodes).saturating_add(count);
-    if nodes <= FREE {
+    if nodes <= FREE_PURCHASES {
         return None;
     }
     let times = known.map_or(0, |known| known.times);
     let newest = stuck.iter().map(|claim| claim.created).max();
-    let waits = newest.map(|at| at + INITIALIZATION_LIMIT + backoff(times.max(nodes - FREE)));
+    let waits =
+        newest.map(|at| at + INITIALIZATION_LIMIT + backoff(times.max(nodes - FREE_PURCHASES)));
     let until = waits.max(known.map(|known| known.until)).unwrap_or(0);
     let is_tried = own_claims(world, pool).any(|claim| {
         // One that goes has not joined either: it is counted soon.
@@ -613,7 +614,7 @@ fn stuck<'w>(
 /// What a NodePool remembers of nodes that never joined, if it is a reason to buy less. `given` is
 /// [`given_of`] it.
 pub fn paused(known: Option<&Unjoined>, given: u64) -> Option<&Unjoined> {
-    known.filter(|known| known.nodes > FREE && known.given == given)
+    known.filter(|known| known.nodes > FREE_PURCHASES && known.given == given)
 }
 
 /// What a NodePool is to remember after so many more of its nodes have not joined. `given` is
@@ -622,8 +623,8 @@ pub fn unjoined_again(known: Option<&Unjoined>, more: u32, given: u64, now: i64)
     let known = known.filter(|known| known.given == given);
     let nodes = known.map_or(0, |known| known.nodes).saturating_add(more);
     let before = known.map_or(0, |known| known.times);
-    let times = before.saturating_add(u32::from(nodes > FREE));
-    let until = if nodes > FREE {
+    let times = before.saturating_add(u32::from(nodes > FREE_PURCHASES));
+    let until = if nodes > FREE_PURCHASES {
         now + backoff(times)
     } else {
         0

@@ -1,7 +1,9 @@
 //! Resolves a pod's volumes to where they can be attached and which limits they count against.
 
 use rustc_hash::{FxHashMap, FxHashSet};
+use smallvec::SmallVec;
 
+use super::nodes::StateNode;
 use crate::ids::PodIx;
 use crate::matching::satisfies;
 use crate::model::storage::{StorageCapacity, StorageClass, Volume, VolumeClaim};
@@ -20,6 +22,58 @@ pub struct SharedClaim {
     pub one_pod: bool,
     /// The pod that is nominated and has the claim, and its node.
     pub first: Option<(PodIx, u32)>,
+}
+
+/// A PersistentVolumeClaim that is bound when its pod is placed: to a PersistentVolume that is there,
+/// else to one that is made.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct ClaimToBind {
+    /// Its position in [`ClusterObjects::volume_claims`].
+    pub claim: u32,
+    /// PersistentVolumes that fit it, the smallest first: positions in [`ClusterObjects::volumes`].
+    /// Each serves one claim.
+    pub volumes: Vec<u32>,
+    /// Where a volume can be made for it if it gets none of these: one of the alternatives must
+    /// hold. Nothing if none can be made.
+    pub made: Option<Vec<Vec<Requirement>>>,
+}
+
+/// Volumes that claims are given: position of the volume, position of the claim.
+pub type Given = SmallVec<[(u32, u32); 2]>;
+
+/// Gives each claim of a pod the smallest volume that no other claim has and that can be used on a
+/// node of which `hold` says whether requirements hold there. `None` if a claim gets no volume and
+/// none can be made for it there.
+pub fn give(
+    world: &ClusterObjects,
+    claims: &[ClaimToBind],
+    taken: &FxHashMap<u32, u32>,
+    hold: impl Fn(&[Requirement]) -> bool,
+) -> Option<Given> {
+    let one_holds = |terms: &[Vec<Requirement>]| terms.is_empty() || terms.iter().any(|t| hold(t));
+    let mut given = Given::new();
+    for of in claims {
+        let suits = |volume: &&u32| {
+            let free = taken.get(*volume).is_none_or(|&claim| claim == of.claim);
+            let other = given.iter().any(|(known, _)| known == *volume);
+            free && !other && one_holds(&world.volumes[**volume as usize].node_affinity)
+        };
+        match of.volumes.iter().find(suits) {
+            Some(&volume) => given.push((volume, of.claim)),
+            None if of.made.as_ref().is_some_and(|made| one_holds(made)) => {}
+            None => return None,
+        }
+    }
+    Some(given)
+}
+
+/// Where the volumes of a pod let it be.
+#[derive(Default)]
+pub struct Places {
+    /// Alternatives of which one must hold; none is no restriction.
+    pub alternatives: Vec<Vec<Requirement>>,
+    /// Its claims that are bound when it is placed, those that ask for least first.
+    pub to_bind: Vec<ClaimToBind>,
 }
 
 /// The provisioner of classes whose volumes are made by people.
@@ -55,6 +109,8 @@ pub struct Volumes<'a> {
     selected: FxHashSet<Symbol>,
     /// Classes whose driver makes volumes on the node itself, and says how much room each has.
     on_nodes: FxHashSet<Symbol>,
+    /// Volumes that go to claims of pods that are about to be bound, by position.
+    taken: FxHashMap<u32, u32>,
 }
 
 impl<'a> Volumes<'a> {
@@ -81,6 +137,28 @@ impl<'a> Volumes<'a> {
             users: users(world),
             selected: selected(world),
             on_nodes: classes_on_nodes(world),
+            taken: FxHashMap::default(),
+        }
+    }
+
+    /// Gives volumes to the claims of pods that are about to be bound, each with its node.
+    pub fn give_to(
+        &mut self,
+        world: &ClusterObjects,
+        nominated: &[(PodIx, usize)],
+        nodes: &[StateNode],
+    ) {
+        for &(pod, node) in nominated {
+            if world.pods[pod.0 as usize].claims.is_empty() {
+                continue;
+            }
+            let Ok(places) = self.places(world, pod, LocalVolumes::Bind) else {
+                continue;
+            };
+            let labels = &nodes[node].labels;
+            let hold = |all: &[Requirement]| all.iter().all(|r| satisfies(labels, r, &world.names));
+            let given = give(world, &places.to_bind, &self.taken, hold);
+            self.taken.extend(given.into_iter().flatten());
         }
     }
 
@@ -187,17 +265,16 @@ impl<'a> Volumes<'a> {
             && class.is_some_and(|class| class.wait_for_consumer)
     }
 
-    /// The alternatives that all volumes of a pod leave: one of them must hold; empty for no
-    /// restriction.
+    /// Where all volumes of a pod let it be.
     ///
     /// # Errors
     /// A sentence about the first unavailable volume.
-    pub fn alternatives(
+    pub fn places(
         &self,
         world: &ClusterObjects,
         ix: PodIx,
         local: LocalVolumes,
-    ) -> Result<Alternatives, String> {
+    ) -> Result<Places, String> {
         let pod = &world.pods[ix.0 as usize];
         let namespace = world.shapes.get(pod.shape).namespace;
         for id in self.exclusive(world, pod) {
@@ -206,11 +283,16 @@ impl<'a> Volumes<'a> {
                 return Err(used_by(world, id.1, user));
             }
         }
-        let mut all: Alternatives = Vec::new();
+        let mut places = Places::default();
         for &name in &pod.claims {
-            all = both(all, self.topology(world, namespace, name, local)?);
+            let to_bind = &mut places.to_bind;
+            let of_claim = self.topology(world, namespace, name, local, to_bind)?;
+            places.alternatives = both(places.alternatives, of_claim);
         }
-        Ok(all)
+        let room = |of: &ClaimToBind| world.volume_claims[of.claim as usize].storage;
+        places.to_bind.sort_by_key(|of| (room(of), of.claim));
+        places.to_bind.dedup_by_key(|of| of.claim);
+        Ok(places)
     }
 
     fn topology(
@@ -219,9 +301,10 @@ impl<'a> Volumes<'a> {
         namespace: Symbol,
         name: Symbol,
         local: LocalVolumes,
+        to_bind: &mut Vec<ClaimToBind>,
     ) -> Result<Alternatives, String> {
         let text = |s: Symbol| world.names.text(s);
-        let Some(&(_, claim)) = self.claims.get(&(namespace, name)) else {
+        let Some(&(at, claim)) = self.claims.get(&(namespace, name)) else {
             return Err(format!(
                 "its PersistentVolumeClaim {} does not exist",
                 text(name)
@@ -254,6 +337,18 @@ impl<'a> Volumes<'a> {
                     text(name)
                 ));
             }
+            let others = volume.claim.is_some_and(|id| id != (namespace, name));
+            if !claim.bound && (others || volume.released) {
+                return Err(format!(
+                    "PersistentVolume {} of its claim {} {}",
+                    text(volume.name),
+                    text(name),
+                    match others {
+                        true => "is kept for another claim",
+                        false => "is released, and no claim is bound to it again",
+                    }
+                ));
+            }
             return self.of_volume(world, volume, local);
         }
         let Some(class) = self.class_of(claim) else {
@@ -279,8 +374,14 @@ impl<'a> Volumes<'a> {
                 is placed";
             return Err(format!("its PersistentVolumeClaim {} {why}", text(name)));
         }
-        let selected = self.on_selected(world, claim)?;
-        Ok(both(selected, self.unbound(world, claim, class)?))
+        // For a claim with a node its volume is made, whatever volumes are there.
+        match claim.selected_node {
+            Some(node) => Ok(both(
+                self.on_selected(world, claim, node)?,
+                self.made(world, claim, class)?,
+            )),
+            None => self.unbound(world, (at, claim), class, to_bind),
+        }
     }
 
     /// Where a volume that is there can be used.
@@ -314,17 +415,17 @@ impl<'a> Volumes<'a> {
         let mut asked: Vec<Requirement> = Vec::new();
         let mut keys: Vec<Symbol> = Vec::new();
         for &BetaLabel { beta, stable, .. } in &self.topology {
-            let Some(stable) = stable else { continue };
-            keys.push(stable);
-            for value in [beta, Some(stable)].into_iter().flatten() {
-                let Some(value) = volume.labels.get(value) else {
+            for written in [beta, stable].into_iter().flatten() {
+                keys.push(written);
+                let Some(value) = volume.labels.get(written) else {
                     continue;
                 };
                 // Several zones are joined by two underscores. A value that is nowhere else has no
-                // symbol.
+                // symbol. Where no node has the stable label, the volume's own has to be there.
                 let several = world.names.text(value).split("__");
                 let values = several.filter_map(|value| world.names.get(value));
-                asked.push(Requirement::new(stable, Op::In(values.collect())));
+                let key = stable.unwrap_or(written);
+                asked.push(Requirement::new(key, Op::In(values.collect())));
             }
         }
         if asked.is_empty() {
@@ -346,10 +447,8 @@ impl<'a> Volumes<'a> {
         &self,
         world: &ClusterObjects,
         claim: &VolumeClaim,
+        node: Symbol,
     ) -> Result<Alternatives, String> {
-        let Some(node) = claim.selected_node else {
-            return Ok(Vec::new());
-        };
         let key = world.names.get(fields::NAME);
         match key.filter(|_| self.selected.contains(&node)) {
             Some(key) => Ok(vec![vec![Requirement::is(key, node)]]),
@@ -363,39 +462,58 @@ impl<'a> Volumes<'a> {
     }
 
     /// Where a claim can be bound that waits for its pod: to a volume that is there, or to one that
-    /// is made.
+    /// is made. Labels of a volume that is not bound yet restrict nothing.
     fn unbound(
         &self,
         world: &ClusterObjects,
-        claim: &VolumeClaim,
+        (at, claim): (u32, &VolumeClaim),
         class: &StorageClass,
+        to_bind: &mut Vec<ClaimToBind>,
     ) -> Result<Alternatives, String> {
-        let text = |s: Symbol| world.names.text(s);
-        let fits = |volume: &&Volume| fits(volume, claim, class);
-        let there = world.volumes.iter().filter(fits);
-        let there: Vec<&Volume> = there.collect();
-        let made = match text(class.provisioner) == NO_PROVISIONER {
-            true => Err(format!(
-                "no PersistentVolume of StorageClass {} is free and fits its claim {}",
-                text(class.name),
-                text(claim.name)
-            )),
-            false => self.made(world, claim, class),
+        let volumes = self.that_fit(world, (at, claim), class);
+        let made = match self.made(world, claim, class) {
+            Err(why) if volumes.is_empty() => return Err(why),
+            Err(_) => None,
+            Ok(made) if made.is_empty() || volumes.is_empty() => return Ok(made),
+            Ok(made) => Some(made),
         };
-        let mut all = match made {
-            Err(why) if there.is_empty() => return Err(why),
-            Err(_) => Vec::new(),
-            Ok(anywhere) if anywhere.is_empty() => return Ok(anywhere),
-            Ok(made) => made,
-        };
-        for volume in there {
-            let terms = both(volume.node_affinity.clone(), self.by_labels(world, volume));
-            if terms.is_empty() {
-                return Ok(terms);
-            }
-            all.extend(terms);
+        let affinity = |&at: &u32| &world.volumes[at as usize].node_affinity;
+        let mut all: Alternatives = Vec::new();
+        if !volumes.iter().any(|volume| affinity(volume).is_empty()) {
+            let made = made.iter().flatten();
+            let mut seen: FxHashSet<&Vec<Requirement>> = FxHashSet::default();
+            let terms = made.chain(volumes.iter().flat_map(affinity));
+            all.extend(terms.filter(|&term| seen.insert(term)).cloned());
         }
+        to_bind.push(ClaimToBind {
+            claim: at,
+            volumes,
+            made,
+        });
         Ok(all)
+    }
+
+    /// Volumes that are there and fit a claim, the smallest first. One that is kept for the claim is
+    /// the only one.
+    fn that_fit(
+        &self,
+        world: &ClusterObjects,
+        (at, claim): (u32, &VolumeClaim),
+        class: &StorageClass,
+    ) -> Vec<u32> {
+        let id = Some((claim.namespace, claim.name));
+        let all = (0..).zip(&world.volumes);
+        let large = all.filter(|(_, volume)| is_large_enough(volume, claim, class));
+        let untaken = large.filter(|(volume, _)| self.taken.get(volume).is_none_or(|&of| of == at));
+        let mut found: Vec<(u32, &Volume)> = untaken
+            .filter(|(_, volume)| volume.claim == id || is_free_for(volume, claim))
+            .collect();
+        let text = |volume: &Volume| world.names.text(volume.name);
+        found.sort_by(|(_, a), (_, b)| a.storage.cmp(&b.storage).then(text(a).cmp(text(b))));
+        if let Some(kept) = found.iter().position(|(_, volume)| volume.claim == id) {
+            found = vec![found[kept]];
+        }
+        found.into_iter().map(|(volume, _)| volume).collect()
     }
 
     /// Where a driver can make the volume of a claim.
@@ -405,6 +523,13 @@ impl<'a> Volumes<'a> {
         claim: &VolumeClaim,
         class: &StorageClass,
     ) -> Result<Alternatives, String> {
+        if world.names.text(class.provisioner) == NO_PROVISIONER {
+            return Err(format!(
+                "no PersistentVolume of StorageClass {} is free and fits its claim {}",
+                world.names.text(class.name),
+                world.names.text(claim.name)
+            ));
+        }
         let topologies = class.topologies.iter().map(|topology| {
             let written = |r: &Requirement| Requirement::new(self.written(r.key), r.op.clone());
             topology.iter().map(written).collect()
@@ -563,22 +688,22 @@ pub fn placed_first(world: &ClusterObjects, claim: Symbol, first: PodIx) -> Stri
     )
 }
 
-/// Whether a claim may be bound to a volume that is there.
-fn fits(volume: &Volume, claim: &VolumeClaim, class: &StorageClass) -> bool {
-    let meant = match volume.claim {
-        None => volume.available,
-        Some(id) => id == (claim.namespace, claim.name),
-    };
-    meant
-        && !volume.deleting
+/// Whether a claim has room in a volume that is there.
+fn is_large_enough(volume: &Volume, claim: &VolumeClaim, class: &StorageClass) -> bool {
+    !volume.deleting
+        && !volume.released
         && volume.class == Some(class.name)
-        && volume.modes.include(claim.modes)
         && volume.storage >= claim.storage
         && volume.block == claim.block
-        && claim
-            .selector
-            .as_ref()
-            .is_none_or(|selector| selector.matches(&volume.labels))
+}
+
+/// Whether a volume is kept for no claim and is what a claim asks for.
+fn is_free_for(volume: &Volume, claim: &VolumeClaim) -> bool {
+    let mut selector = claim.selector.iter();
+    volume.claim.is_none()
+        && volume.available
+        && volume.modes.include(claim.modes)
+        && selector.all(|selector| selector.matches(&volume.labels))
 }
 
 /// The class that the API server gives claims without one: of several defaults the newest, then the

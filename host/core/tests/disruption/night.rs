@@ -384,6 +384,52 @@ fn a_preference_for_other_hosts_holds_no_node() {
     );
 }
 
+#[test]
+fn a_preference_for_the_own_host_holds_no_node() {
+    let prefers = |key: &str, value: &str| {
+        json!({"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [
+            {"weight": 1, "preference": {"matchExpressions": [
+                {"key": key, "operator": "In", "values": [value]}]}}]}})
+    };
+    let goes = |affinity: &Value| {
+        let mut items = vec![pool()];
+        items[0]["spec"]["limits"] = json!({"cpu": "0"});
+        for at in 1..=2 {
+            items.extend(node(&format!("n{at}"), "c4", "a"));
+            let mut one = pod(&format!("p{at}"), "web", 500, &format!("n{at}"));
+            if at == 1 {
+                one["spec"]["affinity"] = affinity.clone();
+            }
+            items.push(one);
+        }
+        for node in ["n2"] {
+            of(&mut items, "Node", node)["metadata"]["annotations"] =
+                json!({"karpenter.sh/do-not-disrupt": "true"});
+        }
+        let snapshot = snapshot(&items);
+        let now = round(&snapshot).now();
+        proposals::check(&snapshot, &now).unwrap();
+        now.iter()
+            .flat_map(|of| names(&snapshot, of))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(goes(&json!({})), ["n1"]);
+    let own = prefers("kubernetes.io/hostname", "n1");
+    assert_eq!(goes(&own), ["n1"]);
+    // Nor over a label that the node lacks.
+    let beside = json!({"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [
+        {"weight": 1, "podAffinityTerm": {"topologyKey": "example.com/rack",
+            "labelSelector": {"matchLabels": {"app": "web"}}}}]}});
+    assert_eq!(goes(&beside), ["n1"]);
+    // A rule does.
+    let mut rule = own;
+    let preferred = "preferredDuringSchedulingIgnoredDuringExecution";
+    let term = rule["nodeAffinity"][preferred][0]["preference"].take();
+    rule["nodeAffinity"] = json!({
+        "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}});
+    assert_eq!(goes(&rule), Vec::<String>::new());
+}
+
 /// A NodePool of a name that buys these types only.
 fn pool_of(name: &str, types: &[&str]) -> Value {
     let mut pool = pool();

@@ -285,6 +285,78 @@ fn zone_labels_of_a_volume_count_without_its_node_affinity() {
 }
 
 #[test]
+fn a_region_that_a_volume_has_by_its_beta_name_counts_as_its_zone_does() {
+    let beta = "failure-domain.beta.kubernetes.io/region";
+    let planned = |labels: &Value| {
+        let in_region = json!({"metadata": {"labels": {beta: "r1"}}});
+        plan(&[
+            with(
+                node("n1", "a", "4", "8Gi"),
+                &json!({"metadata": {"labels": labels}}),
+            ),
+            bound("c", "v"),
+            volume("v", &in_region),
+            small("w", "web", &mounts("c")),
+        ])
+    };
+    let region = "topology.kubernetes.io/region";
+    assert_eq!(planned(&json!({region: "r1"})), "n1: w\n");
+    assert_eq!(planned(&json!({beta: "r1"})), "n1: w\n");
+    assert!(planned(&json!({region: "r2"})).starts_with("left w: "));
+    // A node of a zone that says nothing of its region.
+    assert!(planned(&json!({})).starts_with("left w: "));
+}
+
+#[test]
+fn a_claim_that_names_a_volume_of_another_claim_is_waited_for() {
+    let planned = |kept_for: &str, phase: &str, done: bool| {
+        let patch = json!({
+            "spec": {"claimRef": {"namespace": "default", "name": kept_for}},
+            "status": {"phase": phase},
+        });
+        let status = if done { "Bound" } else { "Pending" };
+        let named = json!({"spec": {"volumeName": "v"}, "status": {"phase": status}});
+        let rest = vec![
+            claim("c", &named),
+            volume("v", &patch),
+            small("w", "web", &mounts("c")),
+        ];
+        plan(&[two_nodes(), rest].concat())
+    };
+    assert_eq!(planned("c", "Bound", true), "n1: w\n");
+    assert_eq!(planned("c", "Available", false), "n1: w\n");
+    let text = planned("other", "Bound", false);
+    assert!(
+        text.contains("v of its claim c is kept for another claim"),
+        "{text}"
+    );
+    let text = planned("c", "Released", false);
+    assert!(text.contains("v of its claim c is released"), "{text}");
+}
+
+#[test]
+fn a_spread_constraint_whose_selector_has_no_rules_counts_no_pod() {
+    let spread = |required: &str| {
+        json!({"topologySpreadConstraints": [{
+            "maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": required, "labelSelector": {},
+        }]})
+    };
+    let objects = |required: &str| {
+        [
+            node("n1", "a", "4", "8Gi"),
+            node("n2", "b", "200m", "8Gi"),
+            running("r1", "web", "n1", &json!({})),
+            running("r2", "web", "n1", &json!({})),
+            small("w", "web", &spread(required)),
+        ]
+    };
+    for required in ["DoNotSchedule", "ScheduleAnyway"] {
+        assert_eq!(plan(&objects(required)), "n1: w\n");
+        assert_eq!(bound_by_the_model(&objects(required)), [1; 4]);
+    }
+}
+
+#[test]
 fn volumes_that_people_make_are_used_where_they_are() {
     let by_hand = || class("kubernetes.io/no-provisioner", &json!({}));
     let on = |node: &str| {
@@ -313,6 +385,143 @@ fn volumes_that_people_make_are_used_where_they_are() {
     assert!(planned(vec![tiny]).starts_with("left w"));
     let taken = json!({"status": {"phase": "Released"}});
     assert!(planned(vec![with(volume("v", &on("n2")), &taken)]).starts_with("left w"));
+}
+
+fn by_hand() -> Value {
+    class("kubernetes.io/no-provisioner", &json!({}))
+}
+
+/// A PersistentVolume that nodes with a value of a label can use.
+fn volume_at(name: &str, label: &str, value: &str, size: &str) -> Value {
+    let terms =
+        json!([{"matchExpressions": [{"key": label, "operator": "In", "values": [value]}]}]);
+    let affinity = json!({"required": {"nodeSelectorTerms": terms}});
+    volume(
+        name,
+        &json!({"spec": {"capacity": {"storage": size}, "nodeAffinity": affinity}}),
+    )
+}
+
+/// Pods `w1`, `w2`, … with a claim each, of so many gibibytes.
+fn with_claims(cpu: &str, sizes: &[u32]) -> Vec<Value> {
+    let of = |(n, size): (usize, &u32)| {
+        let size = format!("{size}Gi");
+        let asks = json!({"spec": {"resources": {"requests": {"storage": size}}}});
+        let (name, c) = (format!("w{}", n + 1), format!("c{}", n + 1));
+        [
+            claim(&c, &asks),
+            pod(&name, "web", cpu, "64Mi", &mounts(&c)),
+        ]
+    };
+    sizes.iter().enumerate().flat_map(of).collect()
+}
+
+#[test]
+fn a_volume_that_is_there_serves_one_claim() {
+    let words = "every PersistentVolume that fits its claim c2 goes to another claim";
+    let planned = |volumes: Vec<Value>, pods: Vec<Value>| {
+        let objects = [two_nodes(), vec![by_hand()], volumes, pods].concat();
+        let bound = bound_by_the_model(&objects);
+        assert!(bound.iter().all(|pods| *pods == bound[0]), "{bound:?}");
+        (plan(&objects), bound[0])
+    };
+    let (text, bound) = planned(
+        vec![volume_at("v", HOST, "n2", "4Gi")],
+        with_claims("500m", &[2, 2]),
+    );
+    assert!(text.starts_with("n2: w1\nleft w2: pod "), "{text}");
+    assert!(text.contains(words) && bound == 1, "{text}");
+    // Wherever it can be used, also on a new node.
+    let (text, bound) = planned(vec![volume("v", &json!({}))], with_claims("5", &[2, 2]));
+    assert!(text.starts_with("default: "), "{text}");
+    assert_eq!(text.matches("default: ").count(), 1, "{text}");
+    assert!(text.contains(words) && bound == 1, "{text}");
+    // Each of two claims of one pod has its own.
+    let both = json!({"volumes": [
+        {"name": "v1", "persistentVolumeClaim": {"claimName": "c1"}},
+        {"name": "v2", "persistentVolumeClaim": {"claimName": "c2"}},
+    ]});
+    let two_of_one = || {
+        let claims = [claim("c1", &json!({})), claim("c2", &json!({}))];
+        [&claims[..], &[small("w", "web", &both)]].concat()
+    };
+    let one = || volume_at("v", HOST, "n2", "4Gi");
+    let (text, bound) = planned(vec![one()], two_of_one());
+    assert!(text.starts_with("left w: pod ") && bound == 0, "{text}");
+    assert!(text.contains(words), "{text}");
+    let other = volume_at("u", HOST, "n1", "4Gi");
+    let (text, bound) = planned(vec![one(), other], two_of_one());
+    assert!(text.starts_with("left w: ") && bound == 0, "{text}");
+    let beside = volume_at("u", HOST, "n2", "4Gi");
+    let (text, bound) = planned(vec![one(), beside], two_of_one());
+    assert_eq!((text.as_str(), bound), ("n2: w\n", 1));
+}
+
+#[test]
+fn a_claim_is_given_the_smallest_volume_that_fits() {
+    let planned = |volumes: Vec<Value>, sizes: &[u32]| {
+        let rest = vec![by_hand()];
+        plan(&[two_nodes(), rest, volumes, with_claims("500m", sizes)].concat())
+    };
+    let sizes = || {
+        vec![
+            volume_at("large", HOST, "n1", "9Gi"),
+            volume_at("small", HOST, "n1", "4Gi"),
+        ]
+    };
+    assert_eq!(planned(sizes(), &[2, 8]), "n1: w1 w2\n");
+    let text = planned(sizes(), &[8, 8]);
+    assert!(text.starts_with("n1: w1\nleft w2"), "{text}");
+    // One that is kept for the claim is its only one, whatever its modes.
+    let kept = json!({"spec": {"accessModes": ["ReadOnlyMany"],
+        "claimRef": {"namespace": "default", "name": "c1"}}});
+    let kept = with(volume_at("kept", HOST, "n2", "9Gi"), &kept);
+    let with_it = |kept: Value| planned([sizes(), vec![kept]].concat(), &[2]);
+    assert_eq!(with_it(kept.clone()), "n2: w1\n");
+    // Unless that was another claim of the same name, which is gone.
+    let gone = with(kept, &json!({"status": {"phase": "Released"}}));
+    assert_eq!(with_it(gone), "n1: w1\n");
+}
+
+#[test]
+fn volumes_that_are_there_come_before_those_that_are_made() {
+    let topology = json!({"allowedTopologies": [{"matchLabelExpressions": [
+        {"key": ZONE, "values": ["a"]},
+    ]}]});
+    let objects = [
+        vec![
+            node("n1", "a", "600m", "8Gi"),
+            node("n2", "b", "4", "8Gi"),
+            class("x.csi", &topology),
+            volume_at("v", ZONE, "b", "4Gi"),
+        ],
+        with_claims("500m", &[2, 2, 2]),
+    ];
+    let text = plan(&objects.concat());
+    assert!(text.starts_with("n1: w1\nn2: w2\nleft w3"), "{text}");
+    assert_eq!(bound_by_the_model(&objects.concat()), [2; 4]);
+    // New nodes for the others are where volumes can be made.
+    let text = plan(&[objects.concat(), vec![any()]].concat());
+    assert!(text.contains(" spot a "), "{text}");
+}
+
+#[test]
+fn a_pod_that_is_about_to_be_bound_has_its_volume() {
+    let nominated = json!({"status": {"nominatedNodeName": "n2"}});
+    let mut pods = with_claims("500m", &[2, 2]);
+    merge(&mut pods[1], &nominated);
+    let planned =
+        |volumes: Vec<Value>| plan(&[two_nodes(), vec![by_hand()], volumes, pods.clone()].concat());
+    let text = planned(vec![volume_at("v", HOST, "n2", "4Gi")]);
+    assert!(
+        text.starts_with("left w2: ") && text.contains("is free and fits its claim c2"),
+        "{text}"
+    );
+    let two = vec![
+        volume_at("v", HOST, "n2", "4Gi"),
+        volume_at("u", HOST, "n1", "4Gi"),
+    ];
+    assert_eq!(planned(two), "n1: w2\n");
 }
 
 #[test]

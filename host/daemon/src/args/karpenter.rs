@@ -20,7 +20,6 @@ pub struct Flag {
 /// Whether a flag does anything.
 #[derive(Clone, Copy)]
 pub enum Effect {
-    /// It does this.
     Supported(&'static str),
     /// It does this with `--provider aws`, and nothing else.
     Ec2(&'static str),

@@ -17,7 +17,6 @@ use super::{Answer, BootPolicy, CatalogueMachines};
 pub struct NodesOf {
     /// The NodePool's name; empty for none.
     pub node_pool: String,
-    /// Their labels.
     pub labels: BTreeMap<String, String>,
     /// Their taints, startup taints last.
     pub taints: Vec<Taint>,

@@ -43,7 +43,6 @@ struct CommandUnderWay {
 #[serde(rename_all = "camelCase")]
 struct ReplacementUnderWay {
     node_claim: String,
-    /// How far it is.
     state: &'static str,
 }
 

@@ -2,10 +2,10 @@
 
 use longshore_core::cron::Schedule;
 use longshore_core::disrupt::methods::{Act, FirstWhy, Trouble};
-use longshore_core::disrupt::proposals::{Proposal, Why};
+use longshore_core::disrupt::proposals::{Proposal, SPOT_FLEXIBILITY, Why};
 use longshore_core::disrupt::verdicts::{Method, Stays};
 use longshore_core::ids::{NodeIx, PodIx};
-use longshore_core::model::Symbol;
+use longshore_core::model::{Labels, Symbol};
 use longshore_core::snapshot::Snapshot;
 
 use super::write::rfc3339;
@@ -149,9 +149,7 @@ impl Messages<'_> {
                 cause is probably elsewhere"
             ),
             Stays::Replaces => "it was bought for pods of nodes that are still there".into(),
-            Stays::DoNotDisrupt => {
-                "annotation karpenter.sh/do-not-disrupt of the node or its NodeClaim; remove it".into()
-            }
+            Stays::DoNotDisrupt => self.forbidden(node),
             Stays::PodDoNotDisrupt(pod, None) if world.pods[pod.0 as usize].unreadable => {
                 let why = world.pods[pod.0 as usize].invalid.as_deref().unwrap_or_default();
                 format!("pod {} cannot be read, so its needs are unknown: {why}", self.pod(*pod))
@@ -237,32 +235,68 @@ impl Messages<'_> {
         }
     }
 
-    /// The budget of a node's NodePool at a position, as it is written, and until when it counts.
+    /// The budget of a node's NodePool at a position, which lets no more nodes go.
     fn budget(&self, node: NodeIx, at: usize) -> String {
-        let world = &self.snapshot.world;
         let pool = self.snapshot.nodes[node.0 as usize].pool;
-        let pool = world.pools.iter().find(|known| Some(known.name) == pool);
-        let Some((pool, budget)) = pool.and_then(|pool| Some((pool, pool.budgets.get(at)?))) else {
-            return "a disruption budget of its NodePool allows no more nodes now".to_owned();
-        };
+        match pool.and_then(|pool| self.written_budget(pool, at)) {
+            Some(budget) => format!("{budget} allows no more nodes now"),
+            None => "a disruption budget of its NodePool allows no more nodes now".to_owned(),
+        }
+    }
+
+    /// The budget of a NodePool at a position, as it is written, and until when it counts.
+    fn written_budget(&self, pool: Symbol, at: usize) -> Option<String> {
+        let world = &self.snapshot.world;
+        let pool = world.pools.iter().find(|known| known.name == pool)?;
+        let budget = pool.budgets.get(at)?;
         let mut says = format!("nodes {:?}", budget.nodes);
         if let Some(reasons) = &budget.reasons {
             let reasons: Vec<String> = reasons.iter().map(|reason| self.text(*reason)).collect();
             says += &format!(" for {}", reasons.join(" and "));
         }
-        if let Some(text) = &budget.schedule {
-            let seconds = budget.duration.unwrap_or(0);
-            says += &format!(", schedule {text:?} for {}", duration(seconds));
-            match Schedule::parse(text).map(|of| of.ends(world.now, seconds)) {
-                Ok(Some(end)) => says += &format!(", now until {}", rfc3339(end)),
-                Ok(None) => says += ", which never opens and so counts always",
-                Err(why) => says += &format!(", which cannot be read and so allows none: {why}"),
+        match &budget.schedule {
+            None => says += ", at all times",
+            Some(text) => {
+                let seconds = budget.duration.unwrap_or(0);
+                says += &format!(", schedule {text:?} for {}", duration(seconds));
+                match Schedule::parse(text).map(|of| of.ends(world.now, seconds)) {
+                    Ok(Some(end)) => says += &format!(", now until {}", rfc3339(end)),
+                    Ok(None) => says += ", which never opens and so counts always",
+                    Err(why) => {
+                        says += &format!(", which cannot be read and so allows none: {why}");
+                    }
+                }
             }
         }
-        format!(
-            "disruption budget {at} of NodePool {} ({says}) allows no more nodes now",
+        Some(format!(
+            "disruption budget {at} of NodePool {} ({says})",
             self.text(pool.name)
-        )
+        ))
+    }
+
+    /// Why a node is left alone that an annotation, its own or its NodeClaim's, protects. One stands
+    /// for what cannot be read of them.
+    fn forbidden(&self, node: NodeIx) -> String {
+        let world = &self.snapshot.world;
+        let name = self.snapshot.nodes[node.0 as usize].name;
+        let unreadable = |of: &Labels| {
+            let key = world.names.get(longshore_api::labels::UNREADABLE)?;
+            of.get(key).map(|why| self.text(why))
+        };
+        let nodes = world.nodes.iter().filter(|node| node.name == name);
+        let claims = (world.claims.iter())
+            .filter(|claim| claim.node_name == Some(name) || claim.name == name);
+        let of_node = nodes.filter_map(|node| Some(("Node", unreadable(&node.annotations)?)));
+        let of_claim = claims.filter_map(|of| Some(("NodeClaim", unreadable(&of.annotations)?)));
+        match of_node.chain(of_claim).next() {
+            Some((kind, why)) => {
+                format!("a part of its {kind} cannot be read, so it is left alone: {why}")
+            }
+            None => {
+                "annotation karpenter.sh/do-not-disrupt of the node or its NodeClaim; remove it"
+                    .to_owned()
+            }
+        }
     }
 
     /// The rule that keeps a pod of a node apart from others, if one of them has any.
@@ -338,6 +372,10 @@ impl Messages<'_> {
                 "spot nodes are not replaced by spot nodes without the gate SpotToSpotConsolidation"
                     .into()
             }
+            Why::FewSpotTypes(types) => format!(
+                "a spot node is replaced by a spot node only where at least {SPOT_FLEXIBILITY} cheaper types \
+                will do, and here {types} will"
+            ),
             Why::Replacement(error) => format!("its replacement cannot be had: {error}"),
         }
     }
@@ -379,12 +417,24 @@ impl Messages<'_> {
         }
     }
 
-    /// What a budget leaves a proposal.
-    pub fn budget_left(&self, pool: Symbol, proposal: &Proposal, left: u32) -> String {
+    /// What the budget at a position leaves a proposal.
+    pub fn budget_left(
+        &self,
+        pool: Symbol,
+        budget: Option<usize>,
+        proposal: &Proposal,
+        left: u32,
+    ) -> String {
+        let budget = budget.and_then(|at| self.written_budget(pool, at));
+        let left = match left {
+            0 => "no more nodes".to_owned(),
+            1 => "1 more node".to_owned(),
+            left => format!("{left} more nodes"),
+        };
         format!(
-            "budgets of NodePool {} leave {} for {}, and {} would go",
-            self.text(pool),
-            count(left as usize, "node"),
+            "{} allows {left} for {} now, and {} would go",
+            budget
+                .unwrap_or_else(|| format!("a disruption budget of NodePool {}", self.text(pool))),
             proposal.reason.name(),
             count(proposal.nodes.len(), "node")
         )

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+use longshore_core::disrupt::budgets::Budgets;
 use longshore_core::disrupt::methods::{Act, Round, Single, Verdict};
 use longshore_core::disrupt::proposals::{Proposal, To, Why};
 use longshore_core::disrupt::verdicts::{Method, Stays};
@@ -38,7 +39,6 @@ pub struct Proposed {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ProposalReport {
-    /// Which method.
     pub method: &'static str,
     /// The reason that budgets know it by.
     pub reason: &'static str,
@@ -138,9 +138,11 @@ impl Proposed {
 pub fn proposals(snapshot: &Snapshot, round: &Round) -> Vec<ProposalReport> {
     let messages = Messages { snapshot };
     let several = round.proposals.iter();
-    let several = several.map(|(proposal, verdict)| of_proposal(&messages, proposal, verdict));
+    let budgets = Budgets::new(&snapshot.world);
+    let several =
+        several.map(|(proposal, verdict)| of_proposal(&messages, &budgets, proposal, verdict));
     let singles = round.singles.iter();
-    let singles = singles.map(|of| of_single(&messages, round, of));
+    let singles = singles.map(|of| of_single(&messages, &budgets, round, of));
     let mut all: Vec<ProposalReport> = several.chain(singles).collect();
     all.sort_by(|a, b| {
         b.savings
@@ -150,7 +152,12 @@ pub fn proposals(snapshot: &Snapshot, round: &Round) -> Vec<ProposalReport> {
     all
 }
 
-fn of_proposal(messages: &Messages<'_>, proposal: &Proposal, verdict: &Verdict) -> ProposalReport {
+fn of_proposal(
+    messages: &Messages<'_>,
+    budgets: &Budgets,
+    proposal: &Proposal,
+    verdict: &Verdict,
+) -> ProposalReport {
     let (snapshot, world) = (messages.snapshot, &*messages.snapshot.world);
     let text = |symbol| world.names.text(symbol).to_owned();
     let mut nodes: Vec<String> = proposal
@@ -188,7 +195,11 @@ fn of_proposal(messages: &Messages<'_>, proposal: &Proposal, verdict: &Verdict) 
     }
     let (verdict, why) = match verdict {
         Verdict::Now => ("now", messages.worth(proposal)),
-        Verdict::Later(pool, left) => ("later", messages.budget_left(*pool, proposal, *left)),
+        Verdict::Later(pool, left) => {
+            let budget = budgets.of(*pool, proposal.reason).budget;
+            let why = messages.budget_left(*pool, budget, proposal, *left);
+            ("later", why)
+        }
         Verdict::BacksOff(pool, trouble) => ("later", messages.backs_off(*pool, *trouble)),
         Verdict::Refused => ("refused", messages.kept(proposal, false)),
         Verdict::Deferred => ("deferred", messages.kept(proposal, true)),
@@ -213,13 +224,18 @@ fn of_proposal(messages: &Messages<'_>, proposal: &Proposal, verdict: &Verdict) 
 }
 
 /// A node for whose pods no place is needed.
-fn of_single(messages: &Messages<'_>, round: &Round, single: &Single) -> ProposalReport {
+fn of_single(
+    messages: &Messages<'_>,
+    budgets: &Budgets,
+    round: &Round,
+    single: &Single,
+) -> ProposalReport {
     let weight = round.candidates[single.node.0 as usize].weight;
     let proposal = Proposal {
         disruption_cost: weight,
         ..Proposal::of_node(single.node, single.method)
     };
-    let mut report = of_proposal(messages, &proposal, &Verdict::Now);
+    let mut report = of_proposal(messages, budgets, &proposal, &Verdict::Now);
     report.replacements = match single.act {
         Act::ReplaceStatic => of_static(&report.node_pools),
         Act::Reboot | Act::TerminateFirst(_) => Vec::new(),
@@ -272,7 +288,6 @@ pub enum Reason<'r> {
 }
 
 impl<'r> Reasons<'r> {
-    /// What a round says.
     pub fn new(round: &'r Round) -> Self {
         let kept = |of: &&(Proposal, Verdict)| of.1.is_by_policy();
         let proposed = round.proposals.iter().filter(|of| !kept(of));
@@ -397,7 +412,6 @@ impl Step {
 }
 
 impl Converged {
-    /// Sums up.
     pub fn settle(&mut self, after: f64, nodes: usize) {
         (self.after, self.nodes_after) = (after, nodes);
         self.pods_moved = self.steps.iter().map(|step| step.pods_moved).sum();

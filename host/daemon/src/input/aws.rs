@@ -3,6 +3,7 @@
 
 mod discovered;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -149,6 +150,8 @@ const MANIFESTS: &str = "the manifests";
 pub struct Classes {
     /// With the file that each is from.
     all: Vec<(String, nodeclass::EC2NodeClass)>,
+    /// Names of those that were refused.
+    refused: BTreeSet<String>,
     images: discovered::Images,
     problems: Vec<Diagnostic>,
 }
@@ -163,16 +166,29 @@ impl Classes {
         let (classes, problems) = nodeclass::of_documents(&found, problems);
         self.all
             .extend(classes.into_iter().map(|class| (source.to_owned(), class)));
-        let about_classes = problems
+        let about_classes: Vec<Diagnostic> = problems
             .list
             .into_iter()
-            .filter(|p| p.kind == "EC2NodeClass");
+            .filter(|p| p.kind == "EC2NodeClass")
+            .collect();
+        let is_read = |name: &str| {
+            let mut all = self.all.iter();
+            all.any(|(_, class)| class.metadata.name.as_deref() == Some(name))
+        };
+        let refused = about_classes.iter().filter(|of| !is_read(&of.name));
+        let refused: Vec<String> = refused.map(|of| of.name.clone()).collect();
+        self.refused.extend(refused);
         self.problems.extend(about_classes);
     }
 
-    /// Whether the manifests have an EC2NodeClass.
+    /// Whether the manifests have an EC2NodeClass, if only one that was refused.
     pub fn has_some(&self) -> bool {
-        !self.all.is_empty()
+        !self.all.is_empty() || !self.refused.is_empty()
+    }
+
+    /// What is wrong with the EC2NodeClasses, where the catalogue is another provider's.
+    pub fn problems(self) -> Vec<Diagnostic> {
+        self.problems
     }
 
     /// Gives `objects` the catalogue of every EC2NodeClass that a NodePool names. A NodeClass that
@@ -246,7 +262,8 @@ impl Classes {
                 None if self
                     .all
                     .iter()
-                    .any(|(_, o)| o.metadata.name.as_deref() == Some(&name)) => {}
+                    .any(|(_, o)| o.metadata.name.as_deref() == Some(&name))
+                    || self.refused.contains(&*name) => {}
                 None => problems.push(Diagnostic {
                     what: match &aws.world {
                         Some(_) => "is named by a NodePool and is in neither manifests nor world",

@@ -22,7 +22,7 @@ pub struct Places {
 }
 
 /// A node counts as so many NodePools.
-const NODE: usize = 1000;
+const NODE_WEIGHT: usize = 1000;
 
 impl Places {
     /// What objects and EC2NodeClasses say.
@@ -36,7 +36,7 @@ impl Places {
             let zone = of(&ZONES);
             let region = of(&REGIONS).or_else(|| zone.and_then(region_of_zone));
             if let Some(region) = region {
-                places.count(region, NODE);
+                places.count(region, NODE_WEIGHT);
             }
             if let Some((zone, id)) = zone.zip(label(world, &node.labels, ZONE_ID)) {
                 places.ids.insert(zone.to_owned(), id.to_owned());

@@ -31,7 +31,7 @@ use longshore_aws::provider::{Clock, Ec2, Settings as Ec2Settings};
 use longshore_aws::store::{KubeClasses, NodeClasses as _, kube_dns_ip};
 use longshore_core::model::{Catalogue, Symbols};
 use longshore_ec2::catalogue::machine::{self, OWN_RESOURCES};
-use longshore_ec2::nodeclass::EC2NodeClass;
+use longshore_ec2::nodeclass::{self, EC2NodeClass};
 use longshore_ec2::tags::{CLUSTER_TAGGED, TAGGED};
 use longshore_ec2::userdata::Cluster;
 use serde_json::json;
@@ -305,6 +305,15 @@ impl Offers for Ec2Offers {
             self.boot.note_pool(name, json);
             return;
         }
+        let object = json.and_then(|json| serde_json::from_str(json).ok());
+        for (field, why) in object.iter().flat_map(nodeclass::unreadable) {
+            tracing::warn!(
+                nodeclass = name,
+                field,
+                why,
+                "part of the status of an EC2NodeClass cannot be read and is passed over"
+            );
+        }
         let class = match json.map(serde_json::from_str::<EC2NodeClass>) {
             None => None,
             Some(Ok(class)) => Some(class),
@@ -399,7 +408,6 @@ async fn lost(leadership: &Leadership) {
     }
 }
 
-/// What the leader does.
 async fn lead(ec2: &Ec2, duties: &Duties, ctx: &Arc<Context>) {
     let claims = Arc::new(Claims::new(ctx.managed));
     let interruptions = async {

@@ -35,7 +35,7 @@ pub const HASH_VERSION: &str = "karpenter.sh/nodepool-hash-version";
 /// until its node has taken them, no other round plans for them, whichever process makes it. A pod
 /// may be followed by `~` and then, in this order: the number of its group, if it must spread; `+`
 /// and a number, if it is an affinity leader of that number; `-`, if it needs no nomination.
-pub const PODS: &str = "longshore.dev/planned-pods";
+pub const PLANNED_PODS: &str = "longshore.dev/planned-pods";
 /// Most bytes of that annotation; the API server allows 256 KiB of annotations.
 const PODS_BYTES: usize = 200_000;
 
@@ -73,7 +73,7 @@ pub fn planned_pods(claim: &NodeClaim) -> impl Iterator<Item = Planned<'_>> {
         .metadata
         .annotations
         .as_ref()
-        .and_then(|a| a.get(PODS))
+        .and_then(|a| a.get(PLANNED_PODS))
         .map_or("", String::as_str);
     list.split(',').filter(|pod| !pod.is_empty()).map(|text| {
         let (pod, marks) = text.split_once('~').unwrap_or((text, ""));
@@ -121,7 +121,7 @@ impl NominationPlan {
         }
     }
 
-    /// What stands behind a pod in [`PODS`].
+    /// What stands behind a pod in [`PLANNED_PODS`].
     fn text(&self, world: &ClusterObjects, pod: PodIx) -> String {
         let shape = world.pods[pod.0 as usize].shape;
         let group = group_of(world, pod).map_or_else(String::new, |group| group.to_string());
@@ -260,7 +260,7 @@ fn one(
     let own_name = claim_name(&name, decided_by, &list);
     annotations.extend(overlay_annotations(world, &claim.types));
     annotations.extend(launch_order::launch_order(world, claim));
-    annotations.insert(PODS.into(), list);
+    annotations.insert(PLANNED_PODS.into(), list);
     annotations.insert(ROUND.into(), round.to_owned());
     annotations.insert(BOUGHT_GIVEN.into(), given.to_owned());
     annotations.insert(

@@ -72,7 +72,6 @@ use crate::process;
 enum Done {
     Step(WorkItem, Outcome),
     Round(Box<Round>),
-    /// A round has panicked.
     RoundPanicked,
     /// Claims that were written, how many could not be, and whether some were left out because the
     /// server has other pods that wait than the state has.
@@ -110,9 +109,9 @@ const MAX_LEASE_SILENCE: Duration = Duration::from_secs(15);
 /// Without a Lease, this process counts as cut off after its watches were silent for so long:
 /// bookmarks come every minute, or the kind is listed again.
 const MAX_WATCH_SILENCE: Duration = Duration::from_secs(100);
-/// The status for others is written anew at most this often,
+/// The status for others is written anew at most this often.
 const PUBLISH_INTERVAL: Duration = Duration::from_millis(500);
-/// and at least this often: ages in it grow.
+/// It is written anew at least this often: ages in it grow.
 const REPUBLISH_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The loop's own.
@@ -473,7 +472,7 @@ impl Controller {
 
     /// When to wake up if nothing arrives.
     fn next(&self, now: Instant) -> Instant {
-        let mut next = now + pulse::BEAT;
+        let mut next = now + pulse::WAKE_INTERVAL;
         let mut by = |at: Option<Instant>| next = at.map_or(next, |at| next.min(at));
         if !self.ctx.leadership.is_permanent() {
             by(Some(now + LEADERSHIP_POLL));

@@ -133,9 +133,12 @@ fn the_daemon_is_confined() {
     );
     assert_eq!(pod["securityContext"]["runAsNonRoot"], true);
     assert_eq!(pod["enableServiceLinks"], false);
-    for field in ["hostNetwork", "hostPID", "hostIPC", "volumes"] {
+    for field in ["hostNetwork", "hostPID", "hostIPC"] {
         assert!(pod[field].is_null(), "{field}");
     }
+    // The one place to write: compiled policies.
+    let volume = json!([{"name": "cache", "emptyDir": {"sizeLimit": "512Mi"}}]);
+    assert_eq!(pod["volumes"], volume);
     for container in pod["containers"].as_array().expect("containers") {
         let context = &container["securityContext"];
         let expected = json!({
@@ -143,6 +146,8 @@ fn the_daemon_is_confined() {
             "capabilities": {"drop": ["ALL"]},
         });
         assert_eq!(*context, expected);
+        let mount = json!([{"name": "cache", "mountPath": "/var/lib/longshore/cache"}]);
+        assert_eq!(container["volumeMounts"], mount);
         let resources = &container["resources"];
         for amount in ["/requests/cpu", "/requests/memory", "/limits/memory"] {
             assert!(resources.pointer(amount).is_some(), "{amount}");

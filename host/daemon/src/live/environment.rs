@@ -71,9 +71,9 @@ pub struct Environment {
     /// Whether this replica leads; `client` and `plain` ask it before each write, see
     /// [`clients`](super::connection::clients).
     pub leadership: Leadership,
-    /// Asks again where the server says so.
+    /// A client that retries where the server says so.
     pub client: Client,
-    /// Does not.
+    /// A client that does not retry.
     pub plain: Client,
     /// Where nodes come from.
     pub provider: Arc<dyn CloudProvider>,
@@ -116,9 +116,7 @@ pub struct Environment {
 
 /// A Lease and the name under which it is asked for.
 pub struct Lease {
-    /// Its namespace.
     pub namespace: String,
-    /// Its name.
     pub name: String,
     /// Who asks, as `<pod>_<id>`.
     pub holder: String,
@@ -138,7 +136,6 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// Puts the parts together.
     pub fn new(environment: Environment) -> Self {
         let Environment {
             leadership,
@@ -281,6 +278,16 @@ impl Daemon {
     /// # Errors
     /// If a part that it cannot do without has ended: the process has to begin anew.
     pub async fn run(self) -> Result<(), Ended> {
+        let policies = self.how.policies.clone();
+        let loaded = async move {
+            let loaded = tokio::time::timeout(POLICY_LOAD_TIMEOUT, policies.loaded()).await;
+            if loaded.is_err() {
+                tracing::warn!(
+                    seconds = POLICY_LOAD_TIMEOUT.as_secs(),
+                    "policies are still being loaded: beginning without them"
+                );
+            }
+        };
         let (out, observations) = channel(4096);
         // Ends with this future.
         let mut tasks: JoinSet<&'static str> = JoinSet::new();
@@ -303,9 +310,17 @@ impl Daemon {
         if let Some(elector) = self.elector.clone() {
             let leadership = self.ctx.leadership.clone();
             tasks.spawn(async move {
+                loaded.await;
                 leader::run_election(&elector, &leadership).await;
                 "leader election"
             });
+        } else {
+            // It leads from the first moment on: what is watched waits meanwhile.
+            tokio::select! {
+                biased;
+                () = loaded => {}
+                () = self.ctx.leadership.retires() => {}
+            }
         }
         let leadership = self.ctx.leadership.clone();
         let heard = controller::Heard {
@@ -358,9 +373,11 @@ impl Daemon {
     }
 }
 
+/// How long nothing is bought because policies are still being loaded, and no Lease is asked for.
+const POLICY_LOAD_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long a process that retires waits for the work that is under way. With its writes, giving
 /// the Lease back, the end of the journal and of the log it is done within 10 s
-/// ([`stop::LIMIT`](super::stop::LIMIT)).
+/// ([`stop::STOP_LIMIT`](super::stop::STOP_LIMIT)).
 const WORK_TIMEOUT: Duration = Duration::from_secs(4);
 /// How long a process that retires then waits for its writes.
 const WRITES_TIMEOUT: Duration = Duration::from_secs(3);

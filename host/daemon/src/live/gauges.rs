@@ -12,7 +12,7 @@ use families::FAMILIES;
 use super::state::MetricsSnapshot;
 
 /// Size of a page in bytes; each page is sent to the reader when it is full.
-const PAGE: usize = 32 * 1024;
+const PAGE_BYTES: usize = 32 * 1024;
 
 /// The text of all gauges, in pages.
 pub struct Pages {
@@ -52,7 +52,7 @@ impl Iterator for Pages {
                     },
                 );
                 self.row += 1;
-                if page.len() >= PAGE {
+                if page.len() >= PAGE_BYTES {
                     return Some(page);
                 }
             }

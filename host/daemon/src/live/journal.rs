@@ -53,6 +53,7 @@ use super::bug_report;
 use super::kinds::Kind;
 use super::lock::lock;
 use super::watch::Change;
+use crate::config::Config;
 use crate::error::Failure;
 use crate::report::{Decision, pod_name};
 use blobs::BlobStore;
@@ -121,7 +122,6 @@ pub struct Looked<'a> {
     pub planning: Options,
     /// The rest of how.
     pub look: Look,
-    /// What was found.
     pub found: &'a methods::Round,
     /// The search has ended at its time limit.
     pub cut_short: bool,
@@ -511,25 +511,9 @@ fn queued(snapshot: &Snapshot) -> Vec<(String, u64)> {
 
 /// Where the journal goes and how large it may become; nothing where none is wanted. A flag wins
 /// over the file.
-///
-/// # Errors
-/// The configuration cannot be read or has faults.
-pub fn wanted(
-    flag: Option<&Path>,
-    config: Option<&Path>,
-) -> Result<Option<(PathBuf, Sizes)>, Failure> {
-    let read = |file: &Path| {
-        let text = std::fs::read_to_string(file).map_err(|source| Failure::Read {
-            file: file.into(),
-            source,
-        })?;
-        crate::config::parse(file, &text).map_err(Failure::Config)
-    };
-    let entry = config
-        .map(read)
-        .transpose()?
-        .and_then(|config| config.journal)
-        .unwrap_or_default();
+pub fn wanted(flag: Option<&Path>, config: Option<&Config>) -> Option<(PathBuf, Sizes)> {
+    let entry = config.and_then(|config| config.journal.clone());
+    let entry = entry.unwrap_or_default();
     let sizes = Sizes {
         all: entry.max_size.unwrap_or(DEFAULT_MAX_BYTES),
         segment: entry.segment_size.unwrap_or(DEFAULT_SEGMENT_BYTES),
@@ -538,8 +522,7 @@ pub fn wanted(
         segment: sizes.segment.min(sizes.all / 4),
         ..sizes
     };
-    Ok(flag
-        .map(Path::to_owned)
+    flag.map(Path::to_owned)
         .or(entry.dir)
-        .map(|folder| (folder, sizes)))
+        .map(|folder| (folder, sizes))
 }

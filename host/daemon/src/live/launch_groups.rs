@@ -21,7 +21,7 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
 use super::claim_writes::patch_meta;
-use super::claims::{NewNodeClaim, PODS};
+use super::claims::{NewNodeClaim, PLANNED_PODS};
 use super::context::Context;
 use super::launch_request::launch_of;
 use super::launches::Pending;
@@ -29,7 +29,7 @@ use super::lock::lock;
 use super::node_claim;
 use super::proof;
 use super::step_error::StepError;
-use super::work_queue::LAUNCHES;
+use super::work_queue::MAX_LAUNCHES;
 pub use members::{Came, GROUP, LaunchGroups, Member, member};
 use members::{Present, Record, Records};
 
@@ -42,7 +42,7 @@ const MAX_GROUP_WAIT: Duration = Duration::from_secs(5);
 /// members: all of them, for members wait for each other. [`LaunchGroups::turn`] bounds what they do
 /// then.
 pub fn slots(most: usize) -> usize {
-    if most < 2 { LAUNCHES } else { usize::MAX }
+    if most < 2 { MAX_LAUNCHES } else { usize::MAX }
 }
 
 /// Which instances NodeClaims name, listed once in each term of leadership.
@@ -330,7 +330,7 @@ fn kind(object: &Value) -> [u8; 32] {
         metadata.remove("name");
     }
     if let Some(annotations) = own["metadata"]["annotations"].as_object_mut() {
-        annotations.remove(PODS);
+        annotations.remove(PLANNED_PODS);
     }
     let requests = &mut own["spec"]["resources"]["requests"];
     if let Some(requests) = requests.as_object_mut() {
@@ -352,7 +352,7 @@ mod tests {
             name: name.to_owned(),
             pool: "default".to_owned(),
             object: json!({
-                "metadata": {"name": name, "annotations": {PODS: format!("default/{name}")}},
+                "metadata": {"name": name, "annotations": {PLANNED_PODS: format!("default/{name}")}},
                 "spec": {
                     "requirements": [{"key": "t", "operator": "In", "values": [kind]}],
                     "nodeClassRef": {"group": "g", "kind": "k", "name": "n"},

@@ -4,7 +4,7 @@ use longshore_api::crd::NodeClaim;
 use longshore_api::labels;
 use longshore_cloud::Launch;
 
-use super::claims::PODS;
+use super::claims::PLANNED_PODS;
 use super::launch_groups::members::GROUP;
 use super::overlays::added_capacity;
 
@@ -29,7 +29,7 @@ pub fn launch_of(claim: &NodeClaim) -> Launch {
         labels: claim.metadata.labels.clone().unwrap_or_default(),
         annotations: {
             let mut own = claim.metadata.annotations.clone().unwrap_or_default();
-            own.remove(PODS);
+            own.remove(PLANNED_PODS);
             own.remove(GROUP);
             own
         },

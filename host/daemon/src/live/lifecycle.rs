@@ -26,7 +26,7 @@ use tokio::time::Instant;
 
 use super::claim_conditions::{self, Surroundings};
 use super::claim_writes::{delete, patch_meta, set, set_ready, write};
-use super::claims::{FINALIZER, PODS, class_label, given_labels, planned_pods};
+use super::claims::{FINALIZER, PLANNED_PODS, class_label, given_labels, planned_pods};
 use super::context::Context;
 use super::fail_points::fail_point;
 use super::finalize::finalize;
@@ -375,7 +375,7 @@ async fn launch_refused(ctx: &Context, claim: &NodeClaim, why: &str) {
     let (events, reason) = (&ctx.events, what.reason());
     events.claim(claim, true, reason, &message).await;
     events.pool_named(pool, true, reason, &message).await;
-    for planned in planned_pods(claim).take(refusals::PODS) {
+    for planned in planned_pods(claim).take(refusals::MAX_EVENT_PODS) {
         events.pod(planned.pod, true, reason, &message).await;
     }
 }
@@ -426,7 +426,7 @@ pub async fn register(
     let mut labels = claim.metadata.labels.clone().unwrap_or_default();
     labels.insert(self::labels::REGISTERED.into(), "true".into());
     let mut own = claim.metadata.annotations.clone().unwrap_or_default();
-    own.remove(PODS);
+    own.remove(PLANNED_PODS);
     own.remove(GROUP);
     let mut finalizers = node.finalizers.clone();
     if !node.holds(FINALIZER) {

@@ -33,7 +33,6 @@ mod summary;
 use registration::registered;
 use summary::Summary;
 
-/// All metrics.
 pub struct Metrics {
     registry: Registry,
     /// Those of the cloud, if it has some.
@@ -89,7 +88,6 @@ pub struct Metrics {
     /// Panics that were caught, by where.
     panics: IntCounterVec,
     useless: IntCounterVec,
-    /// Nodes known.
     pub nodes: IntGauge,
     /// Rounds by outcome.
     pub rounds: IntCounterVec,
@@ -102,6 +100,8 @@ pub struct Metrics {
     pub policies: IntCounterVec,
     signal_age: ByName,
     costs_alike: ByName,
+    policy_info: IntGaugeVec,
+    policy_active: IntGaugeVec,
     without_capacity: IntGaugeVec,
     garbage_held: IntGaugeVec,
     journal_bytes: IntGauge,
@@ -491,6 +491,27 @@ impl Metrics {
                 the price decides nothing.",
                 "policy",
             ),
+            policy_info: registered(
+                &registry,
+                IntGaugeVec::new(
+                    Opts::new(
+                        "longshore_policy_info",
+                        "1 for the version of a policy that runs, with the first 12 digits of its digest.",
+                    ),
+                    &["policy", "version", "digest"],
+                ),
+            ),
+            policy_active: registered(
+                &registry,
+                IntGaugeVec::new(
+                    Opts::new(
+                        "longshore_policy_active",
+                        "1 for what answered for an enforced policy in the last round: `current`, \
+                        `last-version`, `price` or `rules`.",
+                    ),
+                    &["policy", "by"],
+                ),
+            ),
             without_capacity: registered(
                 &registry,
                 IntGaugeVec::new(
@@ -741,11 +762,31 @@ impl Metrics {
         let ages = status.signals.iter();
         let ages = ages.filter_map(|signal| Some((signal.name.as_str(), signal.age_seconds?)));
         self.signal_age.set(ages);
+        self.policy_versions(&status.policies);
         let enforced = status.policies.iter();
         let enforced = enforced.filter(|policy| policy.mode == Mode::Enforce);
         let alike = |policy: &PolicyStatus| i64::from(!policy.alike.is_empty());
         self.costs_alike
             .set(enforced.map(|policy| (policy.name.as_str(), alike(policy))));
+    }
+
+    /// Which versions of policies run, and what answers for each.
+    fn policy_versions(&self, policies: &[PolicyStatus]) {
+        self.policy_info.reset();
+        self.policy_active.reset();
+        for policy in policies {
+            if let (Some(version), Some(digest)) = (&policy.version, &policy.digest) {
+                let digest = digest.get(..12).unwrap_or(digest);
+                let labels = [policy.name.as_str(), version.as_str(), digest];
+                self.policy_info.with_label_values(&labels).set(1);
+            }
+            if policy.mode == Mode::Enforce
+                && let Some(by) = policy.active
+            {
+                let labels = [policy.name.as_str(), by.label()];
+                self.policy_active.with_label_values(&labels).set(1);
+            }
+        }
     }
 
     /// What looks like garbage and was not collected in the last pass, by kind.

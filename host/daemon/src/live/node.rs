@@ -109,7 +109,6 @@ impl Stated {
 }
 
 impl NodeView {
-    /// Whether it has registered.
     pub fn is_registered(&self) -> bool {
         self.labels.contains_key(labels::REGISTERED)
     }

@@ -57,7 +57,6 @@ impl OverlaySet {
         self.all.get(name)
     }
 
-    /// Their names.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.all.keys().map(String::as_str)
     }

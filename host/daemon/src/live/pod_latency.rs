@@ -32,7 +32,6 @@ pub struct PodTimes {
 }
 
 impl PodLatency {
-    /// A pod waits.
     pub fn waits(&mut self, pod: &str, now: Timestamp) {
         if !self.pods.contains_key(pod) {
             self.pods.insert(
@@ -76,7 +75,6 @@ impl PodLatency {
         self.pods.get(pod)
     }
 
-    /// Forgets a pod.
     pub fn forget(&mut self, pod: &str) {
         self.pods.remove(pod);
     }

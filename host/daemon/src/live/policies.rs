@@ -17,7 +17,10 @@
 mod compare;
 mod diff;
 mod files;
+mod hints;
+mod last_good;
 mod load;
+mod places;
 mod serve;
 mod setup;
 mod shared;
@@ -26,51 +29,78 @@ mod status;
 mod watch;
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, SyncSender, TrySendError};
 use std::time::{Duration, Instant, SystemTime};
 
 use longshore_core::model::MinValuesPolicy;
 use longshore_core::plan::Plan;
 use longshore_core::snapshot::Snapshot;
+use tokio::sync::watch::channel as watch_channel;
 
 use crate::error::Failure;
 
 pub use compare::Shadows;
+pub use last_good::{Opened, open};
+pub use longshore_policy::{CompileChild, Compiler};
 pub use serve::{ActivePolicies, BootSlot};
 pub use setup::Setup;
 pub use signals::ScoresAsker;
 pub use status::{
-    Alike, ConfigStatus, DatedBy, Kind, Notice, PolicyStatus, Problem, ShadowStatus, SignalStatus,
-    Status,
+    Active, Alike, ConfigStatus, DatedBy, FilesStatus, Kind, Notice, PolicyStatus, Problem,
+    ShadowStatus, SignalStatus, Status,
 };
 pub use watch::Watcher;
 
 use compare::Job;
+use hints::Hints;
 use shared::Shared;
 
-/// How often files are polled. A look is a `stat` for each file, a few microseconds; a change is
-/// picked up at the second look that finds it at rest. There is no inotify in it: that does not see
-/// writes over a network file system, runs out of watches on busy nodes, and would need the slow
-/// look beside it anyway.
-const FILE_POLL: Duration = Duration::from_millis(500);
+/// How often signals are seen to, and what rounds have done with is dropped.
+const TICK: Duration = Duration::from_millis(500);
 
 /// What the round's thread holds. Cheap to clone; all clones are one.
 #[derive(Clone)]
 pub struct PolicyReloader {
     shared: Arc<Shared>,
     jobs: SyncSender<Job>,
+    /// Whether everything was loaded once.
+    loaded: tokio::sync::watch::Receiver<bool>,
     /// The threads stop when the last manager is gone.
-    _alive: Arc<mpsc::Sender<()>>,
+    alive: Arc<Alive>,
 }
 
+/// Ends the thread that watches when it is dropped.
+struct Alive {
+    stopped: Arc<AtomicBool>,
+    wakes: SyncSender<()>,
+}
+
+impl Drop for Alive {
+    fn drop(&mut self) {
+        self.stopped.store(true, Ordering::Relaxed);
+        let _ = self.wakes.try_send(());
+    }
+}
+
+/// A reloader with what its threads need.
+type Parts = (
+    PolicyReloader,
+    Watcher,
+    Shadows,
+    tokio::sync::watch::Sender<bool>,
+    mpsc::Receiver<()>,
+);
+
 impl PolicyReloader {
-    /// Reads the configuration, loads what it names, and watches all of it from now on. Waits until
-    /// components are compiled, so that the first round uses the configured policies. An unusable
-    /// component or signal is a notice and no error. Fails on a configuration that cannot be read
-    /// or has faults.
+    /// Reads the configuration, and loads what it names and watches all of it from now on, on a
+    /// thread of its own: [`PolicyReloader::loaded`] says when the configured policies answer. An
+    /// unusable component or signal is a notice and no error. Fails on a configuration that cannot
+    /// be read, or has faults and no good copy.
     pub fn start(setup: Setup) -> Result<PolicyReloader, Failure> {
-        let (manager, mut watcher, mut shadows, stop) = PolicyReloader::make(setup)?;
+        let (manager, mut watcher, mut shadows, done, woken) = PolicyReloader::make(setup)?;
+        let alive = &manager.alive;
+        let (stopped, mut hints) = (alive.stopped.clone(), Hints::new(alive.wakes.clone()));
         let spawn = |name: &str, run: Box<dyn FnOnce() + Send>| {
             let spawned = std::thread::Builder::new().name(name.into()).spawn(run);
             spawned.map_err(|error| Failure::Usage {
@@ -81,8 +111,21 @@ impl PolicyReloader {
         spawn(
             "policies",
             Box::new(move || {
-                while stop.recv_timeout(FILE_POLL) == Err(RecvTimeoutError::Timeout) {
-                    watcher.step(SystemTime::now());
+                watcher.begin(SystemTime::now());
+                done.send_replace(true);
+                let mut last = Instant::now();
+                while !stopped.load(Ordering::Relaxed) {
+                    let now = Instant::now();
+                    match woken.recv_timeout(hints.wait(now).min(TICK)) {
+                        Ok(()) => hints.heard(Instant::now()),
+                        Err(RecvTimeoutError::Timeout) => {}
+                        Err(RecvTimeoutError::Disconnected) => return,
+                    }
+                    let now = Instant::now();
+                    if hints.wait(now).is_zero() || now - last >= TICK {
+                        last = now;
+                        watcher.turn(&mut hints);
+                    }
                 }
             }),
         )?;
@@ -93,28 +136,40 @@ impl PolicyReloader {
     /// As [`PolicyReloader::start`], for callers that drive watching and comparing themselves, with
     /// their own clock.
     pub fn manual(setup: Setup) -> Result<(PolicyReloader, Watcher, Shadows), Failure> {
-        PolicyReloader::make(setup)
-            .map(|(manager, watcher, shadows, _)| (manager, watcher, shadows))
+        let (manager, mut watcher, shadows, done, _) = PolicyReloader::make(setup)?;
+        watcher.begin(SystemTime::now());
+        done.send_replace(true);
+        Ok((manager, watcher, shadows))
     }
 
-    fn make(
-        setup: Setup,
-    ) -> Result<(PolicyReloader, Watcher, Shadows, mpsc::Receiver<()>), Failure> {
-        let (alive, stop) = mpsc::channel();
+    fn make(setup: Setup) -> Result<Parts, Failure> {
+        // One wake waits at most: what comes meanwhile is seen by the same look.
+        let (wakes, woken) = mpsc::sync_channel(1);
+        let stopped = Arc::default();
         // One round waits while another is compared; what comes in between is skipped and counted.
         let (jobs, todo) = mpsc::sync_channel(1);
+        let (done, loaded) = watch_channel(false);
         let (shared, watcher) = Watcher::new(setup)?;
         let shadows = Shadows::new(shared.clone(), todo);
         Ok((
             PolicyReloader {
                 shared,
                 jobs,
-                _alive: Arc::new(alive),
+                loaded,
+                alive: Arc::new(Alive { stopped, wakes }),
             },
             watcher,
             shadows,
-            stop,
+            done,
+            woken,
         ))
+    }
+
+    /// Returns once every configured policy was loaded or refused.
+    pub async fn loaded(&self) {
+        let mut loaded = self.loaded.clone();
+        // A thread that is gone loads nothing any more.
+        let _ = loaded.wait_for(|loaded| *loaded).await;
     }
 
     /// Takes over what is ready. To be called between two rounds; what it returns serves until the

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::lock::lock;
 
 /// The loop wakes at least this often.
-pub const BEAT: Duration = Duration::from_secs(5);
+pub const WAKE_INTERVAL: Duration = Duration::from_secs(5);
 /// Time without a beat after which the loop counts as hung.
 const MAX_SILENCE: Duration = Duration::from_secs(30);
 /// A round may take twice its limit and this much more.

@@ -23,11 +23,11 @@ pub use cost::{Cost, SAMPLE_INTERVAL};
 const HOUR: i64 = 3_600;
 const DAY: i64 = 24 * HOUR;
 /// Ends that are remembered; the status says if there were more.
-const ENDS: usize = 5_000;
+const MAX_ENDS: usize = 5_000;
 /// Changes that are remembered.
-const CHANGES: usize = 10;
+const MAX_CHANGES: usize = 10;
 /// Reasons of deletions that are remembered.
-const REASONS: usize = 20_000;
+const MAX_REASONS: usize = 20_000;
 
 /// What has happened lately.
 #[derive(Default)]
@@ -75,13 +75,12 @@ impl Recent {
             return;
         };
         let mut inner = lock(&self.0);
-        if inner.reasons.len() < REASONS {
+        if inner.reasons.len() < MAX_REASONS {
             let reason = reason.to_owned();
             inner.reasons.insert(uid, (reason, now.as_second()));
         }
     }
 
-    /// A NodeClaim is gone.
     pub fn gone(&self, claim: &NodeClaim, now: Timestamp) {
         let mut inner = lock(&self.0);
         let uid = claim.metadata.uid.as_deref().unwrap_or_default();
@@ -90,7 +89,7 @@ impl Recent {
         let Some(end) = End::of(claim, own.as_deref().or_else(|| stated(claim)), now) else {
             return;
         };
-        if inner.gone.len() == ENDS {
+        if inner.gone.len() == MAX_ENDS {
             inner.forgotten = inner.gone.pop_front().map(|end| end.at);
         }
         inner.gone.push_back(end);
@@ -102,7 +101,7 @@ impl Recent {
         let changes = &mut inner.changes;
         let known = changes.iter().position(|change| change.subject == subject);
         let known = known.and_then(|known| changes.remove(known));
-        if changes.len() == CHANGES {
+        if changes.len() == MAX_CHANGES {
             changes.pop_front();
         }
         changes.push_back(Change {
@@ -125,11 +124,11 @@ impl Recent {
     }
 
     /// What has happened until `now`, where these NodeClaims are there, and this process has watched
-    /// since `since`.
+    /// since `since` and led since `led`: the reasons of ends before that are those that objects say.
     pub fn view<'c>(
         &self,
         claims: impl Iterator<Item = &'c NodeClaim>,
-        (since, now): (Timestamp, Timestamp),
+        (since, led, now): (Timestamp, Timestamp, Timestamp),
     ) -> View {
         let inner = lock(&self.0);
         let second = now.as_second();
@@ -140,7 +139,7 @@ impl Recent {
         };
         let is_more = inner.forgotten.is_some_and(|at| at > second - HOUR);
         let mut churn = Churn::new(second, (since.as_second(), is_more));
-        let mut lost = Lost::new(second, inner.forgotten);
+        let mut lost = Lost::new(second, led.as_second(), inner.forgotten);
         for claim in claims {
             if claim.metadata.deletion_timestamp.is_none() {
                 churn.lives(claim);
@@ -194,12 +193,12 @@ type NodesByName = BTreeMap<Box<str>, usize>;
 fn most(all: &NodesByName) -> Vec<(&str, usize)> {
     let mut all: Vec<(&str, usize)> = all.iter().map(|(name, count)| (&**name, *count)).collect();
     all.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-    all.truncate(SHOWN);
+    all.truncate(MAX_NAMES_SHOWN);
     all
 }
 
 /// How many names are shown.
-const SHOWN: usize = 5;
+const MAX_NAMES_SHOWN: usize = 5;
 
 /// The names that have most nodes, for programs.
 fn listed(all: &NodesByName) -> Value {

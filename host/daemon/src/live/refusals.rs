@@ -17,9 +17,8 @@ const REPORT_INTERVAL: Duration = Duration::from_secs(600);
 /// A refusal is over after this long without another one. Waits between attempts are shorter.
 const REFUSAL_MEMORY: Duration = Duration::from_secs(900);
 /// Pods that get an Event.
-pub const PODS: usize = 20;
+pub const MAX_EVENT_PODS: usize = 20;
 
-/// What is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Refused {
     /// To create NodeClaims.

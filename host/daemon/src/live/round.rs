@@ -21,7 +21,7 @@ use longshore_core::stop::Stop;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
-use super::claims::{NewNodeClaim, NominationPlan, PODS, ROUND};
+use super::claims::{NewNodeClaim, NominationPlan, PLANNED_PODS, ROUND};
 use super::clock::Clock;
 use super::connection::is_not_leading;
 use super::context::Context;
@@ -42,7 +42,6 @@ use crate::deadline::{self, Deadline, TIME_LIMIT};
 use crate::explain::{self, ExplainInput};
 use crate::explained::Explained;
 
-/// How rounds are made.
 pub struct RoundConfig {
     /// What can be bought.
     pub catalogue: Arc<dyn Offers>,
@@ -320,7 +319,7 @@ async fn creation_refused(ctx: &Context, want: &NewNodeClaim, error: &StepError)
     events
         .pool_named(&want.pool, true, what.reason(), &message)
         .await;
-    for pod in want.pods.iter().take(refusals::PODS) {
+    for pod in want.pods.iter().take(refusals::MAX_EVENT_PODS) {
         events.pod(pod, true, what.reason(), &message).await;
     }
 }
@@ -395,7 +394,7 @@ fn is_ours(text: &str, want: &NewNodeClaim) -> bool {
             .as_str()
             .map(str::to_owned)
     };
-    [ROUND, PODS]
+    [ROUND, PLANNED_PODS]
         .iter()
         .all(|name| annotation(name) == wanted(name))
 }
@@ -417,7 +416,6 @@ const ONE_BY_ONE: usize = 100;
 pub struct Asked {
     /// They do not exist, or have a node by now.
     pub gone: BTreeSet<String>,
-    /// It did not say.
     pub unread: BTreeSet<String>,
 }
 

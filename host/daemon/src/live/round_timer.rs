@@ -56,7 +56,6 @@ impl RoundTimer {
         self.window = Some((opened, now));
     }
 
-    /// A node has registered.
     pub fn node_registered(&mut self, now: Instant) {
         self.registered_at = Some(now);
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use kube::Client;
 use longshore_kwok::provider::Kwok;
+use longshore_policy::{CompileChild, Compiler};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tracing_subscriber::EnvFilter;
@@ -19,7 +20,7 @@ use super::leader::Leadership;
 use super::lock::lock;
 use super::log::LogQueue;
 use super::overlays::CatalogueOverlays;
-use super::policies::{PolicyReloader, Setup};
+use super::policies::{self, PolicyReloader, Setup};
 use super::serve;
 use super::settings::{self, Settings, aws::AwsSettings};
 use super::stop;
@@ -27,6 +28,7 @@ use crate::answer::Answer;
 use crate::args::{Log, Provider, RunArgs};
 use crate::error::Failure;
 use crate::input;
+use crate::policies::cache_folder;
 use crate::spread::default_spread;
 
 /// Where a pod finds the name of its namespace.
@@ -312,21 +314,31 @@ async fn live(
     })?;
     // The first request makes the connection: each watch would make one of its own otherwise.
     _ = tokio::time::timeout(CONNECT_TIMEOUT, client.apiserver_version()).await;
-    let journal = match journal::wanted(args.journal.as_deref(), args.config.as_deref())? {
+    // First of all: policies may take long to compile, and the cloud to answer.
+    let probes = serve::probes(settings.probes).await;
+    let probes = probes.map_err(|[why, hint]| usage(&why, &hint))?;
+    // In the folder that is there without a word of the configuration, which may be broken.
+    let copies = cache_folder(None);
+    let opened = args.config.as_deref();
+    let opened = opened.map(|file| policies::open(file, copies.as_deref()));
+    let opened = opened.transpose()?;
+    let configured = opened.as_ref().map(|opened| &opened.config);
+    let journal = match journal::wanted(args.journal.as_deref(), configured) {
         Some((folder, sizes)) => Journal::open(&folder, sizes)?,
         None => Journal::off(),
     };
     let setup = Setup {
         config: args.config.clone(),
+        cache: cache_folder(configured.and_then(|config| config.cache.as_deref())),
+        copies,
+        opened,
+        compiler: Compiler::Child(CompileChild::itself(&["compile-policy"])),
         journal: journal.clone(),
         boots: on_ec2.is_some(),
         on_ec2: on_ec2.is_some(),
         ..Setup::default()
     };
     let reloader = PolicyReloader::start(setup)?;
-    // Before the cloud is asked: it may be slow.
-    let probes = serve::probes(settings.probes).await;
-    let probes = probes.map_err(|[why, hint]| usage(&why, &hint))?;
     let mut cloud = match on_ec2 {
         None => kwok(args, settings, &client)?,
         Some(set) => ec2(args, settings, set, (&client, &clock), reloader.clone()).await?,

@@ -314,25 +314,7 @@ pub fn unknown_variables(names: impl Iterator<Item = String>) -> Vec<Note> {
 
 /// A duration as Go writes it: `1s`, `500ms`, `1m30s`.
 fn go_duration(text: &str) -> Option<Duration> {
-    let mut rest = text;
-    let mut all = Duration::ZERO;
-    while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
-        let number: f64 = rest[..digits].parse().ok()?;
-        let unit = rest[digits..]
-            .find(|c: char| c.is_ascii_digit())
-            .map_or(rest.len(), |at| digits + at);
-        let seconds = match &rest[digits..unit] {
-            "ms" => 0.001,
-            "s" => 1.0,
-            "m" => 60.0,
-            "h" => 3600.0,
-            _ => return None,
-        };
-        all += Duration::try_from_secs_f64(number * seconds).ok()?;
-        rest = &rest[unit..];
-    }
-    (!text.is_empty()).then_some(all)
+    Duration::try_from_secs_f64(longshore_api::time::go_seconds(text)?).ok()
 }
 
 #[cfg(test)]

@@ -14,7 +14,6 @@ const LIST_LIFETIME: Duration = Duration::from_secs(10);
 
 type List = Arc<Vec<Arc<Instance>>>;
 
-/// The last list.
 #[derive(Default)]
 pub struct SharedList(Mutex<Option<(Instant, List)>>);
 

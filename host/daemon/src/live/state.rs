@@ -15,7 +15,7 @@ use longshore_core::disrupt::static_capacity::removal_order;
 use longshore_core::model::{self, ClusterObjects, Records, Symbol, Symbols};
 use longshore_core::snapshot::useless_purchases;
 
-use super::claims::{PODS, planned_pods};
+use super::claims::{PLANNED_PODS, planned_pods};
 use super::kinds::Kind;
 use super::mutants::mutant;
 use super::node::NodeView;
@@ -44,7 +44,6 @@ pub use type_table::{OfferingRow, TypeTable};
 pub enum WorkItem {
     /// A NodeClaim.
     Claim(String),
-    /// A node.
     Node(String),
     /// A NodePool.
     Pool(String),
@@ -95,13 +94,13 @@ pub struct Refused {
     pub is_kept: bool,
 }
 
-/// Everything that is known.
+/// The cluster as the watches tell of it, and what follows from it.
 #[derive(Default)]
 pub struct ClusterState {
     store: Store,
     /// What is managed; all that there is where nothing else is said.
     pub managed: Option<Managed>,
-    /// What is not.
+    /// Names of what other providers manage.
     foreign: managed::Foreign,
     /// Managed NodeClaims by name.
     pub claims: BTreeMap<String, Arc<NodeClaim>>,
@@ -901,7 +900,14 @@ impl ClusterState {
 
     /// Notes which pods a claim was planned for; `old` is the claim as it was.
     fn planned(&mut self, name: &str, old: Option<&NodeClaim>, new: Option<&NodeClaim>) {
-        let pods = |claim: &NodeClaim| claim.metadata.annotations.as_ref()?.get(PODS).cloned();
+        let pods = |claim: &NodeClaim| {
+            claim
+                .metadata
+                .annotations
+                .as_ref()?
+                .get(PLANNED_PODS)
+                .cloned()
+        };
         if old.and_then(pods) == new.and_then(pods) {
             return;
         }
@@ -959,7 +965,6 @@ impl ClusterState {
             .keep_names(self.overlays.names_used().chain(offered));
     }
 
-    /// Every overlay.
     pub fn every_overlay(&self) -> impl Iterator<Item = WorkItem> {
         self.overlays
             .names()

@@ -152,7 +152,6 @@ async fn tell_limit(ctx: &Context, pool: &NodePool, missing: u32) {
 /// How many of the missing nodes may be bought now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Purchase {
-    /// All.
     All,
     /// One, after nodes that never joined.
     One,

@@ -8,12 +8,12 @@ use tokio::sync::oneshot;
 
 /// A process that is told to stop has ended after this. What is under way is then left as it is: the
 /// daemon can be killed anywhere.
-pub const LIMIT: Duration = Duration::from_millis(9_500);
+pub const STOP_LIMIT: Duration = Duration::from_millis(9_500);
 /// Exit code of a process that did not end by itself in time.
 const EXIT_CODE_TOO_LATE: i32 = 3;
 
 /// Hears signals on a thread of its own, so that a busy or stuck loop hears them in time. The answer
-/// comes with the first one; the process ends [`LIMIT`] later at the latest.
+/// comes with the first one; the process ends [`STOP_LIMIT`] later at the latest.
 ///
 /// # Errors
 /// There is no thread for it, or signals cannot be heard.
@@ -37,7 +37,7 @@ pub fn on_signal() -> io::Result<oneshot::Receiver<()>> {
             }
         });
         let _ = told.send(());
-        std::thread::sleep(LIMIT);
+        std::thread::sleep(STOP_LIMIT);
         std::process::exit(EXIT_CODE_TOO_LATE);
     };
     std::thread::Builder::new()

@@ -34,7 +34,6 @@ use super::strip_managed_fields::strip_managed_fields;
 #[derive(Debug)]
 pub struct Observed {
     pub kind: Kind,
-    /// What has changed.
     pub change: Change,
     /// The version of the object that it is about, where it is a number.
     pub version: Option<u64>,

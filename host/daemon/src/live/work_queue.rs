@@ -47,7 +47,7 @@ impl Lane {
     /// Most tasks of it at a time. Of launches a queue is told.
     const fn slots(self) -> usize {
         match self {
-            Lane::Launch => LAUNCHES,
+            Lane::Launch => MAX_LAUNCHES,
             Lane::Register => 64,
             Lane::End | Lane::Drain => 32,
             Lane::Pool => 4,
@@ -57,7 +57,7 @@ impl Lane {
 }
 
 /// Most launches at a time.
-pub const LAUNCHES: usize = 64;
+pub const MAX_LAUNCHES: usize = 64;
 
 /// Work on one object.
 #[derive(Default)]
@@ -225,7 +225,7 @@ mod tests {
     #[test]
     fn an_object_is_worked_on_by_one_task_and_again_if_it_changed_meanwhile() {
         let now = Instant::now();
-        let mut queue = WorkQueue::new(LAUNCHES);
+        let mut queue = WorkQueue::new(MAX_LAUNCHES);
         queue.enqueue(claim("a"), Lane::Launch, now);
         assert_eq!(queue.take(now), Some(claim("a")));
         queue.enqueue(claim("a"), Lane::Launch, now);
@@ -246,7 +246,7 @@ mod tests {
     #[test]
     fn failures_wait_longer_each_time_and_conflicts_hardly() {
         let now = Instant::now();
-        let mut queue = WorkQueue::new(LAUNCHES);
+        let mut queue = WorkQueue::new(MAX_LAUNCHES);
         queue.enqueue(claim("a"), Lane::Launch, now);
         queue.take(now);
         assert_eq!(
@@ -285,7 +285,7 @@ mod tests {
     #[test]
     fn a_replica_that_leads_no_more_keeps_only_what_is_under_way() {
         let now = Instant::now();
-        let mut queue = WorkQueue::new(LAUNCHES);
+        let mut queue = WorkQueue::new(MAX_LAUNCHES);
         queue.enqueue(claim("a"), Lane::Launch, now);
         assert_eq!(queue.take(now), Some(claim("a")));
         queue.enqueue(claim("a"), Lane::Launch, now);
@@ -321,9 +321,8 @@ mod tests {
 
     #[test]
     fn so_many_of_a_kind_run_at_once_and_hold_up_no_others() {
-        const MAX_LAUNCHES: usize = LAUNCHES;
         let now = Instant::now();
-        let mut queue = WorkQueue::new(LAUNCHES);
+        let mut queue = WorkQueue::new(MAX_LAUNCHES);
         (0..MAX_LAUNCHES + 2).for_each(|n| queue.enqueue(claim(&n.to_string()), Lane::Launch, now));
         let taken: Vec<_> = std::iter::from_fn(|| queue.take(now)).collect();
         assert_eq!((taken.len(), queue.next()), (MAX_LAUNCHES, None));

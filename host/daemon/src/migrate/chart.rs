@@ -41,16 +41,13 @@ const FILES: [(&str, &str); 18] = files![
 /// A release, by the name and the namespace that Karpenter's has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Release {
-    /// Its name.
     pub name: String,
-    /// Its namespace.
     pub namespace: String,
 }
 
 /// What became of the chart.
 #[derive(Debug)]
 pub enum Rendered {
-    /// Its objects.
     Objects(Vec<Value>),
     /// It fails, with these sentences.
     Refused(Vec<String>),

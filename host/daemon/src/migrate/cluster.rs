@@ -129,7 +129,7 @@ const KINDS: [(&str, &str, &str); 10] = [
     ),
 ];
 /// How many of them are Karpenter's.
-const KARPENTERS: usize = 4;
+const KARPENTER_KINDS: usize = 4;
 /// The kind of resource definitions, which are asked for one by one.
 const DEFINITION: (&str, &str) = ("apiextensions.k8s.io", "CustomResourceDefinition");
 
@@ -217,7 +217,7 @@ impl Cluster {
 
     fn is_bare(&self) -> bool {
         let of_karpenter = |object: &Object| {
-            let mut kinds = KINDS[..KARPENTERS].iter();
+            let mut kinds = KINDS[..KARPENTER_KINDS].iter();
             kinds.any(|(group, kind, _)| (*group, *kind) == (object.group(), object.kind()))
         };
         !self.objects.iter().any(of_karpenter)

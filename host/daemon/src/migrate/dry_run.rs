@@ -27,7 +27,6 @@ const KINDS: [(&str, &str, bool); 12] = [
 /// What the server says of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It takes it.
     Taken,
     /// It refuses it, and why.
     Refused(String),

@@ -28,7 +28,9 @@ pub fn run(args: &BenchArgs) -> Result<Answer, Failure> {
         .map(options::settings_of)
         .transpose()?;
     let settings = settings.as_ref().map(super::toml_of);
-    let loaded = super::host()?.load(&args.file, settings.as_deref());
+    let host = super::host_that_says_so()?;
+    let loaded = host.load(&args.file, settings.as_deref());
+    super::print_remarks(&host);
     let policy = loaded.map_err(|error| Failure::Policy(name.clone(), error))?;
     let (mut world, problems) = input::catalogue_only(args.instance_types.as_deref())?;
     input::complain(&problems);

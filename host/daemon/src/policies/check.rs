@@ -14,10 +14,11 @@ use crate::options;
 /// Inspects the component; with settings, configures it too. Exit code 2 if it would be refused.
 pub fn run(args: &CheckArgs) -> Result<Answer, Failure> {
     let name = args.file.display().to_string();
-    let host = super::host()?;
+    let host = super::host_that_says_so()?;
     let description = host
         .inspect(&args.file)
         .map_err(|error| Failure::Policy(name.clone(), error))?;
+    super::print_remarks(&host);
     let mut text = shown(&description);
     if let (None, Some(file)) = (&description.refusal, &args.settings) {
         let settings = super::toml_of(&options::settings_of(file)?);

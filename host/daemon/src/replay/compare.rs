@@ -60,7 +60,6 @@ pub struct Change {
 }
 
 impl Other {
-    /// Nothing compared yet.
     pub fn new(name: &str) -> Self {
         Other {
             name: name.into(),

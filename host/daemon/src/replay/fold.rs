@@ -45,7 +45,6 @@ impl Folded {
         }
     }
 
-    /// Folds an observation.
     pub fn observe(&mut self, observed: Observed) {
         let kind = observed.kind;
         let change = match observed.what {
@@ -165,7 +164,6 @@ pub struct BlobStore {
 }
 
 impl BlobStore {
-    /// Takes one in.
     pub fn put(&mut self, blob: Blob) {
         self.all.insert(blob.digest, blob.bytes);
     }

@@ -232,7 +232,6 @@ impl Scorer {
         &self.name
     }
 
-    /// Begins a round.
     pub fn begin(&self, now: i64, signals: &Arc<Signals>) {
         self.policies.share_signals(signals.clone());
         self.policies.begin_round(now);

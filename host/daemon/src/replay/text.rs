@@ -8,7 +8,6 @@ use crate::live::journal::messages;
 
 /// Limit of differences that are printed one by one.
 const MAX_DIFFERENCES: usize = 20;
-/// Most notes.
 const MAX_NOTES: usize = 50;
 
 /// The verdict, over several lines.

@@ -13,7 +13,6 @@ use crate::messages::{self, amount, size};
 /// How many names of a list are shown before the rest is counted.
 const MAX_SHOWN_NAMES: usize = 4;
 
-/// The whole report.
 pub fn render(report: &Report, world: &ClusterObjects) -> String {
     let decision = &report.decision;
     let mut text = String::new();

@@ -140,10 +140,17 @@ pub fn text(status: &Value) -> String {
             format!("{file}{}", problem(&policies["config"]["error"])),
         );
     }
+    if let Some(why) = policies["files"]["without_events"].as_str() {
+        let every = shown(&policies["files"]["look_every_ms"]);
+        line("files", format!("looked at every {every} ms: {why}"));
+    }
     for policy in list(&policies["policies"]) {
-        let version = policy["version"]
-            .as_str()
-            .unwrap_or("never loaded, the price answers");
+        let without = match (policy["mode"].as_str(), policy["loading"].as_bool()) {
+            (Some("off"), _) => "not asked",
+            (_, Some(true)) => "being loaded",
+            _ => "never loaded, the price answers",
+        };
+        let version = policy["version"].as_str().unwrap_or(without);
         let failing = policy["failing"]
             .as_str()
             .map(|why| format!("; failing: {why}"))

@@ -1,31 +1,24 @@
 //! Chance from a seed: splitmix64, the same on every machine and for ever, for recorded answers
 //! depend on it.
 
+use longshore_core::rng::SplitMix64;
 use serde_json::Value;
 
 /// A source of chance.
-pub struct Random(u64);
+pub struct Random(SplitMix64);
 
 impl Random {
     /// The source of a seed. Neighbouring seeds have nothing in common.
     pub fn new(seed: u64) -> Random {
-        Random(
-            seed.wrapping_mul(0xd134_2543_de82_ef95)
-                .wrapping_add(0x5851_f42d_4c95_7f2d),
-        )
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        let start = seed
+            .wrapping_mul(0xd134_2543_de82_ef95)
+            .wrapping_add(0x5851_f42d_4c95_7f2d);
+        Random(SplitMix64(start))
     }
 
     /// A number from 0 up to, not including, `end`.
     pub fn below(&mut self, end: usize) -> usize {
-        (self.next() % end.max(1) as u64) as usize
+        (self.0.bits() % end.max(1) as u64) as usize
     }
 
     /// A number from `low` to `high`, both included.

@@ -8,10 +8,10 @@ use k8s_openapi::jiff::Timestamp;
 use longshore_xtask::control_plane::{ControlPlane, OUR_USER};
 use serde_json::Value;
 
-use crate::judge::Judge;
-use crate::last_lines;
+use super::judge::Judge;
+use super::last_lines;
+use super::scaling::{deployment, is_disrupted};
 use crate::plane::{CLASS, Daemon, objects, running, within};
-use crate::scaling::{deployment, is_disrupted};
 
 /// Most nodes of a hundred that may drift at once.
 const PERCENT: usize = 10;

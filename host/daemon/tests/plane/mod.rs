@@ -15,21 +15,88 @@ use serde_json::Value;
 /// A test by its name.
 pub type Test = (&'static str, fn() -> Result<()>);
 
-/// Runs tests that need a control plane, `at_once` of them unless the command line says how many,
-/// and others that need none.
+/// Tests that run beside each other, and beside no other suite of their program.
+pub struct Suite {
+    /// Comes before the names of its tests: `repair::`.
+    prefix: String,
+    /// How many run at once, unless the command line says it.
+    at_once: Option<usize>,
+    trials: Vec<Trial>,
+    /// What is done after the last.
+    end: Option<Box<dyn FnOnce()>>,
+}
+
+impl Suite {
+    /// Without tests so far.
+    pub fn empty(name: &str, at_once: Option<usize>) -> Self {
+        let prefix = match name {
+            "" => String::new(),
+            name => format!("{name}::"),
+        };
+        Suite {
+            prefix,
+            at_once,
+            trials: Vec::new(),
+            end: None,
+        }
+    }
+
+    /// Of tests that need a control plane, and others that need none.
+    pub fn new(name: &str, at_once: Option<usize>, needs: &[Test], alone: &[Test]) -> Self {
+        let ignored = control_plane::tests_are_ignored();
+        let needs = needs.iter().map(|test| (test, ignored));
+        let alone = alone.iter().map(|test| (test, false));
+        needs.chain(alone).fold(
+            Suite::empty(name, at_once),
+            |suite, (&(name, test), ignored)| suite.test(name, ignored, test),
+        )
+    }
+
+    pub fn test(
+        mut self,
+        name: &str,
+        ignored: bool,
+        test: impl FnOnce() -> Result<()> + Send + 'static,
+    ) -> Self {
+        let run = move || test().map_err(|error| Failed::from(format!("{error:#}")));
+        let trial = Trial::test(format!("{}{name}", self.prefix), run);
+        self.trials.push(trial.with_ignored_flag(ignored));
+        self
+    }
+
+    /// Does more once its tests have ended.
+    pub fn then(mut self, end: impl FnOnce() + 'static) -> Self {
+        self.end = Some(Box::new(end));
+        self
+    }
+
+    /// Runs the tests that the command line asks for. Returns whether one has failed.
+    pub fn run(mut self, arguments: &Arguments) -> bool {
+        self.trials
+            .retain(|trial| !arguments.is_filtered_out(trial));
+        if self.trials.is_empty() {
+            return false;
+        }
+        let mut arguments = arguments.clone();
+        arguments.test_threads = arguments.test_threads.or(self.at_once);
+        let conclusion = libtest_mimic::run(&arguments, self.trials);
+        if let Some(end) = self.end {
+            end();
+        }
+        conclusion.has_failed()
+    }
+}
+
+/// Runs a program of one suite, whose tests have no prefix.
 pub fn main(at_once: Option<usize>, needs: &[Test], alone: &[Test]) {
-    let mut arguments = Arguments::from_args();
-    arguments.test_threads = arguments.test_threads.or(at_once);
-    let ignored = control_plane::tests_are_ignored();
-    let trial = |&(name, test): &Test| {
-        Trial::test(name, move || {
-            test().map_err(|error| Failed::from(format!("{error:#}")))
-        })
-    };
-    let needs = needs
-        .iter()
-        .map(|test| trial(test).with_ignored_flag(ignored));
-    libtest_mimic::run(&arguments, needs.chain(alone.iter().map(trial)).collect()).exit();
+    exit(Suite::new("", at_once, needs, alone).run(&Arguments::from_args()));
+}
+
+/// Ends the program as one of tests does.
+pub fn exit(failed: bool) {
+    if failed {
+        std::process::exit(101);
+    }
 }
 
 /// A class with nodes that take a second to register.

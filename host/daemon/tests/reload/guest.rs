@@ -19,6 +19,8 @@ pub enum Way {
     Traps,
     /// Loops when asked for costs.
     Loops,
+    /// Counts so far before it answers.
+    Slow(i32),
     WantsClock,
 }
 
@@ -67,10 +69,17 @@ fn text(version: &str, way: Way) -> String {
         Way::Alternates(even, odd) => (even, odd),
         _ => (1.0, 1.0),
     };
+    let counts = |far: i32| {
+        format!(
+            "(local.set $row (i32.const {far}))
+            (loop $count (br_if $count (local.tee $row (i32.sub (local.get $row) (i32.const 1)))))"
+        )
+    };
     let before = match way {
-        Way::Traps => "unreachable",
-        Way::Loops => "(loop $for-ever br $for-ever)",
-        _ => "",
+        Way::Traps => "unreachable".to_owned(),
+        Way::Loops => "(loop $for-ever br $for-ever)".to_owned(),
+        Way::Slow(far) => counts(far),
+        _ => String::new(),
     };
     let less = if way == Way::Short {
         "(local.set $rows (i32.sub (local.get $rows) (i32.const 1)))"

@@ -44,6 +44,11 @@ impl Scene {
         files
             .iter()
             .for_each(|(name, bytes)| std::fs::write(folder.join(name), bytes).unwrap());
+        Scene::with(folder, setup)
+    }
+
+    /// Of what a folder has.
+    pub fn with(folder: PathBuf, setup: impl Fn(&std::path::Path) -> Setup) -> Self {
         let (manager, watcher, shadows) = PolicyReloader::manual(setup(&folder)).unwrap();
         Scene {
             folder,
@@ -90,12 +95,10 @@ impl Scene {
         .cost[0]
     }
 
-    /// Its price.
     pub fn price(&self) -> f64 {
         self.snapshot.world.catalogue.offerings()[0].price
     }
 
-    /// A whole round.
     pub fn round(&mut self) -> Plan {
         let live = self.manager.take();
         live.begin_round(1_700_000_000);

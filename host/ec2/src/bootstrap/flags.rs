@@ -12,7 +12,6 @@ use serde_json::{Map, Value, json};
 
 use crate::kubelet::versions::KNOWN;
 
-/// What flags say.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Flags {
     /// Names, in their order.

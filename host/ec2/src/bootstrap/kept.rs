@@ -24,7 +24,6 @@ pub struct Capacity {
 /// What the kubelet keeps back from pods on one machine: cores and bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Kept {
-    /// Most pods.
     pub max_pods: i64,
     /// `kubeReserved`: cpu, memory, ephemeral-storage.
     pub kube: [f64; 3],
@@ -191,7 +190,6 @@ impl Kept {
         Ok(())
     }
 
-    /// All amounts in the order of [`NAMES`].
     /// The amounts without the number of pods, by the names of the contract with policies.
     pub fn amounts(&self) -> [(&'static str, f64); 8] {
         let ([a, b, c], [d, e, f], [g, h]) = (self.kube, self.system, self.eviction);

@@ -15,7 +15,7 @@ use super::region::{Region, Zone};
 pub const SPOT_SHARE: f64 = 0.4;
 
 /// Far above what the descriptions unpack to.
-const UNPACKED: u64 = 64 << 20;
+const MAX_UNPACKED_BYTES: u64 = 64 << 20;
 
 const TABLE: &str = include_str!("../../data/regions.tsv");
 static TYPES: &[u8] = include_bytes!("../../data/instance_types.json.gz");
@@ -24,7 +24,7 @@ static TYPES: &[u8] = include_bytes!("../../data/instance_types.json.gz");
 static FACTS: LazyLock<Arc<[TypeFacts]>> = LazyLock::new(|| {
     let mut text = Vec::new();
     let unpacked = flate2::read::GzDecoder::new(TYPES)
-        .take(UNPACKED)
+        .take(MAX_UNPACKED_BYTES)
         .read_to_end(&mut text);
     match unpacked {
         Ok(_) => facts::read("instance_types.json.gz", &text).0,

@@ -247,7 +247,6 @@ impl Region {
         self.revisions.prices += 1;
     }
 
-    /// Sets one on-demand price.
     pub fn set_on_demand(&mut self, name: &str, price: Option<f64>) {
         let Some(at) = self.find(name) else { return };
         if self.on_demand.get(at) != price {

@@ -32,7 +32,6 @@ pub struct InClass<'a> {
     pub region: &'a str,
     /// Zones that it can be launched in.
     pub zones: &'a [&'a str],
-    /// Their ids, where known.
     pub zone_ids: &'a [&'a str],
     pub reservations: &'a [&'a Reservation],
     /// The placement group and its partitions (0 if it has none).

@@ -21,7 +21,7 @@ pub struct Context<'a> {
     pub account: &'a str,
     /// The time, as in [`Image::deprecation_time`].
     pub now: &'a str,
-    /// The parameters of the alias, if a term has one ([`super::parameters`]).
+    /// The parameters of the alias, if a term has one ([`super::parameters()`]).
     pub alias: &'a [Parameter],
     /// What parameters held, by name or ARN. One that does not exist is absent.
     pub values: BTreeMap<String, String>,
@@ -43,7 +43,6 @@ pub struct Selected {
 #[error("the SSM parameter {parameter} holds {value:?}, which is not the ID of an image")]
 pub struct NotAnImage {
     pub parameter: String,
-    /// What it holds.
     pub value: String,
 }
 

@@ -103,7 +103,6 @@ pub struct Ebs {
     /// Whether it ends with the instance.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delete_on_termination: Option<bool>,
-    /// Whether it is encrypted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub encrypted: Option<bool>,
     /// I/O operations per second.
@@ -123,7 +122,6 @@ pub struct Ebs {
     /// GiB.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub volume_size: Option<i64>,
-    /// The kind of volume.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub volume_type: Option<&'static str>,
 }

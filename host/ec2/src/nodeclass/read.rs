@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use longshore_api::manifests::{Diagnostic, Diagnostics, Document, documents, quoted};
+use longshore_api::manifests::{Diagnostic, Diagnostics, Document, PASSED_OVER, documents, quoted};
 use serde_json::{Value, json};
 
-use super::{EC2NodeClass, GROUP, admission};
+use super::{EC2NodeClass, GROUP, admission, unreadable};
 
 /// The EC2NodeClasses of a text (YAML, JSON, Lists), in its order, and diagnostics of those that
 /// cannot be read or have fields that do not count. Defaults of the schema are filled in; its rules
@@ -92,7 +92,14 @@ fn admitted(document: &Document) -> Result<(EC2NodeClass, Vec<Diagnostic>), Diag
         }
     }
     let mut document = document.clone();
-    let notes = document.prune(admission())?;
+    let mut notes = document.prune(admission())?;
+    let object: Value = serde_json::from_str(document.text()).unwrap_or_default();
+    for (field, what) in unreadable(&object) {
+        if field == "status" {
+            document.leave_out("status");
+        }
+        notes.push(document.refuse(&field, what, PASSED_OVER));
+    }
     // Types are those of what is written.
     let written = document.clone();
     document.give("spec", &selects_nothing());

@@ -119,7 +119,6 @@ pub fn ami_terms(generator: &mut SchemaGenerator) -> Schema {
     schema
 }
 
-/// Network interfaces.
 pub fn network_interfaces(generator: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "array",
@@ -177,7 +176,6 @@ pub fn boolean(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "boolean"})
 }
 
-/// A text.
 pub fn text(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "string"})
 }

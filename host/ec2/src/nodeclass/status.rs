@@ -1,35 +1,106 @@
 //! What is known of an EC2NodeClass: what its selectors found, and its conditions.
 
-use longshore_api::crd::{Condition, Operator, Time};
+use longshore_api::crd::{Condition, Operator, Time, readable};
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
 
 use super::schema;
 use super::selectors::MatchCriteria;
 
-/// What is known of an EC2NodeClass.
+/// What is known of an EC2NodeClass. What cannot be read of it is passed over: a newer controller may
+/// have written it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct EC2NodeClassStatus {
     /// Subnets that were found, those with the most free addresses first.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "readable",
+        skip_serializing_if = "Vec::is_empty"
+    )]
     pub subnets: Vec<Subnet>,
     /// Security groups that were found, by ID.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "readable",
+        skip_serializing_if = "Vec::is_empty"
+    )]
     pub security_groups: Vec<SecurityGroup>,
     /// Images that were found, the newest first. A node starts from the first that fits it.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "readable",
+        skip_serializing_if = "Vec::is_empty"
+    )]
     pub amis: Vec<Ami>,
     /// Capacity reservations that were found, by ID.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "readable",
+        skip_serializing_if = "Vec::is_empty"
+    )]
     pub capacity_reservations: Vec<CapacityReservation>,
     /// The instance profile of nodes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "text",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub instance_profile: Option<String>,
     /// Statements about the class.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "readable",
+        skip_serializing_if = "Vec::is_empty"
+    )]
     #[schemars(schema_with = "longshore_api::crd::plain_conditions")]
     pub conditions: Vec<Condition>,
+}
+
+fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    let value = Value::deserialize(deserializer)?;
+    Ok(value.as_str().map(str::to_owned))
+}
+
+/// Fields of the status of an EC2NodeClass, as JSON, that are passed over, and why.
+pub fn unreadable(class: &Value) -> Vec<(String, String)> {
+    let Some(status) = class.get("status").filter(|status| !status.is_null()) else {
+        return Vec::new();
+    };
+    if !status.is_object() {
+        return vec![("status".to_owned(), "is not an object".to_owned())];
+    }
+    let mut found = Vec::new();
+    items::<Subnet>(status, "subnets", &mut found);
+    items::<SecurityGroup>(status, "securityGroups", &mut found);
+    items::<Ami>(status, "amis", &mut found);
+    items::<CapacityReservation>(status, "capacityReservations", &mut found);
+    items::<Condition>(status, "conditions", &mut found);
+    let profile = &status["instanceProfile"];
+    if !profile.is_string() && !profile.is_null() {
+        found.push((
+            "status.instanceProfile".to_owned(),
+            "is not a text".to_owned(),
+        ));
+    }
+    found
+}
+
+/// Items of a list of a status that cannot be read.
+fn items<T: DeserializeOwned>(status: &Value, name: &str, found: &mut Vec<(String, String)>) {
+    match &status[name] {
+        Value::Null => {}
+        Value::Array(items) => {
+            for (at, item) in items.iter().enumerate() {
+                if let Err(why) = T::deserialize(item) {
+                    found.push((format!("status.{name}[{at}]"), why.to_string()));
+                }
+            }
+        }
+        _ => found.push((format!("status.{name}"), "is not a list".to_owned())),
+    }
 }
 
 /// A subnet.

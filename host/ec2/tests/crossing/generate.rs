@@ -2,23 +2,22 @@
 //! edge, a field too few, too many or twice, a value that another place takes.
 
 use longshore_api::manifests::{Document, documents};
+use longshore_core::rng::SplitMix64;
 use serde_json::{Value, json};
 
 /// Numbers from a seed.
-pub struct Random(u64);
+pub struct Random(SplitMix64);
 
 impl Random {
     /// The numbers of a manifest.
     pub fn new(seed: u64, at: u64) -> Self {
-        Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ at.wrapping_mul(0xd134_2543_de82_ef95))
+        let start =
+            seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ at.wrapping_mul(0xd134_2543_de82_ef95);
+        Random(SplitMix64(start))
     }
 
     fn below(&mut self, most: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) as usize % most.max(1)
+        self.0.bits() as usize % most.max(1)
     }
 
     fn percent(&mut self, share: usize) -> bool {
@@ -34,7 +33,6 @@ impl Random {
 pub struct Manifest {
     pub kind: String,
     pub text: String,
-    /// What was changed.
     pub changes: String,
 }
 

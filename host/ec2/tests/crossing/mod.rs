@@ -34,7 +34,7 @@ const SHOWN: usize = 60;
 
 /// What we refuse though the API server takes it, by a part of our words: Karpenter refuses it too, or
 /// `docs/differences-from-karpenter.md` has a row.
-const OURS: [(&str, &str); 21] = [
+const OURS: [(&str, &str); 22] = [
     // ValidationSucceeded is False in Karpenter too.
     ("NodePool", "is not a label value"),
     ("NodePool", "is not a label key"),
@@ -45,6 +45,7 @@ const OURS: [(&str, &str); 21] = [
     ("NodePool", "is a capacity type"),
     ("NodeOverlay", "is not a label value"),
     ("NodeOverlay", "is not a label key"),
+    ("NodeOverlay", "is restricted"),
     ("NodeOverlay", "has no single bound"),
     ("NodeOverlay", "is known from the cloud"),
     // Karpenter cannot read it.

@@ -9,7 +9,6 @@ use serde_json::Value;
 
 use crate::table::Case;
 
-/// A control plane.
 pub struct Server(pub ControlPlane);
 
 impl Server {

@@ -36,14 +36,14 @@ pub(super) fn tags_for(
 }
 
 /// Most tags of a resource.
-const TAGS: usize = 50;
+const MAX_TAGS: usize = 50;
 
 /// A resource may have so many tags.
 pub(super) fn few_tags(count: usize) -> Result<(), Refusal> {
-    match count > TAGS {
+    match count > MAX_TAGS {
         true => Err(Refusal::new(
             "TagLimitExceeded",
-            format!("More than {TAGS} tags specified"),
+            format!("More than {MAX_TAGS} tags specified"),
         )),
         false => Ok(()),
     }

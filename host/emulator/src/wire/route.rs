@@ -28,7 +28,6 @@ pub enum Service {
 }
 
 impl Service {
-    /// Every service.
     pub const ALL: [Service; 8] = [
         Service::Ec2,
         Service::Sqs,

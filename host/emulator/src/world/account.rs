@@ -218,7 +218,6 @@ pub struct InstanceType {
     pub spot: BTreeMap<String, f64>,
 }
 
-/// What an account has.
 #[derive(Clone, Debug)]
 #[allow(missing_docs)]
 pub struct Account {

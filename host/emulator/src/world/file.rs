@@ -277,7 +277,7 @@ fn short(one: &Short) -> Rule {
 }
 
 /// Addresses of a /19 less those that AWS keeps.
-const ADDRESSES: u32 = 8192 - 5;
+const SUBNET_ADDRESSES: u32 = 8192 - 5;
 
 fn subnets(zones: &BTreeMap<String, String>, status: &Value, tags: &Tags) -> Vec<Subnet> {
     let known = status["subnets"].as_array().into_iter().flatten();
@@ -295,7 +295,7 @@ fn subnets(zones: &BTreeMap<String, String>, status: &Value, tags: &Tags) -> Vec
         id,
         zone,
         cidr: format!("10.{}.{}.0/19", at / 8, at % 8 * 32),
-        free_addresses: ADDRESSES,
+        free_addresses: SUBNET_ADDRESSES,
         tags: tags.clone(),
         used: BTreeSet::new(),
     };

@@ -7,7 +7,6 @@ use crate::time::{SECOND, Time};
 /// How long a message is kept: what Karpenter's template sets.
 pub(crate) const RETENTION: i64 = 300 * SECOND;
 
-/// A message.
 #[derive(Clone, Debug)]
 pub(crate) struct Message {
     pub id: String,
@@ -17,7 +16,6 @@ pub(crate) struct Message {
     pub received: u32,
 }
 
-/// A queue.
 #[derive(Debug, Default)]
 pub struct Queue {
     /// By the time from which they are visible.

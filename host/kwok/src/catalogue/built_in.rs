@@ -16,7 +16,7 @@ const ZONES: [&str; 4] = ["test-zone-a", "test-zone-b", "test-zone-c", "test-zon
 const USD_PER_CPU: f64 = 0.025;
 const USD_PER_GB: f64 = 0.001;
 /// Spot's share of the on-demand price.
-const SPOT: f64 = 0.7;
+const SPOT_PRICE_SHARE: f64 = 0.7;
 /// Pods per node: a number per CPU, up to the limit.
 const PODS_PER_CPU: i64 = 16;
 const MAX_PODS: i64 = 1024;
@@ -61,7 +61,7 @@ fn one(cpus: i64, family: &str, gib: i64, os: &str, arch: &str, names: &mut Symb
     let mut offerings = Vec::new();
     for zone in ZONES {
         for (capacity, price) in [
-            (capacity_type::SPOT, on_demand * SPOT),
+            (capacity_type::SPOT, on_demand * SPOT_PRICE_SHARE),
             (capacity_type::ON_DEMAND, on_demand),
         ] {
             offerings.push(offering(zone, capacity, price, names));

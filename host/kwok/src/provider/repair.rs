@@ -9,7 +9,7 @@ use longshore_cloud::{RepairAction, RepairPolicy};
 use serde_json::json;
 
 /// How long a node may be without a kubelet that reports, or with one that reports failure.
-const UNREADY: Duration = Duration::from_secs(10 * 60);
+const UNREADY_TOLERATION: Duration = Duration::from_secs(10 * 60);
 /// How long a condition may stand that is set by hand.
 const BY_HAND: Duration = Duration::from_secs(30);
 
@@ -20,7 +20,7 @@ pub const POLICIES: [RepairPolicy; 4] = [
         condition: "Ready",
         status: "False",
         reason: "",
-        toleration: UNREADY,
+        toleration: UNREADY_TOLERATION,
         grace: Some(Duration::ZERO),
         priority: 0,
         action: RepairAction::Replace,
@@ -29,7 +29,7 @@ pub const POLICIES: [RepairPolicy; 4] = [
         condition: "Ready",
         status: "Unknown",
         reason: ".*",
-        toleration: UNREADY,
+        toleration: UNREADY_TOLERATION,
         grace: Some(Duration::ZERO),
         priority: 0,
         action: RepairAction::Replace,

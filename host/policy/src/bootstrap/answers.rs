@@ -34,11 +34,11 @@ pub struct Overheads {
 #[derive(Clone, Debug, Default, PartialEq, Eq, ComponentType, Lower)]
 #[component(record)]
 pub struct Taint {
-    /// The key.
+    /// Key of the taint.
     pub key: String,
-    /// The value.
+    /// Value of the taint; may be empty.
     pub value: String,
-    /// The effect.
+    /// `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
     pub effect: String,
     /// When it was added; empty if that was not said.
     #[component(name = "time-added")]
@@ -57,7 +57,7 @@ pub struct Kind {
     /// Labels that it gets from elsewhere.
     #[component(name = "known-labels")]
     pub known_labels: Vec<(String, String)>,
-    /// Taints.
+    /// Taints that the nodes register with.
     pub taints: Vec<Taint>,
     /// Taints that something removes when the node has started.
     #[component(name = "startup-taints")]
@@ -68,7 +68,7 @@ pub struct Kind {
 #[derive(Clone, Debug, Default, PartialEq, Eq, ComponentType, Lift)]
 #[component(record)]
 pub struct UserData {
-    /// The texts.
+    /// Different texts, each once.
     pub texts: Vec<Vec<u8>>,
     /// Index into `texts`, for each machine.
     pub of: Vec<u32>,

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 /// The cluster that nodes join. What is empty is not known.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ClusterFacts {
-    /// Its name.
+    /// Name that the cloud knows the cluster by.
     pub name: String,
     /// The API server's URL.
     pub endpoint: String,
@@ -37,7 +37,7 @@ pub struct Machines {
     pub addresses_per_interface: Vec<u32>,
     /// Bytes of own disks.
     pub local_bytes: Vec<f64>,
-    /// Names of images.
+    /// Names of images, which rows refer to by position.
     pub image_names: Vec<String>,
     /// Index into `image_names`; `u32::MAX` for not known.
     pub images: Vec<u32>,
@@ -46,9 +46,9 @@ pub struct Machines {
 /// All that a bootstrap policy is told beside the request.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct BootFacts {
-    /// The cluster.
+    /// The cluster that nodes join.
     pub cluster: ClusterFacts,
-    /// The machines.
+    /// The machines of the NodeClass.
     pub machines: Machines,
     /// What the host would say without a policy: columns of [`super::answers::Overheads`] by name,
     /// `max-pods` included; negative for not known.

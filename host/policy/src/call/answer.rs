@@ -21,6 +21,14 @@ pub enum CallError {
         /// How long it had.
         limit: std::time::Duration,
     },
+    /// It answered, but all its answers in a round took more than a round has.
+    #[error("{asked}: used up its {what} for a round, after answers that each kept the limits")]
+    Budget {
+        /// The request.
+        asked: &'static str,
+        /// `fuel`, the same on every machine, or `time`.
+        what: &'static str,
+    },
     /// It asked for more memory than it may have.
     #[error("{asked}: wants more than {limit} bytes of memory")]
     Memory {
@@ -75,9 +83,9 @@ pub enum CallError {
 #[derive(Clone, Debug, PartialEq, Eq, ComponentType, Lift)]
 #[component(record)]
 pub struct About {
-    /// Its name.
+    /// What it calls itself.
     pub name: String,
-    /// Its version.
+    /// Version, in the policy's own words.
     pub version: String,
     /// One sentence for people.
     pub summary: String,

@@ -22,7 +22,6 @@ pub struct ActorContext {
     pub server: Server,
     /// The time.
     pub clock: Clock,
-    /// Chance.
     pub chance: KeyedRng,
     /// How long things take.
     pub timing: Timing,
@@ -30,7 +29,6 @@ pub struct ActorContext {
     pub view: View,
     /// What is due.
     pub event_queue: EventQueue<Work>,
-    /// What happened.
     pub log: Log,
     /// Pods made so far, for their names.
     made: u64,

@@ -27,7 +27,6 @@ pub const RUNS_FOR: &str = "sim.longshore.dev/runs-for";
 /// Annotation of pods that end by themselves, `true`: they fail.
 pub const FAILS: &str = "sim.longshore.dev/fails";
 
-/// All kubelets.
 #[derive(Default)]
 pub struct Kubelet {
     /// Nodes without a machine.

@@ -16,7 +16,6 @@ pub struct PodsByLabels(FxHashMap<Arc<str>, BTreeMap<Box<str>, Count>>);
 /// Pods with the same labels.
 #[derive(Default)]
 pub struct Count {
-    /// Their labels.
     pub labels: Map<String, Value>,
     pub pods: usize,
     /// How many of them are ready and stay.

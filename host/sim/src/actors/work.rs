@@ -2,7 +2,6 @@
 
 use crate::object::Key;
 
-/// Something to do.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Work {
     /// A controller looks at an object of its kind.

@@ -33,7 +33,7 @@ impl Default for Disturbances {
 }
 
 /// What is left of a price's distance from its mean after one move.
-const CALM: f64 = 0.98;
+const PRICE_MEMORY: f64 = 0.98;
 
 impl Inner {
     /// Schedules the first event of each kind.
@@ -55,7 +55,7 @@ impl Inner {
         let (chance, volatility) = (self.chance, self.options.disturbances.volatility);
         let moment = now.as_secs().to_string();
         let base = chance.draw("prices", &moment);
-        self.market.walk(CALM, |at| {
+        self.market.walk(PRICE_MEMORY, |at| {
             // One draw for the moment, spread over offerings by a multiplication: there are
             // thousands of them.
             let mixed = (base ^ at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);

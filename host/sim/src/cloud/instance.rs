@@ -87,7 +87,6 @@ impl SimInstance {
         }
     }
 
-    /// Whether it runs.
     pub fn runs(&self) -> bool {
         self.state == State::Running
     }

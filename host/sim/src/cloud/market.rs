@@ -58,7 +58,6 @@ impl Market {
         self.places[offering.0 as usize].price
     }
 
-    /// Whether one is available.
     pub fn available(&self, offering: OfferingId, now: Duration) -> bool {
         let place = &self.places[offering.0 as usize];
         place.left > 0 && place.closed_until <= now

@@ -29,7 +29,6 @@ const REST_TIME: Duration = Duration::from_secs(15 * 60);
 /// What came of a seed.
 #[derive(Clone, Debug, Default)]
 pub struct SeedResult {
-    /// Of what seed.
     pub seed: u64,
     /// Rules that were broken, and what was not as it must be in the end; empty if all is well.
     pub wrong: Vec<String>,

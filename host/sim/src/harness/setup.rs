@@ -19,7 +19,6 @@ use crate::world;
 pub struct Setup {
     /// Decides everything.
     pub seed: u64,
-    /// The world.
     pub world: world::Options,
     /// How many processes compete; a Lease decides where there are more than one.
     pub replicas: u32,

@@ -11,7 +11,6 @@ use crate::cloud;
 use crate::faults::Faults;
 use crate::keyed_rng::KeyedRng;
 
-/// Something that happens.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ScenarioEvent {
     /// A user applies objects.
@@ -52,20 +51,14 @@ pub enum ScenarioEvent {
     },
     /// Spot instances are given notice.
     Interrupt {
-        /// Of these offerings.
         offerings: String,
         /// This share of those that run.
         share: f64,
     },
     /// Machines die without notice.
-    Break {
-        /// Of these offerings.
-        offerings: String,
-        nodes: u64,
-    },
+    Break { offerings: String, nodes: u64 },
     /// Prices jump.
     Prices {
-        /// Of these offerings.
         offerings: String,
         /// By this factor.
         times: f64,

@@ -18,7 +18,6 @@ use crate::harness::{Begin, ProcessInputs};
 pub struct Policy {
     /// The file that it was read from, if that is a configuration of its own.
     pub file: Option<PathBuf>,
-    /// What it says.
     pub config: Config,
 }
 

@@ -80,7 +80,6 @@ impl DeleteOptions {
 pub enum Deleted {
     /// It is gone; its last version.
     Gone(Arc<Stored>),
-    /// It is going.
     Going(Arc<Stored>),
 }
 

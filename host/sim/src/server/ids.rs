@@ -1,26 +1,19 @@
 //! Generated identities: UIDs and suffixes of generated names, from one seed.
 
+use longshore_core::rng::SplitMix64;
+
 /// A source of them. The same seed gives the same ones in the same order.
 #[derive(Clone, Debug)]
-pub struct Ids(u64);
+pub struct Ids(SplitMix64);
 
 impl Ids {
-    /// By seed.
     pub fn new(seed: u64) -> Self {
-        Ids(seed)
-    }
-
-    /// SplitMix64 (Steele, Lea, Flood 2014).
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        Ids(SplitMix64(seed))
     }
 
     /// A UUID of version 4.
     pub fn uid(&mut self) -> String {
-        let (a, b) = (self.next(), self.next());
+        let (a, b) = (self.0.bits(), self.0.bits());
         let (first, second, third) = (a >> 32, (a >> 16) & 0xffff, (a & 0x0fff) | 0x4000);
         let (fourth, fifth) = (((b >> 48) & 0x3fff) | 0x8000, b & 0xffff_ffff_ffff);
         format!("{first:08x}-{second:04x}-{third:04x}-{fourth:04x}-{fifth:012x}")
@@ -29,7 +22,7 @@ impl Ids {
     /// Five letters, none of which makes words.
     pub fn suffix(&mut self) -> String {
         const LETTERS: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
-        let mut bits = self.next();
+        let mut bits = self.0.bits();
         let letter = |_| {
             let letter = LETTERS[(bits % 27) as usize] as char;
             bits /= 27;

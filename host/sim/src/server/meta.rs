@@ -57,7 +57,6 @@ pub fn fields(value: &mut Value) -> &mut Map<String, Value> {
     }
 }
 
-/// Finalizers of an object.
 pub fn finalizers(object: &Value) -> Vec<&str> {
     let list = at(object, &["metadata", "finalizers"]).and_then(Value::as_array);
     list.into_iter()

@@ -101,7 +101,6 @@ impl Selector {
             .filter(|node| !node.is_empty())
     }
 
-    /// Whether it takes everything.
     pub fn is_empty(&self) -> bool {
         self.labels.is_empty() && self.fields.is_empty()
     }

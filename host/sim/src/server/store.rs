@@ -137,7 +137,6 @@ impl Stored {
 pub struct Logged {
     /// The revision that it made.
     pub revision: u64,
-    /// What it did.
     pub event: Event,
     /// The object after it, or the last version of one that is gone.
     pub now: Arc<Stored>,

@@ -1,7 +1,7 @@
 //! Creates and changes objects: what the server adds, keeps, counts and refuses for every kind.
 //!
 //! Objects are written one after another under one lock, so a write sees the last version. Rules of
-//! one kind are in [`builtin`](super::builtin), or in the definition of a custom kind.
+//! one kind are in [`super::builtin`], or in the definition of a custom kind.
 
 use std::sync::Arc;
 

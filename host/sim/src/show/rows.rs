@@ -17,7 +17,6 @@ pub struct Row {
     pub pending: usize,
     /// Instances at its end.
     pub nodes: usize,
-    /// Of these, spot.
     pub spot: usize,
     /// On average.
     pub usd_per_hour: f64,

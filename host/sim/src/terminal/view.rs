@@ -27,7 +27,6 @@ pub struct View {
     pub speed: f64,
     /// Since the beginning.
     pub now: Duration,
-    /// When it ends.
     pub end: Duration,
     begins: Timestamp,
     /// Pods that run.
@@ -75,7 +74,6 @@ pub struct Node {
 pub enum State {
     /// It boots, or is not ready.
     Coming,
-    /// It is ready.
     Ready,
     /// It is being drained.
     Going,

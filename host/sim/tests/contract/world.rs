@@ -10,7 +10,6 @@ use http_body::Body as _;
 use kube::Client;
 use serde_json::{Value, json};
 
-/// A test.
 pub type Test = for<'a> fn(&'a World) -> Pin<Box<dyn Future<Output = Result<()>> + 'a>>;
 
 /// Lists tests by their names.
@@ -29,7 +28,6 @@ pub struct World {
     pub real: bool,
 }
 
-/// An answer.
 #[derive(Debug)]
 pub struct Answer {
     pub code: u16,

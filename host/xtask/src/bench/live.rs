@@ -25,7 +25,6 @@ use crate::commands::{self, Steps};
 use controller::{Bench, Kind};
 use load::Mixes;
 
-/// What was asked for.
 struct Options<'a> {
     parts: Vec<&'a str>,
     mixes: u64,

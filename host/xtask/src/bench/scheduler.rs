@@ -27,7 +27,6 @@ use stage::Stage;
 /// Worlds of each of the two kinds, unless the words say another number.
 const WORLDS: u64 = 20;
 
-/// What was asked for.
 struct Options {
     worlds: u64,
     first: u64,

@@ -34,7 +34,6 @@ pub struct Package {
     pub bytes: Vec<u8>,
 }
 
-/// What the lock says.
 #[derive(Debug, PartialEq)]
 struct Lock {
     suite: String,

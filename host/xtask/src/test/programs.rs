@@ -4,6 +4,7 @@
 //! three lanes: the suite of Karpenter's specs, the other suites with a control plane, and the rest
 //! at a lower priority, so that it does not slow the clusters down.
 
+use std::collections::BTreeSet;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,12 +17,15 @@ use crate::commands;
 
 /// Suites that assert wall-clock time. They run first, with nothing beside them.
 const ALONE: [&str; 1] = ["hostile_pods"];
+/// A program whose suites run as programs of their own: their names come before `::` in those of its
+/// tests.
+const OF_SUITES: &str = "clusters";
 /// Suites with a control plane, by lane.
 const WITH_CONTROL_PLANE: [&[&str]; 2] = [
     &["regression"],
     &[
         "operation",
-        "live",
+        "deaths",
         "deleted_leader",
         "journal_live",
         "repair",
@@ -39,9 +43,11 @@ const WITH_CONTROL_PLANE: [&[&str]; 2] = [
 pub struct Program {
     /// The target's name in cargo.
     name: String,
-    /// As cargo announces it: `tests/live.rs`.
+    /// As cargo announces it: `tests/stop.rs`.
     source: String,
     path: PathBuf,
+    /// The only tests that it runs: `repair::`.
+    filter: Option<String>,
     /// The package's folder, where it runs.
     folder: PathBuf,
 }
@@ -62,8 +68,24 @@ impl Program {
                 .display()
                 .to_string(),
             path: path.into(),
+            filter: None,
             folder: folder.into(),
         })
+    }
+
+    /// A program for each of its suites, of the tests that it lists: `repair::nodes: test`.
+    fn split(self, list: &str) -> Vec<Self> {
+        let suites = list
+            .lines()
+            .filter_map(|line| line.strip_suffix(": test")?.split_once("::"));
+        let suites: BTreeSet<&str> = suites.map(|(suite, _)| suite).collect();
+        let program = |suite: &str| Program {
+            name: suite.to_owned(),
+            source: format!("{} {suite}", self.source),
+            filter: Some(format!("{suite}::")),
+            ..self.clone()
+        };
+        suites.into_iter().map(program).collect()
     }
 
     fn command(&self, low_priority: bool) -> Command {
@@ -75,6 +97,7 @@ impl Program {
             Command::new(&self.path)
         };
         command
+            .args(&self.filter)
             .current_dir(&self.folder)
             .env("CARGO_MANIFEST_DIR", &self.folder);
         command
@@ -127,7 +150,18 @@ pub fn build() -> anyhow::Result<Vec<Program>> {
     build.stderr(std::process::Stdio::inherit());
     let messages = commands::output(build)?;
     let messages = String::from_utf8_lossy(&messages).into_owned();
-    Ok(messages.lines().filter_map(Program::read).collect())
+    let mut programs = Vec::new();
+    for program in messages.lines().filter_map(Program::read) {
+        if program.name == OF_SUITES {
+            let mut list = program.command(false);
+            list.args(["--list", "--format", "terse"]);
+            let list = commands::output(list)?;
+            programs.extend(program.split(&String::from_utf8_lossy(&list)));
+        } else {
+            programs.push(program);
+        }
+    }
+    Ok(programs)
 }
 
 /// Runs programs to their end, also after one has failed, and prints the output of each when it has
@@ -188,9 +222,9 @@ mod tests {
 
     #[test]
     fn programs_are_read_from_the_messages_of_cargo() {
-        let live = program("live");
-        assert_eq!(live.source, "tests/live.rs");
-        assert_eq!(live.folder, Path::new("/w/host/daemon"));
+        let stop = program("stop");
+        assert_eq!(stop.source, "tests/stop.rs");
+        assert_eq!(stop.folder, Path::new("/w/host/daemon"));
         for other in [
             r#"{"reason":"build-finished","success":true}"#,
             r#"{"profile":{"test":false},"executable":"/t/longshore"}"#,
@@ -202,15 +236,27 @@ mod tests {
     }
 
     #[test]
+    fn suites_of_one_program_run_as_programs_of_their_own() {
+        let list =
+            "repair::a_node: test\nrepair::two_nodes: test\ntakeover::helm: test\n\n3 tests\n";
+        let suites = program(OF_SUITES).split(list);
+        let names: Vec<_> = suites.iter().map(|suite| &*suite.name).collect();
+        assert_eq!(names, ["repair", "takeover"]);
+        assert_eq!(suites[0].source, "tests/clusters.rs repair");
+        assert_eq!(suites[0].filter.as_deref(), Some("repair::"));
+        assert_eq!(suites[0].path, suites[1].path);
+    }
+
+    #[test]
     fn suites_with_a_control_plane_have_lanes_of_their_own() {
-        let names = ["live", "seeds", "regression", "hostile_pods", "operation"];
+        let names = ["deaths", "seeds", "regression", "hostile_pods", "operation"];
         let (alone, lanes) = lanes(names.map(program).into());
         let names = |lane: &[Program]| -> Vec<String> {
             lane.iter().map(|program| program.name.clone()).collect()
         };
         assert_eq!(names(&alone), ["hostile_pods"]);
         let lanes: Vec<_> = lanes.iter().map(|lane| names(lane)).collect();
-        let expected: [&[&str]; 3] = [&["regression"], &["operation", "live"], &["seeds"]];
+        let expected: [&[&str]; 3] = [&["regression"], &["operation", "deaths"], &["seeds"]];
         assert_eq!(lanes, expected);
     }
 

@@ -34,7 +34,7 @@ pub fn some(value: &str) -> Option<u64> {
     (!value.is_empty()).then(|| text(value))
 }
 
-/// A text.
+/// Hash of a string.
 pub fn text(text: &str) -> u64 {
     bytes(text.bytes())
 }

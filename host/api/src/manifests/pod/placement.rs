@@ -281,6 +281,10 @@ fn one_spread(
     merge_keys(&mut chosen, &wire.match_label_keys, own, names, |value| {
         SelectorOp::In(Box::new([value]))
     });
+    // kube-scheduler counts no pod for a selector without rules: the constraint always holds.
+    if chosen.0.as_ref().is_some_and(Vec::is_empty) {
+        chosen = LabelSelector(None);
+    }
     let min_domains = match wire.min_domains {
         None => None,
         Some(_) if !required => {
@@ -333,7 +337,6 @@ fn inclusion(
     }
 }
 
-/// Tolerations.
 pub(super) fn tolerations(
     list: &[WireToleration<'_>],
     at: Path<'_>,

@@ -1,6 +1,7 @@
 //! Requests of a pod: the largest amounts that are ever needed at once.
 
 use longshore_core::model::{ResourceId, Resources, Symbol, Symbols};
+use serde_json::{Map as Object, Value};
 
 use super::wire::{WireContainer, WireResources, WireSpec, WireStatus};
 use crate::manifests::diagnostic::{Fault, Path};
@@ -24,6 +25,95 @@ pub(super) fn requests(
     let whole = Whole::read(spec, at.field("resources"), names)?;
     let whole = resize.of_pod(whole, names)?;
     Ok(whole.requests(running, &overhead(spec, at, names)?))
+}
+
+/// The requests of a pod that cannot be read as a whole, from the text of its spec: what can be read
+/// counts. Of a resource of which it asks for an unreadable amount it takes all that a node has; the
+/// names of these come second. If no container can be read, these are CPU and memory.
+pub(super) fn readable(spec: &str, names: &mut Symbols) -> (Resources, Vec<String>) {
+    let mut unknown: Vec<String> = Vec::new();
+    let read: Option<Value> = serde_json::from_str(spec).ok();
+    let mut kept = read.and_then(|spec| keep_needs(&spec, &mut unknown));
+    if let Some(spec) = &mut kept {
+        let text = spec.to_string();
+        let wire: Option<WireSpec<'_>> = serde_json::from_str(&text).ok();
+        let needs = wire.map(|wire| requests(&wire, None, Path::Root, names));
+        if let Some(Ok(mut all)) = needs {
+            for name in &unknown {
+                all.set(resource(name, names), i64::MAX);
+            }
+            return (all, unknown);
+        }
+    }
+    let unknown = ["cpu", "memory"].map(str::to_owned).to_vec();
+    let most = [ResourceId::Cpu, ResourceId::Memory].map(|resource| (resource, i64::MAX));
+    (
+        Resources::new(most.into_iter().chain([(ResourceId::Pods, 1)])),
+        unknown,
+    )
+}
+
+/// What of a spec says how much a pod needs. Nothing if parts of it are not what they should be.
+fn keep_needs(spec: &Value, unknown: &mut Vec<String>) -> Option<Value> {
+    let mut kept = Object::new();
+    for list in ["containers", "initContainers"] {
+        let containers = match spec.get(list) {
+            None | Some(Value::Null) => continue,
+            Some(containers) => containers.as_array()?,
+        };
+        let one = |container: &Value| {
+            let mut one = Object::new();
+            let is_text = |value: &&Value| value.is_string();
+            if let Some(policy) = container.get("restartPolicy").filter(is_text) {
+                one.insert("restartPolicy".into(), policy.clone());
+            }
+            if let Some(resources) = container.as_object()?.get("resources") {
+                one.insert("resources".into(), keep_amounts(resources, unknown)?);
+            }
+            Some(Value::Object(one))
+        };
+        let containers = containers.iter().map(one);
+        kept.insert(list.into(), containers.collect::<Option<Vec<_>>>()?.into());
+    }
+    if let Some(resources) = spec.get("resources") {
+        kept.insert("resources".into(), keep_amounts(resources, unknown)?);
+    }
+    if let Some(overhead) = spec.get("overhead") {
+        let of_requests = serde_json::json!({ "requests": overhead });
+        let mut amounts = keep_amounts(&of_requests, unknown)?;
+        kept.insert("overhead".into(), amounts["requests"].take());
+    }
+    let has_containers = kept.contains_key("containers");
+    has_containers.then_some(Value::Object(kept))
+}
+
+/// Requests and limits without the amounts that cannot be read, whose names are put into `unknown`.
+fn keep_amounts(resources: &Value, unknown: &mut Vec<String>) -> Option<Value> {
+    let mut kept = Object::new();
+    if resources.is_null() {
+        return Some(Value::Object(kept));
+    }
+    for part in ["requests", "limits"] {
+        let amounts = match resources.as_object()?.get(part) {
+            None | Some(Value::Null) => continue,
+            Some(amounts) => amounts.as_object()?,
+        };
+        let mut left = Object::new();
+        for (name, value) in amounts {
+            let text = value.to_string();
+            let read = serde_json::from_str::<Amount<'_>>(&text);
+            let is_read = read.is_ok_and(|read| amount(name, &read, Path::Root).is_ok());
+            // A limit counts only where there is no request.
+            let asked = kept.get("requests").and_then(|asked| asked.get(name));
+            if is_read {
+                left.insert(name.clone(), value.clone());
+            } else if asked.is_none() && !unknown.contains(name) {
+                unknown.push(name.clone());
+            }
+        }
+        kept.insert(part.into(), left.into());
+    }
+    Some(Value::Object(kept))
 }
 
 /// What the status of a pod says of a resize in place.
@@ -160,7 +250,6 @@ impl Needs {
         self.whole.requests(sum.most(), &self.overhead)
     }
 
-    /// Visits every symbol.
     pub fn each(&mut self, visit: &mut dyn FnMut(&mut Symbol)) {
         let Needs {
             containers,

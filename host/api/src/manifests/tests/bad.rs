@@ -450,6 +450,63 @@ fn a_move_cost_that_cannot_be_read_does_not_keep_its_node_pool_out() {
 }
 
 #[test]
+fn a_pod_that_cannot_be_read_takes_what_can_be_read_of_its_requests() {
+    let takes = |spec: &str| {
+        let labels = "metadata: {name: a, labels: {app: web}}";
+        let text = format!("apiVersion: v1\nkind: Pod\n{labels}\nspec: {spec}");
+        let (world, problems) = read_bytes(text.as_bytes());
+        let pod = &world.pods[0];
+        assert!(pod.unreadable, "{spec}");
+        let shape = world.shapes.get(pod.shape);
+        assert_eq!(shape.labels.iter().count(), 1);
+        let amounts = shape.requests.iter().map(|(resource, amount)| {
+            let full = amount == i64::MAX;
+            let amount = if full {
+                "all".into()
+            } else {
+                amount.to_string()
+            };
+            format!("{} {amount}", resource.name(&world.names))
+        });
+        let amounts = amounts.collect::<Vec<_>>().join(", ");
+        let problem = problems.list[0].to_string();
+        let word = problem
+            .split("; ")
+            .find(|part| part.contains("its node counts"));
+        format!("{amounts}: {}", word.unwrap_or("no word"))
+    };
+    let one = |resources: &str| format!("{{name: c, resources: {resources}}}");
+    let two = |first: &str| {
+        let second = one("{requests: {cpu: 2, memory: 1Ki}}");
+        format!("{{nodeName: n1, priority: much, containers: [{first}, {second}]}}")
+    };
+    for (spec, wanted) in [
+        (
+            two(&one("{requests: {cpu: 500m}}")),
+            "cpu 2500, memory 1024, pods 1: no word",
+        ),
+        (
+            two(&one("{requests: {cpu: -1}, limits: {memory: 1Ki}}")),
+            "cpu all, memory 2048, pods 1: until then its node counts as full of cpu",
+        ),
+        (
+            two(&one("{requests: {cpu: 1}, limits: {cpu: some}}")),
+            "cpu 3000, memory 1024, pods 1: no word",
+        ),
+        (
+            two("5"),
+            "cpu all, memory all, pods 1: until then its node counts as full of cpu, memory",
+        ),
+        (
+            "{nodeName: n1, containers: 5}".to_owned(),
+            "cpu all, memory all, pods 1: until then its node counts as full of cpu, memory",
+        ),
+    ] {
+        assert_eq!(takes(&spec), wanted, "{spec}");
+    }
+}
+
+#[test]
 fn a_pod_that_cannot_be_read_is_on_its_node_if_that_can() {
     let held = |text: &str| {
         let mut reader = crate::manifests::Reader::of_manifests();
@@ -485,5 +542,39 @@ fn a_pod_that_cannot_be_read_is_on_its_node_if_that_can() {
         ("metadata: {name: a}\nspec: 7".to_owned(), "a on no node"),
     ] {
         assert_eq!(held(&text), wanted, "{text}");
+    }
+}
+
+/// A status that cannot be read in part: what is known without it, and the problems.
+fn passed_over(manifest: &str) -> (longshore_core::model::ClusterObjects, String) {
+    let mut reader = crate::manifests::Reader::new();
+    reader.read("s.yaml", manifest.as_bytes());
+    let (world, problems) = reader.finish();
+    (world, problems.to_string())
+}
+
+#[test]
+fn a_status_that_cannot_be_read_hides_no_object() {
+    let (world, said) = passed_over(
+        "apiVersion: policy/v1\nkind: PodDisruptionBudget\nmetadata: {name: a}\nspec: {maxUnavailable: 1, selector: {}}\nstatus: {disruptionsAllowed: many}\n\
+         ---\napiVersion: v1\nkind: Node\nmetadata: {name: n}\nstatus: {capacity: {cpu: [4]}, allocatable: {cpu: 4}, conditions: [{type: 5}, {type: Ready, status: 'True'}]}\n\
+         ---\napiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: []}\nstatus: {startTime: later}\n",
+    );
+    assert_eq!((world.budgets.len(), world.pods.len()), (1, 1));
+    assert_eq!(world.budgets[0].allowed, 0);
+    let node = world.nodes.iter().next().unwrap();
+    assert!(node.ready);
+    let protected = world.names.get("karpenter.sh/do-not-disrupt").unwrap();
+    assert!(node.annotations.get(protected).is_some());
+    for part in [
+        "status.disruptionsAllowed",
+        "status.capacity.cpu",
+        "status.conditions[0].type",
+        "status.startTime",
+    ] {
+        let told = said
+            .lines()
+            .any(|line| line.contains(part) && line.contains("passed over"));
+        assert!(told, "{part}: {said}");
     }
 }

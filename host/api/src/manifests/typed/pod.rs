@@ -22,7 +22,6 @@ const LABEL_VALUE: &str =
 const DNS_LABEL: &str =
     "at most 63 lower case letters, digits and `-`, first and last a letter or digit";
 
-/// Faults of a pod.
 pub(super) fn pod(pod: &Pod) -> Vec<Fault> {
     let mut faults = Faults::default();
     if let Some(spec) = &pod.spec {
@@ -40,7 +39,6 @@ pub(super) fn pod(pod: &Pod) -> Vec<Fault> {
     faults.0
 }
 
-/// Faults of a DaemonSet.
 pub(super) fn daemon(daemon: &DaemonSet) -> Vec<Fault> {
     let mut faults = Faults::default();
     let Some(spec) = &daemon.spec else {

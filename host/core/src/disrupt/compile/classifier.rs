@@ -13,8 +13,9 @@ use crate::optimize::classes::Compatibility;
 use crate::schedule::bit_set::BitSet;
 use crate::schedule::first_fit::CompiledCluster;
 use crate::schedule::fit::ResourceVector;
+use crate::schedule::members::Members;
 use crate::schedule::node_specs::RequirementsId;
-use crate::schedule::pod_groups::GroupUse;
+use crate::schedule::pod_groups::{GroupUse, Relaxation};
 use crate::schedule::topology::ConstraintKind;
 use crate::snapshot::StateNode;
 
@@ -53,6 +54,8 @@ pub(super) struct Classifier {
     members: FxHashMap<PodIx, Member>,
     /// Groups over hosts that some pod caps.
     capped: FxHashSet<u32>,
+    /// Groups of rules that hold whatever is preferred.
+    hard: Members,
 }
 
 impl Classifier {
@@ -80,6 +83,7 @@ impl Classifier {
             ports,
             members: FxHashMap::default(),
             capped: FxHashSet::default(),
+            hard: hard_groups(p),
         }
     }
 
@@ -193,10 +197,11 @@ impl Classifier {
         group: usize,
         node: usize,
     ) -> Option<(usize, Member)> {
-        let count = p.items[group].relaxations.len();
-        let first = suits(p, group, 0, &p.snapshot.nodes[node]);
-        let relaxation = if first { 0 } else { count.checked_sub(1)? };
+        let last = p.items[group].relaxations.len().checked_sub(1)?;
         let pins = self.pins(p, group, node)?;
+        let keeps = suits(p, group, 0, &p.snapshot.nodes[node])
+            && self.may_keep_preferences(p, group, &pins);
+        let relaxation = if keeps { 0 } else { last };
         let requirements = *p.items[group].relaxations[relaxation].needs.first()?;
         let key = (group, relaxation, pins);
         let part = match self.known.get(&key) {
@@ -241,23 +246,7 @@ impl Classifier {
                     .count() as i64,
             );
         }
-        let needs = pod_group.relaxations[relaxation].needs.clone();
-        let minds = pod_group.relaxations[relaxation].avoids_prefer_no_schedule;
-        let key = (
-            needs,
-            pod_group.shape.tolerations.clone(),
-            minds,
-            pins.clone(),
-        );
-        let place = match self.place_of.get(&key) {
-            Some(&place) => place,
-            None => {
-                let place = self.new_place(p, &key);
-                self.places.push(place);
-                self.place_of.insert(key, self.places.len() - 1);
-                self.places.len() - 1
-            }
-        };
+        let place = self.place(p, group, relaxation, pins);
         self.parts.push(Part {
             place,
             amount,
@@ -266,7 +255,51 @@ impl Classifier {
         Some(self.parts.len() - 1)
     }
 
-    /// Domains that pods of a group keep, by topology key. Nothing if the node has none of a key.
+    /// Whether pods of a group can have what they prefer of a node on one that is bought. A preference
+    /// that only nodes which are there meet, as for the pod's own host, holds no pod: plans of new
+    /// pods give it up, too.
+    fn may_keep_preferences(
+        &mut self,
+        p: &mut CompiledCluster<'_>,
+        group: usize,
+        pins: &Pins,
+    ) -> bool {
+        let levels = &p.items[group].relaxations;
+        let needs = |level: Option<&Relaxation>| level.map(|level| level.needs.clone());
+        if needs(levels.first()) == needs(levels.last()) {
+            return true;
+        }
+        let place = self.place(p, group, 0, pins);
+        !self.places[place].specs.is_empty()
+    }
+
+    /// Where pods of a group may be at a level of preferences.
+    fn place(
+        &mut self,
+        p: &mut CompiledCluster<'_>,
+        group: usize,
+        relaxation: usize,
+        pins: &Pins,
+    ) -> usize {
+        let pod_group = &p.items[group];
+        let level = &pod_group.relaxations[relaxation];
+        let key = (
+            level.needs.clone(),
+            pod_group.shape.tolerations.clone(),
+            level.avoids_prefer_no_schedule,
+            pins.clone(),
+        );
+        if let Some(&place) = self.place_of.get(&key) {
+            return place;
+        }
+        let place = self.new_place(p, &key);
+        self.places.push(place);
+        self.place_of.insert(key, self.places.len() - 1);
+        self.places.len() - 1
+    }
+
+    /// Domains that pods of a group keep, by topology key. Nothing if the node has none of a key that
+    /// a rule is about. A preference over a key that the node lacks holds no pod.
     fn pins(&self, p: &CompiledCluster<'_>, group: usize, node: usize) -> Option<Pins> {
         let pod_group = &p.items[group];
         let uses = pod_group
@@ -278,10 +311,21 @@ impl Classifier {
         let mut keys: SmallVec<[usize; 4]> = owned.chain(pod_group.keys.iter().copied()).collect();
         keys.sort_unstable();
         keys.dedup();
-        let pin = |key: usize| {
-            let domain = p.topology.keys[key].of_node[node];
-            (domain != u32::MAX).then_some((key, domain))
-        };
+        let domain = |key: usize| p.topology.keys[key].of_node[node];
+        if keys.iter().any(|key| domain(*key) == u32::MAX) {
+            // Groups that are about the pod: its own rules, and those of others that must hold.
+            let last = pod_group.relaxations.last().into_iter();
+            let own = last.flat_map(|level| level.uses.iter().filter(|rule| !rule.soft));
+            let counted = pod_group.counted.iter().chain(pod_group.repelled_by.iter());
+            let counted = counted.chain(pod_group.owned_anti_affinity.iter());
+            let hard = counted.filter(|group| self.hard.has(*group));
+            let hard = hard.chain(own.map(|rule| rule.group));
+            let hard: FxHashSet<usize> = hard
+                .filter_map(|group| p.topology.groups[group].key)
+                .collect();
+            keys.retain(|key| domain(*key) != u32::MAX || hard.contains(key));
+        }
+        let pin = |key: usize| (domain(key) != u32::MAX).then_some((key, domain(key)));
         keys.into_iter().map(pin).collect()
     }
 
@@ -474,6 +518,23 @@ impl Classifier {
             on_host,
         }
     }
+}
+
+/// Groups of rules that are left when all preferences are given up.
+fn hard_groups(p: &CompiledCluster<'_>) -> Members {
+    let mut hard = Members::default();
+    let last = p.items.iter().filter_map(|item| item.relaxations.last());
+    for rule in last.flat_map(|level| level.uses.iter()) {
+        if !rule.soft {
+            hard.insert(rule.group);
+        }
+    }
+    for (at, group) in p.topology.groups.iter().enumerate() {
+        if group.spec.rule == ConstraintKind::InverseAntiAffinity {
+            hard.insert(at);
+        }
+    }
+    hard
 }
 
 /// Whether kube-scheduler would let a pod of a group into the domains that it is in, were it made

@@ -16,7 +16,7 @@ use crate::schedule::fit::ResourceVector;
 use crate::stop::Stop;
 
 /// Offers kept for each set of places and NodePool.
-const SHORTLISTED: usize = 8;
+const MAX_OFFERS: usize = 8;
 
 /// The offers whose best contents are worth most for what they cost, a few for each set of places.
 pub(super) fn shortlist(c: &Compiled<'_>) -> Vec<usize> {
@@ -39,7 +39,7 @@ pub(super) fn shortlist(c: &Compiled<'_>) -> Vec<usize> {
     let mut kept: Vec<usize> = Vec::new();
     for mut group in groups.into_values() {
         group.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
-        kept.extend(group.into_iter().take(SHORTLISTED).map(|(_, at)| at));
+        kept.extend(group.into_iter().take(MAX_OFFERS).map(|(_, at)| at));
     }
     kept.sort_unstable();
     kept

@@ -15,7 +15,7 @@ pub(super) struct Movable {
     pub pod: PodIx,
     /// Position in [`CompiledCluster::items`].
     pub group: Option<usize>,
-    /// Where it is.
+    /// Index into the snapshot's nodes.
     pub node: usize,
 }
 

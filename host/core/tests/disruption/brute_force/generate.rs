@@ -74,7 +74,6 @@ struct Node {
     pods: Vec<u32>,
 }
 
-/// A cluster.
 pub struct Cluster {
     apps: Vec<App>,
     nodes: Vec<Node>,

@@ -184,7 +184,6 @@ impl Case {
         })
     }
 
-    /// Nodes that exist.
     pub fn existing(&self) -> Vec<Node> {
         self.nodes.clone()
     }

@@ -4,7 +4,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A node.
 #[derive(Clone, Debug)]
 pub struct Node {
     pub name: String,

@@ -55,7 +55,6 @@ struct Known {
 const WATCH_RETRY: Duration = Duration::from_secs(1);
 
 impl Claims {
-    /// None is known yet.
     pub fn new(managed: Managed) -> Self {
         Claims {
             managed,
@@ -85,7 +84,6 @@ impl Claims {
         (of_pool, launched.count())
     }
 
-    /// Whose an instance is.
     pub fn owner(&self, instance: &str) -> Owner {
         let known = lock(&self.known);
         match known.claims.get(instance) {

@@ -15,7 +15,6 @@ use longshore_ec2::nodeclass::{EC2NodeClass, EC2NodeClassStatus};
 use crate::live::context::Context;
 use crate::live::metrics::ec2::{self, Ec2Metrics};
 
-/// Counts what happens.
 pub struct Counting(pub Arc<Ec2Metrics>);
 
 impl Observer for Counting {
@@ -79,7 +78,6 @@ pub struct ToldClasses {
 }
 
 impl ToldClasses {
-    /// Those classes.
     pub fn new(classes: Arc<KubeClasses>) -> Self {
         ToldClasses {
             classes,

@@ -35,7 +35,7 @@ use crate::live::disruption::staying::{self, Told};
 use crate::live::disruption::step::{self, NewCommand};
 use crate::live::disruption::waves::{self, Changes};
 use crate::live::guard::{guarded, guarded_now};
-use crate::live::journal::look::LOOKS;
+use crate::live::journal::look::BEFORE_FIRST_LOOK;
 use crate::live::mutants::mutant;
 use crate::live::node_claim;
 use crate::live::state::WorkItem;
@@ -280,7 +280,7 @@ impl Controller {
             self.disruption.used = Used::default();
         }
         self.disruption.looks += 1;
-        let number = LOOKS + self.disruption.looks;
+        let number = BEFORE_FIRST_LOOK + self.disruption.looks;
         let clock = self.ctx.clock.clone();
         let time = clock.now().as_millisecond();
         let revision = self.state.revision;

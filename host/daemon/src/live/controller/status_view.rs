@@ -140,7 +140,9 @@ impl Controller {
             .blocked
             .set(i64::from(self.blocked.is_some() || !synced));
         let claims = self.state.claims.values().map(|claim| &**claim);
-        let recent = self.ctx.recent.view(claims, (self.since, self.ctx.now()));
+        let (led, moment) = (self.ctx.leadership.since(), self.ctx.now());
+        let led = moment - now.saturating_duration_since(led);
+        let recent = self.ctx.recent.view(claims, (self.since, led, moment));
         let of_policies = policies["warnings"].as_array().into_iter().flatten();
         let of_policies = of_policies.filter_map(|warning| warning.as_str().map(str::to_owned));
         let warnings: Vec<String> = recent.warnings.into_iter().chain(of_policies).collect();

@@ -84,7 +84,6 @@ pub struct CommandView {
     pub id: String,
     /// Candidates that are still there.
     pub candidates: Vec<Candidate>,
-    /// NodePools of these.
     pub pools: Vec<Arc<NodePool>>,
     /// What was bought by it.
     pub replacements: Vec<Replacement>,

@@ -33,11 +33,8 @@ use crate::live::protection;
 use crate::live::round::{RoundConfig, build_snapshot};
 use crate::live::round_input::RoundInput;
 
-/// What was decided.
 pub struct Decision {
-    /// What was looked at.
     pub snapshot: Snapshot,
-    /// What was found.
     pub round: Round,
     /// Proposals that may be carried out now, all together: `check` has passed them. What it refuses is in
     /// `round`.

@@ -16,7 +16,6 @@ use crate::live::lock::lock;
 #[derive(Default)]
 pub struct KnownFailures(Mutex<BTreeMap<String, Noted>>);
 
-/// What was noted last.
 #[derive(Clone)]
 struct Noted {
     /// The template that it was noted of.

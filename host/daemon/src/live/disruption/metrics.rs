@@ -146,7 +146,6 @@ impl DisruptionMetrics {
         self.backoffs.with_label_values(&[pool]).inc();
     }
 
-    /// A command was begun.
     pub fn begun(&self, command: &Command) {
         self.decisions
             .with_label_values(&labels(command).each_ref())

@@ -20,7 +20,7 @@ use super::command::{
 };
 use super::{COMMAND, DETAILS, MOVES, REPLACES, events, failures};
 use crate::live::claim_writes::{self, delete, patch_meta, patch_status};
-use crate::live::claims::{NewNodeClaim, PODS};
+use crate::live::claims::{NewNodeClaim, PLANNED_PODS};
 use crate::live::context::Context;
 use crate::live::fail_points::fail_point;
 use crate::live::mutants::mutant;
@@ -39,7 +39,6 @@ const STALE_WATCH_RETRY: Duration = Duration::from_secs(1);
 pub struct NewCommand {
     /// Its ID: the same for the same round.
     pub id: String,
-    /// What was decided.
     pub command: Command,
     /// Candidates with their nodes.
     pub candidates: Vec<Candidate>,
@@ -66,7 +65,7 @@ impl NewCommand {
             let annotations = &mut want.object["metadata"]["annotations"];
             annotations[REPLACES] = id.clone().into();
             if let Some(annotations) = annotations.as_object_mut() {
-                annotations.remove(PODS);
+                annotations.remove(PLANNED_PODS);
             }
             want.pods.clear();
         }
@@ -143,7 +142,6 @@ impl NewCommand {
 /// A command that could not be begun. What was done of it is taken back by [`step`].
 #[derive(Debug)]
 pub struct NotBegun {
-    /// Why.
     pub error: StepError,
     /// Replacements were asked for: some may have been created.
     pub buys: bool,

@@ -208,7 +208,7 @@ fn pages_end_between_lines_and_leave_nothing_out() {
         pages.len() > 5
             && pages
                 .iter()
-                .all(|page| page.ends_with('\n') && page.len() < 2 * PAGE)
+                .all(|page| page.ends_with('\n') && page.len() < 2 * PAGE_BYTES)
     );
     let text = pages.concat();
     assert_eq!(text.matches("karpenter_pods_state{").count(), 2000);

@@ -97,7 +97,7 @@ pub fn write(catalogue: &Catalogue, names: &Symbols) -> Vec<u8> {
     serde_json::to_vec(&Wire(types.collect())).unwrap_or_default()
 }
 
-/// Reads what [`write`] wrote.
+/// Reads what [`write()`] wrote.
 ///
 /// # Errors
 /// It is something else, in words.

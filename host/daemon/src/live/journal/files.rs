@@ -15,9 +15,8 @@ use super::record::{Head, Observed, Record, What};
 use super::segment::{Content, name_of, number_of, read_at};
 
 /// A batch is written when it is this large, or a quarter of a segment.
-pub const BATCH: usize = 256 << 10;
+pub const BATCH_BYTES: usize = 256 << 10;
 
-/// How large.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sizes {
     /// All segments together, bytes.
@@ -44,7 +43,6 @@ pub enum WriteError {
     TooSmall { all: u64, head: u64 },
 }
 
-/// The segments.
 pub struct Files {
     folder: PathBuf,
     sizes: Sizes,
@@ -139,7 +137,7 @@ impl Files {
     }
 
     /// Appends a record to what is written next. Returns where it will be; a batch that was begun
-    /// must not be larger than [`BATCH`].
+    /// must not be larger than [`BATCH_BYTES`].
     pub fn add(&mut self, record: &Record) -> At {
         let frame = self.current.as_ref().map_or(0, |segment| segment.end);
         At::new(frame, self.batch.add(record))
@@ -147,7 +145,7 @@ impl Files {
 
     /// Whether the batch has to be written before anything is added.
     pub fn is_full(&self) -> bool {
-        let batch = (BATCH as u64).min(self.sizes.segment / 4);
+        let batch = (BATCH_BYTES as u64).min(self.sizes.segment / 4);
         self.batch.plain.len() as u64 >= batch || self.batch.frame.is_some()
     }
 
@@ -379,7 +377,9 @@ impl Copy<'_> {
                     index.record_gap(super::record::bit(kept.kind));
                     continue;
                 };
-                if !self.batch.plain.is_empty() && self.batch.plain.len() + record.len() > BATCH {
+                if !self.batch.plain.is_empty()
+                    && self.batch.plain.len() + record.len() > BATCH_BYTES
+                {
                     write(to, &mut self.batch)?;
                 }
                 let at = At::new(to.end, self.batch.add_bytes(record));

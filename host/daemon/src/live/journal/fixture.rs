@@ -13,7 +13,7 @@ use longshore_core::snapshot::Snapshot;
 use longshore_core::stop::Stop;
 use serde_json::json;
 
-use super::look::{LOOKS, Look};
+use super::look::{BEFORE_FIRST_LOOK, Look};
 use super::round::Summary;
 use super::{Decided, Journal, Looked, Sizes};
 use crate::live::disruption::decide::count_commands;
@@ -171,7 +171,7 @@ impl JournalFixture {
     pub fn look(&mut self) -> usize {
         self.looks += 1;
         self.time += 1000;
-        let number = LOOKS + self.looks;
+        let number = BEFORE_FIRST_LOOK + self.looks;
         self.journal.began(self.time, number, self.state.revision);
         let mut world = self.state.freeze().world();
         count_commands(&mut world);

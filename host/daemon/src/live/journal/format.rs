@@ -18,11 +18,11 @@ const MAGIC: &[u8; 8] = b"LSJOURNL";
 /// The version that is written, and the newest that is read.
 pub const VERSION: u32 = 1;
 /// Bytes of the header.
-pub const HEADER: usize = 16;
+pub const HEADER_BYTES: usize = 16;
 /// Bytes of a frame before its body.
-pub const FRAME: usize = 12;
+pub const FRAME_BYTES: usize = 12;
 /// Bytes of a body before its text.
-const BODY: usize = 5;
+const BODY_HEAD_BYTES: usize = 5;
 /// The largest plain text that is read: components are at most 256 MiB, objects of Kubernetes at
 /// most 3 MiB.
 const MAX_TEXT_BYTES: usize = 300 << 20;
@@ -46,13 +46,13 @@ pub enum Header {
 }
 
 /// The header of a new segment.
-pub fn header() -> [u8; HEADER] {
+pub fn header() -> [u8; HEADER_BYTES] {
     header_of(VERSION)
 }
 
 /// The header of a segment of any version.
-pub fn header_of(version: u32) -> [u8; HEADER] {
-    let mut bytes = [0; HEADER];
+pub fn header_of(version: u32) -> [u8; HEADER_BYTES] {
+    let mut bytes = [0; HEADER_BYTES];
     bytes[..8].copy_from_slice(MAGIC);
     bytes[8..12].copy_from_slice(&version.to_le_bytes());
     let sum = crc32fast::hash(&bytes[..12]);
@@ -61,7 +61,7 @@ pub fn header_of(version: u32) -> [u8; HEADER] {
 }
 
 /// What `bytes` say they are.
-pub fn read_header(bytes: &[u8; HEADER]) -> Header {
+pub fn read_header(bytes: &[u8; HEADER_BYTES]) -> Header {
     let version = number(bytes, 8);
     match (
         &bytes[..8] == MAGIC,
@@ -82,7 +82,7 @@ pub fn may_begin(bytes: &[u8]) -> bool {
 
 /// A frame around `plain`.
 pub fn frame(plain: &[u8]) -> Vec<u8> {
-    let mut out = vec![0; FRAME + BODY];
+    let mut out = vec![0; FRAME_BYTES + BODY_HEAD_BYTES];
     let packed = if plain.len() < MIN_COMPRESSED_BYTES {
         None
     } else {
@@ -90,18 +90,19 @@ pub fn frame(plain: &[u8]) -> Vec<u8> {
     };
     match packed.filter(|packed| packed.len() < plain.len()) {
         Some(packed) => {
-            out[FRAME] = 1;
+            out[FRAME_BYTES] = 1;
             out.extend_from_slice(&packed);
         }
         None => out.extend_from_slice(plain),
     }
-    out[FRAME + 1..FRAME + BODY].copy_from_slice(&(plain.len() as u32).to_le_bytes());
-    let length = (out.len() - FRAME) as u32;
-    let sum = crc32fast::hash(&out[FRAME..]);
+    out[FRAME_BYTES + 1..FRAME_BYTES + BODY_HEAD_BYTES]
+        .copy_from_slice(&(plain.len() as u32).to_le_bytes());
+    let length = (out.len() - FRAME_BYTES) as u32;
+    let sum = crc32fast::hash(&out[FRAME_BYTES..]);
     out[..4].copy_from_slice(&length.to_le_bytes());
     out[4..8].copy_from_slice(&sum.to_le_bytes());
     let sum = crc32fast::hash(&out[..8]);
-    out[8..FRAME].copy_from_slice(&sum.to_le_bytes());
+    out[8..FRAME_BYTES].copy_from_slice(&sum.to_le_bytes());
     out
 }
 
@@ -109,7 +110,7 @@ pub fn frame(plain: &[u8]) -> Vec<u8> {
 ///
 /// # Errors
 /// The announcement is damaged.
-pub fn read_frame(bytes: &[u8; FRAME]) -> Result<(usize, u32), Wrong> {
+pub fn read_frame(bytes: &[u8; FRAME_BYTES]) -> Result<(usize, u32), Wrong> {
     if number(bytes, 8) != crc32fast::hash(&bytes[..8]) {
         return Err("the checksum of its length is wrong".into());
     }
@@ -124,7 +125,7 @@ pub fn open(body: &[u8], sum: u32) -> Result<Cow<'_, [u8]>, Wrong> {
     if crc32fast::hash(body) != sum {
         return Err("its checksum is wrong".into());
     }
-    let (Some(&how), Some(text)) = (body.first(), body.get(BODY..)) else {
+    let (Some(&how), Some(text)) = (body.first(), body.get(BODY_HEAD_BYTES..)) else {
         return Err("it is too short".into());
     };
     let length = number(body, 1) as usize;
@@ -219,9 +220,9 @@ mod tests {
     use super::*;
 
     fn opened(frame: &[u8]) -> Result<Vec<u8>, Wrong> {
-        let (length, sum) = read_frame(frame[..FRAME].try_into().unwrap())?;
-        assert_eq!(length, frame.len() - FRAME);
-        open(&frame[FRAME..], sum).map(Cow::into_owned)
+        let (length, sum) = read_frame(frame[..FRAME_BYTES].try_into().unwrap())?;
+        assert_eq!(length, frame.len() - FRAME_BYTES);
+        open(&frame[FRAME_BYTES..], sum).map(Cow::into_owned)
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! What the record of a look for disruption has beside what the record of every round has, and what
 //! it came to.
 //!
-//! Looks and rounds of provisioning are numbered apart: numbers of looks begin at [`LOOKS`].
+//! Looks and rounds of provisioning are numbered apart: numbers of looks begin after
+//! [`BEFORE_FIRST_LOOK`].
 
 use longshore_core::disrupt::methods::{Options, TerminateFirst};
 use longshore_core::disrupt::proposals::Rules;
@@ -10,7 +11,7 @@ use longshore_core::model::{ClusterObjects, DueRepair, MoveCost, RepairAction, U
 use serde::{Deserialize, Serialize};
 
 /// The number of the first look, less one.
-pub const LOOKS: u64 = 1 << 40;
+pub const BEFORE_FIRST_LOOK: u64 = 1 << 40;
 
 /// The input of a look beside that of every round.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

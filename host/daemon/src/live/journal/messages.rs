@@ -6,7 +6,7 @@ use serde::Deserialize;
 use super::record::{Gap, Observed, What, kinds};
 use longshore_core::plan::Effort;
 
-use super::look::LOOKS;
+use super::look::BEFORE_FIRST_LOOK;
 use super::round::{Outcome, RecordedEffort, Round};
 use super::segment::End;
 use crate::error::count;
@@ -268,7 +268,7 @@ fn answered_by(round: &Round) -> String {
 
 /// What a round of provisioning or a look for disruption is called.
 pub fn name_of(number: u64) -> String {
-    match number.checked_sub(LOOKS) {
+    match number.checked_sub(BEFORE_FIRST_LOOK) {
         Some(look) => format!("look {look}"),
         None => format!("round {number}"),
     }

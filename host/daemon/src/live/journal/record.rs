@@ -4,7 +4,6 @@ use super::format::{Bytes, Wrong, put, put_bytes};
 use super::round::Round;
 use crate::live::kinds::Kind;
 
-/// One thing that happened.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Record {
     /// The first record of a segment.
@@ -14,11 +13,9 @@ pub enum Record {
         /// How many records of objects that took.
         objects: u64,
     },
-    /// Something was observed.
     Observed(Observed),
     /// A round took its snapshot: of everything observed up to here and nothing after.
     Began(Began),
-    /// A round was decided.
     Decided(Box<Round>),
     /// Something that rounds name by its digest.
     Blob(Blob),

@@ -5,7 +5,7 @@ use std::io::{BufReader, Read as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
-use super::format::{self, Bytes, FRAME, HEADER, Header, VERSION, Wrong};
+use super::format::{self, Bytes, FRAME_BYTES, HEADER_BYTES, Header, VERSION, Wrong};
 use super::record::Record;
 
 /// The ending of a segment's file name.
@@ -121,20 +121,20 @@ impl Segment {
         let file = File::open(path).map_err(read)?;
         let size = file.metadata().map_err(read)?.len();
         let mut file = BufReader::with_capacity(1 << 20, file);
-        let mut header = Vec::with_capacity(HEADER);
+        let mut header = Vec::with_capacity(HEADER_BYTES);
         file.by_ref()
-            .take(HEADER as u64)
+            .take(HEADER_BYTES as u64)
             .read_to_end(&mut header)
             .map_err(read)?;
         let mut segment = Segment {
             path: path.into(),
             file,
-            at: HEADER as u64,
+            at: HEADER_BYTES as u64,
             size,
             closed: false,
             end: None,
         };
-        let Ok(header) = <[u8; HEADER]>::try_from(header.as_slice()) else {
+        let Ok(header) = <[u8; HEADER_BYTES]>::try_from(header.as_slice()) else {
             if format::may_begin(&header) {
                 segment.end = Some(End::Cut { at: 0 });
                 return Ok(segment);
@@ -163,9 +163,9 @@ impl Segment {
             return Ok(None);
         }
         let offset = self.at;
-        let mut head = [0; FRAME];
+        let mut head = [0; FRAME_BYTES];
         let left = self.size - offset;
-        if left < FRAME as u64 {
+        if left < FRAME_BYTES as u64 {
             self.end = Some(match (left, self.closed) {
                 (0, true) => End::Closed,
                 (0, false) => End::Open { at: offset },
@@ -179,7 +179,7 @@ impl Segment {
         let announced = match format::read_frame(&head) {
             Ok(announced) => announced,
             // Some file systems leave zeros if the power fails before data reaches the disk.
-            Err(_) if head == [0; FRAME] && self.rest_is_zero()? => {
+            Err(_) if head == [0; FRAME_BYTES] && self.rest_is_zero()? => {
                 self.end = Some(End::Cut { at: offset });
                 return Ok(None);
             }
@@ -189,7 +189,7 @@ impl Segment {
         if length > MAX_BODY_BYTES {
             return Err(self.corrupt(offset, "the record", format!("a length of {length} bytes")));
         }
-        if length as u64 > left - FRAME as u64 {
+        if length as u64 > left - FRAME_BYTES as u64 {
             self.end = Some(End::Cut { at: offset });
             return Ok(None);
         }
@@ -197,7 +197,7 @@ impl Segment {
         self.file
             .read_exact(&mut body)
             .map_err(|source| self.failed(source))?;
-        self.at += (FRAME + length) as u64;
+        self.at += (FRAME_BYTES + length) as u64;
         match format::open(&body, sum) {
             Ok(plain) => Ok(Some(Content {
                 offset,
@@ -272,14 +272,14 @@ impl Content {
 /// The text of the frame at a place of a file that is written to.
 pub fn read_at(file: &File, offset: u64) -> Result<Vec<u8>, Wrong> {
     let text_of = |error: std::io::Error| error.to_string();
-    let mut head = [0; FRAME];
+    let mut head = [0; FRAME_BYTES];
     file.read_exact_at(&mut head, offset).map_err(text_of)?;
     let (length, sum) = format::read_frame(&head)?;
     if length > MAX_BODY_BYTES {
         return Err(format!("a length of {length} bytes"));
     }
     let mut body = vec![0; length];
-    file.read_exact_at(&mut body, offset + FRAME as u64)
+    file.read_exact_at(&mut body, offset + FRAME_BYTES as u64)
         .map_err(text_of)?;
     format::open(&body, sum).map(std::borrow::Cow::into_owned)
 }

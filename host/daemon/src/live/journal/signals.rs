@@ -29,7 +29,7 @@ pub fn write(signals: &Signals) -> Vec<u8> {
     serde_json::to_vec(&tables).unwrap_or_default()
 }
 
-/// Reads what [`write`] wrote.
+/// Reads what [`write()`] wrote.
 ///
 /// # Errors
 /// It is something else, in words.

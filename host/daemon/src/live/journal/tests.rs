@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::fixture::{JournalFixture, LARGE, segments};
-use super::format::{HEADER, header_of};
+use super::format::{HEADER_BYTES, header_of};
 use super::messages;
 use super::read::{Item, Reader};
 use super::record::Record;
@@ -64,8 +64,11 @@ fn a_journal_cut_at_any_byte_is_read_up_to_the_cut() {
         before = records.len();
         match end.unwrap() {
             // Only between two frames: there is nothing to see of the cut.
-            End::Open { at } => assert_eq!(at as usize, cut.max(HEADER)),
-            End::Cut { at } => assert!((at as usize) < cut || cut < HEADER, "cut at {cut}: {at}"),
+            End::Open { at } => assert_eq!(at as usize, cut.max(HEADER_BYTES)),
+            End::Cut { at } => assert!(
+                (at as usize) < cut || cut < HEADER_BYTES,
+                "cut at {cut}: {at}"
+            ),
             End::Closed => panic!("cut at {cut}: complete"),
         }
     }
@@ -118,7 +121,7 @@ fn zeros_at_the_end_are_a_cut_for_the_power_was_lost() {
 fn what_is_newer_or_no_journal_is_refused_with_a_hint() {
     let (scene, mut bytes) = small("newer");
     let file = scene.folder.join("newer.journal");
-    bytes[..HEADER].copy_from_slice(&header_of(2));
+    bytes[..HEADER_BYTES].copy_from_slice(&header_of(2));
     std::fs::write(&file, &bytes).unwrap();
     let error = read(&file).1.unwrap_err();
     assert!(

@@ -57,7 +57,6 @@ pub struct Shared {
     condition: Counters,
 }
 
-/// How it goes.
 #[derive(Default)]
 struct Counters {
     bytes: AtomicU64,
@@ -65,7 +64,6 @@ struct Counters {
     failing: AtomicBool,
 }
 
-/// How writing goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Condition {
     /// Bytes of all segments.
@@ -110,7 +108,6 @@ pub fn start(
 }
 
 impl Queue {
-    /// Something was observed.
     pub fn observed(&self, observed: Observed) {
         let size = match &observed.what {
             What::Upsert(text) | What::Remove(text) | What::Failed(text) => text.len(),
@@ -148,7 +145,6 @@ impl Queue {
         self.send(Message::Decided(decided), size, gap);
     }
 
-    /// How it goes.
     pub fn condition(&self) -> Condition {
         let of = &self.shared.condition;
         Condition {

@@ -10,7 +10,7 @@ use tokio::sync::{Notify, Semaphore, SemaphorePermit, oneshot};
 use tokio::time::Instant;
 
 use crate::live::lock::lock;
-use crate::live::work_queue::LAUNCHES;
+use crate::live::work_queue::MAX_LAUNCHES;
 
 /// Annotation of the members of a group: `TOKEN/INDEX/SIZE`.
 pub const GROUP: &str = "longshore.dev/launch-group";
@@ -52,7 +52,7 @@ impl Default for LaunchGroups {
             gatherings: Mutex::default(),
             records: Mutex::default(),
             listed: tokio::sync::Mutex::default(),
-            turns: Semaphore::new(LAUNCHES),
+            turns: Semaphore::new(MAX_LAUNCHES),
         }
     }
 }

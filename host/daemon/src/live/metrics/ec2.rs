@@ -8,7 +8,6 @@ use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec, IntGaugeVec
 
 use super::{LONG, Turns, counter, histogram, registered, unlabelled};
 
-/// All of them.
 pub struct Ec2Metrics {
     registry: Registry,
     launch_failures: IntCounterVec,
@@ -227,7 +226,6 @@ impl Ec2Metrics {
         self.userdata.with_label_values(&[nodeclass]).set(bytes);
     }
 
-    /// A class is gone.
     pub fn class_gone(&self, nodeclass: &str) {
         // One that no node was given user data of has none.
         let _ = self.userdata.remove_label_values(&[nodeclass]);

@@ -26,7 +26,6 @@ pub struct PolicySlot {
 /// A running policy.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Running {
-    /// Whom it serves.
     pub slot: PolicySlot,
     /// The version that runs; none if none could ever be loaded.
     pub version: Option<Fingerprint>,
@@ -37,7 +36,6 @@ pub struct Running {
 /// A policy as the files have it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DesiredPolicy {
-    /// Whom it serves.
     pub slot: PolicySlot,
     /// Its version; none if a file cannot be read.
     pub version: Option<Fingerprint>,
@@ -54,6 +52,8 @@ pub enum Step {
     Refused,
     /// There is nothing to load.
     Unreadable,
+    /// It is turned off.
+    Off,
 }
 
 /// All that is to be done.
@@ -69,7 +69,6 @@ pub struct Change {
     pub slots: bool,
 }
 
-/// Compares.
 pub fn decide(running: &[Running], wanted: &[DesiredPolicy]) -> Change {
     let from: Vec<_> = wanted
         .iter()
@@ -78,6 +77,7 @@ pub fn decide(running: &[Running], wanted: &[DesiredPolicy]) -> Change {
     let step = |(wanted, from): (&DesiredPolicy, &Option<usize>)| {
         let old = from.map(|at| &running[at]);
         match &wanted.version {
+            _ if wanted.slot.mode == Mode::Off => Step::Off,
             None => Step::Unreadable,
             version if old.is_some_and(|old| old.version == *version) => Step::Keep,
             version if old.is_some_and(|old| old.refused == *version) => Step::Refused,
@@ -188,6 +188,21 @@ mod tests {
             ..running("a", "1")
         }];
         assert_eq!(decide(&never, &[unreadable]).steps, [Step::Unreadable]);
+    }
+
+    #[test]
+    fn what_is_turned_off_is_not_loaded_and_comes_back_anew() {
+        let mut off = wanted("a", "2");
+        off.slot.mode = Mode::Off;
+        let change = decide(&[running("a", "1")], std::slice::from_ref(&off));
+        assert_eq!((change.steps, change.slots), (vec![Step::Off], true));
+        let mut gone = Running {
+            version: None,
+            ..running("a", "1")
+        };
+        gone.slot.mode = Mode::Off;
+        let change = decide(&[gone], &[wanted("a", "1")]);
+        assert_eq!((change.steps, change.slots), (vec![Step::Load], true));
     }
 
     #[test]

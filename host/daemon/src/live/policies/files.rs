@@ -13,8 +13,8 @@ use std::time::{Duration, SystemTime};
 
 use sha2::{Digest as _, Sha256};
 
-/// The largest file that is read: no component comes near it.
-pub const MAX_FILE_BYTES: u64 = 256 << 20;
+/// The largest file that is read: a component in Python has 18 MiB.
+pub const MAX_FILE_BYTES: u64 = 64 << 20;
 
 /// Within this time after a change, another one may leave no trace in `stat` (its clock is coarse):
 /// the content is compared again.
@@ -59,6 +59,26 @@ impl Files {
                 .backdated(now)
             });
         }
+    }
+
+    /// SHA-256 of what was last found in a file, in hex; nothing if it could not be read.
+    pub fn digest(&self, file: &Path) -> Option<String> {
+        self.seen.get(file)?.digest.map(|digest| hex(&digest))
+    }
+
+    /// The files, by name.
+    pub fn names(&self) -> impl Iterator<Item = &Path> {
+        self.seen.keys().map(PathBuf::as_path)
+    }
+
+    /// Whether one was found changed and has not been seen at rest.
+    pub fn is_changing(&self) -> bool {
+        self.seen.values().any(|seen| !seen.stable)
+    }
+
+    /// Whether one may change without a trace.
+    pub fn is_young(&self) -> bool {
+        self.seen.values().any(|seen| seen.recent)
     }
 
     /// Whether the content of any has changed since the last poll, and is stable.
@@ -109,28 +129,42 @@ impl Stamp {
     }
 }
 
+/// Bytes in hex.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// The content of a regular file of at most `most` bytes.
 pub fn read(file: &Path, most: u64) -> std::io::Result<Vec<u8>> {
-    let refused = |what: String| Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, what));
-    // Checked before opening, because opening a pipe blocks until it has a writer.
-    if !std::fs::metadata(file)?.is_file() {
-        return refused("it is not a regular file".into());
-    }
     let mut bytes = Vec::new();
-    std::fs::File::open(file)?
-        .take(most + 1)
-        .read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > most {
-        return refused(format!("it is larger than {most} bytes"));
-    }
+    copy(file, most, &mut bytes)?;
     Ok(bytes)
 }
 
-/// SHA-256 of a file; `None` if it cannot be read.
+/// Writes the content of a regular file of at most `most` bytes.
+fn copy(file: &Path, most: u64, to: &mut impl std::io::Write) -> std::io::Result<()> {
+    let refused = |what: String| Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, what));
+    // Checked before opening, because opening a pipe blocks until it has a writer.
+    let is = std::fs::metadata(file)?;
+    if !is.is_file() {
+        return refused("it is not a regular file".into());
+    }
+    let too_large = || refused(format!("it is larger than {most} bytes"));
+    if is.len() > most {
+        return too_large();
+    }
+    let mut source = std::fs::File::open(file)?.take(most + 1);
+    match std::io::copy(&mut source, to)? {
+        read if read > most => too_large(),
+        _ => Ok(()),
+    }
+}
+
+/// SHA-256 of a file, read piece by piece; `None` if it cannot be read.
 fn digest(file: &Path) -> Option<[u8; 32]> {
-    read(file, MAX_FILE_BYTES)
-        .ok()
-        .map(|bytes| Sha256::digest(bytes).into())
+    let mut sum = Sha256::new();
+    copy(file, MAX_FILE_BYTES, &mut sum).ok()?;
+    Some(sum.finalize().into())
 }
 
 #[cfg(test)]

@@ -4,19 +4,22 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Instant;
 
-use longshore_policy::{Host, LoadError, LoadedPolicy, ScoreRequest, Session, Signals};
+use longshore_policy::{
+    CallError, Host, LoadError, LoadedPolicy, ROUND_TIME, ScoreRequest, Session, Signals,
+};
 use sha2::{Digest as _, Sha256};
 
 use super::diff::{Fingerprint, PolicySlot};
-use super::files::{self, MAX_FILE_BYTES};
+use super::files::{self, Files, MAX_FILE_BYTES, hex};
 use super::status::Problem;
 use crate::config::{Config, PolicyEntry, parse, parse_settings};
 use crate::error::Failure;
 use crate::policies::toml_of;
 
 /// The largest configuration or settings file.
-const TEXT: u64 = 4 << 20;
+pub const TEXT: u64 = 4 << 20;
 
 /// The files of one policy as they are.
 pub struct Read {
@@ -26,9 +29,11 @@ pub struct Read {
     pub bytes: Vec<u8>,
 }
 
-/// Reads the configuration.
-pub fn config(file: &Path) -> Result<Config, Failure> {
-    parse(file, &text(file)?).map_err(Failure::Config)
+/// Reads the configuration, and its text.
+pub fn config(file: &Path) -> Result<(Config, String), Failure> {
+    let text = text(file)?;
+    let config = parse(file, &text).map_err(Failure::Config)?;
+    Ok((config, text))
 }
 
 fn text(file: &Path) -> Result<String, Failure> {
@@ -50,26 +55,39 @@ pub fn slot(entry: &PolicyEntry) -> PolicySlot {
     }
 }
 
-/// Reads the files of a policy.
-pub fn read(entry: &PolicyEntry) -> Result<Read, Problem> {
-    let settings = match &entry.settings_file {
-        None => entry.settings.clone(),
+/// The version of a policy as the files have it. The component is not read if what its watched file
+/// holds is known.
+pub fn identify(entry: &PolicyEntry, files: &Files) -> Result<Fingerprint, Problem> {
+    match files.digest(&entry.path) {
+        Some(digest) => Ok(Fingerprint {
+            digest,
+            settings: toml_of(&settings(entry)?),
+        }),
+        // The failure, in words.
+        None => read(entry).map(|read| read.version),
+    }
+}
+
+fn settings(entry: &PolicyEntry) -> Result<serde_json::Value, Problem> {
+    match &entry.settings_file {
+        None => Ok(entry.settings.clone()),
         Some(file) => text(file)
             .and_then(|text| parse_settings(file, &text).map_err(Failure::Config))
-            .map_err(failed)?,
-    };
+            .map_err(failed),
+    }
+}
+
+/// Reads the files of a policy.
+pub fn read(entry: &PolicyEntry) -> Result<Read, Problem> {
+    let settings = settings(entry)?;
     let bytes = files::read(&entry.path, MAX_FILE_BYTES).map_err(|error| Problem {
         place: entry.path.display().to_string(),
         reason: format!("cannot be read: {error}"),
         hint: "check `path`, and that the daemon's user may read the file".into(),
     })?;
-    let digest = Sha256::digest(&bytes)
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
     Ok(Read {
         version: Fingerprint {
-            digest,
+            digest: hex(&Sha256::digest(&bytes)),
             settings: toml_of(&settings),
         },
         bytes,
@@ -117,7 +135,7 @@ pub fn load(
     entry: &PolicyEntry,
     read: &Read,
     boots: bool,
-) -> Result<LoadedPolicy, Problem> {
+) -> Result<LoadedPolicy, Unusable> {
     let place = entry.path.display().to_string();
     // A compiler's defect must not stop all later reloads.
     let loaded = catch_unwind(AssertUnwindSafe(|| {
@@ -125,14 +143,19 @@ pub fn load(
     }));
     let policy = match loaded {
         Ok(Ok(policy)) => policy,
-        Ok(Err(error)) => return Err(refused(config, entry, place, &error)),
+        Ok(Err(error)) => {
+            return Err(Unusable {
+                may_go_by: error.may_go_by(),
+                problem: refused(config, entry, place, &error),
+            });
+        }
         Err(_) => {
             let hint = "a defect of Longshore: please report it with the component".into();
-            return Err(Problem {
+            return Err(Unusable::from(Problem {
                 place,
                 reason: "compiling it panics".into(),
                 hint,
-            });
+            }));
         }
     };
     let asked = policy.is_scorer() || policy.is_consolidation();
@@ -140,23 +163,40 @@ pub fn load(
         return Ok(policy);
     }
     if policy.is_bootstrap() {
-        return Err(Problem {
+        return Err(Unusable::from(Problem {
             place,
             reason: "it says what nodes boot with, and nodes do not come from EC2".into(),
             hint: "run with `--provider aws`, or take it out of the configuration".into(),
-        });
+        }));
     }
     let reason = format!(
         "it implements {}, which is not asked yet",
         policy.about().implements.join(", ")
     );
-    Err(Problem {
+    Err(Unusable::from(Problem {
         place,
         reason,
         hint: "scorers, their commitments, consolidation and bootstrap policies are asked in this \
                version"
             .into(),
-    })
+    }))
+}
+
+/// Why a version is not used.
+pub struct Unusable {
+    /// In words.
+    pub problem: Problem,
+    /// It is for want of time or memory, so that it is tried again though no file has changed.
+    pub may_go_by: bool,
+}
+
+impl From<Problem> for Unusable {
+    fn from(problem: Problem) -> Self {
+        Unusable {
+            problem,
+            may_go_by: false,
+        }
+    }
 }
 
 fn refused(config: &Path, entry: &PolicyEntry, place: String, error: &LoadError) -> Problem {
@@ -208,7 +248,7 @@ pub fn validate(
     entry: &PolicyEntry,
     asked: &[ScoreRequest],
     signals: &Arc<Signals>,
-) -> Result<(), Problem> {
+) -> Result<(), Unusable> {
     if !policy.is_scorer() {
         return Ok(());
     }
@@ -222,18 +262,30 @@ pub fn validate(
     if questions.is_empty() {
         questions = asked.iter().collect();
     }
+    let begun = Instant::now();
     for question in questions.into_iter().take(TRIALS) {
         let answer = Session::of(policy, &question.with_signals(signals))
             .and_then(|mut session| session.ask());
-        answer.map_err(|error| Problem {
+        let problem = |reason: String| Problem {
             place: entry.path.display().to_string(),
             reason: format!(
-                "asked what the last round asked for NodePool {} ({} offerings): {error}",
+                "asked what the last round asked for NodePool {} ({} offerings): {reason}",
                 question.node_pool(),
                 question.offerings()
             ),
             hint: "try it with `longshore plan --scorer` on files".into(),
+        };
+        answer.map_err(|error| Unusable {
+            problem: problem(error.to_string()),
+            may_go_by: matches!(error, CallError::Time { .. }),
         })?;
+        if begun.elapsed() > ROUND_TIME {
+            let reason = format!("it takes more than {} s in a round", ROUND_TIME.as_secs());
+            return Err(Unusable {
+                problem: problem(reason),
+                may_go_by: true,
+            });
+        }
     }
     Ok(())
 }

@@ -33,7 +33,6 @@ pub struct ActivePolicies {
 pub struct BootSlot {
     /// Its name in the configuration.
     pub name: String,
-    /// What is asked.
     pub policy: LoadedPolicy,
     /// NodePools that it is for; `None` for all.
     pub nodepools: Option<Vec<String>>,

@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use longshore_policy::Limits;
+use longshore_policy::{Compiler, Limits};
 
+use super::last_good::Opened;
 use crate::config::Config;
 use crate::live::journal::Journal;
 
@@ -13,10 +14,16 @@ use crate::live::journal::Journal;
 pub struct Setup {
     /// `longshore.toml`; none for [`Setup::inline`].
     pub config: Option<PathBuf>,
+    /// What `config` has, if it was opened before.
+    pub opened: Option<Opened>,
     /// What is in force where no file is named: by default it plans by price.
     pub inline: Config,
     /// A folder for compiled components, private to this user.
     pub cache: Option<PathBuf>,
+    /// A folder for copies of good configurations, private to this user.
+    pub copies: Option<PathBuf>,
+    /// Where components are compiled.
+    pub compiler: Compiler,
     /// What a policy may use.
     pub limits: Limits,
     /// Whether something asks what nodes boot with.
@@ -33,8 +40,11 @@ impl Default for Setup {
     fn default() -> Self {
         Setup {
             config: None,
+            opened: None,
             inline: Config::default(),
             cache: None,
+            copies: None,
+            compiler: Compiler::Here,
             limits: Limits::default(),
             boots: false,
             on_ec2: false,

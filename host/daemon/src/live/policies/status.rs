@@ -20,7 +20,7 @@ pub(super) struct SwapTimes {
 }
 
 /// Something that cannot be used.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Default, Debug, Serialize)]
 pub struct Problem {
     /// File (with line and column where there is one) or address.
     pub place: String,
@@ -48,8 +48,10 @@ pub enum Kind {
     PolicyLoaded,
     /// A version was refused; the old one goes on.
     PolicyRefused,
-    /// The configuration names a policy no more.
+    /// The configuration names a policy no more, or turns it off.
     PolicyRemoved,
+    /// Compiled code was not read or not kept: something is wrong with the cache.
+    CompiledCodeIgnored,
     /// An enforced policy fails; a substitute answers.
     PolicyFailing,
     /// It answers again.
@@ -78,6 +80,7 @@ impl Kind {
             self,
             ConfigRefused
                 | PolicyRefused
+                | CompiledCodeIgnored
                 | PolicyFailing
                 | PolicyCostsAlike
                 | ShadowFailing
@@ -89,7 +92,6 @@ impl Kind {
 /// Something that happened. The same trouble in many rounds is one notice.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Notice {
-    /// Which kind of thing.
     pub kind: Kind,
     /// Name of the policy or signal; file of the configuration.
     pub name: String,
@@ -121,6 +123,8 @@ impl Notice {
 pub struct Status {
     /// The configuration.
     pub config: ConfigStatus,
+    /// How its files are watched.
+    pub files: FilesStatus,
     /// The policies that the configuration names, in its order.
     pub policies: Vec<PolicyStatus>,
     /// The signals, by name.
@@ -147,7 +151,29 @@ pub struct ConfigStatus {
     pub error: Option<Problem>,
 }
 
-/// A policy.
+/// How changes of files are noticed.
+#[derive(Clone, PartialEq, Default, Debug, Serialize)]
+pub struct FilesStatus {
+    /// How often all are looked at, whatever events say, in milliseconds; 0 before the first look.
+    pub look_every_ms: u64,
+    /// Why events are not relied on, if so.
+    pub without_events: Option<String>,
+    /// Files that never change while this process lives: mounted with `subPath`.
+    pub fixed: Vec<String>,
+}
+
+impl FilesStatus {
+    /// A sentence about each file that never changes.
+    fn fixed(&self) -> impl Iterator<Item = String> {
+        self.fixed.iter().map(|file| {
+            format!(
+                "{file} is mounted with subPath and never changes while the pod lives: mount the \
+                 whole volume, or restart to read it again"
+            )
+        })
+    }
+}
+
 #[derive(Clone, PartialEq, Default, Debug, Serialize)]
 pub struct PolicyStatus {
     /// Its name in the configuration.
@@ -165,8 +191,12 @@ pub struct PolicyStatus {
     pub digest: Option<String>,
     /// Since when it is loaded.
     pub loaded_at: Option<i64>,
+    /// Whether it is being read and compiled, for the first time.
+    pub loading: bool,
     /// What is wrong with the files as they are now.
     pub error: Option<Problem>,
+    /// What answered for it when it was last asked.
+    pub active: Option<Active>,
     /// What it fails with in rounds, if it does.
     pub failing: Option<String>,
     /// Versions made ready.
@@ -195,6 +225,41 @@ pub struct PolicyStatus {
     pub shadow: Option<ShadowStatus>,
     /// Where all offerings cost the same in its last answers.
     pub alike: Vec<Alike>,
+}
+
+/// What answers for a policy.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Active {
+    /// The version that runs.
+    Current,
+    /// Its last good version.
+    LastVersion,
+    /// The list price.
+    Price,
+    /// The rules of NodePools alone.
+    Rules,
+}
+
+impl Active {
+    /// As a label has it.
+    pub fn label(self) -> &'static str {
+        match self {
+            Active::Current => "current",
+            Active::LastVersion => "last-version",
+            Active::Price => "price",
+            Active::Rules => "rules",
+        }
+    }
+
+    fn of(tally: &CallStats) -> Self {
+        match tally {
+            tally if tally.by_last_good > 0 => Active::LastVersion,
+            tally if tally.by_price > 0 => Active::Price,
+            tally if tally.by_rules > 0 => Active::Rules,
+            _ => Active::Current,
+        }
+    }
 }
 
 /// NodePools for which a policy costs all offerings alike.
@@ -279,10 +344,8 @@ pub struct ShadowStatus {
     pub own_instead: f64,
 }
 
-/// A signal.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct SignalStatus {
-    /// Its name.
     pub name: String,
     /// File, address, or what EC2 is asked.
     pub source: String,
@@ -294,7 +357,6 @@ pub struct SignalStatus {
     pub had_at: Option<i64>,
     /// When its numbers were true, as far as that is known.
     pub data_at: Option<i64>,
-    /// What says so.
     pub dated_by: Option<DatedBy>,
     /// Seconds since then.
     pub age_seconds: Option<i64>,
@@ -376,6 +438,7 @@ const NOTICES: usize = 1000;
 #[derive(Default)]
 pub(super) struct PolicyBoard {
     pub config: ConfigStatus,
+    pub files: FilesStatus,
     /// In the order of the configuration.
     pub policies: Vec<PolicyStatus>,
     pub signals: BTreeMap<String, SignalStatus>,
@@ -423,9 +486,11 @@ impl PolicyBoard {
         });
         Status {
             config: self.config.clone(),
+            files: self.files.clone(),
             policies: self.policies.clone(),
             warnings: alike
                 .chain(signals.iter().filter_map(SignalStatus::old))
+                .chain(self.files.fixed())
                 .collect(),
             signals,
             swaps: took.times,
@@ -585,6 +650,9 @@ impl PolicyBoard {
         let Some(policy) = self.policy(name) else {
             return;
         };
+        if tally.calls > 0 {
+            policy.active = Some(Active::of(&tally));
+        }
         policy.calls += tally.calls;
         policy.failures += tally.failures;
         policy.by_last_good += tally.by_last_good;

@@ -1,16 +1,19 @@
-//! The policy thread: polls files, compiles, validates, fetches signals.
+//! The policy thread: looks at files, compiles, validates, fetches signals.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
 
-use longshore_policy::{Host, HostConfig, LoadedPolicy, PolicySlot};
+use longshore_policy::{Host, HostConfig, LoadedPolicy, PolicySlot, ScoreRequest};
 
 use super::diff::{self, Change, DesiredPolicy, Fingerprint, Running, Step};
 use super::files::Files;
-use super::load::{self, Read};
+use super::hints::Hints;
+use super::last_good::{self, Opened};
+use super::load::{self, Unusable};
+use super::places::Mounts;
 use super::serve::{ActivePolicies, BootSlot, Shadow, ShadowJudge};
 use super::setup::Setup;
 use super::shared::{Shared, Slot};
@@ -30,10 +33,14 @@ pub struct Watcher {
     /// Whether something asks what nodes boot with.
     boots: bool,
     file: Option<PathBuf>,
+    /// Where copies of good configurations are kept.
+    copies: Option<PathBuf>,
     files: Files,
     sources: Sources,
     config: Arc<Config>,
     slots: Vec<LoadedSlot>,
+    /// When to try again what was refused for want of time or memory.
+    retry_at: Option<SystemTime>,
 }
 
 /// A running policy.
@@ -43,20 +50,27 @@ struct LoadedSlot {
     refused: Option<Fingerprint>,
 }
 
+/// How long what was refused for want of time or memory is left alone.
+const RETRY: Duration = Duration::from_secs(60);
+
 impl Watcher {
-    /// Reads and loads everything once.
+    /// Reads the configuration and puts it in force, with policies that are not loaded.
     pub(super) fn new(setup: Setup) -> Result<(Arc<Shared>, Watcher), Failure> {
-        let config = setup
-            .config
-            .as_deref()
-            .map(load::config)
-            .transpose()?
-            .unwrap_or(setup.inline);
+        let opened = match (&setup.config, setup.opened) {
+            (_, Some(opened)) => opened,
+            (Some(file), None) => last_good::open(file, setup.copies.as_deref())?,
+            (None, None) => Opened {
+                config: setup.inline,
+                refused: None,
+            },
+        };
         let host = HostConfig {
             limits: setup.limits,
             cache: setup.cache,
             canonical_nans: false,
             one_thread: true,
+            compiler: setup.compiler,
+            on_compile: None,
         };
         let host = Host::new(host).map_err(|error| Failure::Usage {
             message: error.to_string(),
@@ -87,24 +101,108 @@ impl Watcher {
             journal: setup.journal,
             boots: setup.boots,
             file: setup.config,
+            copies: setup.copies,
             files: Files::default(),
             sources: Sources::new(setup.signal_timeout, setup.on_ec2),
-            config: Arc::default(),
+            config: Arc::new(opened.config),
             slots: Vec::new(),
+            retry_at: None,
         };
-        watcher.apply(config, SystemTime::now());
-        // The first state is no swap.
-        let mut slot = shared.slot();
-        if let Some(first) = slot.next.take() {
-            slot.current = first;
-        }
-        drop(slot);
+        watcher.take_seats(opened.refused);
         Ok((shared, watcher))
+    }
+
+    /// Has the configuration in force before any policy is loaded: the price answers for each.
+    fn take_seats(&mut self, refused: Option<Problem>) {
+        let seat = |entry: &PolicyEntry| LoadedSlot {
+            entry: entry.clone(),
+            running: None,
+            refused: None,
+        };
+        self.slots = self.config.policies.iter().map(seat).collect();
+        let loading = |entry: &PolicyEntry| PolicyStatus {
+            name: entry.name.clone(),
+            path: entry.path.display().to_string(),
+            mode: entry.mode,
+            nodepools: entry.nodepools.clone(),
+            loading: entry.mode != Mode::Off,
+            ..PolicyStatus::default()
+        };
+        let policies = self.config.policies.iter().map(loading).collect();
+        self.shared.board().policies = policies;
+        if let Some(problem) = refused {
+            let instead = "its last good copy is in force";
+            self.refuse_config(problem, instead);
+        }
+        self.offer_first();
+    }
+
+    /// Loads everything once.
+    pub(super) fn begin(&mut self, now: SystemTime) {
+        let refused = self.shared.board().config.error.take();
+        self.apply(Config::clone(&self.config), now);
+        self.shared.board().config.error = refused;
+        self.offer_first();
+    }
+
+    /// The first state is no swap.
+    fn offer_first(&self) {
+        self.offer();
+        let mut slot = self.shared.slot();
+        if let Some(first) = slot.next.take() {
+            let old = std::mem::replace(&mut slot.current, first);
+            slot.retired.push(old);
+        }
+    }
+
+    /// Says once what is wrong with the configuration's file.
+    fn refuse_config(&self, problem: Problem, instead: &str) {
+        let mut board = self.shared.board();
+        if board.config.error.as_ref() == Some(&problem) {
+            return;
+        }
+        let file = self.file.as_deref().unwrap_or(Path::new(""));
+        let message = format!("{problem}; {instead}");
+        let hint = problem.hint.clone();
+        board.note(
+            Kind::ConfigRefused,
+            &file.display().to_string(),
+            message,
+            &hint,
+        );
+        board.config.error = Some(problem);
     }
 
     /// Looks at everything once. Returns when the changes are ready to be applied; requests for
     /// signals continue in the background.
     pub fn step(&mut self, now: SystemTime) {
+        self.see_to(now, true);
+    }
+
+    /// Looks at files if it is time, and at everything else.
+    pub(super) fn turn(&mut self, hints: &mut Hints) {
+        let looks = hints.wait(Instant::now()).is_zero();
+        if looks {
+            // Watched first, looked at then: a change in between wakes.
+            self.arm(hints);
+        }
+        let changed = self.see_to(SystemTime::now(), looks);
+        if looks {
+            if changed {
+                self.arm(hints);
+            }
+            let (changing, young) = (self.files.is_changing(), self.files.is_young());
+            hints.looked(Instant::now(), changing, young);
+        }
+    }
+
+    fn arm(&self, hints: &mut Hints) {
+        hints.arm(self.files.names(), &Mounts::now());
+        self.shared.board().files.clone_from(hints.status());
+    }
+
+    /// Whether everything was read again.
+    fn see_to(&mut self, now: SystemTime, looks: bool) -> bool {
         self.drop_retired();
         if let Some(scores) = self.shared.slot().scores.take() {
             self.sources.ask_scores_with(scores);
@@ -114,12 +212,15 @@ impl Watcher {
             // Whoever was refused may have missed just this signal.
             self.slots.iter_mut().for_each(|slot| slot.refused = None);
         }
-        if self.files.poll(now) || first {
+        let retry = self.retry_at.take_if(|at| now >= *at).is_some();
+        let changed = (looks && self.files.poll(now)) || first || retry;
+        if changed {
             self.reload(now);
         }
         if let Some(tables) = self.sources.news() {
             self.shared.slot().signals = Some(tables);
         }
+        changed
     }
 
     /// Has another configuration in force from the next round on, and watches `file`, if it is that
@@ -160,22 +261,15 @@ impl Watcher {
             return;
         };
         match load::config(&file) {
-            Ok(config) => self.apply(config, now),
+            Ok((config, text)) => {
+                last_good::keep(&file, self.copies.as_deref(), &text);
+                self.apply(config, now);
+            }
+            // Files of the current configuration may have changed too, but slots are unknown until
+            // it is valid.
             Err(failure) => {
-                // Files of the current configuration may have changed too, but slots are unknown
-                // until it is valid.
-                let problem = load::failed(failure);
-                let mut board = self.shared.board();
-                if board.config.error.as_ref() != Some(&problem) {
-                    let message = format!("{problem}; the last good configuration stays in force");
-                    board.note(
-                        Kind::ConfigRefused,
-                        &file.display().to_string(),
-                        message,
-                        &problem.hint.clone(),
-                    );
-                    board.config.error = Some(problem);
-                }
+                let instead = "the last good configuration stays in force";
+                self.refuse_config(load::failed(failure), instead);
             }
         }
     }
@@ -188,9 +282,16 @@ impl Watcher {
         let tables = read_files(&config.signals);
         self.sources
             .configure(&config, tables, now, &mut self.shared.board());
-        let read: Vec<_> = config.policies.iter().map(load::read).collect();
-        let change = self.compare(&config, &read);
-        let fresh = self.load(&config, &read, &change);
+        let entries = config.policies.iter();
+        let identified = |entry: &PolicyEntry| match entry.mode {
+            Mode::Off => Err(Problem::default()),
+            Mode::Enforce | Mode::Shadow => load::identify(entry, &self.files),
+        };
+        let mut wanted: Vec<_> = entries.map(identified).collect();
+        let change = self.compare(&config, &wanted);
+        let fresh = self.load(&config, &mut wanted, &change);
+        let retries = |outcome: &Outcome| matches!(outcome, Outcome::Refused(why) if why.may_go_by);
+        self.retry_at = fresh.iter().any(retries).then(|| now + RETRY);
 
         let different =
             self.config.planning != config.planning || self.config.disruption != config.disruption;
@@ -207,67 +308,80 @@ impl Watcher {
             self.config.signals == config.signals && self.config.max_ages == config.max_ages;
         let anew = !same_signals || different || change.slots;
         self.config = Arc::new(config);
-        self.settle(read, &change, fresh, now);
+        self.settle(wanted, &change, fresh, now);
         if different || loaded || change.slots {
             self.offer();
         }
         self.journal_component(anew, &change, now);
     }
 
-    fn compare(&self, config: &Config, read: &[Result<Read, Problem>]) -> Change {
+    fn compare(&self, config: &Config, found: &[Result<Fingerprint, Problem>]) -> Change {
         let running = |slot: &LoadedSlot| Running {
             slot: load::slot(&slot.entry),
             version: slot.running.as_ref().map(|(version, _)| version.clone()),
             refused: slot.refused.clone(),
         };
-        let wanted = |(entry, read): (&PolicyEntry, &Result<Read, Problem>)| DesiredPolicy {
-            slot: load::slot(entry),
-            version: read.as_ref().ok().map(|read| read.version.clone()),
-        };
+        let wanted =
+            |(entry, found): (&PolicyEntry, &Result<Fingerprint, Problem>)| DesiredPolicy {
+                slot: load::slot(entry),
+                version: found.as_ref().ok().cloned(),
+            };
         let running: Vec<Running> = self.slots.iter().map(running).collect();
-        let wanted: Vec<DesiredPolicy> = config.policies.iter().zip(read).map(wanted).collect();
+        let wanted: Vec<DesiredPolicy> = config.policies.iter().zip(found).map(wanted).collect();
         diff::decide(&running, &wanted)
     }
 
-    /// Does the steps: the only place that compiles.
+    /// Does the steps: the only place that reads whole components and compiles. What was read is
+    /// what is wanted from then on.
     fn load(
         &self,
         config: &Config,
-        read: &[Result<Read, Problem>],
+        wanted: &mut [Result<Fingerprint, Problem>],
         change: &Change,
     ) -> Vec<Outcome> {
         let asked = self.shared.slot().current.clone().asked();
-        let file = self.file.as_deref().unwrap_or(Path::new(""));
-        let one = |((entry, read), step): ((&PolicyEntry, &Result<Read, Problem>), &Step)| match (
-            step, read,
-        ) {
-            (Step::Keep, _) => Outcome::Kept,
-            (Step::Refused, _) => Outcome::Known,
-            (_, Err(problem)) => Outcome::Refused(problem.clone()),
-            (_, Ok(read)) => {
-                let policy = load::load(&self.host, file, entry, read, self.boots);
-                let tried = policy.and_then(|policy| {
-                    load::validate(&policy, entry, &asked, self.sources.tables()).map(|()| policy)
-                });
-                if tried.is_ok() {
-                    self.journal.component(&read.version.digest, &read.bytes);
-                }
-                tried.map_or_else(Outcome::Refused, Outcome::Loaded)
-            }
+        let policies = config.policies.iter().zip(wanted).zip(&change.steps);
+        let one = |((entry, wanted), step): ((&PolicyEntry, &mut Result<_, _>), &Step)| match step {
+            Step::Keep => Outcome::Kept,
+            Step::Refused => Outcome::Known,
+            Step::Off => Outcome::Off,
+            Step::Unreadable | Step::Load => self
+                .load_one(entry, wanted, &asked)
+                .map_or_else(Outcome::Refused, Outcome::Loaded),
         };
-        config
-            .policies
-            .iter()
-            .zip(read)
-            .zip(&change.steps)
-            .map(one)
-            .collect()
+        policies.map(one).collect()
+    }
+
+    fn load_one(
+        &self,
+        entry: &PolicyEntry,
+        wanted: &mut Result<Fingerprint, Problem>,
+        asked: &[ScoreRequest],
+    ) -> Result<LoadedPolicy, Unusable> {
+        let found = std::mem::replace(wanted, Err(Problem::default()));
+        let read = found.and_then(|_| load::read(entry));
+        *wanted = match &read {
+            Ok(read) => Ok(read.version.clone()),
+            Err(problem) => Err(problem.clone()),
+        };
+        let read = read?;
+        let file = self.file.as_deref().unwrap_or(Path::new(""));
+        let policy = load::load(&self.host, file, entry, &read, self.boots);
+        for remark in self.host.take_remarks() {
+            let hint = "nothing is lost but time: it is compiled again";
+            let mut board = self.shared.board();
+            board.note(Kind::CompiledCodeIgnored, &entry.name, remark, hint);
+        }
+        let policy = policy?;
+        load::validate(&policy, entry, asked, self.sources.tables())?;
+        self.journal.component(&read.version.digest, &read.bytes);
+        Ok(policy)
     }
 
     /// Assigns policies to slots and records the result of each.
     fn settle(
         &mut self,
-        read: Vec<Result<Read, Problem>>,
+        wanted: Vec<Result<Fingerprint, Problem>>,
         change: &Change,
         fresh: Vec<Outcome>,
         now: SystemTime,
@@ -278,11 +392,11 @@ impl Watcher {
             .collect();
         let mut board = self.shared.board();
         let mut known = std::mem::take(&mut board.policies);
-        for (((entry, read), &from), outcome) in self
+        for (((entry, version), &from), outcome) in self
             .config
             .policies
             .iter()
-            .zip(read)
+            .zip(wanted)
             .zip(&change.from)
             .zip(fresh)
         {
@@ -302,20 +416,14 @@ impl Watcher {
             status.path = entry.path.display().to_string();
             status.nodepools.clone_from(&entry.nodepools);
             status.shadow = match entry.mode {
-                Mode::Enforce => None,
+                Mode::Enforce | Mode::Off => None,
                 Mode::Shadow if status.mode == Mode::Shadow => {
                     status.shadow.or_else(|| Some(ShadowStatus::default()))
                 }
                 Mode::Shadow => Some(ShadowStatus::default()),
             };
             status.mode = entry.mode;
-            outcome.settle(
-                read.ok().map(|read| read.version),
-                &mut slot,
-                &mut status,
-                now,
-                &mut board,
-            );
+            outcome.settle(version.ok(), &mut slot, &mut status, now, &mut board);
             board.policies.push(status);
             self.slots.push(slot);
         }
@@ -439,7 +547,9 @@ enum Outcome {
     /// Ready.
     Loaded(LoadedPolicy),
     /// Not to be used.
-    Refused(Problem),
+    Refused(Unusable),
+    /// Turned off.
+    Off,
 }
 
 impl Outcome {
@@ -452,8 +562,25 @@ impl Outcome {
         board: &mut PolicyBoard,
     ) {
         let name = &slot.entry.name;
+        status.loading = false;
         match self {
             Outcome::Known => {}
+            Outcome::Off => {
+                slot.refused = None;
+                if slot.running.take().is_some() {
+                    let message = format!("policy {name} is off");
+                    board.note(Kind::PolicyRemoved, name, message, "");
+                }
+                *status = PolicyStatus {
+                    name: std::mem::take(&mut status.name),
+                    path: std::mem::take(&mut status.path),
+                    mode: status.mode,
+                    nodepools: status.nodepools.take(),
+                    loads: status.loads,
+                    refused: status.refused,
+                    ..PolicyStatus::default()
+                };
+            }
             Outcome::Kept => {
                 slot.refused = None;
                 if status.error.take().is_some() {
@@ -486,9 +613,10 @@ impl Outcome {
                 slot.refused = None;
                 slot.running = version.map(|version| (version, policy));
             }
-            Outcome::Refused(problem) => {
-                let same = slot.refused == version && status.error.as_ref() == Some(&problem);
-                slot.refused = version;
+            Outcome::Refused(Unusable { problem, may_go_by }) => {
+                let known = may_go_by || slot.refused == version;
+                let same = known && status.error.as_ref() == Some(&problem);
+                slot.refused = version.filter(|_| !may_go_by);
                 // Counted and said once for each way to be wrong.
                 if !same {
                     status.refused += 1;
@@ -510,6 +638,7 @@ fn named(file: Option<&Path>, config: &Config) -> BTreeSet<PathBuf> {
     let policies = config
         .policies
         .iter()
+        .filter(|p| p.mode != Mode::Off)
         .flat_map(|p| std::iter::once(&p.path).chain(&p.settings_file));
     let signals = config.signals.values().filter_map(|signal| match signal {
         SignalEntry::File(file) => Some(file),

@@ -9,13 +9,13 @@ use serde_json::{Value, json};
 use super::{HOUR, NodesByName, listed, most};
 use crate::messages::span;
 
-/// Nodes live short where more ended within the hour than half of those that there are, and at least so
-/// many,
+/// Nodes live short where more ended within the hour than half of those that there are, and at least
+/// so many, and half of them lived no longer than [`SHORT_LIFE_SECONDS`].
 const LEAST_ENDED: usize = 5;
-/// and half of them lived no longer than this.
-const SHORT: i64 = 20 * 60;
+/// A life that counts as short.
+const SHORT_LIFE_SECONDS: i64 = 20 * 60;
 /// Interruptions count for so long.
-const BURST: i64 = 600;
+const INTERRUPTION_MEMORY_SECONDS: i64 = 600;
 /// They are a burst where they took more than a fifth of the nodes, and at least so many.
 const LEAST_LOST: usize = 3;
 
@@ -92,7 +92,6 @@ pub struct Churn {
 }
 
 impl Churn {
-    /// Nothing yet.
     pub fn new(now: i64, (since, is_more): (i64, bool)) -> Self {
         Churn {
             now,
@@ -157,7 +156,7 @@ impl Churn {
     pub fn warning(&self) -> Option<String> {
         let median = self.median()?;
         let ended = self.ended();
-        if ended < LEAST_ENDED || 2 * ended <= self.nodes || median > SHORT {
+        if ended < LEAST_ENDED || 2 * ended <= self.nodes || median > SHORT_LIFE_SECONDS {
             return None;
         }
         let (pool, of_pool) = most(&self.by_pool).into_iter().next()?;
@@ -183,18 +182,25 @@ pub struct Lost {
     others: usize,
     /// Whether more were lost than is known.
     is_more: bool,
+    /// Since when this process has led, and so knows why nodes end.
+    led: i64,
+    /// Nodes that ended before, for no known reason.
+    unknown: usize,
     by_zone: NodesByName,
     by_type: NodesByName,
 }
 
 impl Lost {
-    /// None yet. The end that was forgotten last, if any, was at `forgotten`.
-    pub fn new(now: i64, forgotten: Option<i64>) -> Self {
+    /// None yet. The end that was forgotten last, if any, was at `forgotten`. This process leads since
+    /// `led`.
+    pub fn new(now: i64, led: i64, forgotten: Option<i64>) -> Self {
         Lost {
             now,
             nodes: 0,
             others: 0,
-            is_more: forgotten.is_some_and(|at| at > now - BURST),
+            led,
+            unknown: 0,
+            is_more: forgotten.is_some_and(|at| at > now - INTERRUPTION_MEMORY_SECONDS),
             by_zone: NodesByName::new(),
             by_type: NodesByName::new(),
         }
@@ -203,17 +209,20 @@ impl Lost {
     /// A NodeClaim is there and is to stay. One that was bought since, maybe in place of a lost one, is
     /// none of those that there were.
     pub fn lives(&mut self, claim: &NodeClaim) {
-        let was_there = created(claim).is_some_and(|created| created <= self.now - BURST);
+        let was_there =
+            created(claim).is_some_and(|created| created <= self.now - INTERRUPTION_MEMORY_SECONDS);
         self.others += usize::from(was_there && !provider_id(claim).is_empty());
     }
 
     /// A node has ended, or is about to.
     pub fn ends(&mut self, end: &End) {
-        if end.at <= self.now - BURST {
+        if end.at <= self.now - INTERRUPTION_MEMORY_SECONDS {
             return;
         }
         if !INTERRUPTIONS.contains(&&*end.reason) {
-            self.others += usize::from(end.created <= self.now - BURST);
+            let is_unknown = &*end.reason == UNKNOWN && end.at < self.led;
+            self.unknown += usize::from(is_unknown);
+            self.others += usize::from(end.created <= self.now - INTERRUPTION_MEMORY_SECONDS);
         } else {
             self.nodes += 1;
             *self.by_zone.entry(end.zone.clone()).or_default() += 1;
@@ -222,13 +231,17 @@ impl Lost {
         }
     }
 
-    /// For the status; null where there are none.
+    /// For the status; null where there are none and there can be no others.
     pub fn status(&self) -> Value {
-        if self.nodes == 0 {
+        if self.nodes + self.unknown == 0 {
             return Value::Null;
         }
         let (zones, types) = (listed(&self.by_zone), listed(&self.by_type));
-        json!({"nodes": self.nodes, "more": self.is_more, "byZone": zones, "byType": types})
+        let counts_for = (self.now - self.led).clamp(0, INTERRUPTION_MEMORY_SECONDS);
+        json!({
+            "nodes": self.nodes, "more": self.is_more, "byZone": zones, "byType": types,
+            "countedSeconds": counts_for, "unknown": self.unknown,
+        })
     }
 
     /// A sentence where they are many of those that there were.

@@ -11,13 +11,13 @@ use super::{DAY, HOUR};
 pub const SAMPLE_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Numbers of the last hour, one a minute, and of the last day, one an hour, with some to spare.
-const MINUTES: usize = 64;
-const HOURS: usize = 26;
+const MINUTES_KEPT: usize = 64;
+const HOURS_KEPT: usize = 26;
 /// A number stands for a time so near, in seconds.
-const NEAR_HOUR: i64 = 300;
-const NEAR_DAY: i64 = 1_900;
+const NEAR_HOUR_SECONDS: i64 = 300;
+const NEAR_DAY_SECONDS: i64 = 1_900;
 /// A requested core that costs so much more is worth a sentence, as a share.
-const RISE: f64 = 0.25;
+const NOTABLE_RISE: f64 = 0.25;
 
 /// What the nodes of all NodePools cost at a moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -26,9 +26,9 @@ pub struct Cost {
     pub usd: f64,
     /// Cores that the pods on these nodes request.
     pub cores: f64,
-    /// How many nodes there are,
+    /// How many nodes there are.
     pub nodes: usize,
-    /// and those among them without a known price.
+    /// Nodes without a known price.
     pub unpriced: usize,
 }
 
@@ -48,11 +48,11 @@ pub struct Costs {
 impl Costs {
     /// Writes down what all nodes cost.
     pub fn note(&mut self, at: i64, cost: Cost) {
-        push(&mut self.minutes, MINUTES, (at, cost));
+        push(&mut self.minutes, MINUTES_KEPT, (at, cost));
         let last = self.hours.back();
         // A clock that was set back begins anew.
         if last.is_none_or(|(last, _)| at >= last + HOUR || at < *last) {
-            push(&mut self.hours, HOURS, (at, cost));
+            push(&mut self.hours, HOURS_KEPT, (at, cost));
         }
     }
 
@@ -69,11 +69,11 @@ impl Costs {
     }
 
     fn hour_ago(&self) -> Option<Cost> {
-        self.before(HOUR, NEAR_HOUR)
+        self.before(HOUR, NEAR_HOUR_SECONDS)
     }
 
     fn day_ago(&self) -> Option<Cost> {
-        self.before(DAY, NEAR_DAY)
+        self.before(DAY, NEAR_DAY_SECONDS)
     }
 
     /// For the status; null where nothing is known yet, or there are no nodes.
@@ -103,9 +103,9 @@ impl Costs {
         let (at, now) = self.last()?;
         let rise = |before: Option<Cost>| {
             let rise = change_of(before?.per_core(), now.per_core())?;
-            (rise > 100.0 * RISE).then_some((rise, before?.per_core()?))
+            (rise > 100.0 * NOTABLE_RISE).then_some((rise, before?.per_core()?))
         };
-        let changed = latest.filter(|(changed, _)| *changed > at - HOUR - NEAR_HOUR);
+        let changed = latest.filter(|(changed, _)| *changed > at - HOUR - NEAR_HOUR_SECONDS);
         let of_hour = rise(self.hour_ago()).filter(|_| changed.is_some());
         let (ago, (rise, before)) = match of_hour {
             Some(rise) => ("an hour ago", rise),

@@ -35,7 +35,7 @@ fn claim(name: &str, pool: &str, made: i64, ends: Option<i64>) -> NodeClaim {
 
 /// What is said at ten o'clock of these NodeClaims by a process that began five hours before.
 fn view(recent: &Recent, claims: &[NodeClaim]) -> View {
-    recent.view(claims.iter(), (at(-300), at(0)))
+    recent.view(claims.iter(), (at(-300), at(-300), at(0)))
 }
 
 fn text(view: View) -> String {
@@ -95,7 +95,7 @@ fn nodes_that_lived_long_are_no_churn_and_a_young_process_says_that_it_is_young(
         let end = claim(&format!("gone-{node}"), "web", -600, Some(-3));
         recent.gone(&end, at(-2));
     }
-    let view = recent.view([].into_iter(), (at(-12), at(0)));
+    let view = recent.view([].into_iter(), (at(-12), at(-12), at(0)));
     expect_test::expect![[r#"
         churn     0 nodes launched and 7 ended in the last hour; half of those that ended lived no longer than 9 h; ended by NodePool: web 7; by reason: unknown 7; what was gone before is not known: this process has watched for 12 min
     "#]]
@@ -118,7 +118,7 @@ fn what_is_in_the_cluster_survives_a_restart() {
         end
     };
     let there: Vec<NodeClaim> = (0..5).map(ends).collect();
-    let view = Recent::default().view(there.iter(), (at(-1), at(0)));
+    let view = Recent::default().view(there.iter(), (at(-1), at(-1), at(0)));
     let [warning] = &view.warnings[..] else {
         panic!("{:?}", view.warnings)
     };
@@ -162,8 +162,44 @@ fn a_burst_of_interruptions_is_told_by_zone_and_type() {
     // A fifth of the nodes is no burst; and after ten minutes it is over.
     there.extend((0..8).map(|node| claim(&format!("more-{node}"), "web", -3000, None)));
     assert!(view(&recent, &there).warnings.is_empty());
-    let later = recent.view(there.iter(), (at(-300), at(7)));
+    let later = recent.view(there.iter(), (at(-300), at(-300), at(7)));
     assert!(later.lost.is_null());
+}
+
+#[test]
+fn a_new_leader_says_since_when_it_counts_interruptions() {
+    let recent = Recent::default();
+    let ends = |name: &str, minutes| claim(name, "web", -3000, Some(minutes));
+    // It stood by while three nodes went, and has led for two minutes when a fourth is lost.
+    for name in ["a", "b", "c"] {
+        recent.gone(&ends(name, -5), at(-4));
+    }
+    let lost = ends("d", -1);
+    recent.because(&lost, "spot_interrupted", at(-1));
+    let there = [lost];
+    let shown = |claims: &[NodeClaim], now| {
+        let view = recent.view(claims.iter(), (at(-300), at(-2), at(now)));
+        lines(view)
+            .lines()
+            .find(|line| line.starts_with("lost"))
+            .map(str::to_owned)
+    };
+    assert_eq!(
+        shown(&there, 0).as_deref(),
+        Some(
+            "lost      1 node to interruptions within 10 min: us-east-1a 1; m5.large 1; counted for 2 min, \
+             since this process leads: 3 nodes ended before for no known reason"
+        )
+    );
+    assert_eq!(
+        shown(&[], 0).as_deref(),
+        Some(
+            "lost      no node to interruptions; counted for 2 min, since this process leads: 3 nodes ended \
+             before for no known reason"
+        )
+    );
+    // Ten minutes later it has seen all that counts.
+    assert_eq!(shown(&[], 9), None);
 }
 
 fn cost(usd: f64, cores: f64) -> Cost {
@@ -225,7 +261,7 @@ fn a_day_is_remembered_by_the_hour() {
 #[test]
 fn little_is_remembered() {
     let recent = Recent::default();
-    for node in 0..3 * ENDS {
+    for node in 0..3 * MAX_ENDS {
         let end = claim(&format!("web-{node}"), "web", -20, Some(-8));
         recent.because(&end, "empty", at(-8));
         recent.gone(&end, at(-8));
@@ -233,10 +269,10 @@ fn little_is_remembered() {
         recent.changed(at(-8), &subject, "created");
     }
     let seen = view(&recent, &[]);
-    assert_eq!(seen.churn["ended"], ENDS);
+    assert_eq!(seen.churn["ended"], MAX_ENDS);
     assert_eq!(seen.churn["endedMore"], true);
     assert!(seen.lost.is_null());
-    assert_eq!(seen.changes.as_array().unwrap().len(), CHANGES);
+    assert_eq!(seen.changes.as_array().unwrap().len(), MAX_CHANGES);
     assert!(lock(&recent.0).reasons.is_empty());
     // An hour, and a day, later it is forgotten.
     recent.sample(at(60), Cost::default());

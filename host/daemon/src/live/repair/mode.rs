@@ -7,7 +7,6 @@ use super::policies::{PolicyError, RepairPolicies};
 /// How nodes that stay unhealthy are repaired, as an operator chooses it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RepairMode {
-    /// Not at all.
     #[default]
     Off,
     /// Replaced regardless of budgets.
@@ -19,7 +18,6 @@ pub enum RepairMode {
 /// How nodes that stay unhealthy are repaired, with what the cloud says of unhealthy nodes.
 #[derive(Clone, Debug, Default)]
 pub enum Repairs {
-    /// Not at all.
     #[default]
     Off,
     /// Replaced regardless of budgets.

@@ -157,12 +157,12 @@ fn depends_on_others(claim: &NodeClaim) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::live::claims::PODS;
+    use crate::live::claims::PLANNED_PODS;
 
     fn claim(round: &str, pods: &str) -> NodeClaim {
         let object = serde_json::json!({
             "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
-            "metadata": {"name": "x", "annotations": {ROUND: round, PODS: pods}},
+            "metadata": {"name": "x", "annotations": {ROUND: round, PLANNED_PODS: pods}},
             "spec": {"nodeClassRef": {"group": "g", "kind": "k", "name": "n"}, "requirements": []},
         });
         serde_json::from_value(object).unwrap()

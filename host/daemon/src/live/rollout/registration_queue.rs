@@ -31,7 +31,6 @@ const BATCH_WINDOW: Duration = Duration::from_millis(10);
 /// Priority of a node's registration.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Priority {
-    /// It has affinity leaders.
     AffinityLeader,
     /// All its room is nominated.
     Reserved,
@@ -276,14 +275,14 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::live::claims::PODS;
+    use crate::live::claims::PLANNED_PODS;
 
     const MS: Duration = Duration::from_millis(1);
 
     fn opening(pods: &str) -> Opening {
         let object = json!({
             "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
-            "metadata": {"name": "x", "annotations": {PODS: pods}},
+            "metadata": {"name": "x", "annotations": {PLANNED_PODS: pods}},
             "spec": {"nodeClassRef": {"group": "g", "kind": "k", "name": "n"}, "requirements": []},
         });
         Opening::of(&serde_json::from_value(object).unwrap())

@@ -3,14 +3,14 @@
 use serde_json::json;
 
 use super::*;
-use crate::live::claims::{PODS, ROUND};
+use crate::live::claims::{PLANNED_PODS, ROUND};
 
 const MS: Duration = Duration::from_millis(1);
 
 fn claim(pods: &str) -> NodeClaim {
     let object = json!({
         "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
-        "metadata": {"name": "x", "annotations": {ROUND: "1", PODS: pods}},
+        "metadata": {"name": "x", "annotations": {ROUND: "1", PLANNED_PODS: pods}},
         "spec": {"nodeClassRef": {"group": "g", "kind": "k", "name": "n"}, "requirements": []},
     });
     serde_json::from_value(object).unwrap()

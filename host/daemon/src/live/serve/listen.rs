@@ -29,7 +29,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, Sleep, sleep};
 
-use places::{ANSWERED, Place, Places};
+use places::{MAX_PER_ADDRESS, Place, Places};
 
 /// What a listener allows.
 #[derive(Clone, Copy, Debug)]
@@ -176,8 +176,9 @@ async fn one_small_request(request: Request, next: Next) -> Response {
         )
             .into_response()
     } else if busy {
-        let why =
-            format!("{ANSWERED} requests of one address are answered at a time; retry later\n");
+        let why = format!(
+            "{MAX_PER_ADDRESS} requests of one address are answered at a time; retry later\n"
+        );
         (StatusCode::SERVICE_UNAVAILABLE, why).into_response()
     } else if !empty || headers.contains_key(TRANSFER_ENCODING) {
         (

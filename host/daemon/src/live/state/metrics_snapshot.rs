@@ -80,7 +80,6 @@ impl Sums {
     }
 }
 
-/// A pod.
 pub struct PodRow {
     /// `namespace/name`.
     pub name: Box<str>,

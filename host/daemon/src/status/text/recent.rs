@@ -42,13 +42,25 @@ pub fn churn(churn: &Value) -> String {
 /// Nodes that were lost to interruptions.
 pub fn lost(lost: &Value) -> String {
     let nodes = lost["nodes"].as_u64().unwrap_or(0) as usize;
-    format!(
-        "{}{} to interruptions within 10 min: {}; {}",
-        count(nodes, "node"),
-        if lost["more"] == true { " or more" } else { "" },
-        named(&lost["byZone"]),
-        named(&lost["byType"])
-    )
+    let mut text = match nodes {
+        0 => "no node to interruptions".to_owned(),
+        nodes => format!(
+            "{}{} to interruptions within 10 min: {}; {}",
+            count(nodes, "node"),
+            if lost["more"] == true { " or more" } else { "" },
+            named(&lost["byZone"]),
+            named(&lost["byType"])
+        ),
+    };
+    let unknown = lost["unknown"].as_u64().unwrap_or(0) as usize;
+    if unknown > 0 {
+        text += &format!(
+            "; counted for {}, since this process leads: {} ended before for no known reason",
+            span(lost["countedSeconds"].as_i64().unwrap_or(0)),
+            count(unknown, "node")
+        );
+    }
+    text
 }
 
 /// What all nodes cost, and did.

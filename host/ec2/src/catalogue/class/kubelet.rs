@@ -59,7 +59,6 @@ impl Reserved {
 /// Where the kubelet starts to evict.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Threshold {
-    /// An amount.
     Amount(Amount),
     /// A share of capacity, 0 to 100.
     Percent(f64),

@@ -45,7 +45,7 @@ pub(super) struct Override {
 }
 
 /// Most launch template configurations of a fleet.
-const CONFIGS: usize = 50;
+const MAX_CONFIGS: usize = 50;
 
 const SPOT: [&str; 6] = [
     "lowest-price",
@@ -96,10 +96,10 @@ pub fn read(world: &World, scope: &Scope) -> Result<Wanted, Refusal> {
             "The request must contain the parameter LaunchTemplateConfigs",
         ));
     }
-    if configs.len() > CONFIGS {
+    if configs.len() > MAX_CONFIGS {
         return Err(Refusal::new(
             "InvalidParameterValue",
-            format!("A fleet has at most {CONFIGS} launch template configurations"),
+            format!("A fleet has at most {MAX_CONFIGS} launch template configurations"),
         ));
     }
     let overrides: usize = configs.iter().map(|config| config.overrides.len()).sum();

@@ -173,7 +173,6 @@ impl Cluster {
         }
     }
 
-    /// Takes in a node.
     pub fn put_node(&mut self, node: &Value) {
         let mut labels = node["metadata"]["labels"].clone();
         if !labels.is_object() {

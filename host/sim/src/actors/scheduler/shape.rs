@@ -16,7 +16,6 @@ use crate::fields::{items, number, text};
 /// The label that stands for a node's name.
 pub const NAME: &str = "metadata.name";
 
-/// Reads a pod.
 pub fn read(pod: &Value, names: &mut Symbols) -> PodShape {
     let spec = &pod["spec"];
     let labels = labels(&pod["metadata"]["labels"], names);
@@ -104,7 +103,6 @@ pub fn amounts(map: &Value, names: &mut Symbols) -> Resources {
     }))
 }
 
-/// Taints of a node.
 pub fn taints(node: &Value, names: &mut Symbols) -> Vec<Taint> {
     let taint = |t: &Value| {
         let effect = effect(text(t, "/effect"))?;

@@ -18,7 +18,7 @@ const SHORT: [&str; 3] = [
 ];
 
 /// A request may have left before the answer to another one was read.
-const KNOWN: Duration = Duration::from_millis(20);
+const ANSWER_DELAY: Duration = Duration::from_millis(20);
 
 /// The calls of an account.
 #[derive(Default)]
@@ -128,7 +128,7 @@ impl Fleets {
         for offering in asked.offerings.iter().filter(|_| new) {
             let known = (process.to_owned(), offering.clone());
             if let Some(at) = kept.short.get(&known)
-                && *at + KNOWN < now
+                && *at + ANSWER_DELAY < now
             {
                 let after = now - *at;
                 let (kind, zone, capacity) = offering;

@@ -14,10 +14,8 @@ use crate::world;
 /// Length of a generated scenario.
 pub const HOUR: Duration = Duration::from_secs(3600);
 
-/// A scenario.
 #[derive(Clone, Debug)]
 pub struct GeneratedScenario {
-    /// Of what seed.
     pub seed: u64,
     /// The cluster and its cloud, with the cloud's own faults.
     pub world: world::Options,

@@ -23,7 +23,6 @@ pub(super) struct Leaders {
 }
 
 impl Leaders {
-    /// The Lease has changed.
     pub fn lease(&mut self, interceptor: &Interceptor, change: &Change) {
         let holder = fields::text(&change.object, "/spec/holderIdentity");
         if holder != self.holder {

@@ -50,7 +50,6 @@ pub(super) struct Proof {
 }
 
 impl Proof {
-    /// A claim has changed.
     pub fn claim(&mut self, interceptor: &Interceptor, change: &Change) {
         let uid = fields::uid(&change.object);
         if change.event == Event::Deleted {

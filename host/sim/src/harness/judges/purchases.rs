@@ -15,7 +15,7 @@ use crate::object::{Change, Event};
 use crate::server::{RequestInfo, resources};
 
 /// Pods that a claim was made for, as the daemon writes them down.
-const PODS: &str = "longshore.dev/planned-pods";
+const PLANNED_PODS: &str = "longshore.dev/planned-pods";
 /// The second that a claim was planned at, and a number.
 const ROUND: &str = "longshore.dev/round";
 /// A registered node has so long to take its pods, seconds, before they are planned again; a little
@@ -215,7 +215,7 @@ fn stays(interceptor: &Interceptor, pod: &str) -> bool {
 }
 
 pub(super) fn pods_of(claim: &Value) -> impl Iterator<Item = &str> {
-    let list = fields::annotation(claim, PODS).unwrap_or_default();
+    let list = fields::annotation(claim, PLANNED_PODS).unwrap_or_default();
     list.split(',')
         .filter(|pod| !pod.is_empty())
         .map(|pod| pod.split('~').next().unwrap_or(pod))

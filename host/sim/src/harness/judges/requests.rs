@@ -7,16 +7,16 @@ use crate::harness::interceptor::Interceptor;
 use crate::server::resources;
 
 /// Kinds that are watched, and as many again.
-const KINDS: u64 = 30;
+const WATCHES: u64 = 30;
 /// Competing for the Lease every two seconds: a read and a write.
-const LEASE: u64 = 60;
+const LEASE_REQUESTS: u64 = 60;
 /// Requests per change: a launch writes a claim about ten times, and a pod is nominated, cleared
 /// and nominated again.
-const CHANGE: u64 = 6;
+const CHANGE_REQUESTS: u64 = 6;
 /// A minute of a node that is being drained: looked at every second at most.
-const DRAIN: u64 = 60;
+const DRAIN_REQUESTS: u64 = 60;
 /// A minute of a pod that may not leave yet, asked again every ten seconds.
-const BLOCKED: u64 = 6;
+const BLOCKED_REQUESTS: u64 = 6;
 
 /// Requests and changes of the last minutes.
 #[derive(Default)]
@@ -47,19 +47,27 @@ impl Requests {
             .sum();
         let leaving = (going.len() as u64, pods as u64);
         let (nodes, pods) = (leaving.0.max(self.leaving.0), leaving.1.max(self.leaving.1));
-        let lease = if interceptor.elects { LEASE } else { 0 };
+        let lease = if interceptor.elects {
+            LEASE_REQUESTS
+        } else {
+            0
+        };
         let dropped = interceptor.server.dropped_watches();
         let most = |verb: &str| match verb {
             // A watch that is refused is asked for again, later each time.
-            "watch" => KINDS * (2 + dropped - self.dropped),
+            "watch" => WATCHES * (2 + dropped - self.dropped),
             // After a start, or when the server has forgotten the past, everything is listed.
-            "list" => KINDS * 2 + nodes * DRAIN + CHANGE * (self.changes + self.before) / 2,
+            "list" => {
+                WATCHES * 2
+                    + nodes * DRAIN_REQUESTS
+                    + CHANGE_REQUESTS * (self.changes + self.before) / 2
+            }
             _ => {
-                KINDS
+                WATCHES
                     + lease
-                    + CHANGE * (self.changes + self.before)
-                    + nodes * DRAIN
-                    + pods * BLOCKED
+                    + CHANGE_REQUESTS * (self.changes + self.before)
+                    + nodes * DRAIN_REQUESTS
+                    + pods * BLOCKED_REQUESTS
             }
         };
         let mut now: BTreeMap<(String, &'static str), u64> = BTreeMap::new();

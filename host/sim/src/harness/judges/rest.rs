@@ -11,7 +11,7 @@ use crate::server::{RequestInfo, resources};
 
 /// What the daemon still does about the last thing that happened: hints are taken back after 30 s,
 /// garbage is looked for twice, two minutes apart, failures are tried again within a minute.
-const AFTERMATH: Duration = Duration::from_secs(5 * 60);
+const AFTERMATH_TIME: Duration = Duration::from_secs(5 * 60);
 
 /// Reasons of Events that say why nodes stay. They are said again every 15 minutes, and of NodePools
 /// whose budgets are closed every minute, as Karpenter does: the API server forgets Events after an
@@ -37,7 +37,6 @@ impl Rest {
         self.since = rests.then(|| interceptor.clock.elapsed());
     }
 
-    /// Something has changed.
     pub fn on_change(
         &mut self,
         interceptor: &Interceptor,
@@ -81,10 +80,10 @@ impl Rest {
             // Its time was over: something happens again. Whether that is so is another rule's
             // (`proof`).
             *since = now;
-        } else if disruption::backs_off(interceptor, AFTERMATH) {
+        } else if disruption::backs_off(interceptor, AFTERMATH_TIME) {
             // What failed is tried again when its time has come.
             *since = now;
-        } else if *since + AFTERMATH < now {
+        } else if *since + AFTERMATH_TIME < now {
             let (verb, kind, sub) = (asked.verb, resource.plural, &asked.subresource);
             let idle = (now - *since).as_secs();
             interceptor.violated(format!(

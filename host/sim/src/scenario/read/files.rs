@@ -51,18 +51,14 @@ pub fn types(root: &mut Table, folder: &Path) -> Result<Arc<(Catalogue, Symbols)
 pub struct Offerings {
     /// Type, zone and capacity type of each.
     all: BTreeSet<[String; 3]>,
-    /// Their zones.
     pub zones: Vec<String>,
-    /// Their types.
     pub types: Vec<String>,
     /// The families of the types, as nodes are labelled.
     pub families: Vec<String>,
-    /// Their sizes.
     pub sizes: Vec<String>,
 }
 
 impl Offerings {
-    /// Of a catalogue.
     pub fn of(types: &(Catalogue, Symbols)) -> Self {
         let (catalogue, names) = types;
         let text = |s: Option<_>| s.map_or("", |s| names.text(s)).to_owned();
@@ -91,7 +87,6 @@ impl Offerings {
         }
     }
 
-    /// Those of these names.
     pub fn named(all: impl IntoIterator<Item = [String; 3]>) -> Self {
         let all: BTreeSet<[String; 3]> = all.into_iter().collect();
         let some = |at: usize| {

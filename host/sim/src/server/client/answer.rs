@@ -31,7 +31,6 @@ struct Call<'a> {
     request: &'a Request<Vec<u8>>,
 }
 
-/// Answers a request.
 pub fn answer(server: &Server, client: &str, head: Head, request: &Request<Vec<u8>>) -> Answer {
     let path = request.uri().path();
     if matches!(path, "/healthz" | "/livez" | "/readyz") {

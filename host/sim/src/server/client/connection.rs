@@ -47,7 +47,6 @@ impl Server {
 pub struct Connection {
     /// The other end.
     pub server: Server,
-    /// Whose it is.
     pub client: String,
 }
 

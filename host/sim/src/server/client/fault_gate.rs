@@ -16,7 +16,6 @@ pub const CLIENT_TIMEOUT: Duration = Duration::from_secs(30);
 /// A request of a client.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RequestInfo {
-    /// Whose client it is.
     pub client: String,
     /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete` or `deletecollection`.
     pub verb: &'static str,
@@ -93,7 +92,6 @@ pub struct FaultGate {
 /// How many requests there were, by caller, verb and kind with subresource (`pods/status`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// All of them.
     pub total: u64,
     /// By caller, verb and kind.
     pub by: BTreeMap<(String, &'static str, String), u64>,

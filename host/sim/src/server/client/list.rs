@@ -283,7 +283,6 @@ pub fn watch(
     )))))
 }
 
-/// All that is selected.
 pub fn selected(state: &State, wanted: &Wanted) -> Vec<Arc<Stored>> {
     state
         .store

@@ -28,7 +28,6 @@ impl Whose {
 /// What a watch does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Silence {
-    /// It says nothing.
     Silent,
     /// It says everything so much later.
     Late(Duration),

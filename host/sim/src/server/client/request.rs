@@ -22,7 +22,6 @@ pub struct AsOf(pub u64);
 /// The place that a path names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestPath {
-    /// The kind.
     pub resource: Resource,
     /// Empty for all of them, or for a kind without.
     pub namespace: String,

@@ -16,7 +16,7 @@ use crate::server::state::Server;
 use crate::server::store::{Logged, Stored, Subscription};
 
 /// Time between two bookmarks of a watch.
-const BOOKMARK: Duration = Duration::from_secs(60);
+const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
 /// Time from the last bookmark to the end of a watch.
 const LAST_BOOKMARK_LEAD: Duration = Duration::from_secs(2);
 /// A piece of a watch has about as many bytes at most.
@@ -25,7 +25,6 @@ const PIECE_BYTES: usize = 1 << 20;
 /// What is watched.
 #[derive(Clone, Debug)]
 pub struct Wanted {
-    /// The kind.
     pub resource: Resource,
     /// Of one namespace, or empty.
     pub namespace: String,
@@ -180,9 +179,9 @@ pub fn lines(
 fn next_bookmark(now: Instant, ends: Instant) -> Instant {
     let last = ends - LAST_BOOKMARK_LEAD;
     if now < last {
-        last.min(now + BOOKMARK)
+        last.min(now + BOOKMARK_INTERVAL)
     } else {
-        now + BOOKMARK
+        now + BOOKMARK_INTERVAL
     }
 }
 

@@ -56,7 +56,6 @@ fn ask(port: u16, path: &str) -> Option<String> {
 /// One that runs; killed when dropped.
 pub struct Controller {
     child: Child,
-    /// What it says.
     pub log: PathBuf,
     /// Where it is measured.
     metrics: u16,

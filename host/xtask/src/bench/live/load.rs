@@ -94,7 +94,6 @@ pub fn plain(deployments: usize, replicas: usize, sizes: &Sizes) -> Vec<Value> {
     (0..deployments).map(one).collect()
 }
 
-/// Objects as one List.
 pub fn list(objects: &[Value]) -> String {
     json!({"apiVersion": "v1", "kind": "List", "items": objects}).to_string()
 }

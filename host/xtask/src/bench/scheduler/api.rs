@@ -117,7 +117,6 @@ impl Api {
         Ok(())
     }
 
-    /// Everything that there is.
     pub fn objects(&self) -> anyhow::Result<Vec<Value>> {
         let mut all = Vec::new();
         for kind in &KINDS {

@@ -179,8 +179,41 @@ impl Stage {
         self.make(world, &objects)?;
         self.buy(&bought)?;
         self.schedule()?;
-        let mut left = planned.to_vec();
+        // First the pods that others can keep out by where they are, as long as any of them finds
+        // its place: pods without rules of their own may come in any order.
+        let is_picky = |one: &Bound| {
+            let mut pending = world.pending.iter();
+            let pod = pending.find(|pod| one.pod == name_of(pod));
+            pod.is_some_and(|pod| {
+                let spec = &pod["spec"];
+                let spreads = spec["topologySpreadConstraints"].as_array();
+                let affinity = spec["affinity"].as_object();
+                let rules = ["podAffinity", "podAntiAffinity"];
+                spreads.is_some_and(|rules| !rules.is_empty())
+                    || affinity.is_some_and(|all| rules.iter().any(|rule| all.contains_key(*rule)))
+            })
+        };
+        let (mut left, others): (Vec<Bound>, Vec<Bound>) =
+            planned.iter().cloned().partition(is_picky);
         let mut refusals = BTreeMap::new();
+        self.place_all(world, &mut left, &rooms, &mut refusals)?;
+        left.extend(others);
+        self.place_all(world, &mut left, &rooms, &mut refusals)?;
+        let text = |one: &Bound| {
+            let why = refusals.get(&one.pod).map_or("", String::as_str);
+            format!("{} on {}: {why}", one.pod, one.node)
+        };
+        Ok(left.iter().map(text).collect())
+    }
+
+    /// Makes pods node by node until no more of them are bound where they are planned.
+    fn place_all(
+        &self,
+        world: &World,
+        left: &mut Vec<Bound>,
+        rooms: &BTreeMap<String, Value>,
+        refusals: &mut BTreeMap<String, String>,
+    ) -> anyhow::Result<()> {
         loop {
             let before = left.len();
             let nodes: BTreeSet<String> = left.iter().map(|one| one.node.clone()).collect();
@@ -192,14 +225,9 @@ impl Stage {
                 refusals.extend(refused);
             }
             if left.is_empty() || left.len() == before {
-                break;
+                return Ok(());
             }
         }
-        let text = |one: &Bound| {
-            let why = refusals.get(&one.pod).map_or("", String::as_str);
-            format!("{} on {}: {why}", one.pod, one.node)
-        };
-        Ok(left.iter().map(text).collect())
     }
 
     /// Makes pods while one node alone has room. Those that are not bound there are taken away, and

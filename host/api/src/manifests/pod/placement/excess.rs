@@ -16,7 +16,7 @@ use crate::manifests::wire::{Map, Text};
 
 /// Topology keys of which the anti-affinity of a pod beyond a limit is kept: more than any
 /// cluster's nodes have, in alphabetical order, the hostname and the zone before all others.
-const KEYS: usize = 64;
+const MAX_KEYS: usize = 64;
 
 /// The first limit that a pod passes.
 pub(crate) fn of_pod(pod: &WirePod<'_>) -> Option<Excess> {
@@ -220,7 +220,7 @@ pub(crate) fn wider(spec: &WireSpec<'_>, own: Symbol, names: &mut Symbols) -> Ve
             namespace_selector: reach.all.then(everything),
         }
     };
-    by_key.into_iter().take(KEYS).map(term).collect()
+    by_key.into_iter().take(MAX_KEYS).map(term).collect()
 }
 
 /// Namespaces that terms reach.

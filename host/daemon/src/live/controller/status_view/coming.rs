@@ -9,7 +9,6 @@ use crate::live::claims::planned_pods;
 use crate::live::node_claim::{is_true, pool_of, rfc3339};
 use crate::live::state::ClusterState;
 
-/// Most lines.
 const MAX_LINES: usize = 20;
 /// Most names in one line.
 const MAX_NAMES_PER_LINE: usize = 3;

@@ -9,7 +9,7 @@ use std::task::{Context, Waker};
 use crate::live::lock::lock;
 
 /// Most connections of one address that are answered at a time.
-pub const ANSWERED: usize = 8;
+pub const MAX_PER_ADDRESS: usize = 8;
 
 /// The connections of one listener. Clones share them.
 #[derive(Clone)]
@@ -26,7 +26,6 @@ struct Taken {
     all: BTreeMap<u64, Arc<Place>>,
 }
 
-/// One connection.
 pub struct Place {
     number: u64,
     /// The address that it comes from.
@@ -108,7 +107,7 @@ impl Places {
             .filter(|other| other.source == place.source)
             .count();
         place.answered.store(true, Ordering::Release);
-        equal < ANSWERED
+        equal < MAX_PER_ADDRESS
     }
 
     /// Whether the next connection needs the place of another address.
@@ -185,7 +184,7 @@ mod tests {
         let places = Places::new(20);
         let all: Vec<_> = (0..10).filter_map(|_| places.take(address(1))).collect();
         let answered = all.iter().filter(|place| places.answer(place)).count();
-        assert_eq!(answered, ANSWERED);
+        assert_eq!(answered, MAX_PER_ADDRESS);
         let other = places.take(address(2)).unwrap();
         assert!(places.answer(&other));
     }

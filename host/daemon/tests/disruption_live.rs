@@ -2,7 +2,7 @@
 //! budgets and its window, without a pod that must stay, and through the eviction API only. What
 //! Longshore did is judged by the API server's audit log.
 //!
-//! Run by `cargo test --test disruption_live -- --ignored`: pods become fewer with 120 pods, with
+//! Run by `cargo test --test clusters -- --ignored disruption_live`: pods become fewer with 120 pods, with
 //! 1 000, and with a daemon that is killed every twenty seconds; a hundred nodes drift.
 
 #![allow(clippy::print_stdout, reason = "figures, for a person that runs it")]
@@ -13,18 +13,14 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
-use libtest_mimic::{Arguments, Failed, Trial};
 use longshore_core::model::Symbols;
 use longshore_xtask::control_plane::ControlPlane;
 
 mod drift;
 mod judge;
-#[allow(dead_code, reason = "its other users need the rest")]
-#[path = "../plane/mod.rs"]
-mod plane;
 mod scaling;
 
-use plane::{CLASS, Daemon};
+use crate::plane::{self, CLASS, Daemon, Suite};
 use scaling::{CONSOLIDATE_AFTER, LARGE, Load, Scaling};
 
 const SMALL: Load = Load {
@@ -39,27 +35,22 @@ const KILLED: Load = Load {
     ..LARGE
 };
 
-fn main() {
-    let mut arguments = Arguments::from_args();
-    arguments.test_threads = Some(1);
-    let trial = |name: &str, test: Box<dyn FnOnce() -> Result<()> + Send>| {
-        Trial::test(name, move || {
-            test().map_err(|error| Failed::from(format!("{error:#}")))
+pub fn suite() -> Suite {
+    // They take minutes each.
+    let minutes = true;
+    Suite::empty("disruption_live", Some(1))
+        .test("pods_become_fewer_and_more", minutes, || down_and_up(SMALL))
+        .test("a_thousand_pods_become_fewer_and_more", minutes, || {
+            down_and_up(LARGE)
         })
-        // They take minutes each.
-        .with_ignored_flag(true)
-    };
-    let scaled = |load: Load| Box::new(move || down_and_up(load));
-    let trials = vec![
-        trial("pods_become_fewer_and_more", scaled(SMALL)),
-        trial("a_thousand_pods_become_fewer_and_more", scaled(LARGE)),
-        trial("the_same_with_a_daemon_that_is_killed", scaled(KILLED)),
-        trial(
+        .test("the_same_with_a_daemon_that_is_killed", minutes, || {
+            down_and_up(KILLED)
+        })
+        .test(
             "a_hundred_nodes_drift",
-            Box::new(drift::a_hundred_nodes_drift),
-        ),
-    ];
-    libtest_mimic::run(&arguments, trials).exit();
+            minutes,
+            drift::a_hundred_nodes_drift,
+        )
 }
 
 /// A NodePool of on-demand nodes with up to eight CPUs, with budgets.

@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail, ensure};
 use longshore_xtask::control_plane::{ControlPlane, Request};
 
-#[allow(dead_code, reason = "its other users need the rest")]
-mod plane;
+use crate::plane::{
+    Daemon, Suite, delete_claims, deployment, get, names, running, until, usual_pool, words,
+};
 
-use plane::{Daemon, delete_claims, deployment, get, names, running, until, usual_pool, words};
-
-fn main() {
+pub fn suite() -> Suite {
     // Each has a control plane of its own, which takes more than one core while pods start.
-    plane::main(
+    Suite::new(
+        "deaths",
         Some(2),
         &[
             (
@@ -35,7 +35,7 @@ fn main() {
             ),
         ],
         &[],
-    );
+    )
 }
 
 /// Waits until claims and their nodes are gone and so many pods run elsewhere.

@@ -1,0 +1,95 @@
+//! Nothing is bought, and no Lease is asked for, before policies are loaded or a minute has passed.
+
+use std::time::Duration;
+
+use longshore_daemon::live::policies::{CompileChild, Compiler, PolicyReloader, Setup as Policies};
+use longshore_sim::harness::generated::types;
+use longshore_sim::harness::{Harness, Setup};
+use longshore_sim::server::resources;
+use longshore_sim::world::{Options, paused};
+
+const OBJECTS: &str = "
+apiVersion: karpenter.kwok.sh/v1alpha1
+kind: KWOKNodeClass
+metadata: {name: default}
+spec: {}
+---
+apiVersion: karpenter.sh/v1
+kind: NodePool
+metadata: {name: general}
+spec:
+  template:
+    spec:
+      nodeClassRef: {group: karpenter.kwok.sh, kind: KWOKNodeClass, name: default}
+      requirements:
+      - {key: kubernetes.io/os, operator: In, values: [linux]}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  replicas: 3
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      containers: [{name: c, image: 'x:1', resources: {requests: {cpu: '1', memory: 1Gi}}}]
+";
+
+/// Policies of which one takes longer to compile than any test.
+fn never_loaded(name: &str) -> PolicyReloader {
+    let folder =
+        std::env::temp_dir().join(format!("longshore-loading-{name}-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let config = folder.join("longshore.toml");
+    std::fs::write(&config, "[[policy]]\nname = 'a'\npath = 'a.wasm'\n").unwrap();
+    // The header of a component: that is looked at before a compiler starts.
+    std::fs::write(folder.join("a.wasm"), b"\0asm\x0d\0\x01\0").unwrap();
+    let setup = Policies {
+        config: Some(config),
+        compiler: Compiler::Child(CompileChild {
+            program: "/bin/sh".into(),
+            ..CompileChild::itself(&["-c", "exec sleep 20"])
+        }),
+        ..Policies::default()
+    };
+    PolicyReloader::start(setup).unwrap()
+}
+
+/// Claims after 55 s and after two minutes.
+fn claims(elects: bool) -> (usize, usize) {
+    let reloader = never_loaded(if elects { "elects" } else { "leads" });
+    let mut setup = Setup {
+        elects,
+        ..Setup::with(1, reloader)
+    };
+    setup.world = Options {
+        types: Some(types(4)),
+        ..Options::default()
+    };
+    let told = paused(async {
+        let harness = Harness::new(setup);
+        let world = &harness.world;
+        world.run_for(Duration::from_millis(10)).await;
+        world.apply(OBJECTS).expect("manifests");
+        world.run_for(Duration::from_secs(55)).await;
+        let before = world.server.list(resources::NODE_CLAIM).len();
+        world.run_for(Duration::from_secs(65)).await;
+        (before, world.server.list(resources::NODE_CLAIM).len())
+    });
+    told.expect("a runtime")
+}
+
+#[test]
+fn a_replica_that_competes_for_the_lease_waits_for_its_policies_a_minute() {
+    let (before, after) = claims(true);
+    assert_eq!(before, 0);
+    assert!(after > 0);
+}
+
+#[test]
+fn one_that_always_leads_waits_too() {
+    let (before, after) = claims(false);
+    assert_eq!(before, 0);
+    assert!(after > 0);
+}
