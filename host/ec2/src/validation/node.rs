@@ -97,7 +97,8 @@ pub fn node(
         }
     };
     // What the NodeClass says may be right together with what the user data says.
-    let together = starts(&said, base, kubelets);
+    let mut together = starts(&said, base, kubelets);
+    together.extend(unjoined(&said.settings));
     let of_class = |fault: &Fault| own.iter().any(|one| one.field == fault.field);
     let (own, others): (Vec<Fault>, Vec<Fault>) = together.into_iter().partition(of_class);
     found(Reason::InvalidKubeletConfiguration, below(own))?;
@@ -131,7 +132,7 @@ pub fn warnings(
                 .to_owned(),
         );
     }
-    if known && family != AmiFamily::Bottlerocket {
+    if known {
         out.extend(passed_over(all));
     }
     if family == AmiFamily::AL2023 {
@@ -171,6 +172,14 @@ fn passed_over(settings: &Map<String, Value>) -> Vec<String> {
         out.push(format!(
             "clusterDNS has {}, which is not an address: the kubelet passes over it",
             quoted(server)
+        ));
+    }
+    let id = settings.get("providerID").and_then(Value::as_str);
+    if let Some(id) = id.filter(|id| !id.is_empty()) {
+        out.push(format!(
+            "providerID is {} on all nodes: a NodeClaim does not find its Node by it, since the \
+             instance has an ID of its own",
+            quoted(id)
         ));
     }
     let endpoint = settings.get("containerRuntimeEndpoint");
@@ -214,7 +223,6 @@ pub fn starts(said: &ReadBack, base: Base, kubelets: &Kubelets) -> Vec<Fault> {
     let mut faults = types(&settings);
     if faults.is_empty() {
         faults = refused(&settings, base, kubelets);
-        faults.extend(unjoined(&settings));
     }
     let unknown = said.flags.iter().filter(|name| {
         let lacks = |minor: u16| !has_flag(name, minor);
