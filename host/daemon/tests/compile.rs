@@ -36,15 +36,6 @@ fn none() -> CompileChild {
     }
 }
 
-/// A script that has the shipped program and its arguments.
-fn shell(script: &str) -> CompileChild {
-    let program = env!("CARGO_BIN_EXE_longshore");
-    CompileChild {
-        program: "/bin/sh".into(),
-        ..CompileChild::itself(&["-c", script, program, "compile-policy"])
-    }
-}
-
 fn with(folder: &Path, child: CompileChild) -> Setup {
     Setup {
         cache: Some(folder.join("compiled")),
