@@ -59,6 +59,9 @@ fn what_was_replaced_or_refused_leaves_memory_to_be_given_back() {
         spent
     };
     assert!(spent(&scene), "the first version was compiled");
+    // What answered before it goes.
+    scene.settle();
+    spent(&scene);
     scene.settle();
     assert!(!spent(&scene), "nothing has changed");
     scene.rename("one.wasm", b"not a component");
@@ -206,7 +209,7 @@ fn a_policy_that_is_slow_but_right_has_one_budget_for_a_round() {
     std::fs::write(folder.join("longshore.toml"), ONE).unwrap();
     std::fs::write(
         folder.join("one.wasm"),
-        guest("1.0.0", Way::Slow(1_000_000_000)),
+        guest("1.0.0", Way::Slow(200_000_000)),
     )
     .unwrap();
     let scene = Scene::with(folder, |folder| Setup {
@@ -218,7 +221,7 @@ fn a_policy_that_is_slow_but_right_has_one_budget_for_a_round() {
         ..setup(folder)
     });
     let mut names = scene.snapshot.world.names.clone();
-    let all: Vec<_> = (0..25)
+    let all: Vec<_> = (0..200)
         .map(|nth| names.intern(&format!("pool-{nth}")))
         .collect();
     let names = &names;
@@ -231,7 +234,7 @@ fn a_policy_that_is_slow_but_right_has_one_budget_for_a_round() {
         .map(|pool| live.score(catalogue, names, *pool).cost[0])
         .collect();
     let took = begun.elapsed();
-    assert_eq!((answers[0], answers[24]), (1.0, scene.price()));
+    assert_eq!((answers[0], answers[199]), (1.0, scene.price()));
     assert!(took < Duration::from_secs(8), "{took:?}");
     let failing = scene.policy("one").failing.unwrap();
     assert!(failing.contains("for a round"), "{failing}");
@@ -284,7 +287,7 @@ fn a_start_with_a_broken_configuration_takes_its_last_good_copy() {
     let mut scene = Scene::with(folder, with_copies);
     assert_eq!(scene.cost(), 4.0);
     let error = scene.manager.status().config.error.unwrap();
-    assert!(error.reason.starts_with("unknown key `nme`"), "{error}");
+    assert!(error.reason.contains("`name` is missing"), "{error}");
     let notices = scene.manager.notices();
     assert_eq!(notices[0].kind, Kind::ConfigRefused);
     let said = &notices[0].message;
@@ -628,13 +631,17 @@ fn the_threads_do_all_this_by_themselves() {
         )
         .cost[0]
     };
-    assert_eq!(cost(), 1.0);
+    let until = |wanted: f64| {
+        let begin = std::time::Instant::now();
+        while cost() != wanted {
+            assert!(begin.elapsed() < Duration::from_secs(60), "nobody looks");
+            std::thread::park_timeout(Duration::from_millis(20));
+        }
+    };
+    // Loading takes its time, on a thread of its own.
+    until(1.0);
     scene.rename("one.wasm", &costs(2.0));
-    let begin = std::time::Instant::now();
-    while cost() != 2.0 {
-        assert!(begin.elapsed() < Duration::from_secs(60), "nobody looks");
-        std::thread::park_timeout(Duration::from_millis(20));
-    }
+    until(2.0);
 }
 
 #[test]

@@ -876,7 +876,7 @@ fn wrong_values_are_refused() -> Result<()> {
         ),
         (
             "longshore.polices.x=y",
-            "longshore.polices is not known: longshore has config, configFrom",
+            "longshore.polices is not known: longshore has cache, config, configFrom",
         ),
         (
             "longshore.journal.dir=/x",

@@ -1358,7 +1358,7 @@ mod tests {
         assert_eq!(
             unreadable(&state),
             [
-                "Pod shop/a: spec.containers[0].resources.requests[cpu]: quantity `-1` is negative; amounts start at 0"
+                "Pod shop/a: spec.containers[0].resources.requests[cpu]: quantity `-1` is negative; amounts start at 0; until then its node counts as full of cpu"
             ]
         );
         state.fold(Kind::Pod, &seen("1", "n"));
