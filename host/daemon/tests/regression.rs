@@ -407,7 +407,7 @@ spec: {{policyName: $, validationActions: [Deny]}}
             &format!("spec={}", self.name),
             "--wait=false",
         ])?;
-        self.gone(60)
+        self.gone(180)
     }
 }
 
