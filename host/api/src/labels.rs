@@ -150,8 +150,8 @@ pub fn restricted(key: &str) -> Option<&'static str> {
 
 /// The domain of labels of EC2's instance types and offerings.
 const EC2_DOMAIN: &str = "karpenter.k8s.aws";
-/// Names of those labels.
-const EC2_LABELS: [&str; 28] = [
+/// Names of those labels, in order.
+pub const EC2_LABELS: [&str; 28] = [
     "capacity-reservation-id",
     "capacity-reservation-interruptible",
     "capacity-reservation-type",

@@ -716,34 +716,11 @@ impl Reader {
         namespaced: bool,
         into: impl FnOnce(W, &mut ObjectsBuilder) -> Result<(), Fault>,
     ) {
-        let Object {
-            text,
-            range,
-            item,
-            of,
-            refusals,
-            notes,
-            mut passed,
-        } = object;
-        let wire: W = match serde_json::from_str(text) {
+        let wire: W = match serde_json::from_str(object.text) {
             Ok(wire) => wire,
             Err(_) => {
-                let (name, mut fault) = unreadable::<W>(text);
-                if let Some(text) = status::without(text, &fault, passed.len()) {
-                    passed.push(status::passed_over(fault));
-                    let object = Object {
-                        text: &text,
-                        range,
-                        item,
-                        of,
-                        refusals,
-                        notes,
-                        passed,
-                    };
-                    return self.by_kind(source, object);
-                }
-                self.hold(&of, text, &mut fault);
-                return self.refuse(source, range, item, &of, &name, fault);
+                let (name, fault) = unreadable::<W>(object.text);
+                return self.pass_over_or_refuse(source, object, &name, fault);
             }
         };
         let meta = wire.meta();
@@ -758,20 +735,21 @@ impl Reader {
                 Some(_) => "generateName only works in a cluster; give it a name",
                 None => "give it one",
             };
-            let mut fault = Fault {
+            let fault = Fault {
                 field: "metadata.name".to_owned(),
                 what: "is missing".to_owned(),
                 hint: hint.to_owned(),
             };
-            self.hold(&of, text, &mut fault);
-            return self.refuse(source, range, item, &of, "", fault);
+            return self.pass_over_or_refuse(source, object, "", fault);
         }
         #[cfg(feature = "crd")]
         if self.is_of_manifests() && !labels::is_dns_name(plain) {
-            let mut fault = metadata::no_name(plain);
-            self.hold(&of, text, &mut fault);
-            return self.refuse(source, range, item, &of, &name, fault);
+            let fault = metadata::no_name(plain);
+            return self.pass_over_or_refuse(source, object, &name, fault);
         }
+        let Object {
+            range, item, of, ..
+        } = &object;
         let identity = identity(group(of.api_version), of.kind, &name);
         if self.seen.contains(&identity) {
             let hint = "remove one; the first is used".to_owned();
@@ -780,56 +758,61 @@ impl Reader {
                 what: "is there twice".to_owned(),
                 hint,
             };
-            return self.refuse(source, range, item, &of, &name, fault);
+            return self.refuse(source, range.clone(), *item, of, &name, fault);
         }
-        if !refusals.is_empty() {
+        if !object.refusals.is_empty() {
             // Our own words have a hint, where we would refuse it too.
             let own = into(wire, &mut ObjectsBuilder::default()).err();
             let own = own.filter(|own| !status::is_status(&own.field));
-            let mut faults = own.map_or(refusals, |own| vec![own]);
+            let mut faults = own.map_or_else(|| object.refusals.clone(), |own| vec![own]);
             if let Some(first) = faults.first_mut() {
-                self.hold(&of, text, first);
+                self.hold(of, object.text, first);
             }
             for fault in faults {
-                self.refuse(source, range.clone(), item, &of, &name, fault);
+                self.refuse(source, range.clone(), *item, of, &name, fault);
             }
             return;
         }
         // A Node or NodeClaim of which something is passed over is not disrupted.
-        self.objects.notes.clone_from(&passed);
-        let is_said = |note: &Fault| passed.iter().any(|known| known.field == note.field);
-        let notes: Vec<Fault> = notes.into_iter().filter(|note| !is_said(note)).collect();
+        self.objects.notes.clone_from(&object.passed);
         let protection = self.protection(of.kind, wire.meta());
         match into(wire, &mut self.objects) {
             Ok(()) => {
                 self.seen.insert(identity);
+                let passed = &object.passed;
+                let is_said = |note: &&Fault| passed.iter().any(|of| of.field == note.field);
+                let notes = object.notes.iter().filter(|note| !is_said(note)).cloned();
                 for fault in std::mem::take(&mut self.objects.notes)
                     .into_iter()
                     .chain(notes)
                     .chain(protection)
                 {
-                    self.refuse(source, range.clone(), item, &of, &name, fault);
+                    self.refuse(source, range.clone(), *item, of, &name, fault);
                 }
             }
-            Err(mut fault) => {
+            Err(fault) => {
                 self.objects.notes.clear();
-                if let Some(text) = status::without(text, &fault, passed.len()) {
-                    passed.push(status::passed_over(fault));
-                    let object = Object {
-                        text: &text,
-                        range,
-                        item,
-                        of,
-                        refusals: Vec::new(),
-                        notes,
-                        passed,
-                    };
-                    return self.by_kind(source, object);
-                }
-                self.hold(&of, text, &mut fault);
-                self.refuse(source, range, item, &of, &name, fault);
+                self.pass_over_or_refuse(source, object, &name, fault);
             }
         }
+    }
+
+    /// Reads an object again without the part of its status that a fault is about. Refuses it for any
+    /// other fault.
+    fn pass_over_or_refuse(
+        &mut self,
+        source: &mut Source<'_>,
+        mut object: Object<'_>,
+        name: &str,
+        mut fault: Fault,
+    ) {
+        if let Some(text) = status::without(object.text, &fault, object.passed.len()) {
+            object.passed.push(status::passed_over(fault));
+            let text = &text;
+            return self.by_kind(source, Object { text, ..object });
+        }
+        self.hold(&object.of, object.text, &mut fault);
+        self.refuse(source, object.range, object.item, &object.of, name, fault);
     }
 
     /// Says of a manifest that an annotation which looks like a protection protects nothing. In a

@@ -6,32 +6,7 @@
 //! A cluster applies them after `deploy/crds`, in the place of those of the same name.
 
 use longshore_api::crd::definition::{self, Definition};
-
-/// Labels that NodePools, NodeClaims and NodeOverlays may name, below `karpenter.k8s.aws/`.
-const LABELS: [&str; 22] = [
-    "ec2nodeclass",
-    "instance-accelerator-count",
-    "instance-accelerator-manufacturer",
-    "instance-accelerator-name",
-    "instance-capability-flex",
-    "instance-category",
-    "instance-cpu",
-    "instance-cpu-manufacturer",
-    "instance-cpu-sustained-clock-speed-mhz",
-    "instance-ebs-bandwidth",
-    "instance-encryption-in-transit-supported",
-    "instance-family",
-    "instance-generation",
-    "instance-gpu-count",
-    "instance-gpu-manufacturer",
-    "instance-gpu-memory",
-    "instance-gpu-name",
-    "instance-hypervisor",
-    "instance-local-nvme",
-    "instance-memory",
-    "instance-network-bandwidth",
-    "instance-size",
-];
+use longshore_api::labels::EC2_LABELS;
 
 /// Labels that NodeOverlays may not name: they are chosen at launch.
 const LAUNCH: [&str; 6] = [
@@ -49,8 +24,8 @@ const MESSAGE: &str = "no instance type has this label under karpenter.k8s.aws";
 pub fn all() -> Vec<Definition> {
     let requirement = "requirements/items/properties/key";
     let template = "/properties/spec/properties/template/properties";
-    let (every, overlays) = (rule("self", &LAUNCH), rule("self", &[]));
-    let labels = format!("self.all(x, {})", rule("x", &LAUNCH));
+    let (every, overlays) = (rule("self", &[]), rule("self", &LAUNCH));
+    let labels = format!("self.all(x, {})", rule("x", &[]));
     let with_rules = |of: Definition| match of.name() {
         "nodeclaims.karpenter.sh" => {
             let key = format!("/properties/spec/properties/{requirement}");
@@ -74,13 +49,10 @@ pub fn all() -> Vec<Definition> {
         .collect()
 }
 
-/// A rule over the key `of`: a known label, or one of another domain.
-fn rule(of: &str, more: &[&str]) -> String {
-    let mut known: Vec<&str> = LABELS.iter().chain(more).copied().collect();
-    known.sort_unstable();
-    let known = known
-        .iter()
-        .map(|name| format!("\"karpenter.k8s.aws/{name}\""));
+/// A rule over the key `of`: a known label but for some, or one of another domain.
+fn rule(of: &str, without: &[&str]) -> String {
+    let known = EC2_LABELS.iter().filter(|name| !without.contains(name));
+    let known = known.map(|name| format!("\"karpenter.k8s.aws/{name}\""));
     let known: Vec<String> = known.collect();
     let known = known.join(", ");
     format!(r#"{of} in [{known}] || !{of}.find("^([^/]+)").endsWith("karpenter.k8s.aws")"#)

@@ -89,7 +89,7 @@ pub(crate) fn resources(
     Ok(all)
 }
 
-/// Whether a condition is True; `None` if it is not there, or says what nobody knows.
+/// Whether a condition is True; `None` if it is missing or its status is unknown to this reader.
 pub(crate) fn condition(conditions: &[Condition<'_>], kind: &str) -> Option<bool> {
     let found = conditions.iter().find(|c| &*c.kind == kind)?;
     matches!(&*found.status, "True" | "False" | "Unknown").then(|| &*found.status == "True")

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
+use longshore_api::labels::{is_label_key, is_label_value};
 use longshore_api::manifests::quoted;
 use longshore_userdata::duration;
 use serde_json::{Map, Value, json};
@@ -124,33 +125,13 @@ pub(super) fn label_fault(key: &str, value: &str) -> Option<String> {
             "{key}, which is not a label's key: the kubelet ends on it"
         ));
     }
-    if !value.is_empty() && !is_label_name(value) {
+    if !is_label_value(value) {
         let (key, value) = (quoted(key), quoted(value));
         return Some(format!(
             "{value} for {key}, which is not a label's value: the kubelet ends on it"
         ));
     }
     None
-}
-
-/// Up to 63 letters, digits, `-`, `_` and `.`, with a letter or digit at both ends.
-fn is_label_name(text: &str) -> bool {
-    let edge = |c: char| c.is_ascii_alphanumeric();
-    let inner = |c: char| edge(c) || "-_.".contains(c);
-    let ends = text.starts_with(edge) && text.ends_with(edge);
-    ends && text.len() <= 63 && text.chars().all(inner)
-}
-
-/// A name, possibly after a domain of small letters.
-fn is_label_key(key: &str) -> bool {
-    let Some((domain, name)) = key.split_once('/') else {
-        return is_label_name(key);
-    };
-    let edge = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
-    let part = |part: &str| {
-        part.starts_with(edge) && part.ends_with(edge) && part.chars().all(|c| edge(c) || c == '-')
-    };
-    domain.len() <= 253 && domain.split('.').all(part) && is_label_name(name)
 }
 
 /// Whether a kubelet ends at a label: those of Kubernetes that are not the kubelet's own.
