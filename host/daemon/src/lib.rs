@@ -21,6 +21,7 @@ pub mod error;
 mod explain;
 mod explained;
 mod hash;
+mod hex;
 mod input;
 pub mod live;
 mod managed;

@@ -17,6 +17,7 @@ use longshore_core::snapshot::{Ineligible, Snapshot};
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
+use crate::hex::hex;
 use crate::messages::{self, Messages};
 
 /// Everything that `longshore plan -o json` prints.
@@ -260,10 +261,7 @@ fn of_pool(world: &ClusterObjects, pool: PoolIx) -> (String, Messages<'_>) {
 /// SHA-256 over the JSON of something, in hexadecimal.
 pub fn digest(of: &impl Serialize) -> String {
     let bytes = serde_json::to_vec(of).unwrap_or_default();
-    Sha256::digest(&bytes)
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
+    hex(&Sha256::digest(&bytes))
 }
 
 /// One claim with names.

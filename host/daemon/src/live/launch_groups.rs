@@ -30,6 +30,7 @@ use super::node_claim;
 use super::proof;
 use super::step_error::StepError;
 use super::work_queue::MAX_LAUNCHES;
+use crate::hex::hex;
 pub use members::{Came, GROUP, LaunchGroups, Member, member};
 use members::{Present, Record, Records};
 
@@ -317,9 +318,7 @@ fn token(names: &[&str]) -> String {
         digest.update(name.as_bytes());
         digest.update([0]);
     }
-    let digest = digest.finalize();
-    let hex = digest.iter().take(20).map(|byte| format!("{byte:02x}"));
-    hex.collect()
+    hex(&digest.finalize()[..20])
 }
 
 /// What members of a group have in common. Of requests only the resources are: each of the instance

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use sha2::{Digest as _, Sha256};
 
+use crate::hex::hex;
 use crate::live::lock::lock;
 
 /// Most bytes that are kept; the least recently used go first.
@@ -25,10 +26,7 @@ struct Inner {
 
 /// SHA-256 in hexadecimal.
 pub fn digest(bytes: &[u8]) -> String {
-    Sha256::digest(bytes)
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
+    hex(&Sha256::digest(bytes))
 }
 
 impl BlobStore {

@@ -16,6 +16,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::look::Look;
 use crate::disrupt::summary::summary_of;
+use crate::hex::hex;
 use crate::report::{Claim, Decision};
 
 /// A round. Digests name blobs of the same segment.
@@ -445,11 +446,7 @@ impl Part {
         let bytes = serde_json::to_vec(of).unwrap_or_default();
         Part {
             words,
-            sum: Sha256::digest(&bytes)
-                .iter()
-                .take(8)
-                .map(|byte| format!("{byte:02x}"))
-                .collect(),
+            sum: hex(&Sha256::digest(&bytes)[..8]),
         }
     }
 }

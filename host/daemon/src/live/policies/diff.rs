@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn order_mode_and_nodepools_change_seats_without_loading() {
+    fn order_mode_and_nodepools_change_slots_without_loading() {
         let two = [running("a", "1"), running("b", "2")];
         let swapped = decide(&two, &[wanted("b", "2"), wanted("a", "1")]);
         assert_eq!(

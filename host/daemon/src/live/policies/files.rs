@@ -13,6 +13,8 @@ use std::time::{Duration, SystemTime};
 
 use sha2::{Digest as _, Sha256};
 
+use crate::hex::hex;
+
 /// The largest file that is read: a component in Python has 18 MiB.
 pub const MAX_FILE_BYTES: u64 = 64 << 20;
 
@@ -127,11 +129,6 @@ impl Stamp {
         now.duration_since(SystemTime::UNIX_EPOCH + changed)
             .is_ok_and(|age| age <= YOUNG)
     }
-}
-
-/// Bytes in hex.
-pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The content of a regular file of at most `most` bytes.
