@@ -8,7 +8,7 @@ use anyhow::{Result, bail, ensure};
 use longshore_xtask::control_plane::{ControlPlane, Request};
 
 use crate::plane::{
-    Daemon, Suite, delete_claims, deployment, get, names, running, until, usual_pool, words,
+    Daemon, Suite, delete_claims, deployment, get, holder, names, running, until, usual_pool, words,
 };
 
 pub fn suite() -> Suite {
@@ -131,20 +131,6 @@ fn killed_draining() -> Result<()> {
     }
     let _daemon = Daemon::start(&plane.longshore_kubeconfig(), &[])?;
     moved(&plane, &first, 30)
-}
-
-/// Who holds the Lease.
-fn holder(plane: &ControlPlane) -> Result<String> {
-    let path = "jsonpath={.spec.holderIdentity}";
-    plane.run(&[
-        "-n",
-        "kube-system",
-        "get",
-        "lease",
-        "karpenter-leader-election",
-        "-o",
-        path,
-    ])
 }
 
 fn frozen() -> Result<()> {

@@ -10,7 +10,8 @@ use anyhow::{Context as _, Result, bail, ensure};
 use longshore_xtask::control_plane::{ControlPlane, Request};
 
 use crate::plane::{
-    Daemon, Suite, delete_claims, deployment, get, names, running, until, usual_pool, within, words,
+    Daemon, Suite, delete_claims, deployment, get, holder, names, running, until, usual_pool,
+    within, words,
 };
 
 const PODS: usize = 40;
@@ -222,18 +223,4 @@ impl Replicas {
             begun.elapsed()
         ))
     }
-}
-
-/// Who holds the Lease.
-fn holder(plane: &ControlPlane) -> Result<String> {
-    let path = "jsonpath={.spec.holderIdentity}";
-    plane.run(&[
-        "-n",
-        "kube-system",
-        "get",
-        "lease",
-        "karpenter-leader-election",
-        "-o",
-        path,
-    ])
 }

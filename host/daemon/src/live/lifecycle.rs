@@ -35,7 +35,7 @@ use super::launch_request::launch_of;
 use super::mutants::mutant;
 use super::node::NodeView;
 use super::node_capacity;
-use super::node_claim::{INITIALIZATION_LIMIT, REGISTRATION_LIMIT, is_true, pool_of};
+use super::node_claim::{NEVER_READY_LIMIT, REGISTRATION_LIMIT, is_true, pool_of};
 use super::overlays::added_capacity;
 use super::proof;
 use super::refusals::{self, Refused};
@@ -136,21 +136,13 @@ pub async fn step(
         }
     }
     if ready_at_once {
-        set(
-            ctx,
-            &mut status,
-            "Initialized",
-            ConditionStatus::True,
-            "Initialized",
-            "",
-        );
-        ctx.registrations.joined(pool_of(claim));
+        note_initialized(ctx, claim, &mut status);
         if let [node] = nodes {
             consistency(ctx, &next, &mut status, node).await;
         }
     } else if is_true(&status, "Registered") {
         initialize(ctx, &next, &mut status, nodes).await?;
-        if ctx.fresh.load(Ordering::Relaxed) && is_late(ctx, &next, &status, nodes).await? {
+        if ctx.fresh.load(Ordering::Relaxed) && never_got_ready(ctx, &next, &status, nodes).await? {
             return give_up(ctx, &next, INITIALIZATION_TIMEOUT).await;
         }
     } else {
@@ -525,6 +517,12 @@ async fn initialize(
     }
     let patch = json!({"metadata": {"labels": {labels::INITIALIZED: "true"}}});
     ctx.patch_node(&node.name, &patch).await?;
+    note_initialized(ctx, claim, status);
+    Ok(())
+}
+
+/// Notes that a claim's node is ready for pods.
+fn note_initialized(ctx: &Context, claim: &NodeClaim, status: &mut NodeClaimStatus) {
     set(
         ctx,
         status,
@@ -534,12 +532,11 @@ async fn initialize(
         "",
     );
     ctx.registrations.joined(pool_of(claim));
-    Ok(())
 }
 
 /// Whether the node of a claim has had its time to become ready for pods, and none but daemons run on
-/// it. One that must not be disrupted stays, for somebody to look at.
-async fn is_late(
+/// it. A node that must not be disrupted stays, so that an operator can look at it.
+async fn never_got_ready(
     ctx: &Context,
     claim: &NodeClaim,
     status: &NodeClaimStatus,
@@ -552,7 +549,7 @@ async fn is_late(
             .is_some_and(|kept| kept == "true")
     };
     let is_waited_for = is_true(status, "Initialized")
-        || time_in(ctx, claim, status, "Registered") < INITIALIZATION_LIMIT;
+        || time_in(ctx, claim, status, "Registered") < NEVER_READY_LIMIT;
     let is_of_command = annotations.is_some_and(|all| all.contains_key(COMMAND));
     if is_waited_for
         || is_of_command
@@ -720,7 +717,7 @@ fn liveness_in(ctx: &Context, claim: &NodeClaim) -> Option<Duration> {
     } else if !is_true(status, "Registered") {
         ("Registered", REGISTRATION_LIMIT)
     } else if !is_true(status, "Initialized") {
-        let left = INITIALIZATION_LIMIT.saturating_sub(time_in(ctx, claim, status, "Registered"));
+        let left = NEVER_READY_LIMIT.saturating_sub(time_in(ctx, claim, status, "Registered"));
         return Some(match left {
             Duration::ZERO => LATE_NODE_POLL,
             left => left + Duration::from_secs(1),

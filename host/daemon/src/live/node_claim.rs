@@ -14,7 +14,7 @@ pub const REGISTRATION_LIMIT: Duration = Duration::from_secs(15 * 60);
 
 /// How long a node that has joined may take to be ready for pods before its NodeClaim is given up,
 /// unless pods run on it.
-pub const INITIALIZATION_LIMIT: Duration = Duration::from_secs(60 * 60);
+pub const NEVER_READY_LIMIT: Duration = Duration::from_secs(60 * 60);
 
 /// Whether a NodeClaim that goes had its time to join and to become ready, and has not. Asked of what
 /// the API server stores: the answer to the deletion may be lost, and the process that asked for it
@@ -29,9 +29,7 @@ pub fn has_failed_to_join(claim: &NodeClaim) -> bool {
         let waited = deleted.0.as_second() - own.last_transition_time.0.as_second();
         let waited = Duration::from_secs(waited.max(0) as u64);
         match own.status {
-            ConditionStatus::True => {
-                !is_true(status, "Initialized") && waited >= INITIALIZATION_LIMIT
-            }
+            ConditionStatus::True => !is_true(status, "Initialized") && waited >= NEVER_READY_LIMIT,
             _ => waited >= REGISTRATION_LIMIT,
         }
     })

@@ -304,3 +304,17 @@ pub fn delete_claims(plane: &ControlPlane, names: &[String]) -> Result<()> {
     delete.extend(names.iter().map(String::as_str));
     plane.run(&delete).map(drop)
 }
+
+/// The identity that the Lease names as its holder.
+pub fn holder(plane: &ControlPlane) -> Result<String> {
+    let path = "jsonpath={.spec.holderIdentity}";
+    plane.run(&[
+        "-n",
+        "kube-system",
+        "get",
+        "lease",
+        "karpenter-leader-election",
+        "-o",
+        path,
+    ])
+}

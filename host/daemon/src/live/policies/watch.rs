@@ -108,18 +108,18 @@ impl Watcher {
             slots: Vec::new(),
             retry_at: None,
         };
-        watcher.take_seats(opened.refused);
+        watcher.hold_slots(opened.refused);
         Ok((shared, watcher))
     }
 
     /// Has the configuration in force before any policy is loaded: the price answers for each.
-    fn take_seats(&mut self, refused: Option<Problem>) {
-        let seat = |entry: &PolicyEntry| LoadedSlot {
+    fn hold_slots(&mut self, refused: Option<Problem>) {
+        let slot = |entry: &PolicyEntry| LoadedSlot {
             entry: entry.clone(),
             running: None,
             refused: None,
         };
-        self.slots = self.config.policies.iter().map(seat).collect();
+        self.slots = self.config.policies.iter().map(slot).collect();
         let loading = |entry: &PolicyEntry| PolicyStatus {
             name: entry.name.clone(),
             path: entry.path.display().to_string(),
@@ -437,7 +437,7 @@ impl Watcher {
         }
     }
 
-    /// Makes what sits on the seats ready to be taken over.
+    /// Makes the versions in the slots ready to be taken over.
     fn offer(&self) {
         let current = self.shared.slot().current.clone();
         let obeyed: Vec<&LoadedSlot> = self

@@ -228,7 +228,7 @@ fn is_excess(interceptor: &Interceptor, claim: &Value) -> bool {
 }
 
 /// How long a node may take to get ready for pods before its claim goes, seconds.
-const INITIALIZATION_LIMIT: i64 = 3600;
+const NEVER_READY_LIMIT: i64 = 3600;
 
 /// Whether a node without pods has had its time to get ready for them.
 fn never_got_ready(interceptor: &Interceptor, claim: &Value, node: &Value) -> bool {
@@ -236,7 +236,7 @@ fn never_got_ready(interceptor: &Interceptor, claim: &Value, node: &Value) -> bo
         .iter()
         .find(|condition| condition["type"] == "Registered");
     let joined = joined.and_then(|condition| fields::time(condition, "/lastTransitionTime"));
-    let limit = INITIALIZATION_LIMIT - MAX_CLOCK_SKEW_SECONDS;
+    let limit = NEVER_READY_LIMIT - MAX_CLOCK_SKEW_SECONDS;
     let had_time = joined.is_some_and(|at| at.as_second() + limit <= pods::now(interceptor));
     had_time
         && fields::condition(claim, "Initialized") != "True"
