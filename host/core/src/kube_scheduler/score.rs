@@ -11,7 +11,7 @@ use super::shapes::{PreferredSpread, QueueClass, Shape};
 const TAINTS_WEIGHT: i64 = 3;
 const NODE_AFFINITY_WEIGHT: i64 = 2;
 const SPREAD_WEIGHT: i64 = 2;
-const POD_AFFINITY: i64 = 2;
+const POD_AFFINITY_WEIGHT: i64 = 2;
 
 /// The node of the highest score; among equals, chance.
 pub fn best(
@@ -75,7 +75,7 @@ pub fn totals(cluster: &Cluster, shape: &Shape, class: &QueueClass, nodes: &[u32
         add(SPREAD_WEIGHT, spread(cluster, shape, nodes));
     }
     if !shape.affinity_weights.is_empty() {
-        add(POD_AFFINITY, pod_affinity(cluster, shape, nodes));
+        add(POD_AFFINITY_WEIGHT, pod_affinity(cluster, shape, nodes));
     }
     totals
 }

@@ -16,9 +16,9 @@ use crate::model::{Symbol, Taint, Toleration};
 use crate::snapshot::Snapshot;
 
 /// Followers beyond which nothing is handed on: each is compared with each.
-const MOST_CHAINED: usize = 256;
+const MAX_CHAINED: usize = 256;
 /// Rounds in which what followers of followers need is handed on: longer chains are not followed.
-const MOST_ROUNDS: usize = 8;
+const MAX_ROUNDS: usize = 8;
 
 /// A pod group that must be with others in a domain, and the domains that it can be in.
 struct Follower {
@@ -100,7 +100,7 @@ fn followers(
 /// Pods that must be with followers keep these to the domains in which they can be themselves, if
 /// that leaves any.
 fn hand_on(followers: &mut [Follower], items: &[PodGroup]) {
-    if followers.len() > MOST_CHAINED {
+    if followers.len() > MAX_CHAINED {
         return;
     }
     let mut led_by: Vec<(usize, usize)> = Vec::new();
@@ -114,7 +114,7 @@ fn hand_on(followers: &mut [Follower], items: &[PodGroup]) {
         let found = followers.iter().enumerate().filter(|(_, of)| leads(of));
         led_by.extend(found.map(|(leader, _)| (leader, at)));
     }
-    for _ in 0..MOST_ROUNDS {
+    for _ in 0..MAX_ROUNDS {
         let mut changed = false;
         for &(leader, follower) in &led_by {
             let both = followers[leader].suits.iter();

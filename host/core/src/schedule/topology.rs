@@ -250,7 +250,7 @@ pub struct Group {
 
 /// Different lists of domains in which followers of a group can be beyond which no more are told
 /// apart.
-const MOST_FOLLOWERS: usize = 32;
+const MAX_FOLLOWERS: usize = 32;
 
 /// Pods of a group by host. A host beyond the end has none.
 #[derive(Clone, Debug)]
@@ -1218,7 +1218,7 @@ impl Group {
         let counts = self.unsuited.iter_mut().zip(suits);
         counts.for_each(|(count, suits)| *count += u32::from(!suits));
         let is_known = self.followers.iter().any(|known| known == suits);
-        if !is_known && self.followers.len() < MOST_FOLLOWERS {
+        if !is_known && self.followers.len() < MAX_FOLLOWERS {
             self.followers.push(suits.to_vec());
         }
     }

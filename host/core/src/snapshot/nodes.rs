@@ -552,9 +552,12 @@ fn bind(
             nominated.push((ix, i));
         }
     }
-    let tolerates = |ix: PodIx, node: &StateNode| {
+    // What a node has room for is known once it is ready; of one that is late its taints count, too.
+    let takes = |ix: PodIx, node: &StateNode, room: &Resources| {
         let shape = world.shapes.get(world.pods[ix.0 as usize].shape);
-        untolerated(&shape.tolerations, &node.taints, false).is_none()
+        let tolerates = || untolerated(&shape.tolerations, &node.taints, false).is_none();
+        let fits = || shape.requests.fits(room);
+        (!node.late || tolerates()) && (!(node.initialized || node.late) || fits())
     };
     let mut crowded_out = not_here.clone();
     nominated.retain(|(ix, _)| !not_here.contains(ix));
@@ -568,9 +571,7 @@ fn bind(
         if let Some(ending) = ending.get(&i) {
             room.add(ending);
         }
-        let requests = &world.shapes.get(world.pods[ix.0 as usize].shape).requests;
-        let is_known = nodes[i].initialized || nodes[i].late;
-        if is_known && !requests.fits(&room) || nodes[i].late && !tolerates(ix, &nodes[i]) {
+        if !takes(ix, &nodes[i], &room) {
             crowded_out.insert(ix);
             return false;
         }
@@ -586,10 +587,7 @@ fn bind(
     });
     for (ix, to) in moves {
         let (i, pod) = (at[&to], &world.pods[ix.0 as usize]);
-        let requests = &world.shapes.get(pod.shape).requests;
-        let is_known = nodes[i].initialized || nodes[i].late;
-        if is_known && !requests.fits(&nodes[i].free) || nodes[i].late && !tolerates(ix, &nodes[i])
-        {
+        if !takes(ix, &nodes[i], &nodes[i].free) {
             continue;
         }
         moved.insert(ix);

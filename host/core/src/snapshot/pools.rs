@@ -1,6 +1,6 @@
 //! Which NodePools may be bought from, and in which order.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::nodes::StateNode;
 use super::useless_purchases;
@@ -15,6 +15,11 @@ pub fn partition_pools(
     nodes: &[StateNode],
     spoiled: &FxHashMap<Symbol, ForeignTaintBackoff>,
 ) -> (Vec<PoolIx>, Vec<(PoolIx, Ineligible)>, Vec<PoolIx>) {
+    let mut late: FxHashMap<Symbol, FxHashSet<Symbol>> = FxHashMap::default();
+    for node in nodes.iter().filter(|node| node.late) {
+        let of_pool = node.pool.map(|pool| late.entry(pool).or_default());
+        of_pool.map(|names| names.insert(node.name));
+    }
     let mut usable = Vec::new();
     let mut unusable = Vec::new();
     let mut trial = Vec::new();
@@ -26,7 +31,8 @@ pub fn partition_pools(
                 .map(Ineligible::ForeignTaints)
         };
         let mut unjoined = || {
-            let (backoff, may_try) = useless_purchases::unjoined(world, nodes, pool)?;
+            let (backoff, may_try) =
+                useless_purchases::unjoined(world, late.get(&pool.name), pool)?;
             if may_try {
                 trial.push(PoolIx(at as u32));
                 return None;

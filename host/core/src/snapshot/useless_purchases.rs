@@ -19,7 +19,7 @@ use std::cmp::Reverse;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::moves::COMMAND;
-use super::nodes::{INITIALIZATION_LIMIT, StateNode};
+use super::nodes::INITIALIZATION_LIMIT;
 use crate::ids::PodIx;
 use crate::model::purchases::{BOUGHT_GIVEN, Unjoined, Useless};
 use crate::model::{ClusterObjects, NodeClaim, NodePool, Pod, Resources, ShapeId, Symbol};
@@ -345,6 +345,9 @@ fn starts(
     asked: &FxHashMap<u64, i64>,
     groups: &mut Groups<'_>,
 ) -> FxHashMap<u64, i64> {
+    if asked.is_empty() {
+        return FxHashMap::default();
+    }
     let nodes = world.nodes.iter().map(|node| (node.name, node.created));
     let mut made: FxHashMap<Symbol, i64> = nodes.collect();
     for claim in &world.claims {
@@ -541,25 +544,24 @@ pub fn full(world: &ClusterObjects, pool: &NodePool) -> Option<FullMemory> {
 }
 
 /// Why nothing is bought from a NodePool whose nodes never join, and whether it may try one node: it
-/// has had its pause.
+/// has had its pause. `late` are the names of its nodes that are late.
 pub fn unjoined(
     world: &ClusterObjects,
-    nodes: &[StateNode],
+    late: Option<&FxHashSet<Symbol>>,
     pool: &NodePool,
 ) -> Option<(UnjoinedBackoff, bool)> {
-    let given = given_of(world, pool);
     let known = pool.purchases.unjoined.as_ref();
+    // The common case at once.
+    if known.is_none() && late.is_none() {
+        return None;
+    }
+    let given = given_of(world, pool);
     let known = known.filter(|known| known.given == given);
-    let late: FxHashSet<Symbol> = nodes
-        .iter()
-        .filter(|node| node.late && node.pool == Some(pool.name))
-        .map(|node| node.name)
-        .collect();
-    let is_late = |claim: &NodeClaim| claim.node_name.is_some_and(|node| late.contains(&node));
-    let stuck = match late.is_empty() {
-        true => Vec::new(),
-        false => stuck(world, pool, is_late),
+    let is_late = |claim: &NodeClaim| {
+        let node = late.zip(claim.node_name);
+        node.is_some_and(|(late, node)| late.contains(&node))
     };
+    let stuck = stuck(world, pool, is_late);
     let count = u32::try_from(stuck.len()).unwrap_or(u32::MAX);
     let nodes = known.map_or(0, |known| known.nodes).saturating_add(count);
     if nodes <= FREE_PURCHASES {
