@@ -216,7 +216,7 @@ fn untried_pods(world: &ClusterObjects, source: &str, problems: &mut Diagnostics
     });
 }
 
-/// Kinds that do not count here, where somebody may expect that they do.
+/// Says which kinds of the input do not count, though a user may expect them to.
 fn passed_over(
     world: &ClusterObjects,
     options: &Options,

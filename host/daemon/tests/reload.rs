@@ -634,7 +634,10 @@ fn the_threads_do_all_this_by_themselves() {
     let until = |wanted: f64| {
         let begin = std::time::Instant::now();
         while cost() != wanted {
-            assert!(begin.elapsed() < Duration::from_secs(60), "nobody looks");
+            assert!(
+                begin.elapsed() < Duration::from_secs(60),
+                "the change is not seen"
+            );
             std::thread::park_timeout(Duration::from_millis(20));
         }
     };

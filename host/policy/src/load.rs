@@ -27,7 +27,7 @@ const ABILITIES: [&str; 4] = ["scorer", "commitments", "consolidation", "bootstr
 /// Marks of a component that is being compiled, and of one whose compiling did not end once.
 const BEGUN: &str = "begun";
 const BEGUN_TWICE: &str = "begun twice";
-/// Remarks that are kept until somebody asks.
+/// Most remarks that are kept until they are taken.
 const MAX_REMARKS: usize = 100;
 
 /// Why a policy was not loaded.

@@ -71,7 +71,7 @@ impl<W: Watcher> Hints<W> {
         if self.watcher.is_none() {
             let wakes = self.wakes.clone();
             let heard = move |event: notify::Result<Event>| {
-                // Full: somebody is being woken already.
+                // Full: the thread is being woken already.
                 if event.map_or(true, |event| matters(event.kind)) {
                     let _ = wakes.try_send(());
                 }

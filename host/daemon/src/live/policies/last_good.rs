@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use longshore_policy::private_file;
 use sha2::{Digest as _, Sha256};
 
-use super::files::hex;
 use super::load;
 use super::status::Problem;
 use crate::config::{Config, parse};
 use crate::error::Failure;
+use crate::hex::hex;
 
 /// A configuration to begin with.
 #[derive(Clone, Debug, Default)]

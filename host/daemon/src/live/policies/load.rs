@@ -12,10 +12,11 @@ use longshore_policy::{
 use sha2::{Digest as _, Sha256};
 
 use super::diff::{Fingerprint, PolicySlot};
-use super::files::{self, Files, MAX_FILE_BYTES, hex};
+use super::files::{self, Files, MAX_FILE_BYTES};
 use super::status::Problem;
 use crate::config::{Config, PolicyEntry, parse, parse_settings};
 use crate::error::Failure;
+use crate::hex::hex;
 use crate::policies::toml_of;
 
 /// The largest configuration or settings file.

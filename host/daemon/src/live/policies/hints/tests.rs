@@ -116,7 +116,10 @@ fn swaps_of_a_config_map_wake_each_time() {
     woken.recv_timeout(SOON).unwrap();
     while woken.recv_timeout(REST).is_ok() {}
     assert_eq!(std::fs::read(root.join("file")).unwrap().len(), 16);
-    assert!(woken.recv_timeout(REST).is_err(), "reading wakes nobody");
+    assert!(
+        woken.recv_timeout(REST).is_err(),
+        "reading a file is no event"
+    );
     std::fs::remove_dir_all(root).unwrap();
 }
 
