@@ -46,14 +46,24 @@ pub(super) struct Disruption {
     gone: BTreeMap<String, VecDeque<Duration>>,
     /// Claims that are in a command, by name.
     marked: BTreeMap<String, Marked>,
-    /// What was bought for each command: NodeClaims, their NodePool, and whether they became ready.
-    bought: BTreeMap<String, BTreeMap<String, (String, bool)>>,
+    /// What was bought for each command, by the name of the NodeClaim.
+    bought: BTreeMap<String, BTreeMap<String, Bought>>,
     /// What was bought for each claim, ever.
     replacements: BTreeMap<String, BTreeSet<String>>,
     /// Commands that were taken back, by NodePool that they bought from, since one that was not.
     failed: BTreeMap<String, Failed>,
     /// Since when replacements are there that no command has.
     left_over: BTreeMap<String, Duration>,
+}
+
+/// A NodeClaim that was bought for a command.
+#[derive(Default)]
+struct Bought {
+    pool: String,
+    /// Its node became ready.
+    is_ready: bool,
+    /// When it was first seen to go, seconds since 1970.
+    ended: Option<i64>,
 }
 
 /// A claim in a command.
@@ -68,7 +78,9 @@ struct Marked {
 /// Commands that failed one after the other.
 struct Failed {
     count: u32,
-    /// When the last one was noted, seconds since 1970.
+    /// When the pause of the last one began at the earliest, seconds since 1970.
+    since: i64,
+    /// When the last one was noted at the latest, seconds since 1970.
     noted: i64,
     /// What the nodes of the NodePool were made of.
     template: String,
@@ -83,17 +95,24 @@ impl Disruption {
         {
             let pool = fields::label(claim, POOL).unwrap_or_default().to_owned();
             let all = self.bought.entry(id.to_owned()).or_default();
-            all.insert(name.to_owned(), (pool, false));
+            let bought = Bought {
+                pool,
+                ..Bought::default()
+            };
+            all.insert(name.to_owned(), bought);
             for candidate in self.candidates(id) {
                 let all = self.replacements.entry(candidate).or_default();
                 all.insert(name.to_owned());
             }
         }
-        if fields::condition(claim, "Initialized") == "True"
-            && let Some(id) = fields::annotation(claim, REPLACES)
+        if let Some(id) = fields::annotation(claim, REPLACES)
             && let Some(bought) = self.bought.get_mut(id).and_then(|all| all.get_mut(name))
         {
-            bought.1 = true;
+            bought.is_ready |= fields::condition(claim, "Initialized") == "True";
+            if change.event == Event::Deleted || fields::deleting(claim) {
+                let now = interceptor.clock.now().as_second();
+                bought.ended.get_or_insert(now);
+            }
         }
         let id = fields::annotation(claim, COMMAND);
         if change.event == Event::Deleted || fields::deleting(claim) {
@@ -136,12 +155,15 @@ impl Disruption {
         let Some(bought) = self.bought.get(&was.id) else {
             return;
         };
-        let unready = bought.values().filter(|(_, ready)| !ready);
-        let mut blamed: BTreeSet<&String> = unready.map(|(pool, _)| pool).collect();
-        if blamed.is_empty() {
-            blamed = bought.values().map(|(pool, _)| pool).collect();
-        }
+        let are_all_ready = bought.values().all(|bought| bought.is_ready);
+        let blamed = bought.values().filter(|of| are_all_ready || !of.is_ready);
+        let blamed: BTreeSet<&String> = blamed.map(|bought| &bought.pool).collect();
+        let now = interceptor.clock.now().as_second();
         for pool in blamed {
+            // The failure is written before the mark goes, and a refused write may keep the mark for
+            // long: the pause begins once all that was bought from the NodePool is gone.
+            let of_pool = bought.values().filter(|bought| bought.pool == *pool);
+            let ended = of_pool.map(|bought| bought.ended.unwrap_or(now));
             let template = template(interceptor, pool);
             let before = self.failed.get(pool);
             let before = before.filter(|failed| failed.template == template);
@@ -150,7 +172,8 @@ impl Disruption {
             }
             let failed = Failed {
                 count: before.map_or(0, |failed| failed.count) + 1,
-                noted: interceptor.clock.now().as_second(),
+                since: ended.max().unwrap_or(now),
+                noted: now,
                 template,
             };
             self.failed.insert(pool.clone(), failed);
@@ -167,7 +190,7 @@ impl Disruption {
             let Some(failed) = self.failed.get(&pool) else {
                 continue;
             };
-            let since = interceptor.clock.now().as_second() - failed.noted;
+            let since = interceptor.clock.now().as_second() - failed.since;
             let pause = (PAUSES.0 << (failed.count - 1).min(8)).min(PAUSES.1);
             if (MAX_LOOK_SECONDS..pause - MAX_CLOCK_SKEW_SECONDS).contains(&since)
                 && failed.template == template(interceptor, &pool)
