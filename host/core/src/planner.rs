@@ -87,6 +87,9 @@ pub fn plan_until(
 ///
 /// # Errors
 /// A plan breaks a rule, whatever pods are left out.
+///
+/// # Panics
+/// `plan` panics even where no pod can be planned for.
 pub fn leaving_out(
     snapshot: &Snapshot,
     effort: Effort,
@@ -97,7 +100,14 @@ pub fn leaving_out(
     let mut tries = left_out::Tries::default();
     loop {
         let of = fewer.as_ref().unwrap_or(snapshot);
-        let without = match plan(of) {
+        let Some(planned) = left_out::unless_it_panics(|| plan(of)) else {
+            let mut panics = |of: &Snapshot| left_out::unless_it_panics(|| plan(of)).is_none();
+            let pods = left_out::panicking(of, &mut panics);
+            assert!(!pods.is_empty(), "the planner panics whatever it plans for");
+            fewer = Some(left_out::without(of, &pods));
+            continue;
+        };
+        let without = match planned {
             Ok(plan) => {
                 let pods = tries.unrealised(of, &plan, effort);
                 if pods.is_empty() {
@@ -115,7 +125,7 @@ pub fn leaving_out(
                 });
             }
             Err(rejected) => {
-                let pods = tries.broken(of, &rejected.violations);
+                let pods = tries.broken(of, &rejected);
                 if pods.is_empty() {
                     return Err(rejected);
                 }

@@ -332,6 +332,8 @@ pub enum Invariant {
     Disruption,
     /// Replacements are cheaper than what they replace.
     Price,
+    /// Planning for the pods comes to an end.
+    Completion,
 }
 
 impl fmt::Display for Violation {

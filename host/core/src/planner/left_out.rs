@@ -2,17 +2,21 @@
 //! breaks a rule, and those that kube-scheduler would not bind.
 //!
 //! Both are defects of the planner. One such pod must cost a sentence and not everybody's nodes. So
-//! the pods that the check blames are planned without, a few times, and at the end all pods with a
-//! rule of the broken kind.
+//! the pods that the check blames are planned without, a few times, and at the end more and more of
+//! those that they have something to do with. Where the planner panics, the shapes of pods are halved
+//! until those are found that it panics for.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::Rejected;
 use super::simulation_affordable;
 use crate::check::{Invariant, Violation};
 use crate::ids::PodIx;
 use crate::kube_scheduler::Simulator;
-use crate::model::PodShape;
-use crate::plan::{Effort, Plan};
+use crate::model::{PodShape, ShapeId};
+use crate::plan::{Effort, Plan, PlannedClaim};
 use crate::reasons::Unfit;
 use crate::snapshot::{PendingPod, Snapshot};
 
@@ -35,30 +39,33 @@ pub struct Tries {
 
 impl Tries {
     /// The pods to leave out of a plan that breaks rules; nothing if leaving out does not help.
-    pub fn broken(&mut self, snapshot: &Snapshot, violations: &[Violation]) -> Without {
-        self.blamed += 1;
-        let mut without = Without::default();
-        if self.blamed > MAX_BLAMED + 1 {
-            return without;
-        }
+    pub fn broken(&mut self, snapshot: &Snapshot, rejected: &Rejected) -> Without {
         let plannable: FxHashSet<PodIx> = plannable(snapshot).map(|pending| pending.pod).collect();
-        for violation in violations {
-            let mut blame = |pod: PodIx| {
-                let reason = || Unfit::BreaksPlan {
-                    rule: violation.invariant,
-                    detail: violation.detail.as_str().into(),
-                };
-                if plannable.contains(&pod) {
+        loop {
+            let blame = match self.blamed {
+                0..MAX_BLAMED => Blame::Named,
+                MAX_BLAMED => Blame::Rule,
+                of if of == MAX_BLAMED + 1 => Blame::Claims,
+                of if of == MAX_BLAMED + 2 => Blame::Pools,
+                of if of == MAX_BLAMED + 3 => Blame::Purchases,
+                _ => return Without::default(),
+            };
+            self.blamed += 1;
+            let mut without = Without::default();
+            for violation in &rejected.violations {
+                let pods = blame.pods(snapshot, &rejected.plan, violation);
+                for pod in pods.into_iter().filter(|pod| plannable.contains(pod)) {
+                    let reason = || Unfit::BreaksPlan {
+                        rule: violation.invariant,
+                        detail: violation.detail.as_str().into(),
+                    };
                     without.entry(pod).or_insert_with(reason);
                 }
-            };
-            violation.pods.iter().copied().for_each(&mut blame);
-            if self.blamed > MAX_BLAMED {
-                let like = plannable_of(snapshot, violation.invariant);
-                like.for_each(|pending| blame(pending.pod));
+            }
+            if !without.is_empty() {
+                return without;
             }
         }
-        without
     }
 
     /// The pods that a plan buys nodes for and that the model of kube-scheduler binds in none of
@@ -100,6 +107,86 @@ impl Tries {
         let with_reason = |pod| (pod, Unfit::Unrealised { runs: MAX_RUNS });
         never.into_iter().map(with_reason).collect()
     }
+}
+
+/// Whom a violation is laid to, one after the other, each with those before it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Blame {
+    /// The pods that it names.
+    Named,
+    /// All pods with such a rule.
+    Rule,
+    /// The pods of the NodeClaims that it names.
+    Claims,
+    /// The pods of all NodeClaims of their NodePools.
+    Pools,
+    /// All pods that something is bought for.
+    Purchases,
+}
+
+impl Blame {
+    fn pods(self, snapshot: &Snapshot, plan: &Plan, violation: &Violation) -> Vec<PodIx> {
+        let mut pods = violation.pods.clone();
+        if self >= Blame::Rule {
+            let like = plannable_of(snapshot, violation.invariant);
+            pods.extend(like.map(|pending| pending.pod));
+        }
+        let named = violation.claims.iter();
+        let named: Vec<&PlannedClaim> = named.filter_map(|&at| plan.claims.get(at)).collect();
+        let is_meant = |claim: &&PlannedClaim| match self {
+            Blame::Named | Blame::Rule => false,
+            Blame::Claims => named.iter().any(|of| std::ptr::eq(*of, *claim)),
+            Blame::Pools => named.iter().any(|of| of.pool == claim.pool),
+            Blame::Purchases => true,
+        };
+        let meant = plan.claims.iter().filter(is_meant);
+        pods.extend(meant.flat_map(|claim| &claim.pods));
+        pods
+    }
+}
+
+/// Plans; nothing if the planner panics. The panic is logged where panics are.
+pub fn unless_it_panics<T>(plan: impl FnOnce() -> T) -> Option<T> {
+    // Nothing that it has begun to change is used again: a plan is made of a snapshot alone.
+    catch_unwind(AssertUnwindSafe(plan)).ok()
+}
+
+/// The pods to leave out so that the planner does not panic, found by halves; nothing if it panics
+/// without any pod.
+pub fn panicking(snapshot: &Snapshot, panics: &mut dyn FnMut(&Snapshot) -> bool) -> Without {
+    let shape = |pending: &PendingPod| snapshot.world.pods[pending.pod.0 as usize].shape;
+    let mut suspects: Vec<ShapeId> = plannable(snapshot).map(shape).collect();
+    suspects.sort_unstable();
+    suspects.dedup();
+    let leave_out = |shapes: &[ShapeId]| -> Without {
+        let reason = |pending: &PendingPod| {
+            let reason = Unfit::BreaksPlan {
+                rule: Invariant::Completion,
+                detail: "the planner panics for pods like this one".into(),
+            };
+            (pending.pod, reason)
+        };
+        let meant = plannable(snapshot).filter(|of| shapes.binary_search(&shape(of)).is_ok());
+        meant.map(reason).collect()
+    };
+    if panics(&without(snapshot, &leave_out(&suspects))) {
+        return Without::default();
+    }
+    // It panics for these, and not without them.
+    while suspects.len() > 1 {
+        let second = suspects.split_off(suspects.len() / 2);
+        if !panics(&without(snapshot, &leave_out(&suspects))) {
+            continue;
+        }
+        if !panics(&without(snapshot, &leave_out(&second))) {
+            suspects = second;
+            continue;
+        }
+        // Each half has some.
+        suspects.extend(second);
+        break;
+    }
+    leave_out(&suspects)
 }
 
 /// Pods that can be planned for.

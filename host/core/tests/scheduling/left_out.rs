@@ -100,15 +100,71 @@ fn in_the_end_all_pods_with_such_rules_are_left_out_and_others_have_their_nodes(
 }
 
 #[test]
-fn a_plan_that_breaks_a_rule_of_no_pod_is_rejected() {
+fn a_violation_without_a_pod_costs_the_claims_that_it_names() {
+    let snapshot = snapshot();
+    let mut times = 0;
+    let outcome = planner::leaving_out(&snapshot, Effort::None, &mut |of| {
+        times += 1;
+        let plan = plan(of);
+        match plan.claims.is_empty() || times > 1 {
+            true => Ok(plan),
+            false => Err(rejected(plan, Vec::new())),
+        }
+    });
+    let plan = outcome.unwrap();
+    assert_eq!(times, 2, "the pods of claim 0 are left out at once");
+    assert!(!left_out(&snapshot, &plan).is_empty());
+    assert_eq!(placed(&plan).len() + left_out(&snapshot, &plan).len(), 7);
+}
+
+#[test]
+fn a_plan_that_is_always_refused_is_tried_a_few_times_and_rejected() {
     let snapshot = snapshot();
     let mut times = 0;
     let outcome = planner::leaving_out(&snapshot, Effort::None, &mut |of| {
         times += 1;
         Err(rejected(plan(of), Vec::new()))
     });
-    assert!(outcome.is_err());
-    assert_eq!(times, 1);
+    let rejected = outcome.unwrap_err();
+    assert!(rejected.plan.claims.is_empty(), "at last nothing is bought");
+    assert!(times <= 7, "{times}");
+}
+
+#[test]
+fn pods_that_the_planner_panics_for_are_left_out_and_the_rest_is_planned() {
+    let mut objects: Vec<Value> = (0..9)
+        .map(|n| {
+            let app = format!("app{n}");
+            pod(&app, &app, "500m", "1Gi", &json!({}))
+        })
+        .collect();
+    objects.push(any());
+    let snapshot = Snapshot::new(Arc::new(world(&objects, Settings::default())));
+    for bad in [vec!["app4"], vec!["app0", "app8"]] {
+        let mut times = 0;
+        let outcome = planner::leaving_out(&snapshot, Effort::None, &mut |of| {
+            times += 1;
+            let plan = plan(of);
+            let name = |pod: &PodIx| &*of.world.pods[pod.0 as usize].name;
+            assert!(!placed(&plan).iter().any(|pod| bad.contains(&name(pod))));
+            Ok(plan)
+        });
+        let plan = outcome.unwrap();
+        let left = left_out(&snapshot, &plan);
+        assert!(
+            bad.iter().all(|name| left.iter().any(|left| left == name)),
+            "{left:?}"
+        );
+        assert_eq!(placed(&plan).len() + left.len(), 9);
+        assert!(times < 12, "{times} plans");
+    }
+}
+
+#[test]
+#[should_panic(expected = "whatever it plans for")]
+fn a_planner_that_panics_without_pods_is_not_tried_for_ever() {
+    let snapshot = snapshot();
+    let _ = planner::leaving_out(&snapshot, Effort::None, &mut |_| panic!("always"));
 }
 
 #[test]
