@@ -170,17 +170,38 @@ async fn end_nodes(
     id: &str,
     nodes: &[Arc<NodeView>],
 ) -> Result<bool, StepError> {
-    if !nodes.is_empty() {
-        for node in nodes.iter().filter(|n| n.deletion.is_none()) {
+    let on_server = match nodes.is_empty() {
+        true => nodes_on_server(ctx, claim, id).await?,
+        false => Vec::new(),
+    };
+    let mut there = nodes.iter().map(|node| &**node).chain(&on_server);
+    let are_there = there.clone().next().is_some();
+    for node in there.by_ref().filter(|node| node.deletion.is_none()) {
+        // A Node without it is gone at once, and its pods with the instance.
+        if !hold(ctx, claim, node).await? {
             proof::delete_node(ctx, node).await?;
         }
-        return Ok(true);
     }
-    let there = nodes_on_server(ctx, claim, id).await?;
-    for node in there.iter().filter(|n| n.deletion.is_none()) {
-        proof::delete_node(ctx, node).await?;
+    Ok(are_there)
+}
+
+/// Gives the Node of a registered claim the finalizer back that it has lost. Without it the Node would
+/// not be drained. Says whether it was missing.
+pub async fn hold(ctx: &Context, claim: &NodeClaim, node: &NodeView) -> Result<bool, StepError> {
+    let is_registered = (claim.status.as_ref()).is_some_and(|of| is_true(of, "Registered"));
+    if !is_registered || node.deletion.is_some() || node.holds(FINALIZER) {
+        return Ok(false);
     }
-    Ok(!there.is_empty())
+    tracing::warn!(
+        node = node.name,
+        "the Node has lost its finalizer, without which it would not be drained; it is given back"
+    );
+    let mut finalizers = node.finalizers.clone();
+    finalizers.push(FINALIZER.to_owned());
+    let metadata = json!({"resourceVersion": node.resource_version, "finalizers": finalizers});
+    ctx.patch_node(&node.name, &json!({"metadata": metadata}))
+        .await?;
+    Ok(true)
 }
 
 /// The Nodes of an instance, asked of the server: by name where the claim knows one, otherwise

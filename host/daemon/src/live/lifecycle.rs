@@ -29,7 +29,7 @@ use super::claim_writes::{delete, patch_meta, set, set_ready, write};
 use super::claims::{FINALIZER, PLANNED_PODS, class_label, given_labels, planned_pods};
 use super::context::Context;
 use super::fail_points::fail_point;
-use super::finalize::finalize;
+use super::finalize::{self, finalize};
 use super::launch_groups::{self, Came, GROUP};
 use super::launch_request::launch_of;
 use super::mutants::mutant;
@@ -158,6 +158,9 @@ pub async fn step(
     if is_true(&status, "Registered")
         && let [node] = nodes
     {
+        if node.is_registered() {
+            finalize::hold(ctx, claim, node).await?;
+        }
         node_capacity::tell(&*ctx.provider, &next, node);
     }
     set_ready(ctx, &mut status);
