@@ -512,3 +512,31 @@ async fn pods_of(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_pod_that_has_vanished_costs_its_own_nodeclaim_and_no_other() {
+        let wanted = |name: &str, pods: &[&str]| NewNodeClaim {
+            name: name.to_owned(),
+            pool: "web".to_owned(),
+            pods: pods.iter().map(|pod| (*pod).to_owned()).collect(),
+            object: json!({}),
+            summary: String::new(),
+            min_values_relaxed: false,
+        };
+        let mut all = vec![
+            wanted("1", &["shop/a", "shop/b"]),
+            wanted("2", &["shop/c"]),
+            wanted("3", &["shop/d"]),
+        ];
+        let gone = BTreeSet::from(["shop/b".to_owned(), "shop/x".to_owned()]);
+        assert_eq!(leave_out(&mut all, &gone), 1);
+        let left: Vec<&str> = all.iter().map(|want| &*want.name).collect();
+        assert_eq!(left, ["2", "3"]);
+    }
+}
