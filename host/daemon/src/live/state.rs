@@ -600,7 +600,8 @@ impl ClusterState {
         let (touched, refused) = self.take_in(kind, json);
         match &refused {
             Some(Refused { name, why, .. }) => {
-                if self.unreadable.len() < MAX_UNREADABLE {
+                // Nothing is bought from a NodePool that cannot be read, however many others cannot.
+                if self.unreadable.len() < MAX_UNREADABLE || kind == Kind::NodePool {
                     self.unreadable
                         .insert((kind, name.as_str().into()), why.clone());
                 }

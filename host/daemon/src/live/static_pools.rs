@@ -177,12 +177,12 @@ fn may_buy<'a>(
     if let Ok(left @ 1..) = u64::try_from(known.until - now) {
         return Purchase::After(Duration::from_secs(left));
     }
-    let joined = |claim: &NodeClaim| {
+    let got_ready = |claim: &NodeClaim| {
         let status = claim.status.as_ref();
-        status.is_some_and(|status| is_true(status, "Registered"))
+        status.is_some_and(|status| is_true(status, "Initialized"))
     };
-    // One that goes has not joined either: it is counted soon.
-    match claims.into_iter().all(joined) {
+    // One that goes has not got ready either: it is counted soon.
+    match claims.into_iter().all(got_ready) {
         true => Purchase::One,
         false => Purchase::After(SCALE_UP_PAUSE),
     }
