@@ -241,8 +241,8 @@ impl Messages<'_> {
                     times => format!(" ({times} times in a row)"),
                 };
                 format!(
-                    "a node was bought for it in vain{times}: that of NodeClaim {claim} was ready \
-                    and had room, and kube-scheduler did not place it there. {next}"
+                    "a node was bought for it in vain{times}: kube-scheduler still refuses it, \
+                    though NodeClaim {claim} was made for it. {next}"
                 )
             }
             Unfit::BreaksPlan { rule, detail } => format!(

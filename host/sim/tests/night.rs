@@ -137,8 +137,14 @@ impl Scene {
 
     /// The agent takes its taint away.
     fn agent(&self) {
+        self.agent_on(|_| true);
+    }
+
+    /// The agent takes its taint away from some nodes.
+    fn agent_on(&self, runs_on: impl Fn(&Value) -> bool) {
         let world = &self.harness.world;
-        for node in world.server.list(NODE) {
+        let nodes = world.server.list(NODE);
+        for node in nodes.into_iter().filter(|node| runs_on(node)) {
             let has = fields::items(&node, "/spec/taints")
                 .iter()
                 .any(|t| t["key"] == AGENT);
@@ -271,6 +277,55 @@ async fn late_nodes() -> Vec<String> {
         .any(|pool| fields::annotation(pool, "longshore.dev/nodes-never-joined").is_some());
     scene.expect(!remembered, || {
         "a NodePool still says that its nodes never join".into()
+    });
+    scene.end()
+}
+
+/// Nodes of one kind never get ready, in a NodePool that others get nodes from all the time: for six hours.
+async fn one_kind_of_node() -> Vec<String> {
+    let mut scene = Scene::new(Setup::new(16).expect("policies"));
+    let never = drift_only("1");
+    scene.apply(&format!("{CLASS}{}", pool("web", &never, "", TAINTED)));
+    scene.apply(&pods("web", "large", 1, "6", true));
+    let is_small = |node: &Value| {
+        let cores: u32 = fields::text(node, "/status/capacity/cpu")
+            .parse()
+            .unwrap_or(0);
+        cores < 4
+    };
+    let waiting = |scene: &Scene, of: &str| {
+        let pods = scene.harness.world.server.list(POD);
+        let waits = |pod: &&Arc<Value>| {
+            name(pod).starts_with(of) && fields::text(pod, "/spec/nodeName").is_empty()
+        };
+        pods.iter().filter(waits).count()
+    };
+    let mut small = 0;
+    for minute in 0..6 * 60 {
+        if minute % 20 == 7 {
+            small += 1;
+            scene.apply(&pods("web", "small", small, "200m", true));
+        }
+        scene.run(30).await;
+        scene.agent_on(is_small);
+        scene.run(30).await;
+        scene.agent_on(is_small);
+        if minute % 20 == 12 {
+            let left = waiting(&scene, "small");
+            scene.expect(left == 0, || {
+                format!("minute {minute}: {left} small pods wait")
+            });
+        }
+    }
+    let nodes = scene.harness.world.server.list(NODE);
+    let large = nodes.iter().filter(|node| !is_small(node)).count();
+    let bought = scene.launched() - u64::from(small);
+    // At once, then after pauses of 5, 10, 20, 40 and 60 minutes that begin when each is late.
+    scene.expect((3..=9).contains(&bought), || {
+        format!("{bought} large nodes were bought in vain, {large} are there")
+    });
+    scene.expect(waiting(&scene, "large") == 1, || {
+        "the large pod runs".into()
     });
     scene.end()
 }
@@ -793,6 +848,11 @@ fn nodes_that_never_get_ready_are_bought_a_few_times_a_day_and_hold_up_no_other_
 #[test]
 fn pods_wait_ten_minutes_for_a_node_to_get_ready_and_few_more_are_bought_for_them() {
     assert_eq!(paused(late_nodes()).expect("a runtime"), NOTHING);
+}
+
+#[test]
+fn nodes_of_one_kind_that_never_get_ready_are_bought_hours_apart_and_the_nodepool_goes_on() {
+    assert_eq!(paused(one_kind_of_node()).expect("a runtime"), NOTHING);
 }
 
 #[test]

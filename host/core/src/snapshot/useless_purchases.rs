@@ -1,5 +1,6 @@
-//! Purchases that did not help: a node was bought for a pod, it is ready, nobody has taken the room,
-//! and kube-scheduler refuses the pod all the same.
+//! Purchases that did not help: a node was bought for a pod, and kube-scheduler still refuses the pod
+//! though the node is ready and nobody has taken the room, or though the node had time to get ready.
+//! Where others have taken the room, that counts from the third time in a row.
 //!
 //! Whatever the cause, the next node would not help either. So nothing more is bought for the pod's
 //! group until something that matters has changed, or a back-off has passed that doubles each time.
@@ -11,6 +12,7 @@
 //!
 //! The same for nodes that never join ([`Unjoined`]) or are not ready for pods long after they have:
 //! after three in a row nothing is bought from their NodePool for a while, then one node at a time.
+//! Nodes that are late and were bought for one group alone say nothing of the NodePool.
 
 mod groups;
 
@@ -88,7 +90,7 @@ impl UselessPurchases {
     pub fn of(world: &ClusterObjects) -> Self {
         let remembers = |pool: &NodePool| !pool.purchases.useless.is_empty();
         let planned = world.names.get(PLANNED);
-        let registered = world.names.get("Registered");
+        let bought = ["Launched", "Registered"].map(|name| world.names.get(name));
         let command = world.names.get(COMMAND);
         // Of one that goes others have the room no longer, and kube-scheduler may not use it.
         let goes = |claim: &NodeClaim| {
@@ -97,7 +99,10 @@ impl UselessPurchases {
         let is_suspect = |claim: &&NodeClaim| {
             !goes(claim)
                 && planned.is_some_and(|key| claim.annotations.get(key).is_some())
-                && registered.is_some_and(|known| claim.conditions.contains(&known))
+                && bought
+                    .iter()
+                    .flatten()
+                    .any(|known| claim.conditions.contains(known))
         };
         let suspects: Vec<&NodeClaim> = world.claims.iter().filter(is_suspect).collect();
         if suspects.is_empty() && !world.pools.iter().any(remembers) {
@@ -162,6 +167,35 @@ type Evidence = (
     Vec<(Symbol, PodIx)>,
 );
 
+/// Pods that a NodeClaim was bought for and that kube-scheduler refuses.
+fn still_waiting<'w>(
+    world: &'w ClusterObjects,
+    claim: &'w NodeClaim,
+    planned: Symbol,
+    waiting: &'w FxHashMap<(Symbol, &'w str), PodIx>,
+) -> impl Iterator<Item = PodIx> + 'w {
+    let list = claim.annotations.get(planned);
+    let list = list.map_or("", |text| world.names.text(text));
+    list.split(',').filter_map(|name| {
+        let name = name.split('~').next().unwrap_or_default();
+        let (namespace, name) = name.split_once('/')?;
+        let pod = *waiting.get(&(world.names.get(namespace)?, name))?;
+        // One of the same name that came later was not bought for.
+        (world.pods[pod.0 as usize].created <= claim.created).then_some(pod)
+    })
+}
+
+/// What a NodeClaim shows of the pods that it was bought for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Shown {
+    /// There is room for them on a node that is ready.
+    Room,
+    /// Others have taken it.
+    Taken,
+    /// Its node is not ready for pods.
+    NotReady,
+}
+
 fn find(
     world: &ClusterObjects,
     suspects: &[&NodeClaim],
@@ -170,24 +204,13 @@ fn find(
     groups: &mut Groups<'_>,
 ) -> Evidence {
     let pool_key = world.names.get("karpenter.sh/nodepool");
-    let mut refused: Vec<(&NodeClaim, PodIx)> = Vec::new();
-    for claim in suspects {
-        let list = claim
-            .annotations
-            .get(planned)
-            .map_or("", |text| world.names.text(text));
-        for name in list.split(',') {
-            let name = name.split('~').next().unwrap_or_default();
-            let Some((namespace, name)) = name.split_once('/') else {
-                continue;
-            };
-            let namespace = world.names.get(namespace);
-            let pod = namespace.and_then(|namespace| waiting.get(&(namespace, name)));
-            // One of the same name that came later was not bought for.
-            let is_same = |pod: &&PodIx| world.pods[pod.0 as usize].created <= claim.created;
-            refused.extend(pod.filter(is_same).map(|&pod| (*claim, pod)));
-        }
-    }
+    let refused: Vec<(&NodeClaim, PodIx)> = suspects
+        .iter()
+        .flat_map(|claim| {
+            let pods = still_waiting(world, claim, planned, waiting);
+            pods.map(|pod| (*claim, pod))
+        })
+        .collect();
     if refused.is_empty() {
         return Default::default();
     }
@@ -197,6 +220,7 @@ fn find(
     let mut young: FxHashMap<PodIx, UselessPurchase> = FxHashMap::default();
     let mut awaited = Vec::new();
     let started = newest_starts(world, &refused, groups);
+    let registered = world.names.get("Registered");
     for (claim, pod) in refused {
         let Some(pool) = pool_key.and_then(|key| claim.labels.get(key)) else {
             continue;
@@ -208,29 +232,33 @@ fn find(
         if started.get(&group).is_some_and(|&newest| newest >= ready) {
             continue;
         }
-        let mut room = claim.allocatable.clone();
-        used.get(&claim.name)
-            .into_iter()
-            .for_each(|used| room.sub(used));
-        if !world.shapes.get(shape).requests.fits(&room) {
-            continue;
-        }
-        // Whether it helps is not plain yet.
+        let has_room = || {
+            let mut room = claim.allocatable.clone();
+            let used = used.get(&claim.name);
+            used.into_iter().for_each(|used| room.sub(used));
+            world.shapes.get(shape).requests.fits(&room)
+        };
+        let shown = match claim.initialized {
+            None => Shown::NotReady,
+            Some(_) if has_room() => Shown::Room,
+            Some(_) => Shown::Taken,
+        };
+        // Until then it is not plain whether it helps.
         let settled = claim.initialized.map(|at| at + SETTLE_SECONDS);
         let settled =
             settled.unwrap_or(world.now.min(claim.created + INITIALIZATION_LIMIT) + SETTLE_SECONDS);
         if world.now < settled {
-            let bar = UselessPurchase {
-                claim: world.names.text(claim.name).into(),
-                times: 0,
-                until: settled,
-                after_another: false,
-            };
-            young.insert(pod, bar);
-            awaited.extend(claim.node_name.map(|node| (node, pod)));
-            continue;
-        }
-        if claim.initialized.is_none() {
+            let has_joined = registered.is_some_and(|known| claim.conditions.contains(&known));
+            if shown != Shown::Taken && has_joined {
+                let bar = UselessPurchase {
+                    claim: world.names.text(claim.name).into(),
+                    times: 0,
+                    until: settled,
+                    after_another: false,
+                };
+                young.insert(pod, bar);
+                awaited.extend(claim.node_name.map(|node| (node, pod)));
+            }
             continue;
         }
         let same = |of: &&mut Found| of.claim == claim.name && of.entry.group == group;
@@ -239,7 +267,7 @@ fn find(
             continue;
         }
         let known = remembered.get(&group).copied();
-        let (entry, is_known) = entry(world, claim, group, known);
+        let (entry, is_known) = entry(world, claim, group, known, (shown, settled));
         // Without the node nothing shows it, until the NodePool remembers it.
         if !is_known {
             awaited.extend(claim.node_name.map(|node| (node, pod)));
@@ -279,20 +307,30 @@ fn entry(
     claim: &NodeClaim,
     group: u64,
     known: Option<&Useless>,
+    (shown, found): (Shown, i64),
 ) -> (Useless, bool) {
     let counts = known.filter(|known| claim.created <= known.created + ONE_PURCHASE_SECONDS);
     if let Some(known) = counts {
         return (known.clone(), true);
     }
     let times = known.map_or(0, |known| known.times).saturating_add(1);
-    let found = claim.initialized.unwrap_or(world.now) + SETTLE_SECONDS;
+    // That others have taken the room may be chance.
+    let free = match shown {
+        Shown::Taken => FREE_PURCHASES,
+        Shown::Room | Shown::NotReady => 0,
+    };
+    let pause = match times.saturating_sub(free) {
+        0 => 0,
+        counted => backoff(counted),
+    };
     let given = world.names.get(BOUGHT_GIVEN);
     let given = given.and_then(|key| claim.annotations.get(key));
     let given = given.and_then(|text| u64::from_str_radix(world.names.text(text), 16).ok());
     let entry = Useless {
         group,
         times,
-        until: found + backoff(times),
+        // What is only counted ends no pause.
+        until: (found + pause).max(known.map_or(0, |known| known.until)),
         found,
         created: claim.created,
         claim: world.names.text(claim.name).into(),
@@ -301,8 +339,8 @@ fn entry(
     (entry, false)
 }
 
-/// What pods have taken of the nodes of some NodeClaims, by NodeClaim. Daemons were counted with when
-/// the node was bought.
+/// What pods have taken of the nodes of some NodeClaims, by NodeClaim. Daemons and static pods are on
+/// the next node too.
 fn used(world: &ClusterObjects, refused: &[(&NodeClaim, PodIx)]) -> FxHashMap<Symbol, Resources> {
     let nodes = refused
         .iter()
@@ -314,6 +352,7 @@ fn used(world: &ClusterObjects, refused: &[(&NodeClaim, PodIx)]) -> FxHashMap<Sy
         let claim = pod.node.and_then(|node| nodes.get(&node));
         if let Some(&claim) = claim
             && pod.owner.is_none_or(|(kind, _)| Some(kind) != daemon)
+            && !pod.is_static
         {
             let taken = used.entry(claim).or_default();
             taken.add(&world.shapes.get(pod.shape).requests);
@@ -420,7 +459,8 @@ fn bars(
         let (Some(&entry), Some(&first)) = (newest.get(&group), oldest.get(&group)) else {
             return;
         };
-        if is_over(entry) {
+        // Without a pause it is only counted.
+        if is_over(entry) || entry.until <= entry.found {
             return;
         }
         // What may be bought by now is bought for one pod: whether it helps shows at the others.
@@ -564,7 +604,7 @@ pub fn unjoined(
     let stuck = stuck(world, pool, is_late);
     let count = u32::try_from(stuck.len()).unwrap_or(u32::MAX);
     let nodes = known.map_or(0, |known| known.nodes).saturating_add(count);
-    if nodes <= FREE_PURCHASES {
+    if nodes <= FREE_PURCHASES || known.is_none() && are_of_one_group(world, &stuck) {
         return None;
     }
     let times = known.map_or(0, |known| known.times);
@@ -572,9 +612,11 @@ pub fn unjoined(
     let waits =
         newest.map(|at| at + INITIALIZATION_LIMIT + backoff(times.max(nodes - FREE_PURCHASES)));
     let until = waits.max(known.map(|known| known.until)).unwrap_or(0);
+    // One that goes has not joined either: it is counted soon, unless its end is held up.
+    let goes =
+        |claim: &NodeClaim| claim.deleting && world.now < claim.created + MAX_BACKOFF_SECONDS;
     let is_tried = own_claims(world, pool).any(|claim| {
-        // One that goes has not joined either: it is counted soon.
-        claim.initialized.is_none() && (claim.deleting || !is_late(claim))
+        claim.initialized.is_none() && (goes(claim) || !claim.deleting && !is_late(claim))
     });
     let backoff = UnjoinedBackoff {
         nodes,
@@ -613,6 +655,23 @@ fn stuck<'w>(
     own_claims(world, pool).filter(counts).collect()
 }
 
+/// Whether all these NodeClaims were bought for pods of one group that waits: what keeps its nodes from
+/// getting ready need not concern others, and [`UselessPurchases`] bounds what is bought for it.
+fn are_of_one_group(world: &ClusterObjects, claims: &[&NodeClaim]) -> bool {
+    let Some(planned) = world.names.get(PLANNED) else {
+        return false;
+    };
+    let waiting = refused_pods(world);
+    let mut groups = Groups::new(world);
+    let mut of_claims = claims.iter().map(|claim| {
+        let pods = still_waiting(world, claim, planned, &waiting);
+        pods.map(|pod| groups.of(&world.pods[pod.0 as usize]))
+            .collect::<FxHashSet<u64>>()
+    });
+    let first = of_claims.next().unwrap_or_default();
+    first.len() == 1 && of_claims.all(|of_pods| of_pods == first)
+}
+
 /// What a NodePool remembers of nodes that never joined, if it is a reason to buy less. `given` is
 /// [`given_of`] it.
 pub fn paused(known: Option<&Unjoined>, given: u64) -> Option<&Unjoined> {
@@ -639,11 +698,12 @@ pub fn unjoined_again(known: Option<&Unjoined>, more: u32, given: u64, now: i64)
     }
 }
 
-/// The NodePools and node classes as they are now, by their digest.
+/// The NodePools that pods may get nodes from and node classes as they are now, by their digest. A static
+/// NodePool is edited whenever it is scaled.
 pub fn given_now(world: &ClusterObjects) -> u64 {
     let text = |sym| world.names.text(sym);
     let mut all: Vec<(&str, &str, i64)> = Vec::new();
-    for pool in &world.pools {
+    for pool in world.pools.iter().filter(|pool| pool.replicas.is_none()) {
         all.push((text(pool.name), text(pool.uid), pool.generation));
     }
     for class in &world.classes {

@@ -563,11 +563,168 @@ fn jobs_and_rollouts_make_pods_of_the_same_group() {
         outcome(&snapshot(&[known.clone(), pod.clone()])),
         "0 bought, b: default-bcd 1 times, 270 s"
     );
-    merge(
-        &mut pod,
-        &json!({"metadata": {"labels": {"app": "another"}}}),
+    let own = json!({"app": "another", "example.com/run": "r-17"});
+    merge(&mut pod, &json!({"metadata": {"labels": own}}));
+    assert_eq!(
+        outcome(&snapshot(&[known.clone(), pod.clone()])),
+        "0 bought, b: default-bcd 1 times, 270 s",
+        "no rule reads the labels"
     );
-    assert_eq!(outcome(&snapshot(&[known, pod])), "1 bought");
+    let apart = json!({"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
+        {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "x"}}},
+    ]}}});
+    let reader = running("reader", "reader", "n2", &json!({"spec": apart}));
+    let objects = [known, pod, super::node("n2", "a", "4", "16Gi"), reader];
+    assert_eq!(outcome(&snapshot(&objects)), "1 bought", "a rule reads one");
+}
+
+#[test]
+fn static_pods_and_what_comes_with_every_node_take_no_room_for_long() {
+    let [node, claim] = bought("default/a");
+    let mut on_it = running("agent", "agent", "n", &json!({}));
+    on_it["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("3500m");
+    let mut mirror = on_it.clone();
+    let config = json!({"metadata": {"annotations": {"kubernetes.io/config.mirror": "x"}}});
+    merge(&mut mirror, &config);
+    let objects = [team(), picky("a"), mirror, node.clone(), claim.clone()];
+    assert_eq!(
+        outcome(&snapshot(&objects)),
+        "0 bought, a: default-bcd 1 times, 270 s",
+        "the next node has the static pod too"
+    );
+    // Others may take the room by chance, twice in a row.
+    let after = |times: u32| {
+        let mut pool = team();
+        let world = snapshot(&[team()]).world;
+        let (group, given) = (group_of_picky(), given_now(&world));
+        let (at, claim_at) = (NOW - 600, NOW - 660);
+        let known = format!("{group:016x},{times},{at},{at},{claim_at},default-old,{given:016x}");
+        merge(
+            &mut pool,
+            &json!({"metadata": {"annotations": {USELESS: known}}}),
+        );
+        let objects = [pool, picky("a"), on_it.clone(), node.clone(), claim.clone()];
+        outcome(&snapshot(&objects))
+    };
+    assert_eq!(after(1), "1 bought");
+    assert_eq!(after(2), "0 bought, a: default-bcd 3 times, 270 s");
+}
+
+/// The group of [`picky`] pods, as a NodePool remembers it.
+fn group_of_picky() -> u64 {
+    let [node, claim] = bought("default/a");
+    let snapshot = snapshot(&[team(), picky("a"), node, claim]);
+    snapshot.useless.found[0].entry.group
+}
+
+/// A claim that was bought for a pod so many seconds ago, with the conditions named; its node has joined
+/// if it is Registered, and is not ready.
+fn unready(pod: &str, ago: i64, conditions: &[&str]) -> Vec<Value> {
+    let mut objects = not_ready(&[ago]);
+    let claim = &mut objects[1];
+    claim["metadata"]["annotations"]["longshore.dev/planned-pods"] =
+        format!("default/{pod}").into();
+    let all = conditions.iter().map(|kind| {
+        json!({"type": kind, "status": "True", "lastTransitionTime": claim["metadata"]["creationTimestamp"]})
+    });
+    claim["status"]["conditions"] = all.collect();
+    if !conditions.contains(&"Registered") {
+        objects.remove(0);
+    }
+    objects
+}
+
+#[test]
+fn a_node_that_does_not_get_ready_was_bought_in_vain_for_its_pods_and_for_no_others() {
+    let old = |name: &str, cpu: &str| {
+        let mut pod = pod(name, "web", cpu, "1Gi", &json!({}));
+        let made = json!({"metadata": {"creationTimestamp": "2026-10-31T23:00:00Z"}});
+        merge(&mut pod, &made);
+        pod
+    };
+    let bought = |ago: i64, conditions: &[&str]| {
+        let objects = [any(), old("gpu", "7"), old("plain", "1")];
+        let objects = [&objects[..], &unready("gpu", ago, conditions)].concat();
+        outcome(&snapshot(&objects))
+    };
+    let joined = ["Launched", "Registered"];
+    assert_eq!(bought(640, &joined), "1 bought, gpu: late-0 1 times, 290 s");
+    assert_eq!(
+        bought(640, &["Launched"]),
+        "1 bought, gpu: late-0 1 times, 290 s"
+    );
+    assert_eq!(bought(929, &joined), "1 bought, gpu: late-0 1 times, 1 s");
+    assert!(!bought(930, &joined).contains("gpu"), "the pause is over");
+    assert!(!bought(640, &[]).contains("gpu"), "it is not launched yet");
+}
+
+#[test]
+fn nodes_that_do_not_get_ready_for_one_group_do_not_stop_the_nodepool() {
+    let pods = |names: &[(&str, &str)]| -> Vec<Value> {
+        let one = |&(name, cpu): &(&str, &str)| {
+            let mut pod = pod(name, "web", cpu, "1Gi", &json!({}));
+            let made = json!({"metadata": {"creationTimestamp": "2026-10-31T23:00:00Z"}});
+            merge(&mut pod, &made);
+            pod
+        };
+        names.iter().map(one).collect()
+    };
+    let stops = |bought_for: [&str; 3]| {
+        let mut late = not_ready(&[800, 700, 601]);
+        for (claim, pod) in late
+            .iter_mut()
+            .filter(|of| of["kind"] == "NodeClaim")
+            .zip(bought_for)
+        {
+            let planned = format!("default/{pod}");
+            claim["metadata"]["annotations"]["longshore.dev/planned-pods"] = planned.into();
+        }
+        let waiting = pods(&[("a", "7"), ("b", "7"), ("c", "6")]);
+        let found = snapshot(&[&[any()][..], &waiting, &late].concat());
+        let never = |why: &Ineligible| matches!(why, Ineligible::NeverJoined(_));
+        found.ineligible_pools.iter().any(|(_, why)| never(why))
+    };
+    assert!(!stops(["a", "b", "a"]), "all are of one group");
+    assert!(stops(["a", "b", "c"]));
+    assert!(stops(["gone", "gone", "gone"]), "nobody knows for whom");
+}
+
+#[test]
+fn a_nodeclaim_whose_end_is_held_up_does_not_keep_a_nodepool_from_trying_a_node() {
+    let large = |name: &str| pod(name, "web", "7", "1Gi", &json!({}));
+    let [_, mut claim] = bought("default/c");
+    claim["status"] = json!({});
+    let goes = |created: &str| {
+        let mut claim = claim.clone();
+        let metadata = json!({
+            "creationTimestamp": created, "deletionTimestamp": "2026-11-01T00:00:50Z",
+        });
+        merge(&mut claim, &json!({"metadata": metadata}));
+        outcome(&snapshot(&[unjoined(3, 0), large("a"), claim]))
+    };
+    assert!(goes("2026-10-31T23:10:01Z").starts_with("0 bought"));
+    assert!(goes("2026-10-31T23:10:00Z").starts_with("1 bought"));
+}
+
+#[test]
+fn a_static_nodepool_that_is_scaled_ends_no_pause() {
+    let [node, claim] = bought("default/a");
+    let mut fixed = pool("fixed", json!([]), &json!({"replicas": 1}));
+    let objects = |fixed: &Value| {
+        [
+            team(),
+            picky("a"),
+            node.clone(),
+            claim.clone(),
+            fixed.clone(),
+        ]
+    };
+    let given = given_now(&snapshot(&objects(&fixed)).world);
+    merge(
+        &mut fixed,
+        &json!({"metadata": {"generation": 2}, "spec": {"replicas": 2}}),
+    );
+    assert_eq!(given, given_now(&snapshot(&objects(&fixed)).world));
 }
 
 /// A NodePool whose last nodes never joined, `until` so many seconds from now.

@@ -433,8 +433,8 @@ impl Metrics {
             useless: counter(
                 &registry,
                 "longshore_useless_purchases_total",
-                "Nodes that were bought for pods and did not help: they were ready and had room, \
-                and kube-scheduler refused the pods all the same.",
+                "Nodes that were bought for pods and did not help: kube-scheduler refused the pods all \
+                 the same.",
                 &["nodepool"],
             ),
             panics: counter(

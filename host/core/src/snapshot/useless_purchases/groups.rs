@@ -5,7 +5,7 @@
 
 use std::cell::OnceCell;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::model::storage::{StorageClass, Volume, VolumeClaim};
 use crate::model::{
@@ -14,7 +14,8 @@ use crate::model::{
 };
 use crate::snapshot::volumes::default_class;
 
-/// Labels by which controllers tell pods of one template apart, or templates of one kind.
+/// Labels by which controllers tell pods of one template apart, or templates of one kind. Of the others
+/// those count that a rule of some pod reads.
 const OWN_LABELS: [&str; 10] = [
     "statefulset.kubernetes.io/pod-name",
     "apps.kubernetes.io/pod-index",
@@ -33,6 +34,7 @@ pub(super) struct Groups<'w> {
     world: &'w ClusterObjects,
     shapes: FxHashMap<ShapeId, u64>,
     storage: OnceCell<Storage<'w>>,
+    read_labels: OnceCell<Option<FxHashSet<Symbol>>>,
 }
 
 impl<'w> Groups<'w> {
@@ -41,6 +43,7 @@ impl<'w> Groups<'w> {
             world,
             shapes: FxHashMap::default(),
             storage: OnceCell::new(),
+            read_labels: OnceCell::new(),
         }
     }
 
@@ -68,7 +71,8 @@ impl<'w> Groups<'w> {
 
     fn of_shape(&mut self, shape: ShapeId) -> u64 {
         let world = self.world;
-        let made = || of_shape(&world.names, world.shapes.get(shape));
+        let read = self.read_labels.get_or_init(|| read_labels(world));
+        let made = || of_shape(&world.names, world.shapes.get(shape), read.as_ref());
         *self.shapes.entry(shape).or_insert_with(made)
     }
 
@@ -221,14 +225,35 @@ impl Digest {
     }
 }
 
-/// The digest of a shape: everything that decides where its pods may run, but for [`OWN_LABELS`].
-fn of_shape(names: &Symbols, shape: &PodShape) -> u64 {
+/// Labels that rules of the cluster's pods about other pods read; nothing for all of them, where a spread by
+/// default goes by the selectors of Services.
+fn read_labels(world: &ClusterObjects) -> Option<FxHashSet<Symbol>> {
+    if !world.settings.default_spread.is_empty() {
+        return None;
+    }
+    let shapes: FxHashSet<ShapeId> = world.pods.iter().map(|pod| pod.shape).collect();
+    let mut read = FxHashSet::default();
+    for shape in shapes.into_iter().map(|shape| world.shapes.get(shape)) {
+        let spread = shape.spread.iter().filter(|of| of.required);
+        let terms = shape.affinity.iter().chain(&shape.anti_affinity);
+        let selectors = spread.map(|of| &of.selector);
+        let selectors = selectors.chain(terms.map(|of| &of.selector));
+        let rules = selectors.flat_map(|LabelSelector(rules)| rules.iter().flatten());
+        read.extend(rules.map(|rule| rule.key));
+    }
+    Some(read)
+}
+
+/// The digest of a shape: everything that decides where its pods may run. Of its labels those count
+/// that are read, but for [`OWN_LABELS`].
+fn of_shape(names: &Symbols, shape: &PodShape, read: Option<&FxHashSet<Symbol>>) -> u64 {
     let text = |sym: Symbol| names.text(sym);
     let mut digest = Digest::default();
     digest.add(text(shape.namespace));
     let mut own: Vec<(&str, &str)> = shape
         .labels
         .iter()
+        .filter(|(key, _)| read.is_none_or(|read| read.contains(key)))
         .map(|(key, value)| (text(key), text(value)))
         .filter(|(key, _)| !OWN_LABELS.contains(key))
         .collect();

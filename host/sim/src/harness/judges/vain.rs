@@ -35,6 +35,9 @@ const PURCHASE_WINDOW: Duration = Duration::from_secs(60);
 const REGISTRATION_LIMIT: Duration = Duration::from_secs(14 * 60);
 /// So many nodes that do not join, one after the other, are bought without a pause.
 const FREE_PURCHASES: usize = 3;
+/// Most purchases in an hour for pods that kube-scheduler refuses, whatever else they are for: pauses of 5,
+/// 10 and 20 minutes leave four, and a process that is killed may forget one that it has not written.
+const MAX_PURCHASES_AN_HOUR: usize = 8;
 /// A process that was killed has forgotten what it had not yet written down, and this is how soon a
 /// round follows the write.
 const NOTE_DELAY: Duration = Duration::from_secs(120);
@@ -125,8 +128,11 @@ impl Vain {
                     BoughtFor::Broken => self.check_broken(interceptor, name, now),
                     BoughtFor::Refused(group) => {
                         self.for_refused(interceptor, name, group, planned);
+                        self.in_an_hour(interceptor, name, group, now);
                     }
-                    BoughtFor::Several(_) => {}
+                    BoughtFor::Several(groups) => groups
+                        .iter()
+                        .for_each(|group| self.in_an_hour(interceptor, name, group, now)),
                 }
                 let purchase = Purchase {
                     bought_for,
@@ -263,6 +269,30 @@ impl Vain {
                 before, and the pause lasts {} s more",
                 since.as_secs(),
                 left.as_secs()
+            ));
+        }
+    }
+
+    /// Whatever became of the nodes and whoever else is on them, few are bought in an hour.
+    fn in_an_hour(&self, interceptor: &Interceptor, name: &str, group: &str, now: Duration) {
+        let since = self.changed().max(now.saturating_sub(MAX_PAUSE));
+        let made = self.purchases.values();
+        let made = made.filter(|of| of.bought_for.is_also_for(group) && of.created >= since);
+        let mut made: Vec<Duration> = made.map(|of| of.created).collect();
+        made.sort_unstable();
+        let mut counted: Vec<Duration> = Vec::new();
+        for created in made {
+            if counted
+                .last()
+                .is_none_or(|&last| created > last + PURCHASE_WINDOW)
+            {
+                counted.push(created);
+            }
+        }
+        if counted.len() >= MAX_PURCHASES_AN_HOUR {
+            interceptor.violated(format!(
+                "{name} is bought for {group}, the {}. in an hour that does not help",
+                counted.len() + 1
             ));
         }
     }
