@@ -71,7 +71,9 @@ pub fn run(args: &[&str]) -> anyhow::Result<()> {
     std::fs::create_dir_all(&asked.keep)?;
     let start = |_| Stage::start();
     let stages = steps.run("start control planes", || {
-        (0..asked.side).map(start).collect::<anyhow::Result<Vec<_>>>()
+        (0..asked.side)
+            .map(start)
+            .collect::<anyhow::Result<Vec<_>>>()
     })?;
     let seeds = Seeds {
         next: AtomicU64::new(asked.first),
@@ -103,12 +105,7 @@ impl Seeds {
 }
 
 /// Plays the worlds, each on the control plane that is free first.
-fn all(
-    stages: Vec<Stage>,
-    seeds: &Seeds,
-    longshore: &Path,
-    keep: &Path,
-) -> anyhow::Result<Total> {
+fn all(stages: Vec<Stage>, seeds: &Seeds, longshore: &Path, keep: &Path) -> anyhow::Result<Total> {
     std::thread::scope(|scope| {
         let play = |stage| scope.spawn(move || some(&stage, seeds, longshore, keep));
         let threads: Vec<_> = stages.into_iter().map(play).collect();
