@@ -36,7 +36,8 @@ cargo xtask bench disrupt [goals|mixes]…
                                         what nodes come to where others go, on paper: goals, and Karpenter beside it
 cargo xtask bench freeze                 how long a round holds up the loop's thread: 1 000 and 10 000 nodes
 cargo xtask bench scheduler-differential plans beside the real kube-scheduler, on random worlds:
-                                         --worlds 20, --first SEED, --longshore PROGRAM, --keep FOLDER
+                                         --worlds 20, --first SEED, --side PLANES, --longshore PROGRAM,
+                                         --keep FOLDER
 cargo xtask bench api-crossing [COUNT] [SEED]
                                          mutated manifests beside the real API server (10000 of seed 1)
 cargo xtask bench questions              where each node's pods would go if it were gone: 1 000 and 10 000 nodes

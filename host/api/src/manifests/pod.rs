@@ -7,6 +7,7 @@
 
 pub(super) mod api_rules;
 mod placement;
+mod readable;
 pub(super) mod requests;
 mod wire;
 
@@ -159,7 +160,7 @@ fn part<'a, T: Deserialize<'a>>(text: &'a str, path: &[&str]) -> Option<T> {
 }
 
 /// Takes a pod in that cannot be read, for this reason: whatever it needs, it holds its node. What
-/// can be read of its needs and its labels counts; of what it asks for in an unreadable amount its
+/// can be read of its needs, its host ports, its claims and its labels counts; of what it asks for in an unreadable amount its
 /// node counts as full, which is said. One without a name is called by what its name was to begin
 /// with.
 pub(super) fn unreadable(
@@ -183,8 +184,11 @@ pub(super) fn unreadable(
         return;
     };
     let written = json::member(text.as_bytes(), 0, "spec").and_then(|range| text.get(range));
-    let (needs, unknown) = requests::readable(written.unwrap_or_default(), names);
+    let written = written.unwrap_or_default();
+    let (needs, unknown) = requests::readable(written, names);
     shape.requests = needs;
+    let (ports, claims) = readable::ports_and_claims(written, &name, names);
+    shape.ports = ports;
     let (spec, status) = (wire.spec.as_ref(), wire.status.as_ref());
     let node = spec.and_then(|spec| symbol(&spec.node_name, names));
     if node.is_some() && !unknown.is_empty() {
@@ -208,7 +212,7 @@ pub(super) fn unreadable(
         },
         shape: objects.world.shapes.intern(shape),
         node,
-        claims: Box::default(),
+        claims,
         owner,
         created: created(meta).unwrap_or(0),
         queued: 0,

@@ -1,5 +1,6 @@
 //! Joins Nodes with NodeClaims and bound pods.
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -122,7 +123,7 @@ pub struct Joined {
     pub hosts_without_pods: Vec<u32>,
     /// Pods whose room on their nominated node was taken by others.
     pub lost_nominations: FxHashSet<PodIx>,
-    /// The other nominated ones and the places of their nodes, by UID.
+    /// The other nominated ones and the places of their nodes, by priority and UID.
     pub nominated: Vec<(PodIx, usize)>,
     /// Pods of nodes in commands for which room is kept on their destinations.
     pub moved: FxHashSet<PodIx>,
@@ -489,7 +490,7 @@ fn state_node(
 struct Bound {
     /// Nominated pods without room, and those that are not here.
     crowded_out: FxHashSet<PodIx>,
-    /// The other nominated pods with the positions of their nodes, by UID.
+    /// The other nominated pods with the positions of their nodes, by priority and UID.
     nominated: Vec<(PodIx, usize)>,
     /// Pods that will move and for which there is room.
     moved: FxHashSet<PodIx>,
@@ -561,10 +562,10 @@ fn bind(
     };
     let mut crowded_out = not_here.clone();
     nominated.retain(|(ix, _)| !not_here.contains(ix));
-    nominated.sort_by(|a, b| {
-        world.pods[a.0.0 as usize]
-            .uid
-            .cmp(&world.pods[b.0.0 as usize].uid)
+    // kube-scheduler reserves no room against pods of higher priority, and tries them first.
+    nominated.sort_by_key(|&(ix, _)| {
+        let pod = &world.pods[ix.0 as usize];
+        (Reverse(world.shapes.get(pod.shape).priority), &pod.uid)
     });
     nominated.retain(|&(ix, i)| {
         let mut room = nodes[i].free.clone();

@@ -81,6 +81,25 @@ fn a_nominated_pod_holds_its_room_and_one_whose_node_is_gone_is_planned_again() 
 }
 
 #[test]
+fn of_two_pods_that_are_nominated_to_one_place_the_one_of_higher_priority_has_it() {
+    let of = |name: &str, priority: u32| {
+        let mut pod = pod(name, "web", "2", "1Gi", &json!({"priority": priority}));
+        merge(&mut pod, &json!({"status": {"nominatedNodeName": "n1"}}));
+        pod
+    };
+    let objects = [
+        any(),
+        node("n1", "a", "2100m", "8Gi"),
+        of("a", 0),
+        of("b", 10),
+    ];
+    expect![[r#"
+        default: x4.arm64 spot b 0.0706 (4 types): a
+    "#]]
+    .assert_eq(&plan(&objects));
+}
+
+#[test]
 fn a_pod_whose_place_others_have_taken_is_planned_again_unless_they_end() {
     let mut nominated = pod("nominated", "web", "1", "1Gi", &json!({}));
     merge(

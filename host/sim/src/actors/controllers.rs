@@ -4,6 +4,7 @@
 mod budget;
 pub(super) mod daemons;
 mod deployment;
+pub(super) mod free_volumes;
 pub(super) mod garbage;
 mod job;
 mod replicas;
@@ -46,6 +47,9 @@ pub(super) fn wake(ctx: &mut ActorContext, change: &Change, before: Option<&Valu
         deployment::wake(ctx, change);
         budget::wake(ctx, change, before);
         volumes::wake(ctx, change, before);
+    }
+    if change.key.resource == resources::PERSISTENT_VOLUME {
+        volumes::wake_claims(ctx, change);
     }
     if change.key.resource == resources::NODE {
         daemons::wake(ctx, change, before);

@@ -24,11 +24,10 @@ use longshore_core::matching;
 use longshore_core::model::{
     HostPort, PodShape, Requirement, ResourceId, Resources, Taint, TaintEffect, Toleration,
 };
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::context::ActorContext;
-use super::controllers::volumes;
-use super::selector;
+use super::controllers::volumes::{self, Needs};
 use super::work::Work;
 use crate::fields;
 use crate::object::{Change, Event, Key};
@@ -302,6 +301,7 @@ impl Scheduler {
         };
         match self.find(ctx, key, &pod) {
             Ok(node) => {
+                volumes::reserve(ctx, key, &pod, &node);
                 if let Err(refusal) = ctx.server.bind(key, &node) {
                     let why = format!(
                         "{} could not be bound to {node}: {}",
@@ -386,14 +386,14 @@ impl Scheduler {
             shape: &shape,
             rules: Rules::new(&self.cluster, &shape),
         };
-        let zones = attempt.zones(&volumes)?;
+        let needs = volumes::needs(&ctx.view, &key.namespace, &volumes)?;
         if let Some(host) = self.cluster.hosts.get(&nominated)
             && host.exists
-            && attempt.refuse(&nominated, host, &zones).is_none()
+            && attempt.refuse(&nominated, host, &needs).is_none()
         {
             return Ok(nominated.to_string());
         }
-        let found = attempt.best(&zones);
+        let found = attempt.best(&needs);
         if let (Err(why), true) = (&found, alike) {
             self.stuck.insert(number, (self.moment(), why.clone()));
         }
@@ -411,48 +411,8 @@ struct Attempt<'a> {
 }
 
 impl Attempt<'_> {
-    /// What the pod's volumes demand of nodes, as required node affinity.
-    fn zones(&self, claims: &[String]) -> Result<Vec<Value>, String> {
-        let mut all = Vec::new();
-        let view = &self.ctx.view;
-        for name in claims {
-            let key = fields::key(
-                resources::PERSISTENT_VOLUME_CLAIM,
-                &self.key.namespace,
-                name,
-            );
-            let claim = view
-                .get(&key)
-                .ok_or_else(|| format!("persistentvolumeclaim {name:?} not found"))?;
-            let volume = fields::text(claim, "/spec/volumeName");
-            let class = fields::key(
-                resources::STORAGE_CLASS,
-                "",
-                fields::text(claim, "/spec/storageClassName"),
-            );
-            let waits = view
-                .get(&class)
-                .filter(|c| fields::text(c, "/volumeBindingMode") == "WaitForFirstConsumer");
-            if volume.is_empty() {
-                let class = waits.ok_or("pod has unbound immediate PersistentVolumeClaims")?;
-                let topologies = fields::items(class, "/allowedTopologies");
-                let terms: Vec<Value> = topologies.iter().map(term_of_topology).collect();
-                if !terms.is_empty() {
-                    all.push(json!({"nodeSelectorTerms": terms}));
-                }
-            } else if let Some(volume) =
-                view.get(&fields::key(resources::PERSISTENT_VOLUME, "", volume))
-                && volume["spec"]["nodeAffinity"]["required"].is_object()
-            {
-                all.push(volume["spec"]["nodeAffinity"]["required"].clone());
-            }
-        }
-        let spec = |required| json!({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}});
-        Ok(all.into_iter().map(spec).collect())
-    }
-
     /// Why a host is refused, in Kubernetes' words.
-    fn refuse(&self, name: &str, host: &Host, zones: &[Value]) -> Option<Cow<'static, str>> {
+    fn refuse(&self, name: &str, host: &Host, needs: &Needs) -> Option<Cow<'static, str>> {
         let names = &self.scheduler.cluster.names;
         if host.unschedulable && !self.tolerates_cordon() {
             return Some("node(s) were unschedulable".into());
@@ -483,14 +443,8 @@ impl Attempt<'_> {
                 resource => format!("Insufficient {}", resource.name(names)).into(),
             });
         }
-        if !zones.is_empty() {
-            let node = self.ctx.view.node(name);
-            if !zones
-                .iter()
-                .all(|z| node.is_some_and(|n| selector::admits(z, n)))
-            {
-                return Some("node(s) had volume node affinity conflict".into());
-            }
+        if let Some(why) = needs.refuse(&self.ctx.view, name) {
+            return Some(why.into());
         }
         let why = match self.rules.refuse(host)? {
             Rejection::Spread => "node(s) didn't match pod topology spread constraints",
@@ -542,7 +496,7 @@ impl Attempt<'_> {
         (free, ports)
     }
 
-    fn best(&self, zones: &[Value]) -> Result<String, String> {
+    fn best(&self, needs: &Needs) -> Result<String, String> {
         let mut reasons: BTreeMap<Cow<'static, str>, usize> = BTreeMap::new();
         let mut open: Vec<(&Arc<str>, &Host)> = Vec::new();
         let hosts = self
@@ -554,7 +508,7 @@ impl Attempt<'_> {
         let mut total = 0;
         for (name, host) in hosts {
             total += 1;
-            match self.refuse(name, host, zones) {
+            match self.refuse(name, host, needs) {
                 None => open.push((name, host)),
                 Some(why) => *reasons.entry(why).or_default() += 1,
             }
@@ -688,10 +642,4 @@ fn add(total: &mut [f64], weight: f64, shares: impl Iterator<Item = f64>) {
     for (score, share) in total.iter_mut().zip(shares) {
         *score += weight * (100.0 * share).floor();
     }
-}
-
-fn term_of_topology(topology: &Value) -> Value {
-    let expressions = fields::items(topology, "/matchLabelExpressions").iter();
-    let of = |e: &Value| json!({"key": e["key"], "operator": "In", "values": e["values"]});
-    json!({"matchExpressions": expressions.map(of).collect::<Vec<_>>()})
 }

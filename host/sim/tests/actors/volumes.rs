@@ -1,7 +1,8 @@
 use longshore_sim::fields;
 use longshore_sim::server::resources;
+use longshore_sim::world::World;
 
-use crate::scene::{apply, node, story, wait, workload};
+use crate::scene::{apply, node, pod, story, wait, workload};
 
 const CLASS: &str = "---
 {apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: disk}, provisioner: ebs.csi.aws.com,
@@ -52,5 +53,95 @@ fn a_volume_is_made_where_its_pod_is_and_holds_the_pod_there() {
             ),
             (1, "n3")
         );
+    });
+}
+
+/// A class whose volumes people make.
+const BY_HAND: &str = "---
+{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: by-hand},
+ provisioner: kubernetes.io/no-provisioner, volumeBindingMode: WaitForFirstConsumer}
+";
+
+/// A volume of the class that people make, on one node.
+fn volume(name: &str, size: &str, node: &str) -> String {
+    format!(
+        "---
+apiVersion: v1
+kind: PersistentVolume
+metadata: {{name: {name}}}
+spec:
+  {{capacity: {{storage: {size}}}, accessModes: [ReadWriteOnce], storageClassName: by-hand, local: {{path: /d}},
+    nodeAffinity: {{required: {{nodeSelectorTerms: [{{matchExpressions: [
+      {{key: kubernetes.io/hostname, operator: In, values: [{node}]}}]}}]}}}}}}
+"
+    )
+}
+
+/// A claim of that class for 2Gi, and a pod that mounts it; `more` are further fields of the claim.
+fn user(name: &str, more: &str) -> String {
+    let claim = format!(
+        "---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {{name: {name}}}
+spec: {{accessModes: [ReadWriteOnce], storageClassName: by-hand, resources: {{requests: {{storage: 2Gi}}}}{more}}}
+"
+    );
+    let mounts = format!(", volumes: [{{name: v, persistentVolumeClaim: {{claimName: {name}}}}}]");
+    claim + &pod(name, "1", &mounts)
+}
+
+/// The volumes of claims, by the claims' names.
+fn volumes(world: &World, claims: &[&str]) -> Vec<String> {
+    let volume = |name: &&str| {
+        let claim = world.object("PersistentVolumeClaim", "default", name);
+        claim.map_or(String::new(), |claim| {
+            fields::text(&claim, "/spec/volumeName").to_owned()
+        })
+    };
+    claims.iter().map(volume).collect()
+}
+
+#[test]
+fn a_volume_that_is_there_serves_one_claim() {
+    story(async |world| {
+        let nodes = node("n1", "4", "a") + &node("n2", "4", "a");
+        let volumes_there = volume("small", "1Gi", "n1") + &volume("right", "3Gi", "n2");
+        let users = user("one", "") + &user("two", "");
+        apply(
+            &world,
+            &(BY_HAND.to_owned() + &nodes + &volumes_there + &users),
+        );
+        wait(&world, 60).await;
+        assert_eq!(world.ready_pods(), 1);
+        let mut there = volumes(&world, &["one", "two"]);
+        there.sort();
+        assert_eq!(there, ["", "right"]);
+        // The next one is larger than the last, which is the smallest that is free.
+        apply(
+            &world,
+            &(volume("huge", "9Gi", "n2") + &volume("larger", "4Gi", "n1")),
+        );
+        wait(&world, 60).await;
+        assert_eq!(world.ready_pods(), 2);
+        let mut there = volumes(&world, &["one", "two"]);
+        there.sort();
+        assert_eq!(there, ["larger", "right"]);
+    });
+}
+
+#[test]
+fn a_claim_waits_for_a_volume_that_another_claim_has() {
+    story(async |world| {
+        let there = node("n1", "4", "a") + &volume("v", "3Gi", "n1");
+        apply(&world, &(BY_HAND.to_owned() + &there + &user("first", "")));
+        wait(&world, 60).await;
+        apply(&world, &user("second", ", volumeName: v"));
+        wait(&world, 60).await;
+        let second = world.object("PersistentVolumeClaim", "default", "second");
+        let phase = second.map(|claim| fields::text(&claim, "/status/phase").to_owned());
+        assert_eq!(phase.as_deref(), Some("Pending"));
+        assert_eq!(volumes(&world, &["first"]), ["v"]);
+        assert_eq!(world.ready_pods(), 1);
     });
 }

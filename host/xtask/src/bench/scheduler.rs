@@ -16,7 +16,8 @@ mod generate;
 mod judge;
 mod stage;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context as _, bail};
 
@@ -30,6 +31,8 @@ const WORLDS: u64 = 20;
 struct Options {
     worlds: u64,
     first: u64,
+    /// Control planes side by side: a world is mostly waiting.
+    side: usize,
     longshore: Option<PathBuf>,
     keep: PathBuf,
 }
@@ -53,6 +56,8 @@ struct Total {
     verdicts: [[Verdict; 3]; 2],
     /// Plans that the model was certain of, and wrong.
     wrong: Vec<String>,
+    /// Worlds that were not judged to the end, with the reason.
+    unjudged: Vec<String>,
 }
 
 /// Runs the worlds asked for. Fails if there is a fault.
@@ -64,31 +69,82 @@ pub fn run(args: &[&str]) -> anyhow::Result<()> {
         None => steps.run("build longshore", commands::longshore)?,
     };
     std::fs::create_dir_all(&asked.keep)?;
-    let stage = steps.run("start a control plane", Stage::start)?;
-    let mut total = Total::default();
-    let judge = Judge {
-        stage: &stage,
-        longshore: &longshore,
-        keep: &asked.keep,
+    let start = |_| Stage::start();
+    let stages = steps.run("start control planes", || {
+        (0..asked.side)
+            .map(start)
+            .collect::<anyhow::Result<Vec<_>>>()
+    })?;
+    let seeds = Seeds {
+        next: AtomicU64::new(asked.first),
+        end: asked.first + asked.worlds,
     };
-    for seed in asked.first..asked.first + asked.worlds {
-        judge.without_pool(seed, &mut total)?;
-        judge.with_pool(seed, &mut total)?;
-    }
+    let total = all(stages, &seeds, &longshore, &asked.keep)?;
     println!("\n{}", total.text());
-    if !total.faults.is_empty() || !total.wrong.is_empty() {
+    if !(total.faults.is_empty() && total.wrong.is_empty() && total.unjudged.is_empty()) {
         bail!(
-            "differences that order and packing do not explain; the worlds are in {}",
+            "differences that order and packing do not explain, or worlds without a verdict; the \
+            worlds are in {}",
             asked.keep.display()
         );
     }
     Ok(())
 }
 
+/// The worlds that are left.
+struct Seeds {
+    next: AtomicU64,
+    end: u64,
+}
+
+impl Seeds {
+    fn next(&self) -> Option<u64> {
+        let seed = self.next.fetch_add(1, Ordering::Relaxed);
+        (seed < self.end).then_some(seed)
+    }
+}
+
+/// Plays the worlds, each on the control plane that is free first.
+fn all(stages: Vec<Stage>, seeds: &Seeds, longshore: &Path, keep: &Path) -> anyhow::Result<Total> {
+    std::thread::scope(|scope| {
+        let play = |stage| scope.spawn(move || some(&stage, seeds, longshore, keep));
+        let threads: Vec<_> = stages.into_iter().map(play).collect();
+        let mut total = Total::default();
+        for thread in threads {
+            let part = thread.join().ok().context("a thread has panicked")??;
+            total.add(part);
+        }
+        Ok(total)
+    })
+}
+
+/// Plays worlds on one control plane until none is left. One that fails keeps no other from being
+/// judged.
+fn some(stage: &Stage, seeds: &Seeds, longshore: &Path, keep: &Path) -> anyhow::Result<Total> {
+    let mut total = Total::default();
+    let judge = Judge {
+        stage,
+        longshore,
+        keep,
+    };
+    while let Some(seed) = seeds.next() {
+        let judged = judge
+            .without_pool(seed, &mut total)
+            .and_then(|()| judge.with_pool(seed, &mut total));
+        if let Err(error) = judged {
+            println!("world {seed}: not judged: {error:#}");
+            total.unjudged.push(format!("world {seed}: {error:#}"));
+            stage.clear()?;
+        }
+    }
+    Ok(total)
+}
+
 fn asked(args: &[&str]) -> anyhow::Result<Options> {
     let mut asked = Options {
         worlds: WORLDS,
         first: 0,
+        side: 1,
         longshore: None,
         keep: std::env::temp_dir().join("longshore-scheduler-differential"),
     };
@@ -100,10 +156,11 @@ fn asked(args: &[&str]) -> anyhow::Result<Options> {
         match word {
             "--worlds" => asked.worlds = value.parse()?,
             "--first" => asked.first = value.parse()?,
+            "--side" => asked.side = value.parse::<usize>()?.max(1),
             "--longshore" => asked.longshore = Some(std::path::absolute(value)?),
             "--keep" => asked.keep = std::path::absolute(value)?,
             other => bail!(
-                "unknown word {other:?}: expected --worlds N, --first SEED, --longshore PROGRAM or --keep FOLDER"
+                "unknown word {other:?}: expected --worlds N, --first SEED, --side PLANES, --longshore PROGRAM or --keep FOLDER"
             ),
         }
     }
@@ -111,11 +168,30 @@ fn asked(args: &[&str]) -> anyhow::Result<Options> {
 }
 
 impl Total {
+    fn add(&mut self, other: Total) {
+        self.worlds += other.worlds;
+        self.equal += other.equal;
+        self.asked += other.asked;
+        self.bound += other.bound;
+        self.planned += other.planned;
+        self.alone.0 += other.alone.0;
+        self.alone.1 += other.alone.1;
+        self.faults.extend(other.faults);
+        self.wrong.extend(other.wrong);
+        self.unjudged.extend(other.unjudged);
+        let ours = self.verdicts.iter_mut().flatten();
+        for (mine, more) in ours.zip(other.verdicts.iter().flatten()) {
+            mine.0 += more.0;
+            mine.1 += more.1;
+        }
+    }
+
     fn text(&self) -> String {
         let mut text = format!(
-            "{} worlds without a NodePool: {} pods wait, kube-scheduler bound {}, planned {}; the same \
+            "{} worlds were not judged.\n{} worlds without a NodePool: {} pods wait, kube-scheduler bound {}, planned {}; the same \
             set in {} worlds.\nOnly kube-scheduler placed {}, only the plan {}.\nPods that only one \
             side places and that order and packing do not explain: {}\n",
+            self.unjudged.len(),
             self.worlds,
             self.asked,
             self.bound,
@@ -134,7 +210,8 @@ impl Total {
                 text += &format!("{kind}, {said}: pods were left over in {over} of {all} plans\n");
             }
         }
-        for line in self.faults.iter().chain(&self.wrong) {
+        let lines = self.faults.iter().chain(&self.wrong);
+        for line in lines.chain(&self.unjudged) {
             text += &format!("{line}\n");
         }
         text

@@ -507,6 +507,55 @@ fn a_pod_that_cannot_be_read_takes_what_can_be_read_of_its_requests() {
 }
 
 #[test]
+fn a_pod_that_cannot_be_read_keeps_its_host_ports_and_claims() {
+    let keeps = |spec: &str| {
+        let labels = "metadata: {name: a, labels: {app: web}}";
+        let text = format!(
+            "apiVersion: v1\nkind: Pod\n{labels}\nspec: {{nodeName: n1, priority: much, {spec}}}"
+        );
+        let (world, _) = read_bytes(text.as_bytes());
+        let pod = &world.pods[0];
+        assert!(pod.unreadable, "{spec}");
+        let ports = &world.shapes.get(pod.shape).ports;
+        let ports = ports.iter().map(|port| port.port.to_string());
+        let claims = pod
+            .claims
+            .iter()
+            .map(|claim| world.names.text(*claim).to_owned());
+        ports.chain(claims).collect::<Vec<_>>().join(" ")
+    };
+    for (spec, wanted) in [
+        (
+            "containers: [{ports: [{hostPort: 80}, {containerPort: 81}]}]",
+            "80",
+        ),
+        (
+            "hostNetwork: true, containers: [{ports: [{containerPort: 81}]}]",
+            "81",
+        ),
+        (
+            "containers: [{ports: [{hostPort: many}, {hostPort: 82}]}, 7]",
+            "82",
+        ),
+        (
+            "initContainers: [{ports: [{hostPort: 83}]}, {restartPolicy: Always, ports: [{hostPort: 84}]}]",
+            "84",
+        ),
+        (
+            "volumes: [{name: v, persistentVolumeClaim: {claimName: data}}, {name: w, ephemeral: {}}]",
+            "data a-w",
+        ),
+        (
+            "volumes: [5, {name: v, persistentVolumeClaim: {claimName: data}}]",
+            "data",
+        ),
+        ("volumes: none", ""),
+    ] {
+        assert_eq!(keeps(spec), wanted, "{spec}");
+    }
+}
+
+#[test]
 fn a_pod_that_cannot_be_read_is_on_its_node_if_that_can() {
     let held = |text: &str| {
         let mut reader = crate::manifests::Reader::of_manifests();

@@ -18,8 +18,7 @@ impl Kubelet<'_> {
                         Some(_) => "remove it: no such gate in this version".to_owned(),
                         None => "remove it".to_owned(),
                     };
-                    // All of alpha and all of beta.
-                    if !matches!(name.as_str(), "AllAlpha" | "AllBeta") {
+                    if !gates::ALL.contains(&name.as_str()) {
                         self.refuse(&field, "is not a feature gate of the kubelet", &hint);
                     }
                 }
@@ -39,10 +38,10 @@ impl Kubelet<'_> {
                 continue;
             };
             let asked = |name: &str| asked.is_some_and(|asked| asked.contains_key(name));
-            let field = match asked(lacking) || !asked(name) {
-                true => format!("featureGates[{lacking}]"),
-                false => format!("featureGates[{name}]"),
-            };
+            let all = |name: &str| gate(name, self.minor).and_then(|gate| gate.all);
+            let mut causes = [Some(lacking), Some(name), all(lacking), all(name)].into_iter();
+            let cause = causes.find_map(|cause| cause.filter(|cause| asked(cause)));
+            let field = format!("featureGates[{}]", cause.unwrap_or(lacking));
             // One reason is enough: a gate may be locked, or several may need it.
             if self.faults.iter().all(|fault| fault.field != field) {
                 let what = format!("does not suit: {name} is on and needs {lacking}");

@@ -78,11 +78,13 @@ impl Kubelet<'_> {
         })
     }
 
-    /// Whether a feature gate is on: as it is set, else its default.
+    /// Whether a feature gate is on: as it is set, else as all of its stage are, else its default.
     pub(super) fn gate(&self, name: &str) -> bool {
-        let set = self.all.get("featureGates").and_then(|all| all.get(name));
-        let default = || gate(name, self.minor).is_some_and(|gate| gate.default);
-        set.and_then(Value::as_bool).unwrap_or_else(default)
+        let set = |name: &str| self.all.get("featureGates")?.get(name)?.as_bool();
+        let known = gate(name, self.minor);
+        let of_stage = || set(known?.all?);
+        let default = || known.is_some_and(|gate| gate.default);
+        set(name).or_else(of_stage).unwrap_or_else(default)
     }
 
     pub(super) fn word(&mut self, field: &str, allowed: &[&str]) {

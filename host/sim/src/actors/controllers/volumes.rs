@@ -1,15 +1,17 @@
 //! Volumes: claims are bound to volumes, and volumes are attached to nodes and detached.
 //!
-//! A claim whose class waits for its first consumer gets a volume in the zone of its pod's node.
-//! Any other claim gets a volume without a zone at once. Absent: volumes made by hand other than by
-//! `spec.volumeName`, sizes, access modes, reclaim policies, snapshots.
+//! A claim gets a volume that is there and free, if one fits. Otherwise one is made, unless its class
+//! says that people make them: in the zone of its pod's node where the class waits for its first
+//! consumer, at once and without a zone elsewhere. Absent: reclaim policies, snapshots, volume modes.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::free_volumes::{self, Unbound};
 use crate::actors::context::ActorContext;
+use crate::actors::view::View;
 use crate::actors::work::Work;
 use crate::fields;
 use crate::object::{Change, Event, Key};
@@ -34,6 +36,87 @@ pub fn wake(ctx: &mut ActorContext, change: &Change, before: Option<&Value>) {
     }
 }
 
+/// A volume is free: claims that are not bound are enqueued.
+pub fn wake_claims(ctx: &mut ActorContext, change: &Change) {
+    if change.event == Event::Deleted || !free_volumes::is_free(&change.object) {
+        return;
+    }
+    let all = ctx.view.all(resources::PERSISTENT_VOLUME_CLAIM);
+    let waiting = all.filter(|(_, claim)| fields::text(claim, "/status/phase") != "Bound");
+    let keys: Vec<Key> = waiting.map(|(key, _)| key).collect();
+    keys.into_iter().for_each(|key| ctx.reconcile(key));
+}
+
+/// What the claims of a pod ask of its node.
+pub struct Needs {
+    /// Node affinity of volumes.
+    bound: Vec<Arc<Value>>,
+    /// Claims that wait for their first consumer.
+    unbound: Vec<Unbound>,
+}
+
+impl Needs {
+    /// Why a node has no place for them, in Kubernetes' words.
+    pub fn refuse(&self, view: &View, node: &str) -> Option<&'static str> {
+        let node = view.node(node);
+        let is_at =
+            |volume: &Arc<Value>| node.is_some_and(|node| free_volumes::admits(volume, node));
+        if !self.bound.iter().all(is_at) {
+            return Some("node(s) had volume node affinity conflict");
+        }
+        let has_place = self.unbound.is_empty()
+            || node.is_some_and(|node| free_volumes::on_node(view, &self.unbound, node).is_some());
+        (!has_place).then_some("node(s) didn't find available persistent volumes to bind")
+    }
+}
+
+/// What the claims of a pod ask of its node.
+///
+/// # Errors
+/// Why the pod has to wait for one of them, in Kubernetes' words.
+pub fn needs(view: &View, namespace: &str, claims: &[String]) -> Result<Needs, String> {
+    let (mut bound, mut unbound) = (Vec::new(), Vec::new());
+    for name in claims {
+        let key = fields::key(resources::PERSISTENT_VOLUME_CLAIM, namespace, name);
+        let claim = view
+            .get(&key)
+            .ok_or_else(|| format!("persistentvolumeclaim {name:?} not found"))?;
+        let volume = fields::text(claim, "/spec/volumeName");
+        let class = fields::text(claim, "/spec/storageClassName");
+        let class = view.get(&fields::key(resources::STORAGE_CLASS, "", class));
+        if fields::text(claim, "/status/phase") == "Bound" {
+            let volume = view.get(&fields::key(resources::PERSISTENT_VOLUME, "", volume));
+            bound.extend(volume.cloned());
+        } else if volume.is_empty() && class.is_some_and(|class| waits(class)) {
+            let claim = claim.clone();
+            unbound.push(Unbound { key, claim });
+        } else {
+            return Err("pod has unbound immediate PersistentVolumeClaims".into());
+        }
+    }
+    Ok(Needs { bound, unbound })
+}
+
+/// A pod is about to be bound: volumes that are there and that its claims get are theirs.
+pub fn reserve(ctx: &mut ActorContext, pod: &Key, object: &Value, node: &str) {
+    let Ok(Needs { unbound, .. }) = needs(&ctx.view, &pod.namespace, &claims(object)) else {
+        return;
+    };
+    let chosen = ctx
+        .view
+        .node(node)
+        .and_then(|node| free_volumes::on_node(&ctx.view, &unbound, node));
+    for (unbound, volume) in unbound.iter().zip(chosen.into_iter().flatten()) {
+        if let Some(volume) = volume {
+            free_volumes::reserve(ctx, &volume, unbound);
+        }
+    }
+}
+
+fn waits(class: &Value) -> bool {
+    fields::text(class, "/volumeBindingMode") == "WaitForFirstConsumer"
+}
+
 /// Names of the claims that a pod mounts.
 pub fn claims(pod: &Value) -> Vec<String> {
     let volumes = fields::items(pod, "/spec/volumes").iter();
@@ -50,7 +133,7 @@ pub fn claims(pod: &Value) -> Vec<String> {
 }
 
 /// Gives a claim its volume and keeps its attachments.
-pub fn reconcile(ctx: &mut ActorContext, key: &Key, claim: &Value) {
+pub fn reconcile(ctx: &mut ActorContext, key: &Key, claim: &Arc<Value>) {
     let users: Vec<Arc<Value>> = ctx
         .view
         .within(resources::POD, &key.namespace)
@@ -59,7 +142,7 @@ pub fn reconcile(ctx: &mut ActorContext, key: &Key, claim: &Value) {
         .collect();
     let volume = fields::text(claim, "/spec/volumeName").to_owned();
     if fields::text(claim, "/status/phase") != "Bound" {
-        return bind(ctx, key, claim, &volume, &users);
+        return bind(ctx, key, claim, &users);
     }
     let mut nodes: Vec<&str> = users
         .iter()
@@ -72,52 +155,72 @@ pub fn reconcile(ctx: &mut ActorContext, key: &Key, claim: &Value) {
     attach(ctx, &volume, &nodes);
 }
 
-fn bind(ctx: &mut ActorContext, key: &Key, claim: &Value, volume: &str, users: &[Arc<Value>]) {
-    let class = fields::text(claim, "/spec/storageClassName").to_owned();
-    let found = ctx
-        .view
-        .get(&fields::key(resources::STORAGE_CLASS, "", &class))
-        .cloned();
-    let mut name = volume.to_owned();
-    if volume.is_empty() {
-        let Some(found) = found else { return };
-        let waits = fields::text(&found, "/volumeBindingMode") == "WaitForFirstConsumer";
-        let node = users
-            .iter()
-            .map(|p| fields::text(p, "/spec/nodeName"))
-            .find(|n| !n.is_empty());
-        let zone = node
-            .and_then(|n| ctx.view.node(n))
-            .and_then(|n| fields::label(n, ZONE))
-            .map(str::to_owned);
-        if waits && node.is_none() {
-            return;
+fn bind(ctx: &mut ActorContext, key: &Key, claim: &Arc<Value>, users: &[Arc<Value>]) {
+    let unbound = Unbound {
+        key: key.clone(),
+        claim: claim.clone(),
+    };
+    let volume = match fields::text(claim, "/spec/volumeName") {
+        "" => found_or_made(ctx, &unbound, users),
+        name => Some(fields::key(resources::PERSISTENT_VOLUME, "", name)),
+    };
+    let Some(volume) = volume else { return };
+    let is_ours = |found: &Arc<Value>| free_volumes::is_for(found, key, claim);
+    match ctx.view.get(&volume) {
+        // Made just now.
+        None if fields::text(claim, "/spec/volumeName").is_empty() => {}
+        Some(found) if is_ours(found) => {}
+        Some(found) if free_volumes::is_free(found) => {
+            free_volumes::reserve(ctx, &volume, &unbound);
         }
-        name = format!("pvc-{}", fields::uid(claim));
-        let mut spec = json!({
-            "capacity": claim["spec"]["resources"]["requests"], "accessModes": claim["spec"]["accessModes"],
-            "storageClassName": class, "persistentVolumeReclaimPolicy": "Delete",
-            "claimRef": {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": &*key.namespace,
-                "name": &*key.name, "uid": fields::uid(claim)},
-            "csi": {"driver": found["provisioner"], "volumeHandle": name},
-        });
-        if let Some(zone) = zone {
-            let term =
-                json!({"matchExpressions": [{"key": ZONE, "operator": "In", "values": [zone]}]});
-            spec["nodeAffinity"] = json!({"required": {"nodeSelectorTerms": [term]}});
-        }
-        let metadata = json!({"name": name});
-        let volume = json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": metadata, "spec": spec});
-        if !ctx.create(resources::PERSISTENT_VOLUME, volume) {
-            return;
-        }
+        // Another's, or not there yet.
+        _ => return,
     }
+    let name = volume.name;
     ctx.update(key, Subresource::Object, |claim| {
-        fields::map_at(claim, "spec")["volumeName"] = name.clone().into();
+        fields::map_at(claim, "spec")["volumeName"] = (*name).into();
         let metadata = fields::map_at(claim, "metadata");
         fields::map_at(metadata, "annotations")["pv.kubernetes.io/bind-completed"] = "yes".into();
     });
     ctx.set_status(key, &[("phase", "Bound".into())]);
+}
+
+/// The volume of a claim that names none: one that is there, or else one that is made.
+fn found_or_made(ctx: &mut ActorContext, unbound: &Unbound, users: &[Arc<Value>]) -> Option<Key> {
+    let Unbound { key, claim } = unbound;
+    let class = fields::text(claim, "/spec/storageClassName");
+    let class = fields::key(resources::STORAGE_CLASS, "", class);
+    let found = ctx.view.get(&class).cloned();
+    let node = users
+        .iter()
+        .map(|pod| fields::text(pod, "/spec/nodeName"))
+        .find(|node| !node.is_empty());
+    if node.is_none() && found.as_ref().is_some_and(|class| waits(class)) {
+        return None;
+    }
+    let node = node.and_then(|node| ctx.view.node(node).cloned());
+    if let Some(volume) = free_volumes::first(&ctx.view, unbound, node.as_deref(), &[]) {
+        return Some(volume);
+    }
+    let found = found.filter(|class| free_volumes::is_made(class))?;
+    let name = format!("pvc-{}", fields::uid(claim));
+    let mut spec = json!({
+        "capacity": claim["spec"]["resources"]["requests"], "accessModes": claim["spec"]["accessModes"],
+        "storageClassName": &*class.name, "persistentVolumeReclaimPolicy": "Delete",
+        "claimRef": {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": &*key.namespace,
+            "name": &*key.name, "uid": fields::uid(claim)},
+        "csi": {"driver": found["provisioner"], "volumeHandle": name},
+    });
+    let zone = node.as_deref().and_then(|node| fields::label(node, ZONE));
+    if let Some(zone) = zone {
+        let term = json!({"matchExpressions": [{"key": ZONE, "operator": "In", "values": [zone]}]});
+        spec["nodeAffinity"] = json!({"required": {"nodeSelectorTerms": [term]}});
+    }
+    let metadata = json!({"name": name});
+    let volume =
+        json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": metadata, "spec": spec});
+    let made = ctx.create(resources::PERSISTENT_VOLUME, volume);
+    made.then(|| fields::key(resources::PERSISTENT_VOLUME, "", &name))
 }
 
 /// Takes a volume off a node, unless a pod there uses it again.

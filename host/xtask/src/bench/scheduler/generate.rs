@@ -47,6 +47,8 @@ pub fn world(seed: u64, buys: bool) -> World {
         world.has_old_zones |= !node["metadata"]["labels"][OLD_ZONE].is_null();
         world.objects.push(node);
     }
+    // Where no node says otherwise, plans take nodes to carry both names.
+    world.has_old_zones |= nodes == 0;
     storage(&mut rng, &mut world, nodes);
     for at in 0..if nodes == 0 { 0 } else { 3 + rng.usize(..8) } {
         running(&mut rng, &mut world, at, nodes);

@@ -32,7 +32,6 @@ impl Judge<'_> {
         let ours = placements(&plan);
         if !ours.is_empty() {
             faults.extend(self.refused_by_kube_scheduler(&world, &[], &ours)?);
-            self.stage.clear()?;
         }
         let theirs = end.placed();
         let (only_theirs, only_ours) = (beyond(&theirs, &ours), beyond(&ours, &theirs));
@@ -100,7 +99,6 @@ impl Judge<'_> {
                 &bought,
                 &[old, planned].concat(),
             )?);
-            self.stage.clear()?;
         }
         let wrong = judged(&plan, over, &mut total.verdicts[1]);
         println!(
@@ -119,6 +117,12 @@ impl Judge<'_> {
         if !placements(&plan).is_empty() {
             // Pods are tried again after a back-off of 10 s at most.
             end = self.stage.settled(world, 12)?;
+            plan = self.plan(&end.objects, name)?;
+        }
+        if !placements(&plan).is_empty() {
+            // A pod whose event was missed while it was tried waits for five minutes.
+            self.stage.schedule_anew()?;
+            end = self.stage.settled(world, 4)?;
             plan = self.plan(&end.objects, name)?;
         }
         let fault =
@@ -165,16 +169,27 @@ impl Judge<'_> {
         Ok(if left.is_empty() { Vec::new() } else { faults })
     }
 
-    /// Pods that a plan places and that kube-scheduler does not place there, in any order.
+    /// Pods that a plan places and that kube-scheduler does not place there, in any order: those that
+    /// are refused come first when it is asked again.
     fn refused_by_kube_scheduler(
         &self,
         world: &World,
         bought: &[Value],
         planned: &[Bound],
     ) -> anyhow::Result<Vec<String>> {
-        let refused = self.stage.replay(world, bought, planned)?;
-        let fault = |text: &String| format!("kube-scheduler refuses {text}");
-        Ok(refused.iter().map(fault).collect())
+        let mut first: Vec<String> = Vec::new();
+        loop {
+            let refused = self.stage.replay(world, bought, planned, &first)?;
+            self.stage.clear()?;
+            let is_new = |(one, _): &(Bound, String)| !first.contains(&one.pod);
+            if !refused.iter().any(is_new) {
+                let fault = |(one, why): &(Bound, String)| {
+                    format!("kube-scheduler refuses {} on {}: {why}", one.pod, one.node)
+                };
+                return Ok(refused.iter().map(fault).collect());
+            }
+            first.extend(refused.into_iter().map(|(one, _)| one.pod));
+        }
     }
 
     /// Counts what was found. Files of a world that is in order go; beside the others is how to

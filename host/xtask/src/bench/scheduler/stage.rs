@@ -147,6 +147,12 @@ impl Stage {
         self.plane.start_again(Program::Scheduler)
     }
 
+    /// Starts kube-scheduler again, which then tries every pod that waits.
+    pub fn schedule_anew(&self) -> anyhow::Result<()> {
+        self.plane.kill(Program::Scheduler)?;
+        self.schedule()
+    }
+
     /// Makes the nodes of a plan.
     pub fn buy(&self, nodes: &[Value]) -> anyhow::Result<()> {
         self.api.create(nodes)?;
@@ -156,14 +162,16 @@ impl Stage {
         Ok(())
     }
 
-    /// Asks kube-scheduler about a plan: each pod with room on its planned node alone, in whatever
-    /// order it takes. Returns the pods that are refused even so, with what kube-scheduler says.
+    /// Asks kube-scheduler about a plan: each pod with room on its planned node alone, those named in
+    /// `first` before all others. Returns the pods that are refused even so, with what kube-scheduler
+    /// says.
     pub fn replay(
         &self,
         world: &World,
         bought: &[Value],
         planned: &[Bound],
-    ) -> anyhow::Result<Vec<String>> {
+        first: &[String],
+    ) -> anyhow::Result<Vec<(Bound, String)>> {
         let mut rooms: BTreeMap<String, Value> = BTreeMap::new();
         let mut closed = |object: &Value| {
             let mut object = object.clone();
@@ -193,17 +201,19 @@ impl Stage {
                     || affinity.is_some_and(|all| rules.iter().any(|rule| all.contains_key(*rule)))
             })
         };
-        let (mut left, others): (Vec<Bound>, Vec<Bound>) =
-            planned.iter().cloned().partition(is_picky);
-        let mut refusals = BTreeMap::new();
-        self.place_all(world, &mut left, &rooms, &mut refusals)?;
-        left.extend(others);
-        self.place_all(world, &mut left, &rooms, &mut refusals)?;
-        let text = |one: &Bound| {
-            let why = refusals.get(&one.pod).map_or("", String::as_str);
-            format!("{} on {}: {why}", one.pod, one.node)
+        let is_first = |one: &Bound| first.contains(&one.pod);
+        let (first, rest): (Vec<Bound>, Vec<Bound>) = planned.iter().cloned().partition(is_first);
+        let (picky, others): (Vec<Bound>, Vec<Bound>) = rest.into_iter().partition(is_picky);
+        let (mut left, mut refusals) = (Vec::new(), BTreeMap::new());
+        for next in [first, picky, others] {
+            left.extend(next);
+            self.place_all(world, &mut left, &rooms, &mut refusals)?;
+        }
+        let with_reason = |one: Bound| {
+            let why = refusals.get(&one.pod).cloned().unwrap_or_default();
+            (one, why)
         };
-        Ok(left.iter().map(text).collect())
+        Ok(left.into_iter().map(with_reason).collect())
     }
 
     /// Makes pods node by node until no more of them are bound where they are planned.
@@ -432,9 +442,11 @@ fn is_tainted_anew(object: &Value) -> bool {
             || is_cordoned != has("node.kubernetes.io/unschedulable"))
 }
 
-/// A pod without a node waits as one that kube-scheduler has given up.
+/// A pod without a node waits as one that kube-scheduler has given up. It tries such pods in the order
+/// of its last attempts, which nobody else knows: all are of one age here, so that no order is certain.
 fn give_up(object: &mut Value) {
     if is_pending(object) {
+        object["metadata"]["creationTimestamp"] = json!("2026-01-01T00:00:00Z");
         object["status"]["conditions"] =
             json!([{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]);
         if let Some(status) = object["status"].as_object_mut() {
