@@ -58,6 +58,7 @@ pub(crate) mod pools;
 mod proof;
 mod protection;
 mod pulse;
+pub mod questions;
 mod recent;
 #[cfg(test)]
 mod reference;

@@ -18,7 +18,6 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(35);
 const MAX_ANSWER_BYTES: u64 = 64 << 20;
 
 /// What a daemon reports, as text.
-#[cfg(test)]
 pub(crate) fn as_text(status: &serde_json::Value) -> String {
     text::text(status)
 }
@@ -29,7 +28,7 @@ pub fn run(args: &StatusArgs) -> Result<Answer, Failure> {
     let value: serde_json::Value =
         serde_json::from_str(&body).unwrap_or(serde_json::Value::String(body));
     Ok(Answer::ok(match args.output {
-        Output::Text if value.is_object() => text::text(&value),
+        Output::Text if value.is_object() => as_text(&value),
         // Half a second after its start it has more to say.
         Output::Text if value.is_null() => "daemon    starts\n".to_owned(),
         _ => format!("{value:#}\n"),

@@ -79,6 +79,8 @@ impl Default for Latencies {
 pub struct Faults {
     /// The call fails and nothing was made.
     pub fail: f64,
+    /// The call is not allowed, and nothing was made.
+    pub unauthorized: f64,
     /// The launch takes ten times as long.
     pub slow: f64,
     /// The instance is made, and the caller gets an error.
@@ -567,13 +569,7 @@ impl Inner {
             };
         }
         let about = format!("{}/{}", launch.uid, asked.before);
-        if self.chance.hits(self.options.faults.fail, "fail", &about) {
-            self.say(format!("the launch of {} fails", launch.name));
-            return Err(CloudError::Other(format!(
-                "launch of {} failed: the cloud has a bad moment",
-                launch.name
-            )));
-        }
+        self.may_launch(launch, &about)?;
         let chosen = choose::choose(&self.market, now, launch).inspect_err(|error| {
             self.log
                 .say(self.clock, format!("{}: {error}", launch.name));

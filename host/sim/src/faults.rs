@@ -7,6 +7,7 @@
 
 use std::time::Duration;
 
+use crate::object::Resource;
 use crate::server::resources::NODE_CLAIM;
 use crate::server::{RequestInfo, Verdict};
 
@@ -40,6 +41,8 @@ pub struct Faults {
     pub done_and_failed: f64,
     /// Creates of NodeClaims that a webhook or a quota refuses: 403.
     pub refused_claims: f64,
+    /// A kind whose definition is gone: whatever is asked of it is answered with 404.
+    pub undefined: Option<Resource>,
     /// Every write takes so long.
     pub writes_take: Duration,
 }
@@ -95,6 +98,13 @@ impl Faults {
             return FaultAction::Verdict(Verdict::Refuse {
                 code: 403,
                 reason: "Forbidden",
+                retry_after: None,
+            });
+        }
+        if self.undefined.is_some() && asked.resource == self.undefined {
+            return FaultAction::Verdict(Verdict::Refuse {
+                code: 404,
+                reason: "NotFound",
                 retry_after: None,
             });
         }

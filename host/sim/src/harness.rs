@@ -16,6 +16,7 @@ mod judges;
 mod liveness;
 mod points;
 mod provider;
+mod questions;
 mod replica;
 pub mod run;
 mod safety;
@@ -35,6 +36,8 @@ use interceptor::Interceptor;
 pub use interceptor::Watches;
 use judges::Judges;
 pub use points::{Kill, Point, Strike, When};
+pub use questions::Subject;
+use questions::{Process, Processes};
 pub use setup::{Begin, Jump, ProcessInputs, Setup, reloader};
 
 /// Default size: nodes of a scenario at its busiest, about.
@@ -48,6 +51,7 @@ pub struct Harness {
     pub world: World,
     interceptor: Arc<Interceptor>,
     judges: Arc<Judges>,
+    processes: Processes,
     places: u32,
     // Ends with this.
     _tasks: JoinSet<()>,
@@ -80,6 +84,7 @@ impl Harness {
             .set_witness(Box::new(move |asked: &RequestInfo, moment: Moment<'_>| {
                 witness.carried_out(asked, moment);
             }));
+        let processes = Processes::default();
         let mut tasks = JoinSet::new();
         tasks.spawn(history::observe(judges.clone()));
         let types = setup
@@ -92,6 +97,7 @@ impl Harness {
                 slot,
                 interceptor: interceptor.clone(),
                 judges: judges.clone(),
+                processes: processes.clone(),
                 setup: setup.clone(),
                 types: types.clone(),
             };
@@ -101,6 +107,7 @@ impl Harness {
             world,
             interceptor,
             judges,
+            processes,
             places: setup.replicas.max(1),
             _tasks: tasks,
         }
@@ -182,6 +189,32 @@ impl Harness {
     pub fn keep_instances(&self, length: Duration) {
         self.interceptor
             .cloud_trouble(|trouble, until| trouble.nothing_ends = until, length);
+    }
+
+    /// The process that leads, or another one.
+    fn process(&self) -> Option<Process> {
+        self.processes.pick(&self.interceptor.lease_holder())
+    }
+
+    /// What `longshore status` prints of the process that leads; empty if there is none.
+    pub fn status(&self) -> String {
+        self.process()
+            .map_or_else(String::new, |process| process.status())
+    }
+
+    /// Metrics of what the process that leads has counted.
+    pub fn counted(&self) -> String {
+        self.process()
+            .map_or_else(String::new, |process| process.counted())
+    }
+
+    /// What `longshore explain` prints, in the process that leads.
+    ///
+    /// # Errors
+    /// There is no such object, or no answer now, in the daemon's words.
+    pub async fn explain(&self, about: Subject) -> Result<String, String> {
+        let process = self.process().ok_or("no daemon runs")?;
+        process.explain(about).await.map_err(|why| why.to_string())
     }
 
     /// What the daemon wrote and called so far, in order.

@@ -1,6 +1,8 @@
 //! The daemon in a simulated cluster, in virtual time.
 
 mod drains;
+mod first_day;
+mod incidents;
 mod kills;
 mod late_taints;
 mod loading;

@@ -23,6 +23,20 @@ where
     Ok(read.filter_map(Result::ok).collect())
 }
 
+/// Reads a field of a status. What cannot be read counts as not there: the controller that wrote it may
+/// be newer, and one object must not spoil the list that it is in.
+///
+/// # Errors
+/// It is no JSON.
+pub fn if_readable<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: DeserializeOwned + Default,
+{
+    let value = Value::deserialize(deserializer)?;
+    Ok(T::deserialize(value).unwrap_or_default())
+}
+
 /// One statement about an object. The schema differs a little between resources (a NodeClaim's
 /// reason may be empty), so each status states its own; this type reads them all.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -5,7 +5,7 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::condition::Condition;
+use super::condition::{Condition, if_readable, readable};
 use super::defaults::{is_default, month};
 use super::quantities::Quantities;
 use super::requirement::{NodeClassRef, Requirement};
@@ -133,35 +133,100 @@ pub struct ResourceRequests {
     pub requests: Quantities,
 }
 
-/// What is known of a NodeClaim.
+/// What is known of a NodeClaim. What cannot be read of it is passed over, so that one NodeClaim does not
+/// spoil the list of the others.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeClaimStatus {
     /// Name of the node, once there is one.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "if_readable",
+        skip_serializing_if = "String::is_empty"
+    )]
     pub node_name: String,
     /// The cloud's name of the instance.
     #[serde(
         default,
+        deserialize_with = "if_readable",
         rename = "providerID",
         skip_serializing_if = "String::is_empty"
     )]
     pub provider_id: String,
     /// The image that the instance started from.
-    #[serde(default, rename = "imageID", skip_serializing_if = "String::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "if_readable",
+        rename = "imageID",
+        skip_serializing_if = "String::is_empty"
+    )]
     pub image_id: String,
     /// What the node has.
-    #[serde(default, skip_serializing_if = "Quantities::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "if_readable",
+        skip_serializing_if = "Quantities::is_empty"
+    )]
     pub capacity: Quantities,
     /// What of it is left for pods.
-    #[serde(default, skip_serializing_if = "Quantities::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "if_readable",
+        skip_serializing_if = "Quantities::is_empty"
+    )]
     pub allocatable: Quantities,
     /// When a pod was last bound to the node, or was last seen to end or go.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "if_readable",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schemars(schema_with = "schema::time")]
     pub last_pod_event_time: Option<Time>,
     /// Statements about the claim.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "readable",
+        skip_serializing_if = "Vec::is_empty"
+    )]
     #[schemars(schema_with = "schema::claim_conditions")]
     pub conditions: Vec<Condition>,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_status_that_is_strange_in_part_spoils_neither_the_rest_nor_the_list() {
+        let claim = |status| {
+            json!({
+                "metadata": {"name": "a"},
+                "spec": {"nodeClassRef": {"group": "g", "kind": "K", "name": "n"}, "requirements": []},
+                "status": status,
+            })
+        };
+        let strange = json!({
+            "nodeName": 5, "providerID": "aws:///a/i-1", "imageID": {}, "capacity": ["cpu"],
+            "allocatable": {"cpu": {}}, "lastPodEventTime": "soon",
+            "conditions": [{"type": "Ready", "status": "Perhaps"},
+                {"type": "Launched", "status": "True", "lastTransitionTime": "2026-11-21T08:00:00Z"}],
+        });
+        let usual = json!({"providerID": "aws:///a/i-2", "capacity": {"cpu": 4}});
+        let list = json!([claim(strange), claim(usual)]);
+        let list: Vec<NodeClaim> = serde_json::from_value(list).unwrap();
+        let status = |at: usize| list[at].status.clone().unwrap();
+        assert_eq!(
+            status(0),
+            NodeClaimStatus {
+                provider_id: "aws:///a/i-1".to_owned(),
+                conditions: vec![status(0).conditions[0].clone()],
+                ..NodeClaimStatus::default()
+            }
+        );
+        assert_eq!(status(0).conditions[0].type_, "Launched");
+        assert_eq!(status(1).capacity["cpu"].0, "4");
+    }
 }

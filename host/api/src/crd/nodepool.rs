@@ -285,13 +285,21 @@ pub enum DisruptionReason {
 #[serde(rename_all = "camelCase")]
 pub struct NodePoolStatus {
     /// What the pool's nodes have together.
-    #[serde(default, skip_serializing_if = "Quantities::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "super::condition::if_readable",
+        skip_serializing_if = "Quantities::is_empty"
+    )]
     pub resources: Quantities,
     /// How many nodes the pool has.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "super::condition::if_readable")]
     pub nodes: i64,
     /// The generation of the class that `NodeRegistrationHealthy` speaks of.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "super::condition::if_readable",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub node_class_observed_generation: Option<i64>,
     /// Statements about the pool.
     #[serde(

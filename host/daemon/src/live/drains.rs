@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use longshore_api::crd::Timestamp;
 use serde::Deserialize;
 use tokio::time::Instant;
 
@@ -204,7 +205,30 @@ impl Drains {
         next.is_none_or(|next| now >= next)
     }
 
-    /// Why a pod refused when it was asked last, empty for its budget; nothing if it did not.
+    /// Pods that stay on a node, `namespace/name`, each with why; nothing of those that were not asked yet.
+    pub fn refusing(&self, node: &str, now: Timestamp) -> Vec<(String, String)> {
+        let known = lock(&self.0);
+        let Some(drain) = known.nodes.get(node) else {
+            return Vec::new();
+        };
+        let why = |pod: &DrainingPod| {
+            if pod.held(now) {
+                return Some("do-not-disrupt".to_owned());
+            }
+            let mut tries = drain.tries.get(pod.uid())?.values();
+            let refused = tries.find(|tried| tried.refusals > 0)?;
+            Some(match refused.why.as_str() {
+                "" => "its disruption budget".to_owned(),
+                why => why.to_owned(),
+            })
+        };
+        let pods = drain.pods.iter();
+        let pods = pods.filter(|(_, pod)| pod.counts(now));
+        pods.filter_map(|(name, pod)| Some((name.clone(), why(pod)?)))
+            .collect()
+    }
+
+    /// Why a pod refused when it was asked last, empty if nothing was said; nothing if it did not.
     pub fn refusal(&self, node: &str, pod: &DrainingPod, ask: PodRequest) -> Option<String> {
         let known = lock(&self.0);
         known

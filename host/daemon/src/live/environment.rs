@@ -34,6 +34,7 @@ pub use super::offers::{Offers, fixed};
 pub use super::overlays::CatalogueOverlays;
 use super::policies::PolicyReloader;
 use super::pulse::Pulse;
+use super::questions::Questions;
 use super::recent::Recent;
 use super::refusals::Refusals;
 pub use super::repair::{RepairMode, Repairs};
@@ -263,6 +264,11 @@ impl Daemon {
     /// Begins what a cloud does beside the daemon's loop. It ends with what is returned.
     pub fn begin(&self, tasks: Tasks) -> JoinSet<()> {
         tasks(self.ctx.clone())
+    }
+
+    /// What operators ask of it.
+    pub fn questions(&self) -> Questions {
+        Questions::new(self.ctx.clone(), self.board.clone(), self.queries.clone())
     }
 
     /// How many rounds have ended in a way, as metrics have it: `bought`, `nothing`, `replaced`,

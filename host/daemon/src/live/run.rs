@@ -12,7 +12,6 @@ use tracing_subscriber::EnvFilter;
 
 use super::clock::Clock;
 use super::connection::{self, Clients, connect};
-use super::context::Context;
 use super::definitions;
 use super::environment::{Cloud, Daemon, Environment, Lease, Repairs, fixed};
 use super::journal::{self, Journal};
@@ -21,6 +20,7 @@ use super::lock::lock;
 use super::log::LogQueue;
 use super::overlays::CatalogueOverlays;
 use super::policies::{self, PolicyReloader, Setup};
+use super::questions::Questions;
 use super::serve;
 use super::settings::{self, Settings, aws::AwsSettings};
 use super::stop;
@@ -133,14 +133,14 @@ struct Process {
 /// Passes on what the policies have to say, once a second, for ever.
 fn tell(
     runtime: &Handle,
-    ctx: &Context,
+    questions: &Questions,
     reloader: &PolicyReloader,
     journal: &Journal,
     log: &LogQueue,
-    board: &serve::SharedBoard,
 ) {
+    let ctx = &questions.ctx;
     loop {
-        for notice in reloader.notices() {
+        for notice in questions.note_policies(reloader) {
             let kind = format!("{:?}", notice.kind);
             ctx.metrics
                 .policies
@@ -164,18 +164,12 @@ fn tell(
                     "policy"
                 );
             }
-            if let Some((subject, what)) = notice.change() {
-                ctx.recent.changed(ctx.now(), &subject, what);
-            }
             if ctx.leadership.is_leader() {
                 runtime.block_on(ctx.events.own(warning, &kind, words.trim()));
             }
         }
         ctx.metrics.journal(journal.condition());
         ctx.metrics.log_lines_dropped(log.dropped());
-        let status = reloader.status();
-        ctx.metrics.policies_and_signals(&status);
-        lock(board).policies = serde_json::to_value(status).unwrap_or_default();
         std::thread::sleep(Duration::from_secs(1));
     }
 }
@@ -382,7 +376,7 @@ async fn live(
         computing: Some(computing),
         look_takes: Duration::ZERO,
     });
-    let (ctx, board) = (daemon.ctx.clone(), daemon.board.clone());
+    let (ctx, questions) = (daemon.ctx.clone(), daemon.questions());
     ctx.garbage.allow(settings.garbage_limit);
     ctx.observes
         .store(settings.observes, std::sync::atomic::Ordering::Relaxed);
@@ -390,20 +384,13 @@ async fn live(
         metrics: settings.metrics,
         status: settings.status.clone(),
     };
-    let served = serve::serve(
-        ctx.clone(),
-        board.clone(),
-        daemon.queries.clone(),
-        at,
-        probes,
-    )
-    .await;
+    let served = serve::serve(questions.clone(), at, probes).await;
     served.map_err(|[why, hint]| usage(&why, &hint))?;
     // They end with this function.
-    let _tasks = cloud.tasks.map(|tasks| tasks(ctx.clone()));
+    let _tasks = cloud.tasks.map(|tasks| tasks(ctx));
     let tells = {
         let (runtime, journal) = (Handle::current(), journal.clone());
-        move || tell(&runtime, &ctx, &reloader, &journal, &log, &board)
+        move || tell(&runtime, &questions, &reloader, &journal, &log)
     };
     std::thread::Builder::new()
         .name("notices".to_owned())

@@ -16,14 +16,13 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get};
 use futures::stream;
 use serde_json::Value;
-use tokio::sync::mpsc::Sender;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::{Instant, timeout};
 
-use super::context::Context;
 use super::explain_requests::{ExplainRequest, Subject};
 use super::gauges::Pages;
 use super::lock::lock;
+use super::questions::{NotExplained, Questions};
 use super::state::MetricsSnapshot;
 use crate::explained::Explained;
 use listen::{Client, Limits};
@@ -64,19 +63,13 @@ pub struct At {
 
 #[derive(Clone)]
 struct Shared {
-    ctx: Arc<Context>,
-    board: SharedBoard,
-    queries: Sender<Query>,
-    /// How many explanations may be asked for at a time: one.
-    turns: Arc<Semaphore>,
+    questions: Questions,
     /// Who may hold a copy of the cluster to read metrics of it.
     metrics_readers: Readers,
     /// The address of status, in the answer to requests elsewhere.
     status: Arc<str>,
 }
 
-/// Longest wait for an explanation.
-const EXPLAIN_TIMEOUT: Duration = Duration::from_secs(30);
 /// Readers of metrics that are served at a time: a copy of the cluster is held for each.
 const METRICS_READERS: usize = 2;
 
@@ -173,18 +166,9 @@ fn setting(name: &'static str) -> impl Fn(String) -> [String; 2] {
 ///
 /// # Errors
 /// A port or an address that is in use or invalid, and the setting to change.
-pub async fn serve(
-    ctx: Arc<Context>,
-    board: SharedBoard,
-    asks: Sender<Query>,
-    at: At,
-    serving: Serving,
-) -> Result<(), [String; 2]> {
+pub async fn serve(questions: Questions, at: At, serving: Serving) -> Result<(), [String; 2]> {
     let shared = Shared {
-        ctx,
-        board,
-        queries: asks,
-        turns: Arc::new(Semaphore::new(1)),
+        questions,
         metrics_readers: Readers::new(METRICS_READERS),
         status: at.status.clone().into(),
     };
@@ -238,13 +222,8 @@ fn status_routes(shared: Shared) -> Router {
         .with_state(shared)
 }
 
-/// What the loop reports, and how old that may be.
 async fn status(State(s): State<Shared>) -> axum::Json<Value> {
-    let mut status = lock(&s.board).status.clone();
-    if let (Some(status), Some((_, ago))) = (status.as_object_mut(), s.ctx.clock.last_answer()) {
-        status.insert("answeredSecondsAgo".to_owned(), ago.as_secs_f64().into());
-    }
-    axum::Json(status)
+    axum::Json(s.questions.status())
 }
 
 /// What was on this port before.
@@ -270,16 +249,16 @@ async fn metrics_text(State(s): State<Shared>, client: Client) -> Response {
     };
     let picture = async {
         let (reply, answer) = oneshot::channel();
-        s.queries.send(Query::Metrics(reply)).await.ok()?;
+        s.questions.queries.send(Query::Metrics(reply)).await.ok()?;
         answer.await.ok()
     };
-    let picture = if s.ctx.observes() {
+    let picture = if s.questions.ctx.observes() {
         timeout(SCRAPE_TIMEOUT, picture).await.ok().flatten()
     } else {
         None
     };
     let pages = picture.into_iter().flat_map(Pages::new);
-    let pages = std::iter::once(s.ctx.metrics.text())
+    let pages = std::iter::once(s.questions.counted())
         .chain(pages)
         .inspect(move |_| _ = &reading);
     let kind = [(
@@ -338,7 +317,7 @@ async fn healthy(State(probes): State<Probes>) -> (StatusCode, String) {
     let Some(s) = probes.0.get() else {
         return (StatusCode::OK, "starting".to_owned());
     };
-    match s.ctx.pulse.check(Instant::now()) {
+    match s.questions.ctx.pulse.check(Instant::now()) {
         Ok(()) => (StatusCode::OK, "ok".to_owned()),
         Err(why) => (StatusCode::SERVICE_UNAVAILABLE, why),
     }
@@ -351,7 +330,7 @@ async fn ready(State(probes): State<Probes>) -> (StatusCode, &'static str) {
             "starting: the cloud has not answered yet; see the log",
         );
     };
-    if lock(&s.board).synced {
+    if lock(&s.questions.board).synced {
         (StatusCode::OK, "ok")
     } else {
         (
@@ -372,32 +351,18 @@ async fn explain_node(State(s): State<Shared>, Path(node): Path<String>) -> Answ
 }
 
 async fn explain(s: Shared, about: Subject) -> Answer {
-    let Ok(turn) = s.turns.clone().try_acquire_owned() else {
-        let busy = "another explanation is in progress; only one runs at a time; retry later\n";
-        return Err((
-            StatusCode::TOO_MANY_REQUESTS,
-            [(header::RETRY_AFTER, "1")],
-            busy,
-        )
-            .into_response());
-    };
-    let (reply, answer) = oneshot::channel();
-    let asked = async {
-        s.queries
-            .send(Query::Explain(ExplainRequest { about, reply, turn }))
-            .await
-            .ok()?;
-        answer.await.ok()
-    };
-    match timeout(EXPLAIN_TIMEOUT, asked).await {
-        Ok(Some(Ok(explained))) => Ok(axum::Json(explained)),
-        Ok(Some(Err(why))) => Err((StatusCode::NOT_FOUND, why).into_response()),
-        Ok(None) | Err(_) => {
-            let late = "no answer yet: not everything has been listed, or rounds go first; see \
-                `longshore status`\n";
-            Err((StatusCode::SERVICE_UNAVAILABLE, late).into_response())
+    let answer = s.questions.explain(about).await;
+    answer.map(axum::Json).map_err(|why| {
+        let said = format!("{why}\n");
+        match why {
+            NotExplained::Busy => {
+                let later = [(header::RETRY_AFTER, "1")];
+                (StatusCode::TOO_MANY_REQUESTS, later, said).into_response()
+            }
+            NotExplained::Unknown(why) => (StatusCode::NOT_FOUND, why).into_response(),
+            NotExplained::Late => (StatusCode::SERVICE_UNAVAILABLE, said).into_response(),
         }
-    }
+    })
 }
 
 #[cfg(test)]
@@ -407,17 +372,16 @@ pub(super) mod tests {
 
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::TcpStream;
+    use tokio::sync::mpsc::Sender;
 
     use super::*;
+    use crate::live::context::Context;
     use crate::live::lifecycle::tests::{context, fresh, instance};
     use crate::live::state::ClusterState;
 
     fn shared(ctx: Arc<Context>, asks: Sender<Query>) -> Shared {
         Shared {
-            ctx,
-            board: SharedBoard::default(),
-            queries: asks,
-            turns: Arc::new(Semaphore::new(1)),
+            questions: Questions::new(ctx, SharedBoard::default(), asks),
             metrics_readers: Readers::new(METRICS_READERS),
             status: "127.0.0.1:8082".into(),
         }
@@ -434,7 +398,7 @@ pub(super) mod tests {
         asks: &Sender<Query>,
     ) -> SocketAddr {
         let shared = Shared {
-            board: board.clone(),
+            questions: Questions::new(ctx.clone(), board.clone(), asks.clone()),
             ..shared(ctx.clone(), asks.clone())
         };
         on_loopback(STATUS_LIMITS, status_routes(shared)).await

@@ -99,6 +99,17 @@ pub fn text(status: &Value) -> String {
             ),
         );
     }
+    for held in list(&status["held"]) {
+        line("stay", stays(held));
+    }
+    for node in list(&status["draining"]["lines"]) {
+        line("draining", goes(node));
+    }
+    let more = status["draining"]["nodes"].as_u64().unwrap_or(0) as usize;
+    let more = more.saturating_sub(list(&status["draining"]["lines"]).len());
+    if more > 0 {
+        line("draining", format!("and {more} more"));
+    }
     if status["churn"].is_object() {
         line("churn", recent::churn(&status["churn"]));
     }
@@ -197,6 +208,45 @@ fn on_its_way(coming: &Value) -> String {
         some.join(", "),
         shown(&coming["since"]),
         shown(&coming["waitsFor"])
+    )
+}
+
+/// Nodes that a rule keeps.
+fn stays(held: &Value) -> String {
+    let (nodes, some) = (
+        held["nodes"].as_u64().unwrap_or(0) as usize,
+        texts(&held["some"]),
+    );
+    let and = if nodes > some.len() { ", …" } else { "" };
+    let drifted = match held["drifted"] == true {
+        true => " that drifted",
+        false => "",
+    };
+    let (nodes, some) = (count(nodes, "node"), some.join(", "));
+    format!("{nodes}{drifted} ({some}{and}): {}", shown(&held["why"]))
+}
+
+/// A node whose end takes long, and which pods keep it.
+fn goes(node: &Value) -> String {
+    let some = texts(&node["some"]);
+    let refusing = node["refusing"].as_u64().unwrap_or(0) as usize;
+    let and = if refusing > some.len() { "; …" } else { "" };
+    let kept = match refusing {
+        0 => String::new(),
+        _ => format!(
+            ", of which {refusing} may not be evicted ({}{and})",
+            some.join("; ")
+        ),
+    };
+    let name = match shown(&node["node"]) {
+        "" => format!("NodeClaim {}", shown(&node["nodeClaim"])),
+        name => format!("node {name}"),
+    };
+    format!(
+        "{name} of NodePool {}, since {}: {}{kept}",
+        shown(&node["nodePool"]),
+        shown(&node["since"]),
+        shown(&node["waitsFor"])
     )
 }
 
@@ -345,6 +395,12 @@ mod tests {
             "others": 2,
             "refused": [{"what": "launching instances", "nodePool": "web", "times": 312,
                 "since": "2026-01-01T02:40:00Z", "why": "unauthorized: ec2:CreateFleet"}],
+            "held": [{"nodes": 4, "some": ["n1", "n2", "n3"], "drifted": true, "why": "budget with nodes \"0\" allows no more"}],
+            "draining": {"nodes": 3, "lines": [
+                {"node": "n1", "nodePool": "web", "since": "2026-01-01T02:00:00Z", "waitsFor": "2 pods left",
+                    "refusing": 1, "some": ["shop/a: The disruption budget a needs 1 healthy pods and has 1 currently"]},
+                {"node": "", "nodeClaim": "web-x", "nodePool": "web", "since": "2026-01-01T02:01:00Z",
+                    "waitsFor": "the end of its instance", "refusing": 0, "some": []}]},
             "withoutCapacity": {
                 "offerings": 2, "askedAgainFrom": "14:03:20 UTC", "askedAgainUntil": "14:03:20 UTC",
                 "some": ["m5.large/z1/spot", "m5.large/z2/spot"],
@@ -373,6 +429,10 @@ mod tests {
             coming    9 pods on 4 NodeClaims of NodePool web (web-a, web-b, web-c, …), since 2026-01-01T02:31:00Z: launched, not registered: its node has not joined yet
             waiting   2 pods: planned for existing nodes, or not planned yet
             refused   launching instances for NodePool web, 312 times since 2026-01-01T02:40:00Z: unauthorized: ec2:CreateFleet
+            stay      4 nodes that drifted (n1, n2, n3, …): budget with nodes "0" allows no more
+            draining  node n1 of NodePool web, since 2026-01-01T02:00:00Z: 2 pods left, of which 1 may not be evicted (shop/a: The disruption budget a needs 1 healthy pods and has 1 currently)
+            draining  NodeClaim web-x of NodePool web, since 2026-01-01T02:01:00Z: the end of its instance
+            draining  and 1 more
             nodepool  arm: no compatible instance type: 3 of 3 types: labels do not match
             trouble   Pod: cannot watch pods: no answer
             config    /etc/longshore.toml

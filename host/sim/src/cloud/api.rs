@@ -118,6 +118,23 @@ impl Cloud {
 }
 
 impl Inner {
+    /// Whether the cloud does what it is asked, as its faults say.
+    pub(super) fn may_launch(&self, launch: &Launch, about: &str) -> Result<(), CloudError> {
+        let faults = &self.options.faults;
+        if self.chance.hits(faults.fail, "fail", about) {
+            self.say(format!("the launch of {} fails", launch.name));
+            return Err(CloudError::Other(format!(
+                "launch of {} failed: the cloud has a bad moment",
+                launch.name
+            )));
+        }
+        if self.chance.hits(faults.unauthorized, "unauthorized", about) {
+            let why = format!("launch of {}: no permission", launch.name);
+            return Err(CloudError::Unauthorized(why));
+        }
+        Ok(())
+    }
+
     /// A KWOKNodeClass must exist; other kinds of classes are ignored.
     fn class_is_there(&self, launch: &Launch) -> Result<(), CloudError> {
         let key = fields::key(resources::KWOK_NODE_CLASS, "", &launch.class_name);

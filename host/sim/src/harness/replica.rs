@@ -18,6 +18,7 @@ use tokio::time::Instant;
 use super::interceptor::Interceptor;
 use super::judges::Judges;
 use super::provider::InterceptedProvider;
+use super::questions::Processes;
 use super::safety;
 use super::setup::{ProcessInputs, Setup};
 use crate::cloud;
@@ -44,6 +45,7 @@ pub(super) struct Replica {
     pub slot: u32,
     pub interceptor: Arc<Interceptor>,
     pub judges: Arc<Judges>,
+    pub processes: Processes,
     pub setup: Setup,
     pub types: Arc<(Catalogue, Symbols)>,
 }
@@ -74,7 +76,9 @@ impl Replica {
                     continue;
                 }
             };
+            let reloader = environment.reloader.clone();
             let daemon = Daemon::new(environment);
+            self.processes.begins(&client, &daemon, reloader);
             let _beside = tasks.map(|tasks| daemon.begin(tasks));
             let rounds = safety::Rounds::new(daemon.rounds());
             let leadership = daemon.leadership();
@@ -105,6 +109,7 @@ impl Replica {
                 () = rounds.watch(&self.interceptor, &client) => {}
             }
             rounds.look(&self.interceptor, &client);
+            self.processes.ends(&client);
             process.shutdown().await;
             tokio::time::sleep(self.setup.restart).await;
         }

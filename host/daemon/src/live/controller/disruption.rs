@@ -31,7 +31,7 @@ use crate::live::disruption::command::{
 };
 use crate::live::disruption::decide::{Before, Decision, IdleLook, Rested, decide};
 use crate::live::disruption::events;
-use crate::live::disruption::staying::{self, Told};
+use crate::live::disruption::staying::{self, Held, Told};
 use crate::live::disruption::step::{self, NewCommand};
 use crate::live::disruption::waves::{self, Changes};
 use crate::live::guard::{guarded, guarded_now};
@@ -100,6 +100,8 @@ pub(super) struct Disruption {
     /// NodePools whose budgets are in the way of a reason, and how many more nodes may go, as of the
     /// last look that found something new.
     blocked: BTreeMap<(String, &'static str), u32>,
+    /// Nodes that somebody's rule keeps, as of the same look.
+    pub(super) kept: Vec<Held>,
     /// Nodes of which was said why they stay.
     told: Told,
     /// Commands that are being begun, with what they buy.
@@ -378,7 +380,8 @@ impl Controller {
             self.disruption.due = Some(now + LOOK_DELAY_AFTER_PURCHASE);
             return;
         }
-        let decision = self.without_used(decision);
+        let mut decision = self.without_used(decision);
+        self.disruption.kept = std::mem::take(&mut decision.held);
         // What it takes away may be all that shows them.
         self.remember_useless(&decision.snapshot);
         self.disruption.blocked = budgets_in_the_way(&decision.snapshot, &decision.round);

@@ -1,6 +1,7 @@
 //! Exports the cluster and the loop to metrics and `longshore status`.
 
 mod coming;
+mod draining;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -87,6 +88,10 @@ impl Controller {
         self.ctx.metrics.unsynced.set(unsynced as i64);
         self.ctx.metrics.nodes.set(self.state.nodes.len() as i64);
         let overlays = self.overlays_status();
+        let held = self.disruption.kept.iter().map(|held| {
+            json!({"nodes": held.nodes, "some": held.some, "drifted": held.drifted, "why": held.why})
+        });
+        let held: Vec<serde_json::Value> = held.collect();
         let mut board = lock(&self.board);
         board.synced = synced;
         board.waiting.retain(|pod, _| self.state.waits(pod));
@@ -154,7 +159,7 @@ impl Controller {
             "withoutCapacity": short.as_json(), "policies": policies, "barren": self.incompatible_pools,
             "overlays": overlays, "coming": coming, "others": others, "refused": self.ctx.refusals.lines(),
             "warnings": warnings, "churn": recent.churn, "lost": recent.lost, "cost": recent.cost,
-            "changes": recent.changes,
+            "changes": recent.changes, "draining": draining::draining(&self.state, &self.ctx), "held": held,
         });
     }
 }

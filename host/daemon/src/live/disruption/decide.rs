@@ -18,7 +18,7 @@ use longshore_core::snapshot::Snapshot;
 use longshore_core::stop::Stop;
 use longshore_policy::Signals;
 
-use super::staying::{self, Staying, Told};
+use super::staying::{self, Held, Staying, Told};
 use crate::deadline::Deadline;
 use crate::disrupt;
 use crate::explained::{Explained, alike_text};
@@ -43,6 +43,8 @@ pub struct Decision {
     pub singles: Vec<Single>,
     /// What is to be said of nodes that stay.
     pub stays: Vec<Staying>,
+    /// Nodes that somebody's rule keeps, for the status.
+    pub held: Vec<Held>,
     /// What pods are told whose protection has ended.
     pub elapsed: Vec<protection::Told>,
     /// Consolidation only looked at one node after the other.
@@ -179,6 +181,7 @@ pub fn decide(
     };
     let round = without_refused(&snapshot, live, options, stop, round);
     let stays = staying::to_tell(&snapshot, &round, |node| known.contains(node));
+    let held = staying::held(&snapshot, &round);
     let elapsed = protection::elapsed(&snapshot.world);
     let (now, singles) = (round.now(), round.singles.clone());
     let refused = round.refused.iter().flat_map(|of| of.violations.clone());
@@ -206,6 +209,7 @@ pub fn decide(
         now,
         singles,
         stays,
+        held,
         elapsed,
         swept: options.effort.sweep_only,
         took: begun.elapsed(),

@@ -8,6 +8,7 @@ use std::time::Duration;
 use longshore_core::disrupt::methods::Round;
 use longshore_core::disrupt::verdicts::{Candidate, Method, Stays};
 use longshore_core::ids::NodeIx;
+use longshore_core::model::Symbol;
 use longshore_core::snapshot::Snapshot;
 use tokio::time::Instant;
 
@@ -43,13 +44,7 @@ pub fn to_tell(snapshot: &Snapshot, round: &Round, is_told: impl Fn(&str) -> boo
         if reasons.goes.contains(&node) {
             return None;
         }
-        let drift = candidate.refusal(Method::Drift);
-        let drifted = !matches!(drift, None | Some(Stays::NotDrifted | Stays::Static));
-        let method = match candidate.refusal(Method::MultiNode) {
-            _ if drifted => Method::Drift,
-            Some(Stays::IsEmpty) => Method::Emptiness,
-            _ => Method::MultiNode,
-        };
+        let method = decisive(candidate);
         let why = reasons.of(node, method)?;
         let event = event(why).filter(|_| was_asked || !candidate.may(method))?;
         let name = messages.node(node);
@@ -60,6 +55,95 @@ pub fn to_tell(snapshot: &Snapshot, round: &Round, is_told: impl Fn(&str) -> boo
         })
     };
     nodes.filter_map(of).take(MAX_NODES_PER_LOOK).collect()
+}
+
+/// The method whose word on a node counts: that of drift if it has drifted, that of emptiness if it is
+/// empty.
+fn decisive(candidate: &Candidate) -> Method {
+    let drift = candidate.refusal(Method::Drift);
+    match candidate.refusal(Method::MultiNode) {
+        _ if !matches!(drift, None | Some(Stays::NotDrifted | Stays::Static)) => Method::Drift,
+        Some(Stays::IsEmpty) => Method::Emptiness,
+        _ => Method::MultiNode,
+    }
+}
+
+/// Nodes that the same rule keeps, for the status.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Held {
+    pub nodes: usize,
+    /// The names of a few.
+    pub some: Vec<String>,
+    /// Whether they have drifted.
+    pub drifted: bool,
+    /// What is in the way of the first.
+    pub why: String,
+}
+
+/// Most groups, and names of each.
+const MAX_GROUPS: usize = 5;
+const MAX_NAMES: usize = 3;
+
+/// Nodes that somebody's rule keeps: a budget, or an annotation. Those of most nodes first.
+pub fn held(snapshot: &Snapshot, round: &Round) -> Vec<Held> {
+    let mut groups: BTreeMap<(Rule, bool), Vec<NodeIx>> = BTreeMap::new();
+    for (at, candidate) in round.candidates.iter().enumerate() {
+        let (node, method) = (NodeIx(at as u32), decisive(candidate));
+        let pool = snapshot.nodes[at].pool;
+        let rule = candidate
+            .refusal(method)
+            .and_then(|why| Rule::of(why, pool));
+        if let Some(rule) = rule {
+            let drifted = method == Method::Drift;
+            groups.entry((rule, drifted)).or_default().push(node);
+        }
+    }
+    let mut groups: Vec<_> = groups.into_iter().collect();
+    groups.sort_by_key(|(_, nodes)| std::cmp::Reverse(nodes.len()));
+    let messages = Messages { snapshot };
+    let held = |((_, drifted), nodes): ((Rule, bool), Vec<NodeIx>)| {
+        let first = nodes[0];
+        let candidate = &round.candidates[first.0 as usize];
+        let refusal = candidate.refusal(decisive(candidate))?;
+        Some(Held {
+            nodes: nodes.len(),
+            some: nodes
+                .iter()
+                .take(MAX_NAMES)
+                .map(|node| messages.node(*node))
+                .collect(),
+            drifted,
+            why: messages.stays(first, refusal),
+        })
+    };
+    groups
+        .into_iter()
+        .take(MAX_GROUPS)
+        .filter_map(held)
+        .collect()
+}
+
+/// A rule that keeps nodes.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum Rule {
+    /// Of a NodePool, by its place there.
+    Budget(Option<Symbol>, usize),
+    /// By its place in the snapshot.
+    PodBudget(usize),
+    SeveralPodBudgets,
+    Annotation,
+}
+
+impl Rule {
+    fn of(why: &Stays, pool: Option<Symbol>) -> Option<Self> {
+        Some(match why {
+            Stays::NodePoolBudget(at) => Rule::Budget(pool, *at),
+            Stays::PodBudget(_, at) => Rule::PodBudget(*at),
+            Stays::SeveralPodBudgets(_) => Rule::SeveralPodBudgets,
+            Stays::DoNotDisrupt | Stays::PodDoNotDisrupt(..) => Rule::Annotation,
+            _ => return None,
+        })
+    }
 }
 
 /// The Event for a reason; nothing for what passes by itself or is said otherwise.
@@ -183,5 +267,13 @@ mod tests {
             }
         );
         assert!(to_tell(&snapshot, &round, |_| true).is_empty());
+        // That its NodePool does not consolidate is no rule against a single node.
+        let held = held(&snapshot, &round);
+        assert_eq!(held.len(), 1);
+        assert_eq!(
+            (held[0].nodes, held[0].drifted, &held[0].some[..]),
+            (1, false, &[names[0].to_owned()][..])
+        );
+        assert!(held[0].why.contains("karpenter.sh/do-not-disrupt"));
     }
 }

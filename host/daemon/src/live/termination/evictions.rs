@@ -148,11 +148,18 @@ async fn evict(ctx: &Context, pod: &DrainingPod) -> Result<Answer, String> {
         Err(kube::Error::Api(status))
             if status.code == 429 || status.message.contains("PodDisruptionBudget") =>
         {
-            Ok(Answer::Refuses(String::new()))
+            Ok(Answer::Refuses(cause(&status)))
         }
         Err(kube::Error::Api(status)) => Ok(Answer::Refuses(status.message)),
         Err(error) => Err(error.to_string()),
     }
+}
+
+/// Which disruption budget forbids an eviction, in the API server's words; empty if it does not say.
+fn cause(status: &kube::core::Status) -> String {
+    let causes = status.details.iter().flat_map(|details| &details.causes);
+    let mut said = causes.map(|cause| cause.message.trim_end_matches('.'));
+    said.next().unwrap_or_default().to_owned()
 }
 
 /// Deletes a pod whose grace period ends.
