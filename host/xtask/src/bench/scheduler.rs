@@ -9,7 +9,8 @@
 //! - What the planner placed is asked of kube-scheduler, with room on the planned node alone.
 //!
 //! In the other half the nodes of a plan are made, and what the model said of the plan ("10 of 10", "0
-//! of 10") is held against what happens.
+//! of 10") is held against what happens. So it is in worlds of a third kind, whose nodes have no room to
+//! spare: plans are chosen so that "0 of 10" is rare elsewhere.
 
 mod api;
 mod generate;
@@ -25,7 +26,7 @@ use crate::commands::{self, Steps};
 use judge::Judge;
 use stage::Stage;
 
-/// Worlds of each of the two kinds, unless the words say another number.
+/// Worlds of each of the three kinds, unless the words say another number.
 const WORLDS: u64 = 20;
 
 struct Options {
@@ -52,8 +53,8 @@ struct Total {
     alone: (usize, usize),
     /// Pods that only one side places and that order and packing do not explain.
     faults: Vec<String>,
-    /// Without NodePools and with: "10 of 10", between, "0 of 10".
-    verdicts: [[Verdict; 3]; 2],
+    /// Without NodePools, with, and without room to spare: "10 of 10", between, "0 of 10".
+    verdicts: [[Verdict; 3]; 3],
     /// Plans that the model was certain of, and wrong.
     wrong: Vec<String>,
     /// Worlds that were not judged to the end, with the reason.
@@ -130,7 +131,8 @@ fn some(stage: &Stage, seeds: &Seeds, longshore: &Path, keep: &Path) -> anyhow::
     while let Some(seed) = seeds.next() {
         let judged = judge
             .without_pool(seed, &mut total)
-            .and_then(|()| judge.with_pool(seed, &mut total));
+            .and_then(|()| judge.with_pool(seed, &mut total))
+            .and_then(|()| judge.without_slack(seed, &mut total));
         if let Err(error) = judged {
             println!("world {seed}: not judged: {error:#}");
             total.unjudged.push(format!("world {seed}: {error:#}"));
@@ -201,7 +203,7 @@ impl Total {
             self.alone.1,
             self.faults.len()
         );
-        for (kind, verdicts) in ["nodes that exist", "nodes bought"]
+        for (kind, verdicts) in ["nodes that exist", "nodes bought", "nodes without slack"]
             .iter()
             .zip(self.verdicts)
         {

@@ -13,6 +13,8 @@ const RACK: &str = "example.com/rack";
 const GEN: &str = "example.com/gen";
 const ZONES: [&str; 3] = ["test-zone-a", "test-zone-b", "test-zone-c"];
 const APPS: [&str; 4] = ["web", "db", "cache", "job"];
+/// The PriorityClass of pods that are tried before others.
+pub const FIRST: &str = "first";
 const RESTARTS_ALL: &str = "RestartAllContainersOnContainerExits";
 
 /// A world: what is made of it before kube-scheduler looks, in order.
@@ -60,6 +62,34 @@ pub fn world(seed: u64, buys: bool) -> World {
         let pods = workload(&mut rng, at);
         world.pending.extend(pods);
     }
+    world
+}
+
+/// A world in which every pod has a place, and some get none: kube-scheduler tries pods of higher
+/// priority first and spreads them over the nodes, so that no whole node is left for the others.
+pub fn tight(seed: u64) -> World {
+    let mut rng = Rng::with_seed(seed);
+    let nodes = 2 + rng.usize(..4);
+    let cores = 2 << rng.u32(..3);
+    let mut world = World::default();
+    for at in 0..nodes {
+        let name = format!("n{at}");
+        let room = json!({"cpu": cores.to_string(), "memory": "16Gi", "pods": "110"});
+        world
+            .objects
+            .push(json!({"apiVersion": "v1", "kind": "Node",
+            "metadata": {"name": name, "labels": {HOST: name}},
+            "status": {"capacity": room, "allocatable": room}}));
+    }
+    let mut workload = |name: &str, count: usize, milli: u32, spec: Value| {
+        let app = pick(&mut rng, &APPS).to_owned();
+        let cpu = format!("{}m", milli - 50 * rng.u32(..4));
+        let pods = (0..count).map(|n| pod(&format!("{name}-{n}"), "default", &app, &cpu, &spec));
+        world.pending.extend(pods);
+    };
+    let first = json!({"priorityClassName": FIRST});
+    workload("half", nodes, 500 * cores, first);
+    workload("whole", nodes / 2, 1_000 * cores, json!({}));
     world
 }
 

@@ -110,6 +110,24 @@ impl Judge<'_> {
         self.keep_or_remove(seed, &files, faults, wrong, total)
     }
 
+    /// Nodes that exist have no room to spare: what the model says of the plan is held against what
+    /// happens.
+    pub fn without_slack(&self, seed: u64, total: &mut Total) -> anyhow::Result<()> {
+        let world = generate::tight(seed);
+        let before = self.stage.play(&world)?;
+        let plan = self.plan(&before, &format!("{seed}-tight"))?;
+        self.stage.schedule()?;
+        let end = self.stage.settled(&world, 3)?;
+        self.stage.clear()?;
+        let over = beyond(&placements(&plan), &end.placed());
+        let wrong = judged(&plan, over, &mut total.verdicts[2]);
+        println!(
+            "world {seed}: no slack, {} of 10, {over} pods left over",
+            survived(&plan)
+        );
+        self.keep_or_remove(seed, &["tight"], Vec::new(), wrong, total)
+    }
+
     /// Pods that kube-scheduler has left over and that the planner has a place for.
     fn left_over(&self, world: &World, end: End, name: &str) -> anyhow::Result<(End, Vec<String>)> {
         let mut end = end;

@@ -8,7 +8,7 @@ use anyhow::{Context as _, bail};
 use serde_json::{Value, json};
 
 use super::api::{Api, NAMESPACES};
-use super::generate::{OLD_ZONE, World};
+use super::generate::{FIRST, OLD_ZONE, World};
 use longshore_xtask::control_plane::{ControlPlane, Program};
 
 /// After so long kube-scheduler knows of a change.
@@ -70,6 +70,9 @@ impl Stage {
         let ours = NAMESPACES.iter().filter(|name| **name != "default");
         let ours: Vec<Value> = ours.map(|name| namespace(name)).collect();
         api.create(&ours)?;
+        let class = json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass",
+            "metadata": {"name": FIRST}, "value": 1_000});
+        plane.apply(&class.to_string())?;
         plane.kill(Program::Scheduler)?;
         let beaten = Cell::new(Instant::now());
         Ok(Stage { api, plane, beaten })
