@@ -1,11 +1,11 @@
 //! `longshore run`: assembles the daemon and runs it until it is stopped.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use kube::Client;
 use longshore_kwok::provider::Kwok;
-use longshore_policy::{CompileChild, Compiler};
+use longshore_policy::{CompileChild, Compiler, Level};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tracing_subscriber::EnvFilter;
@@ -20,7 +20,7 @@ use super::leader::Leadership;
 use super::lock::lock;
 use super::log::LogQueue;
 use super::overlays::CatalogueOverlays;
-use super::policies::{self, PolicyReloader, Setup};
+use super::policies::{self, EventQuota, PolicyReloader, Setup};
 use super::serve;
 use super::settings::{self, Settings, aws::AwsSettings};
 use super::stop;
@@ -139,6 +139,7 @@ fn tell(
     log: &LogQueue,
     board: &serve::SharedBoard,
 ) {
+    let mut quota = EventQuota::default();
     loop {
         for notice in reloader.notices() {
             let kind = format!("{:?}", notice.kind);
@@ -147,8 +148,10 @@ fn tell(
                 .with_label_values(&[&kind, &notice.name])
                 .inc();
             let words = format!("{}: {} {}", notice.name, notice.message, notice.hint);
-            let warning = notice.kind.is_warning();
-            if warning {
+            let warning = notice.kind.is_warning() || notice.level == Some(Level::Error);
+            if let Some(level) = notice.level {
+                said(level, &notice.name, &notice.message);
+            } else if warning {
                 tracing::warn!(
                     kind,
                     policy = notice.name,
@@ -167,7 +170,7 @@ fn tell(
             if let Some((subject, what)) = notice.change() {
                 ctx.recent.changed(ctx.now(), &subject, what);
             }
-            if ctx.leadership.is_leader() {
+            if ctx.leadership.is_leader() && quota.is_due(&notice, Instant::now()) {
                 runtime.block_on(ctx.events.own(warning, &kind, words.trim()));
             }
         }
@@ -177,6 +180,16 @@ fn tell(
         ctx.metrics.policies_and_signals(&status);
         lock(board).policies = serde_json::to_value(status).unwrap_or_default();
         std::thread::sleep(Duration::from_secs(1));
+    }
+}
+
+/// What a policy said, as loud as it did.
+fn said(level: Level, policy: &str, message: &str) {
+    match level {
+        Level::Error => tracing::error!(kind = "PolicySaid", policy, message, "policy"),
+        Level::Warn => tracing::warn!(kind = "PolicySaid", policy, message, "policy"),
+        Level::Info => tracing::info!(kind = "PolicySaid", policy, message, "policy"),
+        Level::Debug => tracing::debug!(kind = "PolicySaid", policy, message, "policy"),
     }
 }
 
