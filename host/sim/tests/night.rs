@@ -288,10 +288,8 @@ async fn one_kind_of_node() -> Vec<String> {
     scene.apply(&format!("{CLASS}{}", pool("web", &never, "", TAINTED)));
     scene.apply(&pods("web", "large", 1, "6", true));
     let is_small = |node: &Value| {
-        let cores: u32 = fields::text(node, "/status/capacity/cpu")
-            .parse()
-            .unwrap_or(0);
-        cores < 4
+        let cores = fields::label(node, "karpenter.kwok.sh/instance-cpu").unwrap_or_default();
+        cores.parse().is_ok_and(|cores: u32| cores < 4)
     };
     let waiting = |scene: &Scene, of: &str| {
         let pods = scene.harness.world.server.list(POD);

@@ -90,7 +90,7 @@ impl UselessPurchases {
     pub fn of(world: &ClusterObjects) -> Self {
         let remembers = |pool: &NodePool| !pool.purchases.useless.is_empty();
         let planned = world.names.get(PLANNED);
-        let bought = ["Launched", "Registered"].map(|name| world.names.get(name));
+        let registered = world.names.get("Registered");
         let command = world.names.get(COMMAND);
         // Of one that goes others have the room no longer, and kube-scheduler may not use it.
         let goes = |claim: &NodeClaim| {
@@ -99,10 +99,7 @@ impl UselessPurchases {
         let is_suspect = |claim: &&NodeClaim| {
             !goes(claim)
                 && planned.is_some_and(|key| claim.annotations.get(key).is_some())
-                && bought
-                    .iter()
-                    .flatten()
-                    .any(|known| claim.conditions.contains(known))
+                && registered.is_some_and(|known| claim.conditions.contains(&known))
         };
         let suspects: Vec<&NodeClaim> = world.claims.iter().filter(is_suspect).collect();
         if suspects.is_empty() && !world.pools.iter().any(remembers) {
@@ -220,7 +217,6 @@ fn find(
     let mut young: FxHashMap<PodIx, UselessPurchase> = FxHashMap::default();
     let mut awaited = Vec::new();
     let started = newest_starts(world, &refused, groups);
-    let registered = world.names.get("Registered");
     for (claim, pod) in refused {
         let Some(pool) = pool_key.and_then(|key| claim.labels.get(key)) else {
             continue;
@@ -248,8 +244,7 @@ fn find(
         let settled =
             settled.unwrap_or(world.now.min(claim.created + INITIALIZATION_LIMIT) + SETTLE_SECONDS);
         if world.now < settled {
-            let has_joined = registered.is_some_and(|known| claim.conditions.contains(&known));
-            if shown != Shown::Taken && has_joined {
+            if shown != Shown::Taken {
                 let bar = UselessPurchase {
                     claim: world.names.text(claim.name).into(),
                     times: 0,
