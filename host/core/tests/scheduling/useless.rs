@@ -456,10 +456,8 @@ fn many(groups: usize, name: &str) -> Vec<Value> {
     let mut all = Vec::new();
     for number in 0..groups {
         let mut pod = picky(&format!("p{number}"));
-        merge(
-            &mut pod,
-            &json!({"metadata": {"labels": {"group": format!("g{number}")}}}),
-        );
+        let memory = format!("{}Mi", 100 + number);
+        pod["spec"]["containers"][0]["resources"]["requests"]["memory"] = memory.into();
         let [mut node, mut claim] = bought(&format!("default/p{number}"));
         let (host, id) = (format!("n{number}"), format!("kwok://n{number}"));
         node["metadata"]["name"] = json!(host);
@@ -573,7 +571,7 @@ fn jobs_and_rollouts_make_pods_of_the_same_group() {
     let apart = json!({"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
         {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "x"}}},
     ]}}});
-    let reader = running("reader", "reader", "n2", &json!({"spec": apart}));
+    let reader = running("reader", "reader", "n2", &apart);
     let objects = [known, pod, super::node("n2", "a", "4", "16Gi"), reader];
     assert_eq!(outcome(&snapshot(&objects)), "1 bought", "a rule reads one");
 }
