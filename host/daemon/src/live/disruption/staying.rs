@@ -1,7 +1,7 @@
 //! Nodes that consolidation leaves, and why: what Events `Unconsolidatable` and `DisruptionBlocked`
 //! say of them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -87,6 +87,16 @@ const MAX_NAMES: usize = 3;
 /// Nodes that somebody's rule keeps: a budget, or an annotation. Those of most nodes first.
 pub fn held(snapshot: &Snapshot, round: &Round) -> Vec<Held> {
     let mut groups: BTreeMap<(Rule, bool), Vec<NodeIx>> = BTreeMap::new();
+    let world = &snapshot.world;
+    // The word of drift counts for a node that must not be disrupted at all, whether it has drifted or not.
+    let drifted: BTreeSet<Symbol> = match world.names.get("Drifted") {
+        Some(known) => {
+            let claims = world.claims.iter();
+            let drifted = claims.filter(|claim| claim.conditions.contains(&known));
+            drifted.filter_map(|claim| claim.node_name).collect()
+        }
+        None => BTreeSet::new(),
+    };
     for (at, candidate) in round.candidates.iter().enumerate() {
         let (node, method) = (NodeIx(at as u32), decisive(candidate));
         let pool = snapshot.nodes[at].pool;
@@ -94,8 +104,8 @@ pub fn held(snapshot: &Snapshot, round: &Round) -> Vec<Held> {
             .refusal(method)
             .and_then(|why| Rule::of(why, pool));
         if let Some(rule) = rule {
-            let drifted = method == Method::Drift;
-            groups.entry((rule, drifted)).or_default().push(node);
+            let has_drifted = drifted.contains(&snapshot.nodes[at].name);
+            groups.entry((rule, has_drifted)).or_default().push(node);
         }
     }
     let mut groups: Vec<_> = groups.into_iter().collect();

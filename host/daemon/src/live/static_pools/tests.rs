@@ -271,10 +271,14 @@ fn after_nodes_that_never_joined_one_is_tried_at_a_time() {
     let goes = claim("c", true, false);
     assert_eq!(buys(&three, std::slice::from_ref(&goes), 1300), waits(60));
     let mut joined = comes;
-    let conditions = json!({"conditions": [{"type": "Registered", "status": "True", "reason": "r",
-        "message": "", "lastTransitionTime": "2026-11-24T12:00:00Z"}]});
-    joined.status = serde_json::from_value(conditions).unwrap();
-    assert_eq!(buys(&three, &[joined], 1300), Purchase::One);
+    let mut with = |condition: &str| {
+        let conditions = json!({"conditions": [{"type": condition, "status": "True", "reason": "r",
+            "message": "", "lastTransitionTime": "2026-11-24T12:00:00Z"}]});
+        joined.status = serde_json::from_value(conditions).unwrap();
+        buys(&three, std::slice::from_ref(&joined), 1300)
+    };
+    assert_eq!(with("Registered"), waits(60), "it may never get ready");
+    assert_eq!(with("Initialized"), Purchase::One);
     let edited = of(Some("3,1,1300,0000000000000008"));
     assert_eq!(buys(&edited, &[], 1000), Purchase::All);
 }
