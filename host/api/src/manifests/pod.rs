@@ -160,9 +160,9 @@ fn part<'a, T: Deserialize<'a>>(text: &'a str, path: &[&str]) -> Option<T> {
 }
 
 /// Takes a pod in that cannot be read, for this reason: whatever it needs, it holds its node. What
-/// can be read of its needs, its host ports, its claims and its labels counts; of what it asks for in an unreadable amount its
-/// node counts as full, which is said. One without a name is called by what its name was to begin
-/// with.
+/// can be read of its needs, its host ports, its claims and its labels counts. Of what it asks for in an
+/// unreadable amount its node counts as full, which is said. One without a name is called by what its
+/// name was to begin with.
 pub(super) fn unreadable(
     text: &str,
     wire: &WirePodHead<'_>,

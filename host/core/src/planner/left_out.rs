@@ -109,7 +109,7 @@ impl Tries {
     }
 }
 
-/// Whom a violation is laid to, one after the other, each with those before it.
+/// The pods that are left out for a violation. Each step leaves out those of the steps before it, too.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Blame {
     /// The pods that it names.

@@ -1,6 +1,6 @@
 //! Purchases that did not help: a node was bought for a pod, and kube-scheduler still refuses the pod
-//! though the node is ready and nobody has taken the room, or though the node had time to get ready.
-//! Where others have taken the room, that counts from the third time in a row.
+//! though the node is ready and no other pod has taken the room, or though the node had time to get ready.
+//! Where other pods have taken the room, that counts from the third time in a row.
 //!
 //! Whatever the cause, the next node would not help either. So nothing more is bought for the pod's
 //! group until something that matters has changed, or a back-off has passed that doubles each time.

@@ -684,7 +684,7 @@ fn nodes_that_do_not_get_ready_for_one_group_do_not_stop_the_nodepool() {
     };
     assert!(!stops(["a", "b", "a"]), "all are of one group");
     assert!(stops(["a", "b", "c"]));
-    assert!(stops(["gone", "gone", "gone"]), "nobody knows for whom");
+    assert!(stops(["gone", "gone", "gone"]), "the pods that they were bought for are gone");
 }
 
 #[test]

@@ -100,7 +100,7 @@ pub(super) struct Disruption {
     /// NodePools whose budgets are in the way of a reason, and how many more nodes may go, as of the
     /// last look that found something new.
     blocked: BTreeMap<(String, &'static str), u32>,
-    /// Nodes that somebody's rule keeps, as of the same look.
+    /// Nodes that a budget or an annotation keeps, as of the same look.
     pub(super) kept: Vec<Held>,
     /// Nodes of which was said why they stay.
     told: Told,

@@ -43,7 +43,7 @@ pub struct Decision {
     pub singles: Vec<Single>,
     /// What is to be said of nodes that stay.
     pub stays: Vec<Staying>,
-    /// Nodes that somebody's rule keeps, for the status.
+    /// Nodes that a budget or an annotation keeps, for the status.
     pub held: Vec<Held>,
     /// What pods are told whose protection has ended.
     pub elapsed: Vec<protection::Told>,

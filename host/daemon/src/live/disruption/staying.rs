@@ -84,7 +84,7 @@ pub struct Held {
 const MAX_GROUPS: usize = 5;
 const MAX_NAMES: usize = 3;
 
-/// Nodes that somebody's rule keeps: a budget, or an annotation. Those of most nodes first.
+/// Nodes that a budget or an annotation keeps. The rule that keeps most nodes comes first.
 pub fn held(snapshot: &Snapshot, round: &Round) -> Vec<Held> {
     let mut groups: BTreeMap<(Rule, bool), Vec<NodeIx>> = BTreeMap::new();
     let world = &snapshot.world;

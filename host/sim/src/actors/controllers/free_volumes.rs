@@ -61,7 +61,7 @@ pub fn first(
     smallest.map(|(key, _)| key)
 }
 
-/// Writes into a volume which claim it is for. Nobody else gets it then.
+/// Writes into a volume which claim it is for. No other claim gets it then.
 pub fn reserve(ctx: &mut ActorContext, volume: &Key, Unbound { key, claim }: &Unbound) {
     let of = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim",
         "namespace": &*key.namespace, "name": &*key.name, "uid": fields::uid(claim)});

@@ -445,8 +445,8 @@ fn is_tainted_anew(object: &Value) -> bool {
             || is_cordoned != has("node.kubernetes.io/unschedulable"))
 }
 
-/// A pod without a node waits as one that kube-scheduler has given up. It tries such pods in the order
-/// of its last attempts, which nobody else knows: all are of one age here, so that no order is certain.
+/// A pod without a node waits as one that kube-scheduler has given up. kube-scheduler tries such pods in
+/// the order of its last attempts, and no object says that order. So all pods are of one age here.
 fn give_up(object: &mut Value) {
     if is_pending(object) {
         object["metadata"]["creationTimestamp"] = json!("2026-01-01T00:00:00Z");
