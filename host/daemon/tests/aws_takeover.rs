@@ -816,15 +816,7 @@ fn handed_back(
     instances: &BTreeMap<String, Value>,
     leaked: &str,
 ) -> Result<()> {
-    let holder = scene.plane.run(&[
-        "-n",
-        "kube-system",
-        "get",
-        "lease",
-        "karpenter-leader-election",
-        "-o",
-        "jsonpath={.spec.holderIdentity}",
-    ])?;
+    let holder = plane::holder(&scene.plane)?;
     ensure!(holder.is_empty(), "the Lease is held by {holder}");
     let (claims, nodes) = (scene.claims()?, scene.nodes()?);
     sound(&claims, &nodes)?;

@@ -632,14 +632,16 @@ fn unready(pod: &str, ago: i64, conditions: &[&str]) -> Vec<Value> {
     objects
 }
 
+/// A pod that has waited since before any of these nodes was bought.
+fn old(name: &str, cpu: &str) -> Value {
+    let mut pod = pod(name, "web", cpu, "1Gi", &json!({}));
+    let made = json!({"metadata": {"creationTimestamp": "2026-10-31T23:00:00Z"}});
+    merge(&mut pod, &made);
+    pod
+}
+
 #[test]
 fn a_node_that_does_not_get_ready_was_bought_in_vain_for_its_pods_and_for_no_others() {
-    let old = |name: &str, cpu: &str| {
-        let mut pod = pod(name, "web", cpu, "1Gi", &json!({}));
-        let made = json!({"metadata": {"creationTimestamp": "2026-10-31T23:00:00Z"}});
-        merge(&mut pod, &made);
-        pod
-    };
     let bought = |ago: i64, conditions: &[&str]| {
         let objects = [any(), old("gpu", "7"), old("plain", "1")];
         let objects = [&objects[..], &unready("gpu", ago, conditions)].concat();
@@ -658,15 +660,6 @@ fn a_node_that_does_not_get_ready_was_bought_in_vain_for_its_pods_and_for_no_oth
 
 #[test]
 fn nodes_that_do_not_get_ready_for_one_group_do_not_stop_the_nodepool() {
-    let pods = |names: &[(&str, &str)]| -> Vec<Value> {
-        let one = |&(name, cpu): &(&str, &str)| {
-            let mut pod = pod(name, "web", cpu, "1Gi", &json!({}));
-            let made = json!({"metadata": {"creationTimestamp": "2026-10-31T23:00:00Z"}});
-            merge(&mut pod, &made);
-            pod
-        };
-        names.iter().map(one).collect()
-    };
     let stops = |bought_for: [&str; 3]| {
         let mut late = not_ready(&[800, 700, 601]);
         for (claim, pod) in late
@@ -677,14 +670,17 @@ fn nodes_that_do_not_get_ready_for_one_group_do_not_stop_the_nodepool() {
             let planned = format!("default/{pod}");
             claim["metadata"]["annotations"]["longshore.dev/planned-pods"] = planned.into();
         }
-        let waiting = pods(&[("a", "7"), ("b", "7"), ("c", "6")]);
+        let waiting = [old("a", "7"), old("b", "7"), old("c", "6")];
         let found = snapshot(&[&[any()][..], &waiting, &late].concat());
         let never = |why: &Ineligible| matches!(why, Ineligible::NeverJoined(_));
         found.ineligible_pools.iter().any(|(_, why)| never(why))
     };
     assert!(!stops(["a", "b", "a"]), "all are of one group");
     assert!(stops(["a", "b", "c"]));
-    assert!(stops(["gone", "gone", "gone"]), "the pods that they were bought for are gone");
+    assert!(
+        stops(["gone", "gone", "gone"]),
+        "the pods that they were bought for are gone"
+    );
 }
 
 #[test]

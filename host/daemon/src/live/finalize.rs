@@ -174,15 +174,14 @@ async fn end_nodes(
         true => nodes_on_server(ctx, claim, id).await?,
         false => Vec::new(),
     };
-    let mut there = nodes.iter().map(|node| &**node).chain(&on_server);
-    let are_there = there.clone().next().is_some();
-    for node in there.by_ref().filter(|node| node.deletion.is_none()) {
+    let there: Vec<&NodeView> = nodes.iter().map(|of| &**of).chain(&on_server).collect();
+    for node in there.iter().filter(|node| node.deletion.is_none()) {
         // A Node without it is gone at once, and its pods with the instance.
         if !hold(ctx, claim, node).await? {
             proof::delete_node(ctx, node).await?;
         }
     }
-    Ok(are_there)
+    Ok(!there.is_empty())
 }
 
 /// Gives the Node of a registered claim the finalizer back that it has lost. Without it the Node would
@@ -196,8 +195,7 @@ pub async fn hold(ctx: &Context, claim: &NodeClaim, node: &NodeView) -> Result<b
         node = node.name,
         "the Node has lost its finalizer, without which it would not be drained; it is given back"
     );
-    let mut finalizers = node.finalizers.clone();
-    finalizers.push(FINALIZER.to_owned());
+    let finalizers = node.finalizers_with(FINALIZER);
     let metadata = json!({"resourceVersion": node.resource_version, "finalizers": finalizers});
     ctx.patch_node(&node.name, &json!({"metadata": metadata}))
         .await?;

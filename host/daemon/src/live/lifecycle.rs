@@ -423,10 +423,6 @@ pub async fn register(
     let mut own = claim.metadata.annotations.clone().unwrap_or_default();
     own.remove(PLANNED_PODS);
     own.remove(GROUP);
-    let mut finalizers = node.finalizers.clone();
-    if !node.holds(FINALIZER) {
-        finalizers.push(FINALIZER.into());
-    }
     let uid = claim.metadata.uid.clone().unwrap_or_default();
     let mut owners: Vec<Value> = node
         .owners
@@ -461,7 +457,7 @@ pub async fn register(
     let patch = json!({
         "metadata": {
             "resourceVersion": node.resource_version, "labels": labels, "annotations": own,
-            "finalizers": finalizers, "ownerReferences": owners,
+            "finalizers": node.finalizers_with(FINALIZER), "ownerReferences": owners,
         },
         "spec": {"taints": taints},
     });

@@ -158,4 +158,13 @@ impl NodeView {
     pub fn holds(&self, finalizer: &str) -> bool {
         self.finalizers.iter().any(|f| f == finalizer)
     }
+
+    /// Its finalizers, with this one.
+    pub fn finalizers_with(&self, finalizer: &str) -> Vec<String> {
+        let mut all = self.finalizers.clone();
+        if !self.holds(finalizer) {
+            all.push(finalizer.to_owned());
+        }
+        all
+    }
 }

@@ -88,10 +88,6 @@ impl Controller {
         self.ctx.metrics.unsynced.set(unsynced as i64);
         self.ctx.metrics.nodes.set(self.state.nodes.len() as i64);
         let overlays = self.overlays_status();
-        let held = self.disruption.kept.iter().map(|held| {
-            json!({"nodes": held.nodes, "some": held.some, "drifted": held.drifted, "why": held.why})
-        });
-        let held: Vec<serde_json::Value> = held.collect();
         let mut board = lock(&self.board);
         board.synced = synced;
         board.waiting.retain(|pod, _| self.state.waits(pod));
@@ -159,7 +155,7 @@ impl Controller {
             "withoutCapacity": short.as_json(), "policies": policies, "barren": self.incompatible_pools,
             "overlays": overlays, "coming": coming, "others": others, "refused": self.ctx.refusals.lines(),
             "warnings": warnings, "churn": recent.churn, "lost": recent.lost, "cost": recent.cost,
-            "changes": recent.changes, "draining": draining::draining(&self.state, &self.ctx), "held": held,
+            "changes": recent.changes, "draining": draining::draining(&self.state, &self.ctx), "held": self.disruption.kept,
         });
     }
 }

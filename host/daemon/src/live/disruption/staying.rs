@@ -10,6 +10,7 @@ use longshore_core::disrupt::verdicts::{Candidate, Method, Stays};
 use longshore_core::ids::NodeIx;
 use longshore_core::model::Symbol;
 use longshore_core::snapshot::Snapshot;
+use serde::Serialize;
 use tokio::time::Instant;
 
 use crate::disrupt::{Messages, Reason, Reasons};
@@ -69,7 +70,7 @@ fn decisive(candidate: &Candidate) -> Method {
 }
 
 /// Nodes that the same rule keeps, for the status.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq, Serialize)]
 pub struct Held {
     pub nodes: usize,
     /// The names of a few.
@@ -86,7 +87,7 @@ const MAX_NAMES: usize = 3;
 
 /// Nodes that a budget or an annotation keeps. The rule that keeps most nodes comes first.
 pub fn held(snapshot: &Snapshot, round: &Round) -> Vec<Held> {
-    let mut groups: BTreeMap<(Rule, bool), Vec<NodeIx>> = BTreeMap::new();
+    let mut groups: BTreeMap<(Rule, bool), Vec<(NodeIx, &Stays)>> = BTreeMap::new();
     let world = &snapshot.world;
     // The word of drift counts for a node that must not be disrupted at all, whether it has drifted or not.
     let drifted: BTreeSet<Symbol> = match world.names.get("Drifted") {
@@ -98,39 +99,28 @@ pub fn held(snapshot: &Snapshot, round: &Round) -> Vec<Held> {
         None => BTreeSet::new(),
     };
     for (at, candidate) in round.candidates.iter().enumerate() {
-        let (node, method) = (NodeIx(at as u32), decisive(candidate));
-        let pool = snapshot.nodes[at].pool;
-        let rule = candidate
-            .refusal(method)
-            .and_then(|why| Rule::of(why, pool));
-        if let Some(rule) = rule {
-            let has_drifted = drifted.contains(&snapshot.nodes[at].name);
-            groups.entry((rule, has_drifted)).or_default().push(node);
+        let node = &snapshot.nodes[at];
+        if let Some(why) = candidate.refusal(decisive(candidate))
+            && let Some(rule) = Rule::of(why, node.pool)
+        {
+            let group = groups.entry((rule, drifted.contains(&node.name)));
+            group.or_default().push((NodeIx(at as u32), why));
         }
     }
     let mut groups: Vec<_> = groups.into_iter().collect();
     groups.sort_by_key(|(_, nodes)| std::cmp::Reverse(nodes.len()));
     let messages = Messages { snapshot };
-    let held = |((_, drifted), nodes): ((Rule, bool), Vec<NodeIx>)| {
-        let first = nodes[0];
-        let candidate = &round.candidates[first.0 as usize];
-        let refusal = candidate.refusal(decisive(candidate))?;
-        Some(Held {
+    let held = |((_, drifted), nodes): ((Rule, bool), Vec<(NodeIx, &Stays)>)| {
+        let (first, why) = nodes[0];
+        let some = nodes.iter().take(MAX_NAMES);
+        Held {
             nodes: nodes.len(),
-            some: nodes
-                .iter()
-                .take(MAX_NAMES)
-                .map(|node| messages.node(*node))
-                .collect(),
+            some: some.map(|(node, _)| messages.node(*node)).collect(),
             drifted,
-            why: messages.stays(first, refusal),
-        })
+            why: messages.stays(first, why),
+        }
     };
-    groups
-        .into_iter()
-        .take(MAX_GROUPS)
-        .filter_map(held)
-        .collect()
+    groups.into_iter().take(MAX_GROUPS).map(held).collect()
 }
 
 /// A rule that keeps nodes.
