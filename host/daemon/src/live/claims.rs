@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use longshore_api::crd::hash;
-use longshore_api::crd::{self, NodeClaim, NodeClassRef, NodePool, Operator};
+use longshore_api::crd::{self, NodeClassRef, NodePool, Operator};
 use longshore_api::labels;
 use longshore_core::kube_scheduler::{affinity_leaders, pods_without_nomination};
 use longshore_core::model::purchases::BOUGHT_GIVEN;
@@ -22,6 +22,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::mutants::mutant;
 use super::overlays;
+use super::planned_pods::PLANNED_PODS;
 use crate::messages::quantities;
 
 /// The finalizer of claims and nodes.
@@ -31,64 +32,11 @@ pub const HASH: &str = "karpenter.sh/nodepool-hash";
 /// Annotation with the version of the hash.
 pub const HASH_VERSION: &str = "karpenter.sh/nodepool-hash-version";
 
-/// Annotation with the pods that a NodeClaim was made for, `namespace/name` separated by commas:
-/// until its node has taken them, no other round plans for them, whichever process makes it. A pod
-/// may be followed by `~` and then, in this order: the number of its group, if it must spread; `+`
-/// and a number, if it is an affinity leader of that number; `-`, if it needs no nomination.
-pub const PLANNED_PODS: &str = "longshore.dev/planned-pods";
-/// Most bytes of that annotation; the API server allows 256 KiB of annotations.
+/// Most bytes of the annotation [`PLANNED_PODS`]; the API server allows 256 KiB of annotations.
 const PODS_BYTES: usize = 200_000;
 
 /// Annotation with the round that a NodeClaim comes from.
 pub const ROUND: &str = "longshore.dev/round";
-
-/// A pod that a node is meant for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Planned<'a> {
-    /// `namespace/name`.
-    pub pod: &'a str,
-    /// The group of a spread pod; nothing for other pods.
-    pub group: Option<u32>,
-    /// The group of an affinity leader; nothing for other pods.
-    pub affinity_leader: Option<u32>,
-    /// It is nominated; other pods find room without a nomination.
-    pub nominated: bool,
-}
-
-impl<'a> Planned<'a> {
-    /// One without marks.
-    pub fn plain(pod: &'a str) -> Self {
-        Planned {
-            pod,
-            group: None,
-            affinity_leader: None,
-            nominated: true,
-        }
-    }
-}
-
-/// The pods that a NodeClaim was made for.
-pub fn planned_pods(claim: &NodeClaim) -> impl Iterator<Item = Planned<'_>> {
-    let list = claim
-        .metadata
-        .annotations
-        .as_ref()
-        .and_then(|a| a.get(PLANNED_PODS))
-        .map_or("", String::as_str);
-    list.split(',').filter(|pod| !pod.is_empty()).map(|text| {
-        let (pod, marks) = text.split_once('~').unwrap_or((text, ""));
-        let (numbers, nominated) = marks
-            .strip_suffix('-')
-            .map_or((marks, true), |numbers| (numbers, false));
-        let (group, leads) = numbers.split_once('+').unwrap_or((numbers, ""));
-        Planned {
-            pod,
-            group: group.parse().ok(),
-            affinity_leader: leads.parse().ok(),
-            nominated,
-        }
-    })
-}
 
 /// The group of a spread pod: its shape.
 pub fn group_of(world: &ClusterObjects, pod: PodIx) -> Option<u32> {

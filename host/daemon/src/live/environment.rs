@@ -15,6 +15,7 @@ use tokio::sync::mpsc::{Receiver, Sender, UnboundedReceiver, channel, unbounded_
 use tokio::task::JoinSet;
 
 use super::clock::Clock;
+pub use super::cloud::{Cloud, Tasks};
 use super::context::{Context, NOMINATIONS_AT_ONCE, RegistrationHealth};
 use super::controller;
 use super::disruption::known_failures::KnownFailures;
@@ -37,35 +38,17 @@ use super::pulse::Pulse;
 use super::questions::Questions;
 use super::recent::Recent;
 use super::refusals::Refusals;
-pub use super::repair::{RepairMode, Repairs};
+pub use super::repair::Repairs;
 use super::round::RoundConfig;
 use super::round_timer::RoundTimer;
 use super::serve::{Query, SharedBoard, StatusBoard};
+pub use super::settings::RepairMode;
 use super::shared_list::SharedList;
 use super::static_pools::purchases::StaticCapacity;
 use super::useless_purchases::registrations::Registrations;
 use super::watch;
 pub use crate::error::Ended;
 use crate::managed::Managed;
-
-/// Where nodes come from.
-pub struct Cloud {
-    /// What buys and ends them.
-    pub provider: Arc<dyn CloudProvider>,
-    /// What can be bought.
-    pub offers: Arc<dyn Offers>,
-    /// The table of names of what it offers.
-    pub names: Symbols,
-    /// How many instance types that are.
-    pub types: usize,
-    /// Resources that it fills in itself, beside those of every node.
-    pub resources: &'static [&'static str],
-    /// What it does by itself while the daemon runs.
-    pub tasks: Option<Tasks>,
-}
-
-/// Runs until it is dropped.
-pub type Tasks = Box<dyn FnOnce(Arc<Context>) -> JoinSet<()> + Send>;
 
 /// Everything that differs between a cluster and a simulation of one.
 pub struct Environment {

@@ -21,12 +21,13 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
 use super::claim_writes::patch_meta;
-use super::claims::{NewNodeClaim, PLANNED_PODS};
+use super::claims::NewNodeClaim;
 use super::context::Context;
 use super::launch_request::launch_of;
 use super::launches::Pending;
 use super::lock::lock;
 use super::node_claim;
+use super::planned_pods::PLANNED_PODS;
 use super::proof;
 use super::step_error::StepError;
 use super::work_queue::MAX_LAUNCHES;

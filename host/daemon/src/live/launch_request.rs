@@ -4,9 +4,9 @@ use longshore_api::crd::NodeClaim;
 use longshore_api::labels;
 use longshore_cloud::Launch;
 
-use super::claims::PLANNED_PODS;
 use super::launch_groups::members::GROUP;
 use super::overlays::added_capacity;
+use super::planned_pods::PLANNED_PODS;
 
 /// A claim as the cloud wants it.
 pub fn launch_of(claim: &NodeClaim) -> Launch {

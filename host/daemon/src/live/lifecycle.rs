@@ -26,7 +26,7 @@ use tokio::time::Instant;
 
 use super::claim_conditions::{self, Surroundings};
 use super::claim_writes::{delete, patch_meta, set, set_ready, write};
-use super::claims::{FINALIZER, PLANNED_PODS, class_label, given_labels, planned_pods};
+use super::claims::{FINALIZER, class_label, given_labels};
 use super::context::Context;
 use super::fail_points::fail_point;
 use super::finalize::{self, finalize};
@@ -37,6 +37,7 @@ use super::node::NodeView;
 use super::node_capacity;
 use super::node_claim::{NEVER_READY_LIMIT, REGISTRATION_LIMIT, is_true, pool_of};
 use super::overlays::added_capacity;
+use super::planned_pods::{PLANNED_PODS, planned_pods};
 use super::proof;
 use super::refusals::{self, Refused};
 use super::repair::reboot;

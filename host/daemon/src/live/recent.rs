@@ -16,9 +16,10 @@ use serde_json::{Value, json};
 use super::disruption::command::REASON;
 use super::lock::lock;
 use super::node_claim::rfc3339;
+use super::state::cost::Cost;
 use churn::{Churn, End, Lost};
 use cost::Costs;
-pub use cost::{Cost, SAMPLE_INTERVAL};
+pub use cost::SAMPLE_INTERVAL;
 
 const HOUR: i64 = 3_600;
 const DAY: i64 = 24 * HOUR;

@@ -31,7 +31,7 @@ use super::node::NodeView;
 use super::node_claim::{TERMINATION_TIME, pool_of, rfc3339};
 use super::proof;
 use super::step_error::{Outcome, StepError};
-pub use mode::{RepairMode, Repairs};
+pub use mode::Repairs;
 pub use policies::RepairPolicies;
 use policies::Unhealthy;
 

@@ -19,8 +19,8 @@ use std::time::Duration;
 use longshore_api::crd::NodeClaim;
 use tokio::time::Instant;
 
-use super::claims::{Planned, planned_pods};
 use super::node::NodeView;
+use super::planned_pods::{Planned, planned_pods};
 use launch_groups::LaunchGroups;
 use nominations::Nominations;
 pub use nominations::{NOMINATION_TIMEOUT, Nomination};

@@ -11,9 +11,10 @@ use tokio::sync::oneshot;
 use tracing_subscriber::EnvFilter;
 
 use super::clock::Clock;
+use super::cloud::Cloud;
 use super::connection::{self, Clients, connect};
 use super::definitions;
-use super::environment::{Cloud, Daemon, Environment, Lease, Repairs, fixed};
+use super::environment::{Daemon, Environment, Lease, Repairs, fixed};
 use super::journal::{self, Journal};
 use super::leader::Leadership;
 use super::lock::lock;

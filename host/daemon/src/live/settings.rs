@@ -11,8 +11,18 @@ use longshore_core::model::{MinValuesPolicy, PreferencePolicy};
 
 use crate::args::karpenter::{Effect, FLAGS};
 use crate::error::Failure;
-use crate::live::repair::mode::RepairMode;
 use crate::spread::SchedulerConfig;
+
+/// How nodes that stay unhealthy are repaired, as an operator chooses it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RepairMode {
+    #[default]
+    Off,
+    /// Replaced regardless of budgets.
+    AtOnce,
+    /// Replaced or rebooted, one after the other, within budgets.
+    WithinBudgets,
+}
 
 /// What an operator set.
 #[derive(Clone, Debug, PartialEq)]

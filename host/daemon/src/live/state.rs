@@ -15,18 +15,19 @@ use longshore_core::disrupt::static_capacity::removal_order;
 use longshore_core::model::{self, ClusterObjects, Records, Symbol, Symbols};
 use longshore_core::snapshot::useless_purchases;
 
-use super::claims::{PLANNED_PODS, planned_pods};
 use super::kinds::Kind;
 use super::mutants::mutant;
 use super::node::NodeView;
 use super::node_claim::pool_of;
 use super::overlays::OverlaySet;
+use super::planned_pods::{PLANNED_PODS, planned_pods};
 pub use super::pod_latency::PodStage;
 use super::watch::Change;
 use crate::managed::Managed;
 use crate::node_classes;
 
 mod class;
+pub mod cost;
 mod head;
 mod managed;
 mod metrics_snapshot;

@@ -25,12 +25,12 @@ use tokio::time::Instant;
 use super::claim_writes::delete;
 use super::claims::{NewNodeClaim, claim_name, class_label, given_labels, node_claim};
 use super::context::Context;
+use super::create_claims;
 use super::disruption::command::REASON;
 use super::disruption::command::candidate_of;
 use super::mutants::mutant;
 use super::node_claim::is_true;
 use super::proof;
-use super::round;
 use super::step_error::{Outcome, StepError};
 use crate::messages::time_of_day;
 use purchases::{SCALE_UP_PAUSE, name_of};
@@ -232,7 +232,7 @@ async fn grow(
     };
     let wanted = new_claims(pool, claims, create);
     let total = wanted.len();
-    let (created, failed) = round::write_all(ctx, wanted).await;
+    let (created, failed) = create_claims::write_all(ctx, wanted).await;
     if failed > 0 {
         let said = format!("{} of {total} NodeClaims were created", created.len());
         return Err(StepError::Other(said));

@@ -10,11 +10,13 @@ use tokio::time::Instant;
 
 use super::{Controller, Done};
 use crate::live::claims::{group_of, new_node_claims, pod_name};
+use crate::live::create_claims::{self, Created};
 use crate::live::guard::guarded;
 use crate::live::kinds::Kind;
 use crate::live::lock::lock;
 use crate::live::rollout::InFlightPod;
-use crate::live::round::{self, Asked, Created, Round};
+use crate::live::round::Round;
+use crate::live::server_pods::{self, Asked};
 use crate::messages::time_of_day;
 use crate::report::{self, UnplacedPod};
 
@@ -178,17 +180,22 @@ impl Controller {
         tokio::spawn(async move {
             let mut asked = Asked::default();
             if !doubtful.is_empty() {
-                asked = round::unbound(&ctx.client, &waiting, &doubtful).await;
+                asked = server_pods::unbound(&ctx.client, &waiting, &doubtful).await;
             }
             // They are being evicted: a watch that is a little late shows some that have gone.
             if !moving.is_empty() {
-                asked.extend(round::existing(&ctx.client, &moving).await);
+                asked.extend(server_pods::existing(&ctx.client, &moving).await);
             }
             // The others need their nodes all the same.
-            let outdated = round::leave_out(&mut wanted, &asked.gone) > 0;
-            let unread = round::leave_out(&mut wanted, &asked.unread);
+            let outdated = create_claims::leave_out(&mut wanted, &asked.gone) > 0;
+            let unread = create_claims::leave_out(&mut wanted, &asked.unread);
             let all = wanted.len();
-            let written = guarded(&ctx.metrics, "writing", round::write_all(&ctx, wanted)).await;
+            let written = guarded(
+                &ctx.metrics,
+                "writing",
+                create_claims::write_all(&ctx, wanted),
+            )
+            .await;
             let (written, failed) = written.unwrap_or((Vec::new(), all));
             let failed = failed + unread;
             let planned: Vec<(String, String)> = written

@@ -10,9 +10,9 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::Controller;
-use crate::live::claims::planned_pods;
 use crate::live::lock::lock;
 use crate::live::node_claim::is_true;
+use crate::live::planned_pods::planned_pods;
 use crate::live::state::{MetricsSnapshot, TypeTable};
 
 impl Controller {

@@ -149,7 +149,7 @@ async fn pods_that_cannot_be_listed_are_neither_gone_nor_bought_for() {
     let pods = ["shop/web", "shop/db"].map(str::to_owned);
     let ask = async |server: Server| {
         let ctx = context(&server, Ok(instance()));
-        let asked = round::unbound(&ctx.client, &pods, &pods[1..]).await;
+        let asked = server_pods::unbound(&ctx.client, &pods, &pods[1..]).await;
         (Vec::from_iter(asked.gone), Vec::from_iter(asked.unread))
     };
     let refuses = ask(fresh().0).await;

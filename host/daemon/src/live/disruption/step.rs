@@ -20,15 +20,16 @@ use super::command::{
 };
 use super::{COMMAND, DETAILS, MOVES, REPLACES, events, failures};
 use crate::live::claim_writes::{self, delete, patch_meta, patch_status};
-use crate::live::claims::{NewNodeClaim, PLANNED_PODS};
+use crate::live::claims::NewNodeClaim;
 use crate::live::context::Context;
+use crate::live::create_claims;
 use crate::live::fail_points::fail_point;
 use crate::live::mutants::mutant;
 use crate::live::node::NodeView;
 use crate::live::node_claim::{self, TERMINATION_TIME, is_true};
+use crate::live::planned_pods::PLANNED_PODS;
 use crate::live::proof;
 use crate::live::repair::{self, reboot};
-use crate::live::round;
 use crate::live::step_error::{Outcome, StepError};
 use crate::live::termination::{DISRUPTED, DrainingPod, disrupted, other_taints};
 
@@ -161,11 +162,11 @@ pub async fn begin(ctx: &Arc<Context>, new: NewCommand) -> Result<(), NotBegun> 
         return Ok(());
     }
     if mutant("replaces-first") {
-        round::write_all(ctx, new.replacements.clone()).await;
+        create_claims::write_all(ctx, new.replacements.clone()).await;
     }
     mark_all(ctx, &new).await.map_err(early)?;
     let wanted = new.replacements.len();
-    let (created, failed) = round::write_all(ctx, new.replacements).await;
+    let (created, failed) = create_claims::write_all(ctx, new.replacements).await;
     if failed > 0 {
         let said = format!("{} of {wanted} replacements were created", created.len());
         let error = StepError::Other(said);

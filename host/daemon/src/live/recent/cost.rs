@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::{DAY, HOUR};
+use crate::live::state::cost::Cost;
 
 /// How often the cost is written down.
 pub const SAMPLE_INTERVAL: Duration = Duration::from_secs(60);
@@ -18,25 +19,6 @@ const NEAR_HOUR_SECONDS: i64 = 300;
 const NEAR_DAY_SECONDS: i64 = 1_900;
 /// A requested core that costs so much more is worth a sentence, as a share.
 const NOTABLE_RISE: f64 = 0.25;
-
-/// What the nodes of all NodePools cost at a moment.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Cost {
-    /// USD per hour.
-    pub usd: f64,
-    /// Cores that the pods on these nodes request.
-    pub cores: f64,
-    /// How many nodes there are.
-    pub nodes: usize,
-    /// Nodes without a known price.
-    pub unpriced: usize,
-}
-
-impl Cost {
-    fn per_core(&self) -> Option<f64> {
-        (self.cores > 0.0).then(|| self.usd / self.cores)
-    }
-}
 
 /// Costs as they were, each with its time in seconds since 1970.
 #[derive(Default)]

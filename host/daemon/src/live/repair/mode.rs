@@ -3,17 +3,7 @@
 use longshore_cloud::CloudProvider;
 
 use super::policies::{PolicyError, RepairPolicies};
-
-/// How nodes that stay unhealthy are repaired, as an operator chooses it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum RepairMode {
-    #[default]
-    Off,
-    /// Replaced regardless of budgets.
-    AtOnce,
-    /// Replaced or rebooted, one after the other, within budgets.
-    WithinBudgets,
-}
+use crate::live::settings::RepairMode;
 
 /// How nodes that stay unhealthy are repaired, with what the cloud says of unhealthy nodes.
 #[derive(Clone, Debug, Default)]

@@ -12,8 +12,9 @@ use std::time::Duration;
 use longshore_api::crd::NodeClaim;
 use tokio::time::Instant;
 
-use crate::live::claims::{ROUND, planned_pods};
+use crate::live::claims::ROUND;
 use crate::live::node::NodeView;
+use crate::live::planned_pods::planned_pods;
 
 /// How long a node waits for the others of a round with pods that must spread or be together. A node
 /// that is there before the others attracts them, whatever is planned for it.
@@ -157,7 +158,7 @@ fn depends_on_others(claim: &NodeClaim) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::live::claims::PLANNED_PODS;
+    use crate::live::planned_pods::PLANNED_PODS;
 
     fn claim(round: &str, pods: &str) -> NodeClaim {
         let object = serde_json::json!({

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::live::claims::Planned;
+use crate::live::planned_pods::Planned;
 
 /// How long kube-scheduler may take over a pod that has a node nominated.
 pub const NOMINATION_TIMEOUT: Duration = Duration::from_secs(30);

@@ -2,7 +2,7 @@
 //!
 //! Nodes of a round register within a short time, because pods of unregistered nodes take room on
 //! registered ones. Nodes of affinity leaders
-//! ([`Planned::affinity_leader`](crate::live::claims::Planned)) register first. No other node
+//! ([`Planned::affinity_leader`](crate::live::planned_pods::Planned)) register first. No other node
 //! registers until kube-scheduler has bound one leader of each group: bound to a node without room
 //! for its followers, a leader would leave them unschedulable. Nodes with unreserved room register
 //! last, those with most of it at the end.
@@ -17,7 +17,7 @@ use longshore_api::crd::NodeClaim;
 use tokio::time::Instant;
 
 use super::Turn;
-use crate::live::claims::planned_pods;
+use crate::live::planned_pods::planned_pods;
 
 /// Number of registrations written at a time. NodeClaims are created so many at a time too, so that
 /// the connections exist already: a new connection takes longer than a request.
@@ -275,7 +275,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::live::claims::PLANNED_PODS;
+    use crate::live::planned_pods::PLANNED_PODS;
 
     const MS: Duration = Duration::from_millis(1);
 

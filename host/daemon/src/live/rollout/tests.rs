@@ -3,7 +3,8 @@
 use serde_json::json;
 
 use super::*;
-use crate::live::claims::{PLANNED_PODS, ROUND};
+use crate::live::claims::ROUND;
+use crate::live::planned_pods::PLANNED_PODS;
 
 const MS: Duration = Duration::from_millis(1);
 

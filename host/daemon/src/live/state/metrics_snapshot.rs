@@ -15,7 +15,7 @@ use longshore_core::model::{Catalogue, NodeRecord, Pod, ResourceId, Resources, S
 use super::{ClusterState, Phase, TypeTable};
 use crate::live::node::NodeView;
 use crate::live::pod_latency::PodLatency;
-use crate::live::recent::Cost;
+use crate::live::state::cost::Cost;
 
 /// The state of the cluster for metrics at one moment.
 #[derive(Default)]
