@@ -11,7 +11,7 @@ use crate::answer::Answer;
 use crate::args::{EmulateArgs, EmulateAwsArgs, EmulatedCloud};
 use crate::error::Failure;
 use crate::input::{shown, unpacked};
-use crate::live::connection;
+use crate::live::process::connection;
 
 /// Serves until the process is ended.
 pub fn run(args: &EmulateArgs) -> Result<Answer, Failure> {

@@ -10,6 +10,8 @@
 //! `--strict`, for a replay that differs and for a `grep` without a match; 2 for bad input or
 //! configuration. `migrate check` has 1 and 3 for what it finds.
 
+pub(crate) mod settings;
+
 mod answer;
 mod args;
 pub mod bootstrap;

@@ -5,7 +5,7 @@
 //! As in Karpenter, `nodeClassRef` decides, by group and kind, and each object by its own. So a
 //! NodeClaim of ours is managed though its NodePool is another provider's, which then decides
 //! nothing about it. Which Nodes are managed follows from NodeClaims first, see
-//! [`ClusterState::manages`](crate::live::state::ClusterState::manages).
+//! [`ClusterState::manages`](crate::live::observe::state::ClusterState::manages).
 //!
 //! Another provider's objects are never written: no status, condition, annotation, taint, finalizer,
 //! Event or deletion. Pods may run on its Nodes.
@@ -16,8 +16,8 @@ use longshore_api::crd::{NodeClaim, NodeClassRef, NodePool};
 use longshore_core::model::ClusterObjects;
 use serde::Deserialize;
 
-use crate::live::kinds::Kind;
-use crate::live::mutants::mutant;
+use crate::live::observe::kinds::Kind;
+use crate::live::process::mutants::mutant;
 
 /// The kind of node class that nodes are made for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

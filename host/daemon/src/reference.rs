@@ -12,13 +12,14 @@ use expect_test::expect_file;
 use longshore_core::model::Settings;
 use longshore_core::plan::Effort;
 
+use super::settings;
 use crate::args::Args;
 use crate::args::karpenter::FLAGS;
 use crate::config::{
     self, Config, DEFAULT_URL_INTERVAL, Disruption, JournalEntry, NewPods, Planning, SignalEntry,
 };
 use crate::deadline::TIME_LIMIT;
-use crate::live::{journal, settings};
+use crate::live::journal;
 
 const PAGE: &str = include_str!("../../docs/configuration.md");
 

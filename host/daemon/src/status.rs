@@ -6,10 +6,10 @@ use std::io::{Read as _, Write as _};
 use std::net::{TcpStream, ToSocketAddrs as _};
 use std::time::Duration;
 
+use super::settings::{STATUS, STATUS_ADDRESS};
 use crate::answer::Answer;
 use crate::args::{Output, StatusArgs};
 use crate::error::Failure;
-use crate::live::settings::{STATUS, STATUS_ADDRESS};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// A daemon answers within 30 s, or says that it does not.

@@ -120,7 +120,7 @@ pub fn watch(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return;
     };
-    longshore_daemon::live::fuzz::observed(text);
+    longshore_daemon::live::observe::fuzz::observed(text);
 }
 
 /// Any text is a configuration or a list of faults, each with its place.

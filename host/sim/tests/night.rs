@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use longshore_daemon::live::mutants;
+use longshore_daemon::live::process::mutants;
 use longshore_sim::faults::Faults;
 use longshore_sim::fields::{self, name};
 use longshore_sim::harness::{Harness, RepairMode, Setup};

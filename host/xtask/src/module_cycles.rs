@@ -243,8 +243,50 @@ pub fn circles(folder: &Path) -> Vec<Vec<String>> {
     groups
 }
 
+/// Uses of a room by one before it, in this order. A room is a module below `under`.
+fn backward(folder: &Path, under: &str, order: &[&str]) -> Vec<String> {
+    let place = |module: &Module| {
+        let room = (module.first()? == under).then(|| module.get(1))??;
+        let place = order.iter().position(|name| name == room);
+        Some(place.unwrap_or_else(|| panic!("{under}::{room} has no place in the order of rooms")))
+    };
+    let mut wrong = Vec::new();
+    for (module, others) in uses(folder) {
+        for other in others {
+            if let (Some(own), Some(used)) = (place(&module), place(&other))
+                && own < used
+            {
+                wrong.push(format!("{} uses {}", module.join("::"), other.join("::")));
+            }
+        }
+    }
+    wrong
+}
+
 mod tests {
-    use super::circles;
+    use super::{backward, circles};
+
+    /// The rooms of the live loop. Each knows only those before it.
+    const ROOMS: [&str; 11] = [
+        "process",
+        "observe",
+        "journal",
+        "policies",
+        "decide",
+        "metrics",
+        "act",
+        "serve",
+        "aws",
+        "controller",
+        "run",
+    ];
+
+    #[test]
+    fn rooms_of_the_loop_know_only_those_before_them() {
+        let folder = longshore_xtask::guests::root().join("host/daemon/src");
+        let wrong = backward(&folder, "live", &ROOMS);
+        assert!(wrong.is_empty(), "{wrong:#?}");
+    }
 
     /// The most modules of a crate that may use each other in a circle. Where a crate has fewer by
     /// now, its number here becomes smaller with it.

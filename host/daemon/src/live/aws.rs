@@ -44,21 +44,21 @@ use claims::Claims;
 use interruptions::Interruptions;
 use observed::{Counting, ToldClasses};
 
-use super::backoff::back_off;
-use super::claim_writes;
-use super::cloud::{Cloud, Tasks};
-use super::context::Context;
-use super::kinds::Kind;
-use super::leader::Leadership;
 use super::metrics::ec2::Ec2Metrics;
-use super::node_claim;
-use super::offers::Offers;
 use super::policies::PolicyReloader;
-use super::settings::aws::AwsSettings;
-use super::settings::{RepairMode, Settings};
-use super::state::ClassView;
-use super::step_error::StepError;
 use crate::error::Failure;
+use crate::live::act::claim_writes;
+use crate::live::act::cloud::{Cloud, Tasks};
+use crate::live::act::context::Context;
+use crate::live::observe::kinds::Kind;
+use crate::live::observe::node_claim;
+use crate::live::observe::offers::Offers;
+use crate::live::observe::state::ClassView;
+use crate::live::process::backoff::back_off;
+use crate::live::process::leader::Leadership;
+use crate::live::process::step_error::StepError;
+use crate::settings::aws::AwsSettings;
+use crate::settings::{RepairMode, Settings};
 
 /// The certificate of the API server as a pod has it.
 const CERTIFICATE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt";
@@ -80,7 +80,7 @@ pub(super) async fn start(
     settings: &Settings,
     set: AwsSettings,
     client: &Client,
-    clock: &super::clock::Clock,
+    clock: &crate::live::process::clock::Clock,
     policies: PolicyReloader,
 ) -> Result<Cloud, Failure> {
     let failed = |message: String, hint: &str| Failure::Usage {

@@ -28,46 +28,50 @@ use longshore_core::snapshot::Snapshot;
 use tokio::sync::mpsc::{Receiver, Sender, UnboundedReceiver, channel};
 use tokio::time::{Instant, sleep_until};
 
-use super::backoff::back_off;
-use super::claim_conditions::{Surroundings, is_listed};
-use super::claim_writes;
-use super::claims::class_label;
-use super::context::Context;
-use super::create_claims::Created;
-use super::disruption::decide;
-use super::explain_requests::{ExplainRequests, Subject};
-use super::freshness::{Freshness, OwnWrite};
-use super::garbage;
-use super::guard::{guarded, guarded_now};
-use super::kinds::Kind;
-use super::launch_groups;
-use super::launch_request::launch_of;
-use super::lifecycle;
-use super::mutants::mutant;
-use super::node::NodeView;
-use super::node_claim::{self, is_true};
-use super::offers::CurrentOffers;
-use super::overlays;
-use super::plan_index::PlanIndex;
-use super::planned_pods::{Planned, planned_pods};
-use super::pod_events::PodEvents;
-use super::pod_latency::PodLatency;
-use super::pools;
-use super::pulse;
-use super::recent;
-use super::repair::{self, Repairs, UnhealthyCounts, reboot};
-use super::rollout::{Action, Nomination, Rollout, Turn};
-use super::round::{self, Round, RoundConfig};
-use super::round_timer::RoundTimer;
-use super::serve::{Query, SharedBoard};
-use super::state::{Class, ClusterState, TypeTable, WorkItem};
-use super::static_pools;
-use super::step_error::{Outcome, StepError};
-use super::termination;
-use super::useless_purchases::{self, ToRemember};
-use super::watch::Observed;
-use super::work_queue::{Lane, WorkQueue};
 use crate::config::NewPods;
+use crate::live::act::claim_conditions::{Surroundings, is_listed};
+use crate::live::act::claim_writes;
+use crate::live::act::context::Context;
+use crate::live::act::end::garbage;
+use crate::live::act::end::termination;
+use crate::live::act::guard::{guarded, guarded_now};
+use crate::live::act::launch::create_claims::Created;
+use crate::live::act::launch::launch_groups;
+use crate::live::act::launch::launch_request::launch_of;
+use crate::live::act::launch::lifecycle;
+use crate::live::act::launch::static_pools;
+use crate::live::act::launch::useless_purchases;
+use crate::live::act::launch::useless_purchases::ToRemember;
+use crate::live::act::overlay_status;
+use crate::live::act::pod_events::PodEvents;
+use crate::live::act::pools;
+use crate::live::act::recent;
+use crate::live::act::repair;
+use crate::live::act::repair::{Repairs, UnhealthyCounts, reboot};
+use crate::live::act::work_queue::{Lane, WorkQueue};
+use crate::live::decide;
+use crate::live::decide::claims::class_label;
+use crate::live::decide::rollout::{Action, Nomination, Rollout, Turn};
+use crate::live::decide::round;
+use crate::live::decide::round::{Round, RoundConfig};
+use crate::live::decide::round_timer::RoundTimer;
+use crate::live::observe::freshness::{Freshness, OwnWrite};
+use crate::live::observe::kinds::Kind;
+use crate::live::observe::node::NodeView;
+use crate::live::observe::node_claim;
+use crate::live::observe::node_claim::is_true;
+use crate::live::observe::offers::CurrentOffers;
+use crate::live::observe::plan_index::PlanIndex;
+use crate::live::observe::planned_pods::{Planned, planned_pods};
+use crate::live::observe::pod_latency::PodLatency;
+use crate::live::observe::state::{Class, ClusterState, TypeTable, WorkItem};
+use crate::live::observe::watch::Observed;
+use crate::live::process::backoff::back_off;
+use crate::live::process::mutants::mutant;
+use crate::live::process::pulse;
+use crate::live::process::step_error::{Outcome, StepError};
+use crate::live::serve::explain_requests::{ExplainRequests, Subject};
+use crate::live::serve::http::{Query, SharedBoard};
 use crate::process;
 
 /// What tasks report.
@@ -993,7 +997,7 @@ impl Controller {
                     .map_err(StepError::other)?,
             };
             match applied.verdicts.get(&name) {
-                Some(verdict) => overlays::status::step(&ctx, &overlay, verdict).await,
+                Some(verdict) => overlay_status::step(&ctx, &overlay, verdict).await,
                 None => Ok(None),
             }
         }))
@@ -1072,7 +1076,9 @@ impl Controller {
         let answer = self.config.compute(move || {
             let explained = guarded_now(&metrics, "explaining", || match &question.about {
                 Subject::Pod(pod) => round::explain(&how, &live, input, pod),
-                Subject::Node(node) => decide::explain(&how, &live, input, (node, repairs_off)),
+                Subject::Node(node) => {
+                    decide::disruption::explain(&how, &live, input, (node, repairs_off))
+                }
             });
             let defect = || Err("explaining has panicked: a defect, please report it".to_owned());
             let _ = question.reply.send(explained.unwrap_or_else(defect));

@@ -11,11 +11,11 @@
 //! seed, effort and settings, nominations, instance types and unavailable offerings, signals, the
 //! policy of each NodePool, and the components themselves.
 
+pub(in crate::live) mod bug_report;
+
 mod blobs;
 mod catalogue;
 mod files;
-#[cfg(test)]
-pub(crate) mod fixture;
 mod format;
 #[doc(hidden)]
 pub mod fuzz;
@@ -25,7 +25,7 @@ pub(crate) mod messages;
 pub(crate) mod read;
 pub(crate) mod record;
 pub(crate) mod round;
-mod segment;
+pub(in crate::live) mod segment;
 pub(crate) mod show;
 mod signals;
 #[cfg(test)]
@@ -49,12 +49,11 @@ pub use files::Sizes;
 pub(crate) use signals::read as read_signals;
 pub use writer::Condition;
 
-use super::bug_report;
-use super::kinds::Kind;
-use super::lock::lock;
-use super::watch::Change;
 use crate::config::Config;
 use crate::error::Failure;
+use crate::live::observe::kinds::Kind;
+use crate::live::observe::watch::Change;
+use crate::live::process::lock::lock;
 use crate::report::{Decision, pod_name};
 use blobs::BlobStore;
 use look::Look;

@@ -1,6 +1,9 @@
 //! Metrics of events: Karpenter's names and labels where Karpenter has the metric, `longshore_` for
 //! others.
 
+pub mod disruption;
+pub mod reboots;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 
@@ -10,14 +13,14 @@ use prometheus::{
     IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder,
 };
 
-use super::disruption::metrics::DisruptionMetrics;
+use self::disruption::DisruptionMetrics;
+use self::reboots::RebootMetrics;
 use super::journal::Condition;
-use super::lock::lock;
-use super::pod_latency;
 use super::policies::PolicyStatus;
-use super::repair::reboot::metrics::RebootMetrics;
-use super::state::{PodStage, PodTransition};
 use crate::config::Mode;
+use crate::live::observe::pod_latency;
+use crate::live::observe::state::{PodStage, PodTransition};
+use crate::live::process::lock::lock;
 
 #[cfg(any(feature = "aws", test))]
 #[cfg_attr(
@@ -748,7 +751,7 @@ impl Metrics {
     }
 
     /// Offerings that are unavailable now.
-    pub fn short(&self, short: &super::unavailable_offerings::Summary) {
+    pub fn short(&self, short: &crate::live::observe::unavailable_offerings::Summary) {
         self.without_capacity.reset();
         for ((capacity_type, zone), count) in &short.by_place {
             self.without_capacity

@@ -1,5 +1,9 @@
 //! `longshore run`: assembles the daemon and runs it until it is stopped.
 
+#[cfg(test)]
+pub(in crate::live) mod deploy_tests;
+pub mod environment;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,26 +14,29 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tracing_subscriber::EnvFilter;
 
-use super::clock::Clock;
-use super::cloud::Cloud;
-use super::connection::{self, Clients, connect};
-use super::definitions;
-use super::environment::{Daemon, Environment, Lease, Repairs, fixed};
+use self::environment::{Daemon, Environment, Lease, Repairs, fixed};
 use super::journal::{self, Journal};
-use super::leader::Leadership;
-use super::lock::lock;
-use super::log::LogQueue;
-use super::overlays::CatalogueOverlays;
 use super::policies::{self, PolicyReloader, Setup};
-use super::questions::Questions;
-use super::serve;
-use super::settings::{self, Settings, aws::AwsSettings};
-use super::stop;
 use crate::answer::Answer;
 use crate::args::{Log, Provider, RunArgs};
 use crate::error::Failure;
 use crate::input;
+use crate::live::act::cloud::Cloud;
+use crate::live::observe::definitions;
+use crate::live::observe::overlays::CatalogueOverlays;
+use crate::live::process::clock::Clock;
+use crate::live::process::connection;
+use crate::live::process::connection::{Clients, connect};
+use crate::live::process::leader::Leadership;
+use crate::live::process::lock::lock;
+use crate::live::process::log::LogQueue;
+use crate::live::process::stop;
+use crate::live::serve::http;
+use crate::live::serve::questions::Questions;
 use crate::policies::cache_folder;
+use crate::settings;
+use crate::settings::Settings;
+use crate::settings::aws::AwsSettings;
 use crate::spread::default_spread;
 
 /// Where a pod finds the name of its namespace.
@@ -310,7 +317,7 @@ async fn live(
     // The first request makes the connection: each watch would make one of its own otherwise.
     _ = tokio::time::timeout(CONNECT_TIMEOUT, client.apiserver_version()).await;
     // First of all: policies may take long to compile, and the cloud to answer.
-    let probes = serve::probes(settings.probes).await;
+    let probes = http::probes(settings.probes).await;
     let probes = probes.map_err(|[why, hint]| usage(&why, &hint))?;
     // In the folder that is there without a word of the configuration, which may be broken.
     let copies = cache_folder(None);
@@ -381,11 +388,11 @@ async fn live(
     ctx.garbage.allow(settings.garbage_limit);
     ctx.observes
         .store(settings.observes, std::sync::atomic::Ordering::Relaxed);
-    let at = serve::At {
+    let at = http::At {
         metrics: settings.metrics,
         status: settings.status.clone(),
     };
-    let served = serve::serve(questions.clone(), at, probes).await;
+    let served = http::serve(questions.clone(), at, probes).await;
     served.map_err(|[why, hint]| usage(&why, &hint))?;
     // They end with this function.
     let _tasks = cloud.tasks.map(|tasks| tasks(ctx));
@@ -423,7 +430,7 @@ async fn live(
 const DEFINITION_CHECK_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Reports problems of the cluster's definitions until there are none.
-async fn look_at_definitions(client: Client, board: serve::SharedBoard) {
+async fn look_at_definitions(client: Client, board: http::SharedBoard) {
     loop {
         match definitions::differences(&client).await {
             Ok(found) => {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::error::Failure;
 use crate::input;
-use crate::live::connection;
+use crate::live::process::connection;
 
 /// An object as it came.
 pub struct Object {

@@ -14,8 +14,8 @@ use super::chart::Release;
 use super::cluster::{Cluster, Object};
 use super::report::{Level, Report};
 use crate::error::{Failure, count};
-use crate::live::definitions::{Difference, INSTALL, difference};
-use crate::live::settings;
+use crate::live::observe::definitions::{Difference, INSTALL, difference};
+use crate::settings;
 
 /// The definitions that Longshore ships.
 pub fn definitions() -> Vec<Definition> {

@@ -7,11 +7,11 @@ use longshore_core::model::OfferingId;
 use serde_json::json;
 
 use super::{Verdict, replay};
-use crate::live::environment::CatalogueOverlays;
+use crate::live::decide::fixture::{JournalFixture, LARGE, segments};
 use crate::live::journal::Sizes;
-use crate::live::journal::fixture::{JournalFixture, LARGE, segments};
-use crate::live::kinds::Kind;
-use crate::live::watch::Change;
+use crate::live::observe::kinds::Kind;
+use crate::live::observe::watch::Change;
+use crate::live::run::environment::CatalogueOverlays;
 
 #[allow(dead_code, reason = "its other users need the rest")]
 #[path = "../../tests/reload/guest.rs"]
@@ -265,8 +265,8 @@ fn another_scorer_differs_by_what_its_own_plans_cost() {
 
 #[test]
 fn a_gap_is_said_and_a_cut_journal_is_decided_up_to_the_cut() {
-    use crate::live::kinds::Kind;
-    use crate::live::watch::Change;
+    use crate::live::observe::kinds::Kind;
+    use crate::live::observe::watch::Change;
     let mut scene = JournalFixture::new("gaps", LARGE, &[]);
     scene.churn(30);
     scene.round();

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use longshore_core::model::{Catalogue, Settings, Symbols};
 use longshore_daemon::error::Failure;
-use longshore_daemon::live::clock::Clock;
-use longshore_daemon::live::connection::{Clients, clients};
-use longshore_daemon::live::environment::{
+use longshore_daemon::live::policies::PolicyReloader;
+use longshore_daemon::live::process::clock::Clock;
+use longshore_daemon::live::process::connection::{Clients, clients};
+use longshore_daemon::live::process::leader::Leadership;
+use longshore_daemon::live::run::environment::{
     Cloud, Daemon, Environment, Lease, Offers, Repairs, Tasks, TerminateFirst, fixed,
 };
-use longshore_daemon::live::leader::Leadership;
-use longshore_daemon::live::policies::PolicyReloader;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 

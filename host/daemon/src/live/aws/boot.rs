@@ -16,8 +16,8 @@ use longshore_ec2::nodeclass::EC2NodeClass;
 use longshore_ec2::userdata::{Boot, Taint};
 
 use crate::bootstrap::{BootPolicy, CatalogueMachines, NodesOf, count_with};
-use crate::live::lock::lock;
 use crate::live::policies::{BootSlot, Kind, PolicyReloader};
+use crate::live::process::lock::lock;
 use crate::managed::Managed;
 
 /// Texts that are kept: one for each kind of node that is launched lately.

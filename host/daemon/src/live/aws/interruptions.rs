@@ -9,10 +9,10 @@ use longshore_aws::interruption::{Handler, Kind};
 use longshore_aws::provider::Ec2;
 
 use super::claims::{Claims, Owner};
-use crate::live::claim_writes;
-use crate::live::context::Context;
-use crate::live::node_claim;
-use crate::live::step_error::StepError;
+use crate::live::act::claim_writes;
+use crate::live::act::context::Context;
+use crate::live::observe::node_claim;
+use crate::live::process::step_error::StepError;
 
 /// Handles interruptions.
 pub struct Interruptions {

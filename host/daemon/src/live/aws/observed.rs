@@ -12,7 +12,7 @@ use longshore_aws::observer::{Called, Observer};
 use longshore_aws::store::{ClaimFacts, ClassEvent, KubeClasses, NodeClasses};
 use longshore_ec2::nodeclass::{EC2NodeClass, EC2NodeClassStatus};
 
-use crate::live::context::Context;
+use crate::live::act::context::Context;
 use crate::live::metrics::ec2::{self, Ec2Metrics};
 
 pub struct Counting(pub Arc<Ec2Metrics>);

@@ -20,10 +20,10 @@ use longshore_ec2::catalogue::requirements::aws::{RESERVATION_ID, RESERVATION_TY
 use longshore_ec2::nodeclass::{EC2NodeClass, ReservationState};
 use serde_json::{Value, json};
 
-use crate::live::claim_writes;
-use crate::live::context::Context;
-use crate::live::node_claim;
-use crate::live::step_error::StepError;
+use crate::live::act::claim_writes;
+use crate::live::act::context::Context;
+use crate::live::observe::node_claim;
+use crate::live::process::step_error::StepError;
 
 /// How often NodeClaims are looked at.
 const RESERVATION_CHECK_INTERVAL: Duration = Duration::from_secs(60);
@@ -140,7 +140,7 @@ mod tests {
     use longshore_ec2::catalogue::requirements::aws::RESERVATION_INTERRUPTIBLE;
 
     use super::*;
-    use crate::live::lifecycle::tests::{context, fresh};
+    use crate::live::act::launch::lifecycle::tests::{context, fresh};
 
     #[tokio::test]
     async fn a_claim_without_its_reservation_is_on_demand() {

@@ -18,14 +18,14 @@ use longshore_core::disrupt::repair::are_too_many;
 
 use super::LEADERSHIP_POLL;
 use super::claims::{Claims, Owner};
-use crate::live::claim_writes;
-use crate::live::context::Context;
+use crate::live::act::claim_writes;
+use crate::live::act::context::Context;
+use crate::live::act::end::proof;
+use crate::live::act::repair::ends;
+use crate::live::act::repair::reboot::{end_within, phase};
 use crate::live::metrics::ec2::Ec2Metrics;
-use crate::live::node_claim;
-use crate::live::proof;
-use crate::live::repair::ends;
-use crate::live::repair::reboot::{end_within, phase};
-use crate::live::step_error::StepError;
+use crate::live::observe::node_claim;
+use crate::live::process::step_error::StepError;
 
 /// How often EC2 is asked.
 const STATUS_CHECK_INTERVAL: Duration = Duration::from_secs(60);
@@ -291,7 +291,7 @@ mod tests {
     use longshore_cloud::CloudError;
 
     use super::*;
-    use crate::live::lifecycle::tests::{context, fresh};
+    use crate::live::act::launch::lifecycle::tests::{context, fresh};
     use crate::managed::Managed;
 
     #[tokio::test]

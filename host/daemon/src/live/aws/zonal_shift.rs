@@ -8,7 +8,7 @@ use longshore_api::crd::NodePool;
 use longshore_aws::provider::Ec2;
 use longshore_aws::zonal_shift::EVERY;
 
-use crate::live::context::Context;
+use crate::live::act::context::Context;
 
 /// Asks for shifts, until it is dropped. Every replica does, so that one that takes over launches
 /// nothing in a zone that is shifted away from; the leader writes Events.

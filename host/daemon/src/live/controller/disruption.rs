@@ -23,24 +23,27 @@ use tokio::time::Instant;
 
 use super::{Controller, Done, Work};
 use crate::disrupt::Messages;
-use crate::live::claim_writes;
-use crate::live::claims::{NewNodeClaim, NominationPlan, new_node_claims, pod_name};
-use crate::live::disruption::command::Worth;
-use crate::live::disruption::command::{
+use crate::live::act::claim_writes;
+use crate::live::act::disruption::events;
+use crate::live::act::disruption::step;
+use crate::live::act::disruption::step::NewCommand;
+use crate::live::act::end::termination::disrupted;
+use crate::live::act::guard::{guarded, guarded_now};
+use crate::live::act::work_queue::Lane;
+use crate::live::decide::claims::{NewNodeClaim, NominationPlan, new_node_claims, pod_name};
+use crate::live::decide::command::Worth;
+use crate::live::decide::command::{
     Candidate, CommandView, Replacement, candidate_of, destinations, replacement_of,
 };
-use crate::live::disruption::decide::{Before, Decision, IdleLook, Rested, decide};
-use crate::live::disruption::events;
-use crate::live::disruption::staying::{self, Held, Told};
-use crate::live::disruption::step::{self, NewCommand};
-use crate::live::disruption::waves::{self, Changes};
-use crate::live::guard::{guarded, guarded_now};
+use crate::live::decide::disruption::{Before, Decision, IdleLook, Rested, decide};
+use crate::live::decide::staying;
+use crate::live::decide::staying::{Held, Told};
+use crate::live::decide::waves;
+use crate::live::decide::waves::Changes;
 use crate::live::journal::look::BEFORE_FIRST_LOOK;
-use crate::live::mutants::mutant;
-use crate::live::node_claim;
-use crate::live::state::WorkItem;
-use crate::live::termination::disrupted;
-use crate::live::work_queue::Lane;
+use crate::live::observe::node_claim;
+use crate::live::observe::state::WorkItem;
+use crate::live::process::mutants::mutant;
 
 /// What was proposed is looked at again after this, before it is carried out.
 const VALIDATION_DELAY: Duration = Duration::from_secs(15);
@@ -955,9 +958,9 @@ fn budgets_in_the_way(snapshot: &Snapshot, round: &Round) -> BTreeMap<(String, &
 mod tests {
     use super::super::tests::how;
     use super::*;
-    use crate::live::lifecycle::tests::{context, fresh, instance};
-    use crate::live::round_timer::RoundTimer;
-    use crate::live::serve::SharedBoard;
+    use crate::live::act::launch::lifecycle::tests::{context, fresh, instance};
+    use crate::live::decide::round_timer::RoundTimer;
+    use crate::live::serve::http::SharedBoard;
 
     fn claim(node: &str, proposed: Option<&str>, more: serde_json::Value) -> NodeClaim {
         let mut annotations = more;
@@ -1000,7 +1003,7 @@ mod tests {
         use longshore_core::policy::ByPrice;
         use longshore_core::stop::Stop;
 
-        use crate::live::disruption::metrics::may_but_for_budgets;
+        use crate::live::metrics::disruption::may_but_for_budgets;
 
         let class = json!({"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "c"});
         let is = |kind: &str| json!({"type": kind, "status": "True"});

@@ -4,13 +4,13 @@
 use tokio::time::Instant;
 
 use super::Controller;
-use crate::live::freshness::OwnWrite;
-use crate::live::kinds::Kind;
-use crate::live::mutants::mutant;
-use crate::live::protection;
-use crate::live::state::WorkItem;
-use crate::live::strip_managed_fields::full_name;
-use crate::live::watch::{Change, Observed};
+use crate::live::observe::freshness::OwnWrite;
+use crate::live::observe::kinds::Kind;
+use crate::live::observe::protection;
+use crate::live::observe::state::WorkItem;
+use crate::live::observe::strip_managed_fields::full_name;
+use crate::live::observe::watch::{Change, Observed};
+use crate::live::process::mutants::mutant;
 
 impl Controller {
     /// Takes in what a watch has brought.

@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use serde_json::{Value, json};
 
 use super::Controller;
-use crate::live::lock::lock;
-use crate::live::overlays::{Applied, Verdict};
-use crate::live::state::TypeTable;
+use crate::live::observe::overlays::{Applied, Verdict};
+use crate::live::observe::state::TypeTable;
+use crate::live::process::lock::lock;
 
 /// Overlays and offerings that are named.
 const MAX_NAMED_OVERLAYS: usize = 20;
@@ -91,7 +91,7 @@ mod tests {
     use longshore_core::model::{Catalogue, Symbols};
 
     use super::*;
-    use crate::live::state::{OfferingRow, TypeRow};
+    use crate::live::observe::state::{OfferingRow, TypeRow};
 
     fn table(prices: &[(&str, f64)]) -> TypeTable {
         let row = |(name, price): &(&str, f64)| TypeRow {

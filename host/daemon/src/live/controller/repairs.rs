@@ -9,14 +9,14 @@ use longshore_core::ids::NodeIx;
 
 use super::{Controller, Done};
 use crate::disrupt::Messages;
-use crate::live::disruption::command::Repaired;
-use crate::live::disruption::decide::Decision;
-use crate::live::disruption::events;
-use crate::live::guard::guarded;
-use crate::live::node::NodeView;
-use crate::live::node_claim::pool_of;
-use crate::live::repair::reboot;
-use crate::live::round_input::UnhealthyHost;
+use crate::live::act::disruption::events;
+use crate::live::act::guard::guarded;
+use crate::live::act::repair::reboot;
+use crate::live::decide::command::Repaired;
+use crate::live::decide::disruption::Decision;
+use crate::live::decide::round_input::UnhealthyHost;
+use crate::live::observe::node::NodeView;
+use crate::live::observe::node_claim::pool_of;
 
 impl Controller {
     /// Nodes that the cloud calls unhealthy, where they are repaired within budgets, and how long

@@ -10,12 +10,12 @@ use longshore_api::crd::{ConditionStatus, NodeClaim, condition};
 use tokio::time::Instant;
 
 use super::Controller;
-use crate::live::claims::NewNodeClaim;
-use crate::live::kinds::Kind;
-use crate::live::mutants::mutant;
-use crate::live::rollout::NOMINATION_TIMEOUT;
-use crate::live::round_input::{PlannedHost, RoundInput};
-use crate::live::strip_managed_fields::full_name;
+use crate::live::decide::claims::NewNodeClaim;
+use crate::live::decide::rollout::NOMINATION_TIMEOUT;
+use crate::live::decide::round_input::{PlannedHost, RoundInput};
+use crate::live::observe::kinds::Kind;
+use crate::live::observe::strip_managed_fields::full_name;
+use crate::live::process::mutants::mutant;
 
 impl Controller {
     /// What a round plans from. Notes the pods that wait though their nodes should have taken them.

@@ -9,11 +9,11 @@ use longshore_core::disrupt::verdicts::Method;
 use std::collections::BTreeSet;
 
 use super::Controller;
-use crate::live::disruption::command::{Candidate, candidate_of};
-use crate::live::disruption::decide::Decision;
-use crate::live::disruption::step::NewCommand;
-use crate::live::node_claim::pool_of;
-use crate::live::static_pools;
+use crate::live::act::disruption::step::NewCommand;
+use crate::live::act::launch::static_pools;
+use crate::live::decide::command::{Candidate, candidate_of};
+use crate::live::decide::disruption::Decision;
+use crate::live::observe::node_claim::pool_of;
 
 impl Controller {
     /// Begins to replace the nodes that a look has found.

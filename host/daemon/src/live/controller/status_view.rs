@@ -10,10 +10,10 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::Controller;
-use crate::live::lock::lock;
-use crate::live::node_claim::is_true;
-use crate::live::planned_pods::planned_pods;
-use crate::live::state::{MetricsSnapshot, TypeTable};
+use crate::live::observe::node_claim::is_true;
+use crate::live::observe::planned_pods::planned_pods;
+use crate::live::observe::state::{MetricsSnapshot, TypeTable};
+use crate::live::process::lock::lock;
 
 impl Controller {
     /// The cluster as exported in metrics.

@@ -12,15 +12,16 @@ use longshore_core::disrupt::methods::TerminateFirst;
 
 use super::*;
 use crate::input;
-use crate::live::environment::fixed;
+use crate::live::act::launch::lifecycle::tests::{Server, context, fresh, instance};
+use crate::live::act::launch::refusals::Refused;
 use crate::live::journal::Journal;
-use crate::live::leader::Leadership;
-use crate::live::lifecycle::tests::{Server, context, fresh, instance};
-use crate::live::lock::lock;
+use crate::live::observe::server_pods;
+use crate::live::observe::watch::Change;
 use crate::live::policies::{PolicyReloader, Setup};
-use crate::live::refusals::Refused;
-use crate::live::serve;
-use crate::live::watch::Change;
+use crate::live::process::leader::Leadership;
+use crate::live::process::lock::lock;
+use crate::live::run::environment::fixed;
+use crate::live::serve::http;
 
 const POOL: &str = r#"{"metadata":{"name":"default","uid":"p","generation":1},"spec":{"template":{"spec":{
     "requirements":[{"key":"kubernetes.io/os","operator":"In","values":["linux"]}],
@@ -105,7 +106,7 @@ async fn two_loops_of_questions_do_not_keep_rounds_from_being_made() {
     let (out, observations) = channel(64);
     let (asks, asked) = channel(16);
     let board = SharedBoard::default();
-    let at = serve::tests::status_on_loopback(&ctx, &board, &asks).await;
+    let at = http::tests::status_on_loopback(&ctx, &board, &asks).await;
     let round_timer = RoundTimer::new(Duration::from_millis(100), Duration::from_secs(1));
     let (_echoes, echoes) = tokio::sync::mpsc::unbounded_channel();
     let heard = Heard {

@@ -10,7 +10,7 @@ use super::look::BEFORE_FIRST_LOOK;
 use super::round::{Outcome, RecordedEffort, Round};
 use super::segment::End;
 use crate::error::count;
-use crate::live::kinds::Kind;
+use crate::live::observe::kinds::Kind;
 
 /// A time, milliseconds since 1970, as RFC 3339 writes it.
 pub fn time(milliseconds: i64) -> String {
@@ -32,7 +32,7 @@ pub fn some_kinds(bits: u32) -> String {
 
 /// The `namespace/name` of an object.
 pub fn name(text: &str) -> Option<String> {
-    crate::live::strip_managed_fields::full_name(text)
+    crate::live::observe::strip_managed_fields::full_name(text)
 }
 
 /// How an observation came about.

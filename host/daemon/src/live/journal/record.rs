@@ -2,7 +2,7 @@
 
 use super::format::{Bytes, Wrong, put, put_bytes};
 use super::round::Round;
-use crate::live::kinds::Kind;
+use crate::live::observe::kinds::Kind;
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Record {

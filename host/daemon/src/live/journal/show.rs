@@ -14,7 +14,7 @@ use super::segment::ReadError;
 use crate::answer::Answer;
 use crate::args::{GrepArgs, OnlyArgs, ShowArgs};
 use crate::error::Failure;
-use crate::live::kinds::Kind;
+use crate::live::observe::kinds::Kind;
 
 impl From<ReadError> for Failure {
     fn from(error: ReadError) -> Failure {

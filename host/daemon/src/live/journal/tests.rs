@@ -2,16 +2,16 @@
 
 use std::path::Path;
 
-use super::fixture::{JournalFixture, LARGE, segments};
 use super::format::{HEADER_BYTES, header_of};
 use super::messages;
 use super::read::{Item, Reader};
 use super::record::Record;
 use super::segment::{End, ReadError, name_of};
 use super::{Journal, Sizes};
-use crate::live::kinds::Kind;
-use crate::live::strip_managed_fields::strip_managed_fields;
-use crate::live::watch::Change;
+use crate::live::decide::fixture::{JournalFixture, LARGE, segments};
+use crate::live::observe::kinds::Kind;
+use crate::live::observe::strip_managed_fields::strip_managed_fields;
+use crate::live::observe::watch::Change;
 
 /// Everything that can be read, and why it ends.
 fn read(path: &Path) -> (Vec<Record>, Result<End, ReadError>) {

@@ -1,9 +1,62 @@
 //! The metrics of events, for the reference in `host/docs`.
 
 use prometheus::core::Collector;
+use prometheus::proto::MetricType;
 
 use super::{Metrics, Turns, ec2};
-use crate::live::reference::Row;
+
+/// A metric, as the reference in `host/docs` has it.
+pub struct Row {
+    pub name: String,
+    kind: &'static str,
+    labels: Vec<String>,
+    help: String,
+}
+
+impl Row {
+    /// From the registry.
+    pub fn new(
+        name: &str,
+        kind: MetricType,
+        labels: impl IntoIterator<Item = String>,
+        help: &str,
+    ) -> Self {
+        let kind = match kind {
+            MetricType::COUNTER => "counter",
+            MetricType::GAUGE => "gauge",
+            MetricType::SUMMARY => "summary",
+            MetricType::HISTOGRAM => "histogram",
+            other => panic!("{name} is {other:?}"),
+        };
+        let mut labels: Vec<String> = labels.into_iter().collect();
+        labels.sort();
+        labels.dedup();
+        Row {
+            name: name.to_owned(),
+            kind,
+            labels,
+            help: help.to_owned(),
+        }
+    }
+
+    /// As the page has it.
+    pub fn cells(self) -> Vec<String> {
+        let label = |label: &String| {
+            if label.starts_with('*') {
+                label.clone()
+            } else {
+                format!("`{label}`")
+            }
+        };
+        let labels: Vec<String> = self.labels.iter().map(label).collect();
+        vec![
+            format!("`{}`", self.name),
+            self.kind.to_owned(),
+            labels.join(", "),
+            self.help,
+        ]
+    }
+}
 
 /// A row for each metric that [`Metrics`] registers. A field that is missing here does not compile.
 pub fn rows() -> Vec<Row> {

@@ -8,7 +8,7 @@ use prometheus::core::{Collector, Desc};
 use prometheus::proto::{LabelPair, Metric, MetricFamily, MetricType, Quantile, Summary as Wire};
 use tokio::time::Instant;
 
-use crate::live::lock::lock;
+use crate::live::process::lock::lock;
 
 /// Quantiles are of at most this many values, the last ones.
 const MAX_VALUES: usize = 512;

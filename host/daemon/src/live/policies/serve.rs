@@ -12,7 +12,7 @@ use longshore_core::policy::{AlikeCosts, Policies, Scores};
 use longshore_policy::{LoadedPolicy, ScoreRecord, ScoreRequest, Signals, WasmPolicies};
 
 use crate::config::{Config, Disruption, Planning};
-use crate::live::lock::lock;
+use crate::live::process::lock::lock;
 
 /// A state of everything that rounds ask. Answers the planner; immutable, and replaced as a whole.
 pub struct ActivePolicies {

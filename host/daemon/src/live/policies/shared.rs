@@ -8,7 +8,7 @@ use longshore_policy::Signals;
 use super::serve::ActivePolicies;
 use super::signals::ScoresAsker;
 use super::status::{PolicyBoard, SwapTimes};
-use crate::live::lock::lock;
+use crate::live::process::lock::lock;
 
 /// What the threads of a [`PolicyReloader`](super::PolicyReloader) share.
 pub(super) struct Shared {

@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::compare::Comparison;
 use super::serve::{ActivePolicies, ShadowJudge};
 use crate::config::{Mode, SignalEntry};
-use crate::live::lock::lock;
+use crate::live::process::lock::lock;
 use crate::messages::span;
 
 /// What taking over has cost rounds.

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use longshore_api::crd::{NodeClaim, NodeClaimStatus, Timestamp, condition};
 use serde_json::{Value, json};
 
-use crate::live::node_claim::{is_true, pool_of, rfc3339};
-use crate::live::planned_pods::planned_pods;
-use crate::live::state::ClusterState;
+use crate::live::observe::node_claim::{is_true, pool_of, rfc3339};
+use crate::live::observe::planned_pods::planned_pods;
+use crate::live::observe::state::ClusterState;
 
 const MAX_LINES: usize = 20;
 /// Most names in one line.

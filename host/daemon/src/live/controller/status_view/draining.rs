@@ -5,9 +5,9 @@ use std::time::Duration;
 use longshore_api::crd::{ConditionStatus, NodeClaim, condition};
 use serde_json::{Value, json};
 
-use crate::live::context::Context;
-use crate::live::node_claim::{pool_of, rfc3339};
-use crate::live::state::ClusterState;
+use crate::live::act::context::Context;
+use crate::live::observe::node_claim::{pool_of, rfc3339};
+use crate::live::observe::state::ClusterState;
 
 /// A drain is said after so long: pods take a while to end.
 const USUAL_DRAIN: Duration = Duration::from_secs(300);

@@ -1,0 +1,18 @@
+//! How decisions become objects and instances, and how these end.
+
+pub(crate) mod claim_conditions;
+pub(in crate::live) mod claim_writes;
+pub(in crate::live) mod cloud;
+pub(in crate::live) mod context;
+pub(crate) mod disruption;
+pub(in crate::live) mod end;
+pub(in crate::live) mod events;
+pub(in crate::live) mod guard;
+pub(in crate::live) mod instrumented;
+pub(in crate::live) mod launch;
+pub mod overlay_status;
+pub(in crate::live) mod pod_events;
+pub(crate) mod pools;
+pub(in crate::live) mod recent;
+pub(crate) mod repair;
+pub(in crate::live) mod work_queue;

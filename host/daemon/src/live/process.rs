@@ -1,0 +1,13 @@
+//! What every room stands on: who leads, what time it is, the connection, and how the process ends.
+
+pub(in crate::live) mod backoff;
+pub mod clock;
+pub mod connection;
+pub mod fail_points;
+pub mod leader;
+pub(crate) mod lock;
+pub(in crate::live) mod log;
+pub mod mutants;
+pub(in crate::live) mod pulse;
+pub(in crate::live) mod step_error;
+pub(in crate::live) mod stop;

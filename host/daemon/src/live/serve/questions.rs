@@ -1,0 +1,116 @@
+//! What operators ask a daemon: its status, and explanations. [`serve`](super::http) answers them over
+//! HTTP; the simulator, which has no ports, asks here.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::sync::mpsc::Sender;
+use tokio::sync::{Semaphore, oneshot};
+use tokio::time::timeout;
+
+use super::explain_requests::ExplainRequest;
+pub use super::explain_requests::Subject;
+use super::http::{Query, SharedBoard};
+use crate::explained::Explained;
+use crate::live::act::context::Context;
+use crate::live::policies::{Notice, PolicyReloader};
+use crate::live::process::lock::lock;
+use crate::status;
+
+/// Longest wait for an explanation.
+const EXPLAIN_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Asks a daemon that runs.
+#[derive(Clone)]
+pub struct Questions {
+    pub(in crate::live) ctx: Arc<Context>,
+    pub(in crate::live) board: SharedBoard,
+    pub(in crate::live) queries: Sender<Query>,
+    /// How many explanations may be asked for at a time: one.
+    turns: Arc<Semaphore>,
+}
+
+/// Why there is no explanation.
+#[derive(Debug, thiserror::Error)]
+pub enum NotExplained {
+    /// To be asked for again.
+    #[error("another explanation is in progress; only one runs at a time; retry later")]
+    Busy,
+    /// There is no such object, or there are several; in the daemon's words.
+    #[error("{0}")]
+    Unknown(String),
+    /// To be asked for again.
+    #[error(
+        "no answer yet: not everything has been listed, or rounds go first; see `longshore status`"
+    )]
+    Late,
+}
+
+impl Questions {
+    pub(in crate::live) fn new(
+        ctx: Arc<Context>,
+        board: SharedBoard,
+        queries: Sender<Query>,
+    ) -> Self {
+        Questions {
+            ctx,
+            board,
+            queries,
+            turns: Arc::new(Semaphore::new(1)),
+        }
+    }
+
+    /// What the loop reports, and how old that may be.
+    pub fn status(&self) -> Value {
+        let mut status = lock(&self.board).status.clone();
+        if let (Some(status), Some((_, ago))) =
+            (status.as_object_mut(), self.ctx.clock.last_answer())
+        {
+            status.insert("answeredSecondsAgo".to_owned(), ago.as_secs_f64().into());
+        }
+        status
+    }
+
+    /// What this process has counted, as metrics have it.
+    pub fn counted(&self) -> String {
+        self.ctx.metrics.text()
+    }
+
+    /// Takes what the policies say of themselves into the status and the metrics. What is news.
+    pub fn note_policies(&self, reloader: &PolicyReloader) -> Vec<Notice> {
+        let ctx = &self.ctx;
+        let notices = reloader.notices();
+        for (subject, what) in notices.iter().filter_map(Notice::change) {
+            ctx.recent.changed(ctx.now(), &subject, what);
+        }
+        let status = reloader.status();
+        ctx.metrics.policies_and_signals(&status);
+        lock(&self.board).policies = serde_json::to_value(status).unwrap_or_default();
+        notices
+    }
+
+    /// What `longshore status` prints.
+    pub fn status_text(&self) -> String {
+        status::as_text(&self.status())
+    }
+
+    /// Explains a pod or a node.
+    ///
+    /// # Errors
+    /// There is no such object, or no answer now.
+    pub async fn explain(&self, about: Subject) -> Result<Explained, NotExplained> {
+        let turn = self.turns.clone().try_acquire_owned();
+        let turn = turn.map_err(|_| NotExplained::Busy)?;
+        let (reply, answer) = oneshot::channel();
+        let asked = async {
+            let request = ExplainRequest { about, reply, turn };
+            self.queries.send(Query::Explain(request)).await.ok()?;
+            answer.await.ok()
+        };
+        match timeout(EXPLAIN_TIMEOUT, asked).await {
+            Ok(Some(answer)) => answer.map_err(NotExplained::Unknown),
+            Ok(None) | Err(_) => Err(NotExplained::Late),
+        }
+    }
+}
