@@ -566,14 +566,22 @@ fn jobs_and_rollouts_make_pods_of_the_same_group() {
     assert_eq!(
         outcome(&snapshot(&[known.clone(), pod.clone()])),
         "0 bought, b: default-bcd 1 times, 270 s",
-        "no rule reads the labels"
+        "no rule of its own reads the labels"
     );
-    let apart = json!({"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
-        {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "x"}}},
-    ]}}});
-    let reader = running("reader", "reader", "n2", &apart);
-    let objects = [known, pod, super::node("n2", "a", "4", "16Gi"), reader];
-    assert_eq!(outcome(&snapshot(&objects)), "1 bought", "a rule reads one");
+    let keeps_away = |app: &str| {
+        let apart = json!({"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
+            {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": app}}},
+        ]}}});
+        let reader = running("reader", "reader", "n2", &apart);
+        let n2 = super::node("n2", "a", "4", "16Gi");
+        outcome(&snapshot(&[known.clone(), pod.clone(), n2, reader]))
+    };
+    let others = keeps_away("x");
+    assert_eq!(
+        others, "0 bought, b: default-bcd 1 times, 270 s",
+        "a rule about others"
+    );
+    assert_eq!(keeps_away("another"), "1 bought", "a rule keeps it away");
 }
 
 #[test]

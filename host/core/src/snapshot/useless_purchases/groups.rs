@@ -9,13 +9,13 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::model::storage::{StorageClass, Volume, VolumeClaim};
 use crate::model::{
-    BetaLabel, ClusterObjects, LabelSelector, Op, Pod, PodShape, PodTerm, Requirement, SelectorOp,
-    ShapeId, Symbol, Symbols,
+    BetaLabel, ClusterObjects, LabelSelector, Labels, Op, Pod, PodShape, PodTerm, Requirement,
+    SelectorOp, ShapeId, Symbol, Symbols,
 };
 use crate::snapshot::volumes::default_class;
 
 /// Labels by which controllers tell pods of one template apart, or templates of one kind. Of the others
-/// those count that a rule of some pod reads.
+/// those count that the pod's own rules read.
 const OWN_LABELS: [&str; 10] = [
     "statefulset.kubernetes.io/pod-name",
     "apps.kubernetes.io/pod-index",
@@ -34,7 +34,7 @@ pub(super) struct Groups<'w> {
     world: &'w ClusterObjects,
     shapes: FxHashMap<ShapeId, u64>,
     storage: OnceCell<Storage<'w>>,
-    read_labels: OnceCell<Option<FxHashSet<Symbol>>>,
+    kept_away: OnceCell<KeptAway<'w>>,
 }
 
 impl<'w> Groups<'w> {
@@ -43,7 +43,7 @@ impl<'w> Groups<'w> {
             world,
             shapes: FxHashMap::default(),
             storage: OnceCell::new(),
-            read_labels: OnceCell::new(),
+            kept_away: OnceCell::new(),
         }
     }
 
@@ -71,8 +71,8 @@ impl<'w> Groups<'w> {
 
     fn of_shape(&mut self, shape: ShapeId) -> u64 {
         let world = self.world;
-        let read = self.read_labels.get_or_init(|| read_labels(world));
-        let made = || of_shape(&world.names, world.shapes.get(shape), read.as_ref());
+        let kept_away = self.kept_away.get_or_init(|| KeptAway::of(world));
+        let made = || of_shape(world, world.shapes.get(shape), kept_away);
         *self.shapes.entry(shape).or_insert_with(made)
     }
 
@@ -225,35 +225,132 @@ impl Digest {
     }
 }
 
-/// Labels that rules of the cluster's pods about other pods read; nothing for all of them, where a spread by
-/// default goes by the selectors of Services.
-fn read_labels(world: &ClusterObjects) -> Option<FxHashSet<Symbol>> {
+/// The required anti-affinity of all pods, which keeps other pods away from them.
+///
+/// A pod's group tells by which of them it is kept away, not by its labels: what other pods come and go
+/// with rules that do not concern it changes no group, so no pause ends by that.
+struct KeptAway<'w> {
+    terms: Vec<OtherTerm<'w>>,
+    /// Terms that select one value of a label, or one of a few, by label and value.
+    by_label: FxHashMap<(Symbol, Symbol), Vec<usize>>,
+    /// The others.
+    rest: Vec<usize>,
+    /// Namespaces with their labels.
+    namespaces: FxHashMap<Symbol, &'w Labels>,
+}
+
+/// A required anti-affinity term of some pod.
+struct OtherTerm<'w> {
+    term: &'w PodTerm,
+    /// The namespace of its pod.
+    namespace: Symbol,
+    digest: u64,
+}
+
+impl<'w> KeptAway<'w> {
+    fn of(world: &'w ClusterObjects) -> Self {
+        let here = world.pods.iter().filter(|pod| !pod.terminal);
+        let shapes: FxHashSet<ShapeId> = here.map(|pod| pod.shape).collect();
+        let mut known: FxHashSet<u64> = FxHashSet::default();
+        let mut all = KeptAway {
+            terms: Vec::new(),
+            by_label: FxHashMap::default(),
+            rest: Vec::new(),
+            namespaces: world
+                .namespaces
+                .iter()
+                .map(|(name, labels)| (*name, labels))
+                .collect(),
+        };
+        for shape in shapes.into_iter().map(|shape| world.shapes.get(shape)) {
+            for of in &shape.anti_affinity {
+                let mut digest = Digest::default();
+                digest.add(world.names.text(shape.namespace));
+                term(&world.names, of, &mut digest);
+                if known.insert(digest.0) {
+                    all.add(OtherTerm {
+                        term: of,
+                        namespace: shape.namespace,
+                        digest: digest.0,
+                    });
+                }
+            }
+        }
+        all
+    }
+
+    fn add(&mut self, of: OtherTerm<'w>) {
+        let at = self.terms.len();
+        let rules = of.term.selector.0.iter().flatten();
+        let values = rules.into_iter().find_map(|rule| match &rule.op {
+            SelectorOp::In(values) => Some((rule.key, values)),
+            _ => None,
+        });
+        match values {
+            Some((key, values)) => values.iter().for_each(|&value| {
+                self.by_label.entry((key, value)).or_default().push(at);
+            }),
+            None => self.rest.push(at),
+        }
+        self.terms.push(of);
+    }
+
+    /// Digests of the terms that select pods of a shape, sorted.
+    fn digests(&self, shape: &PodShape) -> Vec<u64> {
+        let by_label = shape.labels.iter();
+        let by_label = by_label.filter_map(|(key, value)| self.by_label.get(&(key, value)));
+        let terms = by_label
+            .flatten()
+            .chain(&self.rest)
+            .map(|&at| &self.terms[at]);
+        let mut selecting: Vec<u64> = terms
+            .filter(|of| self.selects(of, shape))
+            .map(|of| of.digest)
+            .collect();
+        selecting.sort_unstable();
+        selecting
+    }
+
+    fn selects(&self, of: &OtherTerm<'_>, shape: &PodShape) -> bool {
+        let (term, namespace) = (of.term, shape.namespace);
+        let by_selector = term.namespace_selector.as_ref().is_some_and(|selector| {
+            let labels = self.namespaces.get(&namespace);
+            labels.is_some_and(|labels| selector.matches(labels))
+        });
+        let is_own = term.namespaces.is_empty()
+            && term.namespace_selector.is_none()
+            && namespace == of.namespace;
+        (is_own || by_selector || term.namespaces.contains(&namespace))
+            && term.selector.matches(&shape.labels)
+    }
+}
+
+/// Labels that a pod's own rules about pods read; nothing for all of them, where a spread by default goes by
+/// the selectors of Services.
+fn read_labels(world: &ClusterObjects, shape: &PodShape) -> Option<FxHashSet<Symbol>> {
     if !world.settings.default_spread.is_empty() {
         return None;
     }
-    let shapes: FxHashSet<ShapeId> = world.pods.iter().map(|pod| pod.shape).collect();
-    let mut read = FxHashSet::default();
-    for shape in shapes.into_iter().map(|shape| world.shapes.get(shape)) {
-        let spread = shape.spread.iter().filter(|of| of.required);
-        let terms = shape.affinity.iter().chain(&shape.anti_affinity);
-        let selectors = spread.map(|of| &of.selector);
-        let selectors = selectors.chain(terms.map(|of| &of.selector));
-        let rules = selectors.flat_map(|LabelSelector(rules)| rules.iter().flatten());
-        read.extend(rules.map(|rule| rule.key));
-    }
-    Some(read)
+    let spread = shape.spread.iter().filter(|of| of.required);
+    let terms = shape.affinity.iter().chain(&shape.anti_affinity);
+    let selectors = spread.map(|of| &of.selector);
+    let selectors = selectors.chain(terms.map(|of| &of.selector));
+    let rules = selectors.flat_map(|LabelSelector(rules)| rules.iter().flatten());
+    Some(rules.map(|rule| rule.key).collect())
 }
 
 /// The digest of a shape: everything that decides where its pods may run. Of its labels those count
-/// that are read, but for [`OWN_LABELS`].
-fn of_shape(names: &Symbols, shape: &PodShape, read: Option<&FxHashSet<Symbol>>) -> u64 {
+/// that its own rules read, but for [`OWN_LABELS`].
+fn of_shape(world: &ClusterObjects, shape: &PodShape, kept_away: &KeptAway<'_>) -> u64 {
+    let names = &world.names;
     let text = |sym: Symbol| names.text(sym);
     let mut digest = Digest::default();
     digest.add(text(shape.namespace));
+    let read = read_labels(world, shape);
     let mut own: Vec<(&str, &str)> = shape
         .labels
         .iter()
-        .filter(|(key, _)| read.is_none_or(|read| read.contains(key)))
+        .filter(|(key, _)| read.as_ref().is_none_or(|read| read.contains(key)))
         .map(|(key, value)| (text(key), text(value)))
         .filter(|(key, _)| !OWN_LABELS.contains(key))
         .collect();
@@ -261,6 +358,9 @@ fn of_shape(names: &Symbols, shape: &PodShape, read: Option<&FxHashSet<Symbol>>)
     own.iter().for_each(|(key, value)| {
         digest.add(key).add(value);
     });
+    for term in kept_away.digests(shape) {
+        digest.add("kept away").add(&format!("{term:016x}"));
+    }
     let mut asks: Vec<(&str, i64)> = shape
         .requests
         .iter()
