@@ -133,8 +133,8 @@ pub struct ResourceRequests {
     pub requests: Quantities,
 }
 
-/// What is known of a NodeClaim. What cannot be read of it is passed over, so that one NodeClaim does not
-/// spoil the list of the others.
+// What cannot be read of it is passed over, so that one NodeClaim does not spoil the list of the others.
+/// What is known of a NodeClaim.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeClaimStatus {

@@ -71,7 +71,10 @@ fn quiet(reason: &str) -> Duration {
 /// Whether an object hears a reason once in its interval, also if the message is another one. A pod's
 /// message changes with each NodePool and each node that comes and goes.
 fn is_quiet_for_all(reason: &str) -> bool {
-    matches!(reason, "FailedScheduling" | "Unconsolidatable")
+    matches!(
+        reason,
+        "FailedScheduling" | "PurchaseDidNotHelp" | "Unconsolidatable"
+    )
 }
 
 /// Writes Events.

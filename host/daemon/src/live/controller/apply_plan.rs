@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use longshore_core::model::ClusterObjects;
 use longshore_core::plan::{Plan, PodIx, PoolIx, Refusal, Unfit, Unplaced};
 use longshore_core::reasons::UselessPurchase;
 use longshore_core::snapshot::{Ineligible, Snapshot};
@@ -151,6 +152,7 @@ impl Controller {
                 milliseconds = took.as_millis() as u64,
                 "planned"
             );
+            log_places(&snapshot.world, &plan);
         }
         if wanted.is_empty() {
             self.planning = false;
@@ -341,10 +343,10 @@ impl Controller {
                 words => format!(": {}", words.trim_end_matches('.')),
             };
             let message = format!(
-                "The node of NodeClaim {claim} was bought for the pod and did not help: it is \
-                ready and has room, and kube-scheduler refuses the pod{words}. No other node is \
-                bought for such pods before {} UTC, unless the pod, its volumes, a NodePool or a \
-                node class change",
+                "The node of NodeClaim {claim} was bought for the pod and did not help: \
+                kube-scheduler refuses the pod all the same{words}. No other node is bought for \
+                such pods before {} UTC, unless the pod, its volumes, a NodePool or a node class \
+                change",
                 time_of_day(until)
             );
             told.insert(pod, (uid, message));
@@ -453,5 +455,20 @@ impl Controller {
             }
         }
         self.rollout.planned(planned, &on_nodes, on_claims);
+    }
+}
+
+/// Where each pod of a plan goes, in the log of a developer.
+fn log_places(world: &ClusterObjects, plan: &Plan) {
+    if !tracing::enabled!(tracing::Level::DEBUG) {
+        return;
+    }
+    let names =
+        |pods: &[PodIx]| -> Vec<String> { pods.iter().map(|&pod| pod_name(world, pod)).collect() };
+    for of in &plan.on_existing_nodes {
+        tracing::debug!(on = ?of.node, pods = ?names(&of.pods), "planned on what is there");
+    }
+    for claim in &plan.claims {
+        tracing::debug!(pods = ?names(&claim.pods), "planned on a new NodeClaim");
     }
 }

@@ -89,6 +89,12 @@ impl BoughtFor {
     }
 }
 
+/// Whether a pod takes room of a node that the next node would have. A daemon's pod is on that too.
+fn takes_room_of(pod: &Value, node: &str) -> bool {
+    let is_daemon = || fields::controller(pod).is_some_and(|owner| owner["kind"] == "DaemonSet");
+    !node.is_empty() && fields::text(pod, "/spec/nodeName") == node && !is_daemon()
+}
+
 /// A purchase that did not help.
 struct Pause {
     found: Duration,
@@ -152,7 +158,14 @@ impl Vain {
             Event::Added => {}
             Event::Modified => {
                 if let Some(purchase) = self.purchases.get_mut(name) {
-                    purchase.node = fields::text(claim, "/status/nodeName").to_owned();
+                    let node = fields::text(claim, "/status/nodeName");
+                    // Pods may be on a node before its claim says which it is.
+                    if purchase.node.is_empty() && !node.is_empty() {
+                        let pods = interceptor.server.list(resources::POD);
+                        let shared = pods.iter().any(|pod| takes_room_of(pod, node));
+                        purchase.shared = purchase.shared.or(shared.then_some(now));
+                    }
+                    purchase.node = node.to_owned();
                     if fields::deleting(claim) {
                         purchase.given_up.get_or_insert(now);
                     }
@@ -182,15 +195,11 @@ impl Vain {
             );
             self.gone.entry(name).or_insert(now);
         }
-        let node = fields::text(pod, "/spec/nodeName");
-        let daemon = fields::controller(pod).is_some_and(|owner| owner["kind"] == "DaemonSet");
-        if !node.is_empty() && !daemon {
-            let here = self
-                .purchases
-                .values_mut()
-                .filter(|purchase| purchase.node == node);
-            here.for_each(|purchase| _ = purchase.shared.get_or_insert(now));
-        }
+        let here = self
+            .purchases
+            .values_mut()
+            .filter(|purchase| takes_room_of(pod, &purchase.node));
+        here.for_each(|purchase| _ = purchase.shared.get_or_insert(now));
     }
 
     /// When NodePools were changed last.
