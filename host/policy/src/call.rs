@@ -430,6 +430,7 @@ fn checked_pools(pools: Vec<RawPool>, rows: usize) -> Result<Vec<CommitmentPool>
             });
         }
         checked.push(CommitmentPool {
+            owner: 0,
             name,
             remaining: pool.remaining + 0.0,
             draws,

@@ -418,7 +418,10 @@ impl Inner {
                 instance.score()
             },
         };
-        let answer = self.scorers[place].ask(&call, &mut self.reports);
+        let mut answer = self.scorers[place].ask(&call, &mut self.reports);
+        // A name of a pool is its policy's own: that of another policy is another pool.
+        let pools = answer.iter_mut().flat_map(|(_, scores)| &mut scores.pools);
+        pools.for_each(|pool| pool.owner = place as u32);
         (Some(place), answer)
     }
 
