@@ -6,8 +6,8 @@ use longshore_core::snapshot::Snapshot;
 use longshore_core::stop::Stop;
 use longshore_daemon::live::policies::Kind;
 
-const CONFIG: &str =
-    "[[policy]]\nname = 'judge'\npath = 'judge.wasm'\nsettings-file = 'judge.toml'\n";
+const CONFIG: &str = "[[policy]]\nname = 'judge'\npath = 'judge.wasm'\nsettings-file = 'judge.toml'\n\
+    grants = ['consolidation']\n";
 
 fn settings(mode: &str) -> Vec<u8> {
     format!("mode = '{mode}'\n").into_bytes()

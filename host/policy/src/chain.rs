@@ -14,11 +14,13 @@ use longshore_core::policy::{AlikeCosts, ByPrice, Policies, Scores};
 use crate::call::Instance;
 use crate::columns::Columns;
 use crate::judges::Judges;
+use crate::last_answers::{LastAnswer, LastAnswers};
 use crate::load::Host;
 use crate::loaded::LoadedPolicy;
 use crate::report::{CallStats, Fallback, Report};
 use crate::score_request::ScoreRequest;
 use crate::signals::Signals;
+use crate::terms::{OnFailure, Terms};
 use crate::version::{Budget, Call, Versions};
 
 /// A policy and its NodePools.
@@ -40,6 +42,8 @@ pub struct PolicySlot {
     pub node_pools: Vec<String>,
     /// The slot of the policy that this is another version of.
     pub follows: Option<usize>,
+    /// What the operator says of it, loaded or not.
+    pub terms: Terms,
 }
 
 /// One answer of a round, recorded for replay.
@@ -91,6 +95,7 @@ impl Host {
     /// Policies at work. NodePools that no assignment serves are scored by price.
     pub fn policies(&self, assignments: Vec<Assignment>) -> WasmPolicies {
         let place = |a: Assignment| PolicySlot {
+            terms: a.policy.terms().clone(),
             policy: Some(a.policy),
             node_pools: a.node_pools,
             follows: None,
@@ -112,7 +117,8 @@ impl Host {
             let old = place
                 .follows
                 .and_then(|at| before.as_ref()?.scorers.get(at));
-            Versions::follow(place.policy.clone(), place.node_pools.clone(), old)
+            let pools = place.node_pools.clone();
+            Versions::follow(place.policy.clone(), pools, &place.terms, old)
         };
         let judge = |place: &PolicySlot| {
             let Some(policy) = place.policy.clone().filter(LoadedPolicy::is_consolidation) else {
@@ -120,8 +126,8 @@ impl Host {
             };
             let pools = place.node_pools.clone();
             match &old_judges {
-                Some(old) => old.follow(place.follows, Some(policy), pools),
-                None => Versions::follow(Some(policy), pools, None),
+                Some(old) => old.follow(place.follows, Some(policy), pools, &place.terms),
+                None => Versions::follow(Some(policy), pools, &place.terms, None),
             }
         };
         let judges = Arc::new(Judges::new(places.iter().map(judge).collect()));
@@ -272,6 +278,38 @@ impl WasmPolicies {
         }
     }
 
+    /// The last good answers of the scorer at a place, for [`WasmPolicies::remember`] in another
+    /// process; none where they would not count.
+    pub fn remembered(&self, place: usize) -> Option<LastAnswers> {
+        let (mut all, answers) = {
+            let inner = self.lock();
+            let versions = inner.scorers.get(place)?;
+            let answered = versions.current.as_ref().or(versions.last_good.as_ref())?;
+            (
+                LastAnswers::of(&answered.policy),
+                versions.last_answers.clone(),
+            )
+        };
+        if answers.is_empty() {
+            return None;
+        }
+        answers
+            .iter()
+            .for_each(|(pool, answer)| all.add(pool, answer));
+        Some(all)
+    }
+
+    /// Has answers count that a scorer gave before this process began, where it gave none since.
+    pub fn remember(&self, place: usize, answers: &LastAnswers) {
+        let mut inner = self.lock();
+        let Some(versions) = inner.scorers.get_mut(place) else {
+            return;
+        };
+        for (pool, answer) in answers.iter() {
+            versions.last_answers.entry(pool.into()).or_insert(answer);
+        }
+    }
+
     /// What happened since last asked, in order.
     pub fn reports(&self) -> Vec<Report> {
         let mut reports = std::mem::take(&mut self.lock().reports);
@@ -303,11 +341,9 @@ impl WasmPolicies {
 impl Policies for WasmPolicies {
     fn score(&self, catalogue: &Catalogue, names: &Symbols, pool: Symbol) -> Scores {
         let mut inner = self.lock();
-        let (place, answer) = inner.score(catalogue, names, pool);
-        let (by, scores) = match (place, answer) {
-            (Some(place), Some((policy, scores))) => (Some((place, policy)), scores),
-            _ => (None, ByPrice.score(catalogue, names, pool)),
-        };
+        let Answered { place, by, scores } = inner.score(catalogue, names, pool);
+        let by = place.zip(by);
+        let scores = scores.unwrap_or_else(|| ByPrice.score(catalogue, names, pool));
         let answered = |place: &usize| {
             let current = by.as_ref().map(|(_, policy)| policy);
             current.is_some_and(|policy| inner.scorers[*place].is_at_work(policy))
@@ -333,7 +369,7 @@ impl Policies for WasmPolicies {
             let (_, policy) = answer.by?;
             let (offerings, cost) = answer.alike?;
             Some(AlikeCosts {
-                policy: policy.about().name.as_str().into(),
+                policy: policy.name().into(),
                 node_pool: answer.node_pool,
                 offerings,
                 cost,
@@ -387,15 +423,40 @@ fn prices_differ(catalogue: &Catalogue, scores: &Scores) -> bool {
     prices.any(|price| Some(price) != first)
 }
 
+/// What is answered about a NodePool.
+#[derive(Default)]
+struct Answered {
+    /// The place that is for it.
+    place: Option<usize>,
+    /// The version that answered.
+    by: Option<LoadedPolicy>,
+    /// Its answer, or what counts instead; the price if there is none.
+    scores: Option<Scores>,
+}
+
+/// Costs without commitments.
+fn costs(cost: Vec<f64>) -> Scores {
+    Scores {
+        cost: cost.into(),
+        pools: Vec::new(),
+    }
+}
+
+impl Versions {
+    /// Keeps a good answer, if it counts when the policy fails.
+    fn keep(&mut self, request: &ScoreRequest, scores: &Scores) {
+        if self.terms.on_failure == OnFailure::LastAnswer {
+            let answer = LastAnswer::Given {
+                columns: request.columns.clone(),
+                cost: scores.cost.clone(),
+            };
+            self.last_answers.insert(request.node_pool.clone(), answer);
+        }
+    }
+}
+
 impl Inner {
-    /// The place that is for a NodePool, and what a version of its policy answers. The price is to
-    /// answer where there is neither.
-    fn score(
-        &mut self,
-        catalogue: &Catalogue,
-        names: &Symbols,
-        pool: Symbol,
-    ) -> (Option<usize>, Option<(LoadedPolicy, Scores)>) {
+    fn score(&mut self, catalogue: &Catalogue, names: &Symbols, pool: Symbol) -> Answered {
         let node_pool = names.text(pool);
         let columns = self.columns(catalogue, names);
         let request = ScoreRequest {
@@ -407,22 +468,42 @@ impl Inner {
         self.keep(&request);
 
         let Some(place) = self.scorers.iter().position(|s| s.serves(node_pool)) else {
-            return (None, None);
+            return Answered::default();
         };
+        let versions = &mut self.scorers[place];
+        let known = versions.last_answers.get(node_pool).cloned();
+        let floor = versions.floor(known.is_some(), Fallback::Price);
         let call = Call {
             place,
             node_pool,
-            floor: Fallback::Price,
+            floor,
             ask: &|instance: &mut Instance, _: &LoadedPolicy| {
                 instance.set_request(&request);
                 instance.score()
             },
         };
-        let mut answer = self.scorers[place].ask(&call, &mut self.reports);
-        // A name of a pool is its policy's own: that of another policy is another pool.
-        let pools = answer.iter_mut().flat_map(|(_, scores)| &mut scores.pools);
-        pools.for_each(|pool| pool.owner = place as u32);
-        (Some(place), answer)
+        let answer = versions.ask(&call, &mut self.reports);
+        let columns = &request.columns;
+        let (by, scores) = match (answer, floor, known) {
+            (Some((policy, mut scores)), _, _) => {
+                // A name of a pool is its policy's own: that of another policy is another pool.
+                let pools = scores.pools.iter_mut();
+                pools.for_each(|pool| pool.owner = place as u32);
+                versions.keep(&request, &scores);
+                (Some(policy), Some(scores))
+            }
+            (None, Fallback::LastAnswer, Some(known)) => {
+                let least_share = 1.0 - versions.terms.max_discount;
+                (None, Some(costs(known.costs(columns, least_share))))
+            }
+            (None, Fallback::Hold, _) => (None, Some(costs(vec![f64::INFINITY; columns.count()]))),
+            (None, _, _) => (None, None),
+        };
+        Answered {
+            place: Some(place),
+            by,
+            scores,
+        }
     }
 
     /// The columns of a catalogue: those made last if they were made of it.

@@ -17,6 +17,7 @@ use crate::cluster_columns::{ClusterColumns, ProposalColumns};
 use crate::loaded::LoadedPolicy;
 use crate::report::{CallStats, Fallback, Report};
 use crate::score_request::{JudgeRequest, ScoreRequest};
+use crate::terms::{OnFailure, Terms};
 use crate::version::{Budget, Call, Versions};
 
 /// The consolidation policies, by place.
@@ -55,9 +56,11 @@ impl Judges {
         at: Option<usize>,
         policy: Option<LoadedPolicy>,
         node_pools: Vec<String>,
+        terms: &Terms,
     ) -> Versions {
         let inner = self.lock();
-        Versions::follow(policy, node_pools, at.and_then(|at| inner.places.get(at)))
+        let old = at.and_then(|at| inner.places.get(at));
+        Versions::follow(policy, node_pools, terms, old)
     }
 
     pub fn replace(&self, at: usize, policy: LoadedPolicy) {
@@ -113,6 +116,11 @@ impl JudgesInner {
         names.map(of).collect()
     }
 
+    /// Whether nothing is consolidated where a policy gives no answer.
+    fn holds(&self, place: usize) -> bool {
+        self.places[place].terms.on_failure == OnFailure::Hold
+    }
+
     fn ask<T>(
         &mut self,
         place: usize,
@@ -121,7 +129,8 @@ impl JudgesInner {
         let call = Call {
             place,
             node_pool: "",
-            floor: Fallback::Rules,
+            // Nodes come and go: what was last said of them is no answer.
+            floor: self.places[place].floor(false, Fallback::Rules),
             ask,
         };
         self.places[place].ask(&call, &mut self.reports)
@@ -153,9 +162,21 @@ impl Consolidation for WasmPolicies {
                 instance.set_judge_request(&request);
                 instance.weigh()
             }) else {
+                if inner.holds(place) {
+                    let by: Option<Arc<str>> = inner.places[place].terms.name.clone();
+                    for (weight, &pool) in weights.iter_mut().zip(request.cluster.node_pools.iter())
+                    {
+                        if of_pools[pool as usize] == Some(place) {
+                            *weight = Weight {
+                                usd: f64::INFINITY,
+                                by: by.clone(),
+                            };
+                        }
+                    }
+                }
                 continue;
             };
-            let by: Arc<str> = by.about().name.as_str().into();
+            let by: Arc<str> = by.name().into();
             for ((weight, usd), &pool) in
                 (weights.iter_mut().zip(usd)).zip(request.cluster.node_pools.iter())
             {
@@ -186,8 +207,21 @@ impl Consolidation for WasmPolicies {
             }
             let Some((_, decisions)) = inner.ask(place, &|instance, policy| {
                 instance.set_judge_request(&request);
-                instance.decide(&policy.about().name.as_str().into())
+                instance.decide(&policy.name().into())
             }) else {
+                if inner.holds(place) {
+                    let refused = Decision {
+                        priority: -1.0,
+                        not_before: 0.0,
+                        reason: "it gives no answer, and its `on-failure` is `hold`".into(),
+                        by: inner.places[place].terms.name.clone(),
+                    };
+                    for (known, proposal) in all.iter_mut().zip(proposals) {
+                        if concerned(place, proposal) {
+                            *known = Some(refused.clone());
+                        }
+                    }
+                }
                 continue;
             };
             let tally = &mut inner.places[place].tally;

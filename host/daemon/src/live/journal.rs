@@ -452,9 +452,8 @@ impl Round {
     fn answered(&mut self, answers: Vec<ScoreRecord>) {
         for answered in answers {
             let version = answered.by.map(|(place, policy)| {
-                let about = policy.about();
                 let version = Version {
-                    name: format!("{} {}", about.name, about.version),
+                    name: policy.called(),
                     digest: policy.digest().to_owned(),
                     settings: policy.settings().to_owned(),
                     place,

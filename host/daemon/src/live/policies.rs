@@ -14,6 +14,7 @@
 //! what a round decides. Signals also change only between rounds, so that a round sees consistent
 //! signals.
 
+mod answers_on_disk;
 mod compare;
 mod diff;
 mod files;
@@ -21,12 +22,14 @@ mod hints;
 mod last_good;
 mod load;
 mod places;
+mod quota;
 mod serve;
 mod setup;
 mod shared;
 mod signals;
 mod status;
 mod watch;
+mod web;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -42,7 +45,9 @@ use crate::error::Failure;
 
 pub use compare::Shadows;
 pub use last_good::{Opened, open};
+pub use load::{grants_hint, not_granted};
 pub use longshore_policy::{CompileChild, Compiler};
+pub use quota::EventQuota;
 pub use serve::{ActivePolicies, BootSlot};
 pub use setup::Setup;
 pub use signals::ScoresAsker;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use longshore_core::disrupt::consolidation::DisruptionPolicies;
 use longshore_core::model::{Catalogue, Symbol, Symbols};
 use longshore_core::policy::{ByPrice, Policies, Scores};
-use longshore_policy::{Assignment, Host, HostConfig, Signals, WasmPolicies};
+use longshore_policy::{Assignment, Host, HostConfig, Signals, Terms, WasmPolicies};
 
 use super::fold::BlobStore;
 use crate::error::Failure;
@@ -107,7 +107,12 @@ impl RecordedPolicies {
         };
         let settings =
             serde_json::from_str(&version.settings).map_err(|error| failed(error.to_string()))?;
-        let loaded = host.load_bytes(Path::new(&version.name), bytes, Some(&toml_of(&settings)));
+        let loaded = host.load_bytes(
+            &Terms::everything(),
+            Path::new(&version.name),
+            bytes,
+            Some(&toml_of(&settings)),
+        );
         let policy = loaded
             .map_err(|error| failed(Failure::Policy(version.name.clone(), error).report()))?;
         Ok(host.policies(vec![Assignment {
@@ -207,15 +212,9 @@ impl Scorer {
         }
         let entry = options::scorer(typed)?;
         let host = host()?;
-        let loaded = host.load(&entry.path, Some(&toml_of(&entry.settings)));
+        let loaded = host.load_on(&entry.terms(), &entry.path, Some(&toml_of(&entry.settings)));
         let policy = loaded.map_err(|error| Failure::Policy(entry.name.clone(), error))?;
-        let about = policy.about();
-        let name = format!(
-            "{} {} (sha256:{})",
-            about.name,
-            about.version,
-            short(policy.digest())
-        );
+        let name = format!("{} (sha256:{})", policy.called(), short(policy.digest()));
         let policies = host.policies(vec![Assignment {
             policy,
             node_pools: Vec::new(),

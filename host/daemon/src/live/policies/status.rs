@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use longshore_policy::{CallStats, Fallback, Report, ScoreRecord};
+use longshore_policy::{CallStats, Fallback, Level, Message, Report, ScoreRecord};
 use serde::Serialize;
 
 use super::compare::Comparison;
@@ -60,6 +60,10 @@ pub enum Kind {
     PolicyCostsAlike,
     /// It does so no longer.
     PolicyCostsDiffer,
+    /// Costs of an enforced policy were too far below the list price, and raised.
+    PolicyCostsRaised,
+    /// A component wants more than the operator's file grants.
+    PolicyNotGranted,
     /// A policy had something to say.
     PolicySaid,
     /// A policy that is compared does not answer.
@@ -83,8 +87,28 @@ impl Kind {
                 | CompiledCodeIgnored
                 | PolicyFailing
                 | PolicyCostsAlike
+                | PolicyCostsRaised
+                | PolicyNotGranted
                 | ShadowFailing
                 | SignalLost
+        )
+    }
+}
+
+impl Kind {
+    /// Whether a component brings it about by itself, as often as it is asked.
+    pub fn is_of_component(self) -> bool {
+        use Kind::*;
+        matches!(
+            self,
+            PolicySaid
+                | PolicyFailing
+                | PolicyRecovered
+                | PolicyCostsAlike
+                | PolicyCostsDiffer
+                | PolicyCostsRaised
+                | ShadowFailing
+                | ShadowRecovered
         )
     }
 }
@@ -102,6 +126,9 @@ pub struct Notice {
     /// It is of what this process began with, which is no change.
     #[serde(skip)]
     pub at_start: bool,
+    /// How loud it is, if a policy said it.
+    #[serde(skip)]
+    pub level: Option<Level>,
 }
 
 impl Notice {
@@ -197,6 +224,12 @@ pub struct PolicyStatus {
     pub error: Option<Problem>,
     /// What answered for it when it was last asked.
     pub active: Option<Active>,
+    /// The longest call when it was last asked, in seconds.
+    pub call_seconds: Option<f64>,
+    /// The most fuel that a call used then, as a share of what it has.
+    pub fuel_ratio: Option<f64>,
+    /// The most memory that it had then, in bytes.
+    pub memory_bytes: Option<u64>,
     /// What it fails with in rounds, if it does.
     pub failing: Option<String>,
     /// Versions made ready.
@@ -209,6 +242,10 @@ pub struct PolicyStatus {
     pub failures: u64,
     /// Questions that its last good version answered.
     pub by_last_good: u64,
+    /// Questions that what it last said answered.
+    pub by_last_answer: u64,
+    /// Questions after which nothing was bought or consolidated.
+    pub by_hold: u64,
     /// Questions that the price answered.
     pub by_price: u64,
     /// Questions about consolidation that no version answered: the rules alone counted.
@@ -219,8 +256,14 @@ pub struct PolicyStatus {
     pub deferred: u64,
     /// Proposals that it refused.
     pub declined: u64,
-    /// What the version that runs implements: `scorer`, `commitments`, `consolidation`.
+    /// Costs that were raised, since they were too far below the list price.
+    pub raised: u64,
+    /// What the version that runs implements: `scorer`, `commitments`, `consolidation`, `bootstrap`.
     pub implements: Vec<String>,
+    /// What of that it is not asked, since `grants` does not have it.
+    pub not_granted: Vec<String>,
+    /// Signals that it declares and does not see, since `signals` does not have them.
+    pub withheld_signals: Vec<String>,
     /// The comparison, for a shadow policy.
     pub shadow: Option<ShadowStatus>,
     /// Where all offerings cost the same in its last answers.
@@ -235,6 +278,10 @@ pub enum Active {
     Current,
     /// Its last good version.
     LastVersion,
+    /// What it last said of each offering.
+    LastAnswer,
+    /// Nothing: nothing is bought or consolidated.
+    Hold,
     /// The list price.
     Price,
     /// The rules of NodePools alone.
@@ -247,6 +294,8 @@ impl Active {
         match self {
             Active::Current => "current",
             Active::LastVersion => "last-version",
+            Active::LastAnswer => "last-answer",
+            Active::Hold => "hold",
             Active::Price => "price",
             Active::Rules => "rules",
         }
@@ -255,6 +304,8 @@ impl Active {
     fn of(tally: &CallStats) -> Self {
         match tally {
             tally if tally.by_last_good > 0 => Active::LastVersion,
+            tally if tally.by_last_answer > 0 => Active::LastAnswer,
+            tally if tally.by_hold > 0 => Active::Hold,
             tally if tally.by_price > 0 => Active::Price,
             tally if tally.by_rules > 0 => Active::Rules,
             _ => Active::Current,
@@ -407,7 +458,7 @@ impl SignalStatus {
     pub(super) fn new(name: &str, entry: &SignalEntry) -> Self {
         let (source, every_seconds) = match entry {
             SignalEntry::File(file) => (file.display().to_string(), None),
-            SignalEntry::Url { url, every } => (without_secrets(url), Some(every.as_secs())),
+            SignalEntry::Url { url, every, .. } => (without_secrets(url), Some(every.as_secs())),
             SignalEntry::PlacementScores(entry) => (
                 "EC2: spot placement scores".to_owned(),
                 Some(entry.every.as_secs()),
@@ -458,7 +509,20 @@ impl PolicyBoard {
             message,
             hint: hint.into(),
             at_start: false,
+            level: None,
         });
+    }
+
+    /// Notes what a policy said. Other notices do not go for it.
+    fn said(&mut self, name: &str, message: Message) {
+        if self.notices.len() >= NOTICES / 2 {
+            self.dropped += 1;
+            return;
+        }
+        self.note(Kind::PolicySaid, name, message.text, "");
+        if let Some(notice) = self.notices.back_mut() {
+            notice.level = Some(message.level);
+        }
     }
 
     /// A notice of what this process begins with.
@@ -574,7 +638,18 @@ impl PolicyBoard {
                     let Some(name) = live.names.get(place) else {
                         continue;
                     };
-                    self.note(Kind::PolicySaid, name, message.text, "");
+                    self.said(name, message);
+                }
+                Report::Raised { place, what, .. } => {
+                    let Some(name) = live.names.get(place) else {
+                        continue;
+                    };
+                    let known = self.policy(name).is_some_and(|policy| policy.raised > 0);
+                    if !known {
+                        let hint = "if that is meant, set `max-discount` of the policy";
+                        let message = format!("policy {name}: {what}");
+                        self.note(Kind::PolicyCostsRaised, name, message, hint);
+                    }
                 }
                 Report::Failed {
                     place,
@@ -595,7 +670,10 @@ impl PolicyBoard {
                             Fallback::LastGood => {
                                 "put the last good component back, or wait: every round asks again"
                             }
-                            Fallback::Price | Fallback::Rules => {
+                            Fallback::LastAnswer
+                            | Fallback::Hold
+                            | Fallback::Price
+                            | Fallback::Rules => {
                                 "put a good component in its place; every round asks again"
                             }
                         };
@@ -619,7 +697,7 @@ impl PolicyBoard {
         let mut reports = shadow.wasm.reports().into_iter().rev();
         let failed = reports.find_map(|report| match report {
             Report::Failed { error, .. } => Some(error.to_string()),
-            Report::Said { .. } => None,
+            Report::Said { .. } | Report::Raised { .. } => None,
         });
         let Some(policy) = self.policy(&shadow.name) else {
             return;
@@ -652,16 +730,26 @@ impl PolicyBoard {
         };
         if tally.calls > 0 {
             policy.active = Some(Active::of(&tally));
+            policy.call_seconds = Some(tally.usage.longest.as_secs_f64());
+            policy.fuel_ratio = Some(f64::from(tally.usage.fuel_permille) / 1000.0);
+            policy.memory_bytes = Some(tally.usage.memory as u64);
         }
         policy.calls += tally.calls;
         policy.failures += tally.failures;
         policy.by_last_good += tally.by_last_good;
         policy.by_price += tally.by_price;
         policy.by_rules += tally.by_rules;
+        policy.raised += tally.raised;
+        policy.by_last_answer += tally.by_last_answer;
+        policy.by_hold += tally.by_hold;
         policy.approved += tally.approved;
         policy.deferred += tally.deferred;
         policy.declined += tally.refused;
-        let instead = tally.by_last_good + tally.by_price + tally.by_rules;
+        let instead = tally.by_last_good
+            + tally.by_last_answer
+            + tally.by_hold
+            + tally.by_price
+            + tally.by_rules;
         let fine = tally.calls > 0 && instead == 0;
         if fine && policy.failing.take().is_some() {
             self.note(
@@ -754,6 +842,7 @@ mod tests {
             message: message.to_owned(),
             hint: String::new(),
             at_start: false,
+            level: None,
         };
         let loaded = "policy cost: discounts 1.2.0 (sha256:a179) is ready";
         let loaded = notice(Kind::PolicyLoaded, "cost", loaded);

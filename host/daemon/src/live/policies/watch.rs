@@ -8,6 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use longshore_policy::{Host, HostConfig, LoadedPolicy, PolicySlot, ScoreRequest};
 
+use super::answers_on_disk::AnswersOnDisk;
 use super::diff::{self, Change, DesiredPolicy, Fingerprint, Running, Step};
 use super::files::Files;
 use super::hints::Hints;
@@ -35,6 +36,8 @@ pub struct Watcher {
     file: Option<PathBuf>,
     /// Where copies of good configurations are kept.
     copies: Option<PathBuf>,
+    /// What policies last answered, for a process after this one.
+    answers: AnswersOnDisk,
     files: Files,
     sources: Sources,
     config: Arc<Config>,
@@ -100,6 +103,7 @@ impl Watcher {
             host,
             journal: setup.journal,
             boots: setup.boots,
+            answers: AnswersOnDisk::new(setup.copies.as_deref(), setup.config.as_deref()),
             file: setup.config,
             copies: setup.copies,
             files: Files::default(),
@@ -220,6 +224,8 @@ impl Watcher {
         if let Some(tables) = self.sources.news() {
             self.shared.slot().signals = Some(tables);
         }
+        let current = self.shared.slot().current.clone();
+        self.answers.write(&current, now);
         changed
     }
 
@@ -340,22 +346,27 @@ impl Watcher {
         change: &Change,
     ) -> Vec<Outcome> {
         let asked = self.shared.slot().current.clone().asked();
-        let policies = config.policies.iter().zip(wanted).zip(&change.steps);
-        let one = |((entry, wanted), step): ((&PolicyEntry, &mut Result<_, _>), &Step)| match step {
-            Step::Keep => Outcome::Kept,
-            Step::Refused => Outcome::Known,
-            Step::Off => Outcome::Off,
-            Step::Unreadable | Step::Load => self
-                .load_one(entry, wanted, &asked)
-                .map_or_else(Outcome::Refused, Outcome::Loaded),
+        let mut wanted = wanted.iter_mut();
+        let one = |((entry, step), from): ((&PolicyEntry, &Step), &Option<usize>)| {
+            let wanted = wanted.next()?;
+            Some(match step {
+                Step::Keep => Outcome::Kept,
+                Step::Refused => Outcome::Known,
+                Step::Off => Outcome::Off,
+                Step::Unreadable | Step::Load => self
+                    .load_one(entry, wanted, *from, &asked)
+                    .map_or_else(Outcome::Refused, Outcome::Loaded),
+            })
         };
-        policies.map(one).collect()
+        let policies = config.policies.iter().zip(&change.steps).zip(&change.from);
+        policies.filter_map(one).collect()
     }
 
     fn load_one(
         &self,
         entry: &PolicyEntry,
         wanted: &mut Result<Fingerprint, Problem>,
+        from: Option<usize>,
         asked: &[ScoreRequest],
     ) -> Result<LoadedPolicy, Unusable> {
         let found = std::mem::replace(wanted, Err(Problem::default()));
@@ -373,6 +384,10 @@ impl Watcher {
             board.note(Kind::CompiledCodeIgnored, &entry.name, remark, hint);
         }
         let policy = policy?;
+        let running = from.and_then(|at| self.slots[at].running.as_ref());
+        if let Some((_, running)) = running {
+            load::without_consent(&policy, entry, running)?;
+        }
         load::validate(&policy, entry, asked, self.sources.tables())?;
         self.journal.component(&read.version.digest, &read.bytes);
         Ok(policy)
@@ -448,6 +463,7 @@ impl Watcher {
         let place = |slot: &&LoadedSlot| PolicySlot {
             policy: slot.running.as_ref().map(|(_, policy)| policy.clone()),
             node_pools: slot.entry.nodepools.clone().unwrap_or_default(),
+            terms: slot.entry.terms(),
             follows: current
                 .names
                 .iter()
@@ -457,6 +473,12 @@ impl Watcher {
             .host
             .follow(Some(&current.wasm), obeyed.iter().map(place).collect());
         wasm.share_signals(self.sources.tables().clone());
+        // Those that follow nobody have what was written down before this process began.
+        for (place, slot) in obeyed.iter().enumerate() {
+            if !current.names.contains(&slot.entry.name) {
+                self.answers.recall(&wasm, place, &slot.entry.name);
+            }
+        }
         let shadow = |slot: &LoadedSlot| {
             let (_, policy) = slot
                 .running
@@ -501,6 +523,7 @@ impl Watcher {
             let place = PolicySlot {
                 policy: Some(policy.clone()).filter(LoadedPolicy::is_consolidation),
                 node_pools: slot.entry.nodepools.clone().unwrap_or_default(),
+                terms: slot.entry.terms(),
                 follows: None,
             };
             place.policy.as_ref()?;
@@ -607,6 +630,21 @@ impl Outcome {
                     _ => board.note(Kind::PolicyLoaded, name, message, ""),
                 }
                 status.implements.clone_from(&policy.about().implements);
+                let not_granted = policy.not_granted();
+                let names = not_granted.iter().map(|ability| ability.name().to_owned());
+                status.not_granted = names.collect();
+                let withheld = policy.withheld_signals().into_iter();
+                status.withheld_signals = withheld.map(str::to_owned).collect();
+                if !not_granted.is_empty() {
+                    let message = format!(
+                        "policy {name}: it exports {}, which is not asked",
+                        status.not_granted.join(", ")
+                    );
+                    let hint = load::grants_hint(&not_granted);
+                    board.note(Kind::PolicyNotGranted, name, message, &hint);
+                }
+                // Sums of another version say nothing about this one.
+                status.shadow = status.shadow.take().map(|_| ShadowStatus::default());
                 (status.digest, status.loaded_at, status.error) =
                     (Some(digest), Some(seconds(now)), None);
                 status.loads += 1;
