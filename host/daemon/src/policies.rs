@@ -2,6 +2,7 @@
 
 pub mod bench;
 pub mod check;
+pub mod grants;
 mod signals;
 
 use std::path::{Path, PathBuf};
@@ -16,7 +17,6 @@ use serde_json::Value;
 
 use crate::config::PolicyEntry;
 use crate::error::Failure;
-use crate::live::policies::not_granted;
 use crate::options::Options;
 
 /// The policies of one run.
@@ -58,7 +58,7 @@ pub fn load(options: &Options) -> Result<Scorers, Failure> {
         }
         let asked = policy.is_scorer() || policy.is_consolidation() || policy.is_bootstrap();
         if !asked {
-            let (reason, hint) = not_granted(&policy);
+            let (reason, hint) = grants::not_granted(&policy);
             return Err(Failure::Usage {
                 message: format!("policy {}: {reason}", entry.name),
                 hint,

@@ -16,7 +16,7 @@ use wasmtime::{Store, Trap};
 
 use crate::bootstrap::functions::BootFunctions;
 use crate::engine::{Limits, TICK, ticks};
-use crate::guest_text::cut;
+use crate::guest_text::{MAX_ERROR_CHARS, cut};
 use crate::imports::state::{Message, State, TooManyCalls};
 use crate::limiter::{CORE_INSTANCES, MEMORIES, TABLES, TooMuchMemory};
 use crate::loaded::Loaded;
@@ -25,9 +25,6 @@ use crate::score_request::ScoreRequest;
 use crate::version::Budget;
 use answer::{About, Answer, CallError};
 use scores::{Guard, Raised, RawPool, checked_costs, checked_pools};
-
-/// The longest text of a guest that gets into an error.
-const MAX_ERROR_CHARS: usize = 500;
 
 /// An instance of a policy.
 pub(crate) struct Instance {

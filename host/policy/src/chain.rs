@@ -56,6 +56,9 @@ pub struct ScoreRecord {
     pub by: Option<(usize, LoadedPolicy)>,
     /// The place whose policy gave no answer, so that another version or the price did.
     pub failed: Option<usize>,
+    /// What offerings cost where neither a version nor the price answered: its last answer, or that
+    /// nothing is bought.
+    pub instead: Option<Arc<[f64]>>,
     /// Checksum over costs and commitments.
     pub sum: u64,
     /// How many offerings it costs how much, where a policy costs all of them the same.
@@ -343,6 +346,8 @@ impl Policies for WasmPolicies {
         let mut inner = self.lock();
         let Answered { place, by, scores } = inner.score(catalogue, names, pool);
         let by = place.zip(by);
+        let instead = scores.as_ref().filter(|_| by.is_none());
+        let instead = instead.map(|scores| scores.cost.clone());
         let scores = scores.unwrap_or_else(|| ByPrice.score(catalogue, names, pool));
         let answered = |place: &usize| {
             let current = by.as_ref().map(|(_, policy)| policy);
@@ -356,6 +361,7 @@ impl Policies for WasmPolicies {
             node_pool: node_pool.clone(),
             by,
             failed,
+            instead,
             sum,
             alike,
         };

@@ -1,5 +1,8 @@
 //! Text of a guest, as it may be shown and kept.
 
+/// The longest text of a guest that gets into an error.
+pub(crate) const MAX_ERROR_CHARS: usize = 500;
+
 /// The beginning of a guest's text, of at most `room` bytes, as one line without characters that
 /// steer a terminal or change how the text around them reads.
 pub(crate) fn cut(mut text: String, room: usize) -> String {

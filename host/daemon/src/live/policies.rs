@@ -15,12 +15,14 @@
 //! signals.
 
 mod answers_on_disk;
+mod board;
 mod compare;
 mod diff;
 mod files;
 mod hints;
 mod last_good;
 mod load;
+mod notice;
 mod places;
 mod quota;
 mod serve;
@@ -45,15 +47,15 @@ use crate::error::Failure;
 
 pub use compare::Shadows;
 pub use last_good::{Opened, open};
-pub use load::{grants_hint, not_granted};
 pub use longshore_policy::{CompileChild, Compiler};
+pub use notice::{Kind, Notice};
 pub use quota::EventQuota;
 pub use serve::{ActivePolicies, BootSlot};
 pub use setup::Setup;
 pub use signals::ScoresAsker;
 pub use status::{
-    Active, Alike, ConfigStatus, DatedBy, FilesStatus, Kind, Notice, PolicyStatus, Problem,
-    ShadowStatus, SignalStatus, Status,
+    Active, Alike, ConfigStatus, DatedBy, FilesStatus, PolicyStatus, Problem, ShadowStatus,
+    SignalStatus, Status,
 };
 pub use watch::Watcher;
 

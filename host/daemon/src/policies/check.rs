@@ -8,9 +8,9 @@ use serde_json::Value;
 use crate::answer::Answer;
 use crate::args::CheckArgs;
 use crate::error::Failure;
-use crate::live::policies::grants_hint;
 use crate::messages::size;
 use crate::options;
+use crate::policies::grants::grants_hint;
 
 /// Inspects the component; with settings, configures it too. Exit code 2 if it would be refused.
 pub fn run(args: &CheckArgs) -> Result<Answer, Failure> {

@@ -7,10 +7,9 @@ use longshore_core::model::OfferingId;
 use longshore_core::policy::{CommitmentPool, Draw};
 use wasmtime::component::{ComponentType, Lift};
 
-use super::MAX_ERROR_CHARS;
 use super::answer::number;
 use crate::columns::Columns;
-use crate::guest_text::cut;
+use crate::guest_text::{MAX_ERROR_CHARS, cut};
 use crate::terms::{Exclusions, Terms};
 
 /// The most that an offering may cost, in USD per hour: a thousand times what the dearest does. Beyond

@@ -17,6 +17,7 @@ use longshore_policy::{ScoreRequest, Session};
 
 use super::serve::{ActivePolicies, Shadow};
 use super::shared::Shared;
+use super::status::Comparison;
 
 /// Costs closer than this are the same: USD per hour.
 const EQUAL: f64 = 1e-9;
@@ -62,24 +63,6 @@ impl Job {
     pub fn shadows(&self) -> impl Iterator<Item = &str> {
         self.live.shadows.iter().map(|shadow| shadow.name.as_str())
     }
-}
-
-/// The comparison of one shadow policy with the decision of one round. Costs are in USD per hour.
-#[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub(super) struct Comparison {
-    /// Claims of the NodePools that it serves.
-    pub claims: u64,
-    /// Of these, those for which it would have chosen another offering.
-    pub differ: u64,
-    /// How many of these have an offering that it excludes.
-    pub excluded: u64,
-    /// What the claims cost by price: as decided, and as it would have chosen.
-    pub price: (f64, f64),
-    /// Cost of the claims by the enforced policies: as decided, and as the shadow would have
-    /// chosen. Claims with an infinite cost on either side are left out.
-    pub enforced: (f64, f64),
-    /// The same by its own costs.
-    pub own: (f64, f64),
 }
 
 /// Asks shadows. See [`PolicyReloader::finish`](super::PolicyReloader::finish).

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use longshore_policy::Level;
 
-use super::status::{Kind, Notice};
+use super::notice::{Kind, Notice};
 
 /// How long no second Event of a kind is made of what one policy does by itself.
 const QUIET: Duration = Duration::from_secs(600);

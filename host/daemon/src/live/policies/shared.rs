@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use longshore_policy::Signals;
 
+use super::board::{PolicyBoard, SwapTimes};
 use super::serve::ActivePolicies;
 use super::signals::ScoresAsker;
-use super::status::{PolicyBoard, SwapTimes};
 use crate::live::process::lock::lock;
 
 /// What the threads of a [`PolicyReloader`](super::PolicyReloader) share.

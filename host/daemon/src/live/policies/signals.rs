@@ -13,7 +13,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use longshore_policy::{Signal, Signals};
 use serde_json::error::Category;
 
-use super::status::{DatedBy, Kind, PolicyBoard, Problem, SignalStatus};
+use super::board::PolicyBoard;
+use super::notice::Kind;
+use super::status::{DatedBy, Problem, SignalStatus};
 use super::{files, web};
 use crate::config::{Config, MAX_AGE, ScoresEntry, SignalEntry};
 

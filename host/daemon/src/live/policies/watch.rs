@@ -9,22 +9,23 @@ use std::time::{Duration, Instant, SystemTime};
 use longshore_policy::{Host, HostConfig, LoadedPolicy, PolicySlot, ScoreRequest};
 
 use super::answers_on_disk::AnswersOnDisk;
+use super::board::{PolicyBoard, SwapTimes};
 use super::diff::{self, Change, DesiredPolicy, Fingerprint, Running, Step};
 use super::files::Files;
 use super::hints::Hints;
 use super::last_good::{self, Opened};
 use super::load::{self, Unusable};
+use super::notice::Kind;
 use super::places::Mounts;
 use super::serve::{ActivePolicies, BootSlot, Shadow, ShadowJudge};
 use super::setup::Setup;
 use super::shared::{Shared, Slot};
 use super::signals::{Sources, read_files, seconds};
-use super::status::{
-    ConfigStatus, Kind, PolicyBoard, PolicyStatus, Problem, ShadowStatus, SwapTimes,
-};
+use super::status::{ConfigStatus, PolicyStatus, Problem, ShadowStatus};
 use crate::config::{Config, Mode, PolicyEntry, SignalEntry};
 use crate::error::Failure;
 use crate::live::journal::Journal;
+use crate::policies::grants::grants_hint;
 
 /// Keeps the running policies equal to the files.
 pub struct Watcher {
@@ -640,7 +641,7 @@ impl Outcome {
                         "policy {name}: it exports {}, which is not asked",
                         status.not_granted.join(", ")
                     );
-                    let hint = load::grants_hint(&not_granted);
+                    let hint = grants_hint(&not_granted);
                     board.note(Kind::PolicyNotGranted, name, message, &hint);
                 }
                 // Sums of another version say nothing about this one.
