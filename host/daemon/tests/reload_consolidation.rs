@@ -41,7 +41,9 @@ fn half_empty() -> Snapshot {
 /// A look as the disruption loop takes it.
 fn look(scene: &Scene) -> Round {
     let live = scene.manager.take().apart_to_disrupt();
-    methods::round(&scene.snapshot, &live, Options::default(), Stop::never())
+    let round = methods::round(&scene.snapshot, &live, Options::default(), Stop::never());
+    scene.manager.finish_look(&live);
+    round
 }
 
 #[test]
@@ -110,6 +112,11 @@ fn a_shadow_is_compared_and_never_obeyed() {
     let scene = scene("shadow", "rejects", "mode = 'shadow'\n");
     assert!(!look(&scene).now().is_empty());
     let sum = scene.policy("judge").shadow.unwrap();
+    assert_eq!(sum.proposals, 0, "no look waits for it");
+    assert!(!look(&scene).now().is_empty());
+    scene.shadows.step();
+    let sum = scene.policy("judge").shadow.unwrap();
+    assert_eq!(sum.skipped, 1, "the first was not compared when the second came");
     assert!(sum.proposals > 0, "{sum:?}");
     assert_eq!(sum.proposals_differing, sum.proposals);
 }
@@ -118,6 +125,7 @@ fn a_shadow_is_compared_and_never_obeyed() {
 fn a_shadow_that_fails_is_said_to() {
     let scene = scene("shadow-fails", "traps", "mode = 'shadow'\n");
     assert!(!look(&scene).now().is_empty());
+    scene.shadows.step();
     let status = scene.policy("judge");
     assert!(status.failing.is_some(), "{status:?}");
     assert!(scene.kinds().contains(&Kind::ShadowFailing));

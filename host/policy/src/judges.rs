@@ -121,6 +121,16 @@ impl JudgesInner {
         self.places[place].terms.on_failure == OnFailure::Hold
     }
 
+    /// What becomes of a proposal where it holds.
+    fn held(&self, place: usize) -> Decision {
+        Decision {
+            priority: -1.0,
+            not_before: 0.0,
+            reason: "it gives no answer, and its `on-failure` is `hold`".into(),
+            by: self.places[place].terms.name.clone(),
+        }
+    }
+
     fn ask<T>(
         &mut self,
         place: usize,
@@ -137,51 +147,64 @@ impl JudgesInner {
     }
 }
 
-impl WasmPolicies {
-    fn base_of(&self, facts: &Facts<'_>) -> ScoreRequest {
-        let world = &*facts.snapshot.world;
-        self.request(&world.catalogue, &world.names, world.now as f64)
+/// A question about consolidation as policies see it. It can be kept, and put to other policies.
+#[derive(Clone)]
+pub struct ConsolidationRequest(JudgeRequest);
+
+impl ConsolidationRequest {
+    /// How many proposals it is about; none for weights.
+    pub fn proposals(&self) -> usize {
+        self.0.proposals.count()
+    }
+
+    /// Seconds since 1970.
+    pub fn now(&self) -> i64 {
+        self.0.base.now as i64
     }
 }
 
-impl Consolidation for WasmPolicies {
-    fn weigh(&self, facts: &Facts<'_>) -> Vec<Weight> {
-        let base = self.base_of(facts);
+impl WasmPolicies {
+    /// A question about a cluster and proposals; about weights without any.
+    pub fn consolidation_request(
+        &self,
+        facts: &Facts<'_>,
+        proposals: &[Proposal],
+    ) -> ConsolidationRequest {
+        let world = &*facts.snapshot.world;
+        let base = self.request(&world.catalogue, &world.names, world.now as f64);
+        ConsolidationRequest(self.judges().lock().request(base, facts, proposals))
+    }
+
+    /// What disturbing each node costs; see [`Consolidation::weigh`].
+    pub fn weights(&self, request: &ConsolidationRequest) -> Vec<Weight> {
+        let request = &request.0;
         let mut inner = self.judges().lock();
-        let request = inner.request(base, facts, &[]);
         // The first request of a round.
         let budget = Budget::share(inner.places.len());
         (inner.places.iter_mut()).for_each(|versions| versions.begin_round(budget));
-        let mut weights = vec![Weight::default(); facts.nodes.len()];
-        let of_pools = inner.of_pools(&request);
+        let mut weights = vec![Weight::default(); request.cluster.count()];
+        let of_pools = inner.of_pools(request);
         for place in 0..inner.places.len() {
             if !of_pools.contains(&Some(place)) {
                 continue;
             }
-            let Some((by, usd)) = inner.ask(place, &|instance, _| {
-                instance.set_judge_request(&request);
+            let answer = inner.ask(place, &|instance, _| {
+                instance.set_judge_request(request);
                 instance.weigh()
-            }) else {
-                if inner.holds(place) {
-                    let by: Option<Arc<str>> = inner.places[place].terms.name.clone();
-                    for (weight, &pool) in weights.iter_mut().zip(request.cluster.node_pools.iter())
-                    {
-                        if of_pools[pool as usize] == Some(place) {
-                            *weight = Weight {
-                                usd: f64::INFINITY,
-                                by: by.clone(),
-                            };
-                        }
-                    }
+            });
+            let (by, usd): (Option<Arc<str>>, Vec<f64>) = match answer {
+                Some((by, usd)) => (Some(by.name().into()), usd),
+                None if inner.holds(place) => {
+                    let by = inner.places[place].terms.name.clone();
+                    (by, vec![f64::INFINITY; weights.len()])
                 }
-                continue;
+                None => continue,
             };
-            let by: Arc<str> = by.name().into();
             for ((weight, usd), &pool) in
                 (weights.iter_mut().zip(usd)).zip(request.cluster.node_pools.iter())
             {
                 if of_pools[pool as usize] == Some(place) && usd > 0.0 {
-                    let by = Some(by.clone());
+                    let by = by.clone();
                     *weight = Weight { usd, by };
                 }
             }
@@ -189,48 +212,41 @@ impl Consolidation for WasmPolicies {
         weights
     }
 
-    fn decide(&self, facts: &Facts<'_>, proposals: &[Proposal]) -> Vec<Decision> {
-        let base = self.base_of(facts);
+    /// What becomes of each proposal; see [`Consolidation::decide`].
+    pub fn decisions(&self, request: &ConsolidationRequest) -> Vec<Decision> {
+        let now = request.now();
+        let request = &request.0;
         let mut inner = self.judges().lock();
-        let request = inner.request(base, facts, proposals);
-        let of_pools = inner.of_pools(&request);
+        let of_pools = inner.of_pools(request);
         let pools = &request.cluster.node_pools;
-        let concerned = |place: usize, proposal: &Proposal| {
-            let rows = proposal.nodes.iter().filter_map(|&node| facts.row(node));
-            rows.map(|row| pools[row as usize] as usize)
+        let concerned = |place: usize, proposal: usize| {
+            let rows = request.proposals.removed_of(proposal).iter();
+            rows.map(|&row| pools[row as usize] as usize)
                 .any(|pool| of_pools[pool] == Some(place))
         };
-        let mut all: Vec<Option<Decision>> = vec![None; proposals.len()];
+        let mut all: Vec<Option<Decision>> = vec![None; request.proposals.count()];
         for place in 0..inner.places.len() {
-            if !proposals.iter().any(|proposal| concerned(place, proposal)) {
+            if !(0..all.len()).any(|proposal| concerned(place, proposal)) {
                 continue;
             }
-            let Some((_, decisions)) = inner.ask(place, &|instance, policy| {
-                instance.set_judge_request(&request);
+            let answer = inner.ask(place, &|instance, policy| {
+                instance.set_judge_request(request);
                 instance.decide(&policy.name().into())
-            }) else {
-                if inner.holds(place) {
-                    let refused = Decision {
-                        priority: -1.0,
-                        not_before: 0.0,
-                        reason: "it gives no answer, and its `on-failure` is `hold`".into(),
-                        by: inner.places[place].terms.name.clone(),
-                    };
-                    for (known, proposal) in all.iter_mut().zip(proposals) {
-                        if concerned(place, proposal) {
-                            *known = Some(refused.clone());
-                        }
-                    }
-                }
-                continue;
+            });
+            let is_answer = answer.is_some();
+            let decisions = match answer {
+                Some((_, decisions)) => decisions,
+                None if inner.holds(place) => vec![inner.held(place); all.len()],
+                None => continue,
             };
             let tally = &mut inner.places[place].tally;
-            for ((decision, known), proposal) in decisions.into_iter().zip(&mut all).zip(proposals)
-            {
+            for (proposal, (decision, known)) in decisions.into_iter().zip(&mut all).enumerate() {
                 if !concerned(place, proposal) {
                     continue;
                 }
-                tally.count(&decision, facts.snapshot.world.now);
+                if is_answer {
+                    tally.count(&decision, now);
+                }
                 *known = Some(match known.take() {
                     Some(other) => most_reluctant(other, decision),
                     None => decision,
@@ -238,6 +254,16 @@ impl Consolidation for WasmPolicies {
             }
         }
         all.into_iter().map(Option::unwrap_or_default).collect()
+    }
+}
+
+impl Consolidation for WasmPolicies {
+    fn weigh(&self, facts: &Facts<'_>) -> Vec<Weight> {
+        self.weights(&self.consolidation_request(facts, &[]))
+    }
+
+    fn decide(&self, facts: &Facts<'_>, proposals: &[Proposal]) -> Vec<Decision> {
+        self.decisions(&self.consolidation_request(facts, proposals))
     }
 }
 

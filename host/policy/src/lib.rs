@@ -60,6 +60,7 @@ pub use compiler::{COMPILE_CPU_SECONDS, CompileChild, Compiler, compile_child};
 pub use engine::{HostConfig, Limits, TICK};
 pub use guest_text::printable;
 pub use imports::state::{Level, Message};
+pub use judges::ConsolidationRequest;
 pub use last_answers::LastAnswers;
 pub use load::{Description, Host, HostError, Interface, LoadError, Refusal, inspect};
 pub use loaded::LoadedPolicy;

@@ -105,7 +105,7 @@ impl PolicyReloader {
     /// unusable component or signal is a notice and no error. Fails on a configuration that cannot
     /// be read, or has faults and no good copy.
     pub fn start(setup: Setup) -> Result<PolicyReloader, Failure> {
-        let (manager, mut watcher, mut shadows, done, woken) = PolicyReloader::make(setup)?;
+        let (manager, mut watcher, shadows, done, woken) = PolicyReloader::make(setup)?;
         let alive = &manager.alive;
         let (stopped, mut hints) = (alive.stopped.clone(), Hints::new(alive.wakes.clone()));
         let spawn = |name: &str, run: Box<dyn FnOnce() + Send>| {
@@ -222,11 +222,17 @@ impl PolicyReloader {
     /// nothing; with some it copies the claims without their pods. If the previous comparison is
     /// still running, this round is skipped and counted.
     pub fn finish(&self, live: &Arc<ActivePolicies>, snapshot: &Snapshot, plan: &Plan) {
-        let Some(job) = Job::new(live, snapshot, plan) else {
-            return;
-        };
-        if let Err(TrySendError::Full(job)) = self.jobs.try_send(job) {
-            self.shared.board().skipped(job.shadows());
+        self.send(Job::of_round(live, snapshot, plan));
+    }
+
+    /// As [`PolicyReloader::finish`], for a look for disruption.
+    pub fn finish_look(&self, live: &ActivePolicies) {
+        self.send(Job::of_look(live));
+    }
+
+    fn send(&self, job: Option<Job>) {
+        if let Some(Err(TrySendError::Full(job))) = job.map(|job| self.jobs.try_send(job)) {
+            self.shared.board().skipped(job.shadows().into_iter());
         }
     }
 

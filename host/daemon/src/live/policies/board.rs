@@ -6,11 +6,10 @@ use std::time::Duration;
 use longshore_policy::{CallStats, Fallback, Message, Report, ScoreRecord};
 
 use super::notice::{Kind, Notice};
-use super::serve::{ActivePolicies, ShadowJudge};
+use super::serve::ActivePolicies;
 use super::status::{
-    Active, Alike, Comparison, ConfigStatus, FilesStatus, PolicyStatus, SignalStatus, Status,
+    Active, Alike, Comparison, ConfigStatus, FilesStatus, LookComparison, PolicyStatus, SignalStatus, Status,
 };
-use crate::live::process::lock::lock;
 
 /// What taking over has cost rounds.
 #[derive(Clone, Copy, Default)]
@@ -222,38 +221,27 @@ impl PolicyBoard {
         for (name, tally) in live.names.iter().zip(live.wasm.tallies()) {
             self.count(name, tally);
         }
-        for shadow in &live.shadow_judges {
-            self.compared_judge(shadow);
-        }
     }
 
-    /// Writes down how a shadow of consolidation did since last asked.
-    fn compared_judge(&mut self, shadow: &ShadowJudge) {
-        let compared = std::mem::take(&mut *lock(&shadow.compared));
-        let tally: CallStats = shadow.wasm.tallies().first().copied().unwrap_or_default();
-        let mut reports = shadow.wasm.reports().into_iter().rev();
-        let failed = reports.find_map(|report| match report {
-            Report::Failed { error, .. } => Some(error.to_string()),
-            Report::Said { .. } | Report::Raised { .. } => None,
-        });
-        let Some(policy) = self.policy(&shadow.name) else {
+    /// Writes down how a shadow of consolidation did in a look.
+    pub fn compared_look(&mut self, name: &str, look: LookComparison) {
+        let Some(policy) = self.policy(name) else {
             return;
         };
         let Some(sum) = &mut policy.shadow else {
             return;
         };
-        sum.proposals += compared.0;
-        sum.proposals_differing += compared.1;
-        sum.failures += tally.failures;
-        policy.calls += tally.calls;
-        let name = &shadow.name;
-        match failed {
+        sum.proposals += look.proposals;
+        sum.proposals_differing += look.differ;
+        sum.failures += look.failures;
+        policy.calls += look.calls;
+        match look.failed {
             Some(error) if policy.failing.replace(error.clone()).as_ref() != Some(&error) => {
                 let message = format!("shadow policy {name} failed: {error}");
                 let hint = "no decision depends on it";
                 self.note(Kind::ShadowFailing, name, message, hint);
             }
-            None if tally.calls > 0 && policy.failing.take().is_some() => {
+            None if look.calls > 0 && policy.failing.take().is_some() => {
                 let message = format!("policy {name} answers again");
                 self.note(Kind::ShadowRecovered, name, message, "");
             }

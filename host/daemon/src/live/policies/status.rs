@@ -291,6 +291,21 @@ pub(super) struct Comparison {
     pub own: (f64, f64),
 }
 
+/// The comparison of a shadow of consolidation with the decisions of one look.
+#[derive(PartialEq, Debug, Default)]
+pub(super) struct LookComparison {
+    /// Proposals that it was asked about.
+    pub proposals: u64,
+    /// Those of them that it would have decided otherwise.
+    pub differ: u64,
+    /// Questions.
+    pub calls: u64,
+    /// Questions that it did not answer.
+    pub failures: u64,
+    /// What it failed with last.
+    pub failed: Option<String>,
+}
+
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct SignalStatus {
     pub name: String,

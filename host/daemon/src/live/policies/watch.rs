@@ -533,7 +533,6 @@ impl Watcher {
             Some(Arc::new(ShadowJudge {
                 name: slot.entry.name.clone(),
                 wasm,
-                compared: Mutex::default(),
             }))
         };
         shadows.filter_map(judge).collect()
