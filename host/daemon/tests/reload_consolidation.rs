@@ -1,10 +1,13 @@
 //! Consolidation policies of the daemon: swapped on edit, the last good version, shadows, status.
 
-use crate::scene::Scene;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use crate::scene::{Scene, setup};
 use longshore_core::disrupt::methods::{self, Options, Round};
 use longshore_core::snapshot::Snapshot;
 use longshore_core::stop::Stop;
-use longshore_daemon::live::policies::Kind;
+use longshore_daemon::live::policies::{Active, Kind, Setup};
 
 const CONFIG: &str = "[[policy]]\nname = 'judge'\npath = 'judge.wasm'\nsettings-file = 'judge.toml'\n\
     grants = ['consolidation']\n";
@@ -129,4 +132,43 @@ fn a_shadow_that_fails_is_said_to() {
     let status = scene.policy("judge");
     assert!(status.failing.is_some(), "{status:?}");
     assert!(scene.kinds().contains(&Kind::ShadowFailing));
+}
+
+/// Whether nodes go in a process that begins with a policy that fails, where the process before had
+/// one that rejected every proposal; and what answered.
+fn after_a_restart(name: &str, more: &str) -> (bool, Option<Active>) {
+    let mut first = scene(name, "rejects", more);
+    let folder = first.folder.clone();
+    let begin = |folder: &Path| {
+        let mut scene = Scene::with(folder.to_owned(), |folder| Setup {
+            copies: Some(folder.join("copies")),
+            ..setup(folder)
+        });
+        scene.snapshot = half_empty();
+        scene
+    };
+    // The folder stays.
+    first.folder = folder.join("gone");
+    {
+        let mut scene = begin(&folder);
+        assert!(look(&scene).now().is_empty());
+        scene
+            .watcher
+            .step(SystemTime::now() + Duration::from_secs(120));
+        scene.folder = folder.join("gone");
+    }
+    std::fs::write(folder.join("judge.toml"), settings("traps")).unwrap();
+    let scene = begin(&folder);
+    let goes = !look(&scene).now().is_empty();
+    (goes, scene.policy("judge").active)
+}
+
+#[test]
+fn what_a_policy_rejected_stays_when_it_fails_across_a_restart_unless_the_file_says_otherwise() {
+    let last = after_a_restart("last-decisions", "");
+    assert_eq!(last, (false, Some(Active::LastAnswer)));
+    let held = after_a_restart("held", "on-failure = 'hold'\n");
+    assert_eq!(held, (false, Some(Active::Hold)));
+    let rules = after_a_restart("rules", "on-failure = 'price'\n");
+    assert_eq!(rules, (true, Some(Active::Rules)));
 }

@@ -20,7 +20,7 @@ use crate::loaded::LoadedPolicy;
 use crate::report::{CallStats, Fallback, Report};
 use crate::score_request::ScoreRequest;
 use crate::signals::Signals;
-use crate::terms::{OnFailure, Terms};
+use crate::terms::{Ability, OnFailure, Terms};
 use crate::version::{Budget, Call, Versions};
 
 /// A policy and its NodePools.
@@ -113,8 +113,12 @@ impl Host {
         let old_judges = before.map(|before| before.judges.clone());
         let before = before.map(WasmPolicies::lock);
         let scorer = |place: &PolicySlot| {
-            // A policy that could never be loaded may be one: the price answers for it.
-            if !place.policy.as_ref().is_none_or(LoadedPolicy::is_scorer) {
+            // A policy that could never be loaded is one if it may be.
+            let is_scorer = match &place.policy {
+                Some(policy) => policy.is_scorer(),
+                None => place.terms.grants.contains(&Ability::Scorer),
+            };
+            if !is_scorer {
                 return Versions::default();
             }
             let old = place
@@ -124,13 +128,17 @@ impl Host {
             Versions::follow(place.policy.clone(), pools, &place.terms, old)
         };
         let judge = |place: &PolicySlot| {
-            let Some(policy) = place.policy.clone().filter(LoadedPolicy::is_consolidation) else {
-                return Versions::default();
+            let is_judge = match &place.policy {
+                Some(policy) => policy.is_consolidation(),
+                None => place.terms.grants.contains(&Ability::Consolidation),
             };
-            let pools = place.node_pools.clone();
+            if !is_judge {
+                return Versions::default();
+            }
+            let (policy, pools) = (place.policy.clone(), place.node_pools.clone());
             match &old_judges {
-                Some(old) => old.follow(place.follows, Some(policy), pools, &place.terms),
-                None => Versions::follow(Some(policy), pools, &place.terms, None),
+                Some(old) => old.follow(place.follows, policy, pools, &place.terms),
+                None => Versions::follow(policy, pools, &place.terms, None),
             }
         };
         let judges = Arc::new(Judges::new(places.iter().map(judge).collect()));
@@ -281,29 +289,32 @@ impl WasmPolicies {
         }
     }
 
-    /// The last good answers of the scorer at a place, for [`WasmPolicies::remember`] in another
+    /// The last good answers of the policy at a place, for [`WasmPolicies::remember`] in another
     /// process; none where they would not count.
     pub fn remembered(&self, place: usize) -> Option<LastAnswers> {
-        let (mut all, answers) = {
+        let decided = self.judges.last_decisions(place);
+        let (answered, answers) = {
             let inner = self.lock();
             let versions = inner.scorers.get(place)?;
-            let answered = versions.current.as_ref().or(versions.last_good.as_ref())?;
-            (
-                LastAnswers::of(&answered.policy),
-                versions.last_answers.clone(),
-            )
+            let answered = versions.current.as_ref().or(versions.last_good.as_ref());
+            let answered = answered.map(|version| version.policy.clone());
+            (answered, versions.last_answers.clone())
         };
-        if answers.is_empty() {
+        if answers.is_empty() && decided.is_none() {
             return None;
         }
+        let policy = answered.or_else(|| Some(decided.as_ref()?.0.clone()))?;
+        let mut all = LastAnswers::of(&policy);
         answers
             .iter()
             .for_each(|(pool, answer)| all.add(pool, answer));
+        all.nodes = decided.map(|(_, nodes)| nodes).unwrap_or_default();
         Some(all)
     }
 
-    /// Has answers count that a scorer gave before this process began, where it gave none since.
+    /// Has answers count that a policy gave before this process began, where it gave none since.
     pub fn remember(&self, place: usize, answers: &LastAnswers) {
+        self.judges.remember(place, &answers.nodes);
         let mut inner = self.lock();
         let Some(versions) = inner.scorers.get_mut(place) else {
             return;

@@ -14,6 +14,7 @@ use crate::call::Instance;
 use crate::call::answer::CallError;
 use crate::chain::WasmPolicies;
 use crate::cluster_columns::{ClusterColumns, ProposalColumns};
+use crate::last_decisions::LastDecisions;
 use crate::loaded::LoadedPolicy;
 use crate::report::{CallStats, Fallback, Report};
 use crate::score_request::{JudgeRequest, ScoreRequest};
@@ -78,6 +79,24 @@ impl Judges {
         std::mem::take(&mut self.lock().reports)
     }
 
+    /// What a place last said of nodes, and the version that did; none where it said nothing.
+    pub fn last_decisions(&self, place: usize) -> Option<(LoadedPolicy, LastDecisions)> {
+        let inner = self.lock();
+        let versions = inner.places.get(place)?;
+        let said = versions.current.as_ref().or(versions.last_good.as_ref())?;
+        let last = versions.last_decisions.clone();
+        (!last.is_empty()).then(|| (said.policy.clone(), last))
+    }
+
+    /// Has what was said before this process began count where nothing was said since.
+    pub fn remember(&self, place: usize, decisions: &LastDecisions) {
+        if let Some(versions) = self.lock().places.get_mut(place)
+            && versions.last_decisions.is_empty()
+        {
+            versions.last_decisions = decisions.clone();
+        }
+    }
+
     pub fn take_tallies(&self) -> Vec<CallStats> {
         let mut inner = self.lock();
         let tallies = inner.places.iter_mut();
@@ -116,9 +135,23 @@ impl JudgesInner {
         names.map(of).collect()
     }
 
-    /// Whether nothing is consolidated where a policy gives no answer.
-    fn holds(&self, place: usize) -> bool {
-        self.places[place].terms.on_failure == OnFailure::Hold
+    /// What counts where a policy gives no weights.
+    fn floor_of_weights(&self, place: usize) -> Fallback {
+        let versions = &self.places[place];
+        versions.floor(!versions.last_decisions.is_empty(), Fallback::Rules)
+    }
+
+    /// What counts where a policy gives no decisions.
+    fn floor_of_decisions(&self, place: usize) -> Fallback {
+        let versions = &self.places[place];
+        versions.floor(versions.last_decisions.has_decided, Fallback::Rules)
+    }
+
+    /// Where what a policy last said counts when it fails: that.
+    fn last(&mut self, place: usize) -> Option<&mut LastDecisions> {
+        let versions = &mut self.places[place];
+        let counts = versions.terms.on_failure == OnFailure::LastAnswer;
+        counts.then_some(&mut versions.last_decisions)
     }
 
     /// What becomes of a proposal where it holds.
@@ -133,14 +166,13 @@ impl JudgesInner {
 
     fn ask<T>(
         &mut self,
-        place: usize,
+        (place, floor): (usize, Fallback),
         ask: &dyn Fn(&mut Instance, &LoadedPolicy) -> Result<T, CallError>,
     ) -> Option<(LoadedPolicy, T)> {
         let call = Call {
             place,
             node_pool: "",
-            // Nodes come and go: what was last said of them is no answer.
-            floor: self.places[place].floor(false, Fallback::Rules),
+            floor,
             ask,
         };
         self.places[place].ask(&call, &mut self.reports)
@@ -188,17 +220,29 @@ impl WasmPolicies {
             if !of_pools.contains(&Some(place)) {
                 continue;
             }
-            let answer = inner.ask(place, &|instance, _| {
+            let floor = inner.floor_of_weights(place);
+            let answer = inner.ask((place, floor), &|instance, _| {
                 instance.set_judge_request(request);
                 instance.weigh()
             });
-            let (by, usd): (Option<Arc<str>>, Vec<f64>) = match answer {
-                Some((by, usd)) => (Some(by.name().into()), usd),
-                None if inner.holds(place) => {
-                    let by = inner.places[place].terms.name.clone();
-                    (by, vec![f64::INFINITY; weights.len()])
+            let own = inner.places[place].terms.name.clone();
+            let (by, usd): (Option<Arc<str>>, Vec<f64>) = match (answer, floor) {
+                (Some((by, usd)), _) => {
+                    let rows = request.cluster.names.iter().zip(usd.iter().copied());
+                    let rows = rows.zip(request.cluster.node_pools.iter());
+                    let served = rows.filter(|(_, pool)| of_pools[**pool as usize] == Some(place));
+                    if let Some(last) = inner.last(place) {
+                        last.weighed(served.map(|(row, _)| row));
+                    }
+                    (Some(by.name().into()), usd)
                 }
-                None => continue,
+                (None, Fallback::Hold) => (own, vec![f64::INFINITY; weights.len()]),
+                (None, Fallback::LastAnswer) => {
+                    let last = &inner.places[place].last_decisions;
+                    let names = request.cluster.names.iter();
+                    (own, names.map(|name| last.weight(name)).collect())
+                }
+                (None, _) => continue,
             };
             for ((weight, usd), &pool) in
                 (weights.iter_mut().zip(usd)).zip(request.cluster.node_pools.iter())
@@ -229,15 +273,40 @@ impl WasmPolicies {
             if !(0..all.len()).any(|proposal| concerned(place, proposal)) {
                 continue;
             }
-            let answer = inner.ask(place, &|instance, policy| {
+            let floor = inner.floor_of_decisions(place);
+            let answer = inner.ask((place, floor), &|instance, policy| {
                 instance.set_judge_request(request);
                 instance.decide(&policy.name().into())
             });
             let is_answer = answer.is_some();
-            let decisions = match answer {
-                Some((_, decisions)) => decisions,
-                None if inner.holds(place) => vec![inner.held(place); all.len()],
-                None => continue,
+            let nodes = |proposal: usize| {
+                let rows = request.proposals.removed_of(proposal).iter();
+                let own = rows.filter(|&&row| of_pools[pools[row as usize] as usize] == Some(place));
+                own.map(|&row| &request.cluster.names[row as usize])
+            };
+            let decisions = match (answer, floor) {
+                (Some((_, decisions)), _) => {
+                    if let Some(last) = inner.last(place) {
+                        for (proposal, decision) in decisions.iter().enumerate() {
+                            last.decided(nodes(proposal), decision);
+                        }
+                    }
+                    decisions
+                }
+                (None, Fallback::Hold) => vec![inner.held(place); all.len()],
+                (None, Fallback::LastAnswer) => {
+                    let Versions {
+                        last_decisions,
+                        terms,
+                        ..
+                    } = &inner.places[place];
+                    let last = |proposal| Decision {
+                        by: terms.name.clone(),
+                        ..last_decisions.decision(nodes(proposal))
+                    };
+                    (0..all.len()).map(last).collect()
+                }
+                (None, _) => continue,
             };
             let tally = &mut inner.places[place].tally;
             for (proposal, (decision, known)) in decisions.into_iter().zip(&mut all).enumerate() {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::columns::Columns;
+use crate::last_decisions::LastDecisions;
 use crate::loaded::LoadedPolicy;
 
 /// Differences to the list price in USD per hour, by offering; none for one that is excluded.
@@ -25,6 +26,9 @@ pub struct LastAnswers {
     tables: Vec<Differences>,
     /// Index into `tables`.
     node_pools: BTreeMap<String, usize>,
+    /// What it last said of nodes.
+    #[serde(default)]
+    pub(crate) nodes: LastDecisions,
 }
 
 /// The last good answer about a NodePool.

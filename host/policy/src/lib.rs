@@ -38,6 +38,7 @@ mod guest_text;
 mod imports;
 mod judges;
 mod last_answers;
+mod last_decisions;
 mod limiter;
 mod load;
 mod loaded;

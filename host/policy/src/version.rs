@@ -7,6 +7,7 @@ use std::time::Duration;
 use crate::call::Instance;
 use crate::call::answer::CallError;
 use crate::last_answers::LastAnswer;
+use crate::last_decisions::LastDecisions;
 use crate::loaded::LoadedPolicy;
 use crate::report::{CallStats, CallUsage, Fallback, Report};
 use crate::terms::{OnFailure, Terms};
@@ -72,6 +73,8 @@ pub(crate) struct Versions {
     pub terms: Terms,
     /// Its last good answers by NodePool, if they count when it fails.
     pub last_answers: BTreeMap<Arc<str>, LastAnswer>,
+    /// What it last said of nodes, if that counts when it fails.
+    pub last_decisions: LastDecisions,
 }
 
 pub(crate) struct Version {
@@ -133,6 +136,7 @@ impl Versions {
         // What an operator has taken back is not done by an older version either.
         let last_good = last_good.filter(|version: &Version| version.policy.terms() == terms);
         let last_answers = old.map(|old| old.last_answers.clone()).unwrap_or_default();
+        let last_decisions = old.map(|old| old.last_decisions.clone());
         Versions {
             current: policy.map(|policy| Version {
                 answered,
@@ -144,6 +148,7 @@ impl Versions {
             tally: CallStats::default(),
             terms: terms.clone(),
             last_answers,
+            last_decisions: last_decisions.unwrap_or_default(),
         }
     }
 
@@ -168,6 +173,7 @@ impl Versions {
             tally: CallStats::default(),
             terms: self.terms.clone(),
             last_answers: self.last_answers.clone(),
+            last_decisions: self.last_decisions.clone(),
         }
     }
 

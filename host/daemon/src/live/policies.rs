@@ -19,6 +19,7 @@ mod board;
 mod compare;
 mod diff;
 mod files;
+mod health;
 mod hints;
 mod last_good;
 mod load;
@@ -44,8 +45,10 @@ use longshore_core::snapshot::Snapshot;
 use tokio::sync::watch::channel as watch_channel;
 
 use crate::error::Failure;
+use crate::live::process::lock::lock;
 
 pub use compare::Shadows;
+pub use health::{Trouble, trouble_of};
 pub use last_good::{Opened, open};
 pub use longshore_policy::{CompileChild, Compiler};
 pub use notice::{Kind, Notice};
@@ -257,6 +260,16 @@ impl PolicyReloader {
         board.collect(&current);
         board.judge(&current);
         board.status(took, signals::seconds(now))
+    }
+
+    /// Takes in at `now`, seconds since 1970, which policies give no answer.
+    pub fn note_health(&self, policies: &[PolicyStatus], now: i64) {
+        lock(&self.shared.health).note(policies, now);
+    }
+
+    /// Policies that give no answer: another list each time that it has changed.
+    pub fn troubles(&self) -> Arc<[Trouble]> {
+        lock(&self.shared.health).current()
     }
 
     /// What happened since last asked, oldest first.

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use longshore_policy::Signals;
 
 use super::board::{PolicyBoard, SwapTimes};
+use super::health::Health;
 use super::serve::ActivePolicies;
 use super::signals::ScoresAsker;
 use crate::live::process::lock::lock;
@@ -14,6 +15,7 @@ use crate::live::process::lock::lock;
 pub(super) struct Shared {
     pub(super) slot: Mutex<Slot>,
     pub(super) board: Mutex<PolicyBoard>,
+    pub(super) health: Mutex<Health>,
     /// Whether the heap has free what compiling took, or a version that is not asked any more.
     pub(super) trim_due: AtomicBool,
 }

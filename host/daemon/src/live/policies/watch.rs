@@ -97,6 +97,7 @@ impl Watcher {
         let shared = Arc::new(Shared {
             slot: Mutex::new(slot),
             board: Mutex::default(),
+            health: Mutex::default(),
             trim_due: AtomicBool::default(),
         });
         let mut watcher = Watcher {
