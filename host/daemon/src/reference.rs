@@ -170,7 +170,7 @@ const fn key(
 }
 
 /// All of them. What a value may be is asked of the reader, and that this list is complete.
-const KEYS: [Key; 26] = [
+const KEYS: [Key; 32] = [
     key(
         "[planning]",
         "improve",

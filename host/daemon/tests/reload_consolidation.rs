@@ -119,7 +119,10 @@ fn a_shadow_is_compared_and_never_obeyed() {
     assert!(!look(&scene).now().is_empty());
     scene.shadows.step();
     let sum = scene.policy("judge").shadow.unwrap();
-    assert_eq!(sum.skipped, 1, "the first was not compared when the second came");
+    assert_eq!(
+        sum.skipped, 1,
+        "the first was not compared when the second came"
+    );
     assert!(sum.proposals > 0, "{sum:?}");
     assert_eq!(sum.proposals_differing, sum.proposals);
 }

@@ -6,13 +6,14 @@
 pub(crate) mod answer;
 mod judge;
 pub(crate) mod scores;
+mod traps;
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use longshore_core::policy::Scores;
 use wasmtime::component::{Lift, TypedFunc};
-use wasmtime::{Store, Trap};
+use wasmtime::{Store, Trap, WasmBacktrace};
 
 use crate::bootstrap::functions::BootFunctions;
 use crate::engine::{Limits, TICK, ticks};
@@ -388,8 +389,12 @@ fn failure(
         "" => String::new(),
         text => format!("; it said: {text}"),
     };
+    let frames = error.downcast_ref::<WasmBacktrace>();
+    let frames = frames.map(WasmBacktrace::frames).unwrap_or_default();
+    let called = traps::called(frames.iter().filter_map(|frame| frame.func_name()));
+    let called = called.map_or(String::new(), |what| format!("; {what}"));
     CallError::Trap {
         asked,
-        reason: cut(words, MAX_ERROR_CHARS) + &said,
+        reason: cut(words, MAX_ERROR_CHARS) + &called + &said,
     }
 }

@@ -281,7 +281,8 @@ impl WasmPolicies {
             let is_answer = answer.is_some();
             let nodes = |proposal: usize| {
                 let rows = request.proposals.removed_of(proposal).iter();
-                let own = rows.filter(|&&row| of_pools[pools[row as usize] as usize] == Some(place));
+                let own =
+                    rows.filter(|&&row| of_pools[pools[row as usize] as usize] == Some(place));
                 own.map(|&row| &request.cluster.names[row as usize])
             };
             let decisions = match (answer, floor) {

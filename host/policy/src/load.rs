@@ -81,8 +81,10 @@ pub enum Refusal {
     },
     /// A core module: it has to be wrapped as a component.
     #[error(
-        "a core WebAssembly module, not a component; wrap it: `wasm-tools component new {name} -o \
-        policy.wasm`"
+        "a core WebAssembly module, not a component; give it the contract's types and wrap it: \
+        `wasm-tools component embed wit/policy@0.1.0 {name} -o typed.wasm`, then `wasm-tools component \
+        new typed.wasm -o policy.wasm`; wasm-tools comes with `cargo install wasm-tools` or from \
+        github.com/bytecodealliance/wasm-tools/releases"
     )]
     CoreModule {
         /// The file's name.

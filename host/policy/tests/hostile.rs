@@ -309,7 +309,10 @@ fn what_is_not_a_component_is_told_apart() {
     let whole = std::fs::read(plugin("price")).unwrap();
     assert_eq!(
         refusal_of_text("(module)"),
-        "a core WebAssembly module, not a component; wrap it: `wasm-tools component new guest.wasm -o policy.wasm`"
+        "a core WebAssembly module, not a component; give it the contract's types and wrap it: \
+         `wasm-tools component embed wit/policy@0.1.0 guest.wasm -o typed.wasm`, then `wasm-tools \
+         component new typed.wasm -o policy.wasm`; wasm-tools comes with `cargo install wasm-tools` or \
+         from github.com/bytecodealliance/wasm-tools/releases"
     );
     for cut in [12, 100, whole.len() / 2, whole.len() - 1] {
         let said = refusal(&whole[..cut]);

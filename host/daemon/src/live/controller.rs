@@ -977,7 +977,8 @@ impl Controller {
         Some(Box::pin(async move {
             let is_read = fault.is_none();
             useless_purchases::step(&ctx, &pool, useless, given).await?;
-            let pool_due = pools::step(&ctx, &pool, (fault, policies), class, &claims, &nodes).await?;
+            let pool_due =
+                pools::step(&ctx, &pool, (fault, policies), class, &claims, &nodes).await?;
             if !is_read {
                 return Ok(pool_due);
             }

@@ -68,7 +68,8 @@ impl RecordedPolicies {
         };
         for digest in round.answers.iter().filter_map(|one| one.instead.as_ref()) {
             let bytes = blobs.get(digest);
-            let bytes = bytes.ok_or_else(|| "an answer of a policy that failed is missing".to_owned());
+            let bytes =
+                bytes.ok_or_else(|| "an answer of a policy that failed is missing".to_owned());
             match bytes.and_then(read_costs) {
                 Ok(costs) => _ = again.costs.insert(digest.as_str(), costs.into()),
                 Err(why) => again.note(why),

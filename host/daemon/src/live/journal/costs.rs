@@ -13,7 +13,10 @@ pub fn write(costs: &[f64]) -> Vec<u8> {
 pub fn read(bytes: &[u8]) -> Result<Vec<f64>, String> {
     let (numbers, rest) = bytes.as_chunks::<8>();
     if !rest.is_empty() {
-        return Err(format!("the costs in it make no sense: {} bytes", bytes.len()));
+        return Err(format!(
+            "the costs in it make no sense: {} bytes",
+            bytes.len()
+        ));
     }
     let bits = numbers.iter().map(|number| u64::from_le_bytes(*number));
     Ok(bits.map(f64::from_bits).collect())

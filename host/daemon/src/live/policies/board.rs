@@ -8,7 +8,8 @@ use longshore_policy::{CallStats, Fallback, Message, Report, ScoreRecord};
 use super::notice::{Kind, Notice};
 use super::serve::ActivePolicies;
 use super::status::{
-    Active, Alike, Comparison, ConfigStatus, FilesStatus, LookComparison, PolicyStatus, SignalStatus, Status,
+    Active, Alike, Comparison, ConfigStatus, FilesStatus, LookComparison, PolicyStatus,
+    SignalStatus, Status,
 };
 
 /// What taking over has cost rounds.
