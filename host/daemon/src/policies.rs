@@ -160,6 +160,14 @@ impl Scorers {
         }
     }
 
+    /// Whose answer about a NodePool counted last.
+    pub fn answered_by(&self, node_pool: &str) -> Option<String> {
+        match self {
+            Scorers::Price => None,
+            Scorers::Wasm(policies) => policies.answered_by(node_pool),
+        }
+    }
+
     /// What they had to say since last asked: failures, fall-backs, messages.
     pub fn notes(&self) -> Vec<String> {
         match self {

@@ -256,6 +256,21 @@ impl WasmPolicies {
         self.lock().last.values().cloned().collect()
     }
 
+    /// Whose answer about a NodePool counted last; none where offerings cost their price.
+    pub fn answered_by(&self, node_pool: &str) -> Option<String> {
+        let inner = self.lock();
+        let last = inner.last.get(node_pool)?;
+        match (&last.by, &last.instead) {
+            (Some((_, policy)), _) => Some(policy.name().to_owned()),
+            (None, Some(_)) => {
+                let versions = inner.scorers.get(last.failed?)?;
+                let name = versions.terms.name.as_deref()?;
+                Some(format!("{name} (it gives no answer: `on-failure` counts)"))
+            }
+            (None, None) => None,
+        }
+    }
+
     /// The signals that policies see.
     pub fn signals(&self) -> Arc<Signals> {
         self.lock().signals.0.clone()

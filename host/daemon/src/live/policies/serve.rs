@@ -119,6 +119,11 @@ impl ActivePolicies {
         self.wasm.answered()
     }
 
+    /// Whose answer about a NodePool counted last.
+    pub fn answered_by(&self, node_pool: &str) -> Option<String> {
+        self.wasm.answered_by(node_pool)
+    }
+
     /// Enforced policies that gave no answer in this round, so that another version or the price
     /// did, by their names in the configuration.
     pub fn failed(&self) -> Vec<String> {
