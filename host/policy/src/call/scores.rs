@@ -215,6 +215,36 @@ mod tests {
         );
     }
 
+    /// Which bits an operation on NaN gives differs by processor: none of them gets any further.
+    #[test]
+    fn a_nan_of_any_bits_is_refused_in_the_same_words() {
+        let refused = |nan: f64| {
+            let pool = |remaining, amount, cost| RawPool {
+                name: "a".to_owned(),
+                remaining,
+                offerings: vec![1],
+                amounts: vec![amount],
+                costs: vec![cost],
+            };
+            [
+                checked_costs(&mut [1.0, nan, 2.0], 3).unwrap_err(),
+                checked_pools(vec![pool(nan, 1.0, 1.0)], 3).unwrap_err(),
+                checked_pools(vec![pool(1.0, nan, 1.0)], 3).unwrap_err(),
+                checked_pools(vec![pool(1.0, 1.0, nan)], 3).unwrap_err(),
+            ]
+        };
+        let usual = refused(f64::NAN);
+        assert!(usual.iter().all(|said| said.contains("NaN")), "{usual:?}");
+        for bits in [
+            0x7ff8_0000_0000_0001u64,
+            0xfff8_0000_0000_0000,
+            0x7ff0_0000_0000_0001,
+            u64::MAX,
+        ] {
+            assert_eq!(refused(f64::from_bits(bits)), usual, "{bits:#x}");
+        }
+    }
+
     #[test]
     fn a_zero_loses_its_sign_and_what_is_nearly_zero_is_zero() {
         let mut cost = vec![-0.0, INF, 5e-324];
