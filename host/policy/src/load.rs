@@ -82,7 +82,7 @@ pub enum Refusal {
     /// A core module: it has to be wrapped as a component.
     #[error(
         "a core WebAssembly module, not a component; give it the contract's types and wrap it: \
-        `wasm-tools component embed wit/policy@0.1.0 {name} -o typed.wasm`, then `wasm-tools component \
+        `wasm-tools component embed wit/policy@0.1.0 -w scorer-policy {name} -o typed.wasm`, then `wasm-tools component \
         new typed.wasm -o policy.wasm`; wasm-tools comes with `cargo install wasm-tools` or from \
         github.com/bytecodealliance/wasm-tools/releases"
     )]

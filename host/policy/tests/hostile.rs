@@ -310,7 +310,7 @@ fn what_is_not_a_component_is_told_apart() {
     assert_eq!(
         refusal_of_text("(module)"),
         "a core WebAssembly module, not a component; give it the contract's types and wrap it: \
-         `wasm-tools component embed wit/policy@0.1.0 guest.wasm -o typed.wasm`, then `wasm-tools \
+         `wasm-tools component embed wit/policy@0.1.0 -w scorer-policy guest.wasm -o typed.wasm`, then `wasm-tools \
          component new typed.wasm -o policy.wasm`; wasm-tools comes with `cargo install wasm-tools` or \
          from github.com/bytecodealliance/wasm-tools/releases"
     );
