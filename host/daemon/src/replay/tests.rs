@@ -201,7 +201,7 @@ fn a_policy_that_is_not_in_the_journal_is_said_to_be_the_reason() {
     let verdict = replay(&scene.close(), None).unwrap();
     assert_eq!(verdict.different.len(), 1, "{verdict:?}");
     assert!(
-        verdict.different[0].reasons[0].contains("policy flat 1.0.0"),
+        verdict.different[0].reasons[0].contains("policy one 1.0.0"),
         "{:?}",
         verdict.different
     );
@@ -258,7 +258,7 @@ fn another_scorer_differs_by_what_its_own_plans_cost() {
         ..Verdict::default()
     });
     assert!(
-        text.contains("flat 2.0.0") && text.contains("first"),
+        text.contains("other 2.0.0") && text.contains("first"),
         "{text}"
     );
 }
