@@ -149,11 +149,11 @@ fn look(shadow: &ShadowJudge, judged: &[Judged]) -> LookComparison {
         sum.failures += tally.failures;
     }
     let reports = shadow.wasm.reports().into_iter();
-    let failed = reports.filter_map(|report| match report {
+    let mut failed = reports.filter_map(|report| match report {
         Report::Failed { error, .. } => Some(error.to_string()),
         Report::Said { .. } | Report::Raised { .. } => None,
     });
-    sum.failed = failed.last();
+    sum.failed = failed.next_back();
     sum
 }
 
