@@ -9,6 +9,8 @@ use crate::model::{Catalogue, OfferingId, Symbol, Symbols};
 /// offerings that draw on it cost less.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CommitmentPool {
+    /// Whose it is: names are unique for one owner only.
+    pub owner: u32,
     /// What to call it in reports.
     pub name: String,
     /// How much is left, in the pool's own unit (instances, vCPUs, USD per hour); finite, not

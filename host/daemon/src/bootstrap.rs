@@ -12,8 +12,8 @@ use longshore_ec2::bootstrap::{Capacity, Kept, check_text, read_back};
 use longshore_ec2::catalogue::class::Kubelet;
 use longshore_ec2::userdata::Boot;
 use longshore_policy::{
-    BootFacts, BootSession, CallError, ClusterFacts, Kind, LoadedPolicy, Machines, Overheads,
-    Taint, UserData,
+    Ability, BootFacts, BootSession, CallError, ClusterFacts, Kind, LoadedPolicy, Machines,
+    Overheads, Taint, Terms, UserData,
 };
 
 pub use catalogue::CatalogueMachines;
@@ -69,8 +69,13 @@ pub struct Answer {
 /// Loads the policy that `--bootstrap` names.
 pub fn load(entry: &PolicyEntry) -> Result<BootPolicy, Failure> {
     let settings = policies::toml_of(&entry.settings);
+    // The flag is the grant.
+    let terms = Terms {
+        grants: [Ability::Bootstrap].into(),
+        ..entry.terms()
+    };
     let policy = policies::host()?
-        .load(&entry.path, Some(&settings))
+        .load_on(&terms, &entry.path, Some(&settings))
         .map_err(|error| Failure::Policy(entry.name.clone(), error))?;
     BootPolicy::new(policy).map_err(|problem| Failure::Usage {
         message: format!("--bootstrap {}: {problem}", entry.path.display()),
@@ -89,7 +94,7 @@ impl BootPolicy {
     /// Puts a policy in force. Fails on one that does not say what nodes boot with.
     pub fn new(policy: LoadedPolicy) -> Result<Self, String> {
         if !policy.is_bootstrap() {
-            let name = &policy.about().name;
+            let name = policy.name();
             return Err(format!("`{name}` does not export `bootstrap`"));
         }
         Ok(BootPolicy {
@@ -108,10 +113,7 @@ impl BootPolicy {
     /// What nodes boot with: the policy's answer, else its last good version's, else the built-in.
     pub fn ask(&mut self, request: &Request) -> Answer {
         let mut notes = Vec::new();
-        let name = |policy: &LoadedPolicy| {
-            let about = policy.about();
-            format!("{} {}", about.name, about.version)
-        };
+        let name = LoadedPolicy::called;
         match ask(&self.current, request) {
             Ok(answer) => {
                 self.last_good = Some(self.current.clone());

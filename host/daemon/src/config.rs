@@ -5,6 +5,7 @@
 //! are reported at once. Paths in the file are relative to its folder. A flag wins over a key of
 //! the same meaning ([`crate::options`]).
 
+mod policies;
 pub mod reader;
 
 use std::collections::BTreeMap;
@@ -16,6 +17,8 @@ use longshore_core::model::{MinValuesPolicy, PreferencePolicy};
 use longshore_core::plan::Effort;
 use serde_json::Value;
 
+pub use longshore_policy::{Ability, Exclusions, OnFailure};
+pub use policies::{Mode, PolicyEntry};
 pub use reader::ConfigError;
 use reader::{Document, Table};
 
@@ -87,38 +90,6 @@ pub struct Disruption {
     pub move_cost: Option<MoveCost>,
 }
 
-/// One `[[policy]]`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct PolicyEntry {
-    /// `name`, unique in the file.
-    pub name: String,
-    /// `path` of the component.
-    pub path: PathBuf,
-    /// `settings`, an object; empty if absent.
-    pub settings: Value,
-    /// `settings-file`, TOML, in place of `settings`.
-    pub settings_file: Option<PathBuf>,
-    /// `nodepools` it serves; `None` for all.
-    pub nodepools: Option<Vec<String>>,
-    /// `mode`.
-    pub mode: Mode,
-    /// The line where it begins, from 1 on; 0 for one that no file names.
-    pub line: usize,
-}
-
-/// Whether a policy is enforced.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Mode {
-    /// Its scores are used.
-    #[default]
-    Enforce,
-    /// Its scores are compared and never used.
-    Shadow,
-    /// It is neither asked nor loaded, as if it were not there.
-    Off,
-}
-
 /// One `[signals.NAME]`: where its table comes from.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SignalEntry {
@@ -130,6 +101,8 @@ pub enum SignalEntry {
         url: String,
         /// Its interval.
         every: Duration,
+        /// `headers-file`: what is sent along.
+        headers: Option<PathBuf>,
     },
     /// `ec2 = "spot-placement-scores"`.
     PlacementScores(ScoresEntry),
@@ -191,7 +164,7 @@ pub fn tables(root: &mut Table, folder: &Path) -> Config {
         config.disruption = disruption(&mut table);
         table.finish();
     }
-    config.policies = policies(root, folder);
+    config.policies = policies::read(root, folder);
     if let Some(table) = root.table("signals") {
         (config.signals, config.max_ages) = signals(table, folder);
     }
@@ -284,62 +257,6 @@ fn journal(table: &mut Table, folder: &Path) -> JournalEntry {
     entry
 }
 
-fn policies(root: &mut Table, folder: &Path) -> Vec<PolicyEntry> {
-    let mut all: Vec<PolicyEntry> = Vec::new();
-    for mut table in root.tables("policy") {
-        let name = table.required_text("name");
-        let path = table.required_text("path");
-        let settings = table.table("settings").map(Table::into_json);
-        let settings_file = table.text("settings-file").map(|file| folder.join(file));
-        if settings.is_some() && settings_file.is_some() {
-            let message = "`settings-file` stands beside `settings`: expected one of them".into();
-            table.fault_at("settings-file", message, "delete one of the two".into());
-        }
-        let nodepools = table.texts("nodepools");
-        let mode = mode(&mut table);
-        if let Some(name) = name {
-            if all.iter().any(|other| other.name == name) {
-                table.fault_at(
-                    "name",
-                    format!("policy `{name}` is there twice"),
-                    "give each a name of its own".into(),
-                );
-            }
-            all.push(PolicyEntry {
-                name: name.into(),
-                path: folder.join(path.unwrap_or_default()),
-                settings: settings.unwrap_or(Value::Object(Default::default())),
-                settings_file,
-                nodepools,
-                mode,
-                line: table.line(),
-            });
-        }
-        table.finish();
-    }
-    all
-}
-
-fn mode(table: &mut Table) -> Mode {
-    match table.text("mode") {
-        None | Some("enforce") => {}
-        Some("shadow") => return Mode::Shadow,
-        Some("off") => return Mode::Off,
-        Some("canary") => table.fault_at(
-            "mode",
-            "mode `canary` is not there yet".into(),
-            "write `mode = \"shadow\"` to compare without obeying, or `nodepools` to obey for some"
-                .into(),
-        ),
-        Some(mode) => table.fault_at(
-            "mode",
-            format!("unknown mode `{mode}`: expected one of `enforce`, `shadow`, `off`"),
-            "`enforce` is obeyed, `shadow` asked and compared, `off` left out".into(),
-        ),
-    }
-    Mode::Enforce
-}
-
 /// Signals and their `max-age`, by name.
 type SignalTables = (BTreeMap<String, SignalEntry>, BTreeMap<String, Duration>);
 
@@ -370,6 +287,11 @@ fn signal(table: &mut Table, folder: &Path) -> Option<SignalEntry> {
         Duration::from_secs(1)..=Duration::from_secs(86_400),
     );
     let (target, types) = (table.count("target"), table.texts("types"));
+    let headers = table.text("headers-file");
+    if headers.is_some() && url.is_none() {
+        let hint = "delete the line; it is for `url`".into();
+        table.fault_at("headers-file", "`headers-file` without `url`".into(), hint);
+    }
     if of_ec2 {
         let entry = placement_scores(table, every, target, types);
         return scores.map(|()| entry);
@@ -411,6 +333,7 @@ fn signal(table: &mut Table, folder: &Path) -> Option<SignalEntry> {
     Some(SignalEntry::Url {
         url: url.into(),
         every: every.unwrap_or(DEFAULT_URL_INTERVAL),
+        headers: headers.map(|file| folder.join(file)),
     })
 }
 
@@ -511,6 +434,11 @@ mod tests {
             settings = { usd-per-ton = 90, zones = { "a" = 1.5 } }
             nodepools = ["default", "batch"]
             mode = "enforce"
+            grants = ["scorer", "consolidation"]
+            signals = ["carbon-intensity"]
+            max-discount = "50%"
+            exclusions = "discourage"
+            on-failure = "hold"
 
             [[policy]]
             name = "next"
@@ -524,6 +452,7 @@ mod tests {
             [signals.prices]
             url = "https://prices.example/usd.json"
             every = "90s"
+            headers-file = "token"
 
             [journal]
             dir = "journal"
@@ -556,6 +485,11 @@ mod tests {
                         settings_file: None,
                         nodepools: Some(vec!["default".into(), "batch".into()]),
                         mode: Mode::Enforce,
+                        grants: Some([Ability::Scorer, Ability::Consolidation].into()),
+                        signals: Some(["carbon-intensity".to_owned()].into()),
+                        max_discount: Some(0.5),
+                        exclusions: Exclusions::Discourage,
+                        on_failure: OnFailure::Hold,
                         line: 10,
                     },
                     PolicyEntry {
@@ -565,7 +499,12 @@ mod tests {
                         settings_file: Some("conf/next.toml".into()),
                         nodepools: None,
                         mode: Mode::Shadow,
-                        line: 17,
+                        grants: None,
+                        signals: None,
+                        max_discount: None,
+                        exclusions: Exclusions::Allow,
+                        on_failure: OnFailure::LastAnswer,
+                        line: 22,
                     },
                 ],
                 signals: BTreeMap::from([
@@ -578,6 +517,7 @@ mod tests {
                         SignalEntry::Url {
                             url: "https://prices.example/usd.json".into(),
                             every: Duration::from_secs(90),
+                            headers: Some("conf/token".into()),
                         },
                     ),
                 ]),
@@ -611,7 +551,7 @@ mod tests {
                     hint: delete the line; host/docs/configuration.md lists the keys
                 conf/longshore.toml:6:1: `file` is missing in [signals.x]
                     hint: add `file = "…"`
-                conf/longshore.toml:7:1: unknown key `path` in [signals.x]: expected one of `ec2`, `every`, `file`, `max-age`, `target`, `types`, `url`
+                conf/longshore.toml:7:1: unknown key `path` in [signals.x]: expected one of `ec2`, `every`, `file`, `headers-file`, `max-age`, `target`, `types`, `url`
                     hint: delete the line; host/docs/configuration.md lists the keys
             "#]],
         );
@@ -653,22 +593,6 @@ mod tests {
                     hint: choose a number from 0 on
                 conf/longshore.toml:5:21: `preference-policy` is `ignore`: expected one of `Respect`, `Ignore`
                     hint: did you mean `Ignore`?
-            "#]],
-        );
-    }
-
-    #[test]
-    fn policies_have_names_of_their_own_and_known_modes() {
-        faults(
-            "[[policy]]\nname = 'a'\npath = 'a.wasm'\nmode = 'canary'\n[[policy]]\nname = \
-            'a'\npath = 'b.wasm'\nmode = 'maybe'\n",
-            expect![[r#"
-                conf/longshore.toml:4:8: mode `canary` is not there yet
-                    hint: write `mode = "shadow"` to compare without obeying, or `nodepools` to obey for some
-                conf/longshore.toml:6:8: policy `a` is there twice
-                    hint: give each a name of its own
-                conf/longshore.toml:8:8: unknown mode `maybe`: expected one of `enforce`, `shadow`, `off`
-                    hint: `enforce` is obeyed, `shadow` asked and compared, `off` left out
             "#]],
         );
     }

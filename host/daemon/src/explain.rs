@@ -5,7 +5,7 @@ use longshore_core::disrupt::costs;
 use longshore_core::model::{ClusterObjects, ResourceId, Symbol};
 use longshore_core::plan::{NodeIx, Plan, PodIx, Refusal, Target, Unfit};
 use longshore_core::planner;
-use longshore_core::policy::Policies;
+use longshore_core::policy::{ByPrice, Policies};
 use longshore_core::snapshot::Snapshot;
 use longshore_core::stop::Stop;
 use serde::Serialize;
@@ -53,12 +53,27 @@ enum Outcome {
     /// It is placed on an existing node.
     Existing { node: String },
     /// It is placed on a new node; with its cost alone on the cheapest node that takes it.
+    #[serde(rename_all = "camelCase")]
     New {
         claim: Box<Claim>,
         alone: Option<Priced>,
+        /// What each policy adds to the list price, in the order of the file.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        terms: Vec<Term>,
+        /// What the list price alone would have bought for it, if a policy was asked.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        by_price: Option<Priced>,
     },
     #[serde(rename = "leftover")]
     Unplaced,
+}
+
+/// What a policy adds to the list price of an offering.
+#[derive(Debug, Serialize)]
+struct Term {
+    policy: String,
+    /// USD per hour; below zero for a discount.
+    usd: f64,
 }
 
 /// A plan with everything that it was made of.
@@ -67,6 +82,8 @@ pub struct ExplainInput<'a> {
     pub snapshot: &'a Snapshot,
     /// The policies that it was made with.
     pub policies: &'a dyn Policies,
+    /// Whose answer about a NodePool counted; none where offerings cost their price.
+    pub answered_by: &'a dyn Fn(&str) -> Option<String>,
     pub options: planner::Options,
     pub plan: &'a Plan,
     /// Ends the search for anything cheaper that an explanation needs besides.
@@ -96,6 +113,7 @@ pub fn run(args: &ExplainArgs) -> Result<Answer, Failure> {
             &ExplainInput {
                 snapshot,
                 policies: scorers,
+                answered_by: &|pool| scorers.answered_by(pool),
                 options: options.how(),
                 plan,
                 stop,
@@ -242,9 +260,13 @@ fn outcome(case: &ExplainInput<'_>, pod: PodIx) -> Outcome {
     let text = |sym| world.names.text(sym).to_owned();
     let record = &world.pods[pod.0 as usize];
     if let Some(claim) = plan.claims.iter().find(|claim| claim.pods.contains(&pod)) {
+        let claim = report::claim_of(world, claim);
+        let by = (case.answered_by)(&claim.node_pool);
         return Outcome::New {
-            claim: Box::new(report::claim_of(world, claim)),
             alone: alone(case, pod),
+            by_price: by.as_ref().and_then(|_| by_price(case, pod)),
+            terms: by.into_iter().map(|policy| term(policy, &claim)).collect(),
+            claim: Box::new(claim),
         };
     }
     if let Some(placement) = plan
@@ -284,6 +306,21 @@ fn outcome(case: &ExplainInput<'_>, pod: PodIx) -> Outcome {
         }
         (None, None) => not_planned("its owner places it itself"),
     }
+}
+
+fn term(policy: String, claim: &Claim) -> Term {
+    Term {
+        policy,
+        usd: claim.effective - claim.offering.price,
+    }
+}
+
+/// What would be bought for this pod if offerings cost their price, all else being the same.
+fn by_price(case: &ExplainInput<'_>, pod: PodIx) -> Option<Priced> {
+    let snapshot = case.snapshot;
+    let plan = planner::plan_until(snapshot, &ByPrice, case.options, case.stop).ok()?;
+    let claim = plan.claims.iter().find(|claim| claim.pods.contains(&pod))?;
+    Some(report::claim_of(&snapshot.world, claim).offering)
 }
 
 /// What a pod waits for that a node, or the NodeClaim of one, is nominated for.
@@ -344,7 +381,15 @@ fn text(
         Outcome::Existing { node } => {
             text += &format!(" goes to node {node}, which exists: nothing is bought for it.\n")
         }
-        Outcome::New { claim, alone } => text += &bought(claim, alone.as_ref()),
+        Outcome::New {
+            claim,
+            alone,
+            terms,
+            by_price,
+        } => {
+            text += &bought(claim, alone.as_ref());
+            text += &termed(claim, terms, by_price.as_ref());
+        }
         Outcome::Unplaced => text += " is left over.\n",
     }
     let rows = grouped(snapshot, pod, refusals);
@@ -421,6 +466,25 @@ fn bought(claim: &Claim, alone: Option<&Priced>) -> String {
     }
     if let Some(alone) = alone {
         text += &format!("  on its own   {}\n", shown(alone));
+    }
+    text
+}
+
+/// What policies made of the list price, and what it alone would have bought.
+fn termed(claim: &Claim, terms: &[Term], by_price: Option<&Priced>) -> String {
+    let mut text = String::new();
+    for Term { policy, usd } in terms {
+        text += &format!(
+            "  policy       {policy}: {usd:+.4} USD/h, so the node counts as {:.4} USD/h\n",
+            claim.effective
+        );
+    }
+    if let Some(other) = by_price.filter(|other| **other != claim.offering) {
+        let more = other.price - claim.offering.price;
+        text += &format!(
+            "  list price   alone buys {}: {more:+.4} USD/h\n",
+            shown(other)
+        );
     }
     text
 }

@@ -9,6 +9,7 @@ use longshore_core::model::Settings;
 use longshore_core::plan::Effort;
 use longshore_core::planner;
 use longshore_ec2::catalogue::machine;
+use longshore_policy::{Exclusions, OnFailure};
 use serde_json::Value;
 
 use crate::args::{AwsArgs, CatalogueOf, WorldArgs};
@@ -295,6 +296,11 @@ pub fn scorer(typed: &str) -> Result<PolicyEntry, Failure> {
         settings_file: None,
         nodepools: None,
         mode: Mode::Enforce,
+        grants: None,
+        signals: None,
+        max_discount: None,
+        exclusions: Exclusions::Allow,
+        on_failure: OnFailure::LastAnswer,
         line: 0,
     })
 }

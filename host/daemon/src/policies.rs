@@ -2,6 +2,7 @@
 
 pub mod bench;
 pub mod check;
+pub mod grants;
 mod signals;
 
 use std::path::{Path, PathBuf};
@@ -9,7 +10,9 @@ use std::path::{Path, PathBuf};
 use longshore_core::disrupt::consolidation::{Consolidation, DisruptionPolicies};
 use longshore_core::model::{Catalogue, Symbol, Symbols};
 use longshore_core::policy::{AlikeCosts, ByPrice, Policies, Scores};
-use longshore_policy::{Assignment, Host, HostConfig, LoadedPolicy, Signals, WasmPolicies};
+use longshore_policy::{
+    Ability, Assignment, Host, HostConfig, LoadedPolicy, Signals, WasmPolicies,
+};
 use serde_json::Value;
 
 use crate::config::PolicyEntry;
@@ -35,18 +38,31 @@ pub fn load(options: &Options) -> Result<Scorers, Failure> {
     let mut assignments = Vec::new();
     for entry in typed.iter().chain(&options.policies) {
         let settings = toml_of(&entry.settings);
-        let policy = host
-            .load(&entry.path, Some(&settings))
-            .map_err(|error| Failure::Policy(entry.name.clone(), error))?;
         let is_typed = typed
             .as_ref()
             .is_some_and(|typed| std::ptr::eq(typed, entry));
+        let mut terms = entry.terms();
+        if is_typed {
+            // The flag is the grant.
+            terms.grants = [Ability::Consolidation].into();
+        }
+        let policy = host
+            .load_on(&terms, &entry.path, Some(&settings))
+            .map_err(|error| Failure::Policy(entry.name.clone(), error))?;
         if is_typed && !policy.is_consolidation() {
             return Err(other_kind(entry, &policy, "consolidation", "--scorer"));
         }
         // A policy of a configuration has a line there.
         if !is_typed && entry.line == 0 && !policy.is_scorer() {
             return Err(other_kind(entry, &policy, "scorer", "--consolidation"));
+        }
+        let asked = policy.is_scorer() || policy.is_consolidation() || policy.is_bootstrap();
+        if !asked {
+            let (reason, hint) = grants::not_granted(&policy);
+            return Err(Failure::Usage {
+                message: format!("policy {}: {reason}", entry.name),
+                hint,
+            });
         }
         assignments.push(Assignment {
             policy,
@@ -141,6 +157,14 @@ impl Scorers {
     pub fn begin(&self, now: i64) {
         if let Scorers::Wasm(policies) = self {
             policies.begin_round(now);
+        }
+    }
+
+    /// Whose answer about a NodePool counted last.
+    pub fn answered_by(&self, node_pool: &str) -> Option<String> {
+        match self {
+            Scorers::Price => None,
+            Scorers::Wasm(policies) => policies.answered_by(node_pool),
         }
     }
 

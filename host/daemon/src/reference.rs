@@ -170,7 +170,7 @@ const fn key(
 }
 
 /// All of them. What a value may be is asked of the reader, and that this list is complete.
-const KEYS: [Key; 26] = [
+const KEYS: [Key; 32] = [
     key(
         "[planning]",
         "improve",
@@ -259,6 +259,39 @@ const KEYS: [Key; 26] = [
         "Whether its costs decide, are only compared, or the policy is left out.",
     ),
     key(
+        "[[policy]]",
+        "grants",
+        "[\"scorer\", \"commitments\"]",
+        "What it may be asked, of what it exports: `scorer`, `commitments`, `consolidation`, `bootstrap`. \
+         `bootstrap` is root on every node that boots with it.",
+    ),
+    key(
+        "[[policy]]",
+        "signals",
+        "",
+        "Signals that it may read, of those that it declares; all of these if left out.",
+    ),
+    key(
+        "[[policy]]",
+        "max-discount",
+        "\"90%\"",
+        "How far below the list price a cost may be: a lower one is raised, counted and said once. \
+         Commitments are excepted.",
+    ),
+    key(
+        "[[policy]]",
+        "exclusions",
+        "\"allow\"",
+        "Whether offerings that it excludes are not bought, or only where nothing else fits.",
+    ),
+    key(
+        "[[policy]]",
+        "on-failure",
+        "\"last-answer\"",
+        "What counts where neither it nor its last good version answers: what it last said of each \
+         offering, the list price, or nothing is bought.",
+    ),
+    key(
         "[signals.NAME]",
         "file",
         "",
@@ -269,6 +302,12 @@ const KEYS: [Key; 26] = [
         "url",
         "",
         "Where `longshore run` fetches it, instead of `file`.",
+    ),
+    key(
+        "[signals.NAME]",
+        "headers-file",
+        "",
+        "With `url`: a file of headers, `Name: value` on each line, read at each request.",
     ),
     key(
         "[signals.NAME]",
@@ -465,6 +504,7 @@ fn the_defaults_in_the_reference_are_those_of_the_code() {
     let signal = SignalEntry::Url {
         url: "https://example.test".into(),
         every: DEFAULT_URL_INTERVAL,
+        headers: None,
     };
     let journal = JournalEntry {
         dir: None,

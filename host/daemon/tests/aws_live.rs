@@ -408,7 +408,10 @@ fn booted() -> Result<()> {
     std::fs::create_dir(&folder)?;
     let config = folder.join("longshore.toml");
     let write = |policy: &Path, settings: &str| {
-        let text = format!("[[policy]]\nname = 'boot'\npath = '{}'\n", policy.display());
+        let text = format!(
+            "[[policy]]\nname = 'boot'\npath = '{}'\ngrants = ['bootstrap']\n",
+            policy.display()
+        );
         std::fs::write(&config, format!("{text}[policy.settings]\n{settings}\n"))
     };
     let template = "template = '#!/bin/bash\\necho hello {{ node-pool }}\\n'";

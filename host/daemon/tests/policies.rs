@@ -4,5 +4,7 @@ mod bootstrap;
 mod compile;
 mod reload;
 mod reload_consolidation;
+mod reload_failures;
+mod reload_grants;
 #[path = "reload/scene.rs"]
 mod scene;

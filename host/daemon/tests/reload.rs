@@ -728,7 +728,7 @@ fn a_signal_that_cannot_be_had_keeps_its_last_table() {
     );
     for words in [
         "it answers with status 503",
-        "not a signal: expected value",
+        "not a signal: no JSON",
         "limit",
         "timeout",
     ] {
@@ -805,7 +805,9 @@ fn the_status_is_an_object_for_programs() {
 
 #[test]
 fn a_policy_that_costs_all_offerings_alike_is_told_once() {
-    let mut scene = one("alike");
+    let config = [ONE, b"max-discount = '100%'\n"].concat();
+    let files = [("longshore.toml", &config[..]), ("one.wasm", &costs(1.0))];
+    let mut scene = Scene::new("alike", &files);
     scene.edit("one.wasm", &guest("2.0.0", Way::Costs(0.0)));
     scene.settle();
     scene.manager.notices();

@@ -1,13 +1,16 @@
 //! Consolidation policies of the daemon: swapped on edit, the last good version, shadows, status.
 
-use crate::scene::Scene;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use crate::scene::{Scene, setup};
 use longshore_core::disrupt::methods::{self, Options, Round};
 use longshore_core::snapshot::Snapshot;
 use longshore_core::stop::Stop;
-use longshore_daemon::live::policies::Kind;
+use longshore_daemon::live::policies::{Active, Kind, Setup};
 
-const CONFIG: &str =
-    "[[policy]]\nname = 'judge'\npath = 'judge.wasm'\nsettings-file = 'judge.toml'\n";
+const CONFIG: &str = "[[policy]]\nname = 'judge'\npath = 'judge.wasm'\nsettings-file = 'judge.toml'\n\
+    grants = ['consolidation']\n";
 
 fn settings(mode: &str) -> Vec<u8> {
     format!("mode = '{mode}'\n").into_bytes()
@@ -41,7 +44,9 @@ fn half_empty() -> Snapshot {
 /// A look as the disruption loop takes it.
 fn look(scene: &Scene) -> Round {
     let live = scene.manager.take().apart_to_disrupt();
-    methods::round(&scene.snapshot, &live, Options::default(), Stop::never())
+    let round = methods::round(&scene.snapshot, &live, Options::default(), Stop::never());
+    scene.manager.finish_look(&live);
+    round
 }
 
 #[test]
@@ -110,6 +115,14 @@ fn a_shadow_is_compared_and_never_obeyed() {
     let scene = scene("shadow", "rejects", "mode = 'shadow'\n");
     assert!(!look(&scene).now().is_empty());
     let sum = scene.policy("judge").shadow.unwrap();
+    assert_eq!(sum.proposals, 0, "no look waits for it");
+    assert!(!look(&scene).now().is_empty());
+    scene.shadows.step();
+    let sum = scene.policy("judge").shadow.unwrap();
+    assert_eq!(
+        sum.skipped, 1,
+        "the first was not compared when the second came"
+    );
     assert!(sum.proposals > 0, "{sum:?}");
     assert_eq!(sum.proposals_differing, sum.proposals);
 }
@@ -118,7 +131,47 @@ fn a_shadow_is_compared_and_never_obeyed() {
 fn a_shadow_that_fails_is_said_to() {
     let scene = scene("shadow-fails", "traps", "mode = 'shadow'\n");
     assert!(!look(&scene).now().is_empty());
+    scene.shadows.step();
     let status = scene.policy("judge");
     assert!(status.failing.is_some(), "{status:?}");
     assert!(scene.kinds().contains(&Kind::ShadowFailing));
+}
+
+/// Whether nodes go in a process that begins with a policy that fails, where the process before had
+/// one that rejected every proposal; and what answered.
+fn after_a_restart(name: &str, more: &str) -> (bool, Option<Active>) {
+    let mut first = scene(name, "rejects", more);
+    let folder = first.folder.clone();
+    let begin = |folder: &Path| {
+        let mut scene = Scene::with(folder.to_owned(), |folder| Setup {
+            copies: Some(folder.join("copies")),
+            ..setup(folder)
+        });
+        scene.snapshot = half_empty();
+        scene
+    };
+    // The folder stays.
+    first.folder = folder.join("gone");
+    {
+        let mut scene = begin(&folder);
+        assert!(look(&scene).now().is_empty());
+        scene
+            .watcher
+            .step(SystemTime::now() + Duration::from_secs(120));
+        scene.folder = folder.join("gone");
+    }
+    std::fs::write(folder.join("judge.toml"), settings("traps")).unwrap();
+    let scene = begin(&folder);
+    let goes = !look(&scene).now().is_empty();
+    (goes, scene.policy("judge").active)
+}
+
+#[test]
+fn what_a_policy_rejected_stays_when_it_fails_across_a_restart_unless_the_file_says_otherwise() {
+    let last = after_a_restart("last-decisions", "");
+    assert_eq!(last, (false, Some(Active::LastAnswer)));
+    let held = after_a_restart("held", "on-failure = 'hold'\n");
+    assert_eq!(held, (false, Some(Active::Hold)));
+    let rules = after_a_restart("rules", "on-failure = 'price'\n");
+    assert_eq!(rules, (true, Some(Active::Rules)));
 }

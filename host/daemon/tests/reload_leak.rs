@@ -15,7 +15,7 @@ use scene::Scene;
 #[test]
 fn a_thousand_swaps_lose_no_round_and_leave_no_memory_behind() {
     let config = b"[[policy]]\nname = 'one'\npath = 'one.wasm'\n";
-    let first = guest("0", Way::Costs(1.0));
+    let first = guest("0.0.0", Way::Costs(1.0));
     let mut scene = Scene::new("leak", &[("longshore.toml", config), ("one.wasm", &first)]);
     let mut cost = 1.0;
     scene.cost();
@@ -25,7 +25,7 @@ fn a_thousand_swaps_lose_no_round_and_leave_no_memory_behind() {
                 9 => BROKEN[(nth / 10) as usize % BROKEN.len()].0,
                 _ => Way::Costs(f64::from(nth)),
             };
-            scene.rename("one.wasm", &guest(&nth.to_string(), way));
+            scene.rename("one.wasm", &guest(&format!("{nth}.0.0"), way));
             // A round goes on while the new one is made ready.
             let running = scene.manager.take();
             running.begin_round(0);

@@ -5,42 +5,38 @@
 
 pub(crate) mod answer;
 mod judge;
+pub(crate) mod scores;
+mod traps;
 
 use std::sync::Arc;
 use std::time::Instant;
 
-use longshore_core::model::OfferingId;
-use longshore_core::policy::{CommitmentPool, Draw, Scores};
-use wasmtime::component::{ComponentType, Lift, TypedFunc};
-use wasmtime::{Store, Trap};
+use longshore_core::policy::Scores;
+use wasmtime::component::{Lift, TypedFunc};
+use wasmtime::{Store, Trap, WasmBacktrace};
 
 use crate::bootstrap::functions::BootFunctions;
 use crate::engine::{Limits, TICK, ticks};
-use crate::guest_text::cut;
+use crate::guest_text::{MAX_ERROR_CHARS, cut};
 use crate::imports::state::{Message, State, TooManyCalls};
+use crate::limiter::{CORE_INSTANCES, MEMORIES, TABLES, TooMuchMemory};
 use crate::loaded::Loaded;
+use crate::report::CallUsage;
 use crate::score_request::ScoreRequest;
 use crate::version::Budget;
 use answer::{About, Answer, CallError};
-
-#[derive(ComponentType, Lift)]
-#[component(record)]
-struct RawPool {
-    name: String,
-    remaining: f64,
-    offerings: Vec<u32>,
-    amounts: Vec<f64>,
-    costs: Vec<f64>,
-}
-
-/// The longest text of a guest that gets into an error.
-const MAX_ERROR_CHARS: usize = 500;
+use scores::{Guard, Raised, RawPool, checked_costs, checked_pools};
 
 /// An instance of a policy.
 pub(crate) struct Instance {
     store: Store<State>,
     limits: Limits,
     budget: Budget,
+    guard: Guard,
+    /// What the guard changed since last asked.
+    raised: Option<Raised>,
+    /// The most that a call used, since last asked.
+    usage: CallUsage,
     describe: TypedFunc<(), (About,)>,
     configure: TypedFunc<(Arc<str>,), Answer<()>>,
     score: Option<TypedFunc<(), Answer<Vec<f64>>>>,
@@ -64,6 +60,7 @@ impl Instance {
             columns: loaded.no_columns.clone(),
             signals: Arc::default(),
             signals_generation: 0,
+            visible: loaded.visible.clone(),
             cluster: Arc::default(),
             proposals: Arc::default(),
             node_pool: Arc::from(""),
@@ -73,7 +70,9 @@ impl Instance {
             limits: limits.store(),
             host_calls: 0,
             log_room: 0,
+            messages_left: 0,
             messages: Vec::new(),
+            last_said: String::new(),
         };
         let mut store = Store::new(loaded.pre.engine(), state);
         store.limiter(|state| &mut state.limits);
@@ -120,6 +119,9 @@ impl Instance {
                 },
                 store,
                 limits,
+                guard: Guard::of(&loaded.terms),
+                raised: None,
+                usage: CallUsage::default(),
                 describe,
                 configure,
                 score,
@@ -174,11 +176,13 @@ impl Instance {
                 problem: "the policy does not export `scorer`".to_owned(),
             });
         };
-        let cost = self.ask("score", score, rows)?;
-        let cost = checked_costs(cost, rows).map_err(|problem| CallError::Answer {
+        let mut cost = self.ask("score", score, rows)?;
+        checked_costs(&mut cost, rows).map_err(|problem| CallError::Answer {
             asked: "score",
             problem,
         })?;
+        let raised = self.guard.apply(&mut cost, &self.store.data().columns);
+        self.raised = self.raised.take().or(raised);
         let pools = match self.pools {
             Some(pools) => self.ask("pools", pools, rows)?,
             None => Vec::new(),
@@ -196,6 +200,16 @@ impl Instance {
     /// What it offers as a bootstrap policy, and its data.
     pub fn boot(&mut self) -> (Option<BootFunctions>, &mut State) {
         (self.boot, self.store.data_mut())
+    }
+
+    /// The most that a call used, since last asked.
+    pub fn take_usage(&mut self) -> CallUsage {
+        std::mem::take(&mut self.usage)
+    }
+
+    /// Costs that the guard raised, since last asked.
+    pub fn take_raised(&mut self) -> Option<Raised> {
+        self.raised.take()
     }
 
     /// What it has said since last asked.
@@ -254,9 +268,17 @@ impl Instance {
             return Err(CallError::Budget { asked, what });
         }
         let begun = Instant::now();
+        let before = self.budget.fuel;
         let answer = allow(&mut self.store, &self.limits, &self.budget, rows)
             .and_then(|()| f.call(&mut self.store, with));
         self.budget.spend(&self.store, &self.limits, rows, begun);
+        let used = before.saturating_sub(self.budget.fuel);
+        let permille = used.saturating_mul(1000) / self.limits.fuel_for(rows).max(1);
+        self.usage.add(CallUsage {
+            longest: begun.elapsed(),
+            fuel_permille: u32::try_from(permille).unwrap_or(u32::MAX),
+            memory: self.store.data().limits.taken,
+        });
         answer.map_err(|error| {
             let error = failure(asked, &error, &self.store, &self.limits, rows);
             self.budget.blamed(error)
@@ -270,6 +292,10 @@ impl Budget {
         let given = limits.fuel_for(rows).min(self.fuel);
         let used = given.saturating_sub(store.get_fuel().unwrap_or(0));
         self.fuel = self.fuel.saturating_sub(used);
+        let state = store.data();
+        let said = (limits.messages.min(self.messages)).saturating_sub(state.messages_left);
+        let bytes = limits.log.min(self.log).saturating_sub(state.log_room);
+        (self.messages, self.log) = (self.messages - said, self.log - bytes);
         self.time = self.time.saturating_sub(begun.elapsed());
     }
 
@@ -301,7 +327,9 @@ fn allow(
     store.set_hostcall_fuel(limits.answer_for(rows));
     let state = store.data_mut();
     state.host_calls = limits.host_calls;
-    state.log_room = limits.log;
+    state.log_room = limits.log.min(budget.log);
+    state.messages_left = limits.messages.min(budget.messages);
+    state.last_said.clear();
     Ok(())
 }
 
@@ -336,10 +364,19 @@ fn failure(
         _ => {}
     }
     let words = format!("{:#}", error.root_cause());
-    if words.contains("growing memory") || words.contains("exceeds memory limits") {
+    if error.downcast_ref::<TooMuchMemory>().is_some() || words.contains("exceeds memory limits") {
         return CallError::Memory {
             asked,
             limit: limits.memory,
+        };
+    }
+    if words.contains("resource limit exceeded") {
+        return CallError::Trap {
+            asked,
+            reason: format!(
+                "{words}; a policy has at most {CORE_INSTANCES} core instances, {MEMORIES} memories \
+                 and {TABLES} tables"
+            ),
         };
     }
     if words.contains("too much data is being copied") {
@@ -348,178 +385,16 @@ fn failure(
             limit: limits.answer_for(rows),
         };
     }
-    let said = store
-        .data()
-        .messages
-        .last()
-        .map_or_else(String::new, |message| {
-            format!("; it said: {}", message.text)
-        });
+    let said = match store.data().last_said.as_str() {
+        "" => String::new(),
+        text => format!("; it said: {text}"),
+    };
+    let frames = error.downcast_ref::<WasmBacktrace>();
+    let frames = frames.map(WasmBacktrace::frames).unwrap_or_default();
+    let called = traps::called(frames.iter().filter_map(|frame| frame.func_name()));
+    let called = called.map_or(String::new(), |what| format!("; {what}"));
     CallError::Trap {
         asked,
-        reason: cut(words, MAX_ERROR_CHARS) + &said,
-    }
-}
-
-/// Costs that keep the contract; a zero loses its sign.
-fn checked_costs(mut cost: Vec<f64>, rows: usize) -> Result<Vec<f64>, String> {
-    if cost.len() != rows {
-        return Err(format!("{} costs for {rows} offerings", cost.len()));
-    }
-    // One pass without branches; which row it was is looked for only if there is one.
-    let bad = |cost: f64| cost.is_nan() || cost < 0.0;
-    if cost.iter().fold(false, |any, &cost| any | bad(cost)) {
-        let at = cost.iter().position(|&cost| bad(cost)).unwrap_or_default();
-        return Err(format!(
-            "the cost of offering {at} is {}; expected 0 or more, or infinity",
-            cost[at]
-        ));
-    }
-    if rows > 0 && cost.iter().all(|cost| cost.is_infinite()) {
-        return Err("every offering is excluded".to_owned());
-    }
-    for cost in &mut cost {
-        *cost += 0.0;
-    }
-    Ok(cost)
-}
-
-fn checked_pools(pools: Vec<RawPool>, rows: usize) -> Result<Vec<CommitmentPool>, String> {
-    let mut drawn = vec![false; if pools.is_empty() { 0 } else { rows }];
-    let mut names = std::collections::BTreeSet::new();
-    let mut checked = Vec::with_capacity(pools.len());
-    for pool in pools {
-        let name = cut(pool.name, MAX_ERROR_CHARS);
-        let wrong = |what: String| Err(format!("pool `{name}`: {what}"));
-        if !names.insert(name.clone()) {
-            return wrong("declared twice".to_owned());
-        }
-        if !(pool.remaining.is_finite() && pool.remaining >= 0.0) {
-            return wrong(format!(
-                "{} is left; expected a finite number, 0 or more",
-                pool.remaining
-            ));
-        }
-        let lengths = (pool.offerings.len(), pool.amounts.len(), pool.costs.len());
-        if lengths.0 != lengths.1 || lengths.0 != lengths.2 {
-            return wrong(format!("columns of different lengths: {lengths:?}"));
-        }
-        let mut draws = Vec::with_capacity(pool.offerings.len());
-        for ((&offering, &amount), &cost) in
-            pool.offerings.iter().zip(&pool.amounts).zip(&pool.costs)
-        {
-            match drawn.get_mut(offering as usize) {
-                None => return wrong(format!("offering {offering} is not one of {rows}")),
-                Some(true) => return wrong(format!("offering {offering} draws on a pool already")),
-                Some(free) => *free = true,
-            }
-            if !(amount.is_finite() && amount > 0.0) {
-                return wrong(format!(
-                    "offering {offering} takes {amount}; expected a finite number above 0"
-                ));
-            }
-            if !(cost.is_finite() && cost >= 0.0) {
-                return wrong(format!(
-                    "offering {offering} costs {cost} inside; expected a finite number, 0 or more"
-                ));
-            }
-            draws.push(Draw {
-                offering: OfferingId(offering),
-                amount,
-                cost: cost + 0.0,
-            });
-        }
-        checked.push(CommitmentPool {
-            name,
-            remaining: pool.remaining + 0.0,
-            draws,
-        });
-    }
-    Ok(checked)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const INF: f64 = f64::INFINITY;
-
-    #[test]
-    fn costs_that_break_the_contract_are_named() {
-        let problem = |cost: &[f64]| checked_costs(cost.to_vec(), 3).unwrap_err();
-        assert_eq!(problem(&[1.0]), "1 costs for 3 offerings");
-        assert_eq!(
-            problem(&[1.0, f64::NAN, 2.0]),
-            "the cost of offering 1 is NaN; expected 0 or more, or infinity"
-        );
-        assert_eq!(
-            problem(&[1.0, 2.0, -0.1]),
-            "the cost of offering 2 is -0.1; expected 0 or more, or infinity"
-        );
-        assert_eq!(problem(&[INF; 3]), "every offering is excluded");
-        assert_eq!(
-            problem(&[-INF, 0.0, 1.0]),
-            "the cost of offering 0 is -inf; expected 0 or more, or infinity"
-        );
-    }
-
-    #[test]
-    fn a_zero_loses_its_sign_and_an_empty_catalogue_is_fine() {
-        assert!(checked_costs(vec![-0.0, INF, 1.0], 3).unwrap()[0].is_sign_positive());
-        assert!(checked_costs(vec![], 0).unwrap().is_empty());
-    }
-
-    #[test]
-    fn pools_that_break_the_contract_are_named() {
-        let pool = |name: &str, remaining, rows: &[u32], amount, cost| RawPool {
-            name: name.to_owned(),
-            remaining,
-            offerings: rows.to_vec(),
-            amounts: vec![amount; rows.len()],
-            costs: vec![cost; rows.len()],
-        };
-        let problem = |pools| checked_pools(pools, 3).unwrap_err();
-        assert_eq!(
-            problem(vec![pool("a", INF, &[], 1.0, 0.0)]),
-            "pool `a`: inf is left; expected a finite number, 0 or more"
-        );
-        assert_eq!(
-            problem(vec![pool("a", 1.0, &[3], 1.0, 0.0)]),
-            "pool `a`: offering 3 is not one of 3"
-        );
-        assert_eq!(
-            problem(vec![pool("a", 1.0, &[1, 1], 1.0, 0.0)]),
-            "pool `a`: offering 1 draws on a pool already"
-        );
-        assert_eq!(
-            problem(vec![
-                pool("a", 1.0, &[1], 1.0, 0.0),
-                pool("b", 1.0, &[1], 1.0, 0.0)
-            ]),
-            "pool `b`: offering 1 draws on a pool already"
-        );
-        assert_eq!(
-            problem(vec![
-                pool("a", 1.0, &[], 1.0, 0.0),
-                pool("a", 1.0, &[], 1.0, 0.0)
-            ]),
-            "pool `a`: declared twice"
-        );
-        assert_eq!(
-            problem(vec![pool("a", 1.0, &[1], 0.0, 0.0)]),
-            "pool `a`: offering 1 takes 0; expected a finite number above 0"
-        );
-        assert_eq!(
-            problem(vec![pool("a", 1.0, &[1], 1.0, f64::NAN)]),
-            "pool `a`: offering 1 costs NaN inside; expected a finite number, 0 or more"
-        );
-        let uneven = RawPool {
-            amounts: vec![],
-            ..pool("a", 1.0, &[1], 1.0, 0.0)
-        };
-        assert_eq!(
-            problem(vec![uneven]),
-            "pool `a`: columns of different lengths: (1, 0, 1)"
-        );
+        reason: cut(words, MAX_ERROR_CHARS) + &called + &said,
     }
 }

@@ -14,11 +14,13 @@ use longshore_core::policy::{AlikeCosts, ByPrice, Policies, Scores};
 use crate::call::Instance;
 use crate::columns::Columns;
 use crate::judges::Judges;
+use crate::last_answers::{LastAnswer, LastAnswers};
 use crate::load::Host;
 use crate::loaded::LoadedPolicy;
 use crate::report::{CallStats, Fallback, Report};
 use crate::score_request::ScoreRequest;
 use crate::signals::Signals;
+use crate::terms::{Ability, OnFailure, Terms};
 use crate::version::{Budget, Call, Versions};
 
 /// A policy and its NodePools.
@@ -40,6 +42,8 @@ pub struct PolicySlot {
     pub node_pools: Vec<String>,
     /// The slot of the policy that this is another version of.
     pub follows: Option<usize>,
+    /// What the operator says of it, loaded or not.
+    pub terms: Terms,
 }
 
 /// One answer of a round, recorded for replay.
@@ -52,6 +56,9 @@ pub struct ScoreRecord {
     pub by: Option<(usize, LoadedPolicy)>,
     /// The place whose policy gave no answer, so that another version or the price did.
     pub failed: Option<usize>,
+    /// What offerings cost where neither a version nor the price answered: its last answer, or that
+    /// nothing is bought.
+    pub instead: Option<Arc<[f64]>>,
     /// Checksum over costs and commitments.
     pub sum: u64,
     /// How many offerings it costs how much, where a policy costs all of them the same.
@@ -91,6 +98,7 @@ impl Host {
     /// Policies at work. NodePools that no assignment serves are scored by price.
     pub fn policies(&self, assignments: Vec<Assignment>) -> WasmPolicies {
         let place = |a: Assignment| PolicySlot {
+            terms: a.policy.terms().clone(),
             policy: Some(a.policy),
             node_pools: a.node_pools,
             follows: None,
@@ -105,23 +113,32 @@ impl Host {
         let old_judges = before.map(|before| before.judges.clone());
         let before = before.map(WasmPolicies::lock);
         let scorer = |place: &PolicySlot| {
-            // A policy that could never be loaded may be one: the price answers for it.
-            if !place.policy.as_ref().is_none_or(LoadedPolicy::is_scorer) {
+            // A policy that could never be loaded is one if it may be.
+            let is_scorer = match &place.policy {
+                Some(policy) => policy.is_scorer(),
+                None => place.terms.grants.contains(&Ability::Scorer),
+            };
+            if !is_scorer {
                 return Versions::default();
             }
             let old = place
                 .follows
                 .and_then(|at| before.as_ref()?.scorers.get(at));
-            Versions::follow(place.policy.clone(), place.node_pools.clone(), old)
+            let pools = place.node_pools.clone();
+            Versions::follow(place.policy.clone(), pools, &place.terms, old)
         };
         let judge = |place: &PolicySlot| {
-            let Some(policy) = place.policy.clone().filter(LoadedPolicy::is_consolidation) else {
-                return Versions::default();
+            let is_judge = match &place.policy {
+                Some(policy) => policy.is_consolidation(),
+                None => place.terms.grants.contains(&Ability::Consolidation),
             };
-            let pools = place.node_pools.clone();
+            if !is_judge {
+                return Versions::default();
+            }
+            let (policy, pools) = (place.policy.clone(), place.node_pools.clone());
             match &old_judges {
-                Some(old) => old.follow(place.follows, Some(policy), pools),
-                None => Versions::follow(Some(policy), pools, None),
+                Some(old) => old.follow(place.follows, policy, pools, &place.terms),
+                None => Versions::follow(policy, pools, &place.terms, None),
             }
         };
         let judges = Arc::new(Judges::new(places.iter().map(judge).collect()));
@@ -239,6 +256,21 @@ impl WasmPolicies {
         self.lock().last.values().cloned().collect()
     }
 
+    /// Whose answer about a NodePool counted last; none where offerings cost their price.
+    pub fn answered_by(&self, node_pool: &str) -> Option<String> {
+        let inner = self.lock();
+        let last = inner.last.get(node_pool)?;
+        match (&last.by, &last.instead) {
+            (Some((_, policy)), _) => Some(policy.name().to_owned()),
+            (None, Some(_)) => {
+                let versions = inner.scorers.get(last.failed?)?;
+                let name = versions.terms.name.as_deref()?;
+                Some(format!("{name} (it gives no answer: `on-failure` counts)"))
+            }
+            (None, None) => None,
+        }
+    }
+
     /// The signals that policies see.
     pub fn signals(&self) -> Arc<Signals> {
         self.lock().signals.0.clone()
@@ -269,6 +301,41 @@ impl WasmPolicies {
         {
             scorer.is_asked = true;
             scorer.replace(policy);
+        }
+    }
+
+    /// The last good answers of the policy at a place, for [`WasmPolicies::remember`] in another
+    /// process; none where they would not count.
+    pub fn remembered(&self, place: usize) -> Option<LastAnswers> {
+        let decided = self.judges.last_decisions(place);
+        let (answered, answers) = {
+            let inner = self.lock();
+            let versions = inner.scorers.get(place)?;
+            let answered = versions.current.as_ref().or(versions.last_good.as_ref());
+            let answered = answered.map(|version| version.policy.clone());
+            (answered, versions.last_answers.clone())
+        };
+        if answers.is_empty() && decided.is_none() {
+            return None;
+        }
+        let policy = answered.or_else(|| Some(decided.as_ref()?.0.clone()))?;
+        let mut all = LastAnswers::of(&policy);
+        answers
+            .iter()
+            .for_each(|(pool, answer)| all.add(pool, answer));
+        all.nodes = decided.map(|(_, nodes)| nodes).unwrap_or_default();
+        Some(all)
+    }
+
+    /// Has answers count that a policy gave before this process began, where it gave none since.
+    pub fn remember(&self, place: usize, answers: &LastAnswers) {
+        self.judges.remember(place, &answers.nodes);
+        let mut inner = self.lock();
+        let Some(versions) = inner.scorers.get_mut(place) else {
+            return;
+        };
+        for (pool, answer) in answers.iter() {
+            versions.last_answers.entry(pool.into()).or_insert(answer);
         }
     }
 
@@ -303,11 +370,11 @@ impl WasmPolicies {
 impl Policies for WasmPolicies {
     fn score(&self, catalogue: &Catalogue, names: &Symbols, pool: Symbol) -> Scores {
         let mut inner = self.lock();
-        let (place, answer) = inner.score(catalogue, names, pool);
-        let (by, scores) = match (place, answer) {
-            (Some(place), Some((policy, scores))) => (Some((place, policy)), scores),
-            _ => (None, ByPrice.score(catalogue, names, pool)),
-        };
+        let Answered { place, by, scores } = inner.score(catalogue, names, pool);
+        let by = place.zip(by);
+        let instead = scores.as_ref().filter(|_| by.is_none());
+        let instead = instead.map(|scores| scores.cost.clone());
+        let scores = scores.unwrap_or_else(|| ByPrice.score(catalogue, names, pool));
         let answered = |place: &usize| {
             let current = by.as_ref().map(|(_, policy)| policy);
             current.is_some_and(|policy| inner.scorers[*place].is_at_work(policy))
@@ -320,6 +387,7 @@ impl Policies for WasmPolicies {
             node_pool: node_pool.clone(),
             by,
             failed,
+            instead,
             sum,
             alike,
         };
@@ -333,7 +401,7 @@ impl Policies for WasmPolicies {
             let (_, policy) = answer.by?;
             let (offerings, cost) = answer.alike?;
             Some(AlikeCosts {
-                policy: policy.about().name.as_str().into(),
+                policy: policy.name().into(),
                 node_pool: answer.node_pool,
                 offerings,
                 cost,
@@ -387,15 +455,40 @@ fn prices_differ(catalogue: &Catalogue, scores: &Scores) -> bool {
     prices.any(|price| Some(price) != first)
 }
 
+/// What is answered about a NodePool.
+#[derive(Default)]
+struct Answered {
+    /// The place that is for it.
+    place: Option<usize>,
+    /// The version that answered.
+    by: Option<LoadedPolicy>,
+    /// Its answer, or what counts instead; the price if there is none.
+    scores: Option<Scores>,
+}
+
+/// Costs without commitments.
+fn costs(cost: Vec<f64>) -> Scores {
+    Scores {
+        cost: cost.into(),
+        pools: Vec::new(),
+    }
+}
+
+impl Versions {
+    /// Keeps a good answer, if it counts when the policy fails.
+    fn keep(&mut self, request: &ScoreRequest, scores: &Scores) {
+        if self.terms.on_failure == OnFailure::LastAnswer {
+            let answer = LastAnswer::Given {
+                columns: request.columns.clone(),
+                cost: scores.cost.clone(),
+            };
+            self.last_answers.insert(request.node_pool.clone(), answer);
+        }
+    }
+}
+
 impl Inner {
-    /// The place that is for a NodePool, and what a version of its policy answers. The price is to
-    /// answer where there is neither.
-    fn score(
-        &mut self,
-        catalogue: &Catalogue,
-        names: &Symbols,
-        pool: Symbol,
-    ) -> (Option<usize>, Option<(LoadedPolicy, Scores)>) {
+    fn score(&mut self, catalogue: &Catalogue, names: &Symbols, pool: Symbol) -> Answered {
         let node_pool = names.text(pool);
         let columns = self.columns(catalogue, names);
         let request = ScoreRequest {
@@ -407,19 +500,42 @@ impl Inner {
         self.keep(&request);
 
         let Some(place) = self.scorers.iter().position(|s| s.serves(node_pool)) else {
-            return (None, None);
+            return Answered::default();
         };
+        let versions = &mut self.scorers[place];
+        let known = versions.last_answers.get(node_pool).cloned();
+        let floor = versions.floor(known.is_some(), Fallback::Price);
         let call = Call {
             place,
             node_pool,
-            floor: Fallback::Price,
+            floor,
             ask: &|instance: &mut Instance, _: &LoadedPolicy| {
                 instance.set_request(&request);
                 instance.score()
             },
         };
-        let answer = self.scorers[place].ask(&call, &mut self.reports);
-        (Some(place), answer)
+        let answer = versions.ask(&call, &mut self.reports);
+        let columns = &request.columns;
+        let (by, scores) = match (answer, floor, known) {
+            (Some((policy, mut scores)), _, _) => {
+                // A name of a pool is its policy's own: that of another policy is another pool.
+                let pools = scores.pools.iter_mut();
+                pools.for_each(|pool| pool.owner = place as u32);
+                versions.keep(&request, &scores);
+                (Some(policy), Some(scores))
+            }
+            (None, Fallback::LastAnswer, Some(known)) => {
+                let least_share = 1.0 - versions.terms.max_discount;
+                (None, Some(costs(known.costs(columns, least_share))))
+            }
+            (None, Fallback::Hold, _) => (None, Some(costs(vec![f64::INFINITY; columns.count()]))),
+            (None, _, _) => (None, None),
+        };
+        Answered {
+            place: Some(place),
+            by,
+            scores,
+        }
     }
 
     /// The columns of a catalogue: those made last if they were made of it.

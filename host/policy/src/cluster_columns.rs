@@ -194,6 +194,13 @@ impl ProposalColumns {
         }
     }
 
+    /// Rows of the nodes that a proposal removes.
+    pub fn removed_of(&self, proposal: usize) -> &[u32] {
+        let end = |at: usize| self.removed_ends.get(at).map_or(0, |&end| end as usize);
+        let begin = proposal.checked_sub(1).map_or(0, end);
+        self.removed.get(begin..end(proposal)).unwrap_or_default()
+    }
+
     /// How many proposals there are.
     pub fn count(&self) -> usize {
         self.reasons.len()

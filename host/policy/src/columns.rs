@@ -12,6 +12,10 @@ pub const INTERRUPTION_RATES: &str = "interruption-rates";
 /// Signal of placement scores, 1 to 10, by `type`, `type/zone`.
 pub const PLACEMENT_SCORES: &str = "placement-scores";
 
+/// What these columns have where the signal says nothing.
+const UNKNOWN_RATE: f64 = -1.0;
+const UNKNOWN_SCORE: u8 = 255;
+
 /// A table of strings.
 pub(crate) type Table = Arc<[Arc<str>]>;
 
@@ -102,6 +106,22 @@ impl Columns {
         }
     }
 
+    /// Shares of spot instances interrupted; unknown for who may not see them.
+    pub fn interruption_rates(&self, seen: bool) -> Arc<[f64]> {
+        match seen {
+            true => self.moving.interruption_rates.clone(),
+            false => std::iter::repeat_n(UNKNOWN_RATE, self.count()).collect(),
+        }
+    }
+
+    /// Placement scores; unknown for who may not see them.
+    pub fn placement_scores(&self, seen: bool) -> Arc<[u8]> {
+        match seen {
+            true => self.moving.placement_scores.clone(),
+            false => std::iter::repeat_n(UNKNOWN_SCORE, self.count()).collect(),
+        }
+    }
+
     pub fn count(&self) -> usize {
         self.moving.prices.len()
     }
@@ -173,13 +193,13 @@ impl Moving {
 }
 
 fn interruption_rates(fixed: &Fixed, signals: &Signals) -> Arc<[f64]> {
-    joined(INTERRUPTION_RATES, fixed, signals, -1.0, |rate| {
+    joined(INTERRUPTION_RATES, fixed, signals, UNKNOWN_RATE, |rate| {
         rate.clamp(0.0, 1.0)
     })
 }
 
 fn placement_scores(fixed: &Fixed, signals: &Signals) -> Arc<[u8]> {
-    joined(PLACEMENT_SCORES, fixed, signals, 255, |score| {
+    joined(PLACEMENT_SCORES, fixed, signals, UNKNOWN_SCORE, |score| {
         score.clamp(1.0, 10.0) as u8
     })
 }

@@ -7,9 +7,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use wasmtime::{Config, Engine};
+use wasmtime::{Config, Engine, WasmFeatures};
 
 use crate::compiler::Compiler;
+use crate::limiter::Limiter;
 
 /// How the host is set up.
 #[derive(Clone, Debug, Default)]
@@ -34,7 +35,7 @@ pub struct HostConfig {
 /// What one policy may use.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {
-    /// Bytes of linear memory, all memories of an instance together. The default, 64 MiB, holds
+    /// Bytes of linear memories and tables, all of an instance together. The default, 64 MiB, holds
     /// QuickJS and Python.
     pub memory: usize,
     /// Fuel for any call, independent of its size. The default is about 40 ms of arithmetic, twenty
@@ -51,6 +52,8 @@ pub struct Limits {
     pub answer_per_offering: usize,
     /// Bytes of log messages kept from one call; the rest is dropped.
     pub log: usize,
+    /// Log messages kept from one call.
+    pub messages: u32,
     /// Wall-clock time that a call may take, measured in ticks of [`TICK`].
     pub time: Duration,
 }
@@ -65,6 +68,7 @@ impl Default for Limits {
             answer: 1 << 20,
             answer_per_offering: 64,
             log: 16 << 10,
+            messages: 100,
             time: Duration::from_secs(5),
         }
     }
@@ -72,9 +76,6 @@ impl Default for Limits {
 
 /// How often the epoch advances.
 pub const TICK: Duration = Duration::from_millis(50);
-
-/// What a guest may copy in or keep beside its memory; far above what any compiler makes.
-const TABLE_ELEMENTS: usize = 1 << 20;
 
 /// Recursion that compilers of guests keep in their own (shadow) stack is stopped by that or by
 /// fuel; this one is only generous, since how deep it reaches differs between machines.
@@ -85,7 +86,15 @@ pub(crate) fn engine(config: &HostConfig) -> wasmtime::Result<Engine> {
     wasm.consume_fuel(true)
         .epoch_interruption(true)
         .max_wasm_stack(STACK)
-        .relaxed_simd_deterministic(true)
+        // What no toolchain of ours or of others needs can have no defect that matters. Threads and
+        // exceptions are compiled out. Reference types and extended constants stay: QuickJS and CPython
+        // need them. Multiple memories stay too: wasmtime 48 panics on some components without them.
+        .wasm_memory64(false)
+        .wasm_tail_call(false)
+        .wasm_simd(false)
+        .wasm_relaxed_simd(false)
+        .wasm_gc(false)
+        .wasm_features(WasmFeatures::FUNCTION_REFERENCES, false)
         .parallel_compilation(!config.one_thread)
         .cranelift_nan_canonicalization(config.canonical_nans);
     let engine = Engine::new(&wasm)?;
@@ -121,11 +130,7 @@ impl Limits {
             .saturating_add(self.answer_per_offering.saturating_mul(offerings))
     }
 
-    pub(crate) fn store(&self) -> wasmtime::StoreLimits {
-        wasmtime::StoreLimitsBuilder::new()
-            .memory_size(self.memory)
-            .table_elements(TABLE_ELEMENTS)
-            .trap_on_grow_failure(true)
-            .build()
+    pub(crate) fn store(&self) -> Limiter {
+        Limiter::new(self.memory)
     }
 }

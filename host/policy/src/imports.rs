@@ -14,10 +14,11 @@ use wasmtime::Engine;
 use wasmtime::component::Linker;
 
 use crate::bootstrap::interfaces as bootstrap;
+use crate::columns::{INTERRUPTION_RATES, PLACEMENT_SCORES};
 use crate::guest_text::cut;
 use crate::signals::Signal;
 use interface::{Bytes as _, Interface, strings};
-use state::{Level, Message, State, charge};
+use state::{Level, State, charge};
 
 /// The package whose interfaces the host offers, and its version.
 pub(crate) const PACKAGE: &str = "longshore:policy";
@@ -74,13 +75,7 @@ fn log(to: &mut Interface) -> wasmtime::Result<()> {
     to.function("write", |mut cx, (level, text): (Level, String)| {
         charge(&mut cx, text.len())?;
         let text = cut(text, MAX_MESSAGE_BYTES);
-        let state = cx.data_mut();
-        if let Some(left) = state.log_room.checked_sub(text.len()) {
-            state.log_room = left;
-            state.messages.push(Message { level, text });
-        } else {
-            state.log_room = 0;
-        }
+        cx.data_mut().say(level, text);
         Ok(())
     })
 }
@@ -104,16 +99,19 @@ fn offerings(to: &mut Interface) -> wasmtime::Result<()> {
     to.column("prices", |c| &c.moving.prices)?;
     to.column("available", |c| &c.moving.available)?;
     to.column("reservation-counts", |c| &c.moving.reservation_counts)?;
-    to.column("interruption-rates", |c| &c.moving.interruption_rates)?;
-    to.column("placement-scores", |c| &c.moving.placement_scores)
+    to.of_signal("interruption-rates", INTERRUPTION_RATES, |c, seen| {
+        c.interruption_rates(seen)
+    })?;
+    to.of_signal("placement-scores", PLACEMENT_SCORES, |c, seen| {
+        c.placement_scores(seen)
+    })
 }
 
 fn signals(to: &mut Interface) -> wasmtime::Result<()> {
     to.function("keys", |mut cx, (name,): (String,)| {
         let keys = cx
             .data()
-            .signals
-            .get(&name)
+            .signal(&name)
             .map_or_else(Arc::default, |signal| signal.keys.clone());
         charge(&mut cx, name.len() + strings(&keys))?;
         Ok((keys,))
@@ -121,8 +119,7 @@ fn signals(to: &mut Interface) -> wasmtime::Result<()> {
     to.function("values", |mut cx, (name,): (String,)| {
         let values = cx
             .data()
-            .signals
-            .get(&name)
+            .signal(&name)
             .map_or_else(Arc::default, |signal| signal.values.clone());
         charge(&mut cx, name.len() + values.bytes())?;
         Ok((values,))
@@ -130,8 +127,7 @@ fn signals(to: &mut Interface) -> wasmtime::Result<()> {
     to.function("time", |mut cx, (name,): (String,)| {
         let time = cx
             .data()
-            .signals
-            .get(&name)
+            .signal(&name)
             .map_or(-1.0, |signal: &Signal| signal.time);
         charge(&mut cx, name.len())?;
         Ok((time,))

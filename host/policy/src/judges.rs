@@ -14,9 +14,11 @@ use crate::call::Instance;
 use crate::call::answer::CallError;
 use crate::chain::WasmPolicies;
 use crate::cluster_columns::{ClusterColumns, ProposalColumns};
+use crate::last_decisions::LastDecisions;
 use crate::loaded::LoadedPolicy;
 use crate::report::{CallStats, Fallback, Report};
 use crate::score_request::{JudgeRequest, ScoreRequest};
+use crate::terms::{OnFailure, Terms};
 use crate::version::{Budget, Call, Versions};
 
 /// The consolidation policies, by place.
@@ -55,9 +57,11 @@ impl Judges {
         at: Option<usize>,
         policy: Option<LoadedPolicy>,
         node_pools: Vec<String>,
+        terms: &Terms,
     ) -> Versions {
         let inner = self.lock();
-        Versions::follow(policy, node_pools, at.and_then(|at| inner.places.get(at)))
+        let old = at.and_then(|at| inner.places.get(at));
+        Versions::follow(policy, node_pools, terms, old)
     }
 
     pub fn replace(&self, at: usize, policy: LoadedPolicy) {
@@ -73,6 +77,24 @@ impl Judges {
 
     pub fn take_reports(&self) -> Vec<Report> {
         std::mem::take(&mut self.lock().reports)
+    }
+
+    /// What a place last said of nodes, and the version that did; none where it said nothing.
+    pub fn last_decisions(&self, place: usize) -> Option<(LoadedPolicy, LastDecisions)> {
+        let inner = self.lock();
+        let versions = inner.places.get(place)?;
+        let said = versions.current.as_ref().or(versions.last_good.as_ref())?;
+        let last = versions.last_decisions.clone();
+        (!last.is_empty()).then(|| (said.policy.clone(), last))
+    }
+
+    /// Has what was said before this process began count where nothing was said since.
+    pub fn remember(&self, place: usize, decisions: &LastDecisions) {
+        if let Some(versions) = self.lock().places.get_mut(place)
+            && versions.last_decisions.is_empty()
+        {
+            versions.last_decisions = decisions.clone();
+        }
     }
 
     pub fn take_tallies(&self) -> Vec<CallStats> {
@@ -113,54 +135,120 @@ impl JudgesInner {
         names.map(of).collect()
     }
 
+    /// What counts where a policy gives no weights.
+    fn floor_of_weights(&self, place: usize) -> Fallback {
+        let versions = &self.places[place];
+        versions.floor(!versions.last_decisions.is_empty(), Fallback::Rules)
+    }
+
+    /// What counts where a policy gives no decisions.
+    fn floor_of_decisions(&self, place: usize) -> Fallback {
+        let versions = &self.places[place];
+        versions.floor(versions.last_decisions.has_decided, Fallback::Rules)
+    }
+
+    /// Where what a policy last said counts when it fails: that.
+    fn last(&mut self, place: usize) -> Option<&mut LastDecisions> {
+        let versions = &mut self.places[place];
+        let counts = versions.terms.on_failure == OnFailure::LastAnswer;
+        counts.then_some(&mut versions.last_decisions)
+    }
+
+    /// What becomes of a proposal where it holds.
+    fn held(&self, place: usize) -> Decision {
+        Decision {
+            priority: -1.0,
+            not_before: 0.0,
+            reason: "it gives no answer, and its `on-failure` is `hold`".into(),
+            by: self.places[place].terms.name.clone(),
+        }
+    }
+
     fn ask<T>(
         &mut self,
-        place: usize,
+        (place, floor): (usize, Fallback),
         ask: &dyn Fn(&mut Instance, &LoadedPolicy) -> Result<T, CallError>,
     ) -> Option<(LoadedPolicy, T)> {
         let call = Call {
             place,
             node_pool: "",
-            floor: Fallback::Rules,
+            floor,
             ask,
         };
         self.places[place].ask(&call, &mut self.reports)
     }
 }
 
-impl WasmPolicies {
-    fn base_of(&self, facts: &Facts<'_>) -> ScoreRequest {
-        let world = &*facts.snapshot.world;
-        self.request(&world.catalogue, &world.names, world.now as f64)
+/// A question about consolidation as policies see it. It can be kept, and put to other policies.
+#[derive(Clone)]
+pub struct ConsolidationRequest(JudgeRequest);
+
+impl ConsolidationRequest {
+    /// How many proposals it is about; none for weights.
+    pub fn proposals(&self) -> usize {
+        self.0.proposals.count()
+    }
+
+    /// Seconds since 1970.
+    pub fn now(&self) -> i64 {
+        self.0.base.now as i64
     }
 }
 
-impl Consolidation for WasmPolicies {
-    fn weigh(&self, facts: &Facts<'_>) -> Vec<Weight> {
-        let base = self.base_of(facts);
+impl WasmPolicies {
+    /// A question about a cluster and proposals; about weights without any.
+    pub fn consolidation_request(
+        &self,
+        facts: &Facts<'_>,
+        proposals: &[Proposal],
+    ) -> ConsolidationRequest {
+        let world = &*facts.snapshot.world;
+        let base = self.request(&world.catalogue, &world.names, world.now as f64);
+        ConsolidationRequest(self.judges().lock().request(base, facts, proposals))
+    }
+
+    /// What disturbing each node costs; see [`Consolidation::weigh`].
+    pub fn weights(&self, request: &ConsolidationRequest) -> Vec<Weight> {
+        let request = &request.0;
         let mut inner = self.judges().lock();
-        let request = inner.request(base, facts, &[]);
         // The first request of a round.
         let budget = Budget::share(inner.places.len());
         (inner.places.iter_mut()).for_each(|versions| versions.begin_round(budget));
-        let mut weights = vec![Weight::default(); facts.nodes.len()];
-        let of_pools = inner.of_pools(&request);
+        let mut weights = vec![Weight::default(); request.cluster.count()];
+        let of_pools = inner.of_pools(request);
         for place in 0..inner.places.len() {
             if !of_pools.contains(&Some(place)) {
                 continue;
             }
-            let Some((by, usd)) = inner.ask(place, &|instance, _| {
-                instance.set_judge_request(&request);
+            let floor = inner.floor_of_weights(place);
+            let answer = inner.ask((place, floor), &|instance, _| {
+                instance.set_judge_request(request);
                 instance.weigh()
-            }) else {
-                continue;
+            });
+            let own = inner.places[place].terms.name.clone();
+            let (by, usd): (Option<Arc<str>>, Vec<f64>) = match (answer, floor) {
+                (Some((by, usd)), _) => {
+                    let rows = request.cluster.names.iter().zip(usd.iter().copied());
+                    let rows = rows.zip(request.cluster.node_pools.iter());
+                    let served = rows.filter(|(_, pool)| of_pools[**pool as usize] == Some(place));
+                    if let Some(last) = inner.last(place) {
+                        last.weighed(served.map(|(row, _)| row));
+                    }
+                    (Some(by.name().into()), usd)
+                }
+                (None, Fallback::Hold) => (own, vec![f64::INFINITY; weights.len()]),
+                (None, Fallback::LastAnswer) => {
+                    let last = &inner.places[place].last_decisions;
+                    let names = request.cluster.names.iter();
+                    (own, names.map(|name| last.weight(name)).collect())
+                }
+                (None, _) => continue,
             };
-            let by: Arc<str> = by.about().name.as_str().into();
             for ((weight, usd), &pool) in
                 (weights.iter_mut().zip(usd)).zip(request.cluster.node_pools.iter())
             {
                 if of_pools[pool as usize] == Some(place) && usd > 0.0 {
-                    let by = Some(by.clone());
+                    let by = by.clone();
                     *weight = Weight { usd, by };
                 }
             }
@@ -168,35 +256,67 @@ impl Consolidation for WasmPolicies {
         weights
     }
 
-    fn decide(&self, facts: &Facts<'_>, proposals: &[Proposal]) -> Vec<Decision> {
-        let base = self.base_of(facts);
+    /// What becomes of each proposal; see [`Consolidation::decide`].
+    pub fn decisions(&self, request: &ConsolidationRequest) -> Vec<Decision> {
+        let now = request.now();
+        let request = &request.0;
         let mut inner = self.judges().lock();
-        let request = inner.request(base, facts, proposals);
-        let of_pools = inner.of_pools(&request);
+        let of_pools = inner.of_pools(request);
         let pools = &request.cluster.node_pools;
-        let concerned = |place: usize, proposal: &Proposal| {
-            let rows = proposal.nodes.iter().filter_map(|&node| facts.row(node));
-            rows.map(|row| pools[row as usize] as usize)
+        let concerned = |place: usize, proposal: usize| {
+            let rows = request.proposals.removed_of(proposal).iter();
+            rows.map(|&row| pools[row as usize] as usize)
                 .any(|pool| of_pools[pool] == Some(place))
         };
-        let mut all: Vec<Option<Decision>> = vec![None; proposals.len()];
+        let mut all: Vec<Option<Decision>> = vec![None; request.proposals.count()];
         for place in 0..inner.places.len() {
-            if !proposals.iter().any(|proposal| concerned(place, proposal)) {
+            if !(0..all.len()).any(|proposal| concerned(place, proposal)) {
                 continue;
             }
-            let Some((_, decisions)) = inner.ask(place, &|instance, policy| {
-                instance.set_judge_request(&request);
-                instance.decide(&policy.about().name.as_str().into())
-            }) else {
-                continue;
+            let floor = inner.floor_of_decisions(place);
+            let answer = inner.ask((place, floor), &|instance, policy| {
+                instance.set_judge_request(request);
+                instance.decide(&policy.name().into())
+            });
+            let is_answer = answer.is_some();
+            let nodes = |proposal: usize| {
+                let rows = request.proposals.removed_of(proposal).iter();
+                let own =
+                    rows.filter(|&&row| of_pools[pools[row as usize] as usize] == Some(place));
+                own.map(|&row| &request.cluster.names[row as usize])
+            };
+            let decisions = match (answer, floor) {
+                (Some((_, decisions)), _) => {
+                    if let Some(last) = inner.last(place) {
+                        for (proposal, decision) in decisions.iter().enumerate() {
+                            last.decided(nodes(proposal), decision);
+                        }
+                    }
+                    decisions
+                }
+                (None, Fallback::Hold) => vec![inner.held(place); all.len()],
+                (None, Fallback::LastAnswer) => {
+                    let Versions {
+                        last_decisions,
+                        terms,
+                        ..
+                    } = &inner.places[place];
+                    let last = |proposal| Decision {
+                        by: terms.name.clone(),
+                        ..last_decisions.decision(nodes(proposal))
+                    };
+                    (0..all.len()).map(last).collect()
+                }
+                (None, _) => continue,
             };
             let tally = &mut inner.places[place].tally;
-            for ((decision, known), proposal) in decisions.into_iter().zip(&mut all).zip(proposals)
-            {
+            for (proposal, (decision, known)) in decisions.into_iter().zip(&mut all).enumerate() {
                 if !concerned(place, proposal) {
                     continue;
                 }
-                tally.count(&decision, facts.snapshot.world.now);
+                if is_answer {
+                    tally.count(&decision, now);
+                }
                 *known = Some(match known.take() {
                     Some(other) => most_reluctant(other, decision),
                     None => decision,
@@ -204,6 +324,16 @@ impl Consolidation for WasmPolicies {
             }
         }
         all.into_iter().map(Option::unwrap_or_default).collect()
+    }
+}
+
+impl Consolidation for WasmPolicies {
+    fn weigh(&self, facts: &Facts<'_>) -> Vec<Weight> {
+        self.weights(&self.consolidation_request(facts, &[]))
+    }
+
+    fn decide(&self, facts: &Facts<'_>, proposals: &[Proposal]) -> Vec<Decision> {
+        self.decisions(&self.consolidation_request(facts, proposals))
     }
 }
 

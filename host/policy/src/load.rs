@@ -1,6 +1,8 @@
 //! Loads a policy from a file: identified, checked against the contract, compiled, described and
 //! configured. Refusals say what was found, what was expected and what to do.
 
+mod about;
+
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
@@ -15,14 +17,16 @@ use crate::call::answer::{About, CallError};
 use crate::columns::Columns;
 use crate::compiler::{CompileChild, CompileError, Compiler};
 use crate::engine::{HostConfig, engine};
-use crate::guest_text::cut;
+use crate::guest_text::{cut, printable};
 use crate::imports::state::State;
 use crate::imports::{Offered, PACKAGE, VERSION, linker};
 use crate::loaded::{Exports, Loaded, LoadedPolicy};
 use crate::settings;
+use crate::terms::{Ability, Terms};
 
-/// What a policy may implement, beside `plugin`.
-const ABILITIES: [&str; 4] = ["scorer", "commitments", "consolidation", "bootstrap"];
+/// The longest of what a policy says about itself and its settings, in bytes.
+const MAX_SUMMARY_BYTES: usize = 500;
+const MAX_PROBLEM_BYTES: usize = 2000;
 
 /// Marks of a component that is being compiled, and of one whose compiling did not end once.
 const BEGUN: &str = "begun";
@@ -77,12 +81,22 @@ pub enum Refusal {
     },
     /// A core module: it has to be wrapped as a component.
     #[error(
-        "a core WebAssembly module, not a component; wrap it: `wasm-tools component new {name} -o \
-        policy.wasm`"
+        "a core WebAssembly module, not a component; give it the contract's types and wrap it: \
+        `wasm-tools component embed wit/policy@0.1.0 -w scorer-policy {name} -o typed.wasm`, then `wasm-tools component \
+        new typed.wasm -o policy.wasm`; wasm-tools comes with `cargo install wasm-tools` or from \
+        github.com/bytecodealliance/wasm-tools/releases"
     )]
     CoreModule {
         /// The file's name.
         name: String,
+    },
+    /// It needs what is switched off.
+    #[error("it uses a part of WebAssembly that policies cannot have: {detail}; {hint}")]
+    Feature {
+        /// The validator's words.
+        detail: String,
+        /// How to build it without.
+        hint: &'static str,
     },
     /// Bytes that are not valid WebAssembly.
     #[error("damaged or cut short ({size} bytes): {detail}; build or fetch it again")]
@@ -208,19 +222,31 @@ impl Host {
         })
     }
 
-    /// Loads a component and gives it its settings, TOML; none is an empty table.
+    /// Loads a component and gives it its settings, TOML; none is an empty table. It may be asked all
+    /// that it exports: for tools and tests.
     pub fn load(
         &self,
         path: &Path,
         settings_toml: Option<&str>,
     ) -> Result<LoadedPolicy, LoadError> {
-        let bytes = read(path)?;
-        self.load_bytes(path, &bytes, settings_toml)
+        self.load_on(&Terms::everything(), path, settings_toml)
     }
 
-    /// As [`Host::load`], from bytes; `path` is what errors call it.
+    /// As [`Host::load`], on an operator's terms.
+    pub fn load_on(
+        &self,
+        terms: &Terms,
+        path: &Path,
+        settings_toml: Option<&str>,
+    ) -> Result<LoadedPolicy, LoadError> {
+        let bytes = read(path)?;
+        self.load_bytes(terms, path, &bytes, settings_toml)
+    }
+
+    /// As [`Host::load_on`], from bytes; `path` is what errors call it.
     pub fn load_bytes(
         &self,
+        terms: &Terms,
         path: &Path,
         bytes: &[u8],
         settings_toml: Option<&str>,
@@ -235,13 +261,13 @@ impl Host {
         };
         let digest = hex(&Sha256::digest(bytes));
         let component = self.compile(path, bytes, &digest).map_err(refused)?;
-        let mut loaded = self.start(&component, digest).map_err(refused)?;
+        let mut loaded = self.start(&component, digest, terms).map_err(refused)?;
 
         let settings = settings::from_toml(settings_toml)
             .map_err(|error| bad(error.to_string().trim_end().to_owned()))?;
         let problems = settings::check(&loaded.about.settings_schema, &settings);
         if !problems.is_empty() {
-            return Err(bad(problems.join("; ")));
+            return Err(bad(cut(problems.join("; "), MAX_PROBLEM_BYTES)));
         }
         loaded.settings = settings.to_string().into();
         Instance::new(&loaded)
@@ -278,7 +304,7 @@ impl Host {
                     .exports(engine)
                     .map(|(name, item)| interface(engine, name, &item.ty))
                     .collect();
-                match self.start(&component, digest) {
+                match self.start(&component, digest, &Terms::everything()) {
                     Ok(loaded) => description.about = Some(loaded.about),
                     Err(refusal) => description.refusal = Some(refusal),
                 }
@@ -304,9 +330,15 @@ impl Host {
         if let Some(tell) = config.on_compile {
             tell(path);
         }
-        let damaged = |detail| Refusal::Damaged {
-            size: bytes.len(),
-            detail,
+        let damaged = |detail: String| {
+            let detail = printable(&detail);
+            match feature_hint(&detail) {
+                Some(hint) => Refusal::Feature { detail, hint },
+                None => Refusal::Damaged {
+                    size: bytes.len(),
+                    detail,
+                },
+            }
         };
         let code = match &config.compiler {
             Compiler::Here => engine
@@ -380,9 +412,15 @@ impl Host {
     }
 
     /// Checks imports and exports, instantiates once and asks for the identity.
-    fn start(&self, component: &Component, digest: String) -> Result<Loaded, Refusal> {
+    fn start(
+        &self,
+        component: &Component,
+        digest: String,
+        terms: &Terms,
+    ) -> Result<Loaded, Refusal> {
         self.check_imports(component)?;
-        let exports = find_exports(component, &self.shared.engine)?;
+        let mut exports = find_exports(component, &self.shared.engine)?;
+        exports.restrict(&terms.grants);
         let problem = |error: wasmtime::Error| Refusal::Imports {
             problems: vec![format!("{error:#}")],
         };
@@ -404,6 +442,8 @@ impl Host {
             exports,
             limits: self.shared.config.limits,
             about: nobody,
+            terms: terms.clone(),
+            visible: Arc::default(),
             digest,
             settings: "{}".into(),
             no_columns: Arc::new(Columns::empty()),
@@ -411,7 +451,15 @@ impl Host {
         loaded.about = Instance::new(&loaded)
             .and_then(|mut instance| instance.describe())
             .map_err(Refusal::Start)?;
-        check_about(&loaded.about, &implemented(component, &self.shared.engine))?;
+        about::check(&loaded.about, &implemented(component, &self.shared.engine))?;
+        let about = &mut loaded.about;
+        about.summary = cut(std::mem::take(&mut about.summary), MAX_SUMMARY_BYTES);
+        let declared = about.signals.iter();
+        let granted = |name: &&String| {
+            let signals = terms.signals.as_ref();
+            signals.is_none_or(|names| names.contains(*name))
+        };
+        loaded.visible = Arc::new(declared.filter(granted).cloned().collect());
         Ok(loaded)
     }
 
@@ -568,7 +616,7 @@ fn find_exports(component: &Component, engine: &Engine) -> Result<Exports, Refus
     if implemented(component, engine).is_empty() {
         return Err(missing(&format!(
             "one of {} beside `plugin`",
-            ABILITIES.map(|a| format!("`{a}`")).join(", ")
+            Ability::ALL.map(|(name, _)| format!("`{name}`")).join(", ")
         )));
     }
     if exports.pools.is_some() && exports.score.is_none() {
@@ -589,43 +637,38 @@ fn implemented(component: &Component, engine: &Engine) -> Vec<String> {
             .strip_prefix(PACKAGE)?
             .strip_prefix('/')?
             .split_once('@')?;
-        (compatible(version) && ABILITIES.contains(&name)).then(|| name.to_owned())
+        let asked = Ability::ALL.iter().any(|(ability, _)| *ability == name);
+        (compatible(version) && asked).then(|| name.to_owned())
     });
     let mut ours: Vec<String> = ours.collect();
     ours.sort();
     ours
 }
 
-fn check_about(about: &About, exported: &[String]) -> Result<(), Refusal> {
-    let wrong = |problem: String| Err(Refusal::About { problem });
-    let name_fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-    if about.name.is_empty() || about.name.len() > 63 || !about.name.chars().all(name_fits) {
-        return wrong(format!(
-            "name {:?}: expected 1 to 63 lower case letters, digits and `-`",
-            shortened(&about.name)
-        ));
+/// How to build without what the validator names, if it is something that is switched off.
+fn feature_hint(detail: &str) -> Option<&'static str> {
+    let off = [
+        "not enabled",
+        "must be enabled",
+        "requires the",
+        "is disabled",
+        "without the",
+    ];
+    if !off.iter().any(|words| detail.contains(words)) {
+        return None;
     }
-    if about.version.is_empty() || about.version.len() > 63 {
-        return wrong(format!(
-            "version {:?}: expected a semantic version",
-            shortened(&about.version)
-        ));
-    }
-    let mut said = about.implements.clone();
-    said.sort();
-    if said != exported {
-        return wrong(format!(
-            "it says that it implements {said:?} and exports {exported:?}"
-        ));
-    }
-    if !about.settings_schema.trim().is_empty()
-        && let Err(error) = serde_json::from_str::<serde_json::Value>(&about.settings_schema)
-    {
-        return wrong(format!("its settings schema is not JSON: {error}"));
-    }
-    Ok(())
-}
-
-fn shortened(text: &str) -> String {
-    cut(text.to_owned(), 80)
+    let hints = [
+        (
+            "async",
+            "componentize-qjs needs `--sync`, and no function may be async",
+        ),
+        ("SIMD", "compile without `simd128`"),
+        ("memory64", "build for wasm32"),
+        ("64-bit", "build for wasm32"),
+        ("tail call", "compile without tail calls"),
+        ("thread", "compile without threads and atomics"),
+        ("exception", "compile without WebAssembly exceptions"),
+    ];
+    let known = hints.iter().find(|(word, _)| detail.contains(word));
+    Some(known.map_or("compile for plain WebAssembly", |(_, hint)| *hint))
 }

@@ -1,5 +1,6 @@
 //! A policy that was loaded: what it exports and says about itself, its limits and its settings.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use wasmtime::component::{ComponentExportIndex, InstancePre};
@@ -8,6 +9,7 @@ use crate::call::answer::About;
 use crate::columns::Columns;
 use crate::engine::Limits;
 use crate::imports::state::State;
+use crate::terms::{Ability, Terms};
 
 /// A policy that was loaded and took its settings. Cheap to clone.
 #[derive(Clone)]
@@ -18,6 +20,10 @@ pub(crate) struct Loaded {
     pub exports: Exports,
     pub limits: Limits,
     pub about: About,
+    /// What an operator lets it do.
+    pub terms: Terms,
+    /// Signals that it may read.
+    pub visible: Arc<BTreeSet<String>>,
     pub digest: String,
     pub settings: Arc<str>,
     pub no_columns: Arc<Columns>,
@@ -36,10 +42,64 @@ pub(crate) struct Exports {
     pub user_data: Option<ComponentExportIndex>,
 }
 
+impl Exports {
+    /// Forgets what the operator does not grant: it is never asked.
+    pub fn restrict(&mut self, grants: &BTreeSet<Ability>) {
+        let withheld = |ability| !grants.contains(&ability);
+        if withheld(Ability::Scorer) {
+            (self.score, self.pools) = (None, None);
+        }
+        if withheld(Ability::Commitments) {
+            self.pools = None;
+        }
+        if withheld(Ability::Consolidation) {
+            (self.weigh, self.decide) = (None, None);
+        }
+        if withheld(Ability::Bootstrap) {
+            (self.overheads, self.user_data) = (None, None);
+        }
+    }
+}
+
 impl LoadedPolicy {
     /// What it says about itself.
     pub fn about(&self) -> &About {
         &self.0.about
+    }
+
+    /// What the operator calls it, else what it calls itself.
+    pub fn name(&self) -> &str {
+        (self.0.terms.name.as_deref()).unwrap_or(&self.0.about.name)
+    }
+
+    /// Its name, with the version that it says it is.
+    pub fn called(&self) -> String {
+        format!("{} {}", self.name(), self.0.about.version)
+    }
+
+    /// What the operator lets it do.
+    pub fn terms(&self) -> &Terms {
+        &self.0.terms
+    }
+
+    /// What it exports and is not asked, since the operator does not grant that.
+    pub fn not_granted(&self) -> Vec<Ability> {
+        let exported = self.0.about.implements.iter();
+        let exported = exported.filter_map(|name| {
+            let known = Ability::ALL.iter().find(|(known, _)| known == name);
+            known.map(|(_, ability)| *ability)
+        });
+        exported
+            .filter(|ability| !self.0.terms.grants.contains(ability))
+            .collect()
+    }
+
+    /// Signals that it declares and does not see, since the operator does not grant them.
+    pub fn withheld_signals(&self) -> Vec<&str> {
+        let declared = self.0.about.signals.iter().map(String::as_str);
+        declared
+            .filter(|name| !self.0.visible.contains(*name))
+            .collect()
     }
 
     /// Whether it says what offerings cost.

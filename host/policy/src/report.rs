@@ -1,7 +1,30 @@
 //! What happened while policies were asked: failures, substitutes, messages and counts.
 
+use std::time::Duration;
+
 use crate::call::answer::CallError;
+use crate::call::scores::Raised;
 use crate::imports::state::Message;
+use crate::version::Call;
+
+/// The most that a call of one place used.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct CallUsage {
+    /// By the clock.
+    pub longest: Duration,
+    /// Fuel, in thousandths of what a call has.
+    pub fuel_permille: u32,
+    /// Bytes of memories and tables.
+    pub memory: usize,
+}
+
+impl CallUsage {
+    pub(crate) fn add(&mut self, other: CallUsage) {
+        self.longest = self.longest.max(other.longest);
+        self.fuel_permille = self.fuel_permille.max(other.fuel_permille);
+        self.memory = self.memory.max(other.memory);
+    }
+}
 
 /// What was asked of one place, and how it went, since last asked.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -14,6 +37,14 @@ pub struct CallStats {
     pub by_last_good: u64,
     /// Questions that the price answered.
     pub by_price: u64,
+    /// Questions that its last answer answered.
+    pub by_last_answer: u64,
+    /// Questions after which nothing was bought or consolidated.
+    pub by_hold: u64,
+    /// Costs that were raised: too far below the list price.
+    pub raised: u64,
+    /// The most that a call used.
+    pub usage: CallUsage,
     /// Questions about consolidation that no version answered: the rules alone counted.
     pub by_rules: u64,
     /// Proposals that it let go.
@@ -29,6 +60,10 @@ pub struct CallStats {
 pub enum Fallback {
     /// The version that last gave a good answer.
     LastGood,
+    /// No version: what it last said, by offering or node.
+    LastAnswer,
+    /// No version: nothing is bought or consolidated.
+    Hold,
     /// No version: an offering costs its price.
     Price,
     /// No version: the rules of NodePools alone say what is disrupted.
@@ -62,6 +97,15 @@ pub enum Report {
         /// Level and text.
         message: Message,
     },
+    /// Costs of a policy are too far below the list price. Said once for each version.
+    Raised {
+        /// Its place among the assignments.
+        place: usize,
+        /// Its name and version.
+        policy: String,
+        /// Which, and how far.
+        what: String,
+    },
 }
 
 impl std::fmt::Display for Report {
@@ -76,6 +120,8 @@ impl std::fmt::Display for Report {
             } => {
                 let instead = match instead {
                     Fallback::LastGood => "its last good version answers",
+                    Fallback::LastAnswer => "its last answer counts",
+                    Fallback::Hold => "nothing is bought or consolidated in its NodePools",
                     Fallback::Price => "offerings cost their price",
                     Fallback::Rules => "the rules of NodePools alone count",
                 };
@@ -91,6 +137,30 @@ impl std::fmt::Display for Report {
             Report::Said {
                 policy, message, ..
             } => write!(f, "policy {policy} says: {}", message.text),
+            Report::Raised { policy, what, .. } => write!(f, "policy {policy}: {what}"),
+        }
+    }
+}
+
+impl Report {
+    pub(crate) fn raised<T>(call: &Call<'_, T>, policy: &str, raised: Raised) -> Self {
+        let Raised {
+            offerings,
+            row,
+            instance_type,
+            cost,
+            least,
+        } = raised;
+        let what = format!(
+            "score: for NodePool {} it costs {offerings} offerings less than `max-discount` allows; \
+             they cost the least that it does; the first is offering {row} ({instance_type}), which \
+             costs {cost} and at least {least}",
+            call.node_pool
+        );
+        Report::Raised {
+            place: call.place,
+            policy: policy.to_owned(),
+            what,
         }
     }
 }
@@ -102,6 +172,10 @@ impl CallStats {
         self.by_last_good += other.by_last_good;
         self.by_price += other.by_price;
         self.by_rules += other.by_rules;
+        self.raised += other.raised;
+        self.usage.add(other.usage);
+        self.by_last_answer += other.by_last_answer;
+        self.by_hold += other.by_hold;
         self.approved += other.approved;
         self.deferred += other.deferred;
         self.refused += other.refused;

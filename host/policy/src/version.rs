@@ -1,11 +1,16 @@
 //! One place among the policies: the version at work, its last good one, and how they are asked.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::call::Instance;
 use crate::call::answer::CallError;
+use crate::last_answers::LastAnswer;
+use crate::last_decisions::LastDecisions;
 use crate::loaded::LoadedPolicy;
-use crate::report::{CallStats, Fallback, Report};
+use crate::report::{CallStats, CallUsage, Fallback, Report};
+use crate::terms::{OnFailure, Terms};
 
 /// Number of calls after which an instance is replaced, even within a round. Garbage collectors in
 /// guests lag behind: Go's was seen to fill 64 MiB within 1 500 questions on 5 000 offerings.
@@ -21,11 +26,17 @@ const LEAST_SHARE: Duration = Duration::from_secs(1);
 /// NodePools with 8 000 offerings each.
 const ROUND_FUEL: u64 = 30_000_000_000;
 
+/// Log messages of a version that are kept from a round, and their bytes: four calls' worth.
+const ROUND_MESSAGES: u32 = 400;
+const ROUND_LOG: usize = 64 << 10;
+
 /// What a version may still use in a round, whatever it is asked.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Budget {
     pub fuel: u64,
     pub time: Duration,
+    pub messages: u32,
+    pub log: usize,
 }
 
 impl Budget {
@@ -33,6 +44,8 @@ impl Budget {
     pub const NONE: Budget = Budget {
         fuel: u64::MAX,
         time: Duration::MAX,
+        messages: u32::MAX,
+        log: usize::MAX,
     };
 
     /// The part of each version where `places` share a round.
@@ -41,6 +54,8 @@ impl Budget {
         Budget {
             fuel: ROUND_FUEL,
             time: (ROUND_TIME / places).max(LEAST_SHARE),
+            messages: ROUND_MESSAGES,
+            log: ROUND_LOG,
         }
     }
 }
@@ -54,6 +69,12 @@ pub(crate) struct Versions {
     /// Whether this kind of question is for it.
     pub is_asked: bool,
     pub tally: CallStats,
+    /// What the operator says of it, loaded or not.
+    pub terms: Terms,
+    /// Its last good answers by NodePool, if they count when it fails.
+    pub last_answers: BTreeMap<Arc<str>, LastAnswer>,
+    /// What it last said of nodes, if that counts when it fails.
+    pub last_decisions: LastDecisions,
 }
 
 pub(crate) struct Version {
@@ -62,6 +83,11 @@ pub(crate) struct Version {
     pub instance: Option<(Instance, u32)>,
     pub answered: bool,
     pub failed: bool,
+    /// Costs that were raised since last taken, and whether that was said once.
+    raised: u64,
+    said_raised: bool,
+    /// The most that a call used, since last taken.
+    usage: CallUsage,
     /// What is left to it in this round.
     pub budget: Budget,
 }
@@ -84,6 +110,7 @@ impl Versions {
     pub fn follow(
         policy: Option<LoadedPolicy>,
         node_pools: Vec<String>,
+        terms: &Terms,
         old: Option<&Self>,
     ) -> Self {
         let (answered, last_good) = match (&policy, old) {
@@ -106,6 +133,10 @@ impl Versions {
             (Some(_), Some(old)) => (false, old.last_good.as_ref().map(Version::rested)),
             _ => (false, None),
         };
+        // What an operator has taken back is not done by an older version either.
+        let last_good = last_good.filter(|version: &Version| version.policy.terms() == terms);
+        let last_answers = old.map(|old| old.last_answers.clone()).unwrap_or_default();
+        let last_decisions = old.map(|old| old.last_decisions.clone());
         Versions {
             current: policy.map(|policy| Version {
                 answered,
@@ -115,6 +146,19 @@ impl Versions {
             node_pools,
             is_asked: true,
             tally: CallStats::default(),
+            terms: terms.clone(),
+            last_answers,
+            last_decisions: last_decisions.unwrap_or_default(),
+        }
+    }
+
+    /// What counts about a NodePool where no version answers; `usual` if that is said to be the same as
+    /// without the policy, or it never answered.
+    pub fn floor(&self, has_answered: bool, usual: Fallback) -> Fallback {
+        match self.terms.on_failure {
+            OnFailure::LastAnswer if has_answered => Fallback::LastAnswer,
+            OnFailure::LastAnswer | OnFailure::Price => usual,
+            OnFailure::Hold => Fallback::Hold,
         }
     }
 
@@ -127,6 +171,9 @@ impl Versions {
             node_pools: self.node_pools.clone(),
             is_asked: self.is_asked,
             tally: CallStats::default(),
+            terms: self.terms.clone(),
+            last_answers: self.last_answers.clone(),
+            last_decisions: self.last_decisions.clone(),
         }
     }
 
@@ -183,6 +230,8 @@ impl Versions {
             let before = version.failed;
             let answer = version.ask(call, instead, reports);
             tally.failures += u64::from(version.failed && !before);
+            tally.raised += std::mem::take(&mut version.raised);
+            tally.usage.add(std::mem::take(&mut version.usage));
             answer
         };
         if let Some(version) = current
@@ -195,6 +244,8 @@ impl Versions {
         });
         let by = match (answer.is_some(), call.floor) {
             (true, _) => &mut tally.by_last_good,
+            (false, Fallback::LastAnswer) => &mut tally.by_last_answer,
+            (false, Fallback::Hold) => &mut tally.by_hold,
             (false, Fallback::Rules) => &mut tally.by_rules,
             (false, _) => &mut tally.by_price,
         };
@@ -210,6 +261,9 @@ impl Version {
             instance: None,
             answered: false,
             failed: false,
+            raised: 0,
+            said_raised: false,
+            usage: CallUsage::default(),
             budget: Budget::share(1),
         }
     }
@@ -218,6 +272,7 @@ impl Version {
     fn rested(&self) -> Self {
         Version {
             answered: self.answered,
+            said_raised: self.said_raised,
             ..Version::new(self.policy.clone())
         }
     }
@@ -232,8 +287,7 @@ impl Version {
         if self.failed {
             return None;
         }
-        let about = self.policy.about();
-        let name = format!("{} {}", about.name, about.version);
+        let name = self.policy.called();
         let made = match self
             .instance
             .take()
@@ -246,7 +300,14 @@ impl Version {
             Ok((mut instance, calls)) => {
                 let answer = (call.ask)(&mut instance, &self.policy);
                 self.budget = instance.budget();
+                self.usage.add(instance.take_usage());
                 let messages = instance.take_messages();
+                if let Some(raised) = instance.take_raised() {
+                    self.raised += raised.offerings;
+                    if !std::mem::replace(&mut self.said_raised, true) {
+                        reports.push(Report::raised(call, &name, raised));
+                    }
+                }
                 // An instance that failed is dropped here.
                 self.instance = answer.is_ok().then_some((instance, calls + 1));
                 (messages, answer)

@@ -62,11 +62,11 @@ const MODES: [(&str, &str); 13] = [
     ("weigh-traps", "weigh: "),
     (
         "weigh-nan",
-        "weigh: the weight of node 0 is NaN; expected 0 or more, or infinity",
+        "weigh: the weight of node 0 is NaN; expected 0 to 1000000, or infinity",
     ),
     (
         "weigh-negative",
-        "weigh: the weight of node 0 is -1; expected 0 or more, or infinity",
+        "weigh: the weight of node 0 is -1; expected 0 to 1000000, or infinity",
     ),
     ("weigh-short", "weigh: 1 weights for 2 nodes"),
     ("weigh-loops", "weigh: ran out of fuel after "),
@@ -75,11 +75,11 @@ const MODES: [(&str, &str); 13] = [
     ("traps", "out of ideas"),
     (
         "nan",
-        "decide: the priority of proposal 0 is NaN; expected a finite number",
+        "decide: the priority of proposal 0 is NaN; expected -1000000000 to 1000000000",
     ),
     (
         "minus-infinity",
-        "decide: the priority of proposal 0 is -inf; expected a finite number",
+        "decide: the priority of proposal 0 is -inf; expected -1000000000 to 1000000000",
     ),
     (
         "far",

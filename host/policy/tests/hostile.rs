@@ -6,7 +6,10 @@ use std::path::{Path, PathBuf};
 use crate::common::hostile::{HOSTILE, MODES, WORLD, failure, hostile, policies};
 use crate::common::{HOST, plugin};
 use longshore_core::policy::Policies;
-use longshore_policy::{Host, HostConfig, Limits, LoadError, Refusal, Report, WasmPolicies};
+use longshore_policy::{
+    Ability, Exclusions, Host, HostConfig, Level, Limits, LoadError, Refusal, Report, Signal,
+    Signals, Terms, WasmPolicies,
+};
 
 #[test]
 fn every_way_to_fail_is_reported_in_its_own_words_and_the_price_answers() {
@@ -33,6 +36,11 @@ fn calls_that_copy_much_are_stopped_by_fuel_or_count() {
 #[test]
 fn control_characters_of_a_guest_do_not_reach_a_terminal() {
     assert_eq!(failure(&policies(&HOST, "escape-codes")), "score: [2Jgone");
+    assert_eq!(
+        failure(&policies(&HOST, "bidi")),
+        "score: llew si lla ERROR forged",
+        "one line that reads from left to right"
+    );
 }
 
 #[test]
@@ -51,6 +59,136 @@ fn a_flood_of_messages_is_cut_and_the_answer_counts() {
         "{} messages, {bytes} bytes",
         reports.len()
     );
+}
+
+#[test]
+fn messages_have_a_quota_by_number_and_by_round() {
+    let empty = policies(&HOST, "log-empty");
+    empty.score(&WORLD.catalogue, &WORLD.names, WORLD.pool);
+    let said = empty.reports();
+    assert_eq!(said.len(), 100, "of 5000 without a text");
+    let levels = said.iter().all(
+        |report| matches!(report, Report::Said { message, .. } if message.level == Level::Error),
+    );
+    assert!(levels, "levels are kept");
+
+    let flood = policies(&HOST, "log-flood");
+    flood.begin_round(1_700_000_000);
+    for _ in 0..25 {
+        flood.score(&WORLD.catalogue, &WORLD.names, WORLD.pool);
+    }
+    let bytes = |reports: Vec<Report>| -> usize {
+        reports.iter().map(|report| report.to_string().len()).sum()
+    };
+    let in_round = bytes(flood.reports());
+    assert!((10_000..80_000).contains(&in_round), "{in_round} bytes");
+    flood.begin_round(1_700_000_010);
+    flood.score(&WORLD.catalogue, &WORLD.names, WORLD.pool);
+    assert!(
+        bytes(flood.reports()) > 10_000,
+        "another round, another quota"
+    );
+}
+
+#[test]
+fn costs_far_below_the_price_are_raised_counted_and_said_once() {
+    let free = policies(&HOST, "free-p5");
+    let price = WORLD.catalogue.offerings()[7].price;
+    for round in 0..2 {
+        free.begin_round(1_700_000_000 + round);
+        let cost = free.score(&WORLD.catalogue, &WORLD.names, WORLD.pool).cost[7];
+        assert!((cost / (price * 0.1) - 1.0).abs() < 1e-9, "{cost}");
+    }
+    let said: Vec<String> = free.reports().iter().map(Report::to_string).collect();
+    assert_eq!(said.len(), 1, "once: {said:?}");
+    assert!(
+        said[0].contains("costs 1 offerings less than `max-discount` allows")
+            && said[0].contains("the first is offering 7 (c7i.0001), which costs 0"),
+        "{said:?}"
+    );
+    assert_eq!(free.tallies()[0].raised, 2);
+
+    let terms = Terms {
+        max_discount: 1.0,
+        ..Terms::default()
+    };
+    let given_away = HOST
+        .load_on(&terms, &HOSTILE, Some("mode = 'free-p5'"))
+        .unwrap();
+    let given_away = crate::common::serve(given_away);
+    let scores = given_away.score(&WORLD.catalogue, &WORLD.names, WORLD.pool);
+    assert_eq!(scores.cost[7], 0.0);
+    assert!(given_away.reports().is_empty());
+}
+
+#[test]
+fn exclusions_that_are_only_discouraged_are_finite_and_dear() {
+    let terms = Terms {
+        exclusions: Exclusions::Discourage,
+        ..Terms::default()
+    };
+    let policy = HOST
+        .load_on(&terms, &HOSTILE, Some("mode = 'exclude-half'"))
+        .unwrap();
+    let scores = crate::common::serve(policy).score(&WORLD.catalogue, &WORLD.names, WORLD.pool);
+    let price = WORLD.catalogue.offerings()[0].price;
+    assert!((scores.cost[0] / (price * 1000.0) - 1.0).abs() < 1e-6);
+    assert_eq!(scores.cost[599], WORLD.catalogue.offerings()[599].price);
+}
+
+#[test]
+fn a_policy_reads_no_signal_that_it_does_not_declare() {
+    let rows = [("m7g".to_owned(), 0.5), ("c7i.0001".to_owned(), 0.5)];
+    let signal = Signal::new(0.0, rows);
+    let signals = Signals {
+        tables: ["secret", "interruption-rates"]
+            .map(|name| (name.to_owned(), signal.clone()))
+            .into(),
+    };
+    for (mode, said) in [
+        ("secret", "score: secret: None"),
+        ("rates", "score: 0 rates"),
+    ] {
+        let policies = policies(&HOST, mode);
+        policies.set_signals(signals.clone());
+        assert_eq!(failure(&policies), said);
+    }
+    // One that is declared, and that the operator's file leaves out.
+    let rates = |signals: Option<&[&str]>| {
+        let terms = Terms {
+            signals: signals.map(|names| names.iter().map(|name| (*name).to_owned()).collect()),
+            ..Terms::default()
+        };
+        HOST.load_on(&terms, &plugin("spot-risk"), None).unwrap()
+    };
+    assert_eq!(rates(None).withheld_signals(), [""; 0]);
+    assert_eq!(
+        rates(Some(&["other"])).withheld_signals(),
+        ["interruption-rates"]
+    );
+    assert_eq!(
+        rates(Some(&["interruption-rates"])).withheld_signals(),
+        [""; 0]
+    );
+}
+
+#[test]
+fn what_is_exported_and_not_granted_is_never_asked() {
+    let on = |grants: &[Ability]| {
+        let terms = Terms {
+            grants: grants.iter().copied().collect(),
+            ..Terms::default()
+        };
+        HOST.load_on(&terms, &HOSTILE, Some("mode = 'pool-nan'"))
+            .unwrap()
+    };
+    let costs_only = on(&[Ability::Scorer]);
+    assert_eq!(costs_only.not_granted(), [Ability::Commitments]);
+    let policies = crate::common::serve(costs_only);
+    let scores = policies.score(&WORLD.catalogue, &WORLD.names, WORLD.pool);
+    assert!(scores.pools.is_empty() && policies.reports().is_empty());
+    let nothing = on(&[Ability::Bootstrap]);
+    assert!(!nothing.is_scorer() && !nothing.is_bootstrap());
 }
 
 #[test]
@@ -156,7 +294,7 @@ fn settings_that_the_policy_itself_refuses_or_chokes_on_do_not_load() {
 }
 
 fn refusal(bytes: &[u8]) -> String {
-    match HOST.load_bytes(Path::new("guest.wasm"), bytes, None) {
+    match HOST.load_bytes(&Terms::everything(), Path::new("guest.wasm"), bytes, None) {
         Err(LoadError::Refused { refusal, .. }) => refusal.to_string(),
         other => panic!("{other:?}"),
     }
@@ -171,7 +309,10 @@ fn what_is_not_a_component_is_told_apart() {
     let whole = std::fs::read(plugin("price")).unwrap();
     assert_eq!(
         refusal_of_text("(module)"),
-        "a core WebAssembly module, not a component; wrap it: `wasm-tools component new guest.wasm -o policy.wasm`"
+        "a core WebAssembly module, not a component; give it the contract's types and wrap it: \
+         `wasm-tools component embed wit/policy@0.1.0 -w scorer-policy guest.wasm -o typed.wasm`, then `wasm-tools \
+         component new typed.wasm -o policy.wasm`; wasm-tools comes with `cargo install wasm-tools` or \
+         from github.com/bytecodealliance/wasm-tools/releases"
     );
     for cut in [12, 100, whole.len() / 2, whole.len() - 1] {
         let said = refusal(&whole[..cut]);
@@ -243,7 +384,7 @@ fn exports_that_are_missing_or_of_another_type_are_named() {
     let Err(LoadError::Refused {
         refusal: Refusal::Start(error),
         ..
-    }) = HOST.load_bytes(Path::new("guest.wasm"), &bytes, None)
+    }) = HOST.load_bytes(&Terms::everything(), Path::new("guest.wasm"), &bytes, None)
     else {
         panic!()
     };
@@ -273,4 +414,96 @@ fn a_cached_component_is_used_and_a_damaged_one_is_compiled_again() {
     host().load(&plugin("price"), None).unwrap();
     assert_ne!(std::fs::read(&files[0]).unwrap(), bytes, "written anew");
     std::fs::remove_dir_all(&folder).unwrap();
+}
+
+/// A component of core instances that are each made of one module.
+fn of_instances(count: usize, module: &str) -> String {
+    let instances: String = (0..count)
+        .map(|number| format!("(core instance $i{number} (instantiate $m))\n"))
+        .collect();
+    let plugin = "(core module $f (func (export \"f\") (result i32) i32.const 0))
+        (core instance $i (instantiate $f))
+        (func $f (result u32) (canon lift (core func $i \"f\")))
+        (instance $plugin (export \"describe\" (func $f)) (export \"configure\" (func $f)))
+        (instance $scorer (export \"score\" (func $f)))
+        (export \"longshore:policy/plugin@0.1.0\" (instance $plugin))
+        (export \"longshore:policy/scorer@0.1.0\" (instance $scorer))";
+    format!("(component (core module $m {module})\n{instances}{plugin})")
+}
+
+/// Why a component does not start.
+fn does_not_start(text: &str) -> String {
+    let bytes = wat::parse_str(text).unwrap();
+    match HOST.load_bytes(&Terms::everything(), Path::new("guest.wasm"), &bytes, None) {
+        Err(LoadError::Refused {
+            refusal: Refusal::Start(error),
+            ..
+        }) => error.to_string(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn memories_and_tables_of_all_core_instances_count_together() {
+    let limit = "instantiate: wants more than 67108864 bytes of memory";
+    // 12 times 10 MiB.
+    assert_eq!(does_not_start(&of_instances(12, "(memory 160)")), limit);
+    // 10 times a million elements.
+    assert_eq!(
+        does_not_start(&of_instances(10, "(table 1000000 funcref)")),
+        limit
+    );
+    let both = "(memory 160) (table 1000000 funcref)";
+    assert_eq!(does_not_start(&of_instances(4, both)), limit);
+}
+
+#[test]
+fn a_component_has_a_bounded_number_of_core_instances_memories_and_tables() {
+    let said = does_not_start(&of_instances(64, ""));
+    assert!(
+        said.contains("at most 64 core instances, 16 memories and 64 tables"),
+        "{said}"
+    );
+    let few = does_not_start(&of_instances(63, ""));
+    assert!(
+        few.contains("expected"),
+        "it starts, and is of another type: {few}"
+    );
+    // An empty memory reserves gigabytes of addresses.
+    let said = does_not_start(&of_instances(17, "(memory 0)"));
+    assert!(said.contains("16 memories"), "{said}");
+    let said = does_not_start(&of_instances(33, "(table 0 funcref) (table 0 funcref)"));
+    assert!(said.contains("64 tables"), "{said}");
+}
+
+#[test]
+fn parts_of_webassembly_that_nobody_needs_are_refused_with_a_way_out() {
+    let of = |module: &str| refusal_of_text(&format!("(component (core module {module}))"));
+    for (module, hint) in [
+        (
+            "(func (result v128) (v128.const i64x2 0 0))",
+            "; compile without `simd128`",
+        ),
+        ("(memory i64 1)", "; build for wasm32"),
+        ("(func return_call 0)", "; compile without tail calls"),
+        (
+            "(type (struct (field i32)))",
+            "; compile for plain WebAssembly",
+        ),
+    ] {
+        let said = of(module);
+        assert!(
+            said.starts_with("it uses a part of WebAssembly that policies cannot have: "),
+            "{said}"
+        );
+        assert!(said.ends_with(hint), "{module}: {said}");
+    }
+    // What QuickJS and CPython need, and several memories.
+    for module in [
+        "(global i32 (i32.add (i32.const 1) (i32.const 2)))",
+        "(table 1 funcref) (table 2 funcref) (func (result funcref) (ref.null func))",
+        "(memory 1) (memory 1)",
+    ] {
+        assert!(of(module).starts_with("it exports nothing"), "{module}");
+    }
 }

@@ -139,7 +139,8 @@ fn policy_file(policies: &Path, edits: usize) -> String {
     let path = absolute(&policies.join(format!("{name}.wasm")));
     format!(
         "# Policies of the demo. Change them and save: the next round asks those that it names.\n\
-        \n{scorer}\n[[policy]]\nname = {name:?}\npath = {path:?}\nsettings = {settings}\n"
+        \n{scorer}\n[[policy]]\nname = {name:?}\npath = {path:?}\n\
+        grants = [\"consolidation\"]\nsettings = {settings}\n"
     )
 }
 

@@ -3,6 +3,7 @@
 
 #![allow(clippy::print_stdout, reason = "talking is what it is for")]
 
+mod advisories;
 mod bench;
 mod cluster;
 mod commands;

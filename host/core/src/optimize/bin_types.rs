@@ -194,24 +194,24 @@ struct CommittedCost {
     cost: f64,
 }
 
-/// Draws by NodePool and row. A commitment of several NodePools is identified by its name.
+/// Draws by NodePool and row. A commitment of several NodePools is identified by its name, which is
+/// its owner's alone.
 fn committed_costs(
     p: &CompiledCluster<'_>,
     commitments: &mut Vec<f64>,
 ) -> Vec<FxHashMap<u32, CommittedCost>> {
-    let mut names: Vec<&str> = Vec::new();
+    let mut names: Vec<(u32, &str)> = Vec::new();
     let mut all = Vec::new();
     for scores in &p.states.scores {
         let mut of_pool: FxHashMap<u32, CommittedCost> = FxHashMap::default();
         for pool in &scores.pools {
-            let commitment = names
-                .iter()
-                .position(|n| *n == pool.name)
-                .unwrap_or_else(|| {
-                    names.push(&pool.name);
-                    commitments.push(pool.remaining);
-                    names.len() - 1
-                });
+            let whose = (pool.owner, pool.name.as_str());
+            let known = names.iter().position(|name| *name == whose);
+            let commitment = known.unwrap_or_else(|| {
+                names.push(whose);
+                commitments.push(pool.remaining);
+                names.len() - 1
+            });
             for d in pool.draws.iter().filter(|d| d.amount <= pool.remaining) {
                 of_pool.insert(
                     d.offering.0,

@@ -108,24 +108,24 @@ fn pin_reservations(p: &mut CompiledCluster<'_>, claim: &OpenClaim) -> NodeSpecI
 
 /// Gives commitments to the claims that save most by them, for as long as they last.
 fn draw(p: &CompiledCluster<'_>, plan: &mut Plan) {
-    let mut left: FxHashMap<&str, f64> = FxHashMap::default();
+    let mut left: FxHashMap<(u32, &str), f64> = FxHashMap::default();
     for pool in p.states.scores.iter().flat_map(|s| &s.pools) {
-        left.entry(&pool.name)
+        left.entry((pool.owner, &pool.name))
             .and_modify(|l| *l = l.min(pool.remaining))
             .or_insert(pool.remaining);
     }
     if left.is_empty() {
         return;
     }
-    let mut savings: Vec<(f64, usize, &str, crate::policy::Draw)> = Vec::new();
+    let mut savings: Vec<(f64, usize, (u32, &str), crate::policy::Draw)> = Vec::new();
     for (at, claim) in plan.claims.iter().enumerate() {
         let Some(template) = p.pools.iter().position(|t| t.pool == claim.pool) else {
             continue;
         };
         for pool in &p.states.scores[template].pools {
             let fits = pool.draws.iter().filter(|d| admits(p, claim, d.offering));
-            savings
-                .extend(fits.map(|d| (claim.effective_cost - d.cost, at, pool.name.as_str(), *d)));
+            let whose = (pool.owner, pool.name.as_str());
+            savings.extend(fits.map(|d| (claim.effective_cost - d.cost, at, whose, *d)));
         }
     }
     savings.sort_by(|a, b| {
@@ -135,7 +135,7 @@ fn draw(p: &CompiledCluster<'_>, plan: &mut Plan) {
     });
     let mut drawn = vec![false; plan.claims.len()];
     for (saving, at, pool, draw) in savings {
-        let rest = left.get_mut(pool);
+        let rest = left.get_mut(&pool);
         let Some(rest) = rest.filter(|r| saving > 0.0 && !drawn[at] && **r >= draw.amount) else {
             continue;
         };

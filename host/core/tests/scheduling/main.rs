@@ -2,6 +2,7 @@
 //! planner, each plan checked.
 
 mod checker;
+mod commitments;
 mod domains;
 mod field;
 mod hostile;

@@ -317,7 +317,8 @@ impl<'d, 't> Table<'d, 't> {
                 ),
             }
         }
-        Some(texts)
+        // What is wrong with items was said: a list of them alone is not an empty one.
+        (!texts.is_empty() || items.is_empty()).then_some(texts)
     }
 
     /// One of these words under `key`.

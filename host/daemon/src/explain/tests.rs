@@ -40,6 +40,7 @@ fn explain_all(of: &str, snapshot: &Snapshot) -> (usize, usize) {
     let case = ExplainInput {
         snapshot,
         policies: &ByPrice,
+        answered_by: &|_| None,
         options,
         plan: &plan,
         stop: Stop::never(),
@@ -133,14 +134,28 @@ fn a_policy_that_costs_all_offerings_alike_is_named() {
     let case = ExplainInput {
         snapshot: &snapshot,
         policies: &Zero,
+        answered_by: &|_| Some("green".to_owned()),
         options,
         plan: &plan,
         stop: Stop::never(),
     };
-    let pod = report::pod_name(&snapshot.world, snapshot.pending[0].pod);
+    let pod = report::pod_name(&snapshot.world, plan.claims[0].pods[0]);
     let explained = explain(&case, &pod).unwrap();
     let sentence = "Policy green costs all 812 offerings 0 USD/h for NodePool arm, web: the price \
         decides nothing.";
     assert!(explained.text.contains(sentence), "{}", explained.text);
     assert_eq!(explained.explanation["alike"][0], sentence);
+    let new = &explained.explanation["outcome"]["new"];
+    let price = new["claim"]["offering"]["price"].as_f64().unwrap();
+    let term = &new["terms"][0];
+    assert_eq!(
+        (term["policy"].as_str(), term["usd"].as_f64()),
+        (Some("green"), Some(-price))
+    );
+    let line = format!(
+        "policy       green: {:+.4} USD/h, so the node counts as 0.0000 USD/h",
+        -price
+    );
+    assert!(explained.text.contains(&line), "{}", explained.text);
+    assert!(new["byPrice"]["price"].as_f64().unwrap() > 0.0, "{new}");
 }

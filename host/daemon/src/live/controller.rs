@@ -66,6 +66,7 @@ use crate::live::observe::planned_pods::{Planned, planned_pods};
 use crate::live::observe::pod_latency::PodLatency;
 use crate::live::observe::state::{Class, ClusterState, TypeTable, WorkItem};
 use crate::live::observe::watch::Observed;
+use crate::live::policies::{Trouble, trouble_of};
 use crate::live::process::backoff::back_off;
 use crate::live::process::mutants::mutant;
 use crate::live::process::pulse;
@@ -152,6 +153,8 @@ struct Controller {
     last_garbage: Instant,
     last_pools: Instant,
     pools_changed: bool,
+    /// Policies that give no answer, as NodePools were last told.
+    troubles: Arc<[Trouble]>,
     /// What can be bought, and when that was asked last.
     offers: CurrentOffers,
     last_offers: Option<Instant>,
@@ -285,6 +288,7 @@ impl Controller {
             last_garbage: now,
             last_pools: now,
             pools_changed: true,
+            troubles: Arc::default(),
             offers: CurrentOffers::default(),
             last_offers: None,
             type_table: Mutex::default(),
@@ -585,6 +589,10 @@ impl Controller {
         let open = |node: &str| nodes.get(node).is_none_or(|node| node.is_registered());
         self.rollout.expire(now, open);
         self.carry_out(now);
+        let troubles = self.config.policies.troubles();
+        if !Arc::ptr_eq(&troubles, &self.troubles) {
+            (self.troubles, self.pools_changed) = (troubles, true);
+        }
         if self.pools_changed && now >= self.last_pools + POOL_COUNT_INTERVAL {
             (self.pools_changed, self.last_pools) = (false, now);
             let names: Vec<String> = self.state.pools.keys().cloned().collect();
@@ -964,11 +972,13 @@ impl Controller {
         let fault = self.state.pool_fault(name).map(str::to_owned);
         let useless = self.to_remember.take(&pool);
         let given = self.state.given_of(name);
+        let policies = trouble_of(&self.troubles, name);
         let ctx = self.ctx.clone();
         Some(Box::pin(async move {
             let is_read = fault.is_none();
             useless_purchases::step(&ctx, &pool, useless, given).await?;
-            let pool_due = pools::step(&ctx, &pool, fault, class, &claims, &nodes).await?;
+            let pool_due =
+                pools::step(&ctx, &pool, (fault, policies), class, &claims, &nodes).await?;
             if !is_read {
                 return Ok(pool_due);
             }

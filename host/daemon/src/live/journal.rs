@@ -15,6 +15,7 @@ pub(in crate::live) mod bug_report;
 
 mod blobs;
 mod catalogue;
+mod costs;
 mod files;
 mod format;
 #[doc(hidden)]
@@ -28,6 +29,7 @@ pub(crate) mod round;
 pub(in crate::live) mod segment;
 pub(crate) mod show;
 mod signals;
+pub(crate) mod terms;
 #[cfg(test)]
 mod tests;
 mod writer;
@@ -45,6 +47,7 @@ use longshore_core::snapshot::Snapshot;
 use longshore_policy::{ScoreRecord, Signals};
 
 pub(crate) use catalogue::{Wire, read as read_catalogue};
+pub(crate) use costs::read as read_costs;
 pub use files::Sizes;
 pub(crate) use signals::read as read_signals;
 pub use writer::Condition;
@@ -59,6 +62,7 @@ use blobs::BlobStore;
 use look::Look;
 use record::{Began, Observed, What};
 use round::{Answer, Outcome, RecordedConfig, RecordedEffort, Round, Short, Summary, Version};
+use terms::RecordedTerms;
 use writer::Queue;
 
 /// Default size of all segments together.
@@ -256,7 +260,7 @@ impl Journal {
                 .map(RecordedEffort),
             ..open.input(round, snapshot, options)
         };
-        note.answered(answers);
+        note.answered(answers, &open.blobs);
         let size = size_of(snapshot);
         let plan = plan.cloned().map_err(str::to_owned);
         let snapshot = snapshot.clone();
@@ -318,7 +322,7 @@ impl Journal {
             note.missing
                 .push("where the search stopped at its time limit".into());
         }
-        note.answered(looked.answers);
+        note.answered(looked.answers, &open.blobs);
         let found = found.clone();
         let snapshot = looked.snapshot.clone();
         open.queue.decided(
@@ -448,16 +452,16 @@ impl Round {
         self.queued = queued(snapshot);
     }
 
-    /// Notes which policy answered what.
-    fn answered(&mut self, answers: Vec<ScoreRecord>) {
+    /// Notes which policy answered what, and keeps answers that no component gives again.
+    fn answered(&mut self, answers: Vec<ScoreRecord>, blobs: &BlobStore) {
         for answered in answers {
             let version = answered.by.map(|(place, policy)| {
-                let about = policy.about();
                 let version = Version {
-                    name: format!("{} {}", about.name, about.version),
+                    name: policy.called(),
                     digest: policy.digest().to_owned(),
                     settings: policy.settings().to_owned(),
                     place,
+                    terms: RecordedTerms::new(policy.terms()),
                 };
                 self.versions
                     .iter()
@@ -467,10 +471,17 @@ impl Round {
                         self.versions.len() - 1
                     })
             });
+            let instead = answered.instead.map(|costs| {
+                let bytes = costs::write(&costs);
+                let digest = blobs::digest(&bytes);
+                blobs.put(&digest, &bytes);
+                digest
+            });
             self.answers.push(Answer {
                 node_pool: answered.node_pool.to_string(),
                 version,
                 sum: answered.sum,
+                instead,
             });
         }
     }

@@ -103,6 +103,11 @@ pub struct Metrics {
     pub policies: IntCounterVec,
     signal_age: ByName,
     costs_alike: ByName,
+    costs_raised: ByName,
+    policy_call: GaugeVec,
+    policy_fuel: GaugeVec,
+    policy_memory: GaugeVec,
+    policy_refused: ByName,
     policy_info: IntGaugeVec,
     policy_active: IntGaugeVec,
     without_capacity: IntGaugeVec,
@@ -494,6 +499,49 @@ impl Metrics {
                 the price decides nothing.",
                 "policy",
             ),
+            costs_raised: ByName::new(
+                &registry,
+                "longshore_policy_costs_raised",
+                "Costs of an enforced policy that were raised so far: they were further below the list \
+                price than `max-discount` allows.",
+                "policy",
+            ),
+            policy_call: registered(
+                &registry,
+                GaugeVec::new(
+                    Opts::new(
+                        "longshore_policy_call_seconds",
+                        "The longest call of an enforced policy when it was last asked.",
+                    ),
+                    &["policy"],
+                ),
+            ),
+            policy_fuel: registered(
+                &registry,
+                GaugeVec::new(
+                    Opts::new(
+                        "longshore_policy_fuel_ratio",
+                        "The most fuel that a call used then, as a share of what a call has.",
+                    ),
+                    &["policy"],
+                ),
+            ),
+            policy_memory: registered(
+                &registry,
+                GaugeVec::new(
+                    Opts::new(
+                        "longshore_policy_memory_bytes",
+                        "The most memory that an enforced policy had then, of 64 MiB.",
+                    ),
+                    &["policy"],
+                ),
+            ),
+            policy_refused: ByName::new(
+                &registry,
+                "longshore_policy_refused",
+                "Versions of a policy that were refused so far.",
+                "policy",
+            ),
             policy_info: registered(
                 &registry,
                 IntGaugeVec::new(
@@ -510,7 +558,7 @@ impl Metrics {
                     Opts::new(
                         "longshore_policy_active",
                         "1 for what answered for an enforced policy in the last round: `current`, \
-                        `last-version`, `price` or `rules`.",
+                        `last-version`, `last-answer`, `hold`, `price` or `rules`.",
                     ),
                     &["policy", "by"],
                 ),
@@ -768,6 +816,14 @@ impl Metrics {
         self.policy_versions(&status.policies);
         let enforced = status.policies.iter();
         let enforced = enforced.filter(|policy| policy.mode == Mode::Enforce);
+        let raised = enforced.clone();
+        let raised = raised.filter(|policy| policy.raised > 0);
+        self.costs_raised.set(raised.map(|policy| {
+            (
+                policy.name.as_str(),
+                i64::try_from(policy.raised).unwrap_or(i64::MAX),
+            )
+        }));
         let alike = |policy: &PolicyStatus| i64::from(!policy.alike.is_empty());
         self.costs_alike
             .set(enforced.map(|policy| (policy.name.as_str(), alike(policy))));
@@ -775,6 +831,13 @@ impl Metrics {
 
     /// Which versions of policies run, and what answers for each.
     fn policy_versions(&self, policies: &[PolicyStatus]) {
+        for gauge in [&self.policy_call, &self.policy_fuel, &self.policy_memory] {
+            gauge.reset();
+        }
+        let refused = |policy: &PolicyStatus| i64::try_from(policy.refused).unwrap_or(i64::MAX);
+        let rows = policies.iter();
+        self.policy_refused
+            .set(rows.map(|policy| (policy.name.as_str(), refused(policy))));
         self.policy_info.reset();
         self.policy_active.reset();
         for policy in policies {
@@ -788,6 +851,18 @@ impl Metrics {
             {
                 let labels = [policy.name.as_str(), by.label()];
                 self.policy_active.with_label_values(&labels).set(1);
+            }
+            for (gauge, value) in [
+                (&self.policy_call, policy.call_seconds),
+                (&self.policy_fuel, policy.fuel_ratio),
+                (
+                    &self.policy_memory,
+                    policy.memory_bytes.map(|bytes| bytes as f64),
+                ),
+            ] {
+                if let Some(value) = value {
+                    gauge.with_label_values(&[policy.name.as_str()]).set(value);
+                }
             }
         }
     }

@@ -14,19 +14,25 @@
 //! what a round decides. Signals also change only between rounds, so that a round sees consistent
 //! signals.
 
+mod answers_on_disk;
+mod board;
 mod compare;
 mod diff;
 mod files;
+mod health;
 mod hints;
 mod last_good;
 mod load;
+mod notice;
 mod places;
+mod quota;
 mod serve;
 mod setup;
 mod shared;
 mod signals;
 mod status;
 mod watch;
+mod web;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -39,16 +45,20 @@ use longshore_core::snapshot::Snapshot;
 use tokio::sync::watch::channel as watch_channel;
 
 use crate::error::Failure;
+use crate::live::process::lock::lock;
 
 pub use compare::Shadows;
+pub use health::{Trouble, trouble_of};
 pub use last_good::{Opened, open};
 pub use longshore_policy::{CompileChild, Compiler};
+pub use notice::{Kind, Notice};
+pub use quota::EventQuota;
 pub use serve::{ActivePolicies, BootSlot};
 pub use setup::Setup;
 pub use signals::ScoresAsker;
 pub use status::{
-    Active, Alike, ConfigStatus, DatedBy, FilesStatus, Kind, Notice, PolicyStatus, Problem,
-    ShadowStatus, SignalStatus, Status,
+    Active, Alike, ConfigStatus, DatedBy, FilesStatus, PolicyStatus, Problem, ShadowStatus,
+    SignalStatus, Status,
 };
 pub use watch::Watcher;
 
@@ -98,7 +108,7 @@ impl PolicyReloader {
     /// unusable component or signal is a notice and no error. Fails on a configuration that cannot
     /// be read, or has faults and no good copy.
     pub fn start(setup: Setup) -> Result<PolicyReloader, Failure> {
-        let (manager, mut watcher, mut shadows, done, woken) = PolicyReloader::make(setup)?;
+        let (manager, mut watcher, shadows, done, woken) = PolicyReloader::make(setup)?;
         let alive = &manager.alive;
         let (stopped, mut hints) = (alive.stopped.clone(), Hints::new(alive.wakes.clone()));
         let spawn = |name: &str, run: Box<dyn FnOnce() + Send>| {
@@ -215,11 +225,17 @@ impl PolicyReloader {
     /// nothing; with some it copies the claims without their pods. If the previous comparison is
     /// still running, this round is skipped and counted.
     pub fn finish(&self, live: &Arc<ActivePolicies>, snapshot: &Snapshot, plan: &Plan) {
-        let Some(job) = Job::new(live, snapshot, plan) else {
-            return;
-        };
-        if let Err(TrySendError::Full(job)) = self.jobs.try_send(job) {
-            self.shared.board().skipped(job.shadows());
+        self.send(Job::of_round(live, snapshot, plan));
+    }
+
+    /// As [`PolicyReloader::finish`], for a look for disruption.
+    pub fn finish_look(&self, live: &ActivePolicies) {
+        self.send(Job::of_look(live));
+    }
+
+    fn send(&self, job: Option<Job>) {
+        if let Some(Err(TrySendError::Full(job))) = job.map(|job| self.jobs.try_send(job)) {
+            self.shared.board().skipped(job.shadows().into_iter());
         }
     }
 
@@ -244,6 +260,16 @@ impl PolicyReloader {
         board.collect(&current);
         board.judge(&current);
         board.status(took, signals::seconds(now))
+    }
+
+    /// Takes in at `now`, seconds since 1970, which policies give no answer.
+    pub fn note_health(&self, policies: &[PolicyStatus], now: i64) {
+        lock(&self.shared.health).note(policies, now);
+    }
+
+    /// Policies that give no answer: another list each time that it has changed.
+    pub fn troubles(&self) -> Arc<[Trouble]> {
+        lock(&self.shared.health).current()
     }
 
     /// What happened since last asked, oldest first.

@@ -5,18 +5,18 @@ pub(in crate::live) mod deploy_tests;
 pub mod environment;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use kube::Client;
 use longshore_kwok::provider::Kwok;
-use longshore_policy::{CompileChild, Compiler};
+use longshore_policy::{CompileChild, Compiler, Level};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tracing_subscriber::EnvFilter;
 
 use self::environment::{Daemon, Environment, Lease, Repairs, fixed};
 use super::journal::{self, Journal};
-use super::policies::{self, PolicyReloader, Setup};
+use super::policies::{self, EventQuota, PolicyReloader, Setup};
 use crate::answer::Answer;
 use crate::args::{Log, Provider, RunArgs};
 use crate::error::Failure;
@@ -147,6 +147,7 @@ fn tell(
     log: &LogQueue,
 ) {
     let ctx = &questions.ctx;
+    let mut quota = EventQuota::default();
     loop {
         for notice in questions.note_policies(reloader) {
             let kind = format!("{:?}", notice.kind);
@@ -155,8 +156,10 @@ fn tell(
                 .with_label_values(&[&kind, &notice.name])
                 .inc();
             let words = format!("{}: {} {}", notice.name, notice.message, notice.hint);
-            let warning = notice.kind.is_warning();
-            if warning {
+            let warning = notice.kind.is_warning() || notice.level == Some(Level::Error);
+            if let Some(level) = notice.level {
+                said(level, &notice.name, &notice.message);
+            } else if warning {
                 tracing::warn!(
                     kind,
                     policy = notice.name,
@@ -172,13 +175,23 @@ fn tell(
                     "policy"
                 );
             }
-            if ctx.leadership.is_leader() {
+            if ctx.leadership.is_leader() && quota.is_due(&notice, Instant::now()) {
                 runtime.block_on(ctx.events.own(warning, &kind, words.trim()));
             }
         }
         ctx.metrics.journal(journal.condition());
         ctx.metrics.log_lines_dropped(log.dropped());
         std::thread::sleep(Duration::from_secs(1));
+    }
+}
+
+/// What a policy said, as loud as it did.
+fn said(level: Level, policy: &str, message: &str) {
+    match level {
+        Level::Error => tracing::error!(kind = "PolicySaid", policy, message, "policy"),
+        Level::Warn => tracing::warn!(kind = "PolicySaid", policy, message, "policy"),
+        Level::Info => tracing::info!(kind = "PolicySaid", policy, message, "policy"),
+        Level::Debug => tracing::debug!(kind = "PolicySaid", policy, message, "policy"),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use longshore_policy::{Description, Interface};
+use longshore_policy::{Ability, Description, Interface, Terms, printable};
 use serde_json::Value;
 
 use crate::answer::Answer;
@@ -10,6 +10,7 @@ use crate::args::CheckArgs;
 use crate::error::Failure;
 use crate::messages::size;
 use crate::options;
+use crate::policies::grants::grants_hint;
 
 /// Inspects the component; with settings, configures it too. Exit code 2 if it would be refused.
 pub fn run(args: &CheckArgs) -> Result<Answer, Failure> {
@@ -51,6 +52,9 @@ fn shown(of: &Description) -> String {
         row("policy", &format!("{} {}", about.name, about.version));
         row("", &about.summary);
         row("implements", &about.implements.join(", "));
+        if let Some(wanted) = beyond_usual(&about.implements) {
+            row("not asked", &wanted);
+        }
         let signals = if about.signals.is_empty() {
             "none".into()
         } else {
@@ -73,12 +77,29 @@ fn shown(of: &Description) -> String {
     text
 }
 
+/// What it is not asked unless the operator's file grants it.
+fn beyond_usual(implements: &[String]) -> Option<String> {
+    let usual = Terms::default().grants;
+    let named = Ability::ALL.iter().filter(|(name, ability)| {
+        implements.iter().any(|exported| exported == name) && !usual.contains(ability)
+    });
+    let wanted: Vec<Ability> = named.map(|(_, ability)| *ability).collect();
+    let names: Vec<&str> = wanted.iter().map(|ability| ability.name()).collect();
+    let hint = grants_hint(&wanted);
+    (!wanted.is_empty()).then(|| format!("{}; {hint}", names.join(", ")))
+}
+
 /// One line for each setting of a JSON Schema: name, type, description.
 fn settings(schema: &str) -> Vec<String> {
     let schema: Value = serde_json::from_str(schema).unwrap_or_default();
     let shown = |(name, of): (&String, &Value)| {
-        let text = |key: &str| of[key].as_str().unwrap_or_default().to_owned();
-        format!("{name} ({}): {}", text("type"), text("description"))
+        let text = |key: &str| printable(of[key].as_str().unwrap_or_default());
+        format!(
+            "{} ({}): {}",
+            printable(name),
+            text("type"),
+            text("description")
+        )
     };
     schema["properties"]
         .as_object()

@@ -14,6 +14,7 @@ use longshore_policy::{Assignment, Host, HostConfig, Signals, WasmPolicies};
 use super::fold::BlobStore;
 use crate::error::Failure;
 use crate::live::journal::messages::short;
+use crate::live::journal::read_costs;
 use crate::live::journal::round::{Answer, Round, Version};
 use crate::options;
 use crate::policies::toml_of;
@@ -30,11 +31,11 @@ fn host() -> Result<Host, Failure> {
     })
 }
 
-/// Versions of policies by place, digest and settings, loaded once.
+/// Versions of policies, loaded once.
 #[derive(Default)]
 pub struct RecordedPolicies {
     host: Option<Host>,
-    versions: BTreeMap<(usize, String, String), Result<WasmPolicies, String>>,
+    versions: Vec<(Version, Result<WasmPolicies, String>)>,
 }
 
 impl RecordedPolicies {
@@ -45,34 +46,39 @@ impl RecordedPolicies {
         blobs: &BlobStore,
         signals: &Arc<Signals>,
     ) -> RecordedAnswers<'a> {
-        let key = |version: &Version| {
-            (
-                version.place,
-                version.digest.clone(),
-                version.settings.clone(),
-            )
-        };
         for version in &round.versions {
             // One that was missing may be there in another segment.
-            let missing = self.versions.get(&key(version)).is_none_or(Result::is_err);
-            if missing {
-                let loaded = self.load(version, blobs);
-                self.versions.insert(key(version), loaded);
+            let known = self.versions.iter().position(|(known, _)| known == version);
+            let loaded = known.is_some_and(|at| self.versions[at].1.is_ok());
+            if !loaded {
+                let made = self.load(version, blobs);
+                match known {
+                    Some(at) => self.versions[at].1 = made,
+                    None => self.versions.push((version.clone(), made)),
+                }
             }
         }
         let mut again = RecordedAnswers {
             versions: Vec::new(),
-            names: round
-                .versions
-                .iter()
-                .map(|version| version.name.as_str())
-                .collect(),
+            of: &round.versions,
             answers: RefCell::new(round.answers.iter().collect()),
             all: &round.answers,
+            costs: BTreeMap::new(),
             reasons: RefCell::default(),
         };
+        for digest in round.answers.iter().filter_map(|one| one.instead.as_ref()) {
+            let bytes = blobs.get(digest);
+            let bytes =
+                bytes.ok_or_else(|| "an answer of a policy that failed is missing".to_owned());
+            match bytes.and_then(read_costs) {
+                Ok(costs) => _ = again.costs.insert(digest.as_str(), costs.into()),
+                Err(why) => again.note(why),
+            }
+        }
         for version in &round.versions {
-            let policies = match self.versions.get(&key(version)) {
+            let mut known = self.versions.iter();
+            let loaded = known.find(|(known, _)| known == version);
+            let policies = match loaded.map(|(_, loaded)| loaded) {
                 Some(Ok(policies)) => {
                     policies.share_signals(signals.clone());
                     policies.begin_round(round.now);
@@ -107,7 +113,12 @@ impl RecordedPolicies {
         };
         let settings =
             serde_json::from_str(&version.settings).map_err(|error| failed(error.to_string()))?;
-        let loaded = host.load_bytes(Path::new(&version.name), bytes, Some(&toml_of(&settings)));
+        let loaded = host.load_bytes(
+            &version.terms.meant(),
+            Path::new(&version.name),
+            bytes,
+            Some(&toml_of(&settings)),
+        );
         let policy = loaded
             .map_err(|error| failed(Failure::Policy(version.name.clone(), error).report()))?;
         Ok(host.policies(vec![Assignment {
@@ -120,17 +131,20 @@ impl RecordedPolicies {
 /// Answers as they were given in a round.
 pub struct RecordedAnswers<'a> {
     versions: Vec<Option<&'a WasmPolicies>>,
-    names: Vec<&'a str>,
+    of: &'a [Version],
     /// What is still to be asked, in order.
     answers: RefCell<VecDeque<&'a Answer>>,
     all: &'a [Answer],
+    /// Costs that counted where no version answered, by digest.
+    costs: BTreeMap<&'a str, Arc<[f64]>>,
     reasons: RefCell<Vec<String>>,
 }
 
 impl RecordedAnswers<'_> {
     /// Why answers may not be those that were given.
     pub fn reasons(&self) -> Vec<String> {
-        for (policies, name) in self.versions.iter().zip(&self.names) {
+        for (policies, version) in self.versions.iter().zip(self.of) {
+            let name = &version.name;
             for report in policies.iter().flat_map(|policies| policies.reports()) {
                 if matches!(report, longshore_policy::Report::Failed { .. }) {
                     self.note(format!("policy {name}: {report}"));
@@ -165,13 +179,24 @@ impl Policies for RecordedAnswers<'_> {
         let Some(answer) = self.answer(name) else {
             return ByPrice.score(catalogue, names, pool);
         };
+        let costs = answer.instead.as_ref();
+        let costs = costs.and_then(|digest| self.costs.get(digest.as_str()));
+        if let Some(costs) = costs.filter(|costs| costs.len() == catalogue.offerings().len()) {
+            return Scores {
+                cost: costs.clone(),
+                pools: Vec::new(),
+            };
+        }
         let version = answer
             .version
-            .and_then(|at| Some(((*self.versions.get(at)?)?, *self.names.get(at)?)));
-        let Some((policies, called)) = version else {
+            .and_then(|at| Some(((*self.versions.get(at)?)?, self.of.get(at)?)));
+        let Some((policies, version)) = version else {
             return ByPrice.score(catalogue, names, pool);
         };
-        let scores = policies.score(catalogue, names, pool);
+        let mut scores = policies.score(catalogue, names, pool);
+        let called = &version.name;
+        // Here each version is the only policy.
+        (scores.pools.iter_mut()).for_each(|pool| pool.owner = version.place as u32);
         let same = policies
             .answered()
             .last()
@@ -207,15 +232,9 @@ impl Scorer {
         }
         let entry = options::scorer(typed)?;
         let host = host()?;
-        let loaded = host.load(&entry.path, Some(&toml_of(&entry.settings)));
+        let loaded = host.load_on(&entry.terms(), &entry.path, Some(&toml_of(&entry.settings)));
         let policy = loaded.map_err(|error| Failure::Policy(entry.name.clone(), error))?;
-        let about = policy.about();
-        let name = format!(
-            "{} {} (sha256:{})",
-            about.name,
-            about.version,
-            short(policy.digest())
-        );
+        let name = format!("{} (sha256:{})", policy.called(), short(policy.digest()));
         let policies = host.policies(vec![Assignment {
             policy,
             node_pools: Vec::new(),

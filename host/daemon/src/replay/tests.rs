@@ -201,7 +201,7 @@ fn a_policy_that_is_not_in_the_journal_is_said_to_be_the_reason() {
     let verdict = replay(&scene.close(), None).unwrap();
     assert_eq!(verdict.different.len(), 1, "{verdict:?}");
     assert!(
-        verdict.different[0].reasons[0].contains("policy flat 1.0.0"),
+        verdict.different[0].reasons[0].contains("policy one 1.0.0"),
         "{:?}",
         verdict.different
     );
@@ -258,7 +258,7 @@ fn another_scorer_differs_by_what_its_own_plans_cost() {
         ..Verdict::default()
     });
     assert!(
-        text.contains("flat 2.0.0") && text.contains("first"),
+        text.contains("other 2.0.0") && text.contains("first"),
         "{text}"
     );
 }
@@ -301,4 +301,39 @@ fn a_gap_is_said_and_a_cut_journal_is_decided_up_to_the_cut() {
         "{:?}",
         verdict.notes
     );
+}
+
+/// The verdict on ten rounds that a policy decided on these terms.
+fn on_terms(name: &str, terms: &str, way: Way) -> (Verdict, Vec<String>) {
+    let config = format!("[[policy]]\nname = 'one'\npath = 'one.wasm'\n{terms}");
+    let component = guest("1.0.0", way);
+    let files: [(&str, &[u8]); 2] = [
+        ("longshore.toml", config.as_bytes()),
+        ("one.wasm", &component),
+    ];
+    let mut scene = JournalFixture::new(name, LARGE, &files);
+    for _ in 0..10 {
+        scene.churn(40);
+        scene.round();
+    }
+    (replay(&scene.close(), None).unwrap(), scene.digests.clone())
+}
+
+#[test]
+fn rounds_come_out_the_same_on_the_terms_that_they_were_decided_on() {
+    let dear_and_cheap = Way::Alternates(0.0, 0.05);
+    let (half, digests) = on_terms("half", "max-discount = '50%'\n", dear_and_cheap);
+    equal(&half, &digests);
+    let (all, others) = on_terms("all", "max-discount = '100%'\n", dear_and_cheap);
+    equal(&all, &others);
+    assert_ne!(digests, others, "the terms decide");
+}
+
+#[test]
+fn rounds_in_which_a_policy_failed_come_out_the_same_whatever_counted_instead() {
+    let (held, digests) = on_terms("held", "on-failure = 'hold'\n", Way::Traps);
+    equal(&held, &digests);
+    let (priced, others) = on_terms("priced", "on-failure = 'price'\n", Way::Traps);
+    equal(&priced, &others);
+    assert_ne!(digests, others, "nothing is bought where it holds");
 }

@@ -166,7 +166,7 @@ pub fn text(status: &Value) -> String {
             .as_str()
             .map(|why| format!("; failing: {why}"))
             .unwrap_or_default();
-        let decisions = decisions(policy) + &alike(policy);
+        let decisions = decisions(policy) + &alike(policy) + &withheld(policy);
         let (name, mode) = (shown(&policy["name"]), shown(&policy["mode"]));
         line(
             "policy",
@@ -293,6 +293,28 @@ fn decisions(policy: &Value) -> String {
         0 => text,
         times => format!("{text}; unanswered {times}: the rules of NodePools alone counted"),
     }
+}
+
+/// What a policy wants and does not get.
+fn withheld(policy: &Value) -> String {
+    let names = |key: &str| {
+        list(&policy[key])
+            .iter()
+            .map(shown)
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
+    let mut text = String::new();
+    for (key, words) in [
+        ("not_granted", "not asked"),
+        ("withheld_signals", "signals withheld"),
+    ] {
+        let names = names(key);
+        if !names.is_empty() {
+            text += &format!("; {words}: {names}");
+        }
+    }
+    text
 }
 
 /// For which NodePools a policy costs all offerings alike.

@@ -46,16 +46,29 @@ pub const BROKEN: [(Way, &str); 6] = [
 /// The component. `version` is what it calls itself, so that two of them differ though they do the
 /// same.
 pub fn guest(version: &str, way: Way) -> Vec<u8> {
-    wat::parse_str(text(version, way)).unwrap()
+    guest_that_wants(version, way, &Wants::default())
+}
+
+/// What a component exports beside `scorer`, and the signals that it declares.
+#[derive(Default)]
+pub struct Wants<'a> {
+    pub exports: &'a [&'a str],
+    pub signals: &'a [&'a str],
+}
+
+/// As [`guest`], and wants more. An export outside of the contract has no package.
+pub fn guest_that_wants(version: &str, way: Way, wants: &Wants<'_>) -> Vec<u8> {
+    wat::parse_str(text(version, way, wants)).unwrap()
 }
 
 const DESCRIBE: usize = 0;
 const CONFIGURE: usize = 64;
 const SCORE: usize = 80;
 const IMPLEMENTS: usize = 96;
-const TEXTS: usize = 128;
+const SIGNALS: usize = 128;
+const TEXTS: usize = 160;
 
-fn text(version: &str, way: Way) -> String {
+fn text(version: &str, way: Way, wants: &Wants<'_>) -> String {
     let clock = "(import \"wasi:clocks/monotonic-clock@0.2.6\" (instance (export \"now\" (func \
         (result u64)))))";
     let clock = if way == Way::WantsClock { clock } else { "" };
@@ -87,7 +100,8 @@ fn text(version: &str, way: Way) -> String {
         ""
     };
     let (first, second) = (first.to_bits() as i64, second.to_bits() as i64);
-    let data: String = data(version, way)
+    let exports: String = wants.exports.iter().map(|name| exported(name)).collect();
+    let data: String = data(version, way, wants)
         .iter()
         .map(|byte| format!("\\{byte:02x}"))
         .collect();
@@ -155,12 +169,24 @@ fn text(version: &str, way: Way) -> String {
             (with "describe" (func $describe)) (with "configure" (func $configure))))
         (instance $scorer (export "score" (func $score)))
         (export "longshore:policy/plugin@0.1.0" (instance $plugin))
-        (export "longshore:policy/scorer@0.1.0" (instance $scorer)))"#
+        (export "longshore:policy/scorer@0.1.0" (instance $scorer))
+        {exports})"#
     )
 }
 
+/// An export whose functions answer as if they were asked for costs: of another type than the
+/// contract's, which shows once they are granted.
+fn exported(name: &str) -> String {
+    match name {
+        "bootstrap" => r#"(instance $boot (export "overheads" (func $score)) (export "user-data" (func $score)))
+            (export "longshore:policy/bootstrap@0.1.0" (instance $boot))"#
+            .to_owned(),
+        other => format!("(export \"{other}\" (func $score))\n"),
+    }
+}
+
 /// The guest's memory at the start: the answers of `describe` and `configure`, and their texts.
-fn data(version: &str, way: Way) -> Vec<u8> {
+fn data(version: &str, way: Way, wants: &Wants<'_>) -> Vec<u8> {
     let mut data = vec![0; 1024];
     let mut end = TEXTS;
     let mut put = |data: &mut Vec<u8>, at: usize, text: &str| {
@@ -178,9 +204,18 @@ fn data(version: &str, way: Way) -> Vec<u8> {
     ] {
         put(&mut data, DESCRIBE + 8 * nth, text);
     }
-    put(&mut data, IMPLEMENTS, "scorer");
-    data[DESCRIBE + 24] = IMPLEMENTS as u8;
-    data[DESCRIBE + 28] = 1;
+    let contract = wants.exports.iter().filter(|name| **name == "bootstrap");
+    let implements = std::iter::once(&"scorer").chain(contract);
+    for (list, at, names) in [
+        (3, IMPLEMENTS, implements.collect::<Vec<_>>()),
+        (4, SIGNALS, wants.signals.iter().collect()),
+    ] {
+        data[DESCRIBE + 8 * list] = at as u8;
+        data[DESCRIBE + 8 * list + 4] = names.len() as u8;
+        for (nth, name) in names.iter().enumerate() {
+            put(&mut data, at + 8 * nth, name);
+        }
+    }
     if way == Way::RefusesSettings {
         data[CONFIGURE] = 1;
         put(&mut data, CONFIGURE + 4, "not these");

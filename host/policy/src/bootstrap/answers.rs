@@ -148,6 +148,22 @@ mod tests {
     use super::*;
 
     #[test]
+    fn amounts_that_are_no_numbers_are_refused_in_the_same_words() {
+        let problem = |amount: f64| {
+            let overheads = Overheads {
+                max_pods: vec![110],
+                kube_reserved_cpu: vec![amount],
+                ..Overheads::default()
+            };
+            overheads.problem(1).unwrap()
+        };
+        let usual = "kube-reserved-cpu of machine 0 is NaN; expected a finite number, 0 or more";
+        for bits in [f64::NAN.to_bits(), 0xfff8_0000_0000_0000, u64::MAX] {
+            assert_eq!(problem(f64::from_bits(bits)), usual, "{bits:#x}");
+        }
+    }
+
+    #[test]
     fn equal_texts_are_one_and_unused_texts_go() {
         let texts = ["a", "b", "a", "c"].map(|text| text.as_bytes().to_vec());
         let answer = UserData {

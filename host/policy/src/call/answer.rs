@@ -79,6 +79,16 @@ pub enum CallError {
     },
 }
 
+/// A number of a guest as messages have it: 1e308 is not written out.
+pub(crate) fn number(value: f64) -> String {
+    let size = value.abs();
+    if value.is_finite() && size != 0.0 && !(1e-9..1e15).contains(&size) {
+        format!("{value:e}")
+    } else {
+        value.to_string()
+    }
+}
+
 /// What a policy says about itself.
 #[derive(Clone, Debug, PartialEq, Eq, ComponentType, Lift)]
 #[component(record)]

@@ -6,12 +6,16 @@ use longshore_core::disrupt::consolidation::Decision;
 use wasmtime::component::{ComponentType, Lift};
 
 use super::Instance;
-use super::answer::CallError;
+use super::answer::{CallError, number};
 use crate::guest_text::cut;
 use crate::score_request::JudgeRequest;
 
 /// The longest reason of a decision, in bytes.
 const MAX_REASON_BYTES: usize = 200;
+/// The most that a node may weigh, in USD per hour.
+const MAX_WEIGHT: f64 = 1e6;
+/// Priorities are within this, either way.
+const MAX_PRIORITY: f64 = 1e9;
 /// How far ahead a decision may put off, in seconds.
 const MAX_DELAY_SECONDS: f64 = 86_400.0;
 
@@ -71,9 +75,10 @@ fn checked_weights(mut weights: Vec<f64>, nodes: usize) -> Result<Vec<f64>, Stri
         return Err(format!("{} weights for {nodes} nodes", weights.len()));
     }
     for (at, weight) in weights.iter_mut().enumerate() {
-        if weight.is_nan() || *weight < 0.0 {
+        if !(0.0..=MAX_WEIGHT).contains(weight) && *weight != f64::INFINITY {
             return Err(format!(
-                "the weight of node {at} is {weight}; expected 0 or more, or infinity"
+                "the weight of node {at} is {}; expected 0 to {MAX_WEIGHT}, or infinity",
+                number(*weight)
             ));
         }
         *weight += 0.0;
@@ -94,10 +99,10 @@ fn checked_decisions(
         ));
     }
     let checked = |(at, raw): (usize, RawDecision)| {
-        if !raw.priority.is_finite() {
+        if !(-MAX_PRIORITY..=MAX_PRIORITY).contains(&raw.priority) {
             return Err(format!(
-                "the priority of proposal {at} is {}; expected a finite number",
-                raw.priority
+                "the priority of proposal {at} is {}; expected -{MAX_PRIORITY} to {MAX_PRIORITY}",
+                number(raw.priority)
             ));
         }
         let ahead = raw.not_before - now;
@@ -111,7 +116,7 @@ fn checked_decisions(
         Ok(Decision {
             priority: raw.priority + 0.0,
             not_before: raw.not_before + 0.0,
-            reason: cut(raw.reason, MAX_REASON_BYTES).replace('\n', " ").into(),
+            reason: cut(raw.reason, MAX_REASON_BYTES).into(),
             by: Some(by.clone()),
         })
     };
@@ -126,9 +131,14 @@ mod tests {
     fn weights_that_break_the_contract_are_named() {
         let problem = |weights: &[f64]| checked_weights(weights.to_vec(), 2).unwrap_err();
         assert_eq!(problem(&[1.0]), "1 weights for 2 nodes");
-        for (bad, said) in [(f64::NAN, "NaN"), (f64::NEG_INFINITY, "-inf"), (-1.0, "-1")] {
+        for (bad, said) in [
+            (f64::NAN, "NaN"),
+            (f64::NEG_INFINITY, "-inf"),
+            (-1.0, "-1"),
+            (2e6, "2000000"),
+        ] {
             let expected =
-                format!("the weight of node 1 is {said}; expected 0 or more, or infinity");
+                format!("the weight of node 1 is {said}; expected 0 to 1000000, or infinity");
             assert_eq!(problem(&[0.0, bad]), expected);
         }
         let fine = checked_weights(vec![-0.0, f64::INFINITY], 2).unwrap();
@@ -150,9 +160,10 @@ mod tests {
         let problem = |priority, not_before| one(priority, not_before).unwrap_err();
         assert_eq!(
             problem(f64::NAN, 0.0),
-            "the priority of proposal 0 is NaN; expected a finite number"
+            "the priority of proposal 0 is NaN; expected -1000000000 to 1000000000"
         );
         assert!(problem(f64::NEG_INFINITY, 0.0).contains("-inf"));
+        assert!(problem(1e308, 0.0).contains("expected -1000000000 to"));
         for wrong in [f64::NAN, f64::INFINITY, -1.0, now + MAX_DELAY_SECONDS + 1.0] {
             assert!(problem(0.0, wrong).starts_with("proposal 0 is put off until "));
         }

@@ -70,6 +70,25 @@ impl Interface<'_> {
         })
     }
 
+    /// A column that is made of a signal: of unknown values for a policy that may not read that.
+    pub(super) fn of_signal<T>(
+        &mut self,
+        name: &'static str,
+        signal: &'static str,
+        get: fn(&Columns, bool) -> Arc<[T]>,
+    ) -> wasmtime::Result<()>
+    where
+        T: Copy + Send + Sync + 'static,
+        (Arc<[T]>,): ComponentNamedList + Lower,
+    {
+        self.function(name, move |mut cx, (): ()| {
+            let state = cx.data();
+            let column = get(&state.columns, state.visible.contains(signal));
+            charge(&mut cx, column.bytes())?;
+            Ok((column,))
+        })
+    }
+
     pub(super) fn table(
         &mut self,
         name: &'static str,

@@ -1,18 +1,22 @@
 //! What a store holds for its guest: the request, what the guest said, and what it may still do.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use wasmtime::component::{ComponentType, Lift, Lower};
-use wasmtime::{StoreContextMut, StoreLimits, Trap};
+use wasmtime::{StoreContextMut, Trap};
 
 use crate::bootstrap::answers::UserData;
 use crate::bootstrap::facts::BootFacts;
 use crate::cluster_columns::{ClusterColumns, ProposalColumns};
 use crate::columns::Columns;
-use crate::signals::Signals;
+use crate::limiter::Limiter;
+use crate::signals::{Signal, Signals};
 
 /// Fuel for a host call: about 110 ns of the host at 0.2 ns per unit of fuel.
 const CALL_FUEL: u64 = 600;
+/// What a message takes of the room beside its text, which may be empty.
+const MESSAGE_BYTES: usize = 64;
 /// Bytes copied for one unit of fuel: about 10 GB/s.
 const BYTES_PER_FUEL: u64 = 2;
 
@@ -49,16 +53,43 @@ pub(crate) struct State {
     pub columns: Arc<Columns>,
     pub signals: Arc<Signals>,
     pub signals_generation: u32,
+    /// Signals that it may read: declared, and not withheld.
+    pub visible: Arc<BTreeSet<String>>,
     pub cluster: Arc<ClusterColumns>,
     pub proposals: Arc<ProposalColumns>,
     pub node_pool: Arc<str>,
     pub boot: Arc<BootFacts>,
     pub built_in: Arc<UserData>,
     pub now: f64,
-    pub limits: StoreLimits,
+    pub limits: Limiter,
     pub host_calls: u32,
     pub log_room: usize,
+    pub messages_left: u32,
     pub messages: Vec<Message>,
+    /// What it said last in this call, kept or not.
+    pub last_said: String,
+}
+
+impl State {
+    /// Keeps a message if there is room.
+    pub fn say(&mut self, level: Level, text: String) {
+        self.last_said.clone_from(&text);
+        let room = self.log_room.checked_sub(text.len() + MESSAGE_BYTES);
+        match (room, self.messages_left.checked_sub(1)) {
+            (Some(room), Some(left)) => {
+                (self.log_room, self.messages_left) = (room, left);
+                self.messages.push(Message { level, text });
+            }
+            _ => (self.log_room, self.messages_left) = (0, 0),
+        }
+    }
+
+    /// A signal, if it may read that.
+    pub fn signal(&self, name: &str) -> Option<&Signal> {
+        self.signals
+            .get(name)
+            .filter(|_| self.visible.contains(name))
+    }
 }
 
 /// The guest made more host calls than it may.

@@ -37,7 +37,7 @@ pub fn failure(policies: &WasmPolicies) -> String {
         .into_iter()
         .filter_map(|report| match report {
             Report::Failed { error, .. } => Some(error.to_string()),
-            Report::Said { .. } => None,
+            Report::Said { .. } | Report::Raised { .. } => None,
         })
         .collect();
     assert_eq!(errors.len(), 1, "one failure, one report: {errors:?}");
@@ -45,7 +45,7 @@ pub fn failure(policies: &WasmPolicies) -> String {
 }
 
 /// Every way to fail in a call, and the words that the report must have.
-pub const MODES: [(&str, &str); 21] = [
+pub const MODES: [(&str, &str); 25] = [
     (
         "loop",
         "score: ran out of fuel after 224000000 units; an endless loop?",
@@ -59,15 +59,31 @@ pub const MODES: [(&str, &str); 21] = [
     ("recursion", "score: "),
     (
         "nan",
-        "score: the cost of offering 3 is NaN; expected 0 or more, or infinity",
+        "score: the cost of offering 3 is NaN; expected 0 to 1000000, or infinity",
     ),
     (
         "negative",
-        "score: the cost of offering 4 is -1; expected 0 or more, or infinity",
+        "score: the cost of offering 4 is -1; expected 0 to 1000000, or infinity",
     ),
     (
         "minus-infinity",
-        "score: the cost of offering 5 is -inf; expected 0 or more, or infinity",
+        "score: the cost of offering 5 is -inf; expected 0 to 1000000, or infinity",
+    ),
+    (
+        "dear",
+        "score: the cost of offering 6 is 1e300; expected 0 to 1000000, or infinity",
+    ),
+    (
+        "pool-dust",
+        "pools: pool `pool`: offering 1 takes 5e-324; expected 0.000001 to 1000000000",
+    ),
+    (
+        "pool-dear",
+        "pools: pool `pool`: offering 1 costs 1e308 inside; expected 0 to 1000000",
+    ),
+    (
+        "pool-endless",
+        "pools: pool `pool`: 1e300 is left; expected 0 to 1000000000000",
     ),
     ("short", "score: 599 costs for 600 offerings"),
     ("long", "score: 601 costs for 600 offerings"),
@@ -104,6 +120,6 @@ pub const MODES: [(&str, &str); 21] = [
     ),
     (
         "pool-nan",
-        "pools: pool `pool`: NaN is left; expected a finite number, 0 or more",
+        "pools: pool `pool`: NaN is left; expected 0 to 1000000000000",
     ),
 ];

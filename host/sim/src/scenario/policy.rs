@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
-use longshore_daemon::config::{self, Config, SignalEntry};
+use longshore_daemon::config::{self, Ability, Config, PolicyEntry, SignalEntry};
 use longshore_daemon::error::Failure;
 use longshore_daemon::live::journal::{DEFAULT_MAX_BYTES, DEFAULT_SEGMENT_BYTES, Journal, Sizes};
 use longshore_daemon::live::policies::{Notice, PolicyReloader, Setup, Watcher};
@@ -44,8 +44,18 @@ impl Policy {
             .map_or(typed, |(path, _)| path)
             .ends_with(".wasm")
         {
+            // Typing it is the grant of all that a simulated cluster asks.
+            let grants = [
+                Ability::Scorer,
+                Ability::Commitments,
+                Ability::Consolidation,
+            ];
+            let entry = PolicyEntry {
+                grants: Some(grants.into()),
+                ..scorer(typed)?
+            };
             let config = Config {
-                policies: vec![scorer(typed)?],
+                policies: vec![entry],
                 ..Config::default()
             };
             return Ok(Policy { file: None, config });

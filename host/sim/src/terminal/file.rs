@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use longshore_daemon::config::PolicyEntry;
+use longshore_daemon::config::{Exclusions, OnFailure, PolicyEntry};
 use longshore_daemon::error::Failure;
 use longshore_daemon::toml_of;
 
@@ -99,6 +99,25 @@ fn table(entry: &PolicyEntry, settings: &str) -> String {
     }
     if let Some(pools) = &entry.nodepools {
         let _ = writeln!(text, "nodepools = {pools:?}");
+    }
+    if let Some(grants) = &entry.grants {
+        let names: Vec<&str> = grants.iter().map(|ability| ability.name()).collect();
+        let _ = writeln!(text, "grants = {names:?}");
+    }
+    if let Some(signals) = &entry.signals {
+        let names: Vec<&String> = signals.iter().collect();
+        let _ = writeln!(text, "signals = {names:?}");
+    }
+    if let Some(share) = entry.max_discount {
+        let _ = writeln!(text, "max-discount = \"{}%\"", share * 100.0);
+    }
+    if entry.exclusions == Exclusions::Discourage {
+        let _ = writeln!(text, "exclusions = \"discourage\"");
+    }
+    match entry.on_failure {
+        OnFailure::LastAnswer => {}
+        OnFailure::Price => _ = writeln!(text, "on-failure = \"price\""),
+        OnFailure::Hold => _ = writeln!(text, "on-failure = \"hold\""),
     }
     text + "\n"
 }

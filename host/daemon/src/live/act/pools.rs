@@ -20,12 +20,15 @@ use crate::live::observe::node::NodeView;
 use crate::live::observe::state::Class;
 use crate::live::process::step_error::{Outcome, StepError};
 
-/// Brings a NodePool's status and hash up to date. `fault` is why its spec cannot be read, if so.
-/// `class` is what its class says of itself, with its generation; `claims` and `nodes` are its own.
+/// Says whether the policies of the NodePool answer.
+const POLICIES_HEALTHY: &str = "longshore.dev/PoliciesHealthy";
+
+/// Brings a NodePool's status and hash up to date. `fault` is why its spec cannot be read, and
+/// `policies` why its policies give no answer, if so. `class` is what its class says of itself, with its generation; `claims` and `nodes` are its own.
 pub async fn step(
     ctx: &Context,
     pool: &NodePool,
-    fault: Option<String>,
+    (fault, policies): (Option<String>, Option<String>),
     (class, class_generation): (Class, Option<i64>),
     claims: &[Arc<NodeClaim>],
     nodes: &[Arc<NodeView>],
@@ -196,7 +199,14 @@ pub async fn step(
         }
         None => {}
     }
-    hold(ctx, &mut status, generation);
+    let held = ctx.garbage.held();
+    let held = held.map(|(reason, message)| (ConditionStatus::True, reason, message));
+    let nothing = (ConditionStatus::False, "NothingHeld");
+    set_if_known(ctx, &mut status, (HELD, generation), held, nothing);
+    let failing = policies.map(|why| (ConditionStatus::False, "PolicyFailing", why));
+    let healthy = (ConditionStatus::True, "PoliciesHealthy");
+    let condition = (POLICIES_HEALTHY, generation);
+    set_if_known(ctx, &mut status, condition, failing, healthy);
     if pool.status.as_ref() != Some(&status) {
         ctx.may_write()?;
         let patch = Patch::Merge(change(pool.status.as_ref(), &status));
@@ -237,25 +247,25 @@ fn change(old: Option<&NodePoolStatus>, new: &NodePoolStatus) -> Value {
     patch
 }
 
-/// Says whether there is more garbage than is collected, and how that is allowed. A NodePool that
-/// never had the condition gets it when there is something to say.
-fn hold(ctx: &Context, status: &mut NodePoolStatus, generation: Option<i64>) {
-    let known = condition(&status.conditions, HELD).is_some();
-    let (to, reason, message) = match ctx.garbage.held() {
-        Some((reason, message)) => (ConditionStatus::True, reason, message),
-        None if known => (ConditionStatus::False, "NothingHeld", String::new()),
+/// Sets a condition that a NodePool gets when there is something to say, and keeps from then on:
+/// what there is, or `usual`.
+fn set_if_known(
+    ctx: &Context,
+    status: &mut NodePoolStatus,
+    (name, generation): (&str, Option<i64>),
+    found: Option<(ConditionStatus, &str, String)>,
+    usual: (ConditionStatus, &str),
+) {
+    let known = condition(&status.conditions, name).is_some();
+    let (to, reason, message) = match found {
+        Some(found) => found,
+        None if known => (usual.0, usual.1, String::new()),
         None => return,
     };
-    set_condition(
-        &mut status.conditions,
-        HELD,
-        to,
-        reason,
-        &message,
-        Time(ctx.now()),
-    );
-    if let Some(held) = status.conditions.iter_mut().find(|c| c.type_ == HELD) {
-        held.observed_generation = generation;
+    let now = Time(ctx.now());
+    set_condition(&mut status.conditions, name, to, reason, &message, now);
+    if let Some(set) = status.conditions.iter_mut().find(|c| c.type_ == name) {
+        set.observed_generation = generation;
     }
 }
 

@@ -180,6 +180,7 @@ pub fn decide(
         None => methods::round(&snapshot, live, options, stop),
     };
     let round = without_refused(&snapshot, live, options, stop, round);
+    how.policies.finish_look(live);
     let stays = staying::to_tell(&snapshot, &round, |node| known.contains(node));
     let held = staying::held(&snapshot, &round);
     let elapsed = protection::elapsed(&snapshot.world);

@@ -139,6 +139,7 @@ pub fn explain(
     let case = ExplainInput {
         snapshot: &snapshot,
         policies: live,
+        answered_by: &|pool| live.answered_by(pool),
         options,
         plan: &plan,
         stop,

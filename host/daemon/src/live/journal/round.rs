@@ -15,6 +15,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::{Digest as _, Sha256};
 
 use super::look::Look;
+use super::terms::RecordedTerms;
 use crate::disrupt::summary::summary_of;
 use crate::hex::hex;
 use crate::report::{Claim, Decision};
@@ -188,6 +189,8 @@ pub struct Version {
     pub settings: String,
     /// Its place among the policies; two places have instances of their own.
     pub place: usize,
+    /// What the operator let it do.
+    pub terms: RecordedTerms,
 }
 
 /// One answer about one NodePool.
@@ -199,6 +202,9 @@ pub struct Answer {
     pub version: Option<usize>,
     /// Checksum of the answer.
     pub sum: u64,
+    /// What offerings cost where neither a version nor the price answered, by digest.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub instead: Option<String>,
 }
 
 /// The result of a round.

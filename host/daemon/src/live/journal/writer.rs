@@ -390,9 +390,11 @@ impl Writer {
     /// round is in this one.
     fn blobs_of(&mut self, round: &Round) -> Result<(), WriteError> {
         let components = round.versions.iter().map(|version| &version.digest);
+        let instead = (round.answers.iter()).filter_map(|answer| answer.instead.as_ref());
         for digest in std::iter::once(&round.catalogue)
             .chain(&round.signals)
             .chain(components)
+            .chain(instead)
         {
             if self.files.has_blob(digest) {
                 continue;

@@ -13,16 +13,29 @@ use longshore_core::model::{Catalogue, ClusterObjects, Offering, OfferingId, Op}
 use longshore_core::plan::{Plan, PlannedClaim};
 use longshore_core::policy::Scores;
 use longshore_core::snapshot::Snapshot;
-use longshore_policy::{ScoreRequest, Session};
+use longshore_policy::{Report, ScoreRequest, Session};
 
-use super::serve::{ActivePolicies, Shadow};
+use super::serve::{ActivePolicies, Judged, Shadow, ShadowJudge};
 use super::shared::Shared;
+use super::status::{Comparison, LookComparison};
 
 /// Costs closer than this are the same: USD per hour.
 const EQUAL: f64 = 1e-9;
 
-/// A round to compare shadows with.
-pub(super) struct Job {
+/// What to compare shadows with.
+pub(super) enum Job {
+    Round(RoundJob),
+    Look(LookJob),
+}
+
+/// A look for disruption.
+pub(super) struct LookJob {
+    shadows: Vec<Arc<ShadowJudge>>,
+    judged: Vec<Judged>,
+}
+
+/// A round.
+pub(super) struct RoundJob {
     live: Arc<ActivePolicies>,
     /// Held while comparing, for its catalogue.
     world: Arc<ClusterObjects>,
@@ -33,7 +46,7 @@ pub(super) struct Job {
 
 impl Job {
     /// What a round decided; `None` without shadow policies.
-    pub fn new(live: &Arc<ActivePolicies>, snapshot: &Snapshot, plan: &Plan) -> Option<Self> {
+    pub fn of_round(live: &Arc<ActivePolicies>, snapshot: &Snapshot, plan: &Plan) -> Option<Self> {
         if live.shadows.is_empty() {
             return None;
         }
@@ -49,40 +62,33 @@ impl Job {
             requests: longshore_core::model::Resources::default(),
             min_values_relaxed: claim.min_values_relaxed,
         };
-        Some(Job {
+        Some(Job::Round(RoundJob {
             live: live.clone(),
             world: snapshot.world.clone(),
             claims: plan.claims.iter().map(slim).collect(),
             asked: live.asked(),
             answered: live.take_answers(),
-        })
+        }))
+    }
+
+    /// What a look decided; `None` without shadows of consolidation policies.
+    pub fn of_look(live: &ActivePolicies) -> Option<Self> {
+        let judged = live.take_judged();
+        let shadows = live.shadow_judges.clone();
+        (!judged.is_empty()).then_some(Job::Look(LookJob { shadows, judged }))
     }
 
     /// Names of the shadows that it is for.
-    pub fn shadows(&self) -> impl Iterator<Item = &str> {
-        self.live.shadows.iter().map(|shadow| shadow.name.as_str())
+    pub fn shadows(&self) -> Vec<&str> {
+        match self {
+            Job::Round(job) => (job.live.shadows.iter().map(|one| one.name.as_str())).collect(),
+            Job::Look(job) => job.shadows.iter().map(|one| one.name.as_str()).collect(),
+        }
     }
 }
 
-/// The comparison of one shadow policy with the decision of one round. Costs are in USD per hour.
-#[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub(super) struct Comparison {
-    /// Claims of the NodePools that it serves.
-    pub claims: u64,
-    /// Of these, those for which it would have chosen another offering.
-    pub differ: u64,
-    /// How many of these have an offering that it excludes.
-    pub excluded: u64,
-    /// What the claims cost by price: as decided, and as it would have chosen.
-    pub price: (f64, f64),
-    /// Cost of the claims by the enforced policies: as decided, and as the shadow would have
-    /// chosen. Claims with an infinite cost on either side are left out.
-    pub enforced: (f64, f64),
-    /// The same by its own costs.
-    pub own: (f64, f64),
-}
-
-/// Asks shadows. See [`PolicyReloader::finish`](super::PolicyReloader::finish).
+/// Asks shadows. See [`PolicyReloader::finish`](super::PolicyReloader::finish) and
+/// [`PolicyReloader::finish_look`](super::PolicyReloader::finish_look).
 pub struct Shadows {
     shared: Arc<Shared>,
     todo: Receiver<Job>,
@@ -94,28 +100,66 @@ impl Shadows {
     }
 
     /// Waits for a round and compares it; false once the last [`PolicyReloader`](super::PolicyReloader) is gone.
-    pub fn wait(&mut self) -> bool {
+    pub fn wait(&self) -> bool {
         self.todo.recv().map(|job| self.compare(job)).is_ok()
     }
 
     /// Runs the pending comparison, if any.
-    pub fn step(&mut self) {
+    pub fn step(&self) {
         while let Ok(job) = self.todo.try_recv() {
             self.compare(job);
         }
     }
 
+    /// The board is never held while a policy computes.
     fn compare(&self, job: Job) {
-        for shadow in &job.live.shadows {
-            let result = one(shadow, &job);
-            self.shared.board().compared(&shadow.name, result);
+        match job {
+            Job::Round(job) => {
+                for shadow in &job.live.shadows {
+                    let result = one(shadow, &job);
+                    self.shared.board().compared(&shadow.name, result);
+                }
+            }
+            Job::Look(job) => {
+                for shadow in &job.shadows {
+                    let result = look(shadow, &job.judged);
+                    self.shared.board().compared_look(&shadow.name, result);
+                }
+            }
         }
     }
 }
 
+/// Asks a shadow all that was asked in a look.
+fn look(shadow: &ShadowJudge, judged: &[Judged]) -> LookComparison {
+    let mut sum = LookComparison::default();
+    for Judged { request, goes } in judged {
+        if request.proposals() == 0 {
+            shadow.wasm.weights(request);
+            continue;
+        }
+        let own = shadow.wasm.decisions(request);
+        let own = own.iter().map(|of| of.keeps(request.now()).is_none());
+        let differ = own.zip(goes).filter(|(own, decided)| own != *decided);
+        sum.differ += differ.count() as u64;
+        sum.proposals += request.proposals() as u64;
+    }
+    for tally in shadow.wasm.tallies() {
+        sum.calls += tally.calls;
+        sum.failures += tally.failures;
+    }
+    let reports = shadow.wasm.reports().into_iter();
+    let mut failed = reports.filter_map(|report| match report {
+        Report::Failed { error, .. } => Some(error.to_string()),
+        Report::Said { .. } | Report::Raised { .. } => None,
+    });
+    sum.failed = failed.next_back();
+    sum
+}
+
 /// Asks one shadow about every NodePool that it serves. Fails with its words at the first question
 /// that it does not answer.
-fn one(shadow: &Shadow, job: &Job) -> Result<Comparison, String> {
+fn one(shadow: &Shadow, job: &RoundJob) -> Result<Comparison, String> {
     let mut sum = Comparison::default();
     for question in job
         .asked

@@ -1,15 +1,19 @@
 //! Computes the actions that lead from the running policies to the configured ones: a pure
 //! function.
 
+use longshore_policy::Terms;
+
 use crate::config::Mode;
 
-/// What makes a version another one: the component and its settings.
-#[derive(Clone, PartialEq, Eq, Debug)]
+/// What makes a version another one: the component, its settings, and what it may do.
+#[derive(Clone, PartialEq, Debug)]
 pub struct Fingerprint {
     /// SHA-256 of the component, in hex.
     pub digest: String,
     /// Its settings, TOML.
     pub settings: String,
+    /// What the operator lets it do.
+    pub terms: Terms,
 }
 
 /// The NodePools of a policy, and its mode.
@@ -24,7 +28,7 @@ pub struct PolicySlot {
 }
 
 /// A running policy.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct Running {
     pub slot: PolicySlot,
     /// The version that runs; none if none could ever be loaded.
@@ -34,7 +38,7 @@ pub struct Running {
 }
 
 /// A policy as the files have it.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct DesiredPolicy {
     pub slot: PolicySlot,
     /// Its version; none if a file cannot be read.
@@ -116,6 +120,7 @@ mod tests {
         Some(Fingerprint {
             digest: digest.into(),
             settings: settings.into(),
+            terms: Terms::default(),
         })
     }
 

@@ -1,13 +1,14 @@
 //! Loads a configured policy: read, compiled, described, configured, and validated on the previous
 //! score requests. Every failure has a stage, a reason and a hint.
 
+use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
 use longshore_policy::{
-    CallError, Host, LoadError, LoadedPolicy, ROUND_TIME, ScoreRequest, Session, Signals,
+    Ability, CallError, Host, LoadError, LoadedPolicy, ROUND_TIME, ScoreRequest, Session, Signals,
 };
 use sha2::{Digest as _, Sha256};
 
@@ -17,6 +18,7 @@ use super::status::Problem;
 use crate::config::{Config, PolicyEntry, parse, parse_settings};
 use crate::error::Failure;
 use crate::hex::hex;
+use crate::policies::grants::not_granted;
 use crate::policies::toml_of;
 
 /// The largest configuration or settings file.
@@ -63,6 +65,7 @@ pub fn identify(entry: &PolicyEntry, files: &Files) -> Result<Fingerprint, Probl
         Some(digest) => Ok(Fingerprint {
             digest,
             settings: toml_of(&settings(entry)?),
+            terms: entry.terms(),
         }),
         // The failure, in words.
         None => read(entry).map(|read| read.version),
@@ -90,6 +93,7 @@ pub fn read(entry: &PolicyEntry) -> Result<Read, Problem> {
         version: Fingerprint {
             digest: hex(&Sha256::digest(&bytes)),
             settings: toml_of(&settings),
+            terms: entry.terms(),
         },
         bytes,
     })
@@ -140,7 +144,13 @@ pub fn load(
     let place = entry.path.display().to_string();
     // A compiler's defect must not stop all later reloads.
     let loaded = catch_unwind(AssertUnwindSafe(|| {
-        host.load_bytes(&entry.path, &read.bytes, Some(&read.version.settings))
+        let version = &read.version;
+        host.load_bytes(
+            &version.terms,
+            &entry.path,
+            &read.bytes,
+            Some(&version.settings),
+        )
     }));
     let policy = match loaded {
         Ok(Ok(policy)) => policy,
@@ -170,17 +180,62 @@ pub fn load(
             hint: "run with `--provider aws`, or take it out of the configuration".into(),
         }));
     }
-    let reason = format!(
-        "it implements {}, which is not asked yet",
-        policy.about().implements.join(", ")
-    );
+    let (reason, hint) = not_granted(&policy);
     Err(Unusable::from(Problem {
         place,
         reason,
-        hint: "scorers, their commitments, consolidation and bootstrap policies are asked in this \
-               version"
-            .into(),
+        hint,
     }))
+}
+
+/// What a version wants beyond the one that runs, where the operator's file does not say whether it
+/// may: that waits for consent.
+pub fn without_consent(
+    policy: &LoadedPolicy,
+    entry: &PolicyEntry,
+    running: &LoadedPolicy,
+) -> Result<(), Unusable> {
+    let news = |now: &[String], before: &[String]| -> Vec<String> {
+        now.iter()
+            .filter(|name| !before.contains(name))
+            .cloned()
+            .collect()
+    };
+    let (now, before) = (policy.about(), running.about());
+    let mut wants = Vec::new();
+    let mut hints = Vec::new();
+    if entry.grants.is_none() {
+        let withheld = policy.not_granted();
+        let mut asked = news(&now.implements, &before.implements);
+        asked.retain(|name| !withheld.iter().any(|ability| ability.name() == name));
+        if !asked.is_empty() {
+            wants.push(format!("export {}", asked.join(", ")));
+            hints.push(format!("`grants = {:?}`", names_of(&policy.terms().grants)));
+        }
+    }
+    let signals = news(&now.signals, &before.signals);
+    if entry.signals.is_none() && !signals.is_empty() {
+        wants.push(format!("signal {}", signals.join(", ")));
+        hints.push(format!("`signals = {:?}`", now.signals));
+    }
+    if wants.is_empty() {
+        return Ok(());
+    }
+    Err(Unusable::from(Problem {
+        place: entry.path.display().to_string(),
+        reason: format!(
+            "it wants more than the version that runs: {}; it waits for consent",
+            wants.join("; ")
+        ),
+        hint: format!(
+            "if that is meant, write {} into its entry",
+            hints.join(" and ")
+        ),
+    }))
+}
+
+fn names_of(grants: &BTreeSet<Ability>) -> Vec<&'static str> {
+    grants.iter().map(|ability| ability.name()).collect()
 }
 
 /// Why a version is not used.

@@ -9,7 +9,9 @@ use longshore_core::disrupt::consolidation::{
 };
 use longshore_core::model::{Catalogue, Symbol, Symbols};
 use longshore_core::policy::{AlikeCosts, Policies, Scores};
-use longshore_policy::{LoadedPolicy, ScoreRecord, ScoreRequest, Signals, WasmPolicies};
+use longshore_policy::{
+    ConsolidationRequest, LoadedPolicy, ScoreRecord, ScoreRequest, Signals, WasmPolicies,
+};
 
 use crate::config::{Config, Disruption, Planning};
 use crate::live::process::lock::lock;
@@ -26,6 +28,14 @@ pub struct ActivePolicies {
     pub(super) boots: Arc<[BootSlot]>,
     /// The answers of this round by NodePool; kept only if there are shadow policies.
     answered: Mutex<Vec<(String, Scores)>>,
+    /// What was asked about consolidation; kept only if there are shadows of such policies.
+    judged: Mutex<Vec<Judged>>,
+}
+
+/// A question of a look for disruption, and which proposals were let go.
+pub(super) struct Judged {
+    pub request: ConsolidationRequest,
+    pub goes: Vec<bool>,
 }
 
 /// An enforced bootstrap policy.
@@ -60,6 +70,7 @@ impl ActivePolicies {
             shadow_judges: Vec::new(),
             boots: Arc::default(),
             answered: Mutex::default(),
+            judged: Mutex::default(),
         }
     }
 
@@ -75,7 +86,7 @@ impl ActivePolicies {
     }
 
     /// As [`ActivePolicies::apart`], but what consolidation policies do is reported and counted, and
-    /// shadows of them are compared: for a look that disrupts.
+    /// kept for their shadows: for a look that disrupts.
     pub fn apart_to_disrupt(&self) -> ActivePolicies {
         let mut live = ActivePolicies::new(
             self.config.clone(),
@@ -108,6 +119,11 @@ impl ActivePolicies {
         self.wasm.answered()
     }
 
+    /// Whose answer about a NodePool counted last.
+    pub fn answered_by(&self, node_pool: &str) -> Option<String> {
+        self.wasm.answered_by(node_pool)
+    }
+
     /// Enforced policies that gave no answer in this round, so that another version or the price
     /// did, by their names in the configuration.
     pub fn failed(&self) -> Vec<String> {
@@ -130,6 +146,11 @@ impl ActivePolicies {
     /// What was answered in this round.
     pub(super) fn take_answers(&self) -> Vec<(String, Scores)> {
         std::mem::take(&mut lock(&self.answered))
+    }
+
+    /// What was asked about consolidation since last taken.
+    pub(super) fn take_judged(&self) -> Vec<Judged> {
+        std::mem::take(&mut lock(&self.judged))
     }
 
     pub(super) fn share_signals(&self, signals: Arc<Signals>) {
@@ -176,21 +197,30 @@ impl DisruptionPolicies for ActivePolicies {
     }
 }
 
-/// Shadows are asked after those that are enforced, on the thread of the look.
+/// Shadows are asked later, on a thread of their own.
 impl Consolidation for ActivePolicies {
     fn weigh(&self, facts: &Facts<'_>) -> Vec<Weight> {
-        for shadow in &self.shadow_judges {
-            shadow.wasm.weigh(facts);
-        }
-        self.wasm.weigh(facts)
+        let request = self.wasm.consolidation_request(facts, &[]);
+        let weights = self.wasm.weights(&request);
+        self.keep(request, Vec::new());
+        weights
     }
 
     fn decide(&self, facts: &Facts<'_>, proposals: &[Proposal]) -> Vec<Decision> {
-        let decisions = self.wasm.decide(facts, proposals);
-        for shadow in &self.shadow_judges {
-            shadow.compare(facts, proposals, &decisions);
-        }
+        let request = self.wasm.consolidation_request(facts, proposals);
+        let decisions = self.wasm.decisions(&request);
+        let now = request.now();
+        let goes = decisions.iter().map(|of| of.keeps(now).is_none());
+        self.keep(request, goes.collect());
         decisions
+    }
+}
+
+impl ActivePolicies {
+    fn keep(&self, request: ConsolidationRequest, goes: Vec<bool>) {
+        if !self.shadow_judges.is_empty() {
+            lock(&self.judged).push(Judged { request, goes });
+        }
     }
 }
 
@@ -198,20 +228,6 @@ impl Consolidation for ActivePolicies {
 pub(super) struct ShadowJudge {
     pub name: String,
     pub wasm: WasmPolicies,
-    /// Proposals, and those of them that it would have decided otherwise, since last taken.
-    pub compared: Mutex<(u64, u64)>,
-}
-
-impl ShadowJudge {
-    fn compare(&self, facts: &Facts<'_>, proposals: &[Proposal], decided: &[Decision]) {
-        let own = self.wasm.decide(facts, proposals);
-        let now = facts.snapshot.world.now;
-        let goes = |of: &Decision| of.keeps(now).is_none();
-        let differ = own.iter().zip(decided).filter(|(a, b)| goes(a) != goes(b));
-        let mut compared = lock(&self.compared);
-        compared.0 += proposals.len() as u64;
-        compared.1 += differ.count() as u64;
-    }
 }
 
 impl Shadow {

@@ -5,15 +5,17 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use longshore_policy::Signals;
 
+use super::board::{PolicyBoard, SwapTimes};
+use super::health::Health;
 use super::serve::ActivePolicies;
 use super::signals::ScoresAsker;
-use super::status::{PolicyBoard, SwapTimes};
 use crate::live::process::lock::lock;
 
 /// What the threads of a [`PolicyReloader`](super::PolicyReloader) share.
 pub(super) struct Shared {
     pub(super) slot: Mutex<Slot>,
     pub(super) board: Mutex<PolicyBoard>,
+    pub(super) health: Mutex<Health>,
     /// Whether the heap has free what compiling took, or a version that is not asked any more.
     pub(super) trim_due: AtomicBool,
 }

@@ -10,16 +10,17 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use k8s_openapi::jiff::fmt::rfc2822;
 use longshore_policy::{Signal, Signals};
-use ureq::tls::{RootCerts, TlsConfig};
+use serde_json::error::Category;
 
-use super::files;
-use super::status::{DatedBy, Kind, PolicyBoard, Problem, SignalStatus, without_secrets};
+use super::board::PolicyBoard;
+use super::notice::Kind;
+use super::status::{DatedBy, Problem, SignalStatus};
+use super::{files, web};
 use crate::config::{Config, MAX_AGE, ScoresEntry, SignalEntry};
 
 /// The largest table, in bytes: 100 000 rows of `type/zone`.
-const BYTES: u64 = 4 << 20;
+pub(super) const BYTES: u64 = 4 << 20;
 /// The longest key.
 const KEY: usize = 256;
 /// Retry interval of a failed URL, unless its own interval is shorter.
@@ -32,8 +33,6 @@ const TIME: &str = "time";
 const AHEAD: f64 = 86_400.0;
 /// What is earlier than 2001 is no time of data.
 const LEAST: f64 = 1e9;
-/// Redirects followed.
-const REDIRECTS: u32 = 3;
 
 /// Signals and where they come from.
 pub struct Sources {
@@ -62,10 +61,10 @@ struct Fetched {
 }
 
 /// A table that was asked for.
-struct Reply {
-    table: Table,
+pub(super) struct Reply {
+    pub table: Table,
     /// When its numbers were true, if the source says so: seconds since 1970.
-    modified: Option<i64>,
+    pub modified: Option<i64>,
 }
 
 /// A table as it came.
@@ -93,21 +92,10 @@ impl SignalEntry {
 
 impl Sources {
     pub fn new(timeout: Duration, on_ec2: bool) -> Self {
-        let tls = TlsConfig::builder()
-            .root_certs(RootCerts::PlatformVerifier)
-            .build();
-        let agent = ureq::Agent::config_builder()
-            .timeout_global(Some(timeout))
-            .max_redirects(REDIRECTS)
-            .http_status_as_error(false)
-            .user_agent(concat!("longshore/", env!("CARGO_PKG_VERSION")))
-            .tls_config(tls)
-            .build()
-            .into();
         let (sender, arrived) = mpsc::channel();
         Sources {
             all: BTreeMap::new(),
-            agent,
+            agent: web::agent(timeout),
             on_ec2,
             scores: None,
             sender,
@@ -253,7 +241,9 @@ impl Sources {
                         file.display().to_string(),
                         "a file is not fetched".into(),
                     )),
-                    SignalEntry::Url { url, .. } => fetch(&agent, url),
+                    SignalEntry::Url { url, headers, .. } => {
+                        web::fetch(&agent, url, headers.as_deref())
+                    }
                     SignalEntry::PlacementScores(wanted) => match scores {
                         Some(scores) => scores(wanted).map(|table| Reply {
                             table,
@@ -374,45 +364,7 @@ fn own_time(signal: &Signal, now: SystemTime) -> Option<i64> {
         .map(|at| at as i64)
 }
 
-fn fetch(agent: &ureq::Agent, url: &str) -> Result<Reply, Problem> {
-    let place = || without_secrets(url);
-    let lost = |error: ureq::Error| Problem {
-        place: place(),
-        reason: error.to_string(),
-        hint: "check `url` from inside the daemon's pod; it is asked again by itself".into(),
-    };
-    let mut response = agent
-        .get(url)
-        .header("accept", "application/json")
-        .call()
-        .map_err(lost)?;
-    if response.status() != 200 {
-        return Err(wrong(
-            place(),
-            format!("it answers with status {}", response.status()),
-        ));
-    }
-    let modified = response.headers().get("last-modified");
-    let modified = modified.and_then(|date| http_date(date.to_str().ok()?));
-    let bytes = response
-        .body_mut()
-        .with_config()
-        .limit(BYTES)
-        .read_to_vec()
-        .map_err(lost)?;
-    match table(&bytes) {
-        Ok(table) => Ok(Reply { table, modified }),
-        Err(reason) => Err(wrong(place(), reason)),
-    }
-}
-
-/// A date of HTTP, in seconds since 1970.
-fn http_date(text: &str) -> Option<i64> {
-    let date = rfc2822::DateTimeParser::new().parse_timestamp(text);
-    date.ok().map(|date| date.as_second())
-}
-
-fn wrong(place: String, reason: String) -> Problem {
+pub(super) fn wrong(place: String, reason: String) -> Problem {
     Problem {
         place,
         reason,
@@ -422,9 +374,17 @@ fn wrong(place: String, reason: String) -> Problem {
 
 /// Checks what came. An empty table is refused: more often than not it is an exporter that has just
 /// started.
-fn table(bytes: &[u8]) -> Result<Table, String> {
-    let rows: Table =
-        serde_json::from_slice(bytes).map_err(|error| format!("not a signal: {error}"))?;
+pub(super) fn table(bytes: &[u8]) -> Result<Table, String> {
+    let rows: Table = serde_json::from_slice(bytes).map_err(|error| {
+        // Not in the words of the parser, which repeat what stands there.
+        let what = match error.classify() {
+            Category::Data => "no number",
+            Category::Eof => "cut short",
+            Category::Syntax | Category::Io => "no JSON",
+        };
+        let (line, column) = (error.line(), error.column());
+        format!("not a signal: {what} at line {line}, column {column}")
+    })?;
     if rows.is_empty() {
         return Err("not a signal: the table is empty".into());
     }
@@ -448,17 +408,20 @@ mod tests {
     #[test]
     fn what_is_not_a_table_is_refused_in_its_own_words() {
         let refused = |text: &str| table(text.as_bytes()).unwrap_err();
-        assert!(
-            refused("<html>").starts_with("not a signal: expected value"),
-            "{}",
-            refused("<html>")
+        assert_eq!(
+            refused("<html>"),
+            "not a signal: no JSON at line 1, column 1"
         );
-        assert!(
-            refused(r#"{"a": "1"}"#).starts_with("not a signal: invalid type: string"),
-            "{}",
-            refused(r#"{"a": "1"}"#)
+        assert_eq!(
+            refused(r#"{"a": "secret"}"#),
+            "not a signal: no number at line 1, column 14",
+            "what stands there is not repeated"
         );
-        assert!(refused(r#"{"a": 1e999}"#).starts_with("not a signal: number out of range"));
+        assert_eq!(
+            refused("{\"a\": 1,\n"),
+            "not a signal: cut short at line 2, column 0"
+        );
+        assert!(refused(r#"{"a": 1e999}"#).starts_with("not a signal: no JSON at line 1"));
         assert_eq!(refused("{}"), "not a signal: the table is empty");
         assert_eq!(
             refused(&format!("{{\"{}\": 1}}", "x".repeat(300))),
@@ -473,6 +436,7 @@ mod tests {
         let url = SignalEntry::Url {
             url: "http://x/y".into(),
             every: Duration::from_secs(300),
+            headers: None,
         };
         let config = Config {
             signals: BTreeMap::from([("load".to_owned(), url.clone())]),
@@ -530,10 +494,5 @@ mod tests {
             (Some(3600), Some(DatedBy::LastModified), false),
             "another clock"
         );
-        assert_eq!(
-            http_date("Sun, 06 Nov 1994 08:49:37 GMT"),
-            Some(784_111_777)
-        );
-        assert_eq!(http_date("yesterday"), None);
     }
 }

@@ -1,23 +1,10 @@
-//! Status of policies and signals for `longshore status`, and notices for logs, metrics and Events.
+//! Status of policies and signals for `longshore status`.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::time::Duration;
-
-use longshore_policy::{CallStats, Fallback, Report, ScoreRecord};
+use longshore_policy::CallStats;
 use serde::Serialize;
 
-use super::compare::Comparison;
-use super::serve::{ActivePolicies, ShadowJudge};
 use crate::config::{Mode, SignalEntry};
-use crate::live::process::lock::lock;
 use crate::messages::span;
-
-/// What taking over has cost rounds.
-#[derive(Clone, Copy, Default)]
-pub(super) struct SwapTimes {
-    pub(super) times: u64,
-    pub(super) longest: Duration,
-}
 
 /// Something that cannot be used.
 #[derive(Clone, PartialEq, Default, Debug, Serialize)]
@@ -33,88 +20,6 @@ pub struct Problem {
 impl std::fmt::Display for Problem {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}: {}", self.place, self.reason)
-    }
-}
-
-/// The kinds of notices: a closed set, fit for a label.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Kind {
-    /// Another configuration is in force.
-    ConfigLoaded,
-    /// The configuration cannot be used; the last good one stays in force.
-    ConfigRefused,
-    /// A version was made ready; the next round takes it over.
-    PolicyLoaded,
-    /// A version was refused; the old one goes on.
-    PolicyRefused,
-    /// The configuration names a policy no more, or turns it off.
-    PolicyRemoved,
-    /// Compiled code was not read or not kept: something is wrong with the cache.
-    CompiledCodeIgnored,
-    /// An enforced policy fails; a substitute answers.
-    PolicyFailing,
-    /// It answers again.
-    PolicyRecovered,
-    /// An enforced policy costs all offerings alike: the price decides nothing.
-    PolicyCostsAlike,
-    /// It does so no longer.
-    PolicyCostsDiffer,
-    /// A policy had something to say.
-    PolicySaid,
-    /// A policy that is compared does not answer.
-    ShadowFailing,
-    /// It answers again.
-    ShadowRecovered,
-    /// A signal cannot be fetched; its last good table stays.
-    SignalLost,
-    /// It can be fetched (again).
-    SignalBack,
-}
-
-impl Kind {
-    /// Whether an operator should look at it.
-    pub fn is_warning(self) -> bool {
-        use Kind::*;
-        matches!(
-            self,
-            ConfigRefused
-                | PolicyRefused
-                | CompiledCodeIgnored
-                | PolicyFailing
-                | PolicyCostsAlike
-                | ShadowFailing
-                | SignalLost
-        )
-    }
-}
-
-/// Something that happened. The same trouble in many rounds is one notice.
-#[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Notice {
-    pub kind: Kind,
-    /// Name of the policy or signal; file of the configuration.
-    pub name: String,
-    /// What happened, in a sentence.
-    pub message: String,
-    /// What can be done; may be empty.
-    pub hint: String,
-    /// It is of what this process began with, which is no change.
-    #[serde(skip)]
-    pub at_start: bool,
-}
-
-impl Notice {
-    /// What was changed and how, where rounds may decide otherwise from now on.
-    pub fn change(&self) -> Option<(String, &str)> {
-        let subject = match self.kind {
-            _ if self.at_start => return None,
-            Kind::ConfigLoaded => "configuration".to_owned(),
-            Kind::PolicyLoaded | Kind::PolicyRemoved => format!("policy {}", self.name),
-            _ => return None,
-        };
-        let what = self.message.strip_prefix(&subject).unwrap_or(&self.message);
-        Some((subject, what.trim_start_matches([':', ' '])))
     }
 }
 
@@ -164,7 +69,7 @@ pub struct FilesStatus {
 
 impl FilesStatus {
     /// A sentence about each file that never changes.
-    fn fixed(&self) -> impl Iterator<Item = String> {
+    pub(super) fn fixed(&self) -> impl Iterator<Item = String> {
         self.fixed.iter().map(|file| {
             format!(
                 "{file} is mounted with subPath and never changes while the pod lives: mount the \
@@ -197,6 +102,12 @@ pub struct PolicyStatus {
     pub error: Option<Problem>,
     /// What answered for it when it was last asked.
     pub active: Option<Active>,
+    /// The longest call when it was last asked, in seconds.
+    pub call_seconds: Option<f64>,
+    /// The most fuel that a call used then, as a share of what it has.
+    pub fuel_ratio: Option<f64>,
+    /// The most memory that it had then, in bytes.
+    pub memory_bytes: Option<u64>,
     /// What it fails with in rounds, if it does.
     pub failing: Option<String>,
     /// Versions made ready.
@@ -209,6 +120,10 @@ pub struct PolicyStatus {
     pub failures: u64,
     /// Questions that its last good version answered.
     pub by_last_good: u64,
+    /// Questions that what it last said answered.
+    pub by_last_answer: u64,
+    /// Questions after which nothing was bought or consolidated.
+    pub by_hold: u64,
     /// Questions that the price answered.
     pub by_price: u64,
     /// Questions about consolidation that no version answered: the rules alone counted.
@@ -219,8 +134,14 @@ pub struct PolicyStatus {
     pub deferred: u64,
     /// Proposals that it refused.
     pub declined: u64,
-    /// What the version that runs implements: `scorer`, `commitments`, `consolidation`.
+    /// Costs that were raised, since they were too far below the list price.
+    pub raised: u64,
+    /// What the version that runs implements: `scorer`, `commitments`, `consolidation`, `bootstrap`.
     pub implements: Vec<String>,
+    /// What of that it is not asked, since `grants` does not have it.
+    pub not_granted: Vec<String>,
+    /// Signals that it declares and does not see, since `signals` does not have them.
+    pub withheld_signals: Vec<String>,
     /// The comparison, for a shadow policy.
     pub shadow: Option<ShadowStatus>,
     /// Where all offerings cost the same in its last answers.
@@ -235,6 +156,10 @@ pub enum Active {
     Current,
     /// Its last good version.
     LastVersion,
+    /// What it last said of each offering.
+    LastAnswer,
+    /// Nothing: nothing is bought or consolidated.
+    Hold,
     /// The list price.
     Price,
     /// The rules of NodePools alone.
@@ -247,14 +172,18 @@ impl Active {
         match self {
             Active::Current => "current",
             Active::LastVersion => "last-version",
+            Active::LastAnswer => "last-answer",
+            Active::Hold => "hold",
             Active::Price => "price",
             Active::Rules => "rules",
         }
     }
 
-    fn of(tally: &CallStats) -> Self {
+    pub(super) fn of(tally: &CallStats) -> Self {
         match tally {
             tally if tally.by_last_good > 0 => Active::LastVersion,
+            tally if tally.by_last_answer > 0 => Active::LastAnswer,
+            tally if tally.by_hold > 0 => Active::Hold,
             tally if tally.by_price > 0 => Active::Price,
             tally if tally.by_rules > 0 => Active::Rules,
             _ => Active::Current,
@@ -293,14 +222,14 @@ impl Alike {
 
     /// Whether two answers are the same in all but the number of offerings, which changes with the
     /// catalogue.
-    fn is_like(&self, other: &Alike) -> bool {
+    pub(super) fn is_like(&self, other: &Alike) -> bool {
         self.cost == other.cost && self.nodepools == other.nodepools
     }
 }
 
 impl PolicyStatus {
     /// `costs all 812 offerings 0 USD/h for NodePool general: the price decides nothing`, if so.
-    fn alike(&self) -> Option<String> {
+    pub(super) fn alike(&self) -> Option<String> {
         let all: Vec<String> = self.alike.iter().map(Alike::text).collect();
         (!all.is_empty())
             .then(|| format!("costs {}: the price decides nothing", all.join(", and ")))
@@ -342,6 +271,39 @@ pub struct ShadowStatus {
     pub own: f64,
     /// Effective cost of what it would have chosen, by the shadow.
     pub own_instead: f64,
+}
+
+/// The comparison of one shadow policy with the decision of one round. Costs are in USD per hour.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub(super) struct Comparison {
+    /// Claims of the NodePools that it serves.
+    pub claims: u64,
+    /// Of these, those for which it would have chosen another offering.
+    pub differ: u64,
+    /// How many of these have an offering that it excludes.
+    pub excluded: u64,
+    /// What the claims cost by price: as decided, and as it would have chosen.
+    pub price: (f64, f64),
+    /// Cost of the claims by the enforced policies: as decided, and as the shadow would have
+    /// chosen. Claims with an infinite cost on either side are left out.
+    pub enforced: (f64, f64),
+    /// The same by its own costs.
+    pub own: (f64, f64),
+}
+
+/// The comparison of a shadow of consolidation with the decisions of one look.
+#[derive(PartialEq, Debug, Default)]
+pub(super) struct LookComparison {
+    /// Proposals that it was asked about.
+    pub proposals: u64,
+    /// Those of them that it would have decided otherwise.
+    pub differ: u64,
+    /// Questions.
+    pub calls: u64,
+    /// Questions that it did not answer.
+    pub failures: u64,
+    /// What it failed with last.
+    pub failed: Option<String>,
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -392,7 +354,7 @@ impl SignalStatus {
     }
 
     /// A sentence about data that is old.
-    fn old(&self) -> Option<String> {
+    pub(super) fn old(&self) -> Option<String> {
         let age = self.age_seconds.filter(|_| self.is_old())?;
         let most = i64::try_from(self.max_age_seconds).unwrap_or(i64::MAX);
         Some(format!(
@@ -407,7 +369,7 @@ impl SignalStatus {
     pub(super) fn new(name: &str, entry: &SignalEntry) -> Self {
         let (source, every_seconds) = match entry {
             SignalEntry::File(file) => (file.display().to_string(), None),
-            SignalEntry::Url { url, every } => (without_secrets(url), Some(every.as_secs())),
+            SignalEntry::Url { url, every, .. } => (without_secrets(url), Some(every.as_secs())),
             SignalEntry::PlacementScores(entry) => (
                 "EC2: spot placement scores".to_owned(),
                 Some(entry.every.as_secs()),
@@ -431,304 +393,6 @@ impl SignalStatus {
     }
 }
 
-/// Limit of unread notices.
-const NOTICES: usize = 1000;
-
-/// Where everything is written down.
-#[derive(Default)]
-pub(super) struct PolicyBoard {
-    pub config: ConfigStatus,
-    pub files: FilesStatus,
-    /// In the order of the configuration.
-    pub policies: Vec<PolicyStatus>,
-    pub signals: BTreeMap<String, SignalStatus>,
-    notices: VecDeque<Notice>,
-    dropped: u64,
-}
-
-impl PolicyBoard {
-    pub fn note(&mut self, kind: Kind, name: &str, message: String, hint: &str) {
-        if self.notices.len() == NOTICES {
-            self.notices.pop_front();
-            self.dropped += 1;
-        }
-        self.notices.push_back(Notice {
-            kind,
-            name: name.into(),
-            message,
-            hint: hint.into(),
-            at_start: false,
-        });
-    }
-
-    /// A notice of what this process begins with.
-    pub fn note_start(&mut self, kind: Kind, name: &str, message: String) {
-        self.note(kind, name, message, "");
-        if let Some(notice) = self.notices.back_mut() {
-            notice.at_start = true;
-        }
-    }
-
-    pub fn take_notices(&mut self) -> Vec<Notice> {
-        self.notices.drain(..).collect()
-    }
-
-    /// Everything, at `now`, seconds since 1970.
-    pub fn status(&self, took: SwapTimes, now: i64) -> Status {
-        let age = |signal: &SignalStatus| SignalStatus {
-            age_seconds: signal.data_at.map(|at| now.saturating_sub(at).max(0)),
-            ..signal.clone()
-        };
-        let signals: Vec<SignalStatus> = self.signals.values().map(age).collect();
-        let alike = self.policies.iter().filter_map(|policy| {
-            let what = policy.alike()?;
-            Some(format!("policy {} {what}", policy.name))
-        });
-        Status {
-            config: self.config.clone(),
-            files: self.files.clone(),
-            policies: self.policies.clone(),
-            warnings: alike
-                .chain(signals.iter().filter_map(SignalStatus::old))
-                .chain(self.files.fixed())
-                .collect(),
-            signals,
-            swaps: took.times,
-            longest_swap_micros: took.longest.as_secs_f64() * 1e6,
-            notices_dropped: self.dropped,
-        }
-    }
-
-    /// Notes which enforced policies cost all offerings alike, and says so each time that this
-    /// changes. One that was not asked yet is as its version before was.
-    pub fn judge(&mut self, live: &ActivePolicies) {
-        let answers = live.wasm.last_answers();
-        let others = self.policies.iter_mut();
-        others
-            .filter(|policy| !live.names.contains(&policy.name))
-            .for_each(|policy| policy.alike.clear());
-        for (place, name) in live.names.iter().enumerate() {
-            let Some(policy) = self.policy(name) else {
-                continue;
-            };
-            let is_own = |answer: &&ScoreRecord| {
-                let by = answer.by.as_ref();
-                by.is_some_and(|(at, _)| *at == place)
-            };
-            let mut own = answers.iter().filter(is_own).peekable();
-            if own.peek().is_none() {
-                continue;
-            }
-            let mut alike: Vec<Alike> = Vec::new();
-            for answer in own {
-                let Some((offerings, cost)) = answer.alike else {
-                    continue;
-                };
-                let node_pool = answer.node_pool.to_string();
-                match alike.iter_mut().find(|known| known.cost == cost) {
-                    Some(known) => {
-                        known.offerings = known.offerings.max(offerings);
-                        known.nodepools.push(node_pool);
-                    }
-                    None => alike.push(Alike {
-                        cost,
-                        offerings,
-                        nodepools: vec![node_pool],
-                    }),
-                }
-            }
-            let before = std::mem::replace(&mut policy.alike, alike);
-            let now = &policy.alike;
-            let is_same = before.len() == now.len()
-                && before
-                    .iter()
-                    .zip(now)
-                    .all(|(before, now)| before.is_like(now));
-            if is_same {
-                continue;
-            }
-            match policy.alike() {
-                Some(what) => {
-                    let message = format!("policy {name} {what}");
-                    let hint = "look at the policy's settings and at the signals that it reads";
-                    self.note(Kind::PolicyCostsAlike, name, message, hint);
-                }
-                None => {
-                    let message = format!("policy {name} tells offerings apart again");
-                    self.note(Kind::PolicyCostsDiffer, name, message, "");
-                }
-            }
-        }
-    }
-
-    pub fn policy(&mut self, name: &str) -> Option<&mut PolicyStatus> {
-        self.policies.iter_mut().find(|policy| policy.name == name)
-    }
-
-    /// Records the events of policy calls.
-    pub fn collect(&mut self, live: &ActivePolicies) {
-        for report in live.wasm.reports() {
-            let text = report.to_string();
-            match report {
-                Report::Said { place, message, .. } => {
-                    let Some(name) = live.names.get(place) else {
-                        continue;
-                    };
-                    self.note(Kind::PolicySaid, name, message.text, "");
-                }
-                Report::Failed {
-                    place,
-                    error,
-                    instead,
-                    ..
-                } => {
-                    let Some(name) = live.names.get(place) else {
-                        continue;
-                    };
-                    let error = error.to_string();
-                    let known = self
-                        .policy(name)
-                        .and_then(|policy| policy.failing.replace(error.clone()));
-                    // The last good version of one that is known to fail fails in turn: news.
-                    if known.as_ref() != Some(&error) {
-                        let hint = match instead {
-                            Fallback::LastGood => {
-                                "put the last good component back, or wait: every round asks again"
-                            }
-                            Fallback::Price | Fallback::Rules => {
-                                "put a good component in its place; every round asks again"
-                            }
-                        };
-                        self.note(Kind::PolicyFailing, name, text, hint);
-                    }
-                }
-            }
-        }
-        for (name, tally) in live.names.iter().zip(live.wasm.tallies()) {
-            self.count(name, tally);
-        }
-        for shadow in &live.shadow_judges {
-            self.compared_judge(shadow);
-        }
-    }
-
-    /// Writes down how a shadow of consolidation did since last asked.
-    fn compared_judge(&mut self, shadow: &ShadowJudge) {
-        let compared = std::mem::take(&mut *lock(&shadow.compared));
-        let tally: CallStats = shadow.wasm.tallies().first().copied().unwrap_or_default();
-        let mut reports = shadow.wasm.reports().into_iter().rev();
-        let failed = reports.find_map(|report| match report {
-            Report::Failed { error, .. } => Some(error.to_string()),
-            Report::Said { .. } => None,
-        });
-        let Some(policy) = self.policy(&shadow.name) else {
-            return;
-        };
-        let Some(sum) = &mut policy.shadow else {
-            return;
-        };
-        sum.proposals += compared.0;
-        sum.proposals_differing += compared.1;
-        sum.failures += tally.failures;
-        policy.calls += tally.calls;
-        let name = &shadow.name;
-        match failed {
-            Some(error) if policy.failing.replace(error.clone()).as_ref() != Some(&error) => {
-                let message = format!("shadow policy {name} failed: {error}");
-                let hint = "no decision depends on it";
-                self.note(Kind::ShadowFailing, name, message, hint);
-            }
-            None if tally.calls > 0 && policy.failing.take().is_some() => {
-                let message = format!("policy {name} answers again");
-                self.note(Kind::ShadowRecovered, name, message, "");
-            }
-            _ => {}
-        }
-    }
-
-    fn count(&mut self, name: &str, tally: CallStats) {
-        let Some(policy) = self.policy(name) else {
-            return;
-        };
-        if tally.calls > 0 {
-            policy.active = Some(Active::of(&tally));
-        }
-        policy.calls += tally.calls;
-        policy.failures += tally.failures;
-        policy.by_last_good += tally.by_last_good;
-        policy.by_price += tally.by_price;
-        policy.by_rules += tally.by_rules;
-        policy.approved += tally.approved;
-        policy.deferred += tally.deferred;
-        policy.declined += tally.refused;
-        let instead = tally.by_last_good + tally.by_price + tally.by_rules;
-        let fine = tally.calls > 0 && instead == 0;
-        if fine && policy.failing.take().is_some() {
-            self.note(
-                Kind::PolicyRecovered,
-                name,
-                format!("policy {name} answers again"),
-                "",
-            );
-        }
-    }
-
-    /// Writes down how a shadow did in a round.
-    pub fn compared(&mut self, name: &str, result: Result<Comparison, String>) {
-        let Some(policy) = self.policy(name) else {
-            return;
-        };
-        let Some(sum) = &mut policy.shadow else {
-            return;
-        };
-        match result {
-            Ok(round) => {
-                sum.rounds += 1;
-                sum.rounds_differing += u64::from(round.differ > 0);
-                sum.claims += round.claims;
-                sum.differ += round.differ;
-                sum.excluded += round.excluded;
-                (sum.price, sum.price_instead) =
-                    (sum.price + round.price.0, sum.price_instead + round.price.1);
-                (sum.enforced, sum.enforced_instead) = (
-                    sum.enforced + round.enforced.0,
-                    sum.enforced_instead + round.enforced.1,
-                );
-                (sum.own, sum.own_instead) = (sum.own + round.own.0, sum.own_instead + round.own.1);
-                if policy.failing.take().is_some() {
-                    self.note(
-                        Kind::ShadowRecovered,
-                        name,
-                        format!("policy {name} answers again"),
-                        "",
-                    );
-                }
-            }
-            Err(error) => {
-                sum.failures += 1;
-                if policy.failing.replace(error.clone()).as_ref() != Some(&error) {
-                    let message = format!("shadow policy {name} failed {error}");
-                    self.note(
-                        Kind::ShadowFailing,
-                        name,
-                        message,
-                        "no decision depends on it",
-                    );
-                }
-            }
-        }
-    }
-
-    /// Writes down that a round was not compared.
-    pub fn skipped<'n>(&mut self, names: impl Iterator<Item = &'n str>) {
-        for name in names {
-            if let Some(sum) = self.policy(name).and_then(|policy| policy.shadow.as_mut()) {
-                sum.skipped += 1;
-            }
-        }
-    }
-}
-
 /// An address without user and query, which may hold secrets, for messages.
 pub fn without_secrets(url: &str) -> String {
     let bare = url.split(['?', '#']).next().unwrap_or(url);
@@ -741,35 +405,9 @@ pub fn without_secrets(url: &str) -> String {
         None => bare.to_owned(),
     }
 }
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_swap_is_a_change_of_its_policy() {
-        let notice = |kind, name: &str, message: &str| Notice {
-            kind,
-            name: name.to_owned(),
-            message: message.to_owned(),
-            hint: String::new(),
-            at_start: false,
-        };
-        let loaded = "policy cost: discounts 1.2.0 (sha256:a179) is ready";
-        let loaded = notice(Kind::PolicyLoaded, "cost", loaded);
-        let what = "discounts 1.2.0 (sha256:a179) is ready";
-        assert_eq!(loaded.change(), Some(("policy cost".to_owned(), what)));
-        let first = Notice {
-            at_start: true,
-            ..loaded
-        };
-        assert_eq!(first.change(), None);
-        let reloaded = "configuration reloaded; 2 policies changed";
-        let reloaded = notice(Kind::ConfigLoaded, "/etc/longshore.toml", reloaded);
-        let what = "reloaded; 2 policies changed";
-        assert_eq!(reloaded.change(), Some(("configuration".to_owned(), what)));
-        assert_eq!(notice(Kind::PolicySaid, "cost", "hello").change(), None);
-    }
 
     #[test]
     fn messages_show_no_passwords_or_tokens() {

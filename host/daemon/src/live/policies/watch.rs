@@ -8,22 +8,24 @@ use std::time::{Duration, Instant, SystemTime};
 
 use longshore_policy::{Host, HostConfig, LoadedPolicy, PolicySlot, ScoreRequest};
 
+use super::answers_on_disk::AnswersOnDisk;
+use super::board::{PolicyBoard, SwapTimes};
 use super::diff::{self, Change, DesiredPolicy, Fingerprint, Running, Step};
 use super::files::Files;
 use super::hints::Hints;
 use super::last_good::{self, Opened};
 use super::load::{self, Unusable};
+use super::notice::Kind;
 use super::places::Mounts;
 use super::serve::{ActivePolicies, BootSlot, Shadow, ShadowJudge};
 use super::setup::Setup;
 use super::shared::{Shared, Slot};
 use super::signals::{Sources, read_files, seconds};
-use super::status::{
-    ConfigStatus, Kind, PolicyBoard, PolicyStatus, Problem, ShadowStatus, SwapTimes,
-};
+use super::status::{ConfigStatus, PolicyStatus, Problem, ShadowStatus};
 use crate::config::{Config, Mode, PolicyEntry, SignalEntry};
 use crate::error::Failure;
 use crate::live::journal::Journal;
+use crate::policies::grants::grants_hint;
 
 /// Keeps the running policies equal to the files.
 pub struct Watcher {
@@ -35,6 +37,8 @@ pub struct Watcher {
     file: Option<PathBuf>,
     /// Where copies of good configurations are kept.
     copies: Option<PathBuf>,
+    /// What policies last answered, for a process after this one.
+    answers: AnswersOnDisk,
     files: Files,
     sources: Sources,
     config: Arc<Config>,
@@ -93,6 +97,7 @@ impl Watcher {
         let shared = Arc::new(Shared {
             slot: Mutex::new(slot),
             board: Mutex::default(),
+            health: Mutex::default(),
             trim_due: AtomicBool::default(),
         });
         let mut watcher = Watcher {
@@ -100,6 +105,7 @@ impl Watcher {
             host,
             journal: setup.journal,
             boots: setup.boots,
+            answers: AnswersOnDisk::new(setup.copies.as_deref(), setup.config.as_deref()),
             file: setup.config,
             copies: setup.copies,
             files: Files::default(),
@@ -220,6 +226,8 @@ impl Watcher {
         if let Some(tables) = self.sources.news() {
             self.shared.slot().signals = Some(tables);
         }
+        let current = self.shared.slot().current.clone();
+        self.answers.write(&current, now);
         changed
     }
 
@@ -340,22 +348,27 @@ impl Watcher {
         change: &Change,
     ) -> Vec<Outcome> {
         let asked = self.shared.slot().current.clone().asked();
-        let policies = config.policies.iter().zip(wanted).zip(&change.steps);
-        let one = |((entry, wanted), step): ((&PolicyEntry, &mut Result<_, _>), &Step)| match step {
-            Step::Keep => Outcome::Kept,
-            Step::Refused => Outcome::Known,
-            Step::Off => Outcome::Off,
-            Step::Unreadable | Step::Load => self
-                .load_one(entry, wanted, &asked)
-                .map_or_else(Outcome::Refused, Outcome::Loaded),
+        let mut wanted = wanted.iter_mut();
+        let one = |((entry, step), from): ((&PolicyEntry, &Step), &Option<usize>)| {
+            let wanted = wanted.next()?;
+            Some(match step {
+                Step::Keep => Outcome::Kept,
+                Step::Refused => Outcome::Known,
+                Step::Off => Outcome::Off,
+                Step::Unreadable | Step::Load => self
+                    .load_one(entry, wanted, *from, &asked)
+                    .map_or_else(Outcome::Refused, Outcome::Loaded),
+            })
         };
-        policies.map(one).collect()
+        let policies = config.policies.iter().zip(&change.steps).zip(&change.from);
+        policies.filter_map(one).collect()
     }
 
     fn load_one(
         &self,
         entry: &PolicyEntry,
         wanted: &mut Result<Fingerprint, Problem>,
+        from: Option<usize>,
         asked: &[ScoreRequest],
     ) -> Result<LoadedPolicy, Unusable> {
         let found = std::mem::replace(wanted, Err(Problem::default()));
@@ -373,6 +386,10 @@ impl Watcher {
             board.note(Kind::CompiledCodeIgnored, &entry.name, remark, hint);
         }
         let policy = policy?;
+        let running = from.and_then(|at| self.slots[at].running.as_ref());
+        if let Some((_, running)) = running {
+            load::without_consent(&policy, entry, running)?;
+        }
         load::validate(&policy, entry, asked, self.sources.tables())?;
         self.journal.component(&read.version.digest, &read.bytes);
         Ok(policy)
@@ -448,6 +465,7 @@ impl Watcher {
         let place = |slot: &&LoadedSlot| PolicySlot {
             policy: slot.running.as_ref().map(|(_, policy)| policy.clone()),
             node_pools: slot.entry.nodepools.clone().unwrap_or_default(),
+            terms: slot.entry.terms(),
             follows: current
                 .names
                 .iter()
@@ -457,6 +475,12 @@ impl Watcher {
             .host
             .follow(Some(&current.wasm), obeyed.iter().map(place).collect());
         wasm.share_signals(self.sources.tables().clone());
+        // Those that follow nobody have what was written down before this process began.
+        for (place, slot) in obeyed.iter().enumerate() {
+            if !current.names.contains(&slot.entry.name) {
+                self.answers.recall(&wasm, place, &slot.entry.name);
+            }
+        }
         let shadow = |slot: &LoadedSlot| {
             let (_, policy) = slot
                 .running
@@ -501,6 +525,7 @@ impl Watcher {
             let place = PolicySlot {
                 policy: Some(policy.clone()).filter(LoadedPolicy::is_consolidation),
                 node_pools: slot.entry.nodepools.clone().unwrap_or_default(),
+                terms: slot.entry.terms(),
                 follows: None,
             };
             place.policy.as_ref()?;
@@ -509,7 +534,6 @@ impl Watcher {
             Some(Arc::new(ShadowJudge {
                 name: slot.entry.name.clone(),
                 wasm,
-                compared: Mutex::default(),
             }))
         };
         shadows.filter_map(judge).collect()
@@ -607,6 +631,21 @@ impl Outcome {
                     _ => board.note(Kind::PolicyLoaded, name, message, ""),
                 }
                 status.implements.clone_from(&policy.about().implements);
+                let not_granted = policy.not_granted();
+                let names = not_granted.iter().map(|ability| ability.name().to_owned());
+                status.not_granted = names.collect();
+                let withheld = policy.withheld_signals().into_iter();
+                status.withheld_signals = withheld.map(str::to_owned).collect();
+                if !not_granted.is_empty() {
+                    let message = format!(
+                        "policy {name}: it exports {}, which is not asked",
+                        status.not_granted.join(", ")
+                    );
+                    let hint = grants_hint(&not_granted);
+                    board.note(Kind::PolicyNotGranted, name, message, &hint);
+                }
+                // Sums of another version say nothing about this one.
+                status.shadow = status.shadow.take().map(|_| ShadowStatus::default());
                 (status.digest, status.loaded_at, status.error) =
                     (Some(digest), Some(seconds(now)), None);
                 status.loads += 1;

@@ -85,6 +85,7 @@ impl Questions {
             ctx.recent.changed(ctx.now(), &subject, what);
         }
         let status = reloader.status();
+        reloader.note_health(&status.policies, ctx.now().as_second());
         ctx.metrics.policies_and_signals(&status);
         lock(&self.board).policies = serde_json::to_value(status).unwrap_or_default();
         notices

@@ -1,6 +1,6 @@
 //! A policy that misbehaves as configured, for tests of the host.
 
-use longshore_sdk::{About, Commitments, Pool, Scorer, log, offerings};
+use longshore_sdk::{About, Commitments, Pool, Scorer, log, offerings, signals};
 use serde::Deserialize;
 
 #[derive(Default, Deserialize)]
@@ -50,6 +50,26 @@ impl Scorer for Hostile {
             "nan" => with(3, f64::NAN),
             "negative" => with(4, -1.0),
             "minus-infinity" => with(5, f64::NEG_INFINITY),
+            "dear" => with(6, 1e300),
+            "free" => Ok(vec![0.0; prices.len()]),
+            "free-p5" => with(7, 0.0),
+            "exclude-half" => {
+                let half = prices.len() / 2;
+                Ok(prices.iter().enumerate().map(|(at, &price)| if at < half { f64::INFINITY } else { price }).collect())
+            }
+            // What it was never declared to read.
+            "secret" => Err(format!("secret: {:?}", signals::get("secret").map(|signal| signal.value("m7g")))),
+            "rates" => {
+                let known = offerings::interruption_rates().into_iter().filter(|&rate| rate >= 0.0).count();
+                Err(format!("{known} rates"))
+            }
+            "bidi" => Err("\u{202e}llew si lla\u{2066}\nERROR forged\u{200b}".to_owned()),
+            "log-empty" => {
+                for _ in 0..5000 {
+                    log::error("");
+                }
+                Ok(prices)
+            }
             "short" => Ok(prices[1..].to_vec()),
             "long" => Ok([prices.as_slice(), &[1.0]].concat()),
             "huge" => Ok(vec![1.0; 5_000_000]),
@@ -87,6 +107,9 @@ impl Commitments for Hostile {
             "pool-row" => Ok(vec![Pool { offerings: vec![u32::MAX], amounts: vec![1.0], costs: vec![0.0], ..pool }]),
             "pool-twice" => Ok(vec![Pool { offerings: vec![1, 1], amounts: vec![1.0; 2], costs: vec![0.0; 2], ..pool }]),
             "pool-columns" => Ok(vec![Pool { offerings: vec![1], ..pool }]),
+            "pool-dust" => Ok(vec![Pool { offerings: vec![1], amounts: vec![5e-324], costs: vec![0.0], ..pool }]),
+            "pool-dear" => Ok(vec![Pool { offerings: vec![1], amounts: vec![1.0], costs: vec![1e308], ..pool }]),
+            "pool-endless" => Ok(vec![Pool { remaining: 1e300, ..pool }]),
             "pool-nan" => Ok(vec![Pool { remaining: f64::NAN, ..pool }]),
             _ => Ok(vec![]),
         }

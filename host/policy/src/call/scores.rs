@@ -1,0 +1,377 @@
+//! What a scorer answers: whether it keeps the contract, its bounds, and what the operator's terms
+//! leave of it.
+
+use std::ops::RangeInclusive;
+
+use longshore_core::model::OfferingId;
+use longshore_core::policy::{CommitmentPool, Draw};
+use wasmtime::component::{ComponentType, Lift};
+
+use super::answer::number;
+use crate::columns::Columns;
+use crate::guest_text::{MAX_ERROR_CHARS, cut};
+use crate::terms::{Exclusions, Terms};
+
+/// The most that an offering may cost, in USD per hour: a thousand times what the dearest does. Beyond
+/// it sums lose their cents.
+pub(super) const MAX_COST: f64 = 1e6;
+/// What costs less, in USD per hour, costs nothing: a millionth of the cheapest.
+const LEAST_COST: f64 = 1e-9;
+/// What one node may take of a commitment, in its own unit.
+const AMOUNTS: RangeInclusive<f64> = 1e-6..=1e9;
+/// The most that may be left of one.
+const MAX_REMAINING: f64 = 1e12;
+/// How many times its price an offering costs that is discouraged. Prices of equal capacity differ by
+/// far less.
+const DISCOURAGED: f64 = 1000.0;
+
+#[derive(ComponentType, Lift)]
+#[component(record)]
+pub(super) struct RawPool {
+    name: String,
+    remaining: f64,
+    offerings: Vec<u32>,
+    amounts: Vec<f64>,
+    costs: Vec<f64>,
+}
+
+/// What the operator's terms change in costs.
+#[derive(Clone, Copy)]
+pub(super) struct Guard {
+    /// The least share of the list price that an offering costs.
+    least_share: f64,
+    exclusions: Exclusions,
+}
+
+/// Costs that were too low.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Raised {
+    /// How many.
+    pub offerings: u64,
+    /// The first one: its row, what it is, and what it was said to cost.
+    pub row: usize,
+    pub instance_type: String,
+    pub cost: f64,
+    /// What it costs instead.
+    pub least: f64,
+}
+
+impl Guard {
+    pub fn of(terms: &Terms) -> Self {
+        Guard {
+            least_share: (1.0 - terms.max_discount).clamp(0.0, 1.0),
+            exclusions: terms.exclusions,
+        }
+    }
+
+    /// Raises costs that are too far below the list price, and makes excluded offerings dear where
+    /// they are only discouraged.
+    pub fn apply(&self, cost: &mut [f64], columns: &Columns) -> Option<Raised> {
+        let prices = &columns.moving.prices;
+        // In units of the column.
+        let share = self.least_share / 1e6;
+        let (mut low, mut excluded) = (0, 0);
+        for (cost, &price) in cost.iter().zip(prices.iter()) {
+            low += u64::from(*cost < f64::from(price) * share);
+            excluded += u64::from(cost.is_infinite());
+        }
+        if excluded > 0 && self.exclusions == Exclusions::Discourage {
+            for (cost, &price) in cost.iter_mut().zip(prices.iter()) {
+                if cost.is_infinite() {
+                    *cost = f64::from(price.max(1)) / 1e6 * DISCOURAGED;
+                }
+            }
+        }
+        let is_low = |(cost, price): (&f64, &u32)| *cost < f64::from(*price) * share;
+        let row = (low > 0).then(|| cost.iter().zip(prices.iter()).position(is_low))??;
+        let types = &columns.fixed;
+        let name = (types.instance_types.get(row))
+            .and_then(|&at| types.instance_type_names.get(at as usize));
+        let raised = Raised {
+            offerings: low,
+            row,
+            instance_type: name.map(|name| name.to_string()).unwrap_or_default(),
+            cost: cost[row],
+            least: f64::from(prices[row]) * share,
+        };
+        for (cost, &price) in cost.iter_mut().zip(prices.iter()) {
+            *cost = cost.max(f64::from(price) * share);
+        }
+        Some(raised)
+    }
+}
+
+/// Checks that costs keep the contract; a zero loses its sign.
+pub(super) fn checked_costs(cost: &mut [f64], rows: usize) -> Result<(), String> {
+    if cost.len() != rows {
+        return Err(format!("{} costs for {rows} offerings", cost.len()));
+    }
+    // One pass without branches; which row it was is looked for only if there is one.
+    let bad = |cost: f64| !(0.0..=MAX_COST).contains(&cost) & (cost != f64::INFINITY);
+    if cost.iter().fold(false, |any, &cost| any | bad(cost)) {
+        let at = cost.iter().position(|&cost| bad(cost)).unwrap_or_default();
+        return Err(format!(
+            "the cost of offering {at} is {}; expected 0 to {MAX_COST}, or infinity",
+            number(cost[at])
+        ));
+    }
+    if rows > 0 && cost.iter().all(|cost| cost.is_infinite()) {
+        return Err("every offering is excluded".to_owned());
+    }
+    cost.iter_mut().for_each(|cost| *cost = settled(*cost));
+    Ok(())
+}
+
+/// A cost without a sign where it is zero, and zero where it is nearly that.
+fn settled(cost: f64) -> f64 {
+    if cost < LEAST_COST { 0.0 } else { cost }
+}
+
+/// Commitment pools that keep the contract.
+pub(super) fn checked_pools(
+    pools: Vec<RawPool>,
+    rows: usize,
+) -> Result<Vec<CommitmentPool>, String> {
+    let mut drawn = vec![false; if pools.is_empty() { 0 } else { rows }];
+    let mut names = std::collections::BTreeSet::new();
+    let mut checked = Vec::with_capacity(pools.len());
+    for pool in pools {
+        let name = cut(pool.name, MAX_ERROR_CHARS);
+        let wrong = |what: String| Err(format!("pool `{name}`: {what}"));
+        if !names.insert(name.clone()) {
+            return wrong("declared twice".to_owned());
+        }
+        if !(0.0..=MAX_REMAINING).contains(&pool.remaining) {
+            return wrong(format!(
+                "{} is left; expected 0 to {MAX_REMAINING}",
+                number(pool.remaining)
+            ));
+        }
+        let lengths = (pool.offerings.len(), pool.amounts.len(), pool.costs.len());
+        if lengths.0 != lengths.1 || lengths.0 != lengths.2 {
+            return wrong(format!("columns of different lengths: {lengths:?}"));
+        }
+        let mut draws = Vec::with_capacity(pool.offerings.len());
+        for ((&offering, &amount), &cost) in
+            pool.offerings.iter().zip(&pool.amounts).zip(&pool.costs)
+        {
+            match drawn.get_mut(offering as usize) {
+                None => return wrong(format!("offering {offering} is not one of {rows}")),
+                Some(true) => return wrong(format!("offering {offering} draws on a pool already")),
+                Some(free) => *free = true,
+            }
+            if !AMOUNTS.contains(&amount) {
+                return wrong(format!(
+                    "offering {offering} takes {}; expected {} to {}",
+                    number(amount),
+                    AMOUNTS.start(),
+                    AMOUNTS.end()
+                ));
+            }
+            if !(0.0..=MAX_COST).contains(&cost) {
+                return wrong(format!(
+                    "offering {offering} costs {} inside; expected 0 to {MAX_COST}",
+                    number(cost)
+                ));
+            }
+            draws.push(Draw {
+                offering: OfferingId(offering),
+                amount,
+                cost: settled(cost),
+            });
+        }
+        checked.push(CommitmentPool {
+            owner: 0,
+            name,
+            remaining: pool.remaining + 0.0,
+            draws,
+        });
+    }
+    Ok(checked)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const INF: f64 = f64::INFINITY;
+
+    #[test]
+    fn costs_that_break_the_contract_are_named() {
+        let problem = |cost: &[f64]| checked_costs(&mut cost.to_vec(), 3).unwrap_err();
+        assert_eq!(problem(&[1.0]), "1 costs for 3 offerings");
+        assert_eq!(
+            problem(&[1.0, f64::NAN, 2.0]),
+            "the cost of offering 1 is NaN; expected 0 to 1000000, or infinity"
+        );
+        assert_eq!(
+            problem(&[1.0, 2.0, -0.1]),
+            "the cost of offering 2 is -0.1; expected 0 to 1000000, or infinity"
+        );
+        assert_eq!(problem(&[INF; 3]), "every offering is excluded");
+        assert_eq!(
+            problem(&[-INF, 0.0, 1.0]),
+            "the cost of offering 0 is -inf; expected 0 to 1000000, or infinity"
+        );
+    }
+
+    /// Which bits an operation on NaN gives differs by processor: none of them gets any further.
+    #[test]
+    fn a_nan_of_any_bits_is_refused_in_the_same_words() {
+        let refused = |nan: f64| {
+            let pool = |remaining, amount, cost| RawPool {
+                name: "a".to_owned(),
+                remaining,
+                offerings: vec![1],
+                amounts: vec![amount],
+                costs: vec![cost],
+            };
+            [
+                checked_costs(&mut [1.0, nan, 2.0], 3).unwrap_err(),
+                checked_pools(vec![pool(nan, 1.0, 1.0)], 3).unwrap_err(),
+                checked_pools(vec![pool(1.0, nan, 1.0)], 3).unwrap_err(),
+                checked_pools(vec![pool(1.0, 1.0, nan)], 3).unwrap_err(),
+            ]
+        };
+        let usual = refused(f64::NAN);
+        assert!(usual.iter().all(|said| said.contains("NaN")), "{usual:?}");
+        for bits in [
+            0x7ff8_0000_0000_0001u64,
+            0xfff8_0000_0000_0000,
+            0x7ff0_0000_0000_0001,
+            u64::MAX,
+        ] {
+            assert_eq!(refused(f64::from_bits(bits)), usual, "{bits:#x}");
+        }
+    }
+
+    #[test]
+    fn a_zero_loses_its_sign_and_what_is_nearly_zero_is_zero() {
+        let mut cost = vec![-0.0, INF, 5e-324];
+        checked_costs(&mut cost, 3).unwrap();
+        assert!(cost[0].is_sign_positive());
+        assert_eq!(cost, [0.0, INF, 0.0]);
+        assert!(checked_costs(&mut [], 0).is_ok());
+    }
+
+    #[test]
+    fn numbers_beyond_their_bounds_are_named() {
+        let problem = |cost: f64| checked_costs(&mut [1.0, cost, 2.0], 3).unwrap_err();
+        assert_eq!(
+            problem(1e7),
+            "the cost of offering 1 is 10000000; expected 0 to 1000000, or infinity"
+        );
+        assert_eq!(
+            problem(1e308),
+            "the cost of offering 1 is 1e308; expected 0 to 1000000, or infinity"
+        );
+        let pool = |remaining, amount, cost| {
+            let pool = RawPool {
+                name: "a".to_owned(),
+                remaining,
+                offerings: vec![1],
+                amounts: vec![amount],
+                costs: vec![cost],
+            };
+            checked_pools(vec![pool], 3)
+        };
+        assert!(pool(1e12, 1e-6, 1e6).is_ok());
+        for (remaining, amount, cost) in [
+            (1e13, 1.0, 0.0),
+            (1.0, 5e-324, 0.0),
+            (1.0, 1e10, 0.0),
+            (1.0, 1.0, 1e7),
+        ] {
+            let said = pool(remaining, amount, cost).unwrap_err();
+            assert!(said.contains("; expected 0"), "{said}");
+        }
+    }
+
+    /// Three offerings that cost 1, 2 and 4 USD per hour.
+    fn columns() -> Columns {
+        let mut columns = Columns::empty();
+        columns.moving.prices = [1_000_000, 2_000_000, 4_000_000].into();
+        columns
+    }
+
+    #[test]
+    fn a_cost_far_below_the_price_is_raised() {
+        let guard = Guard::of(&Terms::default());
+        let mut cost = vec![0.0, 0.25, INF];
+        let raised = guard.apply(&mut cost, &columns()).unwrap();
+        assert_eq!((raised.offerings, raised.row), (1, 0));
+        assert!((cost[0] - 0.1).abs() < 1e-12, "{cost:?}");
+        assert_eq!(cost[1..], [0.25, INF]);
+        assert!(guard.apply(&mut [0.5, 3.0, 4.0], &columns()).is_none());
+        let free = Guard::of(&Terms {
+            max_discount: 1.0,
+            ..Terms::default()
+        });
+        assert!(free.apply(&mut [0.0, 0.0, 0.0], &columns()).is_none());
+    }
+
+    #[test]
+    fn a_discouraged_offering_costs_more_than_any_other_that_fits() {
+        let guard = Guard::of(&Terms {
+            exclusions: Exclusions::Discourage,
+            ..Terms::default()
+        });
+        let mut cost = vec![INF, 2.0, INF];
+        assert!(guard.apply(&mut cost, &columns()).is_none());
+        assert_eq!(cost, [1000.0, 2.0, 4000.0]);
+    }
+
+    #[test]
+    fn pools_that_break_the_contract_are_named() {
+        let pool = |name: &str, remaining, rows: &[u32], amount, cost| RawPool {
+            name: name.to_owned(),
+            remaining,
+            offerings: rows.to_vec(),
+            amounts: vec![amount; rows.len()],
+            costs: vec![cost; rows.len()],
+        };
+        let problem = |pools| checked_pools(pools, 3).unwrap_err();
+        assert_eq!(
+            problem(vec![pool("a", INF, &[], 1.0, 0.0)]),
+            "pool `a`: inf is left; expected 0 to 1000000000000"
+        );
+        assert_eq!(
+            problem(vec![pool("a", 1.0, &[3], 1.0, 0.0)]),
+            "pool `a`: offering 3 is not one of 3"
+        );
+        assert_eq!(
+            problem(vec![pool("a", 1.0, &[1, 1], 1.0, 0.0)]),
+            "pool `a`: offering 1 draws on a pool already"
+        );
+        assert_eq!(
+            problem(vec![
+                pool("a", 1.0, &[1], 1.0, 0.0),
+                pool("b", 1.0, &[1], 1.0, 0.0)
+            ]),
+            "pool `b`: offering 1 draws on a pool already"
+        );
+        assert_eq!(
+            problem(vec![
+                pool("a", 1.0, &[], 1.0, 0.0),
+                pool("a", 1.0, &[], 1.0, 0.0)
+            ]),
+            "pool `a`: declared twice"
+        );
+        assert_eq!(
+            problem(vec![pool("a", 1.0, &[1], 0.0, 0.0)]),
+            "pool `a`: offering 1 takes 0; expected 0.000001 to 1000000000"
+        );
+        assert_eq!(
+            problem(vec![pool("a", 1.0, &[1], 1.0, f64::NAN)]),
+            "pool `a`: offering 1 costs NaN inside; expected 0 to 1000000"
+        );
+        let uneven = RawPool {
+            amounts: vec![],
+            ..pool("a", 1.0, &[1], 1.0, 0.0)
+        };
+        assert_eq!(
+            problem(vec![uneven]),
+            "pool `a`: columns of different lengths: (1, 0, 1)"
+        );
+    }
+}

@@ -1,0 +1,145 @@
+//! What a component says about itself: whether it can be, and can be shown.
+
+use super::Refusal;
+use crate::call::answer::About;
+use crate::guest_text::{cut, printable};
+
+/// Most signals that a policy declares, and the longest name of one.
+const MAX_SIGNALS: usize = 64;
+const MAX_SIGNAL_BYTES: usize = 128;
+
+/// Checks it, beside the interfaces that the component `exported`.
+pub(super) fn check(about: &About, exported: &[String]) -> Result<(), Refusal> {
+    let wrong = |problem: String| Err(Refusal::About { problem });
+    let name_fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    if about.name.is_empty() || about.name.len() > 63 || !about.name.chars().all(name_fits) {
+        return wrong(format!(
+            "name {:?}: expected 1 to 63 lower case letters, digits and `-`",
+            shortened(&about.name)
+        ));
+    }
+    if about.version.len() > 63 || !is_semantic(&about.version) {
+        return wrong(format!(
+            "version {:?}: expected a semantic version, such as 1.4.0",
+            shortened(&about.version)
+        ));
+    }
+    let fits =
+        |name: &&String| (1..=MAX_SIGNAL_BYTES).contains(&name.len()) && printable(name) == **name;
+    if let Some(name) = about.signals.iter().find(|name| !fits(name)) {
+        return wrong(format!(
+            "signal {:?}: expected a name of 1 to {MAX_SIGNAL_BYTES} bytes that can be printed",
+            shortened(name)
+        ));
+    }
+    if about.signals.len() > MAX_SIGNALS {
+        return wrong(format!(
+            "it declares {} signals; expected at most {MAX_SIGNALS}",
+            about.signals.len()
+        ));
+    }
+    let mut said = about.implements.clone();
+    said.sort();
+    if said != exported {
+        return wrong(format!(
+            "it says that it implements {:?} and exports {exported:?}",
+            said.iter().map(|name| shortened(name)).collect::<Vec<_>>()
+        ));
+    }
+    if !about.settings_schema.trim().is_empty()
+        && let Err(error) = serde_json::from_str::<serde_json::Value>(&about.settings_schema)
+    {
+        return wrong(format!("its settings schema is not JSON: {error}"));
+    }
+    Ok(())
+}
+
+/// Whether a text is a version as semver.org has it.
+fn is_semantic(version: &str) -> bool {
+    let (version, build) = match version.split_once('+') {
+        Some((version, build)) => (version, Some(build)),
+        None => (version, None),
+    };
+    let (core, before) = match version.split_once('-') {
+        Some((core, before)) => (core, Some(before)),
+        None => (version, None),
+    };
+    let number = |part: &str| {
+        let digits = !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+        digits && (part == "0" || !part.starts_with('0'))
+    };
+    let word = |part: &str| {
+        let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+        !part.is_empty() && part.bytes().all(fits)
+    };
+    let words = |text: Option<&str>| text.is_none_or(|text| text.split('.').all(word));
+    core.split('.').count() == 3 && core.split('.').all(number) && words(before) && words(build)
+}
+
+fn shortened(text: &str) -> String {
+    cut(text.to_owned(), 80)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn about() -> About {
+        About {
+            name: "price".into(),
+            version: "1.4.0".into(),
+            summary: String::new(),
+            implements: vec!["scorer".into()],
+            signals: vec!["carbon-intensity".into()],
+            settings_schema: String::new(),
+        }
+    }
+
+    fn problem(of: About) -> String {
+        check(&of, &["scorer".to_owned()]).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn versions_are_semantic() {
+        for good in [
+            "0.1.0",
+            "10.20.30",
+            "1.0.0-rc.1",
+            "1.0.0+build.5",
+            "1.0.0-a-b+c-d",
+        ] {
+            assert!(is_semantic(good), "{good}");
+        }
+        for bad in [
+            "", "1", "1.0", "1.0.0.0", "01.0.0", "v1.0.0", "1.0.0-", "1.0.0-ü", "1.0.0 ",
+        ] {
+            assert!(!is_semantic(bad), "{bad}");
+        }
+        let with = |version: &str| About {
+            version: version.into(),
+            ..about()
+        };
+        assert!(check(&with("1.4.0"), &["scorer".to_owned()]).is_ok());
+        assert_eq!(
+            problem(with("latest\u{1b}[2J")),
+            "what it says about itself: version \"latest[2J\": expected a semantic version, such as \
+             1.4.0"
+        );
+    }
+
+    #[test]
+    fn names_of_signals_can_be_printed() {
+        let with = |signals: Vec<String>| About { signals, ..about() };
+        assert_eq!(
+            problem(with(vec!["car\u{202e}bon".into()])),
+            "what it says about itself: signal \"carbon\": expected a name of 1 to 128 bytes that can \
+             be printed"
+        );
+        let many = (0..65).map(|number| number.to_string()).collect();
+        let said = problem(with(many));
+        assert!(
+            said.ends_with("it declares 65 signals; expected at most 64"),
+            "{said}"
+        );
+    }
+}
