@@ -188,6 +188,7 @@ impl Instance {
             problem,
         })?;
         Ok(Scores {
+            policy: None,
             cost: cost.into(),
             pools,
         })

@@ -305,7 +305,10 @@ impl Policies for WasmPolicies {
         let mut inner = self.lock();
         let (place, answer) = inner.score(catalogue, names, pool);
         let (by, scores) = match (place, answer) {
-            (Some(place), Some((policy, scores))) => (Some((place, policy)), scores),
+            (Some(place), Some((policy, mut scores))) => {
+                scores.policy = Some(policy.about().name.as_str().into());
+                (Some((place, policy)), scores)
+            }
             _ => (None, ByPrice.score(catalogue, names, pool)),
         };
         let answered = |place: &usize| {
@@ -470,6 +473,7 @@ mod tests {
         const INF: f64 = f64::INFINITY;
         let alike = |cost: &[f64]| {
             let scores = Scores {
+                policy: None,
                 cost: cost.into(),
                 pools: Vec::new(),
             };
