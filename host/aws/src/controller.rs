@@ -13,6 +13,7 @@ use std::time::Duration;
 use kube::ResourceExt as _;
 use longshore_ec2::hash::migration::{Annotated, Claim, HASH, HASH_VERSION, migrate};
 use longshore_ec2::hash::{self, nodeclass_hash};
+use longshore_ec2::nodeclass::due::{CLASS_POLL_SECONDS, Due};
 use longshore_ec2::nodeclass::{EC2NodeClass, EC2NodeClassStatus};
 use longshore_ec2::tags;
 use longshore_ec2::validation::{self, Verdict};
@@ -33,7 +34,7 @@ use crate::wire;
 use events::{events, transitions, troubles};
 
 /// How often classes are looked at.
-const CLASS_POLL: Duration = Duration::from_secs(5);
+const CLASS_POLL: Duration = Duration::from_secs(CLASS_POLL_SECONDS);
 /// How soon a part is observed again that failed, in seconds.
 const PART_RETRY_SECONDS: i64 = 60;
 /// How soon a profile is made again whose role does not exist, in seconds: IAM has no way to ask for
@@ -79,13 +80,8 @@ struct Look {
 struct Known {
     /// UID of the class: one that was made again under its name is another one.
     uid: Option<String>,
-    generation: Option<i64>,
-    /// Annotations of others: one that changes asks for another look, as in Karpenter.
-    annotations: BTreeMap<String, String>,
-    /// The version of Kubernetes that images were chosen for.
-    kubernetes: String,
     observed: Observed,
-    due: BTreeMap<Part, i64>,
+    due: Due,
     /// What the last dry runs were of.
     probed: Option<Probed>,
     /// How often a launch could not be tried, one time after the other.
@@ -136,12 +132,12 @@ impl Controller {
     fn pause(&self) -> Duration {
         let now = self.steps.provider.now();
         // A try that is long due is not made: something else is missing.
-        let is_due = |due: &i64| {
-            *due <= now + NEW_PROFILE_RETRY_SECONDS && *due > now - CLASS_POLL.as_secs() as i64
+        let is_due = |due: i64| {
+            due <= now + NEW_PROFILE_RETRY_SECONDS && due > now - CLASS_POLL.as_secs() as i64
         };
         let awaits_profile = |known: &Known| {
             matches!(known.observed.probe, Some(Probe::NoProfileYet(_)))
-                && known.due.get(&Part::Validation).is_some_and(is_due)
+                && known.due.next(Part::Validation).is_some_and(is_due)
         };
         match self.known.values().any(awaits_profile) {
             true => Duration::from_secs(NEW_PROFILE_RETRY_SECONDS.unsigned_abs()),
@@ -254,26 +250,10 @@ impl Steps {
             return Ok(());
         }
         let now = self.provider.now();
-        if known.generation != class.metadata.generation {
-            known.generation = class.metadata.generation;
-            known.due.clear();
-        }
-        let mut annotations = class.metadata.annotations.clone().unwrap_or_default();
-        annotations.retain(|key, _| key != HASH && key != HASH_VERSION);
-        if known.annotations != annotations {
-            known.annotations = annotations;
-            known.due.remove(&Part::Validation);
-        }
-        let kubernetes = self.provider.kubernetes();
-        if known.kubernetes != kubernetes {
-            kubernetes.clone_into(&mut known.kubernetes);
-            known.due.remove(&Part::Images);
-            known.due.remove(&Part::Validation);
-        }
+        known.due.look(class, self.provider.kubernetes());
         let mut failed = Vec::new();
         for (part, pace) in PACE {
-            let due = known.due.get(&part).is_none_or(|due| *due <= now);
-            if part == Part::Validation || !due {
+            if part == Part::Validation || !known.due.is_due(part, now) {
                 continue;
             }
             let own = self.provider.inner().settings.paces.get(&part);
@@ -285,7 +265,7 @@ impl Steps {
                 false if part == Part::Profile && no_role => ROLE_RETRY_SECONDS.min(pace),
                 false => PART_RETRY_SECONDS.min(pace),
             };
-            known.due.insert(part, now + pace);
+            known.due.again(part, now + pace);
             if !worked {
                 failed.push(part);
             }
@@ -304,7 +284,7 @@ impl Steps {
                 }
             };
             let again = now + next_probe(&probe, known);
-            known.due.insert(Part::Validation, again);
+            known.due.again(Part::Validation, again);
             known.observed.probe = Some(probe);
             next = status(class, &known.observed, &region, now);
         }
@@ -714,11 +694,8 @@ fn may_be_tried(next: &EC2NodeClassStatus, valid: bool, known: &mut Known, now: 
     of.sort();
     of.extend(next.security_groups.iter().map(|one| one.id.clone()));
     of.extend(next.amis.iter().map(|one| one.id.clone()));
-    let probed = Some((known.generation, of, next.instance_profile.clone()));
-    let due = known
-        .due
-        .get(&Part::Validation)
-        .is_none_or(|due| *due <= now);
+    let probed = Some((known.due.generation(), of, next.instance_profile.clone()));
+    let due = known.due.is_due(Part::Validation, now);
     let changed = known.probed != probed;
     known.probed = probed;
     due || changed

@@ -13,6 +13,7 @@ use longshore_api::crd::{Condition, ConditionStatus, Time, Timestamp, condition,
 use longshore_ec2::catalogue::Region;
 use longshore_ec2::images::{NotAnImage, Selected, Unsupported};
 pub use longshore_ec2::nodeclass::FINALIZER;
+pub use longshore_ec2::nodeclass::due::{PACE, Part};
 use longshore_ec2::nodeclass::{
     CapacityReservation, EC2NodeClass, EC2NodeClassStatus, MatchCriteria, ReservationState,
     ReservationType, SecurityGroup, Subnet,
@@ -25,36 +26,6 @@ use crate::records::{GroupFacts, PlacementFacts, ReservationFacts, SubnetFacts};
 /// A capacity block counts as expiring this long before its end, in seconds: 40 minutes. EC2 takes
 /// its instances back 30 minutes before the end.
 pub const EXPIRING: i64 = 40 * 60;
-
-/// A part of the status that is observed by itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Part {
-    /// Images.
-    Images,
-    /// Capacity reservations.
-    Reservations,
-    /// The placement group.
-    Placement,
-    /// Subnets.
-    Subnets,
-    /// Security groups.
-    Groups,
-    /// The instance profile.
-    Profile,
-    /// The dry runs.
-    Validation,
-}
-
-/// How long each part holds, in seconds.
-pub const PACE: [(Part, i64); 7] = [
-    (Part::Images, 300),
-    (Part::Reservations, 60),
-    (Part::Placement, 300),
-    (Part::Subnets, 60),
-    (Part::Groups, 300),
-    (Part::Profile, 900),
-    (Part::Validation, 1800),
-];
 
 /// What was found. `None` for what was not asked for.
 #[derive(Clone, Debug, Default)]

@@ -35,6 +35,8 @@ pub struct Draw {
 /// A scorer's answer about a whole catalogue.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Scores {
+    /// The policy that gave it; nothing for the price.
+    pub policy: Option<Arc<str>>,
     /// Effective cost in USD per hour by [`OfferingId`]; infinite to exclude. Never NaN, never
     /// negative. Shared: where NodePools are many, so are the copies, and most are equal.
     pub cost: Arc<[f64]>,
@@ -76,6 +78,7 @@ pub struct ByPrice;
 impl Policies for ByPrice {
     fn score(&self, catalogue: &Catalogue, _: &Symbols, _: Symbol) -> Scores {
         Scores {
+            policy: None,
             cost: catalogue.prices().clone(),
             pools: Vec::new(),
         }

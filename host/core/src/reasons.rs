@@ -2,6 +2,7 @@
 //! refused.
 
 use std::fmt;
+use std::sync::Arc;
 
 use crate::ids::{NodeIx, PodIx, PoolIx};
 use crate::model::{Excess, NodeClassRef, ResourceId, Symbol, Taint};
@@ -99,12 +100,13 @@ pub enum Unfit {
         driver: Symbol,
     },
     /// The NodePool's limit of a resource.
-    LimitReached {
-        /// The resource whose limit is reached.
-        resource: ResourceId,
-    },
+    LimitReached(LimitReached),
     /// The NodePool's limit of nodes.
-    NodeLimitReached,
+    NodeLimitReached {
+        /// The limit, and how many nodes there are with those of the plan. Nothing if one node is tried
+        /// before others are bought.
+        limit: Option<(i64, i64)>,
+    },
     /// The NodePool's `minValues` of a label.
     MinValues {
         /// The label.
@@ -112,8 +114,11 @@ pub enum Unfit {
     },
     /// Reserved capacity that would fit is used up; the pod waits for it instead of paying more.
     ReservedCapacity,
-    /// The scorer excludes every offering that fits.
-    Excluded,
+    /// A policy excludes every offering that fits.
+    Excluded {
+        /// The policy, if it is known.
+        policy: Option<Arc<str>>,
+    },
     /// A node that was bought for its group did not help; only nodes that exist may take it.
     UselessPurchase(UselessPurchase),
     /// The check refuses plans with it: a defect of the planner. It is left out, so that others get
@@ -177,8 +182,21 @@ impl Unfit {
     }
 }
 
+/// A NodePool's limit of a resource that leaves no room for another node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LimitReached {
+    /// The resource.
+    pub resource: ResourceId,
+    /// The limit.
+    pub limit: i64,
+    /// What its nodes have of it, with those of the plan.
+    pub used: i64,
+    /// What the smallest node that would do has of it.
+    pub wants: i64,
+}
+
 /// Number of instance types that each reason removes, in the order of evaluation.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct TypesLeft {
     /// Types in the catalogue.
     pub all: u32,
@@ -188,6 +206,10 @@ pub struct TypesLeft {
     pub resources: [u32; 5],
     /// No offering that is available in the zones and capacity types left.
     pub offerings: u32,
+    /// Offerings that are available, and a policy excludes all of them.
+    pub excluded: u32,
+    /// The policy that does, if it is known.
+    pub excluded_by: Option<Arc<str>>,
     /// Cannot be made with the node class.
     pub incompatible: u32,
     /// Why the first of those cannot, see [`InstanceType::incompatible`].

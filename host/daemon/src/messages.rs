@@ -2,6 +2,7 @@
 //! people.
 
 mod amount;
+mod limit;
 
 use std::collections::BTreeMap;
 
@@ -55,11 +56,11 @@ pub fn code(unfit: &Unfit) -> &'static str {
         } => "PodAntiAffinityOfOthers",
         Unfit::HostPort { .. } => "HostPort",
         Unfit::VolumeLimit { .. } => "VolumeLimit",
-        Unfit::LimitReached { .. } => "LimitReached",
-        Unfit::NodeLimitReached => "NodeLimitReached",
+        Unfit::LimitReached(_) => "LimitReached",
+        Unfit::NodeLimitReached { .. } => "NodeLimitReached",
         Unfit::MinValues { .. } => "MinValues",
         Unfit::ReservedCapacity => "ReservedCapacity",
-        Unfit::Excluded => "Excluded",
+        Unfit::Excluded { .. } => "Excluded",
         Unfit::UselessPurchase(_) => "UselessPurchase",
         Unfit::BreaksPlan { .. } => "BreaksPlan",
         Unfit::Unrealised { .. } => "NotRealised",
@@ -83,6 +84,7 @@ pub fn type_counts(unfit: &Unfit) -> Option<BTreeMap<&'static str, u32>> {
         ("ephemeral-storage", storage),
         ("other resources", other),
         ("offerings", left.offerings),
+        ("policy", left.excluded),
         ("limits", left.limits),
     ];
     Some(counts.into_iter().filter(|&(_, count)| count > 0).collect())
@@ -198,13 +200,8 @@ impl Messages<'_> {
             Unfit::VolumeLimit { driver } => {
                 format!("no more volumes of {} can be attached", self.text(*driver))
             }
-            Unfit::LimitReached { resource } => {
-                format!(
-                    "the NodePool's limit of {} is reached",
-                    resource.name(&self.world.names)
-                )
-            }
-            Unfit::NodeLimitReached => "the NodePool's limit of nodes is reached".into(),
+            Unfit::LimitReached(reached) => limit::of_resource(self.world, *reached),
+            Unfit::NodeLimitReached { limit } => limit::of_nodes(*limit),
             Unfit::MinValues { key } => format!(
                 "too few values of {} are left for minValues",
                 self.text(*key)
@@ -212,7 +209,12 @@ impl Messages<'_> {
             Unfit::ReservedCapacity => "all matching reserved capacity is in use; the pod waits \
                 for it"
                 .into(),
-            Unfit::Excluded => "the scorer excludes every offering that fits".into(),
+            Unfit::Excluded { policy } => {
+                format!(
+                    "{} excludes every offering that fits",
+                    named(policy.as_deref())
+                )
+            }
             Unfit::UselessPurchase(UselessPurchase {
                 claim, times: 0, ..
             }) => {
@@ -309,7 +311,7 @@ impl Messages<'_> {
             Ineligible::Static => {
                 "it is static (spec.replicas): its nodes are kept by count, not by pods".into()
             }
-            Ineligible::NotReady => "its condition Ready is not True".into(),
+            Ineligible::NotReady => self.not_ready(),
             Ineligible::ForeignClass(foreign) => self.foreign(foreign),
             Ineligible::ClassMissing(missing) => format!("its {} does not exist", class(missing)),
             Ineligible::ClassDeleting(deleting) => {
@@ -356,6 +358,22 @@ impl Messages<'_> {
                 time_of_day(*until)
             ),
         }
+    }
+
+    /// Without any node class of its kind a NodePool is not ready, and no class is there to say why.
+    fn not_ready(&self) -> String {
+        let why = "its condition Ready is not True";
+        let class = self.pool.map(|pool| pool.class);
+        match class.filter(|class| !self.knows_any(class)) {
+            None => why.to_owned(),
+            Some(class) => format!("{why}, and no {} is known at all", self.text(class.kind)),
+        }
+    }
+
+    /// Whether node classes of a kind are known.
+    fn knows_any(&self, class: &NodeClassRef) -> bool {
+        let mut known = self.world.classes.iter().map(|known| known.id);
+        known.any(|known| known.kind == class.kind && known.group == class.group)
     }
 
     /// Which node class a NodePool names, and for which nodes are bought here.
@@ -437,8 +455,9 @@ impl Messages<'_> {
         };
         let is_there = self.world.classes.iter().any(|known| known.id == class);
         let why = match is_there {
-            true => "which was refused, or whose types have not been read yet",
-            false => "which is missing or cannot be read",
+            true => "which was refused, or whose types have not been read yet".to_owned(),
+            false if self.knows_any(&class) => "which is missing or cannot be read".to_owned(),
+            false => format!("and no {kind} is known at all"),
         };
         (!is_known).then(|| {
             let name = self.text(class.name);
@@ -462,6 +481,7 @@ impl Messages<'_> {
             (other, self.other_resource()),
             (left.labels, self.labels_of_types(left)),
             (left.offerings, self.no_offering()),
+            (left.excluded, self.excluded(left)),
             (left.incompatible, incompatible.to_owned()),
             (left.limits, "would pass the NodePool's limits".to_owned()),
         ];
@@ -561,8 +581,24 @@ impl Messages<'_> {
         }
     }
 
-    /// Names the zones and capacity types that the pod (or else the NodePool) insists on.
+    /// That a policy excludes what is offered.
+    fn excluded(&self, left: &TypesLeft) -> String {
+        let policy = named(left.excluded_by.as_deref());
+        let offering = self.pinned_offering();
+        let offering = offering.as_deref().unwrap_or("offering");
+        format!("{policy} excludes every {offering}")
+    }
+
     fn no_offering(&self) -> String {
+        match self.pinned_offering() {
+            None => "no offering available".into(),
+            Some(offering) => format!("no {offering}"),
+        }
+    }
+
+    /// Names the zones and capacity types that the pod (or else the NodePool) insists on; nothing if
+    /// it insists on none.
+    fn pinned_offering(&self) -> Option<String> {
         let pinned = |key: &str| {
             let key = self.world.names.get(key)?;
             let wanted = self.shape.and_then(|shape| demand(shape, key));
@@ -576,10 +612,10 @@ impl Messages<'_> {
             }
         };
         match (pinned(CAPACITY_TYPE), pinned(ZONE)) {
-            (None, None) => "no offering available".into(),
-            (None, Some(zones)) => format!("no offering in {zones}"),
-            (Some(kinds), None) => format!("no {kinds} offering"),
-            (Some(kinds), Some(zones)) => format!("no {kinds} offering in {zones}"),
+            (None, None) => None,
+            (None, Some(zones)) => Some(format!("offering in {zones}")),
+            (Some(kinds), None) => Some(format!("{kinds} offering")),
+            (Some(kinds), Some(zones)) => Some(format!("{kinds} offering in {zones}")),
         }
     }
 
@@ -609,6 +645,11 @@ impl Messages<'_> {
             shown
         }
     }
+}
+
+/// A policy by its name.
+fn named(policy: Option<&str>) -> String {
+    policy.map_or_else(|| "the policy".to_owned(), |name| format!("policy {name}"))
 }
 
 /// The effect of a taint, as the API calls it.
@@ -725,6 +766,35 @@ mod tests {
             words(&world).sentence(&Unfit::Types(left)),
             "800 of 844 types: labels do not match; 41: no image in the NodeClass's status fits \
              them; 3: no offering available"
+        );
+    }
+
+    #[test]
+    fn what_a_policy_excludes_is_told_from_what_nobody_offers() {
+        let world = ClusterObjects::default();
+        let mut left = TypesLeft {
+            all: 9,
+            labels: 2,
+            offerings: 3,
+            excluded: 4,
+            excluded_by: Some("green".into()),
+            ..TypesLeft::default()
+        };
+        assert_eq!(
+            words(&world).sentence(&Unfit::Types(left.clone())),
+            "4 of 9 types: policy green excludes every offering; 3: no offering available; 2: labels do \
+             not match"
+        );
+        left.excluded_by = None;
+        let unnamed = words(&world).sentence(&Unfit::Types(left));
+        assert!(
+            unnamed.contains("the policy excludes every offering"),
+            "{unnamed}"
+        );
+        let policy = Some("green".into());
+        assert_eq!(
+            words(&world).sentence(&Unfit::Excluded { policy }),
+            "policy green excludes every offering that fits"
         );
     }
 

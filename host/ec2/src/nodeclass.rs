@@ -13,6 +13,7 @@
 )]
 
 mod devices;
+pub mod due;
 mod options;
 mod read;
 mod schema;

@@ -192,6 +192,7 @@ impl Instance {
             problem,
         })?;
         Ok(Scores {
+            policy: None,
             cost: cost.into(),
             pools,
         })

@@ -374,7 +374,8 @@ impl Policies for WasmPolicies {
         let by = place.zip(by);
         let instead = scores.as_ref().filter(|_| by.is_none());
         let instead = instead.map(|scores| scores.cost.clone());
-        let scores = scores.unwrap_or_else(|| ByPrice.score(catalogue, names, pool));
+        let mut scores = scores.unwrap_or_else(|| ByPrice.score(catalogue, names, pool));
+        scores.policy = by.as_ref().map(|(_, policy)| policy.name().into());
         let answered = |place: &usize| {
             let current = by.as_ref().map(|(_, policy)| policy);
             current.is_some_and(|policy| inner.scorers[*place].is_at_work(policy))
@@ -469,6 +470,7 @@ struct Answered {
 /// Costs without commitments.
 fn costs(cost: Vec<f64>) -> Scores {
     Scores {
+        policy: None,
         cost: cost.into(),
         pools: Vec::new(),
     }
@@ -586,6 +588,7 @@ mod tests {
         const INF: f64 = f64::INFINITY;
         let alike = |cost: &[f64]| {
             let scores = Scores {
+                policy: None,
                 cost: cost.into(),
                 pools: Vec::new(),
             };

@@ -4,23 +4,11 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use longshore_sim::faults::Faults;
 use longshore_sim::fields::{self, name};
-use longshore_sim::harness::{Harness, Setup};
+use longshore_sim::harness::Harness;
 use longshore_sim::server::resources::{EVENT, NODE_CLAIM};
 
 use crate::incidents::{deployment, one_per_node, pool, setup, staged, usual_pool};
-
-/// Writes take a while, as everywhere: Events about one object at one moment have the same name.
-fn setup_with_slow_writes() -> Setup {
-    Setup {
-        faults: Faults {
-            writes_take: Duration::from_millis(5),
-            ..Faults::default()
-        },
-        ..setup()
-    }
-}
 
 /// Objects that have an Event of a reason, as `Kind/name`.
 fn told(harness: &Harness, reason: &str) -> Vec<String> {
@@ -57,7 +45,7 @@ fn lines(harness: &Harness, metric: &str) -> Vec<String> {
 #[test]
 fn a_scale_down_is_told_and_is_no_error_of_the_cloud() {
     staged(
-        setup_with_slow_writes(),
+        setup(),
         &(usual_pool() + &one_per_node("web", 4)),
         async |night| {
             night.everything_runs(4);
@@ -65,7 +53,14 @@ fn a_scale_down_is_told_and_is_no_error_of_the_cloud() {
             night.minutes(10).await;
             let claims = night.0.world.server.list(NODE_CLAIM);
             assert_eq!(claims.len(), 2, "{}", night.0.world.describe());
-            assert_told(&night.0, "DisruptionTerminating", "NodeClaim");
+            for reason in [
+                "ConsolidationCandidate",
+                "DisruptionTerminating",
+                "Finalized",
+            ] {
+                assert_told(&night.0, reason, "NodeClaim");
+                assert_told(&night.0, reason, "Node");
+            }
             assert_eq!(
                 lines(&night.0, "karpenter_cloudprovider_errors_total"),
                 [""; 0]
@@ -78,7 +73,7 @@ fn a_scale_down_is_told_and_is_no_error_of_the_cloud() {
 fn a_replacement_is_told_and_its_node_is_ready_for_two_seconds_before_the_old_one_goes() {
     let small = deployment("small", 1, "200m", "");
     let manifests = usual_pool() + &small + &deployment("large", 1, "3", "");
-    staged(setup_with_slow_writes(), &manifests, async |night| {
+    staged(setup(), &manifests, async |night| {
         night.everything_runs(2);
         let claims = || night.0.world.server.list(NODE_CLAIM);
         let old = name(&claims()[0]).to_owned();

@@ -18,7 +18,7 @@ use longshore_sim::world::{Options, paused};
 
 #[path = "../../daemon/tests/reload/guest.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]
-mod guest;
+pub mod guest;
 
 use guest::{Way, guest};
 
@@ -193,7 +193,7 @@ pub fn staged(setup: Setup, manifests: &str, play: impl AsyncFnOnce(&Night)) {
     .expect("a runtime");
 }
 
-fn folder(of: &str) -> PathBuf {
+pub fn folder(of: &str) -> PathBuf {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("incidents-{of}"));
     std::fs::create_dir_all(&folder).expect("a folder");
     folder
@@ -220,7 +220,8 @@ fn policies(of: &str, component: Option<Way>, more: &str) -> (Setup, PolicySlot)
 fn a_nodepool_at_its_limit() {
     let web = deployment("web", 6, "1500m", "");
     let manifests = pool("limits: {cpu: '8'}", "", "") + &web;
-    let limit = "the NodePool's limit of cpu is reached";
+    let limit = "the NodePool's limit of cpu is reached: it uses 8 of 8, and the smallest node that \
+                 would do has 2";
     staged(setup(), &manifests, async |night| {
         night.status().says(&["waiting   ", "default/web-", limit]);
         night
@@ -367,7 +368,6 @@ fn nodes_come_and_go() {
     );
 }
 
-/// Wrong today: the refusal says that there is no spot offering, where the policy excludes them.
 #[test]
 fn a_policy_that_excludes_what_a_pod_needs() {
     // Every second offering is one of spot.
@@ -379,10 +379,13 @@ fn a_policy_that_excludes_what_a_pod_needs() {
     let manifests = usual_pool() + &of("spot") + &of("on-demand");
     staged(setup, &manifests, async |night| {
         let said = night.status_with_policies(&slot).await;
-        let why = "NodePool general: 6 of 9 types: no spot offering";
+        let why = "NodePool general: 6 of 9 types: policy green excludes every spot offering";
         said.says(&["1 pod (default/spot-", why, "policy    green (enforce): "]);
         let explained = night.explain_pod("spot").await;
-        explained.says(&["no spot offering", "Policy green costs all 36 offerings"]);
+        explained.says(&[
+            "policy green excludes every spot offering",
+            "Policy green costs all 36 offerings",
+        ]);
     });
 }
 
@@ -482,6 +485,19 @@ fn a_nodeclass_that_comes_late_is_missed_no_longer() {
         night.apply(class, 1).await;
         night.status().is_silent_about(&["does not exist", "Ready"]);
         night.everything_runs(2);
+    });
+}
+
+#[test]
+fn no_nodeclass_at_all() {
+    let all = usual_pool();
+    let (_, pool) = all.split_once("---").expect("two objects");
+    let manifests = pool.to_owned() + &deployment("web", 2, "1", "");
+    staged(setup(), &manifests, async |night| {
+        let missing = "its condition Ready is not True, and no KWOKNodeClass is known at all";
+        night.status().says(&["2 pods (default/web-", missing]);
+        let explained = night.explain_pod("web").await;
+        explained.says(&["NodePool general", missing]);
     });
 }
 

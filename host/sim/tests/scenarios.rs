@@ -5,9 +5,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use expect_test::{Expect, expect};
-use longshore_sim::scenario::play::play;
+use longshore_sim::scenario::play::{Outcome, play};
+use longshore_sim::scenario::policy::Policy;
 use longshore_sim::scenario::{Scenario, read};
 use longshore_sim::show;
+
+use crate::incidents::folder;
+use crate::incidents::guest::{Way, guest};
 
 fn shipped() -> Vec<PathBuf> {
     let folder =
@@ -105,6 +109,32 @@ fn what_happens_is_in_the_timeline_and_in_the_totals() {
         rules        none broken
     "#]]
     .assert_eq(&text);
+}
+
+#[test]
+fn a_policy_that_excludes_spot_shows_in_a_comparison() {
+    let file = folder("compared").join("scorer.wasm");
+    // Every second offering is one of spot.
+    let component = guest("1.0.0", Way::Alternates(1.0, f64::INFINITY));
+    std::fs::write(&file, component).unwrap();
+    let typed = Policy::typed(&file.display().to_string());
+    let policy = typed.unwrap_or_else(|failure| panic!("{}", failure.report()));
+    let scenario = read::parse(Path::new("day.toml"), &small(""))
+        .unwrap_or_else(|unread| panic!("{}", unread.report()));
+    let run = |policy: &Policy| {
+        let run = play(&scenario, policy, None);
+        run.unwrap_or_else(|failure| panic!("{}", failure.report()))
+    };
+    let runs = [run(&Policy::price()), run(&policy)];
+    let money = |run: &Outcome, of: &str| run.totals.by_capacity.get(of).map_or(0.0, |of| of.usd);
+    assert_eq!(money(&runs[0], "on-demand"), 0.0);
+    assert!(money(&runs[0], "spot") > 0.0);
+    assert_eq!(money(&runs[1], "spot"), 0.0);
+    assert!(money(&runs[1], "on-demand") > 0.0);
+    let text = show::compare::compare(&runs);
+    let line = text.lines().find(|line| line.starts_with("… spot"));
+    let line = line.unwrap_or_else(|| panic!("{text}"));
+    assert!(line.ends_with("0.00 USD  -100.0 %"), "{line}");
 }
 
 fn refused(text: &str, expected: Expect) {

@@ -15,11 +15,11 @@ use crate::schedule::settled::{MOST_TYPES, settled};
 pub fn finish(p: &mut CompiledCluster<'_>, packing: Packing) -> Plan {
     let mut ranking = Ranking::default();
     let mut plan = Plan::default();
-    let mut dropped: Vec<PodIx> = Vec::new();
+    let mut dropped: Vec<(PodIx, usize)> = Vec::new();
     for claim in &packing.claims {
         match planned(p, claim, &mut ranking) {
             Some(claim) => plan.claims.push(claim),
-            None => dropped.extend(pods_of(p, claim)),
+            None => dropped.extend(pods_of(p, claim).into_iter().map(|pod| (pod, claim.pool))),
         }
     }
     draw(p, &mut plan);
@@ -209,7 +209,12 @@ fn on_existing_nodes(p: &CompiledCluster<'_>, packing: &Packing, plan: &mut Plan
     }
 }
 
-fn unplaced(p: &mut CompiledCluster<'_>, packing: &Packing, plan: &mut Plan, dropped: Vec<PodIx>) {
+fn unplaced(
+    p: &mut CompiledCluster<'_>,
+    packing: &Packing,
+    plan: &mut Plan,
+    dropped: Vec<(PodIx, usize)>,
+) {
     let alone = |unfit: Unfit| {
         vec![Refusal {
             target: Target::Pod,
@@ -224,11 +229,13 @@ fn unplaced(p: &mut CompiledCluster<'_>, packing: &Packing, plan: &mut Plan, dro
             });
         }
     }
-    plan.unplaced
-        .extend(dropped.into_iter().map(|pod| Unplaced {
+    for (pod, pool) in dropped {
+        let policy = p.states.scores[pool].policy.clone();
+        plan.unplaced.push(Unplaced {
             pod,
-            refusals: alone(Unfit::Excluded),
-        }));
+            refusals: alone(Unfit::Excluded { policy }),
+        });
+    }
     for index in 0..p.items.len() {
         let from = packing.placed[index] as usize;
         if from == p.items[index].pods.len() {

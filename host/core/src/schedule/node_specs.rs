@@ -6,6 +6,8 @@
 //! them: the types with compatible labels and an available offering among the compatible keys.
 //! There are few specs (zones × capacity types × architectures …), so narrowing is a look-up.
 
+use std::sync::Arc;
+
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::bit_set::BitSet;
@@ -198,6 +200,24 @@ impl<'a> NodeSpecs<'a> {
             }
         }
         self.available[pool] = available;
+    }
+
+    /// The policy that excludes the offerings of a type that a state admits, if there are such and it
+    /// excludes all of them: nothing of it where its name is not known.
+    pub fn excluded(&self, state: NodeSpecId, at: usize) -> Option<Option<&Arc<str>>> {
+        let state = self.get(state);
+        let scores = &self.scores[state.pool];
+        let rows = state
+            .cells
+            .iter()
+            .map(|cell| self.cells[cell].offerings[at]);
+        let mut offered = rows
+            .filter(|row| *row != u32::MAX)
+            .filter(|row| self.catalogue.offering(OfferingId(*row)).available)
+            .peekable();
+        offered.peek()?;
+        let is_excluded = |row: u32| scores.cost[row as usize].is_infinite();
+        offered.all(is_excluded).then_some(scores.policy.as_ref())
     }
 
     /// The state of that id.

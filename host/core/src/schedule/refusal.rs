@@ -15,7 +15,7 @@ use crate::ids::{NodeIx, PoolIx};
 use crate::matching::untolerated;
 use crate::model::{MinValuesPolicy, OfferingId, ResourceId, Symbol, TypeId};
 use crate::reasons::Ineligible;
-use crate::reasons::{Barred, Least, Refusal, Target, TypesLeft, Unfit};
+use crate::reasons::{Barred, Least, LimitReached, Refusal, Target, TypesLeft, Unfit};
 
 /// The first refusal of each NodePool. NodePools that are blocked for now come first, because
 /// messages may be cut short and these refusals end.
@@ -44,7 +44,7 @@ fn has_place(
     let used_up = |refusal: &Refusal| {
         matches!(
             refusal.unfit,
-            Unfit::Unexplained | Unfit::LimitReached { .. } | Unfit::NodeLimitReached
+            Unfit::Unexplained | Unfit::LimitReached(_) | Unfit::NodeLimitReached { .. }
         )
     };
     let takes = |node| by_node(p, packing, item, node).is_none();
@@ -113,14 +113,14 @@ fn by_pool(p: &mut CompiledCluster<'_>, packing: &Packing, item: usize, pool: us
             };
         }
     }
-    if p.pools[pool].nodes_left.is_some_and(|n| n <= 0) {
-        return Unfit::NodeLimitReached;
+    if let Some(reached) = nodes_reached(p, pool) {
+        return reached;
     }
     if packing.awaits_reservation[item] {
         return Unfit::ReservedCapacity;
     }
-    if let Some(resource) = limit_reached(p, item, pool, &sets) {
-        return Unfit::LimitReached { resource };
+    if let Some(reached) = limit_reached(p, item, pool, &sets) {
+        return reached;
     }
     let state = p.states.state(pool, sets);
     by_opening(p, packing, item, pool, state, &rules)
@@ -161,13 +161,14 @@ fn by_opening(
             driver,
         });
     }
+    let unlimited = types.clone();
     if let Some(limited) = within_limits(p, pool) {
         types.and(&limited);
     }
     let Some(settled) = narrow_domains(p, state, rules, pool, &types, &total) else {
         let limit = p.pools[pool].limits.first();
-        return limit.map_or(Unfit::Unexplained, |&(resource, _)| Unfit::LimitReached {
-            resource,
+        return limit.map_or(Unfit::Unexplained, |&limit| {
+            reached(p, pool, limit, &unlimited)
         });
     };
     types.and(&p.states.get(settled).types);
@@ -236,8 +237,8 @@ fn best_alternative(
 
 /// Whether labels, sizes and offerings leave no type.
 fn nothing_left(left: &TypesLeft) -> bool {
-    left.labels + left.resources.iter().sum::<u32>() + left.offerings + left.incompatible
-        == left.all
+    let without_offering = left.offerings + left.excluded + left.incompatible;
+    left.labels + left.resources.iter().sum::<u32>() + without_offering == left.all
 }
 
 /// A refusal by the rule of a group, with the domain that a spread constraint would fill first.
@@ -312,7 +313,9 @@ fn barred(
             let unfit = refused_in(p, packing, item, pool, (key, domain));
             let passes = match &unfit {
                 Unfit::Types(left) if left.short > 0 => 0,
-                Unfit::LimitReached { .. } | Unfit::NodeLimitReached | Unfit::ReservedCapacity => 1,
+                Unfit::LimitReached(_)
+                | Unfit::NodeLimitReached { .. }
+                | Unfit::ReservedCapacity => 1,
                 Unfit::Types(_) => 2,
                 Unfit::Taint(_) => 3,
                 _ => 4,
@@ -391,15 +394,13 @@ fn refused_in(
     if nothing_left(&left) {
         return Unfit::Types(left);
     }
-    if p.pools[pool].nodes_left.is_some_and(|n| n <= 0) {
-        return Unfit::NodeLimitReached;
+    if let Some(reached) = nodes_reached(p, pool) {
+        return reached;
     }
     if packing.awaits_reservation[item] {
         return Unfit::ReservedCapacity;
     }
-    limit_reached(p, item, pool, &sets).map_or(Unfit::Unexplained, |resource| Unfit::LimitReached {
-        resource,
-    })
+    limit_reached(p, item, pool, &sets).unwrap_or(Unfit::Unexplained)
 }
 
 /// Counts types by the first reason that removes each.
@@ -458,9 +459,9 @@ pub(super) fn matching_labels(p: &mut CompiledCluster<'_>, sets: &Sets) -> BitSe
     left
 }
 
-/// Counts a type of which nothing is offered: it does not suit the node class, or else it has no
-/// offering; and those of its offerings that a state admits and that are taken to be without
-/// capacity.
+/// Counts a type of which nothing is offered: it does not suit the node class, a policy excludes what
+/// it has, or it has no offering; and those of its offerings that a state admits and that are taken
+/// to be without capacity.
 pub(super) fn count_not_offered(
     p: &CompiledCluster<'_>,
     state: NodeSpecId,
@@ -470,6 +471,11 @@ pub(super) fn count_not_offered(
     if let Some(why) = p.snapshot.world.catalogue.types()[at].incompatible {
         left.incompatible += 1;
         left.incompatible_for.get_or_insert(why);
+        return;
+    }
+    if let Some(policy) = p.states.excluded(state, at) {
+        left.excluded += 1;
+        left.excluded_by = left.excluded_by.take().or_else(|| policy.cloned());
         return;
     }
     left.offerings += 1;
@@ -491,13 +497,23 @@ pub(super) fn count_not_offered(
     }
 }
 
+/// The limit of nodes, if it leaves none.
+fn nodes_reached(p: &CompiledCluster<'_>, pool: usize) -> Option<Unfit> {
+    let left = p.pools[pool].nodes_left.filter(|left| *left <= 0)?;
+    let is_tried = p.snapshot.trial.contains(&p.pools[pool].pool);
+    let limit = p.record(pool).node_limit.filter(|_| !is_tried);
+    Some(Unfit::NodeLimitReached {
+        limit: limit.map(|limit| (limit, limit - left)),
+    })
+}
+
 /// The first limited resource that no type that would do stays within.
 fn limit_reached(
     p: &mut CompiledCluster<'_>,
     item: usize,
     pool: usize,
     sets: &Sets,
-) -> Option<ResourceId> {
+) -> Option<Unfit> {
     let state = p.states.state(pool, sets.clone());
     let mut types = p.states.get(state).types.clone();
     p.pools[pool].fit.keep(&mut types, &p.items[item].request);
@@ -515,7 +531,30 @@ fn limit_reached(
             .all(|t| catalogue.types()[t].capacity.get(resource) > left)
     };
     let limits = &p.pools[pool].limits;
-    limits.iter().find(over).or(limits.first()).map(|l| l.0)
+    let limit = limits.iter().find(over).or(limits.first());
+    limit.map(|limit| reached(p, pool, *limit, &types))
+}
+
+/// A limit that refuses, by what it leaves of a resource, where these types would do without it.
+fn reached(
+    p: &CompiledCluster<'_>,
+    pool: usize,
+    (resource, left): (ResourceId, i64),
+    types: &BitSet,
+) -> Unfit {
+    let mut limits = p.record(pool).limits.iter();
+    let limit = limits.find(|(of, _)| *of == resource);
+    let limit = limit.map_or(0, |(_, limit)| *limit);
+    let catalogue = &p.snapshot.world.catalogue;
+    let sizes = types
+        .iter()
+        .map(|at| catalogue.types()[at].capacity.get(resource));
+    Unfit::LimitReached(LimitReached {
+        resource,
+        limit,
+        used: limit - left,
+        wants: sizes.min().unwrap_or(0),
+    })
 }
 
 /// The first refusal of each existing node.

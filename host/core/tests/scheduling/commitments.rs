@@ -27,6 +27,7 @@ impl Policies for Reserved {
             cost: 0.0,
         };
         Scores {
+            policy: None,
             cost: catalogue.prices().clone(),
             pools: vec![CommitmentPool {
                 owner: u32::from(self.of_each && is_second),

@@ -13,6 +13,7 @@ mod nodes;
 mod packing;
 mod questions;
 mod real;
+mod refusals;
 #[path = "../common/rng.rs"]
 mod rng;
 mod stopped;
@@ -270,12 +271,25 @@ fn unfit(unfit: &longshore_core::plan::Unfit, world: &ClusterObjects) -> String 
             } else {
                 String::new()
             };
+            let excluded = match &t.excluded_by {
+                Some(policy) => format!(" excluded {} by {policy}", t.excluded),
+                None => String::new(),
+            };
             format!(
-                "types {}: labels {} resources {:?} offerings {}{incompatible}{short}",
+                "types {}: labels {} resources {:?} offerings {}{excluded}{incompatible}{short}",
                 t.all, t.labels, t.resources, t.offerings
             )
         }
-        Unfit::LimitReached { resource } => format!("limit {}", resource.name(&world.names)),
+        Unfit::LimitReached(reached) => format!(
+            "limit {}: {} of {}, wants {}",
+            reached.resource.name(&world.names),
+            reached.used,
+            reached.limit,
+            reached.wants
+        ),
+        Unfit::NodeLimitReached {
+            limit: Some((limit, used)),
+        } => format!("limit nodes: {used} of {limit}"),
         Unfit::MinValues { key } => format!("minValues {}", text(*key)),
         Unfit::Unusable(why) => format!("{why:?}")
             .split('(')

@@ -108,6 +108,7 @@ struct Zero;
 impl Policies for Zero {
     fn score(&self, catalogue: &Catalogue, _: &Symbols, _: Symbol) -> Scores {
         Scores {
+            policy: None,
             cost: vec![0.0; catalogue.offerings().len()].into(),
             pools: Vec::new(),
         }

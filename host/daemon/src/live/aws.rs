@@ -31,6 +31,7 @@ use longshore_aws::provider::{Clock, Ec2, Settings as Ec2Settings};
 use longshore_aws::store::{KubeClasses, NodeClasses as _, kube_dns_ip};
 use longshore_core::model::{Catalogue, Symbols};
 use longshore_ec2::catalogue::machine::{self, OWN_RESOURCES};
+use longshore_ec2::nodeclass::due::KUBERNETES_VERSION_POLL_SECONDS;
 use longshore_ec2::nodeclass::{self, EC2NodeClass};
 use longshore_ec2::tags::{CLUSTER_TAGGED, TAGGED};
 use longshore_ec2::userdata::Cluster;
@@ -65,7 +66,7 @@ const CERTIFICATE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt"
 /// How often a replica that stands by asks whether it leads, and a leader whether it still does.
 const LEADERSHIP_POLL: Duration = Duration::from_millis(250);
 /// How often the version of Kubernetes is read.
-const KUBERNETES_VERSION_POLL: Duration = Duration::from_secs(300);
+const KUBERNETES_VERSION_POLL: Duration = Duration::from_secs(KUBERNETES_VERSION_POLL_SECONDS);
 /// How soon an instance is tagged again after a call failed; twice as long each time.
 const TAG_RETRY: Duration = Duration::from_secs(10);
 /// Longest wait before an instance is tagged again.

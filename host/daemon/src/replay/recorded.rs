@@ -183,6 +183,7 @@ impl Policies for RecordedAnswers<'_> {
         let costs = costs.and_then(|digest| self.costs.get(digest.as_str()));
         if let Some(costs) = costs.filter(|costs| costs.len() == catalogue.offerings().len()) {
             return Scores {
+                policy: None,
                 cost: costs.clone(),
                 pools: Vec::new(),
             };

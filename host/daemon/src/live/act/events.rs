@@ -95,6 +95,8 @@ struct Said {
     when: HashMap<u64, Instant>,
     /// When those that are too old are forgotten.
     forget: Option<Instant>,
+    /// What the last Event is named by.
+    moment: i128,
 }
 
 /// An Event that was written.
@@ -114,6 +116,13 @@ impl Said {
                 .retain(|_, written| now < written.at + EVENT_LIFETIME);
             self.when.retain(|_, at| now < *at + EVENT_LIFETIME);
         }
+    }
+
+    /// What an Event is named by: the time, in nanoseconds. Two of one moment differ, as those of a
+    /// Node and a NodeClaim of the same name would not otherwise.
+    fn moment(&mut self, now: i128) -> i128 {
+        self.moment = now.max(self.moment + 1);
+        self.moment
     }
 
     /// Whether this may be said now.
@@ -380,9 +389,8 @@ impl Events {
             name,
             uid,
         } = object;
-        let now = self.clock.now();
-        let own_name = format!("{name}.{:x}", now.as_nanosecond());
-        let (count, written) = {
+        let time = self.clock.now();
+        let (own_name, count, written) = {
             let mut said = lock(&self.said);
             let now = Instant::now();
             said.forget(now);
@@ -390,6 +398,7 @@ impl Events {
                 return None;
             }
             said.when.insert(of_interval, now);
+            let own_name = format!("{name}.{:x}", said.moment(time.as_nanosecond()));
             let written = said.events.entry(key).or_insert_with(|| Written {
                 at: now,
                 name: own_name.clone().into(),
@@ -398,7 +407,7 @@ impl Events {
             written.at = now;
             written.count += 1;
             let known = (written.count > 1).then(|| written.name.clone());
-            (written.count, known)
+            (own_name, written.count, known)
         };
         let home = if namespace.is_empty() {
             "default"
@@ -427,8 +436,8 @@ impl Events {
                 ..EventSource::default()
             }),
             reporting_component: Some(COMPONENT.to_owned()),
-            first_timestamp: Some(Time(now)),
-            last_timestamp: Some(Time(now)),
+            first_timestamp: Some(Time(time)),
+            last_timestamp: Some(Time(time)),
             count: Some(count),
             ..Event::default()
         };
@@ -462,6 +471,8 @@ async fn write(client: Client, mut event: Event, written: Option<Box<str>>) {
 mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
+
+    use longshore_api::crd::Timestamp;
 
     use super::*;
 
@@ -548,6 +559,21 @@ mod tests {
         // The server has forgotten it by now.
         say(3600, "u1").await;
         assert_eq!(*lock(&asked), ["POST u1 1"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn events_of_one_moment_have_names_of_their_own() {
+        let (client, _) = server(Arc::default());
+        let clock = Clock::starting_at(Timestamp::from_second(1_800_000_000).unwrap());
+        let events = Events::new(client, clock, ("a".into(), "b".into()));
+        let mut names: Vec<String> = ["Launched", "Registered", "Ready"]
+            .into_iter()
+            .filter_map(|reason| events.event(Object::node("n"), false, reason, ""))
+            .filter_map(|(event, _)| event.metadata.name)
+            .collect();
+        assert_eq!(names[0], "n.18fae27693b40000", "the time");
+        names.dedup();
+        assert_eq!(names.len(), 3, "{names:?}");
     }
 
     #[tokio::test(start_paused = true)]

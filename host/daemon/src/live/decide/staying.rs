@@ -245,6 +245,18 @@ mod tests {
     }
 
     #[test]
+    fn a_policy_that_keeps_a_node_rejects_its_consolidation() {
+        let why = Stays::Policy {
+            by: "cautious".into(),
+            why: "never".into(),
+            until: None,
+        };
+        let told = event(Reason::Stays(&why));
+        assert_eq!(told, Some("ConsolidationRejected"));
+        assert_eq!(event(Reason::Stays(&Stays::NotInitialized)), None);
+    }
+
+    #[test]
     fn ten_nodes_that_stay_are_told_of_in_a_look_each_with_its_reason() {
         let names: Vec<String> = (10..25).map(|number| format!("node-{number}")).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();

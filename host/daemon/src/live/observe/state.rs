@@ -34,6 +34,7 @@ mod metrics_snapshot;
 mod type_table;
 
 pub use class::Class;
+use class::NodeClass;
 use head::{PodHead, full, head};
 pub use metrics_snapshot::{ClassView, MetricsSnapshot, NodeTotals, PodRow};
 #[cfg(test)]
@@ -111,8 +112,8 @@ pub struct ClusterState {
     pub overlays: OverlaySet,
     /// Nodes by name.
     pub nodes: BTreeMap<String, Arc<NodeView>>,
-    /// What node classes say of themselves, and the generation of each.
-    classes: BTreeMap<(Kind, String), (Class, Option<i64>)>,
+    /// What node classes say of themselves.
+    classes: BTreeMap<(Kind, String), NodeClass>,
     /// Names that what can be bought is written with.
     offered: Vec<String>,
     /// Names of nodes by provider ID.
@@ -498,13 +499,13 @@ impl ClusterState {
     pub fn class(&self, kind: &str, name: &str) -> Class {
         let known =
             Kind::of_class(kind).and_then(|kind| self.classes.get(&(kind, name.to_owned())));
-        known.map_or(Class::Missing, |(class, _)| class.clone())
+        known.map_or(Class::Missing, |known| known.class.clone())
     }
 
     /// The generation of a node class.
     pub fn class_generation(&self, kind: &str, name: &str) -> Option<i64> {
         let kind = Kind::of_class(kind)?;
-        self.classes.get(&(kind, name.to_owned()))?.1
+        self.classes.get(&(kind, name.to_owned()))?.generation
     }
 
     /// How many pods are known.
@@ -710,12 +711,28 @@ impl ClusterState {
                 Err(error) => (Vec::new(), refused(&name, error)),
             },
             Kind::KwokNodeClass | Kind::Ec2NodeClass => {
-                self.classes.insert((kind, name), class::read(json));
-                let pools = self.pools.keys().cloned().map(WorkItem::Pool);
-                (pools.chain([WorkItem::Pending]).collect(), None)
+                (self.class_changed(kind, name, class::read(json)), None)
             }
             _ => (Vec::new(), note),
         }
+    }
+
+    /// A node class, where it is new or another one. Instances are compared with it: one whose image it
+    /// names no longer has drifted.
+    fn class_changed(&mut self, kind: Kind, name: String, class: NodeClass) -> Vec<WorkItem> {
+        let pools = self.pools.keys().cloned().map(WorkItem::Pool);
+        let mut touched: Vec<WorkItem> = pools.chain([WorkItem::Pending]).collect();
+        let now = class.compared;
+        let before = self.classes.insert((kind, name.clone()), class);
+        if before.is_some_and(|before| before.compared != now) {
+            let of_class = |claim: &NodeClaim| {
+                let named = &claim.spec.node_class_ref;
+                named.kind == kind.at().kind && named.name == name
+            };
+            let claims = self.claims.iter().filter(|(_, claim)| of_class(claim));
+            touched.extend(claims.map(|(name, _)| WorkItem::Claim(name.clone())));
+        }
+        touched
     }
 
     /// Notes whether the spec of an object is another one than before, where nodes are bought with it;
@@ -1188,6 +1205,36 @@ mod tests {
         assert!(wakes(1, 2, "True"), "there may be room below its limits");
         assert!(wakes(2, 2, "True"), "its spec is another");
         assert!(!wakes(2, 2, "True"));
+    }
+
+    #[test]
+    fn what_a_node_class_names_now_is_compared_with_its_nodeclaims_at_once() {
+        let mut state = ClusterState::default();
+        for (name, class) in [("old", "c"), ("other", "d")] {
+            let claim = format!(
+                r#"{{"metadata":{{"name":"{name}"}},"spec":{{"requirements":[],
+                "nodeClassRef":{{"group":"karpenter.k8s.aws","kind":"EC2NodeClass","name":"{class}"}}}}}}"#
+            );
+            let (_, refused) = state.fold(Kind::NodeClaim, &Change::Upsert(claim.into()));
+            assert_eq!(refused.map(|r| r.why), None);
+        }
+        let mut compared = |image: &str, hash: &str, ready: &str| {
+            let class = format!(
+                r#"{{"metadata":{{"name":"c","annotations":{{"karpenter.k8s.aws/ec2nodeclass-hash":"{hash}"}}}},
+                "status":{{"amis":[{{"id":"{image}"}}],"conditions":[{{"type":"Ready","status":"{ready}"}}]}}}}"#
+            );
+            let (touched, _) = state.fold(Kind::Ec2NodeClass, &Change::Upsert(class.into()));
+            let claims = touched.into_iter();
+            claims
+                .filter(|item| matches!(item, WorkItem::Claim(_)))
+                .collect::<Vec<_>>()
+        };
+        let claim = || [WorkItem::Claim("old".into())];
+        assert_eq!(compared("ami-1", "a", "True"), [], "it is new here");
+        assert_eq!(compared("ami-1", "a", "False"), [], "a condition alone");
+        assert_eq!(compared("ami-2", "a", "False"), claim(), "another image");
+        assert_eq!(compared("ami-2", "b", "False"), claim(), "another spec");
+        assert_eq!(compared("ami-2", "b", "False"), []);
     }
 
     #[test]

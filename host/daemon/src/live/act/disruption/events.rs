@@ -20,6 +20,13 @@ async fn both(ctx: &Context, candidate: &Candidate, warning: bool, reason: &str,
 
 /// Consolidation takes it: what that saves, and what a policy says of it if one was asked.
 pub async fn candidate(ctx: &Context, candidate: &Candidate, command: &Command, worth: &Worth) {
+    for (reason, message) in of_candidate(command, worth) {
+        both(ctx, candidate, false, reason, &message).await;
+    }
+}
+
+/// Reasons and messages of what is said of a candidate of consolidation.
+fn of_candidate(command: &Command, worth: &Worth) -> Vec<(&'static str, String)> {
     let message = format!(
         "{} ({}): {}; {} of the same command",
         command.reason,
@@ -27,10 +34,11 @@ pub async fn candidate(ctx: &Context, candidate: &Candidate, command: &Command, 
         worth.text,
         count(command.candidates, "node")
     );
-    both(ctx, candidate, false, "ConsolidationCandidate", &message).await;
+    let mut all = vec![("ConsolidationCandidate", message)];
     if worth.is_approved {
-        both(ctx, candidate, false, "ConsolidationApproved", &worth.text).await;
+        all.push(("ConsolidationApproved", worth.text.clone()));
     }
+    all
 }
 
 /// Its replacements are being launched, and it waits for them. Nothing is said if it goes without any.
@@ -126,4 +134,35 @@ pub async fn blocked(ctx: &Context, pool: &NodePool, reason: &str, left: u32) {
     ctx.events
         .pool(pool, false, "DisruptionBlocked", &message)
         .await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_policy_that_was_asked_has_approved_a_candidate() {
+        let command = Command {
+            method: "consolidation".into(),
+            reason: "Underutilized".into(),
+            candidates: 2,
+            replacements: Vec::new(),
+            pools: Vec::new(),
+            began: 0,
+            limit: None,
+            repair: None,
+            first: None,
+        };
+        let said = |is_approved| {
+            let text = "saves 0.1000 USD/h".to_owned();
+            of_candidate(&command, &Worth { text, is_approved })
+        };
+        let candidate = (
+            "ConsolidationCandidate",
+            "Underutilized (consolidation): saves 0.1000 USD/h; 2 nodes of the same command".into(),
+        );
+        assert_eq!(said(false), [candidate.clone()]);
+        let approved = ("ConsolidationApproved", "saves 0.1000 USD/h".into());
+        assert_eq!(said(true), [candidate, approved]);
+    }
 }

@@ -1,0 +1,77 @@
+//! What refuses a pod is named with its value, what is used of it and what is wanted.
+
+use std::sync::Arc;
+
+use expect_test::expect;
+use longshore_core::model::{Catalogue, Settings, Symbol, Symbols};
+use longshore_core::planner::{self, Options};
+use longshore_core::policy::{Policies, Scores};
+use longshore_core::snapshot::Snapshot;
+use serde_json::{Value, json};
+
+use super::{any, plan, pod, pods, pool, render, world};
+
+/// Excludes spot.
+struct NoSpot;
+
+impl Policies for NoSpot {
+    fn score(&self, catalogue: &Catalogue, names: &Symbols, _: Symbol) -> Scores {
+        let cost = catalogue.offerings().iter().map(|offering| {
+            let is_spot = offering
+                .capacity_type
+                .is_some_and(|of| names.text(of) == "spot");
+            if is_spot {
+                f64::INFINITY
+            } else {
+                offering.price
+            }
+        });
+        Scores {
+            policy: Some("no-spot".into()),
+            cost: cost.collect(),
+            pools: Vec::new(),
+        }
+    }
+}
+
+fn without_spot(objects: &[Value]) -> String {
+    let snapshot = Snapshot::new(Arc::new(world(objects, Settings::default())));
+    let plan = planner::plan(&snapshot, &NoSpot, Options::default()).unwrap();
+    render(&snapshot, &plan)
+}
+
+#[test]
+fn a_limit_is_named_with_what_is_used_and_the_smallest_node_that_would_do() {
+    let mut objects = pods(5, "web", "3500m", "1Gi", &json!({}));
+    objects.push(pool("small", json!([]), &json!({"limits": {"cpu": "18"}})));
+    let text = plan(&objects);
+    let left = text.lines().find(|line| line.starts_with("left"));
+    assert_eq!(
+        left,
+        Some("left web5: small limit cpu: 16000 of 18000, wants 4000")
+    );
+}
+
+#[test]
+fn a_limit_of_nodes_is_named_with_how_many_there_are() {
+    let mut objects = pods(3, "web", "3500m", "1Gi", &json!({}));
+    objects.push(pool("small", json!([]), &json!({"limits": {"nodes": "1"}})));
+    let text = plan(&objects);
+    let left = text.lines().find(|line| line.starts_with("left"));
+    assert_eq!(left, Some("left web3: small limit nodes: 1 of 1"));
+}
+
+#[test]
+fn what_a_policy_excludes_is_no_lack_of_offerings() {
+    let on = |kind: &str| json!({"nodeSelector": {"karpenter.sh/capacity-type": kind}});
+    let objects = [
+        any(),
+        pod("spot", "a", "3", "1Gi", &on("spot")),
+        pod("on-demand", "b", "3", "1Gi", &on("on-demand")),
+    ];
+    expect![[r#"
+        default: x4.arm64 on-demand b 0.1764 (4 types): on-demand
+        left spot: default types 8: labels 0 resources [4, 0, 0, 0, 0] offerings 0 excluded 4 by no-spot
+    "#]]
+    .assert_eq(&without_spot(&objects));
+}
