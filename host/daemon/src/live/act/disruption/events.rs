@@ -159,10 +159,11 @@ mod tests {
         };
         let candidate = (
             "ConsolidationCandidate",
-            "Underutilized (consolidation): saves 0.1000 USD/h; 2 nodes of the same command".into(),
+            "Underutilized (consolidation): saves 0.1000 USD/h; 2 nodes of the same command"
+                .to_owned(),
         );
         assert_eq!(said(false), [candidate.clone()]);
-        let approved = ("ConsolidationApproved", "saves 0.1000 USD/h".into());
+        let approved = ("ConsolidationApproved", "saves 0.1000 USD/h".to_owned());
         assert_eq!(said(true), [candidate, approved]);
     }
 }
