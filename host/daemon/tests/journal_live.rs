@@ -139,7 +139,7 @@ fn check(folder: &Path) -> Result<()> {
     ])?;
     let told = String::from_utf8_lossy(&compared.stdout).into_owned();
     ensure!(
-        compared.status.code() == Some(0) && told.contains("With flat 2.0.0"),
+        compared.status.code() == Some(0) && told.contains("With other 2.0.0"),
         "{told}"
     );
     eprintln!("{told}");

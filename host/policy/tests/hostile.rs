@@ -101,9 +101,11 @@ fn costs_far_below_the_price_are_raised_counted_and_said_once() {
     }
     let said: Vec<String> = free.reports().iter().map(Report::to_string).collect();
     assert_eq!(said.len(), 1, "once: {said:?}");
+    let first = WORLD.catalogue.offerings()[7].instance_type;
+    let first = WORLD.names.text(WORLD.catalogue.instance_type(first).name);
     assert!(
         said[0].contains("costs 1 offerings less than `max-discount` allows")
-            && said[0].contains("the first is offering 7 (c7i.0001), which costs 0"),
+            && said[0].contains(&format!("the first is offering 7 ({first}), which costs 0")),
         "{said:?}"
     );
     assert_eq!(free.tallies()[0].raised, 2);

@@ -162,7 +162,7 @@ mod tests {
             "Underutilized (consolidation): saves 0.1000 USD/h; 2 nodes of the same command"
                 .to_owned(),
         );
-        assert_eq!(said(false), [candidate.clone()]);
+        assert_eq!(said(false), std::slice::from_ref(&candidate));
         let approved = ("ConsolidationApproved", "saves 0.1000 USD/h".to_owned());
         assert_eq!(said(true), [candidate, approved]);
     }
