@@ -53,11 +53,7 @@ fn a_scale_down_is_told_and_is_no_error_of_the_cloud() {
             night.minutes(10).await;
             let claims = night.0.world.server.list(NODE_CLAIM);
             assert_eq!(claims.len(), 2, "{}", night.0.world.describe());
-            for reason in [
-                "ConsolidationCandidate",
-                "DisruptionTerminating",
-                "Finalized",
-            ] {
+            for reason in ["ConsolidationCandidate", "DisruptionTerminating"] {
                 assert_told(&night.0, reason, "NodeClaim");
                 assert_told(&night.0, reason, "Node");
             }

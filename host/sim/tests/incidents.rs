@@ -401,13 +401,13 @@ fn a_policy_that_traps() {
 }
 
 #[test]
-fn a_scorer_that_answers_nothing_for_all() {
-    let (setup, slot) = policies("zero", Some(Way::Costs(0.0)), "");
+fn a_scorer_that_answers_the_same_for_all() {
+    let (setup, slot) = policies("zero", Some(Way::Costs(1000.0)), "");
     let manifests = usual_pool() + &deployment("web", 2, "1", "");
     staged(setup, &manifests, async |night| {
         night.status_with_policies(&slot).await.says(&[
             "warning   policy green costs all ",
-            "offerings 0 USD/h for NodePool general: the price decides nothing",
+            "offerings 1000 USD/h for NodePool general: the price decides nothing",
         ]);
     });
 }
