@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::sync::{Arc, LazyLock};
 
-use crate::common::{HOST, load};
+use crate::common::{HOST, load, says};
 use longshore_api::manifests::Reader;
 use longshore_core::disrupt::consolidation::DisruptionPolicies;
 use longshore_core::disrupt::methods::{self, Explain, Options, Round, Verdict};
@@ -104,7 +104,7 @@ fn whatever_fails_is_reported_and_the_rules_of_node_pools_are_the_floor() {
         assert_eq!(without(&found), without(&floor), "{mode}");
         let failed = failures(&policies);
         assert_eq!(failed.len(), 1, "{mode}: {failed:?}");
-        assert!(failed[0].contains(expected), "{mode}: {failed:?}");
+        assert!(says(&failed[0], expected), "{mode}: {failed:?}");
         let end = "; the rules of NodePools alone count for the rest of the round";
         assert!(failed[0].ends_with(end), "{mode}: {failed:?}");
         let tally = policies.tallies()[0];
