@@ -2,10 +2,10 @@
 //!
 //! | room | answers |
 //! |---|---|
-//! | [`process`] | who leads, what time is it, is the loop alive? |
+//! | [`process`] | which replica leads, what time is it, is the loop alive? |
 //! | [`observe`] | what is there? |
 //! | [`journal`] | what was seen and decided? |
-//! | [`policies`] | who scores, and in which version? |
+//! | [`policies`] | which policy scores, and in which version? |
 //! | [`decide`] | what should change? |
 //! | [`metrics`] | what is counted? |
 //! | [`act`] | how does it become objects and instances, and how do these end? |

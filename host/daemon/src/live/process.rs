@@ -1,4 +1,4 @@
-//! What every room stands on: who leads, what time it is, the connection, and how the process ends.
+//! What every room stands on: the Lease, the time, the connection, and the end of the process.
 
 pub(in crate::live) mod backoff;
 pub mod clock;

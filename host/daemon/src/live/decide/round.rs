@@ -34,7 +34,7 @@ pub struct RoundConfig {
     pub unavailable: Arc<UnavailableOfferings>,
     /// Settings of the environment; the configuration wins.
     pub settings: Settings,
-    /// Who scores, and what the configuration says of planning.
+    /// The policies that score, and what the configuration says of planning.
     pub policies: PolicyReloader,
     /// Where all of it is written down.
     pub journal: Journal,

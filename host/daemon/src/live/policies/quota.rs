@@ -80,6 +80,10 @@ mod tests {
             (count(Kind::PolicyFailing), count(Kind::PolicyRecovered)),
             (1, 1)
         );
-        assert_eq!(count(Kind::PolicyRefused), 100, "somebody changes files");
+        assert_eq!(
+            count(Kind::PolicyRefused),
+            100,
+            "each changed file is refused with an Event"
+        );
     }
 }

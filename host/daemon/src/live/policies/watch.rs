@@ -475,7 +475,7 @@ impl Watcher {
             .host
             .follow(Some(&current.wasm), obeyed.iter().map(place).collect());
         wasm.share_signals(self.sources.tables().clone());
-        // Those that follow nobody have what was written down before this process began.
+        // A policy without a version before it has the answers that an earlier process wrote down.
         for (place, slot) in obeyed.iter().enumerate() {
             if !current.names.contains(&slot.entry.name) {
                 self.answers.recall(&wasm, place, &slot.entry.name);

@@ -64,7 +64,7 @@ pub struct At {
 #[derive(Clone)]
 struct Shared {
     questions: Questions,
-    /// Who may hold a copy of the cluster to read metrics of it.
+    /// The scrapes that hold a copy of the cluster now, and how many may.
     metrics_readers: Readers,
     /// The address of status, in the answer to requests elsewhere.
     status: Arc<str>,
