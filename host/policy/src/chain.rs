@@ -527,8 +527,11 @@ impl Inner {
                 (Some(policy), Some(scores))
             }
             (None, Fallback::LastAnswer, Some(known)) => {
-                let least_share = 1.0 - versions.terms.max_discount;
-                (None, Some(costs(known.costs(columns, least_share))))
+                let known = known.by_difference();
+                let cost = known.costs(columns, versions.terms.least_share());
+                // Until it answers again it may be asked each round.
+                versions.last_answers.insert(node_pool.into(), known);
+                (None, Some(costs(cost)))
             }
             (None, Fallback::Hold, _) => (None, Some(costs(vec![f64::INFINITY; columns.count()]))),
             (None, _, _) => (None, None),

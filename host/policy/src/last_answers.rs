@@ -39,7 +39,7 @@ pub(crate) enum LastAnswer {
         columns: Arc<Columns>,
         cost: Arc<[f64]>,
     },
-    /// As it was read.
+    /// By differences, as it is read.
     Read(Arc<Differences>),
 }
 
@@ -85,6 +85,11 @@ impl LastAnswers {
 }
 
 impl LastAnswer {
+    /// The same answer by differences, which are found once.
+    pub fn by_difference(&self) -> LastAnswer {
+        LastAnswer::Read(self.differences())
+    }
+
     fn differences(&self) -> Arc<Differences> {
         let (columns, cost) = match self {
             LastAnswer::Given { columns, cost } => (columns, cost),

@@ -89,6 +89,11 @@ impl Default for Terms {
 }
 
 impl Terms {
+    /// The least share of its list price that an offering costs, 0 to 1.
+    pub(crate) fn least_share(&self) -> f64 {
+        (1.0 - self.max_discount).clamp(0.0, 1.0)
+    }
+
     /// Everything that a component exports and declares, for tools and tests.
     pub fn everything() -> Self {
         Terms {

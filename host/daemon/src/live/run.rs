@@ -25,8 +25,7 @@ use crate::live::act::cloud::Cloud;
 use crate::live::observe::definitions;
 use crate::live::observe::overlays::CatalogueOverlays;
 use crate::live::process::clock::Clock;
-use crate::live::process::connection;
-use crate::live::process::connection::{Clients, connect};
+use crate::live::process::connection::{self, Clients, connect};
 use crate::live::process::leader::Leadership;
 use crate::live::process::lock::lock;
 use crate::live::process::log::LogQueue;
@@ -34,9 +33,8 @@ use crate::live::process::stop;
 use crate::live::serve::http;
 use crate::live::serve::questions::Questions;
 use crate::policies::cache_folder;
-use crate::settings;
-use crate::settings::Settings;
 use crate::settings::aws::AwsSettings;
+use crate::settings::{self, Settings};
 use crate::spread::default_spread;
 
 /// Where a pod finds the name of its namespace.

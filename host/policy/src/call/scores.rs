@@ -59,7 +59,7 @@ pub(crate) struct Raised {
 impl Guard {
     pub fn of(terms: &Terms) -> Self {
         Guard {
-            least_share: (1.0 - terms.max_discount).clamp(0.0, 1.0),
+            least_share: terms.least_share(),
             exclusions: terms.exclusions,
         }
     }

@@ -1,5 +1,7 @@
 //! What a component says about itself: whether it can be, and can be shown.
 
+use semver::Version;
+
 use super::Refusal;
 use crate::call::answer::About;
 use crate::guest_text::{cut, printable};
@@ -18,7 +20,7 @@ pub(super) fn check(about: &About, exported: &[String]) -> Result<(), Refusal> {
             shortened(&about.name)
         ));
     }
-    if about.version.len() > 63 || !is_semantic(&about.version) {
+    if about.version.len() > 63 || Version::parse(&about.version).is_err() {
         return wrong(format!(
             "version {:?}: expected a semantic version, such as 1.4.0",
             shortened(&about.version)
@@ -54,28 +56,6 @@ pub(super) fn check(about: &About, exported: &[String]) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Whether a text is a version as semver.org has it.
-fn is_semantic(version: &str) -> bool {
-    let (version, build) = match version.split_once('+') {
-        Some((version, build)) => (version, Some(build)),
-        None => (version, None),
-    };
-    let (core, before) = match version.split_once('-') {
-        Some((core, before)) => (core, Some(before)),
-        None => (version, None),
-    };
-    let number = |part: &str| {
-        let digits = !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
-        digits && (part == "0" || !part.starts_with('0'))
-    };
-    let word = |part: &str| {
-        let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
-        !part.is_empty() && part.bytes().all(fits)
-    };
-    let words = |text: Option<&str>| text.is_none_or(|text| text.split('.').all(word));
-    core.split('.').count() == 3 && core.split('.').all(number) && words(before) && words(build)
-}
-
 fn shortened(text: &str) -> String {
     cut(text.to_owned(), 80)
 }
@@ -101,6 +81,7 @@ mod tests {
 
     #[test]
     fn versions_are_semantic() {
+        let is_semantic = |version: &str| Version::parse(version).is_ok();
         for good in [
             "0.1.0",
             "10.20.30",

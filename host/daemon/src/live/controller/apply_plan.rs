@@ -11,14 +11,12 @@ use tokio::time::Instant;
 
 use super::{Controller, Done};
 use crate::live::act::guard::guarded;
-use crate::live::act::launch::create_claims;
-use crate::live::act::launch::create_claims::Created;
+use crate::live::act::launch::create_claims::{self, Created};
 use crate::live::decide::claims::{group_of, new_node_claims, pod_name};
 use crate::live::decide::rollout::InFlightPod;
 use crate::live::decide::round::Round;
 use crate::live::observe::kinds::Kind;
-use crate::live::observe::server_pods;
-use crate::live::observe::server_pods::Asked;
+use crate::live::observe::server_pods::{self, Asked};
 use crate::live::process::lock::lock;
 use crate::messages::time_of_day;
 use crate::report::{self, UnplacedPod};

@@ -25,8 +25,7 @@ use super::{Controller, Done, Work};
 use crate::disrupt::Messages;
 use crate::live::act::claim_writes;
 use crate::live::act::disruption::events;
-use crate::live::act::disruption::step;
-use crate::live::act::disruption::step::NewCommand;
+use crate::live::act::disruption::step::{self, NewCommand};
 use crate::live::act::end::termination::disrupted;
 use crate::live::act::guard::{guarded, guarded_now};
 use crate::live::act::work_queue::Lane;
@@ -36,10 +35,8 @@ use crate::live::decide::command::{
     Candidate, CommandView, Replacement, candidate_of, destinations, replacement_of,
 };
 use crate::live::decide::disruption::{Before, Decision, IdleLook, Rested, decide};
-use crate::live::decide::staying;
-use crate::live::decide::staying::{Held, Told};
-use crate::live::decide::waves;
-use crate::live::decide::waves::Changes;
+use crate::live::decide::staying::{self, Held, Told};
+use crate::live::decide::waves::{self, Changes};
 use crate::live::journal::look::BEFORE_FIRST_LOOK;
 use crate::live::observe::node_claim;
 use crate::live::observe::state::WorkItem;

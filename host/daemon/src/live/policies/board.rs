@@ -271,12 +271,7 @@ impl PolicyBoard {
         policy.approved += tally.approved;
         policy.deferred += tally.deferred;
         policy.declined += tally.refused;
-        let instead = tally.by_last_good
-            + tally.by_last_answer
-            + tally.by_hold
-            + tally.by_price
-            + tally.by_rules;
-        let fine = tally.calls > 0 && instead == 0;
+        let fine = tally.calls > 0 && Active::of(&tally) == Active::Current;
         if fine && policy.failing.take().is_some() {
             self.note(
                 Kind::PolicyRecovered,

@@ -16,21 +16,18 @@ use longshore_core::model::Failures;
 use serde_json::{Value, json};
 
 use super::{COMMAND, DETAILS, MOVES, REPLACES, events, failures};
-use crate::live::act::claim_writes;
-use crate::live::act::claim_writes::{delete, patch_meta, patch_status};
+use crate::live::act::claim_writes::{self, delete, patch_meta, patch_status};
 use crate::live::act::context::Context;
 use crate::live::act::end::proof;
 use crate::live::act::end::termination::{DISRUPTED, DrainingPod, disrupted, other_taints};
 use crate::live::act::launch::create_claims;
-use crate::live::act::repair;
-use crate::live::act::repair::reboot;
+use crate::live::act::repair::{self, reboot};
 use crate::live::decide::claims::NewNodeClaim;
 use crate::live::decide::command::{
     Candidate, Command, CommandView, Due, REASON, Repaired, Replacement, Why, Worth, candidate_of,
 };
 use crate::live::observe::node::NodeView;
-use crate::live::observe::node_claim;
-use crate::live::observe::node_claim::{TERMINATION_TIME, is_true};
+use crate::live::observe::node_claim::{self, TERMINATION_TIME, is_true};
 use crate::live::observe::planned_pods::PLANNED_PODS;
 use crate::live::process::fail_points::fail_point;
 use crate::live::process::mutants::mutant;

@@ -8,8 +8,7 @@ use longshore_core::model::{ResourceId, Resources};
 
 use super::line::Lines;
 use crate::live::metrics::resource_type;
-use crate::live::observe::pod_latency;
-use crate::live::observe::pod_latency::PodTimes;
+use crate::live::observe::pod_latency::{self, PodTimes};
 use crate::live::observe::state::{MetricsSnapshot, NodeTotals, OfferingRow, Phase, PodRow};
 
 /// Gauges of one name.
