@@ -4,11 +4,11 @@
 
 use std::time::Duration;
 
-use longshore_sim::fields;
 use longshore_sim::harness::aws::{Account, Options};
 use longshore_sim::harness::{Harness, Setup, reloader};
-use longshore_sim::server::resources;
-use longshore_sim::world::paused;
+use longshore_simcluster::fields;
+use longshore_simcluster::server::resources;
+use longshore_simcluster::world::paused;
 use serde_json::json;
 
 const SECOND: Duration = Duration::from_secs(1);

@@ -29,12 +29,12 @@ use std::time::Duration;
 pub use longshore_daemon::live::run::environment::RepairMode;
 use tokio::task::JoinSet;
 
-use crate::faults::Faults;
-use crate::server::{Moment, RequestInfo, Verdict};
-use crate::world::World;
 use interceptor::Interceptor;
 pub use interceptor::Watches;
 use judges::Judges;
+use longshore_simcluster::faults::Faults;
+use longshore_simcluster::server::{Moment, RequestInfo, Verdict};
+use longshore_simcluster::world::World;
 pub use points::{Kill, Point, Strike, When};
 pub use questions::Subject;
 use questions::{Process, Processes};

@@ -22,10 +22,10 @@ use k8s_openapi::jiff::Timestamp;
 use longshore_core::model::{Catalogue, Symbols};
 use serde_json::Value;
 
-use crate::cloud;
-use crate::faults::Faults;
 pub use acts::ScenarioEvent;
 pub use curve::Curve;
+use longshore_simcluster::cloud;
+use longshore_simcluster::faults::Faults;
 pub use policy::Policy;
 
 /// The version of the format that is read.

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use tokio::task::JoinHandle;
 
-use crate::cloud;
 use crate::harness::Harness;
+use longshore_simcluster::cloud;
 use pods::Pods;
 pub use totals::{Money, Totals, Waits};
 

@@ -21,8 +21,8 @@ use crate::scenario::acts::text;
 use crate::scenario::play::{Outcome, Play};
 use crate::scenario::policy::PolicySlot;
 use crate::scenario::{Policy, Scenario, ScenarioEvent};
-use crate::world::paused;
 use file::PolicyFile;
+use longshore_simcluster::world::paused;
 use view::{Severity, View};
 
 /// How it is shown.

@@ -16,13 +16,15 @@ use longshore_daemon::live::run::environment::{
     Daemon, Environment, Repairs, TerminateFirst, fixed,
 };
 use longshore_kwok::provider::Kwok;
-use longshore_sim::cloud::Cloud;
-use longshore_sim::fields;
 use longshore_sim::harness::generated::types;
 use longshore_sim::harness::reloader;
-use longshore_sim::object::Key;
-use longshore_sim::server::{DeleteOptions, RequestInfo, Server, Subresource, Verdict, resources};
-use longshore_sim::world::{Options, World, paused};
+use longshore_simcluster::cloud::Cloud;
+use longshore_simcluster::fields;
+use longshore_simcluster::object::Key;
+use longshore_simcluster::server::{
+    DeleteOptions, RequestInfo, Server, Subresource, Verdict, resources,
+};
+use longshore_simcluster::world::{Options, World, paused};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -78,7 +80,7 @@ enum Lists {
 struct Told {
     cloud: Cloud,
     server: Server,
-    clock: longshore_sim::clock::Clock,
+    clock: longshore_simcluster::clock::Clock,
     lists: Arc<Mutex<Lists>>,
     /// When each node was closed to kube-scheduler.
     closed: Arc<Mutex<BTreeMap<String, Duration>>>,

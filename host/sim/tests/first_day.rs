@@ -4,9 +4,9 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use longshore_sim::fields::{self, name};
 use longshore_sim::harness::Harness;
-use longshore_sim::server::resources::{EVENT, NODE_CLAIM};
+use longshore_simcluster::fields::{self, name};
+use longshore_simcluster::server::resources::{EVENT, NODE_CLAIM};
 
 use crate::incidents::{deployment, one_per_node, pool, setup, staged, usual_pool};
 

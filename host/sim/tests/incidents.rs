@@ -7,14 +7,14 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use longshore_daemon::config;
-use longshore_sim::cloud;
-use longshore_sim::faults::Faults;
-use longshore_sim::fields::{self, name};
 use longshore_sim::harness::generated::types;
 use longshore_sim::harness::{Harness, Setup, Subject};
 use longshore_sim::scenario::policy::{Policy, PolicySlot};
-use longshore_sim::server::resources::{NODE, NODE_CLAIM, NODE_POOL};
-use longshore_sim::world::{Options, paused};
+use longshore_simcluster::cloud;
+use longshore_simcluster::faults::Faults;
+use longshore_simcluster::fields::{self, name};
+use longshore_simcluster::server::resources::{NODE, NODE_CLAIM, NODE_POOL};
+use longshore_simcluster::world::{Options, paused};
 
 #[path = "../../daemon/tests/reload/guest.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]

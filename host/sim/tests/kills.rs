@@ -8,12 +8,12 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use longshore_daemon::live::policies::PolicyReloader;
-use longshore_sim::cloud::Faults;
-use longshore_sim::fields;
 use longshore_sim::harness::generated::types;
 use longshore_sim::harness::{Harness, Kill, Point, Setup, When, reloader};
-use longshore_sim::server::resources;
-use longshore_sim::world::{Options, World, paused};
+use longshore_simcluster::cloud::Faults;
+use longshore_simcluster::fields;
+use longshore_simcluster::server::resources;
+use longshore_simcluster::world::{Options, World, paused};
 
 const BASE: &str = "
 apiVersion: karpenter.kwok.sh/v1alpha1

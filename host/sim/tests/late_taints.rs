@@ -4,11 +4,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use longshore_sim::fields;
 use longshore_sim::harness::generated::types;
 use longshore_sim::harness::{Harness, SEEDS_TYPES, Setup};
-use longshore_sim::server::resources;
-use longshore_sim::world::{Options, World, paused};
+use longshore_simcluster::fields;
+use longshore_simcluster::server::resources;
+use longshore_simcluster::world::{Options, World, paused};
 use serde_json::json;
 
 const BASE: &str = "

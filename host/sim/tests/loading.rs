@@ -5,8 +5,8 @@ use std::time::Duration;
 use longshore_daemon::live::policies::{CompileChild, Compiler, PolicyReloader, Setup as Policies};
 use longshore_sim::harness::generated::types;
 use longshore_sim::harness::{Harness, Setup};
-use longshore_sim::server::resources;
-use longshore_sim::world::{Options, paused};
+use longshore_simcluster::server::resources;
+use longshore_simcluster::world::{Options, paused};
 
 const OBJECTS: &str = "
 apiVersion: karpenter.kwok.sh/v1alpha1

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longshore_daemon::live::process::mutants;
-use longshore_sim::faults::Faults;
-use longshore_sim::fields::{self, name};
 use longshore_sim::harness::{Harness, RepairMode, Setup};
-use longshore_sim::server::Subresource;
-use longshore_sim::server::resources::{self, EVENT, NODE, NODE_CLAIM, NODE_POOL, POD};
-use longshore_sim::world::paused;
+use longshore_simcluster::faults::Faults;
+use longshore_simcluster::fields::{self, name};
+use longshore_simcluster::server::Subresource;
+use longshore_simcluster::server::resources::{self, EVENT, NODE, NODE_CLAIM, NODE_POOL, POD};
+use longshore_simcluster::world::paused;
 use serde_json::Value;
 
 /// A startup taint that an agent would take away.
@@ -817,7 +817,7 @@ async fn static_unjoined() -> Vec<String> {
         format!("{launched} nodes were bought that never joined")
     });
     let cloud = &scene.harness.world.cloud;
-    cloud.set_faults(longshore_sim::cloud::Faults::default());
+    cloud.set_faults(longshore_simcluster::cloud::Faults::default());
     scene.run(3600 + 20 * 60).await;
     let claims = scene.claims("web");
     let ready = |claim: &&Arc<Value>| fields::condition(claim, "Initialized") == "True";

@@ -9,7 +9,7 @@ use longshore_daemon::live::journal::{Journal, Sizes};
 use longshore_daemon::live::process::fail_points::{panic_at, panics_left};
 use longshore_sim::harness::generated::types;
 use longshore_sim::harness::{Harness, ProcessInputs, Setup, reloader};
-use longshore_sim::world::{Options, paused};
+use longshore_simcluster::world::{Options, paused};
 
 const BASE: &str = "
 apiVersion: karpenter.kwok.sh/v1alpha1

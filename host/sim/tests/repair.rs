@@ -4,12 +4,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use longshore_sim::fields::{self, name};
 use longshore_sim::harness::{Harness, Kill, RepairMode, Setup, When, reloader};
-use longshore_sim::object::Key;
-use longshore_sim::server::resources::{NODE, NODE_CLAIM};
-use longshore_sim::server::{Subresource, resources};
-use longshore_sim::world::paused;
+use longshore_simcluster::fields::{self, name};
+use longshore_simcluster::object::Key;
+use longshore_simcluster::server::resources::{NODE, NODE_CLAIM};
+use longshore_simcluster::server::{Subresource, resources};
+use longshore_simcluster::world::paused;
 use serde_json::Value;
 
 /// A NodePool, a pod on each of so many nodes, and more of the NodePool's disruption.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use longshore_sim::harness::generated::{Stories, types};
 use longshore_sim::harness::run::{run_scenario, run_seed};
 use longshore_sim::harness::{Harness, SEEDS_TYPES, Setup, reloader};
-use longshore_sim::world::paused;
+use longshore_simcluster::world::paused;
 
 const BASE: &str = "
 apiVersion: karpenter.kwok.sh/v1alpha1
@@ -74,8 +74,12 @@ fn up_and_down(seed: u64) -> String {
         );
         let claims = world
             .server
-            .list(longshore_sim::server::resources::NODE_CLAIM);
-        assert!(world.delete("NodeClaim", "", longshore_sim::fields::name(&claims[0])));
+            .list(longshore_simcluster::server::resources::NODE_CLAIM);
+        assert!(world.delete(
+            "NodeClaim",
+            "",
+            longshore_simcluster::fields::name(&claims[0])
+        ));
         world.run_for(Duration::from_secs(60)).await;
         assert_eq!(
             harness.settle(SOME).await,
@@ -92,9 +96,9 @@ fn up_and_down(seed: u64) -> String {
         world.scale("Deployment", "default", "web", 0);
         for claim in world
             .server
-            .list(longshore_sim::server::resources::NODE_CLAIM)
+            .list(longshore_simcluster::server::resources::NODE_CLAIM)
         {
-            world.delete("NodeClaim", "", longshore_sim::fields::name(&claim));
+            world.delete("NodeClaim", "", longshore_simcluster::fields::name(&claim));
         }
         world.run_for(Duration::from_secs(120)).await;
         assert_eq!(

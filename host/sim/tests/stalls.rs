@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use longshore_daemon::live::policies::PolicyReloader;
-use longshore_sim::fields;
 use longshore_sim::harness::generated::types;
 use longshore_sim::harness::{Harness, Setup, reloader};
-use longshore_sim::object::Resource;
-use longshore_sim::server::{Whose, resources};
-use longshore_sim::world::{Options, paused};
+use longshore_simcluster::fields;
+use longshore_simcluster::object::Resource;
+use longshore_simcluster::server::{Whose, resources};
+use longshore_simcluster::world::{Options, paused};
 
 const BASE: &str = "
 apiVersion: karpenter.kwok.sh/v1alpha1
@@ -180,7 +180,7 @@ fn scale_up(pods: usize, stall: Option<Stall>, reloader: PolicyReloader) -> End 
     told.expect("a runtime")
 }
 
-fn names(world: &longshore_sim::world::World) -> Vec<String> {
+fn names(world: &longshore_simcluster::world::World) -> Vec<String> {
     world
         .server
         .list(resources::NODE_CLAIM)

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use longshore_sim::fields::name;
 use longshore_sim::harness::{Harness, Setup};
-use longshore_sim::server::resources::NODE_CLAIM;
-use longshore_sim::world::paused;
+use longshore_simcluster::fields::name;
+use longshore_simcluster::server::resources::NODE_CLAIM;
+use longshore_simcluster::world::paused;
 
 /// A static NodePool; without `nodes` it has no limit.
 fn pool(replicas: u32, nodes: Option<u32>) -> String {

@@ -290,7 +290,7 @@ mod tests {
 
     /// The most modules of a crate that may use each other in a circle. Where a crate has fewer by
     /// now, its number here becomes smaller with it.
-    const LARGEST: [(&str, usize); 14] = [
+    const LARGEST: [(&str, usize); 15] = [
         ("api", 4),
         ("aws", 4),
         ("cloud", 4),
@@ -303,6 +303,7 @@ mod tests {
         ("objects", 4),
         ("policy", 4),
         ("sim", 4),
+        ("simcluster", 4),
         ("userdata", 4),
         ("xtask", 4),
     ];

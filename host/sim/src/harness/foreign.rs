@@ -8,10 +8,10 @@
 
 use serde_json::{Value, json};
 
-use crate::cloud::READY_AFTER;
-use crate::fields;
-use crate::server::{Subresource, resources};
-use crate::world::{ApplyError, World};
+use longshore_simcluster::cloud::READY_AFTER;
+use longshore_simcluster::fields;
+use longshore_simcluster::server::{Subresource, resources};
+use longshore_simcluster::world::{ApplyError, World};
 
 /// Label of all of them.
 const FOREIGN: &str = "sim.longshore.dev/foreign";

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use super::interceptor::Interceptor;
 use super::judges::Judges;
-use crate::fields;
-use crate::object::{Change, Event};
-use crate::server::resources;
+use longshore_simcluster::fields;
+use longshore_simcluster::object::{Change, Event};
+use longshore_simcluster::server::resources;
 
 /// Reads every change, for ever.
 pub(super) async fn observe(judges: Arc<Judges>) {

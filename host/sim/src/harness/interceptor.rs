@@ -10,16 +10,16 @@ use tokio::sync::Notify;
 
 use super::points::{Kill, Point, Strike, When};
 use super::setup::Setup;
-use crate::clock::Clock;
-use crate::cloud::Cloud;
-use crate::faults::{FaultAction, Faults, MAX_LIST_AGE, unit, writes};
-use crate::fields;
-use crate::keyed_rng::KeyedRng;
-use crate::log::{Log, clock_text};
-use crate::object::Resource;
-use crate::server::resources::LEASE;
-use crate::server::{RequestInfo, Server, Verdict, Whose};
-use crate::world::World;
+use longshore_simcluster::clock::Clock;
+use longshore_simcluster::cloud::Cloud;
+use longshore_simcluster::faults::{FaultAction, Faults, MAX_LIST_AGE, unit, writes};
+use longshore_simcluster::fields;
+use longshore_simcluster::keyed_rng::KeyedRng;
+use longshore_simcluster::log::{Log, clock_text};
+use longshore_simcluster::object::Resource;
+use longshore_simcluster::server::resources::LEASE;
+use longshore_simcluster::server::{RequestInfo, Server, Verdict, Whose};
+use longshore_simcluster::world::World;
 
 /// What becomes of a call of the cloud's API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -22,9 +22,9 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::interceptor::Interceptor;
-use crate::faults::writes;
-use crate::object::{Change, Event};
-use crate::server::{Moment, RequestInfo, resources};
+use longshore_simcluster::faults::writes;
+use longshore_simcluster::object::{Change, Event};
+use longshore_simcluster::server::{Moment, RequestInfo, resources};
 
 /// The rules, and what they remember.
 pub(super) struct Judges {

@@ -6,9 +6,9 @@ use serde_json::Value;
 
 use super::foreign::is_foreign;
 use super::judges::{disruption, nodes as node_rules};
-use crate::fields;
-use crate::server::resources;
-use crate::world::World;
+use longshore_simcluster::fields;
+use longshore_simcluster::server::resources;
+use longshore_simcluster::world::World;
 
 /// Everything that is not as it must be, a line each; empty if all is well.
 pub(super) fn unsettled(world: &World) -> Vec<String> {

@@ -15,7 +15,7 @@ use longshore_cloud::{GroupAnswer, GroupLaunch};
 use super::interceptor::{Call, Interceptor};
 use super::judges::Judges;
 use super::safety;
-use crate::cloud::Cloud;
+use longshore_simcluster::cloud::Cloud;
 
 /// A node that does not get ready, or is not any more, is replaced after this.
 const UNREADY_TOLERATION: Duration = Duration::from_secs(180);

@@ -21,7 +21,7 @@ use super::provider::InterceptedProvider;
 use super::questions::Processes;
 use super::safety;
 use super::setup::{ProcessInputs, Setup};
-use crate::cloud;
+use longshore_simcluster::cloud;
 
 /// A terminated process is killed after this time, as by kubelet.
 const TERMINATION_GRACE: Duration = Duration::from_secs(30);

@@ -11,9 +11,9 @@ use super::aws::Account;
 use super::generated::{GeneratedScenario, HOUR, ScenarioEvent};
 use super::setup::Setup;
 use super::{Harness, foreign};
-use crate::cloud;
-use crate::faults::Faults;
-use crate::world::paused;
+use longshore_simcluster::cloud;
+use longshore_simcluster::faults::Faults;
+use longshore_simcluster::world::paused;
 
 /// Time for a cluster to converge after the last fault. A claim without a node is given up after 15
 /// min, its successor needs a few minutes, and backoffs last a minute at most.

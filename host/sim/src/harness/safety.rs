@@ -11,9 +11,9 @@ use longshore_cloud::Launch;
 use super::interceptor::Interceptor;
 use super::judges::Judges;
 use super::judges::nodes::MAX_WATCH_SILENCE;
-use crate::faults::writes;
-use crate::fields;
-use crate::server::{RequestInfo, resources};
+use longshore_simcluster::faults::writes;
+use longshore_simcluster::fields;
+use longshore_simcluster::server::{RequestInfo, resources};
 
 /// A request to the API server leaves a process.
 pub(super) fn request(judges: &Judges, asked: &RequestInfo) {

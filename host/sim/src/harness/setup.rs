@@ -11,8 +11,8 @@ use longshore_daemon::live::run::environment::RepairMode;
 #[cfg(feature = "aws")]
 use super::aws::account::Account;
 use super::points::{Kill, Strike};
-use crate::faults::Faults;
-use crate::world;
+use longshore_simcluster::faults::Faults;
+use longshore_simcluster::world;
 
 /// How a daemon runs in a world.
 #[derive(Clone)]

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::interceptor::Interceptor;
-use crate::fields;
-use crate::server::resources;
+use longshore_simcluster::fields;
+use longshore_simcluster::server::resources;
 
 /// Whether a spread pod is one too many in the domain of a claim's node, once all expected pods
 /// have arrived: those with a nomination, and those `planned` for a claim. A pod without either may

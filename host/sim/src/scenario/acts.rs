@@ -7,9 +7,9 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::{Policy, Scenario, Window};
-use crate::cloud;
-use crate::faults::Faults;
-use crate::keyed_rng::KeyedRng;
+use longshore_simcluster::cloud;
+use longshore_simcluster::faults::Faults;
+use longshore_simcluster::keyed_rng::KeyedRng;
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum ScenarioEvent {

@@ -3,7 +3,7 @@
 use std::f64::consts::TAU;
 use std::time::Duration;
 
-use crate::keyed_rng::KeyedRng;
+use longshore_simcluster::keyed_rng::KeyedRng;
 
 /// Seconds from the beginning of 1970, a Thursday, to a Monday: weeks begin there.
 const MONDAY: i64 = 4 * DAY;

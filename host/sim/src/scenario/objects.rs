@@ -5,7 +5,7 @@ use std::time::Duration;
 use longshore_api::labels::MOVE_COST;
 use serde_json::{Map, Value, json};
 
-use crate::actors::kubelet::{RUNS_FOR, START_AFTER, STOP_AFTER};
+use longshore_simcluster::actors::kubelet::{RUNS_FOR, START_AFTER, STOP_AFTER};
 
 const ZONE: &str = "topology.kubernetes.io/zone";
 const HOST: &str = "kubernetes.io/hostname";

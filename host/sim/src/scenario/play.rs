@@ -9,11 +9,11 @@ use longshore_daemon::error::Failure;
 use super::acts::text;
 use super::policy::{Policy, PolicySlot};
 use super::{Scenario, ScenarioEvent};
-use crate::cloud::Running;
 use crate::harness::{Harness, Setup};
-use crate::keyed_rng::KeyedRng;
 use crate::stats::{Note, Sample, Stats, Totals, What};
-use crate::world::{self, paused};
+use longshore_simcluster::cloud::Running;
+use longshore_simcluster::keyed_rng::KeyedRng;
+use longshore_simcluster::world::{self, paused};
 
 /// A scenario under way.
 pub struct Play {

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::clock::Clock;
-use crate::fields;
-use crate::object::{Change, Event};
-use crate::server::{Server, resources};
+use longshore_simcluster::clock::Clock;
+use longshore_simcluster::fields;
+use longshore_simcluster::object::{Change, Event};
+use longshore_simcluster::server::{Server, resources};
 
 /// What is known of one.
 #[derive(Clone, Copy, Default)]

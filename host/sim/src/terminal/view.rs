@@ -8,10 +8,10 @@ use k8s_openapi::jiff::Timestamp;
 use longshore_api::quantity::Quantity;
 use serde_json::Value;
 
-use crate::fields;
 use crate::scenario::play::Play;
-use crate::server::resources;
 use crate::show;
+use longshore_simcluster::fields;
+use longshore_simcluster::server::resources;
 
 /// Most points of a sparkline.
 const MAX_POINTS: usize = 60;
@@ -154,7 +154,7 @@ impl View {
             .fold(0.0, |all, instance| all + instance.price);
         self.usd += self.usd_per_hour * self.now.saturating_sub(self.paid).as_secs_f64() / 3600.0;
         self.paid = self.now;
-        let node = |instance: &crate::cloud::Running| {
+        let node = |instance: &longshore_simcluster::cloud::Running| {
             let object = by_name.get(instance.node.as_str());
             let has = object.map_or(0, |node| {
                 milli(fields::text(node, "/status/allocatable/cpu"))

@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use longshore_daemon::live::policies::PolicyReloader;
-use longshore_sim::fields;
 use longshore_sim::harness::{Harness, Kill, Point, Setup, Strike, When, reloader};
-use longshore_sim::server::{Subresource, resources};
-use longshore_sim::world::{World, paused};
+use longshore_simcluster::fields;
+use longshore_simcluster::server::{Subresource, resources};
+use longshore_simcluster::world::{World, paused};
 use serde_json::json;
 
 use super::{BASE, Options, apart, harness, launches, state};

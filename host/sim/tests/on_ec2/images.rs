@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use longshore_sim::harness::{Setup, reloader};
-use longshore_sim::server::resources;
-use longshore_sim::world::paused;
+use longshore_simcluster::server::resources;
+use longshore_simcluster::world::paused;
 
 use super::{BASE, Options, apart, harness, launches, state};
 

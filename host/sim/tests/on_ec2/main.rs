@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 use longshore_sim::harness::aws::{Account, Options};
 use longshore_sim::harness::{Harness, Setup};
-use longshore_sim::server::resources;
-use longshore_sim::world::World;
+use longshore_simcluster::server::resources;
+use longshore_simcluster::world::World;
 
 /// A class and a NodePool of spot and on-demand instances.
 const BASE: &str = "

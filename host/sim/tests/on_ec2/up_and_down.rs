@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use longshore_sim::harness::{Setup, reloader};
-use longshore_sim::world::paused;
+use longshore_simcluster::world::paused;
 
 use super::{BASE, Options, apart, harness, state};
 

@@ -266,7 +266,7 @@ mod tests {
             .iter()
             .chain(WITH_CONTROL_PLANE.iter().copied().flatten());
         for name in all {
-            let found = ["api", "daemon", "ec2", "sim", "xtask"]
+            let found = ["api", "daemon", "ec2", "sim", "simcluster", "xtask"]
                 .iter()
                 .any(|package| {
                     let tests = longshore_xtask::guests::root()

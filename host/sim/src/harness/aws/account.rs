@@ -19,13 +19,13 @@ use tokio::sync::Notify;
 
 use super::fleets::Fleets;
 use super::kubelets::{self, Amounts};
-use crate::clock::Clock;
-use crate::cloud::elsewhere::{Elsewhere, Handle};
-use crate::cloud::{CloudEvent, Entry, Stats};
-use crate::fields;
-use crate::keyed_rng::KeyedRng;
-use crate::log::Log;
-use crate::server::{Server, resources};
+use longshore_simcluster::clock::Clock;
+use longshore_simcluster::cloud::elsewhere::{Elsewhere, Handle};
+use longshore_simcluster::cloud::{CloudEvent, Entry, Stats};
+use longshore_simcluster::fields;
+use longshore_simcluster::keyed_rng::KeyedRng;
+use longshore_simcluster::log::Log;
+use longshore_simcluster::server::{Server, resources};
 
 /// How an account is.
 #[derive(Clone, Debug)]

@@ -3,8 +3,8 @@
 use longshore_emulator::kubelet::Joining;
 use serde_json::{Value, json};
 
-use crate::cloud::READY_AFTER;
-use crate::fields;
+use longshore_simcluster::cloud::READY_AFTER;
+use longshore_simcluster::fields;
 
 /// What a type has: capacity, and what of it is left for pods.
 pub(super) type Amounts = (Value, Value);

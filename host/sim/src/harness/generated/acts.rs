@@ -6,7 +6,7 @@ use super::event::ScenarioEvent;
 use super::pods::Workloads;
 use super::rng::Rng;
 use super::scenario::HOUR;
-use crate::faults::Faults;
+use longshore_simcluster::faults::Faults;
 
 /// The acts of a scenario, by time. The last of them is before the hour is over.
 pub(super) fn acts(

@@ -18,7 +18,7 @@ use super::trouble::Trouble;
 use super::usual::{faults_of, repairs_of};
 use super::{acts, pools};
 use crate::harness::aws::account::Options;
-use crate::world;
+use longshore_simcluster::world;
 
 /// Tells these dice from those of the other scenarios.
 const EC2: u64 = 0x6563_3200_0000;

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use super::trouble::Trouble;
-use crate::fields;
 use crate::harness::Harness;
 use crate::harness::foreign::is_foreign;
-use crate::server::resources;
+use longshore_simcluster::fields;
+use longshore_simcluster::server::resources;
 
 /// Something that happens. `lot` picks one of those that are there then.
 #[derive(Clone, Debug, PartialEq)]

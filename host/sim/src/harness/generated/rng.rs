@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::faults::unit;
+use longshore_simcluster::faults::unit;
 
 /// Dice of one seed: the same throws in the same order.
 #[derive(Clone, Debug)]

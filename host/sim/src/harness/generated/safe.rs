@@ -16,13 +16,13 @@ use super::scenario::{GeneratedScenario, HOUR};
 use super::trouble::Trouble;
 use super::usual::repairs_of;
 use super::{acts, pools};
-use crate::cloud;
-use crate::faults::Faults;
 use crate::harness::interceptor::Watches;
 use crate::harness::setup::Jump;
-use crate::object::Resource;
-use crate::server::resources::{self, NODE, NODE_CLAIM, POD};
-use crate::world;
+use longshore_simcluster::cloud;
+use longshore_simcluster::faults::Faults;
+use longshore_simcluster::object::Resource;
+use longshore_simcluster::server::resources::{self, NODE, NODE_CLAIM, POD};
+use longshore_simcluster::world;
 
 /// Tells these dice from those of the other scenarios.
 const SAFE: u64 = 0x5afe_0000_0000;

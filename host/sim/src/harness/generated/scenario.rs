@@ -5,11 +5,11 @@ use std::time::Duration;
 use longshore_daemon::live::run::environment::RepairMode;
 
 use super::event::ScenarioEvent;
-use crate::faults::Faults;
 #[cfg(feature = "aws")]
 use crate::harness::aws::account::Options;
 use crate::harness::setup::Jump;
-use crate::world;
+use longshore_simcluster::faults::Faults;
+use longshore_simcluster::world;
 
 /// Length of a generated scenario.
 pub const HOUR: Duration = Duration::from_secs(3600);

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::faults::unit;
-use crate::fields;
 use crate::harness::Harness;
 use crate::harness::interceptor::Watches;
-use crate::server::{Subresource, resources};
+use longshore_simcluster::faults::unit;
+use longshore_simcluster::fields;
+use longshore_simcluster::server::{Subresource, resources};
 
 /// Something that goes wrong, and for how long. A lot picks one of the processes that are there
 /// then.

@@ -10,9 +10,9 @@ use longshore_daemon::live::run::environment::RepairMode;
 use super::rng::Rng;
 use super::scenario::GeneratedScenario;
 use super::{acts, pods, pools};
-use crate::cloud;
-use crate::faults::Faults;
-use crate::world;
+use longshore_simcluster::cloud;
+use longshore_simcluster::faults::Faults;
+use longshore_simcluster::world;
 
 impl GeneratedScenario {
     /// The scenario of a seed. `size` is about how many nodes there are at the busiest.

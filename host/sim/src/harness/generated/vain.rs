@@ -12,8 +12,8 @@ use super::disrupt;
 use super::event::ScenarioEvent;
 use super::rng::Rng;
 use super::scenario::{GeneratedScenario, HOUR};
-use crate::actors::scheduler::REFUSED;
 use crate::harness::judges::vain::BROKEN;
+use longshore_simcluster::actors::scheduler::REFUSED;
 
 /// So that what is bought in vain does not follow from what else a seed says.
 const VAIN: u64 = 0x7661_696e;

@@ -9,10 +9,10 @@ use longshore_core::model::purchases::{UNJOINED, Unjoined};
 use serde_json::Value;
 
 use super::nodes;
-use crate::fields;
 use crate::harness::interceptor::Interceptor;
-use crate::object::{Change, Event};
-use crate::server::{RequestInfo, resources};
+use longshore_simcluster::fields;
+use longshore_simcluster::object::{Change, Event};
+use longshore_simcluster::server::{RequestInfo, resources};
 
 /// Annotations of commands, as the daemon writes them down.
 pub(super) const COMMAND: &str = "longshore.dev/disruption";

@@ -3,11 +3,11 @@
 
 use serde_json::Value;
 
-use crate::fields;
 use crate::harness::foreign::is_foreign;
 use crate::harness::interceptor::Interceptor;
-use crate::object::Resource;
-use crate::server::{RequestInfo, resources};
+use longshore_simcluster::fields;
+use longshore_simcluster::object::Resource;
+use longshore_simcluster::server::{RequestInfo, resources};
 
 const KINDS: [Resource; 3] = [resources::NODE_POOL, resources::NODE_CLAIM, resources::NODE];
 

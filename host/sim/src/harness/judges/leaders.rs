@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use crate::faults::MAX_REQUEST_DELAY;
-use crate::fields;
 use crate::harness::interceptor::Interceptor;
-use crate::object::Change;
-use crate::server::{RequestInfo, resources};
+use longshore_simcluster::faults::MAX_REQUEST_DELAY;
+use longshore_simcluster::fields;
+use longshore_simcluster::object::Change;
+use longshore_simcluster::server::{RequestInfo, resources};
 
 /// A holder acts for 10 s after its last renewal, and others take over after 15 s. So its last
 /// request has 5 s to arrive before it can lose the Lease. A request in flight for longer arrives

@@ -4,11 +4,11 @@ use longshore_core::model::{Resources, Symbols};
 use serde_json::Value;
 
 use super::disruption;
-use crate::actors::scheduler::amounts;
-use crate::fields;
 use crate::harness::interceptor::Interceptor;
-use crate::object::{Change, Event};
-use crate::server::{RequestInfo, resources};
+use longshore_simcluster::actors::scheduler::amounts;
+use longshore_simcluster::fields;
+use longshore_simcluster::object::{Change, Event};
+use longshore_simcluster::server::{RequestInfo, resources};
 
 const POOL: &str = "karpenter.sh/nodepool";
 

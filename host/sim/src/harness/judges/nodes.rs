@@ -7,10 +7,10 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::pods;
-use crate::fields;
 use crate::harness::interceptor::Interceptor;
-use crate::object::{Change, Event};
-use crate::server::{RequestInfo, resources};
+use longshore_simcluster::fields;
+use longshore_simcluster::object::{Change, Event};
+use longshore_simcluster::server::{RequestInfo, resources};
 
 /// Taint of nodes that are disrupted or on their way out.
 pub(crate) const DISRUPTED: &str = "karpenter.sh/disrupted";

@@ -7,11 +7,11 @@ use serde_json::Value;
 
 use super::nodes::DISRUPTED;
 use super::proof::Proof;
-use crate::faults::MAX_REQUEST_DELAY;
-use crate::fields;
 use crate::harness::interceptor::Interceptor;
-use crate::object::Key;
-use crate::server::{RequestInfo, resources};
+use longshore_simcluster::faults::MAX_REQUEST_DELAY;
+use longshore_simcluster::fields;
+use longshore_simcluster::object::Key;
+use longshore_simcluster::server::{RequestInfo, resources};
 
 /// The sender of an eviction may not know a pod that was bound less than this time before its
 /// arrival. Requests are in flight for [`MAX_REQUEST_DELAY`] at most, and a drain runs every

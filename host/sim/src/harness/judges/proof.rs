@@ -10,11 +10,11 @@ use serde_json::Value;
 use super::disruption;
 use super::nodes::{self, Nodes};
 use super::pods;
-use crate::fields;
 use crate::harness::foreign;
 use crate::harness::interceptor::Interceptor;
-use crate::object::{Change, Event};
-use crate::server::{RequestInfo, resources};
+use longshore_simcluster::fields;
+use longshore_simcluster::object::{Change, Event};
+use longshore_simcluster::server::{RequestInfo, resources};
 
 const REGISTERED: &str = "karpenter.sh/registered";
 const POOL: &str = "karpenter.sh/nodepool";

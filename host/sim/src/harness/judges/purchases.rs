@@ -7,12 +7,12 @@ use longshore_core::model::{Resources, Symbols};
 use serde_json::Value;
 
 use super::disruption;
-use crate::actors::scheduler::{amounts, requests};
-use crate::fields;
 use crate::harness::interceptor::Interceptor;
 use crate::harness::spread::one_too_many;
-use crate::object::{Change, Event};
-use crate::server::{RequestInfo, resources};
+use longshore_simcluster::actors::scheduler::{amounts, requests};
+use longshore_simcluster::fields;
+use longshore_simcluster::object::{Change, Event};
+use longshore_simcluster::server::{RequestInfo, resources};
 
 /// Pods that a claim was made for, as the daemon writes them down.
 const PLANNED_PODS: &str = "longshore.dev/planned-pods";

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::fields;
 use crate::harness::interceptor::Interceptor;
-use crate::server::resources;
+use longshore_simcluster::fields;
+use longshore_simcluster::server::resources;
 
 /// Kinds that are watched, and as many again.
 const WATCHES: u64 = 30;

@@ -4,10 +4,10 @@
 use std::time::Duration;
 
 use super::disruption;
-use crate::fields;
 use crate::harness::interceptor::Interceptor;
-use crate::object::Change;
-use crate::server::{RequestInfo, resources};
+use longshore_simcluster::fields;
+use longshore_simcluster::object::Change;
+use longshore_simcluster::server::{RequestInfo, resources};
 
 /// What the daemon still does about the last thing that happened: hints are taken back after 30 s,
 /// garbage is looked for twice, two minutes apart, failures are tried again within a minute.

@@ -8,11 +8,11 @@ use serde_json::Value;
 
 use super::disruption::{self, COMMAND};
 use super::purchases::{pods_of, under_way};
-use crate::actors::scheduler::REFUSED;
-use crate::fields;
 use crate::harness::interceptor::Interceptor;
-use crate::object::{Change, Event};
-use crate::server::{RequestInfo, resources};
+use longshore_simcluster::actors::scheduler::REFUSED;
+use longshore_simcluster::fields;
+use longshore_simcluster::object::{Change, Event};
+use longshore_simcluster::server::{RequestInfo, resources};
 
 /// The NodePool whose nodes never join.
 pub(crate) const BROKEN: &str = "broken";

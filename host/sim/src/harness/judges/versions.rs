@@ -8,7 +8,7 @@
 use serde_json::Value;
 
 use crate::harness::interceptor::Interceptor;
-use crate::server::{RequestInfo, resources};
+use longshore_simcluster::server::{RequestInfo, resources};
 
 const LISTS: [&str; 4] = [
     "/spec/taints",

@@ -7,9 +7,9 @@ use longshore_daemon::config::reader::Table;
 
 use super::known::Known;
 use super::values::{MAX_SCENARIO, moment, share};
-use crate::cloud::{self, Disturbances, Latencies, Options};
-use crate::faults::Faults;
 use crate::scenario::Window;
+use longshore_simcluster::cloud::{self, Disturbances, Latencies, Options};
+use longshore_simcluster::faults::Faults;
 
 /// The cloud, and the windows in which things go wrong.
 pub fn disturbances(root: &mut Table, known: &Known) -> (Options, Vec<Window>) {

@@ -7,8 +7,8 @@ use longshore_emulator::Account;
 use serde_json::json;
 
 use super::values::path;
-use crate::cloud;
 use crate::harness::aws::Options;
+use longshore_simcluster::cloud;
 
 /// The account: that of `world`, or the built-in region.
 pub fn account(root: &mut Table, folder: &Path) -> Options {

@@ -9,11 +9,13 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 
 use super::{Account, Connected, Machine, Timers, id_of, paid};
-use crate::clock::Clock;
-use crate::cloud::elsewhere::Elsewhere;
-use crate::cloud::{CloudEvent, Disturbances, Entry, Faults, Ledger, Running, Stats};
-use crate::log::Log;
-use crate::server::Server;
+use longshore_simcluster::clock::Clock;
+use longshore_simcluster::cloud::elsewhere::Elsewhere;
+use longshore_simcluster::cloud::{
+    CloudEvent, Disturbances, Entry, Faults, Ledger, Running, Stats,
+};
+use longshore_simcluster::log::Log;
+use longshore_simcluster::server::Server;
 
 impl Elsewhere for Account {
     fn connect(&self, server: Server, clock: Clock, log: Log) {

@@ -20,8 +20,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Context as _, Result};
 use libtest_mimic::{Arguments, Failed, Trial};
-use longshore_sim::clock::Clock;
-use longshore_sim::server::Server;
+use longshore_simcluster::clock::Clock;
+use longshore_simcluster::server::Server;
 use longshore_xtask::control_plane::{self, ControlPlane};
 use tokio::runtime::{Builder, Runtime};
 

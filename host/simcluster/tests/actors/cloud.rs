@@ -2,9 +2,9 @@ use std::time::Duration;
 
 use expect_test::expect;
 use longshore_cloud::{CloudError, CloudProvider, Launch, Requirement};
-use longshore_sim::cloud::{Disturbances, Faults};
-use longshore_sim::server::resources;
-use longshore_sim::world::{Options, World};
+use longshore_simcluster::cloud::{Disturbances, Faults};
+use longshore_simcluster::server::resources;
+use longshore_simcluster::world::{Options, World};
 
 use crate::scene::{apply, pod, story, story_with, wait};
 
@@ -33,10 +33,10 @@ pub fn launch(number: u32, capacity_type: &str) -> Launch {
 /// Takes the taint of nodes that have not joined away, as the daemon does.
 pub fn register(world: &World) {
     for node in world.server.list(resources::NODE) {
-        let key = longshore_sim::fields::key_of(resources::NODE, &node);
+        let key = longshore_simcluster::fields::key_of(resources::NODE, &node);
         let done = world.server.update(
             &key,
-            longshore_sim::server::Subresource::Object,
+            longshore_simcluster::server::Subresource::Object,
             &mut |node| {
                 if let Some(taints) = node
                     .pointer_mut("/spec/taints")

@@ -1,5 +1,5 @@
-use longshore_sim::fields;
-use longshore_sim::server::{Subresource, resources};
+use longshore_simcluster::fields;
+use longshore_simcluster::server::{Subresource, resources};
 
 use crate::scene::{apply, deployment, node, pod, story, wait};
 

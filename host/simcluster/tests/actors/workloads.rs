@@ -1,5 +1,5 @@
-use longshore_sim::fields;
-use longshore_sim::world::World;
+use longshore_simcluster::fields;
+use longshore_simcluster::world::World;
 use serde_json::json;
 
 use crate::scene::{apply, deployment, node, story, wait, workload};
@@ -50,7 +50,7 @@ fn a_deployment_rolls_without_leaving_its_limits() {
         assert_eq!(status(&world, "Deployment", "web", &fields), all);
         let sizes: Vec<_> = world
             .server
-            .list(longshore_sim::server::resources::REPLICA_SET);
+            .list(longshore_simcluster::server::resources::REPLICA_SET);
         let mut sizes: Vec<i64> = sizes
             .iter()
             .filter_map(|s| fields::number(s, "/spec/replicas"))

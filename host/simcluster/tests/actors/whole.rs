@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use longshore_cloud::CloudProvider;
-use longshore_sim::cloud::{Disturbances, Faults};
-use longshore_sim::keyed_rng::KeyedRng;
-use longshore_sim::world::{Options, World, paused};
+use longshore_simcluster::cloud::{Disturbances, Faults};
+use longshore_simcluster::keyed_rng::KeyedRng;
+use longshore_simcluster::world::{Options, World, paused};
 
 use crate::cloud::{launch, register};
 use crate::scene::{apply, deployment, wait, workload};
@@ -48,7 +48,7 @@ async fn busy_hour(world: &World, nodes: u32, chance: KeyedRng) {
             _ => {
                 let pods = world.pods();
                 let pod = &pods[lot as usize % pods.len()];
-                world.delete("Pod", "default", longshore_sim::fields::name(pod));
+                world.delete("Pod", "default", longshore_simcluster::fields::name(pod));
             }
         }
         wait(world, 60).await;

@@ -1,6 +1,6 @@
-use longshore_sim::fields;
-use longshore_sim::server::{DeleteOptions, resources};
-use longshore_sim::world::World;
+use longshore_simcluster::fields;
+use longshore_simcluster::server::{DeleteOptions, resources};
+use longshore_simcluster::world::World;
 
 use crate::scene::{apply, deployment, node, story, wait};
 

@@ -15,7 +15,7 @@ pub struct Resource(u8);
 
 impl Resource {
     /// The kind in this place.
-    pub(crate) const fn numbered(place: u8) -> Self {
+    pub const fn numbered(place: u8) -> Self {
         Resource(place)
     }
 }

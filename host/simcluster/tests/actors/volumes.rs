@@ -1,6 +1,6 @@
-use longshore_sim::fields;
-use longshore_sim::server::resources;
-use longshore_sim::world::World;
+use longshore_simcluster::fields;
+use longshore_simcluster::server::resources;
+use longshore_simcluster::world::World;
 
 use crate::scene::{apply, node, pod, story, wait, workload};
 

@@ -23,7 +23,7 @@ macro_rules! kinds {
 }
 
 /// The kind in a place, which only the constants here have.
-pub(crate) fn kind(place: u8) -> &'static Kind {
+pub fn kind(place: u8) -> &'static Kind {
     &KINDS[place as usize]
 }
 

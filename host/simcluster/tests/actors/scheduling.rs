@@ -1,6 +1,6 @@
 use expect_test::expect;
-use longshore_sim::fields;
-use longshore_sim::server::{Subresource, resources};
+use longshore_simcluster::fields;
+use longshore_simcluster::server::{Subresource, resources};
 
 use crate::scene::{apply, deployment, node, pod, story, wait, workload};
 

@@ -1,5 +1,5 @@
 use expect_test::expect;
-use longshore_sim::fields;
+use longshore_simcluster::fields;
 
 use crate::scene::{apply, node, pod, story, wait, workload};
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use longshore_sim::world::{Options, World, paused};
+use longshore_simcluster::world::{Options, World, paused};
 
 /// Tells a scenario in a world of default options.
 pub fn story(told: impl AsyncFnOnce(World)) {
