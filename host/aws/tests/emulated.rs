@@ -22,8 +22,12 @@ use longshore_emulator::shell::Shell;
 use longshore_emulator::{Account, Request, World};
 use serde_json::{Value, json};
 
+#[path = "emulated/bad_input.rs"]
+mod bad_input;
 #[path = "emulated/groups.rs"]
 mod groups;
+#[path = "emulated/interruption_load.rs"]
+mod interruption_load;
 #[path = "emulated/services.rs"]
 mod services;
 

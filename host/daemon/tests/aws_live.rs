@@ -1,6 +1,5 @@
 //! Instances of an emulated EC2 as nodes of a real control plane: through the real SDK, with the
 //! rights that `deploy/` ships. What instances join is read from their own user data.
-#![allow(clippy::print_stdout, reason = "how soon a node is tainted is told")]
 
 use std::path::Path;
 use std::process::Command;
@@ -14,15 +13,14 @@ use serde_json::json;
 #[allow(dead_code, reason = "its other user needs the rest")]
 #[path = "plane/foreign.rs"]
 mod foreign;
-#[allow(dead_code, reason = "its other users need the rest")]
-mod plane;
-
-use plane::{
-    Daemon, deployment, ensure_told, get, instance_of, names, objects, running, until, within,
+use super::plane::{
+    self, Daemon, Suite, deployment, ensure_told, get, instance_of, names, objects, running, until,
+    within,
 };
 
-fn main() {
-    plane::main(
+pub fn suite() -> Suite {
+    Suite::new(
+        "aws_live",
         Some(1),
         &[
             ("pods_get_instances_and_give_them_back", up_and_down),
@@ -41,7 +39,7 @@ fn main() {
             ("the_account_is_saved_as_a_world", saved),
         ],
         &[],
-    );
+    )
 }
 
 const WORLD: &str = include_str!("../../emulator/data/small.json");

@@ -24,12 +24,11 @@ use longshore_xtask::control_plane::{self, ControlPlane};
 use longshore_xtask::emulated_aws::EmulatedAws;
 use serde_json::{Value, json};
 
-#[allow(dead_code, reason = "its other users need the rest")]
-mod plane;
+use super::plane::{
+    self, Daemon, Suite, deployment, get, instance_of, objects, running, until, within,
+};
 
-use plane::{Daemon, deployment, get, instance_of, objects, running, until, within};
-
-fn main() {
+pub fn suite() -> Suite {
     let mut all: Vec<plane::Test> = vec![
         (
             "a_cluster_of_karpenter_1_15_is_taken_over_and_handed_back",
@@ -47,7 +46,7 @@ fn main() {
             by_karpenter_itself,
         ));
     }
-    plane::main(Some(1), &all, &[]);
+    Suite::new("aws_takeover", Some(1), &all, &[])
 }
 
 /// The version of Karpenter's hashes.

@@ -2,9 +2,7 @@
 //! again. The pods, budgets and judge are those of `disruption_live`; the catalogue is that of
 //! us-east-1, and EC2's rate limits hold. All calls are kept with their replies, and counted.
 //!
-//! Run by `cargo test -p longshore --features aws --test aws_thousand -- --ignored`.
-
-#![allow(clippy::print_stdout, reason = "figures, for a person that runs it")]
+//! Run by `cargo test -p longshore --features aws --test on_aws -- --ignored aws_thousand::`.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,7 +13,6 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::jiff::Timestamp;
-use libtest_mimic::{Arguments, Failed, Trial};
 use longshore_aws::calls::Call;
 use longshore_ec2::catalogue::tables::on_demand_price;
 use longshore_xtask::control_plane::{self, ControlPlane};
@@ -25,12 +22,10 @@ use serde_json::{Value, json};
 #[path = "disruption_live/judge.rs"]
 #[allow(dead_code, reason = "its other user needs the rest")]
 mod judge;
-#[allow(dead_code, reason = "its other users need the rest")]
-mod plane;
 #[path = "disruption_live/scaling.rs"]
 mod scaling;
 
-use plane::{Daemon, get, objects, until, within};
+use super::plane::{Daemon, Suite, get, objects, until, within};
 use scaling::{CONSOLIDATE_AFTER, LARGE, Load, Scaled, Scaling};
 
 const WORLD: &str = "../../examples/catalogues/aws-us-east-1.json.gz";
@@ -44,30 +39,25 @@ const SMALL: Load = Load {
     killed_every: None,
 };
 
-fn main() {
-    let mut arguments = Arguments::from_args();
-    arguments.test_threads = Some(1);
-    let trial = |name: &str, load: Load| {
-        Trial::test(name, move || {
-            down_and_up(load).map_err(|error| Failed::from(format!("{error:#}")))
+/// They take minutes each, so only who asks for them runs them.
+pub fn suite() -> Suite {
+    let mut suite = Suite::empty("aws_thousand", Some(1))
+        .test("a_hundred_pods_become_fewer_and_more_on_ec2", true, || {
+            down_and_up(SMALL)
         })
-        // They take minutes each.
-        .with_ignored_flag(true)
-    };
-    let mut trials = vec![
-        trial("a_hundred_pods_become_fewer_and_more_on_ec2", SMALL),
-        trial("a_thousand_pods_become_fewer_and_more_on_ec2", LARGE),
-    ];
+        .test("a_thousand_pods_become_fewer_and_more_on_ec2", true, || {
+            down_and_up(LARGE)
+        });
     if let Some(program) = std::env::var_os(KARPENTER) {
-        let foreign = move |load: Load| {
-            let program = PathBuf::from(program.clone());
-            move || karpenters(&program, load).map_err(|error| Failed::from(format!("{error:#}")))
-        };
-        let small = Trial::test("karpenter_with_a_hundred_pods", foreign(SMALL));
-        let large = Trial::test("karpenter_with_a_thousand_pods", foreign(LARGE));
-        trials.extend([small, large].map(|trial| trial.with_ignored_flag(true)));
+        for (name, load) in [
+            ("karpenter_with_a_hundred_pods", SMALL),
+            ("karpenter_with_a_thousand_pods", LARGE),
+        ] {
+            let program = PathBuf::from(&program);
+            suite = suite.test(name, true, move || karpenters(&program, load));
+        }
     }
-    libtest_mimic::run(&arguments, trials).exit();
+    suite
 }
 
 /// An account in us-east-1 with EC2's limits, lag, and boots of 15 to 40 s.

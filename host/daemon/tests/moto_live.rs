@@ -1,12 +1,11 @@
 //! The daemon on an AWS that was not written here: moto's server (`pip install 'moto[server]'
 //! boto3`), with a real control plane. Minutes, so nothing runs it by itself:
 //!
-//! `cargo test -p longshore --features aws --test moto_live`
+//! `cargo test -p longshore --features aws --test on_aws -- moto_live::`
 //!
 //! Not run where python3 has no moto; `LONGSHORE_PYTHON` names another python3. What moto has not is
 //! listed in `aws/tests/moto.rs`. Besides, its fleets give instances no security groups. So nodes
 //! drift, and the budget for that is 0 here.
-#![allow(clippy::print_stdout, reason = "how long a class waits is told")]
 
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -14,14 +13,12 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use libtest_mimic::{Arguments, Trial};
 use longshore_xtask::control_plane::ControlPlane;
 use serde_json::{Value, json};
 
-#[allow(dead_code, reason = "its other users need the rest")]
-mod plane;
-
-use plane::{Daemon, deployment, ensure_told, get, instance_of, names, objects, running, within};
+use super::plane::{
+    self, Daemon, Suite, deployment, ensure_told, get, instance_of, names, objects, running, within,
+};
 
 const TESTS: [plane::Test; 6] = [
     ("pods_get_instances_and_give_them_back", up_and_down),
@@ -32,17 +29,16 @@ const TESTS: [plane::Test; 6] = [
     ("a_profile_that_is_seen_late_delays_a_class_by_little", late),
 ];
 
-fn main() {
+pub fn suite() -> Suite {
     let Some(reason) = missing() else {
-        plane::main(Some(1), &TESTS, &[]);
-        return;
+        return Suite::new("moto_live", Some(1), &TESTS, &[]);
     };
-    let trial = |(name, _): &plane::Test| {
-        let name = format!("{name} (not run: {reason})");
-        Trial::test(name, || Ok(())).with_ignored_flag(true)
+    let not_run = |suite: Suite, (name, test): plane::Test| {
+        suite.test(&format!("{name} (not run: {reason})"), true, test)
     };
-    let trials = TESTS.iter().map(trial).collect();
-    libtest_mimic::run(&Arguments::from_args(), trials).exit();
+    TESTS
+        .into_iter()
+        .fold(Suite::empty("moto_live", Some(1)), not_run)
 }
 
 fn python() -> Command {

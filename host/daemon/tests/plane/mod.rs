@@ -29,12 +29,8 @@ pub struct Suite {
 impl Suite {
     /// Without tests so far.
     pub fn empty(name: &str, at_once: Option<usize>) -> Self {
-        let prefix = match name {
-            "" => String::new(),
-            name => format!("{name}::"),
-        };
         Suite {
-            prefix,
+            prefix: format!("{name}::"),
             at_once,
             trials: Vec::new(),
             end: None,
@@ -85,11 +81,6 @@ impl Suite {
         }
         conclusion.has_failed()
     }
-}
-
-/// Runs a program of one suite, whose tests have no prefix.
-pub fn main(at_once: Option<usize>, needs: &[Test], alone: &[Test]) {
-    exit(Suite::new("", at_once, needs, alone).run(&Arguments::from_args()));
 }
 
 /// Ends the program as one of tests does.

@@ -27,7 +27,7 @@ use serde_json::{Value, json};
 
 /// An account that answers at once, with more in it.
 fn account(own: &Value) -> Account {
-    const SMALL: &str = include_str!("../../emulator/data/small.json");
+    const SMALL: &str = include_str!("../../../emulator/data/small.json");
     let world = SMALL.replacen('{', &format!("{{\"account\": {own},"), 1);
     let (mut account, problems) = Account::read("world", world.as_bytes(), None).unwrap();
     assert!(problems.is_empty());

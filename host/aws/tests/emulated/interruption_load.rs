@@ -194,7 +194,7 @@ fn share(sorted: &[Duration], percent: usize) -> Duration {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ten_thousand_messages_are_answered_each_thing_once() {
-    let small = include_str!("../../emulator/data/small.json");
+    let small = include_str!("../../../emulator/data/small.json");
     let (mut account, _) = Account::read("world", small.as_bytes(), None).unwrap();
     account.settings.duplicate_share = 0.1;
     let server = serve(0, World::new(account, 1)).await.unwrap();
