@@ -44,6 +44,13 @@ pub struct Scores {
     pub pools: Vec<CommitmentPool>,
 }
 
+impl Scores {
+    /// Whether the policy excludes the offering of that row.
+    pub fn excludes(&self, row: u32) -> bool {
+        self.cost[row as usize].is_infinite()
+    }
+}
+
 /// A policy whose costs tell no two offerings apart, so that the price decides nothing. Offerings that
 /// it excludes do not count.
 #[derive(Clone, Debug, PartialEq)]

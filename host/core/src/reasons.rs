@@ -222,7 +222,7 @@ pub struct TypesLeft {
     pub daemons: Option<(ResourceId, i64)>,
     /// Would pass the NodePool's limits.
     pub limits: u32,
-    /// Offerings of the types counted in `offerings` that would do and are taken to be without
+    /// Offerings of the types counted in `offerings` and `excluded` that would do and are taken to be without
     /// capacity for now.
     pub short: u32,
     /// When the first of those is offered again, seconds since 1970; 0 where there is none.

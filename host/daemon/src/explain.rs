@@ -301,6 +301,9 @@ fn outcome(case: &ExplainInput<'_>, pod: PodIx) -> Outcome {
         (None, Some(place)) => Outcome::NotPlanned {
             why: awaited(world, place),
         },
+        (None, None) if record.gated => {
+            not_planned("it has scheduling gates, which whoever set them removes")
+        }
         (None, None) if !record.unschedulable && !record.unattempted => {
             not_planned("kube-scheduler has not given up on it")
         }

@@ -181,39 +181,52 @@ fn untried_pods(world: &ClusterObjects, source: &str, problems: &mut Diagnostics
         format!("{namespace}/{}", pod.name)
     };
     // Of a pod that cannot be read something is said already.
-    let told: BTreeSet<&str> = problems
+    let told: BTreeSet<String> = problems
         .list
         .iter()
         .filter(|problem| problem.kind == "Pod")
-        .map(|problem| problem.name.as_str())
+        .map(|problem| problem.name.clone())
         .collect();
-    let mut untried = world
+    let untried = world
         .pods
         .iter()
-        .filter(|pod| is_untried(pod) && !told.contains(name_of(pod).as_str()));
-    let Some(first) = untried.next() else { return };
-    let name = name_of(first);
-    let others = match untried.count() {
+        .filter(|pod| is_untried(pod) && !told.contains(&name_of(pod)));
+    let (gated, untried): (Vec<&Pod>, Vec<&Pod>) = untried.partition(|pod| pod.gated);
+    let others = |pods: &[&Pod]| match pods.len() - 1 {
         0 => String::new(),
         1 => " (and 1 other pod)".to_owned(),
         count => format!(" (and {count} other pods)"),
     };
-    problems.push(Diagnostic {
-        location: Location {
-            source: source.to_owned(),
-            ..Location::default()
-        },
-        kind: "Pod".into(),
-        name,
-        field: "status.conditions".into(),
-        what: format!(
-            "say nothing of kube-scheduler{others}: only pods with condition PodScheduled False and \
-            reason Unschedulable are planned for"
-        ),
-        hint: "add the condition to a manifest that was written by hand; a pod with scheduling gates \
-               waits for them"
-            .into(),
-    });
+    let mut say = |pods: &[&Pod], field: &str, what: String, hint: &str| {
+        problems.push(Diagnostic {
+            location: Location {
+                source: source.to_owned(),
+                ..Location::default()
+            },
+            kind: "Pod".into(),
+            name: name_of(pods[0]),
+            field: field.into(),
+            what,
+            hint: hint.into(),
+        });
+    };
+    if !gated.is_empty() {
+        let what = format!(
+            "keep kube-scheduler from trying it{}: nothing is planned for it until they are removed",
+            others(&gated)
+        );
+        let hint = "whoever set the gates removes them";
+        say(&gated, "spec.schedulingGates", what, hint);
+    }
+    if !untried.is_empty() {
+        let what = format!(
+            "say nothing of kube-scheduler{}: only pods with condition PodScheduled False and \
+            reason Unschedulable are planned for",
+            others(&untried)
+        );
+        let hint = "add the condition to a manifest that was written by hand";
+        say(&untried, "status.conditions", what, hint);
+    }
 }
 
 /// Says which kinds of the input do not count, though a user may expect them to.

@@ -586,7 +586,8 @@ impl Messages<'_> {
         let policy = named(left.excluded_by.as_deref());
         let offering = self.pinned_offering();
         let offering = offering.as_deref().unwrap_or("offering");
-        format!("{policy} excludes every {offering}")
+        let of_those = if left.short > 0 { " with capacity" } else { "" };
+        format!("{policy} excludes every {offering}{of_those}")
     }
 
     fn no_offering(&self) -> String {
@@ -784,6 +785,16 @@ mod tests {
             words(&world).sentence(&Unfit::Types(left.clone())),
             "4 of 9 types: policy green excludes every offering; 3: no offering available; 2: labels do \
              not match"
+        );
+        let short = TypesLeft {
+            short: 2,
+            short_until: 3_600,
+            ..left.clone()
+        };
+        assert_eq!(
+            words(&world).sentence(&Unfit::Types(short)),
+            "4 of 9 types: policy green excludes every offering with capacity; 3: no offering available; \
+             2: labels do not match; 2 offerings are unavailable until 01:00:00 UTC"
         );
         left.excluded_by = None;
         let unnamed = words(&world).sentence(&Unfit::Types(left));

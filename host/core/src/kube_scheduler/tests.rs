@@ -214,6 +214,7 @@ impl Town {
             unschedulable: node.is_none(),
             queued: 0,
             unattempted: false,
+            gated: false,
             nominated: None,
             is_static: false,
             resource_claims: false,

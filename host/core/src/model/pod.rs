@@ -49,9 +49,11 @@ pub struct Pod {
     pub waits_to_start: bool,
     /// Condition PodScheduled is False with reason Unschedulable.
     pub unschedulable: bool,
-    /// kube-scheduler has not tried it yet, and the caller expects that no existing node takes it.
-    /// It is planned for as if it were `unschedulable`.
+    /// kube-scheduler has not tried it yet, and the live loop expects that no existing node takes it.
+    /// It is planned for as if it were `unschedulable`. Manifests never say so.
     pub unattempted: bool,
+    /// `spec.schedulingGates` is not empty: kube-scheduler does not try it before they are removed.
+    pub gated: bool,
     /// `status.nominatedNodeName`: the node on which kube-scheduler or Longshore expects the pod;
     /// the name of a NodeClaim while the node does not exist. While that node exists, the pod
     /// counts as one of its pods.

@@ -343,6 +343,7 @@ impl EachSymbol for Pod {
             waits_to_start: _,
             unschedulable: _,
             unattempted: _,
+            gated: _,
             nominated,
             is_static: _,
             resource_claims: _,

@@ -216,8 +216,15 @@ impl<'a> NodeSpecs<'a> {
             .filter(|row| self.catalogue.offering(OfferingId(*row)).available)
             .peekable();
         offered.peek()?;
-        let is_excluded = |row: u32| scores.cost[row as usize].is_infinite();
-        offered.all(is_excluded).then_some(scores.policy.as_ref())
+        offered
+            .all(|row| scores.excludes(row))
+            .then_some(scores.policy.as_ref())
+    }
+
+    /// Whether the policy of a state's NodePool excludes an offering.
+    pub fn is_excluded(&self, state: NodeSpecId, offering: OfferingId) -> bool {
+        let pool = self.get(state).pool;
+        offering.0 != u32::MAX && self.scores[pool].excludes(offering.0)
     }
 
     /// The state of that id.

@@ -460,8 +460,8 @@ pub(super) fn matching_labels(p: &mut CompiledCluster<'_>, sets: &Sets) -> BitSe
 }
 
 /// Counts a type of which nothing is offered: it does not suit the node class, a policy excludes what
-/// it has, or it has no offering; and those of its offerings that a state admits and that are taken
-/// to be without capacity.
+/// it has, or it has no offering; and those of its offerings that a state admits, that no policy
+/// excludes, and that are taken to be without capacity.
 pub(super) fn count_not_offered(
     p: &CompiledCluster<'_>,
     state: NodeSpecId,
@@ -476,15 +476,18 @@ pub(super) fn count_not_offered(
     if let Some(policy) = p.states.excluded(state, at) {
         left.excluded += 1;
         left.excluded_by = left.excluded_by.take().or_else(|| policy.cloned());
-        return;
+    } else {
+        left.offerings += 1;
     }
-    left.offerings += 1;
     let short = p.snapshot.world.catalogue.short();
     if short.is_empty() {
         return;
     }
     for cell in p.states.get(state).cells.iter() {
         let row = OfferingId(p.states.cells[cell].offerings[at]);
+        if p.states.is_excluded(state, row) {
+            continue;
+        }
         if let Ok(found) = short.binary_search_by_key(&row, |(id, _)| *id) {
             let until = short[found].1;
             left.short_until = if left.short == 0 {

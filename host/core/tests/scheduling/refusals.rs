@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use expect_test::expect;
-use longshore_core::model::{Catalogue, Settings, Symbol, Symbols};
+use longshore_core::model::{Catalogue, OfferingId, Settings, Symbol, Symbols};
 use longshore_core::planner::{self, Options};
 use longshore_core::policy::{Policies, Scores};
 use longshore_core::snapshot::Snapshot;
@@ -74,4 +74,23 @@ fn what_a_policy_excludes_is_no_lack_of_offerings() {
         left spot: default types 8: labels 0 resources [4, 0, 0, 0, 0] offerings 0 excluded 4 by no-spot
     "#]]
     .assert_eq(&without_spot(&objects));
+}
+
+#[test]
+fn what_a_policy_leaves_and_has_no_capacity_is_named_beside_what_it_excludes() {
+    let objects = [any(), pod("web", "a", "3", "1Gi", &json!({}))];
+    let mut world = world(&objects, Settings::default());
+    let kind = world.names.get("on-demand");
+    let rows = world.catalogue.offerings().iter().enumerate();
+    let short: Vec<(OfferingId, i64)> = rows
+        .filter(|(_, offering)| offering.capacity_type == kind)
+        .map(|(row, _)| (OfferingId(row as u32), 1_793_541_800))
+        .collect();
+    world.catalogue = world.catalogue.without_capacity(&short);
+    let snapshot = Snapshot::new(Arc::new(world));
+    let plan = planner::plan(&snapshot, &NoSpot, Options::default()).unwrap();
+    expect![[r#"
+        left web: default types 8: labels 0 resources [4, 0, 0, 0, 0] offerings 0 excluded 4 by no-spot short 12 until 1793541800
+    "#]]
+    .assert_eq(&render(&snapshot, &plan));
 }

@@ -166,7 +166,7 @@ pub fn text(status: &Value) -> String {
             .as_str()
             .map(|why| format!("; failing: {why}"))
             .unwrap_or_default();
-        let decisions = decisions(policy) + &alike(policy) + &withheld(policy);
+        let decisions = decisions(policy) + &alike(policy) + &raised(policy) + &withheld(policy);
         let (name, mode) = (shown(&policy["name"]), shown(&policy["mode"]));
         line(
             "policy",
@@ -332,6 +332,17 @@ fn alike(policy: &Value) -> String {
     list(&policy["alike"]).iter().map(one).collect()
 }
 
+/// That a policy costs offerings less than the operator believes, if it does.
+fn raised(policy: &Value) -> String {
+    match policy["raised"].as_u64() {
+        None | Some(0) => String::new(),
+        Some(times) => format!(
+            "; raised to the least that max-discount allows: {} so far",
+            count(times as usize, "cost")
+        ),
+    }
+}
+
 /// How old the data of a signal is, and what says so.
 fn age(signal: &Value) -> String {
     let Some(age) = signal["age_seconds"].as_i64() else {
@@ -435,7 +446,7 @@ mod tests {
                 "policies": [{"name": "cost", "mode": "enforce", "version": "cost 1.2.0", "failing": null, "error": null,
                         "alike": [{"cost": 0.0, "offerings": 812, "nodepools": ["arm", "web"]}]},
                     {"name": "hours", "mode": "enforce", "version": "business-hours 0.1.0",
-                        "implements": ["consolidation"], "approved": 3, "deferred": 2, "declined": 1, "by_rules": 1,
+                        "raised": 12, "implements": ["consolidation"], "approved": 3, "deferred": 2, "declined": 1, "by_rules": 1,
                         "shadow": null, "failing": "decide: no", "error": null}],
                 "signals": [{"name": "carbon", "source": "http://x/y", "rows": 4,
                     "age_seconds": 259_300, "dated_by": "last-modified",
@@ -459,7 +470,7 @@ mod tests {
             trouble   Pod: cannot watch pods: no answer
             config    /etc/longshore.toml
             policy    cost (enforce): cost 1.2.0; costs all 812 offerings 0 USD/h for NodePool arm, web: the price decides nothing
-            policy    hours (enforce): business-hours 0.1.0; proposals approved 3, deferred 2, refused 1; unanswered 1: the rules of NodePools alone counted; failing: decide: no
+            policy    hours (enforce): business-hours 0.1.0; proposals approved 3, deferred 2, refused 1; unanswered 1: the rules of NodePools alone counted; raised to the least that max-discount allows: 12 costs so far; failing: decide: no
             signal    carbon from http://x/y: 4 rows, 3 d old (Last-Modified of the reply); http://x/y: it answers with status 500
         "#]]
         .assert_eq(&text(&status));

@@ -55,6 +55,7 @@ pub(crate) struct WireSpec<'a> {
     #[serde(borrow)]
     pub(super) priority_class_name: Option<Text<'a>>,
     pub(super) resource_claims: List<serde::de::IgnoredAny>,
+    pub(super) scheduling_gates: List<serde::de::IgnoredAny>,
     #[serde(borrow)]
     pub(super) scheduling_group: Option<WireGroup<'a>>,
 }

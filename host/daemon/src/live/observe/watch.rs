@@ -192,11 +192,13 @@ pub async fn watch(client: Client, kind: Kind, relists: &Relists, out: Sender<Ob
             Err(Incomplete::ReceiverClosed) => return,
             Err(Incomplete::Expired) => {
                 pages.too_slow();
-                tracing::warn!(
-                    ?kind,
-                    "the list took longer than the API server keeps versions; listing again in \
-                     larger pages"
-                );
+                let said = "the list took longer than the API server keeps versions; listing again \
+                            in larger pages";
+                // Once is ordinary in a large cluster.
+                match pause.0 {
+                    0 => tracing::info!(?kind, said),
+                    _ => tracing::warn!(?kind, said),
+                }
                 pause.wait().await;
                 continue;
             }
