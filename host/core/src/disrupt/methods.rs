@@ -755,12 +755,15 @@ impl<'s> Asked<'s> {
             true => Outcome::new(&search::sweep(&c, options.effort)),
             false => Outcome::new(&search::search(&c, options.effort, stop)),
         };
-        let dropped = self.round.dropped.len();
+        let (dropped, found) = (self.round.dropped.len(), self.round.proposals.len());
         let mut any = self.propose(&mut c, outcome, options);
-        if !any && self.round.dropped.len() > dropped && !one_by_one {
-            // What the whole search likes best is against a rule. A shorter one may like something
-            // else, and must not be the only one to find it: what a look proposes, the next one
-            // has to find again.
+        let waits = |(_, verdict): &(_, Verdict)| matches!(verdict, Verdict::Later(..));
+        let barred =
+            self.round.dropped.len() > dropped || self.round.proposals[found..].iter().any(waits);
+        if !any && barred && !one_by_one {
+            // What the whole search likes best is against a rule, or more than a budget lets go. A
+            // shorter one may like something else, and must not be the only one to find it: what a
+            // look proposes, the next one has to find again.
             let outcome = Outcome::new(&search::sweep(&c, options.effort));
             any = self.propose(&mut c, outcome, options);
         }
