@@ -1,4 +1,5 @@
-//! From a snapshot to a plan.
+//! From a snapshot to a plan: compile (`schedule`), first fit (`schedule/first_fit.rs`), optimize
+//! (`optimize`), finish, check. What breaks the check is left out, and the rest is planned again.
 
 mod finish;
 mod left_out;

@@ -61,8 +61,8 @@ struct Counts {
     going: u32,
     /// Others that are not ready.
     not_ready: u32,
-    /// Those that should have been initialised by now. What replaces nodes that are still there counts
-    /// with these.
+    /// Those that should have been initialised by now, without replacements of nodes that are still
+    /// there: those nodes are counted already.
     late: u32,
 }
 
@@ -122,6 +122,7 @@ fn count(world: &ClusterObjects) -> FxHashMap<Symbol, Counts> {
     counts
 }
 
+/// How many more nodes of a NodePool the tightest budget for a reason lets go, and which budget that is.
 fn allowed(
     world: &ClusterObjects,
     pool: &NodePool,

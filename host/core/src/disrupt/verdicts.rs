@@ -105,7 +105,7 @@ impl Reason {
 /// Why a node stays.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Stays {
-    /// No NodePool owns it, or it has no Node or no NodeClaim.
+    /// No NodePool owns it, or it has no NodeClaim. Without a Node it is [`Stays::NotInitialized`].
     NotManaged,
     /// It has not joined, or is not ready for pods.
     NotInitialized,
@@ -387,6 +387,7 @@ impl<'s> Rules<'s> {
         &self.world.pods[ix.0 as usize]
     }
 
+    /// What disrupting a node costs, and for each method whether it may take the node, or why not.
     fn candidate(&self, at: NodeIx, budgets: &Budgets) -> Candidate {
         let node = &self.snapshot.nodes[at.0 as usize];
         let moving: Vec<PodIx> = node
@@ -527,6 +528,7 @@ impl<'s> Rules<'s> {
         }
     }
 
+    /// Why a method does not take a node that may be disrupted: what its own conditions say.
     fn by_method(
         &self,
         method: Method,

@@ -48,6 +48,8 @@ fn pods_of(p: &CompiledCluster<'_>, claim: &OpenClaim) -> Vec<PodIx> {
     claim.members.iter().flat_map(of).copied().collect()
 }
 
+/// The NodeClaim of an open claim: its instance types and offering, cheapest first, and what of its
+/// requirements is settled. Nothing if a limit or a policy leaves no type.
 fn planned(
     p: &mut CompiledCluster<'_>,
     claim: &OpenClaim,

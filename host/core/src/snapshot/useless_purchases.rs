@@ -46,7 +46,8 @@ const MEMORY_SECONDS: i64 = 3600;
 const MAX_BYTES: usize = 96 * 1024;
 /// Room for one more entry, bytes; the name of a NodeClaim has 63 at most.
 const ENTRY_BYTES: usize = 160;
-/// So many nodes that never join, one after the other, are bought without a word.
+/// So many purchases in vain are free: of nodes that never join, one after the other, and of nodes whose
+/// room other pods took.
 const FREE_PURCHASES: u32 = 2;
 /// How long purchases are put off after so many in vain, seconds.
 fn backoff(times: u32) -> i64 {
@@ -75,7 +76,7 @@ pub struct UselessPurchases {
     bars: FxHashMap<ShapeId, UselessPurchase>,
     /// Why nothing is bought for pods with volumes.
     with_volumes: FxHashMap<PodIx, UselessPurchase>,
-    /// Pods of these shapes for which one node may be bought all the same, one for each group.
+    /// Pods for which one node may be bought all the same: one pod of each group.
     tried: FxHashSet<PodIx>,
     /// Pods whose node may still help them.
     young: FxHashMap<PodIx, UselessPurchase>,
@@ -193,6 +194,8 @@ enum Shown {
     NotReady,
 }
 
+/// Which purchases were in vain: pods of a NodeClaim that wait though its node is ready, and what the
+/// node shows of the room that was bought.
 fn find(
     world: &ClusterObjects,
     suspects: &[&NodeClaim],
@@ -411,6 +414,8 @@ struct Bars {
     tried: FxHashSet<PodIx>,
 }
 
+/// The shapes and pods for which nothing is bought while their entries hold, and the pod of each group
+/// that is tried once an entry has ended.
 fn bars(
     world: &ClusterObjects,
     found: &[Found],

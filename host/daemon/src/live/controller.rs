@@ -12,9 +12,9 @@ mod disruption;
 mod observed;
 mod overlays_status;
 mod repairs;
-mod round_input;
 mod singles;
 mod status_view;
+mod take_input;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::atomic::Ordering;
@@ -35,6 +35,7 @@ use crate::live::act::context::Context;
 use crate::live::act::end::garbage;
 use crate::live::act::end::termination;
 use crate::live::act::guard::{guarded, guarded_now};
+use crate::live::act::last_pod_event::LastPodEvents;
 use crate::live::act::launch::create_claims::Created;
 use crate::live::act::launch::launch_groups;
 use crate::live::act::launch::launch_request::launch_of;
@@ -42,7 +43,6 @@ use crate::live::act::launch::lifecycle;
 use crate::live::act::launch::static_pools;
 use crate::live::act::launch::useless_purchases::{self, ToRemember};
 use crate::live::act::overlay_status;
-use crate::live::act::pod_events::PodEvents;
 use crate::live::act::pools;
 use crate::live::act::recent;
 use crate::live::act::repair::{self, Repairs, UnhealthyCounts, reboot};
@@ -162,7 +162,7 @@ struct Controller {
     rollout: Rollout,
     pod_latency: PodLatency,
     /// Nodes whose pods have changed, until their claims are updated.
-    pod_events: PodEvents,
+    last_pod_events: LastPodEvents,
     /// How many nodes are unhealthy.
     unhealthy_counts: UnhealthyCounts,
     last_plan: serde_json::Value,
@@ -291,7 +291,7 @@ impl Controller {
             overlays_status: Mutex::default(),
             rollout: Rollout::default(),
             pod_latency: PodLatency::default(),
-            pod_events: PodEvents::default(),
+            last_pod_events: LastPodEvents::default(),
             unhealthy_counts: UnhealthyCounts::default(),
             last_plan: serde_json::Value::Null,
             incompatible_pools: BTreeMap::new(),
@@ -345,7 +345,7 @@ impl Controller {
             WorkItem::Node(name) => {
                 self.pools_changed = true;
                 if !self.state.nodes.contains_key(name) {
-                    self.pod_events.forget(name);
+                    self.last_pod_events.forget(name);
                     self.ctx.drains.end(name);
                 }
             }
@@ -379,13 +379,13 @@ impl Controller {
     /// Records that pods were bound to a node or left.
     fn pod_event(&mut self, node: String, now: Instant) {
         if self.state.nodes.contains_key(&node) {
-            self.pod_events
+            self.last_pod_events
                 .note(node, node_claim::rfc3339(self.ctx.now()), now);
         }
     }
 
-    fn write_pod_events(&mut self, now: Instant) {
-        for (node, time) in self.pod_events.due(now) {
+    fn write_last_pod_events(&mut self, now: Instant) {
+        for (node, time) in self.last_pod_events.due(now) {
             let view = self.state.nodes.get(&node);
             let claims = view
                 .map(|view| self.state.claim_of(view))
@@ -492,7 +492,7 @@ impl Controller {
             by(self
                 .pools_changed
                 .then(|| self.last_pools + POOL_COUNT_INTERVAL));
-            by(self.pod_events.next());
+            by(self.last_pod_events.next());
             by(self.again);
             let blocked = self.why_blocked(now).map(|_| now + FRESHNESS_POLL);
             let unblocked = |at: Instant| blocked.map_or(at, |again| at.max(again));
@@ -600,7 +600,7 @@ impl Controller {
             self.last_garbage = now;
             self.collect();
         }
-        self.write_pod_events(now);
+        self.write_last_pod_events(now);
         if self.again.is_some_and(|at| at <= now) {
             self.again = None;
             self.round_timer.pod_arrived(now);
@@ -796,7 +796,7 @@ impl Controller {
         };
         let mut turn = Turn::Wait(None);
         if is_true(&status, "Registered") {
-            if self.rollout.registered(name) {
+            if self.rollout.registered(name, &claim, now) {
                 self.round_timer.node_registered(now);
             }
             // A kubelet has registered again, after its Node was removed by force.

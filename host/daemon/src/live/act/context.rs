@@ -127,7 +127,8 @@ impl Context {
     /// Whether this process may change a NodeClaim now.
     ///
     /// # Errors
-    /// As above; or it is another provider's, which whoever asks should have seen.
+    /// Another replica may have taken over; or it is another provider's, which the caller should have
+    /// seen.
     pub fn may_write_claim(&self, claim: &NodeClaim) -> Result<(), StepError> {
         if !self.managed.claim(claim) {
             let name = claim.metadata.name.as_deref().unwrap_or_default();

@@ -1,7 +1,7 @@
 //! Events on objects. An Event with the same reason and message for the same object is not repeated
-//! for two minutes. The limit is one minute for NodePools without compatible instance types. Pods
-//! without a node hear one reason in five minutes, whatever the message. What is said again is
-//! counted on the first Event, as long as the API server keeps that.
+//! for two minutes, or for as long as `quiet` has it for its reason: one minute to an hour. Reasons of
+//! `is_quiet_for_all` are said once in that time whatever the message. What is said again is counted on
+//! the first Event, as long as the API server keeps that.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};

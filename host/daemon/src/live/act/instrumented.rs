@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout};
 use crate::live::metrics::Metrics;
 use crate::live::process::leader::Leadership;
 
-/// Passes everything on.
+/// A cloud that refuses mutating calls unless this replica leads, and counts and times all calls.
 pub struct Measured {
     cloud: Arc<dyn CloudProvider>,
     metrics: Arc<Metrics>,

@@ -391,6 +391,15 @@ impl Controller {
         for told in &decision.elapsed {
             self.tell_pod(told.clone());
         }
+        for (proposal, verdict) in &decision.round.proposals {
+            tracing::debug!(
+                nodes = self.node_names(&decision.snapshot, proposal).join(" "),
+                method = proposal.method.name(),
+                ?verdict,
+                swept = decision.swept,
+                "proposal"
+            );
+        }
         self.replace_static(&decision);
         self.begin_singles(&decision);
         let planned = || {
@@ -623,7 +632,7 @@ impl Controller {
                 _ => None,
             }
         };
-        let last = self.pod_events.last(node);
+        let last = self.last_pod_events.last(node);
         last.is_some_and(|last| after().is_some_and(|after| now.duration_since(last) < after))
     }
 

@@ -221,7 +221,7 @@ async fn a_replica_that_stands_by_keeps_nothing_of_what_has_gone() {
     let kept = [
         control.work.len(),
         control.pod_latency.len(),
-        control.pod_events.len(),
+        control.last_pod_events.len(),
         control.bought.len(),
     ];
     assert_eq!(

@@ -178,6 +178,7 @@ pub fn pod_name(world: &ClusterObjects, pod: PodIx) -> String {
     )
 }
 
+/// A planned NodeClaim as it is written: labels, annotations, requirements and `minValues`.
 fn one(
     world: &ClusterObjects,
     claim: &PlannedClaim,

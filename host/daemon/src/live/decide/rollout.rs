@@ -5,13 +5,13 @@
 //! to be asked again. It holds no lock, waits for nothing and writes nothing.
 //!
 //! A node passes these gates before it registers: the other nodes of its round
-//! ([`launch_groups`]), its nominations ([`nominations`], [`pacer`]), and its turn among the nodes
+//! ([`round_nodes`]), its nominations ([`nominations`], [`pacer`]), and its turn among the nodes
 //! that register ([`registration_queue`]).
 
-mod launch_groups;
 mod nominations;
 mod pacer;
 mod registration_queue;
+mod round_nodes;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -21,11 +21,11 @@ use tokio::time::Instant;
 
 use crate::live::observe::node::NodeView;
 use crate::live::observe::planned_pods::{Planned, planned_pods};
-use launch_groups::LaunchGroups;
 use nominations::Nominations;
 pub use nominations::{NOMINATION_TIMEOUT, Nomination};
 use pacer::Pacer;
 use registration_queue::{Opening, RegistrationQueue};
+use round_nodes::RoundNodes;
 
 /// What the loop is to do.
 #[derive(Clone, Debug, PartialEq)]
@@ -59,7 +59,7 @@ pub type InFlightPod = (String, Option<u32>);
 #[derive(Default)]
 pub struct Rollout {
     nominations: Nominations,
-    groups: LaunchGroups,
+    groups: RoundNodes,
     queue: RegistrationQueue,
     pacer: Pacer,
     /// Pods that were planned for a claim after it was made, until its node has registered.
@@ -80,11 +80,18 @@ impl Rollout {
         }
     }
 
-    /// A claim says that its node is registered. Says whether that is news.
-    pub fn registered(&mut self, name: &str) -> bool {
+    /// A claim says that its node is registered. Says whether that is news. From now on its pods have
+    /// time to follow their nominations.
+    pub fn registered(&mut self, name: &str, claim: &NodeClaim, now: Instant) -> bool {
+        let is_news = self.groups.registered(name);
+        if is_news {
+            for planned in planned_for(&self.in_flight, name, claim) {
+                self.nominations.opened(planned.pod, now);
+            }
+        }
         self.in_flight.remove(name);
         self.queue.forget(name);
-        self.groups.registered(name)
+        is_news
     }
 
     /// A claim that is not registered has no node, or several.

@@ -127,7 +127,8 @@ pub struct ClusterState {
     pods: HashMap<Box<str>, PodSummary>,
     /// Pods that wait for a node.
     pending: BTreeMap<Box<str>, Waiting>,
-    /// Whether such pods wait.
+    /// Whether pods that kube-scheduler has not tried yet (no condition PodScheduled) wait as well:
+    /// `new-pods` of the configuration.
     pub plans_unattempted: bool,
     /// What happened to pods that wait since this was last asked: whether a node is nominated,
     /// nothing if they wait no longer.

@@ -130,6 +130,15 @@ impl Nominations {
         }
     }
 
+    /// The node of a pod is registered: the time of the pod's nomination begins. While the node was not,
+    /// the time began again each time that it was over.
+    pub fn opened(&mut self, pod: &str, now: Instant) {
+        if let Some(at) = self.nominated.get_mut(pod) {
+            *at = now;
+            self.since.push_back((now, pod.to_owned()));
+        }
+    }
+
     /// This replica leads no more: another one says what is nominated, and is seen to.
     pub fn stand_by(&mut self) {
         let Nominations {
@@ -299,6 +308,24 @@ mod tests {
             ["a"],
             "another pod of that name"
         );
+    }
+
+    #[test]
+    fn the_time_of_a_nomination_begins_when_its_node_is_registered() {
+        let began = Instant::now();
+        let after = |seconds| began + Duration::from_secs(seconds);
+        let mut nominations = Nominations::default();
+        nominations.plan("n", [plain("a")].into_iter());
+        nominations.seen("a", true, began);
+        assert!(nominations.stale(after(30), |_| false).is_empty());
+        nominations.opened("a", after(50));
+        assert!(
+            nominations.stale(after(79), |_| true).is_empty(),
+            "not 30 s after the time that was over while the node was on its way"
+        );
+        assert_eq!(nominations.stale(after(80), |_| true), ["a"]);
+        nominations.opened("b", after(80));
+        assert_eq!(nominations.next(), None, "no node is nominated for it");
     }
 
     #[test]

@@ -106,8 +106,12 @@ fn a_node_registers_after_its_nominations_and_its_claim_is_written_after_the_nod
         Turn::Confirm { ready: true },
         "again after a conflict"
     );
-    assert!(scene.rollout.registered("a"));
-    assert!(!scene.rollout.registered("a"), "that is no news");
+    let (claim, now) = (scene.claims["a"].clone(), scene.now);
+    assert!(scene.rollout.registered("a", &claim, now));
+    assert!(
+        !scene.rollout.registered("a", &claim, now),
+        "that is no news"
+    );
     assert_eq!(scene.rollout.wakes_at(scene.now), None);
 }
 

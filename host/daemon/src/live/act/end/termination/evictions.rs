@@ -1,4 +1,5 @@
-//! Evicts pods in order, and deletes pods whose node's termination grace period expires.
+//! Evicts pods in order. A pod that has as long to end as its node has left, or longer, is deleted at
+//! once. When a node has to end is written by `finalize.rs`, and by repair.
 
 use std::sync::Arc;
 
@@ -162,7 +163,7 @@ fn cause(status: &kube::core::Status) -> String {
     said.next().unwrap_or_default().to_owned()
 }
 
-/// Deletes a pod whose grace period ends.
+/// Deletes a pod that has no more time than its node has left.
 async fn force(ctx: &Context, pod: &DrainingPod, grace: i64) -> Result<Answer, String> {
     let api: Api<Pod> = Api::namespaced(ctx.plain.clone(), pod.namespace());
     let uid = Some(pod.uid().to_owned());

@@ -11,7 +11,7 @@ const WRITE_DELAY: Duration = Duration::from_secs(10);
 
 /// Nodes whose pods have changed.
 #[derive(Debug, Default)]
-pub struct PodEvents {
+pub struct LastPodEvents {
     /// When pods of a node changed last. Its claim says so up to [`WRITE_DELAY`] afterwards.
     last: BTreeMap<String, Instant>,
     /// When it is due, and the time to write.
@@ -20,7 +20,7 @@ pub struct PodEvents {
     first: Option<Instant>,
 }
 
-impl PodEvents {
+impl LastPodEvents {
     /// A pod was bound to a node or left it at `time`.
     pub fn note(&mut self, node: String, time: String, now: Instant) {
         let due = now + WRITE_DELAY;
@@ -70,7 +70,7 @@ impl PodEvents {
 mod tests {
     use super::*;
 
-    fn due_text(events: &mut PodEvents, now: Instant) -> String {
+    fn due_text(events: &mut LastPodEvents, now: Instant) -> String {
         let due: Vec<String> = events
             .due(now)
             .into_iter()
@@ -83,7 +83,7 @@ mod tests {
     fn many_pods_are_one_write_with_the_time_of_the_last() {
         let start = Instant::now();
         let second = Duration::from_secs(1);
-        let mut events = PodEvents::default();
+        let mut events = LastPodEvents::default();
         assert_eq!(events.next(), None);
         events.note("a".into(), "0 s".into(), start);
         events.note("b".into(), "1 s".into(), start + second);

@@ -31,7 +31,7 @@ const MAX_READY_WAIT: Duration = Duration::from_secs(10);
 
 /// Nodes that have joined, and NodeClaims without a node, by round.
 #[derive(Default)]
-pub struct LaunchGroups {
+pub struct RoundNodes {
     /// Claims without a node, by round.
     unobserved_claims: BTreeMap<String, BTreeSet<String>>,
     /// Those rounds of them that have pods which must spread or be together.
@@ -44,7 +44,7 @@ pub struct LaunchGroups {
     last: BTreeMap<String, Instant>,
 }
 
-impl LaunchGroups {
+impl RoundNodes {
     /// Notes a claim as it stands now. Returns claims that have waited for it and need not any
     /// longer.
     pub fn note(
@@ -181,32 +181,32 @@ mod tests {
     fn nodes_of_a_round_wait_for_each_other_but_not_for_ever() {
         let now = Instant::now();
         let (spread, plain) = (claim("1", "shop/a~0"), claim("1", "shop/b"));
-        let mut launch_groups = LaunchGroups::default();
-        launch_groups.note("a", Some(&spread), false, now);
-        launch_groups.note("b", Some(&spread), false, now);
-        launch_groups.note("c", Some(&plain), false, now);
-        launch_groups.note("a", Some(&spread), true, now);
-        launch_groups.note("c", Some(&plain), true, now);
+        let mut round_nodes = RoundNodes::default();
+        round_nodes.note("a", Some(&spread), false, now);
+        round_nodes.note("b", Some(&spread), false, now);
+        round_nodes.note("c", Some(&plain), false, now);
+        round_nodes.note("a", Some(&spread), true, now);
+        round_nodes.note("c", Some(&plain), true, now);
         assert_eq!(
-            launch_groups.hold("c", &plain, &node(true), now),
+            round_nodes.hold("c", &plain, &node(true), now),
             Some(MAX_SPREAD_WAIT),
             "it would attract the pods that must spread"
         );
         assert_eq!(
-            launch_groups.hold("a", &spread, &node(true), now),
+            round_nodes.hold("a", &spread, &node(true), now),
             Some(MAX_SPREAD_WAIT)
         );
         assert_eq!(
-            launch_groups.note("b", Some(&spread), true, now),
+            round_nodes.note("b", Some(&spread), true, now),
             ["a", "c"],
             "the last one frees the others"
         );
-        assert_eq!(launch_groups.hold("a", &spread, &node(true), now), None);
-        launch_groups.note("d", Some(&claim("2", "shop/a~0")), false, now);
+        assert_eq!(round_nodes.hold("a", &spread, &node(true), now), None);
+        round_nodes.note("d", Some(&claim("2", "shop/a~0")), false, now);
         let other = claim("2", "shop/e~0");
-        launch_groups.note("e", Some(&other), true, now);
+        round_nodes.note("e", Some(&other), true, now);
         assert_eq!(
-            launch_groups.hold("e", &other, &node(true), now + MAX_SPREAD_WAIT),
+            round_nodes.hold("e", &other, &node(true), now + MAX_SPREAD_WAIT),
             None,
             "long enough"
         );
@@ -217,46 +217,42 @@ mod tests {
         let now = Instant::now();
         let second = Duration::from_secs(1);
         let plain = claim("1", "shop/a");
-        let mut launch_groups = LaunchGroups::default();
+        let mut round_nodes = RoundNodes::default();
         for name in 0..20 {
-            launch_groups.note(&name.to_string(), Some(&plain), false, now);
+            round_nodes.note(&name.to_string(), Some(&plain), false, now);
         }
         for name in 0..5 {
-            launch_groups.note(&name.to_string(), Some(&plain), true, now + second * name);
+            round_nodes.note(&name.to_string(), Some(&plain), true, now + second * name);
         }
-        let hold = |launch_groups: &mut LaunchGroups, seconds| {
-            launch_groups.hold("0", &plain, &node(true), now + second * seconds)
+        let hold = |round_nodes: &mut RoundNodes, seconds| {
+            round_nodes.hold("0", &plain, &node(true), now + second * seconds)
         };
         assert_eq!(
-            hold(&mut launch_groups, 4),
+            hold(&mut round_nodes, 4),
             Some(second),
             "the fifth has just come"
         );
-        assert_eq!(hold(&mut launch_groups, 5), None, "and nobody after it");
-        launch_groups.note("5", Some(&plain), true, now + MAX_ARRIVAL_WAIT);
-        assert_eq!(
-            hold(&mut launch_groups, 10),
-            None,
-            "this must end some time"
-        );
+        assert_eq!(hold(&mut round_nodes, 5), None, "and nobody after it");
+        round_nodes.note("5", Some(&plain), true, now + MAX_ARRIVAL_WAIT);
+        assert_eq!(hold(&mut round_nodes, 10), None, "this must end some time");
     }
 
     #[test]
     fn a_round_of_pods_that_go_anywhere_waits_briefly() {
         let now = Instant::now();
         let plain = claim("1", "shop/b");
-        let mut launch_groups = LaunchGroups::default();
+        let mut round_nodes = RoundNodes::default();
         for name in ["a", "b"] {
-            launch_groups.note(name, Some(&plain), false, now);
+            round_nodes.note(name, Some(&plain), false, now);
         }
-        launch_groups.note("a", Some(&plain), true, now);
-        let mut hold = |at| launch_groups.hold("a", &plain, &node(true), at);
+        round_nodes.note("a", Some(&plain), true, now);
+        let mut hold = |at| round_nodes.hold("a", &plain, &node(true), at);
         assert_eq!(hold(now), Some(MAX_ROUND_WAIT));
         assert_eq!(hold(now + MAX_ROUND_WAIT), None);
         let leader = claim("2", "shop/a~+0");
-        launch_groups.note("d", Some(&leader), false, now);
-        launch_groups.note("c", Some(&leader), true, now);
-        let led = launch_groups.hold("c", &leader, &node(true), now);
+        round_nodes.note("d", Some(&leader), false, now);
+        round_nodes.note("c", Some(&leader), true, now);
+        let led = round_nodes.hold("c", &leader, &node(true), now);
         assert_eq!(led, Some(MAX_SPREAD_WAIT), "its followers go where it goes");
     }
 
@@ -264,15 +260,15 @@ mod tests {
     fn a_node_may_take_a_while_to_get_ready() {
         let now = Instant::now();
         let plain = claim("1", "shop/b");
-        let mut launch_groups = LaunchGroups::default();
-        launch_groups.note("a", Some(&plain), true, now);
+        let mut round_nodes = RoundNodes::default();
+        round_nodes.note("a", Some(&plain), true, now);
         assert_eq!(
-            launch_groups.hold("a", &plain, &node(false), now),
+            round_nodes.hold("a", &plain, &node(false), now),
             Some(MAX_READY_WAIT)
         );
-        assert_eq!(launch_groups.hold("a", &plain, &node(true), now), None);
+        assert_eq!(round_nodes.hold("a", &plain, &node(true), now), None);
         assert_eq!(
-            launch_groups.hold("a", &plain, &node(false), now + MAX_READY_WAIT),
+            round_nodes.hold("a", &plain, &node(false), now + MAX_READY_WAIT),
             None
         );
     }
@@ -281,10 +277,10 @@ mod tests {
     fn a_claim_that_is_given_up_keeps_no_other_waiting() {
         let now = Instant::now();
         let spread = claim("1", "shop/a~0");
-        let mut launch_groups = LaunchGroups::default();
-        launch_groups.note("a", Some(&spread), true, now);
-        launch_groups.note("b", Some(&spread), false, now);
-        assert!(launch_groups.hold("a", &spread, &node(true), now).is_some());
-        assert_eq!(launch_groups.note("b", None, false, now), ["a"]);
+        let mut round_nodes = RoundNodes::default();
+        round_nodes.note("a", Some(&spread), true, now);
+        round_nodes.note("b", Some(&spread), false, now);
+        assert!(round_nodes.hold("a", &spread, &node(true), now).is_some());
+        assert_eq!(round_nodes.note("b", None, false, now), ["a"]);
     }
 }
