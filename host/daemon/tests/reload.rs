@@ -471,9 +471,9 @@ fn a_configuration_of_disruption_alone_is_in_force_from_the_start() {
 }
 
 #[test]
-fn a_policy_that_never_loaded_keeps_its_seat_and_the_price_answers_there() {
-    let both = b"[[policy]]\nname = 'bad'\npath = 'bad.wasm'\n[[policy]]\nname = 'one'\npath = \
-        'one.wasm'\n";
+fn a_policy_that_never_loaded_is_left_out_of_the_chain_until_it_does() {
+    let both = b"[[policy]]\nname = 'one'\npath = 'one.wasm'\n[[policy]]\nname = 'bad'\npath = \
+        'bad.wasm'\n";
     let mut scene = Scene::new(
         "seat",
         &[
@@ -482,7 +482,7 @@ fn a_policy_that_never_loaded_keeps_its_seat_and_the_price_answers_there() {
             ("one.wasm", &costs(7.0)),
         ],
     );
-    assert_eq!(scene.cost(), scene.price());
+    assert_eq!(scene.cost(), 7.0);
     scene.rename("bad.wasm", &costs(8.0));
     scene.settle();
     assert_eq!(scene.cost(), 8.0);

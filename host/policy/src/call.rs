@@ -25,7 +25,7 @@ use crate::report::CallUsage;
 use crate::score_request::ScoreRequest;
 use crate::version::Budget;
 use answer::{About, Answer, CallError};
-use scores::{Guard, Raised, RawPool, checked_costs, checked_pools};
+use scores::{Guard, Raised, RawPool, checked_chain, checked_costs, checked_pools};
 
 /// An instance of a policy.
 pub(crate) struct Instance {
@@ -67,6 +67,7 @@ impl Instance {
             boot: Arc::default(),
             built_in: Arc::default(),
             now: 0.0,
+            costs: Arc::default(),
             limits: limits.store(),
             host_calls: 0,
             log_room: 0,
@@ -165,6 +166,7 @@ impl Instance {
         (state.signals, state.signals_generation) = request.signals.clone();
         state.node_pool = request.node_pool.clone();
         state.now = request.now;
+        state.costs = request.costs.clone();
     }
 
     /// Costs and commitment pools for the request set.
@@ -181,7 +183,12 @@ impl Instance {
             asked: "score",
             problem,
         })?;
-        let raised = self.guard.apply(&mut cost, &self.store.data().columns);
+        let state = self.store.data();
+        let raised = self.guard.apply(&mut cost, &state.columns, &state.costs);
+        checked_chain(&cost, &state.costs).map_err(|problem| CallError::Answer {
+            asked: "score",
+            problem,
+        })?;
         self.raised = self.raised.take().or(raised);
         let pools = match self.pools {
             Some(pools) => self.ask("pools", pools, rows)?,

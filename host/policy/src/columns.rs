@@ -49,7 +49,10 @@ pub(crate) struct Fixed {
 /// Columns that change from one round to the next.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub(crate) struct Moving {
-    pub prices: Arc<[u32]>,
+    /// List prices, USD per hour.
+    pub prices: Arc<[f64]>,
+    /// The same in millionths.
+    pub micros: Arc<[u32]>,
     pub available: Arc<[u8]>,
     pub reservation_counts: Arc<[u32]>,
     pub interruption_rates: Arc<[f64]>,
@@ -177,7 +180,8 @@ impl Moving {
     fn build(catalogue: &Catalogue, fixed: &Fixed, signals: &Signals) -> Self {
         let offerings = catalogue.offerings();
         Moving {
-            prices: offerings
+            prices: catalogue.prices().clone(),
+            micros: offerings
                 .iter()
                 .map(|o| (o.price * 1e6).round() as u32)
                 .collect(),

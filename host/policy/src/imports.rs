@@ -48,8 +48,9 @@ pub(crate) fn linker(engine: &Engine) -> wasmtime::Result<(Linker<State>, Offere
 
 type Define = fn(&mut Interface) -> wasmtime::Result<()>;
 
-const INTERFACES: [(&str, Define); 11] = [
+const INTERFACES: [(&str, Define); 12] = [
     ("built-in", bootstrap::built_in),
+    ("chain", chain),
     ("cluster", bootstrap::cluster),
     ("log", log),
     ("machines", bootstrap::machines),
@@ -80,6 +81,14 @@ fn log(to: &mut Interface) -> wasmtime::Result<()> {
     })
 }
 
+fn chain(to: &mut Interface) -> wasmtime::Result<()> {
+    to.function("costs", |mut cx, (): ()| {
+        let costs = cx.data().costs.clone();
+        charge(&mut cx, costs.bytes())?;
+        Ok((costs,))
+    })
+}
+
 fn offerings(to: &mut Interface) -> wasmtime::Result<()> {
     to.scalar("generation", |state| state.columns.generation)?;
     to.scalar("count", |state| state.columns.count() as u32)?;
@@ -96,7 +105,7 @@ fn offerings(to: &mut Interface) -> wasmtime::Result<()> {
     to.column("cpu-millicores", |c| &c.fixed.cpu_millicores)?;
     to.column("memory-mib", |c| &c.fixed.memory_mib)?;
     to.column("gpu-counts", |c| &c.fixed.gpu_counts)?;
-    to.column("prices", |c| &c.moving.prices)?;
+    to.column("prices", |c| &c.moving.micros)?;
     to.column("available", |c| &c.moving.available)?;
     to.column("reservation-counts", |c| &c.moving.reservation_counts)?;
     to.of_signal("interruption-rates", INTERRUPTION_RATES, |c, seen| {

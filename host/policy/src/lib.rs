@@ -55,7 +55,7 @@ pub use bootstrap::BootSession;
 pub use bootstrap::answers::{Kind, Overheads, Taint, UserData};
 pub use bootstrap::facts::{BootFacts, ClusterFacts, Machines};
 pub use call::answer::{About, CallError};
-pub use chain::{Assignment, PolicySlot, ScoreRecord, WasmPolicies};
+pub use chain::{Assignment, ChainLink, PolicySlot, ScoreRecord, WasmPolicies, chained};
 pub use columns::{INTERRUPTION_RATES, PLACEMENT_SCORES};
 pub use compiler::{COMPILE_CPU_SECONDS, CompileChild, Compiler, compile_child};
 pub use engine::{HostConfig, Limits, TICK};

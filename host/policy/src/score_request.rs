@@ -14,6 +14,8 @@ pub struct ScoreRequest {
     pub(crate) signals: (Arc<Signals>, u32),
     pub(crate) node_pool: Arc<str>,
     pub(crate) now: f64,
+    /// What offerings cost before it: by the policies before it in the chain, else the list price.
+    pub(crate) costs: Arc<[f64]>,
 }
 
 impl ScoreRequest {

@@ -34,6 +34,7 @@ impl Session {
         Session::of(
             policy,
             &ScoreRequest {
+                costs: columns.moving.prices.clone(),
                 columns,
                 signals,
                 node_pool: node_pool.into(),

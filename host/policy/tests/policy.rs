@@ -1,5 +1,6 @@
 //! Components in the host: ours, and those that mean harm.
 
+mod chain;
 mod common;
 mod consolidation;
 mod hostile;

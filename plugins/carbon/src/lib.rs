@@ -1,4 +1,4 @@
-//! Carbon: the price of an offering plus a price for the CO2 that it emits.
+//! Carbon: what an offering costs, p, plus a price for the CO2 that it emits.
 //!
 //! effective = p + watts / 1000 × overhead × intensity / 1 000 000 × USD per ton
 //!
@@ -14,7 +14,7 @@
 
 use std::collections::BTreeMap;
 
-use longshore_sdk::{About, PerGeneration, Scorer, offerings, signals};
+use longshore_sdk::{About, PerGeneration, Scorer, chain, offerings, signals};
 use serde::Deserialize;
 
 const SIGNAL: &str = "carbon-intensity";
@@ -109,12 +109,12 @@ impl Scorer for Carbon {
                     * settings.usd_per_ton
             })
             .collect();
-        let costs = offerings::prices()
+        let costs = chain::costs()
             .into_iter()
             .zip(&power.kilowatts)
             .zip(&power.zones);
         Ok(costs
-            .map(|((micros, kw), &zone)| f64::from(micros) / 1e6 + kw * usd_per_kwh[zone as usize])
+            .map(|((cost, kw), &zone)| cost + kw * usd_per_kwh[zone as usize])
             .collect())
     }
 }

@@ -3,10 +3,11 @@
 //!
 //! Reserved instances, savings plans and private deals become pools: which offerings draw on it,
 //! how much one node takes, how much is left. How much is left comes from signal `commitments` (by
-//! name), else from the settings. Outside a pool an offering costs its list price.
+//! name), else from the settings. Outside a pool an offering costs what it
+//! did before, and a savings plan counts by the list price.
 
 use longshore_sdk::{
-    About, Commitments, Keys, PerGeneration, Pool, Scorer, Selector, offerings, signals,
+    About, Commitments, Keys, PerGeneration, Pool, Scorer, Selector, chain, offerings, signals,
 };
 use serde::Deserialize;
 
@@ -48,8 +49,6 @@ enum Unit {
 struct Prepaid {
     commitments: Vec<Commitment>,
     drawn: PerGeneration<Vec<Drawn>>,
-    /// Prices that were scored last: pools are asked for right after.
-    prices: Option<Vec<u32>>,
 }
 
 /// Who draws on a commitment.
@@ -101,13 +100,11 @@ impl Scorer for Prepaid {
         Ok(Prepaid {
             commitments,
             drawn: PerGeneration::new(),
-            prices: None,
         })
     }
 
     fn score(&mut self) -> Result<Vec<f64>, String> {
-        let prices = self.prices.insert(offerings::prices());
-        Ok(prices.iter().map(|&micros| usd(micros)).collect())
+        Ok(chain::costs())
     }
 }
 
@@ -115,7 +112,7 @@ impl Commitments for Prepaid {
     fn pools(&mut self) -> Result<Vec<Pool>, String> {
         let commitments = &self.commitments;
         let drawn = self.drawn.get(|| drawn(commitments));
-        let prices = self.prices.take().unwrap_or_else(offerings::prices);
+        let prices = offerings::prices();
         let mut pools = remaining(commitments)?;
         for ((pool, commitment), drawn) in pools.iter_mut().zip(commitments).zip(drawn) {
             (pool.amounts, pool.costs) = draws(commitment, drawn, &prices);

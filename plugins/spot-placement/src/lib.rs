@@ -1,11 +1,11 @@
 //! Spot placement: spot offerings that EC2 gives a low score cost more than their price.
 //!
 //! A score s of 1 to 10 says how likely a request is to succeed. Below a threshold t, each point
-//! adds a share w of the price p:
+//! adds a share w of the cost c, which is the price p unless a policy before says otherwise:
 //!
-//! effective = p · (1 + w · max(t − s, 0))
+//! effective = c · (1 + w · max(t − s, 0))
 
-use longshore_sdk::{About, Keys, PerGeneration, Scorer, Selector, offerings};
+use longshore_sdk::{About, Keys, PerGeneration, Scorer, Selector, chain, offerings};
 use serde::Deserialize;
 
 #[derive(Debug, Deserialize)]
@@ -48,13 +48,12 @@ impl Scorer for SpotPlacement {
     }
 
     fn score(&mut self) -> Result<Vec<f64>, String> {
-        let (prices, scores) = (offerings::prices(), offerings::placement_scores());
+        let (costs, scores) = (chain::costs(), offerings::placement_scores());
         let settings = &self.settings;
         let spot = self.spot.get_mut(spot);
-        let rows = prices.iter().zip(&scores).zip(spot.iter());
-        let costs = rows.map(|((&micros, &score), &spot)| {
-            let price = f64::from(micros) / 1e6;
-            price * if spot { settings.factor(score) } else { 1.0 }
+        let rows = costs.iter().zip(&scores).zip(spot.iter());
+        let costs = rows.map(|((&cost, &score), &spot)| {
+            cost * if spot { settings.factor(score) } else { 1.0 }
         });
         Ok(costs.collect())
     }
@@ -94,6 +93,7 @@ mod tests {
         memory_mib: 8192,
         gpus: 0,
         price: 0.04,
+    cost: None,
         available: true,
         reservation: None,
         interruption_rate: None,

@@ -3,11 +3,11 @@
 //! The rate is known as the share m of instances interrupted within a month. Taking interruptions
 //! to be memoryless (survival e^(−λt), the constant-hazard model of reliability theory), m = 1 −
 //! e^(−λ·730 h), so an hour sees λ = −ln(1 − m) / 730 interruptions on average. Each costs a fixed
-//! sum c and wastes t hours of the node, which are paid for again at price p:
+//! sum c and wastes t hours of the node, which are paid for again at what it costs before, p:
 //!
 //! effective = p + λ · (c + t · p)
 
-use longshore_sdk::{About, Keys, PerGeneration, Scorer, Selector, offerings};
+use longshore_sdk::{About, Keys, PerGeneration, Scorer, Selector, chain, offerings};
 use serde::Deserialize;
 
 /// Hours in a month, 365 × 24 / 12.
@@ -88,7 +88,7 @@ impl Scorer for SpotRisk {
     }
 
     fn score(&mut self) -> Result<Vec<f64>, String> {
-        let (prices, rates) = (offerings::prices(), offerings::interruption_rates());
+        let (mut costs, rates) = (chain::costs(), offerings::interruption_rates());
         let settings = &self.settings;
         let known = self.known.get_mut(|| Known {
             risks: risks(settings),
@@ -104,11 +104,14 @@ impl Scorer for SpotRisk {
             known.hazards = hazards.collect();
             known.rates = rates;
         }
-        let costs = prices.iter().zip(&known.hazards).map(|(&micros, hazard)| {
-            let price = f64::from(micros) / 1e6;
-            price + hazard * (settings.interruption_cost + settings.lost_minutes / 60.0 * price)
-        });
-        Ok(costs.collect())
+        for (cost, hazard) in costs.iter_mut().zip(&known.hazards) {
+            // Nothing times infinity is no number.
+            if cost.is_finite() {
+                let lost = settings.lost_minutes / 60.0 * *cost;
+                *cost += hazard * (settings.interruption_cost + lost);
+            }
+        }
+        Ok(costs)
     }
 }
 
@@ -164,6 +167,7 @@ mod tests {
         memory_mib: 8192,
         gpus: 0,
         price: 0.03,
+    cost: None,
         available: true,
         reservation: None,
         interruption_rate: None,

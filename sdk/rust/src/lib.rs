@@ -34,7 +34,7 @@
 //!     fn score(&mut self) -> Result<Vec<f64>, String> {
 //!         let rows = Rows::pull();
 //!         let factor = |kind: &str| if kind == "spot" { self.factor } else { 1.0 };
-//!         Ok(rows.iter().map(|row| row.price * factor(row.capacity_type)).collect())
+//!         Ok(rows.iter().map(|row| row.cost * factor(row.capacity_type)).collect())
 //!     }
 //! }
 //!
@@ -48,6 +48,9 @@
 //!     assert_eq!(scorer.score().unwrap(), [0.05 * 1.1]);
 //! });
 //! ```
+//!
+//! Several policies may serve one NodePool. Each starts from what the one before it says
+//! ([`chain::costs`], [`Row::cost`](Row)); for the first that is the list price.
 //!
 //! [`Bootstrap`] is the trait of a policy that says what nodes boot with.
 //!
@@ -67,6 +70,7 @@ extern crate self as longshore_sdk;
 pub mod bindings;
 pub mod bootstrap;
 mod cached;
+pub mod chain;
 pub mod log;
 pub mod node_pools;
 pub mod nodes;

@@ -1,4 +1,4 @@
-use crate::offerings;
+use crate::{chain, offerings};
 
 /// All columns, zipped on demand: the convenient way, for a policy that is not in a hurry.
 #[derive(Clone, Debug, Default)]
@@ -17,6 +17,7 @@ pub struct Rows {
     memory_mib: Vec<u32>,
     gpu_counts: Vec<u32>,
     prices: Vec<u32>,
+    costs: Vec<f64>,
     available: Vec<u8>,
     reservation_counts: Vec<u32>,
     interruption_rates: Vec<f64>,
@@ -42,6 +43,8 @@ pub struct Row<'a> {
     pub gpus: u32,
     /// List price in USD per hour.
     pub price: f64,
+    /// What it costs by the policy before this one, in USD per hour: what to work on.
+    pub cost: f64,
     /// Whether the cloud says that it can be had now.
     pub available: bool,
     /// For an offering of a reservation, its id and how many instances are left in it.
@@ -70,6 +73,7 @@ impl Rows {
             memory_mib: offerings::memory_mib(),
             gpu_counts: offerings::gpu_counts(),
             prices: offerings::prices(),
+            costs: chain::costs(),
             available: offerings::available(),
             reservation_counts: offerings::reservation_counts(),
             interruption_rates: offerings::interruption_rates(),
@@ -95,6 +99,7 @@ impl Rows {
             memory_mib: self.memory_mib[at],
             gpus: self.gpu_counts[at],
             price: f64::from(self.prices[at]) / 1e6,
+            cost: self.costs[at],
             available: self.available[at] == 1,
             reservation: (!reservation.is_empty())
                 .then(|| (reservation, self.reservation_counts[at])),

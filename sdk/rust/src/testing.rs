@@ -31,6 +31,8 @@ pub struct Offering {
     pub gpus: u32,
     /// USD per hour.
     pub price: f64,
+    /// USD per hour by the policy before; none for the price.
+    pub cost: Option<f64>,
     /// Whether it can be had.
     pub available: bool,
     /// Its reservation, and how many are left.
@@ -53,6 +55,7 @@ impl Default for Offering {
             memory_mib: 8192,
             gpus: 0,
             price: 0.0816,
+            cost: None,
             available: true,
             reservation: None,
             interruption_rate: None,
@@ -164,6 +167,7 @@ columns! {
     memory_mib: u32 = |o| o.memory_mib;
     gpu_counts: u32 = |o| o.gpus;
     prices: u32 = |o| (o.price * 1e6).round() as u32;
+    costs: f64 = |o| o.cost.unwrap_or(o.price);
     available: u8 = |o| u8::from(o.available);
     reservation_counts: u32 = |o| o.reservation.map_or(0, |(_, left)| left);
     interruption_rates: f64 = |o| o.interruption_rate.unwrap_or(-1.0);

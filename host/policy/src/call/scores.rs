@@ -24,6 +24,8 @@ const MAX_REMAINING: f64 = 1e12;
 /// How many times its price an offering costs that is discouraged. Prices of equal capacity differ by
 /// far less.
 const DISCOURAGED: f64 = 1000.0;
+/// What a free offering counts as where it is discouraged, in USD per hour.
+const LEAST_PRICE: f64 = 1e-6;
 
 #[derive(ComponentType, Lift)]
 #[component(record)]
@@ -64,26 +66,31 @@ impl Guard {
         }
     }
 
-    /// Raises costs that are too far below the list price, and makes excluded offerings dear where
-    /// they are only discouraged.
-    pub fn apply(&self, cost: &mut [f64], columns: &Columns) -> Option<Raised> {
+    /// Raises costs that are too far below the list price, unless they were before, and makes excluded
+    /// offerings dear where they are only discouraged. What was excluded before stays excluded.
+    pub fn apply(&self, cost: &mut [f64], columns: &Columns, before: &[f64]) -> Option<Raised> {
         let prices = &columns.moving.prices;
-        // In units of the column.
-        let share = self.least_share / 1e6;
+        let least = |price: f64, before: f64| (price * self.least_share).min(before);
         let (mut low, mut excluded) = (0, 0);
-        for (cost, &price) in cost.iter().zip(prices.iter()) {
-            low += u64::from(*cost < f64::from(price) * share);
-            excluded += u64::from(cost.is_infinite());
+        for ((cost, &price), &before) in cost.iter().zip(prices.iter()).zip(before) {
+            low += u64::from(*cost < least(price, before));
+            excluded += u64::from(cost.is_infinite() | before.is_infinite());
         }
-        if excluded > 0 && self.exclusions == Exclusions::Discourage {
-            for (cost, &price) in cost.iter_mut().zip(prices.iter()) {
-                if cost.is_infinite() {
-                    *cost = f64::from(price.max(1)) / 1e6 * DISCOURAGED;
+        if excluded > 0 {
+            let discouraged = self.exclusions == Exclusions::Discourage;
+            for ((cost, &price), &before) in cost.iter_mut().zip(prices.iter()).zip(before) {
+                if before.is_infinite() {
+                    *cost = f64::INFINITY;
+                } else if cost.is_infinite() && discouraged {
+                    *cost = price.max(LEAST_PRICE) * DISCOURAGED;
                 }
             }
         }
-        let is_low = |(cost, price): (&f64, &u32)| *cost < f64::from(*price) * share;
-        let row = (low > 0).then(|| cost.iter().zip(prices.iter()).position(is_low))??;
+        if low == 0 {
+            return None;
+        }
+        let rows = cost.iter().zip(prices.iter()).zip(before);
+        let row = { rows }.position(|((&cost, &price), &before)| cost < least(price, before))?;
         let types = &columns.fixed;
         let name = (types.instance_types.get(row))
             .and_then(|&at| types.instance_type_names.get(at as usize));
@@ -92,13 +99,22 @@ impl Guard {
             row,
             instance_type: name.map(|name| name.to_string()).unwrap_or_default(),
             cost: cost[row],
-            least: f64::from(prices[row]) * share,
+            least: least(prices[row], before[row]),
         };
-        for (cost, &price) in cost.iter_mut().zip(prices.iter()) {
-            *cost = cost.max(f64::from(price) * share);
+        for ((cost, &price), &before) in cost.iter_mut().zip(prices.iter()).zip(before) {
+            *cost = cost.max(least(price, before));
         }
         Some(raised)
     }
+}
+
+/// Checks that something is left of what the policies before have left.
+pub(super) fn checked_chain(cost: &[f64], before: &[f64]) -> Result<(), String> {
+    let is_left = |costs: &[f64]| costs.iter().any(|cost| cost.is_finite());
+    if is_left(before) && !is_left(cost) {
+        return Err("every offering is excluded that the policies before it leave".to_owned());
+    }
+    Ok(())
 }
 
 /// Checks that costs keep the contract; a zero loses its sign.
@@ -287,10 +303,12 @@ mod tests {
         }
     }
 
+    const PRICES: [f64; 3] = [1.0, 2.0, 4.0];
+
     /// Three offerings that cost 1, 2 and 4 USD per hour.
     fn columns() -> Columns {
         let mut columns = Columns::empty();
-        columns.moving.prices = [1_000_000, 2_000_000, 4_000_000].into();
+        columns.moving.prices = PRICES.into();
         columns
     }
 
@@ -298,16 +316,41 @@ mod tests {
     fn a_cost_far_below_the_price_is_raised() {
         let guard = Guard::of(&Terms::default());
         let mut cost = vec![0.0, 0.25, INF];
-        let raised = guard.apply(&mut cost, &columns()).unwrap();
+        let raised = guard.apply(&mut cost, &columns(), &PRICES).unwrap();
         assert_eq!((raised.offerings, raised.row), (1, 0));
         assert!((cost[0] - 0.1).abs() < 1e-12, "{cost:?}");
         assert_eq!(cost[1..], [0.25, INF]);
-        assert!(guard.apply(&mut [0.5, 3.0, 4.0], &columns()).is_none());
+        assert!(guard
+                .apply(&mut [0.5, 3.0, 4.0], &columns(), &PRICES).is_none());
         let free = Guard::of(&Terms {
             max_discount: 1.0,
             ..Terms::default()
         });
-        assert!(free.apply(&mut [0.0, 0.0, 0.0], &columns()).is_none());
+        assert!(free.apply(&mut [0.0, 0.0, 0.0], &columns(), &PRICES).is_none());
+    }
+
+    #[test]
+    fn what_was_cheap_or_excluded_before_stays_so_and_is_nobody_elses_doing() {
+        let guard = Guard::of(&Terms::default());
+        let before = [0.01, INF, 4.0];
+        let mut cost = vec![0.01, 2.0, 0.3];
+        let raised = guard.apply(&mut cost, &columns(), &before).unwrap();
+        assert_eq!((raised.offerings, raised.row), (1, 2));
+        assert_eq!(cost, [0.01, INF, 0.4]);
+        let dear = Guard::of(&Terms {
+            exclusions: Exclusions::Discourage,
+            ..Terms::default()
+        });
+        let mut cost = vec![INF, INF, 5.0];
+        assert!(dear.apply(&mut cost, &columns(), &before).is_none());
+        assert_eq!(cost, [1000.0, INF, 5.0]);
+        assert!(checked_chain(&[INF, INF, 5.0], &before).is_ok());
+        let said = checked_chain(&[INF; 3], &before).unwrap_err();
+        assert_eq!(
+            said,
+            "every offering is excluded that the policies before it leave"
+        );
+        assert!(checked_chain(&[INF; 3], &[INF; 3]).is_ok());
     }
 
     #[test]
@@ -317,7 +360,7 @@ mod tests {
             ..Terms::default()
         });
         let mut cost = vec![INF, 2.0, INF];
-        assert!(guard.apply(&mut cost, &columns()).is_none());
+        assert!(guard.apply(&mut cost, &columns(), &PRICES).is_none());
         assert_eq!(cost, [1000.0, 2.0, 4000.0]);
     }
 

@@ -61,6 +61,8 @@ pub(crate) struct State {
     pub boot: Arc<BootFacts>,
     pub built_in: Arc<UserData>,
     pub now: f64,
+    /// What the policy before it says that offerings cost.
+    pub costs: Arc<[f64]>,
     pub limits: Limiter,
     pub host_calls: u32,
     pub log_room: usize,

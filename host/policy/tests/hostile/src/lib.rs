@@ -1,6 +1,6 @@
 //! A policy that misbehaves as configured, for tests of the host.
 
-use longshore_sdk::{About, Commitments, Pool, Scorer, log, offerings, signals};
+use longshore_sdk::{About, Commitments, Pool, Scorer, chain, log, offerings, signals};
 use serde::Deserialize;
 
 #[derive(Default, Deserialize)]
@@ -28,7 +28,7 @@ impl Scorer for Hostile {
     }
 
     fn score(&mut self) -> Result<Vec<f64>, String> {
-        let prices: Vec<f64> = offerings::prices().into_iter().map(|micros| f64::from(micros) / 1e6).collect();
+        let prices = chain::costs();
         let with = |at: usize, cost: f64| {
             let mut all = prices.clone();
             all[at] = cost;
