@@ -15,7 +15,9 @@ use longshore_core::model::{Catalogue, OfferingId, Symbol, Symbols};
 use longshore_core::policy::{AlikeCosts, ByPrice, CostTerm, Policies, Scores};
 
 use crate::call::Instance;
+use crate::call::scores::Guard;
 use crate::columns::Columns;
+use crate::kept::View;
 use crate::judges::Judges;
 use crate::last_answers::{LastAnswer, LastAnswers};
 use crate::load::Host;
@@ -473,12 +475,41 @@ impl Inner {
             place,
             node_pool,
             floor,
-            ask: &|instance: &mut Instance, _: &LoadedPolicy| {
+            ask: &|instance: &mut Instance, policy, kept| {
                 instance.set_request(request);
-                instance.score()
+                if kept.is_some() {
+                    instance.follow_reads();
+                }
+                let answer = instance.score()?;
+                if let Some(kept) = kept {
+                    instance.keep(&answer, kept);
+                }
+                Guard::of(policy.terms()).apply(answer, request)
+            },
+            known: &|kept, policy| {
+                let view = View {
+                    request,
+                    visible: &policy.0.visible,
+                };
+                let guard = Guard::of(policy.terms());
+                guard.apply(kept.get(&view)?, request).ok()
             },
         };
+        let kept = versions.tally.kept;
         let answer = versions.ask(&call, &mut self.reports);
+        let kept = versions.tally.kept > kept;
+        let answer = answer.map(|(policy, (scores, raised))| {
+            if let Some(raised) = raised {
+                versions.tally.raised += raised.offerings;
+                let version = versions.version_of(&policy);
+                if version.is_some_and(|of| !std::mem::replace(&mut of.said_raised, true)) {
+                    let called = policy.called();
+                    let report = Report::raised(place, node_pool, &called, raised);
+                    self.reports.push(report);
+                }
+            }
+            (policy, scores)
+        });
         let (columns, before) = (&request.columns, &request.costs);
         let (by, scores) = match (answer, floor, known) {
             (Some((policy, mut scores)), _, _) => {
@@ -512,6 +543,7 @@ impl Inner {
                 .unwrap_or_default(),
             failed: !by.as_ref().is_some_and(|by| versions.is_at_work(by)),
             is_instead: by.is_none() && scores.is_some(),
+            is_kept: kept && by.is_some(),
             alike: alike.filter(|_| by.is_some()),
             by,
             cost: scores

@@ -16,8 +16,7 @@ use wasmtime::component::Linker;
 use crate::bootstrap::interfaces as bootstrap;
 use crate::columns::{INTERRUPTION_RATES, PLACEMENT_SCORES};
 use crate::guest_text::cut;
-use crate::signals::Signal;
-use interface::{Bytes as _, Interface, strings};
+use interface::Interface;
 use state::{Level, State, charge};
 
 /// The package whose interfaces the host offers, and its version.
@@ -64,12 +63,8 @@ const INTERFACES: [(&str, Define); 12] = [
 ];
 
 fn request(to: &mut Interface) -> wasmtime::Result<()> {
-    to.function("node-pool", |mut cx, (): ()| {
-        let name = cx.data().node_pool.clone();
-        charge(&mut cx, name.len())?;
-        Ok((name,))
-    })?;
-    to.scalar("now", |state| state.now)
+    to.asked("node-pool", |view| view.request.node_pool.clone())?;
+    to.asked("now", |view| view.request.now)
 }
 
 fn log(to: &mut Interface) -> wasmtime::Result<()> {
@@ -82,25 +77,21 @@ fn log(to: &mut Interface) -> wasmtime::Result<()> {
 }
 
 fn chain(to: &mut Interface) -> wasmtime::Result<()> {
-    to.function("costs", |mut cx, (): ()| {
-        let costs = cx.data().costs.clone();
-        charge(&mut cx, costs.bytes())?;
-        Ok((costs,))
-    })
+    to.asked("costs", |view| view.request.costs.clone())
 }
 
 fn offerings(to: &mut Interface) -> wasmtime::Result<()> {
-    to.scalar("generation", |state| state.columns.generation)?;
-    to.scalar("count", |state| state.columns.count() as u32)?;
-    to.table("instance-type-names", |c| &c.fixed.instance_type_names)?;
+    to.asked("generation", |view| view.request.columns.generation)?;
+    to.asked("count", |view| view.request.columns.count() as u32)?;
+    to.column("instance-type-names", |c| &c.fixed.instance_type_names)?;
     to.column("instance-types", |c| &c.fixed.instance_types)?;
-    to.table("zone-names", |c| &c.fixed.zone_names)?;
+    to.column("zone-names", |c| &c.fixed.zone_names)?;
     to.column("zones", |c| &c.fixed.zones)?;
-    to.table("capacity-type-names", |c| &c.fixed.capacity_type_names)?;
+    to.column("capacity-type-names", |c| &c.fixed.capacity_type_names)?;
     to.column("capacity-types", |c| &c.fixed.capacity_types)?;
-    to.table("architecture-names", |c| &c.fixed.architecture_names)?;
+    to.column("architecture-names", |c| &c.fixed.architecture_names)?;
     to.column("architectures", |c| &c.fixed.architectures)?;
-    to.table("reservation-names", |c| &c.fixed.reservation_names)?;
+    to.column("reservation-names", |c| &c.fixed.reservation_names)?;
     to.column("reservations", |c| &c.fixed.reservations)?;
     to.column("cpu-millicores", |c| &c.fixed.cpu_millicores)?;
     to.column("memory-mib", |c| &c.fixed.memory_mib)?;
@@ -117,31 +108,18 @@ fn offerings(to: &mut Interface) -> wasmtime::Result<()> {
 }
 
 fn signals(to: &mut Interface) -> wasmtime::Result<()> {
-    to.function("keys", |mut cx, (name,): (String,)| {
-        let keys = cx
-            .data()
-            .signal(&name)
-            .map_or_else(Arc::default, |signal| signal.keys.clone());
-        charge(&mut cx, name.len() + strings(&keys))?;
-        Ok((keys,))
+    to.asked_by_name("keys", |view, name| {
+        let signal = view.signal(name);
+        signal.map_or_else(Arc::default, |signal| signal.keys.clone())
     })?;
-    to.function("values", |mut cx, (name,): (String,)| {
-        let values = cx
-            .data()
-            .signal(&name)
-            .map_or_else(Arc::default, |signal| signal.values.clone());
-        charge(&mut cx, name.len() + values.bytes())?;
-        Ok((values,))
+    to.asked_by_name("values", |view, name| {
+        let signal = view.signal(name);
+        signal.map_or_else(Arc::default, |signal| signal.values.clone())
     })?;
-    to.function("time", |mut cx, (name,): (String,)| {
-        let time = cx
-            .data()
-            .signal(&name)
-            .map_or(-1.0, |signal: &Signal| signal.time);
-        charge(&mut cx, name.len())?;
-        Ok((time,))
+    to.asked_by_name("time", |view, name| {
+        view.signal(name).map_or(-1.0, |signal| signal.time)
     })?;
-    to.scalar("generation", |state| state.signals_generation)
+    to.asked("generation", |view| view.request.signals.1)
 }
 
 #[cfg(test)]

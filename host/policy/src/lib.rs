@@ -37,6 +37,7 @@ mod engine;
 mod guest_text;
 mod imports;
 mod judges;
+mod kept;
 mod last_answers;
 mod last_decisions;
 mod limiter;

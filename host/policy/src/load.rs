@@ -14,13 +14,13 @@ use wasmtime::component::{Component, Linker};
 use crate::cache::{self, Cache, Kept};
 use crate::call::Instance;
 use crate::call::answer::{About, CallError};
-use crate::columns::Columns;
 use crate::compiler::{CompileChild, CompileError, Compiler};
 use crate::engine::{HostConfig, engine};
 use crate::guest_text::{cut, printable};
 use crate::imports::state::State;
 use crate::imports::{Offered, PACKAGE, VERSION, linker};
 use crate::loaded::{Exports, Loaded, LoadedPolicy};
+use crate::score_request::ScoreRequest;
 use crate::settings;
 use crate::terms::{Ability, Terms};
 
@@ -446,7 +446,7 @@ impl Host {
             visible: Arc::default(),
             digest,
             settings: "{}".into(),
-            no_columns: Arc::new(Columns::empty()),
+            nothing: ScoreRequest::nothing(),
         };
         loaded.about = Instance::new(&loaded)
             .and_then(|mut instance| instance.describe())

@@ -19,6 +19,17 @@ pub struct ScoreRequest {
 }
 
 impl ScoreRequest {
+    /// About nothing: no offerings, signals or NodePool.
+    pub(crate) fn nothing() -> Self {
+        ScoreRequest {
+            columns: Arc::new(Columns::empty()),
+            signals: (Arc::default(), 0),
+            node_pool: "".into(),
+            now: 0.0,
+            costs: Arc::default(),
+        }
+    }
+
     /// The NodePool that nodes are wanted for.
     pub fn node_pool(&self) -> &str {
         &self.node_pool

@@ -180,3 +180,78 @@ fn a_place_without_a_policy_is_left_out() {
     assert_eq!(costs(&policies)[0], list * 0.5);
     assert_eq!(policies.terms("default", OfferingId(0)).len(), 1);
 }
+
+/// Asks about `pools` NodePools in a round; how many questions a policy was asked, and how many of
+/// them an answer that was there answered.
+fn asked(policies: &WasmPolicies, pools: usize) -> (u64, u64) {
+    let mut names = WORLD.names.clone();
+    let mut answers = Vec::new();
+    for at in 0..pools {
+        let pool = names.intern(&format!("pool-{at}"));
+        answers.push(policies.score(&WORLD.catalogue, &names, pool).cost);
+    }
+    assert!(answers.iter().all(|one| bits(one) == bits(&answers[0])));
+    let tally = policies.tallies().remove(0);
+    (tally.calls, tally.kept)
+}
+
+#[test]
+fn twenty_node_pools_that_read_the_same_columns_are_one_question() {
+    let policies = chain(vec![load("price", "[[discounts]]\npercent = 10")]);
+    policies.begin_round(1_700_000_000);
+    assert_eq!(asked(&policies, 20), (20, 19));
+    let links = policies.answered().remove(19).links;
+    assert!(links[0].is_kept);
+    // In a later round it need not be asked at all.
+    policies.begin_round(1_700_000_060);
+    assert_eq!(asked(&policies, 20), (20, 20));
+    // Other signals are nothing to a policy that reads none, other columns are.
+    policies.set_signals(Signals {
+        tables: [("x".to_owned(), Signal::new(1.0, [("y".to_owned(), 2.0)]))].into(),
+    });
+    policies.begin_round(1_700_000_120);
+    assert_eq!(asked(&policies, 2), (2, 2));
+    let other = crate::common::world(60);
+    policies.score(&other.catalogue, &other.names, other.pool);
+    assert_eq!(policies.tallies().remove(0).kept, 0);
+}
+
+#[test]
+fn what_is_made_of_a_signal_is_asked_again_when_that_changes() {
+    let policies = chain(vec![load("spot-risk", "")]);
+    let rates = |rate: f64| Signals {
+        tables: [(
+            "interruption-rates".to_owned(),
+            Signal::new(1.0, [("m7g.0000".to_owned(), rate)]),
+        )]
+        .into(),
+    };
+    let mut now = 1_700_000_000;
+    let mut kept = |rate: f64| {
+        now += 60;
+        policies.set_signals(rates(rate));
+        policies.begin_round(now);
+        asked(&policies, 1).1
+    };
+    assert_eq!([0.1, 0.1, 0.2, 0.2, 0.1].map(&mut kept), [0, 1, 0, 1, 1]);
+}
+
+#[test]
+fn what_keeps_an_answer_is_what_was_called_and_not_what_is_imported() {
+    for (mode, kept) in [("fine", 2), ("asks-name", 0), ("asks-time", 2), ("log", 0)] {
+        let policies = chain(vec![hostile(mode, OnFailure::Price)]);
+        policies.begin_round(1_700_000_000);
+        assert_eq!(asked(&policies, 3), (3, kept), "{mode}");
+        policies.begin_round(1_700_000_060);
+        let again = asked(&policies, 3).1;
+        let expected = match mode {
+            "fine" => 3,
+            // The time is another, and the same for all.
+            "asks-time" => 2,
+            // The first NodePool of a round is the first question of an instance.
+            "asks-name" => 1,
+            _ => 0,
+        };
+        assert_eq!(again, expected, "{mode}");
+    }
+}

@@ -477,6 +477,7 @@ impl Round {
                     follows: at > 0,
                     version,
                     sum: link.sum,
+                    kept: link.is_kept,
                     instead,
                 });
             }

@@ -34,6 +34,8 @@ pub struct ChainLink {
     pub failed: bool,
     /// No version answered, and its last answer counts or nothing is bought. Else it is left out.
     pub is_instead: bool,
+    /// The answer was there already: all that it is made of was the same.
+    pub is_kept: bool,
     /// What offerings cost after it.
     pub cost: Arc<[f64]>,
     /// Offerings that draw on its commitments.
@@ -231,6 +233,7 @@ mod tests {
             by: None,
             failed: true,
             is_instead,
+            is_kept: false,
             cost: cost.into(),
             draws: draws.into(),
             sum: 0,

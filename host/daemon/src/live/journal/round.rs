@@ -205,6 +205,9 @@ pub struct Answer {
     pub version: Option<usize>,
     /// Checksum of the answer.
     pub sum: u64,
+    /// It was there already: all that it was made of was the same.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub kept: bool,
     /// What offerings cost where neither a version nor the price answered, by digest.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instead: Option<String>,

@@ -262,6 +262,8 @@ impl PolicyBoard {
         };
         if tally.calls > 0 {
             policy.active = Some(Active::of(&tally));
+        }
+        if tally.calls > tally.kept {
             policy.call_seconds = Some(tally.usage.longest.as_secs_f64());
             policy.fuel_ratio = Some(f64::from(tally.usage.fuel_permille) / 1000.0);
             policy.memory_bytes = Some(tally.usage.memory as u64);
@@ -272,6 +274,7 @@ impl PolicyBoard {
         policy.by_price += tally.by_price;
         policy.by_rules += tally.by_rules;
         policy.raised += tally.raised;
+        policy.kept += tally.kept;
         policy.by_last_answer += tally.by_last_answer;
         policy.by_hold += tally.by_hold;
         policy.approved += tally.approved;

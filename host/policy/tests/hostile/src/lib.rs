@@ -1,6 +1,6 @@
 //! A policy that misbehaves as configured, for tests of the host.
 
-use longshore_sdk::{About, Commitments, Pool, Scorer, chain, log, offerings, signals};
+use longshore_sdk::{About, Commitments, Pool, Scorer, chain, log, offerings, request, signals};
 use serde::Deserialize;
 
 #[derive(Default, Deserialize)]
@@ -56,6 +56,18 @@ impl Scorer for Hostile {
             "exclude-half" => {
                 let half = prices.len() / 2;
                 Ok(prices.iter().enumerate().map(|(at, &price)| if at < half { f64::INFINITY } else { price }).collect())
+            }
+            "asks-name" => {
+                std::hint::black_box(request::node_pool());
+                Ok(prices)
+            }
+            "asks-time" => {
+                std::hint::black_box(request::now());
+                Ok(prices)
+            }
+            "log" => {
+                log::info("once more");
+                Ok(prices)
             }
             // What it was never declared to read.
             "secret" => Err(format!("secret: {:?}", signals::get("secret").map(|signal| signal.value("m7g")))),
