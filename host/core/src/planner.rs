@@ -304,6 +304,10 @@ impl<'p> Once<'p> {
 }
 
 impl Policies for Once<'_> {
+    fn node_pools(&self, pools: &[NodePool], names: &Symbols) {
+        self.policies.node_pools(pools, names);
+    }
+
     fn score(&self, catalogue: &Catalogue, names: &Symbols, pool: Symbol) -> Scores {
         let mut known = self.known.borrow_mut();
         known

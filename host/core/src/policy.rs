@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::model::{Catalogue, OfferingId, Symbol, Symbols};
+use crate::model::{Catalogue, NodePool, OfferingId, Symbol, Symbols};
 
 /// A finite, shared amount of something prepaid (a reservation, a savings plan): while any is left,
 /// offerings that draw on it cost less.
@@ -75,6 +75,11 @@ pub struct CostTerm {
 /// they fall back to its last good version and then to the built-in answer, and report so
 /// themselves.
 pub trait Policies {
+    /// Takes note of the NodePools that scores will be asked for.
+    fn node_pools(&self, pools: &[NodePool], names: &Symbols) {
+        let _ = (pools, names);
+    }
+
     /// Effective costs of the whole catalogue for nodes of one NodePool.
     fn score(&self, catalogue: &Catalogue, names: &Symbols, pool: Symbol) -> Scores;
 

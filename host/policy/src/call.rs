@@ -24,7 +24,7 @@ use crate::loaded::Loaded;
 use crate::report::CallUsage;
 use crate::score_request::ScoreRequest;
 use crate::version::Budget;
-use answer::{About, Answer, CallError};
+use answer::{Answer, CallError, RawAbout};
 use scores::{RawPool, checked_costs, checked_pools};
 
 /// An instance of a policy.
@@ -34,7 +34,7 @@ pub(crate) struct Instance {
     budget: Budget,
     /// The most that a call used, since last asked.
     usage: CallUsage,
-    describe: TypedFunc<(), (About,)>,
+    describe: TypedFunc<(), (RawAbout,)>,
     configure: TypedFunc<(Arc<str>,), Answer<()>>,
     score: Option<TypedFunc<(), Answer<Vec<f64>>>>,
     pools: Option<TypedFunc<(), Answer<Vec<RawPool>>>>,
@@ -61,6 +61,7 @@ impl Instance {
             proposals: Arc::default(),
             boot: Arc::default(),
             built_in: Arc::default(),
+            kind: Arc::default(),
             limits: limits.store(),
             host_calls: 0,
             log_room: 0,
@@ -136,7 +137,7 @@ impl Instance {
     }
 
     /// Asks for its identity.
-    pub fn describe(&mut self) -> Result<About, CallError> {
+    pub fn describe(&mut self) -> Result<RawAbout, CallError> {
         let (about,) = self.call("describe", self.describe, (), 0)?;
         Ok(about)
     }

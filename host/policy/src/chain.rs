@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use longshore_core::disrupt::consolidation::{Consolidation, DisruptionPolicies};
-use longshore_core::model::{Catalogue, OfferingId, Symbol, Symbols};
+use longshore_core::model::{Catalogue, NodePool, OfferingId, Symbol, Symbols};
 use longshore_core::policy::{AlikeCosts, ByPrice, CostTerm, Policies, Scores};
 
 use crate::call::Instance;
@@ -23,7 +23,7 @@ use crate::last_answers::{LastAnswer, LastAnswers};
 use crate::load::Host;
 use crate::loaded::LoadedPolicy;
 use crate::report::{CallStats, Fallback, Report};
-use crate::score_request::ScoreRequest;
+use crate::score_request::{PoolFacts, ScoreRequest};
 use crate::signals::Signals;
 use crate::terms::{Ability, OnFailure, Terms};
 use crate::version::{Budget, Call, Versions};
@@ -61,7 +61,9 @@ pub struct WasmPolicies {
 struct Inner {
     scorers: Vec<Versions>,
     columns: Option<CachedColumns>,
-    signals: (Arc<Signals>, u32),
+    signals: Arc<Signals>,
+    /// What is known of NodePools, by name.
+    pools: BTreeMap<Arc<str>, Arc<PoolFacts>>,
     now: f64,
     reports: Vec<Report>,
     /// What was answered in this round.
@@ -78,7 +80,6 @@ struct Inner {
 struct CachedColumns {
     columns: Arc<Columns>,
     catalogue: u64,
-    signals: Arc<Signals>,
 }
 
 impl Host {
@@ -135,6 +136,7 @@ impl Host {
                 scorers,
                 columns: old.columns.clone(),
                 signals: old.signals.clone(),
+                pools: old.pools.clone(),
                 now: old.now,
                 reports: Vec::new(),
                 answered: Vec::new(),
@@ -145,7 +147,8 @@ impl Host {
             None => Inner {
                 scorers,
                 columns: None,
-                signals: (Arc::default(), 0),
+                signals: Arc::default(),
+                pools: BTreeMap::new(),
                 now: 0.0,
                 reports: Vec::new(),
                 answered: Vec::new(),
@@ -194,6 +197,7 @@ impl WasmPolicies {
             scorers: inner.scorers.iter().map(Versions::rested).collect(),
             columns: inner.columns.clone(),
             signals: inner.signals.clone(),
+            pools: inner.pools.clone(),
             now: inner.now,
             reports: Vec::new(),
             answered: Vec::new(),
@@ -210,15 +214,15 @@ impl WasmPolicies {
     /// Puts new signals in the place of all that were there.
     pub fn set_signals(&self, signals: Signals) {
         let mut inner = self.lock();
-        if *inner.signals.0 != signals {
-            inner.signals = (Arc::new(signals), inner.signals.1.wrapping_add(1));
+        if *inner.signals != signals {
+            inner.signals = Arc::new(signals);
         }
     }
 
     /// As [`WasmPolicies::set_signals`], without comparing and without a copy.
     pub fn share_signals(&self, signals: Arc<Signals>) {
         let mut inner = self.lock();
-        inner.signals = (signals, inner.signals.1.wrapping_add(1));
+        inner.signals = signals;
     }
 
     /// The requests of this round so far, or those of the last round that had any. One question for
@@ -261,7 +265,7 @@ impl WasmPolicies {
 
     /// The signals that policies see.
     pub fn signals(&self) -> Arc<Signals> {
-        self.lock().signals.0.clone()
+        self.lock().signals.clone()
     }
 
     /// What happened at each place since last asked.
@@ -347,6 +351,7 @@ impl WasmPolicies {
             columns,
             signals: inner.signals.clone(),
             node_pool: "".into(),
+            pool: Arc::default(),
             now,
         }
     }
@@ -361,6 +366,24 @@ impl Policies for WasmPolicies {
     fn score(&self, catalogue: &Catalogue, names: &Symbols, pool: Symbol) -> Scores {
         let price = ByPrice.score(catalogue, names, pool);
         self.lock().score(catalogue, names, pool, price)
+    }
+
+    fn node_pools(&self, pools: &[NodePool], names: &Symbols) {
+        let mut inner = self.lock();
+        if !inner.scorers.iter().any(|scorer| scorer.is_asked) {
+            return;
+        }
+        let mut before = std::mem::take(&mut inner.pools);
+        inner.pools = (pools.iter())
+            .map(|pool| {
+                let (name, facts) = (names.text(pool.name), PoolFacts::of(pool, names));
+                // The same facts are the same, so that answers hold.
+                match before.remove_entry(name) {
+                    Some((name, known)) if *known == facts => (name, known),
+                    _ => (name.into(), Arc::new(facts)),
+                }
+            })
+            .collect();
     }
 
     fn alike(&self) -> Vec<AlikeCosts> {
@@ -432,6 +455,7 @@ impl Inner {
             columns,
             signals: self.signals.clone(),
             node_pool: node_pool.clone(),
+            pool: self.pools.get(&node_pool).cloned().unwrap_or_default(),
             now: self.now,
             costs: list.clone(),
         };
@@ -557,19 +581,17 @@ impl Inner {
 
     /// The columns of a catalogue: those made last if they were made of it.
     fn columns(&mut self, catalogue: &Catalogue, names: &Symbols) -> Arc<Columns> {
-        let (number, signals) = (catalogue.number(), &self.signals.0);
+        let number = catalogue.number();
         if let Some(made) = &self.columns
             && made.catalogue == number
-            && Arc::ptr_eq(&made.signals, signals)
         {
             return made.columns.clone();
         }
         let last = self.columns.as_ref().map(|made| &*made.columns);
-        let columns = Arc::new(Columns::build(catalogue, names, signals, last));
+        let columns = Arc::new(Columns::build(catalogue, names, last));
         self.columns = Some(CachedColumns {
             columns: columns.clone(),
             catalogue: number,
-            signals: signals.clone(),
         });
         columns
     }

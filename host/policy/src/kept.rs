@@ -12,7 +12,7 @@ use longshore_core::policy::CommitmentPool;
 
 use crate::columns::Table;
 use crate::imports::interface::strings;
-use crate::score_request::ScoreRequest;
+use crate::score_request::{Pairs, ScoreRequest};
 use crate::signals::Signal;
 
 /// Answers that are kept of a version.
@@ -30,7 +30,7 @@ impl View<'_> {
     /// A signal, if the policy may read that.
     pub fn signal(&self, name: &str) -> Option<&Signal> {
         let visible = self.visible.contains(name);
-        self.request.signals.0.get(name).filter(|_| visible)
+        self.request.signals.get(name).filter(|_| visible)
     }
 }
 
@@ -172,6 +172,9 @@ values! {
     Arc<[u8]>: |one, other| Arc::ptr_eq(one, other) || one == other, |all| all.len();
     Arc<[u32]>: |one, other| Arc::ptr_eq(one, other) || one == other, |all| 4 * all.len();
     Arc<[f64]>: same_bits, |all| 8 * all.len();
+    Pairs: |one, other| Arc::ptr_eq(one, other) || one == other, |all| {
+        all.iter().map(|(key, value)| key.len() + value.len() + 16).sum()
+    };
     Table: |one, other| Arc::ptr_eq(one, other) || one == other, |all| strings(all);
 }
 
@@ -186,15 +189,12 @@ fn same_bits(one: &Arc<[f64]>, other: &Arc<[f64]>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::columns::Columns;
 
     fn request(node_pool: &str, now: f64) -> ScoreRequest {
         ScoreRequest {
-            columns: Arc::new(Columns::empty()),
-            signals: Default::default(),
             node_pool: node_pool.into(),
             now,
-            costs: Arc::default(),
+            ..ScoreRequest::nothing()
         }
     }
 

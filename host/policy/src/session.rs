@@ -32,8 +32,8 @@ impl Session {
         node_pool: &str,
         now: i64,
     ) -> Result<Self, CallError> {
-        let columns = Arc::new(Columns::build(catalogue, names, &signals, None));
-        let signals = (Arc::new(signals), 1);
+        let columns = Arc::new(Columns::build(catalogue, names, None));
+        let signals = Arc::new(signals);
         Session::of(
             policy,
             &ScoreRequest {
@@ -41,6 +41,7 @@ impl Session {
                 columns,
                 signals,
                 node_pool: node_pool.into(),
+                pool: Arc::default(),
                 now: now as f64,
             },
         )

@@ -3,5 +3,6 @@
 mod chain;
 mod common;
 mod consolidation;
+mod contract;
 mod hostile;
 mod plugins;

@@ -7,7 +7,8 @@
 //! did before, and a savings plan counts by the list price.
 
 use longshore_sdk::{
-    About, Commitments, Keys, PerGeneration, Pool, Scorer, Selector, chain, offerings, signals,
+    About, Commitments, Keys, PerEdition, Pool, Scorer, Selector, SignalUse, chain, offerings,
+    signals,
 };
 use serde::Deserialize;
 
@@ -48,7 +49,7 @@ enum Unit {
 
 struct Prepaid {
     commitments: Vec<Commitment>,
-    drawn: PerGeneration<Vec<Drawn>>,
+    drawn: PerEdition<Vec<Drawn>>,
 }
 
 /// Who draws on a commitment.
@@ -63,7 +64,7 @@ impl Scorer for Prepaid {
         name: "commitments",
         version: env!("CARGO_PKG_VERSION"),
         summary: "Reserved instances and savings plans cost nothing more while some is left.",
-        signals: &[SIGNAL],
+        signals: &[SignalUse::named(SIGNAL)],
         settings_schema: include_str!("settings.schema.json"),
     };
     type Settings = Settings;
@@ -99,7 +100,7 @@ impl Scorer for Prepaid {
         }
         Ok(Prepaid {
             commitments,
-            drawn: PerGeneration::new(),
+            drawn: PerEdition::new(),
         })
     }
 
@@ -147,10 +148,6 @@ fn drawn(commitments: &[Commitment]) -> Vec<Drawn> {
     drawn
 }
 
-fn usd(micros: u32) -> f64 {
-    f64::from(micros) / 1e6
-}
-
 /// Pools without their draws: what is left by the signal, else by the settings.
 fn remaining(commitments: &[Commitment]) -> Result<Vec<Pool>, String> {
     let signal = signals::get(SIGNAL).unwrap_or_default();
@@ -175,7 +172,7 @@ fn remaining(commitments: &[Commitment]) -> Result<Vec<Pool>, String> {
 
 /// What one node of each offering takes of a commitment, and what it still costs inside (USD per
 /// hour).
-fn draws(commitment: &Commitment, drawn: &Drawn, prices: &[u32]) -> (Vec<f64>, Vec<f64>) {
+fn draws(commitment: &Commitment, drawn: &Drawn, prices: &[f64]) -> (Vec<f64>, Vec<f64>) {
     let count = drawn.offerings.len();
     match commitment.unit {
         Unit::Instances => (vec![1.0; count], vec![commitment.price; count]),
@@ -192,7 +189,7 @@ fn draws(commitment: &Commitment, drawn: &Drawn, prices: &[u32]) -> (Vec<f64>, V
             let amounts = drawn
                 .offerings
                 .iter()
-                .map(|&row| usd(prices[row as usize]) * share);
+                .map(|&row| prices[row as usize] * share);
             (amounts.collect(), vec![0.0; count])
         }
     }

@@ -3,7 +3,7 @@
 //! Without settings it changes nothing: an offering costs what the policy before it says, the list
 //! price if it is the first.
 
-use longshore_sdk::{About, Keys, PerGeneration, Scorer, Selector, chain};
+use longshore_sdk::{About, Keys, PerEdition, Scorer, Selector, chain};
 use serde::Deserialize;
 
 #[derive(Debug, Default, Deserialize)]
@@ -36,7 +36,7 @@ const UNCHANGED: Term = Term {
 
 struct Price {
     lines: Vec<(Selector, Term)>,
-    terms: PerGeneration<Vec<Term>>,
+    terms: PerEdition<Vec<Term>>,
 }
 
 impl Scorer for Price {
@@ -63,7 +63,7 @@ impl Scorer for Price {
             .collect::<Result<_, String>>()?;
         Ok(Price {
             lines,
-            terms: PerGeneration::new(),
+            terms: PerEdition::new(),
         })
     }
 

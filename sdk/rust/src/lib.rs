@@ -55,7 +55,7 @@
 //! [`Bootstrap`] is the trait of a policy that says what nodes boot with.
 //!
 //! Columns ([`offerings`]) are the fast way: pull those that you need, keep what you derive from
-//! static ones in a [`PerGeneration`]. [`Rows`] is the convenient way: it pulls them all.
+//! static ones in a [`PerEdition`]. [`Rows`] is the convenient way: it pulls them all.
 //!
 //! A policy of consolidation is a type with [`Consolidation`], exported with
 //! [`export_consolidation!`]; it reads [`nodes`], [`node_pools`], [`owners`] and [`proposals`].
@@ -71,7 +71,10 @@ pub mod bindings;
 pub mod bootstrap;
 mod cached;
 pub mod chain;
+pub mod joined;
+pub mod labels;
 pub mod log;
+pub mod node_pool;
 pub mod node_pools;
 pub mod nodes;
 pub mod offerings;
@@ -80,6 +83,7 @@ pub mod owners;
 pub mod policy;
 pub mod proposals;
 pub mod request;
+pub mod resources;
 mod rows;
 mod selector;
 pub mod signals;
@@ -87,7 +91,7 @@ pub mod signals;
 pub mod testing;
 
 pub use bootstrap::Bootstrap;
-pub use cached::PerGeneration;
-pub use policy::{About, Commitments, Consolidation, Decision, Pool, Scorer};
+pub use cached::PerEdition;
+pub use policy::{About, Commitments, Consolidation, Decision, Pool, Scorer, SignalUse};
 pub use rows::{Row, Rows};
 pub use selector::{Keys, Selector, glob};

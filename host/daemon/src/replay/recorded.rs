@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use longshore_core::disrupt::consolidation::DisruptionPolicies;
-use longshore_core::model::{Catalogue, Symbol, Symbols};
+use longshore_core::model::{Catalogue, NodePool, Symbol, Symbols};
 use longshore_core::policy::{ByPrice, Policies, Scores};
 use longshore_policy::{Assignment, Host, HostConfig, Signals, WasmPolicies, chained};
 
@@ -224,6 +224,11 @@ impl RecordedAnswers<'_> {
 }
 
 impl Policies for RecordedAnswers<'_> {
+    fn node_pools(&self, pools: &[NodePool], names: &Symbols) {
+        let versions = self.versions.iter().flatten();
+        versions.for_each(|version| version.node_pools(pools, names));
+    }
+
     fn score(&self, catalogue: &Catalogue, names: &Symbols, pool: Symbol) -> Scores {
         let price = ByPrice.score(catalogue, names, pool);
         let chain = self.chain(names.text(pool)).into_iter();
@@ -294,6 +299,10 @@ impl Scorer {
 const MAX_NOTES: usize = 20;
 
 impl Policies for Scorer {
+    fn node_pools(&self, pools: &[NodePool], names: &Symbols) {
+        self.policies.node_pools(pools, names);
+    }
+
     fn score(&self, catalogue: &Catalogue, names: &Symbols, pool: Symbol) -> Scores {
         let scores = self.policies.score(catalogue, names, pool);
         let mut notes = self.notes.borrow_mut();

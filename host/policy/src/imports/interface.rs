@@ -97,19 +97,24 @@ impl Interface<'_> {
         self.asked(name, move |view| get(&view.request.columns).clone())
     }
 
-    /// A column that is made of a signal: of unknown values for a policy that may not read that.
-    pub(super) fn of_signal<T>(
+    /// As [`Interface::asked_by_name`], with a number besides.
+    pub(super) fn asked_by_name_and_number<T>(
         &mut self,
         name: &'static str,
-        signal: &'static str,
-        get: fn(&Columns, bool) -> Arc<[T]>,
+        get: impl Fn(&View<'_>, &str, f64) -> T + Send + Sync + 'static,
     ) -> wasmtime::Result<()>
     where
-        Arc<[T]>: Value,
-        (Arc<[T]>,): ComponentNamedList + Lower,
+        T: Value,
+        (T,): ComponentNamedList + Lower,
     {
-        self.asked(name, move |view| {
-            get(&view.request.columns, view.visible.contains(signal))
+        let made = move |view: &View<'_>, argument: &str| {
+            let (bits, key) = argument.split_once(' ').unwrap_or_default();
+            let bits = u64::from_str_radix(bits, 16).unwrap_or_default();
+            get(view, key, f64::from_bits(bits))
+        };
+        let get: Get<T> = Arc::new(made);
+        self.function(name, move |mut cx, (key, number): (String, f64)| {
+            answer(&mut cx, &get, &format!("{:x} {key}", number.to_bits()))
         })
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use wasmtime::component::{ComponentType, Lift, Lower};
 use wasmtime::{StoreContextMut, Trap};
 
-use crate::bootstrap::answers::UserData;
+use crate::bootstrap::answers::{Kind, UserData};
 use crate::bootstrap::facts::BootFacts;
 use crate::cluster_columns::{ClusterColumns, ProposalColumns};
 use crate::kept::Reads;
@@ -60,6 +60,8 @@ pub(crate) struct State {
     pub proposals: Arc<ProposalColumns>,
     pub boot: Arc<BootFacts>,
     pub built_in: Arc<UserData>,
+    /// The nodes that user data is for.
+    pub kind: Arc<Kind>,
     pub limits: Limiter,
     pub host_calls: u32,
     pub log_room: usize,

@@ -7,7 +7,7 @@ use longshore_core::disrupt::Proposal;
 use longshore_core::disrupt::consolidation::{
     Consolidation, Decision, DisruptionPolicies, Facts, Weight,
 };
-use longshore_core::model::{Catalogue, OfferingId, Symbol, Symbols};
+use longshore_core::model::{Catalogue, NodePool, OfferingId, Symbol, Symbols};
 use longshore_core::policy::{AlikeCosts, CostTerm, Policies, Scores};
 use longshore_policy::{
     ConsolidationRequest, LoadedPolicy, ScoreRecord, ScoreRequest, Signals, WasmPolicies,
@@ -158,6 +158,10 @@ impl ActivePolicies {
 }
 
 impl Policies for ActivePolicies {
+    fn node_pools(&self, pools: &[NodePool], names: &Symbols) {
+        self.wasm.node_pools(pools, names);
+    }
+
     fn score(&self, catalogue: &Catalogue, names: &Symbols, pool: Symbol) -> Scores {
         let scores = self.wasm.score(catalogue, names, pool);
         if !self.shadows.is_empty() {

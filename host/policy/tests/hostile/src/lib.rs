@@ -1,6 +1,6 @@
 //! A policy that misbehaves as configured, for tests of the host.
 
-use longshore_sdk::{About, Commitments, Pool, Scorer, chain, log, offerings, request, signals};
+use longshore_sdk::{About, Commitments, Pool, Scorer, chain, joined, log, node_pool, offerings, request, signals};
 use serde::Deserialize;
 
 #[derive(Default, Deserialize)]
@@ -58,7 +58,7 @@ impl Scorer for Hostile {
                 Ok(prices.iter().enumerate().map(|(at, &price)| if at < half { f64::INFINITY } else { price }).collect())
             }
             "asks-name" => {
-                std::hint::black_box(request::node_pool());
+                std::hint::black_box(node_pool::name());
                 Ok(prices)
             }
             "asks-time" => {
@@ -72,7 +72,7 @@ impl Scorer for Hostile {
             // What it was never declared to read.
             "secret" => Err(format!("secret: {:?}", signals::get("secret").map(|signal| signal.value("m7g")))),
             "rates" => {
-                let known = offerings::interruption_rates().into_iter().filter(|&rate| rate >= 0.0).count();
+                let known = joined::column("interruption-rates").into_iter().flatten().count();
                 Err(format!("{known} rates"))
             }
             "bidi" => Err("\u{202e}llew si lla\u{2066}\nERROR forged\u{200b}".to_owned()),
