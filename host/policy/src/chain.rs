@@ -17,8 +17,8 @@ use longshore_core::policy::{AlikeCosts, ByPrice, CostTerm, Policies, Scores};
 use crate::call::Instance;
 use crate::call::scores::Guard;
 use crate::columns::Columns;
-use crate::kept::View;
 use crate::judges::Judges;
+use crate::kept::View;
 use crate::last_answers::{LastAnswer, LastAnswers};
 use crate::load::Host;
 use crate::loaded::LoadedPolicy;
@@ -27,8 +27,8 @@ use crate::score_request::{PoolFacts, ScoreRequest};
 use crate::signals::Signals;
 use crate::terms::{Ability, OnFailure, Terms};
 use crate::version::{Budget, Call, Versions};
-use links::{rows_of, summed};
 pub use links::{ChainLink, ScoreRecord, chained};
+use links::{rows_of, summed};
 
 /// A policy and its NodePools.
 #[derive(Clone, Debug)]

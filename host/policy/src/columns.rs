@@ -172,7 +172,9 @@ impl Default for Sum {
 
 impl Sum {
     fn take(&mut self, bits: u64) {
-        self.0 = (self.0 ^ bits).wrapping_mul(0x0100_0000_01b3).rotate_left(23);
+        self.0 = (self.0 ^ bits)
+            .wrapping_mul(0x0100_0000_01b3)
+            .rotate_left(23);
     }
 
     fn text(&mut self, text: &str) {

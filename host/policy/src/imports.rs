@@ -103,18 +103,18 @@ fn node_pool(to: &mut Interface) -> wasmtime::Result<()> {
 }
 
 fn labels(to: &mut Interface) -> wasmtime::Result<()> {
-    to.asked("keys", |view| view.request.columns.fixed.details.label_keys())?;
-    to.asked_by_name("values", |view, key| {
-        view.request.columns.label(key).0
+    to.asked("keys", |view| {
+        view.request.columns.fixed.details.label_keys()
     })?;
+    to.asked_by_name("values", |view, key| view.request.columns.label(key).0)?;
     to.asked_by_name("rows", |view, key| view.request.columns.label(key).1)
 }
 
 fn resources(to: &mut Interface) -> wasmtime::Result<()> {
-    to.asked("names", |view| view.request.columns.fixed.details.resource_names())?;
-    to.asked_by_name("capacity", |view, name| {
-        view.request.columns.capacity(name)
+    to.asked("names", |view| {
+        view.request.columns.fixed.details.resource_names()
     })?;
+    to.asked_by_name("capacity", |view, name| view.request.columns.capacity(name))?;
     to.asked_by_name("allocatable", |view, name| {
         view.request.columns.allocatable(name)
     })

@@ -159,6 +159,32 @@ fn a_discount_that_was_there_before_is_nobody_elses() {
 }
 
 #[test]
+fn commitments_of_one_name_stay_apart_by_policy() {
+    let prepaid = "[[commitments]]\nname = 'reserved'\nunit = 'instances'\nremaining = 3";
+    let of = |zone: &str| {
+        let offerings = format!("offerings = {{ zone = '{zone}' }}\n");
+        let settings = prepaid.replace("unit", &format!("{offerings}unit"));
+        load("commitments", &settings)
+    };
+    let policies = chain(vec![of("us-east-1a"), of("us-east-1?")]);
+    let scores = policies.score(&WORLD.catalogue, &WORLD.names, WORLD.pool);
+    let pools: Vec<(u32, &str)> = (scores.pools.iter())
+        .map(|pool| (pool.owner, pool.name.as_str()))
+        .collect();
+    assert_eq!(pools, [(0, "reserved"), (1, "reserved")]);
+    let zone_a = WORLD.names.get("us-east-1a");
+    let zones = |at: usize| {
+        let draws = scores.pools[at].draws.iter();
+        draws.map(|draw| WORLD.catalogue.offering(draw.offering).zone)
+    };
+    assert!(zones(0).all(|zone| zone == zone_a));
+    assert!(
+        zones(1).count() > 0 && zones(1).all(|zone| zone != zone_a),
+        "an offering draws on the first pool that has it"
+    );
+}
+
+#[test]
 fn a_place_without_a_policy_is_left_out() {
     let place = |policy, terms| PolicySlot {
         policy,

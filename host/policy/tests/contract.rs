@@ -76,7 +76,9 @@ fn problems(items: &BTreeMap<String, String>, published: &str) -> Vec<String> {
     for (name, body) in items {
         match published.get(name.as_str()) {
             None => problems.push(format!("`{name}` is new: {name}\t{}", digest(body))),
-            Some(known) if **known != digest(body) => problems.push(format!("`{name}` has changed")),
+            Some(known) if **known != digest(body) => {
+                problems.push(format!("`{name}` has changed"))
+            }
             Some(_) => {}
         }
     }
@@ -108,15 +110,24 @@ fn a_change_of_any_kind_is_noticed() {
     );
     let less = "    @since(version = 0.1.0)\n    prices: func() -> list<f64>;\n";
     assert_eq!(noticed(less, ""), "`interface offerings` has changed");
-    assert_eq!(noticed("    remaining: f64,", "    left: f64,"), "`interface commitments` has changed");
     assert_eq!(
-        noticed("    export scorer;", "    export scorer;\n    export commitments;"),
+        noticed("    remaining: f64,", "    left: f64,"),
+        "`interface commitments` has changed"
+    );
+    assert_eq!(
+        noticed(
+            "    export scorer;",
+            "    export scorer;\n    export commitments;"
+        ),
         "`world scorer-policy` has changed"
     );
     let more = "interface weather {\n}\n\n/// A voice.";
     let new = noticed("/// A voice.", more);
     assert!(new.starts_with("`interface weather` is new: interface weather\t"));
-    let words = problems(&items(&before.replace("/// One sentence for people.", "/// A sentence.")), &published);
+    let words = problems(
+        &items(&before.replace("/// One sentence for people.", "/// A sentence.")),
+        &published,
+    );
     assert!(words.is_empty(), "comments may change: {words:?}");
 }
 
@@ -125,7 +136,15 @@ fn everything_says_since_when_it_is_there_and_keeps_the_rules_of_the_border() {
     let text = text();
     let all: Vec<&str> = lines(&text).collect();
     let is_item = |line: &str| {
-        let kinds = ["interface ", "world ", "record ", "enum ", "import ", "export ", "include "];
+        let kinds = [
+            "interface ",
+            "world ",
+            "record ",
+            "enum ",
+            "import ",
+            "export ",
+            "include ",
+        ];
         kinds.iter().any(|kind| line.starts_with(kind)) || line.contains(": func(")
     };
     let mut items = 0;
@@ -136,7 +155,15 @@ fn everything_says_since_when_it_is_there_and_keeps_the_rules_of_the_border() {
         }
     }
     assert!(items > 60, "{items}");
-    for word in ["resource ", "async ", "future<", "stream<", "map<", "list<u64>", "list<s64>"] {
+    for word in [
+        "resource ",
+        "async ",
+        "future<",
+        "stream<",
+        "map<",
+        "list<u64>",
+        "list<s64>",
+    ] {
         assert!(!all.iter().any(|line| line.contains(word)), "{word}");
     }
 }

@@ -391,8 +391,14 @@ fn a_component_of_the_contract_as_it_was_is_told_what_to_do() {
                 (with \"describe\" (func $describe))))
             (export \"longshore:policy/plugin@0.1.0\" (instance $plugin)))"
     ));
-    assert!(said.starts_with("it was built for longshore:policy@0.1.0 as it was before"), "{said}");
-    assert!(said.contains("build it again with wit/ or the SDK of this version"), "{said}");
+    assert!(
+        said.starts_with("it was built for longshore:policy@0.1.0 as it was before"),
+        "{said}"
+    );
+    assert!(
+        said.contains("build it again with wit/ or the SDK of this version"),
+        "{said}"
+    );
 }
 
 #[test]

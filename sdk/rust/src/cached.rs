@@ -20,10 +20,7 @@ impl<T> PerEdition<T> {
     /// The same, for values that remember more than static columns.
     pub fn get_mut(&mut self, derive: impl FnOnce() -> T) -> &mut T {
         let now = offerings::edition();
-        let kept = self
-            .kept
-            .take()
-            .filter(|(edition, _)| *edition == now);
+        let kept = self.kept.take().filter(|(edition, _)| *edition == now);
         &mut self.kept.insert(kept.unwrap_or_else(|| (now, derive()))).1
     }
 }

@@ -9,7 +9,10 @@ use crate::testing::joined as host;
 /// zone and region; else nothing.
 pub fn column(signal: &str) -> Vec<Option<f64>> {
     let known = |value: f64| (!value.is_nan()).then_some(value);
-    host::column(signal, f64::NAN).into_iter().map(known).collect()
+    host::column(signal, f64::NAN)
+        .into_iter()
+        .map(known)
+        .collect()
 }
 
 /// The same with a number for what is not known: faster.

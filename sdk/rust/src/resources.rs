@@ -28,7 +28,9 @@ pub fn accelerators() -> Vec<f64> {
     for name in names() {
         if DEVICES.iter().any(|device| name.ends_with(device)) {
             let column = capacity(&name);
-            all.iter_mut().zip(column).for_each(|(sum, own)| *sum += own);
+            all.iter_mut()
+                .zip(column)
+                .for_each(|(sum, own)| *sum += own);
         }
     }
     all

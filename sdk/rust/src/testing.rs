@@ -180,7 +180,13 @@ pub(crate) fn signal_values(name: &str) -> Vec<f64> {
 }
 
 pub(crate) fn signal_time(name: &str) -> f64 {
-    SIGNALS.with_borrow(|all| if all.contains_key(name) { 0.0 } else { f64::NAN })
+    SIGNALS.with_borrow(|all| {
+        if all.contains_key(name) {
+            0.0
+        } else {
+            f64::NAN
+        }
+    })
 }
 
 pub(crate) mod labels {
@@ -213,7 +219,9 @@ pub(crate) mod labels {
 
 pub(crate) mod resources {
     pub(crate) fn names() -> Vec<String> {
-        ["cpu", "memory", "nvidia.com/gpu"].map(str::to_owned).to_vec()
+        ["cpu", "memory", "nvidia.com/gpu"]
+            .map(str::to_owned)
+            .to_vec()
     }
 
     pub(crate) fn capacity(name: &str) -> Vec<f64> {

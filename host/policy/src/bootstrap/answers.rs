@@ -118,7 +118,9 @@ impl Overheads {
             said.remove(name).unwrap_or_else(|| {
                 let known = built_in.get(name).cloned();
                 let mut known = known.unwrap_or_else(|| vec![0.0; rows]);
-                known.iter_mut().for_each(|amount| *amount = amount.max(0.0));
+                known
+                    .iter_mut()
+                    .for_each(|amount| *amount = amount.max(0.0));
                 known
             })
         };
@@ -242,13 +244,20 @@ mod tests {
             Overheads::of_columns(columns.collect(), &built_in, 1)
         };
         let all = of(&[("kube-reserved-cpu", 0.25)]).unwrap();
-        assert_eq!((all.max_pods, all.kube_reserved_cpu), (vec![29], vec![0.25]));
+        assert_eq!(
+            (all.max_pods, all.kube_reserved_cpu),
+            (vec![29], vec![0.25])
+        );
         assert_eq!(all.eviction_memory, [0.0]);
         assert_eq!(
             of(&[("max-pods", 1.5)]).unwrap_err(),
             "max-pods of machine 0 is 1.5; expected a whole number, 0 or more"
         );
-        assert!(of(&[("swap", 1.0)]).unwrap_err().starts_with("`swap` is no overhead; there are"));
+        assert!(
+            of(&[("swap", 1.0)])
+                .unwrap_err()
+                .starts_with("`swap` is no overhead; there are")
+        );
         let twice = of(&[("max-pods", 1.0), ("max-pods", 1.0)]);
         assert_eq!(twice.unwrap_err(), "`max-pods` is there twice");
     }

@@ -93,12 +93,7 @@ impl Guard {
     }
 
     /// Costs are copied only where one changes.
-    fn raise(
-        &self,
-        answer: &mut Arc<[f64]>,
-        columns: &Columns,
-        before: &[f64],
-    ) -> Option<Raised> {
+    fn raise(&self, answer: &mut Arc<[f64]>, columns: &Columns, before: &[f64]) -> Option<Raised> {
         let prices = &columns.moving.prices;
         let least = |price: f64, before: f64| (price * self.least_share).min(before);
         let discouraged = self.exclusions == Exclusions::Discourage;

@@ -28,8 +28,8 @@ impl Details {
     pub fn build(types: &[InstanceType], names: &Symbols) -> Self {
         let pinned = |of: &InstanceType| {
             let requirements = of.requirements.iter();
-            let one = requirements
-                .filter(|one| matches!(&one.op, Op::In(values) if values.len() == 1));
+            let one =
+                requirements.filter(|one| matches!(&one.op, Op::In(values) if values.len() == 1));
             one.map(|one| one.key).collect::<Vec<_>>()
         };
         let keys: BTreeSet<_> = types.iter().flat_map(pinned).collect();
@@ -79,7 +79,11 @@ fn amounts(
     let mut all = Amounts::new();
     for (at, instance_type) in types.iter().enumerate() {
         for (resource, amount) in of(instance_type).iter() {
-            let unit = if resource == ResourceId::Cpu { 1000.0 } else { 1.0 };
+            let unit = if resource == ResourceId::Cpu {
+                1000.0
+            } else {
+                1.0
+            };
             let name = Arc::from(resource.name(names));
             let column = all.entry(name).or_insert_with(|| vec![0.0; types.len()]);
             column[at] = amount as f64 / unit;

@@ -76,7 +76,10 @@ impl Fixed {
                 longer.entry(name).or_default().insert(rest, value);
             }
         }
-        let longer = self.instance_type_names.iter().map(|name| longer.get(&**name));
+        let longer = self
+            .instance_type_names
+            .iter()
+            .map(|name| longer.get(&**name));
         let longer: Vec<Option<&HashMap<&str, f64>>> = longer.collect();
         let mut key = String::new();
         let rows = self.instance_types.iter().zip(self.zones.iter());

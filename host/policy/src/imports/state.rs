@@ -84,7 +84,6 @@ impl State {
             _ => (self.log_room, self.messages_left) = (0, 0),
         }
     }
-
 }
 
 /// The guest made more host calls than it may.

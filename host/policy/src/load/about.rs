@@ -54,7 +54,10 @@ pub(super) fn check(about: &About) -> Result<(), Refusal> {
             number(of.max_age)
         ));
     }
-    let mut texts = about.annotations.iter().flat_map(|(key, value)| [key, value]);
+    let mut texts = about
+        .annotations
+        .iter()
+        .flat_map(|(key, value)| [key, value]);
     let too_long = texts.any(|text| text.len() > MAX_ANNOTATION_BYTES);
     if about.annotations.len() > MAX_ANNOTATIONS || too_long {
         return wrong(format!(

@@ -34,7 +34,9 @@ pub(super) fn is_superseded(component: &Component, engine: &Engine) -> bool {
     let plugin = of.exports(engine).find_map(|(name, item)| {
         let (package, interface, _) = ours(name)?;
         match item.ty {
-            ComponentItem::ComponentInstance(plugin) if (package, interface) == (PACKAGE, "plugin") => {
+            ComponentItem::ComponentInstance(plugin)
+                if (package, interface) == (PACKAGE, "plugin") =>
+            {
                 Some(plugin)
             }
             _ => None,
@@ -43,10 +45,14 @@ pub(super) fn is_superseded(component: &Component, engine: &Engine) -> bool {
     let Some(plugin) = plugin else {
         return false;
     };
-    let described = plugin.exports(engine).find_map(|(name, item)| match item.ty {
-        ComponentItem::ComponentFunc(describe) if name == "describe" => describe.results().next(),
-        _ => None,
-    });
+    let described = plugin
+        .exports(engine)
+        .find_map(|(name, item)| match item.ty {
+            ComponentItem::ComponentFunc(describe) if name == "describe" => {
+                describe.results().next()
+            }
+            _ => None,
+        });
     match described {
         Some(Type::Record(record)) => record.fields().any(|field| field.name == "implements"),
         _ => false,
