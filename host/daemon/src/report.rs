@@ -9,9 +9,7 @@ pub mod text;
 
 use std::collections::BTreeMap;
 
-use longshore_core::model::{
-    ClusterObjects, Offering, OfferingId, Requirement, Symbol, TypeId,
-};
+use longshore_core::model::{ClusterObjects, Offering, OfferingId, Requirement, Symbol, TypeId};
 use longshore_core::plan::{
     IncompatiblePool, Plan, PlannedClaim, PodIx, PoolIx, Target, Unfit, Unplaced,
 };

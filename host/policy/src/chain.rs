@@ -25,8 +25,8 @@ use crate::score_request::ScoreRequest;
 use crate::signals::Signals;
 use crate::terms::{Ability, OnFailure, Terms};
 use crate::version::{Budget, Call, Versions};
-use links::{rows_of, summed};
 pub use links::{ChainLink, ScoreRecord, chained};
+use links::{rows_of, summed};
 
 /// A policy and its NodePools.
 #[derive(Clone, Debug)]

@@ -116,15 +116,13 @@ impl LastAnswer {
     pub fn costs(&self, columns: &Columns, before: &[f64], least_share: f64) -> Vec<f64> {
         let table = self.differences();
         let excludes = table.values().any(Option::is_none);
-        let of_row = |(row, (&before, &price)): (usize, (&f64, &f64))| {
-            match table.get(&key(columns, row)) {
-                Some(Some(difference)) => {
-                    (before + difference).max((price * least_share).min(before))
-                }
-                Some(None) => f64::INFINITY,
-                None if excludes => f64::INFINITY,
-                None => before,
-            }
+        let of_row = |(row, (&before, &price)): (usize, (&f64, &f64))| match table
+            .get(&key(columns, row))
+        {
+            Some(Some(difference)) => (before + difference).max((price * least_share).min(before)),
+            Some(None) => f64::INFINITY,
+            None if excludes => f64::INFINITY,
+            None => before,
         };
         let rows = before.iter().zip(columns.moving.prices.iter());
         rows.enumerate().map(of_row).collect()
@@ -198,12 +196,7 @@ mod tests {
         assert_eq!(all.tables.len(), 1, "equal answers are one");
         let read = LastAnswers::of_text(&all.text(), "green").unwrap();
         assert_eq!(read, all);
-        let now = columns(&[
-            ("p5", 40.0),
-            ("c7i", 0.5),
-            ("m7g", 3.0),
-            ("p6", 0.000_001),
-        ]);
+        let now = columns(&[("p5", 40.0), ("c7i", 0.5), ("m7g", 3.0), ("p6", 0.000_001)]);
         for (node_pool, answer) in read.iter() {
             let costs = answer.costs(&now, &now.moving.prices, 0.1);
             assert_eq!(

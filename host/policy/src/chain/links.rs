@@ -68,11 +68,8 @@ impl ScoreRecord {
             if link.by.is_some() || link.is_instead {
                 terms.push(CostTerm {
                     policy: match link.is_instead {
-                        true => format!(
-                            "{} (it gives no answer: `on-failure` counts)",
-                            link.name
-                        )
-                        .into(),
+                        true => format!("{} (it gives no answer: `on-failure` counts)", link.name)
+                            .into(),
                         false => link.name.clone(),
                     },
                     usd: match before.is_finite() {
