@@ -359,7 +359,7 @@ fn imports_from_elsewhere_are_named_with_a_hint() {
     assert_eq!(
         import("longshore:policy/weather@0.1.0", "today"),
         "it imports what a policy cannot have: `longshore:policy/weather@0.1.0` (no such interface; there are \
-         built-in, cluster, log, machines, node-pools, nodes, offerings, owners, proposals, request, signals)"
+         built-in, chain, cluster, log, machines, node-pools, nodes, offerings, owners, proposals, request, signals)"
     );
     assert_eq!(
         import("longshore:policy/offerings@0.2.0", "count"),

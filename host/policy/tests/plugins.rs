@@ -298,7 +298,6 @@ fn a_component_tells_what_it_is_and_what_it_can_see() {
             "generation",
             "instance-type-names",
             "instance-types",
-            "prices",
             "zone-names",
             "zones"
         ]
