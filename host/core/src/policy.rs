@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::model::{Catalogue, NodePool, OfferingId, Symbol, Symbols};
+use crate::model::{Catalogue, NodePool, OfferingId, Records, Symbol, Symbols};
 
 /// A finite, shared amount of something prepaid (a reservation, a savings plan): while any is left,
 /// offerings that draw on it cost less.
@@ -76,7 +76,7 @@ pub struct CostTerm {
 /// themselves.
 pub trait Policies {
     /// Takes note of the NodePools that scores will be asked for.
-    fn node_pools(&self, pools: &[NodePool], names: &Symbols) {
+    fn node_pools(&self, pools: &Records<NodePool>, names: &Symbols) {
         let _ = (pools, names);
     }
 

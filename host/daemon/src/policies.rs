@@ -8,7 +8,7 @@ mod signals;
 use std::path::{Path, PathBuf};
 
 use longshore_core::disrupt::consolidation::{Consolidation, DisruptionPolicies};
-use longshore_core::model::{Catalogue, NodePool, OfferingId, Symbol, Symbols};
+use longshore_core::model::{Catalogue, NodePool, OfferingId, Records, Symbol, Symbols};
 use longshore_core::policy::{AlikeCosts, ByPrice, CostTerm, Policies, Scores};
 use longshore_policy::{
     Ability, Assignment, Host, HostConfig, LoadedPolicy, Signals, WasmPolicies,
@@ -170,7 +170,7 @@ impl Scorers {
 }
 
 impl Policies for Scorers {
-    fn node_pools(&self, pools: &[NodePool], names: &Symbols) {
+    fn node_pools(&self, pools: &Records<NodePool>, names: &Symbols) {
         if let Scorers::Wasm(policies) = self {
             policies.node_pools(pools, names);
         }

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use longshore_core::disrupt::consolidation::{Consolidation, DisruptionPolicies};
-use longshore_core::model::{Catalogue, NodePool, OfferingId, Symbol, Symbols};
+use longshore_core::model::{Catalogue, NodePool, OfferingId, Records, Symbol, Symbols};
 use longshore_core::policy::{AlikeCosts, ByPrice, CostTerm, Policies, Scores};
 
 use crate::call::Instance;
@@ -368,7 +368,7 @@ impl Policies for WasmPolicies {
         self.lock().score(catalogue, names, pool, price)
     }
 
-    fn node_pools(&self, pools: &[NodePool], names: &Symbols) {
+    fn node_pools(&self, pools: &Records<NodePool>, names: &Symbols) {
         let mut inner = self.lock();
         if !inner.scorers.iter().any(|scorer| scorer.is_asked) {
             return;

@@ -41,7 +41,7 @@ pub(crate) struct Fixed {
     pub cpu_millicores: Arc<[u32]>,
     pub memory_mib: Arc<[u32]>,
     pub details: Details,
-    joined: JoinedCache,
+    pub joined: JoinedCache,
 }
 
 /// Columns that change from one round to the next.

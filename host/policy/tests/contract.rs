@@ -43,7 +43,7 @@ fn items(text: &str) -> BTreeMap<String, String> {
         let head = head.filter(|head| head.starts_with("interface ") || head.starts_with("world "));
         match (&mut open, head) {
             (None, Some(head)) => open = Some((head.to_owned(), String::new())),
-            (Some(_), None) if line == "}" && depth(&open) == 0 => {
+            (Some((_, body)), None) if line == "}" && depth(body) == 0 => {
                 items.extend(open.take());
             }
             (Some((_, body)), _) => {
@@ -57,8 +57,7 @@ fn items(text: &str) -> BTreeMap<String, String> {
 }
 
 /// Braces that are open within an item.
-fn depth(open: &Option<(String, String)>) -> usize {
-    let body = open.as_ref().map_or("", |(_, body)| body);
+fn depth(body: &str) -> usize {
     body.matches('{').count() - body.matches('}').count()
 }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use longshore_core::disrupt::consolidation::DisruptionPolicies;
-use longshore_core::model::{Catalogue, NodePool, Symbol, Symbols};
+use longshore_core::model::{Catalogue, NodePool, Records, Symbol, Symbols};
 use longshore_core::policy::{ByPrice, Policies, Scores};
 use longshore_policy::{Assignment, Host, HostConfig, Signals, WasmPolicies, chained};
 
@@ -224,7 +224,7 @@ impl RecordedAnswers<'_> {
 }
 
 impl Policies for RecordedAnswers<'_> {
-    fn node_pools(&self, pools: &[NodePool], names: &Symbols) {
+    fn node_pools(&self, pools: &Records<NodePool>, names: &Symbols) {
         let versions = self.versions.iter().flatten();
         versions.for_each(|version| version.node_pools(pools, names));
     }
@@ -299,7 +299,7 @@ impl Scorer {
 const MAX_NOTES: usize = 20;
 
 impl Policies for Scorer {
-    fn node_pools(&self, pools: &[NodePool], names: &Symbols) {
+    fn node_pools(&self, pools: &Records<NodePool>, names: &Symbols) {
         self.policies.node_pools(pools, names);
     }
 

@@ -11,7 +11,7 @@ const MAX_KEPT: usize = 8;
 
 /// Columns that were made last, by the values that they are made of and what stands for the unknown.
 #[derive(Debug, Default)]
-pub(super) struct JoinedCache(Mutex<Vec<Joined>>);
+pub(crate) struct JoinedCache(Mutex<Vec<Joined>>);
 
 #[derive(Debug)]
 struct Joined {

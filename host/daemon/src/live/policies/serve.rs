@@ -7,7 +7,7 @@ use longshore_core::disrupt::Proposal;
 use longshore_core::disrupt::consolidation::{
     Consolidation, Decision, DisruptionPolicies, Facts, Weight,
 };
-use longshore_core::model::{Catalogue, NodePool, OfferingId, Symbol, Symbols};
+use longshore_core::model::{Catalogue, NodePool, OfferingId, Records, Symbol, Symbols};
 use longshore_core::policy::{AlikeCosts, CostTerm, Policies, Scores};
 use longshore_policy::{
     ConsolidationRequest, LoadedPolicy, ScoreRecord, ScoreRequest, Signals, WasmPolicies,
@@ -158,7 +158,7 @@ impl ActivePolicies {
 }
 
 impl Policies for ActivePolicies {
-    fn node_pools(&self, pools: &[NodePool], names: &Symbols) {
+    fn node_pools(&self, pools: &Records<NodePool>, names: &Symbols) {
         self.wasm.node_pools(pools, names);
     }
 
