@@ -238,7 +238,8 @@ mod tests {
                      (instantiate $m (with \"h\" (instance (export \"now\" (func $now)))))))",
                     core = if of == "f64" { "f64" } else { "i32" }
                 );
-                let component = wasmtime::component::Component::new(&engine, text).unwrap();
+                let bytes = wat::parse_str(text).unwrap();
+                let component = wasmtime::component::Component::new(&engine, bytes).unwrap();
                 linker.instantiate_pre(&component).is_ok()
             };
             assert!(made(number), "{version}");
