@@ -12,11 +12,10 @@ void exports_longshore_policy_plugin_describe(exports_longshore_policy_plugin_de
     scorer_policy_string_dup(&ret->name, "spot-surcharge");
     scorer_policy_string_dup(&ret->version, "0.1.0");
     scorer_policy_string_dup(&ret->summary, "Adds a surcharge to the price of spot offerings.");
-    ret->implements.ptr = malloc(sizeof(scorer_policy_string_t));
-    ret->implements.len = 1;
-    scorer_policy_string_dup(&ret->implements.ptr[0], "scorer");
     ret->signals.ptr = NULL;
     ret->signals.len = 0;
+    ret->annotations.ptr = NULL;
+    ret->annotations.len = 0;
     scorer_policy_string_dup(&ret->settings_schema,
         "{\"type\": \"object\", \"properties\": {"
         "\"percent\": {\"description\": \"Of the price; default 15.\", \"type\": \"number\", \"minimum\": 0}}}");
@@ -40,24 +39,25 @@ bool exports_longshore_policy_plugin_configure(scorer_policy_string_t *settings,
 bool exports_longshore_policy_scorer_score(scorer_policy_list_f64_t *ret, scorer_policy_string_t *err) {
     (void)err;
     scorer_policy_list_string_t names;
-    scorer_policy_list_u32_t capacity_types, prices;
+    scorer_policy_list_u32_t capacity_types;
+    scorer_policy_list_f64_t costs;
     longshore_policy_offerings_capacity_type_names(&names);
     longshore_policy_offerings_capacity_types(&capacity_types);
-    longshore_policy_offerings_prices(&prices);
+    longshore_policy_chain_costs(&costs);
 
     double *factors = malloc(names.len * sizeof(double));
     for (size_t i = 0; i < names.len; i++) {
         bool spot = names.ptr[i].len == 4 && memcmp(names.ptr[i].ptr, "spot", 4) == 0;
         factors[i] = spot ? factor : 1.0;
     }
-    ret->len = prices.len;
-    ret->ptr = malloc(prices.len * sizeof(double));
-    for (size_t i = 0; i < prices.len; i++) {
-        ret->ptr[i] = prices.ptr[i] / 1e6 * factors[capacity_types.ptr[i]];
+    ret->len = costs.len;
+    ret->ptr = malloc(costs.len * sizeof(double));
+    for (size_t i = 0; i < costs.len; i++) {
+        ret->ptr[i] = costs.ptr[i] * factors[capacity_types.ptr[i]];
     }
     free(factors);
     scorer_policy_list_string_free(&names);
     scorer_policy_list_u32_free(&capacity_types);
-    scorer_policy_list_u32_free(&prices);
+    scorer_policy_list_f64_free(&costs);
     return true;
 }

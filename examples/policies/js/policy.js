@@ -1,5 +1,6 @@
 // A policy in JavaScript: adds a surcharge to the price of spot offerings.
-import { capacityTypeNames, capacityTypes, prices } from 'longshore:policy/offerings@0.1.0';
+import { costs } from 'longshore:policy/chain@0.1.0';
+import { capacityTypeNames, capacityTypes } from 'longshore:policy/offerings@0.1.0';
 
 // What the price of a spot offering is multiplied by.
 let factor = 1.15;
@@ -11,12 +12,12 @@ export const plugin = {
       name: 'spot-surcharge',
       version: '0.1.0',
       summary: 'Adds a surcharge to the price of spot offerings.',
-      implements: ['scorer'],
       signals: [],
       settingsSchema: JSON.stringify({
         type: 'object',
         properties: { percent: { description: 'Of the price; default 15.', type: 'number', minimum: 0 } },
       }),
+      annotations: [],
     };
   },
 
@@ -32,10 +33,10 @@ export const scorer = {
   score() {
     const factors = capacityTypeNames().map((name) => (name === 'spot' ? factor : 1));
     const types = capacityTypes();
-    const costs = new Float64Array(types.length);
-    prices().forEach((micros, i) => {
-      costs[i] = (micros / 1e6) * factors[types[i]];
+    const answer = new Float64Array(types.length);
+    costs().forEach((cost, i) => {
+      answer[i] = cost * factors[types[i]];
     });
-    return costs;
+    return answer;
   },
 };

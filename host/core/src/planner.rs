@@ -12,7 +12,7 @@ use rustc_hash::FxHashMap;
 
 use crate::check::{Invariant, Violation, check};
 use crate::kube_scheduler::{SimulationResult, Simulator};
-use crate::model::{Catalogue, PodShape, Symbol, Symbols};
+use crate::model::{Catalogue, NodePool, PodShape, Records, Symbol, Symbols};
 use crate::optimize;
 use crate::plan::{Effort, Plan};
 use crate::policy::{Policies, Scores};
@@ -305,6 +305,10 @@ impl<'p> Once<'p> {
 }
 
 impl Policies for Once<'_> {
+    fn node_pools(&self, pools: &Records<NodePool>, names: &Symbols) {
+        self.policies.node_pools(pools, names);
+    }
+
     fn score(&self, catalogue: &Catalogue, names: &Symbols, pool: Symbol) -> Scores {
         let mut known = self.known.borrow_mut();
         known

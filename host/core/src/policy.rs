@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::model::{Catalogue, OfferingId, Symbol, Symbols};
+use crate::model::{Catalogue, NodePool, OfferingId, Records, Symbol, Symbols};
 
 /// A finite, shared amount of something prepaid (a reservation, a savings plan): while any is left,
 /// offerings that draw on it cost less.
@@ -65,15 +65,40 @@ pub struct AlikeCosts {
     pub cost: f64,
 }
 
+/// What one policy adds to what an offering cost before it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CostTerm {
+    /// What the policy is called.
+    pub policy: Arc<str>,
+    /// USD per hour; below zero for a discount, infinite where it excludes the offering.
+    pub usd: f64,
+    /// What the offering costs after it, outside of commitments.
+    pub cost: f64,
+    /// Whether the offering draws on a commitment of this policy.
+    pub draws: bool,
+}
+
 /// Requests to policies while planning. Implementations answer always: where a policy fails,
 /// they fall back to its last good version and then to the built-in answer, and report so
 /// themselves.
 pub trait Policies {
+    /// Takes note of the NodePools that scores will be asked for.
+    fn node_pools(&self, pools: &Records<NodePool>, names: &Symbols) {
+        let _ = (pools, names);
+    }
+
     /// Effective costs of the whole catalogue for nodes of one NodePool.
     fn score(&self, catalogue: &Catalogue, names: &Symbols, pool: Symbol) -> Scores;
 
     /// Policies that cost all offerings alike in their last answers, for explanations.
     fn alike(&self) -> Vec<AlikeCosts> {
+        Vec::new()
+    }
+
+    /// What each policy added to the list price of an offering in its last answer about a NodePool, in
+    /// the order in which they were asked, for explanations.
+    fn terms(&self, node_pool: &str, offering: OfferingId) -> Vec<CostTerm> {
+        let _ = (node_pool, offering);
         Vec::new()
     }
 }

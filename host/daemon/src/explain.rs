@@ -3,9 +3,9 @@
 
 use longshore_core::disrupt::costs;
 use longshore_core::model::{ClusterObjects, ResourceId, Symbol};
-use longshore_core::plan::{NodeIx, Plan, PodIx, Refusal, Target, Unfit};
+use longshore_core::plan::{NodeIx, Plan, PlannedClaim, PodIx, Refusal, Target, Unfit};
 use longshore_core::planner;
-use longshore_core::policy::{ByPrice, Policies};
+use longshore_core::policy::{ByPrice, CostTerm, Policies};
 use longshore_core::snapshot::Snapshot;
 use longshore_core::stop::Stop;
 use serde::Serialize;
@@ -57,7 +57,8 @@ enum Outcome {
     New {
         claim: Box<Claim>,
         alone: Option<Priced>,
-        /// What each policy adds to the list price, in the order of the file.
+        /// What each policy adds to what the node cost before it, in the order of the file: the list price
+        /// for the first.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         terms: Vec<Term>,
         /// What the list price alone would have bought for it, if a policy was asked.
@@ -68,12 +69,18 @@ enum Outcome {
     Unplaced,
 }
 
-/// What a policy adds to the list price of an offering.
+/// What a policy adds to what an offering cost before it.
 #[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
 struct Term {
     policy: String,
     /// USD per hour; below zero for a discount.
     usd: f64,
+    /// What the node counts as with it, in USD per hour.
+    counts_as: f64,
+    /// What it adds to the next best offering; null where it excludes that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_best: Option<f64>,
 }
 
 /// A plan with everything that it was made of.
@@ -82,8 +89,6 @@ pub struct ExplainInput<'a> {
     pub snapshot: &'a Snapshot,
     /// The policies that it was made with.
     pub policies: &'a dyn Policies,
-    /// Whose answer about a NodePool counted; none where offerings cost their price.
-    pub answered_by: &'a dyn Fn(&str) -> Option<String>,
     pub options: planner::Options,
     pub plan: &'a Plan,
     /// Ends the search for anything cheaper that an explanation needs besides.
@@ -113,7 +118,6 @@ pub fn run(args: &ExplainArgs) -> Result<Answer, Failure> {
             &ExplainInput {
                 snapshot,
                 policies: scorers,
-                answered_by: &|pool| scorers.answered_by(pool),
                 options: options.how(),
                 plan,
                 stop,
@@ -260,13 +264,13 @@ fn outcome(case: &ExplainInput<'_>, pod: PodIx) -> Outcome {
     let text = |sym| world.names.text(sym).to_owned();
     let record = &world.pods[pod.0 as usize];
     if let Some(claim) = plan.claims.iter().find(|claim| claim.pods.contains(&pod)) {
-        let claim = report::claim_of(world, claim);
-        let by = (case.answered_by)(&claim.node_pool);
+        let terms = terms(case, claim);
+        let by_price = (!terms.is_empty()).then(|| by_price(case, pod)).flatten();
         return Outcome::New {
             alone: alone(case, pod),
-            by_price: by.as_ref().and_then(|_| by_price(case, pod)),
-            terms: by.into_iter().map(|policy| term(policy, &claim)).collect(),
-            claim: Box::new(claim),
+            by_price,
+            terms,
+            claim: Box::new(report::claim_of(world, claim)),
         };
     }
     if let Some(placement) = plan
@@ -311,11 +315,32 @@ fn outcome(case: &ExplainInput<'_>, pod: PodIx) -> Outcome {
     }
 }
 
-fn term(policy: String, claim: &Claim) -> Term {
-    Term {
-        policy,
-        usd: claim.effective - claim.offering.price,
+/// What each policy of the NodePool adds to the cost of a claim. What a commitment takes off is its
+/// policy's.
+fn terms(case: &ExplainInput<'_>, claim: &PlannedClaim) -> Vec<Term> {
+    let world = &case.snapshot.world;
+    let pool = world.names.text(world.pools[claim.pool.0 as usize].name);
+    let of = |offering| case.policies.terms(pool, offering);
+    let mut chosen = of(claim.offering);
+    let without = chosen.last().map(|last| last.cost);
+    let paid = without.map_or(0.0, |cost| claim.effective_cost - cost);
+    let drawn = chosen.iter().position(|term| term.draws);
+    for term in chosen.iter_mut().skip(drawn.unwrap_or(usize::MAX)) {
+        term.cost += paid;
     }
+    if let Some(drawn) = drawn {
+        chosen[drawn].usd += paid;
+    }
+    let next = report::next_best(world, claim).map(of).unwrap_or_default();
+    let next = |at: usize| next.get(at).map(|term| term.usd);
+    let terms = chosen.into_iter().enumerate();
+    let term = |(at, term): (usize, CostTerm)| Term {
+        policy: term.policy.to_string(),
+        usd: term.usd,
+        counts_as: term.cost,
+        next_best: next(at),
+    };
+    terms.map(term).collect()
 }
 
 /// What would be bought for this pod if offerings cost their price, all else being the same.
@@ -476,10 +501,15 @@ fn bought(claim: &Claim, alone: Option<&Priced>) -> String {
 /// What policies made of the list price, and what it alone would have bought.
 fn termed(claim: &Claim, terms: &[Term], by_price: Option<&Priced>) -> String {
     let mut text = String::new();
-    for Term { policy, usd } in terms {
+    for term in terms {
+        let next = match term.next_best {
+            Some(usd) if usd.is_finite() => format!("; next best {usd:+.4}"),
+            Some(_) => "; it excludes the next best".to_owned(),
+            None => String::new(),
+        };
         text += &format!(
-            "  policy       {policy}: {usd:+.4} USD/h, so the node counts as {:.4} USD/h\n",
-            claim.effective
+            "  policy       {}: {:+.4} USD/h, so the node counts as {:.4} USD/h{next}\n",
+            term.policy, term.usd, term.counts_as
         );
     }
     if let Some(other) = by_price.filter(|other| **other != claim.offering) {

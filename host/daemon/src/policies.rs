@@ -8,8 +8,8 @@ mod signals;
 use std::path::{Path, PathBuf};
 
 use longshore_core::disrupt::consolidation::{Consolidation, DisruptionPolicies};
-use longshore_core::model::{Catalogue, Symbol, Symbols};
-use longshore_core::policy::{AlikeCosts, ByPrice, Policies, Scores};
+use longshore_core::model::{Catalogue, NodePool, OfferingId, Records, Symbol, Symbols};
+use longshore_core::policy::{AlikeCosts, ByPrice, CostTerm, Policies, Scores};
 use longshore_policy::{
     Ability, Assignment, Host, HostConfig, LoadedPolicy, Signals, WasmPolicies,
 };
@@ -23,7 +23,7 @@ use crate::options::Options;
 pub enum Scorers {
     /// No policy was named.
     Price,
-    /// Policies by NodePool; price for NodePools that none serves.
+    /// Policies by NodePool, in their order; price for NodePools that none serves.
     Wasm(Box<WasmPolicies>),
 }
 
@@ -160,14 +160,6 @@ impl Scorers {
         }
     }
 
-    /// Whose answer about a NodePool counted last.
-    pub fn answered_by(&self, node_pool: &str) -> Option<String> {
-        match self {
-            Scorers::Price => None,
-            Scorers::Wasm(policies) => policies.answered_by(node_pool),
-        }
-    }
-
     /// What they had to say since last asked: failures, fall-backs, messages.
     pub fn notes(&self) -> Vec<String> {
         match self {
@@ -178,6 +170,12 @@ impl Scorers {
 }
 
 impl Policies for Scorers {
+    fn node_pools(&self, pools: &Records<NodePool>, names: &Symbols) {
+        if let Scorers::Wasm(policies) = self {
+            policies.node_pools(pools, names);
+        }
+    }
+
     fn score(&self, catalogue: &Catalogue, names: &Symbols, pool: Symbol) -> Scores {
         match self {
             Scorers::Price => ByPrice.score(catalogue, names, pool),
@@ -189,6 +187,13 @@ impl Policies for Scorers {
         match self {
             Scorers::Price => Vec::new(),
             Scorers::Wasm(policies) => policies.alike(),
+        }
+    }
+
+    fn terms(&self, node_pool: &str, offering: OfferingId) -> Vec<CostTerm> {
+        match self {
+            Scorers::Price => Vec::new(),
+            Scorers::Wasm(policies) => policies.terms(node_pool, offering),
         }
     }
 }

@@ -9,7 +9,7 @@ pub mod text;
 
 use std::collections::BTreeMap;
 
-use longshore_core::model::{ClusterObjects, Offering, Requirement, Symbol, TypeId};
+use longshore_core::model::{ClusterObjects, Offering, OfferingId, Requirement, Symbol, TypeId};
 use longshore_core::plan::{
     IncompatiblePool, Plan, PlannedClaim, PodIx, PoolIx, Target, Unfit, Unplaced,
 };
@@ -282,7 +282,7 @@ pub fn claim_of(world: &ClusterObjects, claim: &PlannedClaim) -> Claim {
         price: claim.price,
         effective: claim.effective_cost,
         offering: priced(world, world.catalogue.offering(claim.offering)),
-        next_best: next_best(world, claim).map(|offering| priced(world, offering)),
+        next_best: next_best(world, claim).map(|id| priced(world, world.catalogue.offering(id))),
         requirements: requirements.collect(),
         min_values_relaxed: claim.min_values_relaxed,
         pods: pod_names(world, &claim.pods),
@@ -304,20 +304,21 @@ pub fn priced(world: &ClusterObjects, offering: &Offering) -> Priced {
 
 /// The cheapest offering, by price, that the claim admits among types other than the one it counts
 /// on.
-fn next_best<'w>(world: &'w ClusterObjects, claim: &PlannedClaim) -> Option<&'w Offering> {
+pub fn next_best(world: &ClusterObjects, claim: &PlannedClaim) -> Option<OfferingId> {
     let planned = world.catalogue.offering(claim.offering).instance_type;
     let others = claim.types.iter().copied().filter(|&id| id != planned);
     others
         .filter_map(|id| cheapest(world, claim, id))
-        .min_by(|a, b| a.price.total_cmp(&b.price))
+        .min_by(|a, b| price(world, *a).total_cmp(&price(world, *b)))
 }
 
-fn cheapest<'w>(
-    world: &'w ClusterObjects,
-    claim: &PlannedClaim,
-    id: TypeId,
-) -> Option<&'w Offering> {
-    let admits = |offering: &&Offering| {
+fn price(world: &ClusterObjects, id: OfferingId) -> f64 {
+    world.catalogue.offering(id).price
+}
+
+fn cheapest(world: &ClusterObjects, claim: &PlannedClaim, id: TypeId) -> Option<OfferingId> {
+    let admits = |id: &OfferingId| {
+        let offering = world.catalogue.offering(*id);
         offering.available
             && claim.requirements.iter().all(|(key, values)| {
                 offering
@@ -332,12 +333,10 @@ fn cheapest<'w>(
                     })
             })
     };
-    world
-        .catalogue
-        .offerings_of(id)
-        .iter()
+    let rows = world.catalogue.instance_type(id).offerings.clone();
+    rows.map(OfferingId)
         .filter(admits)
-        .min_by(|a, b| a.price.total_cmp(&b.price))
+        .min_by(|a, b| price(world, *a).total_cmp(&price(world, *b)))
 }
 
 pub fn unplaced_pod(snapshot: &Snapshot, unplaced: &Unplaced) -> UnplacedPod {

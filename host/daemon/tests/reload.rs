@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use crate::scene::{Scene, setup};
 use guest::{BROKEN, Way, guest};
-use longshore_core::model::MoveCost;
+use longshore_core::model::{Catalogue, MoveCost, TypeId};
 use longshore_core::policy::Policies as _;
 use longshore_daemon::live::policies::{Active, DatedBy, Kind, PolicyReloader, Setup};
 use longshore_policy::Limits;
@@ -220,18 +220,16 @@ fn a_policy_that_is_slow_but_right_has_one_budget_for_a_round() {
         },
         ..setup(folder)
     });
-    let mut names = scene.snapshot.world.names.clone();
-    let all: Vec<_> = (0..200)
-        .map(|nth| names.intern(&format!("pool-{nth}")))
-        .collect();
-    let names = &names;
-    let catalogue = &scene.snapshot.world.catalogue;
+    // Questions that differ in what the policy reads: no answer holds for another.
+    let names = &scene.snapshot.world.names;
+    let all: Vec<Catalogue> = (1..=200).map(|rows| first_rows(&scene, rows)).collect();
+    let pool = scene.pool();
     let live = scene.manager.take();
     live.begin_round(1_700_000_000);
     let begun = std::time::Instant::now();
     let answers: Vec<f64> = all
         .iter()
-        .map(|pool| live.score(catalogue, names, *pool).cost[0])
+        .map(|catalogue| live.score(catalogue, names, pool).cost[0])
         .collect();
     let took = begun.elapsed();
     assert_eq!((answers[0], answers[199]), (1.0, scene.price()));
@@ -239,8 +237,53 @@ fn a_policy_that_is_slow_but_right_has_one_budget_for_a_round() {
     let failing = scene.policy("one").failing.unwrap();
     assert!(failing.contains("for a round"), "{failing}");
     live.begin_round(1_700_000_001);
-    let again = live.score(catalogue, names, all[0]).cost[0];
+    let again = live.score(&all[199], names, pool).cost[0];
     assert_eq!(again, 1.0, "each round begins anew");
+}
+
+/// The first offerings of a scene's catalogue.
+fn first_rows(scene: &Scene, rows: usize) -> Catalogue {
+    let world = &scene.snapshot.world;
+    let mut left = rows;
+    let types = world.catalogue.types().iter().enumerate();
+    let cut = types.map(|(at, of)| {
+        let offerings = world.catalogue.offerings_of(TypeId(at as u32)).iter();
+        let offerings: Vec<_> = offerings.take(left).cloned().collect();
+        left -= offerings.len();
+        (of.clone(), offerings)
+    });
+    let cut = cut.filter(|(_, offerings)| !offerings.is_empty());
+    Catalogue::new(cut.collect(), &world.names)
+}
+
+#[test]
+fn what_was_refused_for_want_of_time_is_tried_again_though_no_file_has_changed() {
+    let folder = std::env::temp_dir().join(format!("longshore-retry-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("longshore.toml"), ONE).unwrap();
+    std::fs::write(folder.join("one.wasm"), costs(1.0)).unwrap();
+    let time = Duration::from_millis(300);
+    let mut scene = Scene::with(folder, |folder| Setup {
+        limits: Limits {
+            fuel: u64::MAX / 4,
+            time,
+            ..Limits::default()
+        },
+        ..setup(folder)
+    });
+    scene.round();
+    scene.rename("one.wasm", &guest("1.0.1", Way::Loops));
+    scene.settle();
+    let refused = scene.error("one");
+    assert!(refused.contains("took longer than"), "{refused}");
+    let begun = std::time::Instant::now();
+    scene
+        .watcher
+        .step(SystemTime::now() + Duration::from_secs(600));
+    assert!(begun.elapsed() >= time, "it was tried");
+    assert_eq!(scene.policy("one").refused, 1, "and said once");
+    assert_eq!(scene.cost(), 1.0);
 }
 
 #[test]
@@ -471,9 +514,9 @@ fn a_configuration_of_disruption_alone_is_in_force_from_the_start() {
 }
 
 #[test]
-fn a_policy_that_never_loaded_keeps_its_seat_and_the_price_answers_there() {
-    let both = b"[[policy]]\nname = 'bad'\npath = 'bad.wasm'\n[[policy]]\nname = 'one'\npath = \
-        'one.wasm'\n";
+fn a_policy_that_never_loaded_is_left_out_of_the_chain_until_it_does() {
+    let both = b"[[policy]]\nname = 'one'\npath = 'one.wasm'\n[[policy]]\nname = 'bad'\npath = \
+        'bad.wasm'\n";
     let mut scene = Scene::new(
         "seat",
         &[
@@ -482,7 +525,7 @@ fn a_policy_that_never_loaded_keeps_its_seat_and_the_price_answers_there() {
             ("one.wasm", &costs(7.0)),
         ],
     );
-    assert_eq!(scene.cost(), scene.price());
+    assert_eq!(scene.cost(), 7.0);
     scene.rename("bad.wasm", &costs(8.0));
     scene.settle();
     assert_eq!(scene.cost(), 8.0);

@@ -57,9 +57,9 @@ impl BootSession {
         let answer = self
             .instance
             .ask_with(asked, overheads, (), self.machines)?;
-        answer.problem(self.machines).map_or(Ok(answer), |problem| {
-            Err(CallError::Answer { asked, problem })
-        })
+        let facts = self.instance.boot().1.boot.clone();
+        Overheads::of_columns(answer, &facts.built_in, self.machines)
+            .map_err(|problem| CallError::Answer { asked, problem })
     }
 
     /// User data of nodes of a kind on some machines: checked for rows and indices. Equal texts are
@@ -71,13 +71,15 @@ impl BootSession {
         built_in: Arc<UserData>,
     ) -> Result<UserData, CallError> {
         let asked = "user-data";
-        self.instance.boot().1.built_in = built_in;
-        let with = (kind.clone(), machines.to_vec());
+        let state = self.instance.boot().1;
+        (state.built_in, state.kind) = (built_in, Arc::new(kind.clone()));
+        let with = (machines.to_vec(),);
         let user_data = self.functions.user_data;
         let answer = self
             .instance
             .ask_with(asked, user_data, with, machines.len())?;
-        self.instance.boot().1.built_in = Arc::default();
+        let state = self.instance.boot().1;
+        (state.built_in, state.kind) = Default::default();
         answer
             .grouped(machines.len())
             .map_err(|problem| CallError::Answer { asked, problem })

@@ -11,7 +11,6 @@ mod traps;
 use std::sync::Arc;
 use std::time::Instant;
 
-use longshore_core::policy::Scores;
 use wasmtime::component::{Lift, TypedFunc};
 use wasmtime::{Store, Trap, WasmBacktrace};
 
@@ -19,25 +18,23 @@ use crate::bootstrap::functions::BootFunctions;
 use crate::engine::{Limits, TICK, ticks};
 use crate::guest_text::{MAX_ERROR_CHARS, cut};
 use crate::imports::state::{Message, State, TooManyCalls};
+use crate::kept::{KeptAnswers, RawScores, Reads};
 use crate::limiter::{CORE_INSTANCES, MEMORIES, TABLES, TooMuchMemory};
 use crate::loaded::Loaded;
 use crate::report::CallUsage;
 use crate::score_request::ScoreRequest;
 use crate::version::Budget;
-use answer::{About, Answer, CallError};
-use scores::{Guard, Raised, RawPool, checked_costs, checked_pools};
+use answer::{Answer, CallError, RawAbout};
+use scores::{RawPool, checked_costs, checked_pools};
 
 /// An instance of a policy.
 pub(crate) struct Instance {
     store: Store<State>,
     limits: Limits,
     budget: Budget,
-    guard: Guard,
-    /// What the guard changed since last asked.
-    raised: Option<Raised>,
     /// The most that a call used, since last asked.
     usage: CallUsage,
-    describe: TypedFunc<(), (About,)>,
+    describe: TypedFunc<(), (RawAbout,)>,
     configure: TypedFunc<(Arc<str>,), Answer<()>>,
     score: Option<TypedFunc<(), Answer<Vec<f64>>>>,
     pools: Option<TypedFunc<(), Answer<Vec<RawPool>>>>,
@@ -57,16 +54,14 @@ impl Instance {
     pub fn within(loaded: &Loaded, mut budget: Budget) -> Result<Self, CallError> {
         let limits = loaded.limits;
         let state = State {
-            columns: loaded.no_columns.clone(),
-            signals: Arc::default(),
-            signals_generation: 0,
+            request: loaded.nothing.clone(),
+            reads: Reads::default(),
             visible: loaded.visible.clone(),
             cluster: Arc::default(),
             proposals: Arc::default(),
-            node_pool: Arc::from(""),
             boot: Arc::default(),
             built_in: Arc::default(),
-            now: 0.0,
+            kind: Arc::default(),
             limits: limits.store(),
             host_calls: 0,
             log_room: 0,
@@ -119,8 +114,6 @@ impl Instance {
                 },
                 store,
                 limits,
-                guard: Guard::of(&loaded.terms),
-                raised: None,
                 usage: CallUsage::default(),
                 describe,
                 configure,
@@ -144,7 +137,7 @@ impl Instance {
     }
 
     /// Asks for its identity.
-    pub fn describe(&mut self) -> Result<About, CallError> {
+    pub fn describe(&mut self) -> Result<RawAbout, CallError> {
         let (about,) = self.call("describe", self.describe, (), 0)?;
         Ok(about)
     }
@@ -160,16 +153,12 @@ impl Instance {
 
     /// What the next questions are about.
     pub fn set_request(&mut self, request: &ScoreRequest) {
-        let state = self.store.data_mut();
-        state.columns = request.columns.clone();
-        (state.signals, state.signals_generation) = request.signals.clone();
-        state.node_pool = request.node_pool.clone();
-        state.now = request.now;
+        self.store.data_mut().request = request.clone();
     }
 
-    /// Costs and commitment pools for the request set.
-    pub fn score(&mut self) -> Result<Scores, CallError> {
-        let rows = self.store.data().columns.count();
+    /// Costs and commitment pools for the request set, as they are answered.
+    pub fn score(&mut self) -> Result<RawScores, CallError> {
+        let rows = self.store.data().request.columns.count();
         let Some(score) = self.score else {
             return Err(CallError::Answer {
                 asked: "score",
@@ -181,8 +170,6 @@ impl Instance {
             asked: "score",
             problem,
         })?;
-        let raised = self.guard.apply(&mut cost, &self.store.data().columns);
-        self.raised = self.raised.take().or(raised);
         let pools = match self.pools {
             Some(pools) => self.ask("pools", pools, rows)?,
             None => Vec::new(),
@@ -191,11 +178,21 @@ impl Instance {
             asked: "pools",
             problem,
         })?;
-        Ok(Scores {
-            policy: None,
-            cost: cost.into(),
-            pools,
-        })
+        let cost = cost.into();
+        Ok(RawScores { cost, pools })
+    }
+
+    /// Keeps track of what the next question reads.
+    pub fn follow_reads(&mut self) {
+        self.store.data_mut().reads.begin();
+    }
+
+    /// Keeps what was answered, if it said nothing beside: what was said would be said once only.
+    pub fn keep(&mut self, answer: &RawScores, kept: &mut KeptAnswers) {
+        let state = self.store.data_mut();
+        if state.messages.is_empty() {
+            kept.keep(&mut state.reads, answer);
+        }
     }
 
     /// What it offers as a bootstrap policy, and its data.
@@ -206,11 +203,6 @@ impl Instance {
     /// The most that a call used, since last asked.
     pub fn take_usage(&mut self) -> CallUsage {
         std::mem::take(&mut self.usage)
-    }
-
-    /// Costs that the guard raised, since last asked.
-    pub fn take_raised(&mut self) -> Option<Raised> {
-        self.raised.take()
     }
 
     /// What it has said since last asked.

@@ -1,68 +1,55 @@
-//! The policy of each NodePool, and its substitutes if it fails: its last good version, then the
-//! price.
+//! The policies of each NodePool, in their order: each is told what offerings cost by the one before
+//! it, the first their list price. If one fails, its last good version answers for it, then what
+//! `on-failure` says counts.
 //!
 //! A failed version is not called again before the next round, so that a bad policy costs a round
 //! one failure and not one per NodePool. The reports say which version answered, and why.
+
+mod links;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use longshore_core::disrupt::consolidation::{Consolidation, DisruptionPolicies};
-use longshore_core::model::{Catalogue, Symbol, Symbols};
-use longshore_core::policy::{AlikeCosts, ByPrice, Policies, Scores};
+use longshore_core::model::{Catalogue, NodePool, OfferingId, Records, Symbol, Symbols};
+use longshore_core::policy::{AlikeCosts, ByPrice, CostTerm, Policies, Scores};
 
 use crate::call::Instance;
+use crate::call::scores::Guard;
 use crate::columns::Columns;
 use crate::judges::Judges;
+use crate::kept::View;
 use crate::last_answers::{LastAnswer, LastAnswers};
 use crate::load::Host;
 use crate::loaded::LoadedPolicy;
 use crate::report::{CallStats, Fallback, Report};
-use crate::score_request::ScoreRequest;
+use crate::score_request::{PoolFacts, ScoreRequest};
 use crate::signals::Signals;
 use crate::terms::{Ability, OnFailure, Terms};
 use crate::version::{Budget, Call, Versions};
+pub use links::{ChainLink, ScoreRecord, chained};
+use links::{rows_of, summed};
 
 /// A policy and its NodePools.
 #[derive(Clone, Debug)]
 pub struct Assignment {
     /// Component and configuration, ready to be called.
     pub policy: LoadedPolicy,
-    /// NodePools by name; empty for all. Of several assignments for a NodePool the first counts.
+    /// NodePools by name; empty for all. Several assignments for a NodePool are a chain.
     pub node_pools: Vec<String>,
 }
 
 /// A place among policies that follow others; see [`Host::follow`].
 #[derive(Clone, Debug)]
 pub struct PolicySlot {
-    /// Who sits there; none for a policy that could never be loaded. Its NodePools are then scored
-    /// by price, and not by the next policy.
+    /// Who sits there; none for a policy that could never be loaded.
     pub policy: Option<LoadedPolicy>,
-    /// NodePools by name; empty for all. Of several places for a NodePool the first counts.
+    /// NodePools by name; empty for all. Several places for a NodePool are a chain.
     pub node_pools: Vec<String>,
     /// The slot of the policy that this is another version of.
     pub follows: Option<usize>,
     /// What the operator says of it, loaded or not.
     pub terms: Terms,
-}
-
-/// One answer of a round, recorded for replay.
-#[derive(Clone, Debug)]
-pub struct ScoreRecord {
-    /// The NodePool that it is about.
-    pub node_pool: Arc<str>,
-    /// The policy that gave it, with its place among the assignments; none where offerings cost
-    /// their price.
-    pub by: Option<(usize, LoadedPolicy)>,
-    /// The place whose policy gave no answer, so that another version or the price did.
-    pub failed: Option<usize>,
-    /// What offerings cost where neither a version nor the price answered: its last answer, or that
-    /// nothing is bought.
-    pub instead: Option<Arc<[f64]>>,
-    /// Checksum over costs and commitments.
-    pub sum: u64,
-    /// How many offerings it costs how much, where a policy costs all of them the same.
-    pub alike: Option<(usize, f64)>,
 }
 
 /// Scorers by NodePool: the host's side of [`Policies`].
@@ -74,7 +61,9 @@ pub struct WasmPolicies {
 struct Inner {
     scorers: Vec<Versions>,
     columns: Option<CachedColumns>,
-    signals: (Arc<Signals>, u32),
+    signals: Arc<Signals>,
+    /// What is known of NodePools, by name.
+    pools: BTreeMap<Arc<str>, Arc<PoolFacts>>,
     now: f64,
     reports: Vec<Report>,
     /// What was answered in this round.
@@ -91,7 +80,6 @@ struct Inner {
 struct CachedColumns {
     columns: Arc<Columns>,
     catalogue: u64,
-    signals: Arc<Signals>,
 }
 
 impl Host {
@@ -148,6 +136,7 @@ impl Host {
                 scorers,
                 columns: old.columns.clone(),
                 signals: old.signals.clone(),
+                pools: old.pools.clone(),
                 now: old.now,
                 reports: Vec::new(),
                 answered: Vec::new(),
@@ -158,7 +147,8 @@ impl Host {
             None => Inner {
                 scorers,
                 columns: None,
-                signals: (Arc::default(), 0),
+                signals: Arc::default(),
+                pools: BTreeMap::new(),
                 now: 0.0,
                 reports: Vec::new(),
                 answered: Vec::new(),
@@ -207,6 +197,7 @@ impl WasmPolicies {
             scorers: inner.scorers.iter().map(Versions::rested).collect(),
             columns: inner.columns.clone(),
             signals: inner.signals.clone(),
+            pools: inner.pools.clone(),
             now: inner.now,
             reports: Vec::new(),
             answered: Vec::new(),
@@ -223,15 +214,15 @@ impl WasmPolicies {
     /// Puts new signals in the place of all that were there.
     pub fn set_signals(&self, signals: Signals) {
         let mut inner = self.lock();
-        if *inner.signals.0 != signals {
-            inner.signals = (Arc::new(signals), inner.signals.1.wrapping_add(1));
+        if *inner.signals != signals {
+            inner.signals = Arc::new(signals);
         }
     }
 
     /// As [`WasmPolicies::set_signals`], without comparing and without a copy.
     pub fn share_signals(&self, signals: Arc<Signals>) {
         let mut inner = self.lock();
-        inner.signals = (signals, inner.signals.1.wrapping_add(1));
+        inner.signals = signals;
     }
 
     /// The requests of this round so far, or those of the last round that had any. One question for
@@ -256,24 +247,25 @@ impl WasmPolicies {
         self.lock().last.values().cloned().collect()
     }
 
-    /// Whose answer about a NodePool counted last; none where offerings cost their price.
-    pub fn answered_by(&self, node_pool: &str) -> Option<String> {
-        let inner = self.lock();
-        let last = inner.last.get(node_pool)?;
-        match (&last.by, &last.instead) {
-            (Some((_, policy)), _) => Some(policy.name().to_owned()),
-            (None, Some(_)) => {
-                let versions = inner.scorers.get(last.failed?)?;
-                let name = versions.terms.name.as_deref()?;
-                Some(format!("{name} (it gives no answer: `on-failure` counts)"))
-            }
-            (None, None) => None,
-        }
+    /// Whose answers about a NodePool counted last; none where offerings cost their price.
+    pub fn answered_by(&self, node_pool: &str) -> Option<Arc<str>> {
+        self.lock().last.get(node_pool)?.answered_by()
+    }
+
+    /// Scores after `before`, which policies of another host gave: for replay.
+    pub fn score_after(
+        &self,
+        catalogue: &Catalogue,
+        names: &Symbols,
+        pool: Symbol,
+        before: Scores,
+    ) -> Scores {
+        self.lock().score(catalogue, names, pool, before)
     }
 
     /// The signals that policies see.
     pub fn signals(&self) -> Arc<Signals> {
-        self.lock().signals.0.clone()
+        self.lock().signals.clone()
     }
 
     /// What happened at each place since last asked.
@@ -353,10 +345,13 @@ impl WasmPolicies {
     /// A request about a catalogue that is for no NodePool in particular.
     pub(crate) fn request(&self, catalogue: &Catalogue, names: &Symbols, now: f64) -> ScoreRequest {
         let mut inner = self.lock();
+        let columns = inner.columns(catalogue, names);
         ScoreRequest {
-            columns: inner.columns(catalogue, names),
+            costs: columns.moving.prices.clone(),
+            columns,
             signals: inner.signals.clone(),
             node_pool: "".into(),
+            pool: Arc::default(),
             now,
         }
     }
@@ -369,46 +364,49 @@ impl WasmPolicies {
 
 impl Policies for WasmPolicies {
     fn score(&self, catalogue: &Catalogue, names: &Symbols, pool: Symbol) -> Scores {
+        let price = ByPrice.score(catalogue, names, pool);
+        self.lock().score(catalogue, names, pool, price)
+    }
+
+    fn node_pools(&self, pools: &Records<NodePool>, names: &Symbols) {
         let mut inner = self.lock();
-        let Answered { place, by, scores } = inner.score(catalogue, names, pool);
-        let by = place.zip(by);
-        let instead = scores.as_ref().filter(|_| by.is_none());
-        let instead = instead.map(|scores| scores.cost.clone());
-        let mut scores = scores.unwrap_or_else(|| ByPrice.score(catalogue, names, pool));
-        scores.policy = by.as_ref().map(|(_, policy)| policy.name().into());
-        let answered = |place: &usize| {
-            let current = by.as_ref().map(|(_, policy)| policy);
-            current.is_some_and(|policy| inner.scorers[*place].is_at_work(policy))
-        };
-        let failed = place.filter(|place| !answered(place));
-        let (sum, alike) = summed(&scores);
-        let alike = alike.filter(|_| by.is_some() && prices_differ(catalogue, &scores));
-        let node_pool: Arc<str> = names.text(pool).into();
-        let answer = ScoreRecord {
-            node_pool: node_pool.clone(),
-            by,
-            failed,
-            instead,
-            sum,
-            alike,
-        };
-        inner.last.insert(node_pool, answer.clone());
-        inner.answered.push(answer);
-        scores
+        if !inner.scorers.iter().any(|scorer| scorer.is_asked) {
+            return;
+        }
+        let mut before = std::mem::take(&mut inner.pools);
+        inner.pools = (pools.iter())
+            .map(|pool| {
+                let (name, facts) = (names.text(pool.name), PoolFacts::of(pool, names));
+                // The same facts are the same, so that answers hold.
+                match before.remove_entry(name) {
+                    Some((name, known)) if *known == facts => (name, known),
+                    _ => (name.into(), Arc::new(facts)),
+                }
+            })
+            .collect();
     }
 
     fn alike(&self) -> Vec<AlikeCosts> {
         let alike = |answer: ScoreRecord| {
-            let (_, policy) = answer.by?;
-            let (offerings, cost) = answer.alike?;
-            Some(AlikeCosts {
-                policy: policy.name().into(),
-                node_pool: answer.node_pool,
-                offerings,
-                cost,
+            let node_pool = answer.node_pool;
+            answer.links.into_iter().filter_map(move |link| {
+                link.by?;
+                let (offerings, cost) = link.alike?;
+                Some(AlikeCosts {
+                    policy: link.name,
+                    node_pool: node_pool.clone(),
+                    offerings,
+                    cost,
+                })
             })
         };
-        self.last_answers().into_iter().filter_map(alike).collect()
+        self.last_answers().into_iter().flat_map(alike).collect()
+    }
+
+    fn terms(&self, node_pool: &str, offering: OfferingId) -> Vec<CostTerm> {
+        let inner = self.lock();
+        let last = inner.last.get(node_pool);
+        last.map(|last| last.terms(offering)).unwrap_or_default()
     }
 }
 
@@ -416,55 +414,6 @@ impl DisruptionPolicies for WasmPolicies {
     fn consolidation(&self) -> Option<&dyn Consolidation> {
         self.judges.is_any().then_some(self as &dyn Consolidation)
     }
-}
-
-/// A checksum in the manner of FNV, eight bytes at a time: about 10 µs for 8 000 offerings. In the same
-/// pass: how many offerings cost how much, where all that are not excluded cost the same and draw on
-/// no commitment.
-fn summed(scores: &Scores) -> (u64, Option<(usize, f64)>) {
-    let mut sum = 0xcbf2_9ce4_8422_2325u64;
-    let mut take = |bits: u64| sum = (sum ^ bits).wrapping_mul(0x0100_0000_01b3).rotate_left(23);
-    let first = scores.cost.iter().copied().find(|cost| cost.is_finite());
-    let first = first.unwrap_or(f64::INFINITY);
-    let (mut offered, mut other) = (0, 0);
-    for cost in scores.cost.iter() {
-        take(cost.to_bits());
-        offered += usize::from(cost.is_finite());
-        other += usize::from(cost.is_finite() & (*cost != first));
-    }
-    for pool in &scores.pools {
-        pool.name.bytes().for_each(|byte| take(u64::from(byte)));
-        take(pool.remaining.to_bits());
-        for draw in &pool.draws {
-            take(u64::from(draw.offering.0));
-            take(draw.amount.to_bits());
-            take(draw.cost.to_bits());
-        }
-    }
-    let is_alike = offered > 1 && other == 0 && scores.pools.is_empty();
-    (sum, is_alike.then_some((offered, first)))
-}
-
-/// Whether the offerings that a policy does not exclude have different prices: where they have not, it
-/// is no fault of the policy that it tells none apart.
-fn prices_differ(catalogue: &Catalogue, scores: &Scores) -> bool {
-    let costs = scores.cost.iter().zip(catalogue.prices().iter());
-    let mut prices = costs
-        .filter(|(cost, _)| cost.is_finite())
-        .map(|(_, price)| *price);
-    let first = prices.next();
-    prices.any(|price| Some(price) != first)
-}
-
-/// What is answered about a NodePool.
-#[derive(Default)]
-struct Answered {
-    /// The place that is for it.
-    place: Option<usize>,
-    /// The version that answered.
-    by: Option<LoadedPolicy>,
-    /// Its answer, or what counts instead; the price if there is none.
-    scores: Option<Scores>,
 }
 
 /// Costs without commitments.
@@ -482,6 +431,7 @@ impl Versions {
         if self.terms.on_failure == OnFailure::LastAnswer {
             let answer = LastAnswer::Given {
                 columns: request.columns.clone(),
+                before: request.costs.clone(),
                 cost: scores.cost.clone(),
             };
             self.last_answers.insert(request.node_pool.clone(), answer);
@@ -490,20 +440,58 @@ impl Versions {
 }
 
 impl Inner {
-    fn score(&mut self, catalogue: &Catalogue, names: &Symbols, pool: Symbol) -> Answered {
-        let node_pool = names.text(pool);
+    /// What offerings cost after all policies of a NodePool.
+    fn score(
+        &mut self,
+        catalogue: &Catalogue,
+        names: &Symbols,
+        pool: Symbol,
+        before: Scores,
+    ) -> Scores {
+        let node_pool: Arc<str> = names.text(pool).into();
         let columns = self.columns(catalogue, names);
-        let request = ScoreRequest {
+        let list = before.cost.clone();
+        let mut request = ScoreRequest {
             columns,
             signals: self.signals.clone(),
-            node_pool: node_pool.into(),
+            node_pool: node_pool.clone(),
+            pool: self.pools.get(&node_pool).cloned().unwrap_or_default(),
             now: self.now,
+            costs: list.clone(),
         };
         self.keep(&request);
-
-        let Some(place) = self.scorers.iter().position(|s| s.serves(node_pool)) else {
-            return Answered::default();
+        let (mut scores, mut links) = (before, Vec::new());
+        for place in 0..self.scorers.len() {
+            if !self.scorers[place].serves(&node_pool) {
+                continue;
+            }
+            // Where nothing is bought any more, there is nothing to ask.
+            if !scores.cost.is_empty() && scores.cost.iter().all(|cost| cost.is_infinite()) {
+                break;
+            }
+            request.costs = scores.cost.clone();
+            let (link, answer) = self.link(place, &request);
+            links.push(link);
+            if let Some(answer) = answer {
+                scores = chained(scores, answer);
+            }
+        }
+        let answer = ScoreRecord {
+            node_pool: node_pool.clone(),
+            list,
+            links,
+            sum: summed(&scores).0,
         };
+        scores.policy = answer.answered_by();
+        self.last.insert(node_pool, answer.clone());
+        self.answered.push(answer);
+        scores
+    }
+
+    /// What one policy makes of the costs before it, or what counts in its place; nothing if it is left
+    /// out.
+    fn link(&mut self, place: usize, request: &ScoreRequest) -> (ChainLink, Option<Scores>) {
+        let node_pool = &*request.node_pool;
         let versions = &mut self.scorers[place];
         let known = versions.last_answers.get(node_pool).cloned();
         let floor = versions.floor(known.is_some(), Fallback::Price);
@@ -511,24 +499,53 @@ impl Inner {
             place,
             node_pool,
             floor,
-            ask: &|instance: &mut Instance, _: &LoadedPolicy| {
-                instance.set_request(&request);
-                instance.score()
+            ask: &|instance: &mut Instance, policy, kept| {
+                instance.set_request(request);
+                if kept.is_some() {
+                    instance.follow_reads();
+                }
+                let answer = instance.score()?;
+                if let Some(kept) = kept {
+                    instance.keep(&answer, kept);
+                }
+                Guard::of(policy.terms()).apply(answer, request)
+            },
+            known: &|kept, policy| {
+                let view = View {
+                    request,
+                    visible: &policy.0.visible,
+                };
+                let guard = Guard::of(policy.terms());
+                guard.apply(kept.get(&view)?, request).ok()
             },
         };
+        let kept = versions.tally.kept;
         let answer = versions.ask(&call, &mut self.reports);
-        let columns = &request.columns;
+        let kept = versions.tally.kept > kept;
+        let answer = answer.map(|(policy, (scores, raised))| {
+            if let Some(raised) = raised {
+                versions.tally.raised += raised.offerings;
+                let version = versions.version_of(&policy);
+                if version.is_some_and(|of| !std::mem::replace(&mut of.said_raised, true)) {
+                    let called = policy.called();
+                    let report = Report::raised(place, node_pool, &called, raised);
+                    self.reports.push(report);
+                }
+            }
+            (policy, scores)
+        });
+        let (columns, before) = (&request.columns, &request.costs);
         let (by, scores) = match (answer, floor, known) {
             (Some((policy, mut scores)), _, _) => {
                 // A name of a pool is its policy's own: that of another policy is another pool.
                 let pools = scores.pools.iter_mut();
                 pools.for_each(|pool| pool.owner = place as u32);
-                versions.keep(&request, &scores);
+                versions.keep(request, &scores);
                 (Some(policy), Some(scores))
             }
             (None, Fallback::LastAnswer, Some(known)) => {
                 let known = known.by_difference();
-                let cost = known.costs(columns, versions.terms.least_share());
+                let cost = known.costs(columns, before, versions.terms.least_share());
                 // Until it answers again it may be asked each round.
                 versions.last_answers.insert(node_pool.into(), known);
                 (None, Some(costs(cost)))
@@ -536,28 +553,45 @@ impl Inner {
             (None, Fallback::Hold, _) => (None, Some(costs(vec![f64::INFINITY; columns.count()]))),
             (None, _, _) => (None, None),
         };
-        Answered {
-            place: Some(place),
+        let loaded = by.as_ref().or(versions.current.as_ref().map(|v| &v.policy));
+        let name = loaded.map(|policy| policy.name().into());
+        let empty = Scores::default();
+        let answer = scores.as_ref().unwrap_or(&empty);
+        let mut draws = rows_of(&answer.pools);
+        draws.sort_unstable();
+        let (sum, alike) = ChainLink::alike(before, answer);
+        let link = ChainLink {
+            place,
+            name: name
+                .or_else(|| versions.terms.name.clone())
+                .unwrap_or_default(),
+            failed: !by.as_ref().is_some_and(|by| versions.is_at_work(by)),
+            is_instead: by.is_none() && scores.is_some(),
+            is_kept: kept && by.is_some(),
+            alike: alike.filter(|_| by.is_some()),
             by,
-            scores,
-        }
+            cost: scores
+                .as_ref()
+                .map_or_else(|| before.clone(), |scores| scores.cost.clone()),
+            draws: draws.into(),
+            sum,
+        };
+        (link, scores)
     }
 
     /// The columns of a catalogue: those made last if they were made of it.
     fn columns(&mut self, catalogue: &Catalogue, names: &Symbols) -> Arc<Columns> {
-        let (number, signals) = (catalogue.number(), &self.signals.0);
+        let number = catalogue.number();
         if let Some(made) = &self.columns
             && made.catalogue == number
-            && Arc::ptr_eq(&made.signals, signals)
         {
             return made.columns.clone();
         }
         let last = self.columns.as_ref().map(|made| &*made.columns);
-        let columns = Arc::new(Columns::build(catalogue, names, signals, last));
+        let columns = Arc::new(Columns::build(catalogue, names, last));
         self.columns = Some(CachedColumns {
             columns: columns.clone(),
             catalogue: number,
-            signals: signals.clone(),
         });
         columns
     }
@@ -579,28 +613,5 @@ impl Inner {
             Some(kept) => *kept = request.clone(),
             None => self.requests.push(request.clone()),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn costs_are_alike_where_no_two_of_them_differ() {
-        const INF: f64 = f64::INFINITY;
-        let alike = |cost: &[f64]| {
-            let scores = Scores {
-                policy: None,
-                cost: cost.into(),
-                pools: Vec::new(),
-            };
-            summed(&scores).1
-        };
-        assert_eq!(alike(&[0.0, 0.0, 0.0]), Some((3, 0.0)));
-        assert_eq!(alike(&[INF, 0.5, 0.5]), Some((2, 0.5)), "one is excluded");
-        assert_eq!(alike(&[0.0, 0.0, 0.1]), None);
-        assert_eq!(alike(&[INF, 0.5]), None, "one is left");
-        assert_eq!(alike(&[]), None);
     }
 }

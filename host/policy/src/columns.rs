@@ -1,20 +1,15 @@
 //! A catalogue as policies see it: one array per column, built once, shared, and lowered into
 //! guests without another copy.
 
+mod details;
+mod joined;
+
 use std::sync::Arc;
 
 use longshore_core::model::{Catalogue, InstanceType, Op, ResourceId, Symbol, Symbols};
 
-use crate::signals::Signals;
-
-/// Signal of the share of spot instances interrupted per month, 0 to 1, by `type`, `type/zone`.
-pub const INTERRUPTION_RATES: &str = "interruption-rates";
-/// Signal of placement scores, 1 to 10, by `type`, `type/zone`.
-pub const PLACEMENT_SCORES: &str = "placement-scores";
-
-/// What these columns have where the signal says nothing.
-const UNKNOWN_RATE: f64 = -1.0;
-const UNKNOWN_SCORE: u8 = 255;
+use details::Details;
+use joined::JoinedCache;
 
 /// A table of strings.
 pub(crate) type Table = Arc<[Arc<str>]>;
@@ -22,15 +17,17 @@ pub(crate) type Table = Arc<[Arc<str>]>;
 /// The columns of a catalogue; row i is the offering with that id.
 #[derive(Clone, Debug)]
 pub(crate) struct Columns {
-    /// Differs from that of every other `Columns` whose `fixed` is not the same.
-    pub generation: u32,
+    /// Catalogues of one origin have the same static columns.
+    origin: Option<u64>,
     pub fixed: Arc<Fixed>,
     pub moving: Moving,
 }
 
-/// Columns that `generation` stands for.
+/// Columns that `edition` stands for.
 #[derive(Debug, PartialEq, Default)]
 pub(crate) struct Fixed {
+    /// Made of all others.
+    pub edition: Arc<str>,
     pub instance_type_names: Table,
     pub instance_types: Arc<[u32]>,
     pub zone_names: Table,
@@ -43,85 +40,46 @@ pub(crate) struct Fixed {
     pub reservations: Arc<[u32]>,
     pub cpu_millicores: Arc<[u32]>,
     pub memory_mib: Arc<[u32]>,
-    pub gpu_counts: Arc<[u32]>,
+    pub details: Details,
+    pub joined: JoinedCache,
 }
 
 /// Columns that change from one round to the next.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub(crate) struct Moving {
-    pub prices: Arc<[u32]>,
+    /// List prices, USD per hour.
+    pub prices: Arc<[f64]>,
     pub available: Arc<[u8]>,
     pub reservation_counts: Arc<[u32]>,
-    pub interruption_rates: Arc<[f64]>,
-    pub placement_scores: Arc<[u8]>,
 }
 
 impl Columns {
     /// No offerings: the columns of a policy before its first request.
     pub fn empty() -> Self {
         Columns {
-            generation: 0,
+            origin: None,
             fixed: Arc::default(),
             moving: Moving::default(),
         }
     }
 
-    /// The columns of a catalogue. Where the static ones are those of `last`, they and its
-    /// generation are kept.
-    pub fn build(
-        catalogue: &Catalogue,
-        names: &Symbols,
-        signals: &Signals,
-        last: Option<&Columns>,
-    ) -> Self {
-        let fixed = Fixed::build(catalogue, names);
-        let moving = Moving::build(catalogue, &fixed, signals);
-        match last {
-            Some(last) if *last.fixed == fixed => Columns {
-                generation: last.generation,
-                fixed: last.fixed.clone(),
-                moving,
-            },
-            last => {
-                let generation = last.map_or(1, |last| last.generation.wrapping_add(1));
-                Columns {
-                    generation,
-                    fixed: Arc::new(fixed),
-                    moving,
-                }
-            }
-        }
-    }
-
-    /// The same catalogue in the light of other signals.
-    pub fn with_signals(&self, signals: &Signals) -> Self {
-        let moving = Moving {
-            interruption_rates: interruption_rates(&self.fixed, signals),
-            placement_scores: placement_scores(&self.fixed, signals),
-            ..self.moving.clone()
-        };
+    /// The columns of a catalogue. Static ones are those of `last` where they are the same.
+    pub fn build(catalogue: &Catalogue, names: &Symbols, last: Option<&Columns>) -> Self {
+        let origin = Some(catalogue.origin());
+        let known = last.filter(|last| last.origin == origin);
+        let fixed = known.map(|last| last.fixed.clone()).unwrap_or_else(|| {
+            let fixed = Fixed::build(catalogue, names);
+            let same = last.filter(|last| *last.fixed == fixed);
+            same.map_or_else(|| Arc::new(fixed), |last| last.fixed.clone())
+        });
         Columns {
-            moving,
-            ..self.clone()
+            origin,
+            fixed,
+            moving: Moving::build(catalogue),
         }
     }
 
-    /// Shares of spot instances interrupted; unknown for who may not see them.
-    pub fn interruption_rates(&self, seen: bool) -> Arc<[f64]> {
-        match seen {
-            true => self.moving.interruption_rates.clone(),
-            false => std::iter::repeat_n(UNKNOWN_RATE, self.count()).collect(),
-        }
-    }
-
-    /// Placement scores; unknown for who may not see them.
-    pub fn placement_scores(&self, seen: bool) -> Arc<[u8]> {
-        match seen {
-            true => self.moving.placement_scores.clone(),
-            false => std::iter::repeat_n(UNKNOWN_SCORE, self.count()).collect(),
-        }
-    }
-
+    /// How many rows they have.
     pub fn count(&self) -> usize {
         self.moving.prices.len()
     }
@@ -143,10 +101,12 @@ impl Fixed {
             .iter()
             .map(|t| architectures.index(arch_key.and_then(|k| single(t, k))))
             .collect();
+        let details = Details::build(types, names);
         let mut zones = Interner::new(names);
         let mut capacity_types = Interner::new(names);
         let mut reservations = Interner::new(names);
-        Fixed {
+        let mut fixed = Fixed {
+            edition: "".into(),
             instance_type_names: types.iter().map(|t| names.text(t.name).into()).collect(),
             instance_types: offerings.iter().map(|o| o.instance_type.0).collect(),
             zones: offerings.iter().map(|o| zones.index(o.zone)).collect(),
@@ -164,71 +124,87 @@ impl Fixed {
                 .collect(),
             cpu_millicores: per_type(&|t| clamp(t.capacity.get(ResourceId::Cpu))),
             memory_mib: per_type(&|t| clamp(t.capacity.get(ResourceId::Memory) >> 20)),
-            gpu_counts: per_type(&|t| accelerators(t, names)),
             zone_names: zones.table(),
             capacity_type_names: capacity_types.table(),
             architecture_names: architectures.table(),
             reservation_names: reservations.table(),
-        }
+            details,
+            joined: JoinedCache::default(),
+        };
+        fixed.edition = fixed.sum().into();
+        fixed
+    }
+
+    /// Digits that are made of all columns, in the manner of FNV.
+    fn sum(&self) -> String {
+        let mut sum = Sum::default();
+        let tables = [
+            &self.instance_type_names,
+            &self.zone_names,
+            &self.capacity_type_names,
+            &self.architecture_names,
+            &self.reservation_names,
+        ];
+        tables.iter().for_each(|table| sum.table(table));
+        let columns = [
+            &self.instance_types,
+            &self.zones,
+            &self.capacity_types,
+            &self.architectures,
+            &self.reservations,
+            &self.cpu_millicores,
+            &self.memory_mib,
+        ];
+        columns.iter().for_each(|column| sum.column(column));
+        self.details.add_to(&mut sum);
+        format!("{:016x}", sum.0)
+    }
+}
+
+/// A checksum of columns.
+struct Sum(u64);
+
+impl Default for Sum {
+    fn default() -> Self {
+        Sum(0xcbf2_9ce4_8422_2325)
+    }
+}
+
+impl Sum {
+    fn take(&mut self, bits: u64) {
+        self.0 = (self.0 ^ bits)
+            .wrapping_mul(0x0100_0000_01b3)
+            .rotate_left(23);
+    }
+
+    fn text(&mut self, text: &str) {
+        self.take(text.len() as u64);
+        text.bytes().for_each(|byte| self.take(u64::from(byte)));
+    }
+
+    fn table(&mut self, table: &[Arc<str>]) {
+        self.take(table.len() as u64);
+        table.iter().for_each(|text| self.text(text));
+    }
+
+    fn column(&mut self, column: &[u32]) {
+        self.take(column.len() as u64);
+        column.iter().for_each(|&at| self.take(u64::from(at)));
     }
 }
 
 impl Moving {
-    fn build(catalogue: &Catalogue, fixed: &Fixed, signals: &Signals) -> Self {
+    fn build(catalogue: &Catalogue) -> Self {
         let offerings = catalogue.offerings();
         Moving {
-            prices: offerings
-                .iter()
-                .map(|o| (o.price * 1e6).round() as u32)
-                .collect(),
+            prices: catalogue.prices().clone(),
             available: offerings.iter().map(|o| u8::from(o.available)).collect(),
             reservation_counts: offerings
                 .iter()
                 .map(|o| o.reservation.map_or(0, |(_, left)| left))
                 .collect(),
-            interruption_rates: interruption_rates(fixed, signals),
-            placement_scores: placement_scores(fixed, signals),
         }
     }
-}
-
-fn interruption_rates(fixed: &Fixed, signals: &Signals) -> Arc<[f64]> {
-    joined(INTERRUPTION_RATES, fixed, signals, UNKNOWN_RATE, |rate| {
-        rate.clamp(0.0, 1.0)
-    })
-}
-
-fn placement_scores(fixed: &Fixed, signals: &Signals) -> Arc<[u8]> {
-    joined(PLACEMENT_SCORES, fixed, signals, UNKNOWN_SCORE, |score| {
-        score.clamp(1.0, 10.0) as u8
-    })
-}
-
-/// A signal as a column: the value under `type/zone`, else under `type`, else `unknown`.
-fn joined<T: Copy>(
-    name: &str,
-    fixed: &Fixed,
-    signals: &Signals,
-    unknown: T,
-    read: impl Fn(f64) -> T,
-) -> Arc<[T]> {
-    let rows = fixed.instance_types.iter().zip(fixed.zones.iter());
-    let Some(signal) = signals.get(name) else {
-        return rows.map(|_| unknown).collect();
-    };
-    let mut key = String::new();
-    rows.map(|(&type_, &zone)| {
-        key.clear();
-        key.push_str(&fixed.instance_type_names[type_ as usize]);
-        let whole_type = key.len();
-        key.push('/');
-        key.push_str(&fixed.zone_names[zone as usize]);
-        signal
-            .get(&key)
-            .or_else(|| signal.get(&key[..whole_type]))
-            .map_or(unknown, &read)
-    })
-    .collect()
 }
 
 /// The value of a label that a type pins to one.
@@ -241,20 +217,6 @@ fn single(instance_type: &InstanceType, key: Symbol) -> Option<Symbol> {
             Op::In(values) if values.len() == 1 => Some(values[0]),
             _ => None,
         })
-}
-
-fn accelerators(instance_type: &InstanceType, names: &Symbols) -> u32 {
-    const DEVICES: [&str; 5] = ["/gpu", "/neuron", "/neurondevice", "/gaudi", "/tpu"];
-    let devices = instance_type
-        .capacity
-        .iter()
-        .filter_map(|(resource, amount)| match resource {
-            ResourceId::Other(name) if DEVICES.iter().any(|d| names.text(name).ends_with(d)) => {
-                Some(amount)
-            }
-            _ => None,
-        });
-    clamp(devices.sum())
 }
 
 fn clamp(amount: i64) -> u32 {

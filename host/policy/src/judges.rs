@@ -10,8 +10,6 @@ use longshore_core::disrupt::consolidation::{Consolidation, Decision, Facts, Wei
 use longshore_core::disrupt::methods::Verdict;
 use longshore_core::disrupt::proposals::Proposal;
 
-use crate::call::Instance;
-use crate::call::answer::CallError;
 use crate::chain::WasmPolicies;
 use crate::cluster_columns::{ClusterColumns, ProposalColumns};
 use crate::last_decisions::LastDecisions;
@@ -19,7 +17,7 @@ use crate::loaded::LoadedPolicy;
 use crate::report::{CallStats, Fallback, Report};
 use crate::score_request::{JudgeRequest, ScoreRequest};
 use crate::terms::{OnFailure, Terms};
-use crate::version::{Budget, Call, Versions};
+use crate::version::{Ask, Budget, Call, Versions};
 
 /// The consolidation policies, by place.
 #[derive(Default)]
@@ -167,13 +165,14 @@ impl JudgesInner {
     fn ask<T>(
         &mut self,
         (place, floor): (usize, Fallback),
-        ask: &dyn Fn(&mut Instance, &LoadedPolicy) -> Result<T, CallError>,
+        ask: Ask<'_, T>,
     ) -> Option<(LoadedPolicy, T)> {
         let call = Call {
             place,
             node_pool: "",
             floor,
             ask,
+            known: &|_, _| None,
         };
         self.places[place].ask(&call, &mut self.reports)
     }
@@ -221,7 +220,7 @@ impl WasmPolicies {
                 continue;
             }
             let floor = inner.floor_of_weights(place);
-            let answer = inner.ask((place, floor), &|instance, _| {
+            let answer = inner.ask((place, floor), &|instance, _, _| {
                 instance.set_judge_request(request);
                 instance.weigh()
             });
@@ -274,7 +273,7 @@ impl WasmPolicies {
                 continue;
             }
             let floor = inner.floor_of_decisions(place);
-            let answer = inner.ask((place, floor), &|instance, policy| {
+            let answer = inner.ask((place, floor), &|instance, policy, _| {
                 instance.set_judge_request(request);
                 instance.decide(&policy.name().into())
             });

@@ -1,5 +1,5 @@
 //! What a policy last said of offerings, for when it says nothing more: by how much each cost more or
-//! less than its list price, and which it excluded. As text it outlives the process.
+//! less than before it in the chain, and which it excluded. As text it outlives the process.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::columns::Columns;
 use crate::last_decisions::LastDecisions;
 use crate::loaded::LoadedPolicy;
 
-/// Differences to the list price in USD per hour, by offering; none for one that is excluded.
+/// Differences that it made in USD per hour, by offering; none for one that it excluded.
 type Differences = BTreeMap<String, Option<f64>>;
 
 /// The last good answers of a policy, by NodePool.
@@ -37,6 +37,8 @@ pub(crate) enum LastAnswer {
     /// As it was given.
     Given {
         columns: Arc<Columns>,
+        /// What offerings cost before it.
+        before: Arc<[f64]>,
         cost: Arc<[f64]>,
     },
     /// By differences, as it is read.
@@ -91,40 +93,40 @@ impl LastAnswer {
     }
 
     fn differences(&self) -> Arc<Differences> {
-        let (columns, cost) = match self {
-            LastAnswer::Given { columns, cost } => (columns, cost),
+        let (columns, before, cost) = match self {
+            LastAnswer::Given {
+                columns,
+                before,
+                cost,
+            } => (columns, before, cost),
             LastAnswer::Read(table) => return table.clone(),
         };
-        let prices = columns.moving.prices.iter();
-        let rows = cost.iter().zip(prices).enumerate();
-        let of_row = |(row, (&cost, &price)): (usize, (&f64, &u32))| {
-            let difference = cost.is_finite().then_some(cost - usd(price));
+        let rows = cost.iter().zip(before.iter()).enumerate();
+        // Of what was excluded before it, nothing is known.
+        let known = rows.filter(|(_, (_, before))| before.is_finite());
+        let of_row = |(row, (&cost, &before)): (usize, (&f64, &f64))| {
+            let difference = cost.is_finite().then_some(cost - before);
             (key(columns, row), difference)
         };
-        Arc::new(rows.map(of_row).collect())
+        Arc::new(known.map(of_row).collect())
     }
 
-    /// Costs by what it says: an offering that it did not know is excluded if it excluded any. None
-    /// is below `least_share` of its price.
-    pub fn costs(&self, columns: &Columns, least_share: f64) -> Vec<f64> {
+    /// Costs by what it says, and what offerings cost before it: an offering that it did not know is
+    /// excluded if it excluded any. None is below `least_share` of its price, unless it was before.
+    pub fn costs(&self, columns: &Columns, before: &[f64], least_share: f64) -> Vec<f64> {
         let table = self.differences();
         let excludes = table.values().any(Option::is_none);
-        let of_row = |(row, &price): (usize, &u32)| {
-            let price = usd(price);
-            match table.get(&key(columns, row)) {
-                Some(Some(difference)) => (price + difference).max(price * least_share),
-                Some(None) => f64::INFINITY,
-                None if excludes => f64::INFINITY,
-                None => price,
-            }
+        let of_row = |(row, (&before, &price)): (usize, (&f64, &f64))| match table
+            .get(&key(columns, row))
+        {
+            Some(Some(difference)) => (before + difference).max((price * least_share).min(before)),
+            Some(None) => f64::INFINITY,
+            None if excludes => f64::INFINITY,
+            None => before,
         };
-        let rows = columns.moving.prices.iter().enumerate();
-        rows.map(of_row).collect()
+        let rows = before.iter().zip(columns.moving.prices.iter());
+        rows.enumerate().map(of_row).collect()
     }
-}
-
-fn usd(micros: u32) -> f64 {
-    f64::from(micros) / 1e6
 }
 
 /// An offering by name: type, zone, capacity type, reservation.
@@ -153,8 +155,8 @@ mod tests {
 
     const INF: f64 = f64::INFINITY;
 
-    /// Offerings of types by name, in one zone, with prices in millionths of USD.
-    fn columns(types: &[(&str, u32)]) -> Columns {
+    /// Offerings of types by name, in one zone, with prices in USD per hour.
+    fn columns(types: &[(&str, f64)]) -> Columns {
         let one = || vec![0; types.len()].into();
         let fixed = Fixed {
             instance_type_names: types.iter().map(|(name, _)| (*name).into()).collect(),
@@ -173,16 +175,17 @@ mod tests {
         columns
     }
 
-    fn given(types: &[(&str, u32)], cost: &[f64]) -> LastAnswer {
+    fn given(types: &[(&str, f64)], cost: &[f64]) -> LastAnswer {
         LastAnswer::Given {
             columns: Arc::new(columns(types)),
+            before: types.iter().map(|&(_, price)| price).collect(),
             cost: cost.into(),
         }
     }
 
     #[test]
     fn differences_and_exclusions_outlive_prices_order_and_the_process() {
-        let before = [("m7g", 1_000_000), ("p5", 50_000_000), ("c7i", 2_000_000)];
+        let before = [("m7g", 1.0), ("p5", 50.0), ("c7i", 2.0)];
         let answer = given(&before, &[1.5, INF, 1.0]);
         let mut all = LastAnswers {
             policy: "green".into(),
@@ -193,14 +196,9 @@ mod tests {
         assert_eq!(all.tables.len(), 1, "equal answers are one");
         let read = LastAnswers::of_text(&all.text(), "green").unwrap();
         assert_eq!(read, all);
-        let now = columns(&[
-            ("p5", 40_000_000),
-            ("c7i", 500_000),
-            ("m7g", 3_000_000),
-            ("p6", 1),
-        ]);
+        let now = columns(&[("p5", 40.0), ("c7i", 0.5), ("m7g", 3.0), ("p6", 0.000_001)]);
         for (node_pool, answer) in read.iter() {
-            let costs = answer.costs(&now, 0.1);
+            let costs = answer.costs(&now, &now.moving.prices, 0.1);
             assert_eq!(
                 costs,
                 [INF, 0.05, 3.5, INF],
@@ -211,9 +209,28 @@ mod tests {
 
     #[test]
     fn a_policy_that_excluded_nothing_excludes_nothing_new() {
-        let answer = given(&[("m7g", 1_000_000)], &[1.5]);
-        let now = columns(&[("m7g", 1_000_000), ("p6", 2_000_000)]);
-        assert_eq!(answer.costs(&now, 0.1), [1.5, 2.0]);
+        let answer = given(&[("m7g", 1.0)], &[1.5]);
+        let now = columns(&[("m7g", 1.0), ("p6", 2.0)]);
+        assert_eq!(answer.costs(&now, &now.moving.prices, 0.1), [1.5, 2.0]);
+    }
+
+    #[test]
+    fn the_difference_is_the_policys_own_and_not_that_of_the_policies_before_it() {
+        let types = [("m7g", 1.0), ("p5", 50.0), ("c7i", 2.0)];
+        let answer = LastAnswer::Given {
+            columns: Arc::new(columns(&types)),
+            before: [1.5, INF, 2.0].into(),
+            cost: [1.75, INF, 1.0].into(),
+        };
+        let now = columns(&types);
+        // The policy before it excludes another type, and costs the first one less.
+        let costs = answer.costs(&now, &[0.5, 60.0, INF], 0.1);
+        assert_eq!(costs, [0.75, 60.0, INF]);
+        assert_eq!(
+            answer.costs(&now, &[1.0, 60.0, 0.15], 0.1)[2],
+            0.15,
+            "it was cheap before"
+        );
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! configured. Refusals say what was found, what was expected and what to do.
 
 mod about;
+mod contract;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -14,15 +15,16 @@ use wasmtime::component::{Component, Linker};
 use crate::cache::{self, Cache, Kept};
 use crate::call::Instance;
 use crate::call::answer::{About, CallError};
-use crate::columns::Columns;
 use crate::compiler::{CompileChild, CompileError, Compiler};
 use crate::engine::{HostConfig, engine};
 use crate::guest_text::{cut, printable};
 use crate::imports::state::State;
-use crate::imports::{Offered, PACKAGE, VERSION, linker};
-use crate::loaded::{Exports, Loaded, LoadedPolicy};
+use crate::imports::{Offered, VERSION, linker};
+use crate::loaded::{Loaded, LoadedPolicy};
+use crate::score_request::ScoreRequest;
 use crate::settings;
-use crate::terms::{Ability, Terms};
+use crate::terms::Terms;
+use contract::{compatible, find_exports, implemented, is_superseded, ours};
 
 /// The longest of what a policy says about itself and its settings, in bytes.
 const MAX_SUMMARY_BYTES: usize = 500;
@@ -118,6 +120,14 @@ pub enum Refusal {
         /// Why.
         why: String,
     },
+    /// It was built against 0.1.0 before that was settled.
+    #[error(
+        "it was built for longshore:policy@0.1.0 as it was before that was settled: `describe` names \
+        `implements`; build it again with wit/ or the SDK of this version: prices are in USD, and \
+        `generation`, `gpu-counts`, `interruption-rates` and `placement-scores` are now \
+        `offerings.edition`, `resources` and `joined`"
+    )]
+    Superseded,
     /// It wants what the host does not offer.
     #[error("it imports what a policy cannot have: {}", problems.join("; "))]
     Imports {
@@ -418,6 +428,9 @@ impl Host {
         digest: String,
         terms: &Terms,
     ) -> Result<Loaded, Refusal> {
+        if is_superseded(component, &self.shared.engine) {
+            return Err(Refusal::Superseded);
+        }
         self.check_imports(component)?;
         let mut exports = find_exports(component, &self.shared.engine)?;
         exports.restrict(&terms.grants);
@@ -429,31 +442,27 @@ impl Host {
             .linker
             .instantiate_pre(component)
             .map_err(problem)?;
-        let nobody = About {
-            name: String::new(),
-            version: String::new(),
-            summary: String::new(),
-            implements: Vec::new(),
-            signals: Vec::new(),
-            settings_schema: String::new(),
-        };
         let mut loaded = Loaded {
             pre,
             exports,
             limits: self.shared.config.limits,
-            about: nobody,
+            about: About::default(),
             terms: terms.clone(),
             visible: Arc::default(),
             digest,
             settings: "{}".into(),
-            no_columns: Arc::new(Columns::empty()),
+            nothing: ScoreRequest::nothing(),
         };
-        loaded.about = Instance::new(&loaded)
+        let raw = Instance::new(&loaded)
             .and_then(|mut instance| instance.describe())
             .map_err(Refusal::Start)?;
-        about::check(&loaded.about, &implemented(component, &self.shared.engine))?;
+        loaded.about = raw.of(implemented(component, &self.shared.engine));
+        about::check(&loaded.about)?;
         let about = &mut loaded.about;
         about.summary = cut(std::mem::take(&mut about.summary), MAX_SUMMARY_BYTES);
+        for (key, value) in &mut about.annotations {
+            (*key, *value) = (printable(key), printable(value));
+        }
         let declared = about.signals.iter();
         let granted = |name: &&String| {
             let signals = terms.signals.as_ref();
@@ -481,29 +490,33 @@ impl Host {
     /// function.
     fn import_problems(&self, import: &Interface) -> Vec<String> {
         let name = &import.name;
-        let Some(ours) = name
-            .strip_prefix(PACKAGE)
-            .and_then(|rest| rest.strip_prefix('/'))
-        else {
+        let Some((package, interface, version)) = ours(name) else {
             let hint = if name.starts_with("wasi:") {
                 "a policy has no clock, files, network or randomness: build for \
                 wasm32-unknown-unknown, or stub WASI"
             } else {
-                "only longshore:policy is offered"
+                "only longshore:policy, longshore:consolidation and longshore:bootstrap are offered"
             };
             return vec![format!("`{name}` ({hint})")];
         };
-        let (interface, version) = ours.split_once('@').unwrap_or((ours, ""));
-        if !compatible(version) {
+        let offered = &self.shared.offered;
+        let exact = format!("{package}/{interface}@{version}");
+        let known = offered
+            .get(&exact)
+            .or_else(|| offered.get(&format!("{package}/{interface}@{VERSION}")));
+        let is_offered = offered.contains_key(&exact) || compatible(version);
+        if !is_offered {
             return vec![format!(
                 "`{name}` (this host offers version {VERSION}; build against that)"
             )];
         }
-        let Some(functions) = self.shared.offered.get(interface) else {
-            let known: Vec<&str> = self.shared.offered.keys().copied().collect();
+        let Some(functions) = known else {
+            let prefix = format!("{package}/");
+            let known = offered.keys().filter_map(|name| name.strip_prefix(&prefix));
+            let known = known.filter_map(|name| Some(name.split_once('@')?.0));
             return vec![format!(
                 "`{name}` (no such interface; there are {})",
-                known.join(", ")
+                known.collect::<Vec<_>>().join(", ")
             )];
         };
         let unknown = import
@@ -574,75 +587,6 @@ fn interface(engine: &Engine, name: &str, item: &ComponentItem) -> Interface {
         name: name.to_owned(),
         functions,
     }
-}
-
-/// Whether a version is on our track: the same minor version below 1.0.
-fn compatible(version: &str) -> bool {
-    let track = |version: &str| version.rsplit_once('.').map(|(track, _)| track.to_owned());
-    !version.contains('-') && track(version) == track(VERSION)
-}
-
-fn find_exports(component: &Component, engine: &Engine) -> Result<Exports, Refusal> {
-    let function = |interface: &str, function: &str| {
-        let instance = component
-            .get_export_index(None, format!("{PACKAGE}/{interface}@{VERSION}").as_str())?;
-        component.get_export_index(Some(&instance), function)
-    };
-    let missing = |what: &str| {
-        let found: Vec<String> = component
-            .component_type()
-            .exports(engine)
-            .map(|(name, _)| format!("`{name}`"))
-            .collect();
-        let found = if found.is_empty() {
-            "nothing".to_owned()
-        } else {
-            found.join(", ")
-        };
-        Refusal::Exports {
-            problem: format!("it exports {found}; expected {what} of {PACKAGE}@{VERSION}"),
-        }
-    };
-    let exports = Exports {
-        describe: function("plugin", "describe").ok_or_else(|| missing("`plugin`"))?,
-        configure: function("plugin", "configure").ok_or_else(|| missing("`plugin`"))?,
-        score: function("scorer", "score"),
-        pools: function("commitments", "pools"),
-        weigh: function("consolidation", "weigh"),
-        decide: function("consolidation", "decide"),
-        overheads: function("bootstrap", "overheads"),
-        user_data: function("bootstrap", "user-data"),
-    };
-    if implemented(component, engine).is_empty() {
-        return Err(missing(&format!(
-            "one of {} beside `plugin`",
-            Ability::ALL.map(|(name, _)| format!("`{name}`")).join(", ")
-        )));
-    }
-    if exports.pools.is_some() && exports.score.is_none() {
-        return Err(missing("`scorer` beside `commitments`"));
-    }
-    let judges = (exports.weigh.is_some(), exports.decide.is_some());
-    let said = implemented(component, engine);
-    if said.iter().any(|of| of == "consolidation") && judges != (true, true) {
-        return Err(missing("`consolidation` with `weigh` and `decide`"));
-    }
-    Ok(exports)
-}
-
-fn implemented(component: &Component, engine: &Engine) -> Vec<String> {
-    let of = component.component_type();
-    let ours = of.exports(engine).filter_map(|(name, _)| {
-        let (name, version) = name
-            .strip_prefix(PACKAGE)?
-            .strip_prefix('/')?
-            .split_once('@')?;
-        let asked = Ability::ALL.iter().any(|(ability, _)| *ability == name);
-        (compatible(version) && asked).then(|| name.to_owned())
-    });
-    let mut ours: Vec<String> = ours.collect();
-    ours.sort();
-    ours
 }
 
 /// How to build without what the validator names, if it is something that is switched off.

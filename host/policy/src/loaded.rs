@@ -6,9 +6,9 @@ use std::sync::Arc;
 use wasmtime::component::{ComponentExportIndex, InstancePre};
 
 use crate::call::answer::About;
-use crate::columns::Columns;
 use crate::engine::Limits;
 use crate::imports::state::State;
+use crate::score_request::ScoreRequest;
 use crate::terms::{Ability, Terms};
 
 /// A policy that was loaded and took its settings. Cheap to clone.
@@ -26,7 +26,8 @@ pub(crate) struct Loaded {
     pub visible: Arc<BTreeSet<String>>,
     pub digest: String,
     pub settings: Arc<str>,
-    pub no_columns: Arc<Columns>,
+    /// What it is asked before its first question.
+    pub nothing: ScoreRequest,
 }
 
 /// Where to find the functions that are called.

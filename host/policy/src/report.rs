@@ -5,7 +5,6 @@ use std::time::Duration;
 use crate::call::answer::CallError;
 use crate::call::scores::Raised;
 use crate::imports::state::Message;
-use crate::version::Call;
 
 /// The most that a call of one place used.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -33,6 +32,8 @@ pub struct CallStats {
     pub calls: u64,
     /// Answers of a version, the current or the last good one, that could not be used.
     pub failures: u64,
+    /// Questions whose answer was there already: all that it is made of was the same.
+    pub kept: u64,
     /// Questions that the last good version answered.
     pub by_last_good: u64,
     /// Questions that the price answered.
@@ -143,7 +144,7 @@ impl std::fmt::Display for Report {
 }
 
 impl Report {
-    pub(crate) fn raised<T>(call: &Call<'_, T>, policy: &str, raised: Raised) -> Self {
+    pub(crate) fn raised(place: usize, node_pool: &str, policy: &str, raised: Raised) -> Self {
         let Raised {
             offerings,
             row,
@@ -155,10 +156,10 @@ impl Report {
             "score: for NodePool {} it costs {offerings} offerings less than `max-discount` allows; \
              they cost the least that it does; the first is offering {row} ({instance_type}), which \
              costs {cost} and at least {least}",
-            call.node_pool
+            node_pool
         );
         Report::Raised {
-            place: call.place,
+            place,
             policy: policy.to_owned(),
             what,
         }
@@ -168,6 +169,7 @@ impl Report {
 impl CallStats {
     pub(crate) fn add(&mut self, other: &CallStats) {
         self.calls += other.calls;
+        self.kept += other.kept;
         self.failures += other.failures;
         self.by_last_good += other.by_last_good;
         self.by_price += other.by_price;

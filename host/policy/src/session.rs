@@ -8,6 +8,7 @@ use longshore_core::policy::Scores;
 
 use crate::call::Instance;
 use crate::call::answer::CallError;
+use crate::call::scores::Guard;
 use crate::columns::Columns;
 use crate::imports::state::Message;
 use crate::loaded::LoadedPolicy;
@@ -17,6 +18,8 @@ use crate::signals::Signals;
 /// An instance of a policy with a request set.
 pub struct Session {
     instance: Instance,
+    request: ScoreRequest,
+    guard: Guard,
 }
 
 impl Session {
@@ -29,14 +32,16 @@ impl Session {
         node_pool: &str,
         now: i64,
     ) -> Result<Self, CallError> {
-        let columns = Arc::new(Columns::build(catalogue, names, &signals, None));
-        let signals = (Arc::new(signals), 1);
+        let columns = Arc::new(Columns::build(catalogue, names, None));
+        let signals = Arc::new(signals);
         Session::of(
             policy,
             &ScoreRequest {
+                costs: columns.moving.prices.clone(),
                 columns,
                 signals,
                 node_pool: node_pool.into(),
+                pool: Arc::default(),
                 now: now as f64,
             },
         )
@@ -46,12 +51,18 @@ impl Session {
     pub fn of(policy: &LoadedPolicy, request: &ScoreRequest) -> Result<Self, CallError> {
         let mut instance = policy.instantiate()?;
         instance.set_request(request);
-        Ok(Session { instance })
+        Ok(Session {
+            instance,
+            request: request.clone(),
+            guard: Guard::of(policy.terms()),
+        })
     }
 
     /// Asks. After an error the session is of no use any more.
     pub fn ask(&mut self) -> Result<Scores, CallError> {
-        self.instance.score()
+        let answer = self.instance.score()?;
+        let (scores, _) = self.guard.apply(answer, &self.request)?;
+        Ok(scores)
     }
 
     /// What the policy has said since last asked.

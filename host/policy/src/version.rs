@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::call::Instance;
 use crate::call::answer::CallError;
+use crate::kept::KeptAnswers;
 use crate::last_answers::LastAnswer;
 use crate::last_decisions::LastDecisions;
 use crate::loaded::LoadedPolicy;
@@ -83,9 +84,10 @@ pub(crate) struct Version {
     pub instance: Option<(Instance, u32)>,
     pub answered: bool,
     pub failed: bool,
-    /// Costs that were raised since last taken, and whether that was said once.
-    raised: u64,
-    said_raised: bool,
+    /// Whether costs of it were raised.
+    pub said_raised: bool,
+    /// Answers that hold for other questions.
+    kept: KeptAnswers,
     /// The most that a call used, since last taken.
     usage: CallUsage,
     /// What is left to it in this round.
@@ -100,9 +102,15 @@ pub(crate) struct Call<'q, T> {
     pub node_pool: &'q str,
     /// What answers where no version does.
     pub floor: Fallback,
-    /// Puts the question to an instance and has it answered.
-    pub ask: &'q dyn Fn(&mut Instance, &LoadedPolicy) -> Result<T, CallError>,
+    /// Puts the question to an instance and has it answered. The answers that are kept of the version
+    /// come along where this is the instance's first question.
+    pub ask: Ask<'q, T>,
+    /// An answer that is kept and holds for this question.
+    pub known: &'q dyn Fn(&KeptAnswers, &LoadedPolicy) -> Option<T>,
 }
+
+pub(crate) type Ask<'q, T> =
+    &'q dyn Fn(&mut Instance, &LoadedPolicy, Option<&mut KeptAnswers>) -> Result<T, CallError>;
 
 impl Versions {
     /// A place that follows another one: the version that goes stays as last good one if it ever
@@ -183,6 +191,12 @@ impl Versions {
         self.is_asked && (self.node_pools.is_empty() || named())
     }
 
+    /// The version of this policy.
+    pub fn version_of(&mut self, policy: &LoadedPolicy) -> Option<&mut Version> {
+        let mut versions = self.current.iter_mut().chain(&mut self.last_good);
+        versions.find(|version| std::sync::Arc::ptr_eq(&version.policy.0, &policy.0))
+    }
+
     /// Whether a version is the one at work, and not the last good one.
     pub fn is_at_work(&self, policy: &LoadedPolicy) -> bool {
         let current = self.current.as_ref();
@@ -228,9 +242,12 @@ impl Versions {
         };
         let mut ask = |version: &mut Version, instead| {
             let before = version.failed;
+            if let Some(known) = version.known(call) {
+                tally.kept += 1;
+                return Some(known);
+            }
             let answer = version.ask(call, instead, reports);
             tally.failures += u64::from(version.failed && !before);
-            tally.raised += std::mem::take(&mut version.raised);
             tally.usage.add(std::mem::take(&mut version.usage));
             answer
         };
@@ -261,8 +278,8 @@ impl Version {
             instance: None,
             answered: false,
             failed: false,
-            raised: 0,
             said_raised: false,
+            kept: KeptAnswers::default(),
             usage: CallUsage::default(),
             budget: Budget::share(1),
         }
@@ -273,8 +290,19 @@ impl Version {
         Version {
             answered: self.answered,
             said_raised: self.said_raised,
+            kept: self.kept.clone(),
             ..Version::new(self.policy.clone())
         }
+    }
+
+    /// An answer that it gave before and that holds for this question.
+    fn known<T>(&mut self, call: &Call<'_, T>) -> Option<T> {
+        if self.failed {
+            return None;
+        }
+        let known = (call.known)(&self.kept, &self.policy)?;
+        self.answered = true;
+        Some(known)
     }
 
     /// Its answer, unless it fails or has failed in this round.
@@ -298,16 +326,11 @@ impl Version {
         };
         let (messages, answer) = match made {
             Ok((mut instance, calls)) => {
-                let answer = (call.ask)(&mut instance, &self.policy);
+                let kept = (calls == 0).then_some(&mut self.kept);
+                let answer = (call.ask)(&mut instance, &self.policy, kept);
                 self.budget = instance.budget();
                 self.usage.add(instance.take_usage());
                 let messages = instance.take_messages();
-                if let Some(raised) = instance.take_raised() {
-                    self.raised += raised.offerings;
-                    if !std::mem::replace(&mut self.said_raised, true) {
-                        reports.push(Report::raised(call, &name, raised));
-                    }
-                }
                 // An instance that failed is dropped here.
                 self.instance = answer.is_ok().then_some((instance, calls + 1));
                 (messages, answer)

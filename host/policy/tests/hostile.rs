@@ -349,7 +349,8 @@ fn imports_from_elsewhere_are_named_with_a_hint() {
     );
     assert_eq!(
         import("acme:things/api@1.0.0", "get"),
-        "it imports what a policy cannot have: `acme:things/api@1.0.0` (only longshore:policy is offered)"
+        "it imports what a policy cannot have: `acme:things/api@1.0.0` (only longshore:policy, \
+         longshore:consolidation and longshore:bootstrap are offered)"
     );
     assert_eq!(
         import("longshore:policy/offerings@0.1.0", "colours"),
@@ -359,12 +360,44 @@ fn imports_from_elsewhere_are_named_with_a_hint() {
     assert_eq!(
         import("longshore:policy/weather@0.1.0", "today"),
         "it imports what a policy cannot have: `longshore:policy/weather@0.1.0` (no such interface; there are \
-         built-in, cluster, log, machines, node-pools, nodes, offerings, owners, proposals, request, signals)"
+         chain, joined, labels, log, node-pool, offerings, request, resources, signals)"
     );
     assert_eq!(
         import("longshore:policy/offerings@0.2.0", "count"),
         "it imports what a policy cannot have: `longshore:policy/offerings@0.2.0` (this host offers version 0.1.0; build \
          against that)"
+    );
+}
+
+/// What `describe` answered before 0.1.0 was settled.
+#[test]
+fn a_component_of_the_contract_as_it_was_is_told_what_to_do() {
+    let record = "(record (field \"name\" string) (field \"version\" string) (field \"summary\" string)
+        (field \"implements\" (list string)) (field \"signals\" (list string)) (field \"settings-schema\" string))";
+    let said = refusal_of_text(&format!(
+        "(component
+            (core module $m (memory (export \"memory\") 1) (func (export \"f\") (result i32) i32.const 0))
+            (core instance $i (instantiate $m))
+            (alias core export $i \"memory\" (core memory $memory))
+            (type $about {record})
+            (func $describe (result $about) (canon lift (core func $i \"f\") (memory $memory)))
+            (component $plugin
+                (type $record {record})
+                (import \"about\" (type $in (eq $record)))
+                (import \"describe\" (func $describe (result $in)))
+                (export $out \"description\" (type $in))
+                (export \"describe\" (func $describe) (func (result $out))))
+            (instance $plugin (instantiate $plugin (with \"about\" (type $about))
+                (with \"describe\" (func $describe))))
+            (export \"longshore:policy/plugin@0.1.0\" (instance $plugin)))"
+    ));
+    assert!(
+        said.starts_with("it was built for longshore:policy@0.1.0 as it was before"),
+        "{said}"
+    );
+    assert!(
+        said.contains("build it again with wit/ or the SDK of this version"),
+        "{said}"
     );
 }
 

@@ -295,10 +295,9 @@ fn a_component_tells_what_it_is_and_what_it_can_see() {
             "architectures",
             "capacity-type-names",
             "capacity-types",
-            "generation",
+            "edition",
             "instance-type-names",
             "instance-types",
-            "prices",
             "zone-names",
             "zones"
         ]

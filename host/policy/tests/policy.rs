@@ -1,6 +1,8 @@
 //! Components in the host: ours, and those that mean harm.
 
+mod chain;
 mod common;
 mod consolidation;
+mod contract;
 mod hostile;
 mod plugins;

@@ -1,4 +1,4 @@
-//! Carbon: the price of an offering plus a price for the CO2 that it emits.
+//! Carbon: what an offering costs, p, plus a price for the CO2 that it emits.
 //!
 //! effective = p + watts / 1000 × overhead × intensity / 1 000 000 × USD per ton
 //!
@@ -14,7 +14,7 @@
 
 use std::collections::BTreeMap;
 
-use longshore_sdk::{About, PerGeneration, Scorer, offerings, signals};
+use longshore_sdk::{About, PerEdition, Scorer, SignalUse, chain, offerings, resources, signals};
 use serde::Deserialize;
 
 const SIGNAL: &str = "carbon-intensity";
@@ -61,7 +61,7 @@ impl Default for Settings {
 
 struct Carbon {
     settings: Settings,
-    power: PerGeneration<Power>,
+    power: PerEdition<Power>,
 }
 
 /// What depends on static columns only.
@@ -77,7 +77,7 @@ impl Scorer for Carbon {
         name: "carbon",
         version: env!("CARGO_PKG_VERSION"),
         summary: "Adds a price for the CO2 that a node emits to the price of its offering.",
-        signals: &[SIGNAL],
+        signals: &[SignalUse::named(SIGNAL)],
         settings_schema: include_str!("settings.schema.json"),
     };
     type Settings = Settings;
@@ -92,7 +92,7 @@ impl Scorer for Carbon {
         }
         Ok(Carbon {
             settings,
-            power: PerGeneration::new(),
+            power: PerEdition::new(),
         })
     }
 
@@ -109,12 +109,12 @@ impl Scorer for Carbon {
                     * settings.usd_per_ton
             })
             .collect();
-        let costs = offerings::prices()
+        let costs = chain::costs()
             .into_iter()
             .zip(&power.kilowatts)
             .zip(&power.zones);
         Ok(costs
-            .map(|((micros, kw), &zone)| f64::from(micros) / 1e6 + kw * usd_per_kwh[zone as usize])
+            .map(|((cost, kw), &zone)| cost + kw * usd_per_kwh[zone as usize])
             .collect())
     }
 }
@@ -129,11 +129,11 @@ impl Power {
             })
             .collect();
         let (cpus, memory) = (offerings::cpu_millicores(), offerings::memory_mib());
-        let (gpus, architectures) = (offerings::gpu_counts(), offerings::architectures());
+        let (gpus, architectures) = (resources::accelerators(), offerings::architectures());
         let kilowatts = (0..cpus.len()).map(|row| {
             let watts = f64::from(cpus[row]) / 1000.0 * per_vcpu[architectures[row] as usize]
                 + f64::from(memory[row]) / 1024.0 * settings.watts_per_gib
-                + f64::from(gpus[row]) * settings.watts_per_gpu;
+                + gpus[row] * settings.watts_per_gpu;
             watts / 1000.0 * settings.overhead
         });
         Power {

@@ -3,10 +3,12 @@
 //!
 //! Reserved instances, savings plans and private deals become pools: which offerings draw on it,
 //! how much one node takes, how much is left. How much is left comes from signal `commitments` (by
-//! name), else from the settings. Outside a pool an offering costs its list price.
+//! name), else from the settings. Outside a pool an offering costs what it
+//! did before, and a savings plan counts by the list price.
 
 use longshore_sdk::{
-    About, Commitments, Keys, PerGeneration, Pool, Scorer, Selector, offerings, signals,
+    About, Commitments, Keys, PerEdition, Pool, Scorer, Selector, SignalUse, chain, offerings,
+    signals,
 };
 use serde::Deserialize;
 
@@ -47,9 +49,7 @@ enum Unit {
 
 struct Prepaid {
     commitments: Vec<Commitment>,
-    drawn: PerGeneration<Vec<Drawn>>,
-    /// Prices that were scored last: pools are asked for right after.
-    prices: Option<Vec<u32>>,
+    drawn: PerEdition<Vec<Drawn>>,
 }
 
 /// Who draws on a commitment.
@@ -64,7 +64,7 @@ impl Scorer for Prepaid {
         name: "commitments",
         version: env!("CARGO_PKG_VERSION"),
         summary: "Reserved instances and savings plans cost nothing more while some is left.",
-        signals: &[SIGNAL],
+        signals: &[SignalUse::named(SIGNAL)],
         settings_schema: include_str!("settings.schema.json"),
     };
     type Settings = Settings;
@@ -100,14 +100,12 @@ impl Scorer for Prepaid {
         }
         Ok(Prepaid {
             commitments,
-            drawn: PerGeneration::new(),
-            prices: None,
+            drawn: PerEdition::new(),
         })
     }
 
     fn score(&mut self) -> Result<Vec<f64>, String> {
-        let prices = self.prices.insert(offerings::prices());
-        Ok(prices.iter().map(|&micros| usd(micros)).collect())
+        Ok(chain::costs())
     }
 }
 
@@ -115,7 +113,7 @@ impl Commitments for Prepaid {
     fn pools(&mut self) -> Result<Vec<Pool>, String> {
         let commitments = &self.commitments;
         let drawn = self.drawn.get(|| drawn(commitments));
-        let prices = self.prices.take().unwrap_or_else(offerings::prices);
+        let prices = offerings::prices();
         let mut pools = remaining(commitments)?;
         for ((pool, commitment), drawn) in pools.iter_mut().zip(commitments).zip(drawn) {
             (pool.amounts, pool.costs) = draws(commitment, drawn, &prices);
@@ -150,10 +148,6 @@ fn drawn(commitments: &[Commitment]) -> Vec<Drawn> {
     drawn
 }
 
-fn usd(micros: u32) -> f64 {
-    f64::from(micros) / 1e6
-}
-
 /// Pools without their draws: what is left by the signal, else by the settings.
 fn remaining(commitments: &[Commitment]) -> Result<Vec<Pool>, String> {
     let signal = signals::get(SIGNAL).unwrap_or_default();
@@ -178,7 +172,7 @@ fn remaining(commitments: &[Commitment]) -> Result<Vec<Pool>, String> {
 
 /// What one node of each offering takes of a commitment, and what it still costs inside (USD per
 /// hour).
-fn draws(commitment: &Commitment, drawn: &Drawn, prices: &[u32]) -> (Vec<f64>, Vec<f64>) {
+fn draws(commitment: &Commitment, drawn: &Drawn, prices: &[f64]) -> (Vec<f64>, Vec<f64>) {
     let count = drawn.offerings.len();
     match commitment.unit {
         Unit::Instances => (vec![1.0; count], vec![commitment.price; count]),
@@ -195,7 +189,7 @@ fn draws(commitment: &Commitment, drawn: &Drawn, prices: &[u32]) -> (Vec<f64>, V
             let amounts = drawn
                 .offerings
                 .iter()
-                .map(|&row| usd(prices[row as usize]) * share);
+                .map(|&row| prices[row as usize] * share);
             (amounts.collect(), vec![0.0; count])
         }
     }

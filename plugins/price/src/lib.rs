@@ -1,8 +1,9 @@
-//! Price: the effective cost of offerings. The list price, less a table of discounts.
+//! Price: the effective cost of offerings, less a table of discounts.
 //!
-//! Without settings it answers like the built-in scorer: the list price.
+//! Without settings it changes nothing: an offering costs what the policy before it says, the list
+//! price if it is the first.
 
-use longshore_sdk::{About, Keys, PerGeneration, Scorer, Selector, offerings};
+use longshore_sdk::{About, Keys, PerEdition, Scorer, Selector, chain};
 use serde::Deserialize;
 
 #[derive(Debug, Default, Deserialize)]
@@ -21,28 +22,28 @@ struct Discount {
     exclude: bool,
 }
 
-/// What becomes of a list price p: `p × factor + fixed`.
+/// What becomes of a cost c: `c × factor + fixed`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Term {
     factor: f64,
     fixed: f64,
 }
 
-const LIST_PRICE: Term = Term {
+const UNCHANGED: Term = Term {
     factor: 1.0,
     fixed: 0.0,
 };
 
 struct Price {
     lines: Vec<(Selector, Term)>,
-    terms: PerGeneration<Vec<Term>>,
+    terms: PerEdition<Vec<Term>>,
 }
 
 impl Scorer for Price {
     const ABOUT: About = About {
         name: "price",
         version: env!("CARGO_PKG_VERSION"),
-        summary: "Offerings cost their list price, less a table of discounts.",
+        summary: "Offerings cost less by a table of discounts.",
         signals: &[],
         settings_schema: include_str!("settings.schema.json"),
     };
@@ -62,26 +63,24 @@ impl Scorer for Price {
             .collect::<Result<_, String>>()?;
         Ok(Price {
             lines,
-            terms: PerGeneration::new(),
+            terms: PerEdition::new(),
         })
     }
 
     fn score(&mut self) -> Result<Vec<f64>, String> {
-        let prices = offerings::prices();
+        let mut costs = chain::costs();
         if self.lines.is_empty() {
-            return Ok(prices.into_iter().map(usd).collect());
+            return Ok(costs);
         }
         let terms = self.terms.get(|| terms(&self.lines));
-        Ok(prices
-            .into_iter()
-            .zip(terms)
-            .map(|(price, term)| usd(price) * term.factor + term.fixed)
-            .collect())
+        for (cost, term) in costs.iter_mut().zip(terms) {
+            // Infinity times zero is no number.
+            if cost.is_finite() {
+                *cost = *cost * term.factor + term.fixed;
+            }
+        }
+        Ok(costs)
     }
-}
-
-fn usd(micros: u32) -> f64 {
-    f64::from(micros) / 1e6
 }
 
 fn term_of(discount: &Discount) -> Result<Term, String> {
@@ -103,7 +102,7 @@ fn terms(lines: &[(Selector, Term)]) -> Vec<Term> {
     let first = Keys::pull().first_match(lines.iter().map(|(selector, _)| selector));
     first
         .into_iter()
-        .map(|line| line.map_or(LIST_PRICE, |line| lines[line].1))
+        .map(|line| line.map_or(UNCHANGED, |line| lines[line].1))
         .collect()
 }
 

@@ -3,13 +3,16 @@
 //! The rate is known as the share m of instances interrupted within a month. Taking interruptions
 //! to be memoryless (survival e^(−λt), the constant-hazard model of reliability theory), m = 1 −
 //! e^(−λ·730 h), so an hour sees λ = −ln(1 − m) / 730 interruptions on average. Each costs a fixed
-//! sum c and wastes t hours of the node, which are paid for again at price p:
+//! sum c and wastes t hours of the node, which are paid for again at what it costs before, p:
 //!
 //! effective = p + λ · (c + t · p)
 
-use longshore_sdk::{About, Keys, PerGeneration, Scorer, Selector, offerings};
+use longshore_sdk::{About, Keys, PerEdition, Scorer, Selector, SignalUse, chain, joined};
 use serde::Deserialize;
 
+/// Where rates come from, and what stands for one that is not known.
+const SIGNAL: &str = "interruption-rates";
+const UNKNOWN: f64 = -1.0;
 /// Hours in a month, 365 × 24 / 12.
 const MONTH: f64 = 730.0;
 /// A share of 1 would be an infinite hazard; the advisors that publish rates stop at "more than 20
@@ -46,7 +49,7 @@ impl Default for Settings {
 
 struct SpotRisk {
     settings: Settings,
-    known: PerGeneration<Known>,
+    known: PerEdition<Known>,
 }
 
 /// What was derived from static columns, and from the rates as they were last. A logarithm costs
@@ -75,7 +78,7 @@ impl Scorer for SpotRisk {
         name: "spot-risk",
         version: env!("CARGO_PKG_VERSION"),
         summary: "Adds the expected cost of interruptions to the price of spot offerings.",
-        signals: &["interruption-rates"],
+        signals: &[SignalUse::named(SIGNAL)],
         settings_schema: include_str!("settings.schema.json"),
     };
     type Settings = Settings;
@@ -83,12 +86,13 @@ impl Scorer for SpotRisk {
     fn new(settings: Settings) -> Result<Self, String> {
         Ok(SpotRisk {
             settings,
-            known: PerGeneration::new(),
+            known: PerEdition::new(),
         })
     }
 
     fn score(&mut self) -> Result<Vec<f64>, String> {
-        let (prices, rates) = (offerings::prices(), offerings::interruption_rates());
+        let rates = joined::column_or(SIGNAL, UNKNOWN);
+        let mut costs = chain::costs();
         let settings = &self.settings;
         let known = self.known.get_mut(|| Known {
             risks: risks(settings),
@@ -104,11 +108,14 @@ impl Scorer for SpotRisk {
             known.hazards = hazards.collect();
             known.rates = rates;
         }
-        let costs = prices.iter().zip(&known.hazards).map(|(&micros, hazard)| {
-            let price = f64::from(micros) / 1e6;
-            price + hazard * (settings.interruption_cost + settings.lost_minutes / 60.0 * price)
-        });
-        Ok(costs.collect())
+        for (cost, hazard) in costs.iter_mut().zip(&known.hazards) {
+            // Nothing times infinity is no number.
+            if cost.is_finite() {
+                let lost = settings.lost_minutes / 60.0 * *cost;
+                *cost += hazard * (settings.interruption_cost + lost);
+            }
+        }
+        Ok(costs)
     }
 }
 
@@ -151,7 +158,7 @@ longshore_sdk::export_scorer!(SpotRisk);
 
 #[cfg(test)]
 mod tests {
-    use longshore_sdk::testing::{Offering, with};
+    use longshore_sdk::testing::{Offering, with, with_signal};
 
     use super::*;
 
@@ -164,10 +171,9 @@ mod tests {
         memory_mib: 8192,
         gpus: 0,
         price: 0.03,
+    cost: None,
         available: true,
         reservation: None,
-        interruption_rate: None,
-        placement_score: None,
     };
 
     fn scores(settings: Settings, rows: &[Offering]) -> Vec<f64> {
@@ -197,14 +203,14 @@ mod tests {
             ..Settings::default()
         };
         let cost = |rate: f64| 0.03 + hazard(rate) * (1.0 + 0.03);
-        let rows = [
-            SPOT,
-            Offering {
-                interruption_rate: Some(0.2),
-                ..SPOT
-            },
-        ];
-        assert_eq!(scores(settings(), &rows), [cost(0.1), cost(0.2)]);
+        let other = Offering {
+            zone: "us-east-1b",
+            ..SPOT
+        };
+        let rows = [SPOT, other];
+        let known = [("m7g.large/us-east-1b", 0.2)];
+        let scores = |settings: Settings| with_signal(SIGNAL, &known, || scores(settings, &rows));
+        assert_eq!(scores(settings()), [cost(0.1), cost(0.2)]);
         let offerings = Selector {
             instance_type: Some("m7g.*".to_owned()),
             ..Selector::default()
@@ -216,7 +222,7 @@ mod tests {
             }],
             ..settings()
         };
-        assert_eq!(scores(settings, &rows), [cost(0.05); 2]);
+        assert_eq!(scores(settings), [cost(0.05); 2]);
     }
 
     #[test]
@@ -228,35 +234,29 @@ mod tests {
         });
         let scorer = scorer.as_mut().unwrap();
         for rate in [0.1, 0.1, 0.3, 0.0] {
-            let rows = [Offering {
-                interruption_rate: Some(rate),
-                ..SPOT
-            }];
-            assert_eq!(
-                with(&rows, || scorer.score().unwrap()),
-                [0.03 + hazard(rate)]
-            );
+            let scored = with(&[SPOT], || {
+                with_signal(SIGNAL, &[("m7g.large", rate)], || scorer.score().unwrap())
+            });
+            assert_eq!(scored, [0.03 + hazard(rate)]);
         }
     }
 
     #[test]
     fn a_risky_cheap_offering_can_cost_more_than_a_safe_one() {
         let rows = [
+            SPOT,
             Offering {
-                interruption_rate: Some(0.9),
-                ..SPOT
-            },
-            Offering {
+                instance_type: "m7i.large",
                 price: 0.032,
-                interruption_rate: Some(0.01),
                 ..SPOT
             },
         ];
+        let rates = [("m7g.large", 0.9), ("m7i.large", 0.01)];
         let settings = Settings {
             interruption_cost: 2.0,
             ..Settings::default()
         };
-        let scores = scores(settings, &rows);
+        let scores = with_signal(SIGNAL, &rates, || scores(settings, &rows));
         assert!(scores[0] > scores[1], "{scores:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! Generated from wit/policy@0.1.0. One module for what every policy imports and exports, one for
+//! Generated from wit/. One module for what every policy imports and exports, one for
 //! each ability beside it; the encoder joins the worlds of those that a component exports. No two
 //! of them export the same interface: its macro would be defined twice.
 #![allow(missing_docs)]
@@ -46,8 +46,8 @@ pub mod commitments {
 
 pub mod consolidation {
     wit_bindgen::generate!({
-        path: "../../wit/policy@0.1.0",
-        inline: "package longshore:sdk-consolidation; world consolidation { import longshore:policy/nodes@0.1.0; import longshore:policy/node-pools@0.1.0; import longshore:policy/owners@0.1.0; import longshore:policy/proposals@0.1.0; export longshore:policy/consolidation@0.1.0; }",
+        path: "../../wit/consolidation@0.1.0",
+        inline: "package longshore:sdk-consolidation; world consolidation { import longshore:consolidation/nodes@0.1.0; import longshore:consolidation/node-pools@0.1.0; import longshore:consolidation/owners@0.1.0; import longshore:consolidation/proposals@0.1.0; export longshore:consolidation/consolidation@0.1.0; }",
         world: "longshore:sdk-consolidation/consolidation",
         generate_all,
         pub_export_macro: true,
@@ -59,8 +59,8 @@ pub mod consolidation {
 
 pub mod bootstrap {
     wit_bindgen::generate!({
-        path: "../../wit/policy@0.1.0",
-        inline: "package longshore:sdk-bootstrap; world bootstrap { import longshore:policy/cluster@0.1.0; import longshore:policy/machines@0.1.0; import longshore:policy/built-in@0.1.0; export longshore:policy/bootstrap@0.1.0; }",
+        path: "../../wit/bootstrap@0.1.0",
+        inline: "package longshore:sdk-bootstrap; world bootstrap { import longshore:bootstrap/cluster@0.1.0; import longshore:bootstrap/machines@0.1.0; import longshore:bootstrap/built-in@0.1.0; import longshore:bootstrap/kind@0.1.0; export longshore:bootstrap/bootstrap@0.1.0; }",
         world: "longshore:sdk-bootstrap/bootstrap",
         generate_all,
         pub_export_macro: true,

@@ -1,4 +1,4 @@
-//! Bootstrap policies: what nodes boot with. wit/policy@0.1.0/bootstrap.wit has the contract.
+//! Bootstrap policies: what nodes boot with. wit/bootstrap@0.1.0/bootstrap.wit has the contract.
 
 use serde::de::DeserializeOwned;
 
@@ -96,6 +96,42 @@ impl Overhead {
     }
 }
 
+#[cfg(target_arch = "wasm32")]
+#[doc(hidden)]
+impl Overhead {
+    /// As the contract has it.
+    pub fn columns(self) -> Vec<(String, Vec<f64>)> {
+        let pods = self.max_pods.into_iter().map(f64::from).collect();
+        let amounts = AMOUNTS.map(str::to_owned).into_iter().zip(self.amounts);
+        let pods = [("max-pods".to_owned(), pods)];
+        pods.into_iter().chain(amounts).collect()
+    }
+}
+
+#[cfg(target_arch = "wasm32")]
+#[doc(hidden)]
+impl Kind {
+    /// The nodes that user data is asked for.
+    pub fn pull() -> Self {
+        let taints = |taints: Vec<host::kind::Taint>| {
+            let taint = |taint: host::kind::Taint| Taint {
+                key: taint.key,
+                value: taint.value,
+                effect: taint.effect,
+                time_added: taint.time_added,
+            };
+            taints.into_iter().map(taint).collect()
+        };
+        Kind {
+            node_pool: host::kind::node_pool(),
+            labels: host::kind::labels(),
+            known_labels: host::kind::known_labels(),
+            taints: taints(host::kind::taints()),
+            startup_taints: taints(host::kind::startup_taints()),
+        }
+    }
+}
+
 impl Rendered {
     /// Adds the text of the next machine; a text that is there already is not stored again.
     pub fn push(&mut self, text: Vec<u8>) {
@@ -115,7 +151,7 @@ pub fn configured<B: Bootstrap>(settings: &str) -> Result<B, String> {
 }
 
 #[cfg(target_arch = "wasm32")]
-use crate::bindings::bootstrap::longshore::policy as host;
+use crate::bindings::bootstrap::longshore::bootstrap as host;
 #[cfg(not(target_arch = "wasm32"))]
 use crate::testing::boot as host;
 
@@ -183,7 +219,7 @@ pub mod machines {
         host::labels(key)
     }
 
-    /// Cores, bytes or devices; negative for not known.
+    /// Cores, bytes or devices; NaN for not known.
     pub fn capacity(name: &str) -> Vec<f64> {
         host::capacity(name)
     }
@@ -218,7 +254,7 @@ pub mod machines {
 pub mod built_in {
     use super::host::built_in as host;
 
-    /// A column of the overhead by its name; negative for not known.
+    /// A column of the overhead by its name; NaN for not known.
     pub fn overhead(name: &str) -> Vec<f64> {
         host::overhead(name)
     }
@@ -240,7 +276,7 @@ macro_rules! export_bootstrap {
     ($policy:ty) => {
         #[cfg(target_arch = "wasm32")]
         const _: () = {
-            use $crate::bindings::bootstrap::exports::longshore::policy::bootstrap;
+            use $crate::bindings::bootstrap::exports::longshore::bootstrap::bootstrap;
             use $crate::bindings::plugin::exports::longshore::policy::plugin;
 
             struct Exported;
@@ -261,9 +297,13 @@ macro_rules! export_bootstrap {
                         name: about.name.to_owned(),
                         version: about.version.to_owned(),
                         summary: about.summary.to_owned(),
-                        implements: ["bootstrap".to_owned()].to_vec(),
-                        signals: about.signals.iter().map(|name| (*name).to_owned()).collect(),
+                        signals: about.signals.iter().map(|of| plugin::SignalUse {
+                            name: of.name.to_owned(),
+                            required: of.required,
+                            max_age: of.max_age,
+                        }).collect(),
                         settings_schema: about.settings_schema.to_owned(),
+                        annotations: Vec::new(),
                     }
                 }
 
@@ -276,36 +316,13 @@ macro_rules! export_bootstrap {
             }
 
             impl bootstrap::Guest for Exported {
-                fn overheads() -> Result<bootstrap::Overhead, String> {
+                fn overheads() -> Result<Vec<(String, Vec<f64>)>, String> {
                     let overhead = with(|policy| $crate::Bootstrap::overheads(policy))?;
-                    let [a, b, c, d, e, f, g, h] = overhead.amounts;
-                    Ok(bootstrap::Overhead {
-                        max_pods: overhead.max_pods,
-                        kube_reserved_cpu: a,
-                        kube_reserved_memory: b,
-                        kube_reserved_storage: c,
-                        system_reserved_cpu: d,
-                        system_reserved_memory: e,
-                        system_reserved_storage: f,
-                        eviction_memory: g,
-                        eviction_storage: h,
-                    })
+                    Ok(overhead.columns())
                 }
 
-                fn user_data(kind: bootstrap::Kind, machines: Vec<u32>) -> Result<bootstrap::Rendered, String> {
-                    let taints = |taints: Vec<bootstrap::Taint>| taints.into_iter().map(|taint| $crate::bootstrap::Taint {
-                        key: taint.key,
-                        value: taint.value,
-                        effect: taint.effect,
-                        time_added: taint.time_added,
-                    }).collect();
-                    let kind = $crate::bootstrap::Kind {
-                        node_pool: kind.node_pool,
-                        labels: kind.labels,
-                        known_labels: kind.known_labels,
-                        taints: taints(kind.taints),
-                        startup_taints: taints(kind.startup_taints),
-                    };
+                fn user_data(machines: Vec<u32>) -> Result<bootstrap::Rendered, String> {
+                    let kind = $crate::bootstrap::Kind::pull();
                     let rendered = with(|policy| $crate::Bootstrap::user_data(policy, &kind, &machines))?;
                     Ok(bootstrap::Rendered { texts: rendered.texts, of: rendered.of })
                 }

@@ -2,28 +2,25 @@ use crate::offerings;
 
 /// A value derived from static columns, kept for as long as they stay the same.
 #[derive(Debug, Default)]
-pub struct PerGeneration<T> {
-    kept: Option<(u32, T)>,
+pub struct PerEdition<T> {
+    kept: Option<(String, T)>,
 }
 
-impl<T> PerGeneration<T> {
+impl<T> PerEdition<T> {
     /// Nothing yet.
     pub const fn new() -> Self {
-        PerGeneration { kept: None }
+        PerEdition { kept: None }
     }
 
-    /// The value of this generation, worked out if it is not there yet.
+    /// The value of this edition, worked out if it is not there yet.
     pub fn get(&mut self, derive: impl FnOnce() -> T) -> &T {
         self.get_mut(derive)
     }
 
     /// The same, for values that remember more than static columns.
     pub fn get_mut(&mut self, derive: impl FnOnce() -> T) -> &mut T {
-        let now = offerings::generation();
-        let kept = self
-            .kept
-            .take()
-            .filter(|&(generation, _)| generation == now);
+        let now = offerings::edition();
+        let kept = self.kept.take().filter(|(edition, _)| *edition == now);
         &mut self.kept.insert(kept.unwrap_or_else(|| (now, derive()))).1
     }
 }
@@ -34,8 +31,8 @@ mod tests {
     use crate::testing::{self, Offering};
 
     #[test]
-    fn a_value_is_worked_out_once_for_each_generation() {
-        let mut cached = PerGeneration::new();
+    fn a_value_is_worked_out_once_for_each_edition() {
+        let mut cached = PerEdition::new();
         let mut worked = 0;
         for rows in [1, 1, 2] {
             for _ in 0..2 {

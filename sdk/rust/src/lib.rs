@@ -34,7 +34,7 @@
 //!     fn score(&mut self) -> Result<Vec<f64>, String> {
 //!         let rows = Rows::pull();
 //!         let factor = |kind: &str| if kind == "spot" { self.factor } else { 1.0 };
-//!         Ok(rows.iter().map(|row| row.price * factor(row.capacity_type)).collect())
+//!         Ok(rows.iter().map(|row| row.cost * factor(row.capacity_type)).collect())
 //!     }
 //! }
 //!
@@ -49,10 +49,13 @@
 //! });
 //! ```
 //!
+//! Several policies may serve one NodePool. Each starts from what the one before it says
+//! ([`chain::costs`], [`Row::cost`](Row)); for the first that is the list price.
+//!
 //! [`Bootstrap`] is the trait of a policy that says what nodes boot with.
 //!
 //! Columns ([`offerings`]) are the fast way: pull those that you need, keep what you derive from
-//! static ones in a [`PerGeneration`]. [`Rows`] is the convenient way: it pulls them all.
+//! static ones in a [`PerEdition`]. [`Rows`] is the convenient way: it pulls them all.
 //!
 //! A policy of consolidation is a type with [`Consolidation`], exported with
 //! [`export_consolidation!`]; it reads [`nodes`], [`node_pools`], [`owners`] and [`proposals`].
@@ -67,7 +70,11 @@ extern crate self as longshore_sdk;
 pub mod bindings;
 pub mod bootstrap;
 mod cached;
+pub mod chain;
+pub mod joined;
+pub mod labels;
 pub mod log;
+pub mod node_pool;
 pub mod node_pools;
 pub mod nodes;
 pub mod offerings;
@@ -76,6 +83,7 @@ pub mod owners;
 pub mod policy;
 pub mod proposals;
 pub mod request;
+pub mod resources;
 mod rows;
 mod selector;
 pub mod signals;
@@ -83,7 +91,7 @@ pub mod signals;
 pub mod testing;
 
 pub use bootstrap::Bootstrap;
-pub use cached::PerGeneration;
-pub use policy::{About, Commitments, Consolidation, Decision, Pool, Scorer};
+pub use cached::PerEdition;
+pub use policy::{About, Commitments, Consolidation, Decision, Pool, Scorer, SignalUse};
 pub use rows::{Row, Rows};
 pub use selector::{Keys, Selector, glob};

@@ -1,7 +1,7 @@
 //! NodePools, by the rows of [`nodes::node_pool_names`](crate::nodes::node_pool_names).
 
 #[cfg(target_arch = "wasm32")]
-use crate::bindings::consolidation::longshore::policy::node_pools as host;
+use crate::bindings::consolidation::longshore::consolidation::node_pools as host;
 #[cfg(not(target_arch = "wasm32"))]
 use crate::testing::node_pools as host;
 

@@ -1,8 +1,8 @@
 //! The nodes that NodePools own, as columns: row i is the same node in each. For policies of
-//! consolidation. wit/policy@0.1.0/consolidation.wit has the contract.
+//! consolidation. wit/consolidation@0.1.0/consolidation.wit has the contract.
 
 #[cfg(target_arch = "wasm32")]
-use crate::bindings::consolidation::longshore::policy::nodes as host;
+use crate::bindings::consolidation::longshore::consolidation::nodes as host;
 #[cfg(not(target_arch = "wasm32"))]
 use crate::testing::nodes as host;
 

@@ -6,9 +6,9 @@ use crate::bindings::plugin::longshore::policy::offerings as host;
 #[cfg(not(target_arch = "wasm32"))]
 use crate::testing as host;
 
-/// Changes when a static column changes. See [`PerGeneration`](crate::PerGeneration).
-pub fn generation() -> u32 {
-    host::generation()
+/// Sixteen digits made of all static columns. See [`PerEdition`](crate::PerEdition).
+pub fn edition() -> String {
+    host::edition()
 }
 
 /// How many offerings there are.
@@ -76,13 +76,8 @@ pub fn memory_mib() -> Vec<u32> {
     host::memory_mib()
 }
 
-/// How many GPUs and other accelerators the machine has. Static.
-pub fn gpu_counts() -> Vec<u32> {
-    host::gpu_counts()
-}
-
-/// List price in millionths of USD per hour.
-pub fn prices() -> Vec<u32> {
+/// List price in USD per hour.
+pub fn prices() -> Vec<f64> {
     host::prices()
 }
 
@@ -94,14 +89,4 @@ pub fn available() -> Vec<u8> {
 /// For offerings of a reservation, how many instances are left in it; otherwise 0.
 pub fn reservation_counts() -> Vec<u32> {
     host::reservation_counts()
-}
-
-/// Share of spot instances interrupted per month, 0 to 1; negative if unknown.
-pub fn interruption_rates() -> Vec<f64> {
-    host::interruption_rates()
-}
-
-/// How likely a request is to succeed, 1 to 10; 255 if unknown.
-pub fn placement_scores() -> Vec<u8> {
-    host::placement_scores()
 }

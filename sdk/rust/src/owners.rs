@@ -1,7 +1,7 @@
 //! Controllers of pods that would move with their nodes, a row for each.
 
 #[cfg(target_arch = "wasm32")]
-use crate::bindings::consolidation::longshore::policy::owners as host;
+use crate::bindings::consolidation::longshore::consolidation::owners as host;
 #[cfg(not(target_arch = "wasm32"))]
 use crate::testing::owners as host;
 

@@ -11,11 +11,33 @@ pub struct About {
     pub version: &'static str,
     /// One sentence for people.
     pub summary: &'static str,
-    /// Names of the signals that it reads.
-    pub signals: &'static [&'static str],
+    /// The signals that it reads.
+    pub signals: &'static [SignalUse],
     /// JSON Schema of its settings, or the empty string for none; wit/policy@0.1.0/plugin.wit says
     /// what of it the host checks.
     pub settings_schema: &'static str,
+}
+
+/// A signal that a policy reads.
+#[derive(Clone, Copy, Debug)]
+pub struct SignalUse {
+    /// Its name.
+    pub name: &'static str,
+    /// Whether the policy is of no use without it.
+    pub required: bool,
+    /// Older numbers than this, in seconds, are too old for it; 0 for any age.
+    pub max_age: f64,
+}
+
+impl SignalUse {
+    /// One that it can do without, of any age.
+    pub const fn named(name: &'static str) -> Self {
+        SignalUse {
+            name,
+            required: false,
+            max_age: 0.0,
+        }
+    }
 }
 
 /// Says what offerings cost.
@@ -151,7 +173,7 @@ macro_rules! export_scorer {
     ($scorer:ty) => {
         #[cfg(target_arch = "wasm32")]
         const _: () = {
-            $crate::__export_scorer!($scorer, ["scorer"]);
+            $crate::__export_scorer!($scorer);
         };
         // Elsewhere it has no caller; this prevents a warning about dead code.
         #[cfg(not(target_arch = "wasm32"))]
@@ -168,7 +190,7 @@ macro_rules! export_commitments {
         const _: () = {
             use $crate::bindings::commitments::exports::longshore::policy::commitments;
 
-            $crate::__export_scorer!($scorer, ["scorer", "commitments"]);
+            $crate::__export_scorer!($scorer);
 
             impl commitments::Guest for Exported {
                 fn pools() -> Result<Vec<commitments::Pool>, String> {
@@ -197,7 +219,7 @@ macro_rules! export_consolidation {
     ($policy:ty) => {
         #[cfg(target_arch = "wasm32")]
         const _: () = {
-            use $crate::bindings::consolidation::exports::longshore::policy::consolidation;
+            use $crate::bindings::consolidation::exports::longshore::consolidation::consolidation;
             use $crate::bindings::plugin::exports::longshore::policy::plugin;
 
             struct Exported;
@@ -222,9 +244,13 @@ macro_rules! export_consolidation {
                         name: about.name.to_owned(),
                         version: about.version.to_owned(),
                         summary: about.summary.to_owned(),
-                        implements: vec!["consolidation".to_owned()],
-                        signals: about.signals.iter().map(|name| (*name).to_owned()).collect(),
+                        signals: about.signals.iter().map(|of| plugin::SignalUse {
+                            name: of.name.to_owned(),
+                            required: of.required,
+                            max_age: of.max_age,
+                        }).collect(),
                         settings_schema: about.settings_schema.to_owned(),
+                        annotations: Vec::new(),
                     }
                 }
 
@@ -265,7 +291,7 @@ macro_rules! export_consolidation {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __export_scorer {
-    ($scorer:ty, $implements:expr) => {
+    ($scorer:ty) => {
         use $crate::bindings::plugin::exports::longshore::policy::plugin;
         use $crate::bindings::scorer::exports::longshore::policy::scorer;
 
@@ -287,9 +313,13 @@ macro_rules! __export_scorer {
                     name: about.name.to_owned(),
                     version: about.version.to_owned(),
                     summary: about.summary.to_owned(),
-                    implements: $implements.map(str::to_owned).to_vec(),
-                    signals: about.signals.iter().map(|name| (*name).to_owned()).collect(),
+                    signals: about.signals.iter().map(|of| plugin::SignalUse {
+                        name: of.name.to_owned(),
+                        required: of.required,
+                        max_age: of.max_age,
+                    }).collect(),
                     settings_schema: about.settings_schema.to_owned(),
+                    annotations: Vec::new(),
                 }
             }
 

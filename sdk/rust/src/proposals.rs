@@ -1,7 +1,7 @@
 //! What was found, as columns: row i is the same proposal in each. Empty while `weigh` is asked.
 
 #[cfg(target_arch = "wasm32")]
-use crate::bindings::consolidation::longshore::policy::proposals as host;
+use crate::bindings::consolidation::longshore::consolidation::proposals as host;
 #[cfg(not(target_arch = "wasm32"))]
 use crate::testing::proposals as host;
 

@@ -1,13 +1,5 @@
 //! The score request.
 
-/// The NodePool that nodes are wanted for.
-pub fn node_pool() -> String {
-    #[cfg(target_arch = "wasm32")]
-    return crate::bindings::plugin::longshore::policy::request::node_pool();
-    #[cfg(not(target_arch = "wasm32"))]
-    "default".to_owned()
-}
-
 /// When it is asked, in seconds since 1970. The only time there is.
 pub fn now() -> f64 {
     #[cfg(target_arch = "wasm32")]

@@ -1,4 +1,4 @@
-use crate::offerings;
+use crate::{chain, offerings};
 
 /// All columns, zipped on demand: the convenient way, for a policy that is not in a hurry.
 #[derive(Clone, Debug, Default)]
@@ -15,12 +15,10 @@ pub struct Rows {
     reservations: Vec<u32>,
     cpu_millicores: Vec<u32>,
     memory_mib: Vec<u32>,
-    gpu_counts: Vec<u32>,
-    prices: Vec<u32>,
+    prices: Vec<f64>,
+    costs: Vec<f64>,
     available: Vec<u8>,
     reservation_counts: Vec<u32>,
-    interruption_rates: Vec<f64>,
-    placement_scores: Vec<u8>,
 }
 
 /// An offering.
@@ -38,18 +36,14 @@ pub struct Row<'a> {
     pub cpu_millicores: u32,
     /// MiB.
     pub memory_mib: u32,
-    /// GPUs and other accelerators.
-    pub gpus: u32,
     /// List price in USD per hour.
     pub price: f64,
+    /// What it costs by the policy before this one, in USD per hour: what to work on.
+    pub cost: f64,
     /// Whether the cloud says that it can be had now.
     pub available: bool,
     /// For an offering of a reservation, its id and how many instances are left in it.
     pub reservation: Option<(&'a str, u32)>,
-    /// Share of spot instances interrupted per month, 0 to 1, if known.
-    pub interruption_rate: Option<f64>,
-    /// How likely a request is to succeed, 1 to 10, if known.
-    pub placement_score: Option<u8>,
 }
 
 impl Rows {
@@ -68,12 +62,10 @@ impl Rows {
             reservations: offerings::reservations(),
             cpu_millicores: offerings::cpu_millicores(),
             memory_mib: offerings::memory_mib(),
-            gpu_counts: offerings::gpu_counts(),
             prices: offerings::prices(),
+            costs: chain::costs(),
             available: offerings::available(),
             reservation_counts: offerings::reservation_counts(),
-            interruption_rates: offerings::interruption_rates(),
-            placement_scores: offerings::placement_scores(),
         }
     }
 
@@ -85,7 +77,6 @@ impl Rows {
     /// One offering.
     pub fn row(&self, at: usize) -> Row<'_> {
         let reservation = self.reservation_names[self.reservations[at] as usize].as_str();
-        let (rate, score) = (self.interruption_rates[at], self.placement_scores[at]);
         Row {
             instance_type: &self.instance_type_names[self.instance_types[at] as usize],
             zone: &self.zone_names[self.zones[at] as usize],
@@ -93,13 +84,11 @@ impl Rows {
             architecture: &self.architecture_names[self.architectures[at] as usize],
             cpu_millicores: self.cpu_millicores[at],
             memory_mib: self.memory_mib[at],
-            gpus: self.gpu_counts[at],
-            price: f64::from(self.prices[at]) / 1e6,
+            price: self.prices[at],
+            cost: self.costs[at],
             available: self.available[at] == 1,
             reservation: (!reservation.is_empty())
                 .then(|| (reservation, self.reservation_counts[at])),
-            interruption_rate: (rate >= 0.0).then_some(rate),
-            placement_score: (score <= 10).then_some(score),
         }
     }
 }

@@ -34,7 +34,7 @@ struct Column {
 
 impl Keys {
     /// Pulls the columns. They are static: keep them, or what you derive from them, in a
-    /// [`PerGeneration`](crate::PerGeneration).
+    /// [`PerEdition`](crate::PerEdition).
     pub fn pull() -> Self {
         Keys {
             instance_types: Column {

@@ -34,7 +34,7 @@ pub struct Signal {
 /// The table of that name, if the host has it.
 pub fn get(name: &str) -> Option<Signal> {
     let time = host::signal_time(name);
-    (time >= 0.0).then(|| Signal {
+    (!time.is_nan()).then(|| Signal {
         time,
         keys: host::signal_keys(name),
         values: host::signal_values(name),

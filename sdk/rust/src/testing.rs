@@ -27,18 +27,16 @@ pub struct Offering {
     pub cpu_millicores: u32,
     /// MiB.
     pub memory_mib: u32,
-    /// Accelerators.
+    /// Devices of resource `nvidia.com/gpu`.
     pub gpus: u32,
     /// USD per hour.
     pub price: f64,
+    /// USD per hour by the policy before; none for the price.
+    pub cost: Option<f64>,
     /// Whether it can be had.
     pub available: bool,
     /// Its reservation, and how many are left.
     pub reservation: Option<(&'static str, u32)>,
-    /// Share interrupted per month.
-    pub interruption_rate: Option<f64>,
-    /// 1 to 10.
-    pub placement_score: Option<u8>,
 }
 
 impl Default for Offering {
@@ -53,10 +51,9 @@ impl Default for Offering {
             memory_mib: 8192,
             gpus: 0,
             price: 0.0816,
+            cost: None,
             available: true,
             reservation: None,
-            interruption_rate: None,
-            placement_score: None,
         }
     }
 }
@@ -88,7 +85,7 @@ pub fn with_signal<T>(name: &str, rows: &[(&str, f64)], test: impl FnOnce() -> T
     result
 }
 
-pub(crate) fn generation() -> u32 {
+pub(crate) fn edition() -> String {
     let mut hasher = DefaultHasher::new();
     OFFERINGS.with_borrow(|all| {
         for o in all {
@@ -103,7 +100,7 @@ pub(crate) fn generation() -> u32 {
             (o.cpu_millicores, o.memory_mib, o.gpus).hash(&mut hasher);
         }
     });
-    hasher.finish() as u32
+    format!("{:016x}", hasher.finish())
 }
 
 pub(crate) fn count() -> u32 {
@@ -162,12 +159,10 @@ columns! {
 columns! {
     cpu_millicores: u32 = |o| o.cpu_millicores;
     memory_mib: u32 = |o| o.memory_mib;
-    gpu_counts: u32 = |o| o.gpus;
-    prices: u32 = |o| (o.price * 1e6).round() as u32;
+    prices: f64 = |o| o.price;
+    costs: f64 = |o| o.cost.unwrap_or(o.price);
     available: u8 = |o| u8::from(o.available);
     reservation_counts: u32 = |o| o.reservation.map_or(0, |(_, left)| left);
-    interruption_rates: f64 = |o| o.interruption_rate.unwrap_or(-1.0);
-    placement_scores: u8 = |o| o.placement_score.unwrap_or(255);
 }
 
 pub(crate) fn signal_keys(name: &str) -> Vec<String> {
@@ -185,5 +180,98 @@ pub(crate) fn signal_values(name: &str) -> Vec<f64> {
 }
 
 pub(crate) fn signal_time(name: &str) -> f64 {
-    SIGNALS.with_borrow(|all| if all.contains_key(name) { 0.0 } else { -1.0 })
+    SIGNALS.with_borrow(|all| {
+        if all.contains_key(name) {
+            0.0
+        } else {
+            f64::NAN
+        }
+    })
+}
+
+pub(crate) mod labels {
+    use super::Offering;
+
+    const LABELS: [(&str, fn(&Offering) -> &'static str); 4] = [
+        ("karpenter.sh/capacity-type", |o| o.capacity_type),
+        ("kubernetes.io/arch", |o| o.architecture),
+        ("node.kubernetes.io/instance-type", |o| o.instance_type),
+        ("topology.kubernetes.io/zone", |o| o.zone),
+    ];
+
+    fn of(key: &str) -> fn(&Offering) -> &'static str {
+        let known = LABELS.iter().find(|(known, _)| *known == key);
+        known.map_or(|_| "", |(_, of)| *of)
+    }
+
+    pub(crate) fn keys() -> Vec<String> {
+        LABELS.map(|(key, _)| key.to_owned()).to_vec()
+    }
+
+    pub(crate) fn values(key: &str) -> Vec<String> {
+        super::table(of(key))
+    }
+
+    pub(crate) fn rows(key: &str) -> Vec<u32> {
+        super::index(of(key))
+    }
+}
+
+pub(crate) mod resources {
+    pub(crate) fn names() -> Vec<String> {
+        ["cpu", "memory", "nvidia.com/gpu"]
+            .map(str::to_owned)
+            .to_vec()
+    }
+
+    pub(crate) fn capacity(name: &str) -> Vec<f64> {
+        super::column(|o| match name {
+            "cpu" => f64::from(o.cpu_millicores) / 1000.0,
+            "memory" => f64::from(o.memory_mib) * 1_048_576.0,
+            "nvidia.com/gpu" => f64::from(o.gpus),
+            _ => 0.0,
+        })
+    }
+
+    /// Nothing is kept back.
+    pub(crate) fn allocatable(name: &str) -> Vec<f64> {
+        capacity(name)
+    }
+}
+
+pub(crate) mod joined {
+    pub(crate) fn column(signal: &str, otherwise: f64) -> Vec<f64> {
+        super::SIGNALS.with_borrow(|all| {
+            let table = all.get(signal);
+            super::column(|o| {
+                let (kind, zone) = (o.instance_type, o.zone);
+                let keys = [
+                    format!("{kind}/{zone}/{}", o.capacity_type),
+                    format!("{kind}/{zone}"),
+                    kind.to_owned(),
+                    zone.to_owned(),
+                ];
+                let known = keys.iter().find_map(|key| table?.get(key));
+                known.copied().unwrap_or(otherwise)
+            })
+        })
+    }
+}
+
+pub(crate) mod node_pool {
+    pub(crate) fn name() -> String {
+        "default".to_owned()
+    }
+
+    pub(crate) fn labels() -> Vec<(String, String)> {
+        Vec::new()
+    }
+
+    pub(crate) fn annotations() -> Vec<(String, String)> {
+        Vec::new()
+    }
+
+    pub(crate) fn weight() -> u32 {
+        0
+    }
 }

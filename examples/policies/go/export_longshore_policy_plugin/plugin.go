@@ -19,7 +19,6 @@ func Describe() contract.Description {
 		Name:       "spot-surcharge",
 		Version:    "0.1.0",
 		Summary:    "Adds a surcharge to the price of spot offerings.",
-		Implements: []string{"scorer"},
 		SettingsSchema: `{"type": "object", "properties": {
 			"percent": {"description": "Of the price; default 15.", "type": "number", "minimum": 0}}}`,
 	}

@@ -3,6 +3,7 @@ package export_longshore_policy_scorer
 
 import (
 	plugin "wit_component/export_longshore_policy_plugin"
+	chain "wit_component/longshore_policy_chain"
 	offerings "wit_component/longshore_policy_offerings"
 
 	types "go.bytecodealliance.org/pkg/wit/types"
@@ -12,10 +13,8 @@ import (
 func Score() types.Result[[]float64, string] {
 	names := offerings.CapacityTypeNames()
 	capacityTypes := offerings.CapacityTypes()
-	prices := offerings.Prices()
-	costs := make([]float64, len(prices))
-	for i, micros := range prices {
-		costs[i] = float64(micros) / 1e6
+	costs := chain.Costs()
+	for i := range costs {
 		if names[capacityTypes[i]] == "spot" {
 			costs[i] *= plugin.Factor
 		}

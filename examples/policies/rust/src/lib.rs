@@ -48,7 +48,7 @@ impl Scorer for SpotSurcharge {
         };
         Ok(rows
             .iter()
-            .map(|row| row.price * factor(row.capacity_type))
+            .map(|row| row.cost * factor(row.capacity_type))
             .collect())
     }
 }

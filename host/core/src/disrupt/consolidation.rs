@@ -148,6 +148,7 @@ impl<'s> Facts<'s> {
         policies: &dyn Policies,
     ) -> Self {
         let world = &*snapshot.world;
+        policies.node_pools(&world.pools, &world.names);
         let costs = world.pools.iter().map(|pool| {
             let scores = policies.score(&world.catalogue, &world.names, pool.name);
             (pool.name, scores.cost)

@@ -235,6 +235,7 @@ impl<'a> CompiledCluster<'a> {
         counted: &Counted,
     ) -> Self {
         let world = &*snapshot.world;
+        policies.node_pools(&world.pools, &world.names);
         let score = |p: &PoolIx| {
             policies.score(
                 &world.catalogue,

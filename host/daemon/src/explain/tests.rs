@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use longshore_api::manifests::Reader;
 use longshore_core::disrupt::methods::{self, Explain};
-use longshore_core::model::{Catalogue, Symbols};
-use longshore_core::policy::{AlikeCosts, ByPrice, Scores};
+use longshore_core::model::{Catalogue, OfferingId, Symbols};
+use longshore_core::policy::{AlikeCosts, ByPrice, CostTerm, Scores};
 use serde_json::Value;
 
 use super::*;
@@ -40,7 +40,6 @@ fn explain_all(of: &str, snapshot: &Snapshot) -> (usize, usize) {
     let case = ExplainInput {
         snapshot,
         policies: &ByPrice,
-        answered_by: &|_| None,
         options,
         plan: &plan,
         stop: Stop::never(),
@@ -102,8 +101,8 @@ fn every_pod_and_node_of_generated_clusters_is_explained() {
     assert!(all.0 > 1_000 && all.1 > 200, "{all:?}");
 }
 
-/// A scorer that answers 0 for everything.
-struct Zero;
+/// Two scorers of which the second answers 0 for everything, and list prices.
+struct Zero(Vec<f64>);
 
 impl Policies for Zero {
     fn score(&self, catalogue: &Catalogue, _: &Symbols, _: Symbol) -> Scores {
@@ -123,6 +122,20 @@ impl Policies for Zero {
         };
         ["arm", "web"].map(of).into()
     }
+
+    fn terms(&self, _: &str, offering: OfferingId) -> Vec<CostTerm> {
+        let term = |policy: &str, usd: f64, cost: f64| CostTerm {
+            policy: policy.into(),
+            usd,
+            cost,
+            draws: false,
+        };
+        let price = self.0[offering.0 as usize];
+        vec![
+            term("dear", 0.25, price + 0.25),
+            term("green", -0.25 - price, 0.0),
+        ]
+    }
 }
 
 #[test]
@@ -131,11 +144,11 @@ fn a_policy_that_costs_all_offerings_alike_is_named() {
     let types = include_bytes!("../../tests/data/types.json");
     let snapshot = snapshot(small, types);
     let options = planner::Options::default();
-    let plan = planner::plan(&snapshot, &Zero, options).unwrap();
+    let zero = Zero(snapshot.world.catalogue.prices().to_vec());
+    let plan = planner::plan(&snapshot, &zero, options).unwrap();
     let case = ExplainInput {
         snapshot: &snapshot,
-        policies: &Zero,
-        answered_by: &|_| Some("green".to_owned()),
+        policies: &zero,
         options,
         plan: &plan,
         stop: Stop::never(),
@@ -148,15 +161,25 @@ fn a_policy_that_costs_all_offerings_alike_is_named() {
     assert_eq!(explained.explanation["alike"][0], sentence);
     let new = &explained.explanation["outcome"]["new"];
     let price = new["claim"]["offering"]["price"].as_f64().unwrap();
-    let term = &new["terms"][0];
+    let term = |at: usize| {
+        let term = &new["terms"][at];
+        let number = |key: &str| term[key].as_f64();
+        (term["policy"].as_str(), number("usd"), number("countsAs"))
+    };
+    assert_eq!(term(0), (Some("dear"), Some(0.25), Some(price + 0.25)));
     assert_eq!(
-        (term["policy"].as_str(), term["usd"].as_f64()),
-        (Some("green"), Some(-price))
+        term(1),
+        (Some("green"), Some(-0.25 - price), Some(0.0)),
+        "the second in the file"
     );
-    let line = format!(
-        "policy       green: {:+.4} USD/h, so the node counts as 0.0000 USD/h",
-        -price
+    let next = new["claim"]["nextBest"]["price"].as_f64().unwrap();
+    let lines = format!(
+        "  policy       dear: +0.2500 USD/h, so the node counts as {:.4} USD/h; next best +0.2500\n  \
+        policy       green: {:+.4} USD/h, so the node counts as 0.0000 USD/h; next best {:+.4}\n",
+        price + 0.25,
+        -0.25 - price,
+        -0.25 - next
     );
-    assert!(explained.text.contains(&line), "{}", explained.text);
+    assert!(explained.text.contains(&lines), "{}", explained.text);
     assert!(new["byPrice"]["price"].as_f64().unwrap() > 0.0, "{new}");
 }

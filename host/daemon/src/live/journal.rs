@@ -44,7 +44,7 @@ use longshore_core::model::{Catalogue, Symbols};
 use longshore_core::plan::Plan;
 use longshore_core::planner::Options;
 use longshore_core::snapshot::Snapshot;
-use longshore_policy::{ScoreRecord, Signals};
+use longshore_policy::{LoadedPolicy, ScoreRecord, Signals};
 
 pub(crate) use catalogue::{Wire, read as read_catalogue};
 pub(crate) use costs::read as read_costs;
@@ -452,38 +452,52 @@ impl Round {
         self.queued = queued(snapshot);
     }
 
-    /// Notes which policy answered what, and keeps answers that no component gives again.
+    /// Notes which policies answered what, and keeps answers that no component gives again.
     fn answered(&mut self, answers: Vec<ScoreRecord>, blobs: &BlobStore) {
         for answered in answers {
-            let version = answered.by.map(|(place, policy)| {
-                let version = Version {
-                    name: policy.called(),
-                    digest: policy.digest().to_owned(),
-                    settings: policy.settings().to_owned(),
-                    place,
-                    terms: RecordedTerms::new(policy.terms()),
-                };
-                self.versions
-                    .iter()
-                    .position(|known| *known == version)
-                    .unwrap_or_else(|| {
-                        self.versions.push(version);
-                        self.versions.len() - 1
-                    })
-            });
-            let instead = answered.instead.map(|costs| {
-                let bytes = costs::write(&costs);
-                let digest = blobs::digest(&bytes);
-                blobs.put(&digest, &bytes);
-                digest
-            });
-            self.answers.push(Answer {
-                node_pool: answered.node_pool.to_string(),
-                version,
-                sum: answered.sum,
-                instead,
-            });
+            let node_pool = answered.node_pool.to_string();
+            if answered.links.is_empty() {
+                self.answers.push(Answer {
+                    node_pool,
+                    sum: answered.sum,
+                    ..Answer::default()
+                });
+                continue;
+            }
+            for (at, link) in answered.links.into_iter().enumerate() {
+                let instead = link.is_instead.then(|| {
+                    let bytes = costs::write(&link.cost);
+                    let digest = blobs::digest(&bytes);
+                    blobs.put(&digest, &bytes);
+                    digest
+                });
+                let version = link.by.map(|policy| self.version(link.place, &policy));
+                self.answers.push(Answer {
+                    node_pool: node_pool.clone(),
+                    follows: at > 0,
+                    version,
+                    sum: link.sum,
+                    kept: link.is_kept,
+                    instead,
+                });
+            }
         }
+    }
+
+    /// The number of a version among those that answered.
+    fn version(&mut self, place: usize, policy: &LoadedPolicy) -> usize {
+        let version = Version {
+            name: policy.called(),
+            digest: policy.digest().to_owned(),
+            settings: policy.settings().to_owned(),
+            place,
+            terms: RecordedTerms::new(policy.terms()),
+        };
+        let known = self.versions.iter().position(|known| *known == version);
+        known.unwrap_or_else(|| {
+            self.versions.push(version);
+            self.versions.len() - 1
+        })
     }
 }
 

@@ -104,6 +104,7 @@ pub struct Metrics {
     signal_age: ByName,
     costs_alike: ByName,
     costs_raised: ByName,
+    kept_answers: IntCounterVec,
     policy_call: GaugeVec,
     policy_fuel: GaugeVec,
     policy_memory: GaugeVec,
@@ -506,6 +507,12 @@ impl Metrics {
                 price than `max-discount` allows.",
                 "policy",
             ),
+            kept_answers: counter(
+                &registry,
+                "longshore_policy_kept_answers_total",
+                "Questions to a policy that an earlier answer answered: all that it was made of was the same.",
+                &["policy"],
+            ),
             policy_call: registered(
                 &registry,
                 GaugeVec::new(
@@ -824,6 +831,10 @@ impl Metrics {
                 i64::try_from(policy.raised).unwrap_or(i64::MAX),
             )
         }));
+        for policy in enforced.clone() {
+            let counted = self.kept_answers.with_label_values(&[&policy.name]);
+            counted.inc_by(policy.kept.saturating_sub(counted.get()));
+        }
         let alike = |policy: &PolicyStatus| i64::from(!policy.alike.is_empty());
         self.costs_alike
             .set(enforced.map(|policy| (policy.name.as_str(), alike(policy))));

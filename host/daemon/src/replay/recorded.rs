@@ -7,9 +7,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use longshore_core::disrupt::consolidation::DisruptionPolicies;
-use longshore_core::model::{Catalogue, Symbol, Symbols};
+use longshore_core::model::{Catalogue, NodePool, Records, Symbol, Symbols};
 use longshore_core::policy::{ByPrice, Policies, Scores};
-use longshore_policy::{Assignment, Host, HostConfig, Signals, WasmPolicies};
+use longshore_policy::{Assignment, Host, HostConfig, Signals, WasmPolicies, chained};
 
 use super::fold::BlobStore;
 use crate::error::Failure;
@@ -161,53 +161,80 @@ impl RecordedAnswers<'_> {
         }
     }
 
-    /// The answer that was given at this point: the next one, or if that is about another NodePool,
-    /// any about this.
-    fn answer(&self, pool: &str) -> Option<&Answer> {
-        let next = self.answers.borrow_mut().pop_front();
-        if let Some(next) = next.filter(|answer| answer.node_pool == pool) {
-            return Some(next);
+    /// The answers that were given at this point, one for each policy of the chain: the next ones, or if
+    /// they are about another NodePool, any about this.
+    fn chain(&self, pool: &str) -> Vec<&Answer> {
+        let mut left = self.answers.borrow_mut();
+        let mut next: Vec<&Answer> = left.pop_front().into_iter().collect();
+        while let Some(answer) = left.pop_front_if(|answer| answer.follows) {
+            next.push(answer);
+        }
+        drop(left);
+        if next.first().is_some_and(|answer| answer.node_pool == pool) {
+            return next;
         }
         self.note(format!("NodePool {pool} was not asked about at this point"));
-        self.all.iter().rfind(|answer| answer.node_pool == pool)
-    }
-}
-
-impl Policies for RecordedAnswers<'_> {
-    fn score(&self, catalogue: &Catalogue, names: &Symbols, pool: Symbol) -> Scores {
-        let name = names.text(pool);
-        let Some(answer) = self.answer(name) else {
-            return ByPrice.score(catalogue, names, pool);
+        let first = |answer: &Answer| answer.node_pool == pool && !answer.follows;
+        let Some(at) = self.all.iter().rposition(first) else {
+            return Vec::new();
         };
+        let follows = self.all[at + 1..].iter().take_while(|next| next.follows);
+        std::iter::once(&self.all[at]).chain(follows).collect()
+    }
+
+    /// What one of them answers after `before`.
+    fn link(
+        &self,
+        answer: &Answer,
+        (catalogue, names, pool): (&Catalogue, &Symbols, Symbol),
+        before: Scores,
+    ) -> Scores {
         let costs = answer.instead.as_ref();
         let costs = costs.and_then(|digest| self.costs.get(digest.as_str()));
         if let Some(costs) = costs.filter(|costs| costs.len() == catalogue.offerings().len()) {
-            return Scores {
+            let instead = Scores {
                 policy: None,
                 cost: costs.clone(),
                 pools: Vec::new(),
             };
+            return chained(before, instead);
         }
         let version = answer
             .version
             .and_then(|at| Some(((*self.versions.get(at)?)?, self.of.get(at)?)));
         let Some((policies, version)) = version else {
-            return ByPrice.score(catalogue, names, pool);
+            return before;
         };
-        let mut scores = policies.score(catalogue, names, pool);
+        let known = before.pools.len();
+        let mut scores = policies.score_after(catalogue, names, pool, before);
         let called = &version.name;
         // Here each version is the only policy.
-        (scores.pools.iter_mut()).for_each(|pool| pool.owner = version.place as u32);
-        let same = policies
-            .answered()
-            .last()
-            .is_some_and(|given| given.by.is_some() && given.sum == answer.sum);
-        if !same {
+        let own = scores.pools.iter_mut().skip(known);
+        own.for_each(|pool| pool.owner = version.place as u32);
+        let given = policies.answered().pop();
+        let given = given.and_then(|given| given.links.into_iter().next());
+        if !given.is_some_and(|given| given.by.is_some() && given.sum == answer.sum) {
+            let name = names.text(pool);
             self.note(format!(
                 "policy {called} does not answer for NodePool {name} as it did"
             ));
         }
         scores
+    }
+}
+
+impl Policies for RecordedAnswers<'_> {
+    fn node_pools(&self, pools: &Records<NodePool>, names: &Symbols) {
+        let versions = self.versions.iter().flatten();
+        versions.for_each(|version| version.node_pools(pools, names));
+    }
+
+    fn score(&self, catalogue: &Catalogue, names: &Symbols, pool: Symbol) -> Scores {
+        let price = ByPrice.score(catalogue, names, pool);
+        let chain = self.chain(names.text(pool)).into_iter();
+        chain.fold(price, |before, answer| {
+            self.link(answer, (catalogue, names, pool), before)
+        })
     }
 }
 
@@ -272,6 +299,10 @@ impl Scorer {
 const MAX_NOTES: usize = 20;
 
 impl Policies for Scorer {
+    fn node_pools(&self, pools: &Records<NodePool>, names: &Symbols) {
+        self.policies.node_pools(pools, names);
+    }
+
     fn score(&self, catalogue: &Catalogue, names: &Symbols, pool: Symbol) -> Scores {
         let scores = self.policies.score(catalogue, names, pool);
         let mut notes = self.notes.borrow_mut();

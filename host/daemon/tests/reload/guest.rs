@@ -64,9 +64,10 @@ pub fn guest_that_wants(version: &str, way: Way, wants: &Wants<'_>) -> Vec<u8> {
 const DESCRIBE: usize = 0;
 const CONFIGURE: usize = 64;
 const SCORE: usize = 80;
-const IMPLEMENTS: usize = 96;
-const SIGNALS: usize = 128;
-const TEXTS: usize = 160;
+const SIGNALS: usize = 96;
+/// A name, whether it is required, and how old it may be.
+const SIGNAL_BYTES: usize = 24;
+const TEXTS: usize = 256;
 
 fn text(version: &str, way: Way, wants: &Wants<'_>) -> String {
     let clock = "(import \"wasi:clocks/monotonic-clock@0.2.6\" (instance (export \"now\" (func \
@@ -147,8 +148,10 @@ fn text(version: &str, way: Way, wants: &Wants<'_>) -> String {
         (core instance $i (instantiate $m (with "host" (instance (export "count" (func $count))))))
         (alias core export $i "memory" (core memory $memory))
         (alias core export $i "realloc" (core func $realloc))
+        (type $use (record (field "name" string) (field "required" bool) (field "max-age" f64)))
         (type $about (record (field "name" string) (field "version" string) (field "summary" string)
-            (field "implements" (list string)) (field "signals" (list string)) (field "settings-schema" string)))
+            (field "signals" (list $use)) (field "settings-schema" string)
+            (field "annotations" (list (tuple string string)))))
         (type $describe (func (result $about)))
         (type $configure (func (param "settings" string) (result (result (error string)))))
         (type $score (func (result (result (list f64) (error string)))))
@@ -157,15 +160,22 @@ fn text(version: &str, way: Way, wants: &Wants<'_>) -> String {
             (canon lift (core func $i "configure") (memory $memory) (realloc $realloc)))
         (func $score (type $score) (canon lift (core func $i "score") (memory $memory)))
         (component $plugin
+            (type $use-record (record (field "name" string) (field "required" bool) (field "max-age" f64)))
+            (import "use" (type $use (eq $use-record)))
             (type $record (record (field "name" string) (field "version" string) (field "summary" string)
-                (field "implements" (list string)) (field "signals" (list string)) (field "settings-schema" string)))
+                (field "signals" (list $use)) (field "settings-schema" string)
+                (field "annotations" (list (tuple string string)))))
             (import "about" (type $in (eq $record)))
             (import "describe" (func $describe (result $in)))
             (import "configure" (func $configure (param "settings" string) (result (result (error string)))))
-            (export $out "description" (type $in))
+            (export $use-out "signal-use" (type $use))
+            (type $record-out (record (field "name" string) (field "version" string) (field "summary" string)
+                (field "signals" (list $use-out)) (field "settings-schema" string)
+                (field "annotations" (list (tuple string string)))))
+            (export $out "description" (type $record-out))
             (export "describe" (func $describe) (func (result $out)))
             (export "configure" (func $configure)))
-        (instance $plugin (instantiate $plugin (with "about" (type $about))
+        (instance $plugin (instantiate $plugin (with "use" (type $use)) (with "about" (type $about))
             (with "describe" (func $describe)) (with "configure" (func $configure))))
         (instance $scorer (export "score" (func $score)))
         (export "longshore:policy/plugin@0.1.0" (instance $plugin))
@@ -179,7 +189,7 @@ fn text(version: &str, way: Way, wants: &Wants<'_>) -> String {
 fn exported(name: &str) -> String {
     match name {
         "bootstrap" => r#"(instance $boot (export "overheads" (func $score)) (export "user-data" (func $score)))
-            (export "longshore:policy/bootstrap@0.1.0" (instance $boot))"#
+            (export "longshore:bootstrap/bootstrap@0.1.0" (instance $boot))"#
             .to_owned(),
         other => format!("(export \"{other}\" (func $score))\n"),
     }
@@ -200,21 +210,14 @@ fn data(version: &str, way: Way, wants: &Wants<'_>) -> Vec<u8> {
         (0, "flat"),
         (1, version),
         (2, "Costs the same."),
-        (5, schema),
+        (4, schema),
     ] {
         put(&mut data, DESCRIBE + 8 * nth, text);
     }
-    let contract = wants.exports.iter().filter(|name| **name == "bootstrap");
-    let implements = std::iter::once(&"scorer").chain(contract);
-    for (list, at, names) in [
-        (3, IMPLEMENTS, implements.collect::<Vec<_>>()),
-        (4, SIGNALS, wants.signals.iter().collect()),
-    ] {
-        data[DESCRIBE + 8 * list] = at as u8;
-        data[DESCRIBE + 8 * list + 4] = names.len() as u8;
-        for (nth, name) in names.iter().enumerate() {
-            put(&mut data, at + 8 * nth, name);
-        }
+    data[DESCRIBE + 24] = SIGNALS as u8;
+    data[DESCRIBE + 28] = wants.signals.len() as u8;
+    for (nth, name) in wants.signals.iter().enumerate() {
+        put(&mut data, SIGNALS + SIGNAL_BYTES * nth, name);
     }
     if way == Way::RefusesSettings {
         data[CONFIGURE] = 1;

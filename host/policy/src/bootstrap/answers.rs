@@ -5,28 +5,24 @@ use std::collections::BTreeMap;
 
 use wasmtime::component::{ComponentType, Lift, Lower};
 
+use crate::call::answer::number;
+use crate::guest_text::cut;
+
+/// Columns of amounts by name, as a policy answers them.
+pub(crate) type NamedColumns = Vec<(String, Vec<f64>)>;
+
 /// What the kubelet keeps back: columns with one row for each machine, in cores and bytes.
-#[derive(Clone, Debug, Default, PartialEq, ComponentType, Lift)]
-#[component(record)]
+#[derive(Clone, Debug, Default, PartialEq)]
 #[allow(missing_docs, reason = "named as the kubelet's settings are")]
 pub struct Overheads {
-    #[component(name = "max-pods")]
     pub max_pods: Vec<u32>,
-    #[component(name = "kube-reserved-cpu")]
     pub kube_reserved_cpu: Vec<f64>,
-    #[component(name = "kube-reserved-memory")]
     pub kube_reserved_memory: Vec<f64>,
-    #[component(name = "kube-reserved-storage")]
     pub kube_reserved_storage: Vec<f64>,
-    #[component(name = "system-reserved-cpu")]
     pub system_reserved_cpu: Vec<f64>,
-    #[component(name = "system-reserved-memory")]
     pub system_reserved_memory: Vec<f64>,
-    #[component(name = "system-reserved-storage")]
     pub system_reserved_storage: Vec<f64>,
-    #[component(name = "eviction-memory")]
     pub eviction_memory: Vec<f64>,
-    #[component(name = "eviction-storage")]
     pub eviction_storage: Vec<f64>,
 }
 
@@ -46,21 +42,17 @@ pub struct Taint {
 }
 
 /// Nodes to come.
-#[derive(Clone, Debug, Default, PartialEq, Eq, ComponentType, Lower)]
-#[component(record)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Kind {
     /// Their NodePool; empty if it is not known.
-    #[component(name = "node-pool")]
     pub node_pool: String,
     /// Labels that a node gives itself.
     pub labels: Vec<(String, String)>,
     /// Labels that it gets from elsewhere.
-    #[component(name = "known-labels")]
     pub known_labels: Vec<(String, String)>,
     /// Taints that the nodes register with.
     pub taints: Vec<Taint>,
     /// Taints that something removes when the node has started.
-    #[component(name = "startup-taints")]
     pub startup_taints: Vec<Taint>,
 }
 
@@ -73,6 +65,18 @@ pub struct UserData {
     /// Index into `texts`, for each machine.
     pub of: Vec<u32>,
 }
+
+const MAX_PODS: &str = "max-pods";
+const AMOUNTS: [&str; 8] = [
+    "kube-reserved-cpu",
+    "kube-reserved-memory",
+    "kube-reserved-storage",
+    "system-reserved-cpu",
+    "system-reserved-memory",
+    "system-reserved-storage",
+    "eviction-memory",
+    "eviction-storage",
+];
 
 impl Overheads {
     /// The amounts by the names of the contract.
@@ -89,7 +93,71 @@ impl Overheads {
         ]
     }
 
-    pub(super) fn problem(&self, rows: usize) -> Option<String> {
+    /// The columns of an answer; those that it leaves out are as `built_in` says, 0 where that is not
+    /// known.
+    pub(super) fn of_columns(
+        columns: NamedColumns,
+        built_in: &BTreeMap<String, Vec<f64>>,
+        rows: usize,
+    ) -> Result<Self, String> {
+        let mut said = BTreeMap::new();
+        for (name, column) in columns {
+            let known = name == MAX_PODS || AMOUNTS.contains(&name.as_str());
+            let name = cut(name, 80);
+            if !known {
+                return Err(format!(
+                    "`{name}` is no overhead; there are {MAX_PODS}, {}",
+                    AMOUNTS.join(", ")
+                ));
+            }
+            if said.insert(name.clone(), column).is_some() {
+                return Err(format!("`{name}` is there twice"));
+            }
+        }
+        let mut column = |name: &str| {
+            said.remove(name).unwrap_or_else(|| {
+                let known = built_in.get(name).cloned();
+                let mut known = known.unwrap_or_else(|| vec![0.0; rows]);
+                known
+                    .iter_mut()
+                    .for_each(|amount| *amount = amount.max(0.0));
+                known
+            })
+        };
+        let pods = column(MAX_PODS);
+        let bad = |pods: &f64| !(0.0..=f64::from(u32::MAX)).contains(pods) || pods.fract() != 0.0;
+        if let Some(at) = pods.iter().position(bad) {
+            return Err(format!(
+                "{MAX_PODS} of machine {at} is {}; expected a whole number, 0 or more",
+                number(pods[at])
+            ));
+        }
+        let amounts = AMOUNTS.map(column);
+        let [
+            kube_reserved_cpu,
+            kube_reserved_memory,
+            kube_reserved_storage,
+            system_reserved_cpu,
+            system_reserved_memory,
+            system_reserved_storage,
+            eviction_memory,
+            eviction_storage,
+        ] = amounts;
+        let all = Overheads {
+            max_pods: pods.into_iter().map(|pods| pods as u32).collect(),
+            kube_reserved_cpu,
+            kube_reserved_memory,
+            kube_reserved_storage,
+            system_reserved_cpu,
+            system_reserved_memory,
+            system_reserved_storage,
+            eviction_memory,
+            eviction_storage,
+        };
+        all.problem(rows).map_or(Ok(all), Err)
+    }
+
+    fn problem(&self, rows: usize) -> Option<String> {
         if self.max_pods.len() != rows {
             return Some(format!(
                 "max-pods has {} rows for {rows} machines",
@@ -161,6 +229,37 @@ mod tests {
         for bits in [f64::NAN.to_bits(), 0xfff8_0000_0000_0000, u64::MAX] {
             assert_eq!(problem(f64::from_bits(bits)), usual, "{bits:#x}");
         }
+    }
+
+    #[test]
+    fn what_is_left_out_is_built_in_and_what_is_not_known_is_named() {
+        let built_in = [
+            ("max-pods".to_owned(), vec![29.0]),
+            ("eviction-memory".to_owned(), vec![-1.0]),
+        ]
+        .into();
+        let of = |columns: &[(&str, f64)]| {
+            let columns = columns.iter();
+            let columns = columns.map(|(name, amount)| ((*name).to_owned(), vec![*amount]));
+            Overheads::of_columns(columns.collect(), &built_in, 1)
+        };
+        let all = of(&[("kube-reserved-cpu", 0.25)]).unwrap();
+        assert_eq!(
+            (all.max_pods, all.kube_reserved_cpu),
+            (vec![29], vec![0.25])
+        );
+        assert_eq!(all.eviction_memory, [0.0]);
+        assert_eq!(
+            of(&[("max-pods", 1.5)]).unwrap_err(),
+            "max-pods of machine 0 is 1.5; expected a whole number, 0 or more"
+        );
+        assert!(
+            of(&[("swap", 1.0)])
+                .unwrap_err()
+                .starts_with("`swap` is no overhead; there are")
+        );
+        let twice = of(&[("max-pods", 1.0), ("max-pods", 1.0)]);
+        assert_eq!(twice.unwrap_err(), "`max-pods` is there twice");
     }
 
     #[test]

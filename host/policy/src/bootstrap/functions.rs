@@ -3,7 +3,7 @@
 use wasmtime::Store;
 use wasmtime::component::TypedFunc;
 
-use super::answers::{Kind, Overheads, UserData};
+use super::answers::{NamedColumns, UserData};
 use crate::call::answer::Answer;
 use crate::imports::state::State;
 use crate::loaded::Exports;
@@ -11,8 +11,8 @@ use crate::loaded::Exports;
 /// The functions of `bootstrap`.
 #[derive(Clone, Copy)]
 pub(crate) struct BootFunctions {
-    pub(super) overheads: TypedFunc<(), Answer<Overheads>>,
-    pub(super) user_data: TypedFunc<(Kind, Vec<u32>), Answer<UserData>>,
+    pub(super) overheads: TypedFunc<(), Answer<NamedColumns>>,
+    pub(super) user_data: TypedFunc<(Vec<u32>,), Answer<UserData>>,
 }
 
 impl BootFunctions {

@@ -1,5 +1,6 @@
 //! Interfaces that only a bootstrap policy has a use for.
 
+use super::answers::{Kind, Taint};
 use super::facts::{BootFacts, ClusterFacts};
 use crate::imports::interface::Interface;
 use crate::imports::state::charge;
@@ -75,12 +76,9 @@ pub(crate) fn machines(to: &mut Interface) -> wasmtime::Result<()> {
     })?;
     to.function("capacity", |mut cx, (name,): (String,)| {
         let machines = &cx.data().boot.machines;
-        let unknown = || vec![-1.0; machines.instance_types.len()];
-        let column = machines
-            .capacity
-            .get(&name)
-            .cloned()
-            .unwrap_or_else(unknown);
+        let unknown = || vec![f64::NAN; machines.instance_types.len()];
+        let known = machines.capacity.get(&name);
+        let column = known.map_or_else(unknown, |column| known_amounts(column));
         charge(&mut cx, name.len() + 8 * column.len())?;
         Ok((column,))
     })?;
@@ -117,9 +115,52 @@ pub(crate) fn machines(to: &mut Interface) -> wasmtime::Result<()> {
     Ok(())
 }
 
+/// Amounts as the contract has them: what is not known is no number.
+fn known_amounts(column: &[f64]) -> Vec<f64> {
+    let known = |&amount: &f64| if amount < 0.0 { f64::NAN } else { amount };
+    column.iter().map(known).collect()
+}
+
+pub(crate) fn kind(to: &mut Interface) -> wasmtime::Result<()> {
+    to.function("node-pool", |mut cx, (): ()| {
+        let name = cx.data().kind.node_pool.clone();
+        charge(&mut cx, name.len())?;
+        Ok((name,))
+    })?;
+    for (name, get) in [
+        ("labels", (|of| &of.labels) as fn(&Kind) -> &Pairs),
+        ("known-labels", |of| &of.known_labels),
+    ] {
+        to.function(name, move |mut cx, (): ()| {
+            let pairs = get(&cx.data().kind).clone();
+            let of = |(key, value): &(String, String)| bytes(key) + bytes(value);
+            charge(&mut cx, pairs.iter().map(of).sum())?;
+            Ok((pairs,))
+        })?;
+    }
+    for (name, get) in [
+        ("taints", (|of| &of.taints) as fn(&Kind) -> &Vec<Taint>),
+        ("startup-taints", |of| &of.startup_taints),
+    ] {
+        to.function(name, move |mut cx, (): ()| {
+            let taints = get(&cx.data().kind).clone();
+            let of = |taint: &Taint| {
+                let texts = [&taint.key, &taint.value, &taint.effect, &taint.time_added];
+                texts.map(bytes).iter().sum::<usize>()
+            };
+            charge(&mut cx, taints.iter().map(of).sum())?;
+            Ok((taints,))
+        })?;
+    }
+    Ok(())
+}
+
+type Pairs = Vec<(String, String)>;
+
 pub(crate) fn built_in(to: &mut Interface) -> wasmtime::Result<()> {
     to.function("overhead", |mut cx, (name,): (String,)| {
-        let column = cx.data().boot.built_in.get(&name).cloned();
+        let column = cx.data().boot.built_in.get(&name);
+        let column = column.map(|column| known_amounts(column));
         let column = column.unwrap_or_default();
         charge(&mut cx, name.len() + 8 * column.len())?;
         Ok((column,))

@@ -89,9 +89,34 @@ pub(crate) fn number(value: f64) -> String {
     }
 }
 
-/// What a policy says about itself.
-#[derive(Clone, Debug, PartialEq, Eq, ComponentType, Lift)]
+/// A signal that a policy reads.
+#[derive(Clone, Debug, PartialEq, ComponentType, Lift)]
 #[component(record)]
+pub struct SignalUse {
+    /// Its name.
+    pub name: String,
+    /// Whether the policy is of no use without it.
+    pub required: bool,
+    /// Older numbers than this, in seconds, are too old for it; 0 for any age.
+    #[component(name = "max-age")]
+    pub max_age: f64,
+}
+
+/// What a policy says about itself, as it says it.
+#[derive(Clone, Debug, PartialEq, ComponentType, Lift)]
+#[component(record)]
+pub(crate) struct RawAbout {
+    pub name: String,
+    pub version: String,
+    pub summary: String,
+    pub signals: Vec<SignalUse>,
+    #[component(name = "settings-schema")]
+    pub settings_schema: String,
+    pub annotations: Vec<(String, String)>,
+}
+
+/// What is known of a policy.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct About {
     /// What it calls itself.
     pub name: String,
@@ -99,13 +124,32 @@ pub struct About {
     pub version: String,
     /// One sentence for people.
     pub summary: String,
-    /// The interfaces that it says it implements.
+    /// The interfaces that it exports of those that can be asked.
     pub implements: Vec<String>,
     /// Names of the signals that it reads.
     pub signals: Vec<String>,
+    /// How it uses each of them.
+    pub uses: Vec<SignalUse>,
     /// JSON Schema of its settings; empty if it has none.
-    #[component(name = "settings-schema")]
     pub settings_schema: String,
+    /// What it says beside that.
+    pub annotations: Vec<(String, String)>,
+}
+
+impl RawAbout {
+    /// With what the component exports.
+    pub fn of(self, implements: Vec<String>) -> About {
+        About {
+            name: self.name,
+            version: self.version,
+            summary: self.summary,
+            implements,
+            signals: self.signals.iter().map(|of| of.name.clone()).collect(),
+            uses: self.signals,
+            settings_schema: self.settings_schema,
+            annotations: self.annotations,
+        }
+    }
 }
 
 /// The answer of a guest's function, or the guest's own words for why there is none.

@@ -40,7 +40,7 @@ impl Instance {
     /// Rows that a request is as large as.
     fn judge_rows(&self) -> usize {
         let state = self.store.data();
-        state.columns.count() + state.cluster.count() + state.proposals.count()
+        state.request.columns.count() + state.cluster.count() + state.proposals.count()
     }
 
     /// USD per hour for each node; infinite for never.
@@ -58,7 +58,7 @@ impl Instance {
         let decide = self.decide.ok_or_else(|| absent(asked))?;
         let decisions = self.ask(asked, decide, self.judge_rows())?;
         let state = self.store.data();
-        checked_decisions(decisions, state.proposals.count(), state.now, by)
+        checked_decisions(decisions, state.proposals.count(), state.request.now, by)
             .map_err(|problem| CallError::Answer { asked, problem })
     }
 }

@@ -2,14 +2,17 @@
 //! leave of it.
 
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 
 use longshore_core::model::OfferingId;
-use longshore_core::policy::{CommitmentPool, Draw};
+use longshore_core::policy::{CommitmentPool, Draw, Scores};
 use wasmtime::component::{ComponentType, Lift};
 
-use super::answer::number;
+use super::answer::{CallError, number};
 use crate::columns::Columns;
 use crate::guest_text::{MAX_ERROR_CHARS, cut};
+use crate::kept::RawScores;
+use crate::score_request::ScoreRequest;
 use crate::terms::{Exclusions, Terms};
 
 /// The most that an offering may cost, in USD per hour: a thousand times what the dearest does. Beyond
@@ -24,6 +27,8 @@ const MAX_REMAINING: f64 = 1e12;
 /// How many times its price an offering costs that is discouraged. Prices of equal capacity differ by
 /// far less.
 const DISCOURAGED: f64 = 1000.0;
+/// What a free offering counts as where it is discouraged, in USD per hour.
+const LEAST_PRICE: f64 = 1e-6;
 
 #[derive(ComponentType, Lift)]
 #[component(record)]
@@ -37,7 +42,7 @@ pub(super) struct RawPool {
 
 /// What the operator's terms change in costs.
 #[derive(Clone, Copy)]
-pub(super) struct Guard {
+pub(crate) struct Guard {
     /// The least share of the list price that an offering costs.
     least_share: f64,
     exclusions: Exclusions,
@@ -64,41 +69,80 @@ impl Guard {
         }
     }
 
-    /// Raises costs that are too far below the list price, and makes excluded offerings dear where
-    /// they are only discouraged.
-    pub fn apply(&self, cost: &mut [f64], columns: &Columns) -> Option<Raised> {
+    /// What counts of an answer, and the costs that were too low: what is too far below the list price is
+    /// raised, unless it was so before. What is only discouraged is dear. What was excluded before stays
+    /// excluded. Fails where nothing is left.
+    pub fn apply(
+        &self,
+        answer: RawScores,
+        request: &ScoreRequest,
+    ) -> Result<(Scores, Option<Raised>), CallError> {
+        let RawScores { mut cost, pools } = answer;
+        let before = &*request.costs;
+        let raised = self.raise(&mut cost, &request.columns, before);
+        checked_chain(&cost, before).map_err(|problem| CallError::Answer {
+            asked: "score",
+            problem,
+        })?;
+        let scores = Scores {
+            policy: None,
+            cost,
+            pools,
+        };
+        Ok((scores, raised))
+    }
+
+    /// Costs are copied only where one changes.
+    fn raise(&self, answer: &mut Arc<[f64]>, columns: &Columns, before: &[f64]) -> Option<Raised> {
         let prices = &columns.moving.prices;
-        // In units of the column.
-        let share = self.least_share / 1e6;
-        let (mut low, mut excluded) = (0, 0);
-        for (cost, &price) in cost.iter().zip(prices.iter()) {
-            low += u64::from(*cost < f64::from(price) * share);
-            excluded += u64::from(cost.is_infinite());
+        let least = |price: f64, before: f64| (price * self.least_share).min(before);
+        let discouraged = self.exclusions == Exclusions::Discourage;
+        let (mut low, mut others) = (0, 0);
+        for ((cost, &price), &before) in answer.iter().zip(prices.iter()).zip(before) {
+            low += u64::from((*cost < least(price, before)) & before.is_finite());
+            let excluded = discouraged & cost.is_infinite();
+            others += u64::from(excluded | (before.is_infinite() & cost.is_finite()));
         }
-        if excluded > 0 && self.exclusions == Exclusions::Discourage {
-            for (cost, &price) in cost.iter_mut().zip(prices.iter()) {
-                if cost.is_infinite() {
-                    *cost = f64::from(price.max(1)) / 1e6 * DISCOURAGED;
-                }
+        if low + others == 0 {
+            return None;
+        }
+        let mut cost = answer.to_vec();
+        for ((cost, &price), &before) in cost.iter_mut().zip(prices.iter()).zip(before) {
+            if before.is_infinite() {
+                *cost = f64::INFINITY;
+            } else if cost.is_infinite() && discouraged {
+                *cost = price.max(LEAST_PRICE) * DISCOURAGED;
             }
         }
-        let is_low = |(cost, price): (&f64, &u32)| *cost < f64::from(*price) * share;
-        let row = (low > 0).then(|| cost.iter().zip(prices.iter()).position(is_low))??;
-        let types = &columns.fixed;
-        let name = (types.instance_types.get(row))
-            .and_then(|&at| types.instance_type_names.get(at as usize));
-        let raised = Raised {
-            offerings: low,
-            row,
-            instance_type: name.map(|name| name.to_string()).unwrap_or_default(),
-            cost: cost[row],
-            least: f64::from(prices[row]) * share,
-        };
-        for (cost, &price) in cost.iter_mut().zip(prices.iter()) {
-            *cost = cost.max(f64::from(price) * share);
+        let is_low = |((cost, &price), &before): ((&f64, &f64), &f64)| *cost < least(price, before);
+        let row = { cost.iter().zip(prices.iter()).zip(before) }.position(is_low);
+        let raised = row.map(|row| {
+            let types = &columns.fixed;
+            let name = (types.instance_types.get(row))
+                .and_then(|&at| types.instance_type_names.get(at as usize));
+            Raised {
+                offerings: low,
+                row,
+                instance_type: name.map(|name| name.to_string()).unwrap_or_default(),
+                cost: cost[row],
+                least: least(prices[row], before[row]),
+            }
+        });
+        for ((cost, &price), &before) in cost.iter_mut().zip(prices.iter()).zip(before) {
+            *cost = cost.max(least(price, before));
         }
-        Some(raised)
+        *answer = cost.into();
+        raised
     }
+}
+
+/// Checks that something is left of what the policies before have left.
+fn checked_chain(cost: &[f64], before: &[f64]) -> Result<(), String> {
+    let is_left = |costs: &[f64]| costs.iter().any(|cost| cost.is_finite());
+    if is_left(before) && !is_left(cost) {
+        return Err("every offering is excluded that the policies before it leave".to_owned());
+    }
+    Ok(())
 }
 
 /// Checks that costs keep the contract; a zero loses its sign.
@@ -287,37 +331,70 @@ mod tests {
         }
     }
 
+    const PRICES: [f64; 3] = [1.0, 2.0, 4.0];
+
     /// Three offerings that cost 1, 2 and 4 USD per hour.
     fn columns() -> Columns {
         let mut columns = Columns::empty();
-        columns.moving.prices = [1_000_000, 2_000_000, 4_000_000].into();
+        columns.moving.prices = PRICES.into();
         columns
+    }
+
+    /// What a guard leaves of costs, and what it raised.
+    fn left(guard: Guard, cost: &[f64], before: &[f64]) -> (Vec<f64>, Option<Raised>) {
+        let mut cost = cost.into();
+        let raised = guard.raise(&mut cost, &columns(), before);
+        (cost.to_vec(), raised)
+    }
+
+    fn discouraging() -> Guard {
+        Guard::of(&Terms {
+            exclusions: Exclusions::Discourage,
+            ..Terms::default()
+        })
     }
 
     #[test]
     fn a_cost_far_below_the_price_is_raised() {
-        let guard = Guard::of(&Terms::default());
-        let mut cost = vec![0.0, 0.25, INF];
-        let raised = guard.apply(&mut cost, &columns()).unwrap();
+        let usual = Guard::of(&Terms::default());
+        let (cost, raised) = left(usual, &[0.0, 0.25, INF], &PRICES);
+        let raised = raised.unwrap();
         assert_eq!((raised.offerings, raised.row), (1, 0));
         assert!((cost[0] - 0.1).abs() < 1e-12, "{cost:?}");
         assert_eq!(cost[1..], [0.25, INF]);
-        assert!(guard.apply(&mut [0.5, 3.0, 4.0], &columns()).is_none());
+        assert!(left(usual, &[0.5, 3.0, 4.0], &PRICES).1.is_none());
         let free = Guard::of(&Terms {
             max_discount: 1.0,
             ..Terms::default()
         });
-        assert!(free.apply(&mut [0.0, 0.0, 0.0], &columns()).is_none());
+        assert!(left(free, &[0.0, 0.0, 0.0], &PRICES).1.is_none());
+    }
+
+    #[test]
+    fn what_was_cheap_or_excluded_before_stays_so_and_is_nobody_elses_doing() {
+        let before = [0.01, INF, 4.0];
+        let usual = Guard::of(&Terms::default());
+        let (cost, raised) = left(usual, &[0.01, 0.0, 0.25], &before);
+        let raised = raised.unwrap();
+        assert_eq!((raised.offerings, raised.row), (1, 2));
+        assert_eq!(cost[..2], [0.01, INF]);
+        assert!((cost[2] - 0.4).abs() < 1e-12, "{cost:?}");
+        let (cost, raised) = left(discouraging(), &[INF, INF, 5.0], &before);
+        assert!(raised.is_none());
+        assert_eq!(cost, [1000.0, INF, 5.0]);
+        assert!(checked_chain(&[INF, INF, 5.0], &before).is_ok());
+        let said = checked_chain(&[INF; 3], &before).unwrap_err();
+        assert_eq!(
+            said,
+            "every offering is excluded that the policies before it leave"
+        );
+        assert!(checked_chain(&[INF; 3], &[INF; 3]).is_ok());
     }
 
     #[test]
     fn a_discouraged_offering_costs_more_than_any_other_that_fits() {
-        let guard = Guard::of(&Terms {
-            exclusions: Exclusions::Discourage,
-            ..Terms::default()
-        });
-        let mut cost = vec![INF, 2.0, INF];
-        assert!(guard.apply(&mut cost, &columns()).is_none());
+        let (cost, raised) = left(discouraging(), &[INF, 2.0, INF], &PRICES);
+        assert!(raised.is_none());
         assert_eq!(cost, [1000.0, 2.0, 4000.0]);
     }
 

@@ -8,6 +8,7 @@ use wasmtime::component::{ComponentNamedList, Lift, Lower};
 
 use super::state::{State, charge};
 use crate::columns::Columns;
+use crate::kept::{Get, Value, View};
 
 /// A value with a known size in the guest.
 pub(super) trait Bytes {
@@ -54,55 +55,88 @@ impl Interface<'_> {
         })
     }
 
+    /// A function of the question alone. What it answers is noted, so that what is made of it can be kept.
+    pub(super) fn asked<T>(
+        &mut self,
+        name: &'static str,
+        get: impl Fn(&View<'_>) -> T + Send + Sync + 'static,
+    ) -> wasmtime::Result<()>
+    where
+        T: Value,
+        (T,): ComponentNamedList + Lower,
+    {
+        let get: Get<T> = Arc::new(move |view, _| get(view));
+        self.function(name, move |mut cx, (): ()| answer(&mut cx, &get, ""))
+    }
+
+    /// As [`Interface::asked`], with a name as its parameter.
+    pub(super) fn asked_by_name<T>(
+        &mut self,
+        name: &'static str,
+        get: impl Fn(&View<'_>, &str) -> T + Send + Sync + 'static,
+    ) -> wasmtime::Result<()>
+    where
+        T: Value,
+        (T,): ComponentNamedList + Lower,
+    {
+        let get: Get<T> = Arc::new(get);
+        self.function(name, move |mut cx, (key,): (String,)| {
+            answer(&mut cx, &get, &key)
+        })
+    }
+
     pub(super) fn column<T>(
         &mut self,
         name: &'static str,
         get: fn(&Columns) -> &Arc<[T]>,
     ) -> wasmtime::Result<()>
     where
-        T: Copy + Send + Sync + 'static,
+        Arc<[T]>: Value,
         (Arc<[T]>,): ComponentNamedList + Lower,
     {
-        self.function(name, move |mut cx, (): ()| {
-            let column = get(&cx.data().columns).clone();
-            charge(&mut cx, column.bytes())?;
-            Ok((column,))
-        })
+        self.asked(name, move |view| get(&view.request.columns).clone())
     }
 
-    /// A column that is made of a signal: of unknown values for a policy that may not read that.
-    pub(super) fn of_signal<T>(
+    /// As [`Interface::asked_by_name`], with a number besides.
+    pub(super) fn asked_by_name_and_number<T>(
         &mut self,
         name: &'static str,
-        signal: &'static str,
-        get: fn(&Columns, bool) -> Arc<[T]>,
+        get: impl Fn(&View<'_>, &str, f64) -> T + Send + Sync + 'static,
     ) -> wasmtime::Result<()>
     where
-        T: Copy + Send + Sync + 'static,
-        (Arc<[T]>,): ComponentNamedList + Lower,
+        T: Value,
+        (T,): ComponentNamedList + Lower,
     {
-        self.function(name, move |mut cx, (): ()| {
-            let state = cx.data();
-            let column = get(&state.columns, state.visible.contains(signal));
-            charge(&mut cx, column.bytes())?;
-            Ok((column,))
-        })
-    }
-
-    pub(super) fn table(
-        &mut self,
-        name: &'static str,
-        get: fn(&Columns) -> &Arc<[Arc<str>]>,
-    ) -> wasmtime::Result<()> {
-        self.function(name, move |mut cx, (): ()| {
-            let table = get(&cx.data().columns).clone();
-            charge(&mut cx, strings(&table))?;
-            Ok((table,))
+        let made = move |view: &View<'_>, argument: &str| {
+            let (bits, key) = argument.split_once(' ').unwrap_or_default();
+            let bits = u64::from_str_radix(bits, 16).unwrap_or_default();
+            get(view, key, f64::from_bits(bits))
+        };
+        let get: Get<T> = Arc::new(made);
+        self.function(name, move |mut cx, (key, number): (String, f64)| {
+            answer(&mut cx, &get, &format!("{:x} {key}", number.to_bits()))
         })
     }
 }
 
+/// Answers a call of a function of the question.
+fn answer<T: Value>(
+    cx: &mut StoreContextMut<State>,
+    get: &Get<T>,
+    argument: &str,
+) -> wasmtime::Result<(T,)> {
+    let state = cx.data_mut();
+    let view = View {
+        request: &state.request,
+        visible: &state.visible,
+    };
+    let value = get(&view, argument);
+    state.reads.note(get, argument, &value);
+    charge(cx, argument.len() + value.bytes())?;
+    Ok((value,))
+}
+
 /// Bytes of a table of strings in a guest: each is a call of the guest's allocator beside its text.
-pub(super) fn strings(table: &[Arc<str>]) -> usize {
+pub(crate) fn strings(table: &[Arc<str>]) -> usize {
     table.iter().map(|text| text.len() + 8).sum()
 }

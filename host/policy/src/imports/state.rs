@@ -6,12 +6,12 @@ use std::sync::Arc;
 use wasmtime::component::{ComponentType, Lift, Lower};
 use wasmtime::{StoreContextMut, Trap};
 
-use crate::bootstrap::answers::UserData;
+use crate::bootstrap::answers::{Kind, UserData};
 use crate::bootstrap::facts::BootFacts;
 use crate::cluster_columns::{ClusterColumns, ProposalColumns};
-use crate::columns::Columns;
+use crate::kept::Reads;
 use crate::limiter::Limiter;
-use crate::signals::{Signal, Signals};
+use crate::score_request::ScoreRequest;
 
 /// Fuel for a host call: about 110 ns of the host at 0.2 ns per unit of fuel.
 const CALL_FUEL: u64 = 600;
@@ -50,17 +50,18 @@ pub struct Message {
 
 /// The data of a store for its guest: the request, and the remaining allowance.
 pub(crate) struct State {
-    pub columns: Arc<Columns>,
-    pub signals: Arc<Signals>,
-    pub signals_generation: u32,
+    /// What it is asked.
+    pub request: ScoreRequest,
+    /// What it called to answer that.
+    pub reads: Reads,
     /// Signals that it may read: declared, and not withheld.
     pub visible: Arc<BTreeSet<String>>,
     pub cluster: Arc<ClusterColumns>,
     pub proposals: Arc<ProposalColumns>,
-    pub node_pool: Arc<str>,
     pub boot: Arc<BootFacts>,
     pub built_in: Arc<UserData>,
-    pub now: f64,
+    /// The nodes that user data is for.
+    pub kind: Arc<Kind>,
     pub limits: Limiter,
     pub host_calls: u32,
     pub log_room: usize,
@@ -82,13 +83,6 @@ impl State {
             }
             _ => (self.log_room, self.messages_left) = (0, 0),
         }
-    }
-
-    /// A signal, if it may read that.
-    pub fn signal(&self, name: &str) -> Option<&Signal> {
-        self.signals
-            .get(name)
-            .filter(|_| self.visible.contains(name))
     }
 }
 

@@ -3,15 +3,21 @@
 use semver::Version;
 
 use super::Refusal;
-use crate::call::answer::About;
+use crate::call::answer::{About, SignalUse, number};
 use crate::guest_text::{cut, printable};
 
 /// Most signals that a policy declares, and the longest name of one.
 const MAX_SIGNALS: usize = 64;
 const MAX_SIGNAL_BYTES: usize = 128;
 
-/// Checks it, beside the interfaces that the component `exported`.
-pub(super) fn check(about: &About, exported: &[String]) -> Result<(), Refusal> {
+/// Most annotations, and the longest of a key or value.
+const MAX_ANNOTATIONS: usize = 32;
+const MAX_ANNOTATION_BYTES: usize = 1024;
+/// The longest age of a signal, in seconds: a hundred years.
+const MAX_AGE: f64 = 3.2e9;
+
+/// Checks it.
+pub(super) fn check(about: &About) -> Result<(), Refusal> {
     let wrong = |problem: String| Err(Refusal::About { problem });
     let name_fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     if about.name.is_empty() || about.name.len() > 63 || !about.name.chars().all(name_fits) {
@@ -40,12 +46,24 @@ pub(super) fn check(about: &About, exported: &[String]) -> Result<(), Refusal> {
             about.signals.len()
         ));
     }
-    let mut said = about.implements.clone();
-    said.sort();
-    if said != exported {
+    let aged = |of: &&SignalUse| !(0.0..=MAX_AGE).contains(&of.max_age);
+    if let Some(of) = about.uses.iter().find(aged) {
         return wrong(format!(
-            "it says that it implements {:?} and exports {exported:?}",
-            said.iter().map(|name| shortened(name)).collect::<Vec<_>>()
+            "signal `{}`: max-age is {}; expected 0 to {MAX_AGE} seconds",
+            of.name,
+            number(of.max_age)
+        ));
+    }
+    let mut texts = about
+        .annotations
+        .iter()
+        .flat_map(|(key, value)| [key, value]);
+    let too_long = texts.any(|text| text.len() > MAX_ANNOTATION_BYTES);
+    if about.annotations.len() > MAX_ANNOTATIONS || too_long {
+        return wrong(format!(
+            "it has {} annotations; expected at most {MAX_ANNOTATIONS}, of at most \
+             {MAX_ANNOTATION_BYTES} bytes each",
+            about.annotations.len()
         ));
     }
     if !about.settings_schema.trim().is_empty()
@@ -68,15 +86,13 @@ mod tests {
         About {
             name: "price".into(),
             version: "1.4.0".into(),
-            summary: String::new(),
-            implements: vec!["scorer".into()],
             signals: vec!["carbon-intensity".into()],
-            settings_schema: String::new(),
+            ..About::default()
         }
     }
 
     fn problem(of: About) -> String {
-        check(&of, &["scorer".to_owned()]).unwrap_err().to_string()
+        check(&of).unwrap_err().to_string()
     }
 
     #[test]
@@ -100,12 +116,36 @@ mod tests {
             version: version.into(),
             ..about()
         };
-        assert!(check(&with("1.4.0"), &["scorer".to_owned()]).is_ok());
+        assert!(check(&with("1.4.0")).is_ok());
         assert_eq!(
             problem(with("latest\u{1b}[2J")),
             "what it says about itself: version \"latest[2J\": expected a semantic version, such as \
              1.4.0"
         );
+    }
+
+    #[test]
+    fn ages_and_annotations_have_bounds() {
+        let aged = |max_age: f64| About {
+            uses: vec![SignalUse {
+                name: "carbon".into(),
+                required: false,
+                max_age,
+            }],
+            ..about()
+        };
+        assert!(check(&aged(0.0)).is_ok() && check(&aged(3600.0)).is_ok());
+        assert_eq!(
+            problem(aged(f64::NAN)),
+            "what it says about itself: signal `carbon`: max-age is NaN; expected 0 to 3200000000 \
+             seconds"
+        );
+        let annotations = vec![("a".to_owned(), "x".repeat(1025))];
+        let long = About {
+            annotations,
+            ..about()
+        };
+        assert!(problem(long).contains("it has 1 annotations"));
     }
 
     #[test]

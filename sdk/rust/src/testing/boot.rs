@@ -92,7 +92,7 @@ pub(crate) mod machines {
     }
 
     pub(crate) fn capacity(name: &str) -> Vec<f64> {
-        let unknown = |b: &super::Boot| vec![-1.0; b.instance_types.len()];
+        let unknown = |b: &super::Boot| vec![f64::NAN; b.instance_types.len()];
         super::get(|b| b.capacity.get(name).cloned().unwrap_or_else(|| unknown(b)))
     }
 }

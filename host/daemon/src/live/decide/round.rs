@@ -139,7 +139,6 @@ pub fn explain(
     let case = ExplainInput {
         snapshot: &snapshot,
         policies: live,
-        answered_by: &|pool| live.answered_by(pool),
         options,
         plan: &plan,
         stop,

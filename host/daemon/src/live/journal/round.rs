@@ -193,15 +193,21 @@ pub struct Version {
     pub terms: RecordedTerms,
 }
 
-/// One answer about one NodePool.
+/// What one policy of a NodePool's chain answered about it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Answer {
     pub node_pool: String,
-    /// Which of the versions; none where offerings cost their price.
+    /// It was given what the answer before says that offerings cost, and not their prices.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub follows: bool,
+    /// Which of the versions; none where offerings cost what they did before.
     pub version: Option<usize>,
     /// Checksum of the answer.
     pub sum: u64,
+    /// It was there already: all that it was made of was the same.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub kept: bool,
     /// What offerings cost where neither a version nor the price answered, by digest.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instead: Option<String>,

@@ -1,9 +1,10 @@
 //! Where the status of policies and signals, and notices about them, are written down.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
-use longshore_policy::{CallStats, Fallback, Message, Report, ScoreRecord};
+use longshore_policy::{CallStats, ChainLink, Fallback, Message, Report, ScoreRecord};
 
 use super::notice::{Kind, Notice};
 use super::serve::ActivePolicies;
@@ -32,6 +33,12 @@ pub(super) struct PolicyBoard {
     pub signals: BTreeMap<String, SignalStatus>,
     notices: VecDeque<Notice>,
     dropped: u64,
+}
+
+/// What the policy at a place answered about a NodePool, if a version of it did.
+fn answered_at(answer: &ScoreRecord, place: usize) -> Option<(&Arc<str>, &ChainLink)> {
+    let link = answer.links.iter().find(|link| link.place == place)?;
+    link.by.is_some().then_some((&answer.node_pool, link))
 }
 
 impl PolicyBoard {
@@ -112,20 +119,19 @@ impl PolicyBoard {
             let Some(policy) = self.policy(name) else {
                 continue;
             };
-            let is_own = |answer: &&ScoreRecord| {
-                let by = answer.by.as_ref();
-                by.is_some_and(|(at, _)| *at == place)
-            };
-            let mut own = answers.iter().filter(is_own).peekable();
+            let mut own = answers
+                .iter()
+                .filter_map(|answer| answered_at(answer, place))
+                .peekable();
             if own.peek().is_none() {
                 continue;
             }
             let mut alike: Vec<Alike> = Vec::new();
-            for answer in own {
-                let Some((offerings, cost)) = answer.alike else {
+            for (node_pool, link) in own {
+                let Some((offerings, cost)) = link.alike else {
                     continue;
                 };
-                let node_pool = answer.node_pool.to_string();
+                let node_pool = node_pool.to_string();
                 match alike.iter_mut().find(|known| known.cost == cost) {
                     Some(known) => {
                         known.offerings = known.offerings.max(offerings);
@@ -256,6 +262,8 @@ impl PolicyBoard {
         };
         if tally.calls > 0 {
             policy.active = Some(Active::of(&tally));
+        }
+        if tally.calls > tally.kept {
             policy.call_seconds = Some(tally.usage.longest.as_secs_f64());
             policy.fuel_ratio = Some(f64::from(tally.usage.fuel_permille) / 1000.0);
             policy.memory_bytes = Some(tally.usage.memory as u64);
@@ -266,6 +274,7 @@ impl PolicyBoard {
         policy.by_price += tally.by_price;
         policy.by_rules += tally.by_rules;
         policy.raised += tally.raised;
+        policy.kept += tally.kept;
         policy.by_last_answer += tally.by_last_answer;
         policy.by_hold += tally.by_hold;
         policy.approved += tally.approved;

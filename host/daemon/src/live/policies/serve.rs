@@ -7,8 +7,8 @@ use longshore_core::disrupt::Proposal;
 use longshore_core::disrupt::consolidation::{
     Consolidation, Decision, DisruptionPolicies, Facts, Weight,
 };
-use longshore_core::model::{Catalogue, Symbol, Symbols};
-use longshore_core::policy::{AlikeCosts, Policies, Scores};
+use longshore_core::model::{Catalogue, NodePool, OfferingId, Records, Symbol, Symbols};
+use longshore_core::policy::{AlikeCosts, CostTerm, Policies, Scores};
 use longshore_policy::{
     ConsolidationRequest, LoadedPolicy, ScoreRecord, ScoreRequest, Signals, WasmPolicies,
 };
@@ -119,16 +119,13 @@ impl ActivePolicies {
         self.wasm.answered()
     }
 
-    /// Whose answer about a NodePool counted last.
-    pub fn answered_by(&self, node_pool: &str) -> Option<String> {
-        self.wasm.answered_by(node_pool)
-    }
-
     /// Enforced policies that gave no answer in this round, so that another version or the price
     /// did, by their names in the configuration.
     pub fn failed(&self) -> Vec<String> {
         let answers = self.wasm.answered();
-        let places: BTreeSet<usize> = answers.iter().filter_map(|one| one.failed).collect();
+        let links = answers.iter().flat_map(|one| &one.links);
+        let failed = links.filter(|link| link.failed).map(|link| link.place);
+        let places: BTreeSet<usize> = failed.collect();
         let name = |place: usize| self.names.get(place).cloned();
         places.into_iter().filter_map(name).collect()
     }
@@ -161,6 +158,10 @@ impl ActivePolicies {
 }
 
 impl Policies for ActivePolicies {
+    fn node_pools(&self, pools: &Records<NodePool>, names: &Symbols) {
+        self.wasm.node_pools(pools, names);
+    }
+
     fn score(&self, catalogue: &Catalogue, names: &Symbols, pool: Symbol) -> Scores {
         let scores = self.wasm.score(catalogue, names, pool);
         if !self.shadows.is_empty() {
@@ -173,20 +174,12 @@ impl Policies for ActivePolicies {
         scores
     }
 
-    /// By their names in the configuration.
     fn alike(&self) -> Vec<AlikeCosts> {
-        let alike = |answer: ScoreRecord| {
-            let (place, _) = answer.by?;
-            let (offerings, cost) = answer.alike?;
-            Some(AlikeCosts {
-                policy: self.names.get(place)?.as_str().into(),
-                node_pool: answer.node_pool,
-                offerings,
-                cost,
-            })
-        };
-        let answers = self.wasm.last_answers();
-        answers.into_iter().filter_map(alike).collect()
+        self.wasm.alike()
+    }
+
+    fn terms(&self, node_pool: &str, offering: OfferingId) -> Vec<CostTerm> {
+        self.wasm.terms(node_pool, offering)
     }
 }
 

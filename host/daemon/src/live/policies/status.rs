@@ -134,6 +134,8 @@ pub struct PolicyStatus {
     pub deferred: u64,
     /// Proposals that it refused.
     pub declined: u64,
+    /// Questions that an earlier answer answered, since all that it was made of was the same.
+    pub kept: u64,
     /// Costs that were raised, since they were too far below the list price.
     pub raised: u64,
     /// What the version that runs implements: `scorer`, `commitments`, `consolidation`, `bootstrap`.

@@ -1,6 +1,6 @@
 //! A policy that misbehaves as configured, for tests of the host.
 
-use longshore_sdk::{About, Commitments, Pool, Scorer, log, offerings, signals};
+use longshore_sdk::{About, Commitments, Pool, Scorer, chain, joined, log, node_pool, offerings, request, signals};
 use serde::Deserialize;
 
 #[derive(Default, Deserialize)]
@@ -28,7 +28,7 @@ impl Scorer for Hostile {
     }
 
     fn score(&mut self) -> Result<Vec<f64>, String> {
-        let prices: Vec<f64> = offerings::prices().into_iter().map(|micros| f64::from(micros) / 1e6).collect();
+        let prices = chain::costs();
         let with = |at: usize, cost: f64| {
             let mut all = prices.clone();
             all[at] = cost;
@@ -57,10 +57,22 @@ impl Scorer for Hostile {
                 let half = prices.len() / 2;
                 Ok(prices.iter().enumerate().map(|(at, &price)| if at < half { f64::INFINITY } else { price }).collect())
             }
+            "asks-name" => {
+                std::hint::black_box(node_pool::name());
+                Ok(prices)
+            }
+            "asks-time" => {
+                std::hint::black_box(request::now());
+                Ok(prices)
+            }
+            "log" => {
+                log::info("once more");
+                Ok(prices)
+            }
             // What it was never declared to read.
             "secret" => Err(format!("secret: {:?}", signals::get("secret").map(|signal| signal.value("m7g")))),
             "rates" => {
-                let known = offerings::interruption_rates().into_iter().filter(|&rate| rate >= 0.0).count();
+                let known = joined::column("interruption-rates").into_iter().flatten().count();
                 Err(format!("{known} rates"))
             }
             "bidi" => Err("\u{202e}llew si lla\u{2066}\nERROR forged\u{200b}".to_owned()),

@@ -1,0 +1,261 @@
+//! What each policy of a NodePool's chain made of the costs that it was given, and how its answer
+//! joins those before it.
+
+use std::sync::Arc;
+
+use longshore_core::model::OfferingId;
+use longshore_core::policy::{CommitmentPool, CostTerm, Scores};
+
+use crate::loaded::LoadedPolicy;
+
+/// What was answered about a NodePool, recorded for replay.
+#[derive(Clone, Debug)]
+pub struct ScoreRecord {
+    /// The NodePool that it is about.
+    pub node_pool: Arc<str>,
+    /// What offerings cost before any policy: their list prices.
+    pub list: Arc<[f64]>,
+    /// What each policy made of that, in their order; none where offerings cost their price.
+    pub links: Vec<ChainLink>,
+    /// Checksum over costs and commitments.
+    pub sum: u64,
+}
+
+/// What one policy of a chain made of the costs before it.
+#[derive(Clone, Debug)]
+pub struct ChainLink {
+    /// Its place among the assignments.
+    pub place: usize,
+    /// What the operator calls it.
+    pub name: Arc<str>,
+    /// The version that answered; none if neither it nor its last good version did.
+    pub by: Option<LoadedPolicy>,
+    /// It gave no answer, so that another version did, or what `on-failure` says counts.
+    pub failed: bool,
+    /// No version answered, and its last answer counts or nothing is bought. Else it is left out.
+    pub is_instead: bool,
+    /// The answer was there already: all that it is made of was the same.
+    pub is_kept: bool,
+    /// What offerings cost after it.
+    pub cost: Arc<[f64]>,
+    /// Offerings that draw on its commitments.
+    pub draws: Arc<[u32]>,
+    /// Checksum over these costs and its commitments.
+    pub sum: u64,
+    /// How many offerings it costs how much, where it costs all of them the same.
+    pub alike: Option<(usize, f64)>,
+}
+
+impl ChainLink {
+    /// Whether a policy tells no two offerings apart that had different costs before it.
+    pub(super) fn alike(before: &[f64], answer: &Scores) -> (u64, Option<(usize, f64)>) {
+        let (sum, alike) = summed(answer);
+        (sum, alike.filter(|_| differ(before, &answer.cost)))
+    }
+}
+
+impl ScoreRecord {
+    /// What each policy added to the cost of an offering, in their order. One that is left out adds
+    /// nothing and is not there.
+    pub(super) fn terms(&self, offering: OfferingId) -> Vec<CostTerm> {
+        let row = offering.0 as usize;
+        let Some(mut before) = self.list.get(row).copied() else {
+            return Vec::new();
+        };
+        let mut terms = Vec::new();
+        for link in &self.links {
+            let Some(&cost) = link.cost.get(row) else {
+                continue;
+            };
+            if link.by.is_some() || link.is_instead {
+                terms.push(CostTerm {
+                    policy: match link.is_instead {
+                        true => format!("{} (it gives no answer: `on-failure` counts)", link.name)
+                            .into(),
+                        false => link.name.clone(),
+                    },
+                    usd: match before.is_finite() {
+                        true => cost - before,
+                        false => 0.0,
+                    },
+                    cost,
+                    draws: link.draws.binary_search(&offering.0).is_ok(),
+                });
+            }
+            before = cost;
+        }
+        terms
+    }
+
+    /// The names of those that answered.
+    pub(super) fn answered_by(&self) -> Option<Arc<str>> {
+        let answered = self.links.iter().filter(|link| link.by.is_some());
+        let names: Vec<&str> = answered.map(|link| &*link.name).collect();
+        match names.as_slice() {
+            [] => None,
+            names => Some(names.join(", ").into()),
+        }
+    }
+}
+
+/// Joins what a policy answered with what was there before it. An offering draws on one pool at most:
+/// that of the first policy that has one for it. What another policy excludes draws on none.
+pub fn chained(before: Scores, after: Scores) -> Scores {
+    let mut pools = before.pools;
+    for pool in &mut pools {
+        let rows = |row: usize| (before.cost.get(row), after.cost.get(row));
+        pool.draws.retain(|draw| {
+            let (was, is) = rows(draw.offering.0 as usize);
+            let excluded_now = is.is_none_or(|is| is.is_infinite());
+            !(excluded_now && was.is_some_and(|was| was.is_finite()))
+        });
+    }
+    let mut taken: Vec<u32> = rows_of(&pools);
+    taken.sort_unstable();
+    for mut pool in after.pools {
+        pool.draws.retain(|draw| {
+            let row = draw.offering.0;
+            let was = before.cost.get(row as usize);
+            was.is_some_and(|was| was.is_finite()) && taken.binary_search(&row).is_err()
+        });
+        pools.push(pool);
+    }
+    Scores {
+        policy: None,
+        cost: after.cost,
+        pools,
+    }
+}
+
+/// Offerings that draw on pools.
+pub(super) fn rows_of(pools: &[CommitmentPool]) -> Vec<u32> {
+    let draws = pools.iter().flat_map(|pool| &pool.draws);
+    draws.map(|draw| draw.offering.0).collect()
+}
+
+/// A checksum in the manner of FNV, eight bytes at a time: about 10 µs for 8 000 offerings. In the same
+/// pass: how many offerings cost how much, where all that are not excluded cost the same and draw on
+/// no commitment.
+pub(super) fn summed(scores: &Scores) -> (u64, Option<(usize, f64)>) {
+    let mut sum = 0xcbf2_9ce4_8422_2325u64;
+    let mut take = |bits: u64| sum = (sum ^ bits).wrapping_mul(0x0100_0000_01b3).rotate_left(23);
+    let first = scores.cost.iter().copied().find(|cost| cost.is_finite());
+    let first = first.unwrap_or(f64::INFINITY);
+    let (mut offered, mut other) = (0, 0);
+    for cost in scores.cost.iter() {
+        take(cost.to_bits());
+        offered += usize::from(cost.is_finite());
+        other += usize::from(cost.is_finite() & (*cost != first));
+    }
+    for pool in &scores.pools {
+        pool.name.bytes().for_each(|byte| take(u64::from(byte)));
+        take(pool.remaining.to_bits());
+        for draw in &pool.draws {
+            take(u64::from(draw.offering.0));
+            take(draw.amount.to_bits());
+            take(draw.cost.to_bits());
+        }
+    }
+    let is_alike = offered > 1 && other == 0 && scores.pools.is_empty();
+    (sum, is_alike.then_some((offered, first)))
+}
+
+/// Whether the offerings that a policy does not exclude had different costs before it: where they had
+/// not, it is no fault of the policy that it tells none apart.
+fn differ(before: &[f64], after: &[f64]) -> bool {
+    let costs = after.iter().zip(before);
+    let mut before = costs
+        .filter(|(cost, _)| cost.is_finite())
+        .map(|(_, before)| *before);
+    let first = before.next();
+    before.any(|before| Some(before) != first)
+}
+
+#[cfg(test)]
+mod tests {
+    use longshore_core::policy::Draw;
+
+    use super::*;
+
+    const INF: f64 = f64::INFINITY;
+
+    fn scores(cost: &[f64], pools: Vec<CommitmentPool>) -> Scores {
+        Scores {
+            policy: None,
+            cost: cost.into(),
+            pools,
+        }
+    }
+
+    fn pool(owner: u32, rows: &[u32]) -> CommitmentPool {
+        let draw = |&row: &u32| Draw {
+            offering: OfferingId(row),
+            amount: 1.0,
+            cost: 0.0,
+        };
+        CommitmentPool {
+            owner,
+            name: "reserved".into(),
+            remaining: 5.0,
+            draws: rows.iter().map(draw).collect(),
+        }
+    }
+
+    #[test]
+    fn costs_are_alike_where_no_two_of_them_differ() {
+        let alike = |cost: &[f64]| summed(&scores(cost, Vec::new())).1;
+        assert_eq!(alike(&[0.0, 0.0, 0.0]), Some((3, 0.0)));
+        assert_eq!(alike(&[INF, 0.5, 0.5]), Some((2, 0.5)), "one is excluded");
+        assert_eq!(alike(&[0.0, 0.0, 0.1]), None);
+        assert_eq!(alike(&[INF, 0.5]), None, "one is left");
+        assert_eq!(alike(&[]), None);
+    }
+
+    #[test]
+    fn an_offering_draws_on_the_first_pool_and_on_none_where_another_policy_excludes_it() {
+        let before = scores(&[1.0, 2.0, INF, 4.0, INF], vec![pool(0, &[0, 1, 2])]);
+        let after = scores(&[1.0, INF, INF, 4.0, INF], vec![pool(1, &[0, 3, 4])]);
+        let both = chained(before, after);
+        let rows = |at: usize| rows_of(&both.pools[at..=at]);
+        assert_eq!(rows(0), [0, 2], "1 is excluded after it; 2 was by itself");
+        assert_eq!(rows(1), [3], "0 is taken; 4 was excluded before it");
+        assert_eq!((both.pools[0].owner, both.pools[1].owner), (0, 1));
+    }
+
+    #[test]
+    fn each_term_is_the_difference_that_the_policy_made() {
+        let link = |name: &str, cost: &[f64], is_instead: bool, draws: &[u32]| ChainLink {
+            place: 0,
+            name: name.into(),
+            by: None,
+            failed: true,
+            is_instead,
+            is_kept: false,
+            cost: cost.into(),
+            draws: draws.into(),
+            sum: 0,
+            alike: None,
+        };
+        let record = ScoreRecord {
+            node_pool: "default".into(),
+            list: [1.0, 2.0].into(),
+            links: vec![
+                link("left out", &[1.0, 2.0], false, &[]),
+                link("green", &[1.5, INF], true, &[0]),
+                link("risk", &[1.25, INF], true, &[]),
+            ],
+            sum: 0,
+        };
+        let terms = |row| -> Vec<(f64, f64, bool)> {
+            let terms = record.terms(OfferingId(row));
+            terms
+                .iter()
+                .map(|term| (term.usd, term.cost, term.draws))
+                .collect()
+        };
+        assert_eq!(terms(0), [(0.5, 1.5, true), (-0.25, 1.25, false)]);
+        assert_eq!(terms(1), [(INF, INF, false), (0.0, INF, false)]);
+        assert!(terms(2).is_empty());
+        assert!(record.terms(OfferingId(0))[0].policy.starts_with("green ("));
+    }
+}
