@@ -319,7 +319,7 @@ fn a_spec_that_the_schema_allows_and_planning_cannot_use_is_said() {
         fault_with(|spec| {
             spec["requirements"] = json!([{"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["cheap"]}]);
         }),
-        "karpenter.sh/capacity-type has none of spot, on-demand, reserved"
+        "karpenter.sh/capacity-type has none of reserved, spot, on-demand"
     );
     assert_eq!(
         fault_with(|spec| {

@@ -31,16 +31,18 @@ fn join(cluster: &TestCluster) {
         NODE,
         json!({
             "metadata": {"name": "node-1", "labels": {"karpenter.sh/nodepool": "web"}},
-            "spec": {
-                "providerID": "test://1",
-                "taints": [{"key": UNREGISTERED, "effect": "NoExecute"}],
-            },
+            "spec": {"providerID": "test://1"},
             "status": {
                 "capacity": {"cpu": "2"}, "allocatable": {"cpu": "2"},
                 "conditions": [{"type": "Ready", "status": "True"}],
             },
         }),
     );
+    // The server gives a new Node a taint that goes once the Node is ready.
+    let taint = json!({"key": UNREGISTERED, "effect": "NoExecute"});
+    cluster.change(NODE, "node-1", |node| {
+        node["spec"]["taints"] = json!([taint])
+    });
 }
 
 fn node(cluster: &TestCluster) -> Option<NodeView> {
@@ -149,7 +151,6 @@ async fn a_launched_claim_says_what_was_bought() {
         ("test://1", "2")
     );
     expect_test::expect![[r#"
-        ConsistentStateFound=Unknown AwaitingReconciliation
         Initialized=Unknown AwaitingReconciliation
         Launched=True Launched
         Ready=Unknown ReconcilingDependents
@@ -225,6 +226,7 @@ async fn a_node_with_a_startup_taint_is_initialized_once_that_is_gone() {
 async fn a_claim_whose_node_never_joins_is_given_up_after_15_minutes() {
     let (cluster, _) = fresh();
     let ctx = context(&cluster, Ok(instance()));
+    run(&ctx, &cluster).await.unwrap();
     let wait = run(&ctx, &cluster).await.unwrap().unwrap();
     assert_eq!(wait, REGISTRATION_LIMIT + Duration::from_secs(1));
     tokio::time::advance(REGISTRATION_LIMIT - MINUTE).await;
@@ -288,8 +290,8 @@ async fn a_replica_that_does_not_lead_launches_nothing() {
     assert_eq!(cloud.calls(), [""; 0]);
 }
 
-#[test]
-fn a_node_joins_again_only_long_after_it_was_registered() {
+#[tokio::test(start_paused = true)]
+async fn a_node_joins_again_only_long_after_it_was_registered() {
     let registered: NodeClaimStatus = serde_json::from_value(json!({"conditions": [{
         "type": "Registered", "status": "True", "reason": "Registered", "message": "",
         "lastTransitionTime": "2026-11-24T12:00:00Z",
