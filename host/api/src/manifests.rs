@@ -20,6 +20,7 @@ mod documents;
 mod explain;
 mod limit_range;
 mod limits;
+mod lists;
 #[cfg(feature = "crd")]
 mod metadata;
 mod node;
@@ -36,6 +37,7 @@ mod selector;
 mod status;
 mod storage;
 mod store;
+mod take;
 #[cfg(test)]
 mod tests;
 #[cfg(feature = "crd")]
@@ -49,11 +51,10 @@ use std::ops::Range;
 
 use longshore_core::model::ClusterObjects;
 use rustc_hash::FxHashSet;
-use serde::Deserialize;
 
 #[cfg(feature = "crd")]
 use crate::crd::admission::{self, Admission};
-use crate::{json, labels, time};
+use crate::json;
 
 pub use diagnostic::{Diagnostic, Diagnostics, Location, quoted};
 pub use documents::{Document, documents};
@@ -64,10 +65,11 @@ pub use scheduler::default_spread;
 pub use status::HINT as PASSED_OVER;
 pub use store::{Frozen, Store};
 
-use builder::{ObjectsBuilder, namespace};
-use diagnostic::{CUT_SHORT, Fault};
-use explain::unreadable;
+use builder::ObjectsBuilder;
+use diagnostic::Fault;
 use wire::Meta;
+
+use self::take::HasMeta;
 
 /// Folds manifests into a world.
 #[derive(Default)]
@@ -210,220 +212,6 @@ impl Reader {
             hint: hint.to_owned(),
             ..Diagnostic::default()
         });
-    }
-
-    fn yaml(&mut self, source: &str, text: &str) {
-        let mut number = 0;
-        for (first_line, document) in yaml::documents(text) {
-            let content = document.trim_start_matches("---").trim_start();
-            if json::looks_like_json(content.as_bytes()) {
-                let from = document.len() - content.len();
-                let lines_before = first_line + json::lines_before(document.as_bytes(), from);
-                let text = content.as_bytes();
-                let mut part = Source {
-                    name: source,
-                    text,
-                    lines_before,
-                    document: number,
-                    counted: (0, 0),
-                };
-                self.json(&mut part);
-                number = part.document;
-                continue;
-            }
-            match yaml::to_json(document) {
-                Ok(json) if matches!(json.trim(), "" | "null") => {}
-                Ok(json) => {
-                    let text = json.as_bytes();
-                    let mut part = Source {
-                        name: source,
-                        text,
-                        lines_before: first_line,
-                        document: number,
-                        counted: (0, 0),
-                    };
-                    self.json(&mut part);
-                    number = part.document;
-                }
-                Err(fault) => {
-                    number += 1;
-                    let line = Some(first_line + fault.line + 1);
-                    let place = Location {
-                        source: source.to_owned(),
-                        document: number,
-                        item: None,
-                        line,
-                    };
-                    self.problems.push(Diagnostic {
-                        location: place,
-                        what: fault.what,
-                        hint: fault.hint.to_owned(),
-                        ..Diagnostic::default()
-                    });
-                }
-            }
-        }
-    }
-
-    /// Reads JSON values one after the other.
-    fn json(&mut self, source: &mut Source<'_>) {
-        let mut at = json::skip_space(source.text, 0);
-        while at < source.text.len() {
-            source.document += 1;
-            at = match self.root(source, at) {
-                Ok(end) => json::skip_space(source.text, end),
-                Err(broken) => {
-                    self.broken(source, broken);
-                    match json::skip_value(source.text, at) {
-                        Ok(end) if !broken.at_end => json::skip_space(source.text, end),
-                        _ => return,
-                    }
-                }
-            };
-            if source.text[at..].starts_with(b"---") {
-                at = json::skip_space(source.text, at + 3);
-            }
-        }
-    }
-
-    fn broken(&mut self, source: &mut Source<'_>, broken: json::Broken) {
-        let place = source.place(broken.at, None);
-        let (what, hint) = if broken.at_end {
-            (CUT_SHORT.to_owned(), "the file may have been cut short")
-        } else {
-            let found = String::from_utf8_lossy(
-                &source.text[broken.at..source.text.len().min(broken.at + 20)],
-            )
-            .into_owned();
-            let found = found.lines().next().unwrap_or_default();
-            (
-                format!("is not JSON: unexpected {}", quoted(found)),
-                "check commas, colons and quotes before it",
-            )
-        };
-        self.problems.push(Diagnostic {
-            location: place,
-            what,
-            hint: hint.to_owned(),
-            ..Diagnostic::default()
-        });
-    }
-
-    /// Reads the value at `at`: an object, a list object or a bare list. Returns its end.
-    fn root(&mut self, source: &mut Source<'_>, at: usize) -> Result<usize, json::Broken> {
-        let text = source.text;
-        if text[at] == b'[' {
-            let mut unnamed = Vec::new();
-            let end = self.items(source, at, &mut unnamed)?;
-            for (range, item) in unnamed {
-                self.object(source, range, Some(item), None);
-            }
-            return Ok(end);
-        }
-        if text[at] != b'{' {
-            let end = json::skip_value(text, at)?;
-            let found = String::from_utf8_lossy(&text[at..end]).into_owned();
-            let fault = Fault {
-                field: String::new(),
-                what: format!("is not an object: {}", quoted(&found)),
-                hint: "a manifest starts with apiVersion and kind".to_owned(),
-            };
-            self.refuse(
-                source,
-                at..end,
-                None,
-                &TypeOf {
-                    api_version: "",
-                    kind: "",
-                },
-                "",
-                fault,
-            );
-            return Ok(end);
-        }
-        // Items come before the list's own kind when fields are sorted; those without a kind wait
-        // for it.
-        let (mut is_list, mut unnamed) = (false, Vec::new());
-        let end = json::walk(text, at, |key, start| {
-            if key == b"items" && text.get(start) == Some(&b'[') {
-                is_list = true;
-                return Some(self.items(source, start, &mut unnamed));
-            }
-            Some(json::skip_value(text, start))
-        })?;
-        let end = end.unwrap_or(text.len());
-        if !is_list {
-            self.object(source, at..end, None, None);
-            return Ok(end);
-        }
-        let of_items = kind_of_items(text, at);
-        for (range, item) in unnamed {
-            self.object(source, range, Some(item), of_items.as_ref());
-        }
-        Ok(end)
-    }
-
-    /// Reads the items of the list at `at`; those without a kind are put aside. Returns the list's
-    /// end.
-    fn items(
-        &mut self,
-        source: &mut Source<'_>,
-        at: usize,
-        unnamed: &mut Vec<(Range<usize>, u32)>,
-    ) -> Result<usize, json::Broken> {
-        let text = source.text;
-        let mut item = 0;
-        // Lists within the list, which are read when it is done: nothing recurses.
-        let mut lists = Vec::new();
-        let end = json::walk(text, at, |_, start| {
-            item += 1;
-            let end = match json::skip_value(text, start) {
-                Ok(end) => end,
-                Err(broken) => return Some(Err(broken)),
-            };
-            match text[start] {
-                b'{' if is_list(text, start) => lists.push(start),
-                b'{' if json::string_member(text, start, "kind").is_none() => {
-                    unnamed.push((start..end, item))
-                }
-                // `null` is no object, and no mistake.
-                b'n' => {}
-                _ => self.object(source, start..end, Some(item), None),
-            }
-            Some(Ok(end))
-        })?;
-        self.nested(source, lists)?;
-        Ok(end.unwrap_or(text.len()))
-    }
-
-    /// Reads the items of lists within a list.
-    fn nested(
-        &mut self,
-        source: &mut Source<'_>,
-        mut lists: Vec<usize>,
-    ) -> Result<(), json::Broken> {
-        let text = source.text;
-        while let Some(at) = lists.pop() {
-            let Some(items) = json::member(text, at, "items") else {
-                continue;
-            };
-            let of_items = kind_of_items(text, at);
-            let mut item = 0;
-            json::walk(text, items.start, |_, start| {
-                item += 1;
-                let end = match json::skip_value(text, start) {
-                    Ok(end) => end,
-                    Err(broken) => return Some(Err(broken)),
-                };
-                match text[start] {
-                    b'{' if is_list(text, start) => lists.push(start),
-                    b'n' => {}
-                    _ => self.object(source, start..end, Some(item), of_items.as_ref()),
-                }
-                Some(Ok(end))
-            })?;
-        }
-        Ok(())
     }
 
     /// Reads one object.
@@ -682,218 +470,6 @@ impl Reader {
             }
         }
     }
-
-    /// Says that the version of an object's API is not read.
-    fn refuse_old(&mut self, source: &mut Source<'_>, object: &Object<'_>, hint: String) {
-        let what = format!("{} is not read", quoted(object.of.api_version));
-        self.refuse_version(source, object, what, hint);
-    }
-
-    fn refuse_version(
-        &mut self,
-        source: &mut Source<'_>,
-        object: &Object<'_>,
-        what: String,
-        hint: String,
-    ) {
-        let fault = Fault {
-            field: "apiVersion".to_owned(),
-            what,
-            hint,
-        };
-        let bytes = object.text.as_bytes();
-        let metadata = json::member(bytes, 0, "metadata").filter(|at| bytes[at.start] == b'{');
-        let name = metadata.and_then(|at| json::string_member(bytes, at.start, "name"));
-        let (range, name) = (object.range.clone(), name.unwrap_or_default());
-        self.refuse(source, range, object.item, &object.of, name, fault);
-    }
-
-    /// Reads an object as `W` and takes it in with `into`.
-    fn take<'a, W: HasMeta + Deserialize<'a>>(
-        &mut self,
-        source: &mut Source<'_>,
-        object: Object<'a>,
-        namespaced: bool,
-        into: impl FnOnce(W, &mut ObjectsBuilder) -> Result<(), Fault>,
-    ) {
-        let wire: W = match serde_json::from_str(object.text) {
-            Ok(wire) => wire,
-            Err(_) => {
-                let (name, fault) = unreadable::<W>(object.text);
-                return self.pass_over_or_refuse(source, object, &name, fault);
-            }
-        };
-        let meta = wire.meta();
-        let plain = meta.name.as_deref().unwrap_or_default();
-        let name = if namespaced {
-            format!("{}/{plain}", namespace(meta))
-        } else {
-            plain.to_owned()
-        };
-        if plain.is_empty() {
-            let hint = match meta.generate_name {
-                Some(_) => "generateName only works in a cluster; give it a name",
-                None => "give it one",
-            };
-            let fault = Fault {
-                field: "metadata.name".to_owned(),
-                what: "is missing".to_owned(),
-                hint: hint.to_owned(),
-            };
-            return self.pass_over_or_refuse(source, object, "", fault);
-        }
-        #[cfg(feature = "crd")]
-        if self.is_of_manifests() && !labels::is_dns_name(plain) {
-            let fault = metadata::no_name(plain);
-            return self.pass_over_or_refuse(source, object, &name, fault);
-        }
-        let Object {
-            range, item, of, ..
-        } = &object;
-        let identity = identity(group(of.api_version), of.kind, &name);
-        if self.seen.contains(&identity) {
-            let hint = "remove one; the first is used".to_owned();
-            let fault = Fault {
-                field: String::new(),
-                what: "is there twice".to_owned(),
-                hint,
-            };
-            return self.refuse(source, range.clone(), *item, of, &name, fault);
-        }
-        if !object.refusals.is_empty() {
-            // Our own words have a hint, where we would refuse it too.
-            let own = into(wire, &mut ObjectsBuilder::default()).err();
-            let own = own.filter(|own| !status::is_status(&own.field));
-            let mut faults = own.map_or_else(|| object.refusals.clone(), |own| vec![own]);
-            if let Some(first) = faults.first_mut() {
-                self.hold(of, object.text, first);
-            }
-            for fault in faults {
-                self.refuse(source, range.clone(), *item, of, &name, fault);
-            }
-            return;
-        }
-        // A Node or NodeClaim of which something is passed over is not disrupted.
-        self.objects.notes.clone_from(&object.passed);
-        let protection = self.protection(of.kind, wire.meta());
-        match into(wire, &mut self.objects) {
-            Ok(()) => {
-                self.seen.insert(identity);
-                let passed = &object.passed;
-                let is_said = |note: &&Fault| passed.iter().any(|of| of.field == note.field);
-                let notes = object.notes.iter().filter(|note| !is_said(note)).cloned();
-                for fault in std::mem::take(&mut self.objects.notes)
-                    .into_iter()
-                    .chain(notes)
-                    .chain(protection)
-                {
-                    self.refuse(source, range.clone(), *item, of, &name, fault);
-                }
-            }
-            Err(fault) => {
-                self.objects.notes.clear();
-                self.pass_over_or_refuse(source, object, &name, fault);
-            }
-        }
-    }
-
-    /// Reads an object again without the part of its status that a fault is about. Refuses it for any
-    /// other fault.
-    fn pass_over_or_refuse(
-        &mut self,
-        source: &mut Source<'_>,
-        mut object: Object<'_>,
-        name: &str,
-        mut fault: Fault,
-    ) {
-        if let Some(text) = status::without(object.text, &fault, object.passed.len()) {
-            object.passed.push(status::passed_over(fault));
-            let text = &text;
-            return self.by_kind(source, Object { text, ..object });
-        }
-        self.hold(&object.of, object.text, &mut fault);
-        self.refuse(source, object.range, object.item, &object.of, name, fault);
-    }
-
-    /// Says of a manifest that an annotation which looks like a protection protects nothing. In a
-    /// cluster an Event says it.
-    fn protection(&self, kind: &str, meta: &Meta<'_>) -> Option<Fault> {
-        if !self.is_of_manifests() || !matches!(kind, "Pod" | "Node" | "NodeClaim") {
-            return None;
-        }
-        let at = diagnostic::Path::Root.field("metadata");
-        let at = at.field("annotations");
-        let hint = "write karpenter.sh/do-not-disrupt: \"true\" to protect it";
-        let old = [
-            "karpenter.sh/do-not-evict",
-            "karpenter.sh/do-not-consolidate",
-        ];
-        let old = old.into_iter().find(|key| meta.annotation(key).is_some());
-        if let Some(key) = old {
-            let what = "is no longer read since Karpenter 0.32, so it protects nothing";
-            return Some(at.key(key).fault(what, hint));
-        }
-        let value = meta.annotation(labels::DO_NOT_DISRUPT)?;
-        let lasts = time::go_duration(value).is_some_and(|seconds| seconds > 0);
-        let wanted = match kind {
-            "Pod" if lasts => return None,
-            "Pod" => "neither \"true\" nor a duration above 0 such as 1h30m",
-            _ => "not \"true\"",
-        };
-        (!matches!(value, "true" | "false" | "")).then(|| {
-            let what = format!("{} is {wanted}, so it protects nothing", quoted(value));
-            at.key(labels::DO_NOT_DISRUPT).fault(what, hint)
-        })
-    }
-
-    /// Takes an object in that cannot be read, where it protects something that others would take:
-    /// a pod its node, a PodDisruptionBudget its pods. Other objects are left out.
-    /// What follows from that is added to the reason.
-    fn hold(&mut self, of: &TypeOf<'_>, text: &str, why: &mut Fault) {
-        let head: pod::WirePodHead<'_> = match (group(of.api_version), of.kind) {
-            ("", "Pod") | ("policy", "PodDisruptionBudget") => pod::WirePodHead::lenient(text),
-            _ => return,
-        };
-        let plain = head.metadata.name.as_deref().unwrap_or_default();
-        let name = format!("{}/{plain}", namespace(&head.metadata));
-        let identity = identity(group(of.api_version), of.kind, &name);
-        let is_passed_over = match plain {
-            // In a cluster there are none without a name.
-            "" => !self.is_of_manifests(),
-            _ => !self.seen.insert(identity),
-        };
-        if is_passed_over {
-            return;
-        }
-        match of.kind {
-            "Pod" => pod::unreadable(text, &head, why, &mut self.objects),
-            _ => workload::unreadable_budget(&head.metadata, &mut self.objects),
-        }
-    }
-
-    /// Notes a problem of an object, at the line of its field.
-    fn refuse(
-        &mut self,
-        source: &mut Source<'_>,
-        range: Range<usize>,
-        item: Option<u32>,
-        of: &TypeOf<'_>,
-        name: &str,
-        fault: Fault,
-    ) {
-        let at = range.start + json::locate(&source.text[range.clone()], &fault.field);
-        let place = source.place(at.min(range.end), item);
-        let short = |text: &str| text.chars().take(300).collect::<String>();
-        let (kind, name) = (short(of.kind), short(name));
-        self.problems.push(Diagnostic {
-            location: place,
-            kind,
-            name,
-            field: short(&fault.field),
-            what: fault.what,
-            hint: fault.hint,
-        });
-    }
 }
 
 /// An object's text, place and type.
@@ -908,11 +484,6 @@ struct Object<'a> {
     notes: Vec<Fault>,
     /// Parts of its status that cannot be read and are left out.
     passed: Vec<Fault>,
-}
-
-/// The types that kinds are read into.
-trait HasMeta {
-    fn meta(&self) -> &Meta<'_>;
 }
 
 macro_rules! has_meta {
@@ -946,18 +517,3 @@ has_meta!(
     cluster::WirePriorityClass<'_>,
     cluster::WireNodeClass<'_>,
 );
-
-/// The kind of a typed list's items, which may leave it out.
-fn kind_of_items(text: &[u8], at: usize) -> Option<TypeOf<'_>> {
-    let kind = json::string_member(text, at, "kind")?.strip_suffix("List")?;
-    (!kind.is_empty()).then(|| TypeOf {
-        api_version: json::string_member(text, at, "apiVersion").unwrap_or(""),
-        kind,
-    })
-}
-
-/// Whether the object at `at` is a List or a typed list.
-fn is_list(text: &[u8], at: usize) -> bool {
-    json::string_member(text, at, "kind").is_some_and(|kind| kind.ends_with("List"))
-        && json::member(text, at, "items").is_some_and(|items| text[items.start] == b'[')
-}

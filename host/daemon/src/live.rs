@@ -30,5 +30,7 @@ pub mod policies;
 pub mod process;
 pub mod run;
 pub mod serve;
+#[cfg(test)]
+mod test_cluster;
 
 pub(crate) use run::run;

@@ -112,28 +112,132 @@ const GATES: [&str; 2] = ["CapacityBuffer", "PodDeletionCostManagement"];
 /// # Errors
 /// The first variable that cannot be understood.
 pub fn read(get: impl Fn(&str) -> Option<String>, on_ec2: bool) -> Result<Settings, Failure> {
-    let wrong = |name: &str, value: &str, expected: &str| Failure::Usage {
+    let typed = Typed(&get);
+    let mut notes = without_effect(&get, on_ec2);
+    let gates = Gates::read(&get("FEATURE_GATES").unwrap_or_default(), &mut notes)?;
+    let repairs = repair_mode(&gates, typed.flag("LEGACY_NODE_REPAIR", false)?, &mut notes);
+    Ok(Settings {
+        metrics: typed.port("METRICS_PORT", 8080)?,
+        probes: typed.port("HEALTH_PROBE_PORT", 8081)?,
+        status: typed.status_address()?,
+        elects: !typed.flag("DISABLE_LEADER_ELECTION", false)?,
+        lease: get("LEADER_ELECTION_NAME").unwrap_or_else(|| "karpenter-leader-election".into()),
+        namespace: get("LEADER_ELECTION_NAMESPACE")
+            .or_else(|| get("SYSTEM_NAMESPACE"))
+            .filter(|n| !n.is_empty())
+            .unwrap_or_else(|| "kube-system".into()),
+        idle: typed.span("BATCH_IDLE_DURATION", Duration::from_secs(1))?,
+        longest: typed.span("BATCH_MAX_DURATION", Duration::from_secs(10))?,
+        preferences: typed.one_of(
+            "PREFERENCE_POLICY",
+            &[
+                ("Respect", PreferencePolicy::Respect),
+                ("Ignore", PreferencePolicy::Ignore),
+            ],
+            "Respect or Ignore",
+        )?,
+        min_values: typed.one_of(
+            "MIN_VALUES_POLICY",
+            &[
+                ("Strict", MinValuesPolicy::Strict),
+                ("BestEffort", MinValuesPolicy::BestEffort),
+            ],
+            "Strict or BestEffort",
+        )?,
+        reserved_capacity: gates.reserved_capacity,
+        repairs,
+        terminate_first: gates.terminate_first,
+        spot_to_spot: gates.spot_to_spot,
+        node_overlay: gates.node_overlay,
+        static_capacity: gates.static_capacity,
+        observes: !typed.flag("DISABLE_CLUSTER_STATE_OBSERVABILITY", false)?,
+        garbage_limit: typed.garbage_limit()?,
+        log_level: typed.log_level()?,
+        instance_types: get("INSTANCE_TYPES_FILE_PATH")
+            .filter(|p| !p.is_empty())
+            .map(PathBuf::from),
+        scheduler: get("SCHEDULER_CONFIG").and_then(|typed| SchedulerConfig::typed(&typed)),
+        notes,
+    })
+}
+
+fn wrong(name: &str, value: &str, expected: &str) -> Failure {
+    Failure::Usage {
         message: format!("{}: {value:?} is not understood", called(name)),
         hint: format!("expected {expected}"),
-    };
-    let port = |name: &str, default: u16| match get(name) {
-        None => Ok(default),
-        Some(text) => text
-            .parse::<u16>()
-            .map_err(|_| wrong(name, &text, "a port such as 8080")),
-    };
-    let flag = |name: &str, default: bool| match get(name).as_deref() {
-        None | Some("") => Ok(default),
-        Some("true") => Ok(true),
-        Some("false") => Ok(false),
-        Some(text) => Err(wrong(name, text, "true or false")),
-    };
-    let span = |name: &str, default: Duration| match get(name) {
-        None => Ok(default),
-        Some(text) => {
+    }
+}
+
+/// What was set, by variable.
+struct Typed<'a>(&'a dyn Fn(&str) -> Option<String>);
+
+impl Typed<'_> {
+    /// What was set; nothing for an empty text.
+    fn text(&self, name: &str) -> Option<String> {
+        (self.0)(name).filter(|text| !text.is_empty())
+    }
+
+    fn port(&self, name: &str, default: u16) -> Result<u16, Failure> {
+        (self.0)(name).map_or(Ok(default), |text| {
+            let port = text.parse();
+            port.map_err(|_| wrong(name, &text, "a port such as 8080"))
+        })
+    }
+
+    fn flag(&self, name: &str, default: bool) -> Result<bool, Failure> {
+        let known = [("true", true), ("false", false)];
+        let typed = self.one_of(name, &known, "true or false")?;
+        Ok(typed.unwrap_or(default))
+    }
+
+    fn span(&self, name: &str, default: Duration) -> Result<Duration, Failure> {
+        (self.0)(name).map_or(Ok(default), |text| {
             go_duration(&text).ok_or_else(|| wrong(name, &text, "a duration such as 1s or 500ms"))
+        })
+    }
+
+    /// The meaning of one of these words.
+    fn one_of<T: Copy>(
+        &self,
+        name: &str,
+        known: &[(&str, T)],
+        expected: &str,
+    ) -> Result<Option<T>, Failure> {
+        let Some(text) = self.text(name) else {
+            return Ok(None);
+        };
+        match known.iter().find(|(word, _)| *word == text) {
+            Some((_, meaning)) => Ok(Some(*meaning)),
+            None => Err(wrong(name, &text, expected)),
         }
-    };
+    }
+
+    fn status_address(&self) -> Result<String, Failure> {
+        match self.text(STATUS) {
+            None => Ok(STATUS_ADDRESS.to_owned()),
+            Some(text) if is_address(&text) => Ok(text),
+            Some(text) => Err(wrong(STATUS, &text, "HOST:PORT such as 127.0.0.1:8082")),
+        }
+    }
+
+    fn garbage_limit(&self) -> Result<Option<usize>, Failure> {
+        let name = "GARBAGE_LIMIT";
+        let parse = |text: String| {
+            let number = text.parse();
+            number.map_err(|_| wrong(name, &text, "a number of instances"))
+        };
+        self.text(name).map(parse).transpose()
+    }
+
+    fn log_level(&self) -> Result<String, Failure> {
+        let known = ["debug", "info", "error", "warn"].map(|level| (level, level));
+        let typed = self.one_of("LOG_LEVEL", &known, "debug, info or error")?;
+        Ok(typed.unwrap_or("info").to_owned())
+    }
+}
+
+/// What was set and has no effect here.
+fn without_effect(get: impl Fn(&str) -> Option<String>, on_ec2: bool) -> Vec<Note> {
     let mut notes = Vec::new();
     for flag in &FLAGS {
         let (why, other_nodes_with) = match flag.effect {
@@ -149,61 +253,81 @@ pub fn read(get: impl Fn(&str) -> Option<String>, on_ec2: bool) -> Result<Settin
             });
         }
     }
-    let (mut reserved_capacity, mut repairs, mut spot_to_spot) = (true, false, false);
-    let (mut static_capacity, mut node_overlay) = (false, false);
-    let mut terminate_first = TerminateFirst::default();
-    for gate in get("FEATURE_GATES")
-        .unwrap_or_default()
-        .split(',')
-        .filter(|g| !g.trim().is_empty())
-    {
-        match gate.trim().split_once('=') {
-            Some(("ReservedCapacity", "true")) => reserved_capacity = true,
-            Some(("ReservedCapacity", "false")) => reserved_capacity = false,
-            Some(("NodeRepair", "true")) => repairs = true,
-            Some(("NodeRepair", "false")) => repairs = false,
-            Some(("SpotToSpotConsolidation", "true")) => spot_to_spot = true,
-            Some(("SpotToSpotConsolidation", "false")) => spot_to_spot = false,
-            Some(("NodeOverlay", "true")) => node_overlay = true,
-            Some(("NodeOverlay", "false")) => node_overlay = false,
-            Some(("StaticCapacity", "true")) => static_capacity = true,
-            Some(("StaticCapacity", "false")) => static_capacity = false,
-            Some(("TerminateFirstDrift", "true")) => terminate_first.drift = true,
-            Some(("TerminateFirstDrift", "false")) => terminate_first.drift = false,
-            Some(("TerminateFirstRepair", "true")) => terminate_first.repair = true,
-            Some(("TerminateFirstRepair", "false")) => terminate_first.repair = false,
-            Some((_, value)) if !matches!(value, "true" | "false") => {
-                return Err(wrong(
-                    "FEATURE_GATES",
-                    gate.trim(),
-                    "Name=true or Name=false, separated by commas",
-                ));
-            }
-            Some((name, value)) if GATES.contains(&name) => {
-                if value == "true" {
-                    notes.push(Note::of_nodes(format!(
-                        "feature gate {name} is not implemented yet and has no effect"
-                    )));
+    notes
+}
+
+/// Feature gates that do something here.
+struct Gates {
+    reserved_capacity: bool,
+    node_repair: bool,
+    spot_to_spot: bool,
+    node_overlay: bool,
+    static_capacity: bool,
+    terminate_first: TerminateFirst,
+}
+
+impl Gates {
+    /// Reads `Name=true,Name=false`, and notes names without effect.
+    fn read(text: &str, notes: &mut Vec<Note>) -> Result<Gates, Failure> {
+        let mut gates = Gates {
+            reserved_capacity: true,
+            node_repair: false,
+            spot_to_spot: false,
+            node_overlay: false,
+            static_capacity: false,
+            terminate_first: TerminateFirst::default(),
+        };
+        for gate in text
+            .split(',')
+            .map(str::trim)
+            .filter(|gate| !gate.is_empty())
+        {
+            let (name, open) = match gate.split_once('=') {
+                Some((name, "true")) => (name, true),
+                Some((name, "false")) => (name, false),
+                _ => {
+                    let expected = "Name=true or Name=false, separated by commas";
+                    return Err(wrong("FEATURE_GATES", gate, expected));
                 }
-            }
-            // As Karpenter does, which is silent about it.
-            Some((name, _)) => {
-                let hint = nearest(name, GATES.into_iter().chain(OURS));
-                let what = format!("feature gate {name} is not known{hint}");
-                notes.push(Note::of_process(what));
-            }
-            None => {
-                return Err(wrong(
-                    "FEATURE_GATES",
-                    gate,
-                    "Name=true or Name=false, separated by commas",
-                ));
+            };
+            match gates.named(name) {
+                Some(own) => *own = open,
+                None => notes.extend(note_of_gate(name, open)),
             }
         }
+        Ok(gates)
     }
-    let legacy = flag("LEGACY_NODE_REPAIR", false)?;
+
+    fn named(&mut self, name: &str) -> Option<&mut bool> {
+        Some(match name {
+            "ReservedCapacity" => &mut self.reserved_capacity,
+            "NodeRepair" => &mut self.node_repair,
+            "SpotToSpotConsolidation" => &mut self.spot_to_spot,
+            "NodeOverlay" => &mut self.node_overlay,
+            "StaticCapacity" => &mut self.static_capacity,
+            "TerminateFirstDrift" => &mut self.terminate_first.drift,
+            "TerminateFirstRepair" => &mut self.terminate_first.repair,
+            _ => return None,
+        })
+    }
+}
+
+/// What is to be said of a feature gate that does nothing here.
+fn note_of_gate(name: &str, open: bool) -> Option<Note> {
+    if GATES.contains(&name) {
+        let what = format!("feature gate {name} is not implemented yet and has no effect");
+        return open.then(|| Note::of_nodes(what));
+    }
+    // Karpenter is silent about it.
+    let hint = nearest(name, GATES.into_iter().chain(OURS));
+    let what = format!("feature gate {name} is not known{hint}");
+    Some(Note::of_process(what))
+}
+
+/// How nodes are repaired, by the gates and by whether that is to be as it was before.
+fn repair_mode(gates: &Gates, legacy: bool, notes: &mut Vec<Note>) -> RepairMode {
     let unused = |what: &str, why: &str| Note::of_process(format!("{what} has no effect {why}"));
-    let repairs = match (repairs, legacy) {
+    let repairs = match (gates.node_repair, legacy) {
         (false, _) => RepairMode::Off,
         (true, true) => RepairMode::AtOnce,
         (true, false) => RepairMode::WithinBudgets,
@@ -212,66 +336,14 @@ pub fn read(get: impl Fn(&str) -> Option<String>, on_ec2: bool) -> Result<Settin
         let legacy = called("LEGACY_NODE_REPAIR");
         notes.push(unused(&legacy, "without feature gate NodeRepair"));
     }
-    if terminate_first.repair && repairs != RepairMode::WithinBudgets {
+    if gates.terminate_first.repair && repairs != RepairMode::WithinBudgets {
         let why = match repairs {
             RepairMode::Off => "without feature gate NodeRepair",
             _ => "with --legacy-node-repair, which replaces nothing first",
         };
         notes.push(unused("feature gate TerminateFirstRepair", why));
     }
-    Ok(Settings {
-        metrics: port("METRICS_PORT", 8080)?,
-        probes: port("HEALTH_PROBE_PORT", 8081)?,
-        status: match get(STATUS).filter(|text| !text.is_empty()) {
-            None => STATUS_ADDRESS.to_owned(),
-            Some(text) if is_address(&text) => text,
-            Some(text) => return Err(wrong(STATUS, &text, "HOST:PORT such as 127.0.0.1:8082")),
-        },
-        elects: !flag("DISABLE_LEADER_ELECTION", false)?,
-        lease: get("LEADER_ELECTION_NAME").unwrap_or_else(|| "karpenter-leader-election".into()),
-        namespace: get("LEADER_ELECTION_NAMESPACE")
-            .or_else(|| get("SYSTEM_NAMESPACE"))
-            .filter(|n| !n.is_empty())
-            .unwrap_or_else(|| "kube-system".into()),
-        idle: span("BATCH_IDLE_DURATION", Duration::from_secs(1))?,
-        longest: span("BATCH_MAX_DURATION", Duration::from_secs(10))?,
-        preferences: match get("PREFERENCE_POLICY").as_deref() {
-            None | Some("") => None,
-            Some("Respect") => Some(PreferencePolicy::Respect),
-            Some("Ignore") => Some(PreferencePolicy::Ignore),
-            Some(text) => return Err(wrong("PREFERENCE_POLICY", text, "Respect or Ignore")),
-        },
-        min_values: match get("MIN_VALUES_POLICY").as_deref() {
-            None | Some("") => None,
-            Some("Strict") => Some(MinValuesPolicy::Strict),
-            Some("BestEffort") => Some(MinValuesPolicy::BestEffort),
-            Some(text) => return Err(wrong("MIN_VALUES_POLICY", text, "Strict or BestEffort")),
-        },
-        reserved_capacity,
-        repairs,
-        terminate_first,
-        spot_to_spot,
-        node_overlay,
-        static_capacity,
-        observes: !flag("DISABLE_CLUSTER_STATE_OBSERVABILITY", false)?,
-        garbage_limit: match get("GARBAGE_LIMIT").as_deref() {
-            None | Some("") => None,
-            Some(text) => Some(
-                text.parse()
-                    .map_err(|_| wrong("GARBAGE_LIMIT", text, "a number of instances"))?,
-            ),
-        },
-        log_level: match get("LOG_LEVEL").as_deref() {
-            None | Some("") => "info".into(),
-            Some(level @ ("debug" | "info" | "error" | "warn")) => level.into(),
-            Some(text) => return Err(wrong("LOG_LEVEL", text, "debug, info or error")),
-        },
-        instance_types: get("INSTANCE_TYPES_FILE_PATH")
-            .filter(|p| !p.is_empty())
-            .map(PathBuf::from),
-        scheduler: get("SCHEDULER_CONFIG").and_then(|typed| SchedulerConfig::typed(&typed)),
-        notes,
-    })
+    repairs
 }
 
 /// Whether a text is `host:port`, with an address of IPv6 in brackets.

@@ -5,6 +5,8 @@
 //! not pack pods onto nodes that are about to be replaced.
 
 mod alone;
+mod consolidate;
+mod drift;
 mod repair;
 mod static_drift;
 
@@ -15,7 +17,6 @@ use indexmap::IndexSet;
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 
 use super::backoff;
-use super::bound;
 use super::budgets::Budgets;
 use super::checked::Refused;
 use super::compile::NodeTerms;
@@ -23,12 +24,9 @@ use super::compiled::Compiled;
 use super::consolidation::{DisruptionPolicies, Facts};
 use super::costs::{self, MoveCost};
 use super::decided::{self, Judge};
-use super::fill::Filler;
-use super::pack;
-use super::proposals::{self, Dropped, Limits, NODEPOOL, Outcome, Proposal, Rules, Why};
-use super::search::{self, Effort};
-use super::state::State;
-use super::static_capacity;
+use super::proposals;
+use super::proposals::{Dropped, NODEPOOL, Outcome, Proposal, Rules};
+use super::search::Effort;
 use super::verdicts::{self, COMMAND, Candidate, Method, REPLACES, Reason, Stays};
 use crate::ids::{NodeIx, PodIx, PoolIx};
 use crate::model::{ClusterObjects, NodeClaim, Symbol};
@@ -554,154 +552,6 @@ impl<'s> Asked<'s> {
         costs::price_of(self.snapshot, &self.snapshot.nodes[at]).unwrap_or(0.0)
     }
 
-    fn emptiness(&mut self) {
-        let candidates = self.round.candidates.iter().enumerate();
-        let empty = candidates.filter(|(_, candidate)| candidate.may(Method::Emptiness));
-        let mut nodes: Vec<(f64, usize)> = empty.map(|(at, _)| (self.price(at), at)).collect();
-        nodes.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
-        let node_cost = self.snapshot.world.settings.node_cost;
-        let mut found = Vec::new();
-        for (price, at) in nodes {
-            let gain = price + node_cost - self.weight(at);
-            let kept = self.judge.as_ref().filter(|_| gain < 0.0);
-            if let Some(kept) = kept.and_then(|judge| judge.keeps(at, -gain)) {
-                self.round.stays.push((NodeIx(at as u32), kept));
-                continue;
-            }
-            found.push(Proposal {
-                savings: price,
-                gain,
-                ..Proposal::of_node(NodeIx(at as u32), Method::Emptiness)
-            });
-        }
-        self.admit(found);
-    }
-
-    /// What the search is told about each node; `may` says which it may remove.
-    fn terms(
-        &self,
-        options: &Options<'_>,
-        may: impl Fn(usize, &Candidate) -> bool,
-    ) -> Vec<NodeTerms> {
-        let move_costs = costs::move_costs(self.snapshot, options.move_cost);
-        let of = |(at, candidate): (usize, &Candidate)| {
-            let pool = self.snapshot.nodes[at].pool;
-            let each = pool
-                .and_then(|pool| move_costs.get(&pool))
-                .copied()
-                .unwrap_or(0.0);
-            NodeTerms {
-                removable: may(at, candidate),
-                weight: candidate.weight,
-                move_cost: each * candidate.weight + self.weight(at),
-            }
-        };
-        self.round.candidates.iter().enumerate().map(of).collect()
-    }
-
-    fn drift(&mut self, input: &SearchInput<'_>) {
-        let mut nodes = self.drifted(Method::Drift);
-        nodes.retain(|&at| !input.going.contains(&NodeIx(at as u32)));
-        let healthy = self.without_troubled();
-        let usual = self.snapshot;
-        let (found, mut stuck) = self.drift_in(input, healthy.as_ref().unwrap_or(usual), &nodes);
-        self.admit(found);
-        if healthy.is_some() {
-            // What no other NodePool takes waits until its own may be bought from again.
-            let left: Vec<usize> = stuck.iter().map(|&(at, _)| at).collect();
-            let (found, _) = self.drift_in(input, usual, &left);
-            for proposal in found {
-                let pools = self.buys_from(&proposal);
-                if let Some((pool, trouble)) = self.backs_off(&pools) {
-                    stuck.retain(|&(at, _)| NodeIx(at as u32) != proposal.nodes[0]);
-                    let verdict = Verdict::BacksOff(pool, trouble);
-                    self.round.proposals.push((proposal, verdict));
-                }
-            }
-        }
-        for (at, why) in stuck {
-            self.drift_first(input, at, why);
-        }
-    }
-
-    /// Proposals for drifted nodes, one by one, and those whose pods find no place.
-    fn drift_in(
-        &mut self,
-        input: &SearchInput<'_>,
-        snapshot: &Snapshot,
-        nodes: &[usize],
-    ) -> (Vec<Proposal>, Vec<(usize, Stays)>) {
-        let drifts = |candidate: &Candidate| candidate.may(Method::Drift);
-        let terms = self.terms(input.options, |_, candidate| drifts(candidate));
-        let mut c = input.compile(snapshot, &terms);
-        for at in self.drifted(Method::Drift) {
-            c.nodes[at].destination = false;
-        }
-        let (mut outcomes, mut stuck) = (Vec::new(), Vec::new());
-        let mut filler = Filler::default();
-        let mut state = State::new(&c);
-        for &at in nodes {
-            if let Some(pod) = c.nodes[at].unmovable {
-                stuck.push((at, c.unmovable(pod)));
-                continue;
-            }
-            let (mark, before) = (state.mark(), Outcome::new(&state));
-            let left = pack::pack_elsewhere(&mut state, &mut filler, at);
-            if let Some(why) = c.no_place(at, &left) {
-                state.undo(mark);
-                stuck.push((at, why));
-                continue;
-            }
-            outcomes.push(Outcome::new(&state).since(&before));
-        }
-        let mut limits = Limits::new(&c);
-        let mut found = Vec::new();
-        for outcome in outcomes {
-            let (proposals, dropped) =
-                proposals::of_one(&mut c, outcome, Method::Drift, &mut limits);
-            found.extend(proposals);
-            self.round.dropped.extend(dropped);
-        }
-        (found, stuck)
-    }
-
-    /// A drifted node whose pods find no place: it goes first if that frees what they need.
-    fn drift_first(&mut self, input: &SearchInput<'_>, at: usize, stuck: Stays) {
-        let node = NodeIx(at as u32);
-        let homeless = matches!(stuck, Stays::NoPlace(_) | Stays::NoPlaceTogether(..));
-        let may = homeless && input.options.terminate_first.drift && self.frees_enough(input, at);
-        let first = FirstWhy::NoReservedCapacity;
-        let gone = match may {
-            true => self.goes_first(node, Method::Drift, first, stuck),
-            false => Err(stuck),
-        };
-        if let Err(why) = gone {
-            self.round.stays.push((node, why));
-        }
-    }
-
-    /// Lets a node go before it is replaced, if the budget of its NodePool has one left and no node of
-    /// the NodePool is on its way.
-    ///
-    /// # Errors
-    /// Why it stays: `otherwise`, where the budget has none left.
-    fn goes_first(
-        &mut self,
-        node: NodeIx,
-        method: Method,
-        why: FirstWhy,
-        otherwise: Stays,
-    ) -> Result<(), Stays> {
-        let of = &self.snapshot.nodes[node.0 as usize];
-        let pool = of.pool.filter(|&pool| self.left(pool, method.reason()) > 0);
-        let pool = pool.ok_or(otherwise)?;
-        static_capacity::nothing_comes(&self.snapshot.world, pool, of.name)?;
-        let act = Act::TerminateFirst(why);
-        *self.used.entry(pool).or_default() += 1;
-        self.round.singles.push(Single { node, method, act });
-        Ok(())
-    }
-
     /// Admits what an outcome proposes. Whether there was anything.
     fn propose(&mut self, c: &mut Compiled<'_>, outcome: Outcome, options: &Options<'_>) -> bool {
         let left = self.left_of_all();
@@ -711,91 +561,5 @@ impl<'s> Asked<'s> {
         }
         self.round.dropped.extend(dropped);
         self.admit(found)
-    }
-
-    fn consolidation(&mut self, input: &SearchInput<'_>, stop: Stop<'_>) {
-        let options = input.options;
-        let terms = self.terms(options, |at, candidate| {
-            candidate.may(Method::MultiNode) && !input.going.contains(&NodeIx(at as u32))
-        });
-        let all = matches!(options.explain, Explain::All);
-        if !all && terms.iter().all(|of| !of.removable) {
-            return;
-        }
-        if let Some(healthy) = self.without_troubled() {
-            let before = (self.round.clone(), self.used.clone(), self.trouble.clone());
-            if self.consolidate(input, &healthy, &terms, stop) {
-                return;
-            }
-            // What it takes to say what has to pass.
-            (self.round, self.used, self.trouble) = before;
-        }
-        self.consolidate(input, self.snapshot, &terms, stop);
-    }
-
-    /// Searches a cluster. Whether anything may be carried out now.
-    fn consolidate(
-        &mut self,
-        input: &SearchInput<'_>,
-        snapshot: &Snapshot,
-        terms: &[NodeTerms],
-        stop: Stop<'_>,
-    ) -> bool {
-        let options = input.options;
-        let mut c = self.compile_to_consolidate(input, snapshot, terms);
-        let bound = bound::lower_bound(&c)
-            - input
-                .going
-                .iter()
-                .map(|node| c.nodes[node.0 as usize].cost)
-                .sum::<f64>();
-        self.round.lower_bound = Some(bound);
-        let one_by_one = options.effort.sweep_only || options.only == Some(Method::SingleNode);
-        let outcome = match one_by_one {
-            true => Outcome::new(&search::sweep(&c, options.effort)),
-            false => Outcome::new(&search::search(&c, options.effort, stop)),
-        };
-        let (dropped, found) = (self.round.dropped.len(), self.round.proposals.len());
-        let mut any = self.propose(&mut c, outcome, options);
-        let waits = |(_, verdict): &(_, Verdict)| matches!(verdict, Verdict::Later(..));
-        let barred =
-            self.round.dropped.len() > dropped || self.round.proposals[found..].iter().any(waits);
-        if !any && barred && !one_by_one {
-            // What the whole search likes best is against a rule, or more than a budget lets go. A
-            // shorter one may like something else, and must not be the only one to find it: what a
-            // look proposes, the next one has to find again.
-            let outcome = Outcome::new(&search::sweep(&c, options.effort));
-            any = self.propose(&mut c, outcome, options);
-        }
-        if !any && options.only != Some(Method::MultiNode) {
-            let spot_to_spot = !options.rules.spot_to_spot
-                && self
-                    .round
-                    .dropped
-                    .iter()
-                    .any(|part| part.why == Why::SpotToSpot);
-            let found = self.alone(&mut c, options);
-            let found = match found {
-                None if spot_to_spot => self.alone_on_demand(input, snapshot, terms),
-                found => found,
-            };
-            any = found == Some(true);
-        }
-        self.explain(&mut c, options);
-        any
-    }
-
-    /// A cluster compiled for consolidation. It moves no pods to nodes whose own have just changed.
-    fn compile_to_consolidate<'c>(
-        &self,
-        input: &SearchInput<'_>,
-        snapshot: &'c Snapshot,
-        terms: &[NodeTerms],
-    ) -> Compiled<'c> {
-        let mut c = input.compile(snapshot, terms);
-        for (node, candidate) in c.nodes.iter_mut().zip(&self.round.candidates) {
-            node.destination &= !candidate.settles;
-        }
-        c
     }
 }

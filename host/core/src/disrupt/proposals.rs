@@ -5,6 +5,10 @@
 //! share, and that is divided among them here. Removed nodes whose pods meet on a new node belong
 //! together; everything else can be carried out alone, in any order.
 
+mod limits;
+mod parts;
+mod spot;
+
 use rustc_hash::FxHashMap;
 
 use super::compiled::Compiled;
@@ -13,12 +17,20 @@ use super::costs::MIN_GAIN;
 use super::fill::{Admits, Demand, Filler};
 pub use super::replacements::Replacement;
 use super::replacements::{ReplacementError, replacement};
-use super::state::{HostState, State};
-use super::verdicts::{COMMAND, Method, Reason};
+use super::verdicts::{Method, Reason};
 use crate::check::{Violation, disruption};
-use crate::ids::{NodeIx, PodIx, PoolIx};
-use crate::model::{NodeClaim, ResourceId, Symbol};
+use crate::ids::{NodeIx, PodIx};
+use crate::model::Symbol;
 use crate::snapshot::Snapshot;
+
+pub use self::limits::Limits;
+pub(super) use self::limits::NODEPOOL;
+use self::limits::fits;
+pub use self::parts::Outcome;
+use self::parts::{Part, Target};
+pub(super) use self::spot::SPOT;
+pub use self::spot::SPOT_FLEXIBILITY;
+use self::spot::{is_spot, is_spot_to_spot, merge_spot, node_is_spot};
 
 /// Where a pod goes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -144,11 +156,6 @@ pub enum Why {
     Replacement(ReplacementError),
 }
 
-/// Kinds of instances by how they are paid for: `spot` ones get less flexible replacements.
-pub(super) const SPOT: &str = "spot";
-/// Cheaper types that replacing one spot node by another wants.
-pub const SPOT_FLEXIBILITY: usize = 15;
-
 /// The parts of an outcome, dearest nodes first, and what is dropped of it. `left` is how many nodes
 /// of each NodePool may go now: of a part that is larger, as much as may go is proposed, and the rest is
 /// found again afterwards.
@@ -198,129 +205,8 @@ pub fn of_state(
     (proposals, dropped)
 }
 
-/// Label of NodeClaims and Nodes with the name of their NodePool.
-pub(super) const NODEPOOL: &str = "karpenter.sh/nodepool";
-
-/// What the limits of one NodePool leave: of each resource, and of nodes.
-type Left = (PoolIx, Vec<(ResourceId, i64)>, Option<i64>);
-
-/// What the limits of NodePools leave, proposal after proposal.
-pub struct Limits(Vec<Left>);
-
-impl Limits {
-    /// What is left beside all nodes. Those of commands that are under way count until they are
-    /// gone.
-    pub fn new(c: &Compiled<'_>) -> Self {
-        let snapshot = c.problem.snapshot;
-        let world = &*snapshot.world;
-        let keys = world.names.get(COMMAND).zip(world.names.get(NODEPOOL));
-        let going = |pool: Symbol| {
-            let of = move |claim: &&NodeClaim| {
-                keys.is_some_and(|(command, nodepool)| {
-                    claim.annotations.get(command).is_some()
-                        && claim.labels.get(nodepool) == Some(pool)
-                })
-            };
-            world.claims.iter().filter(of)
-        };
-        let left = |pool: &PoolIx| {
-            let record = &snapshot.world.pools[pool.0 as usize];
-            let nodes = || {
-                snapshot
-                    .nodes
-                    .iter()
-                    .filter(|node| node.pool == Some(record.name))
-            };
-            let left = |&(resource, limit): &(ResourceId, i64)| {
-                let used: i64 = nodes().map(|node| node.capacity.get(resource)).sum();
-                let goes: i64 = going(record.name)
-                    .map(|claim| claim.capacity.get(resource))
-                    .sum();
-                (resource, limit - used - goes)
-            };
-            let count = record
-                .node_limit
-                .map(|limit| limit - (nodes().count() + going(record.name).count()) as i64);
-            (*pool, record.limits.iter().map(left).collect(), count)
-        };
-        let limited = |pool: &&PoolIx| {
-            let record = &snapshot.world.pools[pool.0 as usize];
-            !record.limits.is_empty() || record.node_limit.is_some()
-        };
-        Limits(snapshot.pools.iter().filter(limited).map(left).collect())
-    }
-
-    /// A proposal whose replacements fit into what is left; with `in_place`, into what its nodes
-    /// leave as well, though they go later. Types that are larger than what is counted on are left
-    /// out where there are limits.
-    fn admit(
-        &mut self,
-        c: &Compiled<'_>,
-        mut proposal: Proposal,
-        in_place: bool,
-    ) -> Option<Proposal> {
-        let snapshot = c.problem.snapshot;
-        let catalogue = &snapshot.world.catalogue;
-        let mut after = self.0.clone();
-        for (pool, left, count) in &mut after {
-            let name = Some(snapshot.world.pools[pool.0 as usize].name);
-            for node in proposal
-                .nodes
-                .iter()
-                .map(|node| &snapshot.nodes[node.0 as usize])
-            {
-                if node.pool == name && in_place {
-                    left.iter_mut()
-                        .for_each(|(resource, left)| *left += node.capacity.get(*resource));
-                    *count = count.map(|count| count + 1);
-                }
-            }
-            for replacement in proposal
-                .replacements
-                .iter_mut()
-                .map(|of| &mut of.claim)
-                .filter(|of| of.pool == *pool)
-            {
-                let first = catalogue.offering(replacement.offering).instance_type;
-                let bound = &catalogue.instance_type(first).capacity;
-                replacement.types.retain(|&t| {
-                    let capacity = &catalogue.instance_type(t).capacity;
-                    left.iter()
-                        .all(|(resource, _)| capacity.get(*resource) <= bound.get(*resource))
-                });
-                left.iter_mut()
-                    .for_each(|(resource, left)| *left -= bound.get(*resource));
-                *count = count.map(|count| count - 1);
-            }
-            let buys = proposal
-                .replacements
-                .iter()
-                .any(|of| of.claim.pool == *pool);
-            let short =
-                left.iter().any(|(_, left)| *left < 0) || count.is_some_and(|count| count < 0);
-            if buys && short {
-                return None;
-            }
-        }
-        self.0 = after;
-        Some(proposal)
-    }
-}
-
 fn pool_of(c: &Compiled<'_>, node: usize) -> Option<Symbol> {
     c.problem.snapshot.nodes[node].pool
-}
-
-/// Whether so many nodes of each NodePool may go.
-fn fits(c: &Compiled<'_>, nodes: &[usize], left: &FxHashMap<Symbol, u32>) -> bool {
-    let mut wanted: FxHashMap<Symbol, u32> = FxHashMap::default();
-    nodes
-        .iter()
-        .filter_map(|&at| pool_of(c, at))
-        .for_each(|pool| *wanted.entry(pool).or_default() += 1);
-    wanted
-        .into_iter()
-        .all(|(pool, nodes)| left.get(&pool).is_none_or(|&left| nodes <= left))
 }
 
 /// As many nodes of a part as may go now, such that going without the others pays. What is bought for
@@ -431,322 +317,6 @@ pub fn of_one(
         }
     }
     (proposals, dropped)
-}
-
-/// A state of the search, without its borrow of the cluster.
-#[derive(Clone, Debug)]
-pub struct Outcome {
-    removed: Vec<usize>,
-    /// Hosts with their guests: existing nodes, and offers.
-    existing: Vec<(usize, Vec<(u32, u32)>)>,
-    bought: Vec<(usize, Vec<(u32, u32)>)>,
-}
-
-impl Outcome {
-    /// Nodes that go, purchases and moves of a search's state.
-    pub fn new(state: &State<'_, '_>) -> Self {
-        let existing = 0..state.c.nodes.len();
-        let hosts = |at: usize| (at, state.hosts[at].guests.to_vec());
-        let kept = |at: &usize| {
-            state.hosts[*at].state == HostState::Kept && !state.hosts[*at].guests.is_empty()
-        };
-        Outcome {
-            removed: state.removed().collect(),
-            existing: existing.filter(kept).map(hosts).collect(),
-            bought: state
-                .bought()
-                .map(|(at, offer)| (offer, state.hosts[at].guests.to_vec()))
-                .collect(),
-        }
-    }
-
-    /// What it adds to another one that it was made from.
-    pub fn since(mut self, before: &Outcome) -> Self {
-        self.removed.retain(|node| !before.removed.contains(node));
-        for (node, guests) in &mut self.existing {
-            let Some((_, known)) = before.existing.iter().find(|(of, _)| of == node) else {
-                continue;
-            };
-            for (class, pods) in guests.iter_mut() {
-                *pods -= known
-                    .iter()
-                    .find(|(of, _)| of == class)
-                    .map_or(0, |(_, pods)| *pods);
-            }
-            guests.retain(|(_, pods)| *pods > 0);
-        }
-        // Bought nodes keep their order.
-        self.bought
-            .drain(..before.bought.len().min(self.bought.len()));
-        self
-    }
-
-    /// Says which pods go where, and which nodes belong together.
-    fn parts(self, c: &Compiled<'_>) -> Vec<Part> {
-        let mut sources = Sources::new(c, &self.removed);
-        let mut bought = self.bought;
-        bought.sort_by(|a, b| {
-            c.offers[b.0]
-                .cost
-                .total_cmp(&c.offers[a.0].cost)
-                .then(a.cmp(b))
-        });
-        let mut moves: Vec<(usize, u32, u32, Target)> = Vec::new();
-        for (at, (_, guests)) in bought.iter().enumerate() {
-            for (source, class, pods) in sources.few(c, guests) {
-                moves.push((source, class, pods, Target::Bought(at)));
-            }
-        }
-        for (node, guests) in &self.existing {
-            for &(class, pods) in guests {
-                for (source, pods) in sources.any(class, pods) {
-                    moves.push((source, class, pods, Target::Node(*node)));
-                }
-            }
-        }
-        sources.join(moves, &bought)
-    }
-}
-
-#[derive(Clone, Copy)]
-enum Target {
-    Node(usize),
-    Bought(usize),
-}
-
-/// Nodes that belong together.
-struct Part {
-    nodes: Vec<usize>,
-    /// Offer, and pods by class, of each node to buy.
-    bought: Vec<(usize, Vec<(u32, u32)>)>,
-    /// From which node how many pods of a class go where; bought nodes by position above.
-    moves: Vec<(usize, u32, u32, Target)>,
-}
-
-/// Pods of removed nodes that are not yet assigned.
-struct Sources {
-    nodes: Vec<usize>,
-    /// What is left of each node, by class.
-    left: Vec<Vec<(u32, u32)>>,
-    /// Which nodes have pods of a class.
-    with: FxHashMap<u32, Vec<usize>>,
-    /// Which part each node belongs to: union-find.
-    parent: Vec<usize>,
-    /// Whether a node is tied to a bought one.
-    tied: Vec<bool>,
-}
-
-impl Sources {
-    fn new(c: &Compiled<'_>, removed: &[usize]) -> Self {
-        let mut with: FxHashMap<u32, Vec<usize>> = FxHashMap::default();
-        let mut left = Vec::new();
-        for (at, &node) in removed.iter().enumerate() {
-            let own = &c.nodes[node].own;
-            own.iter()
-                .for_each(|own| with.entry(own.class).or_default().push(at));
-            left.push(own.iter().map(|own| (own.class, own.units)).collect());
-        }
-        let parent = (0..removed.len()).collect();
-        Sources {
-            nodes: removed.to_vec(),
-            left,
-            with,
-            parent,
-            tied: vec![false; removed.len()],
-        }
-    }
-
-    fn root(&mut self, at: usize) -> usize {
-        let mut root = at;
-        while self.parent[root] != root {
-            root = self.parent[root];
-        }
-        self.parent[at] = root;
-        root
-    }
-
-    fn left_of(&self, at: usize, class: u32) -> u32 {
-        self.left[at]
-            .iter()
-            .find(|(known, _)| *known == class)
-            .map_or(0, |(_, pods)| *pods)
-    }
-
-    /// Pods for a bought node from as few nodes as can be, and rather from nodes that are not tied to
-    /// another one.
-    fn few(&mut self, c: &Compiled<'_>, guests: &[(u32, u32)]) -> Vec<(usize, u32, u32)> {
-        let mut need = guests.to_vec();
-        let mut found = Vec::new();
-        let mut first: Option<usize> = None;
-        while need.iter().any(|(_, pods)| *pods > 0) {
-            let mut score: FxHashMap<usize, f64> = FxHashMap::default();
-            for &(class, pods) in need.iter().filter(|(_, pods)| *pods > 0) {
-                for &at in self.with.get(&class).into_iter().flatten() {
-                    let shared = pods.min(self.left_of(at, class));
-                    *score.entry(at).or_default() +=
-                        f64::from(shared) * (c.worth_of_one(class) + 1e-9);
-                }
-            }
-            let mut best: Option<(f64, usize)> = None;
-            let mut scores: Vec<(usize, f64)> = score
-                .into_iter()
-                .filter(|(_, score)| *score > 0.0)
-                .collect();
-            scores.sort_unstable_by_key(|(at, _)| *at);
-            for (at, score) in scores {
-                let own = first.is_some_and(|first| self.root(first) == self.root(at));
-                let score = if own || !self.tied[at] {
-                    score
-                } else {
-                    0.3 * score
-                };
-                if best.is_none_or(|(known, _)| score > known) {
-                    best = Some((score, at));
-                }
-            }
-            let Some((_, at)) = best else { break };
-            for (class, pods) in &mut need {
-                let taken = self.take(at, *class, *pods);
-                if taken > 0 {
-                    found.push((at, *class, taken));
-                    *pods -= taken;
-                }
-            }
-            self.tied[at] = true;
-            match first {
-                Some(first) => {
-                    let (a, b) = (self.root(first), self.root(at));
-                    self.parent[a.max(b)] = a.min(b);
-                }
-                None => first = Some(at),
-            }
-        }
-        found
-    }
-
-    /// Pods of a class from whichever nodes have them.
-    fn any(&mut self, class: u32, mut pods: u32) -> Vec<(usize, u32)> {
-        let mut found = Vec::new();
-        let nodes = self.with.get(&class).cloned().unwrap_or_default();
-        for at in nodes {
-            if pods == 0 {
-                break;
-            }
-            let taken = self.take(at, class, pods);
-            if taken > 0 {
-                found.push((at, taken));
-                pods -= taken;
-            }
-        }
-        // Nodes without pods left are not looked at again.
-        let left = &self.left;
-        if let Some(nodes) = self.with.get_mut(&class) {
-            nodes.retain(|&at| {
-                left[at]
-                    .iter()
-                    .any(|&(known, pods)| known == class && pods > 0)
-            });
-        }
-        found
-    }
-
-    fn take(&mut self, at: usize, class: u32, most: u32) -> u32 {
-        let Some((_, left)) = self.left[at].iter_mut().find(|(known, _)| *known == class) else {
-            return 0;
-        };
-        let taken = most.min(*left);
-        *left -= taken;
-        taken
-    }
-
-    fn join(
-        mut self,
-        moves: Vec<(usize, u32, u32, Target)>,
-        bought: &[(usize, Vec<(u32, u32)>)],
-    ) -> Vec<Part> {
-        let roots: Vec<usize> = (0..self.nodes.len()).map(|at| self.root(at)).collect();
-        let mut parts: Vec<Part> = Vec::new();
-        let mut part_of: FxHashMap<usize, usize> = FxHashMap::default();
-        for (at, root) in roots.iter().enumerate() {
-            let part = *part_of.entry(*root).or_insert_with(|| {
-                parts.push(Part {
-                    nodes: Vec::new(),
-                    bought: Vec::new(),
-                    moves: Vec::new(),
-                });
-                parts.len() - 1
-            });
-            parts[part].nodes.push(self.nodes[at]);
-        }
-        let mut place_of: FxHashMap<usize, usize> = FxHashMap::default();
-        for (source, class, pods, target) in moves {
-            let part = &mut parts[part_of[&roots[source]]];
-            let target = match target {
-                Target::Node(node) => Target::Node(node),
-                Target::Bought(at) => Target::Bought(*place_of.entry(at).or_insert_with(|| {
-                    part.bought.push(bought[at].clone());
-                    part.bought.len() - 1
-                })),
-            };
-            part.moves.push((self.nodes[source], class, pods, target));
-        }
-        parts
-    }
-}
-
-fn is_spot(c: &Compiled<'_>, offering: Option<crate::model::OfferingId>) -> bool {
-    let world = &c.problem.snapshot.world;
-    let kind = offering.and_then(|offering| world.catalogue.offering(offering).capacity_type);
-    kind.is_some_and(|kind| world.names.text(kind) == SPOT)
-}
-
-fn node_is_spot(c: &Compiled<'_>, node: usize) -> bool {
-    let snapshot = c.problem.snapshot;
-    is_spot(
-        c,
-        super::costs::offering_of(snapshot, &snapshot.nodes[node]),
-    )
-}
-
-/// Spot nodes alone may not be replaced by spot nodes; beside a node that is paid for by the hour they
-/// may, as in Karpenter.
-fn is_spot_to_spot(c: &Compiled<'_>, part: &Part) -> bool {
-    part.bought
-        .iter()
-        .any(|(offer, _)| is_spot(c, Some(c.offers[*offer].offering)))
-        && part.nodes.iter().all(|&node| node_is_spot(c, node))
-}
-
-fn merge_spot(c: &Compiled<'_>, parts: Vec<Part>, rules: Rules) -> Vec<Part> {
-    if rules.spot_to_spot {
-        return parts;
-    }
-    let (alone, mut others): (Vec<Part>, Vec<Part>) =
-        parts.into_iter().partition(|part| is_spot_to_spot(c, part));
-    let mut hosts: Vec<usize> = (0..others.len())
-        .filter(|&at| others[at].nodes.iter().any(|&node| !node_is_spot(c, node)))
-        .collect();
-    hosts.sort_by_key(|&at| others[at].nodes.len());
-    let mut turn = hosts.iter().cycle().copied();
-    for part in alone {
-        match turn.next() {
-            Some(at) => {
-                let host = &mut others[at];
-                let offset = host.bought.len();
-                host.nodes.extend(part.nodes);
-                host.bought.extend(part.bought);
-                host.moves
-                    .extend(part.moves.into_iter().map(
-                        |(node, class, pods, target)| match target {
-                            Target::Bought(at) => (node, class, pods, Target::Bought(at + offset)),
-                            Target::Node(_) => (node, class, pods, target),
-                        },
-                    ));
-            }
-            None => others.push(part),
-        }
-    }
-    others
 }
 
 /// Pods with their targets, and the pods of each bought node.

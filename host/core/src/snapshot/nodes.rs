@@ -1,6 +1,7 @@
 //! Joins Nodes with NodeClaims and bound pods.
 
-use std::cmp::Reverse;
+mod bind;
+
 use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -8,7 +9,6 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::moves;
 use super::volumes::Volumes;
 use crate::ids::PodIx;
-use crate::matching::{admits, untolerated};
 use crate::model::{
     Catalogue, ClusterObjects, HostPort, Labels, NodeClaim, NodeRecord, Op, PodShape, Resources,
     Symbol, Symbols, Taint, TaintEffect, fields,
@@ -213,7 +213,7 @@ pub fn join(
             node.add_labels([(key, node.name)]);
         }
     }
-    let bound = bind(world, &mut nodes, daemons, volumes, not_here);
+    let bound = bind::bind(world, &mut nodes, daemons, volumes, not_here);
     Joined {
         nodes,
         deleting,
@@ -483,190 +483,5 @@ fn state_node(
         pods: Vec::new(),
         terminating: Vec::new(),
         cordoned: false,
-    }
-}
-
-/// What [`bind`] found.
-struct Bound {
-    /// Nominated pods without room, and those that are not here.
-    crowded_out: FxHashSet<PodIx>,
-    /// The other nominated pods with the positions of their nodes, by priority and UID.
-    nominated: Vec<(PodIx, usize)>,
-    /// Pods that will move and for which there is room.
-    moved: FxHashSet<PodIx>,
-}
-
-/// Subtracts bound pods, nominated pods, pods that will move and expected daemons from each node.
-/// Terminating pods on the node count as gone for nominated pods, because their room may be why the
-/// pods were nominated.
-fn bind(
-    world: &ClusterObjects,
-    nodes: &mut [StateNode],
-    daemons: &[Arc<PodShape>],
-    volumes: &Volumes,
-    not_here: &FxHashSet<PodIx>,
-) -> Bound {
-    let at: FxHashMap<Symbol, usize> = nodes.iter().enumerate().map(|(i, n)| (n.name, i)).collect();
-    let daemon_kind = world.names.get("DaemonSet");
-    let mut running_daemons = vec![Resources::default(); nodes.len()];
-    let mut ending: FxHashMap<usize, Resources> = FxHashMap::default();
-    let mut nominated = Vec::new();
-    let mut bind = |nodes: &mut [StateNode], ix: PodIx, i: usize| {
-        let pod = &world.pods[ix.0 as usize];
-        let shape = world.shapes.get(pod.shape);
-        nodes[i].free.sub(&shape.requests);
-        nodes[i].ports.extend(&shape.ports);
-        for volume in volumes.of(world, pod) {
-            if !nodes[i].volumes.contains(&volume) {
-                nodes[i].volumes.push(volume);
-            }
-        }
-        if pod.owner.is_some_and(|o| Some(o.0) == daemon_kind) {
-            running_daemons[i].add(&shape.requests);
-        }
-        if pod.deleting {
-            nodes[i].terminating.extend(pod.node.map(|_| ix));
-        } else {
-            nodes[i].pods.push(ix);
-        }
-    };
-    for (ix, pod) in world
-        .pods
-        .iter()
-        .enumerate()
-        .filter(|(_, pod)| !pod.terminal)
-    {
-        let ix = PodIx(ix as u32);
-        if let Some(&i) = pod.node.and_then(|name| at.get(&name)) {
-            // Of a machine that is started anew: they are gone before it takes pods again.
-            if pod.deleting && !nodes[i].initialized {
-                continue;
-            }
-            bind(nodes, ix, i);
-            if pod.deleting {
-                ending
-                    .entry(i)
-                    .or_default()
-                    .add(&world.shapes.get(pod.shape).requests);
-            }
-        } else if let (None, Some(&i)) = (pod.node, pod.nominated.and_then(|name| at.get(&name))) {
-            nominated.push((ix, i));
-        }
-    }
-    // What a node has room for is known once it is ready; of one that is late its taints count, too.
-    let takes = |ix: PodIx, node: &StateNode, room: &Resources| {
-        let shape = world.shapes.get(world.pods[ix.0 as usize].shape);
-        let tolerates = || untolerated(&shape.tolerations, &node.taints, false).is_none();
-        let fits = || shape.requests.fits(room);
-        (!node.late || tolerates()) && (!(node.initialized || node.late) || fits())
-    };
-    let mut crowded_out = not_here.clone();
-    nominated.retain(|(ix, _)| !not_here.contains(ix));
-    // kube-scheduler reserves no room against pods of higher priority, and tries them first.
-    nominated.sort_by_key(|&(ix, _)| {
-        let pod = &world.pods[ix.0 as usize];
-        (Reverse(world.shapes.get(pod.shape).priority), &pod.uid)
-    });
-    nominated.retain(|&(ix, i)| {
-        let mut room = nodes[i].free.clone();
-        if let Some(ending) = ending.get(&i) {
-            room.add(ending);
-        }
-        if !takes(ix, &nodes[i], &room) {
-            crowded_out.insert(ix);
-            return false;
-        }
-        bind(nodes, ix, i);
-        true
-    });
-    let mut moved = FxHashSet::default();
-    let mut moves = moves::destinations(world);
-    moves.retain(|(_, to)| at.contains_key(to));
-    moves.sort_by(|a, b| {
-        let uid = |pod: PodIx| &world.pods[pod.0 as usize].uid;
-        uid(a.0).cmp(uid(b.0))
-    });
-    for (ix, to) in moves {
-        let (i, pod) = (at[&to], &world.pods[ix.0 as usize]);
-        if !takes(ix, &nodes[i], &nodes[i].free) {
-            continue;
-        }
-        moved.insert(ix);
-        bind(nodes, ix, i);
-        if pod.node.is_some_and(|from| at.contains_key(&from)) {
-            // It counts where it is until its node is on its way out.
-            nodes[i].pods.retain(|&known| known != ix);
-        }
-    }
-    for (name, volume) in volumes.attached(world) {
-        if let Some(&i) = at.get(&name)
-            && !nodes[i].volumes.contains(&volume)
-        {
-            nodes[i].volumes.push(volume);
-        }
-    }
-    let mut expected_of: FxHashMap<(Vec<Taint>, Vec<(Symbol, Symbol)>), Resources> =
-        FxHashMap::default();
-    let keys: FxHashSet<Symbol> = daemons
-        .iter()
-        .flat_map(|d| d.node_selector.iter().chain(d.required.iter().flatten()))
-        .map(|r| r.key)
-        .collect();
-    for (node, running) in nodes.iter_mut().zip(&running_daemons) {
-        let seen = (
-            node.taints.clone(),
-            node.labels
-                .iter()
-                .filter(|(k, _)| keys.contains(k))
-                .collect(),
-        );
-        let expected = expected_of.entry(seen).or_insert_with(|| {
-            let mut expected = Resources::default();
-            let runs = |d: &&Arc<PodShape>| {
-                untolerated(&d.tolerations, &node.taints, false).is_none()
-                    && admits(&node.labels, d, &world.names)
-            };
-            daemons
-                .iter()
-                .filter(runs)
-                .for_each(|d| expected.add(&d.requests));
-            expected
-        });
-        for (resource, amount) in expected.iter() {
-            let missing = (amount - running.get(resource)).max(0);
-            node.free.add_one(resource, -missing);
-        }
-    }
-    let limits: FxHashMap<Symbol, &crate::model::storage::CsiNode> =
-        world.csi_nodes.iter().map(|c| (c.name, c)).collect();
-    let instance_type = world.names.get("node.kubernetes.io/instance-type");
-    let types: FxHashMap<Symbol, _> = world
-        .catalogue
-        .types()
-        .iter()
-        .map(|t| (t.name, &t.volume_limits))
-        .collect();
-    for node in nodes {
-        let csi = limits
-            .get(&node.name)
-            .map(|c| c.drivers.as_slice())
-            .unwrap_or_default();
-        node.volume_limits = csi
-            .iter()
-            .filter_map(|&(driver, count)| Some((driver, count?)))
-            .collect();
-        let of_type = instance_type
-            .and_then(|k| node.labels.get(k))
-            .and_then(|v| types.get(&v));
-        for &(driver, count) in of_type.into_iter().flat_map(|l| l.iter()) {
-            if !csi.iter().any(|&(d, _)| d == driver) {
-                node.volume_limits.push((driver, count));
-            }
-        }
-    }
-    Bound {
-        crowded_out,
-        nominated,
-        moved,
     }
 }

@@ -973,8 +973,15 @@ impl Controller {
         Some(Box::pin(async move {
             let is_read = fault.is_none();
             useless_purchases::step(&ctx, &pool, useless, given).await?;
-            let pool_due =
-                pools::step(&ctx, &pool, (fault, policies), class, &claims, &nodes).await?;
+            let observed = pools::Observed {
+                pool: &pool,
+                fault,
+                policies,
+                class,
+                claims: &claims,
+                nodes: &nodes,
+            };
+            let pool_due = pools::step(&ctx, observed).await?;
             if !is_read {
                 return Ok(pool_due);
             }

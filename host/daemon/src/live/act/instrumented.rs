@@ -201,7 +201,7 @@ mod tests {
     use longshore_cloud::Shortage;
 
     use super::*;
-    use crate::live::act::launch::lifecycle::tests::{context, fresh, instance};
+    use crate::live::test_cluster::{context, fresh, instance};
 
     /// What metrics count after calls that end with an error.
     async fn counted(calls: &[(&str, CloudError)]) -> String {

@@ -237,7 +237,7 @@ mod tests {
     use longshore_cloud::{CloudError, RepairAction, RepairPolicy};
 
     use super::*;
-    use crate::live::act::launch::lifecycle::tests::{Server, context, fresh};
+    use crate::live::test_cluster::{TestCluster, context, fresh};
 
     /// A node that is not ready is tolerated for ten minutes.
     fn policies() -> RepairPolicies {
@@ -328,7 +328,11 @@ mod tests {
         );
     }
 
-    async fn repaired(server: &Server, claim: &NodeClaim, scope: RepairScope) -> (Outcome, String) {
+    async fn repaired(
+        server: &TestCluster,
+        claim: &NodeClaim,
+        scope: RepairScope,
+    ) -> (Outcome, String) {
         let ctx = context(server, Err(CloudError::Other("not asked".into())));
         let sick = node("a", "web", &json!([stated("Ready", "False")]));
         let unhealthy = policies().at_once(&sick).unwrap();
@@ -349,7 +353,7 @@ mod tests {
         )
         .await;
         assert_eq!(outcome, Ok(None));
-        assert!(server.claim().is_none());
+        assert!(server.is_claim_deleted());
         let counted = r#"unhealthy_disrupted_total{capacity_type="",condition="ready""#;
         assert!(
             metrics.contains(counted) && metrics.contains(r#"reason="unhealthy""#),

@@ -140,7 +140,7 @@ mod tests {
     use longshore_ec2::catalogue::requirements::aws::RESERVATION_INTERRUPTIBLE;
 
     use super::*;
-    use crate::live::act::launch::lifecycle::tests::{context, fresh};
+    use crate::live::test_cluster::{context, fresh};
 
     #[tokio::test]
     async fn a_claim_without_its_reservation_is_on_demand() {
@@ -184,7 +184,7 @@ mod tests {
         let (server, claim) = fresh();
         let ctx = context(&server, Err(CloudError::Other("not asked".into())));
         end(&ctx, &claim, "cr-1").await.unwrap();
-        assert!(server.claim().is_none());
+        assert!(server.is_claim_deleted());
         assert!(ctx.metrics.text().contains(EXPIRING));
     }
 

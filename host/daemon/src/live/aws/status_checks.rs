@@ -291,7 +291,7 @@ mod tests {
     use longshore_cloud::CloudError;
 
     use super::*;
-    use crate::live::act::launch::lifecycle::tests::{context, fresh};
+    use crate::live::test_cluster::{context, fresh};
     use crate::managed::Managed;
 
     #[tokio::test]
@@ -304,7 +304,7 @@ mod tests {
             what: "it does not answer".to_owned(),
         };
         end(&ctx, &claim, &one).await.unwrap();
-        assert!(server.claim().is_none());
+        assert!(server.is_claim_deleted());
         let metrics = ctx.metrics.text();
         assert!(metrics.contains("reason=\"system_status\""), "{metrics}");
     }

@@ -1,18 +1,24 @@
 //! Applies a plan: creates NodeClaims, nominates pods, writes Events for unplaced pods.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 
 use longshore_core::model::ClusterObjects;
 use longshore_core::plan::{Plan, PodIx, PoolIx, Refusal, Unfit, Unplaced};
 use longshore_core::reasons::UselessPurchase;
 use longshore_core::snapshot::{Ineligible, Snapshot};
 use serde_json::json;
+use tokio::sync::mpsc::Sender;
 use tokio::time::Instant;
 
 use super::{Controller, Done};
+use crate::live::act::context::Context;
 use crate::live::act::guard::guarded;
 use crate::live::act::launch::create_claims::{self, Created};
-use crate::live::decide::claims::{group_of, new_node_claims, pod_name};
+use crate::live::decide::claims::{NewNodeClaim, group_of, new_node_claims, pod_name};
 use crate::live::decide::rollout::InFlightPod;
 use crate::live::decide::round::Round;
 use crate::live::observe::kinds::Kind;
@@ -51,33 +57,49 @@ impl Controller {
     /// Carries out a plan: creates NodeClaims, nominates pods, and writes Events for unplaced pods.
     pub(super) fn apply_plan(&mut self, round: Round) {
         self.panics = 0;
-        let Round {
-            snapshot,
-            plan,
-            nomination_plan,
-            took,
-        } = round;
         self.ctx.pulse.decided();
-        self.remember_useless(&snapshot);
-        self.ctx
-            .metrics
-            .scheduling
-            .with_label_values(&["provisioner"])
-            .observe(took.as_secs_f64());
-        let plan = match plan {
+        self.remember_useless(&round.snapshot);
+        let took = round.took.as_secs_f64();
+        let scheduling = &self.ctx.metrics.scheduling;
+        scheduling.with_label_values(&["provisioner"]).observe(took);
+        let wanted = self.take_plan(&round);
+        if wanted.is_empty() {
+            self.planning = false;
+            return;
+        }
+        self.create_claims(&round, wanted);
+    }
+
+    /// Says and notes what a plan has, and returns its NodeClaims; none of a plan that was rejected.
+    fn take_plan(&mut self, round: &Round) -> Vec<NewNodeClaim> {
+        let Some(plan) = self.accepted(round) else {
+            return Vec::new();
+        };
+        let snapshot = &round.snapshot;
+        let left_out = self.tell_left_out(plan);
+        self.count(plan);
+        self.note_used(snapshot, plan);
+        self.note_decisions(snapshot, plan);
+        self.tell_leftovers(snapshot, plan);
+        self.tell_useless(snapshot, plan);
+        self.tell_barren(snapshot, plan);
+        self.hint(snapshot, plan);
+        let wanted = self.new_claims(round, plan);
+        self.note_plan(round, plan, wanted.len(), left_out);
+        wanted
+    }
+
+    /// The plan of a round, unless it was rejected.
+    fn accepted<'a>(&self, round: &'a Round) -> Option<&'a Plan> {
+        let plan = match &round.plan {
             Ok(plan) => plan,
             Err(why) => {
                 tracing::error!(
                     why,
                     "plan rejected by check: a defect of Longshore, please report it"
                 );
-                self.ctx
-                    .metrics
-                    .rounds
-                    .with_label_values(&["rejected"])
-                    .inc();
-                self.planning = false;
-                return;
+                self.count_round("rejected");
+                return None;
             }
         };
         if let Some(violation) = plan.rejected_candidates.first() {
@@ -86,140 +108,85 @@ impl Controller {
                 "optimised plan rejected by check, first-fit plan used: a defect of Longshore, \
                 please report it"
             );
-            self.ctx
-                .metrics
-                .rounds
-                .with_label_values(&["replaced"])
-                .inc();
+            self.count_round("replaced");
         }
-        let left_out = self.tell_left_out(&plan);
+        Some(plan)
+    }
+
+    fn count_round(&self, outcome: &str) {
+        let rounds = &self.ctx.metrics.rounds;
+        rounds.with_label_values(&[outcome]).inc();
+    }
+
+    /// Counts what a plan has.
+    fn count(&self, plan: &Plan) {
+        let metrics = &self.ctx.metrics;
         if plan.cut_short.is_some() {
-            self.ctx
-                .metrics
-                .rounds
-                .with_label_values(&["cut_short"])
-                .inc();
+            self.count_round("cut_short");
         }
+        metrics.unschedulable(plan.unplaced.len());
+        let is_ignored = |left: &&Unplaced| left.refusals.iter().any(|r| r.unfit.is_of_the_pod());
+        metrics.ignored(plan.unplaced.iter().filter(is_ignored).count());
         if plan.claims.is_empty() {
-            self.ctx
-                .metrics
-                .rounds
-                .with_label_values(&["nothing"])
-                .inc();
+            self.count_round("nothing");
+        } else {
+            metrics.plan_cost.set(plan.effective_cost);
+            metrics.plan_bound.set(plan.lower_bound);
         }
-        self.ctx.metrics.unschedulable(plan.unplaced.len());
-        let ignored = plan
-            .unplaced
-            .iter()
-            .filter(|left| left.refusals.iter().any(|r| r.unfit.is_of_the_pod()));
-        self.ctx.metrics.ignored(ignored.count());
-        if !plan.claims.is_empty() {
-            self.ctx.metrics.plan_cost.set(plan.effective_cost);
-            self.ctx.metrics.plan_bound.set(plan.lower_bound);
-        }
-        self.note_used(&snapshot, &plan);
-        self.note_decisions(&snapshot, &plan);
-        self.tell_leftovers(&snapshot, &plan);
-        self.tell_useless(&snapshot, &plan);
-        self.tell_barren(&snapshot, &plan);
-        self.hint(&snapshot, &plan);
+    }
+
+    /// The NodeClaims of a plan, but those that were planned with a spec that nobody wants any more.
+    fn new_claims(&self, round: &Round, plan: &Plan) -> Vec<NewNodeClaim> {
+        let snapshot = &round.snapshot;
         // Time and count name a round: no other process makes one at the same second, for only one
         // leads.
         let name = format!("{}-{}", snapshot.world.now, self.rounds);
-        let mut wanted =
-            new_node_claims(&snapshot, &plan, &nomination_plan, &self.state.pools, &name);
-        // They were planned with a spec that nobody wants any more.
+        let pools = &self.state.pools;
+        let mut wanted = new_node_claims(snapshot, plan, &round.nomination_plan, pools, &name);
         wanted.retain(|want| self.state.pool_fault(&want.pool).is_none());
+        wanted
+    }
+
+    /// Notes a plan for the status, and logs it.
+    fn note_plan(&mut self, round: &Round, plan: &Plan, claims: usize, left_out: usize) {
+        let milliseconds = round.took.as_millis() as u64;
+        let pods = round.snapshot.pending.len();
         self.last_plan = json!({
-            "milliseconds": took.as_millis() as u64, "cost": plan.cost, "effective": plan.effective_cost,
-            "lowerBound": plan.lower_bound, "claims": wanted.len(), "left": plan.unplaced.len(),
-            "pods": snapshot.pending.len(), "cutShort": plan.cut_short.is_some(),
-            "leftOut": left_out,
+            "milliseconds": milliseconds, "cost": plan.cost, "effective": plan.effective_cost,
+            "lowerBound": plan.lower_bound, "claims": claims, "left": plan.unplaced.len(),
+            "pods": pods, "cutShort": plan.cut_short.is_some(), "leftOut": left_out,
         });
-        if !wanted.is_empty() || !plan.unplaced.is_empty() {
-            tracing::info!(
-                pods = snapshot.pending.len(),
-                claims = wanted.len(),
-                existing = plan
-                    .on_existing_nodes
-                    .iter()
-                    .map(|e| e.pods.len())
-                    .sum::<usize>(),
-                left = plan.unplaced.len(),
-                cost = plan.cost,
-                milliseconds = took.as_millis() as u64,
-                "planned"
-            );
-            log_places(&snapshot.world, &plan);
-        }
-        if wanted.is_empty() {
-            self.planning = false;
+        if claims == 0 && plan.unplaced.is_empty() {
             return;
         }
-        // The others are on nodes that are being deleted.
-        let waiting = wanted
-            .iter()
-            .flat_map(|want| &want.pods)
-            .filter(|pod| self.state.waits(pod))
-            .cloned();
-        let waiting: Vec<String> = waiting.collect();
-        let moving: Vec<String> = wanted
-            .iter()
-            .flat_map(|want| &want.pods)
-            .filter(|pod| !self.state.waits(pod))
-            .cloned()
-            .collect();
-        let bought = plan.claims.iter().flat_map(|claim| &claim.pods);
-        let uids: HashMap<String, Box<str>> = bought
-            .map(|&pod| {
-                let uid = &snapshot.world.pods[pod.0 as usize].uid;
-                (pod_name(&snapshot.world, pod), uid.clone())
-            })
-            .collect();
-        let doubtful = self.doubtful(&waiting);
+        let existing = plan.on_existing_nodes.iter().map(|e| e.pods.len());
+        tracing::info!(
+            pods,
+            claims,
+            existing = existing.sum::<usize>(),
+            left = plan.unplaced.len(),
+            cost = plan.cost,
+            milliseconds,
+            "planned"
+        );
+        log_places(&round.snapshot.world, plan);
+    }
+
+    /// Has the NodeClaims of a round created by a task that reports.
+    fn create_claims(&mut self, round: &Round, wanted: Vec<NewNodeClaim>) {
+        let pods = wanted.iter().flat_map(|want| want.pods.iter().cloned());
+        let (waiting, moving): (Vec<String>, Vec<String>) =
+            pods.partition(|pod| self.state.waits(pod));
+        let purchase = Purchase {
+            doubtful: self.doubtful(&waiting),
+            waiting,
+            moving,
+            uids: uids_of(round),
+            wanted,
+        };
         self.unproven = false;
         let (ctx, done) = (self.ctx.clone(), self.done.clone());
-        tokio::spawn(async move {
-            let mut asked = Asked::default();
-            if !doubtful.is_empty() {
-                asked = server_pods::unbound(&ctx.client, &waiting, &doubtful).await;
-            }
-            // They are being evicted: a watch that is a little late shows some that have gone.
-            if !moving.is_empty() {
-                asked.extend(server_pods::existing(&ctx.client, &moving).await);
-            }
-            // The others need their nodes all the same.
-            let outdated = create_claims::leave_out(&mut wanted, &asked.gone) > 0;
-            let unread = create_claims::leave_out(&mut wanted, &asked.unread);
-            let all = wanted.len();
-            let written = guarded(
-                &ctx.metrics,
-                "writing",
-                create_claims::write_all(&ctx, wanted),
-            )
-            .await;
-            let (written, failed) = written.unwrap_or((Vec::new(), all));
-            let failed = failed + unread;
-            let planned: Vec<(String, String)> = written
-                .iter()
-                .flat_map(|Created { name, pods }| {
-                    pods.iter().map(|pod| (pod.clone(), name.clone()))
-                })
-                .take(MAX_EVENTS)
-                .collect();
-            let _ = done.send(Done::Written(written, failed, outdated)).await;
-            for (pod, claim) in planned {
-                let uid = uids.get(&pod).map_or("", |uid| &**uid);
-                ctx.events
-                    .pod_with_uid(
-                        (&pod, uid),
-                        false,
-                        "Nominated",
-                        &format!("Pod should schedule on: nodeclaim/{claim}"),
-                    )
-                    .await;
-            }
-        });
+        tokio::spawn(purchase.carry_out(ctx, done));
     }
 
     /// Of these pods those to list before claims are created for them: nodes were bought for them
@@ -455,6 +422,67 @@ impl Controller {
             }
         }
         self.rollout.planned(planned, &on_nodes, on_claims);
+    }
+}
+
+/// The UIDs of the pods that a round's NodeClaims are for, by `namespace/name`.
+fn uids_of(round: &Round) -> HashMap<String, Box<str>> {
+    let world = &round.snapshot.world;
+    let claims = round.plan.iter().flat_map(|plan| &plan.claims);
+    claims
+        .flat_map(|claim| &claim.pods)
+        .map(|&pod| (pod_name(world, pod), world.pods[pod.0 as usize].uid.clone()))
+        .collect()
+}
+
+/// NodeClaims to create, and what is to be known of their pods; pods are `namespace/name`.
+struct Purchase {
+    wanted: Vec<NewNodeClaim>,
+    waiting: Vec<String>,
+    /// Those on nodes that are being deleted.
+    moving: Vec<String>,
+    /// Of those that wait, the ones to list before anything is created for them.
+    doubtful: Vec<String>,
+    uids: HashMap<String, Box<str>>,
+}
+
+impl Purchase {
+    /// Creates the NodeClaims whose pods still need them, and reports that. Then says so in Events.
+    async fn carry_out(mut self, ctx: Arc<Context>, done: Sender<Done>) {
+        let asked = self.ask(&ctx).await;
+        // The others need their nodes all the same.
+        let outdated = create_claims::leave_out(&mut self.wanted, &asked.gone) > 0;
+        let unread = create_claims::leave_out(&mut self.wanted, &asked.unread);
+        let all = self.wanted.len();
+        let writes = create_claims::write_all(&ctx, self.wanted);
+        let written = guarded(&ctx.metrics, "writing", writes).await;
+        let (written, failed) = written.unwrap_or((Vec::new(), all));
+        let nominated = written
+            .iter()
+            .flat_map(|Created { name, pods }| pods.iter().map(|pod| (pod.clone(), name.clone())));
+        let nominated: Vec<(String, String)> = nominated.take(MAX_EVENTS).collect();
+        let report = Done::Written(written, failed + unread, outdated);
+        let _ = done.send(report).await;
+        for (pod, claim) in nominated {
+            let uid = self.uids.get(&pod).map_or("", |uid| &**uid);
+            let message = format!("Pod should schedule on: nodeclaim/{claim}");
+            ctx.events
+                .pod_with_uid((&pod, uid), false, "Nominated", &message)
+                .await;
+        }
+    }
+
+    /// Asks the server for pods that the state may be wrong about.
+    async fn ask(&self, ctx: &Context) -> Asked {
+        let mut asked = Asked::default();
+        if !self.doubtful.is_empty() {
+            asked = server_pods::unbound(&ctx.client, &self.waiting, &self.doubtful).await;
+        }
+        // They are being evicted: a watch that is a little late shows some that have gone.
+        if !self.moving.is_empty() {
+            asked.extend(server_pods::existing(&ctx.client, &self.moving).await);
+        }
+        asked
     }
 }
 

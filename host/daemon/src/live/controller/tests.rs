@@ -1,5 +1,4 @@
-//! The loop behind a real listener. The test sends its observations; the API server accepts every
-//! write.
+//! The loop behind a real listener. The test sends its observations; the API server is simulated.
 
 use super::node_claim;
 use std::net::SocketAddr;
@@ -9,10 +8,10 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use longshore_core::disrupt::methods::TerminateFirst;
+use longshore_simcluster::server::resources::POD;
 
 use super::*;
 use crate::input;
-use crate::live::act::launch::lifecycle::tests::{Server, context, fresh, instance};
 use crate::live::act::launch::refusals::Refused;
 use crate::live::journal::Journal;
 use crate::live::observe::server_pods;
@@ -22,13 +21,14 @@ use crate::live::process::leader::Leadership;
 use crate::live::process::lock::lock;
 use crate::live::run::environment::fixed;
 use crate::live::serve::http;
+use crate::live::test_cluster::{TestCluster, context, fresh, instance};
 
-const POOL: &str = r#"{"metadata":{"name":"default","uid":"p","generation":1},"spec":{"template":{"spec":{
+pub(super) const POOL: &str = r#"{"metadata":{"name":"default","uid":"p","generation":1},"spec":{"template":{"spec":{
     "requirements":[{"key":"kubernetes.io/os","operator":"In","values":["linux"]}],
     "nodeClassRef":{"group":"karpenter.kwok.sh","kind":"KWOKNodeClass","name":"default"}}}},
     "status":{"conditions":[{"type":"Ready","status":"True","lastTransitionTime":"2026-01-05T09:00:00Z","reason":"Ready",
     "message":"","observedGeneration":1}]}}"#;
-const CLASS: &str = r#"{"metadata":{"name":"default","uid":"c","generation":1},"spec":{},"status":{"conditions":[
+pub(super) const CLASS: &str = r#"{"metadata":{"name":"default","uid":"c","generation":1},"spec":{},"status":{"conditions":[
     {"type":"Ready","status":"True","lastTransitionTime":"2026-01-05T09:00:00Z","reason":"Ready","message":""}]}}"#;
 
 /// A pod of the namespace `shop` that kube-scheduler finds no node for.
@@ -148,14 +148,16 @@ async fn two_loops_of_questions_do_not_keep_rounds_from_being_made() {
 #[tokio::test]
 async fn pods_that_cannot_be_listed_are_neither_gone_nor_bought_for() {
     let pods = ["shop/web", "shop/db"].map(str::to_owned);
-    let ask = async |server: Server| {
-        let ctx = context(&server, Ok(instance()));
+    let ask = async |cluster: TestCluster| {
+        let ctx = context(&cluster, Ok(instance()));
         let asked = server_pods::unbound(&ctx.client, &pods, &pods[1..]).await;
         (Vec::from_iter(asked.gone), Vec::from_iter(asked.unread))
     };
-    let refuses = ask(fresh().0).await;
+    let forbids = TestCluster::empty();
+    forbids.refuse("list", POD, 403, "Forbidden");
+    let refuses = ask(forbids).await;
     assert_eq!(refuses, (Vec::new(), vec!["shop/db".to_owned()]));
-    let answers = ask(fresh().0.with_pods(&["web"])).await;
+    let answers = ask(TestCluster::empty().with_pods(&["web"])).await;
     assert_eq!(answers, (vec!["shop/db".to_owned()], Vec::new()));
 }
 

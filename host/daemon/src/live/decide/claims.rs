@@ -187,16 +187,46 @@ fn one(
     decided_by: &str,
     (round, given): (&str, &str),
 ) -> NewNodeClaim {
-    let text = |sym: Symbol| world.names.text(sym);
-    let template = &pool.spec.template;
-    let name = pool.metadata.name.clone().unwrap_or_default();
-    let mut own_labels = template.metadata.labels.clone().unwrap_or_default();
-    own_labels.insert(labels::NODEPOOL.into(), name.clone());
-    own_labels.extend([class_label(&template.spec.node_class_ref)]);
-    let mut annotations = template.metadata.annotations.clone().unwrap_or_default();
+    let pool_name = pool.metadata.name.clone().unwrap_or_default();
     let pods: Vec<String> = claim.pods.iter().map(|&pod| pod_name(world, pod)).collect();
+    let planned = planned_pods_text(world, claim, nomination_plan, &pods);
+    let name = claim_name(&pool_name, decided_by, &planned);
+    let mut annotations = annotations_of(world, claim, pool);
+    annotations.insert(PLANNED_PODS.into(), planned);
+    annotations.insert(ROUND.into(), round.to_owned());
+    annotations.insert(BOUGHT_GIVEN.into(), given.to_owned());
+    annotations.insert(
+        "karpenter.sh/nodeclaim-min-values-relaxed".into(),
+        claim.min_values_relaxed.to_string(),
+    );
+    let requests = claim.requests.iter().filter(|(_, amount)| *amount > 0);
+    let object = node_claim(
+        pool,
+        &name,
+        labels_of(world, claim, pool),
+        annotations,
+        requirements_of(world, claim, pool),
+        json!(quantities(&world.names, requests)),
+    );
+    NewNodeClaim {
+        name,
+        pool: pool_name,
+        object,
+        pods,
+        summary: summary(world, claim),
+        min_values_relaxed: claim.min_values_relaxed,
+    }
+}
+
+/// What the annotation [`PLANNED_PODS`] says: as many of the claim's pods as there is room for.
+fn planned_pods_text(
+    world: &ClusterObjects,
+    claim: &PlannedClaim,
+    nomination_plan: &NominationPlan,
+    names: &[String],
+) -> String {
     let mut list = String::new();
-    for (name, &pod) in pods.iter().zip(&claim.pods) {
+    for (name, &pod) in names.iter().zip(&claim.pods) {
         if list.len() + name.len() >= PODS_BYTES {
             break;
         }
@@ -206,24 +236,89 @@ fn one(
         list.push_str(name);
         list += &nomination_plan.text(world, pod);
     }
-    let own_name = claim_name(&name, decided_by, &list);
+    list
+}
+
+/// Annotations that do not depend on the round.
+fn annotations_of(
+    world: &ClusterObjects,
+    claim: &PlannedClaim,
+    pool: &NodePool,
+) -> BTreeMap<String, String> {
+    let template = pool.spec.template.metadata.annotations.clone();
+    let mut annotations = template.unwrap_or_default();
     annotations.extend(overlay_annotations(world, &claim.types));
     annotations.extend(launch_order::launch_order(world, claim));
-    annotations.insert(PLANNED_PODS.into(), list);
-    annotations.insert(ROUND.into(), round.to_owned());
-    annotations.insert(BOUGHT_GIVEN.into(), given.to_owned());
-    annotations.insert(
-        "karpenter.sh/nodeclaim-min-values-relaxed".into(),
-        claim.min_values_relaxed.to_string(),
-    );
-    let lifecycle = [labels::REGISTERED, labels::INITIALIZED];
-    let mut requirements: Vec<Value> = Vec::new();
+    annotations
+}
+
+/// Requirements that come with the lifecycle of a node, and are asked of no cloud.
+fn is_of_lifecycle(key: &str) -> bool {
+    [labels::REGISTERED, labels::INITIALIZED].contains(&key)
+}
+
+/// Labels: the NodePool's, and custom ones that a requirement gives a single value.
+fn labels_of(
+    world: &ClusterObjects,
+    claim: &PlannedClaim,
+    pool: &NodePool,
+) -> BTreeMap<String, String> {
+    let template = &pool.spec.template;
+    let mut own = template.metadata.labels.clone().unwrap_or_default();
+    let pool = pool.metadata.name.clone().unwrap_or_default();
+    own.insert(labels::NODEPOOL.into(), pool);
+    own.extend([class_label(&template.spec.node_class_ref)]);
+    for (key, values) in &claim.requirements {
+        let key = world.names.text(*key);
+        if let ([only], true) = (values.as_slice(), own_values::is_custom(key))
+            && !is_of_lifecycle(key)
+        {
+            own.insert(key.to_owned(), world.names.text(*only).to_owned());
+        }
+    }
+    own
+}
+
+/// Requirements: what the claim may become, then what is open, then its instance types.
+fn requirements_of(world: &ClusterObjects, claim: &PlannedClaim, pool: &NodePool) -> Vec<Value> {
+    let text = |symbol: Symbol| world.names.text(symbol);
+    let texts =
+        |values: &[Symbol]| -> Vec<String> { values.iter().map(|&v| text(v).to_owned()).collect() };
     let counted = min_values::Counted {
         world,
         claim,
-        template: &template.spec.requirements,
+        template: &pool.spec.template.spec.requirements,
     };
-    let mut add = |key: &str, operator: &str, values: Vec<String>| {
+    let mut all: Vec<(&str, &str, Vec<String>)> = Vec::new();
+    for (key, values) in &claim.requirements {
+        // What is required of a label that is given a value stands below.
+        if is_of_lifecycle(text(*key)) || claim.open.iter().any(|open| open.key == *key) {
+            continue;
+        }
+        match counted.bounds(text(*key)) {
+            Some(bounds) => {
+                let bounds = bounds.into_iter();
+                all.extend(bounds.map(|(operator, bound)| (text(*key), operator, vec![bound])));
+            }
+            None => all.push((text(*key), "In", texts(values))),
+        }
+    }
+    for Requirement { key, op, .. } in &claim.open {
+        if is_of_lifecycle(text(*key)) {
+            continue;
+        }
+        let (operator, values) = match op {
+            Op::In(values) => ("In", texts(values)),
+            Op::NotIn(values) => ("NotIn", texts(values)),
+            Op::Exists => ("Exists", Vec::new()),
+            Op::DoesNotExist => ("DoesNotExist", Vec::new()),
+            Op::Gte(bound) => ("Gte", vec![bound.to_string()]),
+            Op::Lte(bound) => ("Lte", vec![bound.to_string()]),
+        };
+        all.push((text(*key), operator, values));
+    }
+    all.push((labels::INSTANCE_TYPE, "In", types_of(world, claim)));
+    let written = all.into_iter().map(|(key, operator, values)| {
         let mut r = json!({"key": key, "operator": operator});
         if !values.is_empty() {
             r["values"] = json!(values);
@@ -231,77 +326,24 @@ fn one(
         if let Some(least) = counted.least(key) {
             r["minValues"] = json!(least);
         }
-        requirements.push(r);
-    };
-    for (key, values) in claim
-        .requirements
-        .iter()
-        .filter(|(key, _)| !lifecycle.contains(&text(*key)))
-    {
-        let values: Vec<String> = values.iter().map(|&v| text(v).to_owned()).collect();
-        if let ([only], true) = (values.as_slice(), own_values::is_custom(text(*key))) {
-            own_labels.insert(text(*key).to_owned(), only.clone());
-        }
-        // What is required of a label that is given a value stands below.
-        if claim.open.iter().any(|open| open.key == *key) {
-            continue;
-        }
-        match counted.bounds(text(*key)) {
-            Some(bounds) => {
-                for (operator, bound) in bounds {
-                    add(text(*key), operator, vec![bound]);
-                }
-            }
-            None => add(text(*key), "In", values),
-        }
-    }
-    for Requirement { key, op, .. } in claim
-        .open
-        .iter()
-        .filter(|r| !lifecycle.contains(&text(r.key)))
-    {
-        let (operator, values) = match op {
-            Op::In(values) => ("In", values.iter().map(|&v| text(v).to_owned()).collect()),
-            Op::NotIn(values) => (
-                "NotIn",
-                values.iter().map(|&v| text(v).to_owned()).collect(),
-            ),
-            Op::Exists => ("Exists", Vec::new()),
-            Op::DoesNotExist => ("DoesNotExist", Vec::new()),
-            Op::Gte(bound) => ("Gte", vec![bound.to_string()]),
-            Op::Lte(bound) => ("Lte", vec![bound.to_string()]),
-        };
-        add(text(*key), operator, values);
-    }
-    let types: Vec<String> = claim
-        .types
-        .iter()
-        .map(|&t| text(world.catalogue.instance_type(t).name).to_owned())
-        .collect();
-    let words = format!(
-        "{} at {:.4} USD/h",
-        types.first().map_or("", String::as_str),
-        claim.price
-    );
-    add(labels::INSTANCE_TYPE, "In", types);
-    let requests = claim.requests.iter().filter(|(_, amount)| *amount > 0);
-    let requests = json!(quantities(&world.names, requests));
-    let object = node_claim(
-        pool,
-        &own_name,
-        own_labels,
-        annotations,
-        requirements,
-        requests,
-    );
-    NewNodeClaim {
-        name: own_name,
-        pool: name,
-        object,
-        pods,
-        summary: words,
-        min_values_relaxed: claim.min_values_relaxed,
-    }
+        r
+    });
+    written.collect()
+}
+
+/// The names of the instance types that a claim may become, cheapest first.
+fn types_of(world: &ClusterObjects, claim: &PlannedClaim) -> Vec<String> {
+    let name = |&t: &TypeId| world.names.text(world.catalogue.instance_type(t).name);
+    claim.types.iter().map(name).map(str::to_owned).collect()
+}
+
+/// The cheapest instance type of a claim and its price, in words.
+fn summary(world: &ClusterObjects, claim: &PlannedClaim) -> String {
+    let cheapest = claim.types.first();
+    let cheapest = cheapest.map_or("", |&t| {
+        world.names.text(world.catalogue.instance_type(t).name)
+    });
+    format!("{cheapest} at {:.4} USD/h", claim.price)
 }
 
 /// What a claim that may become these types says of NodeOverlays that have changed them.

@@ -1,5 +1,8 @@
 //! One round: plans a snapshot.
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 

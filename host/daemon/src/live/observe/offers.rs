@@ -197,4 +197,78 @@ mod tests {
         current.follow(&source, &mut state);
         assert_eq!(label(&current, &state), "second-class");
     }
+
+    #[test]
+    fn offers_that_never_change_are_looked_at_once() {
+        let mut names = Symbols::default();
+        let source = OfClass::default();
+        let catalogue = source.catalogue(&mut names);
+        let (source, mut state) = (fixed(catalogue), ClusterState::new(names));
+        let mut current = CurrentOffers::default();
+        current.follow(&*source, &mut state);
+        assert_eq!(current.catalogue().types().len(), 1);
+        assert!(!current.follow(&*source, &mut state));
+        assert!(!source.follows(Kind::NodePool));
+    }
+
+    /// Offers that write down what they are told.
+    #[derive(Default)]
+    struct Listener(Mutex<Vec<String>>);
+
+    impl Offers for Listener {
+        fn version(&self) -> u64 {
+            0
+        }
+
+        fn catalogue(&self, _: &mut Symbols) -> Catalogue {
+            Catalogue::default()
+        }
+
+        fn changed(&self, kind: Kind, name: &str, json: Option<&str>) {
+            let what = json.map_or("is gone", |_| "is there");
+            self.0
+                .lock()
+                .unwrap()
+                .push(format!("{kind:?} {name} {what}"));
+        }
+    }
+
+    #[test]
+    fn the_cloud_is_told_of_each_object_and_once_that_it_is_gone() {
+        let object = |name: &str| {
+            let class = r#"{"group":"karpenter.kwok.sh","kind":"KWOKNodeClass","name":"c"}"#;
+            format!(
+                r#"{{"metadata":{{"name":"{name}","uid":"{name}"}},"spec":{{"template":{{"spec":{{
+                "requirements":[],"nodeClassRef":{class}}}}}}}}}"#
+            )
+        };
+        let there = |name: &str| Change::Upsert(object(name).into());
+        let (source, mut state) = (Listener::default(), ClusterState::new(Symbols::default()));
+        let mut current = CurrentOffers::default();
+        for (kind, change) in [
+            (Kind::NodePool, there("web")),
+            (Kind::NodePool, there("db")),
+            (Kind::KwokNodeClass, there("c")),
+            (Kind::NodePool, Change::Remove(object("web").into())),
+            // A list without the others.
+            (Kind::NodePool, Change::Begin),
+            (Kind::NodePool, Change::End),
+            (Kind::KwokNodeClass, Change::Begin),
+            (Kind::KwokNodeClass, Change::End),
+        ] {
+            state.fold(kind, &change);
+            current.tell(&source, kind, &change, &state);
+        }
+        assert_eq!(
+            *source.0.lock().unwrap(),
+            [
+                "NodePool web is there",
+                "NodePool db is there",
+                "KwokNodeClass c is there",
+                "NodePool web is gone",
+                "NodePool db is gone",
+                "KwokNodeClass c is gone",
+            ]
+        );
+    }
 }

@@ -7,6 +7,9 @@
 //! clean stop the Lease is released once no write is in flight, so that the successor need not
 //! wait.
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;

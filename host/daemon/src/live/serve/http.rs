@@ -376,8 +376,8 @@ pub(in crate::live) mod tests {
 
     use super::*;
     use crate::live::act::context::Context;
-    use crate::live::act::launch::lifecycle::tests::{context, fresh, instance};
     use crate::live::observe::state::ClusterState;
+    use crate::live::test_cluster::{context, fresh, instance};
 
     fn shared(ctx: Arc<Context>, asks: Sender<Query>) -> Shared {
         Shared {

@@ -292,7 +292,7 @@ fn a_class_that_offers_nothing_is_no_reason_to_replace_its_nodes() {
 
 /// What the step leaves of both conditions.
 async fn updated(claim: &NodeClaim, pool: Option<&NodePool>, answer: Result<&str, &str>) -> String {
-    use crate::live::act::launch::lifecycle::tests::{context, fresh};
+    use crate::live::test_cluster::{context, fresh};
     let mut ctx = context(&fresh().0, Err(CloudError::Other("not asked".into())));
     ctx.provider = Arc::new(Said(answer.map(str::to_owned).map_err(str::to_owned)));
     let around = Surroundings {

@@ -3,11 +3,16 @@
 //! An instance is terminated only if its Node is gone or never joined. The API server is asked for
 //! that, because a Node missing from the state may only mean that a watch lags.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use longshore_api::crd::{ConditionStatus, NodeClaim, Time, condition, duration, set_condition};
+use longshore_api::crd::{
+    ConditionStatus, NodeClaim, Time, Timestamp, condition, duration, set_condition,
+};
 use longshore_cloud::{CloudError, Instance};
 use serde_json::json;
 use tokio::time::Instant;
@@ -38,33 +43,14 @@ const TERMINATION_POLL: Duration = Duration::from_secs(2);
 /// Ends what belongs to a claim that is being deleted. `nodes` are those with its provider ID, as
 /// far as the state knows.
 pub async fn finalize(ctx: &Context, claim: &NodeClaim, nodes: &[Arc<NodeView>]) -> Outcome {
-    let finalizers = claim.metadata.finalizers.clone().unwrap_or_default();
-    if !finalizers.iter().any(|f| f == FINALIZER) {
+    let mut finalizers = claim.metadata.finalizers.iter().flatten();
+    if !finalizers.any(|f| f == FINALIZER) {
         return Ok(None);
     }
     if has_failed_to_join(claim) {
-        let uid = claim.metadata.uid.as_deref().unwrap_or_default();
-        ctx.registrations.failed(pool_of(claim), uid);
+        ctx.registrations.failed(pool_of(claim), uid_of(claim));
     }
-    let annotations = claim.metadata.annotations.clone().unwrap_or_default();
-    let grace = claim
-        .spec
-        .termination_grace_period
-        .as_deref()
-        .and_then(|t| duration::duration(t).ok());
-    let deleted = claim
-        .metadata
-        .deletion_timestamp
-        .as_ref()
-        .map_or(ctx.now(), |t| t.0);
-    if let (Some(grace), false) = (grace, annotations.contains_key(TERMINATION_TIME)) {
-        let end = deleted.checked_add(jiff_span(grace)).unwrap_or(deleted);
-        patch_meta(
-            ctx,
-            claim,
-            json!({"annotations": {TERMINATION_TIME: rfc3339(end)}}),
-        )
-        .await?;
+    if write_termination_time(ctx, claim).await? {
         return Ok(None);
     }
     let id = match provider_id(ctx, claim).await? {
@@ -77,31 +63,71 @@ pub async fn finalize(ctx: &Context, claim: &NodeClaim, nodes: &[Arc<NodeView>])
     {
         return Ok(Some(NODE_POLL));
     }
-    if let Some(id) = id.filter(|_| !mutant("leaks-instance")) {
-        ctx.may_write()?;
-        match ctx.provider.delete(&id).await {
-            Err(CloudError::NotFound(_)) => {}
-            Err(error) => return Err(error.into()),
-            Ok(()) => {
-                say_ending(ctx, claim).await?;
-                return Ok(Some(TERMINATION_POLL));
-            }
+    if let Some(id) = id.filter(|_| !mutant("leaks-instance"))
+        && end_instance(ctx, claim, &id).await?
+    {
+        return Ok(Some(TERMINATION_POLL));
+    }
+    release(ctx, claim).await?;
+    note_end(ctx, claim);
+    Ok(None)
+}
+
+fn uid_of(claim: &NodeClaim) -> &str {
+    claim.metadata.uid.as_deref().unwrap_or_default()
+}
+
+/// When the end of a claim was asked for.
+fn deleted_at(ctx: &Context, claim: &NodeClaim) -> Timestamp {
+    let deleted = claim.metadata.deletion_timestamp.as_ref();
+    deleted.map_or(ctx.now(), |t| t.0)
+}
+
+/// Writes when the pods of a claim with a grace period go whatever they say. Says whether that was
+/// missing.
+async fn write_termination_time(ctx: &Context, claim: &NodeClaim) -> Result<bool, StepError> {
+    let grace = claim.spec.termination_grace_period.as_deref();
+    let Some(grace) = grace.and_then(|text| duration::duration(text).ok()) else {
+        return Ok(false);
+    };
+    let annotations = claim.metadata.annotations.as_ref();
+    if annotations.is_some_and(|own| own.contains_key(TERMINATION_TIME)) {
+        return Ok(false);
+    }
+    let deleted = deleted_at(ctx, claim);
+    let end = deleted.checked_add(jiff_span(grace)).unwrap_or(deleted);
+    let written = json!({"annotations": {TERMINATION_TIME: rfc3339(end)}});
+    patch_meta(ctx, claim, written).await?;
+    Ok(true)
+}
+
+/// Asks for the end of an instance. Says whether it still ends.
+async fn end_instance(ctx: &Context, claim: &NodeClaim, id: &str) -> Result<bool, StepError> {
+    ctx.may_write()?;
+    match ctx.provider.delete(id).await {
+        Err(CloudError::NotFound(_)) => Ok(false),
+        Err(error) => Err(error.into()),
+        Ok(()) => {
+            say_ending(ctx, claim).await?;
+            Ok(true)
         }
     }
-    let rest: Vec<String> = finalizers.into_iter().filter(|f| f != FINALIZER).collect();
+}
+
+/// Takes the finalizer from a claim that owns nothing any more.
+async fn release(ctx: &Context, claim: &NodeClaim) -> Result<(), StepError> {
+    let finalizers = claim.metadata.finalizers.iter().flatten();
+    let rest: Vec<&String> = finalizers.filter(|f| *f != FINALIZER).collect();
     match patch_meta(ctx, claim, json!({"finalizers": rest})).await {
-        Err(StepError::Gone) => {}
-        other => drop(other?),
+        Ok(_) | Err(StepError::Gone) => Ok(()),
+        Err(error) => Err(error),
     }
+}
+
+/// Forgets a claim that was released, and says how long that took.
+fn note_end(ctx: &Context, claim: &NodeClaim) {
     ctx.launch_groups.done(claim);
-    ctx.launches
-        .forget(claim.metadata.uid.as_deref().unwrap_or_default());
-    let since =
-        |at: longshore_api::crd::Timestamp| (ctx.now().as_second() - at.as_second()).max(0) as f64;
-    let ending = claim
-        .status
-        .as_ref()
-        .and_then(|s| condition(&s.conditions, INSTANCE_TERMINATING));
+    ctx.launches.forget(uid_of(claim));
     if ctx.observes() {
         let message = format!("Finalized {FINALIZER}");
         ctx.events.claim_if_few(claim, false, "Finalized", message);
@@ -111,12 +137,14 @@ pub async fn finalize(ctx: &Context, claim: &NodeClaim, nodes: &[Arc<NodeView>])
         nodepool = pool_of(claim),
         "deleted NodeClaim"
     );
+    let since = |at: Timestamp| (ctx.now().as_second() - at.as_second()).max(0) as f64;
+    let status = claim.status.as_ref();
+    let ending = status.and_then(|s| condition(&s.conditions, INSTANCE_TERMINATING));
     ctx.metrics.terminated(
         claim,
-        since(deleted),
+        since(deleted_at(ctx, claim)),
         ending.map(|c| since(c.last_transition_time.0)),
     );
-    Ok(None)
 }
 
 /// What a claim owns in the cloud.
@@ -134,7 +162,7 @@ async fn provider_id(ctx: &Context, claim: &NodeClaim) -> Result<Owned, StepErro
     if !id.is_empty() {
         return Ok(Owned::Instance(id.to_owned()));
     }
-    let uid = claim.metadata.uid.as_deref().unwrap_or_default();
+    let uid = uid_of(claim);
     if let Some(id) = ctx.launch_groups.given(claim, ctx.leadership.since()) {
         return Ok(Owned::Instance(id));
     }

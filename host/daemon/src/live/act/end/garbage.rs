@@ -296,7 +296,7 @@ impl<'a> Owners<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::live::act::launch::lifecycle::tests::fresh;
+    use crate::live::test_cluster::fresh;
 
     #[test]
     fn a_claim_owns_what_was_made_for_it_and_what_its_status_names() {

@@ -544,7 +544,7 @@ async fn volume(ctx: &Context, node: &str, namespace: &str, name: &str) -> Optio
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::live::act::launch::lifecycle::tests::{context, fresh, instance};
+    use crate::live::test_cluster::{context, fresh, instance};
 
     #[tokio::test]
     async fn what_is_told_of_a_claim_one_after_the_other_all_stays() {

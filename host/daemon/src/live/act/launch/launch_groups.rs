@@ -346,6 +346,7 @@ mod tests {
     use std::sync::Mutex;
 
     use super::*;
+    use crate::live::test_cluster::{TestCluster, fresh};
 
     fn new(name: &str, cpu: &str, kind: &str) -> NewNodeClaim {
         NewNodeClaim {
@@ -504,24 +505,21 @@ mod tests {
     }
 
     fn context(room: usize, settled: bool) -> (Context, Arc<Cloud>) {
-        use crate::live::act::launch::lifecycle::tests;
         let cloud = Arc::new(Cloud {
             room,
             settled,
             calls: Mutex::default(),
         });
-        let server = tests::fresh().0;
-        let ctx = tests::context(&server, Ok(tests::instance()));
-        let provider = cloud.clone();
-        // The server knows one NodeClaim, and no list: it is as if it had been read.
+        let ctx = TestCluster::empty().context_with(cloud.clone());
+        // As if the NodeClaims had been listed.
         let since = ctx.leadership.since();
         lock(&ctx.launch_groups.records).since = Some(since);
         *ctx.launch_groups.listed.try_lock().unwrap() = Some(since);
-        (Context { provider, ..ctx }, cloud)
+        (ctx, cloud)
     }
 
     fn claim(index: usize, size: usize) -> NodeClaim {
-        let mut claim = crate::live::act::launch::lifecycle::tests::fresh().1;
+        let mut claim = fresh().1;
         claim.metadata.uid = Some(format!("uid-{index}"));
         let annotations = claim.metadata.annotations.get_or_insert_default();
         annotations.insert(GROUP.to_owned(), format!("t/{index}/{size}"));

@@ -6,7 +6,7 @@
 //! and patches name the version that they are based on.
 
 #[cfg(test)]
-pub(in crate::live) mod tests;
+mod tests;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::live::act::launch::lifecycle::tests::fresh;
+use crate::live::test_cluster::fresh;
 
 const NOW: &str = "2026-11-27T10:00:00Z";
 

@@ -1,270 +1,95 @@
-//! Steps on old copies of a claim, against an API server that has one NodeClaim and nothing else.
+//! A NodeClaim step by step against the simulated API server, in virtual time.
 
-use std::io;
-use std::pin::Pin;
-use std::sync::Mutex;
-use std::sync::atomic::AtomicBool;
-use std::task::Poll;
-
-use async_trait::async_trait;
-use http::{Method, Request, Response};
-use kube::client::Body;
-use longshore_cloud::{CloudProvider, Instance, Launch, OfferingName, Shortage};
+use longshore_api::crd::Timestamp;
+use longshore_cloud::{Instance, OfferingName, Shortage};
+use longshore_simcluster::server::resources::{NODE, NODE_CLAIM};
 
 use super::*;
-use crate::live::act::context::RegistrationHealth;
-use crate::live::act::events::Events;
-use crate::live::metrics::Metrics;
-use crate::live::observe::node_claim::rfc3339;
-use crate::live::process::clock::Clock;
-use crate::live::process::leader::Leadership;
-use crate::live::process::lock::lock;
+use crate::live::test_cluster::{Cloud, TestCluster, claim_to_launch, context, fresh, instance};
 
-/// The server: its NodeClaim, or nothing once that is deleted.
-#[derive(Clone)]
-pub struct Server {
-    claim: Arc<Mutex<Option<Value>>>,
-    /// The names of the pods of the namespace `shop`; lists of pods are refused where there are
-    /// none.
-    pods: &'static [&'static str],
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// A step of the claim with what the server has of its node.
+async fn step_of(ctx: &Context, cluster: &TestCluster, claim: &NodeClaim, turn: Turn) -> Outcome {
+    let nodes = Vec::from_iter(node(cluster).map(Arc::new));
+    step(ctx, claim, &nodes, &Surroundings::default(), turn).await
 }
 
-impl Server {
-    pub fn claim(&self) -> Option<NodeClaim> {
-        lock(&self.claim)
-            .clone()
-            .map(|claim| serde_json::from_value(claim).unwrap())
-    }
-
-    /// The same server with these pods.
-    pub fn with_pods(self, pods: &'static [&'static str]) -> Server {
-        Server { pods, ..self }
-    }
-
-    fn list(&self) -> (u16, Value) {
-        if self.pods.is_empty() {
-            return refuse(403, "Forbidden");
-        }
-        let named = |name: &&str| json!({"metadata": {"name": name, "namespace": "shop"}});
-        let items: Vec<Value> = self.pods.iter().map(named).collect();
-        let list = json!({
-            "apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadataList",
-            "metadata": {}, "items": items,
-        });
-        (200, list)
-    }
-
-    fn answer(&self, method: &Method, path: &str, body: &[u8]) -> (u16, Value) {
-        let asked: Value = serde_json::from_slice(body).unwrap_or_default();
-        if *method == Method::GET && path.ends_with("/pods") {
-            return self.list();
-        }
-        if !path.contains("/nodeclaims/") {
-            // Events and the like.
-            return (201, asked);
-        }
-        let mut there = lock(&self.claim);
-        let Some(claim) = there.as_mut() else {
-            return refuse(404, "NotFound");
-        };
-        let version = &claim["metadata"]["resourceVersion"];
-        let wanted = match *method {
-            Method::DELETE => &asked["preconditions"]["resourceVersion"],
-            _ => &asked["metadata"]["resourceVersion"],
-        };
-        if !wanted.is_null() && wanted != version {
-            return refuse(409, "Conflict");
-        }
-        if method == Method::DELETE {
-            let gone = there.take().unwrap_or_default();
-            return (200, gone);
-        }
-        let next = version
-            .as_str()
-            .and_then(|v| v.parse::<u64>().ok())
-            .unwrap_or(0)
-            + 1;
-        merge(claim, asked);
-        claim["metadata"]["resourceVersion"] = json!(next.to_string());
-        (200, claim.clone())
-    }
+/// A step of the claim as the server has it.
+async fn run(ctx: &Context, cluster: &TestCluster) -> Outcome {
+    let claim = cluster.claim().unwrap();
+    step_of(ctx, cluster, &claim, Turn::Wait(None)).await
 }
 
-fn refuse(code: u16, reason: &str) -> (u16, Value) {
-    (
-        code,
-        json!({"kind": "Status", "status": "Failure", "code": code, "reason": reason, "message": reason}),
-    )
+async fn run_copy(ctx: &Context, cluster: &TestCluster, copy: &NodeClaim) -> Outcome {
+    step_of(ctx, cluster, copy, Turn::Wait(None)).await
 }
 
-fn merge(into: &mut Value, patch: Value) {
-    match patch {
-        Value::Object(fields) if into.is_object() => {
-            fields.into_iter().for_each(|(key, value)| match value {
-                Value::Null => drop(into.as_object_mut().map(|o| o.remove(&key))),
-                value => merge(&mut into[&key], value),
-            })
-        }
-        value => *into = value,
-    }
-}
-
-impl tower_service::Service<Request<Body>> for Server {
-    type Response = Response<Body>;
-    type Error = io::Error;
-    type Future = Pin<Box<dyn Future<Output = io::Result<Response<Body>>> + Send>>;
-
-    fn poll_ready(&mut self, _: &mut std::task::Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let server = self.clone();
-        Box::pin(async move {
-            let (parts, body) = request.into_parts();
-            let body = body.collect_bytes().await.map_err(io::Error::other)?;
-            let (code, answer) = server.answer(&parts.method, parts.uri.path(), &body);
-            let response = Response::builder()
-                .status(code)
-                .body(Body::from(answer.to_string().into_bytes()));
-            response.map_err(io::Error::other)
-        })
-    }
-}
-
-/// A cloud with preset answers.
-struct Cloud(Result<Instance, CloudError>);
-
-#[async_trait]
-impl CloudProvider for Cloud {
-    fn name(&self) -> &'static str {
-        "test"
-    }
-    async fn create(&self, _: &Launch) -> Result<Instance, CloudError> {
-        self.0.clone()
-    }
-    async fn delete(&self, _: &str) -> Result<(), CloudError> {
-        Ok(())
-    }
-    async fn get(&self, id: &str) -> Result<Instance, CloudError> {
-        Err(CloudError::NotFound(id.to_owned()))
-    }
-    async fn list(&self) -> Result<Vec<Arc<Instance>>, CloudError> {
-        Ok(Vec::new())
-    }
-}
-
-pub fn context(server: &Server, answer: Result<Instance, CloudError>) -> Context {
-    let client = kube::Client::new(server.clone(), "default");
-    Context {
-        client: client.clone(),
-        plain: client.clone(),
-        provider: Arc::new(Cloud(answer)),
-        managed: crate::managed::Managed::KWOK,
-        events: Events::new(
-            client,
-            Clock::system(),
-            ("kube-system".into(), "lease".into()),
-        ),
-        metrics: Arc::new(Metrics::new()),
-        health: RegistrationHealth::default(),
-        registrations:
-            crate::live::act::launch::useless_purchases::registrations::Registrations::default(),
-        leadership: Leadership::new(true),
-        clock: Clock::system(),
-        pulse: crate::live::process::pulse::Pulse::new(Instant::now()),
-        echoes: tokio::sync::mpsc::unbounded_channel().0,
-        relists: Arc::default(),
-        fresh: AtomicBool::new(true),
-        unavailable: Arc::default(),
-        backoff: crate::live::act::launch::launch_backoff::LaunchBackoff::default(),
-        refusals: crate::live::act::launch::refusals::Refusals::default(),
-        recent: crate::live::act::recent::Recent::default(),
-        launches: crate::live::act::launch::launches::Launches::default(),
-        launch_groups: crate::live::act::launch::launch_groups::LaunchGroups::default(),
-        shared_list: crate::live::act::end::shared_list::SharedList::default(),
-        nomination_turns: tokio::sync::Semaphore::new(1),
-        drains: crate::live::act::end::drains::Drains::default(),
-        garbage: crate::live::act::end::garbage::memory::Garbage::default(),
-        repairs: crate::live::act::repair::Repairs::Off,
-        static_capacity: crate::live::act::launch::static_pools::purchases::StaticCapacity::new(
-            true,
-        ),
-        failures: crate::live::act::disruption::known_failures::KnownFailures::default(),
-        nominates: AtomicBool::new(true),
-        observes: AtomicBool::new(true),
-    }
-}
-
-/// A server with a claim that is to be launched, and a copy of it.
-pub fn fresh() -> (Server, NodeClaim) {
-    let now = rfc3339(Clock::system().now());
-    let claim = json!({
-        "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
-        "metadata": {
-            "name": "web-1", "uid": "u-1", "resourceVersion": "10", "creationTimestamp": now, "finalizers": [FINALIZER],
-            "labels": {"karpenter.sh/nodepool": "web"},
-        },
-        "spec": {
-            "nodeClassRef": {"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default"},
-            "requirements": [], "resources": {},
-        },
+/// The Node of the claim's instance joins: ready, and closed to pods.
+fn join(cluster: &TestCluster) {
+    cluster.create(
+        NODE,
+        json!({
+            "metadata": {"name": "node-1", "labels": {"karpenter.sh/nodepool": "web"}},
+            "spec": {"providerID": "test://1"},
+            "status": {
+                "capacity": {"cpu": "2"}, "allocatable": {"cpu": "2"},
+                "conditions": [{"type": "Ready", "status": "True"}],
+            },
+        }),
+    );
+    // The server gives a new Node a taint that goes once the Node is ready.
+    let taint = json!({"key": UNREGISTERED, "effect": "NoExecute"});
+    cluster.change(NODE, "node-1", |node| {
+        node["spec"]["taints"] = json!([taint])
     });
-    let server = Server {
-        claim: Arc::new(Mutex::new(Some(claim))),
-        pods: &[],
-    };
-    let copy = server.claim().unwrap();
-    (server, copy)
 }
 
-pub fn instance() -> Instance {
-    Instance {
-        provider_id: "test://1".into(),
-        ..Instance::default()
-    }
+fn node(cluster: &TestCluster) -> Option<NodeView> {
+    let node: Value = cluster.get(NODE, "node-1")?;
+    Some(NodeView::read(&node.to_string()).unwrap())
 }
 
-async fn run(ctx: &Context, claim: &NodeClaim) -> Outcome {
-    step(ctx, claim, &[], &Surroundings::default(), Turn::Wait(None)).await
+/// The claim's conditions, as `Type=Status Reason`.
+fn conditions(cluster: &TestCluster) -> String {
+    let status = cluster.claim().unwrap().status.unwrap_or_default();
+    let text =
+        |c: &longshore_api::crd::Condition| format!("{}={} {}", c.type_, c.status.text(), c.reason);
+    let mut all: Vec<String> = status.conditions.iter().map(text).collect();
+    all.sort();
+    all.join("\n")
 }
 
-fn launched(server: &Server) -> bool {
-    server
-        .claim()
-        .and_then(|claim| claim.status)
-        .is_some_and(|status| is_true(&status, "Launched"))
+fn launched(cluster: &TestCluster) -> bool {
+    let status = cluster.claim().and_then(|claim| claim.status);
+    status.is_some_and(|status| is_true(&status, "Launched"))
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_launch_on_an_old_copy_takes_nothing_back() {
-    let (server, old) = fresh();
-    run(&context(&server, Ok(instance())), &old).await.unwrap();
-    assert!(launched(&server));
+    let (cluster, old) = fresh();
+    run(&context(&cluster, Ok(instance())), &cluster)
+        .await
+        .unwrap();
+    assert!(launched(&cluster));
     for error in [
         CloudError::Other("a bad moment".into()),
         CloudError::InsufficientCapacity(Shortage::from("nothing left".to_owned())),
         CloudError::NodeClassNotReady("not yet".into()),
     ] {
-        let refused = run(&context(&server, Err(error.clone())), &old)
-            .await
-            .unwrap_err();
+        let ctx = context(&cluster, Err(error.clone()));
+        let refused = run_copy(&ctx, &cluster, &old).await.unwrap_err();
         assert!(matches!(refused, StepError::Conflict(_)), "{refused}");
-        assert!(launched(&server), "after {error}");
+        assert!(launched(&cluster), "after {error}");
     }
-    let now = server.claim().unwrap();
-    run(
-        &context(&server, Err(CloudError::Other("not asked".into()))),
-        &now,
-    )
-    .await
-    .unwrap();
-    assert!(launched(&server));
+    let ctx = context(&cluster, Err(CloudError::Other("not asked".into())));
+    run(&ctx, &cluster).await.unwrap();
+    assert!(launched(&cluster));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_claim_without_capacity_goes_and_what_was_short_is_remembered() {
-    let (server, claim) = fresh();
+    let (cluster, claim) = fresh();
     let [instance_type, zone, capacity_type] = ["m5.large", "z1", "spot"].map(str::to_owned);
     let offerings = vec![OfferingName {
         instance_type,
@@ -275,9 +100,9 @@ async fn a_claim_without_capacity_goes_and_what_was_short_is_remembered() {
         message: "nothing left".into(),
         offerings,
     };
-    let ctx = context(&server, Err(CloudError::InsufficientCapacity(shortage)));
-    assert_eq!(run(&ctx, &claim).await, Ok(None));
-    assert!(server.claim().is_none());
+    let ctx = context(&cluster, Err(CloudError::InsufficientCapacity(shortage)));
+    assert_eq!(run_copy(&ctx, &cluster, &claim).await, Ok(None));
+    assert!(cluster.is_claim_deleted());
     assert_eq!(
         ctx.unavailable.summary(ctx.now().as_second()).some,
         ["m5.large/z1/spot"]
@@ -287,4 +112,206 @@ async fn a_claim_without_capacity_goes_and_what_was_short_is_remembered() {
             .text()
             .contains(r#"reason="insufficient_capacity""#)
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_launched_for_a_claim_before_it_has_the_finalizer() {
+    let cluster = TestCluster::empty();
+    let mut bare = claim_to_launch();
+    bare["metadata"]["finalizers"] = json!([]);
+    cluster.create(NODE_CLAIM, bare);
+    let cloud = Arc::new(Cloud::answering(Ok(instance())));
+    let ctx = cluster.context_with(cloud.clone());
+    assert_eq!(run(&ctx, &cluster).await, Ok(None));
+    assert_eq!(cloud.calls(), [""; 0]);
+    let claim = cluster.claim().unwrap();
+    assert_eq!(claim.metadata.finalizers.unwrap(), [FINALIZER]);
+    run(&ctx, &cluster).await.unwrap();
+    let uid = claim.metadata.uid.unwrap();
+    assert_eq!(cloud.calls(), [format!("create {uid}")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_launched_claim_says_what_was_bought() {
+    let (cluster, _) = fresh();
+    let bought = Instance {
+        labels: [("topology.kubernetes.io/zone".to_owned(), "z1".to_owned())].into(),
+        capacity: [("cpu".to_owned(), "2".to_owned())].into(),
+        ..instance()
+    };
+    let ctx = context(&cluster, Ok(bought));
+    run(&ctx, &cluster).await.unwrap();
+    let claim = cluster.claim().unwrap();
+    let labels = claim.metadata.labels.unwrap();
+    assert_eq!(labels["topology.kubernetes.io/zone"], "z1");
+    assert_eq!(labels["karpenter.sh/nodepool"], "web");
+    let status = claim.status.unwrap();
+    assert_eq!(
+        (&*status.provider_id, &*status.capacity["cpu"].0),
+        ("test://1", "2")
+    );
+    expect_test::expect![[r#"
+        Initialized=Unknown AwaitingReconciliation
+        Launched=True Launched
+        Ready=Unknown ReconcilingDependents
+        Registered=Unknown NodeNotFound"#]]
+    .assert_eq(&conditions(&cluster));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_is_registered_when_its_turn_comes_and_not_when_it_joins() {
+    let (cluster, _) = fresh();
+    let ctx = context(&cluster, Ok(instance()));
+    run(&ctx, &cluster).await.unwrap();
+    join(&cluster);
+    run(&ctx, &cluster).await.unwrap();
+    assert!(node(&cluster).unwrap().taints[0].key == UNREGISTERED);
+    assert!(!is_true(
+        &cluster.claim().unwrap().status.unwrap(),
+        "Registered"
+    ));
+
+    let claim = cluster.claim().unwrap();
+    let ready = register(&ctx, &claim, &node(&cluster).unwrap())
+        .await
+        .unwrap();
+    assert!(ready, "it is ready already");
+    let registered = node(&cluster).unwrap();
+    assert!(registered.taints.is_empty() && registered.holds(FINALIZER));
+    for label in [labels::REGISTERED, labels::INITIALIZED] {
+        assert_eq!(registered.labels[label], "true", "{label}");
+    }
+    assert_eq!(registered.owners[0]["uid"], json!(claim.metadata.uid));
+
+    step_of(&ctx, &cluster, &claim, Turn::Confirm { ready })
+        .await
+        .unwrap();
+    expect_test::expect![[r#"
+        ConsistentStateFound=True ConsistentStateFound
+        Initialized=True Initialized
+        Launched=True Launched
+        Ready=True Ready
+        Registered=True Registered"#]]
+    .assert_eq(&conditions(&cluster));
+    assert_eq!(cluster.claim().unwrap().status.unwrap().node_name, "node-1");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_with_a_startup_taint_is_initialized_once_that_is_gone() {
+    let cluster = TestCluster::empty();
+    let mut claim = claim_to_launch();
+    let taint = json!({"key": "example.com/agent", "effect": "NoSchedule"});
+    claim["spec"]["startupTaints"] = json!([taint]);
+    cluster.create(NODE_CLAIM, claim);
+    let ctx = context(&cluster, Ok(instance()));
+    run(&ctx, &cluster).await.unwrap();
+    join(&cluster);
+    let claim = cluster.claim().unwrap();
+    let ready = register(&ctx, &claim, &node(&cluster).unwrap())
+        .await
+        .unwrap();
+    assert!(!ready, "the startup taint was put on it");
+    step_of(&ctx, &cluster, &claim, Turn::Confirm { ready })
+        .await
+        .unwrap();
+    assert!(conditions(&cluster).contains("Initialized=Unknown StartupTaintsExist"));
+
+    cluster.change(NODE, "node-1", |node| node["spec"]["taints"] = json!([]));
+    run(&ctx, &cluster).await.unwrap();
+    assert!(conditions(&cluster).contains("Initialized=True Initialized"));
+    assert_eq!(node(&cluster).unwrap().labels[labels::INITIALIZED], "true");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_whose_node_never_joins_is_given_up_after_15_minutes() {
+    let (cluster, _) = fresh();
+    let ctx = context(&cluster, Ok(instance()));
+    run(&ctx, &cluster).await.unwrap();
+    let wait = run(&ctx, &cluster).await.unwrap().unwrap();
+    assert_eq!(wait, REGISTRATION_LIMIT + Duration::from_secs(1));
+    tokio::time::advance(REGISTRATION_LIMIT - MINUTE).await;
+    run(&ctx, &cluster).await.unwrap();
+    assert!(!cluster.is_claim_deleted());
+    tokio::time::advance(MINUTE).await;
+    ctx.fresh.store(false, Ordering::Relaxed);
+    run(&ctx, &cluster).await.unwrap();
+    assert!(
+        !cluster.is_claim_deleted(),
+        "a late watch may keep its node from us"
+    );
+    ctx.fresh.store(true, Ordering::Relaxed);
+    run(&ctx, &cluster).await.unwrap();
+    assert!(cluster.is_claim_deleted());
+    assert_eq!(
+        ctx.health.of("web"),
+        Some(true),
+        "one failure of four is none"
+    );
+    assert!(ctx.metrics.text().contains(REGISTRATION_TIMEOUT));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_cannot_be_launched_is_given_up_after_5_minutes() {
+    let (cluster, _) = fresh();
+    let ctx = context(&cluster, Err(CloudError::Other("no such image".into())));
+    run(&ctx, &cluster).await.unwrap();
+    assert!(conditions(&cluster).contains("Launched=Unknown LaunchFailed"));
+    assert!(cluster.events().concat().contains("no such image"));
+    tokio::time::advance(LAUNCH_LIMIT).await;
+    run(&ctx, &cluster).await.unwrap();
+    assert!(cluster.is_claim_deleted());
+    assert!(ctx.metrics.text().contains("launch_timeout"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_is_deleted_when_it_expires_and_asks_to_be_seen_then() {
+    let cluster = TestCluster::empty();
+    let mut claim = claim_to_launch();
+    claim["spec"]["expireAfter"] = json!("10m");
+    cluster.create(NODE_CLAIM, claim);
+    let ctx = context(&cluster, Ok(instance()));
+    let wait = run(&ctx, &cluster).await.unwrap();
+    assert_eq!(wait, Some(MINUTE * 10));
+    tokio::time::advance(MINUTE * 10).await;
+    assert_eq!(run(&ctx, &cluster).await, Ok(None));
+    assert!(cluster.is_claim_deleted());
+    assert!(ctx.metrics.text().contains(r#"reason="expired""#));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replica_that_does_not_lead_launches_nothing() {
+    let (cluster, _) = fresh();
+    let cloud = Arc::new(Cloud::answering(Ok(instance())));
+    let ctx = Context {
+        leadership: crate::live::process::leader::Leadership::new(false),
+        ..cluster.context_with(cloud.clone())
+    };
+    assert_eq!(run(&ctx, &cluster).await, Err(StepError::NotLeading));
+    assert_eq!(cloud.calls(), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_joins_again_only_long_after_it_was_registered() {
+    let registered: NodeClaimStatus = serde_json::from_value(json!({"conditions": [{
+        "type": "Registered", "status": "True", "reason": "Registered", "message": "",
+        "lastTransitionTime": "2026-11-24T12:00:00Z",
+    }]}))
+    .unwrap();
+    let node = json!({
+        "metadata": {"name": "node-1"},
+        "spec": {"taints": [{"key": UNREGISTERED, "effect": "NoExecute"}]},
+    });
+    let node = NodeView::read(&node.to_string()).unwrap();
+    let joins_again_at = |time: &str| {
+        let time: Timestamp = time.parse().unwrap();
+        let cluster = TestCluster::empty();
+        let clock = crate::live::process::clock::Clock::starting_at(time);
+        let ctx = Context {
+            clock,
+            ..context(&cluster, Ok(instance()))
+        };
+        joins_again(&ctx, &registered, &node)
+    };
+    assert!(!joins_again_at("2026-11-24T12:00:20Z"));
+    assert!(joins_again_at("2026-11-24T12:01:00Z"));
 }
