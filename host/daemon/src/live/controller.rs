@@ -11,63 +11,54 @@ mod apply_plan;
 mod disruption;
 mod observed;
 mod overlays_status;
+mod reconcile;
 mod repairs;
+mod reports;
+mod take_input;
+mod rounds;
 mod singles;
 mod status_view;
-mod take_input;
+mod timers;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use longshore_api::crd::{NodeClaim, NodePool, Timestamp};
-use longshore_core::disrupt::static_capacity::Scale;
+use longshore_api::crd::{NodeClaim, Timestamp};
 use longshore_core::model::Symbols;
-use longshore_core::snapshot::Snapshot;
 use tokio::sync::mpsc::{Receiver, Sender, UnboundedReceiver, channel};
 use tokio::time::{Instant, sleep_until};
 
-use crate::config::NewPods;
-use crate::live::act::claim_conditions::{Surroundings, is_listed};
 use crate::live::act::claim_writes;
 use crate::live::act::context::Context;
 use crate::live::act::end::garbage;
-use crate::live::act::end::termination;
-use crate::live::act::guard::{guarded, guarded_now};
-use crate::live::act::last_pod_event::LastPodEvents;
+use crate::live::act::guard::guarded;
 use crate::live::act::launch::create_claims::Created;
 use crate::live::act::launch::launch_groups;
 use crate::live::act::launch::launch_request::launch_of;
-use crate::live::act::launch::lifecycle;
-use crate::live::act::launch::static_pools;
-use crate::live::act::launch::useless_purchases::{self, ToRemember};
-use crate::live::act::overlay_status;
+use crate::live::act::launch::useless_purchases::ToRemember;
+use crate::live::act::last_pod_event::LastPodEvents;
 use crate::live::act::pools;
 use crate::live::act::recent;
-use crate::live::act::repair::{self, Repairs, UnhealthyCounts, reboot};
+use crate::live::act::repair::UnhealthyCounts;
 use crate::live::act::work_queue::{Lane, WorkQueue};
-use crate::live::decide;
-use crate::live::decide::claims::class_label;
-use crate::live::decide::rollout::{Action, Nomination, Rollout, Turn};
-use crate::live::decide::round::{self, Round, RoundConfig};
+use crate::live::decide::rollout::{Action, Nomination, Rollout};
+use crate::live::decide::round::{Round, RoundConfig};
 use crate::live::decide::round_timer::RoundTimer;
 use crate::live::observe::freshness::{Freshness, OwnWrite};
 use crate::live::observe::kinds::Kind;
-use crate::live::observe::node::NodeView;
 use crate::live::observe::node_claim::{self, is_true};
 use crate::live::observe::offers::CurrentOffers;
 use crate::live::observe::plan_index::PlanIndex;
-use crate::live::observe::planned_pods::{Planned, planned_pods};
 use crate::live::observe::pod_latency::PodLatency;
-use crate::live::observe::state::{Class, ClusterState, TypeTable, WorkItem};
+use crate::live::observe::state::{ClusterState, TypeTable, WorkItem};
 use crate::live::observe::watch::Observed;
-use crate::live::policies::{Trouble, trouble_of};
-use crate::live::process::backoff::back_off;
+use crate::live::policies::Trouble;
 use crate::live::process::mutants::mutant;
 use crate::live::process::pulse;
-use crate::live::process::step_error::{Outcome, StepError};
-use crate::live::serve::explain_requests::{ExplainRequests, Subject};
+use crate::live::process::step_error::Outcome;
+use crate::live::serve::explain_requests::ExplainRequests;
 use crate::live::serve::http::{Query, SharedBoard};
 use crate::process;
 
@@ -92,26 +83,14 @@ enum Done {
     Registered(String, bool),
 }
 
-type Work = futures::future::BoxFuture<'static, Outcome>;
-
-/// How often freshness is checked while no round may be made.
-const FRESHNESS_POLL: Duration = Duration::from_secs(1);
 /// How often garbage is looked for.
 const GARBAGE_INTERVAL: Duration = Duration::from_secs(120);
 /// What can be bought is asked this often while nothing is planned.
 const OFFERS_POLL: Duration = Duration::from_secs(1);
 /// NodePools are counted again at most this often.
 const POOL_COUNT_INTERVAL: Duration = Duration::from_secs(1);
-/// How often leadership is checked, if there are several replicas.
-const LEADERSHIP_POLL: Duration = Duration::from_millis(250);
 /// No round is made for so long where memory is given back to the system.
 const TRIM_MARGIN: Duration = Duration::from_millis(50);
-/// Replicas that compete ask for the Lease every 2 s. Without an answer for so long this one is cut
-/// off from the API server.
-const MAX_LEASE_SILENCE: Duration = Duration::from_secs(15);
-/// Without a Lease, this process counts as cut off after its watches were silent for so long:
-/// bookmarks come every minute, or the kind is listed again.
-const MAX_WATCH_SILENCE: Duration = Duration::from_secs(100);
 /// The status for others is written anew at most this often.
 const PUBLISH_INTERVAL: Duration = Duration::from_millis(500);
 /// It is written anew at least this often: ages in it grow.
@@ -316,66 +295,6 @@ impl Controller {
         idle && self.work.running() == 0
     }
 
-    /// Enqueues an object. A standby replica reconciles nothing and keeps no queue: a
-    /// new leader reconciles everything.
-    fn enqueue(&mut self, what: WorkItem, now: Instant) {
-        match &what {
-            WorkItem::Claim(name) => {
-                self.pools_changed = true;
-                self.follow_command(name, now);
-                let claim = self.state.claims.get(name).cloned();
-                let id = claim.as_deref().map_or("", node_claim::provider_id);
-                let joined = !id.is_empty() && self.state.node_name_of(id).is_some();
-                self.rollout.claim(name, claim.as_deref(), joined, now);
-                match &claim {
-                    Some(claim) if claim.metadata.deletion_timestamp.is_none() => {
-                        if !self.plans.knows(name) {
-                            let created = claim
-                                .metadata
-                                .creation_timestamp
-                                .as_ref()
-                                .map_or(0, |t| t.0.as_second());
-                            planned_pods(claim)
-                                .for_each(|planned| self.plans.plan(planned.pod, name, created));
-                        }
-                    }
-                    _ => self.plans.forget(name),
-                }
-            }
-            WorkItem::Node(name) => {
-                self.pools_changed = true;
-                if !self.state.nodes.contains_key(name) {
-                    self.last_pod_events.forget(name);
-                    self.ctx.drains.end(name);
-                }
-            }
-            _ => {}
-        }
-        let lane = self.lane(&what);
-        self.work(what, lane, now);
-    }
-
-    fn work(&mut self, what: WorkItem, lane: Lane, now: Instant) {
-        if self.was_leader {
-            self.work.enqueue(what, lane, now);
-        }
-    }
-
-    /// What kind of work there is on an object.
-    fn lane(&self, what: &WorkItem) -> Lane {
-        match what {
-            WorkItem::Claim(name) => match self.state.claims.get(name) {
-                Some(claim) if claim.metadata.deletion_timestamp.is_some() => Lane::End,
-                Some(claim) if reboot::phase::is_under_way(claim) => Lane::Drain,
-                Some(claim) if !node_claim::provider_id(claim).is_empty() => Lane::Register,
-                _ => Lane::Launch,
-            },
-            WorkItem::Pool(_) | WorkItem::Overlay(_) => Lane::Pool,
-            WorkItem::Command(_) => Lane::Disruption,
-            _ => Lane::Drain,
-        }
-    }
-
     /// Records that pods were bound to a node or left.
     fn pod_event(&mut self, node: String, now: Instant) {
         if self.state.nodes.contains_key(&node) {
@@ -399,134 +318,6 @@ impl Controller {
                 }
             });
         }
-    }
-
-    fn report(&mut self, report: Done) {
-        self.changed = true;
-        match report {
-            Done::Step(what, _) if !self.was_leader => self.work.forget(&what),
-            Done::Step(what, outcome) => {
-                if let (WorkItem::Claim(name), Err(_)) = (&what, &outcome) {
-                    self.rollout.step_failed(name);
-                }
-                let failures = self.work.ended(&what, &outcome, Instant::now());
-                if let (Some(failures), Err(error)) = (failures, outcome) {
-                    tracing::warn!(?what, %error, failures, "reconcile failed; retrying");
-                }
-            }
-            Done::Round(round) => {
-                self.trim_due = true;
-                self.apply_plan(*round);
-            }
-            Done::RoundPanicked => self.round_panicked(),
-            Done::Written(claims, failed, outdated) => {
-                let state = &self.state;
-                let created = claims.len();
-                let pods = claims.into_iter().flat_map(|created| created.pods);
-                self.bought.extend(pods.filter(|pod| state.waits(pod)));
-                self.planning = false;
-                if outdated {
-                    let rounds = &self.ctx.metrics.rounds;
-                    rounds.with_label_values(&["outdated"]).inc();
-                    tracing::warn!(
-                        "watch of pods lags: planned pods are bound or gone, nothing is bought for \
-                        them; listing pods again"
-                    );
-                    self.relist(Kind::Pod);
-                    self.round_timer.pod_arrived(Instant::now());
-                }
-                if created + failed > 0 {
-                    self.written(created, failed, Instant::now());
-                }
-            }
-            Done::Collected => (self.collecting, self.pools_changed) = (false, true),
-            Done::Explained => self.explain_requests.ended(),
-            Done::Disruption(decision) => {
-                self.trim_due = true;
-                self.disruption_decided(decision);
-            }
-            Done::Begun(id, buys) => self.begun(id, buys),
-            Done::Nominated(pods) => {
-                let now = Instant::now();
-                pods.iter()
-                    .for_each(|(pod, _)| self.rollout.nomination_written(pod, now));
-            }
-            Done::Registered(claim, ready) => {
-                self.rollout.node_registered(&claim, ready, Instant::now());
-            }
-        }
-    }
-
-    /// NodeClaims of a round were created, and others could not be: those pods are planned again,
-    /// later each time where nothing can be created.
-    fn written(&mut self, created: usize, failed: usize, now: Instant) {
-        let outcome = if created > 0 { "bought" } else { "failed" };
-        let rounds = &self.ctx.metrics.rounds;
-        rounds.with_label_values(&[outcome]).inc();
-        if let Some(plan) = self.last_plan.as_object_mut() {
-            plan.insert("failed".to_owned(), failed.into());
-        }
-        self.failed_writes = if created > 0 {
-            0
-        } else {
-            self.failed_writes + 1
-        };
-        if failed > 0 {
-            self.again = Some(now + back_off(self.failed_writes));
-        }
-    }
-
-    /// When to wake up if nothing arrives.
-    fn next(&self, now: Instant) -> Instant {
-        let mut next = now + pulse::WAKE_INTERVAL;
-        let mut by = |at: Option<Instant>| next = at.map_or(next, |at| next.min(at));
-        if !self.ctx.leadership.is_permanent() {
-            by(Some(now + LEADERSHIP_POLL));
-        }
-        by(self.changed.then(|| self.published + PUBLISH_INTERVAL));
-        by(self.next_answer(now));
-        if self.was_leader && self.state.synced() && !self.ctx.leadership.is_retiring() {
-            by(self.work.next());
-            by(self.rollout.wakes_at(now));
-            by(Some(self.last_garbage + GARBAGE_INTERVAL).filter(|_| !self.collecting));
-            by(self
-                .pools_changed
-                .then(|| self.last_pools + POOL_COUNT_INTERVAL));
-            by(self.last_pod_events.next());
-            by(self.again);
-            let blocked = self.why_blocked(now).map(|_| now + FRESHNESS_POLL);
-            let unblocked = |at: Instant| blocked.map_or(at, |again| at.max(again));
-            by(self.next_disruption().map(unblocked));
-            by(self.next_round().filter(|_| !self.planning).map(unblocked));
-        }
-        next.max(now)
-    }
-
-    /// When the next round may be made.
-    fn next_round(&self) -> Option<Instant> {
-        self.round_timer
-            .next(self.rollout.any_nominated(), self.waits())
-            .filter(|_| self.waits())
-    }
-
-    /// When the question that waits may be answered: between two rounds, or at any time where
-    /// another replica makes them.
-    fn next_answer(&self, now: Instant) -> Option<Instant> {
-        let round = if self.was_leader {
-            self.next_round()
-        } else {
-            None
-        };
-        if self.planning || !self.state.synced() {
-            None
-        } else {
-            self.explain_requests.due(now, round)
-        }
-    }
-
-    /// Whether there is anything to plan for.
-    fn waits(&self) -> bool {
-        self.state.pending() > 0 || self.state.any_node_leaves()
     }
 
     /// Runs due actions.
@@ -667,45 +458,6 @@ impl Controller {
         !changes.is_empty()
     }
 
-    /// Since when the API server has not answered, if that is long.
-    fn silence(&self) -> Option<String> {
-        let (time, ago) = self.ctx.clock.last_answer()?;
-        let limit = match self.ctx.leadership.is_permanent() {
-            true => MAX_WATCH_SILENCE,
-            false => MAX_LEASE_SILENCE,
-        };
-        (ago >= limit).then(|| {
-            let time = node_claim::rfc3339(time);
-            format!("the API server has not answered since {time}; what is shown is from then")
-        })
-    }
-
-    /// Why nothing may be planned, if so.
-    fn why_blocked(&self, now: Instant) -> Option<String> {
-        let stale = self.silence();
-        let stale = stale.or_else(|| Some(self.watches.stale(now)?.to_string()));
-        stale.or_else(|| {
-            let needed = [Kind::NodeClaim, Kind::Node, Kind::Pod].into_iter();
-            needed
-                .filter_map(|kind| self.state.trouble(kind))
-                .next()
-                .map(str::to_owned)
-        })
-    }
-
-    /// Has a kind listed again; nothing is planned before it was.
-    fn relist(&mut self, kind: Kind) {
-        self.watches.relist(kind);
-        self.ctx.relists.ask(kind);
-    }
-
-    /// A round has panicked. The next one does without improving; should that panic too, liveness
-    /// says so in time.
-    fn round_panicked(&mut self) {
-        self.planning = false;
-        self.panics += 1;
-    }
-
     /// Gives memory back that rounds have left, or policies that were replaced, when that holds up
     /// no round.
     fn trim_heap(&mut self, now: Instant) {
@@ -761,360 +513,6 @@ impl Controller {
         let launched: Vec<_> = coming.map(|claim| launch_of(claim)).collect();
         let provider = self.ctx.provider.clone();
         tokio::spawn(async move { provider.restore_launches(launched).await });
-    }
-
-    fn start(&mut self, what: WorkItem, now: Instant) {
-        let work = match &what {
-            WorkItem::Claim(name) => self.work_on_claim(name, now),
-            WorkItem::Node(name) => self.work_on_node(name, now),
-            WorkItem::Pool(name) => self.work_on_pool(name),
-            WorkItem::Overlay(name) => self.work_on_overlay(name),
-            WorkItem::Command(id) => self.work_on_command(id),
-            WorkItem::Pending | WorkItem::PodEvent(_) => None,
-        };
-        let Some(work) = work else {
-            self.work.forget(&what);
-            return;
-        };
-        let done = self.done.clone();
-        let metrics = self.ctx.metrics.clone();
-        tokio::spawn(async move {
-            // Whatever becomes of it, its slot is given back.
-            let outcome = guarded(&metrics, "step", work).await;
-            let outcome =
-                outcome.unwrap_or_else(|| Err(StepError::Other("it has panicked".to_owned())));
-            let _ = done.send(Done::Step(what, outcome)).await;
-        });
-    }
-
-    fn work_on_claim(&mut self, name: &str, now: Instant) -> Option<Work> {
-        let claim = self.state.claims.get(name)?.clone();
-        let status = claim.status.clone().unwrap_or_default();
-        let nodes = match status.provider_id.as_str() {
-            "" => Vec::new(),
-            id => self.state.nodes_of(id),
-        };
-        let mut turn = Turn::Wait(None);
-        if is_true(&status, "Registered") {
-            if self.rollout.registered(name, &claim, now) {
-                self.round_timer.node_registered(now);
-            }
-            // A kubelet has registered again, after its Node was removed by force.
-            if let [node] = nodes.as_slice()
-                && claim.metadata.deletion_timestamp.is_none()
-                && lifecycle::joins_again(&self.ctx, &status, node)
-            {
-                let (ctx, node) = (self.ctx.clone(), node.clone());
-                return Some(Box::pin(async move {
-                    lifecycle::register(&ctx, &claim, &node).await?;
-                    Ok(None)
-                }));
-            }
-        } else if let [node] = nodes.as_slice()
-            && claim.metadata.deletion_timestamp.is_none()
-        {
-            let (state, plans) = (&self.state, &self.plans);
-            let is_expected = |planned: &Planned<'_>| {
-                state.waits(planned.pod)
-                    && plans.owner(planned.pod).is_none_or(|owner| owner == name)
-            };
-            let young = lifecycle::may_wait(&self.ctx, node);
-            turn = self
-                .rollout
-                .turn(name, &claim, node, is_expected, young, now);
-        } else {
-            self.rollout.without_node(name);
-        }
-        let ctx = self.ctx.clone();
-        if turn == Turn::Register {
-            let (node, done, name) = (
-                nodes.into_iter().next()?,
-                self.done.clone(),
-                name.to_owned(),
-            );
-            return Some(Box::pin(async move {
-                let ready = lifecycle::register(&ctx, &claim, &node).await?;
-                let _ = done.send(Done::Registered(name, ready)).await;
-                Ok(None)
-            }));
-        }
-        let around = self.surroundings(&claim);
-        Some(Box::pin(async move {
-            lifecycle::step(&ctx, &claim, &nodes, &around, turn).await
-        }))
-    }
-
-    /// What the conditions of a claim follow from.
-    fn surroundings(&self, claim: &NodeClaim) -> Surroundings {
-        let labels = claim.metadata.labels.as_ref();
-        let pool = self.state.pools.get(node_claim::pool_of(claim)).cloned();
-        let listed = labels.zip(pool.as_ref()).and_then(|(labels, pool)| {
-            let (class, _) = class_label(&pool.spec.template.spec.node_class_ref);
-            let names = self.state.names();
-            is_listed(labels, &class, self.offers.catalogue(), names)
-        });
-        Surroundings { pool, listed }
-    }
-
-    fn work_on_node(&mut self, name: &str, now: Instant) -> Option<Work> {
-        let node = self.state.nodes.get(name).cloned();
-        let node = node.filter(|node| self.state.manages(node));
-        let Some(node) = node.filter(|node| node.deletion.is_some()) else {
-            let node = self.state.nodes.get(name).cloned();
-            let claims = node.as_ref().map(|node| self.state.claim_of(node));
-            let mut claims = claims.iter().flatten();
-            if !claims.any(|claim| reboot::phase::drains(claim)) {
-                self.ctx.drains.end(name);
-            }
-            return self.repair_node(&node?, now);
-        };
-        let claims = self.state.claim_of(&node);
-        let mut others = match node.provider_id.as_str() {
-            "" => Vec::new(),
-            id => self.state.nodes_of(id),
-        };
-        others.retain(|other| other.name != node.name);
-        let ctx = self.ctx.clone();
-        Some(Box::pin(async move {
-            termination::step(&ctx, &node, &claims, &others).await
-        }))
-    }
-
-    /// Work on a node that is not being deleted. Where nodes are repaired at once, it is replaced if
-    /// it is unhealthy for too long. Within budgets, a look for disruption finds it.
-    fn repair_node(&mut self, node: &Arc<NodeView>, now: Instant) -> Option<Work> {
-        let repairs = self.ctx.repairs.clone();
-        let (ctx, node) = (self.ctx.clone(), node.clone());
-        let [claim] = &self.state.claim_of(&node)[..] else {
-            return None;
-        };
-        let claim = claim.clone();
-        if claim.metadata.deletion_timestamp.is_some() || !node.is_registered() {
-            return None;
-        }
-        let policies = match repairs {
-            Repairs::Off => return None,
-            Repairs::AtOnce(policies) => Some(policies),
-            Repairs::WithinBudgets(_) => None,
-        };
-        let unhealthy = policies.as_ref().and_then(|known| known.at_once(&node));
-        let Some((policies, unhealthy)) = policies.zip(unhealthy) else {
-            let left_over = repair::is_left_over(&claim) && !reboot::phase::is_under_way(&claim);
-            return left_over.then(|| -> Work {
-                Box::pin(async move { repair::take_back(&ctx, &claim).await })
-            });
-        };
-        if let Some(left) = unhealthy.tolerated(ctx.now().as_second()) {
-            return Some(Box::pin(async move { Ok(Some(left)) }));
-        }
-        let state = &self.state;
-        let nodes = state.nodes.values().filter(|node| state.manages(node));
-        let scope = self.unhealthy_counts.of(&claim, nodes, &policies, now);
-        let pool = self.state.pools.get(node_claim::pool_of(&claim)).cloned();
-        Some(Box::pin(async move {
-            repair::look_and_step(&ctx, &policies, &node, &claim, pool.as_deref(), scope).await
-        }))
-    }
-
-    /// Has NodePools remember which purchases did not help, as a round or a look has found.
-    fn remember_useless(&mut self, snapshot: &Snapshot) {
-        let now = Instant::now();
-        for (pool, purchases) in self.to_remember.note(snapshot) {
-            if purchases > 0 {
-                self.ctx.metrics.useless_purchases(&pool, purchases);
-                tracing::warn!(
-                    nodepool = pool,
-                    purchases,
-                    "nodes were bought that did not help: kube-scheduler refuses the pods that \
-                    they were bought for"
-                );
-            }
-            self.enqueue(WorkItem::Pool(pool), now);
-        }
-    }
-
-    fn work_on_pool(&mut self, name: &str) -> Option<Work> {
-        let Some(pool) = self.state.pools.get(name).cloned() else {
-            self.ctx
-                .metrics
-                .pool(name, &BTreeMap::new(), &BTreeMap::new());
-            return None;
-        };
-        let class = self.class_of(&pool);
-        let own = |labels: Option<&BTreeMap<String, String>>| {
-            labels
-                .and_then(|l| l.get("karpenter.sh/nodepool"))
-                .is_some_and(|of| of == name)
-        };
-        let claims: Vec<_> = self
-            .state
-            .claims
-            .values()
-            .filter(|c| own(c.metadata.labels.as_ref()))
-            .cloned()
-            .collect();
-        let nodes: Vec<_> = self
-            .state
-            .nodes
-            .values()
-            .filter(|n| own(Some(&n.labels)) && self.state.manages(n))
-            .cloned()
-            .collect();
-        let order = match static_pools::due(&pool, claims.iter().map(|claim| &**claim)) {
-            Some(Scale::Down(_)) => self.state.removal_order(name, self.ctx.now().as_second()),
-            _ => Vec::new(),
-        };
-        let begins = self.disruption.is_beginning();
-        let fault = self.state.pool_fault(name).map(str::to_owned);
-        let useless = self.to_remember.take(&pool);
-        let given = self.state.given_of(name);
-        let policies = trouble_of(&self.troubles, name);
-        let ctx = self.ctx.clone();
-        Some(Box::pin(async move {
-            let is_read = fault.is_none();
-            useless_purchases::step(&ctx, &pool, useless, given).await?;
-            let observed = pools::Observed {
-                pool: &pool,
-                fault,
-                policies,
-                class,
-                claims: &claims,
-                nodes: &nodes,
-            };
-            let pool_due = pools::step(&ctx, observed).await?;
-            if !is_read {
-                return Ok(pool_due);
-            }
-            let replicas_due =
-                static_pools::step(&ctx, &pool, &claims, &order, begins, given).await?;
-            Ok([pool_due, replicas_due].into_iter().flatten().min())
-        }))
-    }
-
-    fn work_on_overlay(&self, name: &str) -> Option<Work> {
-        let known = self.config.overlays.clone()?;
-        let overlay = self.state.overlays.get(name)?.clone();
-        let set = self.state.overlays.clone();
-        let (pools, names) = (self.state.pool_records(), self.state.names().clone());
-        let offers = self.offers.catalogue().clone();
-        let (ctx, name, inline) = (self.ctx.clone(), name.to_owned(), self.config.inline);
-        Some(Box::pin(async move {
-            let apply = move || {
-                let mut names = names;
-                known.apply(&offers, &set, &pools, &mut names)
-            };
-            let applied = match inline {
-                true => apply(),
-                false => tokio::task::spawn_blocking(apply)
-                    .await
-                    .map_err(StepError::other)?,
-            };
-            match applied.verdicts.get(&name) {
-                Some(verdict) => overlay_status::step(&ctx, &overlay, verdict).await,
-                None => Ok(None),
-            }
-        }))
-    }
-
-    fn class_of(&self, pool: &NodePool) -> (Class, Option<i64>) {
-        let class = &pool.spec.template.spec.node_class_ref;
-        (
-            self.state.class(&class.kind, &class.name),
-            self.state.class_generation(&class.kind, &class.name),
-        )
-    }
-
-    fn plan(&mut self, now: Instant) {
-        self.round_timer.close();
-        if !self.waits() {
-            return;
-        }
-        self.planning = true;
-        self.disruption.round_begins();
-        self.round_timer.begin(now);
-        self.rounds += 1;
-        let (clock, number) = (self.ctx.clock.clone(), self.rounds);
-        self.apply_config();
-        self.ctx
-            .pulse
-            .due(now, round::time_limit(&self.config.policies.take()));
-        self.config
-            .journal
-            .began(clock.now().as_millisecond(), number, self.state.revision);
-        let input = self.round_input();
-        let (careful, metrics) = (self.panics > 0, self.ctx.metrics.clone());
-        let decide = move |how: &RoundConfig| {
-            guarded_now(&metrics, "planning", || {
-                round::decide(how, &clock, number, careful, input)
-            })
-        };
-        if self.config.inline {
-            match decide(&self.config) {
-                Some(round) => self.apply_plan(round),
-                None => self.round_panicked(),
-            }
-            return;
-        }
-        let (how, done) = (self.config.clone(), self.done.clone());
-        self.config.compute(move || {
-            let _ = done.blocking_send(match decide(&how) {
-                Some(round) => Done::Round(Box::new(round)),
-                None => Done::RoundPanicked,
-            });
-        });
-    }
-
-    fn asked(&mut self, ask: Query) {
-        match ask {
-            Query::Explain(question) => self.explain_requests.ask(question, Instant::now()),
-            Query::Metrics(reply) if self.was_leader => drop(reply.send(self.metrics_snapshot())),
-            Query::Metrics(_) => {}
-        }
-    }
-
-    /// Answers a query about a pod or a node between two rounds: it plans like a round and drops the plan. A
-    /// round that becomes due meanwhile does not wait for it.
-    fn answer_query(&mut self, now: Instant) {
-        let Some(question) = self.explain_requests.begin(now) else {
-            return;
-        };
-        let input = match &question.about {
-            Subject::Pod(_) => self.round_input(),
-            Subject::Node(_) => self.look_input().0,
-        };
-        let how = self.config.clone();
-        let live = how.policies.take().apart();
-        let repairs_off = matches!(self.ctx.repairs, Repairs::Off);
-        let metrics = self.ctx.metrics.clone();
-        let answer = self.config.compute(move || {
-            let explained = guarded_now(&metrics, "explaining", || match &question.about {
-                Subject::Pod(pod) => round::explain(&how, &live, input, pod),
-                Subject::Node(node) => {
-                    decide::disruption::explain(&how, &live, input, (node, repairs_off))
-                }
-            });
-            let defect = || Err("explaining has panicked: a defect, please report it".to_owned());
-            let _ = question.reply.send(explained.unwrap_or_else(defect));
-            drop(question.turn);
-        });
-        let done = self.done.clone();
-        tokio::spawn(async move {
-            // Whatever became of it.
-            let _ = answer.await;
-            let _ = done.send(Done::Explained).await;
-        });
-    }
-
-    /// The part of the configuration that the fold uses. To be called between two rounds.
-    fn apply_config(&mut self) {
-        self.state.plans_unattempted = self
-            .config
-            .policies
-            .take()
-            .planning()
-            .new_pods
-            .unwrap_or_default()
-            == NewPods::Immediate;
     }
 
     /// Does what the rollout asks for.

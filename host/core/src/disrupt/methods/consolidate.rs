@@ -1,6 +1,6 @@
 //! Proposals that save cost: emptiness, and consolidation by the search.
 
-use super::{Asked, Explain, Options, SearchInput};
+use super::{Asked, Explain, Options, SearchInput, Verdict};
 use crate::disrupt::compile::NodeTerms;
 use crate::disrupt::compiled::Compiled;
 use crate::disrupt::proposals::{Outcome, Proposal, Why};

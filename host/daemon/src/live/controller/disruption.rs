@@ -8,42 +8,40 @@
 #[cfg(test)]
 mod tests;
 
+mod commands;
+mod memory;
+mod told;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use longshore_api::crd::duration::{self, Lifetime};
-use longshore_api::crd::{NodeClaim, NodePool, Timestamp};
-use longshore_core::disrupt::methods::{Round, Verdict};
+use longshore_api::crd::{NodeClaim, Timestamp};
 use longshore_core::disrupt::proposals::{Proposal, To};
-use longshore_core::disrupt::verdicts::{Method, Stays};
+use longshore_core::disrupt::verdicts::Method;
 use longshore_core::ids::{NodeIx, PoolIx};
-use longshore_core::model::Failures;
-use longshore_core::plan::Plan;
 use longshore_core::snapshot::{Snapshot, moves};
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::{Controller, Done, Work};
-use crate::disrupt::Messages;
+use super::{Controller, Done};
 use crate::live::act::claim_writes;
-use crate::live::act::disruption::events;
-use crate::live::act::disruption::step::{self, NewCommand};
+use crate::live::act::disruption::step::NewCommand;
 use crate::live::act::end::termination::disrupted;
-use crate::live::act::guard::{guarded, guarded_now};
+use crate::live::act::guard::guarded_now;
 use crate::live::act::work_queue::Lane;
-use crate::live::decide::claims::{NewNodeClaim, NominationPlan, new_node_claims, pod_name};
-use crate::live::decide::command::Worth;
-use crate::live::decide::command::{
-    Candidate, CommandView, Replacement, candidate_of, destinations, replacement_of,
-};
+use crate::live::decide::command::{Replacement, candidate_of, replacement_of};
 use crate::live::decide::disruption::{Before, Decision, IdleLook, Rested, decide};
-use crate::live::decide::staying::{self, Held, Told};
 use crate::live::decide::waves::{self, Changes};
 use crate::live::journal::look::BEFORE_FIRST_LOOK;
 use crate::live::observe::node_claim;
 use crate::live::observe::state::WorkItem;
 use crate::live::process::mutants::mutant;
+
+pub(super) use self::memory::Disruption;
+use self::memory::Used;
+use self::told::budgets_in_the_way;
 
 /// What was proposed is looked at again after this, before it is carried out.
 const VALIDATION_DELAY: Duration = Duration::from_secs(15);
@@ -69,128 +67,6 @@ pub(super) enum Look {
     New(Box<Decision>, Option<IdleLook>),
     /// The cluster is as it was when a look found nothing to do.
     Same(Option<IdleLook>),
-}
-
-/// What the loop knows of disruption. What has to outlive the process is on objects as well.
-#[derive(Default)]
-pub(super) struct Disruption {
-    /// A round is being decided.
-    deciding: bool,
-    /// When the next look is due, unless something changes.
-    due: Option<Instant>,
-    /// When one more node is to be repaired, as of the last look.
-    repair_due: Option<Instant>,
-    /// The version of the state at the last look.
-    revision: u64,
-    /// When the last look ended.
-    looked: Option<Instant>,
-    /// The last look, if it found nothing to do.
-    idle: Option<IdleLook>,
-    /// The last whole search that found nothing to do.
-    rested: Option<Rested>,
-    /// How many looks this process has begun.
-    looks: u64,
-    /// What was found while a round was being planned or written: its result is waited for.
-    held: Option<Option<Look>>,
-    /// What rounds have used since the look began.
-    used: Used,
-    /// No look begins before this: what a search costs is paid for by a pause.
-    rests_until: Option<Instant>,
-    /// How many looks have panicked one after the other.
-    panics: u32,
-    /// Nodes that the last look wants to disrupt, and when it was.
-    proposed: Option<(Instant, BTreeSet<String>)>,
-    /// NodePools whose budgets are in the way of a reason, and how many more nodes may go, as of the
-    /// last look that found something new.
-    blocked: BTreeMap<(String, &'static str), u32>,
-    /// Nodes that a budget or an annotation keeps, as of the same look.
-    pub(super) kept: Vec<Held>,
-    /// Nodes of which was said why they stay.
-    told: Told,
-    /// Commands that are being begun, with what they buy.
-    beginning: BTreeMap<String, Vec<NewNodeClaim>>,
-    /// Commands that could not be begun, before anything was bought for them.
-    unbegun: BTreeSet<String>,
-    /// Claims of each command, candidates and replacements.
-    commands: BTreeMap<String, BTreeSet<String>>,
-    /// The command of each claim.
-    of_claim: BTreeMap<String, String>,
-}
-
-/// What rounds of provisioning have used that a look did not know of.
-#[derive(Default)]
-struct Used {
-    /// Nodes that pods were planned onto.
-    nodes: BTreeSet<String>,
-    /// NodePools that were bought from.
-    pools: BTreeSet<String>,
-    /// How many rounds there were; only mutants use this.
-    rounds: u32,
-}
-
-impl Disruption {
-    /// Notes which command a claim belongs to, if any; `None` for one that is gone. Returns the
-    /// command that it concerns.
-    fn note(&mut self, name: &str, command: Option<&str>) -> Option<String> {
-        let before = self.of_claim.get(name).cloned();
-        if before.as_deref() == command {
-            return before;
-        }
-        if let Some(id) = &before {
-            self.of_claim.remove(name);
-            if let Some(claims) = self.commands.get_mut(id) {
-                claims.remove(name);
-                if claims.is_empty() {
-                    self.commands.remove(id);
-                }
-            }
-        }
-        if let Some(id) = command {
-            self.of_claim.insert(name.to_owned(), id.to_owned());
-            let claims = self.commands.entry(id.to_owned()).or_default();
-            claims.insert(name.to_owned());
-        }
-        command.map(str::to_owned).or(before)
-    }
-
-    /// A command is being begun, and what it buys.
-    pub(super) fn begins(&mut self, id: String, buys: Vec<NewNodeClaim>) {
-        self.beginning.insert(id, buys);
-    }
-
-    /// Replacements that are being created.
-    pub(super) fn expected(&self) -> impl Iterator<Item = NewNodeClaim> + use<> {
-        let all: Vec<NewNodeClaim> = self.beginning.values().flatten().cloned().collect();
-        all.into_iter()
-    }
-
-    /// A round begins. What earlier ones have used matters to a look that is under way alone.
-    pub(super) fn round_begins(&mut self) {
-        if !self.deciding {
-            self.used = Used::default();
-        }
-        self.used.rounds = self.used.rounds.saturating_add(1);
-    }
-
-    /// A round has planned pods onto these nodes, and bought from these NodePools.
-    pub(super) fn round_used(
-        &mut self,
-        nodes: impl Iterator<Item = String>,
-        pools: impl Iterator<Item = String>,
-    ) {
-        self.used.nodes.extend(nodes);
-        self.used.pools.extend(pools);
-    }
-
-    /// Whether claims of a command may be created that the state has not.
-    pub(super) fn is_beginning(&self) -> bool {
-        !self.beginning.is_empty()
-    }
-
-    /// Whether a process that retires has to wait.
-    pub(super) fn is_idle(&self) -> bool {
-        !self.deciding && self.beginning.is_empty()
-    }
 }
 
 /// The node of a claim that is in no command.
@@ -463,29 +339,6 @@ impl Controller {
         }
     }
 
-    /// Says what the check has refused of a look: its nodes stay, and the rest goes on.
-    fn tell_refused(&self, decision: &Decision) {
-        let refused = &decision.round.refused;
-        if refused.is_empty() {
-            return;
-        }
-        let rounds = &self.ctx.metrics.rounds;
-        rounds.with_label_values(&["rejected"]).inc();
-        let messages = Messages {
-            snapshot: &decision.snapshot,
-        };
-        for one in refused.iter().take(LOGGED_REFUSALS) {
-            let nodes: Vec<String> = one.nodes.iter().map(|&node| messages.node(node)).collect();
-            let violation = one.violations.first().map(ToString::to_string);
-            tracing::error!(
-                nodes = nodes.join(" "),
-                method = one.method.name(),
-                violation,
-                "disruption rejected by check, its nodes stay: a defect of Longshore, please report it"
-            );
-        }
-    }
-
     /// A look has panicked. The next one waits, twice as long each time: the cluster that it panicked at
     /// is still there.
     fn look_panicked(&mut self, now: Instant) {
@@ -638,327 +491,4 @@ impl Controller {
         let last = self.last_pod_events.last(node);
         last.is_some_and(|last| after().is_some_and(|after| now.duration_since(last) < after))
     }
-
-    /// A proposal as a command; nothing if one of its objects is not there any more.
-    fn command(&self, snapshot: &Snapshot, proposal: &Proposal, at: usize) -> Option<NewCommand> {
-        let mut candidates = Vec::new();
-        for name in self.node_names(snapshot, proposal) {
-            let node = self.state.nodes.get(&name)?;
-            let claims = self.state.claim_of(node);
-            let [claim] = claims.as_slice() else {
-                return None;
-            };
-            let again = candidate_of(claim).is_some() && !mutant("forgets-under-way");
-            if claim.metadata.deletion_timestamp.is_some() || again {
-                return None;
-            }
-            candidates.push(Candidate {
-                claim: claim.clone(),
-                nodes: vec![node.clone()],
-            });
-        }
-        let now = self.ctx.now().as_second();
-        let first = candidates.first()?.claim.metadata.name.clone()?;
-        let id = format!("{now}-{at}-{first}");
-        let bought = Plan {
-            claims: proposal
-                .replacements
-                .iter()
-                .map(|of| of.claim.clone())
-                .collect(),
-            ..Plan::default()
-        };
-        let no_nominations = NominationPlan::default();
-        let wanted = new_node_claims(snapshot, &bought, &no_nominations, &self.state.pools, &id);
-        if wanted.len() < proposal.replacements.len() {
-            return None;
-        }
-        let bought: Vec<&str> = wanted.iter().map(|claim| claim.name.as_str()).collect();
-        let moves = self.moves_by_claim(snapshot, proposal, &bought);
-        let what = (proposal.method.name(), proposal.reason.name());
-        let names: BTreeSet<&str> = wanted.iter().map(|want| &*want.pool).collect();
-        let failures = self.failures_of(&names);
-        let new = NewCommand::new(id, what, now, candidates, wanted);
-        let consolidates = matches!(proposal.reason.name(), "Empty" | "Underutilized");
-        let worth = consolidates.then(|| Worth {
-            text: Messages { snapshot }.worth(proposal),
-            is_approved: proposal.decision.is_some(),
-        });
-        let new = new.moves(moves).after(failures).worth(worth);
-        tracing::info!(
-            command = new.id,
-            method = new.command.method,
-            reason = new.command.reason,
-            nodes = new.command.candidates,
-            replacements = new.command.replacements.len(),
-            pods = proposal.moves.len(),
-            savings = proposal.savings,
-            "disrupting"
-        );
-        Some(new)
-    }
-
-    /// What is known of failed commands that bought from NodePools: of several, the most.
-    pub(super) fn failures_of(&self, pools: &BTreeSet<&str>) -> Option<Failures> {
-        let pools = pools.iter().filter_map(|name| self.state.pools.get(*name));
-        let known = pools.filter_map(|pool| self.ctx.failures.of(pool));
-        known.max_by_key(|of| of.count)
-    }
-
-    /// NodePools that a command buys from.
-    fn pools_of(&self, view: &CommandView) -> Vec<Arc<NodePool>> {
-        let said = view.command().map(|command| command.pools);
-        let said = said.unwrap_or_default();
-        let candidates = view.candidates.iter();
-        let names: BTreeSet<&str> = match said.is_empty() {
-            true => candidates
-                .map(|one| node_claim::pool_of(&one.claim))
-                .collect(),
-            false => said.iter().map(String::as_str).collect(),
-        };
-        let known = names
-            .into_iter()
-            .filter_map(|name| self.state.pools.get(name));
-        known.cloned().collect()
-    }
-
-    /// Where the pods of each candidate go, as the annotation of its NodeClaim has it. `bought` are
-    /// the names of the replacements.
-    fn moves_by_claim(
-        &self,
-        snapshot: &Snapshot,
-        proposal: &Proposal,
-        bought: &[&str],
-    ) -> BTreeMap<String, String> {
-        let world = &snapshot.world;
-        let mut by_node: BTreeMap<&str, BTreeMap<&str, Vec<String>>> = BTreeMap::new();
-        for moved in &proposal.moves {
-            let to = match moved.to {
-                To::Node(node) => world.names.text(snapshot.nodes[node.0 as usize].name),
-                To::Replacement(at) => bought[at],
-            };
-            // A pod that is nominated to a node is on none yet.
-            let on = |node: &&NodeIx| {
-                let pods = &snapshot.nodes[node.0 as usize].pods;
-                pods.contains(&moved.pod)
-            };
-            let expected = || proposal.nodes.iter().find(on);
-            let from = world.pods[moved.pod.0 as usize].node;
-            let from = from.or_else(|| Some(snapshot.nodes[expected()?.0 as usize].name));
-            let of = by_node.entry(from.map_or("", |node| world.names.text(node)));
-            let pods = of.or_default().entry(to).or_default();
-            pods.push(pod_name(world, moved.pod));
-        }
-        let claim_of = |node: &str| {
-            let (_, claim) = self.node_and_claim(node)?;
-            claim.metadata.name.clone()
-        };
-        let text = |of: &BTreeMap<&str, Vec<String>>| {
-            moves::write(of.iter().map(|(to, pods)| (*to, &pods[..])))
-        };
-        let all = by_node.iter();
-        all.filter_map(|(node, of)| Some((claim_of(node)?, text(of))))
-            .collect()
-    }
-
-    /// Has a command begun.
-    pub(super) fn begin(&mut self, new: NewCommand) {
-        self.ctx.metrics.disruption.begun(&new.command);
-        self.disruption
-            .begins(new.id.clone(), new.replacements.clone());
-        let (ctx, done, id) = (self.ctx.clone(), self.done.clone(), new.id.clone());
-        tokio::spawn(async move {
-            let begun = guarded(&ctx.metrics, "disruption", step::begin(&ctx, new)).await;
-            let mut buys = true;
-            if let Some(Err(failed)) = begun {
-                let error = failed.error;
-                tracing::warn!(command = id, %error, "beginning disruption failed; taken back");
-                buys = failed.buys;
-            }
-            let _ = done.send(Done::Begun(id, buys)).await;
-        });
-    }
-
-    /// A command has been begun, or has failed to. `buys` says whether something may have been bought.
-    pub(super) fn begun(&mut self, id: String, buys: bool) {
-        let now = Instant::now();
-        self.disruption.beginning.remove(&id);
-        if !buys {
-            self.disruption.unbegun.insert(id.clone());
-        }
-        self.work(WorkItem::Command(id), Lane::Disruption, now);
-    }
-
-    pub(super) fn work_on_command(&mut self, id: &str) -> Option<Work> {
-        if self.disruption.beginning.contains_key(id) {
-            return None;
-        }
-        let Some(names) = self.disruption.commands.get(id) else {
-            self.disruption.unbegun.remove(id);
-            return None;
-        };
-        let claims: Vec<_> = names
-            .iter()
-            .filter_map(|name| self.state.claims.get(name).cloned())
-            .collect();
-        let (candidates, replacements): (Vec<_>, Vec<_>) = claims
-            .into_iter()
-            .partition(|claim| candidate_of(claim) == Some(id));
-        let nodes = |claim: &Arc<_>| match node_claim::provider_id(claim) {
-            "" => Vec::new(),
-            provider_id => self.state.nodes_of(provider_id),
-        };
-        let replacements = replacements.into_iter().map(|claim| Replacement {
-            nodes: nodes(&claim),
-            is_awaited: self.is_expected_on(&claim),
-            claim,
-        });
-        let replacements: Vec<Replacement> = replacements.collect();
-        if candidates.is_empty() {
-            let (ctx, id) = (self.ctx.clone(), id.to_owned());
-            return Some(Box::pin(async move {
-                step::left_over(&ctx, &id, &replacements).await
-            }));
-        }
-        let candidates = candidates
-            .into_iter()
-            .map(|claim| Candidate {
-                nodes: nodes(&claim),
-                claim,
-            })
-            .collect::<Vec<_>>();
-        let has_places = candidates.iter().all(|one: &Candidate| {
-            let mut to = destinations(&one.claim);
-            to.all(|to| self.stays(to))
-        });
-        let mut view = CommandView {
-            id: id.to_owned(),
-            has_places,
-            replacements,
-            pools: Vec::new(),
-            is_unbegun: self.disruption.unbegun.contains(id),
-            candidates,
-        };
-        view.pools = self.pools_of(&view);
-        let ctx = self.ctx.clone();
-        Some(Box::pin(async move {
-            let now = ctx.now().as_second();
-            step::step(&ctx, &view, now).await
-        }))
-    }
-
-    /// Whether a pod that waits is planned for a claim whose node can still take it.
-    fn is_expected_on(&self, claim: &NodeClaim) -> bool {
-        let Some(name) = claim.metadata.name.as_deref() else {
-            return false;
-        };
-        let mut waiting = self.state.waiting();
-        self.planned_host(name, claim).is_some()
-            && waiting.any(|pod| self.plans.owner(pod) == Some(name))
-    }
-
-    /// Whether there is a node of a name, or a NodeClaim, that is not on its way out.
-    fn stays(&self, name: &str) -> bool {
-        let going = |claim: &Arc<NodeClaim>| claim.metadata.deletion_timestamp.is_some();
-        match self.state.nodes.get(name) {
-            Some(node) => node.deletion.is_none() && !self.state.claim_of(node).iter().any(going),
-            None => (self.state.claims.get(name)).is_some_and(|claim| !going(claim)),
-        }
-    }
-
-    /// Nodes that have the taint and are in no command, as another controller may leave them.
-    fn open_left_over(&self) {
-        for node in self.state.nodes.values() {
-            if node.deletion.is_some() || disrupted(node).is_none() {
-                continue;
-            }
-            let claims = self.state.claim_of(node);
-            let [claim] = claims.as_slice() else { continue };
-            if claim.metadata.deletion_timestamp.is_some() || candidate_of(claim).is_some() {
-                continue;
-            }
-            let (ctx, claim, node) = (self.ctx.clone(), claim.clone(), node.clone());
-            tokio::spawn(async move {
-                tracing::info!(
-                    node = node.name,
-                    "removed the taint of a disruption that is over"
-                );
-                if let Err(error) = step::open(&ctx, &claim, &[node]).await {
-                    tracing::debug!(%error, "removing a taint failed; retrying in the next look");
-                }
-            });
-        }
-    }
-
-    /// Forgets of which nodes something was said so long ago that it may be said again.
-    fn forget_told(&mut self, now: Instant) {
-        let is_new = |at: &Instant| now.saturating_duration_since(*at) < staying::REPEAT_INTERVAL;
-        if !self.disruption.told.values().all(is_new) {
-            Arc::make_mut(&mut self.disruption.told).retain(|_, at| is_new(at));
-        }
-    }
-
-    /// Says of nodes that consolidation leaves what is in the way.
-    fn tell_staying(&mut self, decision: &Decision, now: Instant) {
-        let mut all = Vec::new();
-        for staying in &decision.stays {
-            Arc::make_mut(&mut self.disruption.told).insert(staying.node.clone(), now);
-            let claim = self.node_and_claim(&staying.node).map(|(_, claim)| claim);
-            all.push((
-                staying.node.clone(),
-                claim,
-                staying.event,
-                staying.message.clone(),
-            ));
-        }
-        if all.is_empty() {
-            return;
-        }
-        let ctx = self.ctx.clone();
-        tokio::spawn(async move {
-            for (node, claim, event, message) in all {
-                events::stays(&ctx, &node, claim.as_deref(), (event, &message)).await;
-            }
-        });
-    }
-
-    /// Says which NodePools' budgets are in the way, again and again: the API server forgets an Event
-    /// after an hour.
-    fn tell_blocked(&self) {
-        if !self.was_leader {
-            return;
-        }
-        for ((name, reason), left) in &self.disruption.blocked {
-            let Some(pool) = self.state.pools.get(name).cloned() else {
-                continue;
-            };
-            let (ctx, reason, left) = (self.ctx.clone(), *reason, *left);
-            tokio::spawn(async move { events::blocked(&ctx, &pool, reason, left).await });
-        }
-    }
-}
-
-/// NodePools whose budgets are in the way of a reason, and how many more nodes may go: those that a
-/// proposal waits for, and those that let no node go where one would.
-fn budgets_in_the_way(snapshot: &Snapshot, round: &Round) -> BTreeMap<(String, &'static str), u32> {
-    let text = |symbol| snapshot.world.names.text(symbol).to_owned();
-    let waits = round.proposals.iter().filter_map(|(proposal, verdict)| {
-        let Verdict::Later(pool, left) = verdict else {
-            return None;
-        };
-        Some(((text(*pool), proposal.reason.name()), *left))
-    });
-    let held = |method: Method| {
-        let nodes = snapshot.nodes.iter().zip(&round.candidates);
-        nodes.filter_map(move |(node, candidate)| {
-            let refusal = candidate.refusal(method)?;
-            let name = node
-                .pool
-                .filter(|_| matches!(refusal, Stays::NodePoolBudget(_)))?;
-            Some(((text(name), method.reason().name()), 0))
-        })
-    };
-    // Where a proposal waits, it says how many.
-    let held = Method::ALL.into_iter().flat_map(held);
-    held.chain(waits).collect()
 }

@@ -1,10 +1,14 @@
 //! A NodeClaim step by step against the simulated API server, in virtual time.
 
 use longshore_api::crd::Timestamp;
-use longshore_cloud::{Instance, OfferingName, Shortage};
+use longshore_api::labels;
+use longshore_cloud::{CloudError, Instance, OfferingName, Shortage};
 use longshore_simcluster::server::resources::{NODE, NODE_CLAIM};
+use serde_json::Value;
 
+use super::liveness::{LAUNCH_LIMIT, REGISTRATION_TIMEOUT};
 use super::*;
+use crate::live::observe::node_claim::REGISTRATION_LIMIT;
 use crate::live::test_cluster::{Cloud, TestCluster, claim_to_launch, context, fresh, instance};
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -38,7 +42,7 @@ fn join(cluster: &TestCluster) {
             },
         }),
     );
-    // The server gives a new Node a taint that goes once the Node is ready.
+    // The server adds a taint to a new Node that only goes when the Node is ready.
     let taint = json!({"key": UNREGISTERED, "effect": "NoExecute"});
     cluster.change(NODE, "node-1", |node| {
         node["spec"]["taints"] = json!([taint])

@@ -1,0 +1,492 @@
+//! Folds changes of objects in, and says what they touch.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use longshore_api::crd::{ConditionStatus, NodeClaim, NodeOverlay, NodePool, condition};
+
+use super::pods::MAX_MILESTONES;
+use super::{ClusterState, Refused, SpecChange, WorkItem, class, why};
+use crate::live::observe::kinds::Kind;
+use crate::live::observe::node::NodeView;
+use crate::live::observe::planned_pods::{PLANNED_PODS, planned_pods};
+use crate::live::observe::state::class::NodeClass;
+use crate::live::observe::state::head::{PodHead, full, head};
+use crate::live::observe::watch::Change;
+use crate::live::process::mutants::mutant;
+
+/// Most objects that are remembered as unreadable, to be named.
+const MAX_UNREADABLE: usize = 1000;
+
+/// Whether a NodePool's change could give a place to pods that have none: its spec is another one,
+/// it is ready or going otherwise than before, or it has fewer nodes against its limits. That it
+/// has more it says after each purchase.
+fn may_buy_more(before: &NodePool, now: &NodePool) -> bool {
+    let nodes = |pool: &NodePool| pool.status.as_ref().map_or(0, |status| status.nodes);
+    let ready = |pool: &NodePool| {
+        let conditions = pool
+            .status
+            .as_ref()
+            .map(|status| status.conditions.as_slice())
+            .unwrap_or_default();
+        condition(conditions, "Ready").map(|ready| ready.status)
+    };
+    let spec = |pool: &NodePool| {
+        (
+            pool.metadata.generation,
+            pool.metadata.deletion_timestamp.is_some(),
+        )
+    };
+    spec(before) != spec(now) || ready(before) != ready(now) || nodes(now) < nodes(before)
+}
+
+impl ClusterState {
+    /// Folds a change in. Returns what it touches and the object that it could not read, if so.
+    pub fn fold(&mut self, kind: Kind, change: &Change) -> (Vec<WorkItem>, Option<Refused>) {
+        match change {
+            Change::Recovered => {
+                self.troubles.remove(&kind);
+                return (Vec::new(), None);
+            }
+            Change::Version => return (Vec::new(), None),
+            _ => {}
+        }
+        self.revision += 1;
+        match change {
+            Change::Recovered | Change::Version => (Vec::new(), None),
+            Change::Begin => {
+                self.seen.insert(kind, HashSet::new());
+                (Vec::new(), None)
+            }
+            Change::Upsert(json) => self.upsert(kind, json),
+            Change::Remove(json) => (
+                self.remove(kind, &full(&head(json).unwrap_or_default())),
+                None,
+            ),
+            Change::End => {
+                self.troubles.remove(&kind);
+                self.listed.insert(kind);
+                let seen = self.seen.remove(&kind).unwrap_or_default();
+                let mut gone: Vec<Box<str>> = match kind {
+                    _ if mutant("keeps-gone") => Vec::new(),
+                    Kind::Pod => self
+                        .pods
+                        .keys()
+                        .filter(|name| !seen.contains(*name))
+                        .cloned()
+                        .collect(),
+                    _ => self
+                        .known
+                        .entry(kind)
+                        .or_default()
+                        .iter()
+                        .filter(|n| !seen.contains(*n))
+                        .cloned()
+                        .collect(),
+                };
+                gone.sort_unstable();
+                (
+                    gone.iter()
+                        .flat_map(|name| self.remove(kind, name))
+                        .collect(),
+                    None,
+                )
+            }
+            Change::Failed(why) => {
+                self.troubles.insert(kind, why.clone());
+                (Vec::new(), None)
+            }
+        }
+    }
+
+    fn upsert(&mut self, kind: Kind, json: &str) -> (Vec<WorkItem>, Option<Refused>) {
+        let (touched, refused) = self.take_in(kind, json);
+        match &refused {
+            Some(Refused { name, why, .. }) => {
+                // Nothing is bought from a NodePool that cannot be read, however many others cannot.
+                if self.unreadable.len() < MAX_UNREADABLE || kind == Kind::NodePool {
+                    self.unreadable
+                        .insert((kind, name.as_str().into()), why.clone());
+                }
+            }
+            None if self.unreadable.is_empty() => {}
+            None => {
+                let name = head(json).map(|head| full(&head)).unwrap_or_default();
+                self.unreadable.remove(&(kind, name));
+            }
+        }
+        (touched, refused)
+    }
+
+    fn take_in(&mut self, kind: Kind, json: &str) -> (Vec<WorkItem>, Option<Refused>) {
+        let at = kind.at();
+        let refused = |name: &str, why: String| {
+            Some(Refused {
+                kind,
+                name: name.to_owned(),
+                why,
+                is_kept: false,
+            })
+        };
+        if kind == Kind::Pod {
+            let pod: PodHead = match serde_json::from_str(json) {
+                Ok(pod) => pod,
+                Err(error) => return (Vec::new(), refused("?", error.to_string())),
+            };
+            let name = full(&pod.metadata);
+            let applied = self.store.apply(&at.api_version(), at.kind, json);
+            self.note_seen(kind, &name);
+            let touched = self.pod(name.clone(), &pod);
+            let is_kept = applied.is_ok();
+            let problem = applied.unwrap_or_else(Some);
+            let refused = problem.map(|problem| Refused {
+                kind,
+                name: name.to_string(),
+                why: why(&problem),
+                is_kept,
+            });
+            return (touched, refused);
+        }
+        let (name, generation) = match head(json) {
+            Ok(head) => (full(&head), head.generation),
+            Err(error) => return (Vec::new(), refused("?", error.to_string())),
+        };
+        self.note_seen(kind, &name);
+        self.known.entry(kind).or_default().insert(name.clone());
+        if self.is_foreign(kind, json) {
+            return (self.take_foreign(kind, &name, json), None);
+        }
+        self.foreign.forget(kind, &name);
+        self.note_generation(kind, &name, generation);
+        if kind == Kind::NodeOverlay {
+            return match serde_json::from_str::<NodeOverlay>(json) {
+                Ok(overlay) => (self.overlay(&name, overlay), None),
+                Err(error) => (
+                    self.forget_overlay(&name),
+                    refused(&name, error.to_string()),
+                ),
+            };
+        }
+        let note = match self.store.apply(&at.api_version(), at.kind, json) {
+            Ok(problem) => problem.map(|problem| Refused {
+                kind,
+                name: name.to_string(),
+                why: why(&problem),
+                is_kept: true,
+            }),
+            Err(problem) if kind == Kind::NodePool => {
+                let touched = self.unreadable_pool(&name, json);
+                return (touched, refused(&name, why(&problem)));
+            }
+            Err(problem) => return (Vec::new(), refused(&name, why(&problem))),
+        };
+        let name = name.to_string();
+        match kind {
+            Kind::NodeClaim => match serde_json::from_str::<NodeClaim>(json) {
+                Ok(claim) => {
+                    self.claim(&name, Some(claim));
+                    (vec![WorkItem::Claim(name)], note)
+                }
+                Err(error) => (Vec::new(), refused(&name, error.to_string())),
+            },
+            Kind::NodePool => match serde_json::from_str::<NodePool>(json) {
+                Ok(pool) => {
+                    let pool = Arc::new(pool);
+                    let before = self.pools.insert(name.clone(), pool.clone());
+                    let more = before
+                        .as_ref()
+                        .is_none_or(|before| may_buy_more(before, &pool));
+                    let mut touched = vec![WorkItem::Pool(name.clone())];
+                    touched.extend(more.then_some(WorkItem::Pending));
+                    // Its claims are compared with the NodePool, and overlays may name its labels.
+                    if before.is_none_or(|before| before.spec != pool.spec) {
+                        touched.extend(self.every_overlay());
+                        touched.extend(self.claims_of_pool(&name).cloned().map(WorkItem::Claim));
+                    }
+                    (touched, note)
+                }
+                Err(error) => (Vec::new(), refused(&name, error.to_string())),
+            },
+            Kind::Node => match NodeView::read(json) {
+                Ok(node) => (self.node(name, node), note),
+                Err(error) => (Vec::new(), refused(&name, error)),
+            },
+            Kind::KwokNodeClass | Kind::Ec2NodeClass => {
+                (self.class_changed(kind, name, class::read(json)), None)
+            }
+            _ => (Vec::new(), note),
+        }
+    }
+
+    /// A node class, where it is new or another one. Instances are compared with it: one whose image it
+    /// names no longer has drifted.
+    fn class_changed(&mut self, kind: Kind, name: String, class: NodeClass) -> Vec<WorkItem> {
+        let pools = self.pools.keys().cloned().map(WorkItem::Pool);
+        let mut touched: Vec<WorkItem> = pools.chain([WorkItem::Pending]).collect();
+        let now = class.compared;
+        let before = self.classes.insert((kind, name.clone()), class);
+        if before.is_some_and(|before| before.compared != now) {
+            let of_class = |claim: &NodeClaim| {
+                let named = &claim.spec.node_class_ref;
+                named.kind == kind.at().kind && named.name == name
+            };
+            let claims = self.claims.iter().filter(|(_, claim)| of_class(claim));
+            touched.extend(claims.map(|(name, _)| WorkItem::Claim(name.clone())));
+        }
+        touched
+    }
+
+    /// Notes whether the spec of an object is another one than before, where nodes are bought with it;
+    /// nothing if the object is gone.
+    fn note_generation(&mut self, kind: Kind, name: &str, now: Option<i64>) {
+        if !matches!(
+            kind,
+            Kind::NodePool | Kind::NodeOverlay | Kind::KwokNodeClass | Kind::Ec2NodeClass
+        ) {
+            return;
+        }
+        let key = (kind, name.into());
+        let before = match now {
+            Some(now) => self.generations.insert(key, now),
+            None => self.generations.remove(&key),
+        };
+        // What the first list brings is no change.
+        let is_news = before.is_some() || (now.is_some() && self.listed.contains(&kind));
+        if is_news && before != now && self.spec_changes.len() < MAX_MILESTONES {
+            self.spec_changes.push(SpecChange {
+                kind,
+                name: name.into(),
+                before,
+                now,
+            });
+        }
+    }
+
+    /// A NodePool that cannot be planned with. Its last version is forgotten, for nobody wants nodes
+    /// of it any more; its status will say why.
+    fn unreadable_pool(&mut self, name: &str, json: &str) -> Vec<WorkItem> {
+        let at = Kind::NodePool.at();
+        self.store.remove(at.group, at.kind, "", name);
+        match serde_json::from_str::<NodePool>(json) {
+            Ok(pool) => drop(self.pools.insert(name.to_owned(), Arc::new(pool))),
+            Err(_) => drop(self.pools.remove(name)),
+        }
+        let pool = WorkItem::Pool(name.to_owned());
+        self.every_overlay()
+            .chain([pool, WorkItem::Pending])
+            .collect()
+    }
+
+    /// An object was listed in a version that is not folded; it exists all the same.
+    pub fn is_listed(&mut self, kind: Kind, name: &str) {
+        self.note_seen(kind, name);
+    }
+
+    fn note_seen(&mut self, kind: Kind, name: &str) {
+        if let Some(seen) = self.seen.get_mut(&kind) {
+            seen.insert(name.into());
+        }
+    }
+
+    /// Keeps a claim, or lets go of it.
+    pub(super) fn claim(&mut self, name: &str, claim: Option<NodeClaim>) {
+        let id = |claim: &NodeClaim| {
+            claim
+                .status
+                .as_ref()
+                .map(|s| s.provider_id.clone())
+                .filter(|id| !id.is_empty())
+        };
+        let new = claim.as_ref().and_then(id);
+        let claim = claim.map(Arc::new);
+        let old = match &claim {
+            Some(claim) => self.claims.insert(name.to_owned(), claim.clone()),
+            None => {
+                let gone = self.claims.remove(name);
+                let room = MAX_MILESTONES.saturating_sub(self.claims_gone.len());
+                self.claims_gone.extend(gone.iter().take(room).cloned());
+                gone
+            }
+        };
+        self.planned(name, old.as_deref(), claim.as_deref());
+        let old = old.and_then(|claim| id(&claim));
+        if old == new {
+            return;
+        }
+        if let Some(old) = old
+            && let Some(names) = self.claims_by_provider.get_mut(&old)
+        {
+            names.remove(name);
+            if names.is_empty() {
+                self.claims_by_provider.remove(&old);
+            }
+        }
+        if let Some(new) = new {
+            self.claims_by_provider
+                .entry(new)
+                .or_default()
+                .insert(name.to_owned());
+        }
+    }
+
+    /// Notes which pods a claim was planned for; `old` is the claim as it was.
+    fn planned(&mut self, name: &str, old: Option<&NodeClaim>, new: Option<&NodeClaim>) {
+        let pods = |claim: &NodeClaim| {
+            claim
+                .metadata
+                .annotations
+                .as_ref()?
+                .get(PLANNED_PODS)
+                .cloned()
+        };
+        if old.and_then(pods) == new.and_then(pods) {
+            return;
+        }
+        for planned in old.into_iter().flat_map(planned_pods) {
+            if let Some(claims) = self.claims_by_pod.get_mut(planned.pod) {
+                claims.retain(|claim| **claim != *name);
+                if claims.is_empty() {
+                    self.claims_by_pod.remove(planned.pod);
+                }
+            }
+        }
+        let name: Arc<str> = name.into();
+        for planned in new.into_iter().flat_map(planned_pods) {
+            let claims = self.claims_by_pod.entry(planned.pod.into()).or_default();
+            claims.push(name.clone());
+        }
+    }
+
+    /// Keeps an overlay. Where its spec is another one, every overlay is looked at: it may be in
+    /// conflict with this one, or be no longer.
+    fn overlay(&mut self, name: &str, overlay: NodeOverlay) -> Vec<WorkItem> {
+        if self.overlays.put(name, overlay) {
+            return self.overlays_changed();
+        }
+        vec![WorkItem::Overlay(name.to_owned())]
+    }
+
+    fn forget_overlay(&mut self, name: &str) -> Vec<WorkItem> {
+        match self.overlays.remove(name) {
+            true => self.overlays_changed(),
+            false => Vec::new(),
+        }
+    }
+
+    /// Prices and resources may be others, so that pods may find a place.
+    fn overlays_changed(&mut self) -> Vec<WorkItem> {
+        self.keep_names();
+        self.every_overlay().chain([WorkItem::Pending]).collect()
+    }
+
+    /// Notes conditions of a node that have changed their status, and those of a new node that are
+    /// True or False: Karpenter counts them too. Nodes of a list are not new.
+    fn note_conditions(&mut self, old: Option<&NodeView>, node: &NodeView) {
+        if old.is_none() && self.seen.contains_key(&Kind::Node) {
+            return;
+        }
+        let old = old.map_or(&[][..], |old| &old.conditions);
+        let changed = node.conditions.iter().filter_map(|new| {
+            let old = condition(old, &new.type_);
+            let was = old.map_or(ConditionStatus::Unknown, |old| old.status);
+            (was != new.status).then(|| (old.cloned(), new.clone()))
+        });
+        let room = MAX_MILESTONES.saturating_sub(self.condition_changes.len());
+        self.condition_changes.extend(changed.take(room));
+    }
+
+    pub(super) fn node(&mut self, name: String, node: NodeView) -> Vec<WorkItem> {
+        let mut touched = vec![WorkItem::Node(name.clone())];
+        let old = self.nodes.get(&name).cloned();
+        self.note_conditions(old.as_deref(), &node);
+        if let Some(old) = old
+            && old.provider_id != node.provider_id
+            && let Some(names) = self.by_provider.get_mut(&old.provider_id)
+        {
+            names.remove(&name);
+        }
+        if !node.provider_id.is_empty() {
+            self.by_provider
+                .entry(node.provider_id.clone())
+                .or_default()
+                .insert(name.clone());
+        }
+        touched.extend(
+            self.claim_of(&node)
+                .iter()
+                .filter_map(|c| c.metadata.name.clone())
+                .map(WorkItem::Claim),
+        );
+        match node.deletion {
+            Some(_) => {
+                self.deleting.insert(name.clone());
+                touched.push(WorkItem::Pending);
+            }
+            None => drop(self.deleting.remove(&name)),
+        }
+        self.nodes.insert(name, Arc::new(node));
+        touched
+    }
+
+    pub(super) fn remove(&mut self, kind: Kind, name: &str) -> Vec<WorkItem> {
+        let at = kind.at();
+        let (namespace, plain) = name.split_once('/').unwrap_or(("", name));
+        self.store.remove(at.group, at.kind, namespace, plain);
+        if let Some(known) = self.known.get_mut(&kind) {
+            known.remove(name);
+        }
+        self.foreign.forget(kind, name);
+        self.note_generation(kind, name, None);
+        self.unreadable.remove(&(kind, name.into()));
+        match kind {
+            Kind::Pod => {
+                if self.pending.remove(name).is_some() {
+                    self.waits_changed.push((name.into(), None));
+                }
+                let mark = self.pods.remove(name);
+                let node = mark
+                    .filter(|m| !m.daemon && !m.leaving)
+                    .and_then(|m| m.node);
+                node.map(|node| WorkItem::PodEvent(node.to_string()))
+                    .into_iter()
+                    .collect()
+            }
+            Kind::NodeClaim => {
+                self.claim(name, None);
+                vec![WorkItem::Claim(name.to_owned()), WorkItem::Pending]
+            }
+            Kind::NodePool => {
+                self.pools.remove(name);
+                let pool = WorkItem::Pool(name.to_owned());
+                self.every_overlay().chain([pool]).collect()
+            }
+            Kind::NodeOverlay => self.forget_overlay(name),
+            Kind::Node => {
+                let old = self.nodes.remove(name);
+                self.deleting.remove(name);
+                let mut touched = vec![WorkItem::Node(name.to_owned())];
+                if let Some(old) = old {
+                    if let Some(names) = self.by_provider.get_mut(&old.provider_id) {
+                        names.remove(name);
+                        if names.is_empty() {
+                            self.by_provider.remove(&old.provider_id);
+                        }
+                    }
+                    let claims = self.claim_of(&old);
+                    touched.extend(
+                        claims
+                            .iter()
+                            .filter_map(|c| c.metadata.name.clone())
+                            .map(WorkItem::Claim),
+                    );
+                }
+                touched
+            }
+            Kind::KwokNodeClass | Kind::Ec2NodeClass => {
+                self.classes.remove(&(kind, name.to_owned()));
+                self.pools.keys().cloned().map(WorkItem::Pool).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+}
