@@ -2,7 +2,7 @@
 
 use tokio::time::Instant;
 
-use super::{Controller, Done, apply_plan, disruption, repairs, round_input};
+use super::{Controller, Done, apply_plan, disruption, repairs};
 use crate::config::NewPods;
 use crate::live::act::guard::guarded_now;
 use crate::live::act::repair::Repairs;
