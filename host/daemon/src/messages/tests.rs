@@ -1,4 +1,5 @@
 use super::*;
+use longshore_core::reasons::TypesLeft;
 use longshore_core::model::ResourceId;
 use longshore_core::plan::Refusal;
 

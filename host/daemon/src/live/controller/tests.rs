@@ -10,6 +10,7 @@ use tokio::time::timeout;
 use longshore_core::disrupt::methods::TerminateFirst;
 use longshore_simcluster::server::resources::POD;
 
+use super::timers::MAX_WATCH_SILENCE;
 use super::*;
 use crate::input;
 use crate::live::act::launch::refusals::Refused;

@@ -1,5 +1,6 @@
 use super::super::tests::how;
 use super::*;
+use longshore_core::disrupt::methods::Round;
 use crate::live::decide::round_timer::RoundTimer;
 use crate::live::serve::http::SharedBoard;
 use crate::live::test_cluster::{context, fresh, instance};

@@ -1,4 +1,5 @@
 use super::*;
+use crate::live::observe::watch::Change;
 
 fn pod(name: &str, node: &str) -> Change {
     let conditions = match node {
