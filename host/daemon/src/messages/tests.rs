@@ -1,7 +1,7 @@
 use super::*;
-use longshore_core::reasons::TypesLeft;
 use longshore_core::model::ResourceId;
 use longshore_core::plan::Refusal;
+use longshore_core::reasons::TypesLeft;
 
 fn words(world: &ClusterObjects) -> Messages<'_> {
     Messages {

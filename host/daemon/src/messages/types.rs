@@ -1,6 +1,5 @@
 //! Why no instance type is left.
 
-use longshore_api::labels;
 use longshore_core::model::{Op, Requirement, Symbol};
 use longshore_core::plan::TypesLeft;
 

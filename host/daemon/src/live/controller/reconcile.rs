@@ -8,7 +8,7 @@ use longshore_core::disrupt::static_capacity::Scale;
 use longshore_core::snapshot::Snapshot;
 use tokio::time::Instant;
 
-use super::{Controller, Done, disruption, observed, repairs};
+use super::{Controller, Done};
 use crate::live::act::claim_conditions::{Surroundings, is_listed};
 use crate::live::act::end::termination;
 use crate::live::act::guard::guarded;
@@ -23,7 +23,6 @@ use crate::live::observe::node_claim;
 use crate::live::observe::node_claim::is_true;
 use crate::live::observe::planned_pods::{Planned, planned_pods};
 use crate::live::observe::state::{Class, WorkItem};
-use crate::live::observe::watch::Observed;
 use crate::live::policies::trouble_of;
 use crate::live::process::step_error::{Outcome, StepError};
 

@@ -3,8 +3,6 @@
 use tokio::time::Instant;
 
 use super::{Controller, Done};
-use crate::live::decide::round;
-use crate::live::decide::round::Round;
 use crate::live::observe::kinds::Kind;
 use crate::live::observe::state::WorkItem;
 use crate::live::process::backoff::back_off;

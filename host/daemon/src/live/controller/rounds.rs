@@ -2,14 +2,13 @@
 
 use tokio::time::Instant;
 
-use super::{Controller, Done, apply_plan, disruption, repairs};
+use super::{Controller, Done};
 use crate::config::NewPods;
 use crate::live::act::guard::guarded_now;
 use crate::live::act::repair::Repairs;
 use crate::live::decide;
 use crate::live::decide::round;
-use crate::live::decide::round::{Round, RoundConfig};
-use crate::live::process::pulse;
+use crate::live::decide::round::RoundConfig;
 use crate::live::serve::explain_requests::Subject;
 use crate::live::serve::http::Query;
 

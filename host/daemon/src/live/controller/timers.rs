@@ -2,11 +2,9 @@
 
 use std::time::Duration;
 
-use longshore_api::crd::NodeClaim;
 use tokio::time::Instant;
 
 use super::{Controller, GARBAGE_INTERVAL, POOL_COUNT_INTERVAL, PUBLISH_INTERVAL};
-use crate::live::decide::round;
 use crate::live::observe::kinds::Kind;
 use crate::live::observe::node_claim;
 use crate::live::process::pulse;

@@ -3,14 +3,10 @@
 use std::sync::Mutex;
 
 use prometheus::{
-    Encoder as _, Gauge, GaugeVec, HistogramOpts, HistogramVec, IntCounter, IntGaugeVec, Opts,
-    Registry,
+    Gauge, GaugeVec, HistogramOpts, HistogramVec, IntCounter, IntGaugeVec, Opts, Registry,
 };
 
-use super::{
-    ByName, LIFE, LONG, Metrics, Turns, counter, disruption, gauge, gauges, histogram, reboots,
-    unlabelled,
-};
+use super::{ByName, LIFE, LONG, Metrics, Turns, counter, gauge, gauges, histogram, unlabelled};
 use crate::live::metrics::disruption::DisruptionMetrics;
 use crate::live::metrics::reboots::RebootMetrics;
 use crate::live::metrics::registration::registered;

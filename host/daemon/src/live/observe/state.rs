@@ -39,7 +39,6 @@ mod waiting;
 
 pub use class::Class;
 use class::NodeClass;
-use head::head;
 pub use metrics_snapshot::{ClassView, MetricsSnapshot, NodeTotals, PodRow};
 #[cfg(test)]
 pub use type_table::TypeRow;

@@ -34,7 +34,7 @@ use crate::live::process::fail_points::fail_point;
 use crate::live::process::mutants::mutant;
 use crate::live::process::step_error::{Outcome, StepError};
 
-use self::initialization::{consistency, initialize, is_zero, never_got_ready, note_initialized};
+use self::initialization::{consistency, initialize, never_got_ready, note_initialized};
 use self::instance::{Launched, launch};
 use self::liveness::{expires_in, liveness_expired, liveness_in};
 use self::registration::{await_node, confirm};

@@ -11,7 +11,6 @@ use longshore_core::plan::Plan;
 use longshore_core::snapshot::{Snapshot, moves};
 use tokio::time::Instant;
 
-use super::memory::Disruption;
 use crate::disrupt::Messages;
 use crate::live::act::disruption::step;
 use crate::live::act::disruption::step::NewCommand;

@@ -1,9 +1,9 @@
 use super::super::tests::how;
 use super::*;
-use longshore_core::disrupt::methods::Round;
 use crate::live::decide::round_timer::RoundTimer;
 use crate::live::serve::http::SharedBoard;
 use crate::live::test_cluster::{context, fresh, instance};
+use longshore_core::disrupt::methods::Round;
 
 fn claim(node: &str, proposed: Option<&str>, more: serde_json::Value) -> NodeClaim {
     let mut annotations = more;

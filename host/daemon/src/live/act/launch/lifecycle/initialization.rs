@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use longshore_api::crd::{ConditionStatus, NodeClaim, NodeClaimStatus, Quantity};
+use longshore_api::crd::{ConditionStatus, NodeClaim, NodeClaimStatus};
 use longshore_api::labels;
 use longshore_core::disrupt::verdicts::COMMAND;
 use serde_json::json;

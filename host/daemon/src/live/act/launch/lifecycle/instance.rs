@@ -6,12 +6,10 @@ use std::time::Duration;
 use longshore_api::crd::{
     ConditionStatus, NodeClaim, NodeClaimStatus, Operator, Quantity, Requirement,
 };
-use longshore_api::labels;
 use longshore_cloud::{CloudError, Instance, Launch, Shortage};
 use tokio::sync::SemaphorePermit;
 use tokio::time::Instant;
 
-use super::liveness::seconds;
 use crate::live::act::claim_writes::{delete, set};
 use crate::live::act::context::Context;
 use crate::live::act::launch::launch_groups::Came;
