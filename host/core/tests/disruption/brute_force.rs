@@ -12,6 +12,7 @@ use longshore_core::disrupt::proposals;
 use longshore_core::policy::ByPrice;
 use longshore_core::snapshot::Snapshot;
 use longshore_core::stop::Stop;
+use serde_json::json;
 
 use super::objects;
 use generate::Cluster;
@@ -62,4 +63,36 @@ fn on_small_clusters_the_search_gains_nearly_all_that_brute_force_does() {
     assert!(best * 100 >= CLUSTERS * 99, "{report}");
     assert!(reached >= 0.9995 * all, "{report}");
     assert!(changed * 2 > CLUSTERS as u32, "{report}");
+}
+
+/// A look that only sweeps must not be the only one to find something: what a look proposes, the next
+/// one, which searches the whole cluster, has to find again.
+#[test]
+fn where_a_sweep_may_carry_something_out_a_whole_search_may_as_well() {
+    let (mut swept, mut left) = (0, Vec::new());
+    for seed in 1..=CLUSTERS {
+        let cluster = Cluster::new(seed);
+        let mut manifests = cluster.manifests();
+        for pool in manifests.iter_mut().filter(|of| of["kind"] == "NodePool") {
+            pool["spec"]["disruption"]["budgets"] = json!([{"nodes": "1"}]);
+        }
+        let world = objects(&manifests, &generate::types());
+        let snapshot = Snapshot::new(Arc::new(world));
+        let goes = |sweep_only| {
+            let mut options = Options {
+                move_cost: Some(MoveCost::Amount(cluster.move_cost)),
+                ..Options::default()
+            };
+            options.effort.sweep_only = sweep_only;
+            let now = methods::round(&snapshot, &ByPrice, options, Stop::never()).now();
+            !now.is_empty()
+        };
+        let sweeps = goes(true);
+        swept += u32::from(sweeps);
+        if sweeps && !goes(false) {
+            left.push(seed);
+        }
+    }
+    assert!(swept > 100, "{swept} clusters have something to sweep");
+    assert!(left.is_empty(), "seeds {left:?} of {swept}");
 }
