@@ -220,16 +220,24 @@ fn a_policy_that_is_slow_but_right_has_one_budget_for_a_round() {
         },
         ..setup(folder)
     });
-    // Questions that differ in what the policy reads: no answer holds for another.
-    let names = &scene.snapshot.world.names;
-    let all: Vec<Catalogue> = (1..=200).map(|rows| first_rows(&scene, rows)).collect();
-    let pool = scene.pool();
+    // Questions that differ in what the policy reads, each for a NodePool of its own: no answer holds
+    // for another.
+    let mut names = scene.snapshot.world.names.clone();
+    let all: Vec<_> = (1..=200)
+        .map(|rows| {
+            (
+                first_rows(&scene, rows),
+                names.intern(&format!("pool-{rows}")),
+            )
+        })
+        .collect();
+    let names = &names;
     let live = scene.manager.take();
     live.begin_round(1_700_000_000);
     let begun = std::time::Instant::now();
     let answers: Vec<f64> = all
         .iter()
-        .map(|catalogue| live.score(catalogue, names, pool).cost[0])
+        .map(|(catalogue, pool)| live.score(catalogue, names, *pool).cost[0])
         .collect();
     let took = begun.elapsed();
     assert_eq!((answers[0], answers[199]), (1.0, scene.price()));
@@ -237,7 +245,8 @@ fn a_policy_that_is_slow_but_right_has_one_budget_for_a_round() {
     let failing = scene.policy("one").failing.unwrap();
     assert!(failing.contains("for a round"), "{failing}");
     live.begin_round(1_700_000_001);
-    let again = live.score(&all[199], names, pool).cost[0];
+    let (catalogue, pool) = &all[199];
+    let again = live.score(catalogue, names, *pool).cost[0];
     assert_eq!(again, 1.0, "each round begins anew");
 }
 
@@ -290,8 +299,8 @@ fn what_was_refused_for_want_of_time_is_tried_again_though_no_file_has_changed()
 fn a_policy_that_is_off_is_as_if_it_were_not_there() {
     let both = |mode: &str| {
         let text = format!(
-            "[[policy]]\nname = 'one'\npath = 'one.wasm'\nmode = '{mode}'\n\
-            [[policy]]\nname = 'two'\npath = 'two.wasm'\n"
+            "[[policy]]\nname = 'two'\npath = 'two.wasm'\n\
+            [[policy]]\nname = 'one'\npath = 'one.wasm'\nmode = '{mode}'\n"
         );
         text.into_bytes()
     };

@@ -128,7 +128,8 @@ fn module_of(file: &Path) -> Option<Module> {
     let names = file.with_extension("");
     let names = names.iter().map(|name| name.to_string_lossy().into_owned());
     let mut module: Module = names.collect();
-    if module.iter().any(|name| name == "tests") {
+    let is_of_tests = |name: &String| name == "tests" || name.starts_with("test_");
+    if module.iter().any(is_of_tests) {
         return None;
     }
     module.pop_if(|name| ["lib", "main", "mod"].contains(&name.as_str()));

@@ -10,7 +10,7 @@
 //! ([`Useless`]) afterwards: [`remember`] says what is to be written there. Pods of the group may
 //! still go to nodes that exist.
 //!
-//! The same for nodes that never join ([`Unjoined`]) or are not ready for pods long after they have:
+//! The same for nodes that never join ([`Unjoined`](crate::model::purchases::Unjoined)) or are not ready for pods long after they have:
 //! after three in a row nothing is bought from their NodePool for a while, then one node at a time.
 //! Nodes that are late and were bought for one group alone say nothing of the NodePool.
 

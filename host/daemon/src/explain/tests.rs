@@ -172,13 +172,16 @@ fn a_policy_that_costs_all_offerings_alike_is_named() {
         (Some("green"), Some(-0.25 - price), Some(0.0)),
         "the second in the file"
     );
-    let next = new["claim"]["nextBest"]["price"].as_f64().unwrap();
+    // The node may have no next best.
+    let next = new["claim"]["nextBest"]["price"].as_f64();
+    let best = |usd: Option<f64>| usd.map_or(String::new(), |usd| format!("; next best {usd:+.4}"));
     let lines = format!(
-        "  policy       dear: +0.2500 USD/h, so the node counts as {:.4} USD/h; next best +0.2500\n  \
-        policy       green: {:+.4} USD/h, so the node counts as 0.0000 USD/h; next best {:+.4}\n",
+        "  policy       dear: +0.2500 USD/h, so the node counts as {:.4} USD/h{}\n  \
+        policy       green: {:+.4} USD/h, so the node counts as 0.0000 USD/h{}\n",
         price + 0.25,
+        best(next.map(|_| 0.25)),
         -0.25 - price,
-        -0.25 - next
+        best(next.map(|next| -0.25 - next))
     );
     assert!(explained.text.contains(&lines), "{}", explained.text);
     assert!(new["byPrice"]["price"].as_f64().unwrap() > 0.0, "{new}");

@@ -13,7 +13,7 @@ use crate::schedule::topology::{Asking, ConstraintKind, Domains, ToBuy};
 
 /// Which domains of one topology key a pod may go to now.
 pub struct DomainRule {
-    /// Position in [`Topology::keys`].
+    /// Position in [`Topology::keys`](crate::schedule::topology::Topology::keys).
     pub key: usize,
     /// By domain.
     pub allowed: Vec<bool>,

@@ -84,7 +84,7 @@ fn stuck<'w>(
 }
 
 /// Whether all these NodeClaims were bought for pods of one group that waits: what keeps its nodes from
-/// getting ready need not concern others, and [`UselessPurchases`] bounds what is bought for it.
+/// getting ready need not concern others, and [`UselessPurchases`](super::UselessPurchases) bounds what is bought for it.
 fn are_of_one_group(world: &ClusterObjects, claims: &[&NodeClaim]) -> bool {
     let Some(planned) = world.names.get(PLANNED) else {
         return false;

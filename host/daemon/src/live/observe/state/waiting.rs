@@ -6,7 +6,7 @@ use crate::live::observe::pod_latency::PodStage;
 
 /// A pod that waits for a node.
 pub(super) struct Waiting {
-    /// kube-scheduler's own words, if it has tried it in vain; at most [`MAX_WORDS_CHARS`] of them.
+    /// kube-scheduler's own words, if it has tried it in vain; at most [`MAX_WORDS_CHARS`](super::pods) of them.
     pub(super) words: Box<str>,
     /// It is nominated to a node.
     pub(super) nominated: bool,
