@@ -25,7 +25,7 @@ mod judge;
 #[path = "disruption_live/scaling.rs"]
 mod scaling;
 
-use super::plane::{Daemon, Suite, get, objects, until, within};
+use super::plane::{self, Daemon, Suite, get, objects, until, within};
 use scaling::{CONSOLIDATE_AFTER, LARGE, Load, Scaled, Scaling};
 
 const WORLD: &str = "../../examples/catalogues/aws-us-east-1.json.gz";
