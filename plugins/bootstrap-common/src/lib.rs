@@ -80,7 +80,9 @@ impl Machines {
         let pods = machines::capacity("pods").into_iter();
         Ok(Machines {
             node_class,
-            pods: pods.map(|pods| (pods >= 0.0).then_some(pods as i64)).collect(),
+            pods: pods
+                .map(|pods| (pods >= 0.0).then_some(pods as i64))
+                .collect(),
             cluster: userdata::Cluster {
                 name: cluster::name(),
                 endpoint: cluster::endpoint(),

@@ -63,7 +63,9 @@ mod tests {
             cluster: "demo".to_owned(),
             endpoint: "https://e".to_owned(),
             node_class: r#"{"spec": {"amiSelectorTerms": [{"alias": "al2@latest"}]}}"#.to_owned(),
-            instance_types: ["m5.large", "m5.xlarge", "m5a.large"].map(str::to_owned).to_vec(),
+            instance_types: ["m5.large", "m5.xlarge", "m5a.large"]
+                .map(str::to_owned)
+                .to_vec(),
             capacity: [("pods".to_owned(), vec![29.0, 58.0, 29.0])].into(),
             ..Boot::default()
         }
@@ -72,7 +74,10 @@ mod tests {
     #[test]
     fn machines_that_take_equally_many_pods_share_a_text() {
         let rendered = with(world(), || Standard.user_data(&Kind::default(), &[0, 1, 2])).unwrap();
-        assert_eq!((rendered.of.as_slice(), rendered.texts.len()), (&[0, 1, 0][..], 2));
+        assert_eq!(
+            (rendered.of.as_slice(), rendered.texts.len()),
+            (&[0, 1, 0][..], 2)
+        );
         let text = String::from_utf8(rendered.texts[1].clone()).unwrap();
         assert!(text.contains("/etc/eks/bootstrap.sh 'demo' --apiserver-endpoint 'https://e'"));
         assert!(text.contains("--max-pods=58"), "{text}");
@@ -86,7 +91,9 @@ mod tests {
         };
         let said = with(world, || Standard.user_data(&Kind::default(), &[0])).unwrap_err();
         assert!(said.starts_with("cluster.cidr: is missing"), "{said}");
-        let said = with(super::tests::world(), || Standard.user_data(&Kind::default(), &[3]));
+        let said = with(super::tests::world(), || {
+            Standard.user_data(&Kind::default(), &[3])
+        });
         assert_eq!(said.unwrap_err(), "there is no machine 3");
     }
 }

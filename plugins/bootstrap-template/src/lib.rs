@@ -5,7 +5,9 @@ mod template;
 use std::collections::BTreeMap;
 
 use longshore_bootstrap_common::{Boot, Machines, text};
-use longshore_sdk::bootstrap::{AMOUNTS, Kind, Overhead, Rendered, Taint, built_in, cluster, machines};
+use longshore_sdk::bootstrap::{
+    AMOUNTS, Kind, Overhead, Rendered, Taint, built_in, cluster, machines,
+};
 use longshore_sdk::{About, Bootstrap};
 use serde::Deserialize;
 use template::Template;
@@ -153,11 +155,15 @@ impl Templates {
                 Some("system") => "systemReserved",
                 Some("eviction") => "evictionHard",
                 _ => {
-                    boot.kubelet.insert("maxPods".to_owned(), (amount as u32).into());
+                    boot.kubelet
+                        .insert("maxPods".to_owned(), (amount as u32).into());
                     continue;
                 }
             };
-            let group = boot.kubelet.entry(group).or_insert_with(|| Default::default());
+            let group = boot
+                .kubelet
+                .entry(group)
+                .or_insert_with(|| Default::default());
             if !group.is_object() {
                 *group = serde_json::Value::Object(serde_json::Map::new());
             }
@@ -197,9 +203,8 @@ impl<'a> Values<'a> {
             let mut found = labels.filter(|(have, _)| have == key);
             found.next().map(|(_, value)| value.clone())
         };
-        let indexed = |(table, of): &(Vec<String>, Vec<u32>)| {
-            table.get(*of.get(machine)? as usize).cloned()
-        };
+        let indexed =
+            |(table, of): &(Vec<String>, Vec<u32>)| table.get(*of.get(machine)? as usize).cloned();
         let value = match name {
             "cluster.name" => Some(boot.cluster.name.clone()),
             "cluster.endpoint" => Some(boot.cluster.endpoint.clone()),
@@ -214,7 +219,10 @@ impl<'a> Values<'a> {
             "image" => indexed(&self.images),
             "max-pods" => boot.kubelet.get("maxPods").map(ToString::to_string),
             "labels" => {
-                let pairs = boot.labels.iter().map(|(key, value)| format!("{key}={value}"));
+                let pairs = boot
+                    .labels
+                    .iter()
+                    .map(|(key, value)| format!("{key}={value}"));
                 return Some(pairs.collect::<Vec<_>>().join(","));
             }
             "taints" => return Some(taints(self.kind)),
@@ -302,7 +310,10 @@ mod tests {
     fn whole(template: &str) -> Result<Vec<String>, String> {
         let mut policy = policy(template, Mode::Whole)?;
         let rendered = with(world("AL2"), || policy.user_data(&kind(), &[0, 1]))?;
-        let texts = rendered.of.iter().map(|&at| rendered.texts[at as usize].clone());
+        let texts = rendered
+            .of
+            .iter()
+            .map(|&at| rendered.texts[at as usize].clone());
         Ok(texts.map(|text| String::from_utf8(text).unwrap()).collect())
     }
 
@@ -331,7 +342,11 @@ mod tests {
 
     #[test]
     fn overhead_is_what_the_user_data_says() {
-        let overhead = [("max-pods", 50.0), ("kube-reserved-cpu", 0.25), ("eviction-memory", 1e6)];
+        let overhead = [
+            ("max-pods", 50.0),
+            ("kube-reserved-cpu", 0.25),
+            ("eviction-memory", 1e6),
+        ];
         let overhead = overhead.map(|(name, amount)| (name.to_owned(), amount));
         let mut policy = policy("#!/bin/sh\n", Mode::Merge).unwrap();
         policy.settings.overhead = overhead.into();
@@ -341,7 +356,11 @@ mod tests {
             assert_eq!(kept.amounts[0], [0.25, 0.25]);
             let text = policy.user_data(&kind(), &[0]).unwrap().texts[0].clone();
             let text = String::from_utf8(text).unwrap();
-            for said in ["--max-pods=50", "--kube-reserved=\"cpu=250m\"", "memory.available<1000000"] {
+            for said in [
+                "--max-pods=50",
+                "--kube-reserved=\"cpu=250m\"",
+                "memory.available<1000000",
+            ] {
                 assert!(text.contains(said), "{said}: {text}");
             }
         });
@@ -351,8 +370,14 @@ mod tests {
     fn faults_of_a_template_have_a_line_and_a_hint() {
         let fault = |template: &str, mode| policy(template, mode).err().unwrap();
         let unknown = fault("a\n{{ zones }}", Mode::Whole);
-        assert!(unknown.starts_with("`template` line 2: {{ zones }} is no variable; there are built-in, "));
-        assert!(unknown.ends_with("and instance.KEY, labels.KEY, settings.KEY, tags.KEY"), "{unknown}");
+        assert!(
+            unknown
+                .starts_with("`template` line 2: {{ zones }} is no variable; there are built-in, ")
+        );
+        assert!(
+            unknown.ends_with("and instance.KEY, labels.KEY, settings.KEY, tags.KEY"),
+            "{unknown}"
+        );
         assert_eq!(
             fault("{{ settings.x }}", Mode::Whole),
             "`template` line 1: {{ settings.x }}: `variables` has no `x`; add it"

@@ -28,7 +28,10 @@ impl Template {
             let inside = after.trim_start();
             // Quoted, the braces stand for themselves.
             if let Some(after) = inside.strip_prefix("\"{{\"") {
-                rest = after.trim_start().strip_prefix("}}").ok_or_else(|| unclosed(line))?;
+                rest = after
+                    .trim_start()
+                    .strip_prefix("}}")
+                    .ok_or_else(|| unclosed(line))?;
                 pieces.push(Piece::Text("{{".to_owned()));
                 continue;
             }

@@ -55,9 +55,8 @@ impl Scorer for SpotPlacement {
         let settings = &self.settings;
         let spot = self.spot.get_mut(spot);
         let rows = costs.iter().zip(&scores).zip(spot.iter());
-        let costs = rows.map(|((&cost, &score), &spot)| {
-            cost * if spot { settings.factor(score) } else { 1.0 }
-        });
+        let costs = rows
+            .map(|((&cost, &score), &spot)| cost * if spot { settings.factor(score) } else { 1.0 });
         Ok(costs.collect())
     }
 }
@@ -96,7 +95,7 @@ mod tests {
         memory_mib: 8192,
         gpus: 0,
         price: 0.04,
-    cost: None,
+        cost: None,
         available: true,
         reservation: None,
     };

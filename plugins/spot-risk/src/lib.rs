@@ -171,7 +171,7 @@ mod tests {
         memory_mib: 8192,
         gpus: 0,
         price: 0.03,
-    cost: None,
+        cost: None,
         available: true,
         reservation: None,
     };

@@ -46,7 +46,8 @@ impl Bootstrap for Hostile {
     fn user_data(&mut self, _: &Kind, machines: &[u32]) -> Result<Rendered, String> {
         let (texts, of) = (built_in::texts(), built_in::text_of());
         let replaced = |from: &str, to: &str| {
-            let replace = |text: &Vec<u8>| String::from_utf8_lossy(text).replace(from, to).into_bytes();
+            let replace =
+                |text: &Vec<u8>| String::from_utf8_lossy(text).replace(from, to).into_bytes();
             texts.iter().map(replace).collect()
         };
         let texts = match self.mode.as_str() {

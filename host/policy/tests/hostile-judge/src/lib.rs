@@ -80,11 +80,27 @@ fn told() -> String {
     let text = |of: &[f64]| format!("{of:?}");
     [
         format!("{:?} in {:?}", nodes::names(), nodes::node_pool_names()),
-        format!("cpu {} of {}", text(&nodes::requested("cpu")), text(&nodes::allocatable("cpu"))),
+        format!(
+            "cpu {} of {}",
+            text(&nodes::requested("cpu")),
+            text(&nodes::allocatable("cpu"))
+        ),
         format!("pods {:?} single {:?}", nodes::pods(), nodes::single_pods()),
-        format!("{:?} {:?} {:?}", owners::names(), owners::pods(), owners::young_pods()),
-        format!("saves {:?} moves {:?}", proposals::savings(), proposals::moved_pods()),
-        format!("zone {:?}", nodes::label_values("topology.kubernetes.io/zone")),
+        format!(
+            "{:?} {:?} {:?}",
+            owners::names(),
+            owners::pods(),
+            owners::young_pods()
+        ),
+        format!(
+            "saves {:?} moves {:?}",
+            proposals::savings(),
+            proposals::moved_pods()
+        ),
+        format!(
+            "zone {:?}",
+            nodes::label_values("topology.kubernetes.io/zone")
+        ),
     ]
     .join("; ")
 }

@@ -1,6 +1,8 @@
 //! A policy that misbehaves as configured, for tests of the host.
 
-use longshore_sdk::{About, Commitments, Pool, Scorer, chain, joined, log, node_pool, offerings, request, signals};
+use longshore_sdk::{
+    About, Commitments, Pool, Scorer, chain, joined, log, node_pool, offerings, request, signals,
+};
 use serde::Deserialize;
 
 #[derive(Default, Deserialize)]
@@ -55,7 +57,11 @@ impl Scorer for Hostile {
             "free-p5" => with(7, 0.0),
             "exclude-half" => {
                 let half = prices.len() / 2;
-                Ok(prices.iter().enumerate().map(|(at, &price)| if at < half { f64::INFINITY } else { price }).collect())
+                Ok(prices
+                    .iter()
+                    .enumerate()
+                    .map(|(at, &price)| if at < half { f64::INFINITY } else { price })
+                    .collect())
             }
             "asks-name" => {
                 std::hint::black_box(node_pool::name());
@@ -70,9 +76,15 @@ impl Scorer for Hostile {
                 Ok(prices)
             }
             // What it was never declared to read.
-            "secret" => Err(format!("secret: {:?}", signals::get("secret").map(|signal| signal.value("m7g")))),
+            "secret" => Err(format!(
+                "secret: {:?}",
+                signals::get("secret").map(|signal| signal.value("m7g"))
+            )),
             "rates" => {
-                let known = joined::column("interruption-rates").into_iter().flatten().count();
+                let known = joined::column("interruption-rates")
+                    .into_iter()
+                    .flatten()
+                    .count();
                 Err(format!("{known} rates"))
             }
             "bidi" => Err("\u{202e}llew si lla\u{2066}\nERROR forged\u{200b}".to_owned()),
@@ -114,15 +126,48 @@ impl Scorer for Hostile {
 
 impl Commitments for Hostile {
     fn pools(&mut self) -> Result<Vec<Pool>, String> {
-        let pool = Pool { name: "pool".to_owned(), remaining: 1.0, ..Pool::default() };
+        let pool = Pool {
+            name: "pool".to_owned(),
+            remaining: 1.0,
+            ..Pool::default()
+        };
         match self.mode.as_str() {
-            "pool-row" => Ok(vec![Pool { offerings: vec![u32::MAX], amounts: vec![1.0], costs: vec![0.0], ..pool }]),
-            "pool-twice" => Ok(vec![Pool { offerings: vec![1, 1], amounts: vec![1.0; 2], costs: vec![0.0; 2], ..pool }]),
-            "pool-columns" => Ok(vec![Pool { offerings: vec![1], ..pool }]),
-            "pool-dust" => Ok(vec![Pool { offerings: vec![1], amounts: vec![5e-324], costs: vec![0.0], ..pool }]),
-            "pool-dear" => Ok(vec![Pool { offerings: vec![1], amounts: vec![1.0], costs: vec![1e308], ..pool }]),
-            "pool-endless" => Ok(vec![Pool { remaining: 1e300, ..pool }]),
-            "pool-nan" => Ok(vec![Pool { remaining: f64::NAN, ..pool }]),
+            "pool-row" => Ok(vec![Pool {
+                offerings: vec![u32::MAX],
+                amounts: vec![1.0],
+                costs: vec![0.0],
+                ..pool
+            }]),
+            "pool-twice" => Ok(vec![Pool {
+                offerings: vec![1, 1],
+                amounts: vec![1.0; 2],
+                costs: vec![0.0; 2],
+                ..pool
+            }]),
+            "pool-columns" => Ok(vec![Pool {
+                offerings: vec![1],
+                ..pool
+            }]),
+            "pool-dust" => Ok(vec![Pool {
+                offerings: vec![1],
+                amounts: vec![5e-324],
+                costs: vec![0.0],
+                ..pool
+            }]),
+            "pool-dear" => Ok(vec![Pool {
+                offerings: vec![1],
+                amounts: vec![1.0],
+                costs: vec![1e308],
+                ..pool
+            }]),
+            "pool-endless" => Ok(vec![Pool {
+                remaining: 1e300,
+                ..pool
+            }]),
+            "pool-nan" => Ok(vec![Pool {
+                remaining: f64::NAN,
+                ..pool
+            }]),
             _ => Ok(vec![]),
         }
     }
