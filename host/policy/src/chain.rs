@@ -557,8 +557,6 @@ impl Inner {
         let name = loaded.map(|policy| policy.name().into());
         let empty = Scores::default();
         let answer = scores.as_ref().unwrap_or(&empty);
-        let mut draws = rows_of(&answer.pools);
-        draws.sort_unstable();
         let (sum, alike) = ChainLink::alike(before, answer);
         let link = ChainLink {
             place,
@@ -573,7 +571,7 @@ impl Inner {
             cost: scores
                 .as_ref()
                 .map_or_else(|| before.clone(), |scores| scores.cost.clone()),
-            draws: draws.into(),
+            draws: rows_of(&answer.pools).into(),
             sum,
         };
         (link, scores)

@@ -11,6 +11,8 @@ use longshore_core::model::{Catalogue, InstanceType, Op, ResourceId, Symbol, Sym
 use details::Details;
 use joined::JoinedCache;
 
+use crate::sum::Sum;
+
 /// A table of strings.
 pub(crate) type Table = Arc<[Arc<str>]>;
 
@@ -158,38 +160,6 @@ impl Fixed {
         columns.iter().for_each(|column| sum.column(column));
         self.details.add_to(&mut sum);
         format!("{:016x}", sum.0)
-    }
-}
-
-/// A checksum of columns.
-struct Sum(u64);
-
-impl Default for Sum {
-    fn default() -> Self {
-        Sum(0xcbf2_9ce4_8422_2325)
-    }
-}
-
-impl Sum {
-    fn take(&mut self, bits: u64) {
-        self.0 = (self.0 ^ bits)
-            .wrapping_mul(0x0100_0000_01b3)
-            .rotate_left(23);
-    }
-
-    fn text(&mut self, text: &str) {
-        self.take(text.len() as u64);
-        text.bytes().for_each(|byte| self.take(u64::from(byte)));
-    }
-
-    fn table(&mut self, table: &[Arc<str>]) {
-        self.take(table.len() as u64);
-        table.iter().for_each(|text| self.text(text));
-    }
-
-    fn column(&mut self, column: &[u32]) {
-        self.take(column.len() as u64);
-        column.iter().for_each(|&at| self.take(u64::from(at)));
     }
 }
 

@@ -124,26 +124,33 @@ pub(crate) struct RawScores {
     pub pools: Vec<CommitmentPool>,
 }
 
+/// An answer, and all that it was made of.
+#[derive(Clone)]
+struct Kept {
+    reads: Vec<Arc<dyn Read>>,
+    answer: RawScores,
+}
+
 /// The answers of a version that are kept, the latest first.
 #[derive(Clone, Default)]
-pub(crate) struct KeptAnswers(Vec<(usize, Vec<Arc<dyn Read>>, RawScores)>);
+pub(crate) struct KeptAnswers(Vec<Kept>);
 
 impl KeptAnswers {
     /// The answer to a question, if one that is kept holds for it.
     pub fn get(&self, view: &View<'_>) -> Option<RawScores> {
         let rows = view.request.columns.count();
-        let holds = |(about, reads, _): &&(usize, Vec<Arc<dyn Read>>, RawScores)| {
-            // An answer has a row for each offering, whatever it was made of.
-            *about == rows && reads.iter().all(|read| read.holds(view))
+        // An answer has a row for each offering, whatever it was made of.
+        let holds = |kept: &&Kept| {
+            kept.answer.cost.len() == rows && kept.reads.iter().all(|read| read.holds(view))
         };
-        let kept = self.0.iter().find(holds);
-        kept.map(|(_, _, answer)| answer.clone())
+        self.0.iter().find(holds).map(|kept| kept.answer.clone())
     }
 
     /// Keeps an answer, if all that it was made of is known.
     pub fn keep(&mut self, reads: &mut Reads, answer: &RawScores) {
         if let Some(reads) = reads.take() {
-            self.0.insert(0, (answer.cost.len(), reads, answer.clone()));
+            let answer = answer.clone();
+            self.0.insert(0, Kept { reads, answer });
             self.0.truncate(MAX_KEPT);
         }
     }

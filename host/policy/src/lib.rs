@@ -49,6 +49,7 @@ mod score_request;
 mod session;
 mod settings;
 mod signals;
+mod sum;
 mod terms;
 mod version;
 

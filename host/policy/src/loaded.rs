@@ -97,7 +97,7 @@ impl LoadedPolicy {
 
     /// Signals that it declares and does not see, since the operator does not grant them.
     pub fn withheld_signals(&self) -> Vec<&str> {
-        let declared = self.0.about.signals.iter().map(String::as_str);
+        let declared = self.0.about.signals.iter().map(|of| of.name.as_str());
         declared
             .filter(|name| !self.0.visible.contains(*name))
             .collect()

@@ -55,10 +55,9 @@ fn shown(of: &Description) -> String {
         if let Some(wanted) = beyond_usual(&about.implements) {
             row("not asked", &wanted);
         }
-        let signals = if about.signals.is_empty() {
-            "none".into()
-        } else {
-            about.signals.join(", ")
+        let signals = match about.signal_names().as_slice() {
+            [] => "none".into(),
+            names => names.join(", "),
         };
         row("signals", &signals);
         let settings = settings(&about.settings_schema);

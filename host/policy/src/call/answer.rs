@@ -126,14 +126,19 @@ pub struct About {
     pub summary: String,
     /// The interfaces that it exports of those that can be asked.
     pub implements: Vec<String>,
-    /// Names of the signals that it reads.
-    pub signals: Vec<String>,
-    /// How it uses each of them.
-    pub uses: Vec<SignalUse>,
+    /// The signals that it reads.
+    pub signals: Vec<SignalUse>,
     /// JSON Schema of its settings; empty if it has none.
     pub settings_schema: String,
     /// What it says beside that.
     pub annotations: Vec<(String, String)>,
+}
+
+impl About {
+    /// Names of the signals that it reads.
+    pub fn signal_names(&self) -> Vec<String> {
+        self.signals.iter().map(|of| of.name.clone()).collect()
+    }
 }
 
 impl RawAbout {
@@ -144,8 +149,7 @@ impl RawAbout {
             version: self.version,
             summary: self.summary,
             implements,
-            signals: self.signals.iter().map(|of| of.name.clone()).collect(),
-            uses: self.signals,
+            signals: self.signals,
             settings_schema: self.settings_schema,
             annotations: self.annotations,
         }

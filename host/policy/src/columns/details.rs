@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use longshore_core::model::{InstanceType, Op, ResourceId, Resources, Symbols};
 
-use super::{Columns, Interner, Sum, Table, single};
+use super::{Columns, Interner, Table, single};
+use crate::sum::Sum;
 
 const ZONE: &str = "topology.kubernetes.io/zone";
 const CAPACITY_TYPE: &str = "karpenter.sh/capacity-type";

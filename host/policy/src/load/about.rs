@@ -32,9 +32,9 @@ pub(super) fn check(about: &About) -> Result<(), Refusal> {
             shortened(&about.version)
         ));
     }
-    let fits =
-        |name: &&String| (1..=MAX_SIGNAL_BYTES).contains(&name.len()) && printable(name) == **name;
-    if let Some(name) = about.signals.iter().find(|name| !fits(name)) {
+    let fits = |name: &str| (1..=MAX_SIGNAL_BYTES).contains(&name.len()) && printable(name) == name;
+    let mut names = about.signals.iter().map(|of| of.name.as_str());
+    if let Some(name) = names.find(|name| !fits(name)) {
         return wrong(format!(
             "signal {:?}: expected a name of 1 to {MAX_SIGNAL_BYTES} bytes that can be printed",
             shortened(name)
@@ -47,7 +47,7 @@ pub(super) fn check(about: &About) -> Result<(), Refusal> {
         ));
     }
     let aged = |of: &&SignalUse| !(0.0..=MAX_AGE).contains(&of.max_age);
-    if let Some(of) = about.uses.iter().find(aged) {
+    if let Some(of) = about.signals.iter().find(aged) {
         return wrong(format!(
             "signal `{}`: max-age is {}; expected 0 to {MAX_AGE} seconds",
             of.name,
@@ -82,11 +82,19 @@ fn shortened(text: &str) -> String {
 mod tests {
     use super::*;
 
+    fn signal(name: &str, max_age: f64) -> SignalUse {
+        SignalUse {
+            name: name.into(),
+            required: false,
+            max_age,
+        }
+    }
+
     fn about() -> About {
         About {
             name: "price".into(),
             version: "1.4.0".into(),
-            signals: vec!["carbon-intensity".into()],
+            signals: vec![signal("carbon-intensity", 0.0)],
             ..About::default()
         }
     }
@@ -127,11 +135,7 @@ mod tests {
     #[test]
     fn ages_and_annotations_have_bounds() {
         let aged = |max_age: f64| About {
-            uses: vec![SignalUse {
-                name: "carbon".into(),
-                required: false,
-                max_age,
-            }],
+            signals: vec![signal("carbon", max_age)],
             ..about()
         };
         assert!(check(&aged(0.0)).is_ok() && check(&aged(3600.0)).is_ok());
@@ -150,7 +154,10 @@ mod tests {
 
     #[test]
     fn names_of_signals_can_be_printed() {
-        let with = |signals: Vec<String>| About { signals, ..about() };
+        let with = |names: Vec<String>| About {
+            signals: names.iter().map(|name| signal(name, 0.0)).collect(),
+            ..about()
+        };
         assert_eq!(
             problem(with(vec!["car\u{202e}bon".into()])),
             "what it says about itself: signal \"carbon\": expected a name of 1 to 128 bytes that can \

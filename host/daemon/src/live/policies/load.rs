@@ -213,10 +213,11 @@ pub fn without_consent(
             hints.push(format!("`grants = {:?}`", names_of(&policy.terms().grants)));
         }
     }
-    let signals = news(&now.signals, &before.signals);
+    let names = now.signal_names();
+    let signals = news(&names, &before.signal_names());
     if entry.signals.is_none() && !signals.is_empty() {
         wants.push(format!("signal {}", signals.join(", ")));
-        hints.push(format!("`signals = {:?}`", now.signals));
+        hints.push(format!("`signals = {names:?}`"));
     }
     if wants.is_empty() {
         return Ok(());
