@@ -31,6 +31,22 @@ mod interruption_load;
 #[path = "emulated/services.rs"]
 mod services;
 
+/// Asks the emulator something that AWS does not answer: its faults, its calls, its world.
+async fn emulator(shell: &Shell<SystemClock>, method: &str, path: &str, body: Value) -> Value {
+    let (path, query) = path.split_once('?').unwrap_or((path, ""));
+    let request = Request {
+        method: method.to_owned(),
+        path: path.to_owned(),
+        query: query.to_owned(),
+        body: body.to_string().into_bytes(),
+        ..Request::default()
+    };
+    let reply = shell.call(request).await.unwrap();
+    let text = String::from_utf8(reply.body).unwrap();
+    assert_eq!(reply.status, 200, "{text}");
+    serde_json::from_str(&text).unwrap()
+}
+
 /// An emulated account and a provider that has started.
 struct Cloud {
     shell: Arc<Shell<SystemClock>>,
@@ -151,18 +167,7 @@ impl Cloud {
     }
 
     async fn emulator(&self, method: &str, path: &str, body: Value) -> Value {
-        let (path, query) = path.split_once('?').unwrap_or((path, ""));
-        let request = Request {
-            method: method.to_owned(),
-            path: path.to_owned(),
-            query: query.to_owned(),
-            body: body.to_string().into_bytes(),
-            ..Request::default()
-        };
-        let reply = self.shell.call(request).await.unwrap();
-        let text = String::from_utf8(reply.body).unwrap();
-        assert_eq!(reply.status, 200, "{text}");
-        serde_json::from_str(&text).unwrap()
+        emulator(&self.shell, method, path, body).await
     }
 
     /// Calls IAM as another program does.

@@ -22,8 +22,10 @@ use longshore_ec2::nodeclass::EC2NodeClass;
 use longshore_ec2::userdata::Cluster;
 use longshore_emulator::serve::{SystemClock, serve};
 use longshore_emulator::shell::Shell;
-use longshore_emulator::{Account, Request, World};
+use longshore_emulator::{Account, World};
 use serde_json::{Value, json};
+
+use super::emulator;
 
 /// An account that answers at once, with more in it.
 fn account(own: &Value) -> Account {
@@ -140,18 +142,7 @@ impl Scene {
     }
 
     async fn emulator(&self, method: &str, path: &str, body: Value) -> Value {
-        let (path, query) = path.split_once('?').unwrap_or((path, ""));
-        let request = Request {
-            method: method.to_owned(),
-            path: path.to_owned(),
-            query: query.to_owned(),
-            body: body.to_string().into_bytes(),
-            ..Request::default()
-        };
-        let reply = self.shell.call(request).await.unwrap();
-        let text = String::from_utf8(reply.body).unwrap();
-        assert_eq!(reply.status, 200, "{text}");
-        serde_json::from_str(&text).unwrap()
+        emulator(&self.shell, method, path, body).await
     }
 
     async fn fault(&self, fault: Value) {

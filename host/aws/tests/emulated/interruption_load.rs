@@ -17,9 +17,11 @@ use longshore_aws::store::MemoryClasses;
 use longshore_ec2::userdata::Cluster;
 use longshore_emulator::serve::{SystemClock, serve};
 use longshore_emulator::shell::Shell;
-use longshore_emulator::{Account, Request, World};
+use longshore_emulator::{Account, World};
 use serde_json::{Value, json};
 use tokio::time::Instant;
+
+use super::emulator;
 
 const MESSAGES: usize = 10_000;
 /// Instances of the cluster. Each is named by about 20 messages.
@@ -159,20 +161,6 @@ impl Observer for Counts {
     fn message_failed(&self) {
         self.failed.fetch_add(1, Ordering::Relaxed);
     }
-}
-
-async fn emulator(shell: &Shell<SystemClock>, method: &str, path: &str, body: Value) -> Value {
-    let (path, query) = path.split_once('?').unwrap_or((path, ""));
-    let request = Request {
-        method: method.to_owned(),
-        path: path.to_owned(),
-        query: query.to_owned(),
-        body: body.to_string().into_bytes(),
-        ..Request::default()
-    };
-    let reply = shell.call(request).await.unwrap();
-    assert_eq!(reply.status, 200);
-    serde_json::from_slice(&reply.body).unwrap()
 }
 
 async fn left(shell: &Shell<SystemClock>) -> u64 {
