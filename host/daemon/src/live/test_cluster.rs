@@ -16,28 +16,15 @@ use serde_json::{Value, json};
 use sim::object::{Key, Resource};
 use sim::server::resources::{EVENT, NAMESPACE, NODE_CLAIM, POD};
 use sim::server::{Server, Subresource, Verdict};
-use tokio::time::Instant;
 
-use crate::live::act::context::{Context, RegistrationHealth};
-use crate::live::act::disruption::known_failures::KnownFailures;
-use crate::live::act::end::drains::Drains;
-use crate::live::act::end::garbage::memory::Garbage;
-use crate::live::act::end::shared_list::SharedList;
+use crate::live::act::context::{Context, Parts};
 use crate::live::act::events::Events;
-use crate::live::act::launch::launch_backoff::LaunchBackoff;
-use crate::live::act::launch::launch_groups::LaunchGroups;
-use crate::live::act::launch::launches::Launches;
-use crate::live::act::launch::refusals::Refusals;
-use crate::live::act::launch::static_pools::purchases::StaticCapacity;
-use crate::live::act::launch::useless_purchases::registrations::Registrations;
-use crate::live::act::recent::Recent;
 use crate::live::act::repair::Repairs;
 use crate::live::decide::claims::FINALIZER;
 use crate::live::metrics::Metrics;
 use crate::live::process::clock::Clock;
 use crate::live::process::leader::Leadership;
 use crate::live::process::lock::lock;
-use crate::live::process::pulse::Pulse;
 use crate::managed::Managed;
 
 /// The time of day when a test begins: 2026-11-24T12:00:00Z.
@@ -173,35 +160,21 @@ impl TestCluster {
         let client = self.server.client(DAEMON);
         let lease = ("kube-system".into(), "lease".into());
         Context {
-            client: client.clone(),
-            plain: client.clone(),
-            provider: cloud,
-            managed: Managed::KWOK,
-            events: Events::new(client, self.clock.clone(), lease),
-            metrics: Arc::new(Metrics::new()),
-            health: RegistrationHealth::default(),
-            registrations: Registrations::default(),
-            leadership: Leadership::new(true),
-            clock: self.clock.clone(),
-            pulse: Pulse::new(Instant::now()),
-            echoes: tokio::sync::mpsc::unbounded_channel().0,
-            relists: Arc::default(),
-            fresh: AtomicBool::new(true),
-            unavailable: Arc::default(),
-            backoff: LaunchBackoff::default(),
-            refusals: Refusals::default(),
-            recent: Recent::default(),
-            launches: Launches::default(),
-            launch_groups: LaunchGroups::default(),
-            shared_list: SharedList::default(),
             nomination_turns: tokio::sync::Semaphore::new(1),
-            drains: Drains::default(),
-            garbage: Garbage::default(),
-            repairs: Repairs::Off,
-            static_capacity: StaticCapacity::new(true),
-            failures: KnownFailures::default(),
-            nominates: AtomicBool::new(true),
             observes: AtomicBool::new(true),
+            ..Context::new(Parts {
+                client: client.clone(),
+                plain: client.clone(),
+                provider: cloud,
+                managed: Managed::KWOK,
+                events: Events::new(client, self.clock.clone(), lease),
+                metrics: Arc::new(Metrics::new()),
+                leadership: Leadership::new(true),
+                clock: self.clock.clone(),
+                echoes: tokio::sync::mpsc::unbounded_channel().0,
+                repairs: Repairs::Off,
+                static_capacity: true,
+            })
         }
     }
 }

@@ -100,7 +100,58 @@ pub struct Context {
     pub observes: AtomicBool,
 }
 
+/// What a [`Context`] is made with; all else begins empty.
+pub struct Parts {
+    pub client: Client,
+    pub plain: Client,
+    pub provider: Arc<dyn CloudProvider>,
+    pub managed: Managed,
+    pub events: Events,
+    pub metrics: Arc<Metrics>,
+    pub leadership: Leadership,
+    pub clock: Clock,
+    pub echoes: UnboundedSender<OwnWrite>,
+    pub repairs: Repairs,
+    /// Whether there are static NodePools.
+    pub static_capacity: bool,
+}
+
 impl Context {
+    /// One that has seen nothing yet.
+    pub fn new(parts: Parts) -> Self {
+        Context {
+            client: parts.client,
+            plain: parts.plain,
+            provider: parts.provider,
+            managed: parts.managed,
+            events: parts.events,
+            metrics: parts.metrics,
+            health: RegistrationHealth::default(),
+            registrations: Registrations::default(),
+            leadership: parts.leadership,
+            clock: parts.clock,
+            pulse: Pulse::new(tokio::time::Instant::now()),
+            echoes: parts.echoes,
+            relists: Arc::default(),
+            fresh: AtomicBool::new(true),
+            unavailable: Arc::default(),
+            backoff: LaunchBackoff::default(),
+            refusals: Refusals::default(),
+            recent: Recent::default(),
+            launches: Launches::default(),
+            launch_groups: LaunchGroups::default(),
+            shared_list: SharedList::default(),
+            nomination_turns: Semaphore::new(NOMINATIONS_AT_ONCE),
+            drains: Drains::default(),
+            garbage: Garbage::default(),
+            repairs: parts.repairs,
+            static_capacity: StaticCapacity::new(parts.static_capacity),
+            failures: KnownFailures::default(),
+            nominates: AtomicBool::new(true),
+            observes: AtomicBool::new(false),
+        }
+    }
+
     /// The time.
     pub fn now(&self) -> Timestamp {
         self.clock.now()
@@ -292,7 +343,7 @@ impl Context {
 const CLEAR_ATTEMPTS: u32 = 5;
 
 /// Number of nominations written at a time, so that other writes get their turn.
-pub const NOMINATIONS_AT_ONCE: usize = 32;
+const NOMINATIONS_AT_ONCE: usize = 32;
 /// How the last four launches of each NodePool went.
 #[derive(Default)]
 pub struct RegistrationHealth(Mutex<BTreeMap<String, VecDeque<bool>>>);

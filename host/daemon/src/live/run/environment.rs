@@ -1,7 +1,6 @@
 //! What the daemon depends on: clients, a cloud, a clock. `longshore run` uses real ones and the
 //! simulator its own; all other code is the same.
 
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -10,26 +9,14 @@ use longshore_cloud::CloudProvider;
 pub use longshore_core::disrupt::methods::TerminateFirst;
 use longshore_core::model::{Settings, Symbols};
 use tokio::runtime::Handle;
-use tokio::sync::Semaphore;
 use tokio::sync::mpsc::{Receiver, Sender, UnboundedReceiver, channel, unbounded_channel};
 use tokio::task::JoinSet;
 
 pub use crate::error::Ended;
 pub use crate::live::act::cloud::{Cloud, Tasks};
-use crate::live::act::context::{Context, NOMINATIONS_AT_ONCE, RegistrationHealth};
-use crate::live::act::disruption::known_failures::KnownFailures;
-use crate::live::act::end::drains::Drains;
-use crate::live::act::end::garbage::memory::Garbage;
-use crate::live::act::end::shared_list::SharedList;
+use crate::live::act::context::{Context, Parts};
 use crate::live::act::events::Events;
 use crate::live::act::instrumented::Measured;
-use crate::live::act::launch::launch_backoff::LaunchBackoff;
-use crate::live::act::launch::launch_groups::LaunchGroups;
-use crate::live::act::launch::launches::Launches;
-use crate::live::act::launch::refusals::Refusals;
-use crate::live::act::launch::static_pools::purchases::StaticCapacity;
-use crate::live::act::launch::useless_purchases::registrations::Registrations;
-use crate::live::act::recent::Recent;
 pub use crate::live::act::repair::Repairs;
 use crate::live::controller;
 use crate::live::decide::round::RoundConfig;
@@ -44,7 +31,6 @@ use crate::live::observe::watch;
 use crate::live::policies::PolicyReloader;
 use crate::live::process::clock::Clock;
 use crate::live::process::leader::{self, Elector, Leadership};
-use crate::live::process::pulse::Pulse;
 use crate::live::serve::http::{Query, SharedBoard, StatusBoard};
 use crate::live::serve::questions::Questions;
 use crate::managed::Managed;
@@ -172,37 +158,19 @@ impl Daemon {
             })
         });
         let (echoes, echoed) = unbounded_channel();
-        let ctx = Arc::new(Context {
+        let ctx = Arc::new(Context::new(Parts {
             managed: Managed::of(catalogue.class_kind()),
             client,
             events,
             plain,
             provider,
             metrics,
-            health: RegistrationHealth::default(),
-            registrations: Registrations::default(),
             leadership,
             clock,
-            pulse: Pulse::new(tokio::time::Instant::now()),
             echoes,
-            relists: Arc::default(),
-            fresh: AtomicBool::new(true),
-            unavailable: Arc::default(),
-            backoff: LaunchBackoff::default(),
-            refusals: Refusals::default(),
-            recent: Recent::default(),
-            launches: Launches::default(),
-            launch_groups: LaunchGroups::default(),
-            shared_list: SharedList::default(),
-            nomination_turns: Semaphore::new(NOMINATIONS_AT_ONCE),
-            drains: Drains::default(),
-            garbage: Garbage::default(),
             repairs,
-            static_capacity: StaticCapacity::new(static_capacity),
-            failures: KnownFailures::default(),
-            nominates: AtomicBool::new(true),
-            observes: AtomicBool::new(false),
-        });
+            static_capacity,
+        }));
         let (asks, asked) = channel(16);
         let round_timer = RoundTimer::new(window.0, window.1);
         let shortages = ctx.unavailable.clone();
