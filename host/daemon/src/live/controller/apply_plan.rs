@@ -135,7 +135,7 @@ impl Controller {
         }
     }
 
-    /// The NodeClaims of a plan, but those that were planned with a spec that nobody wants any more.
+    /// The NodeClaims of a plan, without those whose NodePool has another spec by now.
     fn new_claims(&self, round: &Round, plan: &Plan) -> Vec<NewNodeClaim> {
         let snapshot = &round.snapshot;
         // Time and count name a round: no other process makes one at the same second, for only one

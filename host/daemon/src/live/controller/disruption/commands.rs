@@ -1,4 +1,4 @@
-//! Commands of disruption: what a proposal becomes, and who carries it on.
+//! Commands of disruption: what a proposal becomes, and which steps carry it on.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -232,7 +232,7 @@ mod tests {
             Some(second),
             "the fifth has just come"
         );
-        assert_eq!(hold(&mut round_nodes, 5), None, "and nobody after it");
+        assert_eq!(hold(&mut round_nodes, 5), None, "and no node after it");
         round_nodes.note("5", Some(&plain), true, now + MAX_ARRIVAL_WAIT);
         assert_eq!(hold(&mut round_nodes, 10), None, "this must end some time");
     }

@@ -262,8 +262,8 @@ impl ClusterState {
         }
     }
 
-    /// A NodePool that cannot be planned with. Its last version is forgotten, for nobody wants nodes
-    /// of it any more; its status will say why.
+    /// A NodePool that cannot be planned with. Its last version is forgotten: no node is bought with
+    /// that. Its status will say why.
     fn unreadable_pool(&mut self, name: &str, json: &str) -> Vec<WorkItem> {
         let at = Kind::NodePool.at();
         self.store.remove(at.group, at.kind, "", name);

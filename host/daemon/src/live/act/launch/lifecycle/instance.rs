@@ -193,7 +193,7 @@ async fn note_failure(
     error: &CloudError,
 ) {
     let message: String = error.to_string().chars().take(MAX_MESSAGE_BYTES).collect();
-    // Who asks too often waits, and is let in.
+    // A throttled launch waits, and is asked for again.
     if !matches!(error, CloudError::Throttled(_)) {
         launch_refused(ctx, claim, &message).await;
     }
