@@ -11,8 +11,8 @@ use longshore_simcluster::fields;
 use longshore_simcluster::server::resources;
 
 /// Whether a spread pod is one too many in the domain of a claim's node, once all expected pods
-/// have arrived: those with a nomination, and those `planned` for a claim. A pod without either may
-/// go here too.
+/// have arrived: those with a nomination, and those `planned` for a claim whose node has not
+/// registered. Any other may go here too: kube-scheduler chooses among the nodes that are there.
 pub(super) fn one_too_many(
     interceptor: &Interceptor,
     pod: &Value,
@@ -59,20 +59,21 @@ pub(super) fn one_too_many(
                     fields::text(other, "/metadata/namespace"),
                     fields::name(other)
                 );
-                let claims = planned
-                    .iter()
-                    .filter(|(_, pods)| pods.contains(&full))
-                    .map(|(claim, _)| claim);
-                let claims = claims.filter_map(|name| {
-                    interceptor
-                        .server
-                        .get(&fields::key(resources::NODE_CLAIM, "", name))
-                });
+                let newest = || {
+                    let claims = planned.iter().filter(|(_, pods)| pods.contains(&full));
+                    claims
+                        .filter_map(|(claim, _)| {
+                            let key = fields::key(resources::NODE_CLAIM, "", claim);
+                            interceptor.server.get(&key)
+                        })
+                        .max_by_key(|claim| fields::time(claim, "/metadata/creationTimestamp"))
+                        .filter(|claim| fields::condition(claim, "Registered") != "True")
+                };
                 let node = match [on, nominated].into_iter().find(|name| !name.is_empty()) {
                     // Wherever it is nominated to now: what is asked is what if it came here.
                     _ if fields::uid(other) == fields::uid(pod) => Some(own),
                     Some(name) => called(name),
-                    None => claims.filter_map(|claim| node_of(&claim)).last(),
+                    None => newest().and_then(|claim| node_of(&claim)),
                 };
                 match node
                     .and_then(domain)

@@ -35,6 +35,8 @@ pub(super) struct Purchases {
     planned: BTreeMap<String, Vec<String>>,
     /// Pods that something was bought for, ever.
     bought: BTreeMap<String, u32>,
+    /// The second that pods came in, by `namespace/name`.
+    came: BTreeMap<String, i64>,
     /// When pods went, by `namespace/name`.
     gone: BTreeMap<String, Duration>,
     /// When pods were put on a node.
@@ -55,8 +57,13 @@ impl Purchases {
     pub fn pod(&mut self, interceptor: &Interceptor, change: &Change) {
         let name = format!("{}/{}", change.key.namespace, change.key.name);
         let now = interceptor.clock.elapsed();
+        if change.event == Event::Added {
+            let second = interceptor.clock.now().as_second();
+            self.came.insert(name.clone(), second);
+        }
         match change.event {
             Event::Deleted => {
+                self.came.remove(&name);
                 self.bound.remove(&name);
                 self.gone.insert(name, now);
             }
@@ -161,7 +168,6 @@ impl Purchases {
                 continue;
             };
             let second = |object: &Value, path| fields::time(object, path).map(|at| at.as_second());
-            let born = |object| second(object, "/metadata/creationTimestamp");
             let registered = fields::items(&other, "/status/conditions")
                 .iter()
                 .find(|c| c["type"] == "Registered");
@@ -171,8 +177,12 @@ impl Purchases {
             let over = since.is_some_and(|since| {
                 held_up || interceptor.clock.now().as_second() - since > MIN_TAKING_SECONDS
             });
-            let waits = fields::text(&waiting, "/spec/nodeName").is_empty()
-                && born(&waiting) <= born(&other);
+            // One of its name that came since, such as a StatefulSet's, is another pod.
+            let same = self
+                .came
+                .get(pod)
+                .is_none_or(|came| planned_at(&other).is_none_or(|at| *came < at));
+            let waits = fields::text(&waiting, "/spec/nodeName").is_empty() && same;
             let may = || {
                 has_room(interceptor, &other, theirs)
                     && !one_too_many(interceptor, &waiting, &other, &self.planned)
@@ -221,11 +231,16 @@ pub(super) fn pods_of(claim: &Value) -> impl Iterator<Item = &str> {
         .map(|pod| pod.split('~').next().unwrap_or(pod))
 }
 
+/// The second that a claim was planned at.
+fn planned_at(claim: &Value) -> Option<i64> {
+    let round = fields::annotation(claim, ROUND)?;
+    round.split('-').next()?.parse().ok()
+}
+
 /// How long it took from the plan to the claim, in whole seconds.
 pub(super) fn under_way(interceptor: &Interceptor, claim: &Value) -> Duration {
-    let round = fields::annotation(claim, ROUND)
-        .and_then(|round| round.split('-').next()?.parse::<i64>().ok());
-    let seconds = round.map_or(0, |planned| interceptor.clock.now().as_second() - planned);
+    let seconds =
+        planned_at(claim).map_or(0, |planned| interceptor.clock.now().as_second() - planned);
     Duration::from_secs(u64::try_from(seconds).unwrap_or(0))
 }
 
