@@ -4,6 +4,7 @@
 //! from one run only. `seconds` is the time of deciding alone on both sides, as each reports it,
 //! without reading and parsing.
 
+mod beside;
 mod cases;
 mod classes;
 mod crossing;
@@ -42,6 +43,9 @@ pub fn run(args: &[&str]) -> anyhow::Result<()> {
     }
     if let Some((&"classes", rest)) = args.split_first() {
         return classes::run(rest);
+    }
+    if let Some((&"beside", rest)) = args.split_first() {
+        return beside::run(rest);
     }
     if let Some((&"scheduler-differential", rest)) = args.split_first() {
         return scheduler::run(rest);
@@ -105,7 +109,7 @@ fn asked<'a>(args: &[&'a str]) -> anyhow::Result<Options<'a>> {
             "--improve" => asked.effort = words.next().copied(),
             "--only" => asked.only = words.next().copied(),
             other => bail!(
-                "unknown word {other:?}: expected cost, speed, policy, disrupt, questions, freeze, catalogue, classes, launches, live, scheduler-differential, api-crossing, --improve, --only or --no-oracle"
+                "unknown word {other:?}: expected cost, speed, policy, beside, disrupt, questions, freeze, catalogue, classes, launches, live, scheduler-differential, api-crossing, --improve, --only or --no-oracle"
             ),
         }
     }

@@ -39,24 +39,12 @@ pub fn outcome<'c>(
         // The fastest of a few runs: whatever else the machine does only makes it slower. The plan
         // is the same each time, which is checked.
         for _ in 0..case.repeats {
-            let mut command = Command::new(longshore);
-            command
-                .arg("plan")
-                .arg("--snapshot")
-                .arg(&snapshot)
-                .arg("--instance-types")
-                .arg(&types);
-            command.args([
-                "--improve",
-                effort.unwrap_or(case.effort),
-                "--output",
-                "json",
-            ]);
+            let effort = effort.unwrap_or(case.effort);
+            let mut command = plan_command(longshore, &snapshot, &types, effort);
             if let Some(scorer) = scorer {
                 command.arg("--scorer").arg(scorer);
             }
-            let answer: Value = serde_json::from_slice(&commands::output(command)?)
-                .context("longshore's answer")?;
+            let answer = answer(command)?;
             if let Some(other) = best
                 .as_ref()
                 .filter(|other| other["digest"] != answer["digest"])
@@ -100,6 +88,20 @@ pub fn outcome<'c>(
         scored,
         karpenters,
     })
+}
+
+/// What plans the manifests of a file with the instance types of another, and answers in JSON.
+pub fn plan_command(program: &Path, snapshot: &Path, types: &Path, effort: &str) -> Command {
+    let mut command = Command::new(program);
+    command.arg("plan").arg("--snapshot").arg(snapshot);
+    command.arg("--instance-types").arg(types);
+    command.args(["--improve", effort, "--output", "json"]);
+    command
+}
+
+/// What a command of `longshore` answers in JSON.
+pub fn answer(command: Command) -> anyhow::Result<Value> {
+    serde_json::from_slice(&commands::output(command)?).context("longshore's answer")
 }
 
 /// A first-party policy, built.
