@@ -136,12 +136,28 @@ pub fn walk<'a>(
 
 /// The value under a key of the object at `at`.
 pub fn member(text: &[u8], at: usize, wanted: &str) -> Option<Range<usize>> {
-    let mut found = None;
+    let [found] = members(text, at, [wanted]);
+    found
+}
+
+/// The values under some keys of the object at `at`, in one pass that ends with the last of them.
+pub(crate) fn members<const N: usize>(
+    text: &[u8],
+    at: usize,
+    wanted: [&str; N],
+) -> [Option<Range<usize>>; N] {
+    let mut found = [const { None }; N];
+    let mut left = N;
     let _ = walk(text, at, |key, start| {
         let end = skip_value(text, start);
-        if key == wanted.as_bytes() {
-            found = Some(start..end.ok()?);
-            return None;
+        let place = wanted.iter().position(|wanted| key == wanted.as_bytes());
+        // Of a key that is there twice the first counts.
+        if let Some(place) = place.filter(|&place| found[place].is_none()) {
+            found[place] = Some(start..end.ok()?);
+            left -= 1;
+            if left == 0 {
+                return None;
+            }
         }
         Some(end)
     });
@@ -150,8 +166,12 @@ pub fn member(text: &[u8], at: usize, wanted: &str) -> Option<Range<usize>> {
 
 /// The value of a string field of the object at `at`, if it is a plain string.
 pub(crate) fn string_member<'a>(text: &'a [u8], at: usize, name: &str) -> Option<&'a str> {
-    let range = member(text, at, name)?;
-    let inner = text[range].strip_prefix(b"\"")?.strip_suffix(b"\"")?;
+    plain_string(text, member(text, at, name)?)
+}
+
+/// A value, if it is a string in which nothing is escaped, and not an empty one.
+pub(crate) fn plain_string(text: &[u8], value: Range<usize>) -> Option<&str> {
+    let inner = text[value].strip_prefix(b"\"")?.strip_suffix(b"\"")?;
     std::str::from_utf8(inner)
         .ok()
         .filter(|text| !text.is_empty())

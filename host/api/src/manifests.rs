@@ -253,10 +253,9 @@ impl Reader {
                 );
             }
         };
-        let (kind, api_version) = (
-            json::string_member(all, range.start, "kind"),
-            json::string_member(all, range.start, "apiVersion"),
-        );
+        let names = ["kind", "apiVersion", "metadata"];
+        let [kind, api_version, metadata] = json::members(all, range.start, names);
+        let [kind, api_version] = [kind, api_version].map(|value| json::plain_string(all, value?));
         of.kind = kind.or(of_list.map(|of| of.kind)).unwrap_or("");
         of.api_version = api_version
             .or(of_list.map(|of| of.api_version))
@@ -282,6 +281,7 @@ impl Reader {
             range,
             item,
             of,
+            is_by_hand: self.is_by_hand(all, metadata),
             refusals: Vec::new(),
             notes: Vec::new(),
             passed: Vec::new(),
@@ -313,7 +313,7 @@ impl Reader {
     /// Holds an object of Kubernetes' own kinds that was written by hand against its type.
     #[cfg(feature = "crd")]
     fn hold_against_type(&self, object: &mut Object<'_>, (group, version): (&str, &str)) {
-        if self.is_by_hand(object.text) {
+        if object.is_by_hand {
             let found = typed::check(group, version, object.of.kind, object.text);
             object.refusals.extend(found.refusals);
             object.notes.extend(found.notes);
@@ -325,8 +325,9 @@ impl Reader {
 
     /// Whether an object has not been through an API server, where that is asked for.
     #[cfg(feature = "crd")]
-    fn is_by_hand(&self, text: &str) -> bool {
-        self.is_of_manifests() && !admit::is_stored(text)
+    fn is_by_hand(&self, text: &[u8], metadata: Option<Range<usize>>) -> bool {
+        let is_stored = |metadata| admit::is_stored_by(text, metadata);
+        self.is_of_manifests() && !metadata.is_some_and(is_stored)
     }
 
     /// Whether what is read has been through no API server.
@@ -341,7 +342,7 @@ impl Reader {
     }
 
     #[cfg(not(feature = "crd"))]
-    fn is_by_hand(&self, _: &str) -> bool {
+    fn is_by_hand(&self, _: &[u8], _: Option<Range<usize>>) -> bool {
         false
     }
 
@@ -362,7 +363,7 @@ impl Reader {
             "{} is not served since Kubernetes {since}",
             quoted(object.of.api_version)
         );
-        if self.is_by_hand(object.text) {
+        if object.is_by_hand {
             let hint = format!("the object is not counted; write {now}");
             return self.refuse_version(source, &object, what, hint);
         }
@@ -384,12 +385,10 @@ impl Reader {
         let (group, version) = parts(object.of.api_version);
         let kind = object.of.kind;
         match (group, kind) {
-            ("", "Pod") if self.is_by_hand(object.text) => {
-                self.take(source, object, true, |wire, objects| {
-                    pod::api_rules::check(&wire)?;
-                    pod::read(wire, objects)
-                })
-            }
+            ("", "Pod") if object.is_by_hand => self.take(source, object, true, |wire, objects| {
+                pod::api_rules::check(&wire)?;
+                pod::read(wire, objects)
+            }),
             ("", "Pod") => self.take(source, object, true, pod::read),
             ("", "Node") => self.take(source, object, false, node::read),
             ("karpenter.sh", "NodePool" | "NodeClaim")
@@ -414,7 +413,7 @@ impl Reader {
             }
             ("karpenter.sh", "NodePool") => self.take(source, object, false, nodepool::read),
             ("karpenter.sh", "NodeClaim") => self.take(source, object, false, node::read_claim),
-            ("apps", "DaemonSet") if self.is_by_hand(object.text) => {
+            ("apps", "DaemonSet") if object.is_by_hand => {
                 self.take(source, object, true, |wire, objects| {
                     workload::check_daemon(&wire)?;
                     workload::read_daemon(wire, objects)
@@ -478,6 +477,8 @@ struct Object<'a> {
     range: Range<usize>,
     item: Option<u32>,
     of: TypeOf<'a>,
+    /// It has not been through an API server, and was to be held against what one would say.
+    is_by_hand: bool,
     /// Why the API server refuses it.
     refusals: Vec<Fault>,
     /// Fields that do not count.

@@ -5,6 +5,9 @@
 //! that has accepted it: a field that only its newer definition knows is left out, with a word where
 //! it stands in `spec`. `status` is written by controllers: what is unknown there never counts.
 
+use std::borrow::Cow;
+use std::ops::Range;
+
 use rustc_hash::FxHashSet;
 use serde_json::Value;
 
@@ -15,9 +18,9 @@ use crate::crd::admission::{Admission, Cause};
 use crate::json;
 
 /// What becomes of a manifest.
-pub(crate) struct Admitted {
-    /// It as it will be stored, on one line.
-    pub text: String,
+pub(crate) struct Admitted<'a> {
+    /// It as it will be stored.
+    pub text: Cow<'a, str>,
     /// Why it is refused; empty if it is not.
     pub refusals: Vec<Fault>,
     /// Fields that are left out.
@@ -25,23 +28,35 @@ pub(crate) struct Admitted {
 }
 
 /// What becomes of the object `text`. Nothing is known of what is not JSON: its reader says why.
-pub(crate) fn admit(admission: &Admission, text: &str) -> Option<Admitted> {
-    let (mut object, mut admitted) = prune(admission, text)?;
-    if !is_stored(text) {
-        let causes = admission.admit(&mut object, None);
-        // The API server drops `status` before it looks, where an object is created.
-        let causes = causes
-            .into_iter()
-            .filter(|cause| cause.field != "<nil>" && !is_status(&cause.field));
-        admitted.refusals.extend(causes.map(refusal));
+pub(crate) fn admit<'a>(admission: &Admission, text: &'a str) -> Option<Admitted<'a>> {
+    if is_stored(text) {
+        return prune(admission, text);
     }
+    let (mut object, mut admitted) = pruned(admission, text, false)?;
+    let causes = admission.admit(&mut object, None);
+    // The API server drops `status` before it looks, where an object is created.
+    let causes = causes
+        .into_iter()
+        .filter(|cause| cause.field != "<nil>" && !is_status(&cause.field));
+    admitted.refusals.extend(causes.map(refusal));
     Some(admitted)
 }
 
 /// The same without schema and rules: only fields that are not known are refused.
-pub(crate) fn prune(admission: &Admission, text: &str) -> Option<(Value, Admitted)> {
-    let mut object: Value = serde_json::from_str(text).ok()?;
+pub(crate) fn prune<'a>(admission: &Admission, text: &'a str) -> Option<Admitted<'a>> {
     let stored = is_stored(text);
+    if stored && admission.schema().is_stored_form(text) {
+        return Some(Admitted {
+            text: Cow::Borrowed(text),
+            refusals: Vec::new(),
+            notes: Vec::new(),
+        });
+    }
+    pruned(admission, text, stored).map(|(_, admitted)| admitted)
+}
+
+fn pruned<'a>(admission: &Admission, text: &str, stored: bool) -> Option<(Value, Admitted<'a>)> {
+    let mut object: Value = serde_json::from_str(text).ok()?;
     let unknown = admission.schema().unknown(&object);
     let unknown = unknown.iter().filter(|path| !is_status(path));
     let unknown = unknown.map(|path| unknown_field(path, stored));
@@ -56,7 +71,7 @@ pub(crate) fn prune(admission: &Admission, text: &str) -> Option<(Value, Admitte
         false => (unknown, Vec::new()),
     };
     let admitted = Admitted {
-        text: object.to_string(),
+        text: Cow::Owned(object.to_string()),
         refusals,
         notes,
     };
@@ -113,11 +128,14 @@ pub(super) fn twice(text: &str) -> Option<Fault> {
 /// Whether an object was read from a cluster.
 pub(crate) fn is_stored(text: &str) -> bool {
     let bytes = text.as_bytes();
-    let metadata = json::member(bytes, 0, "metadata").filter(|range| bytes[range.start] == b'{');
-    let has = |range: &std::ops::Range<usize>, name| {
-        json::string_member(bytes, range.start, name).is_some()
-    };
-    metadata.is_some_and(|range| has(&range, "uid") || has(&range, "resourceVersion"))
+    json::member(bytes, 0, "metadata").is_some_and(|metadata| is_stored_by(bytes, metadata))
+}
+
+/// The same by the place of its metadata.
+pub(super) fn is_stored_by(bytes: &[u8], metadata: Range<usize>) -> bool {
+    let given = json::members(bytes, metadata.start, ["uid", "resourceVersion"]);
+    let mut given = given.into_iter().flatten();
+    given.any(|value| json::plain_string(bytes, value).is_some())
 }
 
 fn unknown_field(path: &str, stored: bool) -> Fault {

@@ -207,7 +207,7 @@ impl Document {
         reason = "one for each document that is refused"
     )]
     pub fn prune(&mut self, admission: &Admission) -> Result<Vec<Diagnostic>, Diagnostic> {
-        let Some((_, admitted)) = super::admit::prune(admission, &self.text) else {
+        let Some(admitted) = super::admit::prune(admission, &self.text) else {
             return Ok(Vec::new());
         };
         let told = |fault: &Fault| self.refuse(&fault.field, &*fault.what, &*fault.hint);
@@ -215,7 +215,7 @@ impl Document {
             return Err(told(first));
         }
         let notes = admitted.notes.iter().map(told).collect();
-        self.admitted = Some(admitted.text);
+        self.admitted = Some(admitted.text.into_owned());
         Ok(notes)
     }
 

@@ -9,6 +9,8 @@ use serde_json::{Map, Value, json};
 
 use super::Cause;
 
+mod stored;
+
 /// How a list is put together from several hands.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ListKind {
