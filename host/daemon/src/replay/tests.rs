@@ -128,10 +128,11 @@ fn judged(name: &str, terms: &str, modes: &[&str]) -> (Verdict, Vec<String>, Str
         grants = ['consolidation']\n{terms}"
     );
     let settings = |mode: &str| format!("mode = '{mode}'\n");
+    let first = settings(modes[0]);
     let files: [(&str, &[u8]); 3] = [
         ("longshore.toml", config.as_bytes()),
         ("judge.wasm", &judge),
-        ("judge.toml", settings(modes[0]).as_bytes()),
+        ("judge.toml", first.as_bytes()),
     ];
     let mut scene = JournalFixture::new(name, LARGE, &files);
     (0..3).for_each(|number| scene.managed(number, None));
