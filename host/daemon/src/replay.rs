@@ -207,10 +207,14 @@ impl Replay {
             return;
         }
         let judged = round.look.as_ref().filter(|look| look.judged);
-        let snapshot = match judged.is_some_and(|look| look.questions.is_empty()) {
-            true => Err("what its consolidation policies answered is not in the journal".into()),
-            false => self.folded.snapshot(round),
-        };
+        let is_unsaid = judged.is_some_and(|look| look.questions.is_empty());
+        let snapshot = self.folded.snapshot(round).and_then(|found| {
+            let why = "what its consolidation policies answered is not in the journal";
+            match is_unsaid {
+                true => Err(why.into()),
+                false => Ok(found),
+            }
+        });
         let (snapshot, options) = match snapshot {
             Ok(found) => found,
             Err(why) => {
