@@ -206,16 +206,15 @@ impl Replay {
             self.folded.forget_round(round.round);
             return;
         }
-        let is_judged = round.look.as_ref().is_some_and(|look| look.judged);
-        let snapshot = self
-            .folded
-            .snapshot(round)
-            .and_then(|found| match is_judged {
-                true => {
-                    Err("looks that a consolidation policy judged cannot be replayed yet".into())
-                }
+        let judged = round.look.as_ref().filter(|look| look.judged);
+        let is_unsaid = judged.is_some_and(|look| look.questions.is_empty());
+        let snapshot = self.folded.snapshot(round).and_then(|found| {
+            let why = "what its consolidation policies answered is not in the journal";
+            match is_unsaid {
+                true => Err(why.into()),
                 false => Ok(found),
-            });
+            }
+        });
         let (snapshot, options) = match snapshot {
             Ok(found) => found,
             Err(why) => {
@@ -283,7 +282,7 @@ fn plan(snapshot: &Snapshot, policies: &dyn Policies, options: planner::Options)
     }
 }
 
-/// Looks for disruption again.
+/// Looks for disruption again, with what consolidation policies answered.
 fn look_again(
     snapshot: &Snapshot,
     policies: &RecordedAnswers<'_>,

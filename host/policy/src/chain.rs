@@ -564,7 +564,7 @@ impl Inner {
                 .or_else(|| versions.terms.name.clone())
                 .unwrap_or_default(),
             failed: !by.as_ref().is_some_and(|by| versions.is_at_work(by)),
-            is_instead: by.is_none() && scores.is_some(),
+            instead: by.is_none().then_some(floor),
             is_kept: kept && by.is_some(),
             alike: alike.filter(|_| by.is_some()),
             by,

@@ -12,6 +12,7 @@ use longshore_core::disrupt::proposals::Proposal;
 
 use crate::chain::WasmPolicies;
 use crate::cluster_columns::{ClusterColumns, ProposalColumns};
+use crate::judged::{ConsolidationRequest, JudgeAnswer, JudgeRecord, Said};
 use crate::last_decisions::LastDecisions;
 use crate::loaded::LoadedPolicy;
 use crate::report::{CallStats, Fallback, Report};
@@ -31,6 +32,8 @@ struct JudgesInner {
     reports: Vec<Report>,
     /// The cluster of the last request; several requests of a look share it.
     cluster: Arc<ClusterColumns>,
+    /// Who answered what, while that is kept.
+    records: Option<Vec<JudgeRecord>>,
 }
 
 impl Judges {
@@ -126,11 +129,24 @@ impl JudgesInner {
         }
     }
 
-    /// The place that serves each NodePool of the request.
-    fn of_pools(&self, request: &JudgeRequest) -> Vec<Option<usize>> {
-        let names = request.cluster.node_pool_names.iter();
-        let of = |name: &Arc<str>| self.places.iter().position(|place| place.serves(name));
-        names.map(of).collect()
+    fn begin_look(&mut self) {
+        let budget = Budget::share(self.places.len());
+        (self.places.iter_mut()).for_each(|versions| versions.begin_round(budget));
+    }
+
+    /// The places that are there, with the NodePools of the request that each speaks for: the first
+    /// place for a NodePool does.
+    fn asked(&self, request: &JudgeRequest) -> Vec<(usize, Vec<Arc<str>>)> {
+        let mut asked: Vec<_> = (0..self.places.len())
+            .map(|place| (place, Vec::new()))
+            .collect();
+        for name in request.cluster.node_pool_names.iter() {
+            let place = self.places.iter().position(|place| place.serves(name));
+            if let Some(place) = place {
+                asked[place].1.push(name.clone());
+            }
+        }
+        asked
     }
 
     /// What counts where a policy gives no weights.
@@ -152,13 +168,70 @@ impl JudgesInner {
         counts.then_some(&mut versions.last_decisions)
     }
 
-    /// What becomes of a proposal where it holds.
-    fn held(&self, place: usize) -> Decision {
-        Decision {
-            priority: -1.0,
-            not_before: 0.0,
-            reason: "it gives no answer, and its `on-failure` is `hold`".into(),
-            by: self.places[place].terms.name.clone(),
+    /// What a place said, or what counts there: see [`JudgeAnswer`].
+    fn answer(
+        &self,
+        place: usize,
+        by: Option<LoadedPolicy>,
+        floor: Fallback,
+        node_pools: Vec<Arc<str>>,
+        said: Option<Said>,
+    ) -> JudgeAnswer {
+        let versions = &self.places[place];
+        let name = by.as_ref().map(|by| by.name().into());
+        JudgeAnswer {
+            place,
+            name: name
+                .or_else(|| versions.terms.name.clone())
+                .unwrap_or_default(),
+            instead: by.is_none().then_some(floor),
+            failed: !by.as_ref().is_some_and(|by| versions.is_at_work(by)),
+            by,
+            node_pools,
+            said,
+        }
+    }
+
+    /// Keeps weights that a version gave, where they count when it fails.
+    fn keep_weights(&mut self, answer: &JudgeAnswer, cluster: &ClusterColumns) {
+        let (Some(_), Some(Said::Weights(usd))) = (&answer.by, &answer.said) else {
+            return;
+        };
+        let Some(last) = self.last(answer.place) else {
+            return;
+        };
+        let rows = cluster.names.iter().zip(usd.iter().copied());
+        let rows = rows.zip(cluster.node_pools.iter());
+        let pool = |pool: u32| &cluster.node_pool_names[pool as usize];
+        let served = rows.filter(|(_, of)| answer.node_pools.contains(pool(**of)));
+        last.weighed(served.map(|(row, _)| row));
+    }
+
+    /// Counts decisions that a version gave, and keeps them where they count when it fails.
+    fn keep_decisions(&mut self, answer: &JudgeAnswer, request: &ConsolidationRequest) {
+        let (Some(_), Some(Said::Decisions(decisions))) = (&answer.by, &answer.said) else {
+            return;
+        };
+        let names = &request.0.cluster.names;
+        let nodes = |proposal| {
+            let rows = request.nodes_of(proposal, answer);
+            rows.map(|row| &names[row as usize])
+        };
+        for (proposal, decision) in decisions.iter().enumerate() {
+            if let Some(last) = self.last(answer.place) {
+                last.decided(nodes(proposal), decision);
+            }
+            if nodes(proposal).next().is_some() {
+                let tally = &mut self.places[answer.place].tally;
+                tally.count(decision, request.now());
+            }
+        }
+    }
+
+    fn record(&mut self, proposals: Option<usize>, answers: &[JudgeAnswer]) {
+        if let Some(records) = &mut self.records {
+            let answers = answers.to_vec();
+            records.push(JudgeRecord { proposals, answers });
         }
     }
 
@@ -178,22 +251,6 @@ impl JudgesInner {
     }
 }
 
-/// A question about consolidation as policies see it. It can be kept, and put to other policies.
-#[derive(Clone)]
-pub struct ConsolidationRequest(JudgeRequest);
-
-impl ConsolidationRequest {
-    /// How many proposals it is about; none for weights.
-    pub fn proposals(&self) -> usize {
-        self.0.proposals.count()
-    }
-
-    /// Seconds since 1970.
-    pub fn now(&self) -> i64 {
-        self.0.base.now as i64
-    }
-}
-
 impl WasmPolicies {
     /// A question about a cluster and proposals; about weights without any.
     pub fn consolidation_request(
@@ -206,123 +263,117 @@ impl WasmPolicies {
         ConsolidationRequest(self.judges().lock().request(base, facts, proposals))
     }
 
+    /// Begins to keep which consolidation policy answers what, for
+    /// [`WasmPolicies::take_judge_records`].
+    pub fn keep_judge_records(&self) {
+        self.judges().lock().records = Some(Vec::new());
+    }
+
+    /// Who answered what since [`WasmPolicies::keep_judge_records`], in the order of the questions.
+    pub fn take_judge_records(&self) -> Vec<JudgeRecord> {
+        let records = self.judges().lock().records.take();
+        records.unwrap_or_default()
+    }
+
+    /// Begins a look for disruption: instances of consolidation policies are made anew, failed
+    /// versions get another chance. The first question of each look does so by itself.
+    pub fn begin_look(&self) {
+        self.judges().lock().begin_look();
+    }
+
     /// What disturbing each node costs; see [`Consolidation::weigh`].
     pub fn weights(&self, request: &ConsolidationRequest) -> Vec<Weight> {
-        let request = &request.0;
+        request.joined_weights(&self.ask_weights(request))
+    }
+
+    /// What each policy says that disturbing nodes costs.
+    pub fn ask_weights(&self, request: &ConsolidationRequest) -> Vec<JudgeAnswer> {
         let mut inner = self.judges().lock();
         // The first request of a round.
-        let budget = Budget::share(inner.places.len());
-        (inner.places.iter_mut()).for_each(|versions| versions.begin_round(budget));
-        let mut weights = vec![Weight::default(); request.cluster.count()];
-        let of_pools = inner.of_pools(request);
-        for place in 0..inner.places.len() {
-            if !of_pools.contains(&Some(place)) {
+        inner.begin_look();
+        let mut answers = Vec::new();
+        for (place, node_pools) in inner.asked(&request.0) {
+            if node_pools.is_empty() {
                 continue;
             }
             let floor = inner.floor_of_weights(place);
             let answer = inner.ask((place, floor), &|instance, _, _| {
-                instance.set_judge_request(request);
+                instance.set_judge_request(&request.0);
                 instance.weigh()
             });
-            let own = inner.places[place].terms.name.clone();
-            let (by, usd): (Option<Arc<str>>, Vec<f64>) = match (answer, floor) {
-                (Some((by, usd)), _) => {
-                    let rows = request.cluster.names.iter().zip(usd.iter().copied());
-                    let rows = rows.zip(request.cluster.node_pools.iter());
-                    let served = rows.filter(|(_, pool)| of_pools[**pool as usize] == Some(place));
-                    if let Some(last) = inner.last(place) {
-                        last.weighed(served.map(|(row, _)| row));
-                    }
-                    (Some(by.name().into()), usd)
-                }
-                (None, Fallback::Hold) => (own, vec![f64::INFINITY; weights.len()]),
+            let cluster = &request.0.cluster;
+            let said: Option<Vec<f64>> = match (&answer, floor) {
+                (Some((_, usd)), _) => Some(usd.clone()),
+                (None, Fallback::Hold) => Some(vec![f64::INFINITY; cluster.count()]),
                 (None, Fallback::LastAnswer) => {
                     let last = &inner.places[place].last_decisions;
-                    let names = request.cluster.names.iter();
-                    (own, names.map(|name| last.weight(name)).collect())
+                    let names = cluster.names.iter();
+                    Some(names.map(|name| last.weight(name)).collect())
                 }
-                (None, _) => continue,
+                (None, _) => None,
             };
-            for ((weight, usd), &pool) in
-                (weights.iter_mut().zip(usd)).zip(request.cluster.node_pools.iter())
-            {
-                if of_pools[pool as usize] == Some(place) && usd > 0.0 {
-                    let by = by.clone();
-                    *weight = Weight { usd, by };
-                }
-            }
+            let by = answer.map(|(by, _)| by);
+            let said = said.map(|said| Said::Weights(said.into()));
+            let answer = inner.answer(place, by, floor, node_pools, said);
+            inner.keep_weights(&answer, cluster);
+            answers.push(answer);
         }
-        weights
+        inner.record(None, &answers);
+        answers
     }
 
     /// What becomes of each proposal; see [`Consolidation::decide`].
     pub fn decisions(&self, request: &ConsolidationRequest) -> Vec<Decision> {
-        let now = request.now();
-        let request = &request.0;
+        request.joined_decisions(&self.ask_decisions(request))
+    }
+
+    /// What each policy says of proposals.
+    pub fn ask_decisions(&self, request: &ConsolidationRequest) -> Vec<JudgeAnswer> {
         let mut inner = self.judges().lock();
-        let of_pools = inner.of_pools(request);
-        let pools = &request.cluster.node_pools;
-        let concerned = |place: usize, proposal: usize| {
-            let rows = request.proposals.removed_of(proposal).iter();
-            rows.map(|&row| pools[row as usize] as usize)
-                .any(|pool| of_pools[pool] == Some(place))
-        };
-        let mut all: Vec<Option<Decision>> = vec![None; request.proposals.count()];
-        for place in 0..inner.places.len() {
-            if !(0..all.len()).any(|proposal| concerned(place, proposal)) {
+        let mut answers = Vec::new();
+        for (place, node_pools) in inner.asked(&request.0) {
+            let floor = inner.floor_of_decisions(place);
+            let mut unasked = inner.answer(place, None, floor, node_pools, None);
+            let concerned = |proposal| request.nodes_of(proposal, &unasked).next().is_some();
+            if !(0..request.proposals()).any(concerned) {
                 continue;
             }
-            let floor = inner.floor_of_decisions(place);
             let answer = inner.ask((place, floor), &|instance, policy, _| {
-                instance.set_judge_request(request);
+                instance.set_judge_request(&request.0);
                 instance.decide(&policy.name().into())
             });
-            let is_answer = answer.is_some();
-            let nodes = |proposal: usize| {
-                let rows = request.proposals.removed_of(proposal).iter();
-                let own =
-                    rows.filter(|&&row| of_pools[pools[row as usize] as usize] == Some(place));
-                own.map(|&row| &request.cluster.names[row as usize])
+            let count = request.proposals();
+            let names = &request.0.cluster.names;
+            let last = |proposal| {
+                let nodes = request.nodes_of(proposal, &unasked);
+                let last = &inner.places[place].last_decisions;
+                last.decision(nodes.map(|row| &names[row as usize]))
             };
-            let decisions = match (answer, floor) {
-                (Some((_, decisions)), _) => {
-                    if let Some(last) = inner.last(place) {
-                        for (proposal, decision) in decisions.iter().enumerate() {
-                            last.decided(nodes(proposal), decision);
-                        }
-                    }
-                    decisions
-                }
-                (None, Fallback::Hold) => vec![inner.held(place); all.len()],
-                (None, Fallback::LastAnswer) => {
-                    let Versions {
-                        last_decisions,
-                        terms,
-                        ..
-                    } = &inner.places[place];
-                    let last = |proposal| Decision {
-                        by: terms.name.clone(),
-                        ..last_decisions.decision(nodes(proposal))
-                    };
-                    (0..all.len()).map(last).collect()
-                }
-                (None, _) => continue,
+            let said: Option<Vec<Decision>> = match (&answer, floor) {
+                (Some((_, decisions)), _) => Some(decisions.clone()),
+                (None, Fallback::Hold) => Some(vec![held(); count]),
+                (None, Fallback::LastAnswer) => Some((0..count).map(last).collect()),
+                (None, _) => None,
             };
-            let tally = &mut inner.places[place].tally;
-            for (proposal, (decision, known)) in decisions.into_iter().zip(&mut all).enumerate() {
-                if !concerned(place, proposal) {
-                    continue;
-                }
-                if is_answer {
-                    tally.count(&decision, now);
-                }
-                *known = Some(match known.take() {
-                    Some(other) => most_reluctant(other, decision),
-                    None => decision,
-                });
-            }
+            let by = answer.map(|(by, _)| by);
+            let said = said.map(|said| Said::Decisions(said.into()));
+            let node_pools = std::mem::take(&mut unasked.node_pools);
+            let answer = inner.answer(place, by, floor, node_pools, said);
+            inner.keep_decisions(&answer, request);
+            answers.push(answer);
         }
-        all.into_iter().map(Option::unwrap_or_default).collect()
+        inner.record(Some(request.proposals()), &answers);
+        answers
+    }
+}
+
+/// What becomes of a proposal where a policy holds.
+fn held() -> Decision {
+    Decision {
+        priority: -1.0,
+        not_before: 0.0,
+        reason: "it gives no answer, and its `on-failure` is `hold`".into(),
+        by: None,
     }
 }
 
@@ -344,36 +395,5 @@ impl CallStats {
             Some(_) => &mut self.deferred,
         };
         *counter += 1;
-    }
-}
-
-/// What two policies say of one proposal: both have to let it go.
-fn most_reluctant(a: Decision, b: Decision) -> Decision {
-    let reluctance = |of: &Decision| (of.priority < 0.0, of.not_before);
-    let (priority, not_before) = (a.priority.min(b.priority), a.not_before.max(b.not_before));
-    let second = reluctance(&b) > reluctance(&a);
-    Decision {
-        priority,
-        not_before,
-        ..if second { b } else { a }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn of_two_policies_the_more_reluctant_one_gives_the_reason() {
-        let decision = |priority: f64, not_before: f64, reason: &str| Decision {
-            priority,
-            not_before,
-            reason: reason.into(),
-            by: None,
-        };
-        let both = most_reluctant(decision(3.0, 0.0, "yes"), decision(1.0, 9.0, "later"));
-        assert_eq!(both, decision(1.0, 9.0, "later"));
-        let both = most_reluctant(decision(-1.0, 0.0, "no"), decision(1.0, 9.0, "later"));
-        assert_eq!(both, decision(-1.0, 9.0, "no"));
     }
 }

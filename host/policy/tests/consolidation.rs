@@ -232,6 +232,16 @@ fn a_policy_sees_the_columns_of_the_cluster() {
 }
 
 #[test]
+fn what_is_not_known_of_node_pools_is_said_to_be_unknown() {
+    let found = round(&serve(judge("tells-unknown")));
+    let said = &found.proposals[0].0.decision.as_ref().unwrap().reason;
+    assert_eq!(
+        &**said,
+        "grace [30.0, 30.0]; disrupted [4294967295] [4294967295] [NaN]"
+    );
+}
+
+#[test]
 fn business_hours_put_off_and_cautious_refuses() {
     let days = "days = ['mon', 'tue', 'wed', 'thu', 'fri', 'sat', 'sun']";
     let always = format!("[[windows]]\n{days}\nfrom = '00:00'\nto = '12:00'");

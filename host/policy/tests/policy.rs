@@ -4,5 +4,7 @@ mod chain;
 mod common;
 mod consolidation;
 mod contract;
+mod crafted;
+mod facts;
 mod hostile;
 mod plugins;

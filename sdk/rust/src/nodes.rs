@@ -31,12 +31,12 @@ pub fn offerings() -> Vec<u32> {
     host::offerings()
 }
 
-/// Effective cost, USD per hour.
+/// Effective cost, USD per hour; NaN if it is no longer offered.
 pub fn costs() -> Vec<f64> {
     host::costs()
 }
 
-/// Seconds since the node was made.
+/// Seconds since the node was made; NaN if that is not known.
 pub fn ages() -> Vec<f64> {
     host::ages()
 }
@@ -89,6 +89,11 @@ pub fn youngest_pod_ages() -> Vec<f64> {
 /// The sum of the eviction costs of its pods, 1 for an ordinary pod.
 pub fn disruption_costs() -> Vec<f64> {
     host::disruption_costs()
+}
+
+/// The longest termination grace of its pods that would move, in seconds; NaN if it is not known.
+pub fn longest_grace() -> Vec<f64> {
+    host::longest_grace()
 }
 
 /// Table: values of a label; the empty string for nodes without it.

@@ -102,6 +102,7 @@ pub(super) fn read(wire: WirePod<'_>, objects: &mut ObjectsBuilder) -> Result<()
         created,
         queued: 0,
         started,
+        grace: grace(spec.termination_grace_period_seconds),
         terminal: status
             .is_some_and(|s| matches!(s.phase.as_deref(), Some("Succeeded" | "Failed"))),
         deleting: meta.deletion_timestamp.is_some(),
@@ -218,6 +219,7 @@ pub(super) fn unreadable(
         created: created(meta).unwrap_or(0),
         queued: 0,
         started: None,
+        grace: grace(None),
         terminal: matches!(phase, Some("Succeeded" | "Failed")),
         deleting: meta.deletion_timestamp.is_some(),
         unready: false,
@@ -236,6 +238,15 @@ pub(super) fn unreadable(
         name,
     });
     objects.limits.push(Resources::default());
+}
+
+/// How long a pod may take to end, in seconds. As the kubelet has it, a negative number is 1.
+fn grace(written: Option<i64>) -> u32 {
+    const DEFAULT: i64 = 30;
+    match written.unwrap_or(DEFAULT) {
+        ..0 => 1,
+        seconds => u32::try_from(seconds).unwrap_or(u32::MAX),
+    }
 }
 
 /// A pod template, read.

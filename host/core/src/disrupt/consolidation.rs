@@ -73,11 +73,11 @@ pub struct NodeFacts {
     pub pool: u32,
     /// What it was bought as, if the catalogue has it.
     pub offering: Option<OfferingId>,
-    /// Effective cost, USD per hour: the price where the scorer excludes the offering, 0 where it
-    /// is not known.
-    pub cost: f64,
-    /// Seconds since it was made.
-    pub age: i64,
+    /// Effective cost, USD per hour: the price where the scorer excludes the offering; nothing where
+    /// it is not offered any more.
+    pub cost: Option<f64>,
+    /// Seconds since it was made; nothing where that is not known.
+    pub age: Option<i64>,
     /// Pods that would move.
     pub pods: u32,
     /// Pods, daemons included, that may not be evicted now.
@@ -95,6 +95,9 @@ pub struct NodeFacts {
     pub youngest: Option<i64>,
     /// Eviction cost of the pods that would move.
     pub weight: f64,
+    /// The longest termination grace of the pods that would move, seconds: 0 without pods, nothing
+    /// where one of them cannot be read.
+    pub grace: Option<u32>,
 }
 
 /// A NodePool.
@@ -102,7 +105,7 @@ pub struct NodeFacts {
 pub struct PoolFacts {
     /// `metadata.name` of the NodePool.
     pub name: Symbol,
-    /// Effective cost of its nodes, USD per hour.
+    /// Effective cost of its nodes, USD per hour, as far as it is known.
     pub cost: f64,
     /// Eviction cost of the pods on them that would move.
     pub weight: f64,
@@ -208,15 +211,15 @@ impl<'s> Facts<'s> {
             return;
         };
         let offering = costs::offering_of(self.snapshot, of);
-        let cost = offering.map_or(0.0, |offering| self.cost(name, offering));
-        let made = created.get(&of.name).copied().unwrap_or(world.now);
+        let cost = offering.map(|offering| self.cost(name, offering));
+        let made = created.get(&of.name).copied().filter(|&made| made > 0);
         let daemon = world.names.get("DaemonSet");
         let mut facts = NodeFacts {
             node,
             pool: self.pool(name, budgets),
             offering,
             cost,
-            age: (world.now - made).max(0),
+            age: made.map(|made| (world.now - made).max(0)),
             pods: candidate.pods,
             blocked: 0,
             single: 0,
@@ -225,6 +228,7 @@ impl<'s> Facts<'s> {
             unprotected: 0,
             youngest: None,
             weight: candidate.weight,
+            grace: Some(0),
         };
         for &ix in &of.pods {
             let pod = &world.pods[ix.0 as usize];
@@ -236,6 +240,8 @@ impl<'s> Facts<'s> {
             let alone = owner.is_some_and(|&owner| self.owners[owner as usize].pods == 1);
             facts.single += u32::from(alone);
             facts.bare += u32::from(pod.owner.is_none());
+            let grace = (!pod.unreadable).then_some(pod.grace);
+            facts.grace = facts.grace.zip(grace).map(|(a, b)| a.max(b));
             let age = age(world.now, pod);
             facts.youngest = Some(facts.youngest.map_or(age, |known| known.min(age)));
             match rules.allowed(world, pod) {
@@ -247,7 +253,7 @@ impl<'s> Facts<'s> {
             }
         }
         let pool = &mut self.pools[facts.pool as usize];
-        pool.cost += facts.cost;
+        pool.cost += facts.cost.unwrap_or(0.0);
         pool.weight += facts.weight;
         self.row_of.insert(node, self.nodes.len() as u32);
         self.nodes.push(facts);
@@ -279,10 +285,13 @@ impl<'s> Facts<'s> {
         self.row_of.get(&node).copied()
     }
 
-    /// Effective cost that a proposal saves, USD per hour; may be negative for drift.
+    /// Effective cost that a proposal saves, USD per hour; may be negative for drift. A node whose cost
+    /// is not known saves nothing.
     pub fn savings(&self, proposal: &Proposal) -> f64 {
         let rows = proposal.nodes.iter().filter_map(|&node| self.row(node));
-        let goes = rows.fold(0.0, |sum, row| sum + self.nodes[row as usize].cost);
+        let goes = rows.fold(0.0, |sum, row| {
+            sum + self.nodes[row as usize].cost.unwrap_or(0.0)
+        });
         let comes = proposal.replacements.iter().map(|of| {
             let pool = self.snapshot.world.pools[of.claim.pool.0 as usize].name;
             self.cost(pool, of.claim.offering)

@@ -207,6 +207,7 @@ impl Town {
             owner: None,
             created: 0,
             started: None,
+            grace: 30,
             terminal: false,
             deleting: false,
             unready: false,

@@ -38,6 +38,8 @@ pub struct Pod {
     pub queued: u64,
     /// `status.startTime`, seconds since 1970.
     pub started: Option<i64>,
+    /// `spec.terminationGracePeriodSeconds`, 30 if absent.
+    pub grace: u32,
     /// Phase Succeeded or Failed.
     pub terminal: bool,
     /// `metadata.deletionTimestamp` is set.

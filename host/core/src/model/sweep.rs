@@ -337,6 +337,7 @@ impl EachSymbol for Pod {
             created: _,
             queued: _,
             started: _,
+            grace: _,
             terminal: _,
             deleting: _,
             unready: _,

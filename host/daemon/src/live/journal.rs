@@ -21,6 +21,7 @@ mod format;
 #[doc(hidden)]
 pub mod fuzz;
 mod index;
+pub(crate) mod judged;
 pub(crate) mod look;
 pub(crate) mod messages;
 pub(crate) mod read;
@@ -44,7 +45,7 @@ use longshore_core::model::{Catalogue, Symbols};
 use longshore_core::plan::Plan;
 use longshore_core::planner::Options;
 use longshore_core::snapshot::Snapshot;
-use longshore_policy::{LoadedPolicy, ScoreRecord, Signals};
+use longshore_policy::{JudgeRecord, ScoreRecord, Signals};
 
 pub(crate) use catalogue::{Wire, read as read_catalogue};
 pub(crate) use costs::read as read_costs;
@@ -59,10 +60,10 @@ use crate::live::observe::watch::Change;
 use crate::live::process::lock::lock;
 use crate::report::{Decision, pod_name};
 use blobs::BlobStore;
+use judged::Counted;
 use look::Look;
 use record::{Began, Observed, What};
 use round::{Answer, Outcome, RecordedConfig, RecordedEffort, Round, Short, Summary, Version};
-use terms::RecordedTerms;
 use writer::Queue;
 
 /// Default size of all segments together.
@@ -119,6 +120,8 @@ pub struct Looked<'a> {
     pub answers: Vec<ScoreRecord>,
     /// Policies that gave none.
     pub failed: Vec<String>,
+    /// What consolidation policies answered, in the order of the questions.
+    pub judged: Vec<JudgeRecord>,
     /// What it was decided on.
     pub snapshot: &'a Snapshot,
     /// Seed and effort of provisioning.
@@ -323,6 +326,7 @@ impl Journal {
                 .push("where the search stopped at its time limit".into());
         }
         note.answered(looked.answers, &open.blobs);
+        note.judged(looked.judged, &open.blobs);
         let found = found.clone();
         let snapshot = looked.snapshot.clone();
         open.queue.decided(
@@ -465,19 +469,22 @@ impl Round {
                 continue;
             }
             for (at, link) in answered.links.into_iter().enumerate() {
-                let instead = link.is_instead.then(|| {
+                let instead = link.is_instead().then(|| {
                     let bytes = costs::write(&link.cost);
                     let digest = blobs::digest(&bytes);
                     blobs.put(&digest, &bytes);
                     digest
                 });
-                let version = link.by.map(|policy| self.version(link.place, &policy));
+                let by = link.by.as_ref();
+                let version = by.map(|policy| self.version(Version::new(link.place, policy)));
                 self.answers.push(Answer {
                     node_pool: node_pool.clone(),
                     follows: at > 0,
                     version,
                     sum: link.sum,
                     kept: link.is_kept,
+                    counted: link.instead.map(Counted::from),
+                    policy: link.by.is_none().then(|| link.name.to_string()),
                     instead,
                 });
             }
@@ -485,14 +492,7 @@ impl Round {
     }
 
     /// The number of a version among those that answered.
-    fn version(&mut self, place: usize, policy: &LoadedPolicy) -> usize {
-        let version = Version {
-            name: policy.called(),
-            digest: policy.digest().to_owned(),
-            settings: policy.settings().to_owned(),
-            place,
-            terms: RecordedTerms::new(policy.terms()),
-        };
+    fn version(&mut self, version: Version) -> usize {
         let known = self.versions.iter().position(|known| *known == version);
         known.unwrap_or_else(|| {
             self.versions.push(version);

@@ -1,12 +1,14 @@
 //! Recorded policies: each version that answered in a round answers again. With another scorer,
 //! that one answers for all.
 
+mod judged;
+
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
 
-use longshore_core::disrupt::consolidation::DisruptionPolicies;
+use longshore_core::disrupt::consolidation::{Consolidation, DisruptionPolicies};
 use longshore_core::model::{Catalogue, NodePool, Records, Symbol, Symbols};
 use longshore_core::policy::{ByPrice, Policies, Scores};
 use longshore_policy::{Assignment, Host, HostConfig, Signals, WasmPolicies, chained};
@@ -18,6 +20,7 @@ use crate::live::journal::read_costs;
 use crate::live::journal::round::{Answer, Round, Version};
 use crate::options;
 use crate::policies::toml_of;
+use judged::Judged;
 
 /// A host as the daemon has it.
 fn host() -> Result<Host, Failure> {
@@ -64,6 +67,7 @@ impl RecordedPolicies {
             answers: RefCell::new(round.answers.iter().collect()),
             all: &round.answers,
             costs: BTreeMap::new(),
+            judged: Judged::new(round, blobs),
             reasons: RefCell::default(),
         };
         for digest in round.answers.iter().filter_map(|one| one.instead.as_ref()) {
@@ -137,6 +141,8 @@ pub struct RecordedAnswers<'a> {
     all: &'a [Answer],
     /// Costs that counted where no version answered, by digest.
     costs: BTreeMap<&'a str, Arc<[f64]>>,
+    /// What consolidation policies were asked, if they were.
+    judged: Option<Judged<'a>>,
     reasons: RefCell<Vec<String>>,
 }
 
@@ -238,8 +244,11 @@ impl Policies for RecordedAnswers<'_> {
     }
 }
 
-/// The rules of NodePools had the last word: looks that a consolidation policy judged are passed over.
-impl DisruptionPolicies for RecordedAnswers<'_> {}
+impl DisruptionPolicies for RecordedAnswers<'_> {
+    fn consolidation(&self) -> Option<&dyn Consolidation> {
+        self.judged.is_some().then_some(self as &dyn Consolidation)
+    }
+}
 
 /// Another scorer, for all NodePools.
 pub struct Scorer {

@@ -8,7 +8,9 @@ use serde_json::json;
 
 use super::{Verdict, replay};
 use crate::live::decide::fixture::{JournalFixture, LARGE, segments};
-use crate::live::journal::Sizes;
+use crate::live::journal::read::{Item, Reader};
+use crate::live::journal::record::Record;
+use crate::live::journal::{Sizes, messages};
 use crate::live::observe::kinds::Kind;
 use crate::live::observe::watch::Change;
 use crate::live::run::environment::CatalogueOverlays;
@@ -115,6 +117,83 @@ fn looks_for_disruption_come_out_the_same_among_rounds() {
     let verdict = replay(&path, None).unwrap();
     equal(&verdict, &scene.digests);
     assert!(verdict.notes.is_empty(), "{:?}", verdict.notes);
+}
+
+/// The verdict on looks that a consolidation policy judged in these modes, one after the other, and
+/// their digests; what the journal says decided the last look.
+fn judged(name: &str, terms: &str, modes: &[&str]) -> (Verdict, Vec<String>, String) {
+    let judge = std::fs::read(longshore_xtask::guests::build_hostile_judge().unwrap()).unwrap();
+    let config = format!(
+        "[[policy]]\nname = 'judge'\npath = 'judge.wasm'\nsettings-file = 'judge.toml'\n\
+        grants = ['consolidation']\n{terms}"
+    );
+    let settings = |mode: &str| format!("mode = '{mode}'\n");
+    let first = settings(modes[0]);
+    let files: [(&str, &[u8]); 3] = [
+        ("longshore.toml", config.as_bytes()),
+        ("judge.wasm", &judge),
+        ("judge.toml", first.as_bytes()),
+    ];
+    let mut scene = JournalFixture::new(name, LARGE, &files);
+    (0..3).for_each(|number| scene.managed(number, None));
+    (0..3).for_each(|number| scene.pod(number, Some(number)));
+    let mut now = SystemTime::now() + Duration::from_secs(60);
+    for mode in modes {
+        std::fs::write(scene.folder.join("part"), settings(mode)).unwrap();
+        std::fs::rename(scene.folder.join("part"), scene.folder.join("judge.toml")).unwrap();
+        for _ in 0..2 {
+            now += Duration::from_secs(60);
+            scene.watcher.step(now);
+        }
+        scene.look();
+        scene.round();
+    }
+    let path = scene.close();
+    let mut said = String::new();
+    let mut reader = Reader::open(&path).unwrap();
+    while let Some(item) = reader.next().unwrap() {
+        if let Item::Record {
+            record: Record::Decided(round),
+            ..
+        } = item
+            && round.look.is_some()
+        {
+            said = messages::round(&round);
+        }
+    }
+    let verdict = replay(&path, None).unwrap();
+    (verdict, scene.digests.clone(), said)
+}
+
+#[test]
+fn looks_that_a_policy_judged_come_out_the_same() {
+    let modes = ["approves", "rejects", "later", "weigh-never", "weigh-dear"];
+    let (verdict, digests, said) = judged("judged", "", &modes);
+    equal(&verdict, &digests);
+    assert!(verdict.notes.is_empty(), "{:?}", verdict.notes);
+    assert_eq!(verdict.passed_over, 0);
+    let looks: BTreeSet<&String> = digests.iter().step_by(2).collect();
+    assert!(looks.len() >= 4, "the policy decides: {digests:?}");
+    assert!(said.contains(" by judge 6.6.6: "), "{said}");
+}
+
+#[test]
+fn looks_in_which_a_judging_policy_failed_come_out_the_same_whatever_counted_instead() {
+    // The last good version answers for it.
+    let (again, digests, said) = judged("judged-good", "", &["rejects", "traps"]);
+    equal(&again, &digests);
+    assert_eq!((digests[0] == digests[2], again.passed_over), (true, 0));
+    let failed = " by judge 6.6.6 (policy judge failed): ";
+    assert!(said.contains(failed), "{said}");
+    let traps = ["weigh-traps"];
+    let (held, kept, said) = judged("judged-held", "on-failure = 'hold'\n", &traps);
+    equal(&held, &kept);
+    let failed = " by `hold` of policy judge (policy judge failed): removes 0 nodes";
+    assert!(said.contains(failed), "{said}");
+    let (floor, went, said) = judged("judged-floor", "on-failure = 'price'\n", &traps);
+    equal(&floor, &went);
+    assert!(said.contains(" by price (policy judge failed): "), "{said}");
+    assert_ne!(kept[0], went[0], "what counts instead decides");
 }
 
 #[test]

@@ -22,6 +22,22 @@ pub enum Way {
     /// Counts so far before it answers.
     Slow(i32),
     WantsClock,
+    /// Its costs are beyond its memory.
+    WildList,
+    /// More costs than a memory has bytes.
+    LongList,
+    /// Its costs do not begin where a number may.
+    Unaligned,
+    /// Its answer is neither costs nor an error.
+    WrongCase,
+    /// Wants all of the memory that an address reaches.
+    Grows,
+    /// The same for a table.
+    TableGrows,
+    /// Traps before it is asked anything.
+    StartTraps,
+    /// Loops before it is asked anything.
+    StartLoops,
 }
 
 /// Ways to be broken that only a policy that is asked shows, and those that show before.
@@ -93,7 +109,27 @@ fn text(version: &str, way: Way, wants: &Wants<'_>) -> String {
         Way::Traps => "unreachable".to_owned(),
         Way::Loops => "(loop $for-ever br $for-ever)".to_owned(),
         Way::Slow(far) => counts(far),
+        Way::Grows => "(drop (memory.grow (i32.const 65000)))".to_owned(),
+        Way::TableGrows => "(drop (table.grow (ref.null func) (i32.const 100000000)))".to_owned(),
         _ => String::new(),
+    };
+    let store =
+        |at: usize, value: &str| format!("(i32.store offset={at} (i32.const {SCORE}) {value})");
+    let after = match way {
+        Way::WildList => store(4, "(i32.const -16)"),
+        Way::LongList => store(8, "(i32.const 0x1fffffff)"),
+        Way::Unaligned => store(4, "(i32.add (local.get $at) (i32.const 1))"),
+        Way::WrongCase => store(0, "(i32.const 7)"),
+        _ => String::new(),
+    };
+    let table = match way {
+        Way::TableGrows => "(table 1 funcref)",
+        _ => "",
+    };
+    let start = match way {
+        Way::StartTraps => "(func $begin unreachable) (start $begin)",
+        Way::StartLoops => "(func $begin (loop $for-ever br $for-ever)) (start $begin)",
+        _ => "",
     };
     let less = if way == Way::Short {
         "(local.set $rows (i32.sub (local.get $rows) (i32.const 1)))"
@@ -114,6 +150,8 @@ fn text(version: &str, way: Way, wants: &Wants<'_>) -> String {
         (core module $m
             (import "host" "count" (func $count (result i32)))
             (memory (export "memory") 1)
+            {table}
+            {start}
             (global $top (mut i32) (i32.const 4096))
             (data (i32.const 0) "{data}")
             (func $take (export "realloc") (param i32 i32 i32 i32) (result i32)
@@ -144,6 +182,7 @@ fn text(version: &str, way: Way, wants: &Wants<'_>) -> String {
                         (select (i64.const {second}) (i64.const {first}) (i32.and (local.get $row) (i32.const 1))))
                     (local.set $row (i32.add (local.get $row) (i32.const 1)))
                     (br $next)))
+                {after}
                 (i32.const {SCORE})))
         (core instance $i (instantiate $m (with "host" (instance (export "count" (func $count))))))
         (alias core export $i "memory" (core memory $memory))

@@ -7,6 +7,7 @@ use longshore_core::model::OfferingId;
 use longshore_core::policy::{CommitmentPool, CostTerm, Scores};
 
 use crate::loaded::LoadedPolicy;
+use crate::report::Fallback;
 use crate::sum::Sum;
 
 /// What was answered about a NodePool, recorded for replay.
@@ -33,8 +34,8 @@ pub struct ChainLink {
     pub by: Option<LoadedPolicy>,
     /// It gave no answer, so that another version did, or what `on-failure` says counts.
     pub failed: bool,
-    /// No version answered, and its last answer counts or nothing is bought. Else it is left out.
-    pub is_instead: bool,
+    /// What counts where no version answered. With the price it is left out.
+    pub instead: Option<Fallback>,
     /// The answer was there already: all that it is made of was the same.
     pub is_kept: bool,
     /// What offerings cost after it.
@@ -48,6 +49,11 @@ pub struct ChainLink {
 }
 
 impl ChainLink {
+    /// Whether no version answered, and its last answer counts or nothing is bought.
+    pub fn is_instead(&self) -> bool {
+        matches!(self.instead, Some(Fallback::LastAnswer | Fallback::Hold))
+    }
+
     /// Whether a policy tells no two offerings apart that had different costs before it.
     pub(super) fn alike(before: &[f64], answer: &Scores) -> (u64, Option<(usize, f64)>) {
         let (sum, alike) = summed(answer);
@@ -68,9 +74,9 @@ impl ScoreRecord {
             let Some(&cost) = link.cost.get(row) else {
                 continue;
             };
-            if link.by.is_some() || link.is_instead {
+            if link.by.is_some() || link.is_instead() {
                 terms.push(CostTerm {
-                    policy: match link.is_instead {
+                    policy: match link.is_instead() {
                         true => format!("{} (it gives no answer: `on-failure` counts)", link.name)
                             .into(),
                         false => link.name.clone(),
@@ -231,7 +237,7 @@ mod tests {
             name: name.into(),
             by: None,
             failed: true,
-            is_instead,
+            instead: is_instead.then_some(Fallback::LastAnswer),
             is_kept: false,
             cost: cost.into(),
             draws: draws.into(),

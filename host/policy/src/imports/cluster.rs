@@ -97,6 +97,7 @@ pub(super) fn nodes(to: &mut Interface) -> wasmtime::Result<()> {
     to.of_cluster("allowed-disruptions", |c| &c.allowed_disruptions)?;
     to.of_cluster("youngest-pod-ages", |c| &c.youngest_pod_ages)?;
     to.of_cluster("disruption-costs", |c| &c.disruption_costs)?;
+    to.of_cluster("longest-grace", |c| &c.longest_grace)?;
     to.function("label-values", |mut cx, (key,): (String,)| {
         let (values, rows) = cx.data().cluster.labels(&key);
         charge(
@@ -111,6 +112,9 @@ pub(super) fn nodes(to: &mut Interface) -> wasmtime::Result<()> {
 pub(super) fn node_pools(to: &mut Interface) -> wasmtime::Result<()> {
     to.of_cluster("costs", |c| &c.pool_costs)?;
     to.of_cluster("disruption-costs", |c| &c.pool_disruption_costs)?;
+    to.of_cluster("disrupted-hour", |c| &c.pool_disrupted)?;
+    to.of_cluster("disrupted-day", |c| &c.pool_disrupted)?;
+    to.of_cluster("since-disruption", |c| &c.pool_since_disruption)?;
     to.keyed("allowed", |c, reason| c.allowed(reason))
 }
 

@@ -45,7 +45,7 @@ pub fn failure(policies: &WasmPolicies) -> String {
 }
 
 /// Every way to fail in a call, and the words that the report must have.
-pub const MODES: [(&str, &str); 25] = [
+pub const MODES: [(&str, &str); 26] = [
     (
         "loop",
         "score: ran out of fuel after 224000000 units; an endless loop?",
@@ -112,8 +112,9 @@ pub const MODES: [(&str, &str); 25] = [
     ),
     (
         "pool-twice",
-        "pools: pool `pool`: offering 1 draws on a pool already",
+        "pools: pool `pool`: offering 1 draws on it twice",
     ),
+    ("pool-names", "pools: pool `pool`: declared twice"),
     (
         "pool-columns",
         "pools: pool `pool`: columns of different lengths: (1, 0, 0)",

@@ -33,6 +33,8 @@ pub struct Node {
     pub youngest: f64,
     /// Eviction cost of its pods.
     pub disruption_cost: f64,
+    /// Seconds: the longest termination grace of its pods.
+    pub longest_grace: f64,
     /// Its labels.
     pub labels: BTreeMap<&'static str, &'static str>,
     /// Allocatable and requested amounts by resource.
@@ -56,6 +58,7 @@ impl Default for Node {
             allowed: None,
             youngest: 3600.0,
             disruption_cost: 10.0,
+            longest_grace: 30.0,
             labels: BTreeMap::new(),
             resources: BTreeMap::new(),
         }
@@ -180,6 +183,7 @@ pub(crate) mod nodes {
         allowed_disruptions: u32 = |n| n.allowed.unwrap_or(u32::MAX);
         youngest_pod_ages: f64 = |n| n.youngest;
         disruption_costs: f64 = |n| n.disruption_cost;
+        longest_grace: f64 = |n| n.longest_grace;
         pools: &'static str = |n| n.node_pool;
     }
 
@@ -244,6 +248,18 @@ pub(crate) mod node_pools {
 
     pub(crate) fn disruption_costs() -> Vec<f64> {
         sums(|node| node.disruption_cost)
+    }
+
+    pub(crate) fn disrupted_hour() -> Vec<u32> {
+        sums(|_| 0.0).iter().map(|_| u32::MAX).collect()
+    }
+
+    pub(crate) fn disrupted_day() -> Vec<u32> {
+        disrupted_hour()
+    }
+
+    pub(crate) fn since_disruption() -> Vec<f64> {
+        sums(|_| f64::NAN)
     }
 
     pub(crate) fn allowed(reason: &str) -> Vec<u32> {

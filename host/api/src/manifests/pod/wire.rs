@@ -52,6 +52,7 @@ pub(crate) struct WireSpec<'a> {
     pub(super) volumes: List<WireVolume<'a>>,
     pub(super) host_network: Option<bool>,
     pub(super) priority: Option<i32>,
+    pub(super) termination_grace_period_seconds: Option<i64>,
     #[serde(borrow)]
     pub(super) priority_class_name: Option<Text<'a>>,
     pub(super) resource_claims: List<serde::de::IgnoredAny>,

@@ -167,6 +167,7 @@ pub fn decide(
     let deadline = Deadline::after(limit);
     let is_over = || deadline.is_over();
     let stop = Stop::when(&is_over);
+    live.keep_judge_records();
     let round = match before.idle.filter(holds) {
         Some(idle) => {
             let new = methods::round_if_new(&snapshot, live, options, stop, &idle.question);
@@ -197,6 +198,7 @@ pub fn decide(
         signals: live.signals(),
         answers: live.answered(),
         failed: live.failed(),
+        judged: live.take_judge_records(),
         snapshot: &snapshot,
         planning,
         look: Look::new(&options, &snapshot.world, live.consolidation().is_some()),

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use longshore_core::disrupt::consolidation::DisruptionPolicies as _;
 use longshore_core::disrupt::methods;
 use longshore_core::disrupt::verdicts::COMMAND;
 use longshore_core::model::{Catalogue, Settings, Symbols};
@@ -182,6 +183,7 @@ impl JournalFixture {
         world.catalogue = self.catalogue.clone();
         let snapshot = Snapshot::new(Arc::new(world));
         let options = methods::Options::default();
+        live.keep_judge_records();
         let round = methods::round(&snapshot, &*live, options, Stop::never());
         let summary = Summary::of_look(&snapshot, &round);
         self.digests.push(summary.digest);
@@ -191,9 +193,10 @@ impl JournalFixture {
             signals: live.signals(),
             answers: live.answered(),
             failed: live.failed(),
+            judged: live.take_judge_records(),
             snapshot: &snapshot,
             planning: Options::default(),
-            look: Look::new(&options, &snapshot.world, false),
+            look: Look::new(&options, &snapshot.world, live.consolidation().is_some()),
             found: &round,
             cut_short: false,
             took: Duration::from_millis(3),

@@ -10,6 +10,8 @@ use longshore_core::disrupt::search::Effort;
 use longshore_core::model::{ClusterObjects, DueRepair, MoveCost, RepairAction, UnhealthyNode};
 use serde::{Deserialize, Serialize};
 
+use super::judged::Question;
+
 /// The number of the first look, less one.
 pub const BEFORE_FIRST_LOOK: u64 = 1 << 40;
 
@@ -34,6 +36,9 @@ pub struct Look {
     pub unhealthy: Vec<Unhealthy>,
     /// A consolidation policy had the last word.
     pub judged: bool,
+    /// What such policies were asked, in order; older journals do not say.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub questions: Vec<Question>,
     /// Consolidation only looked at one node after the other: the cluster had hardly changed.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub sweep_only: bool,
@@ -88,6 +93,7 @@ impl Look {
             first_for_repair: options.terminate_first.repair,
             unhealthy: world.unhealthy.iter().map(unhealthy).collect(),
             judged,
+            questions: Vec::new(),
             sweep_only: options.effort.sweep_only,
             same: false,
         }
@@ -167,6 +173,8 @@ mod tests {
         let text = serde_json::to_string(&look).unwrap();
         let again: Look = serde_json::from_str(&text).unwrap();
         assert_eq!(again, look);
+        let old: Look = serde_json::from_str(r#"{"judged": true}"#).unwrap();
+        assert!(old.judged && old.questions.is_empty(), "it is passed over");
         let meant = again.options(7);
         assert_eq!(
             (meant.move_cost, meant.rules.spot_to_spot, meant.effort.seed),

@@ -6,6 +6,7 @@ use serde::Deserialize;
 use super::record::{Gap, Observed, What, kinds};
 use longshore_core::plan::Effort;
 
+use super::judged::Counted;
 use super::look::BEFORE_FIRST_LOOK;
 use super::round::{Outcome, RecordedEffort, Round};
 use super::segment::End;
@@ -252,17 +253,44 @@ pub fn round(round: &Round) -> String {
     )
 }
 
-/// The versions of policies that answered, or the price, and which policies failed.
+/// The versions of policies that answered, what counted in the place of others, or the price, and
+/// which policies failed.
 fn answered_by(round: &Round) -> String {
-    let versions = round.versions.iter().map(|version| version.name.as_str());
-    let mut by = versions.collect::<Vec<_>>().join(", ");
-    if by.is_empty() {
-        by = "price".to_owned();
+    let scored = round.answers.iter().filter_map(|answer| {
+        // An older journal says that something counted, and not what.
+        let unsaid = answer.instead.as_ref().map(|_| Counted::Other);
+        Some((answer.counted.or(unsaid)?, answer.policy.as_deref()))
+    });
+    let questions = round.look.iter().flat_map(|look| &look.questions);
+    let judged = questions.flat_map(|question| &question.answers);
+    let judged = judged.filter_map(|answer| Some((answer.counted?, Some(&*answer.policy))));
+    let instead = scored.chain(judged);
+    let instead = instead.filter_map(|(counted, policy)| counted_words(counted, policy));
+    let mut by: Vec<String> = Vec::new();
+    for words in (round.versions.iter().map(|of| of.name.clone())).chain(instead) {
+        if !by.contains(&words) {
+            by.push(words);
+        }
     }
+    let by = match by.as_slice() {
+        [] => "price".to_owned(),
+        some => some.join(", "),
+    };
     match round.failed.as_slice() {
         [] => by,
         [one] => format!("{by} (policy {one} failed)"),
         some => format!("{by} (policies {} failed)", some.join(", ")),
+    }
+}
+
+/// What counted in the place of a policy; nothing where it is as if the policy were not there.
+fn counted_words(counted: Counted, policy: Option<&str>) -> Option<String> {
+    let of = policy.map_or_else(|| "a policy".to_owned(), |name| format!("policy {name}"));
+    match counted {
+        Counted::LastAnswer => Some(format!("the last answer of {of}")),
+        Counted::Hold => Some(format!("`hold` of {of}")),
+        Counted::Other => Some(format!("what counts where {of} fails")),
+        Counted::Price | Counted::Rules => None,
     }
 }
 
@@ -340,6 +368,54 @@ mod tests {
             by(&["cost 1.1.0"], &["cost", "risk"]),
             "cost 1.1.0 (policies cost, risk failed)"
         );
+    }
+
+    #[test]
+    fn what_counted_in_the_place_of_a_policy_is_told() {
+        use super::super::judged::{Judgement, Question};
+        use super::super::look::Look;
+        use super::super::round::Answer;
+        let answer = |counted: Option<Counted>, policy: Option<&str>, instead: bool| Answer {
+            counted,
+            policy: policy.map(str::to_owned),
+            instead: instead.then(String::new),
+            ..Answer::default()
+        };
+        let last = answer(Some(Counted::LastAnswer), Some("green"), true);
+        let hold = answer(Some(Counted::Hold), Some("risk"), true);
+        let price = answer(Some(Counted::Price), Some("cost"), false);
+        let by = |answers: Vec<Answer>| {
+            answered_by(&Round {
+                answers,
+                ..Round::default()
+            })
+        };
+        assert_eq!(
+            by(vec![last.clone(), last, hold, price.clone()]),
+            "the last answer of policy green, `hold` of policy risk"
+        );
+        assert_eq!(by(vec![price]), "price");
+        let old = answer(None, None, true);
+        assert_eq!(by(vec![old]), "what counts where a policy fails");
+        let judgement = Judgement {
+            policy: "judge".to_owned(),
+            counted: Some(Counted::Hold),
+            ..Judgement::default()
+        };
+        let look = Look {
+            questions: vec![Question {
+                proposals: None,
+                answers: vec![judgement],
+            }],
+            ..Look::default()
+        };
+        let round = Round {
+            look: Some(look),
+            failed: vec!["judge".to_owned()],
+            ..Round::default()
+        };
+        let expected = "`hold` of policy judge (policy judge failed)";
+        assert_eq!(answered_by(&round), expected);
     }
 
     #[test]

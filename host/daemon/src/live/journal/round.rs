@@ -10,10 +10,12 @@ use longshore_core::model::{
 use longshore_core::plan::Effort;
 use longshore_core::planner::Options;
 use longshore_core::snapshot::Snapshot;
+use longshore_policy::LoadedPolicy;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::{Digest as _, Sha256};
 
+use super::judged::Counted;
 use super::look::Look;
 use super::terms::RecordedTerms;
 use crate::disrupt::summary::summary_of;
@@ -193,6 +195,19 @@ pub struct Version {
     pub terms: RecordedTerms,
 }
 
+impl Version {
+    /// A version at a place, as it is written down.
+    pub(super) fn new(place: usize, policy: &LoadedPolicy) -> Self {
+        Version {
+            name: policy.called(),
+            digest: policy.digest().to_owned(),
+            settings: policy.settings().to_owned(),
+            place,
+            terms: RecordedTerms::new(policy.terms()),
+        }
+    }
+}
+
 /// What one policy of a NodePool's chain answered about it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -211,6 +226,12 @@ pub struct Answer {
     /// What offerings cost where neither a version nor the price answered, by digest.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instead: Option<String>,
+    /// What counted where no version answered; older journals do not say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub counted: Option<Counted>,
+    /// What the operator calls the policy, where no version answered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub policy: Option<String>,
 }
 
 /// The result of a round.

@@ -391,10 +391,14 @@ impl Writer {
     fn blobs_of(&mut self, round: &Round) -> Result<(), WriteError> {
         let components = round.versions.iter().map(|version| &version.digest);
         let instead = (round.answers.iter()).filter_map(|answer| answer.instead.as_ref());
+        let questions = round.look.iter().flat_map(|look| &look.questions);
+        let judged = questions.flat_map(|question| &question.answers);
+        let judged = judged.filter_map(|answer| answer.instead.as_ref());
         for digest in std::iter::once(&round.catalogue)
             .chain(&round.signals)
             .chain(components)
             .chain(instead)
+            .chain(judged)
         {
             if self.files.has_blob(digest) {
                 continue;

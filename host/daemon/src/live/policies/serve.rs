@@ -10,7 +10,8 @@ use longshore_core::disrupt::consolidation::{
 use longshore_core::model::{Catalogue, NodePool, OfferingId, Records, Symbol, Symbols};
 use longshore_core::policy::{AlikeCosts, CostTerm, Policies, Scores};
 use longshore_policy::{
-    ConsolidationRequest, LoadedPolicy, ScoreRecord, ScoreRequest, Signals, WasmPolicies,
+    ConsolidationRequest, JudgeRecord, LoadedPolicy, ScoreRecord, ScoreRequest, Signals,
+    WasmPolicies,
 };
 
 use crate::config::{Config, Disruption, Planning};
@@ -128,6 +129,16 @@ impl ActivePolicies {
         let places: BTreeSet<usize> = failed.collect();
         let name = |place: usize| self.names.get(place).cloned();
         places.into_iter().filter_map(name).collect()
+    }
+
+    /// Begins to keep what consolidation policies answer, for the record of a look.
+    pub fn keep_judge_records(&self) {
+        self.wasm.keep_judge_records();
+    }
+
+    /// What they answered since, in the order of the questions.
+    pub fn take_judge_records(&self) -> Vec<JudgeRecord> {
+        self.wasm.take_judge_records()
     }
 
     /// The signals that policies see.

@@ -1,6 +1,6 @@
 //! A consolidation policy that misbehaves as configured, for tests of the host.
 
-use longshore_sdk::{About, Consolidation, Decision, nodes, owners, proposals};
+use longshore_sdk::{About, Consolidation, Decision, node_pools, nodes, owners, proposals};
 use serde::Deserialize;
 
 #[derive(Default, Deserialize)]
@@ -69,6 +69,13 @@ impl Consolidation for Judge {
                 std::hint::black_box(());
             },
             "escape-codes" => with(Decision::no("\u{1b}[2Jgone\nagain")),
+            "tells-unknown" => with(Decision::no(format!(
+                "grace {:?}; disrupted {:?} {:?} {:?}",
+                nodes::longest_grace(),
+                node_pools::disrupted_hour(),
+                node_pools::disrupted_day(),
+                node_pools::since_disruption()
+            ))),
             // Says what it sees.
             "tells" => with(Decision::no(told())),
             _ => with(yes()),

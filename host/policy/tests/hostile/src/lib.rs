@@ -1,7 +1,8 @@
 //! A policy that misbehaves as configured, for tests of the host.
 
 use longshore_sdk::{
-    About, Commitments, Pool, Scorer, chain, joined, log, node_pool, offerings, request, signals,
+    About, Commitments, Pool, Scorer, chain, joined, labels, log, node_pool, offerings, request,
+    resources, signals,
 };
 use serde::Deserialize;
 
@@ -75,6 +76,28 @@ impl Scorer for Hostile {
                 log::info("once more");
                 Ok(prices)
             }
+            "tells-pool" => Err(format!(
+                "{} {:?} {:?} {}",
+                node_pool::name(),
+                node_pool::labels(),
+                node_pool::annotations(),
+                node_pool::weight()
+            )),
+            "tells-details" => {
+                let of = |key: &str| labels::values(key)[labels::rows(key)[6] as usize].clone();
+                let keys = labels::keys().join(" ");
+                let cpu = resources::capacity("cpu")[6];
+                let memory = resources::allocatable("memory")[6];
+                let names = resources::names().join(" ");
+                let (zone, arch) = (of("topology.kubernetes.io/zone"), of("kubernetes.io/arch"));
+                let none = (
+                    of("no-such-label"),
+                    resources::capacity("no-such-resource")[6],
+                );
+                Err(format!(
+                    "{keys}; {zone} {arch}; {names}; {cpu} {memory}; {none:?}"
+                ))
+            }
             // What it was never declared to read.
             "secret" => Err(format!(
                 "secret: {:?}",
@@ -144,6 +167,7 @@ impl Commitments for Hostile {
                 costs: vec![0.0; 2],
                 ..pool
             }]),
+            "pool-names" => Ok(vec![pool.clone(), pool]),
             "pool-columns" => Ok(vec![Pool {
                 offerings: vec![1],
                 ..pool
