@@ -501,7 +501,9 @@ impl Watcher {
             }
         }
         let boots: Arc<[BootSlot]> = obeyed.iter().filter_map(|slot| slot.boots()).collect();
-        let added = boots.iter().filter(|boot| !current.names.contains(&boot.name));
+        let added = boots
+            .iter()
+            .filter(|boot| !current.names.contains(&boot.name));
         for boot in added {
             self.answers.recall_texts(&self.shared, &boot.name);
         }
