@@ -8,8 +8,8 @@ use longshore_ec2::launch::Texts;
 use longshore_ec2::nodeclass::EC2NodeClass;
 use longshore_ec2::userdata::Boot;
 
-/// A bootstrap policy. What it answers is checked already: the built-in user data takes the place of
-/// an answer that nodes cannot boot with.
+/// A bootstrap policy. What it answers is checked already: something else takes the place of an answer
+/// that nodes cannot boot with.
 pub trait Bootstrap: Send + Sync {
     /// Tells one state of it from the next: what it answered before may be another answer now.
     fn version(&self) -> u64;
@@ -25,6 +25,9 @@ pub trait Bootstrap: Send + Sync {
 
     /// User data for nodes of a class; nothing for the built-in. `boot` is the node to come before
     /// the DNS address and the number of pods are added.
+    ///
+    /// # Errors
+    /// No node may be launched now: why.
     fn render(
         &self,
         region: &Region,
@@ -32,7 +35,7 @@ pub trait Bootstrap: Send + Sync {
         class: &EC2NodeClass,
         joins: &Joins<'_>,
         boot: &Boot,
-    ) -> Option<Arc<Rendered>>;
+    ) -> Result<Option<Arc<Rendered>>, String>;
 }
 
 /// User data by instance type, before it is encoded.

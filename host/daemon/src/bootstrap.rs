@@ -1,8 +1,9 @@
 //! Bootstrap policies joined with EC2: what a policy is told of machines, and its answer held
 //! against what `longshore-ec2` knows of user data. An answer that is wrong is replaced by the last
-//! good version's, then by the built-in; a note says so.
+//! good version's, then by what `on-failure` says; a note says so.
 
 mod catalogue;
+mod last_texts;
 mod node_class;
 
 use std::collections::BTreeMap;
@@ -13,10 +14,11 @@ use longshore_ec2::catalogue::class::Kubelet;
 use longshore_ec2::userdata::Boot;
 use longshore_policy::{
     Ability, BootFacts, BootSession, CallError, ClusterFacts, Kind, LoadedPolicy, Machines,
-    Overheads, Taint, Terms, UserData,
+    OnFailure, Overheads, Taint, Terms, UserData,
 };
 
 pub use catalogue::CatalogueMachines;
+pub use last_texts::LastTexts;
 pub use node_class::{Counted, NodesOf, count_with};
 
 use crate::config::PolicyEntry;
@@ -64,6 +66,24 @@ pub struct Answer {
     pub kept: Vec<Option<Kept>>,
     /// Why the policy did not answer, and what answered instead.
     pub notes: Vec<String>,
+    /// Whose answer it is.
+    pub by: BootedBy,
+}
+
+/// Whose answer nodes boot with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BootedBy {
+    /// The version in force.
+    #[default]
+    Current,
+    /// The last good version.
+    LastVersion,
+    /// What the policy last answered to the same question.
+    LastAnswer,
+    /// The built-in user data.
+    BuiltIn,
+    /// Nobody: no node is launched.
+    Hold,
 }
 
 /// Loads the policy that `--bootstrap` names.
@@ -86,69 +106,140 @@ pub fn load(entry: &PolicyEntry) -> Result<BootPolicy, Failure> {
 
 /// A bootstrap policy in force.
 pub struct BootPolicy {
-    current: LoadedPolicy,
+    /// The version in force; none for one that could not be loaded.
+    current: Option<LoadedPolicy>,
     last_good: Option<LoadedPolicy>,
+    /// What counts where no version answers.
+    on_failure: OnFailure,
+    /// What it last answered, if that counts when it fails.
+    last: Arc<LastTexts>,
 }
 
 impl BootPolicy {
-    /// Puts a policy in force. Fails on one that does not say what nodes boot with.
+    /// Puts a policy in force, with the built-in user data where it fails. Fails on one that does not
+    /// say what nodes boot with.
     pub fn new(policy: LoadedPolicy) -> Result<Self, String> {
-        if !policy.is_bootstrap() {
-            let name = policy.name();
-            return Err(format!("`{name}` does not export `bootstrap`"));
-        }
         Ok(BootPolicy {
-            current: policy,
-            last_good: None,
+            current: Some(of_bootstrap(policy)?),
+            ..BootPolicy::configured(OnFailure::Price, Arc::default())
         })
+    }
+
+    /// A policy that is not loaded. `last` is what it answered in a process before this one.
+    pub fn configured(on_failure: OnFailure, last: Arc<LastTexts>) -> Self {
+        BootPolicy {
+            current: None,
+            last_good: None,
+            on_failure,
+            last,
+        }
     }
 
     /// Puts another version in force. The one before answers if it fails, provided that it ever
     /// answered well.
     pub fn replace(&mut self, policy: LoadedPolicy) -> Result<(), String> {
-        self.current = BootPolicy::new(policy)?.current;
+        self.current = Some(of_bootstrap(policy)?);
         Ok(())
     }
 
-    /// What nodes boot with: the policy's answer, else its last good version's, else the built-in.
+    /// What counts from now on where no version answers.
+    pub fn fails_with(&mut self, on_failure: OnFailure) {
+        self.on_failure = on_failure;
+    }
+
+    /// What it last answered, another each time that this has changed.
+    pub fn last_texts(&self) -> &Arc<LastTexts> {
+        &self.last
+    }
+
+    /// What nodes boot with: the policy's answer, else its last good version's, else what
+    /// `on-failure` says.
     pub fn ask(&mut self, request: &Request) -> Answer {
         let mut notes = Vec::new();
         let name = LoadedPolicy::called;
-        match ask(&self.current, request) {
-            Ok(answer) => {
-                self.last_good = Some(self.current.clone());
-                return answer;
-            }
-            Err(problem) => notes.push(format!("{}: {problem}", name(&self.current))),
-        }
-        let other = self.last_good.as_ref();
-        let other = other.filter(|policy| {
-            (policy.digest(), policy.settings()) != (self.current.digest(), self.current.settings())
-        });
-        if let Some(policy) = other {
-            match ask(policy, request) {
+        match self.current.clone() {
+            None => notes.push("it is not loaded".to_owned()),
+            Some(policy) => match self.ask_version(&policy, request) {
                 Ok(answer) => {
-                    notes.push(format!("the last good version, {}, answers", name(policy)));
-                    return Answer { notes, ..answer };
+                    self.last_good = Some(policy);
+                    return answer;
                 }
-                Err(problem) => notes.push(format!("{}, the last good: {problem}", name(policy))),
+                Err(problem) => notes.push(format!("{}: {problem}", name(&policy))),
+            },
+        }
+        let identity =
+            |policy: &LoadedPolicy| (policy.digest().to_owned(), policy.settings().to_owned());
+        let current = self.current.as_ref().map(identity);
+        let other = self.last_good.clone();
+        if let Some(policy) = other.filter(|policy| Some(identity(policy)) != current) {
+            match self.ask_version(&policy, request) {
+                Ok(answer) => {
+                    notes.push(format!("the last good version, {}, answers", name(&policy)));
+                    return Answer {
+                        notes,
+                        by: BootedBy::LastVersion,
+                        ..answer
+                    };
+                }
+                Err(problem) => notes.push(format!("{}, the last good: {problem}", name(&policy))),
             }
         }
-        notes.push("nodes boot with the built-in user data".to_owned());
+        self.instead(request, notes)
+    }
+
+    /// The answer of a version. It is remembered if it counts when the policy fails.
+    fn ask_version(&mut self, policy: &LoadedPolicy, request: &Request) -> Result<Answer, String> {
+        let (overheads, data) = answer(policy, request)?;
+        let keeps = self.on_failure == OnFailure::LastAnswer;
+        let kept = keeps.then(|| self.last.with(policy, request, &overheads, &data));
+        let answer = checked(&overheads, data, request)?;
+        if let Some(kept) = kept.flatten() {
+            self.last = Arc::new(kept);
+        }
+        Ok(answer)
+    }
+
+    /// What counts where no version answers.
+    fn instead(&self, request: &Request, mut notes: Vec<String>) -> Answer {
+        if self.on_failure == OnFailure::LastAnswer {
+            let known = self.last.answer(request);
+            match known.map(|(overheads, data)| checked(&overheads, data, request)) {
+                Some(Ok(answer)) => {
+                    notes.push("nodes boot with what it last answered".to_owned());
+                    return Answer {
+                        notes,
+                        by: BootedBy::LastAnswer,
+                        ..answer
+                    };
+                }
+                Some(Err(problem)) => notes.push(format!("its last answer: {problem}")),
+                None => notes.push("it never answered this question".to_owned()),
+            }
+        }
+        let (note, by) = match self.on_failure {
+            OnFailure::Price => ("nodes boot with the built-in user data", BootedBy::BuiltIn),
+            OnFailure::LastAnswer | OnFailure::Hold => ("no node is launched", BootedBy::Hold),
+        };
+        notes.push(note.to_owned());
         let built_in = built_in(request);
         let texts = built_in.texts.into_iter();
+        let kept = request.machines.iter().map(|machine| machine.kept);
         Answer {
             texts: texts
                 .map(|text| String::from_utf8_lossy(&text).into_owned())
                 .collect(),
             of: built_in.of,
-            kept: request
-                .machines
-                .iter()
-                .map(|machine| machine.kept)
-                .collect(),
+            kept: kept.collect(),
             notes,
+            by,
         }
+    }
+}
+
+fn of_bootstrap(policy: LoadedPolicy) -> Result<LoadedPolicy, String> {
+    match policy.is_bootstrap() {
+        true => Ok(policy),
+        false => Err(format!("`{}` does not export `bootstrap`", policy.name())),
     }
 }
 
@@ -166,7 +257,8 @@ fn built_in(request: &Request) -> UserData {
     all
 }
 
-fn ask(policy: &LoadedPolicy, request: &Request) -> Result<Answer, String> {
+/// What a version answers, before it is held against what is known of user data.
+fn answer(policy: &LoadedPolicy, request: &Request) -> Result<(Overheads, UserData), String> {
     let said = |error: CallError| error.to_string();
     let mut session = BootSession::new(policy, request.facts.clone()).map_err(said)?;
     let overheads = session.overheads().map_err(said)?;
@@ -175,7 +267,7 @@ fn ask(policy: &LoadedPolicy, request: &Request) -> Result<Answer, String> {
     let user_data = session
         .user_data(&request.kind, &rows, built_in)
         .map_err(said)?;
-    checked(&overheads, user_data, request)
+    Ok((overheads, user_data))
 }
 
 /// The answer, if nodes can boot with it and the scheduler counts with what they will have.
@@ -222,6 +314,7 @@ fn checked(overheads: &Overheads, data: UserData, request: &Request) -> Result<A
         of: data.of,
         kept,
         notes: Vec::new(),
+        by: BootedBy::Current,
     })
 }
 

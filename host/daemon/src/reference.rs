@@ -288,8 +288,9 @@ const KEYS: [Key; 32] = [
         "[[policy]]",
         "on-failure",
         "\"last-answer\"",
-        "What counts where neither it nor its last good version answers: what it last said of each \
-         offering, the list price, or nothing is bought.",
+        "What counts where neither it nor its last good version answers: what it last said, what counts \
+         without the policy (list price, rules of NodePools, built-in user data), or nothing is bought, \
+         consolidated or launched.",
     ),
     key(
         "[signals.NAME]",

@@ -165,6 +165,7 @@ impl Instance {
                 problem: "the policy does not export `scorer`".to_owned(),
             });
         };
+        self.has_signals("score")?;
         let mut cost = self.ask("score", score, rows)?;
         checked_costs(&mut cost, rows).map_err(|problem| CallError::Answer {
             asked: "score",
@@ -180,6 +181,17 @@ impl Instance {
         })?;
         let cost = cost.into();
         Ok(RawScores { cost, pools })
+    }
+
+    /// Fails where a signal that the policy requires is not there, or too old.
+    fn has_signals(&self, asked: &'static str) -> Result<(), CallError> {
+        let State {
+            request, visible, ..
+        } = self.store.data();
+        match visible.lacks(&request.signals, request.now) {
+            None => Ok(()),
+            Some(what) => Err(CallError::Signal { asked, what }),
+        }
     }
 
     /// Keeps track of what the next question reads.

@@ -13,7 +13,7 @@ use longshore_core::policy::CommitmentPool;
 use crate::columns::Table;
 use crate::imports::interface::strings;
 use crate::score_request::{Pairs, ScoreRequest};
-use crate::signals::Signal;
+use crate::signals::{DeclaredSignals, Signal};
 
 /// Answers that are kept of a version.
 const MAX_KEPT: usize = 4;
@@ -23,14 +23,14 @@ const MAX_READS: usize = 128;
 /// What a scorer may read: the question, and which signals it sees of it.
 pub(crate) struct View<'a> {
     pub request: &'a ScoreRequest,
-    pub visible: &'a BTreeSet<String>,
+    pub visible: &'a DeclaredSignals,
 }
 
 impl View<'_> {
-    /// A signal, if the policy may read that.
+    /// A signal, if the policy may read that and it is not too old.
     pub fn signal(&self, name: &str) -> Option<&Signal> {
-        let visible = self.visible.contains(name);
-        self.request.signals.get(name).filter(|_| visible)
+        let request = self.request;
+        self.visible.get(name, &request.signals, request.now)
     }
 }
 
@@ -139,6 +139,10 @@ impl KeptAnswers {
     /// The answer to a question, if one that is kept holds for it.
     pub fn get(&self, view: &View<'_>) -> Option<RawScores> {
         let rows = view.request.columns.count();
+        let lacks = view.visible.lacks(&view.request.signals, view.request.now);
+        if lacks.is_some() {
+            return None;
+        }
         // An answer has a row for each offering, whatever it was made of.
         let holds = |kept: &&Kept| {
             kept.answer.cost.len() == rows && kept.reads.iter().all(|read| read.holds(view))
@@ -208,7 +212,7 @@ mod tests {
     #[test]
     fn an_answer_holds_as_long_as_all_that_was_called_answers_the_same() {
         let (none, raw) = (
-            BTreeSet::new(),
+            DeclaredSignals::default(),
             RawScores {
                 cost: Arc::default(),
                 pools: Vec::new(),

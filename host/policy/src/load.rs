@@ -23,6 +23,7 @@ use crate::imports::{Offered, VERSION, linker};
 use crate::loaded::{Loaded, LoadedPolicy};
 use crate::score_request::ScoreRequest;
 use crate::settings;
+use crate::signals::DeclaredSignals;
 use crate::terms::Terms;
 use contract::{compatible, find_exports, implemented, is_superseded, ours};
 
@@ -463,12 +464,8 @@ impl Host {
         for (key, value) in &mut about.annotations {
             (*key, *value) = (printable(key), printable(value));
         }
-        let declared = about.signals.iter().map(|of| &of.name);
-        let granted = |name: &&String| {
-            let signals = terms.signals.as_ref();
-            signals.is_none_or(|names| names.contains(*name))
-        };
-        loaded.visible = Arc::new(declared.filter(granted).cloned().collect());
+        let declared = DeclaredSignals::of(&about.signals, terms.signals.as_ref());
+        loaded.visible = Arc::new(declared);
         Ok(loaded)
     }
 

@@ -9,6 +9,7 @@ use crate::call::answer::About;
 use crate::engine::Limits;
 use crate::imports::state::State;
 use crate::score_request::ScoreRequest;
+use crate::signals::DeclaredSignals;
 use crate::terms::{Ability, Terms};
 
 /// A policy that was loaded and took its settings. Cheap to clone.
@@ -22,8 +23,8 @@ pub(crate) struct Loaded {
     pub about: About,
     /// What an operator lets it do.
     pub terms: Terms,
-    /// Signals that it may read.
-    pub visible: Arc<BTreeSet<String>>,
+    /// Signals that it declares, and whether it may read them.
+    pub visible: Arc<DeclaredSignals>,
     pub digest: String,
     pub settings: Arc<str>,
     /// What it is asked before its first question.
@@ -99,7 +100,7 @@ impl LoadedPolicy {
     pub fn withheld_signals(&self) -> Vec<&str> {
         let declared = self.0.about.signals.iter().map(|of| of.name.as_str());
         declared
-            .filter(|name| !self.0.visible.contains(*name))
+            .filter(|name| !self.0.visible.may_read(name))
             .collect()
     }
 

@@ -343,6 +343,7 @@ impl Ec2 {
     ) -> Result<Vec<template::Template>, CloudError> {
         let region = &state.region;
         let rendered = self.rendered(state, catalogue, class, launch, choice.capacity_type);
+        let rendered = rendered.map_err(CloudError::Invalid)?;
         let rendered = rendered.as_deref();
         let asked = self.template_launch(region, catalogue, class, launch, choice, rendered);
         template::templates(&asked).map_err(|fault| invalid(launch, &fault))
@@ -390,8 +391,10 @@ impl Ec2 {
         class: &EC2NodeClass,
         launch: &Launch,
         capacity_type: template::CapacityType,
-    ) -> Option<Arc<Rendered>> {
-        let bootstrap = state.bootstrap.as_ref()?;
+    ) -> Result<Option<Arc<Rendered>>, String> {
+        let Some(bootstrap) = state.bootstrap.as_ref() else {
+            return Ok(None);
+        };
         let mut labels = launch.labels.clone();
         let capacity_type = capacity_type.as_str().to_owned();
         labels.insert(
@@ -426,6 +429,10 @@ impl Ec2 {
             return false;
         };
         let rendered = self.rendered(state, catalogue, class, launch, capacity_type(facts));
+        // What it would boot with today is not known.
+        let Ok(rendered) = rendered else {
+            return false;
+        };
         let rendered = rendered.as_deref();
         let choice = Choice {
             capacity_type: capacity_type(facts),

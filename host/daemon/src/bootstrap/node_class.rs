@@ -10,7 +10,7 @@ use longshore_ec2::launch::boot;
 use longshore_ec2::nodeclass::EC2NodeClass;
 use longshore_ec2::userdata::{Fault, Taint};
 
-use super::{Answer, BootPolicy, CatalogueMachines};
+use super::{Answer, BootPolicy, BootedBy, CatalogueMachines};
 
 /// Nodes of one NodePool.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -45,6 +45,8 @@ pub struct Counted {
     pub notes: Vec<String>,
     /// All nodes boot with the built-in user data, whatever the policy says.
     pub built_in: bool,
+    /// What answered instead of the version in force, for each NodePool that it gave no answer about.
+    pub instead: Vec<BootedBy>,
 }
 
 /// Asks `policy` what nodes of `class`, whose object is `node_class`, boot with, once for each of
@@ -63,7 +65,7 @@ pub fn count_with(
     joins: Joins<'_>,
     nodes: &[NodesOf],
 ) -> Result<Counted, Fault> {
-    let mut notes = Vec::new();
+    let (mut notes, mut instead) = (Vec::new(), Vec::new());
     let mut kept: Option<Vec<Option<Kept>>> = None;
     let mut differ = false;
     for of in nodes {
@@ -81,6 +83,7 @@ pub fn count_with(
         let Answer {
             kept: rows,
             notes: said,
+            by,
             ..
         } = policy.ask(&request);
         let about = |note: String| match of.node_pool.as_str() {
@@ -88,6 +91,13 @@ pub fn count_with(
             pool => format!("NodePool {pool}: {note}"),
         };
         notes.extend(said.into_iter().map(about));
+        if by != BootedBy::Current {
+            instead.push(by);
+        }
+        // Nothing is launched that could keep anything back.
+        if by == BootedBy::Hold {
+            continue;
+        }
         differ |= kept.as_ref().is_some_and(|kept| *kept != rows);
         kept.get_or_insert(rows);
     }
@@ -98,6 +108,7 @@ pub fn count_with(
         return Ok(Counted {
             notes,
             built_in: true,
+            instead,
         });
     }
     let rows: Option<Vec<Kept>> = kept.into_iter().flatten().collect();
@@ -108,10 +119,12 @@ pub fn count_with(
         return Ok(Counted {
             notes,
             built_in: true,
+            instead,
         });
     }
     Ok(Counted {
         notes,
         built_in: false,
+        instead,
     })
 }

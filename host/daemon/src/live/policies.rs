@@ -44,6 +44,7 @@ use longshore_core::plan::Plan;
 use longshore_core::snapshot::Snapshot;
 use tokio::sync::watch::channel as watch_channel;
 
+use crate::bootstrap::{BootedBy, LastTexts};
 use crate::error::Failure;
 use crate::live::process::lock::lock;
 
@@ -203,6 +204,22 @@ impl PolicyReloader {
     /// changed while it is the same one.
     pub fn boots(&self) -> Arc<[BootSlot]> {
         self.shared.slot().current.boots.clone()
+    }
+
+    /// What a bootstrap policy last answered, in this process or one before it.
+    pub fn last_texts(&self, policy: &str) -> Arc<LastTexts> {
+        let all = lock(&self.shared.last_texts);
+        all.get(policy).cloned().unwrap_or_default()
+    }
+
+    /// Has a process after this one know what a bootstrap policy last answered.
+    pub fn keep_texts(&self, policy: &str, texts: &Arc<LastTexts>) {
+        lock(&self.shared.last_texts).insert(policy.to_owned(), texts.clone());
+    }
+
+    /// Counts a question about what nodes boot with: whose answer counts, and why not the policy's.
+    pub fn booted(&self, policy: &str, by: BootedBy, failing: Option<String>) {
+        self.shared.board().booted(policy, by, failing);
     }
 
     /// `min-values-policy` of the configuration that is in force.

@@ -61,6 +61,14 @@ pub enum CallError {
         /// The trap in words, with what the policy said before.
         reason: String,
     },
+    /// It was not asked: a signal that it requires is not to be had.
+    #[error("{asked}: {what}")]
+    Signal {
+        /// The request.
+        asked: &'static str,
+        /// Which signal, and why.
+        what: String,
+    },
     /// It said itself that it cannot answer.
     #[error("{asked}: {message}")]
     Refused {

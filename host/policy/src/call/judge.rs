@@ -47,6 +47,7 @@ impl Instance {
     pub fn weigh(&mut self) -> Result<Vec<f64>, CallError> {
         let asked = "weigh";
         let weigh = self.weigh.ok_or_else(|| absent(asked))?;
+        self.has_signals(asked)?;
         let weights = self.ask(asked, weigh, self.judge_rows())?;
         let nodes = self.store.data().cluster.count();
         checked_weights(weights, nodes).map_err(|problem| CallError::Answer { asked, problem })
@@ -56,6 +57,7 @@ impl Instance {
     pub fn decide(&mut self, by: &Arc<str>) -> Result<Vec<Decision>, CallError> {
         let asked = "decide";
         let decide = self.decide.ok_or_else(|| absent(asked))?;
+        self.has_signals(asked)?;
         let decisions = self.ask(asked, decide, self.judge_rows())?;
         let state = self.store.data();
         checked_decisions(decisions, state.proposals.count(), state.request.now, by)

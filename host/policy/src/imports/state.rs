@@ -1,6 +1,5 @@
 //! What a store holds for its guest: the request, what the guest said, and what it may still do.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use wasmtime::component::{ComponentType, Lift, Lower};
@@ -12,6 +11,7 @@ use crate::cluster_columns::{ClusterColumns, ProposalColumns};
 use crate::kept::Reads;
 use crate::limiter::Limiter;
 use crate::score_request::ScoreRequest;
+use crate::signals::DeclaredSignals;
 
 /// Fuel for a host call: about 110 ns of the host at 0.2 ns per unit of fuel.
 const CALL_FUEL: u64 = 600;
@@ -54,8 +54,8 @@ pub(crate) struct State {
     pub request: ScoreRequest,
     /// What it called to answer that.
     pub reads: Reads,
-    /// Signals that it may read: declared, and not withheld.
-    pub visible: Arc<BTreeSet<String>>,
+    /// Signals that it declares, and whether it may read them.
+    pub visible: Arc<DeclaredSignals>,
     pub cluster: Arc<ClusterColumns>,
     pub proposals: Arc<ProposalColumns>,
     pub boot: Arc<BootFacts>,

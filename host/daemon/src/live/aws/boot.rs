@@ -2,10 +2,11 @@
 //!
 //! All NodePools of an EC2NodeClass share its catalogue, so one policy is asked for all of them.
 //! Where they have different ones, or would keep back different amounts, all of its nodes boot with
-//! the built-in user data, and a notice says so.
+//! the built-in user data, and a notice says so. Where the policy fails, `on-failure` decides.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
 
 use kube::ResourceExt as _;
 use longshore_api::crd::{NodePool, Operator};
@@ -15,13 +16,15 @@ use longshore_ec2::catalogue::{ClassCatalogue, Region, Revisions};
 use longshore_ec2::nodeclass::EC2NodeClass;
 use longshore_ec2::userdata::{Boot, Taint};
 
-use crate::bootstrap::{BootPolicy, CatalogueMachines, NodesOf, count_with};
+use crate::bootstrap::{BootPolicy, BootedBy, CatalogueMachines, NodesOf, count_with};
 use crate::live::policies::{BootSlot, Kind, PolicyReloader};
 use crate::live::process::lock::lock;
 use crate::managed::Managed;
 
 /// Texts that are kept: one for each kind of node that is launched lately.
 const MAX_CACHED_TEXTS: usize = 64;
+/// How long a policy that failed is not asked the same again.
+const ASK_AGAIN: Duration = Duration::from_secs(60);
 
 /// The policies of the configuration that is in force.
 pub struct LiveBootstrap {
@@ -39,9 +42,22 @@ struct Inner {
     pools: BTreeMap<String, (String, NodesOf)>,
     /// The policy that counts for a class; nothing where the built-in user data does.
     chosen: BTreeMap<String, Option<String>>,
-    rendered: Vec<(Key, Option<Arc<Rendered>>)>,
+    /// Classes whose catalogue counts with what answered instead of the policy.
+    failed: BTreeSet<String>,
+    rendered: Vec<Known>,
     /// What was said last of each class.
     said: BTreeMap<String, Vec<String>>,
+}
+
+/// What was rendered, or why nothing may be launched.
+type Made = Result<Option<Arc<Rendered>>, String>;
+
+/// A text that is kept.
+struct Known {
+    key: Key,
+    made: Made,
+    /// When the policy failed to answer.
+    failed: Option<Instant>,
 }
 
 /// What an answer depends on.
@@ -85,13 +101,13 @@ impl LiveBootstrap {
             return inner;
         }
         for slot in slots.iter() {
-            let replaced = match inner.asked.get_mut(&slot.name) {
-                Some(asked) => asked.replace(slot.policy.clone()).map(|()| None),
-                None => BootPolicy::new(slot.policy.clone()).map(Some),
-            };
+            let asked = inner.asked.entry(slot.name.clone()).or_insert_with(|| {
+                BootPolicy::configured(slot.on_failure, self.policies.last_texts(&slot.name))
+            });
+            asked.fails_with(slot.on_failure);
             // Whatever is in a slot says what nodes boot with: the watcher has seen to it.
-            if let Ok(Some(new)) = replaced {
-                inner.asked.insert(slot.name.clone(), new);
+            if let Some(policy) = &slot.policy {
+                _ = asked.replace(policy.clone());
             }
         }
         let names: BTreeSet<&String> = slots.iter().map(|slot| &slot.name).collect();
@@ -100,6 +116,15 @@ impl LiveBootstrap {
         inner.version += 1;
         inner.rendered.clear();
         inner
+    }
+
+    /// Has the status say whose answer counts, and keeps what was answered for a later process.
+    fn note(&self, inner: &Inner, policy: &str, by: BootedBy, notes: &[String]) {
+        let failing = (by != BootedBy::Current).then(|| notes.join("; "));
+        self.policies.booted(policy, by, failing);
+        if let Some(asked) = inner.asked.get(policy) {
+            self.policies.keep_texts(policy, asked.last_texts());
+        }
     }
 
     /// Says what was refused and what answers instead, each time that it is something else.
@@ -193,7 +218,15 @@ impl Bootstrap for LiveBootstrap {
         };
         let counted = count_with(asked, region, catalogue, class, *joins, &nodes);
         let (is_used, notes) = match counted {
-            Ok(counted) => (!counted.built_in, counted.notes),
+            Ok(counted) => {
+                let by = counted.instead.last().copied().unwrap_or_default();
+                self.note(&inner, &policy, by, &counted.notes);
+                match by {
+                    BootedBy::Current => inner.failed.remove(&name),
+                    _ => inner.failed.insert(name.clone()),
+                };
+                (!counted.built_in, counted.notes)
+            }
             // The class says so itself.
             Err(fault) => (false, vec![fault.to_string()]),
         };
@@ -209,9 +242,12 @@ impl Bootstrap for LiveBootstrap {
         class: &EC2NodeClass,
         joins: &Joins<'_>,
         boot: &Boot,
-    ) -> Option<Arc<Rendered>> {
+    ) -> Made {
         let mut inner = self.current();
-        let policy = inner.chosen.get(&class.name_any())?.clone()?;
+        let name = class.name_any();
+        let Some(policy) = inner.chosen.get(&name).cloned().flatten() else {
+            return Ok(None);
+        };
         let Revisions { types, memory, .. } = region.revisions();
         let key = Key {
             version: inner.version,
@@ -219,36 +255,67 @@ impl Bootstrap for LiveBootstrap {
             class: class.clone(),
             boot: format!("{boot:?}"),
         };
-        if let Some((_, known)) = inner.rendered.iter().find(|(known, _)| *known == key) {
-            return known.clone();
+        let waits = |failed: Instant| failed.elapsed() < ASK_AGAIN;
+        (inner.rendered).retain(|known| known.failed.is_none_or(waits));
+        if let Some(known) = inner.rendered.iter().find(|known| known.key == key) {
+            return known.made.clone();
         }
-        let asked = inner.asked.get_mut(&policy)?;
-        let made = CatalogueMachines::new(region, catalogue, class, joins.kubernetes, boot).ok()?;
-        let booted = |at: usize, said: &_| made.booted(region, catalogue, at, said);
-        let answer = asked.ask(&made.request(&booted)?);
-        let mut notes = answer.notes;
+        let Some(asked) = inner.asked.get_mut(&policy) else {
+            return Ok(None);
+        };
+        let Ok(machines) = CatalogueMachines::new(region, catalogue, class, joins.kubernetes, boot)
+        else {
+            return Ok(None);
+        };
+        let booted = |at: usize, said: &_| machines.booted(region, catalogue, at, said);
+        let Some(request) = machines.request(&booted) else {
+            return Ok(None);
+        };
+        let answer = asked.ask(&request);
+        let (by, mut notes) = (answer.by, answer.notes.clone());
+        self.note(&inner, &policy, by, &notes);
         let counted = |at: usize| Some(Kept::of(catalogue.machine(at)));
         let as_counted = (0..answer.kept.len()).all(|at| answer.kept[at] == counted(at));
-        let rendered = as_counted.then(|| {
-            Arc::new(Rendered {
+        let fails = by != BootedBy::Current || inner.failed.contains(&name);
+        let made = match (by, as_counted, fails) {
+            (BootedBy::Hold, ..) => Err(held(&policy, &notes)),
+            (BootedBy::BuiltIn, ..) => Ok(None),
+            (_, true, _) => Ok(Some(Arc::new(Rendered {
                 texts: answer.texts,
                 of: answer.of,
-            })
-        });
-        if rendered.is_none() {
-            notes.push(
-                "a node's labels or taints would have it keep back other amounts than are counted \
-                 with, so it boots with the built-in user data"
-                    .to_owned(),
-            );
-        }
-        self.tell(&mut inner, &class.name_any(), &policy, notes);
+            }))),
+            // The catalogue counts with another answer. Once it is counted anew, this one holds.
+            (_, false, true) => {
+                notes.push("its nodes are counted anew before one is launched".to_owned());
+                inner.version += 1;
+                Err(held(&policy, &notes))
+            }
+            (_, false, false) => {
+                notes.push(
+                    "a node's labels or taints would have it keep back other amounts than are \
+                     counted with, so it boots with the built-in user data"
+                        .to_owned(),
+                );
+                Ok(None)
+            }
+        };
+        self.tell(&mut inner, &name, &policy, notes);
         if inner.rendered.len() == MAX_CACHED_TEXTS {
             inner.rendered.remove(0);
         }
-        inner.rendered.push((key, rendered.clone()));
-        rendered
+        inner.rendered.push(Known {
+            key,
+            made: made.clone(),
+            failed: fails.then(Instant::now),
+        });
+        made
     }
+}
+
+/// Why no node is launched.
+fn held(policy: &str, notes: &[String]) -> String {
+    let notes = notes.join("; ");
+    format!("bootstrap policy {policy} does not say what the node boots with: {notes}")
 }
 
 /// The class and the nodes of a NodePool of EC2.

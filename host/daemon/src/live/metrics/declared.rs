@@ -366,7 +366,7 @@ impl Metrics {
                     Opts::new(
                         "longshore_policy_active",
                         "1 for what answered for an enforced policy in the last round: `current`, \
-                        `last-version`, `last-answer`, `hold`, `price` or `rules`.",
+                        `last-version`, `last-answer`, `hold`, `price`, `rules` or `built-in`.",
                     ),
                     &["policy", "by"],
                 ),

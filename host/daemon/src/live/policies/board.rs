@@ -13,6 +13,8 @@ use super::status::{
     SignalStatus, Status,
 };
 
+use crate::bootstrap::BootedBy;
+
 /// What taking over has cost rounds.
 #[derive(Clone, Copy, Default)]
 pub(super) struct SwapTimes {
@@ -289,6 +291,27 @@ impl PolicyBoard {
                 "",
             );
         }
+    }
+
+    /// Counts a question about what nodes boot with.
+    pub fn booted(&mut self, name: &str, by: BootedBy, failing: Option<String>) {
+        let Some(policy) = self.policy(name) else {
+            return;
+        };
+        let (active, count) = match by {
+            BootedBy::Current => (Active::Current, None),
+            BootedBy::LastVersion => (Active::LastVersion, Some(&mut policy.by_last_good)),
+            BootedBy::LastAnswer => (Active::LastAnswer, Some(&mut policy.by_last_answer)),
+            BootedBy::Hold => (Active::Hold, Some(&mut policy.by_hold)),
+            BootedBy::BuiltIn => (Active::BuiltIn, Some(&mut policy.by_price)),
+        };
+        if let Some(count) = count {
+            *count += 1;
+        }
+        policy.active = Some(active);
+        policy.calls += 1;
+        policy.failures += u64::from(failing.is_some());
+        policy.failing = failing;
     }
 
     /// Writes down how a shadow did in a round.

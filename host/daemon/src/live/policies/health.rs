@@ -93,6 +93,7 @@ fn what(policy: &PolicyStatus) -> Option<String> {
         Some(Active::LastAnswer) => "; what it last said counts",
         Some(Active::Hold) => "; nothing is bought or consolidated",
         Some(Active::Price) => "; the list price decides",
+        Some(Active::BuiltIn) => "; nodes boot with the built-in user data",
         Some(Active::Rules) => "; the rules of NodePools alone count",
         Some(Active::Current) | None => "",
     };

@@ -334,7 +334,7 @@ pub fn validate(
         };
         answer.map_err(|error| Unusable {
             problem: problem(error.to_string()),
-            may_go_by: matches!(error, CallError::Time { .. }),
+            may_go_by: matches!(error, CallError::Time { .. } | CallError::Signal { .. }),
         })?;
         if begun.elapsed() > ROUND_TIME {
             let reason = format!("it takes more than {} s in a round", ROUND_TIME.as_secs());

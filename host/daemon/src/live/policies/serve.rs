@@ -10,7 +10,7 @@ use longshore_core::disrupt::consolidation::{
 use longshore_core::model::{Catalogue, NodePool, OfferingId, Records, Symbol, Symbols};
 use longshore_core::policy::{AlikeCosts, CostTerm, Policies, Scores};
 use longshore_policy::{
-    ConsolidationRequest, JudgeRecord, LoadedPolicy, ScoreRecord, ScoreRequest, Signals,
+    ConsolidationRequest, JudgeRecord, LoadedPolicy, OnFailure, ScoreRecord, ScoreRequest, Signals,
     WasmPolicies,
 };
 
@@ -25,7 +25,7 @@ pub struct ActivePolicies {
     pub(super) wasm: WasmPolicies,
     pub(super) shadows: Vec<Shadow>,
     pub(super) shadow_judges: Vec<Arc<ShadowJudge>>,
-    /// Enforced policies that say what nodes boot with, in the order of the configuration.
+    /// Enforced policies that say what nodes boot with, loaded or not, in the order of the configuration.
     pub(super) boots: Arc<[BootSlot]>,
     /// The answers of this round by NodePool; kept only if there are shadow policies.
     answered: Mutex<Vec<(String, Scores)>>,
@@ -44,9 +44,12 @@ pub(super) struct Judged {
 pub struct BootSlot {
     /// Its name in the configuration.
     pub name: String,
-    pub policy: LoadedPolicy,
+    /// None for one that could not be loaded.
+    pub policy: Option<LoadedPolicy>,
     /// NodePools that it is for; `None` for all.
     pub nodepools: Option<Vec<String>>,
+    /// What counts where no version answers.
+    pub on_failure: OnFailure,
 }
 
 /// A shadow policy.

@@ -1,5 +1,6 @@
 //! What rounds, the watcher of files and shadow policies share.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -9,6 +10,7 @@ use super::board::{PolicyBoard, SwapTimes};
 use super::health::Health;
 use super::serve::ActivePolicies;
 use super::signals::ScoresAsker;
+use crate::bootstrap::LastTexts;
 use crate::live::process::lock::lock;
 
 /// What the threads of a [`PolicyReloader`](super::PolicyReloader) share.
@@ -16,6 +18,8 @@ pub(super) struct Shared {
     pub(super) slot: Mutex<Slot>,
     pub(super) board: Mutex<PolicyBoard>,
     pub(super) health: Mutex<Health>,
+    /// What bootstrap policies last answered, by name.
+    pub(super) last_texts: Mutex<BTreeMap<String, Arc<LastTexts>>>,
     /// Whether the heap has free what compiling took, or a version that is not asked any more.
     pub(super) trim_due: AtomicBool,
 }

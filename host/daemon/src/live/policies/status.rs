@@ -124,7 +124,7 @@ pub struct PolicyStatus {
     pub by_last_answer: u64,
     /// Questions after which nothing was bought or consolidated.
     pub by_hold: u64,
-    /// Questions that the price answered.
+    /// Questions that the price answered, or the built-in user data.
     pub by_price: u64,
     /// Questions about consolidation that no version answered: the rules alone counted.
     pub by_rules: u64,
@@ -166,6 +166,8 @@ pub enum Active {
     Price,
     /// The rules of NodePools alone.
     Rules,
+    /// The built-in user data.
+    BuiltIn,
 }
 
 impl Active {
@@ -178,6 +180,7 @@ impl Active {
             Active::Hold => "hold",
             Active::Price => "price",
             Active::Rules => "rules",
+            Active::BuiltIn => "built-in",
         }
     }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
-use longshore_policy::{Host, HostConfig, LoadedPolicy, PolicySlot, ScoreRequest};
+use longshore_policy::{Ability, Host, HostConfig, LoadedPolicy, PolicySlot, ScoreRequest};
 
 use super::answers_on_disk::AnswersOnDisk;
 use super::board::{PolicyBoard, SwapTimes};
@@ -54,6 +54,24 @@ struct LoadedSlot {
     refused: Option<Fingerprint>,
 }
 
+impl LoadedSlot {
+    /// What nodes boot with, if it says that, or may say it once it is loaded.
+    fn boots(&self) -> Option<BootSlot> {
+        let terms = self.entry.terms();
+        let policy = self.running.as_ref().map(|(_, policy)| policy.clone());
+        let is_one = match &policy {
+            Some(policy) => policy.is_bootstrap(),
+            None => terms.grants.contains(&Ability::Bootstrap),
+        };
+        is_one.then(|| BootSlot {
+            name: self.entry.name.clone(),
+            policy,
+            nodepools: self.entry.nodepools.clone(),
+            on_failure: terms.on_failure,
+        })
+    }
+}
+
 /// How long what was refused for want of time or memory is left alone.
 const RETRY: Duration = Duration::from_secs(60);
 
@@ -98,6 +116,7 @@ impl Watcher {
             slot: Mutex::new(slot),
             board: Mutex::default(),
             health: Mutex::default(),
+            last_texts: Mutex::default(),
             trim_due: AtomicBool::default(),
         });
         let mut watcher = Watcher {
@@ -227,7 +246,7 @@ impl Watcher {
             self.shared.slot().signals = Some(tables);
         }
         let current = self.shared.slot().current.clone();
-        self.answers.write(&current, now);
+        self.answers.write(&current, &self.shared, now);
         changed
     }
 
@@ -481,6 +500,13 @@ impl Watcher {
                 self.answers.recall(&wasm, place, &slot.entry.name);
             }
         }
+        let boots: Arc<[BootSlot]> = obeyed.iter().filter_map(|slot| slot.boots()).collect();
+        let added = boots
+            .iter()
+            .filter(|boot| !current.names.contains(&boot.name));
+        for boot in added {
+            self.answers.recall_texts(&self.shared, &boot.name);
+        }
         let shadow = |slot: &LoadedSlot| {
             let (_, policy) = slot
                 .running
@@ -501,15 +527,7 @@ impl Watcher {
             self.slots.iter().filter_map(shadow).collect(),
         );
         live.shadow_judges = self.shadow_judges();
-        let boot = |slot: &&LoadedSlot| {
-            let (_, policy) = slot.running.as_ref()?;
-            policy.is_bootstrap().then(|| BootSlot {
-                name: slot.entry.name.clone(),
-                policy: policy.clone(),
-                nodepools: slot.entry.nodepools.clone(),
-            })
-        };
-        live.boots = obeyed.iter().filter_map(boot).collect();
+        live.boots = boots;
         let unseen = self.shared.slot().next.replace(Arc::new(live));
         drop(unseen);
     }
