@@ -59,6 +59,7 @@ use crate::live::process::step_error::Outcome;
 use crate::live::serve::explain_requests::ExplainRequests;
 use crate::live::serve::http::{Query, SharedBoard};
 use crate::process;
+use crate::status::parts;
 
 /// What tasks report.
 enum Done {
@@ -134,7 +135,7 @@ struct Controller {
     /// Cached metric rows and the catalogue generation they belong to.
     type_table: Mutex<Option<(u64, Arc<TypeTable>)>>,
     /// Cached status of NodeOverlays and the catalogue generation it belongs to.
-    overlays_status: Mutex<Option<(u64, serde_json::Value)>>,
+    overlays_status: Mutex<Option<(u64, parts::Overlays)>>,
     /// When nodes register, and which pods are nominated for them.
     rollout: Rollout,
     pod_latency: PodLatency,
@@ -142,7 +143,7 @@ struct Controller {
     last_pod_events: LastPodEvents,
     /// How many nodes are unhealthy.
     unhealthy_counts: UnhealthyCounts,
-    last_plan: serde_json::Value,
+    last_plan: Option<parts::LastPlan>,
     /// NodePools without compatible instance types, with reasons, as of the last round that planned
     /// for a pod.
     incompatible_pools: BTreeMap<String, String>,
@@ -270,7 +271,7 @@ impl Controller {
             pod_latency: PodLatency::default(),
             last_pod_events: LastPodEvents::default(),
             unhealthy_counts: UnhealthyCounts::default(),
-            last_plan: serde_json::Value::Null,
+            last_plan: None,
             incompatible_pools: BTreeMap::new(),
             to_remember: ToRemember::default(),
             explain_requests: ExplainRequests::default(),

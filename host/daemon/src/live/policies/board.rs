@@ -187,7 +187,9 @@ impl PolicyBoard {
                     let Some(name) = live.names.get(place) else {
                         continue;
                     };
-                    let known = self.policy(name).is_some_and(|policy| policy.raised > 0);
+                    let known = self
+                        .policy(name)
+                        .is_some_and(|policy| policy.stats.raised > 0);
                     if !known {
                         let hint = "if that is meant, set `max-discount` of the policy";
                         let message = format!("policy {name}: {what}");
@@ -241,7 +243,7 @@ impl PolicyBoard {
         sum.proposals += look.proposals;
         sum.proposals_differing += look.differ;
         sum.failures += look.failures;
-        policy.calls += look.calls;
+        policy.stats.calls += look.calls;
         match look.failed {
             Some(error) if policy.failing.replace(error.clone()).as_ref() != Some(&error) => {
                 let message = format!("shadow policy {name} failed: {error}");
@@ -268,18 +270,7 @@ impl PolicyBoard {
             policy.fuel_ratio = Some(f64::from(tally.usage.fuel_permille) / 1000.0);
             policy.memory_bytes = Some(tally.usage.memory as u64);
         }
-        policy.calls += tally.calls;
-        policy.failures += tally.failures;
-        policy.by_last_good += tally.by_last_good;
-        policy.by_price += tally.by_price;
-        policy.by_rules += tally.by_rules;
-        policy.raised += tally.raised;
-        policy.kept += tally.kept;
-        policy.by_last_answer += tally.by_last_answer;
-        policy.by_hold += tally.by_hold;
-        policy.approved += tally.approved;
-        policy.deferred += tally.deferred;
-        policy.declined += tally.refused;
+        policy.stats.add(&tally);
         let fine = tally.calls > 0 && Active::of(&tally) == Active::Current;
         if fine && policy.failing.take().is_some() {
             self.note(
