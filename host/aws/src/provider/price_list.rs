@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::{Ec2, REFRESH};
+use super::Ec2;
+use super::upkeep::REFRESH;
 use crate::error::{ApiError, Class};
 use crate::{discovery, prices};
 
