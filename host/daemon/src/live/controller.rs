@@ -239,7 +239,7 @@ impl Controller {
         let watched: Vec<Kind> =
             Kind::watched(how.catalogue.class_kind(), how.overlays.is_some()).collect();
         let unwatched = Kind::ALL.iter().filter(|kind| !watched.contains(kind));
-        unwatched.for_each(|kind| state.leave_out(*kind));
+        unwatched.for_each(|kind| state.lists.leave_out(*kind));
         let control = Controller {
             config: Arc::new(how),
             board,
@@ -333,7 +333,7 @@ impl Controller {
             self.follow_offers(now);
         }
         let leads = self.ctx.leadership.is_leader();
-        let synced = self.state.synced();
+        let synced = self.state.lists.synced();
         self.sample_cost(synced, now);
         let is_due = now >= self.published + PUBLISH_INTERVAL;
         if (is_due && self.changed) || now >= self.published + REPUBLISH_INTERVAL {
@@ -369,7 +369,7 @@ impl Controller {
         }
         if self.follow_pods(now) {
             let state = &self.state;
-            self.rollout.advance(|pod| state.waits(pod));
+            self.rollout.advance(|pod| state.pods.waits(pod));
         }
         let nodes = &self.state.nodes;
         let open = |node: &str| nodes.get(node).is_none_or(|node| node.is_registered());
@@ -435,7 +435,7 @@ impl Controller {
     /// Notes which pods wait in another way than before; a replica that stands by does so too, and
     /// acts on nothing of it. Says whether there were any.
     fn follow_pods(&mut self, now: Instant) -> bool {
-        let changes = self.state.waits_changed();
+        let changes = self.state.pods.waits_changed();
         for (pod, nominated) in &changes {
             match nominated {
                 Some(nominated) => {
@@ -448,7 +448,7 @@ impl Controller {
                     if !self.was_leader {
                         self.pod_latency.forget(pod);
                     }
-                    if self.state.has_pod(pod) {
+                    if self.state.pods.contains(pod) {
                         self.round_timer.pod_bound(now);
                     }
                 }
@@ -543,7 +543,7 @@ impl Controller {
     fn collect(&mut self) {
         self.collecting = true;
         let state = &self.state;
-        self.pod_latency.retain(|pod| state.has_pod(pod));
+        self.pod_latency.retain(|pod| state.pods.contains(pod));
         let mut claims: Vec<Arc<NodeClaim>> = self.state.claims.values().cloned().collect();
         if mutant("garbage-trusts-cache") {
             let unseen = self.unseen_claims();

@@ -183,7 +183,7 @@ impl Controller {
     fn create_claims(&mut self, round: &Round, wanted: Vec<NewNodeClaim>) {
         let pods = wanted.iter().flat_map(|want| want.pods.iter().cloned());
         let (waiting, moving): (Vec<String>, Vec<String>) =
-            pods.partition(|pod| self.state.waits(pod));
+            pods.partition(|pod| self.state.pods.waits(pod));
         let purchase = Purchase {
             doubtful: self.doubtful(&waiting),
             waiting,
@@ -312,7 +312,7 @@ impl Controller {
         for (pod, claim, until) in shown.chain(unplaced).filter(|of| !is_over(of.2)) {
             let uid = snapshot.world.pods[pod.0 as usize].uid.clone();
             let pod = pod_name(&snapshot.world, pod);
-            let words = match self.state.words_of_scheduler(&pod) {
+            let words = match self.state.pods.words_of_scheduler(&pod) {
                 "" => String::new(),
                 words => format!(": {}", words.trim_end_matches('.')),
             };
@@ -419,7 +419,7 @@ impl Controller {
                 .is_some_and(|node| node.is_registered())
             {
                 // kube-scheduler will bind those that it has not tried yet by itself.
-                pods.retain(|(pod, _)| !self.state.is_unattempted(pod));
+                pods.retain(|(pod, _)| !self.state.pods.is_unattempted(pod));
                 on_nodes.push((name, pods));
             } else if self.state.claims.contains_key(name) {
                 let decided = self.ctx.now().as_second();

@@ -30,7 +30,7 @@ impl Controller {
                 let state = &self.state;
                 let created = claims.len();
                 let pods = claims.into_iter().flat_map(|created| created.pods);
-                self.bought.extend(pods.filter(|pod| state.waits(pod)));
+                self.bought.extend(pods.filter(|pod| state.pods.waits(pod)));
                 self.planning = false;
                 if outdated {
                     let rounds = &self.ctx.metrics.rounds;

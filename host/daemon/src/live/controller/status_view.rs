@@ -35,7 +35,7 @@ impl Controller {
             .map(|(pod, _)| pod.as_str());
         let expected: BTreeSet<&str> = planned
             .chain(more)
-            .filter(|pod| self.state.waits(pod))
+            .filter(|pod| self.state.pods.waits(pod))
             .collect();
         let deciding = self
             .round_timer
@@ -44,7 +44,7 @@ impl Controller {
             .map(|began| began.elapsed());
         MetricsSnapshot {
             now: self.ctx.now(),
-            queue: self.state.pending() - expected.len(),
+            queue: self.state.pods.pending() - expected.len(),
             deciding,
             pod_latency: self.pod_latency.clone(),
             classes: self.config.catalogue.class_views(),
@@ -90,17 +90,18 @@ impl Controller {
         let overlays = self.overlays_status();
         let mut board = lock(&self.board);
         board.synced = synced;
-        board.waiting.retain(|pod, _| self.state.waits(pod));
+        board.waiting.retain(|pod, _| self.state.pods.waits(pod));
         let waiting = grouped(&board.waiting);
         let (coming, pods) = coming::coming(&self.state);
         let explained = pods.iter().filter(|pod| !board.waiting.contains_key(**pod));
         let explained = explained.count() + board.waiting.len();
-        let others = self.state.pending().saturating_sub(explained);
+        let others = self.state.pods.pending().saturating_sub(explained);
         let policies = board.policies.clone();
         let short = self.ctx.unavailable.summary(self.ctx.now().as_second());
         self.ctx.metrics.short(&short);
         let mut troubles: BTreeMap<String, String> = self
             .state
+            .lists
             .troubles()
             .map(|(kind, why)| (format!("{kind:?}"), why.to_owned()))
             .collect();
@@ -152,8 +153,8 @@ impl Controller {
             planning_waits: self.blocked.clone(),
             revision: self.state.revision,
             rounds: self.rounds,
-            pods: self.state.pods(),
-            pending: self.state.pending(),
+            pods: self.state.pods.count(),
+            pending: self.state.pods.pending(),
             nodes: self.state.nodes.len(),
             node_claims: self.state.claims.len(),
             node_pools: self.state.pools.len(),

@@ -220,7 +220,7 @@ async fn a_replica_that_stands_by_keeps_nothing_of_what_has_gone() {
     assert!(
         control.state.claims.is_empty()
             && control.state.nodes.is_empty()
-            && control.state.pods() == 0
+            && control.state.pods.count() == 0
     );
     let kept = [
         control.work.len(),
@@ -233,7 +233,7 @@ async fn a_replica_that_stands_by_keeps_nothing_of_what_has_gone() {
         "jobs, decisions, pod events, pods that were bought for"
     );
     assert_eq!(
-        control.state.waits_changed().len() + control.state.transitions().len(),
+        control.state.pods.waits_changed().len() + control.state.pods.transitions().len(),
         0
     );
     assert!(!control.rollout.any_nominated());
@@ -262,7 +262,7 @@ fn listed(ctx: Arc<Context>) -> Controller {
 
 /// What `longshore status` prints.
 fn status_of(control: &mut Controller) -> String {
-    let synced = control.state.synced() && control.silence().is_none();
+    let synced = control.state.lists.synced() && control.silence().is_none();
     control.publish_status(synced, true, Instant::now());
     crate::status::as_text(lock(&control.board).status.as_ref().unwrap())
 }

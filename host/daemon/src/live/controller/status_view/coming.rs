@@ -30,7 +30,7 @@ pub fn coming(state: &ClusterState) -> (Vec<parts::Coming>, BTreeSet<&str>) {
             continue;
         }
         let planned = planned_pods(claim).map(|planned| planned.pod);
-        let waiting: Vec<&str> = planned.filter(|pod| state.waits(pod)).collect();
+        let waiting: Vec<&str> = planned.filter(|pod| state.pods.waits(pod)).collect();
         if waiting.is_empty() {
             continue;
         }
