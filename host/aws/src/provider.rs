@@ -39,7 +39,7 @@ use crate::drift;
 use crate::error::{ApiError, Class as ErrorClass};
 use crate::instances::{capacity_type, instance, parse_provider_id};
 use crate::interruption::Kind;
-use crate::launch::fleet::{GROUP_TAG, UNAVAILABLE};
+use crate::launch::fleet::{GROUP_TAG, UNAVAILABLE_SECONDS};
 use crate::lock::lock;
 use crate::nodeclass::Part;
 use crate::records::{Filters, InstanceFacts, Tags};
@@ -113,7 +113,7 @@ pub(crate) struct Inner {
 /// of this size keeps a lost or partial answer small.
 const MAX_GROUP_SIZE: usize = 500;
 /// How long EC2 may take to describe what it has launched, in seconds.
-const VISIBLE: i64 = 300;
+const MAX_DESCRIBE_DELAY_SECONDS: i64 = 300;
 /// How often nodes are compared with their classes.
 const DRIFT_CHECK_INTERVAL: Duration = Duration::from_secs(300);
 
@@ -276,7 +276,7 @@ impl Ec2 {
                 _ => return,
             },
         };
-        let until = self.now() + UNAVAILABLE;
+        let until = self.now() + UNAVAILABLE_SECONDS;
         let short = Short {
             capacity_type: capacity_type(&facts).into(),
             zone: (*facts.zone).into(),

@@ -21,7 +21,7 @@ use longshore_ec2::nodeclass::EC2NodeClass;
 use longshore_ec2::tags;
 
 use super::state::{InFlight, State};
-use super::{Ec2, VISIBLE, zone_id};
+use super::{Ec2, MAX_DESCRIBE_DELAY_SECONDS, zone_id};
 use crate::calls::Call;
 use crate::clients::Turn;
 use crate::error::{ApiError, Class, launch_reason};
@@ -464,7 +464,7 @@ impl Ec2 {
         let own = state.launches.entry(uid.to_owned()).or_default();
         own.sent = None;
         let since = *own.reused.get_or_insert(now);
-        if now - since <= VISIBLE {
+        if now - since <= MAX_DESCRIBE_DELAY_SECONDS {
             return Err(CloudError::Other(format!(
                 "claim {uid} was launched by another process, and its instance does not show yet"
             )));

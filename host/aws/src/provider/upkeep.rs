@@ -12,7 +12,7 @@ use crate::records::Filters;
 use crate::{discovery, wire};
 
 /// How often types and prices are read anew.
-pub(super) const REFRESH: Duration = Duration::from_secs(12 * 3600);
+pub(super) const REFRESH_INTERVAL: Duration = Duration::from_secs(12 * 3600);
 /// How often what is over is let go.
 const STATE_SWEEP_INTERVAL: Duration = Duration::from_secs(10);
 /// How often the leader looks for launch templates that others have made.
@@ -29,7 +29,7 @@ impl Ec2 {
 
     async fn follow_types(&self) {
         loop {
-            tokio::time::sleep(REFRESH).await;
+            tokio::time::sleep(REFRESH_INTERVAL).await;
             if let Err(error) = self.refresh_types().await {
                 tracing::warn!(
                     error = error.with_hint(),

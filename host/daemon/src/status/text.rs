@@ -10,12 +10,11 @@ use super::parts::{
 use crate::config::Mode;
 use crate::error::count;
 use crate::live::policies::status::{
-    Alike, DatedBy, PolicyStatus, Problem, SignalStatus, Status as PoliciesStatus,
+    Alike, DatedBy, MAX_NAMED_NODE_POOLS, PolicyStatus, Problem, SignalStatus,
+    Status as PoliciesStatus,
 };
 use crate::messages::span;
 
-/// NodePools that are named of those for which a policy costs all offerings alike.
-const MAX_NAMED_NODE_POOLS: usize = 3;
 /// Offerings without capacity that the status names.
 const NAMED_OFFERINGS: usize = 10;
 

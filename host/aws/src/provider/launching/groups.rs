@@ -8,7 +8,7 @@ use super::{LAUNCH_ATTEMPTS, Next, digest, hashes, templates_gone};
 use crate::launch::fleet::GROUP_TAG;
 use crate::nodeclass;
 use crate::provider::state::Group;
-use crate::provider::{Ec2, State, VISIBLE};
+use crate::provider::{Ec2, MAX_DESCRIBE_DELAY_SECONDS, State};
 
 impl Ec2 {
     /// Launches the instances of a group, or answers with those that are there.
@@ -113,7 +113,7 @@ impl Ec2 {
         let own = state.launches.entry(token.to_owned()).or_default();
         (own.sent, own.touched) = (None, now);
         let since = *own.reused.get_or_insert(now);
-        let settled = found.len() >= group.size || now - since > VISIBLE;
+        let settled = found.len() >= group.size || now - since > MAX_DESCRIBE_DELAY_SECONDS;
         let mut known = Group {
             touched: now,
             ..Group::default()

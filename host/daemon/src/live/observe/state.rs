@@ -176,8 +176,8 @@ impl ClusterState {
         nodes.any(|node| !node.drivers.is_empty())
     }
 
-    /// Whether a node is being deleted whose pods need another place. Who ends another provider's node
-    /// has one.
+    /// Whether a node is being deleted whose pods need another place. Those of another provider's node
+    /// get one from that provider.
     pub fn any_node_leaves(&self) -> bool {
         let nodes = self.deleting.iter().filter_map(|name| self.nodes.get(name));
         let mut nodes = nodes.filter(|node| !self.is_of_others(node));

@@ -21,7 +21,7 @@ pub(super) struct SwapTimes {
 }
 
 /// Limit of unread notices.
-const NOTICES: usize = 1000;
+const MAX_NOTICES: usize = 1000;
 
 /// Where everything is written down.
 #[derive(Default)]
@@ -43,7 +43,7 @@ fn answered_at(answer: &ScoreRecord, place: usize) -> Option<(&Arc<str>, &ChainL
 
 impl PolicyBoard {
     pub fn note(&mut self, kind: Kind, name: &str, message: String, hint: &str) {
-        if self.notices.len() == NOTICES {
+        if self.notices.len() == MAX_NOTICES {
             self.notices.pop_front();
             self.dropped += 1;
         }
@@ -59,7 +59,7 @@ impl PolicyBoard {
 
     /// Notes what a policy said. Other notices do not go for it.
     fn said(&mut self, name: &str, message: Message) {
-        if self.notices.len() >= NOTICES / 2 {
+        if self.notices.len() >= MAX_NOTICES / 2 {
             self.dropped += 1;
             return;
         }

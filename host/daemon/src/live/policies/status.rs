@@ -190,15 +190,15 @@ pub struct Alike {
 }
 
 /// NodePools that are named in a sentence.
-const NAMED: usize = 3;
+pub const MAX_NAMED_NODE_POOLS: usize = 3;
 
 impl Alike {
     /// `all 812 offerings 0 USD/h for NodePool general`
     pub fn text(&self) -> String {
-        let named = self.nodepools.iter().take(NAMED);
+        let named = self.nodepools.iter().take(MAX_NAMED_NODE_POOLS);
         let mut names = named.map(String::as_str).collect::<Vec<_>>().join(", ");
-        if self.nodepools.len() > NAMED {
-            names += &format!(" and {} more", self.nodepools.len() - NAMED);
+        if self.nodepools.len() > MAX_NAMED_NODE_POOLS {
+            names += &format!(" and {} more", self.nodepools.len() - MAX_NAMED_NODE_POOLS);
         }
         let plural = if self.nodepools.len() == 1 { "" } else { "s" };
         format!(
