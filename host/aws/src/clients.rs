@@ -93,7 +93,7 @@ impl fmt::Debug for Clients {
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(3100);
 /// All attempts of a call together take at most this long.
 pub(crate) const WHOLE_CALL: Duration = Duration::from_secs(120);
-pub(crate) const ATTEMPTS: u32 = 3;
+pub(crate) const CALL_ATTEMPTS: u32 = 3;
 /// One attempt takes at most this long, unless its call has less.
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(30);
 /// The SDK waits up to 1 s before the second attempt and up to 2 s before the third.
@@ -212,7 +212,7 @@ impl Clients {
         let (call, waits) = (turn.call, turn.waited);
         let began = Instant::now();
         let attempt = call.timeout().min(self.patience);
-        let bound = (attempt * ATTEMPTS + RETRY_DELAYS_TOTAL).min(WHOLE_CALL);
+        let bound = (attempt * CALL_ATTEMPTS + RETRY_DELAYS_TOTAL).min(WHOLE_CALL);
         let sent = tokio::time::timeout(bound, sent);
         let (result, attempts) = attempts::counted(sent).await;
         let result = match result {
@@ -291,7 +291,7 @@ async fn load(access: &Access) -> SdkConfig {
     });
     let mut loader = aws_config::defaults(BehaviorVersion::v2026_01_12())
         .http_client(client)
-        .retry_config(RetryConfig::standard().with_max_attempts(ATTEMPTS))
+        .retry_config(RetryConfig::standard().with_max_attempts(CALL_ATTEMPTS))
         .timeout_config(timeouts(access.patience));
     if let Ok(name) = AppName::new(concat!("longshore-", env!("CARGO_PKG_VERSION"))) {
         loader = loader.app_name(name);

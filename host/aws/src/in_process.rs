@@ -74,7 +74,7 @@ impl Clients {
             .http_client(http_client_fn(move |_, _| connector.clone()))
             .sleep_impl(Timers)
             .time_source(Time(now))
-            .retry_config(RetryConfig::standard().with_max_attempts(clients::ATTEMPTS))
+            .retry_config(RetryConfig::standard().with_max_attempts(clients::CALL_ATTEMPTS))
             .timeout_config(clients::timeouts(None))
             // A stream is measured as it is read from a socket, and there is none.
             .stalled_stream_protection(StalledStreamProtectionConfig::disabled())

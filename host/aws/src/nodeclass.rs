@@ -25,7 +25,7 @@ use crate::records::{GroupFacts, PlacementFacts, ReservationFacts, SubnetFacts};
 
 /// A capacity block counts as expiring this long before its end, in seconds: 40 minutes. EC2 takes
 /// its instances back 30 minutes before the end.
-pub const EXPIRING: i64 = 40 * 60;
+pub const EXPIRING_SECONDS: i64 = 40 * 60;
 
 /// What was found. `None` for what was not asked for.
 #[derive(Clone, Debug, Default)]
@@ -451,7 +451,7 @@ fn reservations(found: &[ReservationFacts], now: i64) -> Vec<CapacityReservation
             return None;
         }
         let block = reservation_type == ReservationType::CapacityBlock;
-        let expiring = block && end.is_some_and(|end| end - now <= EXPIRING);
+        let expiring = block && end.is_some_and(|end| end - now <= EXPIRING_SECONDS);
         Some(CapacityReservation {
             availability_zone: facts.zone.clone(),
             end_time: end.and_then(|end| Some(Time(Timestamp::from_second(end).ok()?))),

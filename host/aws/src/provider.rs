@@ -4,10 +4,13 @@
 //! launch by its token. Kept in memory alone is what makes calls cheaper or answers sooner: what has
 //! no capacity, addresses in flight, instances that EC2 may not describe yet.
 
+mod batches;
 mod launching;
 mod memory;
 mod price_list;
+mod start;
 mod state;
+mod upkeep;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -27,23 +30,23 @@ use longshore_ec2::kubelet::minor;
 use longshore_ec2::nodeclass::EC2NodeClass;
 use longshore_ec2::userdata::Cluster;
 use longshore_ec2::{repair, tags};
-use tokio::time::Instant;
 
-use crate::batch::{Batcher, Window};
+use crate::batch::Batcher;
 use crate::boot::Bootstrap;
 use crate::clients::Clients;
-use crate::discovery::{self, Finder};
+use crate::discovery::Finder;
 use crate::drift;
 use crate::error::{ApiError, Class as ErrorClass};
 use crate::instances::{capacity_type, instance, parse_provider_id};
 use crate::interruption::Kind;
-use crate::launch::fleet::{GROUP_TAG, UNAVAILABLE};
+use crate::launch::fleet::{GROUP_TAG, UNAVAILABLE_SECONDS};
 use crate::lock::lock;
 use crate::nodeclass::Part;
 use crate::records::{Filters, InstanceFacts, Tags};
 use crate::store::NodeClasses;
 use crate::{nodeclass, wire};
 
+pub use start::StartError;
 pub(crate) use state::State;
 
 /// What the process was told.
@@ -74,30 +77,6 @@ pub struct Settings {
 
 /// Says how `minValues` are taken now; `None` is as the settings say.
 pub type AskMinValues = Arc<dyn Fn() -> Option<MinValuesPolicy> + Send + Sync>;
-
-/// Why there is no provider.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum StartError {
-    /// A call failed that nothing works without.
-    #[error("{}", .0.with_hint())]
-    Api(#[from] ApiError),
-    /// Zonal shifts are to be obeyed, and cannot be asked for.
-    #[error(
-        "zonal shifts of the cluster cannot be read: {0}; enable zonal shift for the cluster, or \
-         turn ENABLE_ZONAL_SHIFT off"
-    )]
-    ZonalShift(String),
-    /// EC2 described no instance type that could be used.
-    #[error("EC2 describes no usable instance type in {0}")]
-    NoTypes(String),
-}
-
-impl StartError {
-    /// Whether AWS is slow or down, so that another attempt may succeed.
-    pub fn passes(&self) -> bool {
-        matches!(self, StartError::Api(error) if error.class.passes())
-    }
-}
 
 /// What the time is.
 pub type Clock = Arc<dyn Fn() -> SystemTime + Send + Sync>;
@@ -130,122 +109,15 @@ pub(crate) struct Inner {
     terminates: Batcher<String, Result<String, ApiError>>,
 }
 
-/// Windows of batches, as Karpenter's.
-const BATCH: Window = Window {
-    idle: Duration::from_millis(100),
-    longest: Duration::from_secs(1),
-    most: 200,
-};
-/// Whether instances that were terminated are gone: they are asked for every few seconds, each at
-/// its own time, and nothing waits for the answer.
-const ENDINGS: Window = Window {
-    idle: Duration::from_secs(1),
-    longest: Duration::from_secs(2),
-    ..BATCH
-};
 /// NodeClaims that share a CreateFleet at most. EC2 takes requests of many more instances; a group
 /// of this size keeps a lost or partial answer small.
 const MAX_GROUP_SIZE: usize = 500;
 /// How long EC2 may take to describe what it has launched, in seconds.
-const VISIBLE: i64 = 300;
+const MAX_DESCRIBE_DELAY_SECONDS: i64 = 300;
 /// How often nodes are compared with their classes.
 const DRIFT_CHECK_INTERVAL: Duration = Duration::from_secs(300);
-/// How often types and prices are read anew.
-const REFRESH: Duration = Duration::from_secs(12 * 3600);
-/// How often what is over is let go.
-const STATE_SWEEP_INTERVAL: Duration = Duration::from_secs(10);
-/// How often the leader looks for launch templates that others have made.
-const TEMPLATE_SEARCH_INTERVAL: Duration = Duration::from_secs(3600);
-/// How soon the search for launch templates is repeated after it failed.
-const TEMPLATE_SEARCH_RETRY: Duration = Duration::from_secs(60);
-/// How long a start waits for zonal shifts.
-const ZONAL_SHIFT_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Ec2 {
-    /// Asks for the cluster, instance types and prices, and finds launch templates again.
-    ///
-    /// # Errors
-    /// The cluster or the types are not known. Prices and templates come later if they do not come
-    /// now.
-    pub async fn start(
-        clients: Arc<Clients>,
-        classes: Arc<dyn NodeClasses>,
-        mut settings: Settings,
-        clock: Clock,
-    ) -> Result<Self, StartError> {
-        let arn = complete_cluster(&clients, &mut settings).await?;
-        warn_of_version(settings.machines.kubernetes);
-        let types = wire::types::descriptions(&clients).await?;
-        let offered = wire::types::offerings(&clients).await?;
-        let (mut region, problems) =
-            discovery::region(clients.region(), &types, &offered, &BTreeMap::new());
-        for problem in &problems.list {
-            tracing::warn!(%problem, "instance type skipped");
-        }
-        if region.types().is_empty() {
-            return Err(StartError::NoTypes(clients.region().to_owned()));
-        }
-        region.settings = settings.machines;
-        let provider = Self::over(region, clients, classes, settings, arn, clock);
-        if provider.inner.settings.zonal_shift {
-            provider.begin_shifts().await?;
-        }
-        if let Err(error) = provider.refresh_prices().await {
-            tracing::warn!(
-                error = error.with_hint(),
-                "reading spot prices failed; on-demand prices count until then"
-            );
-        }
-        if let Err(error) = provider.find_templates().await {
-            tracing::warn!(error = error.with_hint(), "finding launch templates failed");
-        }
-        Ok(provider)
-    }
-
-    /// Asks for zonal shifts for a moment. While ARC is slow or down, none are known to hold.
-    async fn begin_shifts(&self) -> Result<(), StartError> {
-        let why = match tokio::time::timeout(ZONAL_SHIFT_TIMEOUT, self.refresh_shifts()).await {
-            Ok(Ok(_)) => return Ok(()),
-            Ok(Err(why)) if !why.class.passes() => {
-                return Err(StartError::ZonalShift(why.with_hint()));
-            }
-            Ok(Err(why)) => why.with_hint(),
-            Err(_) => format!("no answer within {} s", ZONAL_SHIFT_TIMEOUT.as_secs()),
-        };
-        tracing::warn!(why, "zonal shifts are not known yet; asked for again");
-        Ok(())
-    }
-
-    /// A provider that knows a region, and nothing else yet.
-    fn over(
-        region: Region,
-        clients: Arc<Clients>,
-        classes: Arc<dyn NodeClasses>,
-        settings: Settings,
-        arn: String,
-        clock: Clock,
-    ) -> Self {
-        let inner = Inner {
-            finder: Finder::new(clients.clone()),
-            state: Mutex::new(State::new(region)),
-            claims: Mutex::default(),
-            making_templates: tokio::sync::Mutex::default(),
-            describes: batcher(&clients, "describe_instances", BATCH, describe),
-            endings: batcher(&clients, "describe_instances", ENDINGS, describe),
-            terminates: batcher(&clients, "terminate_instances", BATCH, terminate),
-            clients,
-            classes,
-            kubernetes: Mutex::new(leaked(&settings.kubernetes)),
-            settings,
-            account: discovery::account_of(&arn).to_owned(),
-            arn,
-            clock,
-        };
-        Ec2 {
-            inner: Arc::new(inner),
-        }
-    }
-
     /// Nodes boot with what a bootstrap policy says from now on.
     pub fn boot_with(&self, bootstrap: Arc<dyn Bootstrap>) {
         self.state().bootstrap = Some(bootstrap);
@@ -295,122 +167,6 @@ impl Ec2 {
             cluster: &settings.cluster,
             kubernetes: self.kubernetes(),
         }
-    }
-
-    /// Keeps types and prices up to date, until it is dropped. It only reads: a replica that stands
-    /// by does so too.
-    pub async fn follow(&self) {
-        tokio::join!(self.follow_types(), self.follow_price_list());
-    }
-
-    async fn follow_types(&self) {
-        loop {
-            tokio::time::sleep(REFRESH).await;
-            if let Err(error) = self.refresh_types().await {
-                tracing::warn!(
-                    error = error.with_hint(),
-                    "reading instance types failed; the last ones count"
-                );
-            }
-            if let Err(error) = self.refresh_prices().await {
-                tracing::warn!(
-                    error = error.with_hint(),
-                    "reading spot prices failed; the last ones count"
-                );
-            }
-        }
-    }
-
-    /// Lets go what is over, until it is dropped. For the replica that leads. Launch templates are
-    /// found again first, and from time to time: whoever led before has made some.
-    pub async fn keep_clean(&self) {
-        let mut due = Instant::now();
-        loop {
-            if due <= Instant::now() {
-                due = Instant::now() + TEMPLATE_SEARCH_INTERVAL;
-                if let Err(error) = self.find_templates().await {
-                    due = Instant::now() + TEMPLATE_SEARCH_RETRY;
-                    tracing::warn!(
-                        error = error.with_hint(),
-                        "finding launch templates failed; retrying"
-                    );
-                }
-            }
-            tokio::time::sleep(STATE_SWEEP_INTERVAL).await;
-            self.sweep().await;
-        }
-    }
-
-    /// Lets go what is over: offerings come back, templates that no launch uses are deleted.
-    pub async fn sweep(&self) {
-        let now = self.now();
-        let idle = {
-            let mut state = self.state();
-            state.expire(now);
-            state.templates.idle(now)
-        };
-        for name in idle {
-            if let Err(error) = wire::templates::delete(&self.inner.clients, &name).await {
-                // It is found again by its tag, and tried then.
-                tracing::warn!(
-                    template = name,
-                    error = error.with_hint(),
-                    "deleting launch template failed"
-                );
-                self.state().templates.add(&name, now);
-            }
-        }
-    }
-
-    /// Reads instance types and where they are offered.
-    ///
-    /// # Errors
-    /// A call failed: the types stay as they were.
-    pub async fn refresh_types(&self) -> Result<(), ApiError> {
-        let clients = &self.inner.clients;
-        let types = wire::types::descriptions(clients).await?;
-        let offered = wire::types::offerings(clients).await?;
-        let (mut new, _) = discovery::region(clients.region(), &types, &offered, &BTreeMap::new());
-        if new.types().is_empty() {
-            return Ok(());
-        }
-        let mut state = self.state();
-        let reservations = state.reservations.clone();
-        discovery::inherit(&mut new, &state.region, reservations.iter());
-        state.replace_region(new);
-        Ok(())
-    }
-
-    /// Reads spot prices.
-    ///
-    /// # Errors
-    /// A call failed: prices stay as they were.
-    pub async fn refresh_prices(&self) -> Result<(), ApiError> {
-        let now = (self.inner.clock)();
-        let prices = wire::types::spot_prices(&self.inner.clients, now).await?;
-        let mut state = self.state();
-        state.prices = discovery::newest_prices(prices.iter().chain(&state.prices));
-        let State { region, prices, .. } = &mut *state;
-        discovery::set_spot_prices(region, prices);
-        Ok(())
-    }
-
-    /// Finds the cluster's launch templates again, after a start.
-    ///
-    /// # Errors
-    /// The call failed.
-    pub async fn find_templates(&self) -> Result<(), ApiError> {
-        let cluster = self.inner.settings.cluster.name.clone();
-        let query: Filters = vec![(format!("tag:{}", tags::CLUSTER), vec![cluster])];
-        let found = wire::templates::find(&self.inner.clients, &query).await?;
-        let now = self.now();
-        let mut state = self.state();
-        // Karpenter's own have the same prefix; others with the cluster's tag are none of ours.
-        let ours = found
-            .iter()
-            .filter(|one| one.name.starts_with("karpenter.k8s.aws/"));
-        ours.for_each(|one| state.templates.add(&one.name, now));
-        Ok(())
     }
 
     /// The region as it is now.
@@ -520,7 +276,7 @@ impl Ec2 {
                 _ => return,
             },
         };
-        let until = self.now() + UNAVAILABLE;
+        let until = self.now() + UNAVAILABLE_SECONDS;
         let short = Short {
             capacity_type: capacity_type(&facts).into(),
             zone: (*facts.zone).into(),
@@ -632,102 +388,10 @@ fn is_of(tags: &Tags, cluster: &str) -> bool {
         && tags.contains_key(tags::NODE_CLASS)
 }
 
-/// Asks EKS for what the settings leave out. Gives the cluster's ARN, empty if it is not known.
-async fn complete_cluster(
-    clients: &Clients,
-    settings: &mut Settings,
-) -> Result<String, StartError> {
-    let cluster = &mut settings.cluster;
-    let whole = [&cluster.endpoint, &cluster.cidr, &settings.kubernetes];
-    let whole = whole.iter().all(|text| !text.is_empty());
-    let facts = match wire::cluster::describe(clients, &cluster.name).await {
-        Ok(facts) => facts,
-        // A cluster of one's own making is none of EKS's.
-        Err(error) if whole => {
-            tracing::info!(error = %error, "EKS does not describe the cluster");
-            settings.machines.kubernetes = minor(&settings.kubernetes);
-            return Ok(String::new());
-        }
-        Err(error) => return Err(error.into()),
-    };
-    let fill = |text: &mut String, own: String| {
-        if text.is_empty() {
-            *text = own;
-        }
-    };
-    fill(&mut cluster.endpoint, facts.endpoint);
-    fill(&mut cluster.ca_bundle, facts.ca_bundle);
-    fill(&mut cluster.cidr, facts.cidr);
-    fill(&mut settings.kubernetes, facts.version);
-    settings.machines.kubernetes = minor(&settings.kubernetes);
-    Ok(facts.arn)
-}
-
 /// The ID of a zone, empty if it is not known.
 fn zone_id<'a>(region: &'a Region, zone: &str) -> &'a str {
     let at = region.zone(zone);
     at.map_or("", |at| &*region.zones()[at].id)
-}
-
-/// Collects questions about instances. `name` is its word of metrics.
-fn batcher<V, R>(
-    clients: &Arc<Clients>,
-    name: &'static str,
-    window: Window,
-    run: impl Fn(Arc<Clients>, Vec<String>) -> R + Send + Sync + 'static,
-) -> Batcher<String, V>
-where
-    V: Send + 'static,
-    R: Future<Output = Vec<V>> + Send + 'static,
-{
-    let (observed, asked) = (clients.clone(), clients.clone());
-    let seen = move |size, waited| observed.observer().batched(name, size, waited);
-    Batcher::seen(window, seen, move |ids| run(asked.clone(), ids))
-}
-
-async fn describe(
-    clients: Arc<Clients>,
-    ids: Vec<String>,
-) -> Vec<Result<Option<InstanceFacts>, ApiError>> {
-    // A filter finds those that there are; IDs in the request would fail for one that is not.
-    let query: Filters = vec![("instance-id".to_owned(), ids.clone())];
-    match wire::instances::find(&clients, &query).await {
-        Err(error) => ids.iter().map(|_| Err(error.clone())).collect(),
-        Ok(found) => {
-            let of = |id: &String| found.iter().find(|facts| facts.id == *id).cloned();
-            ids.iter().map(|id| Ok(of(id))).collect()
-        }
-    }
-}
-
-/// The state of each instance afterwards.
-async fn terminate(clients: Arc<Clients>, ids: Vec<String>) -> Vec<Result<String, ApiError>> {
-    let state = |states: &BTreeMap<String, String>, id: &String| {
-        // An instance that the reply leaves out was accepted with the others. It is asked for again
-        // until it is gone.
-        states
-            .get(id)
-            .cloned()
-            .unwrap_or_else(|| "shutting-down".to_owned())
-    };
-    // EC2 refuses all of a request for one instance: it does not exist, is protected, or lacks the
-    // tag that the policy asks for. The others wait for nothing.
-    let of_one = |error: &ApiError| {
-        let whole = [ErrorClass::Throttled, ErrorClass::Unknown];
-        ids.len() > 1 && !whole.contains(&error.class) && !error.concerns_credentials()
-    };
-    match wire::instances::terminate(&clients, &ids).await {
-        Ok(states) => ids.iter().map(|id| Ok(state(&states, id))).collect(),
-        Err(error) if of_one(&error) => {
-            let mut all = Vec::with_capacity(ids.len());
-            for id in &ids {
-                let one = wire::instances::terminate(&clients, std::slice::from_ref(id)).await;
-                all.push(one.map(|states| state(&states, id)));
-            }
-            all
-        }
-        Err(error) => ids.iter().map(|_| Err(error.clone())).collect(),
-    }
 }
 
 pub(crate) fn not_ours(provider_id: &str) -> CloudError {

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 /// How long a template stays that no launch uses, in seconds: longer than a launch with all its
 /// attempts, so that none is deleted under a launch.
-pub const IDLE: i64 = 300;
+pub const IDLE_SECONDS: i64 = 300;
 
 /// Names of templates that exist, and when each was used last.
 #[derive(Clone, Debug, Default)]
@@ -41,7 +41,7 @@ impl Known {
 
     /// Takes out those that are not used any more: they are to be deleted.
     pub fn idle(&mut self, now: i64) -> Vec<String> {
-        let over = |used: &i64| now.saturating_sub(*used) > IDLE;
+        let over = |used: &i64| now.saturating_sub(*used) > IDLE_SECONDS;
         let mut names: Vec<String> = self
             .by_name
             .iter()
@@ -74,15 +74,15 @@ mod tests {
         known.add("a", 0);
         known.add("b", 0);
         assert!(known.uses("a", 200) && !known.uses("c", 200));
-        assert!(known.idle(IDLE).is_empty());
-        assert_eq!(known.idle(IDLE + 1), ["b"]);
+        assert!(known.idle(IDLE_SECONDS).is_empty());
+        assert_eq!(known.idle(IDLE_SECONDS + 1), ["b"]);
         assert!(
-            !known.uses("b", IDLE + 1),
+            !known.uses("b", IDLE_SECONDS + 1),
             "it is not used again once it is to be deleted"
         );
         known.add("a", 0);
         assert!(
-            known.idle(200 + IDLE).is_empty(),
+            known.idle(200 + IDLE_SECONDS).is_empty(),
             "found again, it is not older than it was"
         );
         known.forget("a");

@@ -16,7 +16,7 @@ use crate::records::ShiftFacts;
 use crate::wire;
 
 /// How often shifts are asked for.
-pub const EVERY: Duration = Duration::from_secs(30);
+pub const POLL_INTERVAL: Duration = Duration::from_secs(30);
 
 /// What has changed since the last look.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

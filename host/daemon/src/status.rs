@@ -1,5 +1,6 @@
 //! `longshore status`: shows what a running daemon reports at its status address.
 
+pub mod parts;
 mod text;
 
 use std::io::{Read as _, Write as _};
@@ -18,7 +19,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(35);
 const MAX_ANSWER_BYTES: u64 = 64 << 20;
 
 /// What a daemon reports, as text.
-pub(crate) fn as_text(status: &serde_json::Value) -> String {
+pub(crate) fn as_text(status: &parts::Status) -> String {
     text::text(status)
 }
 
@@ -28,7 +29,7 @@ pub fn run(args: &StatusArgs) -> Result<Answer, Failure> {
     let value: serde_json::Value =
         serde_json::from_str(&body).unwrap_or(serde_json::Value::String(body));
     Ok(Answer::ok(match args.output {
-        Output::Text if value.is_object() => as_text(&value),
+        Output::Text if value.is_object() => as_text(&parts::read(value)),
         // Half a second after its start it has more to say.
         Output::Text if value.is_null() => "daemon    starts\n".to_owned(),
         _ => format!("{value:#}\n"),

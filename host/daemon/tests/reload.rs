@@ -562,7 +562,14 @@ fn a_version_that_fails_in_a_round_is_answered_for_and_reported_once() {
         [Kind::PolicyLoaded, Kind::PolicyLoaded, Kind::PolicyFailing]
     );
     let status = scene.policy("one");
-    assert_eq!((status.calls, status.failures, status.by_price), (3, 3, 3));
+    assert_eq!(
+        (
+            status.stats.calls,
+            status.stats.failures,
+            status.stats.by_price
+        ),
+        (3, 3, 3)
+    );
     assert_eq!(status.active, Some(Active::Price));
     scene.rename("one.wasm", &costs(2.0));
     scene.settle();

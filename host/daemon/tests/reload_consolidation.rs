@@ -56,7 +56,7 @@ fn a_policy_is_swapped_on_edit_and_its_last_good_version_answers() {
     let status = scene.policy("judge");
     assert_eq!(status.implements, ["consolidation"]);
     assert!(
-        status.declined > 0 && status.failing.is_none(),
+        status.stats.declined > 0 && status.failing.is_none(),
         "{status:?}"
     );
 
@@ -70,7 +70,7 @@ fn a_policy_is_swapped_on_edit_and_its_last_good_version_answers() {
     let status = scene.policy("judge");
     let failing = status.failing.clone().unwrap();
     assert!(failing.starts_with("decide: "), "{failing}");
-    assert_eq!((status.by_last_good, status.by_rules), (2, 0));
+    assert_eq!((status.stats.by_last_good, status.stats.by_rules), (2, 0));
     assert!(scene.kinds().contains(&Kind::PolicyFailing));
 
     scene.rename("judge.toml", &settings("approves"));
@@ -78,7 +78,7 @@ fn a_policy_is_swapped_on_edit_and_its_last_good_version_answers() {
     assert!(!look(&scene).now().is_empty());
     let status = scene.policy("judge");
     assert!(
-        status.approved > 0 && status.failing.is_none(),
+        status.stats.approved > 0 && status.failing.is_none(),
         "{status:?}"
     );
     assert!(scene.kinds().contains(&Kind::PolicyRecovered));
@@ -89,7 +89,10 @@ fn where_no_version_was_ever_good_the_rules_count_and_the_status_says_so() {
     let scene = scene("floor", "traps", "");
     assert!(!look(&scene).now().is_empty());
     let status = scene.policy("judge");
-    assert!(status.by_rules > 0 && status.failures == 1, "{status:?}");
+    assert!(
+        status.stats.by_rules > 0 && status.stats.failures == 1,
+        "{status:?}"
+    );
     let notices = scene.manager.notices();
     let said = notices
         .iter()

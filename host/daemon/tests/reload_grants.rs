@@ -118,7 +118,7 @@ fn a_changed_limit_of_discounts_is_another_version() {
     let told = scene.manager.notices();
     let told = told.iter().filter(|n| n.kind == Kind::PolicyCostsRaised);
     assert_eq!(told.count(), 1);
-    assert!(scene.policy("one").raised > 0);
+    assert!(scene.policy("one").stats.raised > 0);
     scene.edit(
         "longshore.toml",
         format!("{ONE}max-discount = '100%'\n").as_bytes(),

@@ -53,7 +53,7 @@ fn a_thousand_swaps_lose_no_round_and_leave_no_memory_behind() {
     );
     assert_eq!((status.swaps, scene.policy("one").refused), (990, 110));
     assert_eq!(
-        scene.policy("one").by_price,
+        scene.policy("one").stats.by_price,
         0,
         "no round was without its policy"
     );

@@ -391,7 +391,7 @@ impl CallStats {
     fn count(&mut self, decision: &Decision, now: i64) {
         let counter = match decision.keeps(now) {
             None => &mut self.approved,
-            Some(Verdict::Refused) => &mut self.refused,
+            Some(Verdict::Refused) => &mut self.declined,
             Some(_) => &mut self.deferred,
         };
         *counter += 1;

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::call::answer::CallError;
 use crate::call::scores::Raised;
 use crate::imports::state::Message;
@@ -26,7 +28,8 @@ impl CallUsage {
 }
 
 /// What was asked of one place, and how it went, since last asked.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+#[serde(default)]
 pub struct CallStats {
     /// Questions.
     pub calls: u64,
@@ -36,7 +39,7 @@ pub struct CallStats {
     pub kept: u64,
     /// Questions that the last good version answered.
     pub by_last_good: u64,
-    /// Questions that the price answered.
+    /// Questions that the price answered, or the built-in user data.
     pub by_price: u64,
     /// Questions that its last answer answered.
     pub by_last_answer: u64,
@@ -45,6 +48,7 @@ pub struct CallStats {
     /// Costs that were raised: too far below the list price.
     pub raised: u64,
     /// The most that a call used.
+    #[serde(skip)]
     pub usage: CallUsage,
     /// Questions about consolidation that no version answered: the rules alone counted.
     pub by_rules: u64,
@@ -53,7 +57,7 @@ pub struct CallStats {
     /// Proposals that it put off.
     pub deferred: u64,
     /// Proposals that it refused.
-    pub refused: u64,
+    pub declined: u64,
 }
 
 /// What answered instead of a policy that failed.
@@ -167,7 +171,8 @@ impl Report {
 }
 
 impl CallStats {
-    pub(crate) fn add(&mut self, other: &CallStats) {
+    /// Counts what another one has counted as well.
+    pub fn add(&mut self, other: &CallStats) {
         self.calls += other.calls;
         self.kept += other.kept;
         self.failures += other.failures;
@@ -180,6 +185,6 @@ impl CallStats {
         self.by_hold += other.by_hold;
         self.approved += other.approved;
         self.deferred += other.deferred;
-        self.refused += other.refused;
+        self.declined += other.declined;
     }
 }

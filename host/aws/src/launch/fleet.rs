@@ -25,7 +25,7 @@ pub const GROUP_TAG: &str = "longshore.dev/launch-group";
 const RELAXED: &str = "karpenter.sh/nodeclaim-min-values-relaxed";
 
 /// How long an offering without capacity is left out, in seconds.
-pub const UNAVAILABLE: i64 = 180;
+pub const UNAVAILABLE_SECONDS: i64 = 180;
 /// Overrides that a fleet takes.
 const MAX_OVERRIDES: usize = 300;
 /// Launch template configurations that a fleet takes; EC2 refuses more.
@@ -411,7 +411,7 @@ fn errors(all: &[&Refused]) -> Vec<String> {
 
 /// Leaves out of the region what a reply says has no capacity.
 pub fn remember(fleet: &Fleet, reply: &Reply, region: &mut Region, now: i64) {
-    let until = now + UNAVAILABLE;
+    let until = now + UNAVAILABLE_SECONDS;
     let capacity_type = fleet.capacity_type.as_str();
     for one in &reply.errors {
         let reservation = reservation_of(fleet, one);

@@ -227,8 +227,8 @@ fn reservations_that_are_over_or_of_an_unknown_kind_are_left_out() {
         ..ReservationFacts::default()
     };
     let all = [
-        one("cr-4", "capacity-block", Some(1000 + EXPIRING + 1)),
-        one("cr-3", "capacity-block", Some(1000 + EXPIRING)),
+        one("cr-4", "capacity-block", Some(1000 + EXPIRING_SECONDS + 1)),
+        one("cr-3", "capacity-block", Some(1000 + EXPIRING_SECONDS)),
         one("cr-2", "default", Some(1001)),
         one("cr-1", "default", Some(1000)),
         one("cr-5", "new-kind", None),

@@ -5,29 +5,30 @@
 //! process cannot send the same request; its token then says that the first arrived, and the instances
 //! are looked for by their tag.
 
+mod dry_run;
+mod groups;
+mod templates;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use longshore_cloud::{CloudError, GroupAnswer, GroupLaunch, Instance, Launch};
-use longshore_ec2::bootstrap::drift::{self, Drift};
-use longshore_ec2::catalogue::{ClassCatalogue, Region};
+use longshore_cloud::{CloudError, Instance, Launch};
+use longshore_ec2::bootstrap::drift;
+use longshore_ec2::catalogue::ClassCatalogue;
 use longshore_ec2::hash::migration::{HASH, HASH_VERSION};
-use longshore_ec2::launch as template;
 use longshore_ec2::nodeclass::EC2NodeClass;
 use longshore_ec2::tags;
-use longshore_ec2::userdata::Taint;
 
-use super::state::{Group, InFlight, State};
-use super::{Ec2, VISIBLE, zone_id};
-use crate::boot::Rendered;
+use super::state::{InFlight, State};
+use super::{Ec2, MAX_DESCRIBE_DELAY_SECONDS, zone_id};
 use crate::calls::Call;
 use crate::clients::Turn;
 use crate::error::{ApiError, Class, launch_reason};
 use crate::launch::fleet::{self, Asking, Fleet, GROUP_TAG, Launched, Outcome, Reply, UID_TAG};
-use crate::launch::{self, Choice, choose, invalid};
+use crate::launch::{self, Choice, choose};
 use crate::lock::lock;
-use crate::nodeclass::{self, Probe, probe_failed};
+use crate::nodeclass;
 use crate::records::{Filters, InstanceFacts, Tags};
 use crate::subnets::Reserved;
 use crate::wire;
@@ -58,124 +59,6 @@ impl Ec2 {
         let mut instance = result?;
         instance.annotations.extend(hashes(class.as_ref()));
         Ok(instance)
-    }
-
-    /// Launches the instances of a group, or answers with those that are there.
-    pub(super) async fn launch_group(
-        &self,
-        group: &GroupLaunch,
-    ) -> Result<GroupAnswer, CloudError> {
-        if group.token.is_empty() || group.count == 0 {
-            let what = format!("launch group {:?} of {}", group.token, group.count);
-            return Err(CloudError::Invalid(what));
-        }
-        let class = self.class(&group.launch.class_name).await.ok();
-        let turn = self.turn(&group.token);
-        let result = {
-            let _turn = turn.lock().await;
-            self.group_in_turn(group).await
-        };
-        self.end_turn(&group.token, turn);
-        let mut answer = result?;
-        let hashes = hashes(class.as_ref());
-        for instance in &mut answer.instances {
-            let own = hashes
-                .iter()
-                .map(|(key, value)| (key.clone(), value.clone()));
-            instance.annotations.extend(own);
-        }
-        Ok(answer)
-    }
-
-    async fn group_in_turn(&self, group: &GroupLaunch) -> Result<GroupAnswer, CloudError> {
-        let token = &*group.token;
-        let launch = Launch {
-            uid: token.to_owned(),
-            ..group.launch.clone()
-        };
-        let (begun, used) = {
-            let mut state = self.state();
-            if let Some(answer) = state.group(token, self.now()) {
-                return Ok(answer);
-            }
-            let own = state.launches.get(token);
-            (
-                own.is_some_and(|own| own.sent.is_some()),
-                own.is_some_and(|own| own.reused.is_some()),
-            )
-        };
-        // Another request has the token. Whatever is asked for now, the answer is the same.
-        if used {
-            return self.find_group(group).await;
-        }
-        let class = self.class(&launch.class_name).await?;
-        if !begun {
-            nodeclass::launchable(&class).map_err(CloudError::NodeClassNotReady)?;
-        }
-        for _ in 0..LAUNCH_ATTEMPTS {
-            if !begun {
-                self.choice(&mut self.state(), &launch, &class)?;
-            }
-            let (fleet, turn) = self.request(&launch, Some(group.count), &class).await?;
-            let reserved = self.reserve(&class, &fleet)?;
-            let sent = self.send(token, &fleet, turn).await;
-            match self.answered(&launch, &fleet, reserved, sent)? {
-                Next::Done(all, short) => {
-                    let now = self.now();
-                    let made = all.iter().map(|one| {
-                        let facts = self.facts_of(&launch, &class, &fleet, one);
-                        let annotations = digest(&fleet, one).into_iter().collect();
-                        self.state().made(facts, now);
-                        (one.id.clone(), annotations)
-                    });
-                    let known = Group {
-                        made: made.collect(),
-                        short,
-                        touched: now,
-                    };
-                    let mut state = self.state();
-                    state.keep_group(token, known);
-                    tracing::info!(
-                        group = token,
-                        nodeclaims = launch.name,
-                        wanted = fleet.count,
-                        instances = all.len(),
-                        capacity_type = fleet.capacity_type.as_str(),
-                        "launched"
-                    );
-                    return Ok(state.group(token, now).unwrap_or_default());
-                }
-                Next::Find => return self.find_group(group).await,
-                Next::Again => {}
-            }
-        }
-        Err(templates_gone(&launch))
-    }
-
-    /// The instances of a group by their tag. EC2 may describe some of them later: until that time is
-    /// over, or there are as many as there can be, these need not be all.
-    async fn find_group(&self, group: &GroupLaunch) -> Result<GroupAnswer, CloudError> {
-        let token = &*group.token;
-        let found = self.find_launched(GROUP_TAG, token).await?;
-        let now = self.now();
-        let mut state = self.state();
-        let own = state.launches.entry(token.to_owned()).or_default();
-        (own.sent, own.touched) = (None, now);
-        let since = *own.reused.get_or_insert(now);
-        let settled = found.len() >= group.size || now - since > VISIBLE;
-        let mut known = Group {
-            touched: now,
-            ..Group::default()
-        };
-        for facts in found {
-            known.made.push((facts.id.clone(), BTreeMap::new()));
-            state.seen(facts);
-        }
-        let answer = state.answer(&known, settled);
-        if settled {
-            state.keep_group(token, known);
-        }
-        Ok(answer)
     }
 
     fn turn(&self, uid: &str) -> Arc<tokio::sync::Mutex<()>> {
@@ -331,138 +214,6 @@ impl Ec2 {
         let policy = configured.unwrap_or(self.inner.settings.min_values);
         let choice = choose(&state.region, &catalogue, launch, policy)?;
         Ok((catalogue, choice))
-    }
-
-    fn templates(
-        &self,
-        state: &State,
-        catalogue: &ClassCatalogue,
-        class: &EC2NodeClass,
-        launch: &Launch,
-        choice: &Choice,
-    ) -> Result<Vec<template::Template>, CloudError> {
-        let region = &state.region;
-        let rendered = self.rendered(state, catalogue, class, launch, choice.capacity_type);
-        let rendered = rendered.map_err(CloudError::Invalid)?;
-        let rendered = rendered.as_deref();
-        let asked = self.template_launch(region, catalogue, class, launch, choice, rendered);
-        template::templates(&asked).map_err(|fault| invalid(launch, &fault))
-    }
-
-    fn template_launch<'a>(
-        &'a self,
-        region: &'a Region,
-        catalogue: &'a ClassCatalogue,
-        class: &'a EC2NodeClass,
-        launch: &Launch,
-        choice: &Choice,
-        rendered: Option<&'a Rendered>,
-    ) -> template::Launch<'a> {
-        let mut choices: BTreeMap<usize, Vec<Box<str>>> = BTreeMap::new();
-        for chosen in &choice.offerings {
-            let held = choices.entry(chosen.at).or_default();
-            held.extend(chosen.reservation.as_ref().map(|held| held.id.clone()));
-        }
-        template::Launch {
-            region,
-            catalogue,
-            node_class: class,
-            cluster: &self.inner.settings.cluster,
-            labels: launch.labels.clone(),
-            taints: taints(launch),
-            capacity_type: choice.capacity_type,
-            tenancy: choice.tenancy,
-            efa: choice.efa,
-            partition: choice.partition,
-            reserved_capacity: self.inner.settings.reserved_capacity,
-            choices: choices
-                .into_iter()
-                .map(|(at, reservations)| template::Choice { at, reservations })
-                .collect(),
-            texts: rendered.map(Rendered::texts),
-        }
-    }
-
-    /// What a bootstrap policy has nodes of a claim boot with.
-    fn rendered(
-        &self,
-        state: &State,
-        catalogue: &ClassCatalogue,
-        class: &EC2NodeClass,
-        launch: &Launch,
-        capacity_type: template::CapacityType,
-    ) -> Result<Option<Arc<Rendered>>, String> {
-        let Some(bootstrap) = state.bootstrap.as_ref() else {
-            return Ok(None);
-        };
-        let mut labels = launch.labels.clone();
-        let capacity_type = capacity_type.as_str().to_owned();
-        labels.insert(
-            longshore_api::labels::CAPACITY_TYPE.to_owned(),
-            capacity_type,
-        );
-        let joins = self.joins();
-        let boot = template::boot(class, joins.cluster, labels, taints(launch));
-        bootstrap.render(&state.region, catalogue, class, &joins, &boot)
-    }
-
-    /// Whether a claim would boot with other user data today, if its class asks for that.
-    pub(super) fn bootstrap_drifted(
-        &self,
-        state: &State,
-        catalogue: &ClassCatalogue,
-        class: &EC2NodeClass,
-        launch: &Launch,
-        facts: &InstanceFacts,
-    ) -> bool {
-        // Before the policy is asked: mostly the answer does not matter.
-        if !class
-            .metadata
-            .annotations
-            .as_ref()
-            .is_some_and(drift::is_asked)
-        {
-            return false;
-        }
-        let region = &state.region;
-        let Some(at) = region.find(&facts.instance_type) else {
-            return false;
-        };
-        let rendered = self.rendered(state, catalogue, class, launch, capacity_type(facts));
-        // What it would boot with today is not known.
-        let Ok(rendered) = rendered else {
-            return false;
-        };
-        let rendered = rendered.as_deref();
-        let choice = Choice {
-            capacity_type: capacity_type(facts),
-            tenancy: template::Tenancy::Default,
-            efa: false,
-            partition: None,
-            offerings: Vec::new(),
-        };
-        let today = self.template_launch(region, catalogue, class, launch, &choice, rendered);
-        let drift = template::bootstrap_drift(&today, at, &launch.annotations);
-        drift == Drift::Drifted
-    }
-
-    /// Whether a template is known to exist. It is used now: it is kept a while longer.
-    fn is_made(&self, template: &template::Template) -> bool {
-        let now = self.now();
-        self.state().templates.uses(&template.request.name, now)
-    }
-
-    /// Makes the templates that are not known to exist.
-    async fn make_templates(&self, templates: &[template::Template]) -> Result<(), ApiError> {
-        let _one_at_a_time = self.inner.making_templates.lock().await;
-        for one in templates {
-            if !self.is_made(one) {
-                wire::templates::create(&self.inner.clients, &one.request, false).await?;
-                let now = self.now();
-                self.state().templates.add(&one.request.name, now);
-            }
-        }
-        Ok(())
     }
 
     fn tags(&self, class: &EC2NodeClass, launch: &Launch) -> Tags {
@@ -713,111 +464,13 @@ impl Ec2 {
         let own = state.launches.entry(uid.to_owned()).or_default();
         own.sent = None;
         let since = *own.reused.get_or_insert(now);
-        if now - since <= VISIBLE {
+        if now - since <= MAX_DESCRIBE_DELAY_SECONDS {
             return Err(CloudError::Other(format!(
                 "claim {uid} was launched by another process, and its instance does not show yet"
             )));
         }
         state.no_instance(uid, true);
         Ok(())
-    }
-
-    /// Tries a launch of a class without launching anything.
-    pub(crate) async fn probe(&self, class: &EC2NodeClass) -> Probe {
-        let name = class.metadata.name.clone().unwrap_or_default();
-        let launch = Launch {
-            name: format!("dry-run-of-{name}"),
-            uid: format!("dry-run-of-{name}"),
-            nodepool: Some("dry-run".to_owned()),
-            labels: [(
-                longshore_api::labels::NODEPOOL.to_owned(),
-                "dry-run".to_owned(),
-            )]
-            .into(),
-            class_name: name,
-            ..Launch::default()
-        };
-        let prepared = {
-            let mut state = self.state();
-            // What lately had no capacity can be tried all the same.
-            let mut region = state.region.clone();
-            region.change_unavailable(|all| *all = Default::default());
-            let made = state.catalogue(class, &self.joins());
-            let choice = made.and_then(|catalogue| {
-                let mut choice =
-                    choose(&region, &catalogue, &launch, self.inner.settings.min_values)?;
-                choice.offerings.truncate(1);
-                let templates = self.templates(&state, &catalogue, class, &launch, &choice)?;
-                Ok((choice, templates))
-            });
-            choice.map(|(choice, templates)| (choice, templates, region))
-        };
-        let (choice, templates, region) = match prepared {
-            Ok(prepared) => prepared,
-            Err(error) => return Probe::Later(error.to_string()),
-        };
-        let asking = Asking {
-            launch: &launch,
-            count: 1,
-            attempt: 0,
-            tags: self.tags(class, &launch),
-            context: class.spec.context.clone(),
-        };
-        let status = class.status.as_ref();
-        let subnets = status.map_or(&[][..], |status| &status.subnets);
-        let subnet = |zone: usize| {
-            let zone = &*region.zones()[zone].name;
-            subnets
-                .iter()
-                .find(|one| one.zone == zone)
-                .map(|one| one.id.clone())
-        };
-        let fleet = fleet::request(&asking, &region, &choice, &templates, subnet);
-        let Some(fleet) = fleet else {
-            return Probe::Later("no instance type has an image and a subnet".to_owned());
-        };
-        for _ in 0..LAUNCH_ATTEMPTS {
-            let subnets = subnets.iter().map(|one| &*one.id);
-            match self.probe_calls(&fleet, &templates, subnets).await {
-                Ok(()) => return Probe::Passed,
-                // Another process has deleted it.
-                Err(error) if error.class == Class::TemplateGone => {
-                    self.state().forget_templates(&fleet);
-                }
-                Err(error) => return probe_failed(&error),
-            }
-        }
-        Probe::Later(format!(
-            "{LAUNCH_ATTEMPTS} attempts found launch templates gone"
-        ))
-    }
-
-    async fn probe_calls<'a>(
-        &self,
-        fleet: &Fleet,
-        templates: &[template::Template],
-        subnets: impl Iterator<Item = &'a str>,
-    ) -> Result<(), ApiError> {
-        self.make_templates(templates).await?;
-        let clients = &self.inner.clients;
-        wire::fleet::dry_run(clients, fleet).await?;
-        let Some(config) = fleet.configs.first() else {
-            return Ok(());
-        };
-        let kind = config
-            .overrides
-            .first()
-            .map_or("", |one| &*one.instance_type);
-        // One subnet that can be launched into will do; else the first says why not.
-        let mut first = None;
-        for subnet in subnets {
-            let tried = wire::fleet::run_dry(clients, &config.template, kind, subnet, &fleet.tags);
-            match tried.await {
-                Ok(()) => return Ok(()),
-                Err(error) => first = first.or(Some(error)),
-            }
-        }
-        first.map_or(Ok(()), Err)
     }
 }
 
@@ -860,26 +513,6 @@ fn digest(fleet: &Fleet, one: &Launched) -> Option<(String, String)> {
     Some((drift::DIGEST.to_owned(), config.digest.clone()))
 }
 
-/// Taints of a claim's node, startup taints last.
-fn taints(launch: &Launch) -> Vec<Taint> {
-    let taint = |one: &longshore_cloud::Taint| Taint {
-        key: one.key.clone(),
-        value: one.value.clone(),
-        effect: one.effect.clone(),
-        ..Taint::default()
-    };
-    let all = launch.taints.iter().chain(&launch.startup_taints);
-    all.map(taint).collect()
-}
-
-fn capacity_type(facts: &InstanceFacts) -> template::CapacityType {
-    match crate::instances::capacity_type(facts) {
-        "spot" => template::CapacityType::Spot,
-        "reserved" => template::CapacityType::Reserved,
-        _ => template::CapacityType::OnDemand,
-    }
-}
-
 /// What follows from an answer.
 enum Next {
     /// There are instances; why they are fewer than were wanted, if so.
@@ -895,31 +528,6 @@ impl super::State {
     fn forget_templates(&mut self, fleet: &Fleet) {
         for config in &fleet.configs {
             self.templates.forget(&config.template);
-        }
-    }
-
-    /// What there is of a group, if that is known.
-    fn group(&mut self, token: &str, now: i64) -> Option<GroupAnswer> {
-        let known = self.groups.get_mut(token)?;
-        known.touched = now;
-        let known = known.clone();
-        Some(self.answer(&known, true))
-    }
-
-    fn answer(&self, group: &Group, settled: bool) -> GroupAnswer {
-        let living = group.made.iter().filter_map(|(id, annotations)| {
-            let facts = self.instances.get(id)?;
-            let lives = !facts.is_gone() && !facts.ends();
-            lives.then(|| {
-                let mut instance = self.instance(facts);
-                instance.annotations.extend(annotations.clone());
-                instance
-            })
-        });
-        GroupAnswer {
-            instances: living.collect(),
-            settled,
-            short: group.short.clone(),
         }
     }
 

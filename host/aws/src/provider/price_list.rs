@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::{Ec2, REFRESH};
+use super::Ec2;
+use super::upkeep::REFRESH_INTERVAL;
 use crate::error::{ApiError, Class};
 use crate::{discovery, prices};
 
@@ -21,7 +22,7 @@ impl Ec2 {
             let pause = match self.refresh_price_list().await {
                 Ok(types) => {
                     tracing::info!(types, "on-demand prices read");
-                    REFRESH
+                    REFRESH_INTERVAL
                 }
                 Err(error) => {
                     tracing::warn!(
@@ -29,7 +30,7 @@ impl Ec2 {
                         "reading on-demand prices failed; the last ones count"
                     );
                     match error.class {
-                        Class::Unauthorized => REFRESH,
+                        Class::Unauthorized => REFRESH_INTERVAL,
                         _ => PRICE_LIST_RETRY,
                     }
                 }

@@ -7,7 +7,7 @@ use longshore_cloud::CloudError;
 use longshore_ec2::catalogue::{ClassCatalogue, Group as PlacementGroup, Region, Revisions};
 use longshore_ec2::nodeclass::EC2NodeClass;
 
-use super::{AskMinValues, VISIBLE};
+use super::{AskMinValues, MAX_DESCRIBE_DELAY_SECONDS};
 use crate::boot::Bootstrap;
 use crate::discovery;
 use crate::launch::fleet::{Fleet, UID_TAG};
@@ -152,9 +152,10 @@ impl State {
     pub fn expire(&mut self, now: i64) {
         self.region.change_unavailable(|all| all.expire(now));
         self.region.change_discovered(|all| all.expire(now));
-        let young = |at: &i64| now - at <= VISIBLE;
+        let young = |at: &i64| now - at <= MAX_DESCRIBE_DELAY_SECONDS;
         self.launched.retain(|_, at| young(at));
-        self.returned.retain(|_, at| now - *at <= 3 * VISIBLE);
+        self.returned
+            .retain(|_, at| now - *at <= 3 * MAX_DESCRIBE_DELAY_SECONDS);
         self.over.retain(|_, at| now - *at <= LAUNCH_MEMORY_SECONDS);
         self.launches
             .retain(|_, own| now - own.touched <= LAUNCH_MEMORY_SECONDS);
@@ -284,7 +285,7 @@ impl State {
         let at = self.launched.get(id)?;
         let facts = self.instances.get(id)?;
         let lives = ["pending", "running"].contains(&&*facts.state);
-        (now - at <= VISIBLE && lives).then(|| facts.clone())
+        (now - at <= MAX_DESCRIBE_DELAY_SECONDS && lives).then(|| facts.clone())
     }
 
     /// Whether EC2 has accepted the end of an instance.
@@ -370,10 +371,15 @@ mod tests {
     fn an_instance_that_ec2_does_not_describe_yet_is_listed_for_a_while() {
         let mut state = state();
         state.launched("uid-1", facts("i-1", "uid-1"), 100);
-        assert_eq!(ids(&state.listed(Vec::new(), 100 + VISIBLE)), ["i-1"]);
+        assert_eq!(
+            ids(&state.listed(Vec::new(), 100 + MAX_DESCRIBE_DELAY_SECONDS)),
+            ["i-1"]
+        );
         assert!(state.of_claim("uid-1").is_some());
         assert!(
-            state.listed(Vec::new(), 101 + VISIBLE).is_empty(),
+            state
+                .listed(Vec::new(), 101 + MAX_DESCRIBE_DELAY_SECONDS)
+                .is_empty(),
             "then it is gone"
         );
         assert!(state.of_claim("uid-1").is_none());

@@ -155,7 +155,7 @@ pub fn join(
         claim.map(|c| joined.insert(c.name));
         if node.deleting || claim.is_some_and(|c| c.deleting) {
             hosts_without_pods.push(at);
-            // Who ends another provider's node has a place for its pods.
+            // Another provider's node: that provider finds a place for its pods.
             if world.foreign_nodes.binary_search(&node.name).is_err() {
                 deleting.insert(node.name);
             }

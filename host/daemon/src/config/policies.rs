@@ -38,7 +38,7 @@ pub struct PolicyEntry {
 }
 
 /// Whether a policy is enforced.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
     /// Its scores are used.
@@ -48,6 +48,16 @@ pub enum Mode {
     Shadow,
     /// It is neither asked nor loaded, as if it were not there.
     Off,
+}
+
+impl std::fmt::Display for Mode {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Mode::Enforce => "enforce",
+            Mode::Shadow => "shadow",
+            Mode::Off => "off",
+        })
+    }
 }
 
 impl PolicyEntry {

@@ -59,6 +59,7 @@ use crate::live::process::step_error::Outcome;
 use crate::live::serve::explain_requests::ExplainRequests;
 use crate::live::serve::http::{Query, SharedBoard};
 use crate::process;
+use crate::status::parts;
 
 /// What tasks report.
 enum Done {
@@ -134,7 +135,7 @@ struct Controller {
     /// Cached metric rows and the catalogue generation they belong to.
     type_table: Mutex<Option<(u64, Arc<TypeTable>)>>,
     /// Cached status of NodeOverlays and the catalogue generation it belongs to.
-    overlays_status: Mutex<Option<(u64, serde_json::Value)>>,
+    overlays_status: Mutex<Option<(u64, parts::Overlays)>>,
     /// When nodes register, and which pods are nominated for them.
     rollout: Rollout,
     pod_latency: PodLatency,
@@ -142,7 +143,7 @@ struct Controller {
     last_pod_events: LastPodEvents,
     /// How many nodes are unhealthy.
     unhealthy_counts: UnhealthyCounts,
-    last_plan: serde_json::Value,
+    last_plan: Option<parts::LastPlan>,
     /// NodePools without compatible instance types, with reasons, as of the last round that planned
     /// for a pod.
     incompatible_pools: BTreeMap<String, String>,
@@ -238,7 +239,7 @@ impl Controller {
         let watched: Vec<Kind> =
             Kind::watched(how.catalogue.class_kind(), how.overlays.is_some()).collect();
         let unwatched = Kind::ALL.iter().filter(|kind| !watched.contains(kind));
-        unwatched.for_each(|kind| state.leave_out(*kind));
+        unwatched.for_each(|kind| state.lists.leave_out(*kind));
         let control = Controller {
             config: Arc::new(how),
             board,
@@ -270,7 +271,7 @@ impl Controller {
             pod_latency: PodLatency::default(),
             last_pod_events: LastPodEvents::default(),
             unhealthy_counts: UnhealthyCounts::default(),
-            last_plan: serde_json::Value::Null,
+            last_plan: None,
             incompatible_pools: BTreeMap::new(),
             to_remember: ToRemember::default(),
             explain_requests: ExplainRequests::default(),
@@ -332,7 +333,7 @@ impl Controller {
             self.follow_offers(now);
         }
         let leads = self.ctx.leadership.is_leader();
-        let synced = self.state.synced();
+        let synced = self.state.lists.synced();
         self.sample_cost(synced, now);
         let is_due = now >= self.published + PUBLISH_INTERVAL;
         if (is_due && self.changed) || now >= self.published + REPUBLISH_INTERVAL {
@@ -368,7 +369,7 @@ impl Controller {
         }
         if self.follow_pods(now) {
             let state = &self.state;
-            self.rollout.advance(|pod| state.waits(pod));
+            self.rollout.advance(|pod| state.pods.waits(pod));
         }
         let nodes = &self.state.nodes;
         let open = |node: &str| nodes.get(node).is_none_or(|node| node.is_registered());
@@ -434,7 +435,7 @@ impl Controller {
     /// Notes which pods wait in another way than before; a replica that stands by does so too, and
     /// acts on nothing of it. Says whether there were any.
     fn follow_pods(&mut self, now: Instant) -> bool {
-        let changes = self.state.waits_changed();
+        let changes = self.state.pods.waits_changed();
         for (pod, nominated) in &changes {
             match nominated {
                 Some(nominated) => {
@@ -447,7 +448,7 @@ impl Controller {
                     if !self.was_leader {
                         self.pod_latency.forget(pod);
                     }
-                    if self.state.has_pod(pod) {
+                    if self.state.pods.contains(pod) {
                         self.round_timer.pod_bound(now);
                     }
                 }
@@ -542,7 +543,7 @@ impl Controller {
     fn collect(&mut self) {
         self.collecting = true;
         let state = &self.state;
-        self.pod_latency.retain(|pod| state.has_pod(pod));
+        self.pod_latency.retain(|pod| state.pods.contains(pod));
         let mut claims: Vec<Arc<NodeClaim>> = self.state.claims.values().cloned().collect();
         if mutant("garbage-trusts-cache") {
             let unseen = self.unseen_claims();

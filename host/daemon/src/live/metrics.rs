@@ -422,16 +422,16 @@ impl Metrics {
         let enforced = status.policies.iter();
         let enforced = enforced.filter(|policy| policy.mode == Mode::Enforce);
         let raised = enforced.clone();
-        let raised = raised.filter(|policy| policy.raised > 0);
+        let raised = raised.filter(|policy| policy.stats.raised > 0);
         self.costs_raised.set(raised.map(|policy| {
             (
                 policy.name.as_str(),
-                i64::try_from(policy.raised).unwrap_or(i64::MAX),
+                i64::try_from(policy.stats.raised).unwrap_or(i64::MAX),
             )
         }));
         for policy in enforced.clone() {
             let counted = self.kept_answers.with_label_values(&[&policy.name]);
-            counted.inc_by(policy.kept.saturating_sub(counted.get()));
+            counted.inc_by(policy.stats.kept.saturating_sub(counted.get()));
         }
         let alike = |policy: &PolicyStatus| i64::from(!policy.alike.is_empty());
         self.costs_alike

@@ -30,7 +30,7 @@ mod serve;
 mod setup;
 mod shared;
 mod signals;
-mod status;
+pub mod status;
 mod watch;
 mod web;
 

@@ -4,411 +4,396 @@ mod recent;
 
 use std::fmt::Write as _;
 
-use serde_json::Value;
-
+use super::parts::{
+    ChangedPrice, Coming, DrainingNode, Held, LastPlan, Overlays, Status, WithoutCapacity,
+};
+use crate::config::Mode;
 use crate::error::count;
+use crate::live::policies::status::{
+    Alike, DatedBy, MAX_NAMED_NODE_POOLS, PolicyStatus, Problem, SignalStatus,
+    Status as PoliciesStatus,
+};
 use crate::messages::span;
 
+/// Offerings without capacity that the status names.
+const NAMED_OFFERINGS: usize = 10;
+
+/// Lines, each with the name of what it is about.
+#[derive(Default)]
+struct Lines(String);
+
+impl Lines {
+    fn add(&mut self, name: &str, what: impl std::fmt::Display) {
+        _ = writeln!(self.0, "{name:<9} {what}");
+    }
+
+    /// `and 3 more`, where only some of all are named.
+    fn more(&mut self, name: &str, all: usize, named: usize) {
+        if all > named {
+            self.add(name, format_args!("and {} more", all - named));
+        }
+    }
+}
+
 /// Lines of text for what `/status` answers.
-pub fn text(status: &Value) -> String {
-    let mut out = String::new();
-    let mut line = |name: &str, what: String| _ = writeln!(out, "{name:<9} {what}");
-    let number = |name: &str| status[name].as_u64().unwrap_or(0) as usize;
-    let leads = match (status["synced"].as_bool(), status["leads"].as_bool()) {
-        (Some(true), Some(true)) => "leads",
-        (Some(true), _) => "standby: another replica leads, or none does yet",
-        _ if status["troubles"]["API server"].is_string() => "cut off from the API server",
+pub fn text(status: &Status) -> String {
+    let mut lines = Lines::default();
+    about_daemon(&mut lines, status);
+    about_pods(&mut lines, status);
+    about_nodes(&mut lines, status);
+    for (pool, why) in &status.barren {
+        lines.add("nodepool", format_args!("{pool}: {why}"));
+    }
+    for (kind, why) in &status.troubles {
+        lines.add("trouble", format_args!("{kind}: {why}"));
+    }
+    if let Some(overlays) = &status.overlays {
+        about_overlays(&mut lines, overlays);
+    }
+    if let Some(policies) = &status.policies {
+        about_policies(&mut lines, policies);
+    }
+    lines.0
+}
+
+fn about_daemon(lines: &mut Lines, status: &Status) {
+    let leads = match (status.synced, status.leads) {
+        (true, true) => "leads",
+        (true, false) => "standby: another replica leads, or none does yet",
+        _ if status.troubles.contains_key("API server") => "cut off from the API server",
         _ => "starting: initial lists are not complete",
     };
-    let answered = status["answeredSecondsAgo"].as_f64().map(|ago| {
+    let answered = status.answered_seconds_ago.map(|ago| {
         let digits = usize::from(ago < 10.0);
         format!("; the API server answered {ago:.digits$} s ago")
     });
-    line("daemon", format!("{leads}{}", answered.unwrap_or_default()));
-    line(
+    lines.add("daemon", format!("{leads}{}", answered.unwrap_or_default()));
+    lines.add(
         "cluster",
         format!(
             "{} of {} wait; {}, {}, {}",
-            number("pending"),
-            count(number("pods"), "pod"),
-            count(number("nodes"), "node"),
-            count(number("nodeClaims"), "NodeClaim"),
-            count(number("nodePools"), "NodePool")
+            status.pending,
+            count(status.pods, "pod"),
+            count(status.nodes, "node"),
+            count(status.node_claims, "NodeClaim"),
+            count(status.node_pools, "NodePool")
         ),
     );
-    line("rounds", rounds(status));
-    for warning in texts(&status["warnings"]) {
-        line("warning", warning.to_owned());
+    let last = status.last_plan.as_ref().map(last_plan).unwrap_or_default();
+    lines.add("rounds", format!("{}{last}", status.rounds));
+    for warning in &status.warnings {
+        lines.add("warning", warning);
     }
-    if let Some(short) = status["withoutCapacity"].as_object() {
-        let of = |name: &str| short.get(name).and_then(Value::as_str).unwrap_or_default();
-        let offerings = short.get("offerings").and_then(Value::as_u64).unwrap_or(0) as usize;
-        let some = texts(&status["withoutCapacity"]["some"]).join(", ");
-        let and = if offerings > 10 { ", …" } else { "" };
-        let (first, last) = (of("askedAgainFrom"), of("askedAgainUntil"));
-        let until = if first == last {
-            first.to_owned()
-        } else {
-            format!("{first} to {last}")
-        };
-        line(
-            "capacity",
-            format!(
-                "{} without, until {until}: {some}{and}",
-                count(offerings, "offering")
-            ),
-        );
+    if let Some(short) = &status.without_capacity {
+        lines.add("capacity", without_capacity(short));
     }
-    for waiting in list(&status["waiting"]) {
-        let pods = waiting["pods"].as_u64().unwrap_or(0) as usize;
-        let some = texts(&waiting["some"]).join(", ");
-        let and = if pods > texts(&waiting["some"]).len() {
-            ", …"
-        } else {
-            ""
-        };
-        line(
-            "waiting",
-            format!(
-                "{} ({some}{and}): {}",
-                count(pods, "pod"),
-                shown(&waiting["why"])
-            ),
-        );
+}
+
+fn about_pods(lines: &mut Lines, status: &Status) {
+    for waiting in &status.waiting {
+        let pods = count(waiting.pods, "pod");
+        let some = some(&waiting.some, waiting.pods);
+        lines.add("waiting", format!("{pods} ({some}): {}", waiting.why));
     }
-    for coming in list(&status["coming"]) {
-        line("coming", on_its_way(coming));
+    for coming in &status.coming {
+        lines.add("coming", on_its_way(coming));
     }
-    if number("others") > 0 {
-        let pods = count(number("others"), "pod");
-        line(
+    if status.others > 0 {
+        let pods = count(status.others, "pod");
+        lines.add(
             "waiting",
             format!("{pods}: planned for existing nodes, or not planned yet"),
         );
     }
-    for refused in list(&status["refused"]) {
-        line(
+    for refused in &status.refused {
+        lines.add(
             "refused",
             format!(
                 "{} for NodePool {}, {} since {}: {}",
-                shown(&refused["what"]),
-                shown(&refused["nodePool"]),
-                count(refused["times"].as_u64().unwrap_or(0) as usize, "time"),
-                shown(&refused["since"]),
-                shown(&refused["why"])
+                refused.what,
+                refused.node_pool,
+                count(refused.times as usize, "time"),
+                refused.since,
+                refused.why
             ),
         );
     }
-    for held in list(&status["held"]) {
-        line("stay", stays(held));
+}
+
+fn about_nodes(lines: &mut Lines, status: &Status) {
+    for held in &status.held {
+        lines.add("stay", stays(held));
     }
-    for node in list(&status["draining"]["lines"]) {
-        line("draining", goes(node));
+    if let Some(draining) = &status.draining {
+        for node in &draining.lines {
+            lines.add("draining", goes(node));
+        }
+        lines.more("draining", draining.nodes, draining.lines.len());
     }
-    let more = status["draining"]["nodes"].as_u64().unwrap_or(0) as usize;
-    let more = more.saturating_sub(list(&status["draining"]["lines"]).len());
-    if more > 0 {
-        line("draining", format!("and {more} more"));
+    if let Some(churn) = &status.churn {
+        lines.add("churn", recent::churn(churn));
     }
-    if status["churn"].is_object() {
-        line("churn", recent::churn(&status["churn"]));
+    if let Some(lost) = &status.lost {
+        lines.add("lost", recent::lost(lost));
     }
-    if status["lost"].is_object() {
-        line("lost", recent::lost(&status["lost"]));
+    if let Some(cost) = &status.cost {
+        lines.add("cost", recent::cost(cost));
     }
-    if status["cost"].is_object() {
-        line("cost", recent::cost(&status["cost"]));
+    for change in &status.changes {
+        lines.add("changed", recent::change(change));
     }
-    for change in list(&status["changes"]) {
-        line("changed", recent::change(change));
+}
+
+fn about_overlays(lines: &mut Lines, overlays: &Overlays) {
+    for overlay in &overlays.overlays {
+        lines.add("overlay", format!("{}: {}", overlay.name, overlay.state));
     }
-    for (pool, why) in status["barren"].as_object().into_iter().flatten() {
-        line("nodepool", format!("{pool}: {}", shown(why)));
+    lines.more("overlay", overlays.count, overlays.overlays.len());
+    if overlays.prices_changed > 0 {
+        lines.add("prices", prices(overlays));
     }
-    for (kind, why) in status["troubles"].as_object().into_iter().flatten() {
-        line("trouble", format!("{kind}: {}", shown(why)));
+}
+
+fn about_policies(lines: &mut Lines, policies: &PoliciesStatus) {
+    if let Some(file) = &policies.config.file {
+        let problem = problem(policies.config.error.as_ref());
+        lines.add("config", format!("{file}{problem}"));
     }
-    let overlays = &status["overlays"];
-    for overlay in list(&overlays["overlays"]) {
-        let (name, state) = (shown(&overlay["name"]), shown(&overlay["state"]));
-        line("overlay", format!("{name}: {state}"));
+    if let Some(why) = &policies.files.without_events {
+        let every = policies.files.look_every_ms;
+        lines.add("files", format!("looked at every {every} ms: {why}"));
     }
-    let more = overlays["count"].as_u64().unwrap_or(0) as usize;
-    let more = more.saturating_sub(list(&overlays["overlays"]).len());
-    if more > 0 {
-        line("overlay", format!("and {more} more"));
+    for of in &policies.policies {
+        lines.add("policy", policy(of));
     }
-    if let Some(changed) = overlays["pricesChanged"].as_u64().filter(|all| *all > 0) {
-        line(
-            "prices",
-            prices(changed as usize, list(&overlays["prices"])),
-        );
+    for of in &policies.signals {
+        lines.add("signal", signal(of));
     }
-    let policies = &status["policies"];
-    if let Some(file) = policies["config"]["file"].as_str() {
-        line(
-            "config",
-            format!("{file}{}", problem(&policies["config"]["error"])),
-        );
-    }
-    if let Some(why) = policies["files"]["without_events"].as_str() {
-        let every = shown(&policies["files"]["look_every_ms"]);
-        line("files", format!("looked at every {every} ms: {why}"));
-    }
-    for policy in list(&policies["policies"]) {
-        let without = match (policy["mode"].as_str(), policy["loading"].as_bool()) {
-            (Some("off"), _) => "not asked",
-            (_, Some(true)) => "being loaded",
-            _ => "never loaded, the price answers",
-        };
-        let version = policy["version"].as_str().unwrap_or(without);
-        let failing = policy["failing"]
-            .as_str()
-            .map(|why| format!("; failing: {why}"))
-            .unwrap_or_default();
-        let decisions = decisions(policy) + &alike(policy) + &raised(policy) + &withheld(policy);
-        let (name, mode) = (shown(&policy["name"]), shown(&policy["mode"]));
-        line(
-            "policy",
-            format!(
-                "{name} ({mode}): {version}{decisions}{failing}{}",
-                problem(&policy["error"])
-            ),
-        );
-    }
-    for signal in list(&policies["signals"]) {
-        let had = match signal["rows"].as_u64() {
-            Some(rows) => count(rows as usize, "row"),
-            None => "never had".to_owned(),
-        };
-        let had = had + &age(signal);
-        let (name, source) = (shown(&signal["name"]), shown(&signal["source"]));
-        line(
-            "signal",
-            format!("{name} from {source}: {had}{}", problem(&signal["error"])),
-        );
-    }
-    out
+}
+
+/// `a, b, …`: those that are named of so many.
+fn some(named: &[String], all: usize) -> String {
+    let and = if all > named.len() { ", …" } else { "" };
+    format!("{}{and}", named.join(", "))
+}
+
+fn without_capacity(short: &WithoutCapacity) -> String {
+    let and = match short.offerings > NAMED_OFFERINGS {
+        true => ", …",
+        false => "",
+    };
+    let (first, last) = (&short.asked_again_from, &short.asked_again_until);
+    let until = match first == last {
+        true => first.clone(),
+        false => format!("{first} to {last}"),
+    };
+    let offerings = count(short.offerings, "offering");
+    let some = short.some.join(", ");
+    format!("{offerings} without, until {until}: {some}{and}")
 }
 
 /// Pods whose node is on its way, and what it waits for.
-fn on_its_way(coming: &Value) -> String {
-    let number = |name: &str| coming[name].as_u64().unwrap_or(0) as usize;
-    let some = texts(&coming["some"]);
-    let and = if number("nodeClaims") > some.len() {
-        ", …"
-    } else {
-        ""
-    };
+fn on_its_way(coming: &Coming) -> String {
     format!(
-        "{} on {} of NodePool {} ({}{and}), since {}: {}",
-        count(number("pods"), "pod"),
-        count(number("nodeClaims"), "NodeClaim"),
-        shown(&coming["nodePool"]),
-        some.join(", "),
-        shown(&coming["since"]),
-        shown(&coming["waitsFor"])
+        "{} on {} of NodePool {} ({}), since {}: {}",
+        count(coming.pods, "pod"),
+        count(coming.node_claims, "NodeClaim"),
+        coming.node_pool,
+        some(&coming.some, coming.node_claims),
+        coming.since.as_deref().unwrap_or_default(),
+        coming.waits_for
     )
 }
 
 /// Nodes that a rule keeps.
-fn stays(held: &Value) -> String {
-    let (nodes, some) = (
-        held["nodes"].as_u64().unwrap_or(0) as usize,
-        texts(&held["some"]),
-    );
-    let and = if nodes > some.len() { ", …" } else { "" };
-    let drifted = match held["drifted"] == true {
+fn stays(held: &Held) -> String {
+    let drifted = match held.drifted {
         true => " that drifted",
         false => "",
     };
-    let (nodes, some) = (count(nodes, "node"), some.join(", "));
-    format!("{nodes}{drifted} ({some}{and}): {}", shown(&held["why"]))
+    let nodes = count(held.nodes, "node");
+    let some = some(&held.some, held.nodes);
+    format!("{nodes}{drifted} ({some}): {}", held.why)
 }
 
 /// A node whose end takes long, and which pods keep it.
-fn goes(node: &Value) -> String {
-    let some = texts(&node["some"]);
-    let refusing = node["refusing"].as_u64().unwrap_or(0) as usize;
-    let and = if refusing > some.len() { "; …" } else { "" };
-    let kept = match refusing {
+fn goes(node: &DrainingNode) -> String {
+    let and = match node.refusing > node.some.len() {
+        true => "; …",
+        false => "",
+    };
+    let kept = match node.refusing {
         0 => String::new(),
-        _ => format!(
+        refusing => format!(
             ", of which {refusing} may not be evicted ({}{and})",
-            some.join("; ")
+            node.some.join("; ")
         ),
     };
-    let name = match shown(&node["node"]) {
-        "" => format!("NodeClaim {}", shown(&node["nodeClaim"])),
+    let name = match &*node.node {
+        "" => format!(
+            "NodeClaim {}",
+            node.node_claim.as_deref().unwrap_or_default()
+        ),
         name => format!("node {name}"),
     };
     format!(
         "{name} of NodePool {}, since {}: {}{kept}",
-        shown(&node["nodePool"]),
-        shown(&node["since"]),
-        shown(&node["waitsFor"])
+        node.node_pool, node.since, node.waits_for
     )
 }
 
 /// Offerings whose price NodeOverlays change, a few of them by name.
-fn prices(changed: usize, some: &[Value]) -> String {
-    let one = |one: &Value| {
-        let price = |name: &str| one[name].as_f64().unwrap_or_default();
-        let (price, offered) = (price("price"), price("offered"));
-        let offering = shown(&one["offering"]);
+fn prices(overlays: &Overlays) -> String {
+    let one = |of: &ChangedPrice| {
+        let (offering, price, offered) = (&of.offering, of.price, of.offered);
         format!("{offering} {price} USD/h (offered at {offered})")
     };
-    let named: Vec<String> = some.iter().map(one).collect();
-    let and = if changed > some.len() { ", …" } else { "" };
-    let named = named.join(", ");
+    let named: Vec<String> = overlays.prices.iter().map(one).collect();
     format!(
-        "{} at another price: {named}{and}",
-        count(changed, "offering")
+        "{} at another price: {}",
+        count(overlays.prices_changed, "offering"),
+        some(&named, overlays.prices_changed)
+    )
+}
+
+/// A policy: its version, what it decides, and what is wrong with it.
+fn policy(policy: &PolicyStatus) -> String {
+    let without = match (policy.mode, policy.loading) {
+        (Mode::Off, _) => "not asked",
+        (_, true) => "being loaded",
+        (_, false) => "never loaded, the price answers",
+    };
+    let version = policy.version.as_deref().unwrap_or(without);
+    let failing = policy.failing.as_ref();
+    let failing = failing.map(|why| format!("; failing: {why}"));
+    let decisions = decisions(policy) + &alike(policy) + &raised(policy) + &withheld(policy);
+    format!(
+        "{} ({}): {version}{decisions}{}{}",
+        policy.name,
+        policy.mode,
+        failing.unwrap_or_default(),
+        problem(policy.error.as_ref())
     )
 }
 
 /// What a consolidation policy has decided, and how often the rules of NodePools decided alone.
-fn decisions(policy: &Value) -> String {
-    let implements = list(&policy["implements"]);
-    if !implements.iter().any(|of| of == "consolidation") {
+fn decisions(policy: &PolicyStatus) -> String {
+    if !policy.implements.iter().any(|of| of == "consolidation") {
         return String::new();
     }
-    let number = |name: &str| policy[name].as_u64().unwrap_or(0);
-    let mut text = format!(
-        "; proposals approved {}, deferred {}, refused {}",
-        number("approved"),
-        number("deferred"),
-        number("declined")
-    );
-    let shadow = &policy["shadow"];
-    if !shadow.is_null() {
-        let number = |name: &str| shadow[name].as_u64().unwrap_or(0);
-        text = format!(
+    let stats = &policy.stats;
+    let text = match &policy.shadow {
+        None => format!(
+            "; proposals approved {}, deferred {}, refused {}",
+            stats.approved, stats.deferred, stats.declined
+        ),
+        Some(shadow) => format!(
             "; would have decided {} of {} proposals otherwise",
-            number("proposals_differing"),
-            number("proposals")
-        );
-    }
-    match number("by_rules") {
+            shadow.proposals_differing, shadow.proposals
+        ),
+    };
+    match stats.by_rules {
         0 => text,
         times => format!("{text}; unanswered {times}: the rules of NodePools alone counted"),
     }
 }
 
 /// What a policy wants and does not get.
-fn withheld(policy: &Value) -> String {
-    let names = |key: &str| {
-        list(&policy[key])
-            .iter()
-            .map(shown)
-            .collect::<Vec<_>>()
-            .join(", ")
-    };
-    let mut text = String::new();
-    for (key, words) in [
-        ("not_granted", "not asked"),
-        ("withheld_signals", "signals withheld"),
-    ] {
-        let names = names(key);
-        if !names.is_empty() {
-            text += &format!("; {words}: {names}");
-        }
-    }
-    text
+fn withheld(policy: &PolicyStatus) -> String {
+    let all = [
+        (&policy.not_granted, "not asked"),
+        (&policy.withheld_signals, "signals withheld"),
+    ];
+    let all = all.iter().filter(|(names, _)| !names.is_empty());
+    all.map(|(names, words)| format!("; {words}: {}", names.join(", ")))
+        .collect()
 }
 
 /// For which NodePools a policy costs all offerings alike.
-fn alike(policy: &Value) -> String {
-    let one = |one: &Value| {
-        let pools = texts(&one["nodepools"]);
-        let more = if pools.len() > 3 { ", …" } else { "" };
+fn alike(policy: &PolicyStatus) -> String {
+    let one = |alike: &Alike| {
+        let named = alike.nodepools.iter().take(MAX_NAMED_NODE_POOLS);
+        let named: Vec<String> = named.cloned().collect();
         format!(
-            "; costs all {} offerings {} USD/h for NodePool {}{more}: the price decides nothing",
-            one["offerings"],
-            one["cost"].as_f64().unwrap_or_default(),
-            pools.get(..3).unwrap_or(&pools).join(", ")
+            "; costs all {} offerings {} USD/h for NodePool {}: the price decides nothing",
+            alike.offerings,
+            alike.cost,
+            some(&named, alike.nodepools.len())
         )
     };
-    list(&policy["alike"]).iter().map(one).collect()
+    policy.alike.iter().map(one).collect()
 }
 
 /// That a policy costs offerings less than the operator believes, if it does.
-fn raised(policy: &Value) -> String {
-    match policy["raised"].as_u64() {
-        None | Some(0) => String::new(),
-        Some(times) => format!(
+fn raised(policy: &PolicyStatus) -> String {
+    match policy.stats.raised {
+        0 => String::new(),
+        times => format!(
             "; raised to the least that max-discount allows: {} so far",
             count(times as usize, "cost")
         ),
     }
 }
 
+/// A signal: how many rows it has, how old they are, and what is wrong.
+fn signal(signal: &SignalStatus) -> String {
+    let had = match signal.rows {
+        Some(rows) => count(rows, "row"),
+        None => "never had".to_owned(),
+    };
+    format!(
+        "{} from {}: {had}{}{}",
+        signal.name,
+        signal.source,
+        age(signal),
+        problem(signal.error.as_ref())
+    )
+}
+
 /// How old the data of a signal is, and what says so.
-fn age(signal: &Value) -> String {
-    let Some(age) = signal["age_seconds"].as_i64() else {
+fn age(signal: &SignalStatus) -> String {
+    let Some(age) = signal.age_seconds else {
         return String::new();
     };
-    let by = match shown(&signal["dated_by"]) {
-        "table" => " (its own time)",
-        "file" => " (change of the file)",
-        "last-modified" => " (Last-Modified of the reply)",
-        "reply" => " (since the reply)",
-        _ => "",
+    let by = match signal.dated_by {
+        Some(DatedBy::Table) => " (its own time)",
+        Some(DatedBy::File) => " (change of the file)",
+        Some(DatedBy::LastModified) => " (Last-Modified of the reply)",
+        Some(DatedBy::Reply) => " (since the reply)",
+        None => "",
     };
     format!(", {} old{by}", span(age))
 }
 
-fn rounds(status: &Value) -> String {
-    let rounds = status["rounds"].as_u64().unwrap_or(0);
-    let last = &status["lastPlan"];
-    if last.is_null() {
-        return rounds.to_string();
-    }
-    let number = |name: &str| last[name].as_u64().unwrap_or(0) as usize;
-    let failed = match number("failed") {
+fn last_plan(last: &LastPlan) -> String {
+    let failed = match last.failed {
+        None | Some(0) => String::new(),
+        Some(failed) => format!(" ({failed} could not be created)"),
+    };
+    let cut_short = match last.cut_short {
+        true => ", cut short at the time limit: first-fit",
+        false => "",
+    };
+    let left_out = match last.left_out {
         0 => String::new(),
-        failed => format!(" ({failed} could not be created)"),
+        pods => format!(
+            ", {} left out with which plans break a rule: a defect of Longshore",
+            count(pods, "pod")
+        ),
     };
     format!(
-        "{rounds}; in the last, {} got {}{failed} at {:.4} USD/h, {} left over, {} ms{}{}",
-        count(number("pods"), "pod"),
-        count(number("claims"), "NodeClaim"),
-        last["cost"].as_f64().unwrap_or(0.0),
-        number("left"),
-        number("milliseconds"),
-        if last["cutShort"] == true {
-            ", cut short at the time limit: first-fit"
-        } else {
-            ""
-        },
-        match number("leftOut") {
-            0 => String::new(),
-            pods => format!(
-                ", {} left out with which plans break a rule: a defect of Longshore",
-                count(pods, "pod")
-            ),
-        }
+        "; in the last, {} got {}{failed} at {:.4} USD/h, {} left over, {} ms{cut_short}{left_out}",
+        count(last.pods, "pod"),
+        count(last.claims, "NodeClaim"),
+        last.cost,
+        last.left,
+        last.milliseconds
     )
 }
 
-fn list(value: &Value) -> &[Value] {
-    value.as_array().map_or(&[], Vec::as_slice)
-}
-
-fn texts(value: &Value) -> Vec<&str> {
-    list(value).iter().filter_map(Value::as_str).collect()
-}
-
-fn shown(value: &Value) -> &str {
-    value.as_str().unwrap_or_default()
-}
-
 /// `; PLACE: REASON`, if there is a problem.
-fn problem(value: &Value) -> String {
-    match value.is_object() {
-        true => format!("; {}: {}", shown(&value["place"]), shown(&value["reason"])),
-        false => String::new(),
-    }
+fn problem(problem: Option<&Problem>) -> String {
+    problem.map_or_else(String::new, |problem| format!("; {problem}"))
 }
 
 #[cfg(test)]
@@ -416,6 +401,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::status::parts::read;
 
     #[test]
     fn a_status_reads_as_lines() {
@@ -473,7 +459,7 @@ mod tests {
             policy    hours (enforce): business-hours 0.1.0; proposals approved 3, deferred 2, refused 1; unanswered 1: the rules of NodePools alone counted; raised to the least that max-discount allows: 12 costs so far; failing: decide: no
             signal    carbon from http://x/y: 4 rows, 3 d old (Last-Modified of the reply); http://x/y: it answers with status 500
         "#]]
-        .assert_eq(&text(&status));
-        assert!(text(&json!({"synced": false})).starts_with("daemon    starting"));
+        .assert_eq(&text(&read(status)));
+        assert!(text(&Status::default()).starts_with("daemon    starting"));
     }
 }

@@ -11,12 +11,12 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Mutex;
 
 use longshore_api::crd::{ConditionStatus, NodeClaim, Timestamp, condition};
-use serde_json::{Value, json};
 
 use crate::live::decide::command::REASON;
 use crate::live::observe::node_claim::rfc3339;
 use crate::live::observe::state::cost::Cost;
 use crate::live::process::lock::lock;
+use crate::status::parts;
 use churn::{Churn, End, Lost};
 use cost::Costs;
 pub use cost::SAMPLE_INTERVAL;
@@ -58,13 +58,13 @@ struct Change {
 #[derive(Default)]
 pub struct View {
     /// `churn`.
-    pub churn: Value,
+    pub churn: Option<parts::Churn>,
     /// `lost`.
-    pub lost: Value,
+    pub lost: Option<parts::Lost>,
     /// `cost`.
-    pub cost: Value,
+    pub cost: Option<parts::Cost>,
     /// `changes`.
-    pub changes: Value,
+    pub changes: Vec<parts::Change>,
     /// A sentence for each thing that an operator should look at.
     pub warnings: Vec<String>,
 }
@@ -175,8 +175,12 @@ impl Change {
         format!("{}: {}", self.subject, self.what)
     }
 
-    fn status(&self) -> Value {
-        json!({"at": rfc3339(self.at), "what": self.text(), "times": self.times})
+    fn status(&self) -> parts::Change {
+        parts::Change {
+            at: rfc3339(self.at),
+            what: self.text(),
+            times: self.times,
+        }
     }
 }
 
@@ -202,8 +206,11 @@ fn most(all: &NodesByName) -> Vec<(&str, usize)> {
 const MAX_NAMES_SHOWN: usize = 5;
 
 /// The names that have most nodes, for programs.
-fn listed(all: &NodesByName) -> Value {
-    let line = |(name, nodes): (&str, usize)| json!({"name": name, "nodes": nodes});
+fn listed(all: &NodesByName) -> Vec<parts::NodesOf> {
+    let line = |(name, nodes): (&str, usize)| parts::NodesOf {
+        name: name.to_owned(),
+        nodes,
+    };
     most(all).into_iter().map(line).collect()
 }
 

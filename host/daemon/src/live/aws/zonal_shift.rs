@@ -6,7 +6,7 @@ use std::sync::Arc;
 use kube::api::{Api, ListParams};
 use longshore_api::crd::NodePool;
 use longshore_aws::provider::Ec2;
-use longshore_aws::zonal_shift::EVERY;
+use longshore_aws::zonal_shift::POLL_INTERVAL;
 
 use crate::live::act::context::Context;
 
@@ -22,7 +22,7 @@ pub(super) async fn follow(ec2: &Ec2, ctx: &Arc<Context>) {
                 said = shifted;
             }
         }
-        tokio::time::sleep(EVERY).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
         match ec2.refresh_shifts().await {
             Ok(changes) => {
                 for zone in &changes.begun {

@@ -10,7 +10,6 @@ use longshore_core::model::ClusterObjects;
 use longshore_core::plan::{Plan, PodIx, PoolIx, Refusal, Unfit, Unplaced};
 use longshore_core::reasons::UselessPurchase;
 use longshore_core::snapshot::{Ineligible, Snapshot};
-use serde_json::json;
 use tokio::sync::mpsc::Sender;
 use tokio::time::Instant;
 
@@ -26,6 +25,7 @@ use crate::live::observe::server_pods::{self, Asked};
 use crate::live::process::lock::lock;
 use crate::messages::time_of_day;
 use crate::report::{self, UnplacedPod};
+use crate::status::parts::LastPlan;
 
 /// Why no node is bought for a pod for now, if that is because one did not help.
 fn useless_purchase(unplaced: &Unplaced) -> Option<&UselessPurchase> {
@@ -151,10 +151,17 @@ impl Controller {
     fn note_plan(&mut self, round: &Round, plan: &Plan, claims: usize, left_out: usize) {
         let milliseconds = round.took.as_millis() as u64;
         let pods = round.snapshot.pending.len();
-        self.last_plan = json!({
-            "milliseconds": milliseconds, "cost": plan.cost, "effective": plan.effective_cost,
-            "lowerBound": plan.lower_bound, "claims": claims, "left": plan.unplaced.len(),
-            "pods": pods, "cutShort": plan.cut_short.is_some(), "leftOut": left_out,
+        self.last_plan = Some(LastPlan {
+            milliseconds,
+            cost: plan.cost,
+            effective: plan.effective_cost,
+            lower_bound: plan.lower_bound,
+            claims,
+            failed: None,
+            pods,
+            left: plan.unplaced.len(),
+            cut_short: plan.cut_short.is_some(),
+            left_out,
         });
         if claims == 0 && plan.unplaced.is_empty() {
             return;
@@ -176,7 +183,7 @@ impl Controller {
     fn create_claims(&mut self, round: &Round, wanted: Vec<NewNodeClaim>) {
         let pods = wanted.iter().flat_map(|want| want.pods.iter().cloned());
         let (waiting, moving): (Vec<String>, Vec<String>) =
-            pods.partition(|pod| self.state.waits(pod));
+            pods.partition(|pod| self.state.pods.waits(pod));
         let purchase = Purchase {
             doubtful: self.doubtful(&waiting),
             waiting,
@@ -305,7 +312,7 @@ impl Controller {
         for (pod, claim, until) in shown.chain(unplaced).filter(|of| !is_over(of.2)) {
             let uid = snapshot.world.pods[pod.0 as usize].uid.clone();
             let pod = pod_name(&snapshot.world, pod);
-            let words = match self.state.words_of_scheduler(&pod) {
+            let words = match self.state.pods.words_of_scheduler(&pod) {
                 "" => String::new(),
                 words => format!(": {}", words.trim_end_matches('.')),
             };
@@ -412,7 +419,7 @@ impl Controller {
                 .is_some_and(|node| node.is_registered())
             {
                 // kube-scheduler will bind those that it has not tried yet by itself.
-                pods.retain(|(pod, _)| !self.state.is_unattempted(pod));
+                pods.retain(|(pod, _)| !self.state.pods.is_unattempted(pod));
                 on_nodes.push((name, pods));
             } else if self.state.claims.contains_key(name) {
                 let decided = self.ctx.now().as_second();

@@ -48,7 +48,7 @@ impl Controller {
                     && let Some(name) = full_name(json)
                     && self.watches.is_older_than_own(kind, &name, version)
                 {
-                    self.state.is_listed(kind, &name);
+                    self.state.lists.note_seen(kind, &name);
                     return;
                 }
             }
@@ -110,17 +110,17 @@ impl Controller {
     /// Remembers NodeClaims that have gone, and what is bought with and is another one.
     fn note_recent(&mut self) {
         let (recent, now) = (&self.ctx.recent, self.ctx.now());
-        for claim in self.state.claims_gone() {
+        for claim in self.state.changes.claims_gone() {
             recent.gone(&claim, now);
         }
-        for change in self.state.spec_changes() {
+        for change in self.state.changes.specs() {
             let subject = format!("{} {}", change.kind.at().kind, change.name);
             recent.changed(now, &subject, &change.text());
         }
     }
 
     fn fold(&mut self, kind: Kind, change: Change) {
-        match (&change, self.state.trouble(kind)) {
+        match (&change, self.state.lists.trouble(kind)) {
             // Said once, however often it is tried.
             (Change::Failed(why), last) if last != Some(why) => {
                 tracing::warn!(?kind, why, "watch failed; retrying");
@@ -178,8 +178,8 @@ impl Controller {
             ),
             None => {}
         }
-        let reached = self.state.transitions();
-        let turned = self.state.condition_changes();
+        let reached = self.state.pods.transitions();
+        let turned = self.state.changes.conditions();
         if self.was_leader {
             turned
                 .iter()

@@ -2,12 +2,11 @@
 
 use std::collections::HashMap;
 
-use serde_json::{Value, json};
-
 use super::Controller;
 use crate::live::observe::overlays::{Applied, Verdict};
 use crate::live::observe::state::TypeTable;
 use crate::live::process::lock::lock;
+use crate::status::parts::{ChangedPrice, Overlay, Overlays};
 
 /// Overlays and offerings that are named.
 const MAX_NAMED_OVERLAYS: usize = 20;
@@ -15,28 +14,26 @@ const MAX_NAMED_PRICES: usize = 5;
 
 impl Controller {
     /// Nothing where there are no overlays, or they were not applied yet.
-    pub(super) fn overlays_status(&self) -> Value {
+    pub(super) fn overlays_status(&self) -> Option<Overlays> {
         let known = self.config.overlays.as_deref();
         let (offers, names) = (self.offers.catalogue(), self.state.names());
-        let Some(made) = known.and_then(|known| known.made(offers, names)) else {
-            return Value::Null;
-        };
+        let made = known.and_then(|known| known.made(offers, names))?;
         let number = made.catalogue.number();
         let mut last = lock(&self.overlays_status);
         if let Some((of, status)) = &*last
             && *of == number
         {
-            return status.clone();
+            return Some(status.clone());
         }
         let before = TypeTable::of(offers, names);
         let after = TypeTable::of(&made.catalogue, names);
         let status = status(&made, &before, &after);
         *last = Some((number, status.clone()));
-        status
+        Some(status)
     }
 }
 
-fn status(made: &Applied, before: &TypeTable, after: &TypeTable) -> Value {
+fn status(made: &Applied, before: &TypeTable, after: &TypeTable) -> Overlays {
     let word = |verdict: &Verdict| match verdict {
         Verdict::Applied => "applied".to_owned(),
         Verdict::Invalid(why) => format!("ignored: {why}"),
@@ -44,24 +41,24 @@ fn status(made: &Applied, before: &TypeTable, after: &TypeTable) -> Value {
             "ignored: another one of its weight changes the same price or resource".to_owned()
         }
     };
-    let one = |(name, verdict)| json!({"name": name, "state": word(verdict)});
-    let named: Vec<Value> = made
-        .verdicts
-        .iter()
-        .take(MAX_NAMED_OVERLAYS)
-        .map(one)
-        .collect();
-    let prices = changed(before, after);
-    json!({
-        "count": made.verdicts.len(),
-        "overlays": named,
-        "pricesChanged": prices.len(),
-        "prices": prices.get(..MAX_NAMED_PRICES).unwrap_or(&prices),
-    })
+    let one = |(name, verdict): (&String, &Verdict)| Overlay {
+        name: name.clone(),
+        state: word(verdict),
+    };
+    let named = made.verdicts.iter().take(MAX_NAMED_OVERLAYS);
+    let mut prices = changed(before, after);
+    let prices_changed = prices.len();
+    prices.truncate(MAX_NAMED_PRICES);
+    Overlays {
+        count: made.verdicts.len(),
+        overlays: named.map(one).collect(),
+        prices_changed,
+        prices,
+    }
 }
 
 /// Offerings whose lowest price is another one: the price that counts, and the one that is offered.
-fn changed(before: &TypeTable, after: &TypeTable) -> Vec<Value> {
+fn changed(before: &TypeTable, after: &TypeTable) -> Vec<ChangedPrice> {
     let mut old = HashMap::new();
     for kind in &before.0 {
         for one in &kind.offerings {
@@ -74,10 +71,13 @@ fn changed(before: &TypeTable, after: &TypeTable) -> Vec<Value> {
         for one in &kind.offerings {
             let key = (&*kind.name, &*one.capacity_type, &*one.zone);
             let offered = old.get(&key).copied();
-            if offered.is_some_and(|offered| offered != one.price) {
+            if let Some(offered) = offered.filter(|offered| *offered != one.price) {
                 let (name, zone) = (&kind.name, &one.zone);
-                let offering = format!("{name}/{zone}/{}", one.capacity_type);
-                all.push(json!({"offering": offering, "price": one.price, "offered": offered}));
+                all.push(ChangedPrice {
+                    offering: format!("{name}/{zone}/{}", one.capacity_type),
+                    price: one.price,
+                    offered,
+                });
             }
         }
     }
@@ -92,6 +92,7 @@ mod tests {
 
     use super::*;
     use crate::live::observe::state::{OfferingRow, TypeRow};
+    use crate::status::parts::Status;
 
     fn table(prices: &[(&str, f64)]) -> TypeTable {
         let row = |(name, price): &(&str, f64)| TypeRow {
@@ -125,7 +126,10 @@ mod tests {
         };
         let before = table(&[("a.large", 0.1), ("b.large", 0.2)]);
         let after = table(&[("a.large", 0.05), ("b.large", 0.2)]);
-        let status = json!({"overlays": status(&made, &before, &after)});
+        let status = Status {
+            overlays: Some(status(&made, &before, &after)),
+            ..Status::default()
+        };
         expect_test::expect![[r#"
             daemon    starting: initial lists are not complete
             cluster   0 of 0 pods wait; 0 nodes, 0 NodeClaims, 0 NodePools

@@ -141,7 +141,7 @@ impl Controller {
         {
             let (state, plans) = (&self.state, &self.plans);
             let is_expected = |planned: &Planned<'_>| {
-                state.waits(planned.pod)
+                state.pods.waits(planned.pod)
                     && plans.owner(planned.pod).is_none_or(|owner| owner == name)
             };
             let young = lifecycle::may_wait(&self.ctx, node);

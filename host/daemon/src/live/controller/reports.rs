@@ -30,7 +30,7 @@ impl Controller {
                 let state = &self.state;
                 let created = claims.len();
                 let pods = claims.into_iter().flat_map(|created| created.pods);
-                self.bought.extend(pods.filter(|pod| state.waits(pod)));
+                self.bought.extend(pods.filter(|pod| state.pods.waits(pod)));
                 self.planning = false;
                 if outdated {
                     let rounds = &self.ctx.metrics.rounds;
@@ -70,8 +70,8 @@ impl Controller {
         let outcome = if created > 0 { "bought" } else { "failed" };
         let rounds = &self.ctx.metrics.rounds;
         rounds.with_label_values(&[outcome]).inc();
-        if let Some(plan) = self.last_plan.as_object_mut() {
-            plan.insert("failed".to_owned(), failed.into());
+        if let Some(plan) = &mut self.last_plan {
+            plan.failed = Some(failed);
         }
         self.failed_writes = if created > 0 {
             0

@@ -96,7 +96,7 @@ impl Controller {
 
     /// The part of the configuration that the fold uses. To be called between two rounds.
     pub(super) fn apply_config(&mut self) {
-        self.state.plans_unattempted = self
+        self.state.pods.plans_unattempted = self
             .config
             .policies
             .take()

@@ -6,7 +6,6 @@ mod draining;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use serde_json::json;
 use tokio::time::Instant;
 
 use super::Controller;
@@ -14,6 +13,7 @@ use crate::live::observe::node_claim::is_true;
 use crate::live::observe::planned_pods::planned_pods;
 use crate::live::observe::state::{MetricsSnapshot, TypeTable};
 use crate::live::process::lock::lock;
+use crate::status::parts::{Status, WaitingPods};
 
 impl Controller {
     /// The cluster as exported in metrics.
@@ -35,7 +35,7 @@ impl Controller {
             .map(|(pod, _)| pod.as_str());
         let expected: BTreeSet<&str> = planned
             .chain(more)
-            .filter(|pod| self.state.waits(pod))
+            .filter(|pod| self.state.pods.waits(pod))
             .collect();
         let deciding = self
             .round_timer
@@ -44,7 +44,7 @@ impl Controller {
             .map(|began| began.elapsed());
         MetricsSnapshot {
             now: self.ctx.now(),
-            queue: self.state.pending() - expected.len(),
+            queue: self.state.pods.pending() - expected.len(),
             deciding,
             pod_latency: self.pod_latency.clone(),
             classes: self.config.catalogue.class_views(),
@@ -90,17 +90,18 @@ impl Controller {
         let overlays = self.overlays_status();
         let mut board = lock(&self.board);
         board.synced = synced;
-        board.waiting.retain(|pod, _| self.state.waits(pod));
+        board.waiting.retain(|pod, _| self.state.pods.waits(pod));
         let waiting = grouped(&board.waiting);
         let (coming, pods) = coming::coming(&self.state);
         let explained = pods.iter().filter(|pod| !board.waiting.contains_key(**pod));
         let explained = explained.count() + board.waiting.len();
-        let others = self.state.pending().saturating_sub(explained);
+        let others = self.state.pods.pending().saturating_sub(explained);
         let policies = board.policies.clone();
         let short = self.ctx.unavailable.summary(self.ctx.now().as_second());
         self.ctx.metrics.short(&short);
         let mut troubles: BTreeMap<String, String> = self
             .state
+            .lists
             .troubles()
             .map(|(kind, why)| (format!("{kind:?}"), why.to_owned()))
             .collect();
@@ -144,35 +145,65 @@ impl Controller {
         let (led, moment) = (self.ctx.leadership.since(), self.ctx.now());
         let led = moment - now.saturating_duration_since(led);
         let recent = self.ctx.recent.view(claims, (self.since, led, moment));
-        let of_policies = policies["warnings"].as_array().into_iter().flatten();
-        let of_policies = of_policies.filter_map(|warning| warning.as_str().map(str::to_owned));
-        let warnings: Vec<String> = recent.warnings.into_iter().chain(of_policies).collect();
-        board.status = json!({
-            "synced": synced, "leads": leads, "planningWaits": self.blocked, "revision": self.state.revision, "rounds": self.rounds,
-            "pods": self.state.pods(), "pending": self.state.pending(), "nodes": self.state.nodes.len(),
-            "nodeClaims": self.state.claims.len(), "nodePools": self.state.pools.len(),
-            "waiting": waiting, "work": self.work.len(), "lastPlan": self.last_plan, "troubles": troubles,
-            "withoutCapacity": short.as_json(), "policies": policies, "barren": self.incompatible_pools,
-            "overlays": overlays, "coming": coming, "others": others, "refused": self.ctx.refusals.lines(),
-            "warnings": warnings, "churn": recent.churn, "lost": recent.lost, "cost": recent.cost,
-            "changes": recent.changes, "draining": draining::draining(&self.state, &self.ctx), "held": self.disruption.kept,
+        let of_policies = policies.iter().flat_map(|policies| &policies.warnings);
+        let warnings = recent.warnings.iter().chain(of_policies).cloned();
+        board.status = Some(Status {
+            synced,
+            leads,
+            planning_waits: self.blocked.clone(),
+            revision: self.state.revision,
+            rounds: self.rounds,
+            pods: self.state.pods.count(),
+            pending: self.state.pods.pending(),
+            nodes: self.state.nodes.len(),
+            node_claims: self.state.claims.len(),
+            node_pools: self.state.pools.len(),
+            waiting,
+            work: self.work.len(),
+            last_plan: self.last_plan.clone(),
+            troubles,
+            without_capacity: short.status(),
+            warnings: warnings.collect(),
+            policies,
+            barren: self.incompatible_pools.clone(),
+            overlays,
+            coming,
+            others,
+            refused: self.ctx.refusals.lines(),
+            churn: recent.churn,
+            lost: recent.lost,
+            cost: recent.cost,
+            changes: recent.changes,
+            draining: draining::draining(&self.state, &self.ctx),
+            held: self.disruption.kept.clone(),
+            answered_seconds_ago: None,
         });
     }
 }
 
 /// Most unreadable objects that are named.
 const MAX_NAMED_UNREADABLE: usize = 10;
-/// Limit of reasons for waiting that are shown, and of pods named for each.
+/// Most reasons for waiting that are shown.
 const MAX_REASONS: usize = 20;
+/// Most pods that are named for each.
+const MAX_NAMED_PODS: usize = 3;
 
 /// Pods that wait, by why, the reason of most first.
-fn grouped(waiting: &BTreeMap<String, String>) -> serde_json::Value {
+fn grouped(waiting: &BTreeMap<String, String>) -> Vec<WaitingPods> {
     let mut by_reason: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     waiting
         .iter()
         .for_each(|(pod, why)| by_reason.entry(why).or_default().push(pod));
     let mut reasons: Vec<_> = by_reason.into_iter().collect();
     reasons.sort_by_key(|(_, pods)| std::cmp::Reverse(pods.len()));
-    let as_json = |(why, pods): (&str, Vec<&str>)| json!({"why": why, "pods": pods.len(), "some": pods.get(..3).unwrap_or(&pods)});
-    reasons.into_iter().take(MAX_REASONS).map(as_json).collect()
+    let line = |(why, pods): (&str, Vec<&str>)| WaitingPods {
+        why: why.to_owned(),
+        pods: pods.len(),
+        some: pods
+            .iter()
+            .take(MAX_NAMED_PODS)
+            .map(|pod| (*pod).to_owned())
+            .collect(),
+    };
+    reasons.into_iter().take(MAX_REASONS).map(line).collect()
 }

@@ -33,8 +33,8 @@ impl Controller {
         RoundInput {
             state: self.state.freeze_with(limited),
             catalogue: self.offers.catalogue().clone(),
-            unattempted: self.state.unattempted().map(str::to_owned).collect(),
-            queued: self.state.queue(),
+            unattempted: self.state.pods.unattempted().map(str::to_owned).collect(),
+            queued: self.state.pods.queue(),
             planned,
             unhealthy: Vec::new(),
             failures: BTreeMap::new(),
@@ -77,7 +77,7 @@ impl Controller {
                 planned_since.entry(pod).or_default().push(claim);
             }
         }
-        for pod in self.state.waiting() {
+        for pod in self.state.pods.waiting() {
             let since = planned_since.get(pod).into_iter().flatten().copied();
             let names = self.state.claims_planned_for(pod).chain(since);
             for (name, claim) in names.filter_map(|name| self.state.claims.get_key_value(name)) {

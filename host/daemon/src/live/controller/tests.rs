@@ -23,6 +23,7 @@ use crate::live::process::lock::lock;
 use crate::live::run::environment::fixed;
 use crate::live::serve::http;
 use crate::live::test_cluster::{TestCluster, context, fresh, instance};
+use crate::status::parts::LastPlan;
 
 pub(super) const POOL: &str = r#"{"metadata":{"name":"default","uid":"p","generation":1},"spec":{"template":{"spec":{
     "requirements":[{"key":"kubernetes.io/os","operator":"In","values":["linux"]}],
@@ -219,7 +220,7 @@ async fn a_replica_that_stands_by_keeps_nothing_of_what_has_gone() {
     assert!(
         control.state.claims.is_empty()
             && control.state.nodes.is_empty()
-            && control.state.pods() == 0
+            && control.state.pods.count() == 0
     );
     let kept = [
         control.work.len(),
@@ -232,7 +233,7 @@ async fn a_replica_that_stands_by_keeps_nothing_of_what_has_gone() {
         "jobs, decisions, pod events, pods that were bought for"
     );
     assert_eq!(
-        control.state.waits_changed().len() + control.state.transitions().len(),
+        control.state.pods.waits_changed().len() + control.state.pods.transitions().len(),
         0
     );
     assert!(!control.rollout.any_nominated());
@@ -261,9 +262,9 @@ fn listed(ctx: Arc<Context>) -> Controller {
 
 /// What `longshore status` prints.
 fn status_of(control: &mut Controller) -> String {
-    let synced = control.state.synced() && control.silence().is_none();
+    let synced = control.state.lists.synced() && control.silence().is_none();
     control.publish_status(synced, true, Instant::now());
-    crate::status::as_text(&lock(&control.board).status)
+    crate::status::as_text(lock(&control.board).status.as_ref().unwrap())
 }
 
 #[tokio::test(start_paused = true)]
@@ -289,7 +290,12 @@ async fn a_leader_that_is_cut_off_from_the_api_server_says_so() {
 async fn node_claims_that_could_not_be_created_were_not_bought() {
     let mut control = leading();
     control.rounds = 1;
-    control.last_plan = serde_json::json!({"pods": 20, "claims": 3, "cost": 0.85});
+    control.last_plan = Some(LastPlan {
+        pods: 20,
+        claims: 3,
+        cost: 0.85,
+        ..LastPlan::default()
+    });
     control.written(0, 3, Instant::now());
     let (ctx, why) = (control.ctx.clone(), "nodeclaims.karpenter.sh is forbidden");
     ctx.refusals

@@ -33,7 +33,7 @@ impl Controller {
         }
         by(self.changed.then(|| self.published + PUBLISH_INTERVAL));
         by(self.next_answer(now));
-        if self.was_leader && self.state.synced() && !self.ctx.leadership.is_retiring() {
+        if self.was_leader && self.state.lists.synced() && !self.ctx.leadership.is_retiring() {
             by(self.work.next());
             by(self.rollout.wakes_at(now));
             by(Some(self.last_garbage + GARBAGE_INTERVAL).filter(|_| !self.collecting));
@@ -65,7 +65,7 @@ impl Controller {
         } else {
             None
         };
-        if self.planning || !self.state.synced() {
+        if self.planning || !self.state.lists.synced() {
             None
         } else {
             self.explain_requests.due(now, round)
@@ -74,7 +74,7 @@ impl Controller {
 
     /// Whether there is anything to plan for.
     pub(super) fn waits(&self) -> bool {
-        self.state.pending() > 0 || self.state.any_node_leaves()
+        self.state.pods.pending() > 0 || self.state.any_node_leaves()
     }
 
     /// Since when the API server has not answered, if that is long.
@@ -97,7 +97,7 @@ impl Controller {
         stale.or_else(|| {
             let needed = [Kind::NodeClaim, Kind::Node, Kind::Pod].into_iter();
             needed
-                .filter_map(|kind| self.state.trouble(kind))
+                .filter_map(|kind| self.state.lists.trouble(kind))
                 .next()
                 .map(str::to_owned)
         })

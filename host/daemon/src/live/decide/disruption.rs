@@ -20,7 +20,7 @@ use longshore_policy::Signals;
 
 use super::round::{RoundConfig, build_snapshot};
 use super::round_input::RoundInput;
-use super::staying::{self, Held, Staying, Told};
+use super::staying::{self, Staying, Told};
 use crate::deadline::Deadline;
 use crate::disrupt;
 use crate::explained::{Explained, alike_text};
@@ -32,6 +32,7 @@ use crate::live::policies::ActivePolicies;
 use crate::live::process::clock::Clock;
 use crate::live::process::fail_points::fail_point;
 use crate::live::process::mutants::mutant;
+use crate::status::parts::Held;
 
 pub struct Decision {
     pub snapshot: Snapshot,

@@ -10,10 +10,10 @@ use longshore_core::disrupt::verdicts::{Candidate, Method, Stays};
 use longshore_core::ids::NodeIx;
 use longshore_core::model::Symbol;
 use longshore_core::snapshot::Snapshot;
-use serde::Serialize;
 use tokio::time::Instant;
 
 use crate::disrupt::{Messages, Reason, Reasons};
+use crate::status::parts::Held;
 
 /// Nothing is said again of a node before this: Karpenter's interval.
 pub const REPEAT_INTERVAL: Duration = Duration::from_secs(15 * 60);
@@ -67,18 +67,6 @@ fn decisive(candidate: &Candidate) -> Method {
         Some(Stays::IsEmpty) => Method::Emptiness,
         _ => Method::MultiNode,
     }
-}
-
-/// Nodes that the same rule keeps, for the status.
-#[derive(Debug, PartialEq, Eq, Serialize)]
-pub struct Held {
-    pub nodes: usize,
-    /// The names of a few.
-    pub some: Vec<String>,
-    /// Whether they have drifted.
-    pub drifted: bool,
-    /// What is in the way of the first.
-    pub why: String,
 }
 
 /// Most groups, and names of each.

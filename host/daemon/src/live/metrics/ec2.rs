@@ -45,10 +45,10 @@ pub struct Call<'a> {
 }
 
 /// Seconds of one call: a read takes a tenth of one, and a fleet some.
-const CALL: [f64; 9] = [0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0];
+const CALL_SECONDS: [f64; 9] = [0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0];
 /// Seconds that calls wait for others to come, or for their turn.
-const WAIT: [f64; 8] = [0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0];
-const SIZE: [f64; 9] = [1.0, 2.0, 5.0, 10.0, 25.0, 50.0, 100.0, 150.0, 200.0];
+const WAIT_SECONDS: [f64; 8] = [0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0];
+const BATCH_SIZES: [f64; 9] = [1.0, 2.0, 5.0, 10.0, 25.0, 50.0, 100.0, 150.0, 200.0];
 
 impl Ec2Metrics {
     /// All of them, at zero.
@@ -79,14 +79,14 @@ impl Ec2Metrics {
                 all,
                 "karpenter_cloudprovider_batcher_batch_time_seconds",
                 "Seconds that the first call of a batch waited for others.",
-                &WAIT,
+                &WAIT_SECONDS,
                 &batcher,
             ),
             batch_size: histogram(
                 all,
                 "karpenter_cloudprovider_batcher_batch_size",
                 "Calls that were sent as one.",
-                &SIZE,
+                &BATCH_SIZES,
                 &batcher,
             ),
             received: counter(
@@ -107,7 +107,7 @@ impl Ec2Metrics {
                 all,
                 "karpenter_interruption_message_queue_duration_seconds",
                 "Seconds from when a message was sent until what it asks for was done.",
-                &CALL,
+                &CALL_SECONDS,
             ),
             unhealthy: counter(
                 all,
@@ -139,14 +139,14 @@ impl Ec2Metrics {
                 all,
                 "longshore_aws_call_duration_seconds",
                 "Seconds of calls of AWS, all attempts together.",
-                &CALL,
+                &CALL_SECONDS,
                 &action,
             ),
             waits: histogram(
                 all,
                 "longshore_aws_call_wait_seconds",
                 "Seconds that calls were held back to stay below the limits of AWS.",
-                &WAIT,
+                &WAIT_SECONDS,
                 &action,
             ),
             registry,

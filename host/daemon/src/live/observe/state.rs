@@ -9,10 +9,10 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use longshore_api::crd::{Condition, NodeClaim, NodePool};
+use longshore_api::crd::{NodeClaim, NodePool};
 use longshore_api::manifests::{Diagnostic, Frozen, Store};
 use longshore_core::disrupt::static_capacity::removal_order;
 use longshore_core::model::{self, ClusterObjects, Records, Symbol, Symbols};
@@ -23,29 +23,34 @@ use super::node::NodeView;
 use super::node_claim::pool_of;
 use super::overlays::OverlaySet;
 pub use super::pod_latency::PodStage;
-use crate::live::process::mutants::mutant;
 use crate::managed::Managed;
 use crate::node_classes;
 
+mod by_provider;
+mod changes;
 mod class;
 pub mod cost;
 mod fold;
 mod head;
+mod lists;
 mod managed;
 mod metrics_snapshot;
 mod pods;
 mod type_table;
 mod waiting;
 
+use by_provider::NamesByProvider;
+pub use changes::{Changes, SpecChange};
 pub use class::Class;
 use class::NodeClass;
+pub use lists::Lists;
 pub use metrics_snapshot::{ClassView, MetricsSnapshot, NodeTotals, PodRow};
+pub use pods::Pods;
 #[cfg(test)]
 pub use type_table::TypeRow;
 pub use type_table::{OfferingRow, TypeTable};
 
 pub use self::waiting::{Phase, PodTransition};
-use self::waiting::{PodSummary, Waiting};
 
 /// An object to reconcile.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -122,66 +127,19 @@ pub struct ClusterState {
     classes: BTreeMap<(Kind, String), NodeClass>,
     /// Names that what can be bought is written with.
     offered: Vec<String>,
-    /// Names of nodes by provider ID.
-    by_provider: BTreeMap<String, BTreeSet<String>>,
-    /// Names of claims by provider ID.
-    claims_by_provider: BTreeMap<String, BTreeSet<String>>,
+    nodes_by_provider: NamesByProvider,
+    claims_by_provider: NamesByProvider,
     /// Names of the claims that pods were planned for, by pod.
     claims_by_pod: HashMap<Box<str>, Vec<Arc<str>>>,
     /// Nodes that are being deleted.
     deleting: BTreeSet<String>,
-    pods: HashMap<Box<str>, PodSummary>,
-    /// Pods that wait for a node.
-    pending: BTreeMap<Box<str>, Waiting>,
-    /// Whether pods that kube-scheduler has not tried yet (no condition PodScheduled) wait as well:
-    /// `new-pods` of the configuration.
-    pub plans_unattempted: bool,
-    /// What happened to pods that wait since this was last asked: whether a node is nominated,
-    /// nothing if they wait no longer.
-    waits_changed: Vec<(Box<str>, Option<bool>)>,
-    /// Transitions of pods since the last read, if they are read at all.
-    transitions: Vec<PodTransition>,
-    /// NodeClaims that have gone until they are read.
-    claims_gone: Vec<Arc<NodeClaim>>,
-    /// Generations of what nodes are bought with, and their changes until they are read.
-    generations: BTreeMap<(Kind, Box<str>), i64>,
-    spec_changes: Vec<SpecChange>,
-    /// Changed conditions of Nodes until they are read: old and new.
-    condition_changes: Vec<(Option<Condition>, Condition)>,
-    /// Known names by kind, so that a list shows which objects are gone. Pods have their own map.
-    known: BTreeMap<Kind, BTreeSet<Box<str>>>,
-    /// Names seen in the list that is being read.
-    seen: BTreeMap<Kind, HashSet<Box<str>>>,
-    listed: BTreeSet<Kind>,
-    /// Kinds that are not watched.
-    unwatched: BTreeSet<Kind>,
+    pub pods: Pods,
+    pub changes: Changes,
+    pub lists: Lists,
     /// Objects that cannot be read, or not all of them, and why.
     unreadable: BTreeMap<(Kind, Box<str>), String>,
-    troubles: BTreeMap<Kind, String>,
     /// Goes up with every change.
     pub revision: u64,
-}
-
-/// A NodePool, NodeClass or NodeOverlay that is another one than before.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct SpecChange {
-    pub kind: Kind,
-    pub name: Box<str>,
-    /// Its generation before; nothing if it is new.
-    pub before: Option<i64>,
-    /// Its generation now; nothing if it is gone.
-    pub now: Option<i64>,
-}
-
-impl SpecChange {
-    /// `generation 2, was 1`
-    pub fn text(&self) -> String {
-        match (self.before, self.now) {
-            (Some(before), Some(now)) => format!("generation {now}, was {before}"),
-            (None, _) => "created".to_owned(),
-            (Some(_), None) => "deleted".to_owned(),
-        }
-    }
 }
 
 impl ClusterState {
@@ -191,34 +149,6 @@ impl ClusterState {
             store: Store::with_names(names),
             ..ClusterState::default()
         }
-    }
-
-    /// Waits for no list of a kind: it is not watched.
-    pub fn leave_out(&mut self, kind: Kind) {
-        self.unwatched.insert(kind);
-    }
-
-    /// Every kind that planning cannot do without has been listed once.
-    pub fn synced(&self) -> bool {
-        let at_least = if mutant("trusts-cache") {
-            &Kind::ALL[..1]
-        } else {
-            &Kind::ALL
-        };
-        let is_known = |kind: &Kind| self.listed.contains(kind) || self.unwatched.contains(kind);
-        at_least.iter().all(is_known)
-    }
-
-    /// What cannot be listed or watched now, in words.
-    pub fn troubles(&self) -> impl Iterator<Item = (Kind, &str)> {
-        self.troubles
-            .iter()
-            .map(|(kind, why)| (*kind, why.as_str()))
-    }
-
-    /// Why a kind cannot be listed or watched now, if so.
-    pub fn trouble(&self, kind: Kind) -> Option<&str> {
-        self.troubles.get(&kind).map(String::as_str)
     }
 
     /// Objects that cannot be read, or not all of them, and why.
@@ -246,24 +176,8 @@ impl ClusterState {
         nodes.any(|node| !node.drivers.is_empty())
     }
 
-    /// NodeClaims that have gone since this was last asked, as they were.
-    pub fn claims_gone(&mut self) -> Vec<Arc<NodeClaim>> {
-        std::mem::take(&mut self.claims_gone)
-    }
-
-    /// What nodes are bought with and is another one since this was last asked.
-    pub fn spec_changes(&mut self) -> Vec<SpecChange> {
-        std::mem::take(&mut self.spec_changes)
-    }
-
-    /// Conditions of Nodes that have changed since this was last asked, as they were and as they
-    /// are.
-    pub fn condition_changes(&mut self) -> Vec<(Option<Condition>, Condition)> {
-        std::mem::take(&mut self.condition_changes)
-    }
-
-    /// Whether a node is being deleted whose pods need another place. Who ends another provider's node
-    /// has one.
+    /// Whether a node is being deleted whose pods need another place. Those of another provider's node
+    /// get one from that provider.
     pub fn any_node_leaves(&self) -> bool {
         let nodes = self.deleting.iter().filter_map(|name| self.nodes.get(name));
         let mut nodes = nodes.filter(|node| !self.is_of_others(node));
@@ -272,11 +186,9 @@ impl ClusterState {
 
     /// The name of the only node of a provider ID.
     pub fn node_name_of(&self, provider_id: &str) -> Option<&str> {
-        let names = self
-            .by_provider
-            .get(provider_id)
-            .filter(|names| names.len() == 1)?;
-        names.first().map(String::as_str)
+        let mut names = self.nodes_by_provider.get(provider_id);
+        let name = names.next()?;
+        names.next().is_none().then_some(name.as_str())
     }
 
     /// A NodePool and its node class as they are now, by their digest.
@@ -308,7 +220,7 @@ impl ClusterState {
 
     /// Nodes of a provider ID.
     pub fn nodes_of(&self, provider_id: &str) -> Vec<Arc<NodeView>> {
-        let names = self.by_provider.get(provider_id).into_iter().flatten();
+        let names = self.nodes_by_provider.get(provider_id);
         names
             .filter_map(|name| self.nodes.get(name).cloned())
             .collect()
@@ -316,11 +228,7 @@ impl ClusterState {
 
     /// The claim that a node belongs to.
     pub fn claim_of(&self, node: &NodeView) -> Vec<Arc<NodeClaim>> {
-        let names = self
-            .claims_by_provider
-            .get(&node.provider_id)
-            .into_iter()
-            .flatten();
+        let names = self.claims_by_provider.get(&node.provider_id);
         names
             .filter_map(|name| self.claims.get(name).cloned())
             .collect()

@@ -11,10 +11,10 @@ use std::sync::Mutex;
 
 use longshore_cloud::OfferingName;
 use longshore_core::model::{Catalogue, OfferingId, Symbol, Symbols};
-use serde_json::json;
 
 use crate::live::process::lock::lock;
 use crate::messages::time_of_day;
+use crate::status::parts::WithoutCapacity;
 
 /// How long an offering is skipped after a launch failed for lack of capacity, in seconds. As long
 /// as Karpenter's EC2 provider waits (three minutes); a capacity that comes back earlier is found
@@ -125,14 +125,15 @@ impl UnavailableOfferings {
 }
 
 impl Summary {
-    /// For `longshore status`; null where nothing is short.
-    pub fn as_json(&self) -> serde_json::Value {
-        if self.offerings == 0 {
-            return serde_json::Value::Null;
-        }
-        let [first, last] =
-            [self.first, self.last].map(|second| format!("{} UTC", time_of_day(second)));
-        json!({"offerings": self.offerings, "askedAgainFrom": first, "askedAgainUntil": last, "some": self.some})
+    /// For `longshore status`, where something is short.
+    pub fn status(&self) -> Option<WithoutCapacity> {
+        let time = |second| format!("{} UTC", time_of_day(second));
+        (self.offerings > 0).then(|| WithoutCapacity {
+            offerings: self.offerings,
+            asked_again_from: time(self.first),
+            asked_again_until: time(self.last),
+            some: self.some.clone(),
+        })
     }
 }
 

@@ -23,7 +23,7 @@ pub(super) struct SwapTimes {
 }
 
 /// Limit of unread notices.
-const NOTICES: usize = 1000;
+const MAX_NOTICES: usize = 1000;
 
 /// Where everything is written down.
 #[derive(Default)]
@@ -45,7 +45,7 @@ fn answered_at(answer: &ScoreRecord, place: usize) -> Option<(&Arc<str>, &ChainL
 
 impl PolicyBoard {
     pub fn note(&mut self, kind: Kind, name: &str, message: String, hint: &str) {
-        if self.notices.len() == NOTICES {
+        if self.notices.len() == MAX_NOTICES {
             self.notices.pop_front();
             self.dropped += 1;
         }
@@ -61,7 +61,7 @@ impl PolicyBoard {
 
     /// Notes what a policy said. Other notices do not go for it.
     fn said(&mut self, name: &str, message: Message) {
-        if self.notices.len() >= NOTICES / 2 {
+        if self.notices.len() >= MAX_NOTICES / 2 {
             self.dropped += 1;
             return;
         }
@@ -189,7 +189,9 @@ impl PolicyBoard {
                     let Some(name) = live.names.get(place) else {
                         continue;
                     };
-                    let known = self.policy(name).is_some_and(|policy| policy.raised > 0);
+                    let known = self
+                        .policy(name)
+                        .is_some_and(|policy| policy.stats.raised > 0);
                     if !known {
                         let hint = "if that is meant, set `max-discount` of the policy";
                         let message = format!("policy {name}: {what}");
@@ -243,7 +245,7 @@ impl PolicyBoard {
         sum.proposals += look.proposals;
         sum.proposals_differing += look.differ;
         sum.failures += look.failures;
-        policy.calls += look.calls;
+        policy.stats.calls += look.calls;
         match look.failed {
             Some(error) if policy.failing.replace(error.clone()).as_ref() != Some(&error) => {
                 let message = format!("shadow policy {name} failed: {error}");
@@ -270,18 +272,7 @@ impl PolicyBoard {
             policy.fuel_ratio = Some(f64::from(tally.usage.fuel_permille) / 1000.0);
             policy.memory_bytes = Some(tally.usage.memory as u64);
         }
-        policy.calls += tally.calls;
-        policy.failures += tally.failures;
-        policy.by_last_good += tally.by_last_good;
-        policy.by_price += tally.by_price;
-        policy.by_rules += tally.by_rules;
-        policy.raised += tally.raised;
-        policy.kept += tally.kept;
-        policy.by_last_answer += tally.by_last_answer;
-        policy.by_hold += tally.by_hold;
-        policy.approved += tally.approved;
-        policy.deferred += tally.deferred;
-        policy.declined += tally.refused;
+        policy.stats.add(&tally);
         let fine = tally.calls > 0 && Active::of(&tally) == Active::Current;
         if fine && policy.failing.take().is_some() {
             self.note(

@@ -20,7 +20,7 @@ use super::shared::Shared;
 use super::status::{Comparison, LookComparison};
 
 /// Costs closer than this are the same: USD per hour.
-const EQUAL: f64 = 1e-9;
+const EQUAL_WITHIN_USD: f64 = 1e-9;
 
 /// What to compare shadows with.
 pub(super) enum Job {
@@ -201,7 +201,7 @@ fn add<'c>(
             .min_by(|&a, &b| own[a].total_cmp(&own[b]));
         // Between equals it would have agreed.
         let chosen = least
-            .filter(|&at| own[at] + EQUAL < own[decided])
+            .filter(|&at| own[at] + EQUAL_WITHIN_USD < own[decided])
             .unwrap_or(decided);
         let price = |at: usize| catalogue.offerings()[at].price;
         sum.claims += 1;

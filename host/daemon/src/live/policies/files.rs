@@ -20,7 +20,7 @@ pub const MAX_FILE_BYTES: u64 = 64 << 20;
 
 /// Within this time after a change, another one may leave no trace in `stat` (its clock is coarse):
 /// the content is compared again.
-const YOUNG: Duration = Duration::from_secs(2);
+const CLOCK_GRANULARITY: Duration = Duration::from_secs(2);
 
 /// Files and what was last found in them.
 #[derive(Default)]
@@ -127,7 +127,7 @@ impl Stamp {
     fn is_young(&self, now: SystemTime) -> bool {
         let changed = Duration::from_secs(self.changed.0.max(self.modified.0).max(0) as u64);
         now.duration_since(SystemTime::UNIX_EPOCH + changed)
-            .is_ok_and(|age| age <= YOUNG)
+            .is_ok_and(|age| age <= CLOCK_GRANULARITY)
     }
 }
 

@@ -17,9 +17,9 @@ use super::places::{Mounts, folders};
 use super::status::FilesStatus;
 
 /// Files are looked at once their folders have been quiet for this long.
-const REST: Duration = Duration::from_millis(200);
+const QUIET_PERIOD: Duration = Duration::from_millis(200);
 /// Folders that are never quiet are looked at this often.
-const MAX_REST: Duration = Duration::from_secs(1);
+const MAX_QUIET_PERIOD: Duration = Duration::from_secs(1);
 /// How often files are looked at without an event.
 const SLOW_LOOK: Duration = Duration::from_secs(30);
 /// The same where events are missing, and while a file may change without a trace in `stat`.
@@ -110,7 +110,8 @@ impl<W: Watcher> Hints<W> {
 
     /// How long it is until the next look.
     pub fn wait(&self, now: Instant) -> Duration {
-        let rested = |(first, last): (Instant, Instant)| (last + REST).min(first + MAX_REST);
+        let rested =
+            |(first, last): (Instant, Instant)| (last + QUIET_PERIOD).min(first + MAX_QUIET_PERIOD);
         let due = self.events.map_or(self.next, rested).min(self.next);
         due.saturating_duration_since(now)
     }
@@ -120,7 +121,7 @@ impl<W: Watcher> Hints<W> {
     pub fn looked(&mut self, now: Instant, changing: bool, young: bool) {
         self.events = None;
         let every = match (changing, young) {
-            (true, _) => REST,
+            (true, _) => QUIET_PERIOD,
             (false, true) => FAST_LOOK,
             (false, false) => Duration::from_millis(self.status.look_every_ms),
         };

@@ -296,7 +296,7 @@ fn refused(config: &Path, entry: &PolicyEntry, place: String, error: &LoadError)
 }
 
 /// A version is tried for this many NodePools at most.
-const TRIALS: usize = 16;
+const MAX_TRIALS: usize = 16;
 
 /// Sends a version the score requests of the last round for its NodePools, or for all if it had
 /// none. Without a last round it passes, and so does one that scores nothing.
@@ -320,7 +320,7 @@ pub fn validate(
         questions = asked.iter().collect();
     }
     let begun = Instant::now();
-    for question in questions.into_iter().take(TRIALS) {
+    for question in questions.into_iter().take(MAX_TRIALS) {
         let answer = Session::of(policy, &question.with_signals(signals))
             .and_then(|mut session| session.ask());
         let problem = |reason: String| Problem {

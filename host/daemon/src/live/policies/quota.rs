@@ -8,7 +8,7 @@ use longshore_policy::Level;
 use super::notice::{Kind, Notice};
 
 /// How long no second Event of a kind is made of what one policy does by itself.
-const QUIET: Duration = Duration::from_secs(600);
+const EVENT_INTERVAL: Duration = Duration::from_secs(600);
 
 /// When Events were last made, by policy and kind.
 #[derive(Default)]
@@ -26,7 +26,7 @@ impl EventQuota {
             return true;
         }
         self.told
-            .retain(|_, at| now.saturating_duration_since(*at) < QUIET);
+            .retain(|_, at| now.saturating_duration_since(*at) < EVENT_INTERVAL);
         let key = (notice.name.clone(), notice.kind);
         let is_due = !self.told.contains_key(&key);
         if is_due {

@@ -20,19 +20,19 @@ use super::{files, web};
 use crate::config::{Config, MAX_AGE, ScoresEntry, SignalEntry};
 
 /// The largest table, in bytes: 100 000 rows of `type/zone`.
-pub(super) const BYTES: u64 = 4 << 20;
+pub(super) const MAX_TABLE_BYTES: u64 = 4 << 20;
 /// The longest key.
-const KEY: usize = 256;
+const MAX_KEY_BYTES: usize = 256;
 /// Retry interval of a failed URL, unless its own interval is shorter.
 const URL_RETRY: Duration = Duration::from_secs(30);
 /// Retry interval of questions to EC2.
 const SCORES_RETRY: Duration = Duration::from_secs(300);
 /// The row of a table that says when its numbers were true, in seconds since 1970.
-const TIME: &str = "time";
+const TIME_ROW: &str = "time";
 /// A day: so much a time may be ahead.
-const AHEAD: f64 = 86_400.0;
+const MAX_SECONDS_AHEAD: f64 = 86_400.0;
 /// What is earlier than 2001 is no time of data.
-const LEAST: f64 = 1e9;
+const EARLIEST_DATA_TIME: f64 = 1e9;
 
 /// Signals and where they come from.
 pub struct Sources {
@@ -345,7 +345,7 @@ pub fn read_files(
 /// A table from a file; its time is that of the file's last change.
 fn read_file(file: &Path) -> Result<Signal, Problem> {
     let place = || file.display().to_string();
-    let read = files::read(file, BYTES)
+    let read = files::read(file, MAX_TABLE_BYTES)
         .and_then(|bytes| Ok((bytes, std::fs::metadata(file)?.modified()?)));
     let (bytes, changed) = read.map_err(|error| Problem {
         place: place(),
@@ -358,9 +358,9 @@ fn read_file(file: &Path) -> Result<Signal, Problem> {
 
 /// When a table itself says that its numbers were true.
 fn own_time(signal: &Signal, now: SystemTime) -> Option<i64> {
-    let latest = seconds(now) as f64 + AHEAD;
-    let own = signal.get(TIME);
-    own.filter(|at| (LEAST..=latest).contains(at))
+    let latest = seconds(now) as f64 + MAX_SECONDS_AHEAD;
+    let own = signal.get(TIME_ROW);
+    own.filter(|at| (EARLIEST_DATA_TIME..=latest).contains(at))
         .map(|at| at as i64)
 }
 
@@ -388,7 +388,7 @@ pub(super) fn table(bytes: &[u8]) -> Result<Table, String> {
     if rows.is_empty() {
         return Err("not a signal: the table is empty".into());
     }
-    match rows.keys().find(|key| key.len() > KEY) {
+    match rows.keys().find(|key| key.len() > MAX_KEY_BYTES) {
         Some(key) => Err(format!("not a signal: a key of {} bytes", key.len())),
         None => Ok(rows),
     }

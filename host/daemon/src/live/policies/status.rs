@@ -1,13 +1,14 @@
 //! Status of policies and signals for `longshore status`.
 
 use longshore_policy::CallStats;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::config::{Mode, SignalEntry};
 use crate::messages::span;
 
 /// Something that cannot be used.
-#[derive(Clone, PartialEq, Default, Debug, Serialize)]
+#[derive(Clone, PartialEq, Default, Debug, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Problem {
     /// File (with line and column where there is one) or address.
     pub place: String,
@@ -24,7 +25,8 @@ impl std::fmt::Display for Problem {
 }
 
 /// Everything about policies and signals. Times are seconds since 1970.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Default, Debug, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Status {
     /// The configuration.
     pub config: ConfigStatus,
@@ -46,7 +48,8 @@ pub struct Status {
 }
 
 /// The configuration.
-#[derive(Clone, PartialEq, Default, Debug, Serialize)]
+#[derive(Clone, PartialEq, Default, Debug, Serialize, Deserialize)]
+#[serde(default)]
 pub struct ConfigStatus {
     /// Its file; none for defaults.
     pub file: Option<String>,
@@ -57,7 +60,8 @@ pub struct ConfigStatus {
 }
 
 /// How changes of files are noticed.
-#[derive(Clone, PartialEq, Default, Debug, Serialize)]
+#[derive(Clone, PartialEq, Default, Debug, Serialize, Deserialize)]
+#[serde(default)]
 pub struct FilesStatus {
     /// How often all are looked at, whatever events say, in milliseconds; 0 before the first look.
     pub look_every_ms: u64,
@@ -79,7 +83,8 @@ impl FilesStatus {
     }
 }
 
-#[derive(Clone, PartialEq, Default, Debug, Serialize)]
+#[derive(Clone, PartialEq, Default, Debug, Serialize, Deserialize)]
+#[serde(default)]
 pub struct PolicyStatus {
     /// Its name in the configuration.
     pub name: String,
@@ -114,30 +119,9 @@ pub struct PolicyStatus {
     pub loads: u64,
     /// Versions refused.
     pub refused: u64,
-    /// Questions in rounds.
-    pub calls: u64,
-    /// Answers of a version that could not be used: traps, timeouts, broken rules.
-    pub failures: u64,
-    /// Questions that its last good version answered.
-    pub by_last_good: u64,
-    /// Questions that what it last said answered.
-    pub by_last_answer: u64,
-    /// Questions after which nothing was bought or consolidated.
-    pub by_hold: u64,
-    /// Questions that the price answered, or the built-in user data.
-    pub by_price: u64,
-    /// Questions about consolidation that no version answered: the rules alone counted.
-    pub by_rules: u64,
-    /// Proposals to disrupt nodes that it let go.
-    pub approved: u64,
-    /// Proposals that it put off.
-    pub deferred: u64,
-    /// Proposals that it refused.
-    pub declined: u64,
-    /// Questions that an earlier answer answered, since all that it was made of was the same.
-    pub kept: u64,
-    /// Costs that were raised, since they were too far below the list price.
-    pub raised: u64,
+    /// What it was asked in rounds, and how that went.
+    #[serde(flatten)]
+    pub stats: CallStats,
     /// What the version that runs implements: `scorer`, `commitments`, `consolidation`, `bootstrap`.
     pub implements: Vec<String>,
     /// What of that it is not asked, since `grants` does not have it.
@@ -151,7 +135,7 @@ pub struct PolicyStatus {
 }
 
 /// What answers for a policy.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Active {
     /// The version that runs.
@@ -197,7 +181,8 @@ impl Active {
 }
 
 /// NodePools for which a policy costs all offerings alike.
-#[derive(Clone, PartialEq, Default, Debug, Serialize)]
+#[derive(Clone, PartialEq, Default, Debug, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Alike {
     /// What each offering costs, in USD per hour.
     pub cost: f64,
@@ -208,15 +193,15 @@ pub struct Alike {
 }
 
 /// NodePools that are named in a sentence.
-const NAMED: usize = 3;
+pub const MAX_NAMED_NODE_POOLS: usize = 3;
 
 impl Alike {
     /// `all 812 offerings 0 USD/h for NodePool general`
     pub fn text(&self) -> String {
-        let named = self.nodepools.iter().take(NAMED);
+        let named = self.nodepools.iter().take(MAX_NAMED_NODE_POOLS);
         let mut names = named.map(String::as_str).collect::<Vec<_>>().join(", ");
-        if self.nodepools.len() > NAMED {
-            names += &format!(" and {} more", self.nodepools.len() - NAMED);
+        if self.nodepools.len() > MAX_NAMED_NODE_POOLS {
+            names += &format!(" and {} more", self.nodepools.len() - MAX_NAMED_NODE_POOLS);
         }
         let plural = if self.nodepools.len() == 1 { "" } else { "s" };
         format!(
@@ -242,7 +227,8 @@ impl PolicyStatus {
 }
 
 /// How a shadow compares with what was decided, since it is one. Sums of claims, in USD per hour.
-#[derive(Clone, PartialEq, Default, Debug, Serialize)]
+#[derive(Clone, PartialEq, Default, Debug, Serialize, Deserialize)]
+#[serde(default)]
 pub struct ShadowStatus {
     /// Rounds compared.
     pub rounds: u64,
@@ -311,7 +297,8 @@ pub(super) struct LookComparison {
     pub failed: Option<String>,
 }
 
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Default, Debug, Serialize, Deserialize)]
+#[serde(default)]
 pub struct SignalStatus {
     pub name: String,
     /// File, address, or what EC2 is asked.
@@ -338,7 +325,7 @@ pub struct SignalStatus {
 }
 
 /// What says when the numbers of a signal were true.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DatedBy {
     /// The row `time` of the table.

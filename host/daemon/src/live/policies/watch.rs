@@ -73,7 +73,7 @@ impl LoadedSlot {
 }
 
 /// How long what was refused for want of time or memory is left alone.
-const RETRY: Duration = Duration::from_secs(60);
+const REFUSED_RETRY: Duration = Duration::from_secs(60);
 
 impl Watcher {
     /// Reads the configuration and puts it in force, with policies that are not loaded.
@@ -318,7 +318,7 @@ impl Watcher {
         let change = self.compare(&config, &wanted);
         let fresh = self.load(&config, &mut wanted, &change);
         let retries = |outcome: &Outcome| matches!(outcome, Outcome::Refused(why) if why.may_go_by);
-        self.retry_at = fresh.iter().any(retries).then(|| now + RETRY);
+        self.retry_at = fresh.iter().any(retries).then(|| now + REFUSED_RETRY);
 
         let different =
             self.config.planning != config.planning || self.config.disruption != config.disruption;

@@ -12,11 +12,11 @@ use ureq::unversioned::resolver::{DefaultResolver, ResolvedSocketAddrs, Resolver
 use ureq::unversioned::transport::{DefaultConnector, NextTimeout};
 
 use super::files;
-use super::signals::{BYTES, Reply, table, wrong};
+use super::signals::{MAX_TABLE_BYTES, Reply, table, wrong};
 use super::status::{Problem, without_secrets};
 
 /// Redirects followed, all to the same host.
-const REDIRECTS: usize = 3;
+const MAX_REDIRECTS: usize = 3;
 /// The largest file of headers.
 const HEADERS_BYTES: u64 = 64 << 10;
 
@@ -83,7 +83,7 @@ pub(super) fn fetch(
 ) -> Result<Reply, Problem> {
     let headers = headers.map(read_headers).transpose()?.unwrap_or_default();
     let mut at = url.to_owned();
-    for _ in 0..=REDIRECTS {
+    for _ in 0..=MAX_REDIRECTS {
         match ask(agent, &at, &headers)? {
             Answer::Table(reply) => return Ok(reply),
             Answer::Elsewhere(location) => {
@@ -95,7 +95,7 @@ pub(super) fn fetch(
             }
         }
     }
-    let reason = format!("it redirects more than {REDIRECTS} times");
+    let reason = format!("it redirects more than {MAX_REDIRECTS} times");
     Err(wrong(without_secrets(url), reason))
 }
 
@@ -137,7 +137,7 @@ fn ask(agent: &ureq::Agent, url: &str, headers: &Headers) -> Result<Answer, Prob
     let bytes = response
         .body_mut()
         .with_config()
-        .limit(BYTES)
+        .limit(MAX_TABLE_BYTES)
         .read_to_vec()
         .map_err(lost)?;
     match table(&bytes) {

@@ -24,7 +24,9 @@ use super::gauges::Pages;
 use super::questions::{NotExplained, Questions};
 use crate::explained::Explained;
 use crate::live::observe::state::MetricsSnapshot;
+use crate::live::policies;
 use crate::live::process::lock::lock;
+use crate::status::parts::Status;
 use listen::{Client, Limits};
 
 /// What the loop reports about itself.
@@ -33,11 +35,11 @@ pub struct StatusBoard {
     /// Everything listed once.
     pub synced: bool,
     /// What the policies say of themselves.
-    pub policies: Value,
+    pub policies: Option<policies::Status>,
     /// What is wrong with the cluster's resource definitions.
     pub definitions: Vec<String>,
-    /// For `longshore status`.
-    pub status: Value,
+    /// For `longshore status`; absent until the loop has begun.
+    pub status: Option<Status>,
     /// Why each pod waits, by `namespace/name`.
     pub waiting: BTreeMap<String, String>,
 }
@@ -223,7 +225,8 @@ fn status_routes(shared: Shared) -> Router {
 }
 
 async fn status(State(s): State<Shared>) -> axum::Json<Value> {
-    axum::Json(s.questions.status())
+    // A tree has its names in alphabetical order, whatever the order of the fields.
+    axum::Json(serde_json::to_value(s.questions.status()).unwrap_or_default())
 }
 
 /// What was on this port before.

@@ -4,7 +4,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::Value;
 use tokio::sync::mpsc::Sender;
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::timeout;
@@ -17,6 +16,7 @@ use crate::live::act::context::Context;
 use crate::live::policies::{Notice, PolicyReloader};
 use crate::live::process::lock::lock;
 use crate::status;
+use crate::status::parts::Status;
 
 /// Longest wait for an explanation.
 const EXPLAIN_TIMEOUT: Duration = Duration::from_secs(30);
@@ -62,14 +62,13 @@ impl Questions {
     }
 
     /// What the loop reports, and how old that may be.
-    pub fn status(&self) -> Value {
-        let mut status = lock(&self.board).status.clone();
-        if let (Some(status), Some((_, ago))) =
-            (status.as_object_mut(), self.ctx.clock.last_answer())
-        {
-            status.insert("answeredSecondsAgo".to_owned(), ago.as_secs_f64().into());
-        }
-        status
+    ///
+    /// Nothing before it has begun.
+    pub fn status(&self) -> Option<Status> {
+        let mut status = lock(&self.board).status.clone()?;
+        let answered = self.ctx.clock.last_answer();
+        status.answered_seconds_ago = answered.map(|(_, ago)| ago.as_secs_f64());
+        Some(status)
     }
 
     /// What this process has counted, as metrics have it.
@@ -87,13 +86,13 @@ impl Questions {
         let status = reloader.status();
         reloader.note_health(&status.policies, ctx.now().as_second());
         ctx.metrics.policies_and_signals(&status);
-        lock(&self.board).policies = serde_json::to_value(status).unwrap_or_default();
+        lock(&self.board).policies = Some(status);
         notices
     }
 
     /// What `longshore status` prints.
     pub fn status_text(&self) -> String {
-        status::as_text(&self.status())
+        status::as_text(&self.status().unwrap_or_default())
     }
 
     /// Explains a pod or a node.

@@ -7,10 +7,11 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use longshore_api::crd::Timestamp;
-use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use crate::live::observe::node_claim::rfc3339;
 use crate::live::process::lock::lock;
+use crate::status::parts;
 
 /// How often a refusal that lasts is reported.
 const REPORT_INTERVAL: Duration = Duration::from_secs(600);
@@ -92,15 +93,16 @@ impl Refusals {
     }
 
     /// A line of the status for each: what, for which NodePool, how often, since when and why.
-    pub fn lines(&self) -> Vec<Value> {
+    pub fn lines(&self) -> Vec<parts::Refusal> {
         let now = Instant::now();
         let mut all = lock(&self.0);
         all.retain(|_, known| now < known.last + REFUSAL_MEMORY);
-        let line = |((what, pool), known): (&(Refused, String), &Refusal)| {
-            json!({
-                "what": what.words(), "nodePool": pool, "times": known.times,
-                "since": crate::live::observe::node_claim::rfc3339(known.since), "why": known.why,
-            })
+        let line = |((what, pool), known): (&(Refused, String), &Refusal)| parts::Refusal {
+            what: what.words().to_owned(),
+            node_pool: pool.clone(),
+            times: known.times,
+            since: rfc3339(known.since),
+            why: known.why.clone(),
         };
         all.iter().map(line).collect()
     }
@@ -126,8 +128,8 @@ mod tests {
         let [line] = &refusals.lines()[..] else {
             panic!("one line")
         };
-        assert_eq!(line["times"], 25);
-        assert_eq!(line["since"], "2026-01-01T00:00:00Z");
+        assert_eq!(line.times, 25);
+        assert_eq!(line.since, "2026-01-01T00:00:00Z");
         refusals.done(Refused::Launch, "web");
         assert!(refusals.lines().is_empty());
         assert!(note(), "it begins anew");

@@ -4,10 +4,10 @@
 use crate::live::observe::node_claim::{pool_of, provider_id};
 use longshore_api::crd::NodeClaim;
 use longshore_api::labels;
-use serde_json::{Value, json};
 
 use super::{HOUR, NodesByName, listed, most};
 use crate::messages::span;
+use crate::status::parts;
 
 /// Nodes live short where more ended within the hour than half of those that there are, and at least
 /// so many, and half of them lived no longer than [`SHORT_LIFE_SECONDS`].
@@ -140,15 +140,17 @@ impl Churn {
         lives.get(lives.len() / 2).copied()
     }
 
-    /// For the status; null where nothing came or went.
-    pub fn status(&self) -> Value {
-        if self.launched + self.ended() == 0 {
-            return Value::Null;
-        }
-        json!({
-            "launched": self.launched, "ended": self.ended(), "endedMore": self.is_more, "nodes": self.nodes,
-            "medianSeconds": self.median(), "watchedSeconds": (self.now - self.since).clamp(0, HOUR),
-            "byNodePool": listed(&self.by_pool), "byReason": listed(&self.by_reason),
+    /// For the status, where something came or went.
+    pub fn status(&self) -> Option<parts::Churn> {
+        (self.launched + self.ended() > 0).then(|| parts::Churn {
+            launched: self.launched,
+            ended: self.ended(),
+            ended_more: self.is_more,
+            nodes: self.nodes,
+            median_seconds: self.median(),
+            watched_seconds: Some((self.now - self.since).clamp(0, HOUR)),
+            by_node_pool: listed(&self.by_pool),
+            by_reason: listed(&self.by_reason),
         })
     }
 
@@ -231,16 +233,15 @@ impl Lost {
         }
     }
 
-    /// For the status; null where there are none and there can be no others.
-    pub fn status(&self) -> Value {
-        if self.nodes + self.unknown == 0 {
-            return Value::Null;
-        }
-        let (zones, types) = (listed(&self.by_zone), listed(&self.by_type));
-        let counts_for = (self.now - self.led).clamp(0, INTERRUPTION_MEMORY_SECONDS);
-        json!({
-            "nodes": self.nodes, "more": self.is_more, "byZone": zones, "byType": types,
-            "countedSeconds": counts_for, "unknown": self.unknown,
+    /// For the status, where there are any, or may be.
+    pub fn status(&self) -> Option<parts::Lost> {
+        (self.nodes + self.unknown > 0).then(|| parts::Lost {
+            nodes: self.nodes,
+            more: self.is_more,
+            by_zone: listed(&self.by_zone),
+            by_type: listed(&self.by_type),
+            counted_seconds: (self.now - self.led).clamp(0, INTERRUPTION_MEMORY_SECONDS),
+            unknown: self.unknown,
         })
     }
 

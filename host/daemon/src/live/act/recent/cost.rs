@@ -3,10 +3,9 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use serde_json::{Value, json};
-
 use super::{DAY, HOUR};
 use crate::live::observe::state::cost::Cost;
+use crate::status::parts;
 
 /// How often the cost is written down.
 pub const SAMPLE_INTERVAL: Duration = Duration::from_secs(60);
@@ -58,24 +57,24 @@ impl Costs {
         self.before(DAY, NEAR_DAY_SECONDS)
     }
 
-    /// For the status; null where nothing is known yet, or there are no nodes.
-    pub fn status(&self, since: String) -> Value {
-        let Some((_, now)) = self.last().filter(|(_, cost)| cost.nodes > 0) else {
-            return Value::Null;
+    /// For the status, where something is known and there are nodes.
+    pub fn status(&self, since: String) -> Option<parts::Cost> {
+        let (_, now) = self.last().filter(|(_, cost)| cost.nodes > 0)?;
+        let beside = |before: Cost| parts::CostBefore {
+            usd_per_hour: before.usd,
+            change: change(before.usd, now.usd),
+            usd_per_core: before.per_core(),
+            change_per_core: change_of(before.per_core(), now.per_core()),
         };
-        let beside = |before: Option<Cost>| {
-            before.map(|before| {
-                json!({
-                    "usdPerHour": before.usd, "change": change(before.usd, now.usd),
-                    "usdPerCore": before.per_core(),
-                    "changePerCore": change_of(before.per_core(), now.per_core()),
-                })
-            })
-        };
-        json!({
-            "usdPerHour": now.usd, "nodes": now.nodes, "unpriced": now.unpriced, "cores": now.cores,
-            "usdPerCore": now.per_core(), "hourAgo": beside(self.hour_ago()),
-            "dayAgo": beside(self.day_ago()), "since": since,
+        Some(parts::Cost {
+            usd_per_hour: now.usd,
+            nodes: now.nodes,
+            unpriced: now.unpriced,
+            cores: now.cores,
+            usd_per_core: now.per_core(),
+            hour_ago: self.hour_ago().map(beside),
+            day_ago: self.day_ago().map(beside),
+            since,
         })
     }
 

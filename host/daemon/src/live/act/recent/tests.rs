@@ -39,10 +39,14 @@ fn view(recent: &Recent, claims: &[NodeClaim]) -> View {
 }
 
 fn text(view: View) -> String {
-    crate::status::as_text(&json!({
-        "churn": view.churn, "lost": view.lost, "cost": view.cost, "changes": view.changes,
-        "warnings": view.warnings,
-    }))
+    crate::status::as_text(&parts::Status {
+        churn: view.churn,
+        lost: view.lost,
+        cost: view.cost,
+        changes: view.changes,
+        warnings: view.warnings,
+        ..parts::Status::default()
+    })
 }
 
 /// The lines of the status with one of these names.
@@ -145,7 +149,7 @@ fn a_burst_of_interruptions_is_told_by_zone_and_type() {
         there.push(end);
     }
     let burst = view(&recent, &there);
-    assert_eq!(burst.lost["nodes"], 4);
+    assert_eq!(burst.lost.as_ref().map(|lost| lost.nodes), Some(4));
     expect_test::expect![[r#"
         warning   interruptions took 4 of 12 nodes within 10 min: 3 in us-east-1a, 4 of type m5.large
         churn     0 nodes launched and 4 ended in the last hour; half of those that ended lived no longer than 2 d; ended by NodePool: web 4; by reason: spot_interrupted 4
@@ -163,7 +167,7 @@ fn a_burst_of_interruptions_is_told_by_zone_and_type() {
     there.extend((0..8).map(|node| claim(&format!("more-{node}"), "web", -3000, None)));
     assert!(view(&recent, &there).warnings.is_empty());
     let later = recent.view(there.iter(), (at(-300), at(-300), at(7)));
-    assert!(later.lost.is_null());
+    assert_eq!(later.lost, None);
 }
 
 #[test]
@@ -245,8 +249,12 @@ fn a_day_is_remembered_by_the_hour() {
     }
     let inner = lock(&recent.0);
     assert_eq!(
-        inner.costs.status(String::new())["dayAgo"]["usdPerHour"],
-        4.0
+        inner
+            .costs
+            .status(String::new())
+            .and_then(|cost| cost.day_ago)
+            .map(|before| before.usd_per_hour),
+        Some(4.0)
     );
     let warning = inner.costs.warning(None).unwrap();
     assert!(warning.contains("50 % more than a day ago"), "{warning}");
@@ -254,8 +262,8 @@ fn a_day_is_remembered_by_the_hour() {
     // This process does not know a cost yet.
     let young = Recent::default();
     young.sample(at(0), cost(1.0, 0.0));
-    let status = view(&young, &[]).cost;
-    assert!(status["hourAgo"].is_null() && status["usdPerCore"].is_null());
+    let cost = view(&young, &[]).cost.unwrap();
+    assert_eq!((cost.hour_ago, cost.usd_per_core), (None, None));
 }
 
 #[test]
@@ -269,10 +277,10 @@ fn little_is_remembered() {
         recent.changed(at(-8), &subject, "created");
     }
     let seen = view(&recent, &[]);
-    assert_eq!(seen.churn["ended"], MAX_ENDS);
-    assert_eq!(seen.churn["endedMore"], true);
-    assert!(seen.lost.is_null());
-    assert_eq!(seen.changes.as_array().unwrap().len(), MAX_CHANGES);
+    let churn = seen.churn.unwrap();
+    assert_eq!((churn.ended, churn.ended_more), (MAX_ENDS, true));
+    assert_eq!(seen.lost, None);
+    assert_eq!(seen.changes.len(), MAX_CHANGES);
     assert!(lock(&recent.0).reasons.is_empty());
     // An hour, and a day, later it is forgotten.
     recent.sample(at(60), Cost::default());

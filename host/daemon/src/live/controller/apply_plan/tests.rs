@@ -2,7 +2,7 @@
 
 use longshore_api::crd::NodeClaim;
 use longshore_simcluster::server::resources::{NODE_CLAIM, NODE_POOL, POD};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::sync::mpsc::Receiver;
 
 use super::super::tests::{CLASS, POOL, how};
@@ -149,13 +149,8 @@ async fn pods_without_a_node_get_a_node_claim_that_names_them() {
             .iter()
             .all(|pod| own.control.bought.contains(*pod))
     );
-    assert_eq!(
-        (
-            &own.control.last_plan["pods"],
-            &own.control.last_plan["claims"]
-        ),
-        (&json!(2), &json!(1))
-    );
+    let plan = own.control.last_plan.as_ref().unwrap();
+    assert_eq!((plan.pods, plan.claims), (2, 1));
 }
 
 #[tokio::test(start_paused = true)]
@@ -236,7 +231,8 @@ async fn nothing_is_created_for_a_nodepool_whose_spec_broke_during_the_round() {
     assert!(own.control.state.pool_fault("default").is_some());
     own.apply(round).await;
     assert!(own.claims().is_empty());
-    assert_eq!(own.control.last_plan["claims"], 0);
+    let plan = own.control.last_plan.as_ref().unwrap();
+    assert_eq!(plan.claims, 0);
 }
 
 #[tokio::test(start_paused = true)]

@@ -249,7 +249,7 @@ impl Controller {
         let Some(name) = claim.metadata.name.as_deref() else {
             return false;
         };
-        let mut waiting = self.state.waiting();
+        let mut waiting = self.state.pods.waiting();
         self.planned_host(name, claim).is_some()
             && waiting.any(|pod| self.plans.owner(pod) == Some(name))
     }

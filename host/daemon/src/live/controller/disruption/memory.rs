@@ -7,7 +7,8 @@ use tokio::time::Instant;
 use super::Look;
 use crate::live::decide::claims::NewNodeClaim;
 use crate::live::decide::disruption::{IdleLook, Rested};
-use crate::live::decide::staying::{Held, Told};
+use crate::live::decide::staying::Told;
+use crate::status::parts::Held;
 
 /// What the loop knows of disruption. What has to outlive the process is on objects as well.
 #[derive(Default)]

@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use longshore_api::crd::{NodeClaim, NodeClaimStatus, Timestamp, condition};
-use serde_json::{Value, json};
 
 use crate::live::observe::node_claim::{is_true, pool_of, rfc3339};
 use crate::live::observe::planned_pods::planned_pods;
 use crate::live::observe::state::ClusterState;
+use crate::status::parts;
 
 const MAX_LINES: usize = 20;
 /// Most names in one line.
@@ -22,7 +22,7 @@ struct Coming<'c> {
 }
 
 /// A line for each NodePool and thing that is waited for, and the pods that wait so, `namespace/name`.
-pub fn coming(state: &ClusterState) -> (Vec<Value>, BTreeSet<&str>) {
+pub fn coming(state: &ClusterState) -> (Vec<parts::Coming>, BTreeSet<&str>) {
     let mut all: BTreeMap<(&str, String), Coming<'_>> = BTreeMap::new();
     let mut pods = BTreeSet::new();
     for (name, claim) in &state.claims {
@@ -30,7 +30,7 @@ pub fn coming(state: &ClusterState) -> (Vec<Value>, BTreeSet<&str>) {
             continue;
         }
         let planned = planned_pods(claim).map(|planned| planned.pod);
-        let waiting: Vec<&str> = planned.filter(|pod| state.waits(pod)).collect();
+        let waiting: Vec<&str> = planned.filter(|pod| state.pods.waits(pod)).collect();
         if waiting.is_empty() {
             continue;
         }
@@ -43,11 +43,16 @@ pub fn coming(state: &ClusterState) -> (Vec<Value>, BTreeSet<&str>) {
     }
     let mut all: Vec<_> = all.into_iter().collect();
     all.sort_by_key(|(_, coming)| std::cmp::Reverse(coming.pods));
-    let line = |((pool, waits), coming): ((&str, String), Coming<'_>)| {
-        json!({
-            "nodePool": pool, "waitsFor": waits, "nodeClaims": coming.claims.len(), "pods": coming.pods,
-            "since": coming.since.map(rfc3339), "some": coming.claims.get(..MAX_NAMES_PER_LINE).unwrap_or(&coming.claims),
-        })
+    let line = |((pool, waits_for), coming): ((&str, String), Coming<'_>)| {
+        let some = coming.claims.iter().take(MAX_NAMES_PER_LINE);
+        parts::Coming {
+            node_pool: pool.to_owned(),
+            waits_for,
+            node_claims: coming.claims.len(),
+            pods: coming.pods,
+            since: coming.since.map(rfc3339),
+            some: some.map(|name| (*name).to_owned()).collect(),
+        }
     };
     (all.into_iter().take(MAX_LINES).map(line).collect(), pods)
 }
@@ -78,6 +83,8 @@ fn stage(claim: &NodeClaim) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value, json};
+
     use super::*;
 
     fn stage_of(conditions: Value) -> String {

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use longshore_api::crd::{ConditionStatus, NodeClaim, condition};
-use serde_json::{Value, json};
 
 use crate::live::act::context::Context;
 use crate::live::observe::node_claim::{pool_of, rfc3339};
 use crate::live::observe::state::ClusterState;
+use crate::status::parts::{Draining, DrainingNode};
 
 /// A drain is said after so long: pods take a while to end.
 const USUAL_DRAIN: Duration = Duration::from_secs(300);
@@ -17,7 +17,7 @@ const MAX_NAMES_PER_LINE: usize = 2;
 
 /// Nodes that have been draining for long, those that began first before the others, and how many
 /// there are.
-pub fn draining(state: &ClusterState, ctx: &Context) -> Value {
+pub fn draining(state: &ClusterState, ctx: &Context) -> Option<Draining> {
     let now = ctx.now();
     let mut all: Vec<_> = state
         .claims
@@ -28,25 +28,32 @@ pub fn draining(state: &ClusterState, ctx: &Context) -> Value {
         })
         .collect();
     if all.is_empty() {
-        return Value::Null;
+        return None;
     }
     let count = all.len();
     all.sort_by_key(|(since, claim)| (*since, claim.metadata.name.as_deref()));
-    let lines: Vec<Value> = all
-        .into_iter()
-        .take(MAX_LINES)
-        .map(|(since, claim)| {
-            let node = claim.status.as_ref().map_or("", |status| status.node_name.as_str());
-            let refusing = ctx.drains.refusing(node, now);
-            let some = refusing.iter().take(MAX_NAMES_PER_LINE);
-            let some: Vec<String> = some.map(|(pod, why)| format!("{pod}: {why}")).collect();
-            json!({
-                "nodeClaim": claim.metadata.name, "node": node, "nodePool": pool_of(claim),
-                "since": rfc3339(since), "waitsFor": waits_for(claim), "refusing": refusing.len(), "some": some,
-            })
-        })
-        .collect();
-    json!({"nodes": count, "lines": lines})
+    let lines = all.into_iter().take(MAX_LINES).map(|(since, claim)| {
+        let node = claim
+            .status
+            .as_ref()
+            .map_or("", |status| status.node_name.as_str());
+        let refusing = ctx.drains.refusing(node, now);
+        let some = refusing.iter().take(MAX_NAMES_PER_LINE);
+        let some: Vec<String> = some.map(|(pod, why)| format!("{pod}: {why}")).collect();
+        DrainingNode {
+            node_claim: claim.metadata.name.clone(),
+            node: node.to_owned(),
+            node_pool: pool_of(claim).to_owned(),
+            since: rfc3339(since),
+            waits_for: waits_for(claim),
+            refusing: refusing.len(),
+            some,
+        }
+    });
+    Some(Draining {
+        nodes: count,
+        lines: lines.collect(),
+    })
 }
 
 /// The step that its end has reached, as its conditions say.

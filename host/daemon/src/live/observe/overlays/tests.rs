@@ -348,12 +348,12 @@ fn overlays_are_waited_for_where_they_are_watched() {
             }
         }
         if !overlays {
-            state.leave_out(Kind::NodeOverlay);
+            state.lists.leave_out(Kind::NodeOverlay);
         }
         Kind::OF_DRIVERS
             .iter()
-            .for_each(|kind| state.leave_out(*kind));
-        state.synced()
+            .for_each(|kind| state.lists.leave_out(*kind));
+        state.lists.synced()
     };
     assert_eq!((listed(true), listed(false)), (false, true));
     let watched = |overlays| Kind::watched(Kind::Ec2NodeClass, overlays);

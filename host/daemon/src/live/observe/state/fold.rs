@@ -1,12 +1,10 @@
 //! Folds changes of objects in, and says what they touch.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
-use longshore_api::crd::{ConditionStatus, NodeClaim, NodeOverlay, NodePool, condition};
+use longshore_api::crd::{NodeClaim, NodeOverlay, NodePool, condition};
 
-use super::pods::MAX_MILESTONES;
-use super::{ClusterState, Refused, SpecChange, WorkItem, class, why};
+use super::{ClusterState, Refused, WorkItem, class, why};
 use crate::live::observe::kinds::Kind;
 use crate::live::observe::node::NodeView;
 use crate::live::observe::planned_pods::{PLANNED_PODS, planned_pods};
@@ -45,7 +43,7 @@ impl ClusterState {
     pub fn fold(&mut self, kind: Kind, change: &Change) -> (Vec<WorkItem>, Option<Refused>) {
         match change {
             Change::Recovered => {
-                self.troubles.remove(&kind);
+                self.lists.recovered(kind);
                 return (Vec::new(), None);
             }
             Change::Version => return (Vec::new(), None),
@@ -55,7 +53,7 @@ impl ClusterState {
         match change {
             Change::Recovered | Change::Version => (Vec::new(), None),
             Change::Begin => {
-                self.seen.insert(kind, HashSet::new());
+                self.lists.begin(kind);
                 (Vec::new(), None)
             }
             Change::Upsert(json) => self.upsert(kind, json),
@@ -64,24 +62,16 @@ impl ClusterState {
                 None,
             ),
             Change::End => {
-                self.troubles.remove(&kind);
-                self.listed.insert(kind);
-                let seen = self.seen.remove(&kind).unwrap_or_default();
+                let seen = self.lists.end(kind);
+                let is_gone = |name: &&str| !seen.contains(*name);
                 let mut gone: Vec<Box<str>> = match kind {
                     _ if mutant("keeps-gone") => Vec::new(),
-                    Kind::Pod => self
-                        .pods
-                        .keys()
-                        .filter(|name| !seen.contains(*name))
-                        .cloned()
-                        .collect(),
+                    Kind::Pod => self.pods.names().filter(is_gone).map(Box::from).collect(),
                     _ => self
-                        .known
-                        .entry(kind)
-                        .or_default()
-                        .iter()
-                        .filter(|n| !seen.contains(*n))
-                        .cloned()
+                        .lists
+                        .names(kind)
+                        .filter(is_gone)
+                        .map(Box::from)
                         .collect(),
                 };
                 gone.sort_unstable();
@@ -93,7 +83,7 @@ impl ClusterState {
                 )
             }
             Change::Failed(why) => {
-                self.troubles.insert(kind, why.clone());
+                self.lists.failed(kind, why);
                 (Vec::new(), None)
             }
         }
@@ -135,8 +125,8 @@ impl ClusterState {
             };
             let name = full(&pod.metadata);
             let applied = self.store.apply(&at.api_version(), at.kind, json);
-            self.note_seen(kind, &name);
-            let touched = self.pod(name.clone(), &pod);
+            self.lists.note_seen(kind, &name);
+            let touched = self.pods.fold(name.clone(), &pod);
             let is_kept = applied.is_ok();
             let problem = applied.unwrap_or_else(Some);
             let refused = problem.map(|problem| Refused {
@@ -151,13 +141,15 @@ impl ClusterState {
             Ok(head) => (full(&head), head.generation),
             Err(error) => return (Vec::new(), refused("?", error.to_string())),
         };
-        self.note_seen(kind, &name);
-        self.known.entry(kind).or_default().insert(name.clone());
+        self.lists.note_seen(kind, &name);
+        self.lists.add(kind, &name);
         if self.is_foreign(kind, json) {
             return (self.take_foreign(kind, &name, json), None);
         }
         self.foreign.forget(kind, &name);
-        self.note_generation(kind, &name, generation);
+        let is_listed = self.lists.is_listed(kind);
+        self.changes
+            .note_generation(kind, &name, generation, is_listed);
         if kind == Kind::NodeOverlay {
             return match serde_json::from_str::<NodeOverlay>(json) {
                 Ok(overlay) => (self.overlay(&name, overlay), None),
@@ -236,32 +228,6 @@ impl ClusterState {
         touched
     }
 
-    /// Notes whether the spec of an object is another one than before, where nodes are bought with it;
-    /// nothing if the object is gone.
-    fn note_generation(&mut self, kind: Kind, name: &str, now: Option<i64>) {
-        if !matches!(
-            kind,
-            Kind::NodePool | Kind::NodeOverlay | Kind::KwokNodeClass | Kind::Ec2NodeClass
-        ) {
-            return;
-        }
-        let key = (kind, name.into());
-        let before = match now {
-            Some(now) => self.generations.insert(key, now),
-            None => self.generations.remove(&key),
-        };
-        // What the first list brings is no change.
-        let is_news = before.is_some() || (now.is_some() && self.listed.contains(&kind));
-        if is_news && before != now && self.spec_changes.len() < MAX_MILESTONES {
-            self.spec_changes.push(SpecChange {
-                kind,
-                name: name.into(),
-                before,
-                now,
-            });
-        }
-    }
-
     /// A NodePool that cannot be planned with. Its last version is forgotten: no node is bought with
     /// that. Its status will say why.
     fn unreadable_pool(&mut self, name: &str, json: &str) -> Vec<WorkItem> {
@@ -277,56 +243,24 @@ impl ClusterState {
             .collect()
     }
 
-    /// An object was listed in a version that is not folded; it exists all the same.
-    pub fn is_listed(&mut self, kind: Kind, name: &str) {
-        self.note_seen(kind, name);
-    }
-
-    fn note_seen(&mut self, kind: Kind, name: &str) {
-        if let Some(seen) = self.seen.get_mut(&kind) {
-            seen.insert(name.into());
-        }
-    }
-
     /// Keeps a claim, or lets go of it.
     pub(super) fn claim(&mut self, name: &str, claim: Option<NodeClaim>) {
-        let id = |claim: &NodeClaim| {
-            claim
-                .status
-                .as_ref()
-                .map(|s| s.provider_id.clone())
-                .filter(|id| !id.is_empty())
-        };
-        let new = claim.as_ref().and_then(id);
         let claim = claim.map(Arc::new);
         let old = match &claim {
             Some(claim) => self.claims.insert(name.to_owned(), claim.clone()),
             None => {
                 let gone = self.claims.remove(name);
-                let room = MAX_MILESTONES.saturating_sub(self.claims_gone.len());
-                self.claims_gone.extend(gone.iter().take(room).cloned());
+                gone.iter().for_each(|gone| self.changes.note_gone(gone));
                 gone
             }
         };
         self.planned(name, old.as_deref(), claim.as_deref());
-        let old = old.and_then(|claim| id(&claim));
-        if old == new {
-            return;
-        }
-        if let Some(old) = old
-            && let Some(names) = self.claims_by_provider.get_mut(&old)
-        {
-            names.remove(name);
-            if names.is_empty() {
-                self.claims_by_provider.remove(&old);
-            }
-        }
-        if let Some(new) = new {
-            self.claims_by_provider
-                .entry(new)
-                .or_default()
-                .insert(name.to_owned());
-        }
+        let id = |claim: &Option<Arc<NodeClaim>>| {
+            let status = claim.as_ref().and_then(|claim| claim.status.as_ref());
+            status.map_or_else(String::new, |status| status.provider_id.clone())
+        };
+        self.claims_by_provider
+            .replace(name, &id(&old), &id(&claim));
     }
 
     /// Notes which pods a claim was planned for; `old` is the claim as it was.
@@ -379,38 +313,16 @@ impl ClusterState {
         self.every_overlay().chain([WorkItem::Pending]).collect()
     }
 
-    /// Notes conditions of a node that have changed their status, and those of a new node that are
-    /// True or False: Karpenter counts them too. Nodes of a list are not new.
-    fn note_conditions(&mut self, old: Option<&NodeView>, node: &NodeView) {
-        if old.is_none() && self.seen.contains_key(&Kind::Node) {
-            return;
-        }
-        let old = old.map_or(&[][..], |old| &old.conditions);
-        let changed = node.conditions.iter().filter_map(|new| {
-            let old = condition(old, &new.type_);
-            let was = old.map_or(ConditionStatus::Unknown, |old| old.status);
-            (was != new.status).then(|| (old.cloned(), new.clone()))
-        });
-        let room = MAX_MILESTONES.saturating_sub(self.condition_changes.len());
-        self.condition_changes.extend(changed.take(room));
-    }
-
     pub(super) fn node(&mut self, name: String, node: NodeView) -> Vec<WorkItem> {
         let mut touched = vec![WorkItem::Node(name.clone())];
         let old = self.nodes.get(&name).cloned();
-        self.note_conditions(old.as_deref(), &node);
-        if let Some(old) = old
-            && old.provider_id != node.provider_id
-            && let Some(names) = self.by_provider.get_mut(&old.provider_id)
-        {
-            names.remove(&name);
+        // Nodes of a list are not new.
+        if old.is_some() || !self.lists.is_being_read(Kind::Node) {
+            self.changes.note_conditions(old.as_deref(), &node);
         }
-        if !node.provider_id.is_empty() {
-            self.by_provider
-                .entry(node.provider_id.clone())
-                .or_default()
-                .insert(name.clone());
-        }
+        let before = old.as_ref().map_or("", |old| &old.provider_id);
+        let by_provider = &mut self.nodes_by_provider;
+        by_provider.replace(&name, before, &node.provider_id);
         touched.extend(
             self.claim_of(&node)
                 .iter()
@@ -432,25 +344,13 @@ impl ClusterState {
         let at = kind.at();
         let (namespace, plain) = name.split_once('/').unwrap_or(("", name));
         self.store.remove(at.group, at.kind, namespace, plain);
-        if let Some(known) = self.known.get_mut(&kind) {
-            known.remove(name);
-        }
+        self.lists.forget(kind, name);
         self.foreign.forget(kind, name);
-        self.note_generation(kind, name, None);
+        let is_listed = self.lists.is_listed(kind);
+        self.changes.note_generation(kind, name, None, is_listed);
         self.unreadable.remove(&(kind, name.into()));
         match kind {
-            Kind::Pod => {
-                if self.pending.remove(name).is_some() {
-                    self.waits_changed.push((name.into(), None));
-                }
-                let mark = self.pods.remove(name);
-                let node = mark
-                    .filter(|m| !m.daemon && !m.leaving)
-                    .and_then(|m| m.node);
-                node.map(|node| WorkItem::PodEvent(node.to_string()))
-                    .into_iter()
-                    .collect()
-            }
+            Kind::Pod => self.pods.remove(name).into_iter().collect(),
             Kind::NodeClaim => {
                 self.claim(name, None);
                 vec![WorkItem::Claim(name.to_owned()), WorkItem::Pending]
@@ -466,12 +366,8 @@ impl ClusterState {
                 self.deleting.remove(name);
                 let mut touched = vec![WorkItem::Node(name.to_owned())];
                 if let Some(old) = old {
-                    if let Some(names) = self.by_provider.get_mut(&old.provider_id) {
-                        names.remove(name);
-                        if names.is_empty() {
-                            self.by_provider.remove(&old.provider_id);
-                        }
-                    }
+                    let by_provider = &mut self.nodes_by_provider;
+                    by_provider.replace(name, &old.provider_id, "");
                     let claims = self.claim_of(&old);
                     touched.extend(
                         claims

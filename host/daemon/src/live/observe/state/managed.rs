@@ -103,7 +103,7 @@ impl ClusterState {
         let id = &node.provider_id;
         let pool = node.labels.get(labels::NODEPOOL);
         self.foreign.instances.contains_key(id)
-            || !self.claims_by_provider.contains_key(id)
+            || !self.claims_by_provider.contains(id)
                 && pool.is_some_and(|pool| self.foreign.pools.contains(pool))
     }
 
@@ -120,7 +120,7 @@ impl ClusterState {
             return false;
         }
         let pool = node.labels.get(labels::NODEPOOL);
-        self.claims_by_provider.contains_key(id)
+        self.claims_by_provider.contains(id)
             || managed.labels(&node.labels)
             || pool.is_some_and(|pool| self.pools.contains_key(pool))
     }

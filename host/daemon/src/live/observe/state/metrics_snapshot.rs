@@ -99,7 +99,7 @@ impl ClusterState {
     /// say.
     pub fn metrics_snapshot(&self, catalogue: &Catalogue) -> MetricsSnapshot {
         let names = &self.store.unsorted().names;
-        let managed = |node: &NodeView| self.claims_by_provider.contains_key(&node.provider_id);
+        let managed = |node: &NodeView| self.claims_by_provider.contains(&node.provider_id);
         let mut nodes: Vec<NodeTotals> = self
             .nodes
             .values()

@@ -1,10 +1,10 @@
 //! Pods: which of them wait, and what they have reached.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use super::WorkItem;
 use super::waiting::{Phase, PodSummary, PodTransition, Waiting};
-use super::{ClusterState, WorkItem};
 use crate::live::observe::pod_latency::PodStage;
 use crate::live::observe::state::head::PodHead;
 
@@ -14,15 +14,32 @@ const MAX_WORDS_CHARS: usize = 500;
 /// Limit of unread transitions; a replay never reads them.
 pub(super) const MAX_MILESTONES: usize = 4096;
 
-impl ClusterState {
+/// The pods that are there.
+#[derive(Default)]
+pub struct Pods {
+    /// Whether pods that kube-scheduler has not tried yet (no condition PodScheduled) wait as well:
+    /// `new-pods` of the configuration.
+    pub plans_unattempted: bool,
+    /// By `namespace/name`.
+    all: HashMap<Box<str>, PodSummary>,
+    /// Pods that wait for a node.
+    pending: BTreeMap<Box<str>, Waiting>,
+    /// What happened to pods that wait since this was last asked: whether a node is nominated,
+    /// nothing if they wait no longer.
+    waits_changed: Vec<(Box<str>, Option<bool>)>,
+    /// Transitions of pods since the last read, if they are read at all.
+    transitions: Vec<PodTransition>,
+}
+
+impl Pods {
     /// How many pods wait for a node.
     pub fn pending(&self) -> usize {
         self.pending.len()
     }
 
     /// Whether a pod, `namespace/name`, exists.
-    pub fn has_pod(&self, name: &str) -> bool {
-        self.pods.contains_key(name)
+    pub fn contains(&self, name: &str) -> bool {
+        self.all.contains_key(name)
     }
 
     /// Pods with a changed waiting state since the last call: whether they are nominated; nothing
@@ -75,11 +92,30 @@ impl ClusterState {
     }
 
     /// How many pods are known.
-    pub fn pods(&self) -> usize {
-        self.pods.len()
+    pub fn count(&self) -> usize {
+        self.all.len()
     }
 
-    pub(super) fn pod(&mut self, name: Box<str>, pod: &PodHead) -> Vec<WorkItem> {
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.all.keys().map(|name| &**name)
+    }
+
+    pub(super) fn get(&self, name: &str) -> Option<&PodSummary> {
+        self.all.get(name)
+    }
+
+    /// Lets go of a pod. Returns what that touches.
+    pub(super) fn remove(&mut self, name: &str) -> Option<WorkItem> {
+        if self.pending.remove(name).is_some() {
+            self.waits_changed.push((name.into(), None));
+        }
+        let pod = self.all.remove(name)?;
+        let node = pod.node.filter(|_| !pod.daemon && !pod.leaving)?;
+        Some(WorkItem::PodEvent(node.to_string()))
+    }
+
+    /// Takes in a pod as it is now. Returns what that touches.
+    pub(super) fn fold(&mut self, name: Box<str>, pod: &PodHead) -> Vec<WorkItem> {
         let mark = PodSummary {
             node: pod
                 .spec
@@ -113,7 +149,7 @@ impl ClusterState {
             && !mark.daemon
             && (refused || fresh);
         let mut touched = Vec::new();
-        let old = self.pods.get(&name);
+        let old = self.all.get(&name);
         if let Some(node) = &mark.node
             && !mark.daemon
             && old.is_none_or(|old| !mark.is_unchanged(old))
@@ -164,7 +200,7 @@ impl ClusterState {
         } else if self.pending.remove(&name).is_some() {
             self.waits_changed.push((name.clone(), None));
         }
-        self.pods.insert(name, mark);
+        self.all.insert(name, mark);
         touched
     }
 }

@@ -23,7 +23,7 @@ fn a_condition_of_a_node_turns_when_its_status_does() {
             r#"{{"metadata":{{"name":"n"}},"status":{{"conditions":[{{"type":"Ready","status":"{status}","reason":"{reason}"}}]}}}}"#
         );
         state.fold(Kind::Node, &Change::Upsert(node.into()));
-        let turned = state.condition_changes().into_iter();
+        let turned = state.changes.conditions().into_iter();
         turned
             .map(|(old, new)| {
                 format!(
@@ -104,12 +104,12 @@ fn a_pod_waits_until_it_is_bound() {
     let mut state = ClusterState::default();
     assert_eq!(state.fold(Kind::Pod, &pod("a", "")).0, [WorkItem::Pending]);
     assert_eq!(state.fold(Kind::Pod, &pod("a", "")).0, [], "nothing new");
-    assert_eq!(state.pending(), 1);
+    assert_eq!(state.pods.pending(), 1);
     assert_eq!(
         state.fold(Kind::Pod, &pod("a", "n1")).0,
         [WorkItem::PodEvent("n1".into())]
     );
-    assert_eq!((state.pending(), state.pods()), (0, 1));
+    assert_eq!((state.pods.pending(), state.pods.count()), (0, 1));
 }
 
 #[test]
@@ -125,6 +125,7 @@ fn a_pod_reaches_its_node_and_runs_once_each() {
     let mut reached = |node: &str, phase: &str| {
         state.fold(Kind::Pod, &seen(node, phase));
         state
+            .pods
             .transitions()
             .into_iter()
             .map(|m| (m.what, m.created))
@@ -156,7 +157,7 @@ fn a_pod_is_queued_anew_when_it_was_tried_and_by_nothing_else() {
                 "status":{{"phase":"Pending","conditions":[{conditions}],"nominatedNodeName":"{nominated}"}}}}"#
         );
         state.fold(Kind::Pod, &Change::Upsert(pod.into()));
-        state.queue()[&format!("shop/{name}")]
+        state.pods.queue()[&format!("shop/{name}")]
     };
     assert_eq!((see("a", 5, false, ""), see("b", 7, false, "")), (5, 7));
     assert_eq!(see("a", 9, true, ""), 9, "tried in vain: behind b");
@@ -165,7 +166,7 @@ fn a_pod_is_queued_anew_when_it_was_tried_and_by_nothing_else() {
         9,
         "told of a node: where it was"
     );
-    assert_eq!(state.queue().get("shop/gone"), None);
+    assert_eq!(state.pods.queue().get("shop/gone"), None);
 }
 
 #[test]
@@ -179,7 +180,10 @@ fn a_pod_that_kube_scheduler_has_not_looked_at_waits_only_where_that_is_foreseen
             r#"{{"metadata":{{"name":"a","namespace":"shop"}},"spec":{{"containers":[]{spec}}},"status":{{{status}}}}}"#
         );
         state.fold(Kind::Pod, &Change::Upsert(pod.into()));
-        (state.waits("shop/a"), state.is_unattempted("shop/a"))
+        (
+            state.pods.waits("shop/a"),
+            state.pods.is_unattempted("shop/a"),
+        )
     };
     assert_eq!(seen(true, "", ""), (true, true));
     assert_eq!(seen(false, "", ""), (false, false));
@@ -216,12 +220,12 @@ fn a_list_takes_away_what_it_does_not_name() {
     state.fold(Kind::Pod, &Change::Begin);
     state.fold(Kind::Pod, &pod("a", "n1"));
     assert_eq!(
-        (state.pending(), state.pods()),
+        (state.pods.pending(), state.pods.count()),
         (1, 2),
         "until the list is complete"
     );
     state.fold(Kind::Pod, &Change::End);
-    assert_eq!((state.pending(), state.pods()), (0, 1));
+    assert_eq!((state.pods.pending(), state.pods.count()), (0, 1));
     assert_eq!(state.freeze().world().pods.len(), 1);
 }
 
@@ -380,8 +384,8 @@ fn what_kube_scheduler_says_of_a_pod_that_waits_is_kept() {
             [{"type":"PodScheduled","status":"False","reason":"Unschedulable","message":"0/3 nodes are available."}]}}"#;
     state.fold(Kind::Pod, &Change::Upsert(pod.into()));
     assert_eq!(
-        state.words_of_scheduler("shop/a"),
+        state.pods.words_of_scheduler("shop/a"),
         "0/3 nodes are available."
     );
-    assert_eq!(state.words_of_scheduler("shop/b"), "");
+    assert_eq!(state.pods.words_of_scheduler("shop/b"), "");
 }

@@ -109,15 +109,15 @@ fn swaps_of_a_config_map_wake_each_time() {
         std::fs::remove_dir_all(root.join(format!("..{}", nth - 1))).unwrap();
         woken.recv_timeout(SOON).unwrap();
         arm(&mut hints, &root.join("file"));
-        while woken.recv_timeout(REST).is_ok() {}
+        while woken.recv_timeout(QUIET_PERIOD).is_ok() {}
     }
     // Into the file that the links lead to.
     std::fs::write(root.join("file"), "written in place").unwrap();
     woken.recv_timeout(SOON).unwrap();
-    while woken.recv_timeout(REST).is_ok() {}
+    while woken.recv_timeout(QUIET_PERIOD).is_ok() {}
     assert_eq!(std::fs::read(root.join("file")).unwrap().len(), 16);
     assert!(
-        woken.recv_timeout(REST).is_err(),
+        woken.recv_timeout(QUIET_PERIOD).is_err(),
         "reading a file is no event"
     );
     std::fs::remove_dir_all(root).unwrap();
@@ -133,11 +133,11 @@ fn a_folder_that_is_made_anew_is_watched_again() {
     std::fs::remove_dir(root.join("sub")).unwrap();
     woken.recv_timeout(SOON).unwrap();
     arm(&mut hints, &file);
-    while woken.recv_timeout(REST).is_ok() {}
+    while woken.recv_timeout(QUIET_PERIOD).is_ok() {}
     std::fs::create_dir(root.join("sub")).unwrap();
     woken.recv_timeout(SOON).unwrap();
     arm(&mut hints, &file);
-    while woken.recv_timeout(REST).is_ok() {}
+    while woken.recv_timeout(QUIET_PERIOD).is_ok() {}
     std::fs::write(&file, "new").unwrap();
     woken.recv_timeout(SOON).unwrap();
     std::fs::remove_dir_all(root).unwrap();
@@ -171,14 +171,18 @@ fn a_look_follows_events_that_have_come_to_rest_or_do_not_end() {
     hints.looked(begin, false, false);
     assert_eq!(hints.wait(begin), SLOW_LOOK);
     hints.heard(after(100));
-    assert_eq!(hints.wait(after(100)), REST);
+    assert_eq!(hints.wait(after(100)), QUIET_PERIOD);
     for ms in (200..1100).step_by(100) {
         hints.heard(after(ms));
     }
     assert!(hints.wait(after(1099)) > Duration::ZERO);
     assert!(hints.wait(after(1100)).is_zero(), "they do not end");
     hints.looked(after(1100), true, true);
-    assert_eq!(hints.wait(after(1100)), REST, "a file is being written");
+    assert_eq!(
+        hints.wait(after(1100)),
+        QUIET_PERIOD,
+        "a file is being written"
+    );
     hints.looked(after(1300), false, true);
     assert_eq!(hints.wait(after(1300)), FAST_LOOK, "and young then");
 }
