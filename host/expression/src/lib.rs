@@ -8,6 +8,7 @@
 //! A crate of its own with few dependencies: the host reads expressions with it, and so does a
 //! first-party policy, compiled for wasm32.
 
+pub mod columns;
 mod parse;
 mod tokens;
 
