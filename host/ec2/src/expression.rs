@@ -6,37 +6,22 @@
 //! `startsWith`, `endsWith` and `contains`. Types are checked when an expression is compiled, as
 //! cel-go checks them: integers and doubles mix in `min` and `max` alone.
 //!
-//! The parser is our own. A NodeClass can hold text on which the parser of the `cel` crate overflows
-//! the stack or panics (cel-rust issues 212 and 305). That crate checks no types either. Parts of
-//! CEL that are missing are refused by name: macros, maps, unsigned integers, bytes,
-//! times and `matches`.
+//! Words and grammar are those of `longshore-expression`. Parts of CEL that are missing are refused by
+//! name: macros, maps, unsigned integers, bytes, times and `matches`.
 
 mod evaluate;
 mod parse;
-mod tokens;
 
 pub use evaluate::Failed;
+pub use longshore_expression::Refused;
 
 use parse::Node;
-
-/// Most bytes of an expression.
-pub const MOST_BYTES: usize = 4096;
 
 /// A compiled expression: a number for each instance type.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Expression {
     text: Box<str>,
     node: Node,
-}
-
-/// Why a text is no expression.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("column {column}: {what}")]
-pub struct Refused {
-    /// The character of the text, from 1.
-    pub column: usize,
-    pub what: String,
-    pub hint: &'static str,
 }
 
 /// What an expression may name.

@@ -16,12 +16,13 @@ use anyhow::{Context, Result, bail};
 pub use examples::{Built, EXAMPLES, Example, build_examples};
 
 /// The first-party plugins: folders of plugins/, names of components.
-pub const PLUGINS: [&str; 10] = [
+pub const PLUGINS: [&str; 11] = [
     "bootstrap-standard",
     "bootstrap-template",
     "business-hours",
     "carbon",
     "cautious",
+    "cel",
     "commitments",
     "pdb-aware",
     "price",

@@ -23,6 +23,7 @@ mod tests {
                 "longshore-api",
                 "longshore-cloud",
                 "longshore-core",
+                "longshore-expression",
                 "longshore-userdata",
             ],
         ),

@@ -308,7 +308,7 @@ pub fn class_fault(ClassFault { field, what, hint }: ClassFault) -> Fault {
     Fault {
         field: field.trim_start_matches("spec.").to_owned(),
         what,
-        hint: hint.to_owned(),
+        hint: hint.into_owned(),
     }
 }
 

@@ -5,6 +5,8 @@ pub(crate) mod kubelet;
 mod of_object;
 pub(crate) mod read_kubelet;
 
+use std::borrow::Cow;
+
 use super::amount::Amount;
 use super::discovered::ImageSet;
 
@@ -20,14 +22,18 @@ pub struct ClassFault {
     /// `spec.kubelet.maxPods`.
     pub field: String,
     pub what: String,
-    pub hint: &'static str,
+    pub hint: Cow<'static, str>,
 }
 
-fn fault(field: impl Into<String>, what: impl Into<String>, hint: &'static str) -> ClassFault {
+fn fault(
+    field: impl Into<String>,
+    what: impl Into<String>,
+    hint: impl Into<Cow<'static, str>>,
+) -> ClassFault {
     ClassFault {
         field: field.into(),
         what: what.into(),
-        hint,
+        hint: hint.into(),
     }
 }
 

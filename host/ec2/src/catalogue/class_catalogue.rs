@@ -40,7 +40,7 @@ impl ClassCatalogue {
             return Err(ClassFault {
                 field: format!("spec.kubelet.{field}"),
                 what: "is an expression, and the gate NodeClassCEL is off".to_owned(),
-                hint: "turn it on with --aws-feature-gates NodeClassCEL=true, or give a number",
+                hint: "turn it on with --aws-feature-gates NodeClassCEL=true, or give a number".into(),
             });
         }
         let group = class.placement_group.as_ref().and_then(|selector| {
@@ -233,6 +233,6 @@ fn evaluation(instance_type: &str, Unresolved { field, what }: Unresolved) -> Cl
     ClassFault {
         field: format!("spec.kubelet.{field}"),
         what: format!("{what} for {instance_type}"),
-        hint: "change the expression so that it suits every instance type",
+        hint: "change the expression so that it suits every instance type".into(),
     }
 }

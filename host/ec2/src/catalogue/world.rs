@@ -248,7 +248,7 @@ fn node_class(object: &Value, world: &Document) -> Result<(EC2NodeClass, Class),
         return Err(refuse(&field, fault.what, fault.hint));
     }
     let class = Class::of(&object);
-    let class = class.map_err(|fault| refuse(&fault.field, fault.what, fault.hint.to_owned()))?;
+    let class = class.map_err(|fault| refuse(&fault.field, fault.what, fault.hint.into_owned()))?;
     Ok((object, class))
 }
 

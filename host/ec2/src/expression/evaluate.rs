@@ -3,8 +3,10 @@
 use std::borrow::Cow;
 use std::cmp::Ordering;
 
+use longshore_expression::{Arithmetic, Comparison};
+
 use super::Variables;
-use super::parse::{Arithmetic, Comparison, Function, Node, Variable};
+use super::parse::{Function, Node, Variable};
 
 /// Why an expression has no value for an instance type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
@@ -67,7 +69,7 @@ fn value<'a>(node: &'a Node, variables: &Variables<'a>) -> Result<Value<'a>, Fai
         }
         Node::Compare(comparison, pair) => {
             let [left, right] = &**pair;
-            Value::Bool(comparison.holds(&of(left)?, &of(right)?))
+            Value::Bool(holds(*comparison, &of(left)?, &of(right)?))
         }
         Node::And(pair) => Value::Bool(decided(pair, variables, false)?),
         Node::Or(pair) => Value::Bool(decided(pair, variables, true)?),
@@ -159,23 +161,21 @@ fn arithmetic<'a>(
     })
 }
 
-impl Comparison {
-    fn holds(self, left: &Value<'_>, right: &Value<'_>) -> bool {
-        let order = match (left, right) {
-            (Value::Int(a), Value::Int(b)) => Some(a.cmp(b)),
-            (Value::Double(a), Value::Double(b)) => a.partial_cmp(b),
-            (Value::Bool(a), Value::Bool(b)) => Some(a.cmp(b)),
-            (Value::Text(a), Value::Text(b)) => Some(a.cmp(b)),
-            _ => None,
-        };
-        match self {
-            Comparison::Less => order == Some(Ordering::Less),
-            Comparison::LessOrEqual => order.is_some_and(Ordering::is_le),
-            Comparison::Greater => order == Some(Ordering::Greater),
-            Comparison::GreaterOrEqual => order.is_some_and(Ordering::is_ge),
-            Comparison::Equal => order == Some(Ordering::Equal),
-            Comparison::NotEqual => order != Some(Ordering::Equal),
-        }
+fn holds(comparison: Comparison, left: &Value<'_>, right: &Value<'_>) -> bool {
+    let order = match (left, right) {
+        (Value::Int(a), Value::Int(b)) => Some(a.cmp(b)),
+        (Value::Double(a), Value::Double(b)) => a.partial_cmp(b),
+        (Value::Bool(a), Value::Bool(b)) => Some(a.cmp(b)),
+        (Value::Text(a), Value::Text(b)) => Some(a.cmp(b)),
+        _ => None,
+    };
+    match comparison {
+        Comparison::Less => order == Some(Ordering::Less),
+        Comparison::LessOrEqual => order.is_some_and(Ordering::is_le),
+        Comparison::Greater => order == Some(Ordering::Greater),
+        Comparison::GreaterOrEqual => order.is_some_and(Ordering::is_ge),
+        Comparison::Equal => order == Some(Ordering::Equal),
+        Comparison::NotEqual => order != Some(Ordering::Equal),
     }
 }
 

@@ -54,7 +54,7 @@ pub(super) fn tokens(text: &str) -> Result<Vec<Token>, Refused> {
                 Some(sign) => (Word::Sign(sign), sign.len()),
                 None => {
                     let what = format!("{first:?} has no meaning here");
-                    return Err(refused(text, at, what, "remove it"));
+                    return Err(Refused::at(text, at, what, "remove it"));
                 }
             },
         };
@@ -85,7 +85,7 @@ fn number(text: &str, at: usize) -> Result<(Word, usize), Refused> {
         };
         from + rest.as_bytes()[from..].iter().take_while(|b| is(b)).count()
     };
-    let beyond = |_| refused(text, at, "is beyond 64 bits", "write a smaller number");
+    let beyond = |_| Refused::at(text, at, "is beyond 64 bits", "write a smaller number");
     let (word, end) = if rest.starts_with("0x") {
         let end = digits(2, true);
         let number = u64::from_str_radix(&rest[2..end], 16).map_err(beyond)?;
@@ -114,7 +114,7 @@ fn number(text: &str, at: usize) -> Result<(Word, usize), Refused> {
     if after.is_some_and(|c| c.is_ascii_alphanumeric() || c == '_') {
         let what = "a number ends in letters";
         let hint = "write 12, 1.5 or 0x1f; unsigned integers are not supported";
-        return Err(refused(text, at, what, hint));
+        return Err(Refused::at(text, at, what, hint));
     }
     Ok((word, end))
 }
@@ -127,7 +127,7 @@ fn quoted(text: &str, at: usize) -> Result<(Word, usize), Refused> {
     let quote = chars.next().map(|(_, quote)| quote);
     if rest.starts_with("\"\"\"") || rest.starts_with("'''") {
         let what = "texts in three quotes are not supported";
-        return Err(refused(text, at, what, "write one quote at each end"));
+        return Err(Refused::at(text, at, what, "write one quote at each end"));
     }
     while let Some((offset, c)) = chars.next() {
         match c {
@@ -139,25 +139,16 @@ fn quoted(text: &str, at: usize) -> Result<(Word, usize), Refused> {
                 Some((_, 't')) => '\t',
                 _ => {
                     let hint = "known are \\\\, \\\", \\', \\n and \\t";
-                    return Err(refused(text, at + offset, "is not an escape", hint));
+                    return Err(Refused::at(text, at + offset, "is not an escape", hint));
                 }
             }),
             c => out.push(c),
         }
     }
-    Err(refused(text, at, "a text has no end", "close its quotes"))
-}
-
-/// A fault at a byte of a text.
-pub(super) fn refused(
-    text: &str,
-    at: usize,
-    what: impl Into<String>,
-    hint: &'static str,
-) -> Refused {
-    Refused {
-        column: text[..at].chars().count() + 1,
-        what: what.into(),
-        hint,
-    }
+    Err(Refused::at(
+        text,
+        at,
+        "a text has no end",
+        "close its quotes",
+    ))
 }

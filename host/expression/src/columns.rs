@@ -1,0 +1,141 @@
+//! What an offering costs, as an expression over columns: a number for each row of a catalogue.
+//!
+//! The language is the part of CEL that has numbers, booleans and texts: `? :`, `&& || !`,
+//! comparisons, arithmetic, `in` with a list, `has`, `min`, `max`, `int`, `double`, `size`,
+//! `startsWith`, `endsWith` and `contains`. Names are those of the contract of policies
+//! (`wit/policy@0.1.0`), with `_` in place of `-`.
+//!
+//! Unlike CEL:
+//! - all numbers are doubles, so that integers and doubles mix and `7 / 2` is 3.5;
+//! - a division by zero gives infinity, or no number, and never fails;
+//! - a label that an offering has not is the empty text, a resource that it has not is 0.
+//!
+//! Types are right before anything is evaluated ([`Program::compile`]). [`Program::evaluate`] takes an
+//! operator at a time over whole columns, never a row at a time.
+
+mod evaluate;
+mod language;
+mod loops;
+mod part;
+
+use crate::Refused;
+use part::Number;
+
+/// A compiled expression.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Program {
+    root: Number,
+    sources: Vec<Use>,
+}
+
+/// A source, and in how many places of an expression it stands.
+#[derive(Clone, Debug, PartialEq)]
+struct Use {
+    source: Source,
+    places: u32,
+}
+
+/// Where a value comes from. Rows are offerings.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Source {
+    /// A number for each row.
+    Numbers(Numbers),
+    /// A text for each row.
+    Texts(Texts),
+    /// `available`.
+    Available,
+    /// One number for all rows.
+    Number(OneNumber),
+    /// One text for all rows.
+    Text(OneText),
+}
+
+/// A column of numbers.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Numbers {
+    /// `cost`: USD per hour by the policy before this one.
+    Cost,
+    /// `price`: list price in USD per hour.
+    Price,
+    CpuMillicores,
+    MemoryMib,
+    ReservationCount,
+    /// `resources["…"]`, in cores, bytes or devices.
+    Capacity(String),
+    /// `allocatable["…"]`.
+    Allocatable(String),
+    /// `signal("…", otherwise)`.
+    Signal {
+        name: String,
+        otherwise: f64,
+    },
+}
+
+/// A column of texts.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Texts {
+    InstanceType,
+    Zone,
+    CapacityType,
+    Architecture,
+    Reservation,
+    /// `labels["…"]`.
+    Label(String),
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum OneNumber {
+    /// `now`: seconds since 1970.
+    Now,
+    /// `node_pool.weight`.
+    Weight,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum OneText {
+    /// `node_pool.name`.
+    NodePool,
+    /// `node_pool.labels["…"]`.
+    Label(String),
+    /// `node_pool.annotations["…"]`.
+    Annotation(String),
+}
+
+/// A catalogue. Every column has as many rows as it says.
+pub trait Columns {
+    fn count(&self) -> usize;
+
+    fn numbers(&mut self, of: &Numbers) -> Vec<f64>;
+
+    /// The texts that there are, and which of them each row has.
+    fn texts(&mut self, of: &Texts) -> (Vec<String>, Vec<u32>);
+
+    fn available(&mut self) -> Vec<bool>;
+
+    fn number(&mut self, of: &OneNumber) -> f64;
+
+    fn text(&mut self, of: &OneText) -> String;
+}
+
+impl Program {
+    /// Compiles a text: its form, its names and its types are right, and it gives a number.
+    ///
+    /// # Errors
+    /// The first fault, with its column.
+    pub fn compile(text: &str) -> Result<Self, Refused> {
+        language::compile(text)
+    }
+
+    /// A number for each row. Each source is asked for once.
+    pub fn evaluate(&self, columns: &mut impl Columns) -> Vec<f64> {
+        evaluate::evaluate(&self.root, &self.sources, columns)
+    }
+
+    /// Where its values come from, each once.
+    pub fn sources(&self) -> impl Iterator<Item = &Source> {
+        self.sources.iter().map(|of| &of.source)
+    }
+}
+
+#[cfg(test)]
+mod tests;
