@@ -182,8 +182,8 @@ fn looks_in_which_a_judging_policy_failed_come_out_the_same_whatever_counted_ins
     // The last good version answers for it.
     let (again, digests, said) = judged("judged-good", "", &["rejects", "traps"]);
     equal(&again, &digests);
-    assert_eq!((digests[0] == digests[2], again.passed_over), (true, 0));
-    let failed = " by judge 6.6.6 (policy judge failed): ";
+    assert_eq!(again.passed_over, 0);
+    let failed = " by judge 6.6.6 (policy judge failed): removes 0 nodes";
     assert!(said.contains(failed), "{said}");
     let traps = ["weigh-traps"];
     let (held, kept, said) = judged("judged-held", "on-failure = 'hold'\n", &traps);
