@@ -40,7 +40,8 @@ impl ClassCatalogue {
             return Err(ClassFault {
                 field: format!("spec.kubelet.{field}"),
                 what: "is an expression, and the gate NodeClassCEL is off".to_owned(),
-                hint: "turn it on with --aws-feature-gates NodeClassCEL=true, or give a number".into(),
+                hint: "turn it on with --aws-feature-gates NodeClassCEL=true, or give a number"
+                    .into(),
             });
         }
         let group = class.placement_group.as_ref().and_then(|selector| {

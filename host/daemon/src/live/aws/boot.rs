@@ -256,7 +256,9 @@ impl Bootstrap for LiveBootstrap {
             boot: format!("{boot:?}"),
         };
         let waits = |failed: Instant| failed.elapsed() < ASK_AGAIN;
-        (inner.rendered).retain(|known| known.failed.is_none_or(waits));
+        inner
+            .rendered
+            .retain(|known| known.failed.is_none_or(waits));
         if let Some(known) = inner.rendered.iter().find(|known| known.key == key) {
             return known.made.clone();
         }
@@ -272,7 +274,7 @@ impl Bootstrap for LiveBootstrap {
             return Ok(None);
         };
         let answer = asked.ask(&request);
-        let (by, mut notes) = (answer.by, answer.notes.clone());
+        let (by, mut notes) = (answer.by, answer.notes);
         self.note(&inner, &policy, by, &notes);
         let counted = |at: usize| Some(Kept::of(catalogue.machine(at)));
         let as_counted = (0..answer.kept.len()).all(|at| answer.kept[at] == counted(at));
@@ -284,10 +286,11 @@ impl Bootstrap for LiveBootstrap {
                 texts: answer.texts,
                 of: answer.of,
             }))),
-            // The catalogue counts with another answer. Once it is counted anew, this one holds.
+            // The catalogue counts with another answer.
             (_, false, true) => {
-                notes.push("its nodes are counted anew before one is launched".to_owned());
-                inner.version += 1;
+                notes.push("nodes are counted with another answer".to_owned());
+                // It is counted anew, now that the policy answers.
+                inner.version += u64::from(by == BootedBy::Current);
                 Err(held(&policy, &notes))
             }
             (_, false, false) => {

@@ -10,11 +10,12 @@ use longshore_core::disrupt::consolidation::{
 use longshore_core::model::{Catalogue, NodePool, OfferingId, Records, Symbol, Symbols};
 use longshore_core::policy::{AlikeCosts, CostTerm, Policies, Scores};
 use longshore_policy::{
-    ConsolidationRequest, JudgeRecord, LoadedPolicy, OnFailure, ScoreRecord, ScoreRequest, Signals,
+    Ability, ConsolidationRequest, JudgeRecord, LoadedPolicy, OnFailure, ScoreRecord, ScoreRequest,
+    Signals,
     WasmPolicies,
 };
 
-use crate::config::{Config, Disruption, Planning};
+use crate::config::{Config, Disruption, Planning, PolicyEntry};
 use crate::live::process::lock::lock;
 
 /// A state of everything that rounds ask. Answers the planner; immutable, and replaced as a whole.
@@ -50,6 +51,23 @@ pub struct BootSlot {
     pub nodepools: Option<Vec<String>>,
     /// What counts where no version answers.
     pub on_failure: OnFailure,
+}
+
+impl BootSlot {
+    /// A policy of the configuration, if it says what nodes boot with, or may say it once it is loaded.
+    pub(super) fn of(entry: &PolicyEntry, policy: Option<LoadedPolicy>) -> Option<Self> {
+        let terms = entry.terms();
+        let is_one = match &policy {
+            Some(policy) => policy.is_bootstrap(),
+            None => terms.grants.contains(&Ability::Bootstrap),
+        };
+        is_one.then(|| BootSlot {
+            name: entry.name.clone(),
+            policy,
+            nodepools: entry.nodepools.clone(),
+            on_failure: terms.on_failure,
+        })
+    }
 }
 
 /// A shadow policy.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
-use longshore_policy::{Ability, Host, HostConfig, LoadedPolicy, PolicySlot, ScoreRequest};
+use longshore_policy::{Host, HostConfig, LoadedPolicy, PolicySlot, ScoreRequest};
 
 use super::answers_on_disk::AnswersOnDisk;
 use super::board::{PolicyBoard, SwapTimes};
@@ -52,24 +52,6 @@ struct LoadedSlot {
     entry: PolicyEntry,
     running: Option<(Fingerprint, LoadedPolicy)>,
     refused: Option<Fingerprint>,
-}
-
-impl LoadedSlot {
-    /// What nodes boot with, if it says that, or may say it once it is loaded.
-    fn boots(&self) -> Option<BootSlot> {
-        let terms = self.entry.terms();
-        let policy = self.running.as_ref().map(|(_, policy)| policy.clone());
-        let is_one = match &policy {
-            Some(policy) => policy.is_bootstrap(),
-            None => terms.grants.contains(&Ability::Bootstrap),
-        };
-        is_one.then(|| BootSlot {
-            name: self.entry.name.clone(),
-            policy,
-            nodepools: self.entry.nodepools.clone(),
-            on_failure: terms.on_failure,
-        })
-    }
 }
 
 /// How long what was refused for want of time or memory is left alone.
@@ -500,7 +482,11 @@ impl Watcher {
                 self.answers.recall(&wasm, place, &slot.entry.name);
             }
         }
-        let boots: Arc<[BootSlot]> = obeyed.iter().filter_map(|slot| slot.boots()).collect();
+        let boot = |slot: &&LoadedSlot| {
+            let policy = slot.running.as_ref().map(|(_, policy)| policy.clone());
+            BootSlot::of(&slot.entry, policy)
+        };
+        let boots: Arc<[BootSlot]> = obeyed.iter().filter_map(boot).collect();
         let added = boots
             .iter()
             .filter(|boot| !current.names.contains(&boot.name));
