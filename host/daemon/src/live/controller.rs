@@ -9,6 +9,7 @@
 
 mod apply_plan;
 mod disruption;
+mod due;
 mod observed;
 mod overlays_status;
 mod reconcile;
@@ -60,6 +61,7 @@ use crate::live::serve::explain_requests::ExplainRequests;
 use crate::live::serve::http::{Query, SharedBoard};
 use crate::process;
 use crate::status::parts;
+use due::{FailedWrites, GarbagePasses, PoolCounts, Publishing};
 
 /// What tasks report.
 enum Done {
@@ -82,18 +84,10 @@ enum Done {
     Registered(String, bool),
 }
 
-/// How often garbage is looked for.
-const GARBAGE_INTERVAL: Duration = Duration::from_secs(120);
 /// What can be bought is asked this often while nothing is planned.
 const OFFERS_POLL: Duration = Duration::from_secs(1);
-/// NodePools are counted again at most this often.
-const POOL_COUNT_INTERVAL: Duration = Duration::from_secs(1);
 /// No round is made for so long where memory is given back to the system.
 const TRIM_MARGIN: Duration = Duration::from_millis(50);
-/// The status for others is written anew at most this often.
-const PUBLISH_INTERVAL: Duration = Duration::from_millis(500);
-/// It is written anew at least this often: ages in it grow.
-const REPUBLISH_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The loop's own.
 struct Controller {
@@ -115,18 +109,13 @@ struct Controller {
     plans: PlanIndex,
     /// This process has not asked the server yet which pods wait, since it leads.
     unproven: bool,
-    /// How many rounds could create no NodeClaim one after the other, and when the pods of NodeClaims
-    /// that could not be created are planned again.
-    failed_writes: u32,
-    again: Option<Instant>,
+    failed_writes: FailedWrites,
     /// How many rounds have panicked one after the other.
     panics: u32,
     rounds: u64,
     was_leader: bool,
-    collecting: bool,
-    last_garbage: Instant,
-    last_pools: Instant,
-    pools_changed: bool,
+    garbage: GarbagePasses,
+    pool_counts: PoolCounts,
     /// Policies that give no answer, as NodePools were last told.
     troubles: Arc<[Trouble]>,
     /// What can be bought, and when that was asked last.
@@ -150,8 +139,7 @@ struct Controller {
     /// What NodePools are to remember of purchases that did not help.
     to_remember: ToRemember,
     explain_requests: ExplainRequests,
-    published: Instant,
-    changed: bool,
+    publishing: Publishing,
     /// Whether the heap holds memory that was needed for a while only.
     trim_due: bool,
     /// What is known of disruption.
@@ -253,15 +241,12 @@ impl Controller {
             bought: HashSet::new(),
             plans: PlanIndex::default(),
             unproven: true,
-            failed_writes: 0,
-            again: None,
+            failed_writes: FailedWrites::default(),
             panics: 0,
             rounds: 0,
             was_leader: false,
-            collecting: false,
-            last_garbage: now,
-            last_pools: now,
-            pools_changed: true,
+            garbage: GarbagePasses::new(now),
+            pool_counts: PoolCounts::new(now),
             troubles: Arc::default(),
             offers: CurrentOffers::default(),
             last_offers: None,
@@ -275,8 +260,7 @@ impl Controller {
             incompatible_pools: BTreeMap::new(),
             to_remember: ToRemember::default(),
             explain_requests: ExplainRequests::default(),
-            published: now,
-            changed: true,
+            publishing: Publishing::new(now),
             trim_due: false,
             disruption: disruption::Disruption::default(),
             follows_drivers: false,
@@ -290,7 +274,7 @@ impl Controller {
 
     /// Whether nothing is under way that another replica would have to take up.
     fn is_idle(&self) -> bool {
-        let idle = !self.planning && !self.collecting && self.disruption.is_idle();
+        let idle = !self.planning && !self.garbage.is_running() && self.disruption.is_idle();
         idle && self.work.running() == 0
     }
 
@@ -335,8 +319,7 @@ impl Controller {
         let leads = self.ctx.leadership.is_leader();
         let synced = self.state.lists.synced();
         self.sample_cost(synced, now);
-        let is_due = now >= self.published + PUBLISH_INTERVAL;
-        if (is_due && self.changed) || now >= self.published + REPUBLISH_INTERVAL {
+        if self.publishing.is_due(now) {
             self.publish_status(synced && self.silence().is_none(), leads, now);
         }
         if self.next_answer(now).is_some_and(|at| at <= now) {
@@ -345,8 +328,10 @@ impl Controller {
         self.trim_heap(now);
         let blocked = self.why_blocked(now);
         self.ctx.fresh.store(blocked.is_none(), Ordering::Relaxed);
-        self.changed |= self.blocked != blocked;
-        self.blocked = blocked;
+        if self.blocked != blocked {
+            self.publishing.note_change();
+            self.blocked = blocked;
+        }
         if !synced || !leads || self.ctx.leadership.is_retiring() {
             if self.was_leader && !leads {
                 self.was_leader = false;
@@ -377,22 +362,21 @@ impl Controller {
         self.carry_out(now);
         let troubles = self.config.policies.troubles();
         if !Arc::ptr_eq(&troubles, &self.troubles) {
-            (self.troubles, self.pools_changed) = (troubles, true);
+            self.troubles = troubles;
+            self.pool_counts.note_change();
         }
-        if self.pools_changed && now >= self.last_pools + POOL_COUNT_INTERVAL {
-            (self.pools_changed, self.last_pools) = (false, now);
+        if self.pool_counts.take_due(now) {
             let names: Vec<String> = self.state.pools.keys().cloned().collect();
             names
                 .into_iter()
                 .for_each(|name| self.work.enqueue(WorkItem::Pool(name), Lane::Pool, now));
         }
-        if !self.collecting && now >= self.last_garbage + GARBAGE_INTERVAL {
-            self.last_garbage = now;
+        if self.garbage.next().is_some_and(|at| at <= now) {
+            self.garbage.begin(now);
             self.collect();
         }
         self.write_last_pod_events(now);
-        if self.again.is_some_and(|at| at <= now) {
-            self.again = None;
+        if self.failed_writes.take_due(now) {
             self.round_timer.pod_arrived(now);
         }
         while let Some(what) = self.work.take(now) {
@@ -541,7 +525,6 @@ impl Controller {
     /// Garbage in both directions: claims whose instance is gone, and instances whose claim is
     /// gone.
     fn collect(&mut self) {
-        self.collecting = true;
         let state = &self.state;
         self.pod_latency.retain(|pod| state.pods.contains(pod));
         let mut claims: Vec<Arc<NodeClaim>> = self.state.claims.values().cloned().collect();

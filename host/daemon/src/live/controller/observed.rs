@@ -21,7 +21,7 @@ impl Controller {
             version,
         } = observed;
         let now = Instant::now();
-        self.changed = true;
+        self.publishing.note_change();
         // A reopened watch has brought nothing yet.
         if !matches!(change, Change::Failed(_) | Change::Recovered) {
             self.watches.heard(kind, now);
@@ -102,7 +102,7 @@ impl Controller {
             ..
         } = write
         {
-            self.changed = true;
+            self.publishing.note_change();
             self.fold(kind, Change::Upsert(object));
         }
     }

@@ -34,7 +34,7 @@ impl Controller {
     pub(super) fn enqueue(&mut self, what: WorkItem, now: Instant) {
         match &what {
             WorkItem::Claim(name) => {
-                self.pools_changed = true;
+                self.pool_counts.note_change();
                 self.follow_command(name, now);
                 let claim = self.state.claims.get(name).cloned();
                 let id = claim.as_deref().map_or("", node_claim::provider_id);
@@ -56,7 +56,7 @@ impl Controller {
                 }
             }
             WorkItem::Node(name) => {
-                self.pools_changed = true;
+                self.pool_counts.note_change();
                 if !self.state.nodes.contains_key(name) {
                     self.last_pod_events.forget(name);
                     self.ctx.drains.end(name);

@@ -5,11 +5,10 @@ use tokio::time::Instant;
 use super::{Controller, Done};
 use crate::live::observe::kinds::Kind;
 use crate::live::observe::state::WorkItem;
-use crate::live::process::backoff::back_off;
 
 impl Controller {
     pub(super) fn report(&mut self, report: Done) {
-        self.changed = true;
+        self.publishing.note_change();
         match report {
             Done::Step(what, _) if !self.was_leader => self.work.forget(&what),
             Done::Step(what, outcome) => {
@@ -46,7 +45,10 @@ impl Controller {
                     self.written(created, failed, Instant::now());
                 }
             }
-            Done::Collected => (self.collecting, self.pools_changed) = (false, true),
+            Done::Collected => {
+                self.garbage.ended();
+                self.pool_counts.note_change();
+            }
             Done::Explained => self.explain_requests.ended(),
             Done::Disruption(decision) => {
                 self.trim_due = true;
@@ -73,14 +75,7 @@ impl Controller {
         if let Some(plan) = &mut self.last_plan {
             plan.failed = Some(failed);
         }
-        self.failed_writes = if created > 0 {
-            0
-        } else {
-            self.failed_writes + 1
-        };
-        if failed > 0 {
-            self.again = Some(now + back_off(self.failed_writes));
-        }
+        self.failed_writes.note(created, failed, now);
     }
 
     /// A round has panicked. The next one does without improving; should that panic too, liveness

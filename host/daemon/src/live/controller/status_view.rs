@@ -74,7 +74,7 @@ impl Controller {
     }
 
     pub(super) fn publish_status(&mut self, synced: bool, leads: bool, now: Instant) {
-        (self.changed, self.published) = (false, now);
+        self.publishing.done(now);
         let pools = &self.state.pools;
         self.incompatible_pools
             .retain(|name, _| pools.contains_key(name));

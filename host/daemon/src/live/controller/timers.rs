@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Controller, GARBAGE_INTERVAL, POOL_COUNT_INTERVAL, PUBLISH_INTERVAL};
+use super::Controller;
 use crate::live::observe::kinds::Kind;
 use crate::live::observe::node_claim;
 use crate::live::process::pulse;
@@ -31,17 +31,15 @@ impl Controller {
         if !self.ctx.leadership.is_permanent() {
             by(Some(now + LEADERSHIP_POLL));
         }
-        by(self.changed.then(|| self.published + PUBLISH_INTERVAL));
+        by(self.publishing.next());
         by(self.next_answer(now));
         if self.was_leader && self.state.lists.synced() && !self.ctx.leadership.is_retiring() {
             by(self.work.next());
             by(self.rollout.wakes_at(now));
-            by(Some(self.last_garbage + GARBAGE_INTERVAL).filter(|_| !self.collecting));
-            by(self
-                .pools_changed
-                .then(|| self.last_pools + POOL_COUNT_INTERVAL));
+            by(self.garbage.next());
+            by(self.pool_counts.next());
             by(self.last_pod_events.next());
-            by(self.again);
+            by(self.failed_writes.next());
             let blocked = self.why_blocked(now).map(|_| now + FRESHNESS_POLL);
             let unblocked = |at: Instant| blocked.map_or(at, |again| at.max(again));
             by(self.next_disruption().map(unblocked));

@@ -242,7 +242,7 @@ async fn node_claims_that_the_server_refuses_are_planned_again_later() {
     own.cluster.refuse("create", NODE_CLAIM, 403, "Forbidden");
     own.round().await;
     assert_eq!(own.rounds("failed"), 1);
-    assert!(own.control.again.is_some() && !own.control.bought.contains("shop/a"));
+    assert!(own.control.failed_writes.next().is_some() && !own.control.bought.contains("shop/a"));
     let events = own.cluster.events().join("\n");
     assert!(
         events.contains("default: "),
