@@ -463,12 +463,7 @@ impl Host {
         for (key, value) in &mut about.annotations {
             (*key, *value) = (printable(key), printable(value));
         }
-        let declared = about.signals.iter().map(|of| &of.name);
-        let granted = |name: &&String| {
-            let signals = terms.signals.as_ref();
-            signals.is_none_or(|names| names.contains(*name))
-        };
-        loaded.visible = Arc::new(declared.filter(granted).cloned().collect());
+        loaded.visible = Arc::new(about::visible_signals(about, terms));
         Ok(loaded)
     }
 

@@ -1,10 +1,13 @@
 //! What a component says about itself: whether it can be, and can be shown.
 
+use std::collections::BTreeSet;
+
 use semver::Version;
 
 use super::Refusal;
 use crate::call::answer::{About, SignalUse, number};
 use crate::guest_text::{cut, printable};
+use crate::terms::Terms;
 
 /// Most signals that a policy declares, and the longest name of one.
 const MAX_SIGNALS: usize = 64;
@@ -72,6 +75,18 @@ pub(super) fn check(about: &About) -> Result<(), Refusal> {
         return wrong(format!("its settings schema is not JSON: {error}"));
     }
     Ok(())
+}
+
+/// Signals that a policy may read: of those that it declares, those that its terms name, or all if
+/// these name none. One whose settings name them declares none, and sees what its terms name.
+pub(super) fn visible_signals(about: &About, terms: &Terms) -> BTreeSet<String> {
+    let declared = about.signals.iter().map(|of| of.name.clone());
+    let as_granted = ("signals".to_owned(), "as-granted".to_owned());
+    match &terms.signals {
+        None => declared.collect(),
+        Some(named) if about.annotations.contains(&as_granted) => named.clone(),
+        Some(named) => declared.filter(|name| named.contains(name)).collect(),
+    }
 }
 
 fn shortened(text: &str) -> String {
@@ -150,6 +165,27 @@ mod tests {
             ..about()
         };
         assert!(problem(long).contains("it has 1 annotations"));
+    }
+
+    #[test]
+    fn a_policy_sees_signals_that_it_declares_or_whose_names_it_leaves_to_the_operator() {
+        let terms = |named: Option<&[&str]>| Terms {
+            signals: named.map(|names| names.iter().map(|name| (*name).to_owned()).collect()),
+            ..Terms::default()
+        };
+        let sees = |about: &About, named: Option<&[&str]>| -> Vec<String> {
+            visible_signals(about, &terms(named)).into_iter().collect()
+        };
+        let declares = about();
+        assert_eq!(sees(&declares, None), ["carbon-intensity"]);
+        assert_eq!(sees(&declares, Some(&["other"])), [""; 0]);
+        let leaves = About {
+            signals: vec![],
+            annotations: vec![("signals".into(), "as-granted".into())],
+            ..about()
+        };
+        assert_eq!(sees(&leaves, None), [""; 0], "nothing without a grant");
+        assert_eq!(sees(&leaves, Some(&["other"])), ["other"]);
     }
 
     #[test]
