@@ -18,6 +18,8 @@ mod language;
 mod loops;
 mod part;
 
+use std::rc::Rc;
+
 use crate::Refused;
 use part::Number;
 
@@ -101,14 +103,22 @@ pub enum OneText {
     Annotation(String),
 }
 
+/// A column of texts.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Table {
+    /// The texts that there are.
+    pub texts: Vec<String>,
+    /// Which of them each row has.
+    pub rows: Vec<u32>,
+}
+
 /// A catalogue. Every column has as many rows as it says.
 pub trait Columns {
     fn count(&self) -> usize;
 
     fn numbers(&mut self, of: &Numbers) -> Vec<f64>;
 
-    /// The texts that there are, and which of them each row has.
-    fn texts(&mut self, of: &Texts) -> (Vec<String>, Vec<u32>);
+    fn texts(&mut self, of: &Texts) -> Rc<Table>;
 
     fn available(&mut self) -> Vec<bool>;
 

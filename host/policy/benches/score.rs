@@ -1,7 +1,8 @@
 //! What it costs to have a catalogue scored by a guest, against the same arithmetic in the host.
 //!
 //! Times are CPU time of this thread, the least of several batches, so that a busy machine matters
-//! little. Run in release: `cargo bench -p longshore-policy`.
+//! little. Run in release: `cargo xtask bench scorers`, or `cargo xtask bench scorers cel` for rows
+//! whose name has that word.
 #![allow(clippy::print_stdout)]
 
 #[path = "../tests/common/mod.rs"]
@@ -21,8 +22,14 @@ fn main() {
         "{:<34} {:>9} {:>12} {:>14}",
         "ns per offering (least of batches)", "offerings", "whole score", "guest call"
     );
-    let examples = build_examples().expect("toolchains that are here work");
-    for offerings in [1_000, 5_000] {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let only = words.iter().find(|word| !word.starts_with('-'));
+    let wanted = |name: &str| only.is_none_or(|word| name.contains(word.as_str()));
+    let examples = match only {
+        None => build_examples().expect("toolchains that are here work"),
+        Some(_) => Vec::new(),
+    };
+    for offerings in [1_000, 5_000, 8_000] {
         let world = world(offerings);
         let count = world.catalogue.offerings().len();
         let row = |name: &str, whole: f64, call: f64| {
@@ -37,7 +44,13 @@ fn main() {
             ("spot-risk", "spot-risk", ""),
             ("carbon", "carbon", ""),
             ("commitments, 2 pools", "commitments", COMMITMENTS),
+            ("cel, price alone", "cel", CEL_PRICE),
+            ("cel, 10 operators", "cel", CEL_TEN),
+            ("cel, 10 operators on numbers", "cel", CEL_TEN_NUMBERS),
         ] {
+            if !wanted(name) {
+                continue;
+            }
             let (whole, call) = guest(&world, &load(plugin, settings));
             row(name, whole, call);
         }
@@ -74,6 +87,16 @@ const COMMITMENTS: &str = "
     unit = 'usd'
     percent = 28
     remaining = 10";
+
+const CEL_PRICE: &str = "expression = 'price'";
+
+const CEL_TEN: &str = r#"expression = """
+    (price * 0.9 + 0.05) * 1.03
+    + (capacity_type == 'spot' && zone != 'us-east-1c' ? cost * 0.1 : 0.02) - 0.01""""#;
+
+/// All over rows: nothing is worked out for a table of texts.
+const CEL_TEN_NUMBERS: &str = "expression = '(price * 0.9 + 0.05) * 1.03 + cost * 0.1 - 0.02 + \
+    memory_mib * 0.0001 + cpu_millicores * 0.00001'";
 
 /// Nanoseconds of a whole question (columns looked up, guest asked, answer checked), and of the
 /// guest's part (asked and checked).

@@ -464,8 +464,8 @@ impl Host {
         for (key, value) in &mut about.annotations {
             (*key, *value) = (printable(key), printable(value));
         }
-        let declared = DeclaredSignals::of(&about.signals, terms.signals.as_ref());
-        loaded.visible = Arc::new(declared);
+        let uses = about::signal_uses(about, terms);
+        loaded.visible = Arc::new(DeclaredSignals::of(&uses, terms.signals.as_ref()));
         Ok(loaded)
     }
 

@@ -303,3 +303,127 @@ fn a_component_tells_what_it_is_and_what_it_can_see() {
         ]
     );
 }
+
+/// An offering as golden.tsv of the plugin describes it: type, zone, capacity type, price, reservation.
+type Golden = (
+    usize,
+    &'static str,
+    &'static str,
+    f64,
+    Option<(&'static str, u32)>,
+);
+
+/// The catalogue of golden.tsv, and the place there of each of its offerings.
+fn golden_world() -> (World, [usize; 4]) {
+    use longshore_core::model::{Catalogue, InstanceType, Op, Requirement, ResourceId, Resources};
+    let mut names = longshore_core::model::Symbols::default();
+    let (arch, pool) = (names.intern("kubernetes.io/arch"), names.intern("default"));
+    let gpu = names.intern("nvidia.com/gpu");
+    const ROWS: [Golden; 4] = [
+        (0, "us-east-1a", "on-demand", 0.0816, None),
+        (0, "us-east-1b", "spot", 0.03, None),
+        (1, "us-east-1a", "on-demand", 0.8048, None),
+        (0, "us-east-1a", "reserved", 0.0, Some(("cr-1", 3))),
+    ];
+    let types = [("m7g.large", "arm64", 2, 0), ("g6.xlarge", "amd64", 4, 1)];
+    let types = types
+        .iter()
+        .enumerate()
+        .map(|(at, &(name, processor, vcpus, gpus))| {
+            let mut offerings = Vec::new();
+            for (_, zone, capacity_type, price, reservation) in
+                ROWS.iter().filter(|row| row.0 == at)
+            {
+                offerings.push(Offering {
+                    instance_type: longshore_core::model::TypeId(0),
+                    requirements: [].into(),
+                    zone: Some(names.intern(zone)),
+                    capacity_type: Some(names.intern(capacity_type)),
+                    price: *price,
+                    available: true,
+                    reservation: reservation.map(|(id, left)| (names.intern(id), left)),
+                });
+            }
+            let capacity = Resources::new([
+                (ResourceId::Cpu, vcpus * 1000),
+                (ResourceId::Memory, vcpus << 32),
+                (ResourceId::Other(gpu), gpus),
+            ]);
+            let processor = Op::In(Box::new([names.intern(processor)]));
+            let instance_type = InstanceType {
+                name: names.intern(name),
+                requirements: vec![Requirement::new(arch, processor)],
+                allocatable: capacity.clone(),
+                capacity,
+                volume_limits: vec![],
+                incompatible: None,
+                offerings: 0..0,
+            };
+            (instance_type, offerings)
+        });
+    let types = types.collect();
+    let catalogue = Catalogue::new(types, &names);
+    let world = World {
+        catalogue,
+        names,
+        pool,
+    };
+    let place = |price: f64| {
+        let mut prices = world.catalogue.offerings().iter().map(|of| of.price);
+        prices
+            .position(|of| of == price)
+            .expect("an offering of that price")
+    };
+    let places = ROWS.map(|row| place(row.3));
+    (world, places)
+}
+
+#[test]
+fn cel_answers_its_golden_vectors() {
+    let (world, places) = golden_world();
+    let golden = include_str!("../../../plugins/cel/src/golden.tsv");
+    for (expression, expected) in golden.lines().filter_map(|line| line.split_once('\t')) {
+        // Only text in quotes of TOML may hold both kinds of quotes.
+        let settings = format!("expression = '''{expression}'''");
+        // What it takes off is its own affair here.
+        let terms = longshore_policy::Terms {
+            max_discount: 1.0,
+            ..longshore_policy::Terms::default()
+        };
+        let policy = HOST
+            .load_on(&terms, &plugin("cel"), Some(&settings))
+            .unwrap();
+        let scores = score(policy, &world, Signals::default());
+        let shown = places.map(|at| format!("{:.6}", scores.cost[at]));
+        assert_eq!(shown.join(" "), expected, "{expression}");
+    }
+}
+
+#[test]
+fn cel_reads_signals_that_the_operator_names() {
+    let world = world(6);
+    let terms = longshore_policy::Terms {
+        signals: Some(["carbon".to_owned()].into()),
+        ..longshore_policy::Terms::default()
+    };
+    let settings = "expression = \"cost + signal('carbon', 1.0)\"";
+    let policy = HOST
+        .load_on(&terms, &plugin("cel"), Some(settings))
+        .unwrap();
+    let scores = score(policy, &world, signal("carbon", &[("us-east-1", 0.25)]));
+    for (offering, cost) in world.catalogue.offerings().iter().zip(scores.cost.iter()) {
+        assert_eq!(*cost, offering.price + 0.25);
+    }
+}
+
+#[test]
+fn cel_refuses_an_expression_with_its_column() {
+    let settings = "expression = \"cost * 0.9 + (capacity_typ == 'spot' ? 0.02 : 0.0)\"";
+    match HOST.load(&plugin("cel"), Some(settings)) {
+        Err(LoadError::Settings { problem, .. }) => assert_eq!(
+            problem,
+            "`expression`: column 15: capacity_typ is not a known name; did you mean `capacity_type`?"
+        ),
+        other => panic!("{other:?}"),
+    }
+}

@@ -53,6 +53,9 @@ pub fn run(args: &[&str]) -> anyhow::Result<()> {
     if let Some((&"api-crossing", rest)) = args.split_first() {
         return crossing::run(rest);
     }
+    if let Some((&"scorers", rest)) = args.split_first() {
+        return scorers(rest);
+    }
     if args == ["freeze"] {
         return questions::freeze();
     }
@@ -94,6 +97,13 @@ pub fn run(args: &[&str]) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Nanoseconds per offering of each scorer through the real host; of those that a word names.
+fn scorers(words: &[&str]) -> anyhow::Result<()> {
+    let mut bench = commands::cargo(&["bench", "--package", "longshore-policy", "--bench", "score"]);
+    bench.arg("--").args(words);
+    commands::run(bench)
+}
+
 fn asked<'a>(args: &[&'a str]) -> anyhow::Result<Options<'a>> {
     let mut asked = Options {
         parts: Vec::new(),
@@ -109,7 +119,7 @@ fn asked<'a>(args: &[&'a str]) -> anyhow::Result<Options<'a>> {
             "--improve" => asked.effort = words.next().copied(),
             "--only" => asked.only = words.next().copied(),
             other => bail!(
-                "unknown word {other:?}: expected cost, speed, policy, beside, disrupt, questions, freeze, catalogue, classes, launches, live, scheduler-differential, api-crossing, --improve, --only or --no-oracle"
+                "unknown word {other:?}: expected cost, speed, policy, beside, disrupt, questions, freeze, catalogue, classes, launches, live, scorers, scheduler-differential, api-crossing, --improve, --only or --no-oracle"
             ),
         }
     }

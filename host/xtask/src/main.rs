@@ -43,6 +43,7 @@ cargo xtask bench api-crossing [COUNT] [SEED]
                                          mutated manifests beside the real API server (10000 of seed 1)
 cargo xtask bench questions              where each node's pods would go if it were gone: 1 000 and 10 000 nodes
 cargo xtask bench catalogue              EC2's catalogue for ten NodeClasses: time, memory, a changed price
+cargo xtask bench scorers [NAME]        ns per offering of each policy through the real host
 cargo xtask bench launches [CHECKOUT]   1 000 NodeClaims on the emulated EC2, beside another checkout's
 cargo xtask bench classes                many NodePools with an EC2NodeClass each: time and memory of a plan
 cargo xtask bench live [scale|mixes|churn|swaps|fold]…

@@ -4,9 +4,14 @@
 //! columns. `longshore-expression` has the language; this policy gives it the columns of the
 //! contract, and sees to it that an answer is one that the host takes.
 
-use longshore_expression::columns::{Columns, Numbers, OneNumber, OneText, Program, Texts};
+use std::rc::Rc;
+
+use longshore_expression::columns::{
+    Columns, Numbers, OneNumber, OneText, Program, Source, Table, Texts,
+};
 use longshore_sdk::{
-    About, Scorer, chain, joined, labels, node_pool, offerings, request, resources,
+    About, PerEdition, Scorer, chain, joined, labels, log, node_pool, offerings, request,
+    resources, signals,
 };
 use serde::Deserialize;
 
@@ -18,6 +23,15 @@ struct Settings {
 
 struct Cel {
     program: Program,
+    kept: PerEdition<Static>,
+}
+
+/// Static columns that the expression has read.
+#[derive(Default)]
+struct Static {
+    numbers: Vec<(Numbers, Vec<f64>)>,
+    texts: Vec<(Texts, Rc<Table>)>,
+    has_warned: bool,
 }
 
 impl Scorer for Cel {
@@ -30,14 +44,24 @@ impl Scorer for Cel {
     };
     type Settings = Settings;
 
+    /// Which signals an expression names is not known before it is configured.
+    const ANNOTATIONS: &'static [(&'static str, &'static str)] = &[("signals", "as-granted")];
+
     fn new(settings: Settings) -> Result<Self, String> {
         let program = Program::compile(&settings.expression)
             .map_err(|refused| format!("`expression`: {refused}; {}", refused.hint))?;
-        Ok(Cel { program })
+        Ok(Cel {
+            program,
+            kept: PerEdition::new(),
+        })
     }
 
     fn score(&mut self) -> Result<Vec<f64>, String> {
-        let mut costs = self.program.evaluate(&mut Catalogue);
+        let kept = self.kept.get_mut(Static::default);
+        if !std::mem::replace(&mut kept.has_warned, true) {
+            warn_of_absent_signals(&self.program);
+        }
+        let mut costs = self.program.evaluate(&mut Catalogue { kept });
         make_valid(&mut costs)?;
         Ok(costs)
     }
@@ -48,8 +72,9 @@ impl Scorer for Cel {
 /// # Errors
 /// An offering has no number, and no policy before has excluded it.
 fn make_valid(costs: &mut [f64]) -> Result<(), String> {
-    let is_wrong = |cost: &f64| !(*cost >= 0.0);
-    if !costs.iter().any(is_wrong) {
+    // Eight at a time: the host counts fuel at the end of each turn of a loop.
+    let are_right = |costs: &[f64]| costs.iter().fold(true, |all, cost| all & (*cost >= 0.0));
+    if costs.chunks(8).all(are_right) {
         return Ok(());
     }
     let before = chain::costs();
@@ -86,43 +111,78 @@ fn offering(row: usize) -> String {
     )
 }
 
-/// The columns of the contract.
-struct Catalogue;
+/// Says which signals count for nothing, as the host has no table that this policy may read.
+fn warn_of_absent_signals(program: &Program) {
+    for source in program.sources() {
+        if let Source::Numbers(Numbers::Signal { name, otherwise }) = source
+            && signals::get(name).is_none()
+        {
+            log::warn(&format!(
+                "signal `{name}` is not there, and {otherwise} counts for all offerings: it has to \
+                 be in `[signals]` and in `signals` of this policy"
+            ));
+        }
+    }
+}
 
-impl Columns for Catalogue {
+/// The columns of the contract.
+struct Catalogue<'a> {
+    kept: &'a mut Static,
+}
+
+/// What is kept of a source, pulled if it is not there yet.
+fn keep<S: Clone + PartialEq, T: Clone>(all: &mut Vec<(S, T)>, of: &S, pull: impl Fn() -> T) -> T {
+    let known = all.iter().position(|(source, _)| source == of);
+    let at = known.unwrap_or_else(|| {
+        all.push((of.clone(), pull()));
+        all.len() - 1
+    });
+    all[at].1.clone()
+}
+
+fn floats(column: Vec<u32>) -> Vec<f64> {
+    column.into_iter().map(f64::from).collect()
+}
+
+impl Columns for Catalogue<'_> {
     fn count(&self) -> usize {
         offerings::count() as usize
     }
 
     fn numbers(&mut self, of: &Numbers) -> Vec<f64> {
-        let floats = |column: Vec<u32>| column.into_iter().map(f64::from).collect();
+        let all = &mut self.kept.numbers;
         match of {
             Numbers::Cost => chain::costs(),
             Numbers::Price => offerings::prices(),
-            Numbers::CpuMillicores => floats(offerings::cpu_millicores()),
-            Numbers::MemoryMib => floats(offerings::memory_mib()),
             Numbers::ReservationCount => floats(offerings::reservation_counts()),
-            Numbers::Capacity(name) => resources::capacity(name),
-            Numbers::Allocatable(name) => resources::allocatable(name),
             Numbers::Signal { name, otherwise } => joined::column_or(name, *otherwise),
+            Numbers::CpuMillicores => keep(all, of, || floats(offerings::cpu_millicores())),
+            Numbers::MemoryMib => keep(all, of, || floats(offerings::memory_mib())),
+            Numbers::Capacity(name) => keep(all, of, || resources::capacity(name)),
+            Numbers::Allocatable(name) => keep(all, of, || resources::allocatable(name)),
         }
     }
 
-    fn texts(&mut self, of: &Texts) -> (Vec<String>, Vec<u32>) {
-        match of {
-            Texts::InstanceType => (
-                offerings::instance_type_names(),
-                offerings::instance_types(),
-            ),
-            Texts::Zone => (offerings::zone_names(), offerings::zones()),
-            Texts::CapacityType => (
-                offerings::capacity_type_names(),
-                offerings::capacity_types(),
-            ),
-            Texts::Architecture => (offerings::architecture_names(), offerings::architectures()),
-            Texts::Reservation => (offerings::reservation_names(), offerings::reservations()),
-            Texts::Label(key) => (labels::values(key), labels::rows(key)),
-        }
+    fn texts(&mut self, of: &Texts) -> Rc<Table> {
+        keep(&mut self.kept.texts, of, || {
+            let (texts, rows) = match of {
+                Texts::InstanceType => (
+                    offerings::instance_type_names(),
+                    offerings::instance_types(),
+                ),
+                Texts::Zone => (offerings::zone_names(), offerings::zones()),
+                Texts::CapacityType => (
+                    offerings::capacity_type_names(),
+                    offerings::capacity_types(),
+                ),
+                Texts::Architecture => {
+                    (offerings::architecture_names(), offerings::architectures())
+                }
+                Texts::Reservation => (offerings::reservation_names(), offerings::reservations()),
+                Texts::Label(key) => (labels::values(key), labels::rows(key)),
+            };
+            Rc::new(Table { texts, rows })
+        })
     }
 
     fn available(&mut self) -> Vec<bool> {

@@ -48,6 +48,10 @@ pub trait Scorer: Sized + 'static {
     /// can be defaulted.
     type Settings: DeserializeOwned;
 
+    /// Keys and values for the host. `signals` = `as-granted`: its settings name the signals that it
+    /// reads, so that it sees those that the operator's entry names.
+    const ANNOTATIONS: &'static [(&'static str, &'static str)] = &[];
+
     /// A scorer with these settings, or what is wrong with them and what would be right.
     fn new(settings: Self::Settings) -> Result<Self, String>;
 
@@ -320,7 +324,10 @@ macro_rules! __export_scorer {
                         max_age: of.max_age,
                     }).collect(),
                     settings_schema: about.settings_schema.to_owned(),
-                    annotations: Vec::new(),
+                    annotations: <$scorer as $crate::Scorer>::ANNOTATIONS
+                        .iter()
+                        .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+                        .collect(),
                 }
             }
 

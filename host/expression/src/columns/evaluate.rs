@@ -5,10 +5,12 @@
 //! offerings that have three capacity types, three times. It is spread over rows where it meets a
 //! column of another kind.
 
+use std::rc::Rc;
+
 use super::language::of_two;
 use super::loops::{choose, each, made, made_of_two, zip};
 use super::part::{Condition, Number, Text};
-use super::{Columns, Source, Use};
+use super::{Columns, Source, Table, Use};
 use crate::{Arithmetic, Comparison, Logical};
 
 /// Values of rows.
@@ -26,7 +28,7 @@ use Column::{ByText, One, Rows};
 /// What a source gave.
 enum Pulled {
     Numbers(Vec<f64>),
-    Texts(Vec<String>, Vec<u32>),
+    Texts(Rc<Table>),
     Conditions(Vec<bool>),
     Number(f64),
     Text(String),
@@ -42,10 +44,7 @@ struct Evaluation {
 pub(super) fn evaluate(root: &Number, sources: &[Use], columns: &mut impl Columns) -> Vec<f64> {
     let pull = |of: &Use| match &of.source {
         Source::Numbers(of) => Pulled::Numbers(columns.numbers(of)),
-        Source::Texts(of) => {
-            let (table, rows) = columns.texts(of);
-            Pulled::Texts(table, rows)
-        }
+        Source::Texts(of) => Pulled::Texts(columns.texts(of)),
         Source::Available => Pulled::Conditions(columns.available()),
         Source::Number(of) => Pulled::Number(columns.number(of)),
         Source::Text(of) => Pulled::Text(columns.text(of)),
@@ -163,7 +162,7 @@ impl Evaluation {
             Pulled::Conditions(rows) => Pulled::Conditions(rows.clone()),
             Pulled::Number(number) => Pulled::Number(*number),
             // Tables and texts are looked at where they are.
-            Pulled::Texts(..) | Pulled::Text(_) => Pulled::Text(String::new()),
+            Pulled::Texts(_) | Pulled::Text(_) => Pulled::Text(String::new()),
         }
     }
 
@@ -183,8 +182,8 @@ impl Evaluation {
         match text {
             Text::Literal(text) => One(make(text)),
             Text::Source(at) => match &self.pulled[*at] {
-                Pulled::Texts(table, _) => {
-                    ByText(*at, table.iter().map(|text| make(text)).collect())
+                Pulled::Texts(table) => {
+                    ByText(*at, table.texts.iter().map(|text| make(text)).collect())
                 }
                 Pulled::Text(text) => One(make(text)),
                 _ => One(make("")),
@@ -195,7 +194,7 @@ impl Evaluation {
     fn texts(&self, comparison: Comparison, left: &Text, right: &Text) -> Column<bool> {
         let table = |text: &Text| match text {
             Text::Source(at) => match &self.pulled[*at] {
-                Pulled::Texts(table, _) => Some((*at, table)),
+                Pulled::Texts(table) => Some((*at, &table.texts)),
                 _ => None,
             },
             Text::Literal(_) => None,
@@ -225,7 +224,7 @@ impl Evaluation {
     /// The place in its table that each row has.
     fn places_of(&self, at: usize) -> &[u32] {
         match &self.pulled[at] {
-            Pulled::Texts(_, rows) => rows,
+            Pulled::Texts(table) => &table.rows,
             _ => &[],
         }
     }

@@ -1,10 +1,11 @@
 //! Expressions on a small catalogue, as text.
 
 use std::fmt::Write as _;
+use std::rc::Rc;
 
 use expect_test::expect;
 
-use super::{Columns, Numbers, OneNumber, OneText, Program, Texts};
+use super::{Columns, Numbers, OneNumber, OneText, Program, Table, Texts};
 
 /// Four offerings: an m7g.large on demand and spot, a g6.xlarge with a GPU in another zone, and one of
 /// which little is known.
@@ -47,7 +48,7 @@ impl Columns for Four {
         }
     }
 
-    fn texts(&mut self, of: &Texts) -> (Vec<String>, Vec<u32>) {
+    fn texts(&mut self, of: &Texts) -> Rc<Table> {
         self.pulls += 1;
         let (table, rows): (&[&str], [u32; 4]) = match of {
             Texts::InstanceType => (&TYPES, [0, 0, 1, 2]),
@@ -59,10 +60,10 @@ impl Columns for Four {
             Texts::Label(key) if key == "generation" => (&["7", "6", ""], [0, 0, 1, 2]),
             Texts::Label(_) => (&[""], [0; 4]),
         };
-        (
-            table.iter().map(|text| (*text).into()).collect(),
-            rows.into(),
-        )
+        Rc::new(Table {
+            texts: table.iter().map(|text| (*text).into()).collect(),
+            rows: rows.into(),
+        })
     }
 
     fn available(&mut self) -> Vec<bool> {
@@ -309,8 +310,8 @@ fn price_expressions_of_karpenter_give_the_same_cents() {
         fn numbers(&mut self, _: &Numbers) -> Vec<f64> {
             vec![self.0]
         }
-        fn texts(&mut self, _: &Texts) -> (Vec<String>, Vec<u32>) {
-            (vec![String::new()], vec![0])
+        fn texts(&mut self, _: &Texts) -> Rc<Table> {
+            Rc::default()
         }
         fn available(&mut self) -> Vec<bool> {
             vec![true]

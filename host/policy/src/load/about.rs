@@ -1,10 +1,13 @@
 //! What a component says about itself: whether it can be, and can be shown.
 
+use std::collections::BTreeSet;
+
 use semver::Version;
 
 use super::Refusal;
 use crate::call::answer::{About, SignalUse, number};
 use crate::guest_text::{cut, printable};
+use crate::terms::Terms;
 
 /// Most signals that a policy declares, and the longest name of one.
 const MAX_SIGNALS: usize = 64;
@@ -72,6 +75,23 @@ pub(super) fn check(about: &About) -> Result<(), Refusal> {
         return wrong(format!("its settings schema is not JSON: {error}"));
     }
     Ok(())
+}
+
+/// Signals that a policy reads: those that it declares. One whose settings name them declares none, and
+/// reads what its terms name.
+pub(super) fn signal_uses(about: &About, terms: &Terms) -> Vec<SignalUse> {
+    let as_granted = ("signals".to_owned(), "as-granted".to_owned());
+    match &terms.signals {
+        Some(named) if about.annotations.contains(&as_granted) => {
+            let plain = |name: &String| SignalUse {
+                name: name.clone(),
+                required: false,
+                max_age: 0.0,
+            };
+            named.iter().map(plain).collect()
+        }
+        _ => about.signals.clone(),
+    }
 }
 
 fn shortened(text: &str) -> String {
@@ -150,6 +170,31 @@ mod tests {
             ..about()
         };
         assert!(problem(long).contains("it has 1 annotations"));
+    }
+
+    #[test]
+    fn a_policy_sees_signals_that_it_declares_or_whose_names_it_leaves_to_the_operator() {
+        let terms = |named: Option<&[&str]>| Terms {
+            signals: named.map(|names| names.iter().map(|name| (*name).to_owned()).collect()),
+            ..Terms::default()
+        };
+        let sees = |about: &About, named: Option<&[&str]>| -> Vec<&str> {
+            let terms = terms(named);
+            let uses = signal_uses(about, &terms);
+            let declared = DeclaredSignals::of(&uses, terms.signals.as_ref());
+            let all = ["carbon-intensity", "other"].into_iter();
+            all.filter(|name| declared.may_read(name)).collect()
+        };
+        let declares = about();
+        assert_eq!(sees(&declares, None), ["carbon-intensity"]);
+        assert_eq!(sees(&declares, Some(&["other"])), [""; 0]);
+        let leaves = About {
+            signals: vec![],
+            annotations: vec![("signals".into(), "as-granted".into())],
+            ..about()
+        };
+        assert_eq!(sees(&leaves, None), [""; 0], "nothing without a grant");
+        assert_eq!(sees(&leaves, Some(&["other"])), ["other"]);
     }
 
     #[test]
