@@ -37,6 +37,7 @@ mod tests {
             ],
         ),
         ("policy", &["longshore-core"]),
+        ("bundle", &[]),
         (
             "daemon",
             &[
