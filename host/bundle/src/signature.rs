@@ -252,7 +252,7 @@ fn opened<'k>(
         public.verify(&message, &signature).is_ok()
     };
     match tried.iter().find(signed) {
-        Some(key) => Ok((key, payload)),
+        Some(key) => Ok((*key, payload)),
         None => {
             let names: Vec<&str> = keys.iter().map(|key| key.name.as_str()).collect();
             Err(Refusal::Key(names.join(" or ")))

@@ -121,7 +121,7 @@ fn what_is_no_bundle_is_refused() {
 }
 
 fn spki(prefix: &[u8], point: usize) -> String {
-    let text = STANDARD.encode([prefix, &vec![4; point]].concat());
+    let text = STANDARD.encode([prefix, &vec![4u8; point]].concat());
     format!("-----BEGIN PUBLIC KEY-----\n{text}\n-----END PUBLIC KEY-----\n")
 }
 
@@ -135,11 +135,11 @@ fn other_kinds_of_key_are_refused_each_in_its_words() {
             .to_string()
             .contains("cosign signs Ed25519ph")
     );
-    let ec = [6, 7, 0x2a, 0x86, 0x48, 0xce, 0x3d, 2, 1];
-    let head = [0x30, 0x76, 0x30, 0x10];
+    let ec = [6u8, 7, 0x2a, 0x86, 0x48, 0xce, 0x3d, 2, 1];
+    let head = [0x30u8, 0x76, 0x30, 0x10];
     let p384 = [&head[..], &ec, &super::P384, &[3, 0x62, 0]].concat();
     assert_eq!(read(&spki(&p384, 97)), KeyError::Kind("a P-384 key"));
-    let rsa = [&[0x30, 0x82, 1, 0x22, 0x30, 0x0d], &super::RSA[..]].concat();
+    let rsa = [&[0x30u8, 0x82, 1, 0x22, 0x30, 0x0d][..], &super::RSA].concat();
     assert_eq!(read(&spki(&rsa, 270)), KeyError::Kind("an RSA key"));
     assert_eq!(read(&spki(&super::P256, 64)), KeyError::Damaged);
     assert_eq!(

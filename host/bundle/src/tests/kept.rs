@@ -46,7 +46,7 @@ impl Kept {
 #[test]
 fn a_start_needs_no_registry() {
     let mut kept = Kept::new();
-    kept.server = None;
+    drop(kept.server.take());
     let policy = fetched(&kept.sources, &kept.host, &kept.digest).unwrap();
     assert_eq!(policy.component, COMPONENT);
     assert!(policy.signed_by.unwrap().ends_with("vendor.pub"));

@@ -203,10 +203,10 @@ impl Shelf {
     }
 
     pub fn files(&self) -> impl Iterator<Item = (&str, &[u8])> {
-        let hex = |name: &'_ str| name.len() - 64;
+        let hex = "sha256:".len();
         self.content
             .iter()
-            .map(move |(name, bytes)| (&name[hex(name)..], &bytes[..]))
+            .map(move |(name, bytes)| (&name[hex..], &bytes[..]))
     }
 
     /// As distribution 3.1.2 does: a manifest only to those who name its media type.
