@@ -117,7 +117,9 @@ impl<'a> Client<'a> {
     fn get(&self, url: &str, ask: &Ask) -> Result<Answer, Error> {
         let known = self.authorization.borrow().clone();
         let (at, answer) = self.follow(url, known.as_deref(), ask)?;
-        if answer.status() != 401 {
+        // Only the registry is shown credentials, or says where else they are wanted: storage that
+        // it redirects to could name a token server of its own.
+        if answer.status() != 401 || origin(&at) != origin(url) {
             return self.read(&at, answer, ask);
         }
         let mut refused = answer;

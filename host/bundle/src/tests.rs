@@ -328,6 +328,27 @@ fn another_origin_is_shown_no_credentials() {
 }
 
 #[test]
+fn storage_that_wants_credentials_is_given_none() {
+    let folder = Folder::new();
+    let (_, digest) = Shelf::with_policy();
+    let thief = Server::start(|_| Reply::new(200, r#"{"token":"t"}"#));
+    let challenge = format!("Bearer realm=\"http://{}/t\"", thief.host);
+    let storage =
+        Server::start(move |_| Reply::new(401, "").header("WWW-Authenticate", &challenge));
+    let to = format!("http://{}/bytes", storage.host);
+    let server = Server::start(move |_| Reply::new(307, "").header("Location", &to));
+    let auth = r#"{"auths":{"HOST":{"username":"u","password":"p"}}}"#;
+    let auth = folder.file("auth", auth.replace("HOST", &server.host));
+    let mut sources = sources(&server.host);
+    let own = sources.registries.get_mut(&server.host).unwrap();
+    own.auth_file = Some(auth);
+    let error = fetched(&sources, &server.host, &digest).unwrap_err();
+    assert!(error.reason.contains("status 401"), "{error}");
+    assert_eq!(storage.asked().len(), 1);
+    assert!(thief.asked().is_empty());
+}
+
+#[test]
 fn nothing_without_tls_is_asked_elsewhere() {
     let (_, digest) = Shelf::with_policy();
     let to = "http://reg.example/v2/";
