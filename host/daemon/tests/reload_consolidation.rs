@@ -110,7 +110,7 @@ fn questions_apart_leave_no_trace() {
     let live = scene.manager.take().apart();
     let round = methods::round(&scene.snapshot, &live, Options::default(), Stop::never());
     assert!(round.now().is_empty(), "it is asked");
-    assert_eq!(scene.policy("judge").calls, 0);
+    assert_eq!(scene.policy("judge").stats.calls, 0);
 }
 
 #[test]

@@ -127,7 +127,7 @@ fn one_that_rejects_all_keeps_all_and_says_so() {
         matches!(why, Stays::Policy { by, why, .. } if &**by == "judge" && &**why == "I like none of them")
     });
     assert_eq!(kept.count(), 2, "both nodes: {:?}", found.stays);
-    assert!(policies.tallies()[0].refused > 0);
+    assert!(policies.tallies()[0].declined > 0);
 }
 
 #[test]

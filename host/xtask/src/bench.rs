@@ -99,7 +99,8 @@ pub fn run(args: &[&str]) -> anyhow::Result<()> {
 
 /// Nanoseconds per offering of each scorer through the real host; of those that a word names.
 fn scorers(words: &[&str]) -> anyhow::Result<()> {
-    let mut bench = commands::cargo(&["bench", "--package", "longshore-policy", "--bench", "score"]);
+    let mut bench =
+        commands::cargo(&["bench", "--package", "longshore-policy", "--bench", "score"]);
     bench.arg("--").args(words);
     commands::run(bench)
 }

@@ -1,7 +1,5 @@
 //! What a component says about itself: whether it can be, and can be shown.
 
-use std::collections::BTreeSet;
-
 use semver::Version;
 
 use super::Refusal;
@@ -101,6 +99,7 @@ fn shortened(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::signals::DeclaredSignals;
 
     fn signal(name: &str, max_age: f64) -> SignalUse {
         SignalUse {

@@ -374,12 +374,10 @@ async fn churn_a_burst_the_bill_and_what_was_changed_are_in_the_status() {
     ] {
         assert!(text.contains(line), "{line}: {text}");
     }
-    let status = lock(&control.board).status.clone();
-    assert!(
-        status["cost"]["usdPerHour"].as_f64() > Some(0.0),
-        "{status}"
-    );
-    assert_eq!(status["cost"]["unpriced"], 0);
+    let status = lock(&control.board).status.clone().unwrap();
+    let cost = status.cost.unwrap();
+    assert!(cost.usd_per_hour > 0.0, "{cost:?}");
+    assert_eq!(cost.unpriced, 0);
 }
 
 #[tokio::test]

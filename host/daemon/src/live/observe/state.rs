@@ -40,7 +40,7 @@ mod type_table;
 mod waiting;
 
 use by_provider::NamesByProvider;
-pub use changes::{Changes, SpecChange};
+pub use changes::Changes;
 pub use class::Class;
 use class::NodeClass;
 pub use lists::Lists;

@@ -291,17 +291,17 @@ impl PolicyBoard {
         };
         let (active, count) = match by {
             BootedBy::Current => (Active::Current, None),
-            BootedBy::LastVersion => (Active::LastVersion, Some(&mut policy.by_last_good)),
-            BootedBy::LastAnswer => (Active::LastAnswer, Some(&mut policy.by_last_answer)),
-            BootedBy::Hold => (Active::Hold, Some(&mut policy.by_hold)),
-            BootedBy::BuiltIn => (Active::BuiltIn, Some(&mut policy.by_price)),
+            BootedBy::LastVersion => (Active::LastVersion, Some(&mut policy.stats.by_last_good)),
+            BootedBy::LastAnswer => (Active::LastAnswer, Some(&mut policy.stats.by_last_answer)),
+            BootedBy::Hold => (Active::Hold, Some(&mut policy.stats.by_hold)),
+            BootedBy::BuiltIn => (Active::BuiltIn, Some(&mut policy.stats.by_price)),
         };
         if let Some(count) = count {
             *count += 1;
         }
         policy.active = Some(active);
-        policy.calls += 1;
-        policy.failures += u64::from(failing.is_some());
+        policy.stats.calls += 1;
+        policy.stats.failures += u64::from(failing.is_some());
         policy.failing = failing;
     }
 

@@ -11,8 +11,7 @@ use longshore_core::model::{Catalogue, NodePool, OfferingId, Records, Symbol, Sy
 use longshore_core::policy::{AlikeCosts, CostTerm, Policies, Scores};
 use longshore_policy::{
     Ability, ConsolidationRequest, JudgeRecord, LoadedPolicy, OnFailure, ScoreRecord, ScoreRequest,
-    Signals,
-    WasmPolicies,
+    Signals, WasmPolicies,
 };
 
 use crate::config::{Config, Disruption, Planning, PolicyEntry};

@@ -137,15 +137,13 @@ fn a_pod_reaches_its_node_and_runs_once_each() {
     assert_eq!(reached("n", "Pending"), []);
     assert_eq!(reached("n", "Running"), [(PodStage::Running, at())]);
     assert_eq!(reached("n", "Running"), []);
-    assert_eq!(size_of::<PodSummary>(), 24, "there are many");
+    assert_eq!(size_of::<waiting::PodSummary>(), 24, "there are many");
 }
 
 #[test]
 fn a_pod_is_queued_anew_when_it_was_tried_and_by_nothing_else() {
-    let mut state = ClusterState {
-        plans_unattempted: true,
-        ..ClusterState::default()
-    };
+    let mut state = ClusterState::default();
+    state.pods.plans_unattempted = true;
     let mut see = |name: &str, version: u32, tried: bool, nominated: &str| {
         let conditions = if tried {
             r#"{"type":"PodScheduled","status":"False","reason":"Unschedulable"}"#
@@ -172,10 +170,8 @@ fn a_pod_is_queued_anew_when_it_was_tried_and_by_nothing_else() {
 #[test]
 fn a_pod_that_kube_scheduler_has_not_looked_at_waits_only_where_that_is_foreseen() {
     let seen = |foresees: bool, spec: &str, status: &str| {
-        let mut state = ClusterState {
-            plans_unattempted: foresees,
-            ..ClusterState::default()
-        };
+        let mut state = ClusterState::default();
+        state.pods.plans_unattempted = foresees;
         let pod = format!(
             r#"{{"metadata":{{"name":"a","namespace":"shop"}},"spec":{{"containers":[]{spec}}},"status":{{{status}}}}}"#
         );
