@@ -98,7 +98,7 @@ impl Ec2 {
     }
 
     /// A provider that knows a region, and nothing else yet.
-    fn over(
+    pub(super) fn over(
         region: Region,
         clients: Arc<Clients>,
         classes: Arc<dyn NodeClasses>,

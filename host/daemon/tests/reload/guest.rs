@@ -2,6 +2,7 @@
 //! compile in a few milliseconds, so that a test can swap a thousand of them.
 
 /// What a guest does.
+#[allow(dead_code, reason = "each program of tests uses some of them")]
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Way {
     /// Every offering costs this.

@@ -94,7 +94,7 @@ impl Evaluation {
                 self.choice(condition, first, second)
             }
             Number::Size(text) => self.of_text(text, |text| text.chars().count() as f64),
-            Number::Parsed(text) => self.of_text(text, |text| parsed(text)),
+            Number::Parsed(text) => self.of_text(text, parsed),
         }
     }
 
