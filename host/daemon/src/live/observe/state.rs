@@ -38,6 +38,7 @@ mod metrics_snapshot;
 mod pods;
 mod type_table;
 mod waiting;
+mod work_item;
 
 use by_provider::NamesByProvider;
 pub use changes::Changes;
@@ -51,24 +52,7 @@ pub use type_table::TypeRow;
 pub use type_table::{OfferingRow, TypeTable};
 
 pub use self::waiting::{Phase, PodTransition};
-
-/// An object to reconcile.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum WorkItem {
-    /// A NodeClaim.
-    Claim(String),
-    Node(String),
-    /// A NodePool.
-    Pool(String),
-    /// A NodeOverlay.
-    Overlay(String),
-    /// A command of disruption.
-    Command(String),
-    /// A pod that waits for a node.
-    Pending,
-    /// A pod was bound to a node, ended or began to go, there.
-    PodEvent(String),
-}
+pub use self::work_item::WorkItem;
 
 /// What is known at a moment. Copies nothing until its world is asked for.
 pub struct FrozenState {

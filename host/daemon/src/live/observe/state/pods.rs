@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use super::WorkItem;
 use super::waiting::{Phase, PodSummary, PodTransition, Waiting};
+use super::work_item::WorkItem;
 use crate::live::observe::pod_latency::PodStage;
 use crate::live::observe::state::head::PodHead;
 
