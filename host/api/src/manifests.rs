@@ -295,7 +295,8 @@ impl Reader {
         let group = group(object.of.api_version);
         let mut admissions = self.admissions.iter();
         let admission = admissions.find(|one| one.is_for(group, object.of.kind));
-        let admitted = admission.and_then(|admission| admit::admit(admission, object.text));
+        let admitted =
+            admission.and_then(|admission| admit::admit(admission, object.text, object.is_by_hand));
         let Some(admitted) = admitted else {
             return self.dispatch(source, object);
         };

@@ -28,9 +28,13 @@ pub(crate) struct Admitted<'a> {
 }
 
 /// What becomes of the object `text`. Nothing is known of what is not JSON: its reader says why.
-pub(crate) fn admit<'a>(admission: &Admission, text: &'a str) -> Option<Admitted<'a>> {
-    if is_stored(text) {
-        return prune(admission, text);
+pub(crate) fn admit<'a>(
+    admission: &Admission,
+    text: &'a str,
+    is_by_hand: bool,
+) -> Option<Admitted<'a>> {
+    if !is_by_hand {
+        return stored(admission, text);
     }
     let (mut object, mut admitted) = pruned(admission, text, false)?;
     let causes = admission.admit(&mut object, None);
@@ -44,15 +48,22 @@ pub(crate) fn admit<'a>(admission: &Admission, text: &'a str) -> Option<Admitted
 
 /// The same without schema and rules: only fields that are not known are refused.
 pub(crate) fn prune<'a>(admission: &Admission, text: &'a str) -> Option<Admitted<'a>> {
-    let stored = is_stored(text);
-    if stored && admission.schema().is_stored_form(text) {
+    match is_stored(text) {
+        true => stored(admission, text),
+        false => pruned(admission, text, false).map(|(_, admitted)| admitted),
+    }
+}
+
+/// What becomes of an object that was read from a cluster.
+fn stored<'a>(admission: &Admission, text: &'a str) -> Option<Admitted<'a>> {
+    if admission.schema().is_stored_form(text) {
         return Some(Admitted {
             text: Cow::Borrowed(text),
             refusals: Vec::new(),
             notes: Vec::new(),
         });
     }
-    pruned(admission, text, stored).map(|(_, admitted)| admitted)
+    pruned(admission, text, true).map(|(_, admitted)| admitted)
 }
 
 fn pruned<'a>(admission: &Admission, text: &str, stored: bool) -> Option<(Value, Admitted<'a>)> {

@@ -253,7 +253,8 @@ impl Document {
         reason = "one for each document that is refused"
     )]
     pub fn check_admission(&self, admission: &Admission) -> Result<(), Diagnostic> {
-        let admitted = super::admit::admit(admission, &self.text);
+        let is_by_hand = !super::admit::is_stored(&self.text);
+        let admitted = super::admit::admit(admission, &self.text, is_by_hand);
         let refusals = admitted.map(|admitted| admitted.refusals);
         match refusals.as_ref().and_then(|all| all.first()) {
             Some(first) => Err(self.refuse(&first.field, &*first.what, &*first.hint)),
