@@ -53,19 +53,11 @@ impl Cache {
                 )
             }
         };
-        let layer = read.layer;
-        let Some(component) = self.blob(&layer.digest, layer.size)? else {
+        let Some(component) = self.blob(&read.layer.digest, read.layer.size)? else {
             return Ok(None);
         };
-        Ok(Some(Policy {
-            component,
-            component_digest: layer.digest,
-            manifest_digest: digest.clone(),
-            signed_by,
-            annotations: read.annotations,
-            manifest: bytes,
-            bundle,
-        }))
+        let policy = Policy::new(component, (digest, bytes, read), (signed_by, bundle));
+        Ok(Some(policy))
     }
 
     /// Keeps a policy: the manifest last, so that what is found is whole.

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::manifest::{self, MAX_BUNDLE_BYTES, MAX_REFERRERS};
+use crate::manifest::{self, MAX_BUNDLE_BYTES, MAX_REFERRERS, PolicyManifest};
 use crate::signature::verify;
 use crate::{Digest, Error, Key, Step};
 
@@ -46,6 +46,25 @@ pub struct Policy {
     pub(crate) bundle: Option<Vec<u8>>,
 }
 
+impl Policy {
+    /// A component with what its manifest says, and the key and bundle that signed it.
+    pub(crate) fn new(
+        component: Vec<u8>,
+        (manifest_digest, manifest, read): (&Digest, Vec<u8>, PolicyManifest),
+        (signed_by, bundle): (Option<String>, Option<Vec<u8>>),
+    ) -> Self {
+        Policy {
+            component,
+            component_digest: read.layer.digest,
+            manifest_digest: manifest_digest.clone(),
+            signed_by,
+            annotations: read.annotations,
+            manifest,
+            bundle,
+        }
+    }
+}
+
 /// Fetches a policy. With keys, a signature by one of them is demanded.
 pub(crate) fn fetch(source: &dyn Source, digest: &Digest, keys: &[Key]) -> Result<Policy, Error> {
     let bytes = source.manifest(digest, Step::Manifest)?;
@@ -55,23 +74,17 @@ pub(crate) fn fetch(source: &dyn Source, digest: &Digest, keys: &[Key]) -> Resul
         [] => None,
         keys => Some(signature(source, digest, keys)?),
     };
-    let layer = read.layer;
-    let component = source.blob(&layer.digest, layer.size, Step::Component)?;
-    let (signed_by, bundle) = signed.unzip();
-    Ok(Policy {
+    let component = source.blob(&read.layer.digest, read.layer.size, Step::Component)?;
+    Ok(Policy::new(
         component,
-        component_digest: layer.digest,
-        manifest_digest: digest.clone(),
-        signed_by,
-        annotations: read.annotations,
-        manifest: bytes,
-        bundle,
-    })
+        (digest, bytes, read),
+        signed.unzip(),
+    ))
 }
 
 /// The first bundle that one of the keys signed, and that key.
 ///
-/// Anybody who may push can add referrers, so one that cannot be read never hides a good one.
+/// Everyone with the right to push can add referrers. One that cannot be read never hides a good one.
 fn signature(
     source: &dyn Source,
     digest: &Digest,
