@@ -82,7 +82,7 @@ pub enum BootedBy {
     LastAnswer,
     /// The built-in user data.
     BuiltIn,
-    /// Nobody: no node is launched.
+    /// No text: no node is launched.
     Hold,
 }
 

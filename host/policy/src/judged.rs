@@ -72,7 +72,7 @@ impl Said {
 }
 
 impl ConsolidationRequest {
-    /// A question that is put to nobody: answers that are there already are joined by it.
+    /// A question for joining answers that are there already. No policy is asked.
     pub fn unasked(facts: &Facts<'_>, proposals: &[Proposal]) -> Self {
         ConsolidationRequest(JudgeRequest {
             base: ScoreRequest::nothing(),

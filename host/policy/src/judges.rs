@@ -32,7 +32,7 @@ struct JudgesInner {
     reports: Vec<Report>,
     /// The cluster of the last request; several requests of a look share it.
     cluster: Arc<ClusterColumns>,
-    /// Who answered what, while that is kept.
+    /// Each question with the policies that answered it, while that is kept.
     records: Option<Vec<JudgeRecord>>,
 }
 
@@ -269,7 +269,7 @@ impl WasmPolicies {
         self.judges().lock().records = Some(Vec::new());
     }
 
-    /// Who answered what since [`WasmPolicies::keep_judge_records`], in the order of the questions.
+    /// The records since [`WasmPolicies::keep_judge_records`], in the order of the questions.
     pub fn take_judge_records(&self) -> Vec<JudgeRecord> {
         let records = self.judges().lock().records.take();
         records.unwrap_or_default()

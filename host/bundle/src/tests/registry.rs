@@ -209,7 +209,7 @@ impl Shelf {
             .map(move |(name, bytes)| (&name[hex..], &bytes[..]))
     }
 
-    /// As distribution 3.1.2 does: a manifest only to those who name its media type.
+    /// Like distribution 3.1.2, it answers with a manifest only where `Accept` names the media type.
     pub fn answer(&self, request: &Request) -> Reply {
         let accept = request.header("accept").unwrap_or_default();
         let Some(path) = request.path.strip_prefix("/v2/policies/carbon/") else {
