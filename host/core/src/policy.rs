@@ -40,7 +40,7 @@ pub struct Scores {
     /// Effective cost in USD per hour by [`OfferingId`]; infinite to exclude. Never NaN, never
     /// negative. Shared: where NodePools are many, so are the copies, and most are equal.
     pub cost: Arc<[f64]>,
-    /// Commitments; an offering draws on at most one pool.
+    /// Commitments. Of several for an offering the first that has enough counts.
     pub pools: Vec<CommitmentPool>,
 }
 

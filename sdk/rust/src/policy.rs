@@ -66,7 +66,8 @@ pub trait Commitments: Scorer {
     fn pools(&mut self) -> Result<Vec<Pool>, String>;
 }
 
-/// A prepaid amount and the offerings that draw on it; an offering is in at most one pool.
+/// A prepaid amount and the offerings that draw on it. Of several pools for an offering the first that
+/// has enough counts.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Pool {
     /// What reports call it; unique.

@@ -1,6 +1,8 @@
 //! Bin types for a set of classes: offerings by the classes that they admit, without dominated
 //! ones.
 
+use std::sync::Arc;
+
 use indexmap::IndexMap;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
@@ -24,6 +26,9 @@ pub struct BinType {
     /// The commitment that it draws on, position in [`BinTypes::commitments`], and how much it
     /// takes.
     pub draw: Option<(usize, f64)>,
+    /// The commitments that come before it, and what they would give up: as long as one of them has
+    /// enough, the offering draws on that.
+    pub before: Arc<[(usize, f64)]>,
     /// What it leaves to pods.
     pub room: ResourceVector,
     /// Which homes it is one for: position in [`BinTypes::admits`].
@@ -105,28 +110,37 @@ impl BinTypes {
                     };
                     let row = of_cell.offerings[t];
                     let outside = p.states.scores[pool].cost[row as usize];
-                    let drawn = inside.get(&row).filter(|d| d.cost < outside);
+                    let inside = inside.get(&row).map_or(&[][..], Vec::as_slice);
+                    let drawn = inside.iter().filter(|d| d.cost < outside);
                     let offers = &mut groups[group];
-                    let offer = |cost: f64, draw| BinType {
+                    let offer = |cost: f64, draw, before| BinType {
                         pool,
                         instance_type: TypeId(t as u32),
                         offering: OfferingId(row),
                         cost: cost + node_cost,
                         draw,
+                        before,
                         room: room.clone(),
                         admits: 0,
                     };
-                    match (drawn, commitments) {
-                        (Some(d), Commitments::Unlimited) => offers.push(offer(d.cost, None)),
-                        (Some(d), Commitments::Limited) => {
-                            offers.push(offer(d.cost, Some((d.commitment, d.amount))))
+                    let least = drawn.clone().map(|d| d.cost).reduce(f64::min);
+                    match (least, commitments) {
+                        (Some(cost), Commitments::Unlimited) => {
+                            offers.push(offer(cost, None, Arc::default()));
+                        }
+                        (Some(_), Commitments::Limited) => {
+                            let all: Vec<_> = drawn.map(|d| (d.cost, d.takes)).collect();
+                            for (at, &(cost, takes)) in all.iter().enumerate() {
+                                let before = all[..at].iter().map(|of| of.1).collect();
+                                offers.push(offer(cost, Some(takes), before));
+                            }
                         }
                         (None, _) => {}
                     }
                     if outside.is_finite()
-                        && !(drawn.is_some() && commitments == Commitments::Unlimited)
+                        && !(least.is_some() && commitments == Commitments::Unlimited)
                     {
-                        offers.push(offer(outside, None));
+                        offers.push(offer(outside, None, Arc::default()));
                     }
                 }
             }
@@ -189,21 +203,21 @@ impl BinTypes {
 
 /// How an offering draws on a commitment.
 struct CommittedCost {
-    commitment: usize,
-    amount: f64,
+    /// Which, and how much it takes.
+    takes: (usize, f64),
     cost: f64,
 }
 
-/// Draws by NodePool and row. A commitment of several NodePools is identified by its name, which is
-/// its owner's alone.
+/// Draws by NodePool and row, in the order of the answers. A commitment of several NodePools is
+/// identified by its name, which is its owner's alone.
 fn committed_costs(
     p: &CompiledCluster<'_>,
     commitments: &mut Vec<f64>,
-) -> Vec<FxHashMap<u32, CommittedCost>> {
+) -> Vec<FxHashMap<u32, Vec<CommittedCost>>> {
     let mut names: Vec<(u32, &str)> = Vec::new();
     let mut all = Vec::new();
     for scores in &p.states.scores {
-        let mut of_pool: FxHashMap<u32, CommittedCost> = FxHashMap::default();
+        let mut of_pool: FxHashMap<u32, Vec<CommittedCost>> = FxHashMap::default();
         for pool in &scores.pools {
             let whose = (pool.owner, pool.name.as_str());
             let known = names.iter().position(|name| *name == whose);
@@ -213,14 +227,9 @@ fn committed_costs(
                 names.len() - 1
             });
             for d in pool.draws.iter().filter(|d| d.amount <= pool.remaining) {
-                of_pool.insert(
-                    d.offering.0,
-                    CommittedCost {
-                        commitment,
-                        amount: d.amount,
-                        cost: d.cost,
-                    },
-                );
+                let (takes, cost) = ((commitment, d.amount), d.cost);
+                let draws = of_pool.entry(d.offering.0).or_default();
+                draws.push(CommittedCost { takes, cost });
             }
         }
         all.push(of_pool);

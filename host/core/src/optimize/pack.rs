@@ -204,6 +204,13 @@ fn affordable(market: &BinTypes, offer: usize, commitments: &[f64]) -> bool {
     market.offers[offer]
         .draw
         .is_none_or(|(at, amount)| commitments[at] >= amount)
+        && !waits(market, offer, commitments)
+}
+
+/// Whether a commitment that comes before that of an offer has enough.
+fn waits(market: &BinTypes, offer: usize, commitments: &[f64]) -> bool {
+    let mut before = market.offers[offer].before.iter();
+    before.any(|&(at, amount)| commitments[at] >= amount)
 }
 
 /// Buys the offer with the most value per dollar, as often as the remaining pods fill it the same
@@ -234,11 +241,17 @@ fn buy(
         });
     }
     let mut stamp = 0;
+    // Of commitments that count once those before them are used up.
+    let mut waiting: Vec<Entry> = Vec::new();
     while rest > 0 {
         if stop.is_raised() {
             return None;
         }
         let top = queue.pop()?;
+        if waits(market, top.offer, commitments) {
+            waiting.push(top);
+            continue;
+        }
         let value = filler.fill(top.offer, left, values, &mut picks);
         if picks.is_empty() || !affordable(market, top.offer, commitments) {
             continue;
@@ -261,6 +274,7 @@ fn buy(
         if let Some((at, amount)) = market.offers[top.offer].draw {
             times = times.min((commitments[at] / amount) as u32).max(1);
             commitments[at] -= amount * f64::from(times);
+            queue.extend(waiting.drain(..));
         }
         for &(sub, n) in &picks {
             left[sub as usize] -= n * times;

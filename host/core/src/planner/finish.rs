@@ -5,6 +5,7 @@ use rustc_hash::FxHashMap;
 use super::queue_order;
 use crate::model::{OfferingId, Op, Symbol, TypeId};
 use crate::plan::{NodeIx, Placement, Plan, PlannedClaim, PodIx, Refusal, Target, Unfit, Unplaced};
+use crate::policy::{CommitmentPool, Draw};
 use crate::schedule::first_fit::{Assignment, CompiledCluster, OpenClaim, Packing};
 use crate::schedule::node_specs::NodeSpecId;
 use crate::schedule::ranking::Ranking;
@@ -119,36 +120,84 @@ fn draw(p: &CompiledCluster<'_>, plan: &mut Plan) {
     if left.is_empty() {
         return;
     }
-    let mut savings: Vec<(f64, usize, (u32, &str), crate::policy::Draw)> = Vec::new();
+    let mut savings: Vec<Saving<'_>> = Vec::new();
     for (at, claim) in plan.claims.iter().enumerate() {
         let Some(template) = p.pools.iter().position(|t| t.pool == claim.pool) else {
             continue;
         };
-        for pool in &p.states.scores[template].pools {
+        let scores = &p.states.scores[template];
+        for (order, pool) in scores.pools.iter().enumerate() {
             let fits = pool.draws.iter().filter(|d| admits(p, claim, d.offering));
-            let whose = (pool.owner, pool.name.as_str());
-            savings.extend(fits.map(|d| (claim.effective_cost - d.cost, at, whose, *d)));
+            savings.extend(fits.map(|&draw| Saving {
+                usd: claim.effective_cost - draw.cost,
+                claim: at,
+                whose: (pool.owner, pool.name.as_str()),
+                before: &scores.pools[..order],
+                outside: scores.cost[draw.offering.0 as usize],
+                draw,
+            }));
         }
     }
+    savings.retain(|saving| saving.usd > 0.0);
     savings.sort_by(|a, b| {
-        b.0.total_cmp(&a.0)
-            .then(a.1.cmp(&b.1))
-            .then(a.3.offering.cmp(&b.3.offering))
+        let same = || (a.claim, a.draw.offering).cmp(&(b.claim, b.draw.offering));
+        b.usd.total_cmp(&a.usd).then_with(same)
     });
     let mut drawn = vec![false; plan.claims.len()];
-    for (saving, at, pool, draw) in savings {
-        let rest = left.get_mut(&pool);
-        let Some(rest) = rest.filter(|r| saving > 0.0 && !drawn[at] && **r >= draw.amount) else {
-            continue;
-        };
-        *rest -= draw.amount;
-        drawn[at] = true;
-        let claim = &mut plan.claims[at];
-        let offering = p.snapshot.world.catalogue.offering(draw.offering);
-        claim.types.retain(|&t| t != offering.instance_type);
-        claim.types.insert(0, offering.instance_type);
-        (claim.offering, claim.price, claim.effective_cost) =
-            (draw.offering, offering.price, draw.cost);
+    loop {
+        let (mut waits, mut draws) = (false, false);
+        for saving in &savings {
+            let enough = left.get(&saving.whose) >= Some(&saving.draw.amount);
+            if drawn[saving.claim] || !enough {
+                continue;
+            }
+            let claim = &mut plan.claims[saving.claim];
+            if saving.waits(&left) {
+                waits = true;
+                continue;
+            }
+            left.entry(saving.whose)
+                .and_modify(|rest| *rest -= saving.draw.amount);
+            (drawn[saving.claim], draws) = (true, true);
+            let offering = p.snapshot.world.catalogue.offering(saving.draw.offering);
+            claim.types.retain(|&t| t != offering.instance_type);
+            claim.types.insert(0, offering.instance_type);
+            (claim.offering, claim.price, claim.effective_cost) =
+                (saving.draw.offering, offering.price, saving.draw.cost);
+        }
+        // What came before is used up by now, perhaps.
+        if !waits || !draws {
+            break;
+        }
+    }
+}
+
+/// What a claim would save as an offering that draws on a commitment.
+struct Saving<'a> {
+    /// USD per hour.
+    usd: f64,
+    /// Position of the claim.
+    claim: usize,
+    whose: (u32, &'a str),
+    /// The commitments that come before it in the answer.
+    before: &'a [CommitmentPool],
+    /// What the offering costs without a commitment, USD per hour.
+    outside: f64,
+    draw: Draw,
+}
+
+impl Saving<'_> {
+    /// Whether a commitment that comes before it has enough for the same offering, for less than it
+    /// costs outside.
+    fn waits(&self, left: &FxHashMap<(u32, &str), f64>) -> bool {
+        self.before.iter().any(|pool| {
+            let rest = left.get(&(pool.owner, pool.name.as_str()));
+            let mut draws = pool.draws.iter();
+            draws.any(|draw| {
+                let same = draw.offering == self.draw.offering && draw.cost < self.outside;
+                same && rest >= Some(&draw.amount)
+            })
+        })
     }
 }
 

@@ -65,3 +65,59 @@ fn one_policy_does_not_drain_the_commitment_of_another_of_the_same_name() {
         assert_eq!(prepaid(false), 1, "NodePools of one policy share it");
     }
 }
+
+/// Every offering is in `first`, which has room for one node and is dearer, and in `second`, which has
+/// room for two.
+struct InTwo;
+
+impl Policies for InTwo {
+    fn score(&self, catalogue: &Catalogue, _: &Symbols, _: Symbol) -> Scores {
+        let of = |name: &str, remaining: f64, share: f64| CommitmentPool {
+            owner: 0,
+            name: name.into(),
+            remaining,
+            draws: (0..catalogue.offerings().len() as u32)
+                .map(|at| Draw {
+                    offering: OfferingId(at),
+                    amount: 1.0,
+                    cost: catalogue.prices()[at as usize] * share,
+                })
+                .collect(),
+        };
+        Scores {
+            policy: None,
+            cost: catalogue.prices().clone(),
+            pools: vec![of("first", 1.0, 0.5), of("second", 2.0, 0.0)],
+        }
+    }
+}
+
+#[test]
+fn of_several_commitments_the_first_that_has_enough_counts() {
+    // Pods that do not share a node.
+    let apart = json!({"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
+        {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "web"}}}]}}});
+    for effort in [Effort::None, Effort::Normal] {
+        for (pods, expected) in [(1, [1, 0, 0]), (2, [1, 1, 0]), (4, [1, 2, 1])] {
+            let mut objects = vec![pool("production", json!([]), &json!({}))];
+            let names = ["a", "b", "c", "d"].iter().take(pods);
+            objects.extend(names.map(|name| pod(name, "web", "900m", "1Gi", &apart)));
+            let snapshot = Snapshot::new(Arc::new(world(&objects, Settings::default())));
+            let options = Options { effort, seed: 1 };
+            let claims = planner::plan(&snapshot, &InTwo, options).unwrap().claims;
+            let counted = |is: fn(f64) -> bool| {
+                let shares = claims
+                    .iter()
+                    .map(|claim| claim.effective_cost / claim.price);
+                shares.filter(|&share| is(share)).count()
+            };
+            let (first, second) = (counted(|share| share == 0.5), counted(|share| share == 0.0));
+            let outside = counted(|share| share == 1.0);
+            assert_eq!(
+                [first, second, outside],
+                expected,
+                "{pods} pods, {effort:?}"
+            );
+        }
+    }
+}

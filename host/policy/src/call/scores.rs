@@ -176,10 +176,11 @@ pub(super) fn checked_pools(
     pools: Vec<RawPool>,
     rows: usize,
 ) -> Result<Vec<CommitmentPool>, String> {
-    let mut drawn = vec![false; if pools.is_empty() { 0 } else { rows }];
+    // The last pool that an offering draws on, from 1 on.
+    let mut drawn = vec![0; if pools.is_empty() { 0 } else { rows }];
     let mut names = std::collections::BTreeSet::new();
     let mut checked = Vec::with_capacity(pools.len());
-    for pool in pools {
+    for (number, pool) in (1..).zip(pools) {
         let name = cut(pool.name, MAX_ERROR_CHARS);
         let wrong = |what: String| Err(format!("pool `{name}`: {what}"));
         if !names.insert(name.clone()) {
@@ -201,8 +202,10 @@ pub(super) fn checked_pools(
         {
             match drawn.get_mut(offering as usize) {
                 None => return wrong(format!("offering {offering} is not one of {rows}")),
-                Some(true) => return wrong(format!("offering {offering} draws on a pool already")),
-                Some(free) => *free = true,
+                Some(last) if *last == number => {
+                    return wrong(format!("offering {offering} draws on it twice"));
+                }
+                Some(last) => *last = number,
             }
             if !AMOUNTS.contains(&amount) {
                 return wrong(format!(
@@ -418,14 +421,16 @@ mod tests {
         );
         assert_eq!(
             problem(vec![pool("a", 1.0, &[1, 1], 1.0, 0.0)]),
-            "pool `a`: offering 1 draws on a pool already"
+            "pool `a`: offering 1 draws on it twice"
         );
+        let several = vec![
+            pool("a", 1.0, &[1], 1.0, 0.0),
+            pool("b", 1.0, &[1, 2], 1.0, 0.0),
+        ];
         assert_eq!(
-            problem(vec![
-                pool("a", 1.0, &[1], 1.0, 0.0),
-                pool("b", 1.0, &[1], 1.0, 0.0)
-            ]),
-            "pool `b`: offering 1 draws on a pool already"
+            checked_pools(several, 3).unwrap().len(),
+            2,
+            "in their order"
         );
         assert_eq!(
             problem(vec![
