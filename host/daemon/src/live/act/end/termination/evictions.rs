@@ -86,15 +86,16 @@ async fn ask(
     what: PodRequest,
     question: impl Future<Output = Result<Answer, String>>,
 ) -> Result<Option<String>, String> {
-    if !ctx.drains.may_ask(node, pod, what, Instant::now()) {
-        return Ok(ctx.drains.refusal(node, pod, what));
+    if !ctx.memory.drains.may_ask(node, pod, what, Instant::now()) {
+        return Ok(ctx.memory.drains.refusal(node, pod, what));
     }
     ctx.may_write()?;
     let why = match question.await? {
         Answer::Leaves => None,
         Answer::Refuses(why) => Some(why.chars().take(MAX_REASON_CHARS).collect::<String>()),
     };
-    ctx.drains
+    ctx.memory
+        .drains
         .asked(node, pod, what, why.as_deref(), Instant::now());
     Ok(why)
 }
