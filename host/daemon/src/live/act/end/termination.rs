@@ -263,7 +263,7 @@ pub async fn evict_from(ctx: &Context, node: &NodeView) -> Result<usize, StepErr
         list(ctx, node).await?;
     }
     let pods = pods_of(ctx, node)?;
-    Ok(evictions::drain(ctx, &node.name, &pods, None).await?)
+    evictions::drain(ctx, &node.name, &pods, None).await
 }
 
 /// Waits for the volumes of a node to be detached, until the claim's time is `over`. Returns when
