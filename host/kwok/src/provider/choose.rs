@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use longshore_api::labels::{CAPACITY_TYPE, INSTANCE_TYPE, LAUNCH_ORDER, PRICE_OVERLAY, ZONE};
 use longshore_api::quantity::Quantity;
-use longshore_cloud::{CloudError, Launch, OfferingName, Shortage};
+use longshore_cloud::{CloudError, Launch, OfferingName, Operator, Shortage};
 use longshore_core::model::{
     Catalogue, InstanceType, Offering, Op, Requirement, ResourceId, Resources, Symbol, Symbols,
 };
@@ -138,9 +138,9 @@ impl<'a> Rule<'a> {
                 .filter_map(|value| names.get(value))
                 .collect()
         };
-        match requirement.operator.as_str() {
-            "In" => Rule::In(values()),
-            "NotIn" => Rule::NotIn(values()),
+        match requirement.operator {
+            Operator::In => Rule::In(values()),
+            Operator::NotIn => Rule::NotIn(values()),
             _ => Rule::Other(requirement),
         }
     }
@@ -345,7 +345,11 @@ mod tests {
                 let (key, operator) = (words.next().unwrap(), words.next().unwrap());
                 launch.requirements.push(longshore_cloud::Requirement {
                     key,
-                    operator,
+                    operator: match operator.as_str() {
+                        "In" => Operator::In,
+                        "NotIn" => Operator::NotIn,
+                        other => panic!("no operator: {other}"),
+                    },
                     values: words.collect(),
                 });
             }

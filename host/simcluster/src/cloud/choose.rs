@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use longshore_api::labels::{INSTANCE_TYPE, LAUNCH_ORDER};
 use longshore_api::quantity::Quantity;
-use longshore_cloud::{CloudError, Launch, OfferingName, Shortage};
+use longshore_cloud::{CloudError, Launch, OfferingName, Operator, Shortage};
 use longshore_core::model::{
     InstanceType, Offering, OfferingId, Op, Requirement, ResourceId, Resources, Symbols,
 };
@@ -98,7 +98,7 @@ impl<'a> Order<'a> {
             return Order::default();
         };
         let types = launch.requirements_on(INSTANCE_TYPE);
-        let types = types.filter(|one| one.operator == "In").take(1);
+        let types = types.filter(|one| one.operator == Operator::In).take(1);
         let names = types.flat_map(|one| one.values.iter().map(String::as_str));
         Order {
             places: names.zip(0..).collect(),
