@@ -88,17 +88,15 @@ pub enum BootedBy {
 
 /// Loads the policy that `--bootstrap` names.
 pub fn load(entry: &PolicyEntry) -> Result<BootPolicy, Failure> {
-    let settings = policies::toml_of(&entry.settings);
     // The flag is the grant.
     let terms = Terms {
         grants: [Ability::Bootstrap].into(),
         ..entry.terms()
     };
-    let policy = policies::host()?
-        .load_on(&terms, &entry.path, Some(&settings))
+    let policy = policies::load_entry(&policies::host()?, entry, &terms)
         .map_err(|error| Failure::Policy(entry.name.clone(), error))?;
     BootPolicy::new(policy).map_err(|problem| Failure::Usage {
-        message: format!("--bootstrap {}: {problem}", entry.path.display()),
+        message: format!("--bootstrap {}: {problem}", entry.source),
         hint: "give a policy that says what nodes boot with, such as bootstrap-template.wasm"
             .to_owned(),
     })

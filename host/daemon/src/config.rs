@@ -9,7 +9,9 @@
 mod tests;
 
 mod policies;
+mod prefer;
 pub mod reader;
+pub mod source;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -24,6 +26,7 @@ pub use longshore_policy::{Ability, Exclusions, OnFailure};
 pub use policies::{Mode, PolicyEntry};
 pub use reader::ConfigError;
 use reader::{Document, Table};
+pub use source::PolicySource;
 
 /// A configuration as written; `None` where it says nothing.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -167,8 +170,10 @@ pub fn tables(root: &mut Table, folder: &Path) -> Config {
         config.disruption = disruption(&mut table);
         table.finish();
     }
-    config.policies = policies::read(root, folder);
-    if let Some(table) = root.table("signals") {
+    let signals_table = root.table("signals");
+    let signals_of_file = signals_table.as_ref().map_or(Vec::new(), Table::keys);
+    config.policies = policies::read(root, folder, &signals_of_file);
+    if let Some(table) = signals_table {
         (config.signals, config.max_ages) = signals(table, folder);
     }
     config

@@ -9,11 +9,12 @@ use longshore_core::model::Settings;
 use longshore_core::plan::Effort;
 use longshore_core::planner;
 use longshore_ec2::catalogue::machine;
+use longshore_expression::columns::Program;
 use longshore_policy::{Exclusions, OnFailure};
 use serde_json::Value;
 
 use crate::args::{AwsArgs, CatalogueOf, WorldArgs};
-use crate::config::{self, Config, Mode, PolicyEntry, SignalEntry};
+use crate::config::{self, Config, Mode, PolicyEntry, PolicySource, SignalEntry, source};
 use crate::deadline::TIME_LIMIT;
 use crate::error::Failure;
 use crate::spread::SchedulerConfig;
@@ -277,22 +278,52 @@ fn networked(name: &str, place: &str) -> Failure {
     }
 }
 
-/// `FILE.wasm` or `FILE.wasm,SETTINGS.toml`, for all NodePools.
+/// `FILE.wasm`, `FILE.wasm,SETTINGS.toml` or `cel=EXPRESSION`, for all NodePools.
 pub fn scorer(typed: &str) -> Result<PolicyEntry, Failure> {
+    if let Some(text) = typed.strip_prefix("cel=") {
+        return expression(text);
+    }
     let (path, settings) = match typed.rsplit_once(',') {
         Some((path, settings)) => (path, settings_of(Path::new(settings))?),
         None => (typed, Value::Object(Default::default())),
     };
-    let path = PathBuf::from(path);
-    let name = path
-        .file_stem()
-        .unwrap_or(path.as_os_str())
-        .to_string_lossy()
-        .into_owned();
     Ok(PolicyEntry {
-        name,
-        path,
         settings,
+        ..component(Path::new(path))
+    })
+}
+
+/// The entry of a component without settings, for all NodePools.
+pub fn component(path: &Path) -> PolicyEntry {
+    let name = path.file_stem().unwrap_or(path.as_os_str());
+    typed_entry(
+        name.to_string_lossy().into_owned(),
+        PolicySource::File(path.to_owned()),
+    )
+}
+
+/// The entry of an expression that is typed, for all NodePools.
+///
+/// # Errors
+/// It is no expression; with its column.
+pub fn expression(text: &str) -> Result<PolicyEntry, Failure> {
+    let program = Program::compile(text).map_err(|refused| Failure::Usage {
+        message: format!("the expression has a fault: {refused}"),
+        hint: refused.hint.to_string(),
+    })?;
+    Ok(PolicyEntry {
+        settings: source::settings(text),
+        signals: Some(source::signals(&program)),
+        ..typed_entry("cel".into(), PolicySource::Expression)
+    })
+}
+
+/// What no file says more of.
+fn typed_entry(name: String, source: PolicySource) -> PolicyEntry {
+    PolicyEntry {
+        name,
+        source,
+        settings: Value::Object(Default::default()),
         settings_file: None,
         nodepools: None,
         mode: Mode::Enforce,
@@ -302,7 +333,7 @@ pub fn scorer(typed: &str) -> Result<PolicyEntry, Failure> {
         exclusions: Exclusions::Allow,
         on_failure: OnFailure::LastAnswer,
         line: 0,
-    })
+    }
 }
 
 /// The settings of a policy from a file of their own.
@@ -310,7 +341,8 @@ pub fn settings_of(file: &Path) -> Result<Value, Failure> {
     config::parse_settings(file, &read(file)?).map_err(Failure::Config)
 }
 
-fn read(file: &Path) -> Result<String, Failure> {
+/// The text of a file.
+pub fn read(file: &Path) -> Result<String, Failure> {
     std::fs::read_to_string(file).map_err(|source| Failure::Read {
         file: file.into(),
         source,
@@ -364,7 +396,10 @@ mod tests {
         ))
         .unwrap();
         assert_eq!(options.policies[0].name, "carbon");
-        assert_eq!(options.policies[0].path, PathBuf::from("a/b/carbon.wasm"));
+        assert_eq!(
+            options.policies[0].source,
+            PolicySource::File("a/b/carbon.wasm".into())
+        );
     }
 
     #[test]

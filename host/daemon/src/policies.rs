@@ -3,6 +3,8 @@
 pub mod bench;
 pub mod check;
 pub mod grants;
+pub mod new;
+pub mod shipped;
 mod signals;
 
 use std::path::{Path, PathBuf};
@@ -11,13 +13,13 @@ use longshore_core::disrupt::consolidation::{Consolidation, DisruptionPolicies};
 use longshore_core::model::{Catalogue, NodePool, OfferingId, Records, Symbol, Symbols};
 use longshore_core::policy::{AlikeCosts, ByPrice, CostTerm, Policies, Scores};
 use longshore_policy::{
-    Ability, Assignment, Host, HostConfig, LoadedPolicy, Signals, WasmPolicies,
+    Ability, Assignment, Host, HostConfig, LoadError, LoadedPolicy, Signals, Terms, WasmPolicies,
 };
 use serde_json::Value;
 
-use crate::config::PolicyEntry;
+use crate::config::{PolicyEntry, PolicySource};
 use crate::error::Failure;
-use crate::options::Options;
+use crate::options::{self, Options};
 
 /// The policies of one run.
 pub enum Scorers {
@@ -37,7 +39,6 @@ pub fn load(options: &Options) -> Result<Scorers, Failure> {
     let host = host()?;
     let mut assignments = Vec::new();
     for entry in typed.iter().chain(&options.policies) {
-        let settings = toml_of(&entry.settings);
         let is_typed = typed
             .as_ref()
             .is_some_and(|typed| std::ptr::eq(typed, entry));
@@ -46,8 +47,7 @@ pub fn load(options: &Options) -> Result<Scorers, Failure> {
             // The flag is the grant.
             terms.grants = [Ability::Consolidation].into();
         }
-        let policy = host
-            .load_on(&terms, &entry.path, Some(&settings))
+        let policy = load_entry(&host, entry, &terms)
             .map_err(|error| Failure::Policy(entry.name.clone(), error))?;
         if is_typed && !policy.is_consolidation() {
             return Err(other_kind(entry, &policy, "consolidation", "--scorer"));
@@ -78,13 +78,53 @@ pub fn load(options: &Options) -> Result<Scorers, Failure> {
     Ok(Scorers::Wasm(Box::new(policies)))
 }
 
+/// Loads the policy of an entry on these terms, with the settings that are read already.
+pub(crate) fn load_entry(
+    host: &Host,
+    entry: &PolicyEntry,
+    terms: &Terms,
+) -> Result<LoadedPolicy, LoadError> {
+    let settings = toml_of(&entry.settings);
+    match &entry.source {
+        PolicySource::File(path) => host.load_on(terms, path, Some(&settings)),
+        PolicySource::Expression => {
+            host.load_bytes(terms, Path::new(shipped::NAME), shipped::CEL, Some(&settings))
+        }
+    }
+}
+
+/// The policy that a command inspects: a component with settings, or an expression.
+fn typed(
+    file: &Option<PathBuf>,
+    settings: &Option<PathBuf>,
+    cel: &Option<String>,
+) -> Result<PolicyEntry, Failure> {
+    if let Some(text) = cel {
+        return options::expression(text);
+    }
+    let path = file.as_deref().unwrap_or(Path::new(""));
+    let mut entry = options::component(path);
+    if let Some(file) = settings {
+        entry.settings = options::settings_of(file)?;
+    }
+    Ok(entry)
+}
+
+/// Terms of commands that inspect: it may be asked all that it exports.
+fn all_that_it_exports(entry: &PolicyEntry) -> Terms {
+    Terms {
+        signals: entry.signals.clone(),
+        ..Terms::everything()
+    }
+}
+
 /// A policy that does not do what its flag asks for.
 fn other_kind(entry: &PolicyEntry, policy: &LoadedPolicy, wanted: &str, other: &str) -> Failure {
     let implements = policy.about().implements.join(", ");
     Failure::Usage {
         message: format!(
             "{} exports no `{wanted}`: it implements {implements}",
-            entry.path.display()
+            entry.source
         ),
         hint: format!("give it with {other}, or name another component"),
     }

@@ -49,6 +49,7 @@ mod tests {
                 "longshore-core",
                 "longshore-ec2",
                 "longshore-emulator",
+                "longshore-expression",
                 "longshore-kwok",
                 "longshore-policy",
             ],

@@ -94,7 +94,7 @@ fn every_key_is_read() {
             policies: vec![
                 PolicyEntry {
                     name: "carbon".into(),
-                    path: "conf/carbon.wasm".into(),
+                    source: PolicySource::File("conf/carbon.wasm".into()),
                     settings: serde_json::json!({"usd-per-ton": 90, "zones": {"a": 1.5}}),
                     settings_file: None,
                     nodepools: Some(vec!["default".into(), "batch".into()]),
@@ -108,7 +108,7 @@ fn every_key_is_read() {
                 },
                 PolicyEntry {
                     name: "next".into(),
-                    path: "conf/next.wasm".into(),
+                    source: PolicySource::File("conf/next.wasm".into()),
                     settings: serde_json::json!({}),
                     settings_file: Some("conf/next.toml".into()),
                     nodepools: None,

@@ -1,32 +1,42 @@
 //! `longshore policy check`: what a component is, requires and exports, or why it would be refused.
 
 use std::fmt::Write as _;
+use std::path::Path;
 
+use longshore_expression::columns::Program;
 use longshore_policy::{Ability, Description, Interface, Terms, printable};
 use serde_json::Value;
 
 use crate::answer::Answer;
 use crate::args::CheckArgs;
+use crate::config::{self, Mode, PolicyEntry, PolicySource};
 use crate::error::Failure;
 use crate::messages::size;
 use crate::options;
 use crate::policies::grants::grants_hint;
+use crate::policies::shipped;
 
 /// Inspects the component; with settings, configures it too. Exit code 2 if it would be refused.
 pub fn run(args: &CheckArgs) -> Result<Answer, Failure> {
-    let name = args.file.display().to_string();
+    if let Some(file) = &args.config {
+        return configured(file);
+    }
+    let entry = super::typed(&args.file, &args.settings, &args.cel)?;
+    let name = entry.source.to_string();
     let host = super::host_that_says_so()?;
-    let description = host
-        .inspect(&args.file)
-        .map_err(|error| Failure::Policy(name.clone(), error))?;
+    let inspected = match &entry.source {
+        PolicySource::File(path) => host.inspect(path),
+        PolicySource::Expression => Ok(host.inspect_bytes(Path::new(&name), shipped::CEL)),
+    };
+    let description = inspected.map_err(|error| Failure::Policy(name.clone(), error))?;
     super::print_remarks(&host);
     let mut text = shown(&description);
-    if let (None, Some(file)) = (&description.refusal, &args.settings) {
-        let settings = super::toml_of(&options::settings_of(file)?);
-        let policy = host
-            .load(&args.file, Some(&settings))
+    let has_settings = args.settings.is_some() || args.cel.is_some();
+    if description.refusal.is_none() && has_settings {
+        let policy = super::load_entry(&host, &entry, &super::all_that_it_exports(&entry))
             .map_err(|error| Failure::Policy(name.clone(), error))?;
         _ = writeln!(text, "accepted     {}", policy.settings());
+        text += &reads(&entry);
     }
     let Some(refusal) = &description.refusal else {
         return Ok(Answer::ok(text));
@@ -38,6 +48,47 @@ pub fn run(args: &CheckArgs) -> Result<Answer, Failure> {
         message: format!("{name} would be refused: {refusal}{because}"),
         hint: String::new(),
     })
+}
+
+/// Loads every policy of a configuration as a plan on files would, and those in shadow. Exit code 2 if
+/// one is refused.
+fn configured(file: &Path) -> Result<Answer, Failure> {
+    let text = options::read(file)?;
+    let config = config::parse(file, &text).map_err(Failure::Config)?;
+    let host = super::host_that_says_so()?;
+    let mut shown = String::new();
+    for mut entry in config.policies {
+        if entry.mode == Mode::Off {
+            _ = writeln!(shown, "{:<12} off", entry.name);
+            continue;
+        }
+        if let Some(file) = &entry.settings_file {
+            entry.settings = options::settings_of(file)?;
+        }
+        let policy = super::load_entry(&host, &entry, &entry.terms())
+            .map_err(|error| Failure::Policy(entry.name.clone(), error))?;
+        super::print_remarks(&host);
+        let (called, source) = (policy.called(), &entry.source);
+        _ = writeln!(shown, "{:<12} {called}, {source}", entry.name);
+        _ = writeln!(shown, "accepted     {}", policy.settings());
+        shown += &reads(&entry);
+    }
+    if shown.is_empty() {
+        shown = format!("{} has no [[policy]]\n", file.display());
+    }
+    Ok(Answer::ok(shown))
+}
+
+/// What an expression reads.
+fn reads(entry: &PolicyEntry) -> String {
+    let expression = entry.settings["expression"].as_str().unwrap_or_default();
+    match (&entry.source, Program::compile(expression)) {
+        (PolicySource::Expression, Ok(program)) => {
+            let names: Vec<String> = program.sources().map(ToString::to_string).collect();
+            format!("reads        {}\n", names.join(", "))
+        }
+        _ => String::new(),
+    }
 }
 
 fn shown(of: &Description) -> String {

@@ -19,7 +19,7 @@ use crate::live::journal::messages::short;
 use crate::live::journal::read_costs;
 use crate::live::journal::round::{Answer, Round, Version};
 use crate::options;
-use crate::policies::toml_of;
+use crate::policies::{load_entry, toml_of};
 use judged::Judged;
 
 /// A host as the daemon has it.
@@ -269,7 +269,7 @@ impl Scorer {
         }
         let entry = options::scorer(typed)?;
         let host = host()?;
-        let loaded = host.load_on(&entry.terms(), &entry.path, Some(&toml_of(&entry.settings)));
+        let loaded = load_entry(&host, &entry, &entry.terms());
         let policy = loaded.map_err(|error| Failure::Policy(entry.name.clone(), error))?;
         let name = format!("{} (sha256:{})", policy.called(), short(policy.digest()));
         let policies = host.policies(vec![Assignment {

@@ -30,8 +30,8 @@ impl Policy {
         }
     }
 
-    /// As typed: a configuration (`longshore.toml`), a component (`FILE.wasm[,SETTINGS.toml]`), or
-    /// `price`.
+    /// As typed: a configuration (`longshore.toml`), a component (`FILE.wasm[,SETTINGS.toml]`), an
+    /// expression (`cel=EXPRESSION`), or `price`.
     ///
     /// # Errors
     /// A file that cannot be read, or has faults.
@@ -39,11 +39,11 @@ impl Policy {
         if typed == "price" {
             return Ok(Policy::price());
         }
-        if typed
+        let is_component = typed
             .rsplit_once(',')
             .map_or(typed, |(path, _)| path)
-            .ends_with(".wasm")
-        {
+            .ends_with(".wasm");
+        if is_component || typed.starts_with("cel=") {
             // Typing it is the grant of all that a simulated cluster asks.
             let grants = [
                 Ability::Scorer,

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use longshore_daemon::config::{Exclusions, OnFailure, PolicyEntry};
+use longshore_daemon::config::{Exclusions, OnFailure, PolicyEntry, PolicySource, SignalEntry};
 use longshore_daemon::error::Failure;
 use longshore_daemon::toml_of;
 
@@ -62,6 +62,12 @@ impl PolicyFile {
             std::fs::write(folder.join(&settings), toml_of(&entry.settings)).map_err(cannot)?;
             text += &table(entry, &settings);
         }
+        for (name, signal) in &policy.config.signals {
+            if let SignalEntry::File(file) = signal {
+                let file = absolute(file);
+                let _ = writeln!(text, "[signals.{name:?}]\nfile = {file:?}\n");
+            }
+        }
         if text.is_empty() {
             PRICE.clone_into(&mut text);
         }
@@ -82,20 +88,27 @@ impl PolicyFile {
     }
 }
 
+fn absolute(file: &Path) -> String {
+    let file = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
+    file.display().to_string()
+}
+
 /// A `[[policy]]` with settings in a file of their own.
 fn table(entry: &PolicyEntry, settings: &str) -> String {
-    let path = std::path::absolute(&entry.path).unwrap_or_else(|_| entry.path.clone());
-    let mut text = format!(
-        "[[policy]]\nname = {:?}\npath = {:?}\n",
-        entry.name,
-        path.display().to_string()
-    );
-    match &entry.settings_file {
-        Some(file) => {
-            let file = std::path::absolute(file).unwrap_or_else(|_| file.clone());
-            let _ = writeln!(text, "settings-file = {:?}", file.display().to_string());
+    let mut text = format!("[[policy]]\nname = {:?}\n", entry.name);
+    match (&entry.source, &entry.settings_file) {
+        (PolicySource::Expression, _) => {
+            // As JSON, which is a string of TOML too.
+            let _ = writeln!(text, "cel = {}", entry.settings["expression"]);
         }
-        None => _ = writeln!(text, "settings-file = {settings:?}"),
+        (PolicySource::File(path), Some(file)) => {
+            let (path, file) = (absolute(path), absolute(file));
+            let _ = writeln!(text, "path = {path:?}\nsettings-file = {file:?}");
+        }
+        (PolicySource::File(path), None) => {
+            let path = absolute(path);
+            let _ = writeln!(text, "path = {path:?}\nsettings-file = {settings:?}");
+        }
     }
     if let Some(pools) = &entry.nodepools {
         let _ = writeln!(text, "nodepools = {pools:?}");

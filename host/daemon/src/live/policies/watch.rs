@@ -129,7 +129,7 @@ impl Watcher {
         self.slots = self.config.policies.iter().map(slot).collect();
         let loading = |entry: &PolicyEntry| PolicyStatus {
             name: entry.name.clone(),
-            path: entry.path.display().to_string(),
+            path: entry.source.to_string(),
             mode: entry.mode,
             nodepools: entry.nodepools.clone(),
             loading: entry.mode != Mode::Off,
@@ -431,7 +431,7 @@ impl Watcher {
                 None => PolicyStatus::default(),
             };
             status.name.clone_from(&entry.name);
-            status.path = entry.path.display().to_string();
+            status.path = entry.source.to_string();
             status.nodepools.clone_from(&entry.nodepools);
             status.shadow = match entry.mode {
                 Mode::Enforce | Mode::Off => None,
@@ -682,13 +682,11 @@ fn named(file: Option<&Path>, config: &Config) -> BTreeSet<PathBuf> {
         .policies
         .iter()
         .filter(|p| p.mode != Mode::Off)
-        .flat_map(|p| std::iter::once(&p.path).chain(&p.settings_file));
+        .flat_map(|p| p.source.file().into_iter().chain(p.settings_file.as_deref()));
     let signals = config.signals.values().filter_map(|signal| match signal {
-        SignalEntry::File(file) => Some(file),
+        SignalEntry::File(file) => Some(file.as_path()),
         SignalEntry::Url { .. } | SignalEntry::PlacementScores(_) => None,
     });
-    file.into_iter()
-        .map(Path::to_owned)
-        .chain(policies.chain(signals).cloned())
-        .collect()
+    let all = file.into_iter().chain(policies).chain(signals);
+    all.map(Path::to_owned).collect()
 }
