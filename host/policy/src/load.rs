@@ -292,11 +292,10 @@ impl Host {
 
     /// What a file is, wants and exports, and why it would be refused. Settings are ignored.
     pub fn inspect(&self, path: &Path) -> Result<Description, LoadError> {
-        let bytes = read(path)?;
-        Ok(self.inspect_bytes(path, &bytes))
+        Ok(self.inspect_bytes(path, &read(path)?))
     }
 
-    /// As [`Host::inspect`], of bytes; `path` is what the description calls them.
+    /// As [`Host::inspect`], from bytes; `path` is what the description calls them.
     pub fn inspect_bytes(&self, path: &Path, bytes: &[u8]) -> Description {
         let digest = hex(&Sha256::digest(bytes));
         let mut description = Description {
