@@ -518,7 +518,8 @@ pub struct BenchArgs {
 
 #[derive(Debug, ClapArgs)]
 pub struct CheckArgs {
-    /// The component
+    /// The component, or where it is: HOST/REPOSITORY:TAG@sha256:… in a registry,
+    /// /FOLDER@sha256:… in an OCI layout
     #[arg(value_name = "FILE.wasm", required_unless_present_any = ["cel", "config"])]
     pub file: Option<PathBuf>,
     /// Settings to configure it with
@@ -527,8 +528,9 @@ pub struct CheckArgs {
     /// An expression in CEL, in place of a component
     #[arg(long, value_name = "EXPRESSION", conflicts_with_all = ["file", "settings"])]
     pub cel: Option<String>,
-    /// All policies of a configuration, in place of a component
-    #[arg(long, value_name = "longshore.toml", conflicts_with_all = ["file", "settings", "cel"])]
+    /// All policies of a configuration, in place of a component; with one in a registry or a
+    /// layout, the configuration whose registries and keys count for it
+    #[arg(long, value_name = "longshore.toml", conflicts_with = "cel")]
     pub config: Option<PathBuf>,
 }
 

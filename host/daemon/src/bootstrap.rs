@@ -9,6 +9,7 @@ mod node_class;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use longshore_bundle::Sources;
 use longshore_ec2::bootstrap::{Capacity, Kept, check_text, read_back};
 use longshore_ec2::catalogue::class::Kubelet;
 use longshore_ec2::userdata::Boot;
@@ -93,8 +94,8 @@ pub fn load(entry: &PolicyEntry) -> Result<BootPolicy, Failure> {
         grants: [Ability::Bootstrap].into(),
         ..entry.terms()
     };
-    let policy = policies::load_entry(&policies::host()?, entry, &terms)
-        .map_err(|error| Failure::Policy(entry.name.clone(), error))?;
+    let host = policies::host()?;
+    let policy = policies::load_entry(&host, &Sources::default(), entry, &terms)?;
     BootPolicy::new(policy).map_err(|problem| Failure::Usage {
         message: format!("--bootstrap {}: {problem}", entry.source),
         hint: "give a policy that says what nodes boot with, such as bootstrap-template.wasm"

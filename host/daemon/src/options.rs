@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use longshore_bundle::{Reference, RegistrySettings, Sources, TrustSettings};
 use longshore_core::model::Settings;
 use longshore_core::plan::Effort;
 use longshore_core::planner;
@@ -46,6 +47,8 @@ pub struct Options {
     pub scheduler: Option<SchedulerConfig>,
     /// Policies, in order.
     pub policies: Vec<PolicyEntry>,
+    /// Where policies come from that are no files.
+    pub sources: Sources,
     /// A consolidation policy that is named on the command line: in front of the others.
     pub consolidation: Option<PolicyEntry>,
     /// Files with signals by name.
@@ -211,13 +214,13 @@ pub fn resolve(args: &WorldArgs) -> Result<Options, Failure> {
     }
     let planning = config.planning;
     let defaults = Settings::default();
-    let mut policies = match &args.scorer {
+    let mut entries = match &args.scorer {
         Some(typed) => vec![scorer(typed)?],
         None => config.policies,
     };
     // A plan on files uses the policies that the daemon would enforce.
-    policies.retain(|entry| entry.mode == Mode::Enforce);
-    for entry in &mut policies {
+    entries.retain(|entry| entry.mode == Mode::Enforce);
+    for entry in &mut entries {
         if let Some(file) = &entry.settings_file {
             entry.settings = settings_of(file)?;
         }
@@ -253,7 +256,8 @@ pub fn resolve(args: &WorldArgs) -> Result<Options, Failure> {
             .scheduler_config
             .as_deref()
             .and_then(SchedulerConfig::typed),
-        policies,
+        policies: entries,
+        sources: sources_of(config.registries, config.trust),
         consolidation: None,
         signals: files(config.signals)?,
     })
@@ -278,7 +282,8 @@ fn networked(name: &str, place: &str) -> Failure {
     }
 }
 
-/// `FILE.wasm`, `FILE.wasm,SETTINGS.toml` or `cel=EXPRESSION`, for all NodePools.
+/// `FILE.wasm`, `FILE.wasm,SETTINGS.toml` or `cel=EXPRESSION`, for all NodePools. A reference to a
+/// registry or a layout may stand in the file's place.
 pub fn scorer(typed: &str) -> Result<PolicyEntry, Failure> {
     if let Some(text) = typed.strip_prefix("cel=") {
         return expression(text);
@@ -289,17 +294,33 @@ pub fn scorer(typed: &str) -> Result<PolicyEntry, Failure> {
     };
     Ok(PolicyEntry {
         settings,
-        ..component(Path::new(path))
+        ..component(path)?
     })
 }
 
-/// The entry of a component without settings, for all NodePools.
-pub fn component(path: &Path) -> PolicyEntry {
-    let name = path.file_stem().unwrap_or(path.as_os_str());
-    typed_entry(
-        name.to_string_lossy().into_owned(),
-        PolicySource::File(path.to_owned()),
-    )
+/// The entry of a component without settings, for all NodePools: of a file, or of a reference.
+///
+/// # Errors
+/// It has a digest and is no reference.
+pub fn component(typed: &str) -> Result<PolicyEntry, Failure> {
+    let reference = Reference::typed(typed).map_err(|why| Failure::Usage {
+        message: format!("{}, character {}: {}", why.text, why.column, why.reason),
+        hint: why.hint.into(),
+    })?;
+    let (name, source) = match reference {
+        None => (
+            Path::new(typed).file_stem(),
+            PolicySource::File(typed.into()),
+        ),
+        Some(at) => (None, PolicySource::Bundle(at)),
+    };
+    let last = typed
+        .split('@')
+        .next()
+        .and_then(|name| name.rsplit('/').next());
+    let name = name.map(|name| name.to_string_lossy().into_owned());
+    let name = name.or(last.map(str::to_owned)).unwrap_or_default();
+    Ok(typed_entry(name, source))
 }
 
 /// The entry of an expression that is typed, for all NodePools.
@@ -333,6 +354,18 @@ fn typed_entry(name: String, source: PolicySource) -> PolicyEntry {
         exclusions: Exclusions::Allow,
         on_failure: OnFailure::LastAnswer,
         line: 0,
+    }
+}
+
+/// Where a configuration has its policies from.
+pub fn sources_of(
+    registries: BTreeMap<String, RegistrySettings>,
+    trust: Vec<TrustSettings>,
+) -> Sources {
+    Sources {
+        registries,
+        trust,
+        ..Sources::default()
     }
 }
 

@@ -9,11 +9,12 @@ mod signals;
 
 use std::path::{Path, PathBuf};
 
+use longshore_bundle::{Cache, Policy as Bundle, Reference, Sources};
 use longshore_core::disrupt::consolidation::{Consolidation, DisruptionPolicies};
 use longshore_core::model::{Catalogue, NodePool, OfferingId, Records, Symbol, Symbols};
 use longshore_core::policy::{AlikeCosts, ByPrice, CostTerm, Policies, Scores};
 use longshore_policy::{
-    Ability, Assignment, Host, HostConfig, LoadError, LoadedPolicy, Signals, Terms, WasmPolicies,
+    Ability, Assignment, Host, HostConfig, LoadedPolicy, Signals, Terms, WasmPolicies,
 };
 use serde_json::Value;
 
@@ -47,8 +48,7 @@ pub fn load(options: &Options) -> Result<Scorers, Failure> {
             // The flag is the grant.
             terms.grants = [Ability::Consolidation].into();
         }
-        let policy = load_entry(&host, entry, &terms)
-            .map_err(|error| Failure::Policy(entry.name.clone(), error))?;
+        let policy = load_entry(&host, &options.sources, entry, &terms)?;
         if is_typed && !policy.is_consolidation() {
             return Err(other_kind(entry, &policy, "consolidation", "--scorer"));
         }
@@ -78,19 +78,48 @@ pub fn load(options: &Options) -> Result<Scorers, Failure> {
     Ok(Scorers::Wasm(Box::new(policies)))
 }
 
-/// Loads the policy of an entry on these terms, with the settings that are read already.
+/// Loads the policy of an entry on these terms, with the settings that are read already. What a
+/// reference leads to is verified first.
 pub(crate) fn load_entry(
     host: &Host,
+    sources: &Sources,
     entry: &PolicyEntry,
     terms: &Terms,
-) -> Result<LoadedPolicy, LoadError> {
+) -> Result<LoadedPolicy, Failure> {
     let settings = toml_of(&entry.settings);
-    match &entry.source {
+    let loaded = match &entry.source {
         PolicySource::File(path) => host.load_on(terms, path, Some(&settings)),
         PolicySource::Expression => {
-            host.load_bytes(terms, Path::new(shipped::NAME), shipped::CEL, Some(&settings))
+            let name = Path::new(shipped::NAME);
+            host.load_bytes(terms, name, shipped::CEL, Some(&settings))
         }
+        PolicySource::Bundle(reference) => {
+            let bundle = fetch(sources, reference)?;
+            let name = reference.to_string();
+            host.load_bytes(terms, name.as_ref(), &bundle.component, Some(&settings))
+        }
+    };
+    loaded.map_err(|error| Failure::Policy(entry.name.clone(), error))
+}
+
+/// What a reference leads to: kept, in a folder, or in a registry.
+fn fetch(sources: &Sources, reference: &Reference) -> Result<Bundle, Failure> {
+    let sources = Sources {
+        cache: bundle_folder(None).as_deref().map(Cache::new),
+        ..sources.clone()
+    };
+    let (bundle, note) = sources.get(reference).map_err(|error| Failure::Usage {
+        message: format!("cannot fetch {reference}: {error}"),
+        hint: match sources.registries.is_empty() && sources.trust.is_empty() {
+            true => "name the configuration that has `[registries]` and `[[trust]]`: --config FILE",
+            false => "",
+        }
+        .into(),
+    })?;
+    if let Some(note) = note {
+        eprintln!("{note}");
     }
+    Ok(bundle)
 }
 
 /// The policy that a command inspects: a component with settings, or an expression.
@@ -102,8 +131,8 @@ fn typed(
     if let Some(text) = cel {
         return options::expression(text);
     }
-    let path = file.as_deref().unwrap_or(Path::new(""));
-    let mut entry = options::component(path);
+    let file = file.as_deref().unwrap_or(Path::new(""));
+    let mut entry = options::component(&file.to_string_lossy())?;
     if let Some(file) = settings {
         entry.settings = options::settings_of(file)?;
     }
@@ -132,13 +161,23 @@ fn other_kind(entry: &PolicyEntry, policy: &LoadedPolicy, wanted: &str, other: &
 
 /// Where a container has its cache: a volume that the charts mount.
 const CACHE_VOLUME: &str = "/var/lib/longshore/cache";
-/// In a folder for caches: this one is closed to other users, the volume's own cannot be.
+/// In a folder for caches: these are closed to other users, the volume's own cannot be.
 const COMPILED: &str = "compiled";
+const BUNDLES: &str = "bundles";
 /// A component of this size compiles in a tenth of a second.
 const QUICKLY_COMPILED: u64 = 256 << 10;
 
 /// The folder of compiled policies: as configured, else that of the container, else the user's.
 pub(crate) fn cache_folder(configured: Option<&Path>) -> Option<PathBuf> {
+    Some(cache(configured)?.join(COMPILED))
+}
+
+/// The folder of policies from registries, beside it.
+pub(crate) fn bundle_folder(configured: Option<&Path>) -> Option<PathBuf> {
+    Some(cache(configured)?.join(BUNDLES))
+}
+
+fn cache(configured: Option<&Path>) -> Option<PathBuf> {
     let set = |name: &str| {
         let set = std::env::var_os(name).filter(|set| !set.is_empty());
         set.map(PathBuf::from)
@@ -148,11 +187,7 @@ pub(crate) fn cache_folder(configured: Option<&Path>) -> Option<PathBuf> {
         let folder = set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache")))?;
         Some(folder.join("longshore"))
     };
-    let folder = configured
-        .map(Path::to_owned)
-        .or_else(volume)
-        .or_else(own)?;
-    Some(folder.join(COMPILED))
+    configured.map(Path::to_owned).or_else(volume).or_else(own)
 }
 
 /// Runs policies for a command that ends: what was compiled is kept for the next one.

@@ -124,7 +124,8 @@ pub(super) fn read(
             all.push(PolicyEntry {
                 name: name.into(),
                 source: named.source,
-                settings: (named.settings.or(settings)).unwrap_or(Value::Object(Default::default())),
+                settings: (named.settings.or(settings))
+                    .unwrap_or(Value::Object(Default::default())),
                 settings_file,
                 nodepools,
                 mode,

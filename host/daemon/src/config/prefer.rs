@@ -27,7 +27,9 @@ const LISTS: [List; 3] = [
         let label = "labels['karpenter.k8s.aws/instance-generation']";
         format!("{label} == {}", quoted(name))
     }),
-    ("architectures", |name| format!("architecture == {}", quoted(name))),
+    ("architectures", |name| {
+        format!("architecture == {}", quoted(name))
+    }),
 ];
 
 /// Reads it as an expression; nothing if it is not there, or has faults.
@@ -38,7 +40,9 @@ pub(super) fn read(table: &mut Table) -> Option<String> {
     let none = lists.iter().all(Option::is_none) && !LISTS.iter().any(|(key, _)| prefer.has(key));
     prefer.finish();
     if none {
-        let message = format!("`{KEY}` prefers nothing: expected one of `families`, `generations`, `architectures`");
+        let message = format!(
+            "`{KEY}` prefers nothing: expected one of `families`, `generations`, `architectures`"
+        );
         let hint = "write it as { architectures = [\"arm64\", \"amd64\"], tolerance = \"10%\" }";
         table.fault_at(KEY, message, hint.into());
     }
@@ -123,21 +127,47 @@ mod tests {
     fn each_list_is_a_factor_and_each_step_the_tolerance() {
         expect!["cost * (architecture == 'arm64' ? 1 : architecture == 'amd64' ? 1.1 : 1.21)"]
             .assert_eq(&read("{ architectures = ['arm64', 'amd64'] }").unwrap());
-        expect![""].assert_eq(
-            &read("{ families = ['m7g', \"m'6g\"], generations = ['8'], tolerance = '5%' }").unwrap(),
+        expect![[r#"cost * (instance_type.startsWith('m7g.') ? 1 : instance_type.startsWith('m\'6g.') ? 1.05 : 1.1025) * (labels['karpenter.k8s.aws/instance-generation'] == '8' ? 1 : 1.05)"#]].assert_eq(
+            &read("{ families = ['m7g', \"m'6g\"], generations = ['8'], tolerance = '5%' }")
+                .unwrap(),
         );
     }
 
     #[test]
     fn lists_have_entries_and_a_tolerance_is_a_share() {
         let faults = |prefer: &str| read(prefer).unwrap_err();
-        expect![""].assert_eq(&faults("{}"));
-        expect![""].assert_eq(&faults("{ families = [] }"));
-        expect![""].assert_eq(&faults("{ architectures = ['arm64', 'arm64'] }"));
-        expect![""].assert_eq(&faults("{ family = ['m7g'], tolerance = 0.1 }"));
-        expect![""].assert_eq(&faults("{ families = ['m7g'], tolerance = '10' }"));
+        expect![[r#"
+            longshore.toml:3:10: `prefer` prefers nothing: expected one of `families`, `generations`, `architectures`
+                hint: write it as { architectures = ["arm64", "amd64"], tolerance = "10%" }
+        "#]].assert_eq(&faults("{}"));
+        expect![[r#"
+            longshore.toml:3:23: `families` is empty: expected names in the order in which they are wanted
+                hint: the first is wanted most; what is not named comes last
+        "#]].assert_eq(&faults("{ families = [] }"));
+        expect![[r#"
+            longshore.toml:3:28: `architectures` has "arm64" twice: expected each name once
+                hint: the first is wanted most; what is not named comes last
+        "#]]
+        .assert_eq(&faults("{ architectures = ['arm64', 'arm64'] }"));
+        expect![[r#"
+            longshore.toml:3:10: `prefer` prefers nothing: expected one of `families`, `generations`, `architectures`
+                hint: write it as { architectures = ["arm64", "amd64"], tolerance = "10%" }
+            longshore.toml:3:12: unknown key `family` in [prefer]: expected one of `architectures`, `families`, `generations`, `tolerance`
+                hint: did you mean `families`?
+            longshore.toml:3:42: `tolerance` is a number: expected a string
+                hint: write it in quotes
+        "#]].assert_eq(&faults("{ family = ['m7g'], tolerance = 0.1 }"));
+        expect![[r#"
+            longshore.toml:3:44: `tolerance` is "10": expected a share of 0.1% to 100%
+                hint: write it as "10%": what is wanted may be a tenth dearer than the next
+        "#]]
+        .assert_eq(&faults("{ families = ['m7g'], tolerance = '10' }"));
         let many: Vec<String> = (0..25).map(|number| format!("'m{number}'")).collect();
-        expect![""].assert_eq(&faults(&format!("{{ families = [{}] }}", many.join(", "))));
+        expect![[r#"
+            longshore.toml:3:23: `families` has 25 entries: expected at most 24
+                hint: the first is wanted most; what is not named comes last
+        "#]]
+        .assert_eq(&faults(&format!("{{ families = [{}] }}", many.join(", "))));
     }
 
     #[test]

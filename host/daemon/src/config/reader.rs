@@ -226,13 +226,18 @@ impl<'d, 't> Table<'d, 't> {
     /// A table under `key`.
     pub fn table(&mut self, key: &str) -> Option<Table<'d, 't>> {
         let (value, at) = self.value(key)?;
+        let bare = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+        let named = match key.chars().all(bare) {
+            true => key.to_owned(),
+            false => format!("{key:?}"),
+        };
         let title = match self
             .title
             .strip_prefix('[')
             .and_then(|rest| rest.strip_suffix(']'))
         {
-            Some(outer) if !outer.starts_with('[') => format!("[{outer}.{key}]"),
-            _ => format!("[{key}]"),
+            Some(outer) if !outer.starts_with('[') => format!("[{outer}.{named}]"),
+            _ => format!("[{named}]"),
         };
         match value {
             DeValue::Table(entries) => Some(Table::new(self.faults, title, at, entries)),

@@ -1,15 +1,17 @@
-//! Where a policy's component comes from: one of `path`, `cel` and `prefer` of a `[[policy]]`.
+//! Where a policy's component comes from: one of `path`, `oci`, `oci-layout`, `cel` and `prefer` of a
+//! `[[policy]]`.
 
 use std::collections::BTreeSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use longshore_bundle::Reference;
 use longshore_expression::Refused;
 use longshore_expression::columns::{Numbers, Program, Source};
 use serde_json::{Value, json};
 
-use super::prefer;
 use super::reader::{Table, did_you_mean};
+use super::{prefer, registries};
 
 /// Where the component of a policy is.
 #[derive(Clone, Debug, PartialEq)]
@@ -18,6 +20,8 @@ pub enum PolicySource {
     File(PathBuf),
     /// `cel` or `prefer`: the one in this binary, whose settings are an expression.
     Expression,
+    /// `oci` or `oci-layout`: in a registry, or in a folder in the OCI image layout.
+    Bundle(Reference),
 }
 
 impl PolicySource {
@@ -25,7 +29,15 @@ impl PolicySource {
     pub fn file(&self) -> Option<&Path> {
         match self {
             PolicySource::File(path) => Some(path),
-            PolicySource::Expression => None,
+            PolicySource::Expression | PolicySource::Bundle(_) => None,
+        }
+    }
+
+    /// Its reference, if it is in a registry or in a layout.
+    pub fn reference(&self) -> Option<&Reference> {
+        match self {
+            PolicySource::Bundle(reference) => Some(reference),
+            PolicySource::Expression | PolicySource::File(_) => None,
         }
     }
 }
@@ -35,6 +47,7 @@ impl fmt::Display for PolicySource {
         match self {
             PolicySource::File(path) => path.display().fmt(f),
             PolicySource::Expression => f.write_str("cel (in this binary)"),
+            PolicySource::Bundle(reference) => reference.fmt(f),
         }
     }
 }
@@ -49,9 +62,10 @@ pub(super) struct Named {
 }
 
 impl Named {
-    fn file(path: PathBuf) -> Self {
+    /// A component with settings of its own.
+    fn component(source: PolicySource) -> Self {
         Named {
-            source: PolicySource::File(path),
+            source,
             settings: None,
             signals: None,
         }
@@ -83,7 +97,7 @@ pub fn signals(program: &Program) -> BTreeSet<String> {
 
 /// Reads the key that says where the component is. `known` are the signals of the file.
 pub(super) fn read(table: &mut Table, folder: &Path, known: &[String]) -> Named {
-    let given: Vec<&str> = ["path", "cel", "prefer"]
+    let given: Vec<&str> = ["path", "oci", "oci-layout", "cel", "prefer"]
         .into_iter()
         .filter(|key| table.has(key))
         .collect();
@@ -100,9 +114,11 @@ pub(super) fn read(table: &mut Table, folder: &Path, known: &[String]) -> Named 
         let hint = "add `path = \"…\"`, or `cel = \"…\"` for an expression".into();
         table.fault_at("path", message, hint);
     }
+    let reference = registries::reference(table).map(PolicySource::Bundle);
     let named = expression.or(preference);
+    let named = named.or(reference.map(Named::component));
     // Without any, what is wrong was said.
-    named.unwrap_or_else(|| Named::file(path.unwrap_or_default()))
+    named.unwrap_or_else(|| Named::component(PolicySource::File(path.unwrap_or_default())))
 }
 
 fn preference(table: &mut Table) -> Option<Named> {
@@ -136,7 +152,9 @@ fn cel(table: &mut Table, known: &[String]) -> Option<Named> {
         let hint = did_you_mean(&name, &known).unwrap_or_else(|| {
             format!("add `[signals.{name}]`: all offerings would have the other number")
         });
-        let at = text.find(&format!("{name:?}")).or_else(|| text.find(&*name));
+        let at = text
+            .find(&format!("{name:?}"))
+            .or_else(|| text.find(&*name));
         let message = format!("`{KEY}`: signal `{name}` is not in `[signals]`");
         table.fault_within(KEY, at.unwrap_or(0), message, hint);
     }
@@ -147,7 +165,12 @@ fn cel(table: &mut Table, known: &[String]) -> Option<Named> {
 fn fault(table: &Table, key: &str, text: &str, refused: &Refused) {
     let character = text.char_indices().nth(refused.column - 1);
     let at = character.map_or(text.len(), |(at, _)| at);
-    table.fault_within(key, at, format!("`{key}`: {refused}"), refused.hint.to_string());
+    table.fault_within(
+        key,
+        at,
+        format!("`{key}`: {refused}"),
+        refused.hint.to_string(),
+    );
 }
 
 #[cfg(test)]
@@ -194,7 +217,18 @@ mod tests {
              [[policy]]\nname = 'c'\ncel = \"zone == \\\"a\\\" ? cost : prise\"\n\
              [[policy]]\nname = 'd'\ncel = 'available'\n\
              [[policy]]\nname = 'e'\ncel = 3\n",
-            expect![[""]],
+            expect![[r#"
+                longshore.toml:3:22: `cel`: column 15: capacity_typ is not a known name
+                    hint: did you mean `capacity_type`?
+                longshore.toml:8:17: `cel`: column 40: cannot compare a text and a number
+                    hint: read a number from a text with double(…)
+                longshore.toml:11:7: `cel`: column 22: prise is not a known name
+                    hint: did you mean `price`?
+                longshore.toml:14:8: `cel`: column 1: gives a boolean
+                    hint: write what it costs in both cases: condition ? number : number
+                longshore.toml:17:7: `cel` is an integer: expected a string
+                    hint: write it in quotes
+            "#]],
         );
     }
 
@@ -205,7 +239,14 @@ mod tests {
              [[policy]]\nname = 'b'\ncel = 'cost + signal(\"spot-rates\", 0)'\n\
              [[policy]]\nname = 'c'\ncel = 'cost + signal(\"carbon\", 450)'\nsignals = ['other']\n\
              [signals.carbon]\nfile = 'carbon.json'\n",
-            expect![[""]],
+            expect![[r#"
+                longshore.toml:3:22: `cel`: signal `carbn` is not in `[signals]`
+                    hint: did you mean `carbon`?
+                longshore.toml:6:22: `cel`: signal `spot-rates` is not in `[signals]`
+                    hint: add `[signals.spot-rates]`: all offerings would have the other number
+                longshore.toml:10:11: `signals` has not `carbon`, which the expression reads
+                    hint: add it, or delete the line: an expression may read what it names
+            "#]],
         );
     }
 
@@ -218,7 +259,22 @@ mod tests {
              [[policy]]\nname = 'd'\ncel = 'cost'\nsettings = { expression = 'price' }\n\
              [[policy]]\nname = 'e'\nprefer = { families = ['m7g'] }\nsettings-file = 'e.toml'\n\
              [[policy]]\nname = 'f'\ncell = 'cost'\n",
-            expect![[""]],
+            expect![[r#"
+                longshore.toml:1:1: `path` is missing in [[policy]]
+                    hint: add `path = "…"`, or `cel = "…"` for an expression
+                longshore.toml:6:7: `cel` stands beside `path`: expected one of them
+                    hint: delete one of the two
+                longshore.toml:10:10: `prefer` stands beside `cel`: expected one of them
+                    hint: delete one of the two
+                longshore.toml:14:12: `settings` stands beside an expression, which has no settings
+                    hint: delete the line
+                longshore.toml:18:17: `settings-file` stands beside an expression, which has no settings
+                    hint: delete the line
+                longshore.toml:19:1: `path` is missing in [[policy]]
+                    hint: add `path = "…"`, or `cel = "…"` for an expression
+                longshore.toml:21:1: unknown key `cell` in [[policy]]: expected one of `cel`, `exclusions`, `grants`, `max-discount`, `mode`, `name`, `nodepools`, `oci`, `oci-layout`, `on-failure`, `path`, `prefer`, `settings`, `settings-file`, `signals`
+                    hint: did you mean `cel`?
+            "#]],
         );
     }
 }

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
+use longshore_bundle::Sources;
 use longshore_core::model::ClusterObjects;
 use longshore_core::policy::{ByPrice, Policies as _};
 use longshore_policy::{Session, Signals};
@@ -24,9 +25,10 @@ pub fn run(args: &BenchArgs) -> Result<Answer, Failure> {
     let entry = super::typed(&args.file, &args.settings, &args.cel)?;
     let name = entry.source.to_string();
     let host = super::host_that_says_so()?;
-    let loaded = super::load_entry(&host, &entry, &super::all_that_it_exports(&entry));
+    let terms = super::all_that_it_exports(&entry);
+    let loaded = super::load_entry(&host, &Sources::default(), &entry, &terms);
     super::print_remarks(&host);
-    let policy = loaded.map_err(|error| Failure::Policy(name.clone(), error))?;
+    let policy = loaded?;
     let (mut world, problems) = input::catalogue_only(args.instance_types.as_deref())?;
     input::complain(&problems);
 

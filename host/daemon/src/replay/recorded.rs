@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
 
+use longshore_bundle::Sources;
 use longshore_core::disrupt::consolidation::{Consolidation, DisruptionPolicies};
 use longshore_core::model::{Catalogue, NodePool, Records, Symbol, Symbols};
 use longshore_core::policy::{ByPrice, Policies, Scores};
@@ -269,8 +270,7 @@ impl Scorer {
         }
         let entry = options::scorer(typed)?;
         let host = host()?;
-        let loaded = load_entry(&host, &entry, &entry.terms());
-        let policy = loaded.map_err(|error| Failure::Policy(entry.name.clone(), error))?;
+        let policy = load_entry(&host, &Sources::default(), &entry, &entry.terms())?;
         let name = format!("{} (sha256:{})", policy.called(), short(policy.digest()));
         let policies = host.policies(vec![Assignment {
             policy,

@@ -365,7 +365,10 @@ fn what_an_expression_reads_is_named_as_it_stands_there() {
     ] {
         assert_eq!(reads(&format!("{text} == 'a' ? 1 : 2")), text);
     }
-    assert_eq!(reads("available ? cost + cost : price"), "available, cost, price");
+    assert_eq!(
+        reads("available ? cost + cost : price"),
+        "available, cost, price"
+    );
 }
 
 fn reads(text: &str) -> String {

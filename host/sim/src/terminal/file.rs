@@ -3,7 +3,9 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use longshore_daemon::config::{Exclusions, OnFailure, PolicyEntry, PolicySource, SignalEntry};
+use longshore_daemon::config::{
+    Exclusions, OnFailure, PolicyEntry, PolicySource, Reference, SignalEntry,
+};
 use longshore_daemon::error::Failure;
 use longshore_daemon::toml_of;
 
@@ -96,19 +98,20 @@ fn absolute(file: &Path) -> String {
 /// A `[[policy]]` with settings in a file of their own.
 fn table(entry: &PolicyEntry, settings: &str) -> String {
     let mut text = format!("[[policy]]\nname = {:?}\n", entry.name);
+    let place = match &entry.source {
+        // As JSON, which is a string of TOML too.
+        PolicySource::Expression => format!("cel = {}", entry.settings["expression"]),
+        PolicySource::File(path) => format!("path = {:?}", absolute(path)),
+        PolicySource::Bundle(at @ Reference::Oci(_)) => format!("oci = \"{at}\""),
+        PolicySource::Bundle(at @ Reference::Layout(_)) => {
+            format!("oci-layout = {:?}", at.to_string())
+        }
+    };
+    let _ = writeln!(text, "{place}");
     match (&entry.source, &entry.settings_file) {
-        (PolicySource::Expression, _) => {
-            // As JSON, which is a string of TOML too.
-            let _ = writeln!(text, "cel = {}", entry.settings["expression"]);
-        }
-        (PolicySource::File(path), Some(file)) => {
-            let (path, file) = (absolute(path), absolute(file));
-            let _ = writeln!(text, "path = {path:?}\nsettings-file = {file:?}");
-        }
-        (PolicySource::File(path), None) => {
-            let path = absolute(path);
-            let _ = writeln!(text, "path = {path:?}\nsettings-file = {settings:?}");
-        }
+        (PolicySource::Expression, _) => {}
+        (_, Some(file)) => _ = writeln!(text, "settings-file = {:?}", absolute(file)),
+        (_, None) => _ = writeln!(text, "settings-file = {settings:?}"),
     }
     if let Some(pools) = &entry.nodepools {
         let _ = writeln!(text, "nodepools = {pools:?}");

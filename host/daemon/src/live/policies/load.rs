@@ -12,6 +12,7 @@ use longshore_policy::{
 };
 use sha2::{Digest as _, Sha256};
 
+use super::bundles::Bundles;
 use super::diff::{Fingerprint, PolicySlot};
 use super::files::{self, Files, MAX_FILE_BYTES};
 use super::status::Problem;
@@ -29,7 +30,7 @@ pub struct Read {
     /// What makes it this version.
     pub version: Fingerprint,
     /// The component.
-    pub bytes: Vec<u8>,
+    pub bytes: Arc<Vec<u8>>,
 }
 
 /// Reads the configuration, and its text.
@@ -59,11 +60,16 @@ pub fn slot(entry: &PolicyEntry) -> PolicySlot {
 }
 
 /// The version of a policy as the files have it. The component is not read if what its watched file
-/// holds is known.
-pub fn identify(entry: &PolicyEntry, files: &Files) -> Result<Fingerprint, Problem> {
+/// holds is known, or what its reference leads to.
+pub fn identify(
+    entry: &PolicyEntry,
+    files: &Files,
+    bundles: &Bundles,
+) -> Result<Fingerprint, Problem> {
     let digest = match &entry.source {
         PolicySource::File(path) => files.digest(path),
         PolicySource::Expression => Some(shipped::digest()),
+        PolicySource::Bundle(_) => Some(bundles.digest(entry)?),
     };
     match digest {
         Some(digest) => Ok(Fingerprint {
@@ -72,7 +78,7 @@ pub fn identify(entry: &PolicyEntry, files: &Files) -> Result<Fingerprint, Probl
             terms: entry.terms(),
         }),
         // The failure, in words.
-        None => read(entry).map(|read| read.version),
+        None => read(entry, bundles).map(|read| read.version),
     }
 }
 
@@ -85,20 +91,31 @@ fn settings(entry: &PolicyEntry) -> Result<serde_json::Value, Problem> {
     }
 }
 
-/// Reads the files of a policy.
-pub fn read(entry: &PolicyEntry) -> Result<Read, Problem> {
+/// Reads the files of a policy, and its component where its reference was found.
+pub fn read(entry: &PolicyEntry, bundles: &Bundles) -> Result<Read, Problem> {
     let settings = settings(entry)?;
+    let problem = |reason: String, hint: &str| Problem {
+        place: entry.source.to_string(),
+        reason,
+        hint: hint.into(),
+    };
     let bytes = match &entry.source {
-        PolicySource::File(path) => files::read(path, MAX_FILE_BYTES).map_err(|error| Problem {
-            place: entry.source.to_string(),
-            reason: format!("cannot be read: {error}"),
-            hint: "check `path`, and that the daemon's user may read the file".into(),
+        PolicySource::File(path) => {
+            let said = |error| {
+                let hint = "check `path`, and that the daemon's user may read the file";
+                problem(format!("cannot be read: {error}"), hint)
+            };
+            Arc::new(files::read(path, MAX_FILE_BYTES).map_err(said)?)
+        }
+        PolicySource::Expression => Arc::new(shipped::CEL.to_vec()),
+        PolicySource::Bundle(_) => bundles.component(entry).ok_or_else(|| {
+            let reason = "it is no longer on this machine, and is fetched again";
+            problem(reason.into(), "")
         })?,
-        PolicySource::Expression => shipped::CEL.to_vec(),
     };
     Ok(Read {
         version: Fingerprint {
-            digest: hex(&Sha256::digest(&bytes)),
+            digest: hex(&Sha256::digest(&*bytes)),
             settings: toml_of(&settings),
             terms: entry.terms(),
         },
@@ -268,6 +285,9 @@ fn check(entry: &PolicyEntry) -> String {
     match &entry.source {
         PolicySource::File(path) => format!("`longshore policy check {}`", path.display()),
         PolicySource::Expression => "`longshore policy check --cel EXPRESSION`".into(),
+        PolicySource::Bundle(reference) => {
+            format!("`longshore policy check --config FILE {reference}`")
+        }
     }
 }
 
