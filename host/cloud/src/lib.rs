@@ -18,7 +18,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 pub use error::{CloudError, Shortage};
-pub use offering::OfferingName;
+pub use offering::{OfferingName, UNAVAILABLE_SECONDS};
 pub use repair::{RebootError, RepairAction, RepairPolicy};
 
 /// What a cloud must do for Longshore: launch, list and end instances.

@@ -486,7 +486,7 @@ fn what_a_reply_refuses_is_left_out_for_its_time() {
         panic!("capacity")
     };
     assert_eq!(short.offerings.len(), 2);
-    region.change_unavailable(|all| all.expire(1000 + fleet::UNAVAILABLE_SECONDS));
+    region.change_unavailable(|all| all.expire(1000 + longshore_cloud::UNAVAILABLE_SECONDS));
     assert_eq!(
         chosen(&region, &class, &lines),
         "spot: m5.large a,b; r5.large a,b"

@@ -249,7 +249,8 @@ impl Controller {
     }
 
     /// Says why pods got no node: Event FailedScheduling on each pod that kube-scheduler has given up
-    /// on, and `status`. The words are of `messages.rs`.
+    /// on, and `status`. The sentence is `unplaced_pod` of `report.rs`, its
+    /// reasons are of `messages.rs`.
     fn tell_leftovers(&self, snapshot: &Snapshot, plan: &Plan) {
         let mut waiting = BTreeMap::new();
         let mut events = Vec::new();

@@ -1,5 +1,7 @@
-//! Evicts pods in order. A pod that has as long to end as its node has left, or longer, is deleted at
-//! once. When a node has to end is written by `finalize.rs`, and by repair.
+//! Evicts pods in order. A pod that a PodDisruptionBudget protects is asked again and again: for
+//! ever, where the NodeClaim has no `terminationGracePeriod`. With one, a pod that has as long to
+//! end as its node has left, or longer, is deleted at once. When a node has to end is written by
+//! `finalize.rs`, and by repair.
 
 use std::sync::Arc;
 

@@ -20,7 +20,6 @@ use crate::live::decide::claims::{class_label, given_labels};
 use crate::live::observe::node_claim::pool_of;
 use crate::live::observe::overlays::added_capacity;
 use crate::live::observe::planned_pods::planned_pods;
-use crate::live::observe::unavailable_offerings::UNAVAILABLE_TTL_SECONDS;
 use crate::live::process::mutants::mutant;
 use crate::live::process::step_error::StepError;
 
@@ -179,8 +178,8 @@ fn note_shortage(ctx: &Context, shortage: &Shortage) {
     if news > 0 {
         tracing::info!(
             offerings = news,
-            seconds = UNAVAILABLE_TTL_SECONDS,
-            "offerings unavailable; skipped for 180 s"
+            seconds = longshore_cloud::UNAVAILABLE_SECONDS,
+            "offerings without capacity are skipped for a while"
         );
     }
 }
