@@ -1,6 +1,7 @@
 //! Commands as people run them: files in, text and exit codes out.
 
 mod aws;
+mod bundles;
 mod cli;
 mod consolidation;
 mod field;

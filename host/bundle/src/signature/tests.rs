@@ -3,7 +3,7 @@ use base64::engine::general_purpose::STANDARD;
 
 use super::{Key, KeyError, Refusal, verify};
 use crate::Digest;
-use crate::test_signer::{IN_TOTO, SIGN, Signer, statement};
+use crate::testing::{IN_TOTO, SIGN, Signer, statement};
 
 fn manifest() -> Digest {
     Digest::of(b"a manifest")

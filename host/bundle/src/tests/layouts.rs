@@ -18,7 +18,7 @@ fn named(name: &str) -> String {
 /// A folder with a signed policy.
 fn folder(listed: Listed, signer: &Signer) -> (Folder, Digest) {
     let folder = Folder::new();
-    let (mut shelf, digest) = Shelf::with_policy();
+    let (mut shelf, digest) = Shelf::of(COMPONENT);
     let signature = shelf.refer(&digest, &signer.sign(&digest));
     let index = shelf.index();
     let index = shelf.put(index.as_bytes());
@@ -76,7 +76,7 @@ fn a_signature_is_found_as_oras_regctl_and_cosign_leave_it() {
 fn a_layout_without_a_signature_is_refused_when_one_is_demanded() {
     // What `skopeo copy` and plain `oras cp` write.
     let folder = Folder::new();
-    let (shelf, digest) = Shelf::with_policy();
+    let (shelf, digest) = Shelf::of(COMPONENT);
     for (name, bytes) in shelf.files() {
         folder.file(&format!("blobs/sha256/{name}"), bytes);
     }

@@ -297,13 +297,8 @@ fn policy(root: &mut Table, folder: &Path) -> Policy {
             })
         }
     };
-    if let Some((name, url)) = policy.network() {
-        let hint = "save it and name the file: `file = \"…\"`".into();
-        root.fault_at(
-            "config",
-            format!("signal `{name}` comes from {url}, and a simulation asks no network"),
-            hint,
-        );
+    if let Some((message, hint)) = policy.network() {
+        root.fault_at("config", message, hint.into());
     }
     policy
 }
