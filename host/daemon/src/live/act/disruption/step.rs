@@ -24,10 +24,12 @@ use crate::live::act::launch::create_claims;
 use crate::live::act::repair::{self, reboot};
 use crate::live::decide::claims::NewNodeClaim;
 use crate::live::decide::command::{
-    Candidate, Command, CommandView, Due, REASON, Repaired, Replacement, Why, Worth, candidate_of,
+    Candidate, Command, CommandView, Due, Repaired, Replacement, Why, Worth, candidate_of,
 };
 use crate::live::observe::node::NodeView;
-use crate::live::observe::node_claim::{self, TERMINATION_TIME, is_true};
+use crate::live::observe::node_claim::{
+    self, CONSOLIDATABLE, DISRUPTION_REASON, DRIFTED, INITIALIZED, TERMINATION_TIME, is_true,
+};
 use crate::live::observe::planned_pods::PLANNED_PODS;
 use crate::live::process::fail_points::fail_point;
 use crate::live::process::mutants::mutant;
@@ -299,8 +301,8 @@ fn is_outdated(claim: &NodeClaim, command: &Command) -> Option<&'static str> {
     match command.reason.as_str() {
         "Unhealthy" => None,
         _ if says(DO_NOT_DISRUPT) == Some("true") => Some("it must not be disrupted"),
-        "Drifted" if !is("Drifted") => Some("it has drifted no more"),
-        "Empty" | "Underutilized" if !is("Consolidatable") => Some("its pods have changed"),
+        "Drifted" if !is(DRIFTED) => Some("it has drifted no more"),
+        "Empty" | "Underutilized" if !is(CONSOLIDATABLE) => Some("its pods have changed"),
         _ => None,
     }
 }
@@ -422,7 +424,7 @@ fn is_closed(candidate: &Candidate) -> bool {
     }
     let tainted = candidate.nodes.iter().all(|node| disrupted(node).is_some());
     let status = candidate.claim.status.as_ref();
-    tainted && status.is_some_and(|status| is_true(status, REASON))
+    tainted && status.is_some_and(|status| is_true(status, DISRUPTION_REASON))
 }
 
 /// Taints a candidate's nodes and sets the condition of its claim. Heartbeats of kubelets and other
@@ -434,13 +436,20 @@ async fn close(ctx: &Context, candidate: &Candidate, reason: &str) -> Result<(),
     let mut claim = NodeClaim::clone(&candidate.claim);
     for attempt in 0.. {
         let mut status = claim.status.clone().unwrap_or_default();
-        if is_true(&status, REASON) {
+        if is_true(&status, DISRUPTION_REASON) {
             return Ok(());
         }
         let now = Time(ctx.now());
         let message = format!("its node is disrupted: {reason}");
         let yes = ConditionStatus::True;
-        set_condition(&mut status.conditions, REASON, yes, reason, &message, now);
+        set_condition(
+            &mut status.conditions,
+            DISRUPTION_REASON,
+            yes,
+            reason,
+            &message,
+            now,
+        );
         let version = claim.metadata.resource_version.clone();
         match patch_status(ctx, &claim, version.as_deref(), &status).await {
             Ok(_) => return Ok(()),
@@ -544,7 +553,7 @@ pub async fn left_over(ctx: &Context, id: &str, replacements: &[Replacement]) ->
         let is = |condition| status.is_some_and(|status| is_true(status, condition));
         let goes = claim.metadata.deletion_timestamp.is_some();
         let keeps = mutant("keeps-late-replacements") || mutant("keeps-replacements");
-        if goes || is("Initialized") || is(REBOOTING) || keeps {
+        if goes || is(INITIALIZED) || is(REBOOTING) || keeps {
             continue;
         }
         let created = claim.metadata.creation_timestamp.as_ref();
@@ -598,8 +607,8 @@ pub async fn open(
     }
     let mut claim = claim.clone();
     let mut status = claim.status.clone().unwrap_or_default();
-    if condition(&status.conditions, REASON).is_some() {
-        status.conditions.retain(|c| c.type_ != REASON);
+    if condition(&status.conditions, DISRUPTION_REASON).is_some() {
+        status.conditions.retain(|c| c.type_ != DISRUPTION_REASON);
         let version = claim.metadata.resource_version.clone();
         claim.metadata.resource_version =
             patch_status(ctx, &claim, version.as_deref(), &status).await?;
