@@ -11,7 +11,7 @@ use longshore_api::crd::{
 use longshore_api::labels::DO_NOT_DISRUPT;
 use longshore_core::disrupt::backoff;
 use longshore_core::disrupt::methods::FirstWhy;
-use longshore_core::disrupt::verdicts::REBOOTING;
+use longshore_core::disrupt::verdicts::{REBOOTING, Reason};
 use longshore_core::model::Failures;
 use serde_json::{Value, json};
 
@@ -59,7 +59,7 @@ impl NewCommand {
     /// afterwards.
     pub fn new(
         id: String,
-        (method, reason): (&str, &str),
+        (method, reason): (&str, Reason),
         began: i64,
         candidates: Vec<Candidate>,
         mut replacements: Vec<NewNodeClaim>,
@@ -83,7 +83,7 @@ impl NewCommand {
         NewCommand {
             command: Command {
                 method: method.to_owned(),
-                reason: reason.to_owned(),
+                reason,
                 candidates: candidates.len(),
                 replacements: replacements.iter().map(|want| want.name.clone()).collect(),
                 pools,
@@ -216,7 +216,7 @@ async fn mark_all(ctx: &Context, new: &NewCommand) -> Result<(), StepError> {
     let marked: Vec<Candidate> = marked.try_collect().await?;
     let mut closes = Vec::new();
     for candidate in &marked {
-        closes.push(close(ctx, candidate, &new.command.reason));
+        closes.push(close(ctx, candidate, new.command.reason));
     }
     let closed = futures::stream::iter(closes).buffered(turns);
     closed.try_collect::<Vec<()>>().await.map(drop)
@@ -298,11 +298,13 @@ fn is_outdated(claim: &NodeClaim, command: &Command) -> Option<&'static str> {
     let annotations = claim.metadata.annotations.as_ref();
     let says = |key: &str| annotations.and_then(|all| all.get(key)).map(String::as_str);
     let is = |condition| claim.status.as_ref().is_some_and(|s| is_true(s, condition));
-    match command.reason.as_str() {
-        "Unhealthy" => None,
+    match command.reason {
+        Reason::Unhealthy => None,
         _ if says(DO_NOT_DISRUPT) == Some("true") => Some("it must not be disrupted"),
-        "Drifted" if !is(DRIFTED) => Some("it has drifted no more"),
-        "Empty" | "Underutilized" if !is(CONSOLIDATABLE) => Some("its pods have changed"),
+        Reason::Drifted if !is(DRIFTED) => Some("it has drifted no more"),
+        Reason::Empty | Reason::Underutilized if !is(CONSOLIDATABLE) => {
+            Some("its pods have changed")
+        }
         _ => None,
     }
 }
@@ -336,15 +338,15 @@ pub async fn step(ctx: &Context, view: &CommandView, now: i64) -> Outcome {
             }
             for candidate in view.candidates.iter().filter(|one| !one.is_deleting()) {
                 if !is_closed(candidate) {
-                    close(ctx, candidate, &command.reason).await?;
+                    close(ctx, candidate, command.reason).await?;
                     // Deleted once the watches have brought the taint.
                     return Ok(Some(STALE_WATCH_RETRY));
                 }
-                let why = format!("disrupted: {}", command.reason);
+                let why = format!("disrupted: {}", command.reason.name());
                 let claim = bounded(ctx, &candidate.claim, &command).await?;
                 if delete(ctx, &claim, &why).await? {
                     count_repair(ctx, &claim, &command);
-                    ctx.disrupted(&command.reason.to_lowercase(), &candidate.claim);
+                    ctx.disrupted(&command.reason.name().to_lowercase(), &candidate.claim);
                     events::terminating(ctx, candidate, &command).await;
                 }
             }
@@ -362,13 +364,13 @@ pub async fn step(ctx: &Context, view: &CommandView, now: i64) -> Outcome {
 /// would drain for ever. Repair, and drift where the drain is bounded, go on.
 async fn is_held(ctx: &Context, view: &CommandView, command: &Command) -> Result<bool, StepError> {
     let stays = || view.candidates.iter().filter(|one| !one.is_deleting());
-    if command.reason == "Unhealthy" || stays().count() < view.candidates.len() {
+    if command.reason == Reason::Unhealthy || stays().count() < view.candidates.len() {
         return Ok(false);
     }
     let now = ctx.now();
     for candidate in stays() {
         let ends = candidate.claim.spec.termination_grace_period.is_some();
-        if command.reason == "Drifted" && ends {
+        if command.reason == Reason::Drifted && ends {
             continue;
         }
         for node in &candidate.nodes {
@@ -429,7 +431,8 @@ fn is_closed(candidate: &Candidate) -> bool {
 
 /// Taints a candidate's nodes and sets the condition of its claim. Heartbeats of kubelets and other
 /// writes meanwhile are no reason to fail.
-async fn close(ctx: &Context, candidate: &Candidate, reason: &str) -> Result<(), StepError> {
+async fn close(ctx: &Context, candidate: &Candidate, reason: Reason) -> Result<(), StepError> {
+    let reason = reason.name();
     for node in &candidate.nodes {
         close_node(ctx, node).await?;
     }
