@@ -49,7 +49,7 @@ use crate::live::decide::round::{Round, RoundConfig};
 use crate::live::decide::round_timer::RoundTimer;
 use crate::live::observe::freshness::{Freshness, OwnWrite};
 use crate::live::observe::kinds::Kind;
-use crate::live::observe::node_claim::{self, is_true};
+use crate::live::observe::node_claim::{self, LAUNCHED, REGISTERED, is_true};
 use crate::live::observe::pod_latency::PodLatency;
 use crate::live::observe::state::{ClusterState, WorkItem};
 use crate::live::observe::watch::Observed;
@@ -470,8 +470,8 @@ impl Controller {
             let status = claim.status.clone().unwrap_or_default();
             // One that has joined has lost its node since: it is not made anew.
             claim.metadata.deletion_timestamp.is_none()
-                && is_true(&status, "Launched")
-                && !is_true(&status, "Registered")
+                && is_true(&status, LAUNCHED)
+                && !is_true(&status, REGISTERED)
                 && self.state.nodes_of(&status.provider_id).is_empty()
         });
         let launched: Vec<_> = coming.map(|claim| launch_of(claim)).collect();

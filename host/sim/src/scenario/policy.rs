@@ -13,7 +13,7 @@ use longshore_daemon::scorer;
 
 use crate::harness::{Begin, ProcessInputs};
 
-/// Who scores, and how rounds plan.
+/// Which policies score, and how rounds plan.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Policy {
     /// The file that it was read from, if that is a configuration of its own.

@@ -269,7 +269,7 @@ fn daemon(mut table: Table) -> Daemon {
     read
 }
 
-/// Who scores: `config` names a `longshore.toml`, or its tables stand in the scenario.
+/// The policies: `config` names a `longshore.toml`, or its tables stand in the scenario.
 fn policy(root: &mut Table, folder: &Path) -> Policy {
     let inline = config::tables(root, folder);
     let policy = match root.text("config") {

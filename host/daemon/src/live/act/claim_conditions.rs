@@ -21,12 +21,7 @@ use longshore_core::model::{Catalogue, InstanceType, Labels, Symbols};
 use super::context::Context;
 use super::launch::launch_request::{launch_of, requirement};
 use crate::live::decide::claims::{HASH, HASH_VERSION};
-use crate::live::observe::node_claim::is_true;
-
-/// The condition of nodes that consolidation may take.
-pub const CONSOLIDATABLE: &str = "Consolidatable";
-/// The condition of nodes that are not what they should be.
-pub const DRIFTED: &str = "Drifted";
+use crate::live::observe::node_claim::{CONSOLIDATABLE, DRIFTED, INITIALIZED, LAUNCHED, is_true};
 
 /// A claim must be this old before a missing instance type counts as drift. Clouds list types with
 /// gaps.
@@ -70,7 +65,7 @@ pub async fn update(
     );
     let (mut drift, counts_in) = own_drift(claim, status, pool, around.listed, now);
     let mut asked_in = None;
-    if is_true(status, "Launched")
+    if is_true(status, LAUNCHED)
         && drift.is_none()
         && let Some(interval) = ctx.provider.drift_interval()
     {
@@ -123,7 +118,7 @@ pub fn consolidatable(
     now: Timestamp,
 ) -> (bool, Option<Duration>) {
     let initialized =
-        condition(&status.conditions, "Initialized").filter(|c| c.status == ConditionStatus::True);
+        condition(&status.conditions, INITIALIZED).filter(|c| c.status == ConditionStatus::True);
     let Ok(Lifetime::After(after)) = duration::lifetime(&pool.spec.disruption.consolidate_after)
     else {
         return (false, None);
@@ -156,7 +151,7 @@ pub fn own_drift(
     listed: Option<bool>,
     now: Timestamp,
 ) -> (Option<Drift>, Option<Duration>) {
-    if !is_true(status, "Launched") {
+    if !is_true(status, LAUNCHED) {
         return (None, None);
     }
     if let Some(drift) = template_drift(claim, pool).or_else(|| requirements_drift(claim, pool)) {

@@ -20,7 +20,7 @@ use crate::live::decide::claims::class_label;
 use crate::live::decide::rollout::Turn;
 use crate::live::observe::node::NodeView;
 use crate::live::observe::node_claim;
-use crate::live::observe::node_claim::is_true;
+use crate::live::observe::node_claim::{REGISTERED, is_true};
 use crate::live::observe::planned_pods::{Planned, planned_pods};
 use crate::live::observe::state::{Class, WorkItem};
 use crate::live::policies::trouble_of;
@@ -122,7 +122,7 @@ impl Controller {
             id => self.state.nodes_of(id),
         };
         let mut turn = Turn::Wait(None);
-        if is_true(&status, "Registered") {
+        if is_true(&status, REGISTERED) {
             if self.rollout.registered(name, &claim, now) {
                 self.round_timer.node_registered(now);
             }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::Controller;
-use crate::live::observe::node_claim::is_true;
+use crate::live::observe::node_claim::{REGISTERED, is_true};
 use crate::live::observe::planned_pods::planned_pods;
 use crate::live::observe::state::{MetricsSnapshot, TypeTable};
 use crate::live::process::lock::lock;
@@ -23,7 +23,7 @@ impl Controller {
                 && !claim
                     .status
                     .as_ref()
-                    .is_some_and(|status| is_true(status, "Registered"))
+                    .is_some_and(|status| is_true(status, REGISTERED))
         });
         let planned = coming
             .flat_map(|claim| planned_pods(claim))

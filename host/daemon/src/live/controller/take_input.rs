@@ -14,6 +14,7 @@ use crate::live::decide::claims::NewNodeClaim;
 use crate::live::decide::rollout::NOMINATION_TIMEOUT;
 use crate::live::decide::round_input::{PlannedHost, RoundInput};
 use crate::live::observe::kinds::Kind;
+use crate::live::observe::node_claim::REGISTERED;
 use crate::live::observe::strip_managed_fields::full_name;
 use crate::live::process::mutants::mutant;
 
@@ -96,7 +97,7 @@ impl Controller {
     /// The node that a claim is or will be; nothing if it goes or should have taken its pods.
     pub(super) fn planned_host(&self, name: &str, claim: &NodeClaim) -> Option<PlannedHost> {
         let status = claim.status.as_ref();
-        let registered = status.and_then(|s| condition(&s.conditions, "Registered"));
+        let registered = status.and_then(|s| condition(&s.conditions, REGISTERED));
         let joined = registered.filter(|c| c.status == ConditionStatus::True);
         let limit = NOMINATION_TIMEOUT.as_secs() as i64;
         let is_over = joined.is_some_and(|c| {

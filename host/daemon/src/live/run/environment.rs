@@ -61,7 +61,7 @@ pub struct Environment {
     pub names: Symbols,
     /// How pods are planned for.
     pub settings: Settings,
-    /// Who scores.
+    /// The policies that score.
     pub reloader: PolicyReloader,
     /// Where everything is written down.
     pub journal: Journal,

@@ -25,12 +25,12 @@ use crate::live::act::launch::launches::MAX_LISTING_DELAY;
 use crate::live::decide::claims::FINALIZER;
 use crate::live::observe::node::NodeView;
 use crate::live::observe::node_claim::{
-    TERMINATION_TIME, has_failed_to_join, is_true, pool_of, rfc3339,
+    INSTANCE_TERMINATING, REGISTERED, TERMINATION_TIME, has_failed_to_join, is_true, pool_of,
+    rfc3339,
 };
 use crate::live::process::mutants::mutant;
 use crate::live::process::step_error::{Outcome, StepError};
 
-const INSTANCE_TERMINATING: &str = "InstanceTerminating";
 /// How long until its Node is checked again; the watch is usually earlier.
 const NODE_POLL: Duration = Duration::from_secs(5);
 /// How often the cloud is asked whether it lists an instance by now.
@@ -228,7 +228,7 @@ async fn end_nodes(
 /// Gives the Node of a registered claim the finalizer back that it has lost. Without it the Node would
 /// not be drained. Says whether it was missing.
 pub async fn hold(ctx: &Context, claim: &NodeClaim, node: &NodeView) -> Result<bool, StepError> {
-    let is_registered = (claim.status.as_ref()).is_some_and(|of| is_true(of, "Registered"));
+    let is_registered = (claim.status.as_ref()).is_some_and(|of| is_true(of, REGISTERED));
     if !is_registered || node.deletion.is_some() || node.holds(FINALIZER) {
         return Ok(false);
     }

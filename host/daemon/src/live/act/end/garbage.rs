@@ -22,7 +22,7 @@ use crate::live::act::claim_writes;
 use crate::live::act::context::Context;
 use crate::live::act::launch::launch_groups;
 use crate::live::observe::node::NodeView;
-use crate::live::observe::node_claim::is_true;
+use crate::live::observe::node_claim::{REGISTERED, is_true};
 use crate::live::process::lock::lock;
 use crate::live::process::mutants::mutant;
 use crate::live::process::step_error::StepError;
@@ -93,7 +93,7 @@ async fn lost_claims(
 ) -> Result<Option<Refusal>, StepError> {
     let there: BTreeSet<&str> = instances.iter().map(|i| i.provider_id.as_str()).collect();
     let registered =
-        |c: &&Arc<NodeClaim>| c.status.as_ref().is_some_and(|s| is_true(s, "Registered"));
+        |c: &&Arc<NodeClaim>| c.status.as_ref().is_some_and(|s| is_true(s, REGISTERED));
     let registered: Vec<&Arc<NodeClaim>> = claims.iter().filter(registered).collect();
     let missing =
         |c: &&&Arc<NodeClaim>| c.metadata.deletion_timestamp.is_none() && !there.contains(id_of(c));

@@ -28,13 +28,14 @@ use crate::live::act::claim_writes;
 use crate::live::act::context::Context;
 use crate::live::decide::claims::FINALIZER;
 use crate::live::observe::node::NodeView;
-use crate::live::observe::node_claim::{TERMINATION_TIME, is_true};
+use crate::live::observe::node_claim::{
+    DRAINED, INSTANCE_TERMINATING, TERMINATION_TIME, VOLUMES_DETACHED, is_true,
+};
 use crate::live::process::mutants::mutant;
 use crate::live::process::step_error::{Outcome, StepError};
 pub use pod::{DISRUPTED, DrainingPod};
 
 const NO_BALANCER: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
-const INSTANCE_TERMINATING: &str = "InstanceTerminating";
 /// How often a drain is continued, if nothing is due sooner.
 const DRAIN_POLL: Duration = Duration::from_secs(1);
 /// How often the cloud is asked for an instance that is terminating.
@@ -204,7 +205,7 @@ async fn empty(
         return Ok(Some(young));
     }
     if let Some(claim) = claim
-        && set_claim_condition(ctx, claim, "Drained", ConditionStatus::True, "Drained", "").await?
+        && set_claim_condition(ctx, claim, DRAINED, ConditionStatus::True, "Drained", "").await?
     {
         ctx.metrics.node_drained(claim);
     }
@@ -243,7 +244,7 @@ async fn still_draining(
         set_claim_condition(
             ctx,
             claim,
-            "Drained",
+            DRAINED,
             ConditionStatus::Unknown,
             "Draining",
             &message,
@@ -285,7 +286,7 @@ async fn detach(
         set_claim_condition(
             ctx,
             claim,
-            "VolumesDetached",
+            VOLUMES_DETACHED,
             to,
             reason,
             &attached.join(", "),

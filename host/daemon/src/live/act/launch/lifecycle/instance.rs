@@ -17,7 +17,7 @@ use crate::live::act::launch::launch_request::launch_of;
 use crate::live::act::launch::refusals::Refused;
 use crate::live::act::launch::{launch_groups, refusals};
 use crate::live::decide::claims::{class_label, given_labels};
-use crate::live::observe::node_claim::pool_of;
+use crate::live::observe::node_claim::{LAUNCHED, pool_of};
 use crate::live::observe::overlays::added_capacity;
 use crate::live::observe::planned_pods::planned_pods;
 use crate::live::process::mutants::mutant;
@@ -148,7 +148,7 @@ fn note_instance(
     status.allocatable = with_added(instance.allocatable);
     ctx.memory.refusals.done(Refused::Launch, pool_of(claim));
     let is = ConditionStatus::True;
-    set(ctx, status, "Launched", is, "Launched", "");
+    set(ctx, status, LAUNCHED, is, "Launched", "");
 }
 
 /// Nothing can be launched for a claim as things are: it is deleted, and its pods are planned again.
@@ -197,7 +197,7 @@ async fn note_failure(
         launch_refused(ctx, claim, &message).await;
     }
     let unknown = ConditionStatus::Unknown;
-    set(ctx, status, "Launched", unknown, error.reason(), &message);
+    set(ctx, status, LAUNCHED, unknown, error.reason(), &message);
 }
 
 /// A launch was refused for a reason that stays: the claim, its pods and the NodePool say so, and the
