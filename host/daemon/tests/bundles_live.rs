@@ -121,7 +121,7 @@ fn misbehaves() -> Result<()> {
 
     let registry = Server::start(answers);
     let (begun, mut slowest) = (Instant::now(), Duration::ZERO);
-    for nth in 0.. {
+    for nth in 0u64.. {
         if begun.elapsed() > Duration::from_secs(SECONDS) {
             break;
         }
