@@ -400,7 +400,7 @@ async fn live(
         look_takes: Duration::ZERO,
     });
     let (ctx, questions) = (daemon.ctx.clone(), daemon.questions());
-    ctx.garbage.allow(settings.garbage_limit);
+    ctx.memory.garbage.allow(settings.garbage_limit);
     ctx.observes
         .store(settings.observes, std::sync::atomic::Ordering::Relaxed);
     let at = http::At {

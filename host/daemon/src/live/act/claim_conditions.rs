@@ -11,15 +11,15 @@ use std::time::Duration;
 
 use longshore_api::crd::duration::{self, Lifetime};
 use longshore_api::crd::{
-    ConditionStatus, NodeClaim, NodeClaimStatus, NodePool, Requirement, Time, Timestamp, condition,
-    hash, set_condition,
+    ConditionStatus, NodeClaim, NodeClaimStatus, NodePool, Operator, Requirement, Time, Timestamp,
+    condition, hash, set_condition,
 };
 use longshore_api::labels;
 use longshore_core::matching::satisfies;
 use longshore_core::model::{Catalogue, InstanceType, Labels, Symbols};
 
 use super::context::Context;
-use super::launch::launch_request::launch_of;
+use super::launch::launch_request::{launch_of, requirement};
 use crate::live::decide::claims::{HASH, HASH_VERSION};
 use crate::live::observe::node_claim::is_true;
 
@@ -225,12 +225,7 @@ fn requirements_drift(claim: &NodeClaim, pool: &NodePool) -> Option<Drift> {
 /// own requirements: a key with several values left gives no label.
 fn is_met(claim: &NodeClaim, wanted: &Requirement) -> bool {
     let key = labels::stable(&wanted.key);
-    let values = |r: &Requirement| r.values.iter().map(|v| v.to_owned()).collect();
-    let plain = longshore_cloud::Requirement {
-        key: key.to_owned(),
-        operator: wanted.operator.as_str().to_owned(),
-        values: values(wanted),
-    };
+    let plain = requirement(wanted);
     if let Some(value) = label(claim, key) {
         return plain.admits(Some(value));
     }
@@ -244,7 +239,7 @@ fn is_met(claim: &NodeClaim, wanted: &Requirement) -> bool {
         return plain.admits(None);
     }
     own.all(|own| {
-        own.operator.as_str() != "In" || own.values.iter().any(|value| plain.admits(Some(value)))
+        own.operator != Operator::In || own.values.iter().any(|value| plain.admits(Some(value)))
     })
 }
 

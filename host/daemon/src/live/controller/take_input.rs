@@ -21,7 +21,7 @@ impl Controller {
     /// What a round plans from. Notes the pods that wait though their nodes should have taken them.
     pub(super) fn round_input(&mut self) -> RoundInput {
         let (planned, late) = self.planned_hosts();
-        self.bought.extend(late);
+        self.purchases.bought.extend(late);
         self.follow_offers(Instant::now());
         let expected = self.disruption.expected();
         let limited = expected.filter(|want| {
@@ -32,7 +32,7 @@ impl Controller {
         let limited = limited.iter().map(|want| (&*want.name, &want.object));
         RoundInput {
             state: self.state.freeze_with(limited),
-            catalogue: self.offers.catalogue().clone(),
+            catalogue: self.offers.current.catalogue().clone(),
             unattempted: self.state.pods.unattempted().map(str::to_owned).collect(),
             queued: self.state.pods.queue(),
             planned,
@@ -47,7 +47,7 @@ impl Controller {
         let (unhealthy, next) = self.unhealthy_hosts();
         let input = RoundInput {
             unhealthy,
-            failures: (self.ctx.failures)
+            failures: (self.ctx.memory.failures)
                 .noted(self.state.pools.values(), self.ctx.now().as_second()),
             ..self.round_input()
         };

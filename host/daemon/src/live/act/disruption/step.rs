@@ -526,7 +526,9 @@ async fn discard(ctx: &Context, replacement: &Replacement) -> Result<(), StepErr
     }
     let why = "its command was taken back, and no pod uses it";
     if delete(ctx, claim, why).await? {
-        ctx.recent.because(claim, "unused replacement", ctx.now());
+        ctx.memory
+            .recent
+            .because(claim, "unused replacement", ctx.now());
     }
     Ok(())
 }

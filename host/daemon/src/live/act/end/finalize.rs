@@ -48,7 +48,9 @@ pub async fn finalize(ctx: &Context, claim: &NodeClaim, nodes: &[Arc<NodeView>])
         return Ok(None);
     }
     if has_failed_to_join(claim) {
-        ctx.registrations.failed(pool_of(claim), uid_of(claim));
+        ctx.memory
+            .registrations
+            .failed(pool_of(claim), uid_of(claim));
     }
     if write_termination_time(ctx, claim).await? {
         return Ok(None);
@@ -126,8 +128,8 @@ async fn release(ctx: &Context, claim: &NodeClaim) -> Result<(), StepError> {
 
 /// Forgets a claim that was released, and says how long that took.
 fn note_end(ctx: &Context, claim: &NodeClaim) {
-    ctx.launch_groups.done(claim);
-    ctx.launches.forget(uid_of(claim));
+    ctx.memory.launch_groups.done(claim);
+    ctx.memory.launches.forget(uid_of(claim));
     if ctx.observes() {
         let message = format!("Finalized {FINALIZER}");
         ctx.events.claim_if_few(claim, false, "Finalized", message);
@@ -163,20 +165,29 @@ async fn provider_id(ctx: &Context, claim: &NodeClaim) -> Result<Owned, StepErro
         return Ok(Owned::Instance(id.to_owned()));
     }
     let uid = uid_of(claim);
-    if let Some(id) = ctx.launch_groups.given(claim, ctx.leadership.since()) {
+    if let Some(id) = ctx
+        .memory
+        .launch_groups
+        .given(claim, ctx.leadership.since())
+    {
         return Ok(Owned::Instance(id));
     }
-    if ctx.launches.is_none_made(uid, ctx.leadership.since()) {
+    if ctx
+        .memory
+        .launches
+        .is_none_made(uid, ctx.leadership.since())
+    {
         return Ok(Owned::Nothing);
     }
     // Launched, perhaps, by a process that did not live to write it down.
-    let all = ctx.shared_list.get(&*ctx.provider).await;
+    let all = ctx.memory.shared_list.get(&*ctx.provider).await;
     let all = all.map_err(StepError::other)?;
     let its = |i: &&Arc<Instance>| !uid.is_empty() && i.claim_uid.as_deref() == Some(uid);
     if let Some(instance) = all.iter().find(its) {
         return Ok(Owned::Instance(instance.provider_id.clone()));
     }
     let left = ctx
+        .memory
         .launches
         .unlisted(uid, ctx.leadership.since(), Instant::now());
     if let (Some(own), Some(left)) = (launch_groups::member(claim), left) {

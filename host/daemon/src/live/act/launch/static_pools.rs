@@ -252,7 +252,9 @@ async fn shrink(ctx: &Context, claims: &[NodeClaim], order: &[String], excess: u
     for claim in leaving(claims, order, excess) {
         let why = "its static NodePool has more nodes than replicas";
         if delete(ctx, claim, why).await? {
-            ctx.recent.because(claim, "fewer replicas", ctx.now());
+            ctx.memory
+                .recent
+                .because(claim, "fewer replicas", ctx.now());
         }
     }
     Ok(None)

@@ -98,7 +98,7 @@ impl Controller {
         pools: &BTreeSet<&str>,
     ) -> Option<Failures> {
         let pools = pools.iter().filter_map(|name| self.state.pools.get(*name));
-        let known = pools.filter_map(|pool| self.ctx.failures.of(pool));
+        let known = pools.filter_map(|pool| self.ctx.memory.failures.of(pool));
         known.max_by_key(|of| of.count)
     }
 
@@ -251,7 +251,7 @@ impl Controller {
         };
         let mut waiting = self.state.pods.waiting();
         self.planned_host(name, claim).is_some()
-            && waiting.any(|pod| self.plans.owner(pod) == Some(name))
+            && waiting.any(|pod| self.purchases.plans.owner(pod) == Some(name))
     }
 
     /// Whether there is a node of a name, or a NodeClaim, that is not on its way out.

@@ -69,7 +69,7 @@ pub(super) fn note_initialized(ctx: &Context, claim: &NodeClaim, status: &mut No
         "Initialized",
         "",
     );
-    ctx.registrations.joined(pool_of(claim));
+    ctx.memory.registrations.joined(pool_of(claim));
 }
 
 /// Whether the node of a claim has had its time to become ready for pods, and none but daemons run on

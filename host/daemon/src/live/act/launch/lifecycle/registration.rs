@@ -137,6 +137,6 @@ pub(super) fn confirm(
         "Registered",
         "",
     );
-    ctx.health.record(pool_of(claim), true);
+    ctx.memory.health.record(pool_of(claim), true);
     ctx.metrics.node_created(claim);
 }
