@@ -1,8 +1,6 @@
 //! The end of reading: resolves priorities and sorts everything, so that the order of the input
 //! does not matter.
 
-use std::cmp::Ordering;
-
 use longshore_core::model::{ClusterObjects, Pod, PodShape, Resources, ShapeId, Shapes, Symbol};
 use rustc_hash::FxHashMap;
 
@@ -106,9 +104,9 @@ fn sort(world: &mut ClusterObjects) {
     let text = |sym: Symbol| names.text(sym);
     let shapes = &world.shapes;
     let pod_key = |pod: &Pod| text(shapes.get(pod.shape).namespace);
-    sort_in_place(&mut world.pods, |a, b| {
-        (pod_key(a), &a.name).cmp(&(pod_key(b), &b.name))
-    });
+    world
+        .pods
+        .sort_by(|a, b| (pod_key(a), &a.name).cmp(&(pod_key(b), &b.name)));
     world.pools.sort_by_key(|pool| text(pool.name));
     world.classes.sort_by_key(|class| {
         (
@@ -146,26 +144,6 @@ fn sort(world: &mut ClusterObjects) {
     world.attachments.sort_by_key(|one| text(one.name));
 }
 
-/// A stable sort that moves each item once and needs four bytes an item beside them: the buffer of
-/// [`slice::sort_by`] is the peak of memory where there are 100 000 pods.
-fn sort_in_place<T>(items: &mut [T], compare: impl Fn(&T, &T) -> Ordering) {
-    let mut order: Vec<u32> = (0..items.len() as u32).collect();
-    order
-        .sort_unstable_by(|&a, &b| compare(&items[a as usize], &items[b as usize]).then(a.cmp(&b)));
-    // Each cycle of the permutation by itself; a place that is done points at itself.
-    for start in 0..order.len() {
-        let mut at = start;
-        loop {
-            let from = std::mem::replace(&mut order[at], at as u32) as usize;
-            if from == start {
-                break;
-            }
-            items.swap(at, from);
-            at = from;
-        }
-    }
-}
-
 /// Numbers shapes in the order in which sorted pods and then daemons use them, and drops unused
 /// ones.
 pub(super) fn renumber_shapes(world: &mut ClusterObjects) {
@@ -200,22 +178,5 @@ pub(super) fn renumber_shapes(world: &mut ClusterObjects) {
     }
     for daemon in world.daemons.iter_mut() {
         daemon.template = ShapeId(new[&daemon.template]);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn items_of_one_key_keep_their_order() {
-        let mut items: Vec<(u64, usize)> =
-            (0..1000).map(|at| (at as u64 * 7919 % 97, at)).collect();
-        let mut expected = items.clone();
-        expected.sort_by_key(|item| item.0);
-        sort_in_place(&mut items, |a, b| a.0.cmp(&b.0));
-        assert_eq!(items, expected);
-        let mut none: [u8; 0] = [];
-        sort_in_place(&mut none, Ord::cmp);
     }
 }
