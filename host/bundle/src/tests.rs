@@ -121,11 +121,11 @@ fn a_policy_is_fetched_by_its_digest() {
 #[test]
 fn a_signature_is_found_by_the_referrers_api_and_by_the_tag() {
     for api in [true, false] {
-        let signer = Signer::new();
+        let signer = Signer::random();
         let (mut shelf, digest) = Shelf::of(COMPONENT);
         shelf.api = api;
         let attestation = statement(&digest, "https://cosign.sigstore.dev/attestation/v1");
-        shelf.refer(&digest, &Signer::new().sign(&digest));
+        shelf.refer(&digest, &Signer::random().sign(&digest));
         shelf.refer(&digest, &signer.bundle(&attestation, IN_TOTO));
         shelf.refer(&digest, &signer.sign(&digest));
         let policy = signed(shelf, &digest, &signer).unwrap();
@@ -135,7 +135,7 @@ fn a_signature_is_found_by_the_referrers_api_and_by_the_tag() {
 
 #[test]
 fn each_refusal_of_a_signature_has_its_sentence() {
-    let signer = Signer::new();
+    let signer = Signer::random();
     let (_, digest) = Shelf::of(COMPONENT);
     let said = |bundle: Option<String>| {
         let (mut shelf, digest) = Shelf::of(COMPONENT);
@@ -149,7 +149,7 @@ fn each_refusal_of_a_signature_has_its_sentence() {
     let bundle =
         |predicate: &str, kind: &str| Some(signer.bundle(&statement(&digest, predicate), kind));
     assert!(said(None).contains("`oras cp -r`"));
-    assert!(said(Some(Signer::new().sign(&digest))).contains("not made with"));
+    assert!(said(Some(Signer::random().sign(&digest))).contains("not made with"));
     assert!(said(Some(signer.sign(&Digest::of(b"other")))).contains("it signs sha256:"));
     assert!(said(bundle("https://slsa.dev/provenance/v1", IN_TOTO)).contains("attestation"));
     assert!(said(bundle("https://sigstore.dev/cosign/sign/v9", IN_TOTO)).contains("predicate"));
@@ -158,7 +158,7 @@ fn each_refusal_of_a_signature_has_its_sentence() {
 
 #[test]
 fn a_tag_that_is_no_index_holds_no_signature() {
-    let signer = Signer::new();
+    let signer = Signer::random();
     let (mut shelf, digest) = Shelf::of(COMPONENT);
     shelf.api = false;
     shelf.tag_is_policy = true;
@@ -168,7 +168,7 @@ fn a_tag_that_is_no_index_holds_no_signature() {
 
 #[test]
 fn too_many_referrers_are_not_read() {
-    let signer = Signer::new();
+    let signer = Signer::random();
     let (mut shelf, digest) = Shelf::of(COMPONENT);
     for nth in 0..65 {
         shelf.refer(&digest, &format!("bundle {nth}"));

@@ -105,7 +105,7 @@ fn policy_check_says_what_it_verified_and_then_what_the_component_is() {
 
 #[test]
 fn a_plan_fetches_a_policy_once_and_then_needs_no_registry() {
-    let (folder, signer) = (Folder::new("plan"), Signer::new());
+    let (folder, signer) = (Folder::new("plan"), Signer::random());
     let (mut shelf, digest) = Shelf::of(&component());
     shelf.refer(&digest, &signer.sign(&digest));
     let server = Server::start(move |request| shelf.answer(request));
@@ -137,7 +137,7 @@ fn a_plan_fetches_a_policy_once_and_then_needs_no_registry() {
         lines.map(str::to_owned).collect()
     };
     assert_eq!(decided(&plan().unwrap()), decided(&first));
-    folder.file("vendor.pub", Signer::new().pem());
+    folder.file("vendor.pub", Signer::random().pem());
     let said = plan().unwrap_err();
     assert!(
         said.contains("cannot fetch ") && !said.contains("panicked"),

@@ -84,7 +84,7 @@ fn told(daemon: &Daemon) -> Result<String> {
 }
 
 fn misbehaves() -> Result<()> {
-    let (folder, signer) = (scratch()?, Signer::new());
+    let (folder, signer) = (scratch()?, Signer::random());
     let (mut shelf, good) = Shelf::of(&component()?);
     shelf.refer(&good, &signer.sign(&good));
     // What it has, and how it misbehaves.
@@ -121,7 +121,7 @@ fn misbehaves() -> Result<()> {
 
     let registry = Server::start(answers);
     let (begun, mut slowest) = (Instant::now(), Duration::ZERO);
-    for nth in 0u64.. {
+    for nth in 0_usize.. {
         if begun.elapsed() > Duration::from_secs(SECONDS) {
             break;
         }
@@ -137,7 +137,7 @@ fn misbehaves() -> Result<()> {
         std::thread::sleep(Duration::from_secs(1).saturating_sub(asked.elapsed()));
     }
     let asked = registry.asked().len();
-    println!("the registry was asked {asked} times; pods ran after {slowest:?} at most");
+    eprintln!("the registry was asked {asked} times; pods ran after {slowest:?} at most");
     ensure!(asked > 5, "the registry was asked {asked} times");
     ensure!(slowest < Duration::from_secs(20), "{slowest:?}");
 

@@ -98,7 +98,7 @@ fn until(scene: &mut Scene, what: &str, is: impl Fn(&Scene) -> bool) {
 
 #[test]
 fn a_signed_policy_comes_from_a_registry_and_then_from_the_cache() {
-    let (folder, signer) = (folder("comes"), Signer::new());
+    let (folder, signer) = (folder("comes"), Signer::random());
     let (mut shelf, digest) = Shelf::of(&component("1.4.0", 0.25));
     shelf.refer(&digest, &signer.sign(&digest));
     let registry = Registry::new(shelf);
@@ -224,7 +224,7 @@ fn whatever_a_registry_does_the_old_version_goes_on_and_the_reason_is_said() {
 
 #[test]
 fn without_its_signature_nothing_of_a_component_is_fetched_or_compiled() {
-    let (folder, signer) = (folder("unsigned"), Signer::new());
+    let (folder, signer) = (folder("unsigned"), Signer::random());
     std::fs::write(folder.join("vendor.pub"), signer.pem()).unwrap();
     // Compiling it would say that it is not WebAssembly.
     let bytes = b"not WebAssembly";
@@ -238,7 +238,7 @@ fn without_its_signature_nothing_of_a_component_is_fetched_or_compiled() {
     };
     let cases = [
         (None, "there is no signature"),
-        (Some(Signer::new().sign(&digest)), "was not made with"),
+        (Some(Signer::random().sign(&digest)), "was not made with"),
         (Some(signer.sign(&Digest::of(b"other"))), "it signs sha256:"),
         (
             Some(predicate("https://slsa.dev/provenance/v1")),
@@ -270,7 +270,7 @@ fn without_its_signature_nothing_of_a_component_is_fetched_or_compiled() {
 
 #[test]
 fn another_key_has_what_runs_verified_again() {
-    let (folder, signer) = (folder("key"), Signer::new());
+    let (folder, signer) = (folder("key"), Signer::random());
     std::fs::write(folder.join("vendor.pub"), signer.pem()).unwrap();
     let (mut shelf, digest) = Shelf::of(&component("1.0.0", 0.25));
     shelf.refer(&digest, &signer.sign(&digest));
@@ -278,7 +278,7 @@ fn another_key_has_what_runs_verified_again() {
     let config = registry.config(&digest) + "[[trust]]\nkey-file = 'vendor.pub'\nfor = ['*']\n";
     let mut scene = begin(&folder, &config);
     until(&mut scene, "loaded", |scene| scene.policy("one").loads == 1);
-    scene.edit("vendor.pub", Signer::new().pem().as_bytes());
+    scene.edit("vendor.pub", Signer::random().pem().as_bytes());
     let said = "was not made with";
     until(&mut scene, said, |scene| scene.error("one").contains(said));
     assert_eq!(scene.cost(), 0.25, "what runs goes on");
@@ -314,7 +314,7 @@ fn what_real_tools_pushed_signed_and_copied_is_loaded_from_its_folder() {
 #[test]
 fn a_key_that_is_demanded_of_nothing_is_a_warning() {
     let folder = folder("unused");
-    std::fs::write(folder.join("vendor.pub"), Signer::new().pem()).unwrap();
+    std::fs::write(folder.join("vendor.pub"), Signer::random().pem()).unwrap();
     let (shelf, digest) = Shelf::of(&component("1.0.0", 0.25));
     let registry = Registry::new(shelf);
     let trust = "[[trust]]\nkey-file = 'vendor.pub'\nfor = ['reg.exmple/policies/*']\n";

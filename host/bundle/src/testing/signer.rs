@@ -21,7 +21,7 @@ impl Signer {
     ///
     /// # Panics
     /// There is no randomness.
-    pub fn new() -> Self {
+    pub fn random() -> Self {
         let (kind, rng) = (&ECDSA_P256_SHA256_ASN1_SIGNING, SystemRandom::new());
         let made = EcdsaKeyPair::generate_pkcs8(kind, &rng).unwrap();
         Self(EcdsaKeyPair::from_pkcs8(kind, made.as_ref(), &rng).unwrap())

@@ -17,7 +17,7 @@ struct Kept {
 impl Kept {
     /// Fetched once with a signature.
     fn new() -> Self {
-        let (folder, signer) = (Folder::new(), Signer::new());
+        let (folder, signer) = (Folder::new(), Signer::random());
         let (mut shelf, digest) = Shelf::of(COMPONENT);
         shelf.refer(&digest, &signer.sign(&digest));
         let server = Server::start(move |request| shelf.answer(request));
@@ -55,14 +55,14 @@ fn a_start_needs_no_registry() {
 #[test]
 fn the_signature_is_verified_again_with_the_keys_of_now() {
     let kept = Kept::new();
-    kept.folder.file("vendor.pub", Signer::new().pem());
+    kept.folder.file("vendor.pub", Signer::random().pem());
     let error = fetched(&kept.sources, &kept.host, &kept.digest).unwrap_err();
     assert_eq!(error.step, Step::Signature);
 }
 
 #[test]
 fn what_was_kept_unsigned_is_not_used_once_a_key_is_there() {
-    let (folder, signer) = (Folder::new(), Signer::new());
+    let (folder, signer) = (Folder::new(), Signer::random());
     let (shelf, digest) = Shelf::of(COMPONENT);
     let server = Server::start(move |request| shelf.answer(request));
     let cache = Some(Cache::new(&folder.0.join("cache")));
