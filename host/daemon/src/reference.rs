@@ -295,7 +295,8 @@ const KEYS: [Key; 43] = [
         "[[policy]]",
         "signals",
         "",
-        "Signals that it may read, of those that it declares; all of these if left out.",
+        "Signals that it may read, of those that it declares; all of these if left out. An expression declares \
+         those that it names.",
     ),
     key(
         "[[policy]]",

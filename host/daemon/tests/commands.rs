@@ -2,6 +2,7 @@
 
 mod aws;
 mod bundles;
+mod cel;
 mod cli;
 mod consolidation;
 mod field;

@@ -4,6 +4,7 @@ mod bootstrap;
 mod compile;
 mod reload;
 mod reload_bundles;
+mod reload_cel;
 mod reload_consolidation;
 mod reload_failures;
 mod reload_grants;

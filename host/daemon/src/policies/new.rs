@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::answer::Answer;
 use crate::args::NewArgs;
-use crate::config::{self, ConfigError};
+use crate::config;
 use crate::error::Failure;
 use crate::options;
 
@@ -16,7 +16,7 @@ pub fn run(args: &NewArgs) -> Result<Answer, Failure> {
     let text = fragment(&args.name, &args.cel)?;
     // What is written must be a configuration, whatever the texts in it are.
     let file = Path::new("longshore.toml");
-    config::parse(file, &text).map_err(|faults: Vec<ConfigError>| Failure::Config(faults))?;
+    config::parse(file, &text).map_err(Failure::Config)?;
     Ok(Answer::ok(text))
 }
 
@@ -47,7 +47,8 @@ fn fragment(name: &str, expression: &str) -> Result<String, Failure> {
 /// A string of TOML, without escapes if that can be.
 fn toml_text(text: &str) -> String {
     let one_line = !text.contains(['\n', '\r', '\'']);
-    let many_lines = !text.contains("'''") && !text.ends_with('\'');
+    let ends_well = !text.starts_with('\n') && !text.ends_with('\'');
+    let many_lines = ends_well && !text.contains("'''") && !text.contains('\r');
     match (one_line, many_lines) {
         (true, _) => format!("'{text}'"),
         (false, true) => format!("'''{text}'''"),
