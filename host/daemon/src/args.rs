@@ -491,7 +491,7 @@ pub enum PolicyCommand {
 
 #[derive(Debug, ClapArgs)]
 pub struct NewArgs {
-    /// What an offering costs in USD per hour, in CEL: writes a [[policy]] for longshore.toml
+    /// What an offering costs in USD per hour, in CEL: writes a `[[policy]]` for longshore.toml
     #[arg(long, value_name = "EXPRESSION")]
     pub cel: String,
     /// Its name in reports and metrics

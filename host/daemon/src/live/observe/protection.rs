@@ -64,7 +64,7 @@ pub fn told(pod: &str, now: i64) -> Option<Told> {
         text => match go_duration(text).filter(|seconds| *seconds > 0) {
             Some(seconds) => {
                 let started = status.and_then(|status| timestamp(&status.start_time?))?;
-                let until = started.saturating_add(seconds.into());
+                let until = started.saturating_add(seconds);
                 let end = Timestamp::from_second(until).ok().filter(|_| now < until)?;
                 (UNTIL, format!("the pod is not disrupted before {end}"))
             }
