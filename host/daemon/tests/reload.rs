@@ -29,7 +29,7 @@ fn a_component_renamed_into_place_is_taken_over_between_rounds() {
     let mut scene = one("rename");
     assert_eq!(scene.cost(), 1.0);
     scene.rename("one.wasm", &costs(2.0));
-    assert_eq!(scene.cost(), 1.0, "nobody has looked yet");
+    assert_eq!(scene.cost(), 1.0, "before the next look");
     let running = scene.manager.take();
     scene.settle();
     running.begin_round(0);

@@ -56,7 +56,7 @@ fn an_edited_expression_is_taken_over_and_one_with_a_fault_is_not() {
     let price = scene.price();
     assert_eq!(scene.cost(), price * 2.0);
     scene.edit("longshore.toml", &policy("price * 3"));
-    assert_eq!(scene.cost(), price * 2.0, "nobody has looked yet");
+    assert_eq!(scene.cost(), price * 2.0, "before the next look");
     scene.settle();
     assert_eq!(scene.cost(), price * 3.0);
     scene.kinds();

@@ -190,11 +190,17 @@ impl Bundles {
             }
             self.all.insert(name, bundle);
         }
-        let all: Vec<Reference> = self.all.values().map(|one| one.reference.clone()).collect();
-        for (name, bundle) in &mut self.all {
+        let is_due = |bundle: &Bundle| {
             // A clock that was set back does not make it wait for longer than it should.
             let due = bundle.due <= now || bundle.due > now + LAST_RETRY;
-            if bundle.in_flight || !due || matches!(bundle.state, State::Here { .. }) {
+            due && !bundle.in_flight && !matches!(bundle.state, State::Here { .. })
+        };
+        if !self.all.values().any(is_due) {
+            return (news, remarks);
+        }
+        let all: Vec<Reference> = self.all.values().map(|one| one.reference.clone()).collect();
+        for (name, bundle) in &mut self.all {
+            if !is_due(bundle) {
                 continue;
             }
             let (sources, sender) = (self.sources.clone(), self.sender.clone());
@@ -206,7 +212,7 @@ impl Bundles {
                 for other in all.iter().filter(|other| **other != reference) {
                     let _ = sources.near(other);
                 }
-                // Nobody waits for it once the daemon ends.
+                // The receiver is gone once the daemon ends.
                 let _ = sender.send(Arrived {
                     policy,
                     edition,
