@@ -14,6 +14,7 @@ pub mod overlay;
 pub mod own_values;
 pub mod pod;
 pub mod pool;
+pub mod disruptions;
 pub mod purchases;
 pub mod records;
 pub mod requirement;

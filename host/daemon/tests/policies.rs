@@ -3,6 +3,8 @@
 mod bootstrap;
 mod compile;
 mod reload;
+mod reload_bootstrap;
+mod reload_chain;
 mod reload_consolidation;
 mod reload_failures;
 mod reload_grants;

@@ -414,6 +414,7 @@ impl EachSymbol for NodePool {
             budgets,
             move_cost: _,
             failures: _,
+            disruptions: _,
             ready: _,
             deleting: _,
             generation: _,

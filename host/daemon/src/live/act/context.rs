@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 use tokio::sync::mpsc::UnboundedSender;
 
+use super::disruption::counts::KnownDisruptions;
 use super::disruption::known_failures::KnownFailures;
 use super::end::drains::Drains;
 use super::end::garbage::memory::Garbage;
@@ -94,6 +95,8 @@ pub struct Context {
     pub static_capacity: StaticCapacity,
     /// Commands of disruption that have failed.
     pub failures: KnownFailures,
+    /// How many nodes of NodePools were disrupted.
+    pub disruptions: KnownDisruptions,
     /// Whether `status.nominatedNodeName` may be written; off after the first refusal.
     pub nominates: AtomicBool,
     /// Whether metrics and Events report the state of objects beside actions; off by default.
@@ -147,6 +150,7 @@ impl Context {
             repairs: parts.repairs,
             static_capacity: StaticCapacity::new(parts.static_capacity),
             failures: KnownFailures::default(),
+            disruptions: KnownDisruptions::default(),
             nominates: AtomicBool::new(true),
             observes: AtomicBool::new(false),
         }
