@@ -32,6 +32,7 @@ const WITH_CONTROL_PLANE: [&[&str]; 2] = [
         "disruption_live",
         "overlays_live",
         "one_pod_live",
+        "tight",
         "crd_server",
         "contract",
         "control_plane",
