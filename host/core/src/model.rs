@@ -7,6 +7,7 @@
 pub mod catalogue;
 pub mod catalogue_index;
 pub mod cluster_objects;
+pub mod disruptions;
 pub mod excess;
 pub mod fields;
 pub mod node;
@@ -14,7 +15,6 @@ pub mod overlay;
 pub mod own_values;
 pub mod pod;
 pub mod pool;
-pub mod disruptions;
 pub mod purchases;
 pub mod records;
 pub mod requirement;

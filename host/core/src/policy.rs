@@ -62,7 +62,8 @@ impl Scores {
     /// The policy that excludes the offering of that row, if it is known: the first that does. Those
     /// after it may not say otherwise.
     pub fn excluded_by(&self, row: u32) -> Option<&Arc<str>> {
-        let excludes = |of: &&PolicyCosts| of.cost.get(row as usize).is_some_and(|c| c.is_infinite());
+        let excludes =
+            |of: &&PolicyCosts| of.cost.get(row as usize).is_some_and(|c| c.is_infinite());
         self.policies.iter().find(excludes).map(|of| &of.policy)
     }
 }

@@ -472,7 +472,9 @@ fn exclude(policies: &[Arc<str>]) -> String {
     match policies {
         [] => "the policy excludes".to_owned(),
         [one] => format!("policy {one} excludes"),
-        [others @ .., last] => format!("policies {} and {last} together exclude", others.join(", ")),
+        [others @ .., last] => {
+            format!("policies {} and {last} together exclude", others.join(", "))
+        }
     }
 }
 

@@ -395,7 +395,10 @@ fn the_disks_of_each_machine_are_told_as_far_as_they_are_known() {
         ),
         (
             "AL2023",
-            serde_json::json!([volume("/dev/xvda", serde_json::json!({"snapshotID": "snap-1"}))]),
+            serde_json::json!([volume(
+                "/dev/xvda",
+                serde_json::json!({"snapshotID": "snap-1"})
+            )]),
             "[NaN, NaN]",
         ),
         (

@@ -69,7 +69,9 @@ impl Nodes {
         let nodes = Nodes {
             scene,
             boots,
-            ec2: ec2(&node_class, |name| ["m5.large", "m5.xlarge"].contains(&name)),
+            ec2: ec2(&node_class, |name| {
+                ["m5.large", "m5.xlarge"].contains(&name)
+            }),
             cluster,
         };
         pools.iter().for_each(|pool| nodes.note(pool, &json!({})));
@@ -77,7 +79,8 @@ impl Nodes {
     }
 
     fn note(&self, pool: &str, labels: &Value) {
-        let class = json!({"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"});
+        let class =
+            json!({"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"});
         let object = json!({
             "apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": pool},
             "spec": {"template": {
@@ -155,7 +158,10 @@ fn a_held_launch_goes_on_when_the_policy_answers_again() {
     // Nothing is bought for it, and for the other NodePool of the class as ever.
     let reason = "boot (it gives no answer: `on-failure` counts)";
     assert_eq!(nodes.bought("default").as_deref(), Some(reason));
-    assert_eq!((nodes.says("other"), nodes.bought("other")), ("built-in".to_owned(), None));
+    assert_eq!(
+        (nodes.says("other"), nodes.bought("other")),
+        ("built-in".to_owned(), None)
+    );
     // It is asked again, though nothing has changed.
     let before = nodes.boots.version();
     nodes.boots("default");
@@ -178,7 +184,10 @@ fn what_is_held_is_asked_again_only_after_a_pause() {
     let nodes = Nodes::begin(&folder, &["default"], Duration::from_secs(3600));
     assert!(matches!(nodes.boots("default"), Boots::Not(_)));
     let version = nodes.boots.version();
-    assert_eq!((nodes.boots.version(), nodes.boots.version()), (version, version));
+    assert_eq!(
+        (nodes.boots.version(), nodes.boots.version()),
+        (version, version)
+    );
 }
 
 #[test]
@@ -211,7 +220,10 @@ fn the_last_text_outlives_the_process_for_the_same_question_only() {
     let known = std::fs::read(&texts).unwrap();
     std::fs::write(&texts, &known[..known.len() / 2]).unwrap();
     let nodes = Nodes::begin(&folder, &["default"], Duration::ZERO);
-    assert!(matches!(nodes.boots("default"), Boots::Not(_)), "it is damaged");
+    assert!(
+        matches!(nodes.boots("default"), Boots::Not(_)),
+        "it is damaged"
+    );
 }
 
 #[test]
@@ -226,7 +238,12 @@ fn node_pools_of_one_class_boot_with_the_text_of_their_own_policy() {
     // Nodes of one would keep back more than is counted for the class.
     let mut with = |more: &str| {
         let more = format!("nodepools = ['b']\n{more}");
-        let b = template("two", &more, "two", "[policy.settings.overhead]\nmax-pods = 20");
+        let b = template(
+            "two",
+            &more,
+            "two",
+            "[policy.settings.overhead]\nmax-pods = 20",
+        );
         let config = [a.clone(), b].concat();
         nodes.scene.rename("longshore.toml", config.as_bytes());
         nodes.scene.settle();
@@ -246,5 +263,8 @@ fn where_all_nodes_of_a_class_keep_back_the_same_that_is_counted() {
     let more = "[policy.settings.overhead]\nmax-pods = 20";
     let folder = folder("same", &template("boot", "", "hello", more));
     let nodes = Nodes::begin(&folder, &["a", "b"], Duration::ZERO);
-    assert_eq!(["a", "b"].map(|pool| nodes.says(pool)), ["hello a", "hello b"]);
+    assert_eq!(
+        ["a", "b"].map(|pool| nodes.says(pool)),
+        ["hello a", "hello b"]
+    );
 }

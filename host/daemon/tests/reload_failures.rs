@@ -136,7 +136,12 @@ fn a_policy_that_flips_its_answers_leaves_no_pod_without_a_node() {
         live.begin_round(1_700_000_000 + second);
         let plan = planner::plan(&scene.snapshot, &*live, planner::Options::default()).unwrap();
         assert!(plan.unplaced.is_empty() && !plan.claims.is_empty());
-        bought.insert(plan.claims.iter().map(|claim| claim.offering.0 % 2).collect::<Vec<_>>());
+        bought.insert(
+            plan.claims
+                .iter()
+                .map(|claim| claim.offering.0 % 2)
+                .collect::<Vec<_>>(),
+        );
     }
     assert!(bought.len() > 1, "it does flip: {bought:?}");
     assert_eq!(scene.policy("one").failing, None);
@@ -180,7 +185,8 @@ fn with_gpus() -> Snapshot {
             "status": {"phase": "Pending", "conditions": [
                 {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}})
     };
-    let class = serde_json::json!({"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "c"});
+    let class =
+        serde_json::json!({"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "c"});
     let pool = serde_json::json!({"apiVersion": "karpenter.sh/v1", "kind": "NodePool",
         "metadata": {"name": "default"},
         "spec": {"template": {"spec": {"nodeClassRef": class, "requirements": []}}}});

@@ -16,7 +16,8 @@ const MEMORY: &str = "536870912";
 
 pub fn suite() -> Suite {
     let suite = Suite::empty("tight", Some(1));
-    let missing = control_plane::tests_are_ignored() || Group::new("probe").is_err() || python().is_none();
+    let missing =
+        control_plane::tests_are_ignored() || Group::new("probe").is_err() || python().is_none();
     suite.test(
         "a_python_policy_starts_in_512_mib_on_a_busy_core_and_compiles_once",
         missing,
@@ -26,7 +27,9 @@ pub fn suite() -> Suite {
 
 /// The example in Python, if it can be built.
 fn python() -> Option<&'static longshore_xtask::guests::Example> {
-    let python = EXAMPLES.iter().find(|example| example.language == "python")?;
+    let python = EXAMPLES
+        .iter()
+        .find(|example| example.language == "python")?;
     python.missing().is_none().then_some(python)
 }
 
@@ -51,7 +54,9 @@ impl Group {
     /// How often the kernel has killed something in it.
     fn kills(&self) -> Result<u64> {
         let texts = ["memory.events", "memory.oom_control"];
-        let text = texts.iter().find_map(|name| std::fs::read_to_string(self.0.join(name)).ok());
+        let text = texts
+            .iter()
+            .find_map(|name| std::fs::read_to_string(self.0.join(name)).ok());
         let text = text.context("the group tells nothing")?;
         let line = text.lines().find_map(|line| line.strip_prefix("oom_kill "));
         Ok(line.map_or(Ok(0), str::parse)?)
@@ -64,7 +69,11 @@ impl Group {
         command.args(["-c", script]).arg(&self.0);
         command.arg(env!("CARGO_BIN_EXE_longshore"));
         let config = config.to_str().context("a path")?;
-        Daemon::spawn(command, &plane.longshore_kubeconfig(), &["--config", config])
+        Daemon::spawn(
+            command,
+            &plane.longshore_kubeconfig(),
+            &["--config", config],
+        )
     }
 }
 
@@ -111,7 +120,9 @@ fn started() -> Result<()> {
 
     let begun = Instant::now();
     let mut daemon = group.daemon(&plane, &config)?;
-    within(60, Duration::from_millis(300), "it leads", || Ok(!holder(&plane)?.is_empty()))?;
+    within(60, Duration::from_millis(300), "it leads", || {
+        Ok(!holder(&plane)?.is_empty())
+    })?;
     let led = begun.elapsed();
     until("the policy answers", || is_active(&daemon))?;
     let first = begun.elapsed();

@@ -12,9 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use longshore_core::disrupt::consolidation::{Consolidation, DisruptionPolicies};
 use longshore_core::model::{Catalogue, NodePool, OfferingId, Records, Symbol, Symbols};
-use longshore_core::policy::{
-    AlikeCosts, ByPrice, CostTerm, Policies, PolicyCosts, Scores,
-};
+use longshore_core::policy::{AlikeCosts, ByPrice, CostTerm, Policies, PolicyCosts, Scores};
 
 use crate::call::Instance;
 use crate::call::scores::Guard;

@@ -57,7 +57,8 @@ impl ClusterColumns {
         let of = |node: &NodeFacts| &snapshot.nodes[node.node.0 as usize];
         let disrupted = |pool: &PoolFacts, of: fn((u32, u32)) -> u32| {
             // What is not known is the largest number: no count is.
-            pool.disrupted.map_or(u32::MAX, |all| of(all).min(u32::MAX - 1))
+            pool.disrupted
+                .map_or(u32::MAX, |all| of(all).min(u32::MAX - 1))
         };
         let owner = |(namespace, kind, name)| {
             let (namespace, kind, name) = (text(namespace), text(kind), text(name));

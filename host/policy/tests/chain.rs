@@ -107,7 +107,10 @@ fn an_offering_that_is_excluded_names_the_policy_that_did() {
     let policies = chain(vec![hostile("panic", OnFailure::Hold)]);
     let scores = policies.score(&WORLD.catalogue, &WORLD.names, WORLD.pool);
     let by = scores.excluded_by(0).map(|name| &**name);
-    assert_eq!(by, Some("hostile (it gives no answer: `on-failure` counts)"));
+    assert_eq!(
+        by,
+        Some("hostile (it gives no answer: `on-failure` counts)")
+    );
 }
 
 #[test]

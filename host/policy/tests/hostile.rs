@@ -208,13 +208,20 @@ fn one_that_flips_its_answers_is_asked_once_for_each_and_believed() {
     let policies = policies(&HOST, "flips");
     let excluded = |now: i64| {
         policies.begin_round(now);
-        let ask = || policies.score(&WORLD.catalogue, &WORLD.names, WORLD.pool).cost;
+        let ask = || {
+            policies
+                .score(&WORLD.catalogue, &WORLD.names, WORLD.pool)
+                .cost
+        };
         let (first, again) = (ask(), ask());
         assert_eq!(first, again, "in one round it says one thing");
         [first[0].is_infinite(), first[1].is_infinite()]
     };
     let found = [0, 1, 2, 3].map(|second| excluded(1_700_000_000 + second));
-    assert_eq!(found, [[false, true], [true, false], [false, true], [true, false]]);
+    assert_eq!(
+        found,
+        [[false, true], [true, false], [false, true], [true, false]]
+    );
     assert!(policies.reports().is_empty());
 }
 

@@ -98,7 +98,11 @@ mod tests {
 
     fn counted(all: &Disruptions, now: i64) -> (u32, u32, Option<i64>) {
         let within = |seconds| all.within(seconds, now);
-        (within(HOUR_SECONDS), within(DAY_SECONDS), all.since_last(now))
+        (
+            within(HOUR_SECONDS),
+            within(DAY_SECONDS),
+            all.since_last(now),
+        )
     }
 
     #[test]

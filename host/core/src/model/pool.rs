@@ -1,7 +1,7 @@
 //! NodePools and the classes they point at.
 
-use super::node::Taint;
 use super::disruptions::Disruptions;
+use super::node::Taint;
 use super::purchases::Purchases;
 use super::requirement::Requirement;
 use super::resources::{ResourceId, Resources};

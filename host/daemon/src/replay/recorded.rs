@@ -11,7 +11,9 @@ use std::sync::Arc;
 use longshore_core::disrupt::consolidation::{Consolidation, DisruptionPolicies};
 use longshore_core::model::{Catalogue, NodePool, Records, Symbol, Symbols};
 use longshore_core::policy::{ByPrice, Policies, PolicyCosts, Scores};
-use longshore_policy::{Assignment, Host, HostConfig, Signals, WasmPolicies, chained, without_answer};
+use longshore_policy::{
+    Assignment, Host, HostConfig, Signals, WasmPolicies, chained, without_answer,
+};
 
 use super::fold::BlobStore;
 use crate::error::Failure;

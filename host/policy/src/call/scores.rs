@@ -180,7 +180,7 @@ pub(super) fn checked_pools(
     let mut drawn = vec![0; if pools.is_empty() { 0 } else { rows }];
     let mut names = std::collections::BTreeSet::new();
     let mut checked = Vec::with_capacity(pools.len());
-    for (number, pool) in (1..).zip(pools) {
+    for (nth, pool) in (1..).zip(pools) {
         let name = cut(pool.name, MAX_ERROR_CHARS);
         let wrong = |what: String| Err(format!("pool `{name}`: {what}"));
         if !names.insert(name.clone()) {
@@ -202,10 +202,10 @@ pub(super) fn checked_pools(
         {
             match drawn.get_mut(offering as usize) {
                 None => return wrong(format!("offering {offering} is not one of {rows}")),
-                Some(last) if *last == number => {
+                Some(last) if *last == nth => {
                     return wrong(format!("offering {offering} draws on it twice"));
                 }
-                Some(last) => *last = number,
+                Some(last) => *last = nth,
             }
             if !AMOUNTS.contains(&amount) {
                 return wrong(format!(

@@ -24,7 +24,10 @@ fn machine(meminfo: &str) -> Option<u64> {
 /// root of what it sees, whatever its name outside.
 fn cgroup(root: &Path, groups: &str) -> Option<u64> {
     let own = |hierarchy: &str| {
-        let named = |line: &&str| line.split_once(':').is_some_and(|(_, of)| of.starts_with(hierarchy));
+        let named = |line: &&str| {
+            line.split_once(':')
+                .is_some_and(|(_, of)| of.starts_with(hierarchy))
+        };
         let line = groups.lines().find(named);
         let path = line.and_then(|line| line.rsplit_once(":/"));
         Path::new(path.map_or("", |(_, path)| path)).ancestors()

@@ -281,7 +281,9 @@ fn python_digest(source: &Path) -> Result<String> {
     files.sort();
     let mut sum = Sha256::new();
     for file in files {
-        sum.update(std::fs::read(&file).with_context(|| format!("cannot read {}", file.display()))?);
+        sum.update(
+            std::fs::read(&file).with_context(|| format!("cannot read {}", file.display()))?,
+        );
     }
     let sum = sum.finalize();
     Ok(sum[..8].iter().map(|byte| format!("{byte:02x}")).collect())

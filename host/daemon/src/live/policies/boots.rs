@@ -166,7 +166,8 @@ impl LiveBootstrap {
             let policy = policy.map(|slot| slot.name.clone());
             let asked = policy.as_ref().and_then(|name| inner.asked.get_mut(name));
             // Of a class whose user data cannot be rendered the class says so itself.
-            let answer = asked.map(|asked| ask_about(asked, region, catalogue, class, *joins, nodes));
+            let answer =
+                asked.map(|asked| ask_about(asked, region, catalogue, class, *joins, nodes));
             answers.push(answer.and_then(Result::ok).flatten());
             policies.push(policy);
         }
@@ -176,7 +177,9 @@ impl LiveBootstrap {
             pools.iter().zip(policies).zip(answers).zip(refused)
         {
             let (Some(policy), Some(answer)) = (policy, answer) else {
-                inner.chosen.insert(nodes.node_pool.clone(), Chosen::BuiltIn);
+                inner
+                    .chosen
+                    .insert(nodes.node_pool.clone(), Chosen::BuiltIn);
                 continue;
             };
             let said = notes.entry(policy.clone()).or_default();
@@ -334,10 +337,13 @@ impl LiveBootstrap {
 
     /// Has nothing bought for NodePools whose nodes may not be launched.
     fn hold(&self, inner: &mut Inner) {
-        let held = inner.chosen.iter().filter_map(|(pool, chosen)| match chosen {
-            Chosen::Held { policy, .. } => Some((pool.clone(), policy.as_str().into())),
-            Chosen::BuiltIn | Chosen::Policy { .. } => None,
-        });
+        let held = inner
+            .chosen
+            .iter()
+            .filter_map(|(pool, chosen)| match chosen {
+                Chosen::Held { policy, .. } => Some((pool.clone(), policy.as_str().into())),
+                Chosen::BuiltIn | Chosen::Policy { .. } => None,
+            });
         let held: BTreeMap<String, Arc<str>> = held.collect();
         inner.held = (!held.is_empty()).then(Instant::now);
         self.policies.hold(held);

@@ -91,7 +91,11 @@ mod tests {
         assert_eq!(add(&pool("u", ""), "b", 1000), Some(2), "the watch is late");
         assert_eq!(add(&pool("u", ""), "b", 1001), None, "it is carried on");
         let later = "2000,c;6:5";
-        assert_eq!(add(&pool("u", later), "d", 2001), Some(6), "of another leader");
+        assert_eq!(
+            add(&pool("u", later), "d", 2001),
+            Some(6),
+            "of another leader"
+        );
         assert_eq!(add(&pool("v", ""), "e", 2002), Some(1), "it was made anew");
         let broken = pool("w", "7");
         assert_eq!(add(&broken, "f", 2003), Some(1), "counted from now on");

@@ -234,11 +234,8 @@ impl Controller {
             has_places,
             replacements,
             pools: Vec::new(),
-            own_pools: self.pools_by_name(
-                candidates
-                    .iter()
-                    .map(|one| node_claim::pool_of(&one.claim)),
-            ),
+            own_pools: self
+                .pools_by_name(candidates.iter().map(|one| node_claim::pool_of(&one.claim))),
             is_unbegun: self.disruption.unbegun.contains(id),
             candidates,
         };
