@@ -24,8 +24,6 @@ pub const UNREGISTERED: &str = "karpenter.sh/unregistered";
 pub const REGISTERED: &str = "karpenter.sh/registered";
 /// A node that is ready for pods.
 pub const INITIALIZED: &str = "karpenter.sh/initialized";
-/// The reservation that an AWS offering draws on.
-pub const AWS_RESERVATION_ID: &str = "karpenter.k8s.aws/capacity-reservation-id";
 
 /// Labels that KWOK gives its instance types.
 pub mod kwok {

@@ -5,6 +5,10 @@
 //! wraps. A value too large for the unit is an error, or the largest number if the caller uses
 //! [`Quantity::whole_saturating`].
 
+use std::collections::BTreeMap;
+
+use longshore_core::model::{ResourceId, Resources, Symbols};
+
 /// An amount in billionths.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Quantity {
@@ -196,6 +200,21 @@ fn binary(whole: &str, fraction: &str, factor: i128) -> i128 {
         .min(CEILING / NANO)
         * NANO
         + nano
+}
+
+/// Amounts as Kubernetes writes them.
+pub fn amounts(resources: &Resources, names: &Symbols) -> BTreeMap<String, String> {
+    let text = |(id, amount): (ResourceId, i64)| {
+        let text = match id {
+            ResourceId::Cpu => format!("{amount}m"),
+            ResourceId::Memory | ResourceId::EphemeralStorage if amount % 1024 == 0 => {
+                format!("{}Ki", amount / 1024)
+            }
+            _ => amount.to_string(),
+        };
+        (id.name(names).to_owned(), text)
+    };
+    resources.iter().map(text).collect()
 }
 
 #[cfg(test)]

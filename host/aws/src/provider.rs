@@ -19,7 +19,7 @@ use std::time::{Duration, SystemTime};
 use async_trait::async_trait;
 use longshore_cloud::{
     CloudError, CloudProvider, GroupAnswer, GroupLaunch, Instance, Launch, NodeShows, RebootError,
-    RepairPolicy,
+    RepairPolicy, UNAVAILABLE_SECONDS,
 };
 use longshore_core::model::{Catalogue, MinValuesPolicy, Symbols};
 use longshore_ec2::bootstrap::Joins;
@@ -39,7 +39,7 @@ use crate::drift;
 use crate::error::{ApiError, Class as ErrorClass};
 use crate::instances::{capacity_type, instance, parse_provider_id};
 use crate::interruption::Kind;
-use crate::launch::fleet::{GROUP_TAG, UNAVAILABLE_SECONDS};
+use crate::launch::fleet::GROUP_TAG;
 use crate::lock::lock;
 use crate::nodeclass::Part;
 use crate::records::{Filters, InstanceFacts, Tags};

@@ -13,7 +13,7 @@ use longshore_aws::interruption::queue::Queue;
 use longshore_aws::interruption::{Handler, Kind};
 use longshore_aws::provider::{Clock, Ec2, Settings, StartError};
 use longshore_aws::store::{ClaimFacts, MemoryClasses, NodeClasses as _};
-use longshore_cloud::{CloudError, CloudProvider as _, Launch, Requirement};
+use longshore_cloud::{CloudError, CloudProvider as _, Launch, Operator, Requirement};
 use longshore_ec2::nodeclass::EC2NodeClass;
 use longshore_ec2::userdata::Cluster;
 use longshore_emulator::policies::karpenter::{self, Names, VERSIONS};
@@ -258,7 +258,7 @@ fn class(name: &str, spec: Value) -> EC2NodeClass {
 fn claim(number: u32, requirements: &[(&str, &[&str])]) -> Launch {
     let requirement = |(key, values): &(&str, &[&str])| Requirement {
         key: (*key).to_owned(),
-        operator: "In".to_owned(),
+        operator: Operator::In,
         values: values.iter().map(|value| (*value).to_owned()).collect(),
     };
     Launch {

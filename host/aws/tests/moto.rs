@@ -33,7 +33,7 @@ use longshore_aws::interruption::queue::Queue;
 use longshore_aws::interruption::{Handler, Kind};
 use longshore_aws::provider::{Ec2, Settings};
 use longshore_aws::store::{MemoryClasses, NodeClasses as _};
-use longshore_cloud::{CloudError, CloudProvider as _, Launch, Requirement};
+use longshore_cloud::{CloudError, CloudProvider as _, Launch, Operator, Requirement};
 use longshore_ec2::nodeclass::EC2NodeClass;
 use longshore_ec2::userdata::Cluster;
 use serde_json::{Value, json};
@@ -312,7 +312,7 @@ fn class(more: Value) -> EC2NodeClass {
 fn claim(number: u32, capacity_type: &str) -> Launch {
     let requirement = |key: &str, values: &[&str]| Requirement {
         key: key.to_owned(),
-        operator: "In".to_owned(),
+        operator: Operator::In,
         values: values.iter().map(|value| (*value).to_owned()).collect(),
     };
     Launch {

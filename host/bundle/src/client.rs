@@ -5,7 +5,7 @@
 
 use std::cell::RefCell;
 use std::io::Read as _;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ureq::Agent;
 use ureq::http::{HeaderMap, Response, Uri, header};
@@ -29,13 +29,19 @@ pub struct Patience {
     pub silence: Duration,
     /// For one request with its whole answer.
     pub request: Duration,
+    /// For a policy with its signature, which many requests may look for.
+    pub whole: Duration,
 }
 
 impl Default for Patience {
     /// 64 MiB within ten minutes are 110 kB a second.
     fn default() -> Self {
         let (silence, request) = (Duration::from_secs(20), Duration::from_secs(600));
-        Self { silence, request }
+        Self {
+            silence,
+            request,
+            whole: Duration::from_secs(900),
+        }
     }
 }
 
@@ -46,6 +52,8 @@ pub(crate) struct Client<'a> {
     repository: String,
     settings: &'a RegistrySettings,
     agent: Agent,
+    /// When it is left, and how long it was waited for then.
+    until: (Instant, Duration),
     /// What the registry accepted last.
     authorization: RefCell<Option<String>>,
 }
@@ -72,8 +80,8 @@ impl<'a> Client<'a> {
         settings: &'a RegistrySettings,
         patience: Patience,
     ) -> Result<Self, Error> {
-        let said = |why: String| Error::new(Step::Settings, host, why);
-        settings.check(host).map_err(said)?;
+        let checked = settings.check(host);
+        checked.map_err(|why| Error::new(Step::Settings, host, why.to_string()))?;
         let tls = TlsConfig::builder().root_certs(roots(settings)?).build();
         let config = Agent::config_builder()
             .http_status_as_error(false)
@@ -83,7 +91,7 @@ impl<'a> Client<'a> {
             .timeout_connect(Some(patience.silence))
             .timeout_recv_response(Some(patience.silence))
             .timeout_per_read(Some(patience.silence))
-            .timeout_global(Some(patience.request))
+            .timeout_global(Some(patience.request.min(patience.whole)))
             .user_agent(concat!("longshore/", env!("CARGO_PKG_VERSION")));
         // What is on this machine is not asked for through a proxy.
         let config = match is_loopback(host) {
@@ -95,6 +103,7 @@ impl<'a> Client<'a> {
             repository,
             settings,
             agent: Agent::new_with_config(config.build()),
+            until: (Instant::now() + patience.whole, patience.whole),
             authorization: RefCell::new(None),
         })
     }
@@ -183,6 +192,11 @@ impl<'a> Client<'a> {
         authorization: Option<&str>,
         ask: &Ask,
     ) -> Result<Response<ureq::Body>, Error> {
+        let (until, whole) = self.until;
+        if Instant::now() >= until {
+            let said = format!("it is not all there after {} s", whole.as_secs_f64());
+            return Err(Error::new(ask.step, shown(url), said));
+        }
         let mut request = self.agent.get(url).header(header::ACCEPT, ask.accept);
         if let Some(authorization) = authorization {
             request = request.header(header::AUTHORIZATION, authorization);

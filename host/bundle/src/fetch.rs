@@ -40,6 +40,8 @@ pub struct Policy {
     pub manifest_digest: Digest,
     /// The key file whose signature was verified; nothing if none was demanded.
     pub signed_by: Option<String>,
+    /// Where it was found: a registry, a mirror, a folder.
+    pub place: String,
     /// The manifest's annotations. Nothing vouches for them but the signature.
     pub annotations: BTreeMap<String, String>,
     pub(crate) manifest: Vec<u8>,
@@ -49,6 +51,7 @@ pub struct Policy {
 impl Policy {
     /// A component with what its manifest says, and the key and bundle that signed it.
     pub(crate) fn new(
+        place: String,
         component: Vec<u8>,
         (manifest_digest, manifest, read): (&Digest, Vec<u8>, PolicyManifest),
         (signed_by, bundle): (Option<String>, Option<Vec<u8>>),
@@ -58,6 +61,7 @@ impl Policy {
             component_digest: read.layer.digest,
             manifest_digest: manifest_digest.clone(),
             signed_by,
+            place,
             annotations: read.annotations,
             manifest,
             bundle,
@@ -76,6 +80,7 @@ pub(crate) fn fetch(source: &dyn Source, digest: &Digest, keys: &[Key]) -> Resul
     };
     let component = source.blob(&read.layer.digest, read.layer.size, Step::Component)?;
     Ok(Policy::new(
+        source.place(),
         component,
         (digest, bytes, read),
         signed.unzip(),

@@ -3,9 +3,9 @@
 //!
 //! Knows nothing of WebAssembly: what comes out are bytes whose digest holds and, where a key is
 //! configured, whose manifest that key signed. Whether they are a component is for the caller.
-//! Knows nothing of time either: nothing is tried again here.
+//! Nothing is tried again here; how long a registry is waited for is [`Patience`].
 //!
-//! - [`OciReference`] and [`LayoutReference`]: where a policy is.
+//! - [`Reference`]: where a policy is.
 //! - [`RegistrySettings`] and [`TrustSettings`]: what the configuration says of registries, keys.
 //! - [`Sources`]: fetches, with a [`Cache`] from which a policy starts while its registry is down.
 //! - [`Error`]: what failed, at which [`Step`].
@@ -30,15 +30,12 @@ mod error;
 mod fetch;
 mod layout;
 mod manifest;
-// One text for both crates: this one must not depend on wasmtime, which that one is made around.
-#[path = "../../policy/src/private_file.rs"]
-mod private_file;
 mod reference;
 mod settings;
 mod signature;
 mod sources;
-#[cfg(test)]
-mod test_signer;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 #[cfg(test)]
 mod tests;
 
@@ -48,7 +45,7 @@ pub use digest::Digest;
 pub use error::{Error, Step};
 pub use fetch::Policy;
 pub use manifest::{MAX_BUNDLE_BYTES, MAX_COMPONENT_BYTES, MAX_MANIFEST_BYTES, MAX_REFERRERS};
-pub use reference::{LayoutReference, OciReference, ReferenceError};
-pub use settings::{RegistrySettings, TrustSettings};
+pub use reference::{LayoutReference, OciReference, Reference, ReferenceError};
+pub use settings::{RegistrySettings, SettingsError, TrustSettings};
 pub use signature::{Key, KeyError, Refusal, verify};
 pub use sources::Sources;

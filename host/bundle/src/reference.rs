@@ -51,6 +51,56 @@ pub struct LayoutReference {
     pub digest: Digest,
 }
 
+/// Where a policy is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reference {
+    /// In a registry.
+    Oci(OciReference),
+    /// In a folder.
+    Layout(LayoutReference),
+}
+
+impl Reference {
+    /// Reads either as it is typed: a folder's path begins with `/`. Nothing for a text without a
+    /// digest, which is no reference.
+    ///
+    /// # Errors
+    /// It has a digest and cannot be used.
+    pub fn typed(text: &str) -> Result<Option<Self>, ReferenceError> {
+        let text = text.to_owned();
+        match (text.contains("@sha256:"), text.starts_with('/')) {
+            (false, _) => Ok(None),
+            (true, false) => OciReference::try_from(text).map(|at| Some(Self::Oci(at))),
+            (true, true) => LayoutReference::try_from(text).map(|at| Some(Self::Layout(at))),
+        }
+    }
+
+    /// What `for` of a key is compared with: host and repository, or the folder.
+    pub fn name(&self) -> String {
+        match self {
+            Self::Oci(reference) => reference.name(),
+            Self::Layout(reference) => reference.folder.to_string_lossy().into_owned(),
+        }
+    }
+
+    /// The digest of the manifest.
+    pub fn digest(&self) -> &Digest {
+        match self {
+            Self::Oci(reference) => &reference.digest,
+            Self::Layout(reference) => &reference.digest,
+        }
+    }
+}
+
+impl fmt::Display for Reference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Oci(reference) => reference.fmt(f),
+            Self::Layout(reference) => reference.fmt(f),
+        }
+    }
+}
+
 impl OciReference {
     /// What `for` of a key is compared with: host and repository.
     pub fn name(&self) -> String {

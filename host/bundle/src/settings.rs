@@ -28,34 +28,45 @@ impl RegistrySettings {
     ///
     /// # Errors
     /// What is wrong and what can be done.
-    pub fn check(&self, host: &str) -> Result<(), String> {
+    pub fn check(&self, host: &str) -> Result<(), SettingsError> {
+        let wrong = |key, reason: String, hint| Err(SettingsError { key, reason, hint });
         let lower = host.to_ascii_lowercase();
         if !is_host(host) || lower != host || host.ends_with(":443") {
-            return Err(format!(
-                "`{host}` is not a registry: write host and port as in `oci`, in lower case, \
-                 without a scheme and without `:443`"
-            ));
+            let hint = "write host and port as in `oci`, in lower case, without a scheme and \
+                        without `:443`";
+            return wrong(None, format!("`{host}` is not a registry"), hint);
         }
         if self.plain_http && !self.insecure && !is_loopback(host) {
-            return Err(format!(
-                "`plain-http` to {host}, which is not this machine: use TLS with `ca-file`, or \
-                 add `insecure = true`"
-            ));
+            let reason = format!("`plain-http` to {host}, which is not this machine");
+            let hint = "use TLS with `ca-file`, or add `insecure = true`";
+            return wrong(Some("plain-http"), reason, hint);
         }
         if self.insecure && !self.plain_http {
-            return Err("`insecure` only allows `plain-http`: remove it, or add that".into());
+            let reason = "`insecure` only allows `plain-http`".into();
+            return wrong(Some("insecure"), reason, "remove it, or add `plain-http`");
         }
-        match self
-            .mirror
-            .as_deref()
-            .map(|mirror| (mirror, mirror_host(mirror)))
-        {
-            Some((mirror, of)) if mirror.contains("://") || !is_host(of) => Err(format!(
-                "`mirror = \"{mirror}\"` is not a host: write it as in `oci`, without a scheme"
-            )),
+        match self.mirror.as_deref() {
+            Some(mirror) if mirror.contains("://") || !is_host(mirror_host(mirror)) => {
+                let reason =
+                    format!("`mirror` is `{mirror}`: expected a host, perhaps with a path");
+                let hint = "write it as in `oci`, without a scheme";
+                wrong(Some("mirror"), reason, hint)
+            }
             _ => Ok(()),
         }
     }
+}
+
+/// Why the settings of a registry cannot be used.
+#[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
+#[error("{reason}: {hint}")]
+pub struct SettingsError {
+    /// The key; none for the host itself.
+    pub key: Option<&'static str>,
+    /// What is wrong.
+    pub reason: String,
+    /// What can be done.
+    pub hint: &'static str,
 }
 
 pub(crate) fn mirror_host(mirror: &str) -> &str {
@@ -140,6 +151,7 @@ mod tests {
         assert!(
             is.check("reg.example")
                 .unwrap_err()
+                .hint
                 .contains("insecure = true")
         );
         is.insecure = true;

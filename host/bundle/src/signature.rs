@@ -264,18 +264,19 @@ fn opened<'k>(
 fn says(payload: &[u8], manifest: &Digest) -> Result<(), Refusal> {
     let not = |error: serde_json::Error| Refusal::Statement(error.to_string());
     let statement: Statement = serde_json::from_slice(payload).map_err(not)?;
+    let predicate = statement.predicate_type;
+    if predicate.is_empty() || (predicate != PREDICATE && predicate.starts_with(PREDICATES)) {
+        return Err(Refusal::Predicate(predicate));
+    }
+    // Before the type: `cosign attest` of 3.1.3 still writes statements v0.1.
+    if predicate != PREDICATE {
+        return Err(Refusal::Attestation(predicate));
+    }
     if statement.kind != STATEMENT {
         return Err(Refusal::Statement(format!(
             "its _type is `{}`",
             statement.kind
         )));
-    }
-    let predicate = statement.predicate_type;
-    if predicate.is_empty() || (predicate != PREDICATE && predicate.starts_with(PREDICATES)) {
-        return Err(Refusal::Predicate(predicate));
-    }
-    if predicate != PREDICATE {
-        return Err(Refusal::Attestation(predicate));
     }
     let signed = match &statement.subject[..] {
         [one] => one.digest.sha256.clone(),

@@ -7,7 +7,7 @@ use crate::client::{Client, Patience};
 use crate::fetch::{Source, fetch, first};
 use crate::layout::Layout;
 use crate::settings::{RegistrySettings, TrustSettings, mirror_host};
-use crate::{Error, Key, LayoutReference, OciReference, Policy, Step};
+use crate::{Error, Key, LayoutReference, OciReference, Policy, Reference, Step};
 
 /// Of a registry that the configuration does not name.
 static USUAL: RegistrySettings = RegistrySettings {
@@ -19,7 +19,7 @@ static USUAL: RegistrySettings = RegistrySettings {
 };
 
 /// Registries, keys, and the folder of what was fetched.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sources {
     /// By host.
     pub registries: BTreeMap<String, RegistrySettings>,
@@ -32,30 +32,64 @@ pub struct Sources {
 }
 
 impl Sources {
-    /// A policy from the cache, else from its registry's mirror, else from its registry. Beside it,
-    /// what went wrong with the cache.
+    /// A policy from wherever it is. Beside it, what went wrong with the cache.
     ///
-    /// Blocks for as long as [`Patience`] says, for each request.
+    /// Blocks for as long as [`Patience`] says.
+    ///
+    /// # Errors
+    /// What failed, at which step.
+    pub fn get(&self, reference: &Reference) -> Result<(Policy, Option<Error>), Error> {
+        match reference {
+            Reference::Oci(reference) => self.oci(reference),
+            Reference::Layout(reference) => self.layout(reference).map(|policy| (policy, None)),
+        }
+    }
+
+    /// A policy that is on this machine: kept, or in a folder.
+    ///
+    /// # Errors
+    /// What is there and cannot be used.
+    pub fn near(&self, reference: &Reference) -> Result<Option<Policy>, Error> {
+        match reference {
+            Reference::Oci(reference) => self.kept(reference),
+            Reference::Layout(reference) => self.layout(reference).map(Some),
+        }
+    }
+
+    /// A policy from the cache, else as [`Sources::registry`].
     ///
     /// # Errors
     /// What failed, at which step.
     pub fn oci(&self, reference: &OciReference) -> Result<(Policy, Option<Error>), Error> {
+        let before = match self.kept(reference) {
+            Ok(Some(policy)) => return Ok((policy, None)),
+            Ok(None) => None,
+            Err(error) => Some(error),
+        };
+        let (policy, note) = self.registry(reference)?;
+        Ok((policy, note.or(before)))
+    }
+
+    fn kept(&self, reference: &OciReference) -> Result<Option<Policy>, Error> {
         let keys = self.keys(&reference.name())?;
-        let mut note = None;
-        if let Some(cache) = &self.cache {
-            match cache.get(&reference.digest, &keys) {
-                Ok(Some(policy)) => return Ok((policy, None)),
-                Ok(None) => {}
-                Err(error) => note = Some(error),
-            }
-        }
+        let kept = |cache: &Cache| cache.get(&reference.digest, &keys);
+        self.cache.as_ref().map_or(Ok(None), kept)
+    }
+
+    /// A policy from its registry's mirror, else from its registry, and kept from then on. Beside
+    /// it, why it was not kept.
+    ///
+    /// Blocks for as long as [`Patience`] says.
+    ///
+    /// # Errors
+    /// What failed, at which step.
+    pub fn registry(&self, reference: &OciReference) -> Result<(Policy, Option<Error>), Error> {
+        let keys = self.keys(&reference.name())?;
         let clients = self.clients(reference)?;
         let sources: Vec<&dyn Source> = clients.iter().map(|c| c as &dyn Source).collect();
         let policy = first(&sources, &reference.digest, &keys)?;
-        if let Some(Err(error)) = self.cache.as_ref().map(|cache| cache.put(&policy)) {
-            note = Some(error);
-        }
-        Ok((policy, note))
+        let kept = self.cache.as_ref().map(|cache| cache.put(&policy));
+        Ok((policy, kept.and_then(Result::err)))
     }
 
     /// A policy from a folder. It is not kept: the folder is as near.

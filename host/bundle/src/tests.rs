@@ -2,18 +2,17 @@
 
 mod kept;
 mod layouts;
-mod registry;
+mod recorded;
+mod tls;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::test_signer::{IN_TOTO, SIGN, Signer, statement};
+use crate::testing::{IN_TOTO, Reply, Request, SIGN, Server, Shelf, Signer, statement};
 use crate::{
     Digest, Error, OciReference, Patience, Policy, RegistrySettings, Sources, Step, TrustSettings,
 };
-
-use registry::{Reply, Request, Server, Shelf};
 
 const COMPONENT: &[u8] = b"\0asm\x0d\0\x01\0 a component";
 
@@ -53,7 +52,11 @@ fn sources(host: &str) -> Sources {
     let (silence, request) = (Duration::from_millis(400), Duration::from_millis(900));
     Sources {
         registries: [(host.to_string(), settings)].into(),
-        patience: Patience { silence, request },
+        patience: Patience {
+            silence,
+            request,
+            whole: Duration::from_secs(5),
+        },
         ..Default::default()
     }
 }
@@ -80,7 +83,7 @@ fn fetched(sources: &Sources, host: &str, digest: &Digest) -> Result<Policy, Err
 /// From a registry that answers so.
 fn from(
     digest: &Digest,
-    answer: impl Fn(&Request) -> Reply + Send + Sync + 'static,
+    answer: impl Fn(&Request) -> Reply + Send + 'static,
 ) -> Result<Policy, Error> {
     let server = Server::start(answer);
     fetched(&sources(&server.host), &server.host, digest)
@@ -108,7 +111,7 @@ fn signed(shelf: Shelf, digest: &Digest, signer: &Signer) -> Result<Policy, Erro
 
 #[test]
 fn a_policy_is_fetched_by_its_digest() {
-    let (shelf, digest) = Shelf::with_policy();
+    let (shelf, digest) = Shelf::of(COMPONENT);
     let policy = from(&digest, move |request| shelf.answer(request)).unwrap();
     assert_eq!(policy.component, COMPONENT);
     assert_eq!(policy.component_digest, Digest::of(COMPONENT));
@@ -118,11 +121,11 @@ fn a_policy_is_fetched_by_its_digest() {
 #[test]
 fn a_signature_is_found_by_the_referrers_api_and_by_the_tag() {
     for api in [true, false] {
-        let signer = Signer::new();
-        let (mut shelf, digest) = Shelf::with_policy();
+        let signer = Signer::random();
+        let (mut shelf, digest) = Shelf::of(COMPONENT);
         shelf.api = api;
         let attestation = statement(&digest, "https://cosign.sigstore.dev/attestation/v1");
-        shelf.refer(&digest, &Signer::new().sign(&digest));
+        shelf.refer(&digest, &Signer::random().sign(&digest));
         shelf.refer(&digest, &signer.bundle(&attestation, IN_TOTO));
         shelf.refer(&digest, &signer.sign(&digest));
         let policy = signed(shelf, &digest, &signer).unwrap();
@@ -132,10 +135,10 @@ fn a_signature_is_found_by_the_referrers_api_and_by_the_tag() {
 
 #[test]
 fn each_refusal_of_a_signature_has_its_sentence() {
-    let signer = Signer::new();
-    let (_, digest) = Shelf::with_policy();
+    let signer = Signer::random();
+    let (_, digest) = Shelf::of(COMPONENT);
     let said = |bundle: Option<String>| {
-        let (mut shelf, digest) = Shelf::with_policy();
+        let (mut shelf, digest) = Shelf::of(COMPONENT);
         if let Some(bundle) = bundle {
             shelf.refer(&digest, &bundle);
         }
@@ -146,7 +149,7 @@ fn each_refusal_of_a_signature_has_its_sentence() {
     let bundle =
         |predicate: &str, kind: &str| Some(signer.bundle(&statement(&digest, predicate), kind));
     assert!(said(None).contains("`oras cp -r`"));
-    assert!(said(Some(Signer::new().sign(&digest))).contains("not made with"));
+    assert!(said(Some(Signer::random().sign(&digest))).contains("not made with"));
     assert!(said(Some(signer.sign(&Digest::of(b"other")))).contains("it signs sha256:"));
     assert!(said(bundle("https://slsa.dev/provenance/v1", IN_TOTO)).contains("attestation"));
     assert!(said(bundle("https://sigstore.dev/cosign/sign/v9", IN_TOTO)).contains("predicate"));
@@ -155,8 +158,8 @@ fn each_refusal_of_a_signature_has_its_sentence() {
 
 #[test]
 fn a_tag_that_is_no_index_holds_no_signature() {
-    let signer = Signer::new();
-    let (mut shelf, digest) = Shelf::with_policy();
+    let signer = Signer::random();
+    let (mut shelf, digest) = Shelf::of(COMPONENT);
     shelf.api = false;
     shelf.tag_is_policy = true;
     let error = signed(shelf, &digest, &signer).unwrap_err();
@@ -165,8 +168,8 @@ fn a_tag_that_is_no_index_holds_no_signature() {
 
 #[test]
 fn too_many_referrers_are_not_read() {
-    let signer = Signer::new();
-    let (mut shelf, digest) = Shelf::with_policy();
+    let signer = Signer::random();
+    let (mut shelf, digest) = Shelf::of(COMPONENT);
     for nth in 0..65 {
         shelf.refer(&digest, &format!("bundle {nth}"));
     }
@@ -185,7 +188,7 @@ fn what_a_registry_says_is_told_with_the_step() {
         (500, "the registry failed"),
         (418, "unexpected"),
     ] {
-        let (_, digest) = Shelf::with_policy();
+        let (_, digest) = Shelf::of(COMPONENT);
         let body = r#"{"errors":[{"code":"WHY","message":"because"}]}"#;
         let answer = move |_: &Request| Reply::new(status, body).header("Retry-After", "7");
         let error = from(&digest, answer).unwrap_err();
@@ -200,8 +203,8 @@ fn what_a_registry_says_is_told_with_the_step() {
 }
 
 /// A registry that spoils what it has of the component, and what is said then.
-fn spoiled(spoil: impl Fn(Reply) -> Reply + Send + Sync + 'static) -> String {
-    let (shelf, digest) = Shelf::with_policy();
+fn spoiled(spoil: impl Fn(Reply) -> Reply + Send + 'static) -> String {
+    let (shelf, digest) = Shelf::of(COMPONENT);
     let component = Digest::of(COMPONENT).to_string();
     let error = from(&digest, move |request| {
         let reply = shelf.answer(request);
@@ -255,15 +258,30 @@ fn an_answer_that_is_cut_off_is_an_error() {
 #[test]
 fn a_registry_that_is_slow_is_left() {
     let slow = spoiled(|mut reply| {
-        reply.stalls = true;
+        reply.stalls = Duration::from_millis(700);
         reply
     });
     assert!(slow.contains("timeout"), "{slow}");
 }
 
 #[test]
+fn a_registry_that_is_always_nearly_done_is_left() {
+    let (shelf, digest) = Shelf::of(COMPONENT);
+    let server = Server::start(move |request| {
+        std::thread::sleep(Duration::from_millis(60));
+        shelf.answer(request)
+    });
+    let mut sources = sources(&server.host);
+    sources.patience.whole = Duration::from_millis(50);
+    let error = fetched(&sources, &server.host, &digest).unwrap_err();
+    assert!(server.asked().len() < 3, "{error}");
+    sources.patience.whole = Duration::from_secs(5);
+    assert!(fetched(&sources, &server.host, &digest).is_ok());
+}
+
+#[test]
 fn another_manifest_is_refused_by_its_digest() {
-    let (_, digest) = Shelf::with_policy();
+    let (_, digest) = Shelf::of(COMPONENT);
     let error = from(&digest, |_| Reply::new(200, "{}")).unwrap_err();
     assert!(
         error.reason.starts_with("what came has the digest"),
@@ -273,7 +291,7 @@ fn another_manifest_is_refused_by_its_digest() {
 
 #[test]
 fn manifests_that_are_no_policy_are_refused() {
-    let (shelf, digest) = Shelf::with_policy();
+    let (shelf, digest) = Shelf::of(COMPONENT);
     let good = shelf.text(&digest);
     let layer = &good[good.find("[{").unwrap() + 1..good.find("}]").unwrap() + 1];
     for (text, said) in [
@@ -307,7 +325,7 @@ fn manifests_that_are_no_policy_are_refused() {
 fn another_origin_is_shown_no_credentials() {
     let folder = Folder::new();
     let auth = r#"{"auths":{"HOST":{"username":"u","password":"p"}}}"#;
-    let (shelf, digest) = Shelf::with_policy();
+    let (shelf, digest) = Shelf::of(COMPONENT);
     let storage = Server::start(|_| Reply::new(200, COMPONENT));
     let to = format!("http://{}/bytes?key=secret", storage.host);
     let server = Server::start(move |request| match request.header("authorization") {
@@ -330,7 +348,7 @@ fn another_origin_is_shown_no_credentials() {
 #[test]
 fn storage_that_wants_credentials_is_given_none() {
     let folder = Folder::new();
-    let (_, digest) = Shelf::with_policy();
+    let (_, digest) = Shelf::of(COMPONENT);
     let thief = Server::start(|_| Reply::new(200, r#"{"token":"t"}"#));
     let challenge = format!("Bearer realm=\"http://{}/t\"", thief.host);
     let storage =
@@ -350,7 +368,7 @@ fn storage_that_wants_credentials_is_given_none() {
 
 #[test]
 fn nothing_without_tls_is_asked_elsewhere() {
-    let (_, digest) = Shelf::with_policy();
+    let (_, digest) = Shelf::of(COMPONENT);
     let to = "http://reg.example/v2/";
     let error = from(&digest, move |_| Reply::new(302, "").header("Location", to));
     let error = error.unwrap_err();
@@ -373,7 +391,7 @@ fn a_token_is_fetched_where_the_registry_says() {
         r#"{"token":"wrong","access_token":"right"}"#,
         r#"{"token":"right","access_token":"wrong"}"#,
     ] {
-        let (shelf, digest) = Shelf::with_policy();
+        let (shelf, digest) = Shelf::of(COMPONENT);
         let tokens = Server::start(move |_| Reply::new(200, answer));
         let challenge = format!(
             "bearer  realm=\"http://{}/t?a=b\",service=\"s\"",
@@ -396,7 +414,7 @@ fn a_token_is_fetched_where_the_registry_says() {
 #[test]
 fn a_mirror_is_asked_first_and_shown_nothing_of_the_registry() {
     let folder = Folder::new();
-    let (shelf, digest) = Shelf::with_policy();
+    let (shelf, digest) = Shelf::of(COMPONENT);
     let mirror = Server::start(|_| Reply::new(404, ""));
     let server = Server::start(move |request| shelf.answer(request));
     let mut sources = sources(&server.host);
@@ -417,7 +435,7 @@ fn a_mirror_is_asked_first_and_shown_nothing_of_the_registry() {
 #[test]
 fn settings_that_cannot_be_used_are_named() {
     let folder = Folder::new();
-    let (shelf, digest) = Shelf::with_policy();
+    let (shelf, digest) = Shelf::of(COMPONENT);
     let server = Server::start(move |request| shelf.answer(request));
     let said = |change: &dyn Fn(&mut RegistrySettings)| {
         let mut sources = sources(&server.host);

@@ -18,7 +18,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 pub use error::{CloudError, Shortage};
-pub use offering::OfferingName;
+pub use offering::{OfferingName, UNAVAILABLE_SECONDS};
 pub use repair::{RebootError, RepairAction, RepairPolicy};
 
 /// What a cloud must do for Longshore: launch, list and end instances.
@@ -213,31 +213,54 @@ pub struct NodeShows<'a> {
 pub struct Requirement {
     /// The label.
     pub key: String,
-    /// `In`, `NotIn`, `Exists`, `DoesNotExist`, `Gt`, `Lt`, `Gte` or `Lte`.
-    pub operator: String,
+    /// How the label's value relates to `values`.
+    pub operator: Operator,
     /// Values that `operator` compares with; empty for Exists and DoesNotExist.
     pub values: Vec<String>,
 }
 
 impl Requirement {
-    /// Whether a label of this value (`None`: no such label) satisfies it. An operator that is none
-    /// of the eight is satisfied by nothing.
+    /// Whether a label of this value (`None`: no such label) satisfies it.
     pub fn admits(&self, value: Option<&str>) -> bool {
         let listed = |value: &str| self.values.iter().any(|v| v == value);
         let bound = || self.values.first().and_then(|v| v.parse::<i64>().ok());
         let number = || value.and_then(|v| v.parse::<i64>().ok());
-        match self.operator.as_str() {
-            "In" => value.is_some_and(listed),
-            "NotIn" => !value.is_some_and(listed),
-            "Exists" => value.is_some(),
-            "DoesNotExist" => value.is_none(),
-            "Gt" => number().zip(bound()).is_some_and(|(n, b)| n > b),
-            "Lt" => number().zip(bound()).is_some_and(|(n, b)| n < b),
-            "Gte" => number().zip(bound()).is_some_and(|(n, b)| n >= b),
-            "Lte" => number().zip(bound()).is_some_and(|(n, b)| n <= b),
-            _ => false,
+        let compared = |holds: fn(&i64, &i64) -> bool| {
+            let pair = number().zip(bound());
+            pair.is_some_and(|(n, b)| holds(&n, &b))
+        };
+        match self.operator {
+            Operator::In => value.is_some_and(listed),
+            Operator::NotIn => !value.is_some_and(listed),
+            Operator::Exists => value.is_some(),
+            Operator::DoesNotExist => value.is_none(),
+            Operator::Gt => compared(i64::gt),
+            Operator::Lt => compared(i64::lt),
+            Operator::Gte => compared(i64::ge),
+            Operator::Lte => compared(i64::le),
         }
     }
+}
+
+/// How a label's value relates to a requirement's values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operator {
+    /// It is one of them.
+    In,
+    /// It is none of them, or there is no label.
+    NotIn,
+    /// There is a label.
+    Exists,
+    /// There is no label.
+    DoesNotExist,
+    /// It is a greater whole number.
+    Gt,
+    /// It is a smaller one.
+    Lt,
+    /// It is not smaller.
+    Gte,
+    /// It is not greater.
+    Lte,
 }
 
 /// A taint of a node: pods without a toleration stay away.
@@ -284,26 +307,26 @@ mod tests {
 
     #[test]
     fn every_operator_is_understood() {
-        let admits = |operator: &str, values: &[&str], value: Option<&str>| {
+        use Operator::*;
+        let admits = |operator: Operator, values: &[&str], value: Option<&str>| {
             let values = values.iter().map(ToString::to_string).collect();
             Requirement {
                 key: "k".into(),
-                operator: operator.into(),
+                operator,
                 values,
             }
             .admits(value)
         };
-        assert!(admits("In", &["a", "b"], Some("b")) && !admits("In", &["a"], None));
-        assert!(admits("NotIn", &["a"], None) && !admits("NotIn", &["a"], Some("a")));
-        assert!(admits("Exists", &[], Some("")) && !admits("Exists", &[], None));
-        assert!(admits("DoesNotExist", &[], None) && !admits("DoesNotExist", &[], Some("")));
+        assert!(admits(In, &["a", "b"], Some("b")) && !admits(In, &["a"], None));
+        assert!(admits(NotIn, &["a"], None) && !admits(NotIn, &["a"], Some("a")));
+        assert!(admits(Exists, &[], Some("")) && !admits(Exists, &[], None));
+        assert!(admits(DoesNotExist, &[], None) && !admits(DoesNotExist, &[], Some("")));
         assert!(
-            admits("Gt", &["3"], Some("4"))
-                && !admits("Gt", &["3"], Some("3"))
-                && !admits("Gt", &["3"], Some("x"))
+            admits(Gt, &["3"], Some("4"))
+                && !admits(Gt, &["3"], Some("3"))
+                && !admits(Gt, &["3"], Some("x"))
         );
-        assert!(admits("Lt", &["3"], Some("2")) && !admits("Lt", &["3"], None));
-        assert!(admits("Gte", &["3"], Some("3")) && admits("Lte", &["3"], Some("3")));
-        assert!(!admits("Like", &["a"], Some("a")));
+        assert!(admits(Lt, &["3"], Some("2")) && !admits(Lt, &["3"], None));
+        assert!(admits(Gte, &["3"], Some("3")) && admits(Lte, &["3"], Some("3")));
     }
 }

@@ -49,10 +49,3 @@ pub enum RebootError {
     #[error(transparent)]
     Again(#[from] CloudError),
 }
-
-impl RebootError {
-    /// Whether asking again makes no sense.
-    pub fn is_final(&self) -> bool {
-        !matches!(self, RebootError::Again(_))
-    }
-}

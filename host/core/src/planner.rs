@@ -370,7 +370,7 @@ fn rank_candidates(
     if simulator.is_stopped() {
         return plans;
     }
-    let (mut plans, simulated) = rank(&simulator, plans);
+    let (mut plans, simulated) = rank_by_simulation(&simulator, plans);
     let sturdier = plans
         .first()
         .and_then(|plan| robust::add_slack(p, &simulator, plan, simulated));
@@ -387,13 +387,6 @@ fn by_cost(a: &Plan, b: &Plan) -> std::cmp::Ordering {
     a.effective_cost.total_cmp(&b.effective_cost)
 }
 
-/// Plans in order of preference. The first has the lowest expected cost, including purchases for
-/// pods that stay unplaced despite nominations. Ties go to the plan with the fewest unplaced pods
-/// without nominations. The others follow by cost.
-pub fn rank_by_simulation(simulator: &Simulator<'_>, plans: Vec<Plan>) -> Vec<Plan> {
-    rank(simulator, plans).0
-}
-
 /// The best plan so far.
 struct Best {
     expected_cost: f64,
@@ -403,9 +396,14 @@ struct Best {
     simulated: Vec<SimulationResult>,
 }
 
-/// The same, with what became of the first plan in [`robust::scenarios`]; empty if there was no
-/// choice.
-fn rank(simulator: &Simulator<'_>, mut plans: Vec<Plan>) -> (Vec<Plan>, Vec<SimulationResult>) {
+/// Plans in order of preference. The first has the lowest expected cost, including purchases for
+/// pods that stay unplaced despite nominations. Ties go to the plan with the fewest unplaced pods
+/// without nominations. The others follow by cost. With it, what became of the first plan in
+/// [`robust::scenarios`]; empty if there was no choice.
+pub fn rank_by_simulation(
+    simulator: &Simulator<'_>,
+    mut plans: Vec<Plan>,
+) -> (Vec<Plan>, Vec<SimulationResult>) {
     plans.sort_by(by_cost);
     if plans.len() < 2 {
         return (plans, Vec::new());

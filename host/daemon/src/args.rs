@@ -157,7 +157,8 @@ pub struct WorldArgs {
     /// lets --disrupt replace spot nodes by cheaper spot nodes
     #[arg(long, value_name = "GATE=BOOL,…")]
     pub feature_gates: Option<String>,
-    /// A WebAssembly component that scores offerings, and optionally a file with its settings
+    /// A WebAssembly component that scores offerings, and optionally a file with its settings; or
+    /// cel=EXPRESSION
     #[arg(long, value_name = "FILE.wasm[,SETTINGS.toml]")]
     pub scorer: Option<String>,
     /// Configuration
@@ -305,8 +306,8 @@ pub struct ReplayArgs {
     /// A journal: the folder that `longshore run --journal` wrote, or a file in it
     #[arg(value_name = "PATH")]
     pub path: PathBuf,
-    /// A WebAssembly component that scores offerings, and optionally a file with its settings: says
-    /// where, and by how much, it would have decided otherwise
+    /// A WebAssembly component that scores offerings, and optionally a file with its settings, or
+    /// cel=EXPRESSION: says where, and by how much, it would have decided otherwise
     #[arg(long, value_name = "FILE.wasm[,SETTINGS.toml]")]
     pub scorer: Option<String>,
     /// Output format
@@ -484,16 +485,31 @@ pub enum PolicyCommand {
     Check(CheckArgs),
     /// Measures the time to score a catalogue, compared with planning by price
     Bench(BenchArgs),
+    /// Writes a policy to begin with to standard output
+    New(NewArgs),
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct NewArgs {
+    /// What an offering costs in USD per hour, in CEL: writes a [[policy]] for longshore.toml
+    #[arg(long, value_name = "EXPRESSION")]
+    pub cel: String,
+    /// Its name in reports and metrics
+    #[arg(long, value_name = "NAME", default_value = "cel")]
+    pub name: String,
 }
 
 #[derive(Debug, ClapArgs)]
 pub struct BenchArgs {
     /// The component
-    #[arg(value_name = "FILE.wasm")]
-    pub file: PathBuf,
+    #[arg(value_name = "FILE.wasm", required_unless_present = "cel")]
+    pub file: Option<PathBuf>,
     /// Settings to configure it with
     #[arg(long, value_name = "SETTINGS.toml")]
     pub settings: Option<PathBuf>,
+    /// An expression in CEL, in place of a component
+    #[arg(long, value_name = "EXPRESSION", conflicts_with_all = ["file", "settings"])]
+    pub cel: Option<String>,
     /// Instance types in the format of Karpenter's KWOK provider [default: the 144 types that it
     /// has built in]
     #[arg(long, value_name = "FILE")]
@@ -502,12 +518,20 @@ pub struct BenchArgs {
 
 #[derive(Debug, ClapArgs)]
 pub struct CheckArgs {
-    /// The component
-    #[arg(value_name = "FILE.wasm")]
-    pub file: PathBuf,
+    /// The component, or where it is: HOST/REPOSITORY:TAG@sha256:… in a registry,
+    /// /FOLDER@sha256:… in an OCI layout
+    #[arg(value_name = "FILE.wasm", required_unless_present_any = ["cel", "config"])]
+    pub file: Option<PathBuf>,
     /// Settings to configure it with
     #[arg(long, value_name = "SETTINGS.toml")]
     pub settings: Option<PathBuf>,
+    /// An expression in CEL, in place of a component
+    #[arg(long, value_name = "EXPRESSION", conflicts_with_all = ["file", "settings"])]
+    pub cel: Option<String>,
+    /// All policies of a configuration, in place of a component; with one in a registry or a
+    /// layout, the configuration whose registries and keys count for it
+    #[arg(long, value_name = "longshore.toml", conflicts_with = "cel")]
+    pub config: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

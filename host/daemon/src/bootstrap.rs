@@ -9,6 +9,7 @@ mod node_class;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use longshore_bundle::Sources;
 use longshore_ec2::bootstrap::{Capacity, Kept, check_text, read_back};
 use longshore_ec2::catalogue::class::Kubelet;
 use longshore_ec2::userdata::Boot;
@@ -88,17 +89,15 @@ pub enum BootedBy {
 
 /// Loads the policy that `--bootstrap` names.
 pub fn load(entry: &PolicyEntry) -> Result<BootPolicy, Failure> {
-    let settings = policies::toml_of(&entry.settings);
     // The flag is the grant.
     let terms = Terms {
         grants: [Ability::Bootstrap].into(),
         ..entry.terms()
     };
-    let policy = policies::host()?
-        .load_on(&terms, &entry.path, Some(&settings))
-        .map_err(|error| Failure::Policy(entry.name.clone(), error))?;
+    let host = policies::host()?;
+    let policy = policies::load_entry(&host, &Sources::default(), entry, &terms)?;
     BootPolicy::new(policy).map_err(|problem| Failure::Usage {
-        message: format!("--bootstrap {}: {problem}", entry.path.display()),
+        message: format!("--bootstrap {}: {problem}", entry.source),
         hint: "give a policy that says what nodes boot with, such as bootstrap-template.wasm"
             .to_owned(),
     })

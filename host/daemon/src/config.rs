@@ -9,21 +9,27 @@
 mod tests;
 
 mod policies;
+mod prefer;
 pub mod reader;
+mod registries;
+pub mod source;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use longshore_bundle::{RegistrySettings, TrustSettings};
 use longshore_core::disrupt::costs::MoveCost;
 use longshore_core::model::{MinValuesPolicy, PreferencePolicy};
 use longshore_core::plan::Effort;
 use serde_json::Value;
 
+pub use longshore_bundle::Reference;
 pub use longshore_policy::{Ability, Exclusions, OnFailure};
 pub use policies::{Mode, PolicyEntry};
 pub use reader::ConfigError;
 use reader::{Document, Table};
+pub use source::PolicySource;
 
 /// A configuration as written; `None` where it says nothing.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -34,6 +40,10 @@ pub struct Config {
     pub disruption: Disruption,
     /// `[[policy]]`, in order.
     pub policies: Vec<PolicyEntry>,
+    /// `[registries."HOST"]`, by host.
+    pub registries: BTreeMap<String, RegistrySettings>,
+    /// `[[trust]]`, in order.
+    pub trust: Vec<TrustSettings>,
     /// `[signals.NAME]`.
     pub signals: BTreeMap<String, SignalEntry>,
     /// `max-age` of those signals that have one.
@@ -155,8 +165,8 @@ pub fn parse(file: &Path, text: &str) -> Result<Config, Vec<ConfigError>> {
     document.end(config)
 }
 
-/// Reads the tables that decide rounds (`[planning]`, `[disruption]`, `[[policy]]`, `[signals]`) from a file that
-/// may have others.
+/// Reads the tables that decide rounds (`[planning]`, `[disruption]`, `[[policy]]` and where policies come from,
+/// `[signals]`) from a file that may have others.
 pub fn tables(root: &mut Table, folder: &Path) -> Config {
     let mut config = Config::default();
     if let Some(mut table) = root.table("planning") {
@@ -167,8 +177,12 @@ pub fn tables(root: &mut Table, folder: &Path) -> Config {
         config.disruption = disruption(&mut table);
         table.finish();
     }
-    config.policies = policies::read(root, folder);
-    if let Some(table) = root.table("signals") {
+    config.registries = registries::registries(root, folder);
+    config.trust = registries::trust(root, folder);
+    let signals_table = root.table("signals");
+    let signals_of_file = signals_table.as_ref().map_or(Vec::new(), Table::keys);
+    config.policies = policies::read(root, folder, &signals_of_file);
+    if let Some(table) = signals_table {
         (config.signals, config.max_ages) = signals(table, folder);
     }
     config

@@ -72,6 +72,7 @@ pub fn main() -> ExitCode {
         Command::Policy(args) => match args.command {
             PolicyCommand::Check(args) => policies::check::run(&args),
             PolicyCommand::Bench(args) => policies::bench::run(&args),
+            PolicyCommand::New(args) => policies::new::run(&args),
         },
         Command::Run(args) => live::run(&args),
         Command::Emulate(args) => emulate::run(&args),

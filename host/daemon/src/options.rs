@@ -5,15 +5,17 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use longshore_bundle::{Reference, RegistrySettings, Sources, TrustSettings};
 use longshore_core::model::Settings;
 use longshore_core::plan::Effort;
 use longshore_core::planner;
 use longshore_ec2::catalogue::machine;
+use longshore_expression::columns::Program;
 use longshore_policy::{Exclusions, OnFailure};
 use serde_json::Value;
 
 use crate::args::{AwsArgs, CatalogueOf, WorldArgs};
-use crate::config::{self, Config, Mode, PolicyEntry, SignalEntry};
+use crate::config::{self, Config, Mode, PolicyEntry, PolicySource, SignalEntry, source};
 use crate::deadline::TIME_LIMIT;
 use crate::error::Failure;
 use crate::spread::SchedulerConfig;
@@ -45,6 +47,8 @@ pub struct Options {
     pub scheduler: Option<SchedulerConfig>,
     /// Policies, in order.
     pub policies: Vec<PolicyEntry>,
+    /// Where policies come from that are no files.
+    pub sources: Sources,
     /// A consolidation policy that is named on the command line: in front of the others.
     pub consolidation: Option<PolicyEntry>,
     /// Files with signals by name.
@@ -210,13 +214,13 @@ pub fn resolve(args: &WorldArgs) -> Result<Options, Failure> {
     }
     let planning = config.planning;
     let defaults = Settings::default();
-    let mut policies = match &args.scorer {
+    let mut entries = match &args.scorer {
         Some(typed) => vec![scorer(typed)?],
         None => config.policies,
     };
     // A plan on files uses the policies that the daemon would enforce.
-    policies.retain(|entry| entry.mode == Mode::Enforce);
-    for entry in &mut policies {
+    entries.retain(|entry| entry.mode == Mode::Enforce);
+    for entry in &mut entries {
         if let Some(file) = &entry.settings_file {
             entry.settings = settings_of(file)?;
         }
@@ -252,7 +256,8 @@ pub fn resolve(args: &WorldArgs) -> Result<Options, Failure> {
             .scheduler_config
             .as_deref()
             .and_then(SchedulerConfig::typed),
-        policies,
+        policies: entries,
+        sources: sources_of(config.registries, config.trust),
         consolidation: None,
         signals: files(config.signals)?,
     })
@@ -277,22 +282,69 @@ fn networked(name: &str, place: &str) -> Failure {
     }
 }
 
-/// `FILE.wasm` or `FILE.wasm,SETTINGS.toml`, for all NodePools.
+/// `FILE.wasm`, `FILE.wasm,SETTINGS.toml` or `cel=EXPRESSION`, for all NodePools. A reference to a
+/// registry or a layout may stand in the file's place.
 pub fn scorer(typed: &str) -> Result<PolicyEntry, Failure> {
+    if let Some(text) = typed.strip_prefix("cel=") {
+        return expression(text);
+    }
     let (path, settings) = match typed.rsplit_once(',') {
         Some((path, settings)) => (path, settings_of(Path::new(settings))?),
         None => (typed, Value::Object(Default::default())),
     };
-    let path = PathBuf::from(path);
-    let name = path
-        .file_stem()
-        .unwrap_or(path.as_os_str())
-        .to_string_lossy()
-        .into_owned();
     Ok(PolicyEntry {
-        name,
-        path,
         settings,
+        ..component(path)?
+    })
+}
+
+/// The entry of a component without settings, for all NodePools: of a file, or of a reference.
+///
+/// # Errors
+/// It has a digest and is no reference.
+pub fn component(typed: &str) -> Result<PolicyEntry, Failure> {
+    let reference = Reference::typed(typed).map_err(|why| Failure::Usage {
+        message: format!("{}, character {}: {}", why.text, why.column, why.reason),
+        hint: why.hint.into(),
+    })?;
+    let (name, source) = match reference {
+        None => (
+            Path::new(typed).file_stem(),
+            PolicySource::File(typed.into()),
+        ),
+        Some(at) => (None, PolicySource::Bundle(at)),
+    };
+    let last = typed
+        .split('@')
+        .next()
+        .and_then(|name| name.rsplit('/').next());
+    let name = name.map(|name| name.to_string_lossy().into_owned());
+    let name = name.or(last.map(str::to_owned)).unwrap_or_default();
+    Ok(typed_entry(name, source))
+}
+
+/// The entry of an expression that is typed, for all NodePools.
+///
+/// # Errors
+/// It is no expression; with its column.
+pub fn expression(text: &str) -> Result<PolicyEntry, Failure> {
+    let program = Program::compile(text).map_err(|refused| Failure::Usage {
+        message: format!("the expression has a fault: {refused}"),
+        hint: refused.hint.to_string(),
+    })?;
+    Ok(PolicyEntry {
+        settings: source::settings(text),
+        signals: Some(source::signals(&program)),
+        ..typed_entry("cel".into(), PolicySource::Expression)
+    })
+}
+
+/// What no file says more of.
+fn typed_entry(name: String, source: PolicySource) -> PolicyEntry {
+    PolicyEntry {
+        name,
+        source,
+        settings: Value::Object(Default::default()),
         settings_file: None,
         nodepools: None,
         mode: Mode::Enforce,
@@ -302,7 +354,19 @@ pub fn scorer(typed: &str) -> Result<PolicyEntry, Failure> {
         exclusions: Exclusions::Allow,
         on_failure: OnFailure::LastAnswer,
         line: 0,
-    })
+    }
+}
+
+/// Where a configuration has its policies from.
+pub fn sources_of(
+    registries: BTreeMap<String, RegistrySettings>,
+    trust: Vec<TrustSettings>,
+) -> Sources {
+    Sources {
+        registries,
+        trust,
+        ..Sources::default()
+    }
 }
 
 /// The settings of a policy from a file of their own.
@@ -310,7 +374,8 @@ pub fn settings_of(file: &Path) -> Result<Value, Failure> {
     config::parse_settings(file, &read(file)?).map_err(Failure::Config)
 }
 
-fn read(file: &Path) -> Result<String, Failure> {
+/// The text of a file.
+pub fn read(file: &Path) -> Result<String, Failure> {
     std::fs::read_to_string(file).map_err(|source| Failure::Read {
         file: file.into(),
         source,
@@ -364,7 +429,10 @@ mod tests {
         ))
         .unwrap();
         assert_eq!(options.policies[0].name, "carbon");
-        assert_eq!(options.policies[0].path, PathBuf::from("a/b/carbon.wasm"));
+        assert_eq!(
+            options.policies[0].source,
+            PolicySource::File("a/b/carbon.wasm".into())
+        );
     }
 
     #[test]

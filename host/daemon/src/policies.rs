@@ -3,21 +3,24 @@
 pub mod bench;
 pub mod check;
 pub mod grants;
+pub mod new;
+pub mod shipped;
 mod signals;
 
 use std::path::{Path, PathBuf};
 
+use longshore_bundle::{Cache, Policy as Bundle, Reference, Sources};
 use longshore_core::disrupt::consolidation::{Consolidation, DisruptionPolicies};
 use longshore_core::model::{Catalogue, NodePool, OfferingId, Records, Symbol, Symbols};
 use longshore_core::policy::{AlikeCosts, ByPrice, CostTerm, Policies, Scores};
 use longshore_policy::{
-    Ability, Assignment, Host, HostConfig, LoadedPolicy, Signals, WasmPolicies,
+    Ability, Assignment, Host, HostConfig, LoadedPolicy, Signals, Terms, WasmPolicies,
 };
 use serde_json::Value;
 
-use crate::config::PolicyEntry;
+use crate::config::{PolicyEntry, PolicySource};
 use crate::error::Failure;
-use crate::options::Options;
+use crate::options::{self, Options};
 
 /// The policies of one run.
 pub enum Scorers {
@@ -37,7 +40,6 @@ pub fn load(options: &Options) -> Result<Scorers, Failure> {
     let host = host()?;
     let mut assignments = Vec::new();
     for entry in typed.iter().chain(&options.policies) {
-        let settings = toml_of(&entry.settings);
         let is_typed = typed
             .as_ref()
             .is_some_and(|typed| std::ptr::eq(typed, entry));
@@ -46,9 +48,7 @@ pub fn load(options: &Options) -> Result<Scorers, Failure> {
             // The flag is the grant.
             terms.grants = [Ability::Consolidation].into();
         }
-        let policy = host
-            .load_on(&terms, &entry.path, Some(&settings))
-            .map_err(|error| Failure::Policy(entry.name.clone(), error))?;
+        let policy = load_entry(&host, &options.sources, entry, &terms)?;
         if is_typed && !policy.is_consolidation() {
             return Err(other_kind(entry, &policy, "consolidation", "--scorer"));
         }
@@ -78,13 +78,82 @@ pub fn load(options: &Options) -> Result<Scorers, Failure> {
     Ok(Scorers::Wasm(Box::new(policies)))
 }
 
+/// Loads the policy of an entry on these terms, with the settings that are read already. What a
+/// reference leads to is verified first.
+pub(crate) fn load_entry(
+    host: &Host,
+    sources: &Sources,
+    entry: &PolicyEntry,
+    terms: &Terms,
+) -> Result<LoadedPolicy, Failure> {
+    let settings = toml_of(&entry.settings);
+    let loaded = match &entry.source {
+        PolicySource::File(path) => host.load_on(terms, path, Some(&settings)),
+        PolicySource::Expression => {
+            let name = Path::new(shipped::NAME);
+            host.load_bytes(terms, name, shipped::CEL, Some(&settings))
+        }
+        PolicySource::Bundle(reference) => {
+            let bundle = fetch(sources, reference)?;
+            let name = reference.to_string();
+            host.load_bytes(terms, name.as_ref(), &bundle.component, Some(&settings))
+        }
+    };
+    loaded.map_err(|error| Failure::Policy(entry.name.clone(), error))
+}
+
+/// What a reference leads to: kept, in a folder, or in a registry.
+fn fetch(sources: &Sources, reference: &Reference) -> Result<Bundle, Failure> {
+    let sources = Sources {
+        cache: bundle_folder(None).as_deref().map(Cache::new),
+        ..sources.clone()
+    };
+    let (bundle, note) = sources.get(reference).map_err(|error| Failure::Usage {
+        message: format!("cannot fetch {reference}: {error}"),
+        hint: match sources.registries.is_empty() && sources.trust.is_empty() {
+            true => "name the configuration that has `[registries]` and `[[trust]]`: --config FILE",
+            false => "",
+        }
+        .into(),
+    })?;
+    if let Some(note) = note {
+        eprintln!("{note}");
+    }
+    Ok(bundle)
+}
+
+/// The policy that a command inspects: a component with settings, or an expression.
+fn typed(
+    file: &Option<PathBuf>,
+    settings: &Option<PathBuf>,
+    cel: &Option<String>,
+) -> Result<PolicyEntry, Failure> {
+    if let Some(text) = cel {
+        return options::expression(text);
+    }
+    let file = file.as_deref().unwrap_or(Path::new(""));
+    let mut entry = options::component(&file.to_string_lossy())?;
+    if let Some(file) = settings {
+        entry.settings = options::settings_of(file)?;
+    }
+    Ok(entry)
+}
+
+/// Terms of commands that inspect: it may be asked all that it exports.
+fn all_that_it_exports(entry: &PolicyEntry) -> Terms {
+    Terms {
+        signals: entry.signals.clone(),
+        ..Terms::everything()
+    }
+}
+
 /// A policy that does not do what its flag asks for.
 fn other_kind(entry: &PolicyEntry, policy: &LoadedPolicy, wanted: &str, other: &str) -> Failure {
     let implements = policy.about().implements.join(", ");
     Failure::Usage {
         message: format!(
             "{} exports no `{wanted}`: it implements {implements}",
-            entry.path.display()
+            entry.source
         ),
         hint: format!("give it with {other}, or name another component"),
     }
@@ -92,13 +161,23 @@ fn other_kind(entry: &PolicyEntry, policy: &LoadedPolicy, wanted: &str, other: &
 
 /// Where a container has its cache: a volume that the charts mount.
 const CACHE_VOLUME: &str = "/var/lib/longshore/cache";
-/// In a folder for caches: this one is closed to other users, the volume's own cannot be.
+/// In a folder for caches: these are closed to other users, the volume's own cannot be.
 const COMPILED: &str = "compiled";
+const BUNDLES: &str = "bundles";
 /// A component of this size compiles in a tenth of a second.
 const QUICKLY_COMPILED: u64 = 256 << 10;
 
 /// The folder of compiled policies: as configured, else that of the container, else the user's.
 pub(crate) fn cache_folder(configured: Option<&Path>) -> Option<PathBuf> {
+    Some(cache(configured)?.join(COMPILED))
+}
+
+/// The folder of policies from registries, beside it.
+pub(crate) fn bundle_folder(configured: Option<&Path>) -> Option<PathBuf> {
+    Some(cache(configured)?.join(BUNDLES))
+}
+
+fn cache(configured: Option<&Path>) -> Option<PathBuf> {
     let set = |name: &str| {
         let set = std::env::var_os(name).filter(|set| !set.is_empty());
         set.map(PathBuf::from)
@@ -108,11 +187,7 @@ pub(crate) fn cache_folder(configured: Option<&Path>) -> Option<PathBuf> {
         let folder = set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache")))?;
         Some(folder.join("longshore"))
     };
-    let folder = configured
-        .map(Path::to_owned)
-        .or_else(volume)
-        .or_else(own)?;
-    Some(folder.join(COMPILED))
+    configured.map(Path::to_owned).or_else(volume).or_else(own)
 }
 
 /// Runs policies for a command that ends: what was compiled is kept for the next one.

@@ -170,7 +170,7 @@ const fn key(
 }
 
 /// All of them. What a value may be is asked of the reader, and that this list is complete.
-const KEYS: [Key; 32] = [
+const KEYS: [Key; 43] = [
     key(
         "[planning]",
         "improve",
@@ -232,7 +232,33 @@ const KEYS: [Key; 32] = [
         "[[policy]]",
         "path",
         "",
-        "The component, relative to this file. Required.",
+        "The component, relative to this file. It, `oci`, `oci-layout`, `cel` or `prefer` is required.",
+    ),
+    key(
+        "[[policy]]",
+        "cel",
+        "",
+        "An expression instead of a component: what an offering costs in USD per hour. See [CEL](cel.md).",
+    ),
+    key(
+        "[[policy]]",
+        "prefer",
+        "",
+        "Instead of a component: `families`, `generations` and `architectures` in the order in which they are \
+         wanted, and the `tolerance` of a step. See [CEL](cel.md#prefer).",
+    ),
+    key(
+        "[[policy]]",
+        "oci",
+        "",
+        "Where the component is in a registry, instead of `path`: host, repository, perhaps a tag, and the \
+         digest that counts: `reg.example/policies/carbon:1.4@sha256:…`.",
+    ),
+    key(
+        "[[policy]]",
+        "oci-layout",
+        "",
+        "The same for a folder in the OCI image layout: `/policies@sha256:…`.",
     ),
     key(
         "[[policy]]",
@@ -269,7 +295,8 @@ const KEYS: [Key; 32] = [
         "[[policy]]",
         "signals",
         "",
-        "Signals that it may read, of those that it declares; all of these if left out.",
+        "Signals that it may read, of those that it declares; all of these if left out. An expression declares \
+         those that it names.",
     ),
     key(
         "[[policy]]",
@@ -291,6 +318,49 @@ const KEYS: [Key; 32] = [
         "What counts where neither it nor its last good version answers: what it last said, what counts \
          without the policy (list price, rules of NodePools, built-in user data), or nothing is bought, \
          consolidated or launched.",
+    ),
+    key(
+        "[registries.HOST]",
+        "auth-file",
+        "",
+        "A `.dockerconfigjson` with the credentials, read each time that the registry asks for them.",
+    ),
+    key(
+        "[registries.HOST]",
+        "ca-file",
+        "",
+        "Authorities in PEM: these alone are trusted for this registry.",
+    ),
+    key(
+        "[registries.HOST]",
+        "mirror",
+        "",
+        "A host, perhaps with a path, that is asked first. Its settings are under its own host.",
+    ),
+    key(
+        "[registries.HOST]",
+        "plain-http",
+        "false",
+        "Without TLS: on this machine, elsewhere only with `insecure`.",
+    ),
+    key(
+        "[registries.HOST]",
+        "insecure",
+        "false",
+        "Allows `plain-http` to other machines.",
+    ),
+    key(
+        "[[trust]]",
+        "key-file",
+        "",
+        "A public key in PEM, P-256: `cosign.pub`. Required.",
+    ),
+    key(
+        "[[trust]]",
+        "for",
+        "",
+        "What has to be signed by it: repositories as in `oci`, or the folder of `oci-layout`; `*` for any \
+         characters. Required.",
     ),
     key(
         "[signals.NAME]",
@@ -362,13 +432,15 @@ const KEYS: [Key; 32] = [
         "[cache]",
         "dir",
         "\"/var/lib/longshore/cache\"",
-        "Where compiled policies are kept: in the folder `compiled` in it, closed to other users. Without it the default if that is there, else a folder of the user's.",
+        "Where policies are kept: compiled in the folder `compiled` in it, those from registries in `bundles`, both closed to other users. Without it the default if that is there, else a folder of the user's.",
     ),
 ];
 
 /// `[signals.NAME]` as a file has it.
 fn header(table: &str) -> String {
-    table.replace("NAME", "name")
+    table
+        .replace("NAME", "name")
+        .replace("HOST", "\"reg.example\"")
 }
 
 /// What the reader complains of.
@@ -470,7 +542,7 @@ fn every_key_that_the_reader_knows_is_in_the_reference() {
             said.matches('`').count() / 2 - 1,
             tables.iter().filter(|table| named(table)).count()
         ),
-        (6, 6),
+        (8, 8),
         "{said}"
     );
 }
@@ -543,7 +615,8 @@ fn the_example_of_the_page_is_a_configuration() {
     let (_, example) = PAGE.split_once("```toml\n").expect("an example");
     let (example, _) = example.split_once("```").expect("its end");
     let read = config::parse(Path::new("longshore.toml"), example).unwrap();
-    assert_eq!((read.policies.len(), read.signals.len()), (2, 2));
+    assert_eq!((read.policies.len(), read.signals.len()), (3, 2));
+    assert_eq!((read.registries.len(), read.trust.len()), (1, 1));
     assert!(read.planning.time_limit > Some(Duration::ZERO) && read.journal.is_some());
 }
 

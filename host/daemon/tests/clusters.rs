@@ -1,6 +1,7 @@
 //! Suites on a real control plane, one after the other: `cargo test --test clusters -- repair::`
 //! runs one of them. `cargo xtask test` runs each as a program of its own, some beside each other.
 
+mod bundles_live;
 mod deaths;
 mod deleted_leader;
 mod disruption_live;
@@ -26,6 +27,7 @@ fn main() {
         repair::suite,
         disruption_live::suite,
         overlays_live::suite,
+        bundles_live::suite,
         one_pod_live::suite,
         regression::suite,
         shared_cluster::suite,

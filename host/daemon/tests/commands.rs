@@ -1,6 +1,8 @@
 //! Commands as people run them: files in, text and exit codes out.
 
 mod aws;
+mod bundles;
+mod cel;
 mod cli;
 mod consolidation;
 mod field;

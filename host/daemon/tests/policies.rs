@@ -4,6 +4,8 @@ mod bootstrap;
 mod compile;
 mod reload;
 mod reload_bootstrap;
+mod reload_bundles;
+mod reload_cel;
 mod reload_chain;
 mod reload_consolidation;
 mod reload_failures;

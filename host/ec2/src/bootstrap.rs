@@ -1,5 +1,5 @@
-//! What a bootstrap policy answered, checked: user data that boots a node of its family, and what
-//! the kubelet keeps back.
+//! Whether a node joins with this user data, of a user or of a bootstrap policy, and what its
+//! kubelet keeps back. `validation/node.rs` refuses EC2NodeClasses by it.
 //!
 //! [`check_text`] refuses user data with which a node would not join, and [`read_back()`] finds what
 //! it tells the kubelet. [`Kept`] is what the kubelet keeps back on one machine; [`Kept::fits`]

@@ -18,6 +18,7 @@ mod language;
 mod loops;
 mod part;
 
+use std::fmt;
 use std::rc::Rc;
 
 use crate::Refused;
@@ -125,6 +126,39 @@ pub trait Columns {
     fn number(&mut self, of: &OneNumber) -> f64;
 
     fn text(&mut self, of: &OneText) -> String;
+}
+
+/// As an expression names it.
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let keyed = |f: &mut fmt::Formatter<'_>, map: &str, key: &str| write!(f, "{map}[{key:?}]");
+        match self {
+            Source::Numbers(of) => match of {
+                Numbers::Cost => f.write_str("cost"),
+                Numbers::Price => f.write_str("price"),
+                Numbers::CpuMillicores => f.write_str("cpu_millicores"),
+                Numbers::MemoryMib => f.write_str("memory_mib"),
+                Numbers::ReservationCount => f.write_str("reservation_count"),
+                Numbers::Capacity(name) => keyed(f, "resources", name),
+                Numbers::Allocatable(name) => keyed(f, "allocatable", name),
+                Numbers::Signal { name, otherwise } => write!(f, "signal({name:?}, {otherwise})"),
+            },
+            Source::Texts(of) => match of {
+                Texts::InstanceType => f.write_str("instance_type"),
+                Texts::Zone => f.write_str("zone"),
+                Texts::CapacityType => f.write_str("capacity_type"),
+                Texts::Architecture => f.write_str("architecture"),
+                Texts::Reservation => f.write_str("reservation"),
+                Texts::Label(key) => keyed(f, "labels", key),
+            },
+            Source::Available => f.write_str("available"),
+            Source::Number(OneNumber::Now) => f.write_str("now"),
+            Source::Number(OneNumber::Weight) => f.write_str("node_pool.weight"),
+            Source::Text(OneText::NodePool) => f.write_str("node_pool.name"),
+            Source::Text(OneText::Label(key)) => keyed(f, "node_pool.labels", key),
+            Source::Text(OneText::Annotation(key)) => keyed(f, "node_pool.annotations", key),
+        }
+    }
 }
 
 impl Program {

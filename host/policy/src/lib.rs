@@ -44,7 +44,6 @@ mod last_decisions;
 mod limiter;
 mod load;
 mod loaded;
-pub mod private_file;
 mod report;
 mod score_request;
 mod session;

@@ -292,8 +292,12 @@ impl Host {
 
     /// What a file is, wants and exports, and why it would be refused. Settings are ignored.
     pub fn inspect(&self, path: &Path) -> Result<Description, LoadError> {
-        let bytes = read(path)?;
-        let digest = hex(&Sha256::digest(&bytes));
+        Ok(self.inspect_bytes(path, &read(path)?))
+    }
+
+    /// As [`Host::inspect`], from bytes; `path` is what the description calls them.
+    pub fn inspect_bytes(&self, path: &Path, bytes: &[u8]) -> Description {
+        let digest = hex(&Sha256::digest(bytes));
         let mut description = Description {
             path: path.to_owned(),
             digest: digest.clone(),
@@ -303,7 +307,7 @@ impl Host {
             about: None,
             refusal: None,
         };
-        match self.compile(path, &bytes, &digest) {
+        match self.compile(path, bytes, &digest) {
             Ok(component) => {
                 let of = component.component_type();
                 let engine = &self.shared.engine;
@@ -322,7 +326,7 @@ impl Host {
             }
             Err(refusal) => description.refusal = Some(refusal),
         }
-        Ok(description)
+        description
     }
 
     fn compile(&self, path: &Path, bytes: &[u8], digest: &str) -> Result<Component, Refusal> {

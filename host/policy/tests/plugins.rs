@@ -313,54 +313,59 @@ type Golden = (
     Option<(&'static str, u32)>,
 );
 
-/// The catalogue of golden.tsv, and the place there of each of its offerings.
-fn golden_world() -> (World, [usize; 4]) {
+/// An instance type of golden.tsv: name, architecture, vCPUs, GPUs.
+type GoldenType = (&'static str, &'static str, i64, i64);
+
+/// The catalogue of `cel`'s golden.tsv.
+fn golden_world() -> (World, Vec<usize>) {
+    golden_catalogue(
+        &[("m7g.large", "arm64", 2, 0), ("g6.xlarge", "amd64", 4, 1)],
+        &[
+            (0, "us-east-1a", "on-demand", 0.0816, None),
+            (0, "us-east-1b", "spot", 0.03, None),
+            (1, "us-east-1a", "on-demand", 0.8048, None),
+            (0, "us-east-1a", "reserved", 0.0, Some(("cr-1", 3))),
+        ],
+    )
+}
+
+/// A catalogue, and the place there of each offering. No two have the same price.
+fn golden_catalogue(types: &[GoldenType], rows: &[Golden]) -> (World, Vec<usize>) {
     use longshore_core::model::{Catalogue, InstanceType, Op, Requirement, ResourceId, Resources};
     let mut names = longshore_core::model::Symbols::default();
     let (arch, pool) = (names.intern("kubernetes.io/arch"), names.intern("default"));
     let gpu = names.intern("nvidia.com/gpu");
-    const ROWS: [Golden; 4] = [
-        (0, "us-east-1a", "on-demand", 0.0816, None),
-        (0, "us-east-1b", "spot", 0.03, None),
-        (1, "us-east-1a", "on-demand", 0.8048, None),
-        (0, "us-east-1a", "reserved", 0.0, Some(("cr-1", 3))),
-    ];
-    let types = [("m7g.large", "arm64", 2, 0), ("g6.xlarge", "amd64", 4, 1)];
-    let types = types
-        .iter()
-        .enumerate()
-        .map(|(at, &(name, processor, vcpus, gpus))| {
-            let mut offerings = Vec::new();
-            for (_, zone, capacity_type, price, reservation) in
-                ROWS.iter().filter(|row| row.0 == at)
-            {
-                offerings.push(Offering {
-                    instance_type: longshore_core::model::TypeId(0),
-                    requirements: [].into(),
-                    zone: Some(names.intern(zone)),
-                    capacity_type: Some(names.intern(capacity_type)),
-                    price: *price,
-                    available: true,
-                    reservation: reservation.map(|(id, left)| (names.intern(id), left)),
-                });
-            }
-            let capacity = Resources::new([
-                (ResourceId::Cpu, vcpus * 1000),
-                (ResourceId::Memory, vcpus << 32),
-                (ResourceId::Other(gpu), gpus),
-            ]);
-            let processor = Op::In(Box::new([names.intern(processor)]));
-            let instance_type = InstanceType {
-                name: names.intern(name),
-                requirements: vec![Requirement::new(arch, processor)],
-                allocatable: capacity.clone(),
-                capacity,
-                volume_limits: vec![],
-                incompatible: None,
-                offerings: 0..0,
-            };
-            (instance_type, offerings)
-        });
+    let types = types.iter().enumerate();
+    let types = types.map(|(at, &(name, processor, vcpus, gpus))| {
+        let mut offerings = Vec::new();
+        for (_, zone, capacity_type, price, reservation) in rows.iter().filter(|row| row.0 == at) {
+            offerings.push(Offering {
+                instance_type: longshore_core::model::TypeId(0),
+                requirements: [].into(),
+                zone: Some(names.intern(zone)),
+                capacity_type: Some(names.intern(capacity_type)),
+                price: *price,
+                available: true,
+                reservation: reservation.map(|(id, left)| (names.intern(id), left)),
+            });
+        }
+        let capacity = Resources::new([
+            (ResourceId::Cpu, vcpus * 1000),
+            (ResourceId::Memory, vcpus << 32),
+            (ResourceId::Other(gpu), gpus),
+        ]);
+        let processor = Op::In(Box::new([names.intern(processor)]));
+        let instance_type = InstanceType {
+            name: names.intern(name),
+            requirements: vec![Requirement::new(arch, processor)],
+            allocatable: capacity.clone(),
+            capacity,
+            volume_limits: vec![],
+            incompatible: None,
+            offerings: 0..0,
+        };
+        (instance_type, offerings)
+    });
     let types = types.collect();
     let catalogue = Catalogue::new(types, &names);
     let world = World {
@@ -370,11 +375,10 @@ fn golden_world() -> (World, [usize; 4]) {
     };
     let place = |price: f64| {
         let mut prices = world.catalogue.offerings().iter().map(|of| of.price);
-        prices
-            .position(|of| of == price)
-            .expect("an offering of that price")
+        let place = prices.position(|of| of == price);
+        place.expect("an offering of that price")
     };
-    let places = ROWS.map(|row| place(row.3));
+    let places = rows.iter().map(|row| place(row.3)).collect();
     (world, places)
 }
 
@@ -394,8 +398,40 @@ fn cel_answers_its_golden_vectors() {
             .load_on(&terms, &plugin("cel"), Some(&settings))
             .unwrap();
         let scores = score(policy, &world, Signals::default());
-        let shown = places.map(|at| format!("{:.6}", scores.cost[at]));
-        assert_eq!(shown.join(" "), expected, "{expression}");
+        assert_eq!(shown(&scores, &places), expected, "{expression}");
+    }
+}
+
+/// Costs as golden vectors have them.
+fn shown(scores: &Scores, places: &[usize]) -> String {
+    let costs = places.iter().map(|at| format!("{:.6}", scores.cost[*at]));
+    costs.collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn gpu_fragmentation_answers_its_golden_vectors() {
+    let (world, places) = golden_catalogue(
+        &[
+            ("m7g.large", "arm64", 2, 0),
+            ("g6.xlarge", "amd64", 4, 1),
+            ("g6.12xlarge", "amd64", 48, 4),
+            ("g6.48xlarge", "amd64", 192, 8),
+        ],
+        &[
+            (0, "us-east-1a", "on-demand", 0.0816, None),
+            (1, "us-east-1a", "on-demand", 0.8048, None),
+            (2, "us-east-1a", "on-demand", 4.6016, None),
+            (3, "us-east-1a", "on-demand", 13.3504, None),
+        ],
+    );
+    let golden = include_str!("../../../plugins/gpu-fragmentation/src/golden.tsv");
+    for (settings, expected) in golden.lines().filter_map(|line| line.split_once('\t')) {
+        // An object of JSON on one line is an inline table of TOML but for its colons.
+        let settings = settings.trim_matches(['{', '}']).replace(": ", " = ");
+        let settings = settings.replace(", ", "\n");
+        let policy = load("gpu-fragmentation", &settings);
+        let scores = score(policy, &world, Signals::default());
+        assert_eq!(shown(&scores, &places), expected, "{settings}");
     }
 }
 
@@ -426,4 +462,16 @@ fn cel_refuses_an_expression_with_its_column() {
         ),
         other => panic!("{other:?}"),
     }
+}
+
+#[test]
+fn the_component_in_the_binary_is_made_of_the_sources_that_are_here() {
+    use longshore_xtask::guests::{root, shipped};
+    let committed = std::fs::read(root().join(shipped::COMMITTED)).unwrap();
+    let built = shipped::build_shipped().unwrap_or_else(|error| panic!("{error:#}"));
+    assert!(
+        committed == built,
+        "{} is of other sources: `cargo xtask shipped` writes it again",
+        shipped::COMMITTED
+    );
 }

@@ -58,7 +58,7 @@ pub struct Scenario {
     pub cloud: cloud::Options,
     /// The daemon's processes.
     pub daemon: Daemon,
-    /// Who scores at the beginning.
+    /// The policies that score at the beginning.
     pub policy: Policy,
     /// What goes wrong, from when until when.
     pub faults: Vec<Window>,

@@ -5,6 +5,7 @@
 //! feature is shared with the host.
 
 mod examples;
+pub mod shipped;
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -16,7 +17,7 @@ use anyhow::{Context, Result, bail};
 pub use examples::{Built, EXAMPLES, Example, build_examples};
 
 /// The first-party plugins: folders of plugins/, names of components.
-pub const PLUGINS: [&str; 11] = [
+pub const PLUGINS: [&str; 12] = [
     "bootstrap-standard",
     "bootstrap-template",
     "business-hours",
@@ -24,6 +25,7 @@ pub const PLUGINS: [&str; 11] = [
     "cautious",
     "cel",
     "commitments",
+    "gpu-fragmentation",
     "pdb-aware",
     "price",
     "spot-placement",
@@ -196,9 +198,16 @@ pub(crate) const WORLD: &str = "scorer-policy";
 /// Cargo on a workspace that is not ours, in a target folder of its own. Flags meant for the host
 /// are not passed on.
 fn cargo(command: &str, manifest: &Path, target: &str) -> Command {
+    let mut cargo = unlocked(command, manifest, target);
+    cargo.arg("--locked");
+    cargo
+}
+
+/// As [`cargo`], where the lock file may lose packages that nothing needs.
+fn unlocked(command: &str, manifest: &Path, target: &str) -> Command {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo
-        .args([command, "--quiet", "--locked", "--manifest-path"])
+        .args([command, "--quiet", "--manifest-path"])
         .arg(manifest);
     cargo.arg("--target-dir").arg(folder().join(target));
     for inherited in [

@@ -56,6 +56,7 @@ cargo xtask bench live [scale|mixes|churn|swaps|fold]…
 cargo xtask fuzz TARGET                 inputs made from a seed for one of the readers, until one panics
     --seconds N, --seed N               for so long, from this seed (60, 1)
 cargo xtask plugins                     build the first-party policies
+cargo xtask shipped                     write the policy that is in the binary again, from plugins/cel
 cargo xtask examples                    build the example policies whose toolchain is found
 cargo xtask cluster up|down|status|…    a real control plane on loopback; `cargo xtask cluster` says more
 cargo xtask crds                        write deploy/crds and deploy/crds-aws again, and their copies in the chart
@@ -78,6 +79,7 @@ fn main() -> ExitCode {
         Some("plugins") => {
             commands::plugins().map(|folder| println!("components are in {}", folder.display()))
         }
+        Some("shipped") => shipped(),
         Some("examples") => examples(),
         Some("cluster") => cluster::run(&rest),
         Some("crds") => crds::write(),
@@ -122,6 +124,21 @@ fn helm(args: &[&str]) -> anyhow::Result<()> {
     let mut command = longshore_xtask::helm::command()?;
     command.args(args).current_dir(root());
     commands::run(command)
+}
+
+/// Writes the component that is in the binary again.
+fn shipped() -> anyhow::Result<()> {
+    let file = root().join(guests::shipped::COMMITTED);
+    let bytes = guests::shipped::build_shipped()?;
+    let same = std::fs::read(&file).is_ok_and(|before| before == bytes);
+    std::fs::write(&file, &bytes)?;
+    let news = if same {
+        "as it was"
+    } else {
+        "another one: commit it"
+    };
+    println!("{} has {} bytes, {news}", file.display(), bytes.len());
+    Ok(())
 }
 
 /// Builds the example policies, and says which could not be.

@@ -42,6 +42,11 @@ pub fn get(name: &str) -> Option<Signal> {
 }
 
 impl Signal {
+    /// All values, in the order of their keys.
+    pub fn values(&self) -> &[f64] {
+        &self.values
+    }
+
     /// The value under `key`.
     pub fn value(&self, key: &str) -> Option<f64> {
         let at = self

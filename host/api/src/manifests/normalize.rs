@@ -1,7 +1,7 @@
 //! The end of reading: resolves priorities and sorts everything, so that the order of the input
 //! does not matter.
 
-use longshore_core::model::{ClusterObjects, PodShape, Resources, ShapeId, Shapes, Symbol};
+use longshore_core::model::{ClusterObjects, Pod, PodShape, Resources, ShapeId, Shapes, Symbol};
 use rustc_hash::FxHashMap;
 
 use super::builder::ObjectsBuilder;
@@ -103,10 +103,10 @@ fn sort(world: &mut ClusterObjects) {
     let names = &world.names;
     let text = |sym: Symbol| names.text(sym);
     let shapes = &world.shapes;
-    world.pods.sort_by(|a, b| {
-        let namespace = |shape| text(shapes.get(shape).namespace);
-        (namespace(a.shape), &a.name).cmp(&(namespace(b.shape), &b.name))
-    });
+    let pod_key = |pod: &Pod| text(shapes.get(pod.shape).namespace);
+    world
+        .pods
+        .sort_by(|a, b| (pod_key(a), &a.name).cmp(&(pod_key(b), &b.name)));
     world.pools.sort_by_key(|pool| text(pool.name));
     world.classes.sort_by_key(|class| {
         (

@@ -41,7 +41,7 @@ pub(super) fn read(wire: WirePod<'_>, objects: &mut ObjectsBuilder) -> Result<()
     };
     let status = wire.status.as_ref();
     let names = &mut objects.world.names;
-    let excess = excess::of_pod(&wire);
+    let excess = excess::of_pod(&wire).map(Box::new);
     let (shape, invalid) = match excess {
         None => {
             let own = labels(&meta.labels, names);
@@ -429,7 +429,9 @@ fn do_not_disrupt(meta: &Meta<'_>) -> DoNotDisrupt {
         None => DoNotDisrupt::No,
         Some("true") => DoNotDisrupt::Always,
         Some(text) => match go_duration(text) {
-            Some(seconds) if seconds > 0 => DoNotDisrupt::For(seconds),
+            Some(seconds) if seconds > 0 => {
+                DoNotDisrupt::For(u32::try_from(seconds).unwrap_or(u32::MAX))
+            }
             _ => DoNotDisrupt::No,
         },
     }

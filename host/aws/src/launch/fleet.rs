@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use longshore_cloud::{CloudError, Launch, OfferingName, Shortage};
+use longshore_cloud::{CloudError, Launch, OfferingName, Shortage, UNAVAILABLE_SECONDS};
 use longshore_ec2::catalogue::{Region, Short};
 use longshore_ec2::launch::{CapacityType, Template};
 
@@ -24,8 +24,6 @@ pub const GROUP_TAG: &str = "longshore.dev/launch-group";
 /// Annotation of claims for which `spec.context` is left out.
 const RELAXED: &str = "karpenter.sh/nodeclaim-min-values-relaxed";
 
-/// How long an offering without capacity is left out, in seconds.
-pub const UNAVAILABLE_SECONDS: i64 = 180;
 /// Overrides that a fleet takes.
 const MAX_OVERRIDES: usize = 300;
 /// Launch template configurations that a fleet takes; EC2 refuses more.

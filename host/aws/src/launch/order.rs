@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use longshore_api::labels::{INSTANCE_TYPE, LAUNCH_ORDER, PRICE_OVERLAY};
-use longshore_cloud::Launch;
+use longshore_cloud::{Launch, Operator};
 use longshore_ec2::launch::CapacityType;
 
 use super::{Choice, Region};
@@ -30,7 +30,7 @@ impl<'a> Order<'a> {
         ];
         let capacity_type = kinds.into_iter().find(|kind| kind.as_str() == word)?;
         let mut all = launch.requirements.iter();
-        let types = all.find(|one| one.key == INSTANCE_TYPE && one.operator == "In")?;
+        let types = all.find(|one| one.key == INSTANCE_TYPE && one.operator == Operator::In)?;
         let names = types.values.iter().map(String::as_str);
         Some(Order {
             places: names.zip(0..).collect(),

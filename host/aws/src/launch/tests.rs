@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use expect_test::expect;
 use longshore_api::labels::{LAUNCH_ORDER, PRICE_OVERLAY};
-use longshore_cloud::{Launch, Requirement};
+use longshore_cloud::{Launch, Operator, Requirement};
 use longshore_ec2::catalogue::class::Class;
 use longshore_ec2::catalogue::world;
 use longshore_ec2::nodeclass::EC2NodeClass;
@@ -79,9 +79,11 @@ fn claim(lines: &[&str]) -> Launch {
             launch.requests.insert(resource.into(), amount.into());
         } else {
             let mut words = line.split(' ').map(str::to_owned);
+            let key = words.next().unwrap();
+            assert_eq!(words.next().as_deref(), Some("In"));
             launch.requirements.push(Requirement {
-                key: words.next().unwrap(),
-                operator: words.next().unwrap(),
+                key,
+                operator: Operator::In,
                 values: words.collect(),
             });
         }
@@ -484,7 +486,7 @@ fn what_a_reply_refuses_is_left_out_for_its_time() {
         panic!("capacity")
     };
     assert_eq!(short.offerings.len(), 2);
-    region.change_unavailable(|all| all.expire(1000 + fleet::UNAVAILABLE_SECONDS));
+    region.change_unavailable(|all| all.expire(1000 + longshore_cloud::UNAVAILABLE_SECONDS));
     assert_eq!(
         chosen(&region, &class, &lines),
         "spot: m5.large a,b; r5.large a,b"

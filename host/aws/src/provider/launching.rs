@@ -50,28 +50,28 @@ impl Ec2 {
         // Read first: a NodeClaim that says an older hash than it was launched with is replaced once
         // too often, and one that says a newer hash never.
         let class = self.class(&launch.class_name).await.ok();
-        let turn = self.turn(&launch.uid);
-        let result = {
-            let _turn = turn.lock().await;
-            self.launch_in_turn(launch).await
-        };
-        self.end_turn(&launch.uid, turn);
-        let mut instance = result?;
+        let work = self.launch_in_turn(launch);
+        let mut instance = self.in_turn(&launch.uid, work).await?;
         instance.annotations.extend(hashes(class.as_ref()));
         Ok(instance)
     }
 
-    fn turn(&self, uid: &str) -> Arc<tokio::sync::Mutex<()>> {
+    /// Does what is to be done with a token, one at a time.
+    async fn in_turn<T>(&self, token: &str, work: impl Future<Output = T>) -> T {
+        let turn = {
+            let mut claims = lock(&self.inner.claims);
+            claims.entry(token.to_owned()).or_default().clone()
+        };
+        let done = {
+            let _turn = turn.lock().await;
+            work.await
+        };
         let mut claims = lock(&self.inner.claims);
-        claims.entry(uid.to_owned()).or_default().clone()
-    }
-
-    fn end_turn(&self, uid: &str, turn: Arc<tokio::sync::Mutex<()>>) {
-        let mut claims = lock(&self.inner.claims);
-        // The map holds one and the caller the other: no other launch waits for this claim.
+        // The map holds one and this call the other: no other launch waits for the token.
         if Arc::strong_count(&turn) == 2 {
-            claims.remove(uid);
+            claims.remove(token);
         }
+        done
     }
 
     async fn launch_in_turn(&self, launch: &Launch) -> Result<Instance, CloudError> {
@@ -82,24 +82,10 @@ impl Ec2 {
                 return Ok(state.instance(&facts));
             }
         }
-        let class = self.class(&launch.class_name).await?;
-        let begun = self
-            .state()
-            .launches
-            .get(uid)
-            .is_some_and(|own| own.sent.is_some());
-        if !begun {
-            nodeclass::launchable(&class).map_err(CloudError::NodeClassNotReady)?;
-        }
+        let (class, begun) = self.begin(launch).await?;
         for _ in 0..LAUNCH_ATTEMPTS {
-            // Without an offering there is nothing to wait for.
-            if !begun {
-                self.choice(&mut self.state(), launch, &class)?;
-            }
-            let (fleet, turn) = self.request(launch, None, &class).await?;
-            let reserved = self.reserve(&class, &fleet)?;
-            let sent = self.send(uid, &fleet, turn).await;
-            match self.answered(launch, &fleet, reserved, sent)? {
+            let (fleet, next) = self.attempt(launch, None, &class, begun).await?;
+            match next {
                 Next::Done(all, _) => {
                     let none = || CloudError::Other("the fleet has no instance".to_owned());
                     let one = all.first().ok_or_else(none)?;
@@ -119,6 +105,36 @@ impl Ec2 {
             }
         }
         Err(templates_gone(launch))
+    }
+
+    /// The class of a launch, which can be launched into; whether its request was sent before.
+    async fn begin(&self, launch: &Launch) -> Result<(EC2NodeClass, bool), CloudError> {
+        let class = self.class(&launch.class_name).await?;
+        let begun = (self.state().launches.get(&launch.uid)).is_some_and(|own| own.sent.is_some());
+        if !begun {
+            nodeclass::launchable(&class).map_err(CloudError::NodeClassNotReady)?;
+        }
+        Ok((class, begun))
+    }
+
+    /// Sends the request of a launch, and says what follows from its answer. `group` is how many
+    /// instances of a group are wanted; `begun` whether the request was sent before.
+    async fn attempt(
+        &self,
+        launch: &Launch,
+        group: Option<usize>,
+        class: &EC2NodeClass,
+        begun: bool,
+    ) -> Result<(Fleet, Next), CloudError> {
+        // Without an offering there is nothing to wait for.
+        if !begun {
+            self.choice(&mut self.state(), launch, class)?;
+        }
+        let (fleet, turn) = self.request(launch, group, class).await?;
+        let reserved = self.reserve(class, &fleet)?;
+        let sent = self.send(&launch.uid, &fleet, turn).await;
+        let next = self.answered(launch, &fleet, reserved, sent)?;
+        Ok((fleet, next))
     }
 
     /// The request that was sent and not answered, or a new one, and its turn. Its launch templates

@@ -17,7 +17,7 @@ use longshore_aws::interruption::queue::Queue;
 use longshore_aws::interruption::{Handler, Kind};
 use longshore_aws::provider::{Ec2, Settings};
 use longshore_aws::store::{MemoryClasses, NodeClasses as _};
-use longshore_cloud::{CloudProvider as _, Launch, Requirement};
+use longshore_cloud::{CloudProvider as _, Launch, Operator, Requirement};
 use longshore_ec2::nodeclass::EC2NodeClass;
 use longshore_ec2::userdata::Cluster;
 use longshore_emulator::serve::{SystemClock, serve};
@@ -231,7 +231,7 @@ fn launch(class: &str) -> Launch {
         nodepool: Some("default".to_owned()),
         requirements: vec![Requirement {
             key: "kubernetes.io/arch".to_owned(),
-            operator: "In".to_owned(),
+            operator: Operator::In,
             values: vec!["amd64".to_owned()],
         }],
         requests: BTreeMap::from([("cpu".to_owned(), "1".to_owned())]),

@@ -3,7 +3,7 @@ use base64::engine::general_purpose::STANDARD;
 
 use super::{Key, KeyError, Refusal, verify};
 use crate::Digest;
-use crate::test_signer::{IN_TOTO, SIGN, Signer, statement};
+use crate::testing::{IN_TOTO, SIGN, Signer, statement};
 
 fn manifest() -> Digest {
     Digest::of(b"a manifest")
@@ -15,7 +15,7 @@ fn refused(signer: &Signer, bundle: &str) -> Refusal {
 
 #[test]
 fn a_signature_is_verified_by_whichever_key_made_it() {
-    let (one, two) = (Signer::new(), Signer::new());
+    let (one, two) = (Signer::random(), Signer::random());
     let keys = [one.key("one"), two.key("two")];
     let verified = |by: &Signer| {
         let bundle = by.sign(&manifest());
@@ -30,8 +30,8 @@ fn a_signature_is_verified_by_whichever_key_made_it() {
 
 #[test]
 fn another_key_is_refused_by_the_name_of_the_file() {
-    let signed = Signer::new().sign(&manifest());
-    let said = refused(&Signer::new(), &signed).to_string();
+    let signed = Signer::random().sign(&manifest());
+    let said = refused(&Signer::random(), &signed).to_string();
     assert_eq!(
         said,
         "the signature was not made with vendor.pub, or it was changed since"
@@ -40,7 +40,7 @@ fn another_key_is_refused_by_the_name_of_the_file() {
 
 #[test]
 fn each_byte_of_payload_and_signature_counts() {
-    let signer = Signer::new();
+    let signer = Signer::random();
     let other = statement(&Digest::of(b"another"), SIGN);
     let (good, bad) = (signer.sign(&manifest()), STANDARD.encode(other));
     let payload = STANDARD.encode(statement(&manifest(), SIGN));
@@ -51,7 +51,7 @@ fn each_byte_of_payload_and_signature_counts() {
 
 #[test]
 fn a_signature_of_something_else_is_refused() {
-    let signer = Signer::new();
+    let signer = Signer::random();
     let other = Digest::of(b"another");
     let manifest = manifest();
     let signed = other.to_string();
@@ -61,7 +61,7 @@ fn a_signature_of_something_else_is_refused() {
 
 #[test]
 fn an_attestation_is_no_signature() {
-    let signer = Signer::new();
+    let signer = Signer::random();
     let kind = "https://cosign.sigstore.dev/attestation/v1";
     let bundle = signer.bundle(&statement(&manifest(), kind), IN_TOTO);
     assert_eq!(refused(&signer, &bundle), Refusal::Attestation(kind.into()));
@@ -69,7 +69,7 @@ fn an_attestation_is_no_signature() {
 
 #[test]
 fn another_predicate_of_cosign_is_refused() {
-    let signer = Signer::new();
+    let signer = Signer::random();
     let kind = "https://sigstore.dev/cosign/sign/v2";
     let bundle = signer.bundle(&statement(&manifest(), kind), IN_TOTO);
     assert_eq!(refused(&signer, &bundle), Refusal::Predicate(kind.into()));
@@ -77,7 +77,7 @@ fn another_predicate_of_cosign_is_refused() {
 
 #[test]
 fn another_type_of_payload_is_refused() {
-    let signer = Signer::new();
+    let signer = Signer::random();
     let bundle = signer.bundle(&statement(&manifest(), SIGN), "text/plain");
     let refusal = refused(&signer, &bundle);
     assert_eq!(refusal, Refusal::PayloadType("text/plain".into()));
@@ -85,7 +85,7 @@ fn another_type_of_payload_is_refused() {
 
 #[test]
 fn two_signatures_are_refused() {
-    let signer = Signer::new();
+    let signer = Signer::random();
     let bundle = signer.sign(&manifest());
     let at = bundle.find(r#"{"sig""#).unwrap();
     let one = &bundle[at..bundle.len() - 3];
@@ -99,7 +99,7 @@ fn two_signatures_are_refused() {
 
 #[test]
 fn what_is_signed_and_no_statement_is_refused() {
-    let signer = Signer::new();
+    let signer = Signer::random();
     let statement = statement(&manifest(), SIGN);
     let two = statement.replace(r#""subject":["#, r#""subject":[{"digest":{}},"#);
     let old = statement.replace("Statement/v1", "Statement/v0.1");
@@ -111,7 +111,7 @@ fn what_is_signed_and_no_statement_is_refused() {
 
 #[test]
 fn what_is_no_bundle_is_refused() {
-    let signer = Signer::new();
+    let signer = Signer::random();
     let bundle = signer.sign(&manifest());
     let old = bundle.replace("bundle.v0.3", "bundle.v0.2");
     let other = bundle.replace("dsseEnvelope", "messageSignature");
@@ -147,6 +147,6 @@ fn other_kinds_of_key_are_refused_each_in_its_words() {
         KeyError::Private
     );
     assert_eq!(read("ssh-ed25519 AAAA"), KeyError::NotPem);
-    let pem = Signer::new().pem();
+    let pem = Signer::random().pem();
     assert_eq!(read(&format!("{pem}{pem}")), KeyError::Several);
 }

@@ -3,7 +3,7 @@
 use std::os::unix::fs::PermissionsExt as _;
 
 use super::{COMPONENT, Folder, Shelf, Signer, fetched, reference, sources, trusted};
-use crate::tests::registry::Server;
+use crate::testing::Server;
 use crate::{Cache, Digest, Sources, Step};
 
 struct Kept {
@@ -17,8 +17,8 @@ struct Kept {
 impl Kept {
     /// Fetched once with a signature.
     fn new() -> Self {
-        let (folder, signer) = (Folder::new(), Signer::new());
-        let (mut shelf, digest) = Shelf::with_policy();
+        let (folder, signer) = (Folder::new(), Signer::random());
+        let (mut shelf, digest) = Shelf::of(COMPONENT);
         shelf.refer(&digest, &signer.sign(&digest));
         let server = Server::start(move |request| shelf.answer(request));
         let host = server.host.clone();
@@ -55,15 +55,15 @@ fn a_start_needs_no_registry() {
 #[test]
 fn the_signature_is_verified_again_with_the_keys_of_now() {
     let kept = Kept::new();
-    kept.folder.file("vendor.pub", Signer::new().pem());
+    kept.folder.file("vendor.pub", Signer::random().pem());
     let error = fetched(&kept.sources, &kept.host, &kept.digest).unwrap_err();
     assert_eq!(error.step, Step::Signature);
 }
 
 #[test]
 fn what_was_kept_unsigned_is_not_used_once_a_key_is_there() {
-    let (folder, signer) = (Folder::new(), Signer::new());
-    let (shelf, digest) = Shelf::with_policy();
+    let (folder, signer) = (Folder::new(), Signer::random());
+    let (shelf, digest) = Shelf::of(COMPONENT);
     let server = Server::start(move |request| shelf.answer(request));
     let cache = Some(Cache::new(&folder.0.join("cache")));
     let without = Sources {

@@ -18,7 +18,7 @@ fn named(name: &str) -> String {
 /// A folder with a signed policy.
 fn folder(listed: Listed, signer: &Signer) -> (Folder, Digest) {
     let folder = Folder::new();
-    let (mut shelf, digest) = Shelf::with_policy();
+    let (mut shelf, digest) = Shelf::of(COMPONENT);
     let signature = shelf.refer(&digest, &signer.sign(&digest));
     let index = shelf.index();
     let index = shelf.put(index.as_bytes());
@@ -62,12 +62,12 @@ const COSIGN: Listed = |policy, _, _| {
 #[test]
 fn a_signature_is_found_as_oras_regctl_and_cosign_leave_it() {
     for listed in [ORAS, REGCTL, COSIGN] {
-        let signer = Signer::new();
+        let signer = Signer::random();
         let (folder, digest) = folder(listed, &signer);
         let policy = read(&folder, &digest, &signer).unwrap();
         assert_eq!(policy.component, COMPONENT);
         assert!(policy.signed_by.is_some());
-        let error = read(&folder, &digest, &Signer::new()).unwrap_err();
+        let error = read(&folder, &digest, &Signer::random()).unwrap_err();
         assert_eq!(error.step, Step::Signature);
     }
 }
@@ -76,18 +76,18 @@ fn a_signature_is_found_as_oras_regctl_and_cosign_leave_it() {
 fn a_layout_without_a_signature_is_refused_when_one_is_demanded() {
     // What `skopeo copy` and plain `oras cp` write.
     let folder = Folder::new();
-    let (shelf, digest) = Shelf::with_policy();
+    let (shelf, digest) = Shelf::of(COMPONENT);
     for (name, bytes) in shelf.files() {
         folder.file(&format!("blobs/sha256/{name}"), bytes);
     }
     folder.file("index.json", r#"{"schemaVersion":2,"manifests":[]}"#);
-    let error = read(&folder, &digest, &Signer::new()).unwrap_err();
+    let error = read(&folder, &digest, &Signer::random()).unwrap_err();
     assert!(error.reason.starts_with("there is no signature"), "{error}");
 }
 
 #[test]
 fn a_changed_blob_is_refused() {
-    let signer = Signer::new();
+    let signer = Signer::random();
     let (folder, digest) = folder(ORAS, &signer);
     let component = format!("blobs/sha256/{}", Digest::of(COMPONENT).hex());
     let mut bytes = COMPONENT.to_vec();
@@ -100,7 +100,7 @@ fn a_changed_blob_is_refused() {
 
 #[test]
 fn another_digest_is_not_there() {
-    let signer = Signer::new();
+    let signer = Signer::random();
     let (folder, _) = folder(ORAS, &signer);
     let error = read(&folder, &Digest::of(b"other"), &signer).unwrap_err();
     assert!(error.not_found && error.step == Step::Manifest);

@@ -78,7 +78,7 @@ pub struct Pod {
     /// A limit that it passes. It is not planned for, and its shape holds no more than what
     /// concerns others where it runs: what it asks for, labels up to the limit, and required
     /// anti-affinity at least as strict as its own.
-    pub excess: Option<Excess>,
+    pub excess: Option<Box<Excess>>,
 }
 
 /// What annotation `karpenter.sh/do-not-disrupt` of a pod says.
@@ -90,7 +90,7 @@ pub enum DoNotDisrupt {
     /// `true`.
     Always,
     /// A duration in seconds from the pod's start.
-    For(i64),
+    For(u32),
 }
 
 impl DoNotDisrupt {
@@ -101,7 +101,7 @@ impl DoNotDisrupt {
             DoNotDisrupt::No => false,
             DoNotDisrupt::Always => true,
             DoNotDisrupt::For(seconds) => {
-                started.is_none_or(|started| now < started.saturating_add(seconds))
+                started.is_none_or(|started| now < started.saturating_add(seconds.into()))
             }
         }
     }

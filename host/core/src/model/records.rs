@@ -106,18 +106,43 @@ impl<T: Clone> Records<T> {
             .flat_map(|chunk| Arc::make_mut(chunk).iter_mut())
     }
 
-    /// Orders the records; those that compare equal keep their order.
-    pub fn sort_by(&mut self, compare: impl FnMut(&T, &T) -> std::cmp::Ordering) {
-        let mut all = std::mem::take(self).into_vec();
-        all.sort_by(compare);
-        *self = all.into();
+    /// Orders the records where they are; those that compare equal keep their order. Of 100 000 pods
+    /// a copy as a vector, and the buffer of its sort, were the peak of memory.
+    pub fn sort_by(&mut self, mut compare: impl FnMut(&T, &T) -> std::cmp::Ordering) {
+        let mut order: Vec<u32> = (0..self.len as u32).collect();
+        order.sort_unstable_by(|&a, &b| {
+            compare(&self[a as usize], &self[b as usize]).then(a.cmp(&b))
+        });
+        // Each cycle of the permutation by itself; a place that is done names itself.
+        for start in 0..order.len() {
+            let mut at = start;
+            loop {
+                let from = std::mem::replace(&mut order[at], at as u32) as usize;
+                if from == start {
+                    break;
+                }
+                self.swap(at, from);
+                at = from;
+            }
+        }
     }
 
     /// Orders the records by a key; those with equal keys keep their order.
-    pub fn sort_by_key<K: Ord>(&mut self, key: impl FnMut(&T) -> K) {
-        let mut all = std::mem::take(self).into_vec();
-        all.sort_by_key(key);
-        *self = all.into();
+    pub fn sort_by_key<K: Ord>(&mut self, mut key: impl FnMut(&T) -> K) {
+        self.sort_by(|a, b| key(a).cmp(&key(b)));
+    }
+
+    fn swap(&mut self, a: usize, b: usize) {
+        let [a, b] = [a, b].map(|at| (at / CHUNK_LENGTH, at % CHUNK_LENGTH));
+        if a.0 == b.0 {
+            return Arc::make_mut(&mut self.chunks[a.0]).swap(a.1, b.1);
+        }
+        if let Ok([first, second]) = self.chunks.get_disjoint_mut([a.0, b.0]) {
+            std::mem::swap(
+                &mut Arc::make_mut(first)[a.1],
+                &mut Arc::make_mut(second)[b.1],
+            );
+        }
     }
 
     /// Keeps those records that `keep` admits, in their order.
@@ -250,6 +275,10 @@ mod tests {
         assert!(records.iter().rev().eq(vector.iter().rev()));
         records.sort_by(|a, b| b.cmp(a));
         vector.sort_by(|a, b| b.cmp(a));
+        assert!(records.iter().eq(&vector));
+        let key = |record: &usize| record * 7919 % 10;
+        records.sort_by_key(key);
+        vector.sort_by_key(key);
         while let Some(last) = vector.pop() {
             assert_eq!(records.last(), Some(&last));
             assert_eq!(records.pop(), Some(last));

@@ -28,6 +28,75 @@ trait EachSymbol {
     fn each(&mut self, visit: Visit<'_>);
 }
 
+/// Visits the fields of a record that have symbols, and names those that have none: a new field
+/// does not compile until it is in one of the two lists.
+macro_rules! each_symbol {
+    ($($record:ident { $($with:ident),* } without { $($without:ident),* })*) => {$(
+        impl EachSymbol for $record {
+            fn each(&mut self, visit: Visit<'_>) {
+                let $record { $($with,)* $($without: _,)* } = self;
+                $($with.each(visit);)*
+            }
+        }
+    )*};
+}
+
+each_symbol! {
+    Taint { key, value } without { effect }
+    PodTerm { key, selector, namespaces, namespace_selector } without {}
+    Spread { key, selector } without { max_skew, required, min_domains, node_affinity, node_taints }
+    Toleration { key, value } without { exists, effect }
+    HostPort { ip, protocol } without { port }
+    PodShape {
+        namespace, labels, requests, node_selector, required, preferred, tolerations,
+        spread, affinity, anti_affinity, preferred_affinity, preferred_anti_affinity,
+        ports
+    } without { priority }
+    Pod {
+        node, claims, owner, nominated
+    } without {
+        name, uid, shape, created, queued, started, grace, terminal, deleting, unready,
+        waits_to_start, unschedulable, unattempted, gated, is_static, resource_claims,
+        do_not_disrupt, deletion_cost, invalid, unreadable, excess
+    }
+    NodeClassRef { group, kind, name } without {}
+    NodeClass { id } without { ready, deleting, generation }
+    Budget { reasons } without { nodes, schedule, duration }
+    NodePool {
+        name, uid, labels, annotations, requirements, taints, startup_taints, class,
+        limits, budgets, usage
+    } without {
+        expire_after, termination_grace, node_limit, weight, replicas, consolidate_after,
+        consolidation, move_cost, failures, disruptions, ready, deleting, generation,
+        purchases
+    }
+    NodeRecord {
+        name, labels, annotations, taints, provider_id, cordon, features, capacity,
+        allocatable
+    } without { unschedulable, ready, deleting, created }
+    UnhealthyNode { node, condition } without { due }
+    NodeClaim {
+        name, uid, labels, annotations, requirements, taints, startup_taints, class,
+        requests, provider_id, node_name, capacity, allocatable, conditions
+    } without { termination_grace, initialized, drifted, deleting, created }
+    DaemonSet { namespace, name } without { template, resource_claims }
+    Workload { kind, namespace, name, selector } without {}
+    PodDisruptionBudget {
+        namespace, name, selector
+    } without { allowed, blocks_always, evicts_unhealthy }
+    StorageClass { name, provisioner, topologies } without { wait_for_consumer, default, created }
+    CsiDriver { name } without { counts_capacity }
+    StorageCapacity { namespace, name, class, topology } without { largest }
+    VolumeAttachment { name, driver, node, volume } without {}
+    CsiNode { name, drivers } without {}
+    VolumeClaim {
+        namespace, name, volume, class, selected_node, selector
+    } without { lost, bound, modes, storage, block, deleting }
+    Volume {
+        name, node_affinity, driver, labels, handle, class, claim
+    } without { local, available, released, modes, storage, block, deleting }
+}
+
 impl ClusterObjects {
     /// Drops symbols that no record and no visit by `others` uses, if they are more than half of
     /// all. The first `kept` symbols always stay. Returns how many names there are then. The
@@ -191,18 +260,6 @@ impl EachSymbol for (ResourceId, i64) {
     }
 }
 
-impl EachSymbol for Taint {
-    fn each(&mut self, visit: Visit<'_>) {
-        let Taint {
-            key,
-            value,
-            effect: _,
-        } = self;
-        visit(key);
-        visit(value);
-    }
-}
-
 impl EachSymbol for Requirement {
     fn each(&mut self, visit: Visit<'_>) {
         let Requirement {
@@ -232,453 +289,5 @@ impl EachSymbol for SelectorRule {
             SelectorOp::In(values) | SelectorOp::NotIn(values) => values.each(visit),
             SelectorOp::Exists | SelectorOp::DoesNotExist => {}
         }
-    }
-}
-
-impl EachSymbol for PodTerm {
-    fn each(&mut self, visit: Visit<'_>) {
-        let PodTerm {
-            key,
-            selector,
-            namespaces,
-            namespace_selector,
-        } = self;
-        visit(key);
-        selector.each(visit);
-        namespaces.each(visit);
-        namespace_selector.each(visit);
-    }
-}
-
-impl EachSymbol for Spread {
-    fn each(&mut self, visit: Visit<'_>) {
-        let Spread {
-            max_skew: _,
-            key,
-            required: _,
-            selector,
-            min_domains: _,
-            node_affinity: _,
-            node_taints: _,
-        } = self;
-        visit(key);
-        selector.each(visit);
-    }
-}
-
-impl EachSymbol for Toleration {
-    fn each(&mut self, visit: Visit<'_>) {
-        let Toleration {
-            key,
-            exists: _,
-            value,
-            effect: _,
-        } = self;
-        key.each(visit);
-        visit(value);
-    }
-}
-
-impl EachSymbol for HostPort {
-    fn each(&mut self, visit: Visit<'_>) {
-        let HostPort {
-            ip,
-            port: _,
-            protocol,
-        } = self;
-        ip.each(visit);
-        visit(protocol);
-    }
-}
-
-impl EachSymbol for PodShape {
-    fn each(&mut self, visit: Visit<'_>) {
-        let PodShape {
-            namespace,
-            labels,
-            requests,
-            node_selector,
-            required,
-            preferred,
-            tolerations,
-            spread,
-            affinity,
-            anti_affinity,
-            preferred_affinity,
-            preferred_anti_affinity,
-            ports,
-            priority: _,
-        } = self;
-        visit(namespace);
-        labels.each(visit);
-        requests.each(visit);
-        node_selector.each(visit);
-        required.each(visit);
-        preferred.each(visit);
-        tolerations.each(visit);
-        spread.each(visit);
-        affinity.each(visit);
-        anti_affinity.each(visit);
-        preferred_affinity.each(visit);
-        preferred_anti_affinity.each(visit);
-        ports.each(visit);
-    }
-}
-
-impl EachSymbol for Pod {
-    fn each(&mut self, visit: Visit<'_>) {
-        let Pod {
-            name: _,
-            uid: _,
-            shape: _,
-            node,
-            claims,
-            owner,
-            created: _,
-            queued: _,
-            started: _,
-            grace: _,
-            terminal: _,
-            deleting: _,
-            unready: _,
-            waits_to_start: _,
-            unschedulable: _,
-            unattempted: _,
-            gated: _,
-            nominated,
-            is_static: _,
-            resource_claims: _,
-            do_not_disrupt: _,
-            deletion_cost: _,
-            invalid: _,
-            unreadable: _,
-            excess: _,
-        } = self;
-        node.each(visit);
-        claims.each(visit);
-        owner.each(visit);
-        nominated.each(visit);
-    }
-}
-
-impl EachSymbol for NodeClassRef {
-    fn each(&mut self, visit: Visit<'_>) {
-        let NodeClassRef { group, kind, name } = self;
-        [group, kind, name].into_iter().for_each(visit);
-    }
-}
-
-impl EachSymbol for NodeClass {
-    fn each(&mut self, visit: Visit<'_>) {
-        let NodeClass {
-            id,
-            ready: _,
-            deleting: _,
-            generation: _,
-        } = self;
-        id.each(visit);
-    }
-}
-
-impl EachSymbol for Budget {
-    fn each(&mut self, visit: Visit<'_>) {
-        let Budget {
-            nodes: _,
-            reasons,
-            schedule: _,
-            duration: _,
-        } = self;
-        reasons.each(visit);
-    }
-}
-
-impl EachSymbol for NodePool {
-    fn each(&mut self, visit: Visit<'_>) {
-        let NodePool {
-            name,
-            uid,
-            labels,
-            annotations,
-            requirements,
-            taints,
-            startup_taints,
-            class,
-            expire_after: _,
-            termination_grace: _,
-            limits,
-            node_limit: _,
-            weight: _,
-            replicas: _,
-            consolidate_after: _,
-            consolidation: _,
-            budgets,
-            move_cost: _,
-            failures: _,
-            disruptions: _,
-            ready: _,
-            deleting: _,
-            generation: _,
-            purchases: _,
-            usage,
-        } = self;
-        visit(name);
-        visit(uid);
-        labels.each(visit);
-        annotations.each(visit);
-        requirements.each(visit);
-        taints.each(visit);
-        startup_taints.each(visit);
-        class.each(visit);
-        limits.each(visit);
-        budgets.each(visit);
-        usage.each(visit);
-    }
-}
-
-impl EachSymbol for NodeRecord {
-    fn each(&mut self, visit: Visit<'_>) {
-        let NodeRecord {
-            name,
-            labels,
-            annotations,
-            taints,
-            provider_id,
-            unschedulable: _,
-            cordon,
-            features,
-            capacity,
-            allocatable,
-            ready: _,
-            deleting: _,
-            created: _,
-        } = self;
-        visit(name);
-        labels.each(visit);
-        annotations.each(visit);
-        taints.each(visit);
-        cordon.each(visit);
-        features.each(visit);
-        provider_id.each(visit);
-        capacity.each(visit);
-        allocatable.each(visit);
-    }
-}
-
-impl EachSymbol for UnhealthyNode {
-    fn each(&mut self, visit: Visit<'_>) {
-        let UnhealthyNode {
-            node,
-            condition,
-            due: _,
-        } = self;
-        visit(node);
-        visit(condition);
-    }
-}
-
-impl EachSymbol for NodeClaim {
-    fn each(&mut self, visit: Visit<'_>) {
-        let NodeClaim {
-            name,
-            uid,
-            labels,
-            annotations,
-            requirements,
-            taints,
-            startup_taints,
-            class,
-            termination_grace: _,
-            requests,
-            provider_id,
-            node_name,
-            capacity,
-            allocatable,
-            conditions,
-            initialized: _,
-            drifted: _,
-            deleting: _,
-            created: _,
-        } = self;
-        visit(name);
-        visit(uid);
-        labels.each(visit);
-        annotations.each(visit);
-        requirements.each(visit);
-        taints.each(visit);
-        startup_taints.each(visit);
-        class.each(visit);
-        requests.each(visit);
-        provider_id.each(visit);
-        node_name.each(visit);
-        capacity.each(visit);
-        allocatable.each(visit);
-        conditions.each(visit);
-    }
-}
-
-impl EachSymbol for DaemonSet {
-    fn each(&mut self, visit: Visit<'_>) {
-        let DaemonSet {
-            namespace,
-            name,
-            template: _,
-            resource_claims: _,
-        } = self;
-        visit(namespace);
-        visit(name);
-    }
-}
-
-impl EachSymbol for Workload {
-    fn each(&mut self, visit: Visit<'_>) {
-        let Workload {
-            kind,
-            namespace,
-            name,
-            selector,
-        } = self;
-        visit(kind);
-        visit(namespace);
-        visit(name);
-        selector.each(visit);
-    }
-}
-
-impl EachSymbol for PodDisruptionBudget {
-    fn each(&mut self, visit: Visit<'_>) {
-        let PodDisruptionBudget {
-            namespace,
-            name,
-            selector,
-            allowed: _,
-            blocks_always: _,
-            evicts_unhealthy: _,
-        } = self;
-        visit(namespace);
-        visit(name);
-        selector.each(visit);
-    }
-}
-
-impl EachSymbol for VolumeClaim {
-    fn each(&mut self, visit: Visit<'_>) {
-        let VolumeClaim {
-            namespace,
-            name,
-            volume,
-            class,
-            lost: _,
-            bound: _,
-            selected_node,
-            modes: _,
-            storage: _,
-            block: _,
-            selector,
-            deleting: _,
-        } = self;
-        visit(namespace);
-        visit(name);
-        volume.each(visit);
-        class.each(visit);
-        selected_node.each(visit);
-        if let Some(selector) = selector {
-            selector.each(visit);
-        }
-    }
-}
-
-impl EachSymbol for Volume {
-    fn each(&mut self, visit: Visit<'_>) {
-        let Volume {
-            name,
-            node_affinity,
-            driver,
-            local: _,
-            labels,
-            handle,
-            class,
-            claim,
-            available: _,
-            released: _,
-            modes: _,
-            storage: _,
-            block: _,
-            deleting: _,
-        } = self;
-        visit(name);
-        node_affinity.each(visit);
-        driver.each(visit);
-        labels.each(visit);
-        handle.each(visit);
-        class.each(visit);
-        if let Some((namespace, name)) = claim {
-            visit(namespace);
-            visit(name);
-        }
-    }
-}
-
-impl EachSymbol for StorageClass {
-    fn each(&mut self, visit: Visit<'_>) {
-        let StorageClass {
-            name,
-            provisioner,
-            topologies,
-            wait_for_consumer: _,
-            default: _,
-            created: _,
-        } = self;
-        visit(name);
-        visit(provisioner);
-        topologies.each(visit);
-    }
-}
-
-impl EachSymbol for CsiDriver {
-    fn each(&mut self, visit: Visit<'_>) {
-        let CsiDriver {
-            name,
-            counts_capacity: _,
-        } = self;
-        visit(name);
-    }
-}
-
-impl EachSymbol for StorageCapacity {
-    fn each(&mut self, visit: Visit<'_>) {
-        let StorageCapacity {
-            namespace,
-            name,
-            class,
-            topology,
-            largest: _,
-        } = self;
-        visit(namespace);
-        visit(name);
-        visit(class);
-        topology.each(visit);
-    }
-}
-
-impl EachSymbol for VolumeAttachment {
-    fn each(&mut self, visit: Visit<'_>) {
-        let VolumeAttachment {
-            name,
-            driver,
-            node,
-            volume,
-        } = self;
-        visit(name);
-        visit(driver);
-        visit(node);
-        volume.each(visit);
-    }
-}
-
-impl EachSymbol for CsiNode {
-    fn each(&mut self, visit: Visit<'_>) {
-        let CsiNode { name, drivers } = self;
-        visit(name);
-        drivers.each(visit);
     }
 }

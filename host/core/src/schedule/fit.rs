@@ -6,10 +6,10 @@ use smallvec::SmallVec;
 
 use super::bit_set::BitSet;
 use super::node_specs::{NodeSpec, NodeSpecs};
-use super::sets::{Numbers, Set, Sets};
+use super::sets::{Set, Sets};
 use crate::matching::untolerated;
 use crate::model::{
-    ClusterObjects, HostPort, Labels, NodePool, Op, PodShape, ResourceId, Resources, Symbol, TypeId,
+    ClusterObjects, HostPort, NodePool, Op, PodShape, ResourceId, Resources, Symbol, TypeId,
 };
 use crate::snapshot::{PendingPod, Snapshot};
 
@@ -354,13 +354,4 @@ impl Dim {
         at_least.reverse();
         Dim { values, at_least }
     }
-}
-
-/// The labels of a node as requirements, for questions that are asked of sets.
-pub fn labels_as_sets(labels: &Labels, numbers: &Numbers) -> Sets {
-    let mut sets = Sets::default();
-    labels
-        .iter()
-        .for_each(|(key, value)| sets.add(key, &Set::of([value]), numbers));
-    sets
 }

@@ -272,8 +272,8 @@ fn unplannable(pod: &Pod) -> Option<Unfit> {
     if let Some(why) = &pod.invalid {
         return Some(Unfit::Invalid(why.clone()));
     }
-    if let Some(excess) = pod.excess {
-        return Some(Unfit::Excess(excess));
+    if let Some(excess) = &pod.excess {
+        return Some(Unfit::Excess(**excess));
     }
     pod.resource_claims.then_some(Unfit::ResourceClaims)
 }

@@ -185,7 +185,7 @@ fn of_plans_that_cost_nearly_the_same_the_sturdier_one_is_wanted() {
     );
     let simulator = Simulator::new(&snapshot);
     let first = |fragile: &Plan| {
-        rank_by_simulation(&simulator, vec![fragile.clone(), sturdy.clone()])[0]
+        rank_by_simulation(&simulator, vec![fragile.clone(), sturdy.clone()]).0[0]
             .claims
             .len()
     };

@@ -6,16 +6,17 @@ use std::path::{Path, PathBuf};
 use longshore_policy::{Ability, Exclusions, MAX_DISCOUNT, OnFailure, Terms};
 use serde_json::Value;
 
-use super::reader::{Table, did_you_mean, expected};
+use super::reader::{Table, did_you_mean, expected, percent};
+use super::source::{self, PolicySource};
 
 /// One `[[policy]]`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PolicyEntry {
     /// `name`, unique in the file.
     pub name: String,
-    /// `path` of the component.
-    pub path: PathBuf,
-    /// `settings`, an object; empty if absent.
+    /// Where its component is.
+    pub source: PolicySource,
+    /// `settings`, an object; empty if absent. Those of an expression are that.
     pub settings: Value,
     /// `settings-file`, TOML, in place of `settings`.
     pub settings_file: Option<PathBuf>,
@@ -25,7 +26,8 @@ pub struct PolicyEntry {
     pub mode: Mode,
     /// `grants`: what it may be asked; `None` for costs and commitments.
     pub grants: Option<BTreeSet<Ability>>,
-    /// `signals` that it may read, of those that it declares; `None` for all of these.
+    /// `signals` that it may read, of those that it declares; `None` for all of these. Without the key,
+    /// an expression may read those that it names.
     pub signals: Option<BTreeSet<String>>,
     /// `max-discount`, a share of the list price.
     pub max_discount: Option<f64>,
@@ -75,17 +77,24 @@ impl PolicyEntry {
     }
 }
 
-/// Reads every `[[policy]]`, in order.
-pub(super) fn read(root: &mut Table, folder: &Path) -> Vec<PolicyEntry> {
+/// Reads every `[[policy]]`, in order; expressions may read signals of the file.
+pub(super) fn read(
+    root: &mut Table,
+    folder: &Path,
+    signals_of_file: &[String],
+) -> Vec<PolicyEntry> {
     let mut all: Vec<PolicyEntry> = Vec::new();
     for mut table in root.tables("policy") {
         let name = table.required_text("name");
-        let path = table.required_text("path");
+        let named = source::read(&mut table, folder, signals_of_file);
         let settings = table.table("settings").map(Table::into_json);
         let settings_file = table.text("settings-file").map(|file| folder.join(file));
         if settings.is_some() && settings_file.is_some() {
             let message = "`settings-file` stands beside `settings`: expected one of them".into();
             table.fault_at("settings-file", message, "delete one of the two".into());
+        }
+        if named.settings.is_some() {
+            without_settings(&table);
         }
         let nodepools = nodepools(&mut table);
         let mode = mode(&mut table);
@@ -100,7 +109,7 @@ pub(super) fn read(root: &mut Table, folder: &Path) -> Vec<PolicyEntry> {
                 "take it out, or write `mode = \"enforce\"` with the `nodepools` to try it on";
             table.fault_at("grants", message.into(), hint.into());
         }
-        let signals = table.texts("signals").map(BTreeSet::from_iter);
+        let signals = signals(&mut table, named.signals);
         let max_discount = max_discount(&mut table);
         let exclusions = exclusions(&mut table);
         let on_failure = on_failure(&mut table);
@@ -114,8 +123,9 @@ pub(super) fn read(root: &mut Table, folder: &Path) -> Vec<PolicyEntry> {
             }
             all.push(PolicyEntry {
                 name: name.into(),
-                path: folder.join(path.unwrap_or_default()),
-                settings: settings.unwrap_or(Value::Object(Default::default())),
+                source: named.source,
+                settings: (named.settings.or(settings))
+                    .unwrap_or(Value::Object(Default::default())),
                 settings_file,
                 nodepools,
                 mode,
@@ -130,6 +140,30 @@ pub(super) fn read(root: &mut Table, folder: &Path) -> Vec<PolicyEntry> {
         table.finish();
     }
     all
+}
+
+/// An expression is all that its component is told.
+fn without_settings(table: &Table) {
+    for key in ["settings", "settings-file"] {
+        if table.has(key) {
+            let message = format!("`{key}` stands beside an expression, which has no settings");
+            table.fault_at(key, message, "delete the line".into());
+        }
+    }
+}
+
+/// Signals that it may read; those that an expression names must be among them.
+fn signals(table: &mut Table, named: Option<BTreeSet<String>>) -> Option<BTreeSet<String>> {
+    const KEY: &str = "signals";
+    let Some(allowed) = table.texts(KEY).map(BTreeSet::from_iter) else {
+        return named;
+    };
+    if let Some(name) = named.iter().flatten().find(|name| !allowed.contains(*name)) {
+        let message = format!("`{KEY}` has not `{name}`, which the expression reads");
+        let hint = "add it, or delete the line: an expression may read what it names".into();
+        table.fault_at(KEY, message, hint);
+    }
+    Some(allowed)
 }
 
 fn mode(table: &mut Table) -> Mode {
@@ -195,10 +229,7 @@ fn grants(table: &mut Table) -> Option<BTreeSet<Ability>> {
 fn max_discount(table: &mut Table) -> Option<f64> {
     const KEY: &str = "max-discount";
     let text = table.text(KEY)?;
-    let percent = text
-        .strip_suffix('%')
-        .and_then(|number| number.trim().parse().ok());
-    let share = percent.filter(|percent: &f64| (0.0..=100.0).contains(percent));
+    let share = percent(text);
     if share.is_none() {
         table.fault_at(
             KEY,
@@ -206,7 +237,7 @@ fn max_discount(table: &mut Table) -> Option<f64> {
             "write it as \"90%\": an offering costs at least a tenth of its list price".into(),
         );
     }
-    share.map(|percent| percent / 100.0)
+    share
 }
 
 fn on_failure(table: &mut Table) -> OnFailure {

@@ -208,16 +208,36 @@ impl<'d, 't> Table<'d, 't> {
         self.faults.add(at, message, hint);
     }
 
+    /// A fault at a byte of the text that is the value of `key`; at its beginning where the file writes
+    /// the text with escapes.
+    pub fn fault_within(&self, key: &str, byte: usize, message: String, hint: String) {
+        let value = self.entries.get(key);
+        let place = value.and_then(|value| {
+            let written = self.faults.text.get(value.span())?;
+            let begins = written.find(value.get_ref().as_str()?)?;
+            Some(value.span().start + begins + byte)
+        });
+        match place {
+            Some(at) => self.faults.add(at..at, message, hint),
+            None => self.fault_at(key, message, hint),
+        }
+    }
+
     /// A table under `key`.
     pub fn table(&mut self, key: &str) -> Option<Table<'d, 't>> {
         let (value, at) = self.value(key)?;
+        let bare = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+        let named = match key.chars().all(bare) {
+            true => key.to_owned(),
+            false => format!("{key:?}"),
+        };
         let title = match self
             .title
             .strip_prefix('[')
             .and_then(|rest| rest.strip_suffix(']'))
         {
-            Some(outer) if !outer.starts_with('[') => format!("[{outer}.{key}]"),
-            _ => format!("[{key}]"),
+            Some(outer) if !outer.starts_with('[') => format!("[{outer}.{named}]"),
+            _ => format!("[{named}]"),
         };
         match value {
             DeValue::Table(entries) => Some(Table::new(self.faults, title, at, entries)),
@@ -497,6 +517,12 @@ pub fn duration(typed: &str) -> Option<Duration> {
         rest = &unit[end..];
     }
     (!typed.trim().is_empty()).then_some(sum)
+}
+
+/// A share as `10%`, at most all.
+pub fn percent(typed: &str) -> Option<f64> {
+    let number: f64 = typed.strip_suffix('%')?.trim().parse().ok()?;
+    (0.0..=100.0).contains(&number).then_some(number / 100.0)
 }
 
 /// A number of bytes with its unit.

@@ -94,7 +94,7 @@ fn every_key_is_read() {
             policies: vec![
                 PolicyEntry {
                     name: "carbon".into(),
-                    path: "conf/carbon.wasm".into(),
+                    source: PolicySource::File("conf/carbon.wasm".into()),
                     settings: serde_json::json!({"usd-per-ton": 90, "zones": {"a": 1.5}}),
                     settings_file: None,
                     nodepools: Some(vec!["default".into(), "batch".into()]),
@@ -108,7 +108,7 @@ fn every_key_is_read() {
                 },
                 PolicyEntry {
                     name: "next".into(),
-                    path: "conf/next.wasm".into(),
+                    source: PolicySource::File("conf/next.wasm".into()),
                     settings: serde_json::json!({}),
                     settings_file: Some("conf/next.toml".into()),
                     nodepools: None,
@@ -121,6 +121,8 @@ fn every_key_is_read() {
                     line: 22,
                 },
             ],
+            registries: BTreeMap::new(),
+            trust: Vec::new(),
             signals: BTreeMap::from([
                 (
                     "carbon-intensity".into(),
@@ -157,7 +159,7 @@ fn unknown_keys_are_faults_with_the_nearest_known_one() {
         "[planing]\nseed = 1\n[planning]\nimprov = 'none'\ncolour = 'red'\n[signals.x]\npath \
         = 'x'\n",
         expect![[r#"
-                conf/longshore.toml:1:2: unknown table `planing`: expected one of `cache`, `disruption`, `journal`, `planning`, `policy`, `signals`
+                conf/longshore.toml:1:2: unknown table `planing`: expected one of `cache`, `disruption`, `journal`, `planning`, `policy`, `registries`, `signals`, `trust`
                     hint: did you mean `planning`?
                 conf/longshore.toml:4:1: unknown key `improv` in [planning]: expected one of `improve`, `min-values-policy`, `new-pods`, `node-cost`, `preference-policy`, `seed`, `time-limit`
                     hint: did you mean `improve`?
@@ -177,19 +179,19 @@ fn values_of_the_wrong_kind_say_what_was_expected() {
         "planning = 3\n[[policy]]\nname = 1\nsettings = 'x'\nnodepools = \
         'default'\n[[policy]]\nname = 'a'\npath = 'a.wasm'\nnodepools = [1]\n",
         expect![[r#"
-                conf/longshore.toml:1:12: `planning` is an integer: expected a table
-                    hint: write it as [planning]
-                conf/longshore.toml:2:1: `path` is missing in [[policy]]
-                    hint: add `path = "…"`
-                conf/longshore.toml:3:8: `name` is an integer: expected a string
-                    hint: write it in quotes
-                conf/longshore.toml:4:12: `settings` is a string: expected a table
-                    hint: write it as { key = value, … }
-                conf/longshore.toml:5:13: `nodepools` is a string: expected an array of strings
-                    hint: write it in brackets: ["…"]
-                conf/longshore.toml:9:14: `nodepools` is an integer: expected a string
-                    hint: write it in quotes
-            "#]],
+            conf/longshore.toml:1:12: `planning` is an integer: expected a table
+                hint: write it as [planning]
+            conf/longshore.toml:2:1: `path` is missing in [[policy]]
+                hint: add `path = "…"`, or `cel = "…"` for an expression
+            conf/longshore.toml:3:8: `name` is an integer: expected a string
+                hint: write it in quotes
+            conf/longshore.toml:4:12: `settings` is a string: expected a table
+                hint: write it as { key = value, … }
+            conf/longshore.toml:5:13: `nodepools` is a string: expected an array of strings
+                hint: write it in brackets: ["…"]
+            conf/longshore.toml:9:14: `nodepools` is an integer: expected a string
+                hint: write it in quotes
+        "#]],
     );
 }
 

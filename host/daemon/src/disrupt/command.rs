@@ -2,6 +2,7 @@
 //! the NodeClaims of its candidates.
 
 use longshore_core::disrupt::backoff;
+use longshore_core::disrupt::verdicts::Reason;
 use serde::{Deserialize, Serialize};
 
 /// Annotation of a candidate with its [`Command`], as JSON.
@@ -13,8 +14,9 @@ pub const DETAILS: &str = "longshore.dev/disruption-command";
 pub struct Command {
     /// The method that found it, as `--method` calls it.
     pub method: String,
-    /// The reason that budgets know: `Empty`, `Drifted`, `Underutilized` or `Unhealthy`.
-    pub reason: String,
+    /// The reason that budgets know.
+    #[serde(with = "reason")]
+    pub reason: Reason,
     /// How many candidates it has.
     pub candidates: usize,
     /// Names of the NodeClaims that are bought first.
@@ -40,6 +42,23 @@ impl Command {
     pub fn ends(&self) -> i64 {
         let limit = self.limit.unwrap_or(backoff::time_limit(None));
         self.began.saturating_add(limit)
+    }
+}
+
+/// A reason as the API calls it.
+mod reason {
+    use longshore_core::disrupt::verdicts::Reason;
+    use serde::de::Error as _;
+    use serde::{Deserialize as _, Deserializer, Serializer};
+
+    pub fn serialize<S: Serializer>(reason: &Reason, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(reason.name())
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Reason, D::Error> {
+        let name = String::deserialize(from)?;
+        let known = Reason::ALL.into_iter().find(|reason| reason.name() == name);
+        known.ok_or_else(|| D::Error::custom(format!("unknown reason {name}")))
     }
 }
 

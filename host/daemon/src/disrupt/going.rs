@@ -80,7 +80,7 @@ pub fn explain_going(world: &ClusterObjects, name: &str) -> Result<Option<Explai
             .map(|(id, (command, replacements))| CommandUnderWay {
                 id: id.to_owned(),
                 method: command.method,
-                reason: command.reason,
+                reason: command.reason.name().to_owned(),
                 nodes: command.candidates,
                 began: rfc3339(command.began),
                 replacements,

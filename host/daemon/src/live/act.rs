@@ -11,6 +11,7 @@ pub(in crate::live) mod guard;
 pub(in crate::live) mod instrumented;
 pub(in crate::live) mod last_pod_event;
 pub(in crate::live) mod launch;
+mod nominations;
 pub mod overlay_status;
 pub(crate) mod pools;
 pub(in crate::live) mod recent;

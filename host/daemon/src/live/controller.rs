@@ -11,7 +11,9 @@ mod apply_plan;
 mod disruption;
 mod due;
 mod observed;
+mod offered;
 mod overlays_status;
+mod purchases;
 mod reconcile;
 mod repairs;
 mod reports;
@@ -21,9 +23,9 @@ mod status_view;
 mod take_input;
 mod timers;
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use longshore_api::crd::{NodeClaim, Timestamp};
@@ -39,7 +41,6 @@ use crate::live::act::last_pod_event::LastPodEvents;
 use crate::live::act::launch::create_claims::Created;
 use crate::live::act::launch::launch_groups;
 use crate::live::act::launch::launch_request::launch_of;
-use crate::live::act::launch::useless_purchases::ToRemember;
 use crate::live::act::recent;
 use crate::live::act::repair::UnhealthyCounts;
 use crate::live::act::work_queue::{Lane, WorkQueue};
@@ -48,11 +49,9 @@ use crate::live::decide::round::{Round, RoundConfig};
 use crate::live::decide::round_timer::RoundTimer;
 use crate::live::observe::freshness::{Freshness, OwnWrite};
 use crate::live::observe::kinds::Kind;
-use crate::live::observe::node_claim::{self, is_true};
-use crate::live::observe::offers::CurrentOffers;
-use crate::live::observe::plan_index::PlanIndex;
+use crate::live::observe::node_claim::{self, LAUNCHED, REGISTERED, is_true};
 use crate::live::observe::pod_latency::PodLatency;
-use crate::live::observe::state::{ClusterState, TypeTable, WorkItem};
+use crate::live::observe::state::{ClusterState, WorkItem};
 use crate::live::observe::watch::Observed;
 use crate::live::policies::Trouble;
 use crate::live::process::mutants::mutant;
@@ -61,7 +60,9 @@ use crate::live::serve::explain_requests::ExplainRequests;
 use crate::live::serve::http::{Query, SharedBoard};
 use crate::process;
 use crate::status::parts;
-use due::{FailedWrites, GarbagePasses, PoolCounts, Publishing};
+use due::{GarbagePasses, PoolCounts, Publishing};
+use offered::Offered;
+use purchases::Purchases;
 
 /// What tasks report.
 enum Done {
@@ -84,8 +85,6 @@ enum Done {
     Registered(String, bool),
 }
 
-/// What can be bought is asked this often while nothing is planned.
-const OFFERS_POLL: Duration = Duration::from_secs(1);
 /// No round is made for so long where memory is given back to the system.
 const TRIM_MARGIN: Duration = Duration::from_millis(50);
 
@@ -103,13 +102,7 @@ struct Controller {
     watches: Freshness,
     /// Why nothing may be planned now, if so.
     blocked: Option<String>,
-    /// Pending pods that have a NodeClaim. Buying again first lists unbound pods.
-    bought: HashSet<String>,
-    /// Which claim each pod is planned for.
-    plans: PlanIndex,
-    /// This process has not asked the server yet which pods wait, since it leads.
-    unproven: bool,
-    failed_writes: FailedWrites,
+    purchases: Purchases,
     /// How many rounds have panicked one after the other.
     panics: u32,
     rounds: u64,
@@ -118,13 +111,8 @@ struct Controller {
     pool_counts: PoolCounts,
     /// Policies that give no answer, as NodePools were last told.
     troubles: Arc<[Trouble]>,
-    /// What can be bought, and when that was asked last.
-    offers: CurrentOffers,
-    last_offers: Option<Instant>,
-    /// Cached metric rows and the catalogue generation they belong to.
-    type_table: Mutex<Option<(u64, Arc<TypeTable>)>>,
-    /// Cached status of NodeOverlays and the catalogue generation it belongs to.
-    overlays_status: Mutex<Option<(u64, parts::Overlays)>>,
+    /// What can be bought.
+    offers: Offered,
     /// When nodes register, and which pods are nominated for them.
     rollout: Rollout,
     pod_latency: PodLatency,
@@ -132,12 +120,7 @@ struct Controller {
     last_pod_events: LastPodEvents,
     /// How many nodes are unhealthy.
     unhealthy_counts: UnhealthyCounts,
-    last_plan: Option<parts::LastPlan>,
-    /// NodePools without compatible instance types, with reasons, as of the last round that planned
-    /// for a pod.
-    incompatible_pools: BTreeMap<String, String>,
-    /// What NodePools are to remember of purchases that did not help.
-    to_remember: ToRemember,
+    last_round: LastRound,
     explain_requests: ExplainRequests,
     publishing: Publishing,
     /// Whether the heap holds memory that was needed for a while only.
@@ -151,6 +134,15 @@ struct Controller {
     since: Timestamp,
     /// When was written down last what all nodes cost.
     last_cost: Option<Instant>,
+}
+
+/// What `status` says of the last round.
+#[derive(Default)]
+struct LastRound {
+    plan: Option<parts::LastPlan>,
+    /// NodePools without compatible instance types, with reasons, as of the last round that planned
+    /// for a pod.
+    incompatible_pools: BTreeMap<String, String>,
 }
 
 /// Where the loop hears from.
@@ -238,27 +230,19 @@ impl Controller {
             planning: false,
             watches: Freshness::default(),
             blocked: None,
-            bought: HashSet::new(),
-            plans: PlanIndex::default(),
-            unproven: true,
-            failed_writes: FailedWrites::default(),
+            purchases: Purchases::default(),
             panics: 0,
             rounds: 0,
             was_leader: false,
             garbage: GarbagePasses::new(now),
             pool_counts: PoolCounts::new(now),
             troubles: Arc::default(),
-            offers: CurrentOffers::default(),
-            last_offers: None,
-            type_table: Mutex::default(),
-            overlays_status: Mutex::default(),
+            offers: Offered::default(),
             rollout: Rollout::default(),
             pod_latency: PodLatency::default(),
             last_pod_events: LastPodEvents::default(),
             unhealthy_counts: UnhealthyCounts::default(),
-            last_plan: None,
-            incompatible_pools: BTreeMap::new(),
-            to_remember: ToRemember::default(),
+            last_round: LastRound::default(),
             explain_requests: ExplainRequests::default(),
             publishing: Publishing::new(now),
             trim_due: false,
@@ -310,10 +294,7 @@ impl Controller {
             // Before another round begins.
             self.take_held_look();
         }
-        if self
-            .last_offers
-            .is_none_or(|last| now >= last + OFFERS_POLL)
-        {
+        if self.offers.is_due(now) {
             self.follow_offers(now);
         }
         let leads = self.ctx.leadership.is_leader();
@@ -376,7 +357,7 @@ impl Controller {
             self.collect();
         }
         self.write_last_pod_events(now);
-        if self.failed_writes.take_due(now) {
+        if self.purchases.failed.take_due(now) {
             self.round_timer.pod_arrived(now);
         }
         while let Some(what) = self.work.take(now) {
@@ -398,16 +379,16 @@ impl Controller {
         let is_due = |last: Instant| now >= last + recent::SAMPLE_INTERVAL;
         if synced && self.last_cost.is_none_or(is_due) && self.silence().is_none() {
             self.last_cost = Some(now);
-            let cost = self.state.cost(self.offers.catalogue());
-            self.ctx.recent.sample(self.ctx.now(), cost);
+            let cost = self.state.cost(self.offers.current.catalogue());
+            self.ctx.memory.recent.sample(self.ctx.now(), cost);
         }
     }
 
     /// Has NodeOverlays looked at where the cloud offers something else than before: those that
     /// were in conflict may be so no longer.
     fn follow_offers(&mut self, now: Instant) {
-        self.last_offers = Some(now);
-        let changed = self.offers.follow(&*self.config.catalogue, &mut self.state);
+        self.offers.asked = Some(now);
+        let changed = (self.offers.current).follow(&*self.config.catalogue, &mut self.state);
         if changed && self.config.overlays.is_some() {
             let overlays: Vec<WorkItem> = self.state.every_overlay().collect();
             overlays
@@ -427,7 +408,7 @@ impl Controller {
                     self.pod_latency.waits(pod, self.ctx.now());
                 }
                 None => {
-                    self.bought.remove(&**pod);
+                    self.purchases.bought.remove(&**pod);
                     self.rollout.pod_gone(pod);
                     if !self.was_leader {
                         self.pod_latency.forget(pod);
@@ -478,7 +459,7 @@ impl Controller {
         self.round_timer.pod_arrived(now);
         // What another leader has written may not have been brought yet by the watch of a replica
         // that only stood by.
-        self.unproven = true;
+        self.purchases.proven = false;
         let since = self.ctx.leadership.since();
         for kind in [Kind::NodeClaim, Kind::Node] {
             if !self.watches.was_listed_since(kind, since) {
@@ -489,8 +470,8 @@ impl Controller {
             let status = claim.status.clone().unwrap_or_default();
             // One that has joined has lost its node since: it is not made anew.
             claim.metadata.deletion_timestamp.is_none()
-                && is_true(&status, "Launched")
-                && !is_true(&status, "Registered")
+                && is_true(&status, LAUNCHED)
+                && !is_true(&status, REGISTERED)
                 && self.state.nodes_of(&status.provider_id).is_empty()
         });
         let launched: Vec<_> = coming.map(|claim| launch_of(claim)).collect();

@@ -17,6 +17,7 @@
 mod answers_on_disk;
 mod board;
 mod boots;
+mod bundles;
 mod compare;
 mod diff;
 mod files;
@@ -31,6 +32,7 @@ mod serve;
 mod setup;
 mod shared;
 mod signals;
+mod slots;
 pub mod status;
 mod watch;
 mod web;
@@ -51,6 +53,7 @@ use crate::error::Failure;
 use crate::live::process::lock::lock;
 
 pub use boots::{BootTexts, LiveBootstrap};
+pub use bundles::Fetching;
 pub use compare::Shadows;
 pub use health::{Trouble, trouble_of};
 pub use last_good::{Opened, open};
@@ -126,9 +129,15 @@ impl PolicyReloader {
             "policies",
             Box::new(move || {
                 watcher.begin(SystemTime::now());
-                done.send_replace(true);
                 let mut last = Instant::now();
                 while !stopped.load(Ordering::Relaxed) {
+                    // Each policy has come from its registry, or was refused there.
+                    done.send_if_modified(|done| {
+                        !*done && !watcher.awaits_registries() && {
+                            *done = true;
+                            true
+                        }
+                    });
                     let now = Instant::now();
                     match woken.recv_timeout(hints.wait(now).min(TICK)) {
                         Ok(()) => hints.heard(Instant::now()),

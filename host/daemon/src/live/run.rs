@@ -16,7 +16,7 @@ use tracing_subscriber::EnvFilter;
 
 use self::environment::{Daemon, Environment, Lease, Repairs, fixed};
 use super::journal::{self, Journal};
-use super::policies::{self, EventQuota, PolicyReloader, Setup};
+use super::policies::{self, EventQuota, Fetching, PolicyReloader, Setup};
 use crate::answer::Answer;
 use crate::args::{Log, Provider, RunArgs};
 use crate::error::Failure;
@@ -32,7 +32,7 @@ use crate::live::process::log::LogQueue;
 use crate::live::process::stop;
 use crate::live::serve::http;
 use crate::live::serve::questions::Questions;
-use crate::policies::cache_folder;
+use crate::policies::{bundle_folder, cache_folder};
 use crate::settings::aws::AwsSettings;
 use crate::settings::{self, Settings};
 use crate::spread::default_spread;
@@ -343,6 +343,10 @@ async fn live(
     let setup = Setup {
         config: args.config.clone(),
         cache: cache_folder(configured.and_then(|config| config.cache.as_deref())),
+        fetching: Fetching {
+            cache: bundle_folder(configured.and_then(|config| config.cache.as_deref())),
+            ..Fetching::default()
+        },
         copies,
         opened,
         compiler: Compiler::Child(CompileChild::itself(&["compile-policy"])),
@@ -396,7 +400,7 @@ async fn live(
         look_takes: Duration::ZERO,
     });
     let (ctx, questions) = (daemon.ctx.clone(), daemon.questions());
-    ctx.garbage.allow(settings.garbage_limit);
+    ctx.memory.garbage.allow(settings.garbage_limit);
     ctx.observes
         .store(settings.observes, std::sync::atomic::Ordering::Relaxed);
     let at = http::At {

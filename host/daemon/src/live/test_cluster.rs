@@ -17,14 +17,16 @@ use sim::object::{Key, Resource};
 use sim::server::resources::{EVENT, NAMESPACE, NODE_CLAIM, POD};
 use sim::server::{Server, Subresource, Verdict};
 
-use crate::live::act::context::{Context, Parts};
+use crate::live::act::context::{Context, Memory};
 use crate::live::act::events::Events;
+use crate::live::act::launch::static_pools::purchases::StaticCapacity;
 use crate::live::act::repair::Repairs;
 use crate::live::decide::claims::FINALIZER;
 use crate::live::metrics::Metrics;
 use crate::live::process::clock::Clock;
 use crate::live::process::leader::Leadership;
 use crate::live::process::lock::lock;
+use crate::live::process::pulse::Pulse;
 use crate::managed::Managed;
 
 /// The time of day when a test begins: 2026-11-24T12:00:00Z.
@@ -160,21 +162,22 @@ impl TestCluster {
         let client = self.server.client(DAEMON);
         let lease = ("kube-system".into(), "lease".into());
         Context {
-            nomination_turns: tokio::sync::Semaphore::new(1),
+            client: client.clone(),
+            plain: client.clone(),
+            provider: cloud,
+            managed: Managed::KWOK,
+            events: Events::new(client, self.clock.clone(), lease),
+            metrics: Arc::new(Metrics::new()),
+            leadership: Leadership::new(true),
+            clock: self.clock.clone(),
+            pulse: Pulse::new(tokio::time::Instant::now()),
+            echoes: tokio::sync::mpsc::unbounded_channel().0,
+            repairs: Repairs::Off,
+            static_capacity: StaticCapacity::new(true),
+            relists: Arc::default(),
+            fresh: AtomicBool::new(true),
             observes: AtomicBool::new(true),
-            ..Context::new(Parts {
-                client: client.clone(),
-                plain: client.clone(),
-                provider: cloud,
-                managed: Managed::KWOK,
-                events: Events::new(client, self.clock.clone(), lease),
-                metrics: Arc::new(Metrics::new()),
-                leadership: Leadership::new(true),
-                clock: self.clock.clone(),
-                echoes: tokio::sync::mpsc::unbounded_channel().0,
-                repairs: Repairs::Off,
-                static_capacity: true,
-            })
+            memory: Memory::default(),
         }
     }
 }

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
+use longshore_bundle::Sources;
 use longshore_core::model::ClusterObjects;
 use longshore_core::policy::{ByPrice, Policies as _};
 use longshore_policy::{Session, Signals};
@@ -12,7 +13,7 @@ use longshore_policy::{Session, Signals};
 use crate::answer::Answer;
 use crate::args::BenchArgs;
 use crate::error::{Failure, count};
-use crate::{input, options};
+use crate::input;
 
 /// Runs of which the median is taken.
 const RUNS: usize = 101;
@@ -21,17 +22,13 @@ const BENCH_TIME_LIMIT: Duration = Duration::from_secs(5);
 
 /// Loads the policy, asks it about the whole catalogue many times, and prints the median.
 pub fn run(args: &BenchArgs) -> Result<Answer, Failure> {
-    let name = args.file.display().to_string();
-    let settings = args
-        .settings
-        .as_deref()
-        .map(options::settings_of)
-        .transpose()?;
-    let settings = settings.as_ref().map(super::toml_of);
+    let entry = super::typed(&args.file, &args.settings, &args.cel)?;
+    let name = entry.source.to_string();
     let host = super::host_that_says_so()?;
-    let loaded = host.load(&args.file, settings.as_deref());
+    let terms = super::all_that_it_exports(&entry);
+    let loaded = super::load_entry(&host, &Sources::default(), &entry, &terms);
     super::print_remarks(&host);
-    let policy = loaded.map_err(|error| Failure::Policy(name.clone(), error))?;
+    let policy = loaded?;
     let (mut world, problems) = input::catalogue_only(args.instance_types.as_deref())?;
     input::complain(&problems);
 

@@ -1,32 +1,54 @@
 //! `longshore policy check`: what a component is, requires and exports, or why it would be refused.
+//! Of one in a registry or a layout also what was verified on the way.
 
 use std::fmt::Write as _;
+use std::path::Path;
 
+use longshore_bundle::{Policy as Bundle, Reference};
+use longshore_expression::columns::Program;
 use longshore_policy::{Ability, Description, Interface, Terms, printable};
 use serde_json::Value;
 
 use crate::answer::Answer;
 use crate::args::CheckArgs;
+use crate::config::{self, Config, Mode, PolicyEntry, PolicySource};
 use crate::error::Failure;
 use crate::messages::size;
 use crate::options;
 use crate::policies::grants::grants_hint;
+use crate::policies::shipped;
 
 /// Inspects the component; with settings, configures it too. Exit code 2 if it would be refused.
 pub fn run(args: &CheckArgs) -> Result<Answer, Failure> {
-    let name = args.file.display().to_string();
+    let config = args.config.as_deref().map(read).transpose()?;
+    let config = match (config, &args.file) {
+        (Some(config), None) => return configured(config),
+        (config, _) => config.unwrap_or_default(),
+    };
+    let sources = options::sources_of(config.registries, config.trust);
+    let entry = super::typed(&args.file, &args.settings, &args.cel)?;
+    let name = entry.source.to_string();
+    let mut text = String::new();
     let host = super::host_that_says_so()?;
-    let description = host
-        .inspect(&args.file)
-        .map_err(|error| Failure::Policy(name.clone(), error))?;
+    let inspected = match &entry.source {
+        PolicySource::File(path) => host.inspect(path),
+        PolicySource::Expression => Ok(host.inspect_bytes(Path::new(&name), shipped::CEL)),
+        PolicySource::Bundle(reference) => {
+            // Verified before anything else looks at it, as the daemon does.
+            let bundle = super::fetch(&sources, reference)?;
+            text += &verified(reference, &bundle);
+            Ok(host.inspect_bytes(Path::new(&name), &bundle.component))
+        }
+    };
+    let description = inspected.map_err(|error| Failure::Policy(name.clone(), error))?;
     super::print_remarks(&host);
-    let mut text = shown(&description);
-    if let (None, Some(file)) = (&description.refusal, &args.settings) {
-        let settings = super::toml_of(&options::settings_of(file)?);
-        let policy = host
-            .load(&args.file, Some(&settings))
-            .map_err(|error| Failure::Policy(name.clone(), error))?;
+    text += &shown(&description);
+    let has_settings = args.settings.is_some() || args.cel.is_some();
+    if description.refusal.is_none() && has_settings {
+        let terms = super::all_that_it_exports(&entry);
+        let policy = super::load_entry(&host, &sources, &entry, &terms)?;
         _ = writeln!(text, "accepted     {}", policy.settings());
+        text += &reads(&entry);
     }
     let Some(refusal) = &description.refusal else {
         return Ok(Answer::ok(text));
@@ -40,9 +62,79 @@ pub fn run(args: &CheckArgs) -> Result<Answer, Failure> {
     })
 }
 
+/// What was verified before the component was looked at.
+fn verified(reference: &Reference, bundle: &Bundle) -> String {
+    let mut text = String::new();
+    row(&mut text, "bundle", &reference.to_string());
+    row(&mut text, "found", &format!("in {}", bundle.place));
+    let manifest = &bundle.manifest_digest;
+    row(&mut text, "manifest", &format!("{manifest}, as asked for"));
+    let signature = match &bundle.signed_by {
+        Some(key) => format!("of this manifest, made with {key}"),
+        None => "not demanded: no [[trust]] of a --config FILE covers it".into(),
+    };
+    row(&mut text, "signature", &signature);
+    for (key, value) in &bundle.annotations {
+        let said = format!("{} = {}", printable(key), printable(value));
+        row(&mut text, "annotation", &said);
+    }
+    text
+}
+
+fn row(text: &mut String, name: &str, value: &str) {
+    _ = writeln!(text, "{name:<12} {value}");
+}
+
+fn read(file: &Path) -> Result<Config, Failure> {
+    let text = options::read(file)?;
+    config::parse(file, &text).map_err(Failure::Config)
+}
+
+/// Loads every policy of a configuration as a plan on files would, and those in shadow. Exit code 2 if
+/// one is refused.
+fn configured(config: Config) -> Result<Answer, Failure> {
+    let sources = options::sources_of(config.registries, config.trust);
+    let host = super::host_that_says_so()?;
+    let mut shown = String::new();
+    for mut entry in config.policies {
+        if entry.mode == Mode::Off {
+            _ = writeln!(shown, "{:<12} off", entry.name);
+            continue;
+        }
+        if let Some(file) = &entry.settings_file {
+            entry.settings = options::settings_of(file)?;
+        }
+        if let Some(reference) = entry.source.reference() {
+            shown += &verified(reference, &super::fetch(&sources, reference)?);
+        }
+        let policy = super::load_entry(&host, &sources, &entry, &entry.terms())?;
+        super::print_remarks(&host);
+        let (called, source) = (policy.called(), &entry.source);
+        _ = writeln!(shown, "{:<12} {called}, {source}", entry.name);
+        _ = writeln!(shown, "accepted     {}", policy.settings());
+        shown += &reads(&entry);
+    }
+    if shown.is_empty() {
+        shown = "it has no [[policy]]\n".into();
+    }
+    Ok(Answer::ok(shown))
+}
+
+/// What an expression reads.
+fn reads(entry: &PolicyEntry) -> String {
+    let expression = entry.settings["expression"].as_str().unwrap_or_default();
+    match (&entry.source, Program::compile(expression)) {
+        (PolicySource::Expression, Ok(program)) => {
+            let names: Vec<String> = program.sources().map(ToString::to_string).collect();
+            format!("reads        {}\n", names.join(", "))
+        }
+        _ => String::new(),
+    }
+}
+
 fn shown(of: &Description) -> String {
     let mut text = String::new();
-    let mut row = |name: &str, value: &str| _ = writeln!(text, "{name:<12} {value}");
+    let mut row = |name: &str, value: &str| row(&mut text, name, value);
     row(
         "file",
         &format!("{} ({})", of.path.display(), size(of.size as i64)),

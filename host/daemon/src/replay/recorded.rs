@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
 
+use longshore_bundle::Sources;
 use longshore_core::disrupt::consolidation::{Consolidation, DisruptionPolicies};
 use longshore_core::model::{Catalogue, NodePool, Records, Symbol, Symbols};
 use longshore_core::policy::{ByPrice, Policies, PolicyCosts, Scores};
@@ -21,7 +22,7 @@ use crate::live::journal::messages::short;
 use crate::live::journal::read_costs;
 use crate::live::journal::round::{Answer, Round, Version};
 use crate::options;
-use crate::policies::toml_of;
+use crate::policies::{load_entry, toml_of};
 use judged::Judged;
 
 /// A host as the daemon has it.
@@ -275,8 +276,7 @@ impl Scorer {
         }
         let entry = options::scorer(typed)?;
         let host = host()?;
-        let loaded = host.load_on(&entry.terms(), &entry.path, Some(&toml_of(&entry.settings)));
-        let policy = loaded.map_err(|error| Failure::Policy(entry.name.clone(), error))?;
+        let policy = load_entry(&host, &Sources::default(), &entry, &entry.terms())?;
         let name = format!("{} (sha256:{})", policy.called(), short(policy.digest()));
         let policies = host.policies(vec![Assignment {
             policy,

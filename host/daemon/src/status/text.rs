@@ -260,13 +260,25 @@ fn prices(overlays: &Overlays) -> String {
 fn policy(policy: &PolicyStatus) -> String {
     let without = match (policy.mode, policy.loading) {
         (Mode::Off, _) => "not asked",
+        _ if policy.fetching => "being fetched",
         (_, true) => "being loaded",
         (_, false) => "never loaded, the price answers",
     };
     let version = policy.version.as_deref().unwrap_or(without);
     let failing = policy.failing.as_ref();
     let failing = failing.map(|why| format!("; failing: {why}"));
-    let decisions = decisions(policy) + &alike(policy) + &raised(policy) + &withheld(policy);
+    let signed = policy.signed_by.as_ref();
+    let signed = signed.map(|key| format!("; signed with {key}"));
+    let coming = match policy.fetching && policy.version.is_some() {
+        true => "; what the configuration names is being fetched",
+        false => "",
+    };
+    let decisions = signed.unwrap_or_default()
+        + coming
+        + &decisions(policy)
+        + &alike(policy)
+        + &raised(policy)
+        + &withheld(policy);
     format!(
         "{} ({}): {version}{decisions}{}{}",
         policy.name,

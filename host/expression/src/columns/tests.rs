@@ -335,3 +335,44 @@ fn price_expressions_of_karpenter_give_the_same_cents() {
         assert!((found - expected).abs() < 1e-12, "{line}: {found}");
     }
 }
+
+#[test]
+fn what_an_expression_reads_is_named_as_it_stands_there() {
+    for text in [
+        "cost",
+        "price",
+        "cpu_millicores",
+        "memory_mib",
+        "reservation_count",
+        "resources[\"nvidia.com/gpu\"]",
+        "allocatable[\"memory\"]",
+        "signal(\"carbon\", 450)",
+        "now",
+        "node_pool.weight",
+    ] {
+        assert_eq!(reads(text), text);
+    }
+    for text in [
+        "instance_type",
+        "zone",
+        "capacity_type",
+        "architecture",
+        "reservation",
+        "labels[\"a/b\"]",
+        "node_pool.name",
+        "node_pool.labels[\"a/b\"]",
+        "node_pool.annotations[\"a\"]",
+    ] {
+        assert_eq!(reads(&format!("{text} == 'a' ? 1 : 2")), text);
+    }
+    assert_eq!(
+        reads("available ? cost + cost : price"),
+        "available, cost, price"
+    );
+}
+
+fn reads(text: &str) -> String {
+    let program = Program::compile(text).unwrap();
+    let names: Vec<String> = program.sources().map(ToString::to_string).collect();
+    names.join(", ")
+}

@@ -5,10 +5,10 @@
 use std::collections::BTreeMap;
 
 use longshore_api::labels::{CAPACITY_TYPE, INSTANCE_TYPE, LAUNCH_ORDER, PRICE_OVERLAY, ZONE};
-use longshore_api::quantity::Quantity;
-use longshore_cloud::{CloudError, Launch, OfferingName, Shortage};
+use longshore_api::quantity::{Quantity, amounts};
+use longshore_cloud::{CloudError, Launch, OfferingName, Operator, Shortage};
 use longshore_core::model::{
-    Catalogue, InstanceType, Offering, Op, Requirement, ResourceId, Resources, Symbol, Symbols,
+    Catalogue, InstanceType, Offering, Op, Requirement, ResourceId, Symbol, Symbols,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -138,9 +138,9 @@ impl<'a> Rule<'a> {
                 .filter_map(|value| names.get(value))
                 .collect()
         };
-        match requirement.operator.as_str() {
-            "In" => Rule::In(values()),
-            "NotIn" => Rule::NotIn(values()),
+        match requirement.operator {
+            Operator::In => Rule::In(values()),
+            Operator::NotIn => Rule::NotIn(values()),
             _ => Rule::Other(requirement),
         }
     }
@@ -306,21 +306,6 @@ fn requests(
     launch.requests.iter().map(amount).collect()
 }
 
-/// Amounts as Kubernetes writes them.
-fn amounts(resources: &Resources, names: &Symbols) -> BTreeMap<String, String> {
-    let text = |(id, amount): (ResourceId, i64)| {
-        let text = match id {
-            ResourceId::Cpu => format!("{amount}m"),
-            ResourceId::Memory | ResourceId::EphemeralStorage if amount % 1024 == 0 => {
-                format!("{}Ki", amount / 1024)
-            }
-            _ => amount.to_string(),
-        };
-        (id.name(names).to_owned(), text)
-    };
-    resources.iter().map(text).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use expect_test::expect;
@@ -345,7 +330,11 @@ mod tests {
                 let (key, operator) = (words.next().unwrap(), words.next().unwrap());
                 launch.requirements.push(longshore_cloud::Requirement {
                     key,
-                    operator,
+                    operator: match operator.as_str() {
+                        "In" => Operator::In,
+                        "NotIn" => Operator::NotIn,
+                        other => panic!("no operator: {other}"),
+                    },
                     values: words.collect(),
                 });
             }

@@ -69,7 +69,7 @@ pub struct Jump {
 
 /// What a process begins with.
 pub struct ProcessInputs {
-    /// Who scores.
+    /// The policies that score.
     pub reloader: PolicyReloader,
     /// Where it writes everything down.
     pub journal: Journal,

@@ -106,12 +106,16 @@ impl fmt::Display for ScenarioEvent {
 /// A duration for people: `90s`, `45m`, `2h`, `1d12h`.
 pub fn text(time: Duration) -> String {
     let seconds = time.as_secs();
-    let parts = [
+    joined(&[
         (seconds / 86_400, "d"),
         (seconds / 3600 % 24, "h"),
         (seconds / 60 % 60, "m"),
         (seconds % 60, "s"),
-    ];
+    ])
+}
+
+/// The parts of a duration that are not 0, each with its unit.
+pub(super) fn joined(parts: &[(u64, &str)]) -> String {
     let text: String = parts
         .iter()
         .filter(|(n, _)| *n > 0)

@@ -58,15 +58,6 @@ pub enum Part {
 }
 
 impl Curve {
-    /// Always the same.
-    pub fn steady(base: f64) -> Self {
-        Curve {
-            base,
-            parts: Vec::new(),
-            noise: 0.0,
-        }
-    }
-
     /// Replicas at a time after the beginning, which was at `begins` (seconds since 1970); `about`
     /// names the load.
     pub fn at(&self, time: Duration, begins: i64, chance: KeyedRng, about: &str) -> u32 {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use longshore_api::labels::MOVE_COST;
 use serde_json::{Map, Value, json};
 
+use super::acts::joined;
 use longshore_simcluster::actors::kubelet::{RUNS_FOR, START_AFTER, STOP_AFTER};
 
 const ZONE: &str = "topology.kubernetes.io/zone";
@@ -256,19 +257,9 @@ fn pairs(pairs: &[(String, String)]) -> Value {
 /// As Kubernetes has it: hours are the largest unit.
 fn duration(time: Duration) -> String {
     let seconds = time.as_secs();
-    let parts = [
+    joined(&[
         (seconds / 3600, "h"),
         (seconds / 60 % 60, "m"),
         (seconds % 60, "s"),
-    ];
-    let text: String = parts
-        .iter()
-        .filter(|(n, _)| *n > 0)
-        .map(|(n, unit)| format!("{n}{unit}"))
-        .collect();
-    if text.is_empty() {
-        "0s".to_owned()
-    } else {
-        text
-    }
+    ])
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
-use longshore_daemon::config::{self, Ability, Config, PolicyEntry, SignalEntry};
+use longshore_daemon::config::{self, Ability, Config, PolicyEntry, Reference, SignalEntry};
 use longshore_daemon::error::Failure;
 use longshore_daemon::live::journal::{DEFAULT_MAX_BYTES, DEFAULT_SEGMENT_BYTES, Journal, Sizes};
 use longshore_daemon::live::policies::{Notice, PolicyReloader, Setup, Watcher};
@@ -13,7 +13,7 @@ use longshore_daemon::scorer;
 
 use crate::harness::{Begin, ProcessInputs};
 
-/// Who scores, and how rounds plan.
+/// Which policies score, and how rounds plan.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Policy {
     /// The file that it was read from, if that is a configuration of its own.
@@ -30,8 +30,8 @@ impl Policy {
         }
     }
 
-    /// As typed: a configuration (`longshore.toml`), a component (`FILE.wasm[,SETTINGS.toml]`), or
-    /// `price`.
+    /// As typed: a configuration (`longshore.toml`), a component (`FILE.wasm[,SETTINGS.toml]`), an
+    /// expression (`cel=EXPRESSION`), or `price`.
     ///
     /// # Errors
     /// A file that cannot be read, or has faults.
@@ -39,11 +39,11 @@ impl Policy {
         if typed == "price" {
             return Ok(Policy::price());
         }
-        if typed
+        let is_component = typed
             .rsplit_once(',')
             .map_or(typed, |(path, _)| path)
-            .ends_with(".wasm")
-        {
+            .ends_with(".wasm");
+        if is_component || typed.starts_with("cel=") {
             // Typing it is the grant of all that a simulated cluster asks.
             let grants = [
                 Ability::Scorer,
@@ -94,16 +94,30 @@ impl Policy {
         }
     }
 
-    /// A signal that comes over the network, with its address: there is none in a simulation.
-    pub fn network(&self) -> Option<(&str, &str)> {
-        self.config
-            .signals
-            .iter()
-            .find_map(|(name, signal)| match signal {
-                SignalEntry::Url { url, .. } => Some((name.as_str(), url.as_str())),
-                SignalEntry::PlacementScores(_) => Some((name.as_str(), "EC2")),
-                SignalEntry::File(_) => None,
-            })
+    /// What comes over the network, with a hint: there is none in a simulation.
+    pub fn network(&self) -> Option<(String, &'static str)> {
+        let signals = self.config.signals.iter();
+        let mut signals = signals.filter_map(|(name, signal)| match signal {
+            SignalEntry::Url { url, .. } => Some((name, url.as_str())),
+            SignalEntry::PlacementScores(_) => Some((name, "EC2")),
+            SignalEntry::File(_) => None,
+        });
+        let policies = self.config.policies.iter();
+        let mut policies =
+            policies.filter(|p| matches!(p.source.reference(), Some(Reference::Oci(_))));
+        let network = "and a simulation asks no network";
+        let signal = signals.next().map(|(name, place)| {
+            let said = format!("signal `{name}` comes from {place}, {network}");
+            (said, "save it and name the file: `file = \"…\"`")
+        });
+        signal.or_else(|| {
+            let policy = policies.next()?;
+            let (name, place) = (&policy.name, &policy.source);
+            let said = format!("policy `{name}` comes from {place}, {network}");
+            let hint = "copy it with `oras cp -r --to-oci-layout`, and name the folder: \
+                        `oci-layout = \"…\"`";
+            Some((said, hint))
+        })
     }
 }
 

@@ -269,7 +269,7 @@ fn daemon(mut table: Table) -> Daemon {
     read
 }
 
-/// Who scores: `config` names a `longshore.toml`, or its tables stand in the scenario.
+/// The policies: `config` names a `longshore.toml`, or its tables stand in the scenario.
 fn policy(root: &mut Table, folder: &Path) -> Policy {
     let inline = config::tables(root, folder);
     let policy = match root.text("config") {
@@ -297,13 +297,8 @@ fn policy(root: &mut Table, folder: &Path) -> Policy {
             })
         }
     };
-    if let Some((name, url)) = policy.network() {
-        let hint = "save it and name the file: `file = \"…\"`".into();
-        root.fault_at(
-            "config",
-            format!("signal `{name}` comes from {url}, and a simulation asks no network"),
-            hint,
-        );
+    if let Some((message, hint)) = policy.network() {
+        root.fault_at("config", message, hint.into());
     }
     policy
 }

@@ -3,7 +3,9 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use longshore_daemon::config::{Exclusions, OnFailure, PolicyEntry};
+use longshore_daemon::config::{
+    Exclusions, OnFailure, PolicyEntry, PolicySource, Reference, SignalEntry,
+};
 use longshore_daemon::error::Failure;
 use longshore_daemon::toml_of;
 
@@ -62,6 +64,12 @@ impl PolicyFile {
             std::fs::write(folder.join(&settings), toml_of(&entry.settings)).map_err(cannot)?;
             text += &table(entry, &settings);
         }
+        for (name, signal) in &policy.config.signals {
+            if let SignalEntry::File(file) = signal {
+                let file = absolute(file);
+                let _ = writeln!(text, "[signals.{name:?}]\nfile = {file:?}\n");
+            }
+        }
         if text.is_empty() {
             PRICE.clone_into(&mut text);
         }
@@ -82,20 +90,28 @@ impl PolicyFile {
     }
 }
 
+fn absolute(file: &Path) -> String {
+    let file = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
+    file.display().to_string()
+}
+
 /// A `[[policy]]` with settings in a file of their own.
 fn table(entry: &PolicyEntry, settings: &str) -> String {
-    let path = std::path::absolute(&entry.path).unwrap_or_else(|_| entry.path.clone());
-    let mut text = format!(
-        "[[policy]]\nname = {:?}\npath = {:?}\n",
-        entry.name,
-        path.display().to_string()
-    );
-    match &entry.settings_file {
-        Some(file) => {
-            let file = std::path::absolute(file).unwrap_or_else(|_| file.clone());
-            let _ = writeln!(text, "settings-file = {:?}", file.display().to_string());
+    let mut text = format!("[[policy]]\nname = {:?}\n", entry.name);
+    let place = match &entry.source {
+        // As JSON, which is a string of TOML too.
+        PolicySource::Expression => format!("cel = {}", entry.settings["expression"]),
+        PolicySource::File(path) => format!("path = {:?}", absolute(path)),
+        PolicySource::Bundle(at @ Reference::Oci(_)) => format!("oci = \"{at}\""),
+        PolicySource::Bundle(at @ Reference::Layout(_)) => {
+            format!("oci-layout = {:?}", at.to_string())
         }
-        None => _ = writeln!(text, "settings-file = {settings:?}"),
+    };
+    let _ = writeln!(text, "{place}");
+    match (&entry.source, &entry.settings_file) {
+        (PolicySource::Expression, _) => {}
+        (_, Some(file)) => _ = writeln!(text, "settings-file = {:?}", absolute(file)),
+        (_, None) => _ = writeln!(text, "settings-file = {settings:?}"),
     }
     if let Some(pools) = &entry.nodepools {
         let _ = writeln!(text, "nodepools = {pools:?}");

@@ -44,7 +44,7 @@ pub struct View {
     /// Of running pods.
     pub pods: VecDeque<f64>,
     next: Duration,
-    /// Who scores.
+    /// The policies that score.
     pub policy: String,
     /// What can be edited.
     pub policy_file: PathBuf,

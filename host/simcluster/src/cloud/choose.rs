@@ -5,11 +5,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use longshore_api::labels::{INSTANCE_TYPE, LAUNCH_ORDER};
-use longshore_api::quantity::Quantity;
-use longshore_cloud::{CloudError, Launch, OfferingName, Shortage};
-use longshore_core::model::{
-    InstanceType, Offering, OfferingId, Op, Requirement, ResourceId, Resources, Symbols,
-};
+use longshore_api::quantity::{Quantity, amounts};
+use longshore_cloud::{CloudError, Launch, OfferingName, Operator, Shortage};
+use longshore_core::model::{InstanceType, Offering, OfferingId, Op, Requirement, Symbols};
 
 use super::market::Market;
 
@@ -98,7 +96,7 @@ impl<'a> Order<'a> {
             return Order::default();
         };
         let types = launch.requirements_on(INSTANCE_TYPE);
-        let types = types.filter(|one| one.operator == "In").take(1);
+        let types = types.filter(|one| one.operator == Operator::In).take(1);
         let names = types.flat_map(|one| one.values.iter().map(String::as_str));
         Order {
             places: names.zip(0..).collect(),
@@ -190,19 +188,4 @@ fn labels(
         .iter()
         .any(|r| of(&r.key).is_some_and(|value| !r.admits(Some(value))));
     (!refused).then_some(labels)
-}
-
-/// Amounts as Kubernetes writes them.
-fn amounts(resources: &Resources, names: &Symbols) -> BTreeMap<String, String> {
-    let text = |(id, amount): (ResourceId, i64)| {
-        let text = match id {
-            ResourceId::Cpu => format!("{amount}m"),
-            ResourceId::Memory | ResourceId::EphemeralStorage if amount % 1024 == 0 => {
-                format!("{}Ki", amount / 1024)
-            }
-            _ => amount.to_string(),
-        };
-        (id.name(names).to_owned(), text)
-    };
-    resources.iter().map(text).collect()
 }

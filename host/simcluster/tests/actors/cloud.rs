@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use expect_test::expect;
-use longshore_cloud::{CloudError, CloudProvider, Launch, Requirement};
+use longshore_cloud::{CloudError, CloudProvider, Launch, Operator, Requirement};
 use longshore_simcluster::cloud::{Disturbances, Faults};
 use longshore_simcluster::server::resources;
 use longshore_simcluster::world::{Options, World};
@@ -12,7 +12,7 @@ use crate::scene::{apply, pod, story, story_with, wait};
 pub fn launch(number: u32, capacity_type: &str) -> Launch {
     let is = |key: &str, value: &str| Requirement {
         key: key.into(),
-        operator: "In".into(),
+        operator: Operator::In,
         values: vec![value.into()],
     };
     Launch {

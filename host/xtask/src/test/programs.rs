@@ -31,6 +31,7 @@ const WITH_CONTROL_PLANE: [&[&str]; 2] = [
         "repair",
         "disruption_live",
         "overlays_live",
+        "bundles_live",
         "one_pod_live",
         "tight",
         "crd_server",

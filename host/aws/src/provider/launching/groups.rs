@@ -6,7 +6,6 @@ use longshore_cloud::{CloudError, GroupAnswer, GroupLaunch, Launch};
 
 use super::{LAUNCH_ATTEMPTS, Next, digest, hashes, templates_gone};
 use crate::launch::fleet::GROUP_TAG;
-use crate::nodeclass;
 use crate::provider::state::Group;
 use crate::provider::{Ec2, MAX_DESCRIBE_DELAY_SECONDS, State};
 
@@ -21,13 +20,8 @@ impl Ec2 {
             return Err(CloudError::Invalid(what));
         }
         let class = self.class(&group.launch.class_name).await.ok();
-        let turn = self.turn(&group.token);
-        let result = {
-            let _turn = turn.lock().await;
-            self.group_in_turn(group).await
-        };
-        self.end_turn(&group.token, turn);
-        let mut answer = result?;
+        let work = self.group_in_turn(group);
+        let mut answer = self.in_turn(&group.token, work).await?;
         let hashes = hashes(class.as_ref());
         for instance in &mut answer.instances {
             let own = hashes
@@ -44,33 +38,22 @@ impl Ec2 {
             uid: token.to_owned(),
             ..group.launch.clone()
         };
-        let (begun, used) = {
+        let used = {
             let mut state = self.state();
             if let Some(answer) = state.group(token, self.now()) {
                 return Ok(answer);
             }
             let own = state.launches.get(token);
-            (
-                own.is_some_and(|own| own.sent.is_some()),
-                own.is_some_and(|own| own.reused.is_some()),
-            )
+            own.is_some_and(|own| own.reused.is_some())
         };
         // Another request has the token. Whatever is asked for now, the answer is the same.
         if used {
             return self.find_group(group).await;
         }
-        let class = self.class(&launch.class_name).await?;
-        if !begun {
-            nodeclass::launchable(&class).map_err(CloudError::NodeClassNotReady)?;
-        }
+        let (class, begun) = self.begin(&launch).await?;
         for _ in 0..LAUNCH_ATTEMPTS {
-            if !begun {
-                self.choice(&mut self.state(), &launch, &class)?;
-            }
-            let (fleet, turn) = self.request(&launch, Some(group.count), &class).await?;
-            let reserved = self.reserve(&class, &fleet)?;
-            let sent = self.send(token, &fleet, turn).await;
-            match self.answered(&launch, &fleet, reserved, sent)? {
+            let (fleet, next) = (self.attempt(&launch, Some(group.count), &class, begun)).await?;
+            match next {
                 Next::Done(all, short) => {
                     let now = self.now();
                     let made = all.iter().map(|one| {

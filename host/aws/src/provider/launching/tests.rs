@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use longshore_api::crd::NodeClaim;
-use longshore_cloud::{CloudProvider as _, Requirement};
+use longshore_cloud::{CloudProvider as _, Operator, Requirement};
 use longshore_core::model::MinValuesPolicy;
 use longshore_ec2::catalogue::world;
 use longshore_ec2::userdata::Cluster;
@@ -161,10 +161,13 @@ fn launch_of(claim: &Value) -> Launch {
             .filter_map(|one| Some((one.key.clone(), one.min_values? as usize)))
             .collect(),
         requirements: all
-            .map(|one| Requirement {
-                key: one.key.clone(),
-                operator: one.operator.as_str().to_owned(),
-                values: one.values.clone(),
+            .map(|one| {
+                assert_eq!(one.operator, longshore_api::crd::Operator::In);
+                Requirement {
+                    key: one.key.clone(),
+                    operator: Operator::In,
+                    values: one.values.clone(),
+                }
             })
             .collect(),
         requests: spec

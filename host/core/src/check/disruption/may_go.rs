@@ -149,7 +149,9 @@ fn may_be_evicted(world: &ClusterObjects, ix: PodIx) -> Result<(), String> {
     let held = match pod.do_not_disrupt {
         DoNotDisrupt::No => false,
         DoNotDisrupt::Always => true,
-        DoNotDisrupt::For(seconds) => pod.started.is_none_or(|start| start + seconds > world.now),
+        DoNotDisrupt::For(seconds) => pod
+            .started
+            .is_none_or(|start| start.saturating_add(seconds.into()) > world.now),
     };
     if held {
         return Err(format!("pod {} must not be disrupted", pod.name));

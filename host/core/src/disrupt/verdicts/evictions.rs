@@ -22,7 +22,9 @@ impl PodRules {
             DoNotDisrupt::No => {}
             DoNotDisrupt::Always => return Some(Stays::PodDoNotDisrupt(ix, None)),
             DoNotDisrupt::For(seconds) => {
-                let until = pod.started.map(|started| started.saturating_add(seconds));
+                let until = pod
+                    .started
+                    .map(|started| started.saturating_add(seconds.into()));
                 if until.is_none_or(|until| world.now < until) {
                     return Some(Stays::PodDoNotDisrupt(ix, until));
                 }

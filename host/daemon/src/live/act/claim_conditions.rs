@@ -11,22 +11,17 @@ use std::time::Duration;
 
 use longshore_api::crd::duration::{self, Lifetime};
 use longshore_api::crd::{
-    ConditionStatus, NodeClaim, NodeClaimStatus, NodePool, Requirement, Time, Timestamp, condition,
-    hash, set_condition,
+    ConditionStatus, NodeClaim, NodeClaimStatus, NodePool, Operator, Requirement, Time, Timestamp,
+    condition, hash, set_condition,
 };
 use longshore_api::labels;
 use longshore_core::matching::satisfies;
 use longshore_core::model::{Catalogue, InstanceType, Labels, Symbols};
 
 use super::context::Context;
-use super::launch::launch_request::launch_of;
+use super::launch::launch_request::{launch_of, requirement};
 use crate::live::decide::claims::{HASH, HASH_VERSION};
-use crate::live::observe::node_claim::is_true;
-
-/// The condition of nodes that consolidation may take.
-pub const CONSOLIDATABLE: &str = "Consolidatable";
-/// The condition of nodes that are not what they should be.
-pub const DRIFTED: &str = "Drifted";
+use crate::live::observe::node_claim::{CONSOLIDATABLE, DRIFTED, INITIALIZED, LAUNCHED, is_true};
 
 /// A claim must be this old before a missing instance type counts as drift. Clouds list types with
 /// gaps.
@@ -70,7 +65,7 @@ pub async fn update(
     );
     let (mut drift, counts_in) = own_drift(claim, status, pool, around.listed, now);
     let mut asked_in = None;
-    if is_true(status, "Launched")
+    if is_true(status, LAUNCHED)
         && drift.is_none()
         && let Some(interval) = ctx.provider.drift_interval()
     {
@@ -123,7 +118,7 @@ pub fn consolidatable(
     now: Timestamp,
 ) -> (bool, Option<Duration>) {
     let initialized =
-        condition(&status.conditions, "Initialized").filter(|c| c.status == ConditionStatus::True);
+        condition(&status.conditions, INITIALIZED).filter(|c| c.status == ConditionStatus::True);
     let Ok(Lifetime::After(after)) = duration::lifetime(&pool.spec.disruption.consolidate_after)
     else {
         return (false, None);
@@ -156,7 +151,7 @@ pub fn own_drift(
     listed: Option<bool>,
     now: Timestamp,
 ) -> (Option<Drift>, Option<Duration>) {
-    if !is_true(status, "Launched") {
+    if !is_true(status, LAUNCHED) {
         return (None, None);
     }
     if let Some(drift) = template_drift(claim, pool).or_else(|| requirements_drift(claim, pool)) {
@@ -225,12 +220,7 @@ fn requirements_drift(claim: &NodeClaim, pool: &NodePool) -> Option<Drift> {
 /// own requirements: a key with several values left gives no label.
 fn is_met(claim: &NodeClaim, wanted: &Requirement) -> bool {
     let key = labels::stable(&wanted.key);
-    let values = |r: &Requirement| r.values.iter().map(|v| v.to_owned()).collect();
-    let plain = longshore_cloud::Requirement {
-        key: key.to_owned(),
-        operator: wanted.operator.as_str().to_owned(),
-        values: values(wanted),
-    };
+    let plain = requirement(wanted);
     if let Some(value) = label(claim, key) {
         return plain.admits(Some(value));
     }
@@ -244,7 +234,7 @@ fn is_met(claim: &NodeClaim, wanted: &Requirement) -> bool {
         return plain.admits(None);
     }
     own.all(|own| {
-        own.operator.as_str() != "In" || own.values.iter().any(|value| plain.admits(Some(value)))
+        own.operator != Operator::In || own.values.iter().any(|value| plain.admits(Some(value)))
     })
 }
 

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 
 use super::context::Context;
 use crate::live::observe::kinds::Kind;
+use crate::live::observe::node_claim::{CONSOLIDATABLE, INITIALIZED, LAUNCHED, REGISTERED};
 use crate::live::process::mutants::mutant;
 use crate::live::process::step_error::StepError;
 
@@ -59,7 +60,7 @@ fn announce(ctx: &Context, old: &NodeClaim, new: &Condition) {
 }
 
 /// Conditions that change often, of which Karpenter writes no Event either.
-const UNTOLD: [&str; 2] = ["ConsistentStateFound", "Consolidatable"];
+const UNTOLD: [&str; 2] = ["ConsistentStateFound", CONSOLIDATABLE];
 
 /// Says in an Event that a condition has changed, as long as there are not too many of them: one
 /// for each condition of each claim costs the API server more than the claims do.
@@ -241,7 +242,7 @@ pub async fn delete(ctx: &Context, claim: &NodeClaim, why: &str) -> Result<bool,
 
 /// The condition Ready follows from the three before it.
 pub fn set_ready(ctx: &Context, status: &mut NodeClaimStatus) {
-    let parts = ["Launched", "Registered", "Initialized"].map(|t| condition(&status.conditions, t));
+    let parts = [LAUNCHED, REGISTERED, INITIALIZED].map(|t| condition(&status.conditions, t));
     let worst = |wanted: ConditionStatus| {
         parts
             .iter()

@@ -3,17 +3,13 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
-use futures::StreamExt as _;
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::Node;
+use kube::Client;
 use kube::api::{Api, Patch, PatchParams};
-use kube::core::Request;
-use kube::{Client, Resource as _};
 use longshore_api::crd::{NodeClaim, Taint, Timestamp};
 use longshore_cloud::CloudProvider;
 use serde_json::{Value, json};
-use tokio::sync::Semaphore;
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::disruption::counts::KnownDisruptions;
@@ -28,9 +24,9 @@ use super::launch::launches::Launches;
 use super::launch::refusals::Refusals;
 use super::launch::static_pools::purchases::StaticCapacity;
 use super::launch::useless_purchases::registrations::Registrations;
+use super::nominations::Nominations;
 use super::recent::Recent;
 use super::repair::mode::Repairs;
-use crate::live::decide::rollout::Nomination;
 use crate::live::metrics::Metrics;
 use crate::live::observe::freshness::OwnWrite;
 use crate::live::observe::kinds::Kind;
@@ -56,19 +52,31 @@ pub struct Context {
     pub managed: Managed,
     pub events: Events,
     pub metrics: Arc<Metrics>,
-    pub health: RegistrationHealth,
-    /// Nodes that have joined or not, for their NodePools to remember.
-    pub registrations: Registrations,
     pub leadership: Leadership,
     pub clock: Clock,
     /// Whether the loop is alive.
     pub pulse: Pulse,
     /// Own writes, sent to the loop at once, because the watch may bring them much later.
     pub echoes: UnboundedSender<OwnWrite>,
+    /// How nodes that stay unhealthy are repaired.
+    pub repairs: Repairs,
+    /// Static NodePools.
+    pub static_capacity: StaticCapacity,
     /// Asks watches for a new list.
     pub relists: Arc<Relists>,
     /// The watches are up to date as far as is known, so timeouts on their content may be applied.
     pub fresh: AtomicBool,
+    /// Whether metrics and Events report the state of objects beside actions; off by default.
+    pub observes: AtomicBool,
+    pub memory: Memory,
+}
+
+/// What steps leave for later steps of this process. Without it, all goes on from the cluster.
+#[derive(Default)]
+pub struct Memory {
+    pub health: RegistrationHealth,
+    /// Nodes that have joined or not, for their NodePools to remember.
+    pub registrations: Registrations,
     /// Offerings that are unavailable now.
     pub unavailable: Arc<UnavailableOfferings>,
     /// Launches that wait, for the cloud has refused them.
@@ -83,79 +91,18 @@ pub struct Context {
     pub launch_groups: LaunchGroups,
     /// All instances, for claims that end.
     pub shared_list: SharedList,
-    /// Nominations that may be written at a time.
-    pub nomination_turns: Semaphore,
     /// Nodes that are being drained.
     pub drains: Drains,
     /// What garbage collection has seen.
     pub garbage: Garbage,
-    /// How nodes that stay unhealthy are repaired.
-    pub repairs: Repairs,
-    /// Static NodePools.
-    pub static_capacity: StaticCapacity,
     /// Commands of disruption that have failed.
     pub failures: KnownFailures,
     /// How many nodes of NodePools were disrupted.
     pub disruptions: KnownDisruptions,
-    /// Whether `status.nominatedNodeName` may be written; off after the first refusal.
-    pub nominates: AtomicBool,
-    /// Whether metrics and Events report the state of objects beside actions; off by default.
-    pub observes: AtomicBool,
-}
-
-/// What a [`Context`] is made with; all else begins empty.
-pub struct Parts {
-    pub client: Client,
-    pub plain: Client,
-    pub provider: Arc<dyn CloudProvider>,
-    pub managed: Managed,
-    pub events: Events,
-    pub metrics: Arc<Metrics>,
-    pub leadership: Leadership,
-    pub clock: Clock,
-    pub echoes: UnboundedSender<OwnWrite>,
-    pub repairs: Repairs,
-    /// Whether there are static NodePools.
-    pub static_capacity: bool,
+    pub nominations: Nominations,
 }
 
 impl Context {
-    /// One that has seen nothing yet.
-    pub fn new(parts: Parts) -> Self {
-        Context {
-            client: parts.client,
-            plain: parts.plain,
-            provider: parts.provider,
-            managed: parts.managed,
-            events: parts.events,
-            metrics: parts.metrics,
-            health: RegistrationHealth::default(),
-            registrations: Registrations::default(),
-            leadership: parts.leadership,
-            clock: parts.clock,
-            pulse: Pulse::new(tokio::time::Instant::now()),
-            echoes: parts.echoes,
-            relists: Arc::default(),
-            fresh: AtomicBool::new(true),
-            unavailable: Arc::default(),
-            backoff: LaunchBackoff::default(),
-            refusals: Refusals::default(),
-            recent: Recent::default(),
-            launches: Launches::default(),
-            launch_groups: LaunchGroups::default(),
-            shared_list: SharedList::default(),
-            nomination_turns: Semaphore::new(NOMINATIONS_AT_ONCE),
-            drains: Drains::default(),
-            garbage: Garbage::default(),
-            repairs: parts.repairs,
-            static_capacity: StaticCapacity::new(parts.static_capacity),
-            failures: KnownFailures::default(),
-            disruptions: KnownDisruptions::default(),
-            nominates: AtomicBool::new(true),
-            observes: AtomicBool::new(false),
-        }
-    }
-
     /// The time.
     pub fn now(&self) -> Timestamp {
         self.clock.now()
@@ -199,7 +146,7 @@ impl Context {
     /// This process has asked for the end of a NodeClaim: counts it, and remembers why.
     pub fn disrupted(&self, reason: &str, claim: &NodeClaim) {
         self.metrics.disrupted(reason, claim);
-        self.recent.because(claim, reason, self.now());
+        self.memory.recent.because(claim, reason, self.now());
     }
 
     /// Tells the loop of an object that was written: `text` is the server's answer. NodeClaims are
@@ -253,101 +200,8 @@ impl Context {
             other => other,
         }
     }
-
-    /// Writes `status.nominatedNodeName` of pods, several at a time, and echoes each. kube-scheduler
-    /// tries the nominated node first and, since 1.35, reserves its room. A refused write costs only
-    /// the nomination.
-    pub async fn nominate(&self, pods: &[Nomination]) {
-        if !self.nominates.load(Ordering::Relaxed) || self.may_write().is_err() {
-            return;
-        }
-        futures::stream::iter(pods)
-            .for_each_concurrent(NOMINATIONS_AT_ONCE, |(pod, node)| {
-                self.nominate_one(pod, node)
-            })
-            .await;
-    }
-
-    async fn nominate_one(&self, pod: &str, node: &str) {
-        let _turn = self.nomination_turns.acquire().await;
-        let Some((namespace, name)) = pod.split_once('/') else {
-            return;
-        };
-        let patch = Patch::Strategic(json!({"status": {"nominatedNodeName": node}}));
-        let path = Request::new(Pod::url_path(&(), Some(namespace)));
-        let Ok(request) = path.patch_subresource("status", name, &PatchParams::default(), &patch)
-        else {
-            return;
-        };
-        match self.plain.request_text(request).await {
-            // The pod itself comes by the watch as well, and is read there.
-            Ok(text) => drop(self.echo(Kind::Pod, pod, &text)),
-            Err(kube::Error::Api(status))
-                if status.code == 403 && self.nominates.swap(false, Ordering::Relaxed) =>
-            {
-                tracing::warn!("missing permission to patch pods/status; pods are not nominated");
-            }
-            Err(_) => {}
-        }
-    }
-
-    /// Clears the nomination of each of these pods, unless it has changed meanwhile.
-    pub async fn clear_nominations(&self, pods: Vec<String>) {
-        futures::stream::iter(pods)
-            .for_each_concurrent(NOMINATIONS_AT_ONCE, |pod| async move {
-                self.clear_nomination(&pod).await
-            })
-            .await;
-    }
-
-    async fn clear_nomination(&self, pod: &str) {
-        let Some((namespace, name)) = pod.split_once('/') else {
-            return;
-        };
-        let api: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
-        let mut old = None;
-        for attempt in 0..CLEAR_ATTEMPTS {
-            if self.may_write().is_err() {
-                return;
-            }
-            match self.try_clear_nomination(&api, name, &mut old).await {
-                Ok(()) => return,
-                Err(kube::Error::Api(status)) if [403, 404].contains(&status.code) => return,
-                Err(_) => tokio::time::sleep(Duration::from_secs(1 << attempt)).await,
-            }
-        }
-    }
-
-    async fn try_clear_nomination(
-        &self,
-        api: &Api<Pod>,
-        name: &str,
-        old: &mut Option<String>,
-    ) -> kube::Result<()> {
-        let pod = api.get(name).await?;
-        let nominated = pod
-            .status
-            .and_then(|status| status.nominated_node_name)
-            .filter(|node| !node.is_empty());
-        let Some(nominated) = nominated.filter(|node| old.as_ref().is_none_or(|old| old == node))
-        else {
-            return Ok(());
-        };
-        *old = Some(nominated);
-        let version = json!({"resourceVersion": pod.metadata.resource_version});
-        let patch =
-            Patch::Strategic(json!({"metadata": version, "status": {"nominatedNodeName": null}}));
-        api.patch_status(name, &PatchParams::default(), &patch)
-            .await
-            .map(drop)
-    }
 }
 
-/// Attempts to clear a nomination.
-const CLEAR_ATTEMPTS: u32 = 5;
-
-/// Number of nominations written at a time, so that other writes get their turn.
-const NOMINATIONS_AT_ONCE: usize = 32;
 /// How the last four launches of each NodePool went.
 #[derive(Default)]
 pub struct RegistrationHealth(Mutex<BTreeMap<String, VecDeque<bool>>>);

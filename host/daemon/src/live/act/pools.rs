@@ -21,6 +21,7 @@ use super::claim_writes::{patch_meta, transition};
 use super::context::Context;
 use crate::live::decide::claims::{HASH, HASH_VERSION};
 use crate::live::observe::node::NodeView;
+use crate::live::observe::node_claim::DRIFTED;
 use crate::live::observe::state::Class;
 use crate::live::process::step_error::{Outcome, StepError};
 
@@ -152,7 +153,7 @@ async fn adopt(ctx: &Context, claims: &[Arc<NodeClaim>], value: &str) -> Result<
         let drifted = claim
             .status
             .as_ref()
-            .and_then(|s| condition(&s.conditions, "Drifted"));
+            .and_then(|s| condition(&s.conditions, DRIFTED));
         let mut annotations = json!({HASH_VERSION: hash::VERSION});
         if drifted.is_none_or(|c| c.status != ConditionStatus::True) {
             annotations[HASH] = json!(value);

@@ -12,8 +12,7 @@ use std::sync::Mutex;
 
 use longshore_api::crd::{ConditionStatus, NodeClaim, Timestamp, condition};
 
-use crate::live::decide::command::REASON;
-use crate::live::observe::node_claim::rfc3339;
+use crate::live::observe::node_claim::{DISRUPTION_REASON, rfc3339};
 use crate::live::observe::state::cost::Cost;
 use crate::live::process::lock::lock;
 use crate::status::parts;
@@ -187,7 +186,7 @@ impl Change {
 /// Why disruption takes a NodeClaim, as its condition says.
 fn stated(claim: &NodeClaim) -> Option<&str> {
     let status = claim.status.as_ref()?;
-    let stated = condition(&status.conditions, REASON)?;
+    let stated = condition(&status.conditions, DISRUPTION_REASON)?;
     (stated.status == ConditionStatus::True).then_some(stated.reason.as_str())
 }
 

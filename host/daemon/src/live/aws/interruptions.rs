@@ -40,7 +40,7 @@ impl Handler for Interruptions {
                 events.own(true, "InterruptionQueueFailed", &message).await;
             }
             None => {
-                let message = "messages of the interruption queue come again";
+                let message = "the interruption queue is read again";
                 events
                     .own(false, "InterruptionQueueRecovered", message)
                     .await;

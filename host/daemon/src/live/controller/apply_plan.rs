@@ -151,7 +151,7 @@ impl Controller {
     fn note_plan(&mut self, round: &Round, plan: &Plan, claims: usize, left_out: usize) {
         let milliseconds = round.took.as_millis() as u64;
         let pods = round.snapshot.pending.len();
-        self.last_plan = Some(LastPlan {
+        self.last_round.plan = Some(LastPlan {
             milliseconds,
             cost: plan.cost,
             effective: plan.effective_cost,
@@ -184,24 +184,17 @@ impl Controller {
         let pods = wanted.iter().flat_map(|want| want.pods.iter().cloned());
         let (waiting, moving): (Vec<String>, Vec<String>) =
             pods.partition(|pod| self.state.pods.waits(pod));
+        let recent = self.watches.is_recent(Kind::Pod, Instant::now());
         let purchase = Purchase {
-            doubtful: self.doubtful(&waiting),
+            doubtful: self.purchases.doubtful(&waiting, recent),
             waiting,
             moving,
             uids: uids_of(round),
             wanted,
         };
-        self.unproven = false;
+        self.purchases.proven = true;
         let (ctx, done) = (self.ctx.clone(), self.done.clone());
         tokio::spawn(purchase.carry_out(ctx, done));
-    }
-
-    /// Of these pods those to list before claims are created for them: nodes were bought for them
-    /// before. All, where the watch of pods has been silent, or another leader may have bought for them.
-    fn doubtful(&self, waiting: &[String]) -> Vec<String> {
-        let unsure = self.unproven || !self.watches.is_recent(Kind::Pod, Instant::now());
-        let again = |pod: &&String| unsure || self.bought.contains(*pod);
-        waiting.iter().filter(again).cloned().collect()
     }
 
     /// Notes what a look for disruption did not know of that began before this plan.
@@ -256,7 +249,8 @@ impl Controller {
     }
 
     /// Says why pods got no node: Event FailedScheduling on each pod that kube-scheduler has given up
-    /// on, and `status`. The words are of `messages.rs`.
+    /// on, and `status`. The sentence is `unplaced_pod` of `report.rs`, its
+    /// reasons are of `messages.rs`.
     fn tell_leftovers(&self, snapshot: &Snapshot, plan: &Plan) {
         let mut waiting = BTreeMap::new();
         let mut events = Vec::new();
@@ -350,7 +344,7 @@ impl Controller {
         found.retain(|pool, _| self.state.pools.contains_key(pool));
         for (pool, why) in found
             .iter()
-            .filter(|(pool, why)| self.incompatible_pools.get(*pool) != Some(why))
+            .filter(|(pool, why)| self.last_round.incompatible_pools.get(*pool) != Some(why))
         {
             tracing::warn!(
                 nodepool = pool,
@@ -388,7 +382,7 @@ impl Controller {
             let (ctx, message) = (self.ctx.clone(), format!("{words}{why}"));
             tokio::spawn(async move { ctx.events.pool(&pool, true, reason, &message).await });
         }
-        self.incompatible_pools = found;
+        self.last_round.incompatible_pools = found;
     }
 
     /// Nominates pods that are planned for existing nodes, remembers those of new nodes, and clears
@@ -424,7 +418,7 @@ impl Controller {
             } else if self.state.claims.contains_key(name) {
                 let decided = self.ctx.now().as_second();
                 pods.iter()
-                    .for_each(|(pod, _)| self.plans.plan(pod, name, decided));
+                    .for_each(|(pod, _)| self.purchases.plans.plan(pod, name, decided));
                 on_claims.push((name, pods));
             }
         }

@@ -109,7 +109,7 @@ impl Controller {
 
     /// Remembers NodeClaims that have gone, and what is bought with and is another one.
     fn note_recent(&mut self) {
-        let (recent, now) = (&self.ctx.recent, self.ctx.now());
+        let (recent, now) = (&self.ctx.memory.recent, self.ctx.now());
         for claim in self.state.changes.claims_gone() {
             recent.gone(&claim, now);
         }
@@ -138,9 +138,9 @@ impl Controller {
         }
         let source = &*self.config.catalogue;
         if source.follows(kind) {
-            self.offers.tell(source, kind, &change, &self.state);
+            self.offers.current.tell(source, kind, &change, &self.state);
         }
-        for node in self.ctx.drains.observe(kind, &change) {
+        for node in self.ctx.memory.drains.observe(kind, &change) {
             self.enqueue(WorkItem::Node(node), Instant::now());
         }
         let time = self.ctx.now().as_millisecond();

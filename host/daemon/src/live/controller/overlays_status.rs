@@ -5,7 +5,6 @@ use std::collections::HashMap;
 use super::Controller;
 use crate::live::observe::overlays::{Applied, Verdict};
 use crate::live::observe::state::TypeTable;
-use crate::live::process::lock::lock;
 use crate::status::parts::{ChangedPrice, Overlay, Overlays};
 
 /// Overlays and offerings that are named.
@@ -16,20 +15,14 @@ impl Controller {
     /// Nothing where there are no overlays, or they were not applied yet.
     pub(super) fn overlays_status(&self) -> Option<Overlays> {
         let known = self.config.overlays.as_deref();
-        let (offers, names) = (self.offers.catalogue(), self.state.names());
+        let (offers, names) = (self.offers.current.catalogue(), self.state.names());
         let made = known.and_then(|known| known.made(offers, names))?;
-        let number = made.catalogue.number();
-        let mut last = lock(&self.overlays_status);
-        if let Some((of, status)) = &*last
-            && *of == number
-        {
-            return Some(status.clone());
-        }
-        let before = TypeTable::of(offers, names);
-        let after = TypeTable::of(&made.catalogue, names);
-        let status = status(&made, &before, &after);
-        *last = Some((number, status.clone()));
-        Some(status)
+        let make = || {
+            let before = TypeTable::of(offers, names);
+            let after = TypeTable::of(&made.catalogue, names);
+            status(&made, &before, &after)
+        };
+        Some(self.offers.overlays.get(made.catalogue.number(), make))
     }
 }
 

@@ -20,7 +20,7 @@ use crate::live::decide::claims::class_label;
 use crate::live::decide::rollout::Turn;
 use crate::live::observe::node::NodeView;
 use crate::live::observe::node_claim;
-use crate::live::observe::node_claim::is_true;
+use crate::live::observe::node_claim::{REGISTERED, is_true};
 use crate::live::observe::planned_pods::{Planned, planned_pods};
 use crate::live::observe::state::{Class, WorkItem};
 use crate::live::policies::trouble_of;
@@ -42,24 +42,25 @@ impl Controller {
                 self.rollout.claim(name, claim.as_deref(), joined, now);
                 match &claim {
                     Some(claim) if claim.metadata.deletion_timestamp.is_none() => {
-                        if !self.plans.knows(name) {
+                        if !self.purchases.plans.knows(name) {
                             let created = claim
                                 .metadata
                                 .creation_timestamp
                                 .as_ref()
                                 .map_or(0, |t| t.0.as_second());
-                            planned_pods(claim)
-                                .for_each(|planned| self.plans.plan(planned.pod, name, created));
+                            planned_pods(claim).for_each(|planned| {
+                                self.purchases.plans.plan(planned.pod, name, created)
+                            });
                         }
                     }
-                    _ => self.plans.forget(name),
+                    _ => self.purchases.plans.forget(name),
                 }
             }
             WorkItem::Node(name) => {
                 self.pool_counts.note_change();
                 if !self.state.nodes.contains_key(name) {
                     self.last_pod_events.forget(name);
-                    self.ctx.drains.end(name);
+                    self.ctx.memory.drains.end(name);
                 }
             }
             _ => {}
@@ -121,7 +122,7 @@ impl Controller {
             id => self.state.nodes_of(id),
         };
         let mut turn = Turn::Wait(None);
-        if is_true(&status, "Registered") {
+        if is_true(&status, REGISTERED) {
             if self.rollout.registered(name, &claim, now) {
                 self.round_timer.node_registered(now);
             }
@@ -139,7 +140,7 @@ impl Controller {
         } else if let [node] = nodes.as_slice()
             && claim.metadata.deletion_timestamp.is_none()
         {
-            let (state, plans) = (&self.state, &self.plans);
+            let (state, plans) = (&self.state, &self.purchases.plans);
             let is_expected = |planned: &Planned<'_>| {
                 state.pods.waits(planned.pod)
                     && plans.owner(planned.pod).is_none_or(|owner| owner == name)
@@ -177,7 +178,7 @@ impl Controller {
         let listed = labels.zip(pool.as_ref()).and_then(|(labels, pool)| {
             let (class, _) = class_label(&pool.spec.template.spec.node_class_ref);
             let names = self.state.names();
-            is_listed(labels, &class, self.offers.catalogue(), names)
+            is_listed(labels, &class, self.offers.current.catalogue(), names)
         });
         Surroundings { pool, listed }
     }
@@ -190,7 +191,7 @@ impl Controller {
             let claims = node.as_ref().map(|node| self.state.claim_of(node));
             let mut claims = claims.iter().flatten();
             if !claims.any(|claim| reboot::phase::drains(claim)) {
-                self.ctx.drains.end(name);
+                self.ctx.memory.drains.end(name);
             }
             return self.repair_node(&node?, now);
         };
@@ -245,7 +246,7 @@ impl Controller {
     /// Has NodePools remember which purchases did not help, as a round or a look has found.
     pub(super) fn remember_useless(&mut self, snapshot: &Snapshot) {
         let now = Instant::now();
-        for (pool, purchases) in self.to_remember.note(snapshot) {
+        for (pool, purchases) in self.purchases.to_remember.note(snapshot) {
             if purchases > 0 {
                 self.ctx.metrics.useless_purchases(&pool, purchases);
                 tracing::warn!(
@@ -292,7 +293,7 @@ impl Controller {
         };
         let begins = self.disruption.is_beginning();
         let fault = self.state.pool_fault(name).map(str::to_owned);
-        let useless = self.to_remember.take(&pool);
+        let useless = self.purchases.to_remember.take(&pool);
         let given = self.state.given_of(name);
         let policies = trouble_of(&self.troubles, name);
         let ctx = self.ctx.clone();
@@ -322,7 +323,7 @@ impl Controller {
         let overlay = self.state.overlays.get(name)?.clone();
         let set = self.state.overlays.clone();
         let (pools, names) = (self.state.pool_records(), self.state.names().clone());
-        let offers = self.offers.catalogue().clone();
+        let offers = self.offers.current.catalogue().clone();
         let (ctx, name, inline) = (self.ctx.clone(), name.to_owned(), self.config.inline);
         Some(Box::pin(async move {
             let apply = move || {

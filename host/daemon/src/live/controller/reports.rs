@@ -29,7 +29,9 @@ impl Controller {
                 let state = &self.state;
                 let created = claims.len();
                 let pods = claims.into_iter().flat_map(|created| created.pods);
-                self.bought.extend(pods.filter(|pod| state.pods.waits(pod)));
+                self.purchases
+                    .bought
+                    .extend(pods.filter(|pod| state.pods.waits(pod)));
                 self.planning = false;
                 if outdated {
                     let rounds = &self.ctx.metrics.rounds;
@@ -72,10 +74,10 @@ impl Controller {
         let outcome = if created > 0 { "bought" } else { "failed" };
         let rounds = &self.ctx.metrics.rounds;
         rounds.with_label_values(&[outcome]).inc();
-        if let Some(plan) = &mut self.last_plan {
+        if let Some(plan) = &mut self.last_round.plan {
             plan.failed = Some(failed);
         }
-        self.failed_writes.note(created, failed, now);
+        self.purchases.failed.note(created, failed, now);
     }
 
     /// A round has panicked. The next one does without improving; should that panic too, liveness

@@ -64,7 +64,7 @@ impl Controller {
         tracing::info!(
             command = command.id,
             method = command.command.method,
-            reason = command.command.reason,
+            reason = command.command.reason.name(),
             nodes = 1,
             replacements = command.replacements.len(),
             first = command.command.first,
@@ -99,7 +99,7 @@ impl Controller {
             claim,
             nodes: vec![node],
         };
-        let what = (method.name(), method.reason().name());
+        let what = (method.name(), method.reason());
         let candidates = vec![candidate];
         let failures = self.failures_of(&BTreeSet::from([pool_of(&candidates[0].claim)]));
         Some(NewCommand::new(id, what, now, candidates, wanted).after(failures))

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::Controller;
-use crate::live::observe::node_claim::is_true;
+use crate::live::observe::node_claim::{REGISTERED, is_true};
 use crate::live::observe::planned_pods::planned_pods;
 use crate::live::observe::state::{MetricsSnapshot, TypeTable};
 use crate::live::process::lock::lock;
@@ -23,7 +23,7 @@ impl Controller {
                 && !claim
                     .status
                     .as_ref()
-                    .is_some_and(|status| is_true(status, "Registered"))
+                    .is_some_and(|status| is_true(status, REGISTERED))
         });
         let planned = coming
             .flat_map(|claim| planned_pods(claim))
@@ -49,35 +49,27 @@ impl Controller {
             pod_latency: self.pod_latency.clone(),
             classes: self.config.catalogue.class_views(),
             types: self.type_table(),
-            ..self.state.metrics_snapshot(self.offers.catalogue())
+            ..self.state.metrics_snapshot(self.offers.current.catalogue())
         }
     }
 
     /// What can be bought as rounds see it: with NodeOverlays, and without what is short. Made anew
     /// when that changes.
     fn type_table(&self) -> Arc<TypeTable> {
-        let (offers, names) = (self.offers.catalogue(), self.state.names());
+        let (offers, names) = (self.offers.current.catalogue(), self.state.names());
         let overlays = self.config.overlays.as_deref();
         let made = overlays.and_then(|known| known.made(offers, names));
         let now = self.ctx.now().as_second();
         let offered = made.as_ref().map_or(offers, |made| &made.catalogue);
-        let offered = (self.ctx.unavailable).without_unavailable(offered, names, now);
-        let mut known = lock(&self.type_table);
-        match &*known {
-            Some((number, table)) if *number == offered.number() => table.clone(),
-            _ => {
-                let table = Arc::new(TypeTable::of(&offered, names));
-                *known = Some((offered.number(), table.clone()));
-                table
-            }
-        }
+        let offered = (self.ctx.memory.unavailable).without_unavailable(offered, names, now);
+        let make = || Arc::new(TypeTable::of(&offered, names));
+        self.offers.types.get(offered.number(), make)
     }
 
     pub(super) fn publish_status(&mut self, synced: bool, leads: bool, now: Instant) {
         self.publishing.done(now);
         let pools = &self.state.pools;
-        self.incompatible_pools
-            .retain(|name, _| pools.contains_key(name));
+        (self.last_round.incompatible_pools).retain(|name, _| pools.contains_key(name));
         self.ctx.metrics.leads.set(i64::from(leads));
         self.ctx.metrics.synced.set(i64::from(synced));
         let unsynced = if synced {
@@ -97,7 +89,11 @@ impl Controller {
         let explained = explained.count() + board.waiting.len();
         let others = self.state.pods.pending().saturating_sub(explained);
         let policies = board.policies.clone();
-        let short = self.ctx.unavailable.summary(self.ctx.now().as_second());
+        let short = self
+            .ctx
+            .memory
+            .unavailable
+            .summary(self.ctx.now().as_second());
         self.ctx.metrics.short(&short);
         let mut troubles: BTreeMap<String, String> = self
             .state
@@ -127,6 +123,7 @@ impl Controller {
         }
         troubles.extend(
             self.ctx
+                .memory
                 .garbage
                 .trouble()
                 .map(|what| ("garbage".to_owned(), what)),
@@ -144,7 +141,11 @@ impl Controller {
         let claims = self.state.claims.values().map(|claim| &**claim);
         let (led, moment) = (self.ctx.leadership.since(), self.ctx.now());
         let led = moment - now.saturating_duration_since(led);
-        let recent = self.ctx.recent.view(claims, (self.since, led, moment));
+        let recent = self
+            .ctx
+            .memory
+            .recent
+            .view(claims, (self.since, led, moment));
         let of_policies = policies.iter().flat_map(|policies| &policies.warnings);
         let warnings = recent.warnings.iter().chain(of_policies).cloned();
         board.status = Some(Status {
@@ -160,16 +161,16 @@ impl Controller {
             node_pools: self.state.pools.len(),
             waiting,
             work: self.work.len(),
-            last_plan: self.last_plan.clone(),
+            last_plan: self.last_round.plan.clone(),
             troubles,
             without_capacity: short.status(),
             warnings: warnings.collect(),
             policies,
-            barren: self.incompatible_pools.clone(),
+            barren: self.last_round.incompatible_pools.clone(),
             overlays,
             coming,
             others,
-            refused: self.ctx.refusals.lines(),
+            refused: self.ctx.memory.refusals.lines(),
             churn: recent.churn,
             lost: recent.lost,
             cost: recent.cost,

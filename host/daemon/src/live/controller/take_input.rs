@@ -14,6 +14,7 @@ use crate::live::decide::claims::NewNodeClaim;
 use crate::live::decide::rollout::NOMINATION_TIMEOUT;
 use crate::live::decide::round_input::{PlannedHost, RoundInput};
 use crate::live::observe::kinds::Kind;
+use crate::live::observe::node_claim::REGISTERED;
 use crate::live::observe::strip_managed_fields::full_name;
 use crate::live::process::mutants::mutant;
 
@@ -21,7 +22,7 @@ impl Controller {
     /// What a round plans from. Notes the pods that wait though their nodes should have taken them.
     pub(super) fn round_input(&mut self) -> RoundInput {
         let (planned, late) = self.planned_hosts();
-        self.bought.extend(late);
+        self.purchases.bought.extend(late);
         self.follow_offers(Instant::now());
         let expected = self.disruption.expected();
         let limited = expected.filter(|want| {
@@ -32,7 +33,7 @@ impl Controller {
         let limited = limited.iter().map(|want| (&*want.name, &want.object));
         RoundInput {
             state: self.state.freeze_with(limited),
-            catalogue: self.offers.catalogue().clone(),
+            catalogue: self.offers.current.catalogue().clone(),
             unattempted: self.state.pods.unattempted().map(str::to_owned).collect(),
             queued: self.state.pods.queue(),
             planned,
@@ -47,7 +48,7 @@ impl Controller {
         let (unhealthy, next) = self.unhealthy_hosts();
         let input = RoundInput {
             unhealthy,
-            failures: (self.ctx.failures)
+            failures: (self.ctx.memory.failures)
                 .noted(self.state.pools.values(), self.ctx.now().as_second()),
             ..self.round_input()
         };
@@ -96,7 +97,7 @@ impl Controller {
     /// The node that a claim is or will be; nothing if it goes or should have taken its pods.
     pub(super) fn planned_host(&self, name: &str, claim: &NodeClaim) -> Option<PlannedHost> {
         let status = claim.status.as_ref();
-        let registered = status.and_then(|s| condition(&s.conditions, "Registered"));
+        let registered = status.and_then(|s| condition(&s.conditions, REGISTERED));
         let joined = registered.filter(|c| c.status == ConditionStatus::True);
         let limit = NOMINATION_TIMEOUT.as_secs() as i64;
         let is_over = joined.is_some_and(|c| {

@@ -83,7 +83,7 @@ pub(super) fn how(ctx: &Context) -> (RoundConfig, Symbols) {
     let how = RoundConfig {
         catalogue: fixed(world.catalogue),
         overlays: None,
-        unavailable: ctx.unavailable.clone(),
+        unavailable: ctx.memory.unavailable.clone(),
         settings: longshore_core::model::Settings::default(),
         policies: PolicyReloader::manual(Setup::default())
             .map_err(|failure| failure.report())
@@ -226,7 +226,7 @@ async fn a_replica_that_stands_by_keeps_nothing_of_what_has_gone() {
         control.work.len(),
         control.pod_latency.len(),
         control.last_pod_events.len(),
-        control.bought.len(),
+        control.purchases.bought.len(),
     ];
     assert_eq!(
         kept, [0; 4],
@@ -290,7 +290,7 @@ async fn a_leader_that_is_cut_off_from_the_api_server_says_so() {
 async fn node_claims_that_could_not_be_created_were_not_bought() {
     let mut control = leading();
     control.rounds = 1;
-    control.last_plan = Some(LastPlan {
+    control.last_round.plan = Some(LastPlan {
         pods: 20,
         claims: 3,
         cost: 0.85,
@@ -298,7 +298,8 @@ async fn node_claims_that_could_not_be_created_were_not_bought() {
     });
     control.written(0, 3, Instant::now());
     let (ctx, why) = (control.ctx.clone(), "nodeclaims.karpenter.sh is forbidden");
-    ctx.refusals
+    ctx.memory
+        .refusals
         .note(Refused::Creation, "default", why, ctx.now());
     let text = status_of(&mut control);
     for line in [
@@ -320,7 +321,7 @@ fn launched(control: &Controller, name: &str, minutes: u64, goes: bool) -> Strin
     } else {
         String::new()
     };
-    let catalogue = control.offers.catalogue();
+    let catalogue = control.offers.current.catalogue();
     let kind = control.state.names().text(catalogue.types()[0].name);
     format!(
         r#"{{"metadata":{{"name":"{name}","uid":"{name}","creationTimestamp":"{made}"{going},

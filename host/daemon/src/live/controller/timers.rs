@@ -39,7 +39,7 @@ impl Controller {
             by(self.garbage.next());
             by(self.pool_counts.next());
             by(self.last_pod_events.next());
-            by(self.failed_writes.next());
+            by(self.purchases.failed.next());
             let blocked = self.why_blocked(now).map(|_| now + FRESHNESS_POLL);
             let unblocked = |at: Instant| blocked.map_or(at, |again| at.max(again));
             by(self.next_disruption().map(unblocked));

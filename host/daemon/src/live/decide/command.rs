@@ -9,7 +9,7 @@ use longshore_core::snapshot::moves;
 
 pub use crate::disrupt::command::{Command, DETAILS, Repaired};
 use crate::live::observe::node::NodeView;
-use crate::live::observe::node_claim::is_true;
+use crate::live::observe::node_claim::{INITIALIZED, is_true};
 use longshore_core::disrupt::verdicts::{COMMAND, REPLACES};
 use longshore_core::snapshot::moves::MOVES;
 
@@ -40,9 +40,6 @@ fn annotation<'a>(claim: &'a NodeClaim, key: &str) -> Option<&'a str> {
     let value = claim.metadata.annotations.as_ref()?.get(key)?;
     Some(value.as_str()).filter(|value| !value.is_empty())
 }
-
-/// Condition of a NodeClaim that is being disrupted, with the reason.
-pub const REASON: &str = "DisruptionReason";
 
 /// Why consolidation is worth it, in words for Events.
 #[derive(Clone, Debug)]
@@ -165,7 +162,7 @@ impl CommandView {
             let of = |of: &&Replacement| of.claim.metadata.name.as_ref() == Some(name);
             let found = self.replacements.iter().find(of);
             let status = found.and_then(|of| of.claim.status.as_ref());
-            status.is_some_and(|status| is_true(status, "Initialized"))
+            status.is_some_and(|status| is_true(status, INITIALIZED))
         };
         let bought = command.pools.iter().zip(&command.replacements);
         let unready: Vec<&String> = bought
@@ -204,7 +201,7 @@ impl CommandView {
                 return Due::TakeBack(Why::ReplacementEnds);
             }
             let status = claim.status.as_ref();
-            all &= status.is_some_and(|status| is_true(status, "Initialized"));
+            all &= status.is_some_and(|status| is_true(status, INITIALIZED));
             settles = settles.max(status.map_or(0, |status| still_settles(status, now)));
         }
         let has_begun = self.candidates.iter().any(Candidate::is_deleting);
@@ -229,7 +226,7 @@ impl CommandView {
 /// condition is on the object, so a restart changes nothing. A time that is further ahead comes
 /// from a clock that was wrong: it is not waited for.
 fn still_settles(status: &NodeClaimStatus, now: i64) -> i64 {
-    let since = condition(&status.conditions, "Initialized");
+    let since = condition(&status.conditions, INITIALIZED);
     let ends = since.map_or(0, |c| {
         c.last_transition_time.0.as_second() + MIN_REPLACEMENT_AGE_SECONDS + 1
     });

@@ -26,6 +26,7 @@ use crate::disrupt;
 use crate::explained::{Explained, alike_text};
 use crate::live::journal::Looked;
 use crate::live::journal::look::Look;
+use crate::live::observe::node_claim::INITIALIZED;
 use crate::live::observe::overlays::OverlaySet;
 use crate::live::observe::protection;
 use crate::live::policies::ActivePolicies;
@@ -307,7 +308,7 @@ fn break_rules(world: &mut ClusterObjects) {
         pods.for_each(|pod| pod.do_not_disrupt = DoNotDisrupt::No);
     }
     if mutant("forgets-coming-nodes") {
-        let initialized = world.names.get("Initialized");
+        let initialized = world.names.get(INITIALIZED);
         let is_ready = |claim: &NodeClaim| {
             initialized.is_some_and(|of| claim.conditions.contains(&of)) || claim.deleting
         };

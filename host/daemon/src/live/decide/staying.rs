@@ -13,6 +13,7 @@ use longshore_core::snapshot::Snapshot;
 use tokio::time::Instant;
 
 use crate::disrupt::{Messages, Reason, Reasons};
+use crate::live::observe::node_claim::DRIFTED;
 use crate::status::parts::Held;
 
 /// Nothing is said again of a node before this: Karpenter's interval.
@@ -78,7 +79,7 @@ pub fn held(snapshot: &Snapshot, round: &Round) -> Vec<Held> {
     let mut groups: BTreeMap<(Rule, bool), Vec<(NodeIx, &Stays)>> = BTreeMap::new();
     let world = &snapshot.world;
     // The word of drift counts for a node that must not be disrupted at all, whether it has drifted or not.
-    let drifted: BTreeSet<Symbol> = match world.names.get("Drifted") {
+    let drifted: BTreeSet<Symbol> = match world.names.get(DRIFTED) {
         Some(known) => {
             let claims = world.claims.iter();
             let drifted = claims.filter(|claim| claim.conditions.contains(&known));

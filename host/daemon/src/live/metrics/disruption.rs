@@ -136,7 +136,7 @@ impl DisruptionMetrics {
     pub fn goes_first(&self, pool: &str, command: &Command) {
         if let Some(why) = &command.first {
             self.first
-                .with_label_values(&[pool, &command.reason.to_lowercase(), why])
+                .with_label_values(&[pool, &command.reason.name().to_lowercase(), why])
                 .inc();
         }
     }
@@ -185,7 +185,7 @@ fn labels(command: &Command) -> [String; 3] {
     let kind = consolidation(&command.method);
     [
         decision.to_owned(),
-        command.reason.to_lowercase(),
+        command.reason.name().to_lowercase(),
         kind.to_owned(),
     ]
 }

@@ -101,7 +101,7 @@ impl Ec2Metrics {
             ),
             failed: count(
                 "longshore_interruption_failed_messages_total",
-                "Messages of the interruption queue that were not carried out and come again.",
+                "Messages of the interruption queue that failed and will be delivered again.",
             ),
             queue_seconds: unlabelled(
                 all,

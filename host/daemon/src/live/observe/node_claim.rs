@@ -9,6 +9,25 @@ use longshore_api::labels;
 /// When a claim's pods go whatever they say.
 pub const TERMINATION_TIME: &str = "karpenter.sh/nodeclaim-termination-timestamp";
 
+/// The conditions of a NodeClaim.
+pub const LAUNCHED: &str = "Launched";
+/// Its node has joined.
+pub const REGISTERED: &str = "Registered";
+/// Its node is ready for pods.
+pub const INITIALIZED: &str = "Initialized";
+/// It is not what its NodePool and its class ask for.
+pub const DRIFTED: &str = "Drifted";
+/// Consolidation may take its node.
+pub const CONSOLIDATABLE: &str = "Consolidatable";
+/// It goes for a command of disruption, or will.
+pub const DISRUPTION_REASON: &str = "DisruptionReason";
+/// The pods of its node have left.
+pub const DRAINED: &str = "Drained";
+/// The volumes of its node are detached.
+pub const VOLUMES_DETACHED: &str = "VolumesDetached";
+/// The cloud was asked to end its instance.
+pub const INSTANCE_TERMINATING: &str = "InstanceTerminating";
+
 /// How long a node may take to join before its NodeClaim is given up.
 pub const REGISTRATION_LIMIT: Duration = Duration::from_secs(15 * 60);
 
@@ -24,12 +43,12 @@ pub fn has_failed_to_join(claim: &NodeClaim) -> bool {
         return false;
     };
     let registered =
-        condition(&status.conditions, "Registered").filter(|_| is_true(status, "Launched"));
+        condition(&status.conditions, REGISTERED).filter(|_| is_true(status, LAUNCHED));
     registered.is_some_and(|own| {
         let waited = deleted.0.as_second() - own.last_transition_time.0.as_second();
         let waited = Duration::from_secs(waited.max(0) as u64);
         match own.status {
-            ConditionStatus::True => !is_true(status, "Initialized") && waited >= NEVER_READY_LIMIT,
+            ConditionStatus::True => !is_true(status, INITIALIZED) && waited >= NEVER_READY_LIMIT,
             _ => waited >= REGISTRATION_LIMIT,
         }
     })

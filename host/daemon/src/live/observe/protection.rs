@@ -64,7 +64,7 @@ pub fn told(pod: &str, now: i64) -> Option<Told> {
         text => match go_duration(text).filter(|seconds| *seconds > 0) {
             Some(seconds) => {
                 let started = status.and_then(|status| timestamp(&status.start_time?))?;
-                let until = started.saturating_add(seconds);
+                let until = started.saturating_add(seconds.into());
                 let end = Timestamp::from_second(until).ok().filter(|_| now < until)?;
                 (UNTIL, format!("the pod is not disrupted before {end}"))
             }
@@ -91,7 +91,7 @@ pub fn elapsed(world: &ClusterObjects) -> Vec<Told> {
         let DoNotDisrupt::For(seconds) = pod.do_not_disrupt else {
             return None;
         };
-        let end = pod.started?.saturating_add(seconds);
+        let end = pod.started?.saturating_add(seconds.into());
         let is_news = end <= world.now && world.now < end.saturating_add(REPORT_WINDOW_SECONDS);
         let is_there = pod.node.is_some() && !pod.terminal && !pod.deleting;
         (is_news && is_there).then_some(end)

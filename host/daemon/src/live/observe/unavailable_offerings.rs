@@ -4,22 +4,17 @@
 //!
 //! They are kept in memory only: a new process asks once more and is refused again. Each round's
 //! record has the offerings that were hidden from it (`journal/round.rs`), so that it can be
-//! planned again.
+//! planned again. EC2's provider remembers more, for as long (`ec2/src/catalogue/unavailable.rs`).
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-use longshore_cloud::OfferingName;
+use longshore_cloud::{OfferingName, UNAVAILABLE_SECONDS};
 use longshore_core::model::{Catalogue, OfferingId, Symbol, Symbols};
 
 use crate::live::process::lock::lock;
 use crate::messages::time_of_day;
 use crate::status::parts::WithoutCapacity;
-
-/// How long an offering is skipped after a launch failed for lack of capacity, in seconds. As long
-/// as Karpenter's EC2 provider waits (three minutes); a capacity that comes back earlier is found
-/// by the claims that admit other offerings as well.
-pub const UNAVAILABLE_TTL_SECONDS: i64 = 180;
 
 /// What is short. One for the process.
 #[derive(Default)]
@@ -59,7 +54,7 @@ impl UnavailableOfferings {
     /// available before.
     pub fn note(&self, offerings: &[OfferingName], now: i64) -> usize {
         let mut known = self.known();
-        let until = now.saturating_add(UNAVAILABLE_TTL_SECONDS);
+        let until = now.saturating_add(UNAVAILABLE_SECONDS);
         let news = |offering: &&OfferingName| {
             known
                 .until

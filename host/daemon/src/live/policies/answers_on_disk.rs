@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use longshore_policy::{LastAnswers, WasmPolicies, private_file};
+use longshore_policy::{LastAnswers, WasmPolicies};
 use sha2::{Digest as _, Sha256};
 
 use super::serve::ActivePolicies;
@@ -57,7 +57,7 @@ impl AnswersOnDisk {
     /// A text that a process before this one wrote down of a policy.
     fn read(&self, kind: &str, policy: &str) -> Option<String> {
         let folder = self.folder.as_deref()?;
-        match private_file::read(folder, &self.file(folder, kind, policy), BYTES) {
+        match longshore_private_file::read(folder, &self.file(folder, kind, policy), BYTES) {
             Ok(bytes) => bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()),
             Err(error) => {
                 tracing::warn!(error, policy, "last answers are not read");
@@ -119,7 +119,11 @@ impl AnswersOnDisk {
         if self.written.get(&key) == Some(&sum) || text.len() as u64 > BYTES {
             return;
         }
-        match private_file::write(folder, &self.file(folder, kind, policy), text.as_bytes()) {
+        match longshore_private_file::write(
+            folder,
+            &self.file(folder, kind, policy),
+            text.as_bytes(),
+        ) {
             Ok(()) => _ = self.written.insert(key, sum),
             Err(error) => tracing::debug!(error, policy, "last answers are not kept"),
         }

@@ -33,6 +33,8 @@ pub(super) struct PolicyBoard {
     /// In the order of the configuration.
     pub policies: Vec<PolicyStatus>,
     pub signals: BTreeMap<String, SignalStatus>,
+    /// A sentence about each key whose signature is demanded of nothing.
+    pub unused_keys: Vec<String>,
     notices: VecDeque<Notice>,
     dropped: u64,
 }
@@ -101,6 +103,7 @@ impl PolicyBoard {
             warnings: alike
                 .chain(signals.iter().filter_map(SignalStatus::old))
                 .chain(self.files.fixed())
+                .chain(self.unused_keys.iter().cloned())
                 .collect(),
             signals,
             swaps: took.times,

@@ -43,6 +43,8 @@ pub struct DesiredPolicy {
     pub slot: PolicySlot,
     /// Its version; none if a file cannot be read.
     pub version: Option<Fingerprint>,
+    /// Whether it is being fetched.
+    pub coming: bool,
 }
 
 /// What to do for one wanted policy.
@@ -56,6 +58,8 @@ pub enum Step {
     Refused,
     /// There is nothing to load.
     Unreadable,
+    /// There is nothing to load yet: what runs goes on.
+    Coming,
     /// It is turned off.
     Off,
 }
@@ -82,6 +86,7 @@ pub fn decide(running: &[Running], wanted: &[DesiredPolicy]) -> Change {
         let old = from.map(|at| &running[at]);
         match &wanted.version {
             _ if wanted.slot.mode == Mode::Off => Step::Off,
+            None if wanted.coming => Step::Coming,
             None => Step::Unreadable,
             version if old.is_some_and(|old| old.version == *version) => Step::Keep,
             version if old.is_some_and(|old| old.refused == *version) => Step::Refused,
@@ -136,6 +141,7 @@ mod tests {
         DesiredPolicy {
             slot: slot(name),
             version: version(digest, ""),
+            coming: false,
         }
     }
 
@@ -158,6 +164,7 @@ mod tests {
         let other_settings = DesiredPolicy {
             slot: slot("a"),
             version: version("1", "x = 1"),
+            coming: false,
         };
         assert_eq!(decide(&one, &[other_settings]).steps, [Step::Load]);
         assert_eq!(decide(&[], &[wanted("a", "1")]).steps, [Step::Load]);
@@ -179,10 +186,22 @@ mod tests {
     }
 
     #[test]
+    fn what_is_being_fetched_changes_nothing_yet() {
+        let coming = DesiredPolicy {
+            slot: slot("a"),
+            version: None,
+            coming: true,
+        };
+        let change = decide(&[running("a", "1")], &[coming]);
+        assert_eq!((change.steps, change.slots), (vec![Step::Coming], false));
+    }
+
+    #[test]
     fn a_file_that_cannot_be_read_is_nothing_to_load() {
         let unreadable = DesiredPolicy {
             slot: slot("a"),
             version: None,
+            coming: false,
         };
         assert_eq!(
             decide(&[running("a", "1")], std::slice::from_ref(&unreadable)).steps,

@@ -13,6 +13,8 @@ use std::time::{Duration, SystemTime};
 
 use sha2::{Digest as _, Sha256};
 
+use super::bundles;
+use crate::config::{Config, Mode, SignalEntry};
 use crate::hex::hex;
 
 /// The largest file that is read: a component in Python has 18 MiB.
@@ -129,6 +131,25 @@ impl Stamp {
         now.duration_since(SystemTime::UNIX_EPOCH + changed)
             .is_ok_and(|age| age <= CLOCK_GRANULARITY)
     }
+}
+
+/// Every file that a configuration names, and its own.
+pub fn named(file: Option<&Path>, config: &Config) -> BTreeSet<PathBuf> {
+    let on = config.policies.iter().filter(|p| p.mode != Mode::Off);
+    // What is in a registry or a layout never changes: its digest names it.
+    let policies = on.flat_map(|p| {
+        p.source
+            .file()
+            .into_iter()
+            .chain(p.settings_file.as_deref())
+    });
+    let signals = config.signals.values().filter_map(|signal| match signal {
+        SignalEntry::File(file) => Some(file.as_path()),
+        SignalEntry::Url { .. } | SignalEntry::PlacementScores(_) => None,
+    });
+    let bundles = bundles::named(config).map(PathBuf::as_path);
+    let all = file.into_iter().chain(policies).chain(signals);
+    all.chain(bundles).map(Path::to_owned).collect()
 }
 
 /// The content of a regular file of at most `most` bytes.

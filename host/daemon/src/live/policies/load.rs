@@ -12,14 +12,15 @@ use longshore_policy::{
 };
 use sha2::{Digest as _, Sha256};
 
+use super::bundles::Bundles;
 use super::diff::{Fingerprint, PolicySlot};
 use super::files::{self, Files, MAX_FILE_BYTES};
 use super::status::Problem;
-use crate::config::{Config, PolicyEntry, parse, parse_settings};
+use crate::config::{Config, PolicyEntry, PolicySource, parse, parse_settings};
 use crate::error::Failure;
 use crate::hex::hex;
 use crate::policies::grants::not_granted;
-use crate::policies::toml_of;
+use crate::policies::{shipped, toml_of};
 
 /// The largest configuration or settings file.
 pub const TEXT: u64 = 4 << 20;
@@ -29,7 +30,7 @@ pub struct Read {
     /// What makes it this version.
     pub version: Fingerprint,
     /// The component.
-    pub bytes: Vec<u8>,
+    pub bytes: Arc<Vec<u8>>,
 }
 
 /// Reads the configuration, and its text.
@@ -59,16 +60,25 @@ pub fn slot(entry: &PolicyEntry) -> PolicySlot {
 }
 
 /// The version of a policy as the files have it. The component is not read if what its watched file
-/// holds is known.
-pub fn identify(entry: &PolicyEntry, files: &Files) -> Result<Fingerprint, Problem> {
-    match files.digest(&entry.path) {
+/// holds is known, or what its reference leads to.
+pub fn identify(
+    entry: &PolicyEntry,
+    files: &Files,
+    bundles: &Bundles,
+) -> Result<Fingerprint, Problem> {
+    let digest = match &entry.source {
+        PolicySource::File(path) => files.digest(path),
+        PolicySource::Expression => Some(shipped::digest()),
+        PolicySource::Bundle(_) => Some(bundles.digest(entry)?),
+    };
+    match digest {
         Some(digest) => Ok(Fingerprint {
             digest,
             settings: toml_of(&settings(entry)?),
             terms: entry.terms(),
         }),
         // The failure, in words.
-        None => read(entry).map(|read| read.version),
+        None => read(entry, bundles).map(|read| read.version),
     }
 }
 
@@ -81,17 +91,31 @@ fn settings(entry: &PolicyEntry) -> Result<serde_json::Value, Problem> {
     }
 }
 
-/// Reads the files of a policy.
-pub fn read(entry: &PolicyEntry) -> Result<Read, Problem> {
+/// Reads the files of a policy, and its component where its reference was found.
+pub fn read(entry: &PolicyEntry, bundles: &Bundles) -> Result<Read, Problem> {
     let settings = settings(entry)?;
-    let bytes = files::read(&entry.path, MAX_FILE_BYTES).map_err(|error| Problem {
-        place: entry.path.display().to_string(),
-        reason: format!("cannot be read: {error}"),
-        hint: "check `path`, and that the daemon's user may read the file".into(),
-    })?;
+    let problem = |reason: String, hint: &str| Problem {
+        place: entry.source.to_string(),
+        reason,
+        hint: hint.into(),
+    };
+    let bytes = match &entry.source {
+        PolicySource::File(path) => {
+            let said = |error| {
+                let hint = "check `path`, and that the daemon's user may read the file";
+                problem(format!("cannot be read: {error}"), hint)
+            };
+            Arc::new(files::read(path, MAX_FILE_BYTES).map_err(said)?)
+        }
+        PolicySource::Expression => Arc::new(shipped::CEL.to_vec()),
+        PolicySource::Bundle(_) => bundles.component(entry).ok_or_else(|| {
+            let reason = "it is no longer on this machine, and is fetched again";
+            problem(reason.into(), "")
+        })?,
+    };
     Ok(Read {
         version: Fingerprint {
-            digest: hex(&Sha256::digest(&bytes)),
+            digest: hex(&Sha256::digest(&*bytes)),
             settings: toml_of(&settings),
             terms: entry.terms(),
         },
@@ -141,13 +165,13 @@ pub fn load(
     read: &Read,
     boots: bool,
 ) -> Result<LoadedPolicy, Unusable> {
-    let place = entry.path.display().to_string();
+    let place = entry.source.to_string();
     // A compiler's defect must not stop all later reloads.
     let loaded = catch_unwind(AssertUnwindSafe(|| {
         let version = &read.version;
         host.load_bytes(
             &version.terms,
-            &entry.path,
+            Path::new(&place),
             &read.bytes,
             Some(&version.settings),
         )
@@ -223,7 +247,7 @@ pub fn without_consent(
         return Ok(());
     }
     Err(Unusable::from(Problem {
-        place: entry.path.display().to_string(),
+        place: entry.source.to_string(),
         reason: format!(
             "it wants more than the version that runs: {}; it waits for consent",
             wants.join("; ")
@@ -256,6 +280,17 @@ impl From<Problem> for Unusable {
     }
 }
 
+/// The command that inspects its component.
+fn check(entry: &PolicyEntry) -> String {
+    match &entry.source {
+        PolicySource::File(path) => format!("`longshore policy check {}`", path.display()),
+        PolicySource::Expression => "`longshore policy check --cel EXPRESSION`".into(),
+        PolicySource::Bundle(reference) => {
+            format!("`longshore policy check --config FILE {reference}`")
+        }
+    }
+}
+
 fn refused(config: &Path, entry: &PolicyEntry, place: String, error: &LoadError) -> Problem {
     let mut reason = match error {
         LoadError::Settings { problem, .. } => {
@@ -263,10 +298,7 @@ fn refused(config: &Path, entry: &PolicyEntry, place: String, error: &LoadError)
                 Some(file) => file.display().to_string(),
                 None => format!("{}:{}", config.display(), entry.line),
             };
-            let hint = format!(
-                "`longshore policy check {}` lists the settings that it takes",
-                entry.path.display()
-            );
+            let hint = format!("{} lists the settings that it takes", check(entry));
             return Problem {
                 place,
                 reason: format!("settings: {problem}"),
@@ -284,10 +316,7 @@ fn refused(config: &Path, entry: &PolicyEntry, place: String, error: &LoadError)
         reason = format!("{reason}: {error}");
         cause = error.source();
     }
-    let hint = format!(
-        "`longshore policy check {}` says what it is and wants",
-        entry.path.display()
-    );
+    let hint = format!("{} says what it is and wants", check(entry));
     Problem {
         place,
         reason,
@@ -324,7 +353,7 @@ pub fn validate(
         let answer = Session::of(policy, &question.with_signals(signals))
             .and_then(|mut session| session.ask());
         let problem = |reason: String| Problem {
-            place: entry.path.display().to_string(),
+            place: entry.source.to_string(),
             reason: format!(
                 "asked what the last round asked for NodePool {} ({} offerings): {reason}",
                 question.node_pool(),

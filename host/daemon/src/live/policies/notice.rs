@@ -19,6 +19,8 @@ pub enum Kind {
     PolicyRemoved,
     /// Compiled code was not read or not kept: something is wrong with the cache.
     CompiledCodeIgnored,
+    /// What was fetched was not read or not kept: something is wrong with the cache.
+    BundleNotKept,
     /// An enforced policy fails; a substitute answers.
     PolicyFailing,
     /// It answers again.
@@ -52,6 +54,7 @@ impl Kind {
             ConfigRefused
                 | PolicyRefused
                 | CompiledCodeIgnored
+                | BundleNotKept
                 | PolicyFailing
                 | PolicyCostsAlike
                 | PolicyCostsRaised

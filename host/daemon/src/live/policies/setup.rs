@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use longshore_policy::{Compiler, Limits};
 
+use super::bundles::Fetching;
 use super::last_good::Opened;
 use crate::config::Config;
 use crate::live::journal::Journal;
@@ -20,6 +21,8 @@ pub struct Setup {
     pub inline: Config,
     /// A folder for compiled components, private to this user.
     pub cache: Option<PathBuf>,
+    /// How policies are fetched from registries.
+    pub fetching: Fetching,
     /// A folder for copies of good configurations, private to this user.
     pub copies: Option<PathBuf>,
     /// Where components are compiled.
@@ -43,6 +46,7 @@ impl Default for Setup {
             opened: None,
             inline: Config::default(),
             cache: None,
+            fetching: Fetching::default(),
             copies: None,
             compiler: Compiler::Here,
             limits: Limits::default(),

@@ -43,7 +43,7 @@ pub struct Status {
     /// Notices that were dropped because they were never read.
     pub notices_dropped: u64,
     /// What an operator should look at, a sentence each: policies that tell no offerings apart, signals
-    /// whose data is old.
+    /// whose data is old, keys that nothing has to be signed by.
     pub warnings: Vec<String>,
 }
 
@@ -88,8 +88,10 @@ impl FilesStatus {
 pub struct PolicyStatus {
     /// Its name in the configuration.
     pub name: String,
-    /// The component's file.
+    /// The component's file, or its reference.
     pub path: String,
+    /// The key file that signed the component that runs, if a signature is demanded.
+    pub signed_by: Option<String>,
     /// Whether it is enforced.
     pub mode: Mode,
     /// NodePools that it serves; none for all.
@@ -103,7 +105,9 @@ pub struct PolicyStatus {
     pub loaded_at: Option<i64>,
     /// Whether it is being read and compiled, for the first time.
     pub loading: bool,
-    /// What is wrong with the files as they are now.
+    /// Whether a registry is asked for what the configuration names; what runs goes on.
+    pub fetching: bool,
+    /// What is wrong with the files as they are now, or with what a registry has.
     pub error: Option<Problem>,
     /// What answered for it when it was last asked.
     pub active: Option<Active>,

@@ -1,6 +1,5 @@
 //! The policy thread: looks at files, compiles, validates, fetches signals.
 
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -9,9 +8,10 @@ use std::time::{Duration, Instant, SystemTime};
 use longshore_policy::{Host, HostConfig, LoadedPolicy, PolicySlot, ScoreRequest};
 
 use super::answers_on_disk::AnswersOnDisk;
-use super::board::{PolicyBoard, SwapTimes};
+use super::board::SwapTimes;
+use super::bundles::{self, Bundles};
 use super::diff::{self, Change, DesiredPolicy, Fingerprint, Running, Step};
-use super::files::Files;
+use super::files::{self, Files};
 use super::hints::Hints;
 use super::last_good::{self, Opened};
 use super::load::{self, Unusable};
@@ -21,11 +21,11 @@ use super::serve::{ActivePolicies, BootSlot, Shadow, ShadowJudge};
 use super::setup::Setup;
 use super::shared::{Shared, Slot};
 use super::signals::{Sources, read_files, seconds};
+use super::slots::{LoadedSlot, Outcome};
 use super::status::{ConfigStatus, PolicyStatus, Problem, ShadowStatus};
-use crate::config::{Config, Mode, PolicyEntry, SignalEntry};
+use crate::config::{Config, Mode, PolicyEntry};
 use crate::error::Failure;
 use crate::live::journal::Journal;
-use crate::policies::grants::grants_hint;
 
 /// Keeps the running policies equal to the files.
 pub struct Watcher {
@@ -40,18 +40,13 @@ pub struct Watcher {
     /// What policies last answered, for a process after this one.
     answers: AnswersOnDisk,
     files: Files,
+    /// What references to registries and layouts lead to.
+    bundles: Bundles,
     sources: Sources,
     config: Arc<Config>,
     slots: Vec<LoadedSlot>,
     /// When to try again what was refused for want of time or memory.
     retry_at: Option<SystemTime>,
-}
-
-/// A running policy.
-struct LoadedSlot {
-    entry: PolicyEntry,
-    running: Option<(Fingerprint, LoadedPolicy)>,
-    refused: Option<Fingerprint>,
 }
 
 /// How long what was refused for want of time or memory is left alone.
@@ -102,6 +97,7 @@ impl Watcher {
             last_texts: Mutex::default(),
             trim_due: AtomicBool::default(),
         });
+        let bundles = Bundles::new(&setup.fetching);
         let mut watcher = Watcher {
             shared: shared.clone(),
             host,
@@ -111,6 +107,7 @@ impl Watcher {
             file: setup.config,
             copies: setup.copies,
             files: Files::default(),
+            bundles,
             sources: Sources::new(setup.signal_timeout, setup.on_ec2),
             config: Arc::new(opened.config),
             slots: Vec::new(),
@@ -130,7 +127,7 @@ impl Watcher {
         self.slots = self.config.policies.iter().map(slot).collect();
         let loading = |entry: &PolicyEntry| PolicyStatus {
             name: entry.name.clone(),
-            path: entry.path.display().to_string(),
+            path: entry.source.to_string(),
             mode: entry.mode,
             nodepools: entry.nodepools.clone(),
             loading: entry.mode != Mode::Off,
@@ -147,10 +144,20 @@ impl Watcher {
 
     /// Loads everything once.
     pub(super) fn begin(&mut self, now: SystemTime) {
+        self.apply_again(now);
+        self.offer_first();
+    }
+
+    /// Whether a policy is awaited from a registry that has neither given nor refused it.
+    pub(super) fn awaits_registries(&self) -> bool {
+        self.bundles.awaited()
+    }
+
+    /// Brings everything in step with the configuration in force, whatever its file has.
+    fn apply_again(&mut self, now: SystemTime) {
         let refused = self.shared.board().config.error.take();
         self.apply(Config::clone(&self.config), now);
         self.shared.board().config.error = refused;
-        self.offer_first();
     }
 
     /// The first state is no swap.
@@ -221,9 +228,11 @@ impl Watcher {
             self.slots.iter_mut().for_each(|slot| slot.refused = None);
         }
         let retry = self.retry_at.take_if(|at| now >= *at).is_some();
+        let arrived = self.ask_registries(now);
         let changed = (looks && self.files.poll(now)) || first || retry;
-        if changed {
-            self.reload(now);
+        let reloaded = changed && self.reload(now);
+        if arrived && !reloaded {
+            self.apply_again(now);
         }
         if let Some(tables) = self.sources.news() {
             self.shared.slot().signals = Some(tables);
@@ -246,11 +255,27 @@ impl Watcher {
         self.journal = journal;
         for slot in &self.slots {
             // A file that is another one by now leaves a gap, which a replay names.
-            if let (Some((running, _)), Ok(read)) = (&slot.running, load::read(&slot.entry))
+            if let (Some((running, _)), Ok(read)) =
+                (&slot.running, load::read(&slot.entry, &self.bundles))
                 && read.version.digest == running.digest
             {
                 self.journal.component(&read.version.digest, &read.bytes);
             }
+        }
+    }
+
+    /// Has registries asked for what is due. Whether one has answered.
+    fn ask_registries(&mut self, now: SystemTime) -> bool {
+        let (arrived, remarks) = self.bundles.step(now);
+        self.remark(remarks);
+        arrived
+    }
+
+    fn remark(&self, remarks: bundles::Remarks) {
+        for (policy, remark) in remarks {
+            let hint = "nothing is lost but time: it is fetched again";
+            let mut board = self.shared.board();
+            board.note(Kind::BundleNotKept, &policy, remark, hint);
         }
     }
 
@@ -266,20 +291,23 @@ impl Watcher {
         self.shared.trim_due.store(true, Ordering::Relaxed);
     }
 
-    fn reload(&mut self, now: SystemTime) {
+    /// Whether the file could be read and is in force.
+    fn reload(&mut self, now: SystemTime) -> bool {
         let Some(file) = self.file.clone() else {
-            return;
+            return false;
         };
         match load::config(&file) {
             Ok((config, text)) => {
                 last_good::keep(&file, self.copies.as_deref(), &text);
                 self.apply(config, now);
+                true
             }
             // Files of the current configuration may have changed too, but slots are unknown until
             // it is valid.
             Err(failure) => {
                 let instead = "the last good configuration stays in force";
                 self.refuse_config(load::failed(failure), instead);
+                false
             }
         }
     }
@@ -287,7 +315,10 @@ impl Watcher {
     /// Brings everything in step with a configuration.
     fn apply(&mut self, config: Config, now: SystemTime) {
         // Watched first, read afterwards: a change in between is found at the next look.
-        self.files.watch(named(self.file.as_deref(), &config), now);
+        self.files
+            .watch(files::named(self.file.as_deref(), &config), now);
+        let remarks = self.bundles.configure(&config, &self.files, now);
+        self.remark(remarks);
         // The board is what the loop reads: it is never held while the file system is waited for.
         let tables = read_files(&config.signals);
         self.sources
@@ -295,11 +326,20 @@ impl Watcher {
         let entries = config.policies.iter();
         let identified = |entry: &PolicyEntry| match entry.mode {
             Mode::Off => Err(Problem::default()),
-            Mode::Enforce | Mode::Shadow => load::identify(entry, &self.files),
+            Mode::Enforce | Mode::Shadow => load::identify(entry, &self.files, &self.bundles),
         };
         let mut wanted: Vec<_> = entries.map(identified).collect();
-        let change = self.compare(&config, &wanted);
+        let mut change = self.compare(&config, &wanted);
+        for (entry, step) in config.policies.iter().zip(&mut change.steps) {
+            if *step == Step::Load
+                && entry.source.reference().is_some()
+                && !self.bundles.recall(entry)
+            {
+                *step = Step::Coming;
+            }
+        }
         let fresh = self.load(&config, &mut wanted, &change);
+        self.bundles.let_go();
         let retries = |outcome: &Outcome| matches!(outcome, Outcome::Refused(why) if why.may_go_by);
         self.retry_at = fresh.iter().any(retries).then(|| now + REFUSED_RETRY);
 
@@ -335,6 +375,7 @@ impl Watcher {
             |(entry, found): (&PolicyEntry, &Result<Fingerprint, Problem>)| DesiredPolicy {
                 slot: load::slot(entry),
                 version: found.as_ref().ok().cloned(),
+                coming: self.bundles.is_coming(entry),
             };
         let running: Vec<Running> = self.slots.iter().map(running).collect();
         let wanted: Vec<DesiredPolicy> = config.policies.iter().zip(found).map(wanted).collect();
@@ -357,6 +398,7 @@ impl Watcher {
                 Step::Keep => Outcome::Kept,
                 Step::Refused => Outcome::Known,
                 Step::Off => Outcome::Off,
+                Step::Coming => Outcome::Coming,
                 Step::Unreadable | Step::Load => {
                     let before = &config.policies[..at];
                     let asked = current.asked_after(|name| {
@@ -380,7 +422,7 @@ impl Watcher {
         asked: &[ScoreRequest],
     ) -> Result<LoadedPolicy, Unusable> {
         let found = std::mem::replace(wanted, Err(Problem::default()));
-        let read = found.and_then(|_| load::read(entry));
+        let read = found.and_then(|_| load::read(entry, &self.bundles));
         *wanted = match &read {
             Ok(read) => Ok(read.version.clone()),
             Err(problem) => Err(problem.clone()),
@@ -417,6 +459,7 @@ impl Watcher {
             .collect();
         let mut board = self.shared.board();
         let mut known = std::mem::take(&mut board.policies);
+        board.unused_keys = bundles::unused_keys(&self.config);
         for (((entry, version), &from), outcome) in self
             .config
             .policies
@@ -438,7 +481,12 @@ impl Watcher {
                 None => PolicyStatus::default(),
             };
             status.name.clone_from(&entry.name);
-            status.path = entry.path.display().to_string();
+            let place = entry.source.to_string();
+            if status.path != place && entry.source.reference().is_some() {
+                // What was wrong was wrong with something else.
+                status.error = None;
+            }
+            status.path = place;
             status.nodepools.clone_from(&entry.nodepools);
             status.shadow = match entry.mode {
                 Mode::Enforce | Mode::Off => None,
@@ -449,6 +497,10 @@ impl Watcher {
             };
             status.mode = entry.mode;
             outcome.settle(version.ok(), &mut slot, &mut status, now, &mut board);
+            let here = self.bundles.digest(entry).ok();
+            if slot.running.as_ref().map(|(running, _)| &running.digest) == here.as_ref() {
+                status.signed_by = self.bundles.signed_by(entry);
+            }
             board.policies.push(status);
             self.slots.push(slot);
         }
@@ -565,131 +617,4 @@ impl Watcher {
             }
         }
     }
-}
-
-/// What became of one policy.
-enum Outcome {
-    /// The version that runs is the one wanted.
-    Kept,
-    /// Refused before; nothing new.
-    Known,
-    /// Ready.
-    Loaded(LoadedPolicy),
-    /// Not to be used.
-    Refused(Unusable),
-    /// Turned off.
-    Off,
-}
-
-impl Outcome {
-    fn settle(
-        self,
-        version: Option<Fingerprint>,
-        slot: &mut LoadedSlot,
-        status: &mut PolicyStatus,
-        now: SystemTime,
-        board: &mut PolicyBoard,
-    ) {
-        let name = &slot.entry.name;
-        status.loading = false;
-        match self {
-            Outcome::Known => {}
-            Outcome::Off => {
-                slot.refused = None;
-                if slot.running.take().is_some() {
-                    let message = format!("policy {name} is off");
-                    board.note(Kind::PolicyRemoved, name, message, "");
-                }
-                *status = PolicyStatus {
-                    name: std::mem::take(&mut status.name),
-                    path: std::mem::take(&mut status.path),
-                    mode: status.mode,
-                    nodepools: status.nodepools.take(),
-                    loads: status.loads,
-                    refused: status.refused,
-                    ..PolicyStatus::default()
-                };
-            }
-            Outcome::Kept => {
-                slot.refused = None;
-                if status.error.take().is_some() {
-                    let message = format!(
-                        "policy {name}: the files are those of the version that runs again"
-                    );
-                    board.note(Kind::PolicyLoaded, name, message, "");
-                }
-            }
-            Outcome::Loaded(policy) => {
-                let about = policy.about();
-                let called = format!("{} {}", about.name, about.version);
-                let before = status.version.replace(called.clone());
-                let digest = policy.digest().to_owned();
-                let instead = before.map_or(String::new(), |before| {
-                    format!(" and takes the place of {before}")
-                });
-                let message = format!(
-                    "policy {name}: {called} (sha256:{}) is ready{instead}",
-                    &digest[..12]
-                );
-                match status.loads {
-                    0 => board.note_start(Kind::PolicyLoaded, name, message),
-                    _ => board.note(Kind::PolicyLoaded, name, message, ""),
-                }
-                status.implements.clone_from(&policy.about().implements);
-                let not_granted = policy.not_granted();
-                let names = not_granted.iter().map(|ability| ability.name().to_owned());
-                status.not_granted = names.collect();
-                let withheld = policy.withheld_signals().into_iter();
-                status.withheld_signals = withheld.map(str::to_owned).collect();
-                if !not_granted.is_empty() {
-                    let message = format!(
-                        "policy {name}: it exports {}, which is not asked",
-                        status.not_granted.join(", ")
-                    );
-                    let hint = grants_hint(&not_granted);
-                    board.note(Kind::PolicyNotGranted, name, message, &hint);
-                }
-                // Sums of another version say nothing about this one.
-                status.shadow = status.shadow.take().map(|_| ShadowStatus::default());
-                (status.digest, status.loaded_at, status.error) =
-                    (Some(digest), Some(seconds(now)), None);
-                status.loads += 1;
-                slot.refused = None;
-                slot.running = version.map(|version| (version, policy));
-            }
-            Outcome::Refused(Unusable { problem, may_go_by }) => {
-                let known = may_go_by || slot.refused == version;
-                let same = known && status.error.as_ref() == Some(&problem);
-                slot.refused = version.filter(|_| !may_go_by);
-                // Counted and said once for each way to be wrong.
-                if !same {
-                    status.refused += 1;
-                    let instead = match &status.version {
-                        Some(running) => format!("{running} goes on"),
-                        None => "offerings cost their price".into(),
-                    };
-                    let message = format!("policy {name} is refused: {problem}; {instead}");
-                    board.note(Kind::PolicyRefused, name, message, &problem.hint.clone());
-                    status.error = Some(problem);
-                }
-            }
-        }
-    }
-}
-
-/// Every file that a configuration names, and its own.
-fn named(file: Option<&Path>, config: &Config) -> BTreeSet<PathBuf> {
-    let policies = config
-        .policies
-        .iter()
-        .filter(|p| p.mode != Mode::Off)
-        .flat_map(|p| std::iter::once(&p.path).chain(&p.settings_file));
-    let signals = config.signals.values().filter_map(|signal| match signal {
-        SignalEntry::File(file) => Some(file),
-        SignalEntry::Url { .. } | SignalEntry::PlacementScores(_) => None,
-    });
-    file.into_iter()
-        .map(Path::to_owned)
-        .chain(policies.chain(signals).cloned())
-        .collect()
 }

@@ -1,6 +1,7 @@
 //! What the daemon depends on: clients, a cloud, a clock. `longshore run` uses real ones and the
 //! simulator its own; all other code is the same.
 
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -11,12 +12,14 @@ use longshore_core::model::{Settings, Symbols};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{Receiver, Sender, UnboundedReceiver, channel, unbounded_channel};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 pub use crate::error::Ended;
 pub use crate::live::act::cloud::{Cloud, Tasks};
-use crate::live::act::context::{Context, Parts};
+use crate::live::act::context::{Context, Memory};
 use crate::live::act::events::Events;
 use crate::live::act::instrumented::Measured;
+use crate::live::act::launch::static_pools::purchases::StaticCapacity;
 pub use crate::live::act::repair::Repairs;
 use crate::live::controller;
 use crate::live::decide::round::RoundConfig;
@@ -31,6 +34,7 @@ use crate::live::observe::watch;
 use crate::live::policies::PolicyReloader;
 use crate::live::process::clock::Clock;
 use crate::live::process::leader::{self, Elector, Leadership};
+use crate::live::process::pulse::Pulse;
 use crate::live::serve::http::{Query, SharedBoard, StatusBoard};
 use crate::live::serve::questions::Questions;
 use crate::managed::Managed;
@@ -57,7 +61,7 @@ pub struct Environment {
     pub names: Symbols,
     /// How pods are planned for.
     pub settings: Settings,
-    /// Who scores.
+    /// The policies that score.
     pub reloader: PolicyReloader,
     /// Where everything is written down.
     pub journal: Journal,
@@ -158,7 +162,7 @@ impl Daemon {
             })
         });
         let (echoes, echoed) = unbounded_channel();
-        let ctx = Arc::new(Context::new(Parts {
+        let ctx = Arc::new(Context {
             managed: Managed::of(catalogue.class_kind()),
             client,
             events,
@@ -169,11 +173,16 @@ impl Daemon {
             clock,
             echoes,
             repairs,
-            static_capacity,
-        }));
+            static_capacity: StaticCapacity::new(static_capacity),
+            pulse: Pulse::new(Instant::now()),
+            relists: Arc::default(),
+            fresh: AtomicBool::new(true),
+            observes: AtomicBool::new(false),
+            memory: Memory::default(),
+        });
         let (asks, asked) = channel(16);
         let round_timer = RoundTimer::new(window.0, window.1);
-        let shortages = ctx.unavailable.clone();
+        let shortages = ctx.memory.unavailable.clone();
         let how = RoundConfig {
             catalogue,
             overlays: overlays.map(Arc::new),

@@ -81,7 +81,7 @@ impl Questions {
         let ctx = &self.ctx;
         let notices = reloader.notices();
         for (subject, what) in notices.iter().filter_map(Notice::change) {
-            ctx.recent.changed(ctx.now(), &subject, what);
+            ctx.memory.recent.changed(ctx.now(), &subject, what);
         }
         let status = reloader.status();
         reloader.note_health(&status.policies, ctx.now().as_second());

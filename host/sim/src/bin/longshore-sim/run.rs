@@ -190,9 +190,9 @@ fn panicked() -> Failure {
 fn offline(policy: &Policy) -> Result<(), Failure> {
     match policy.network() {
         None => Ok(()),
-        Some((name, url)) => Err(Failure::Usage {
-            message: format!("signal `{name}` comes from {url}, and a simulation asks no network"),
-            hint: "save it and name the file in a configuration of its own: `file = \"…\"`".into(),
+        Some((message, hint)) => Err(Failure::Usage {
+            message,
+            hint: hint.into(),
         }),
     }
 }

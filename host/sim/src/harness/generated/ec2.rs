@@ -105,15 +105,11 @@ fn workloads(rng: &mut Rng, size: u32) -> Workloads {
 
 /// Each habit of an account occurs in some scenarios only.
 fn account(rng: &mut Rng, options: &mut Options) {
-    let share = |rng: &mut Rng, chance, most| match rng.hits(chance) {
-        true => rng.unit() * most,
-        false => 0.0,
-    };
-    options.never_register = share(rng, 0.3, 0.1);
-    options.never_ready = share(rng, 0.2, 0.1);
-    options.interruptions = share(rng, 0.5, 1.0);
+    options.never_register = rng.share(0.3, 0.1);
+    options.never_ready = rng.share(0.2, 0.1);
+    options.interruptions = rng.share(0.5, 1.0);
     let settings = &mut options.account.settings;
-    settings.duplicate_share = share(rng, 0.5, 0.5);
+    settings.duplicate_share = rng.share(0.5, 0.5);
     if rng.hits(0.4) {
         let most = rng.between(1, 30) as i64 * 1000;
         settings.lag_milliseconds = (0, most);

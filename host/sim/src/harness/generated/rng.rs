@@ -31,6 +31,14 @@ impl Rng {
         self.unit() < share
     }
 
+    /// A share below `most`, in this share of cases; else 0.
+    pub fn share(&mut self, chance: f64, most: f64) -> f64 {
+        match self.hits(chance) {
+            true => self.unit() * most,
+            false => 0.0,
+        }
+    }
+
     /// From `least` to `most`, both included.
     pub fn between(&mut self, least: u64, most: u64) -> u64 {
         least + (self.unit() * (most - least + 1) as f64) as u64

@@ -122,40 +122,32 @@ provisioner: sim.longshore.dev
 volumeBindingMode: WaitForFirstConsumer
 ";
 
-fn share(rng: &mut Rng, chance: f64, most: f64) -> f64 {
-    if rng.hits(chance) {
-        rng.unit() * most
-    } else {
-        0.0
-    }
-}
-
 fn cloud_of(rng: &mut Rng, cloud: &mut cloud::Options) {
     let faults = &mut cloud.faults;
-    faults.fail = share(rng, 0.4, 0.3);
-    faults.slow = share(rng, 0.4, 0.3);
-    faults.lost = share(rng, 0.6, 0.4);
-    faults.never_register = share(rng, 0.2, 0.1);
-    faults.never_ready = share(rng, 0.1, 0.1);
+    faults.fail = rng.share(0.4, 0.3);
+    faults.slow = rng.share(0.4, 0.3);
+    faults.lost = rng.share(0.6, 0.4);
+    faults.never_register = rng.share(0.2, 0.1);
+    faults.never_ready = rng.share(0.1, 0.1);
     let disturbances = &mut cloud.disturbances;
-    disturbances.interruptions = share(rng, 0.3, 1.0);
-    disturbances.capacity_outages = share(rng, 0.3, 6.0);
+    disturbances.interruptions = rng.share(0.3, 1.0);
+    disturbances.capacity_outages = rng.share(0.3, 6.0);
 }
 
 fn faults_of(rng: &mut Rng) -> Faults {
     Faults {
-        conflict: share(rng, 0.5, 0.05),
-        busy: share(rng, 0.5, 0.05),
-        failing: share(rng, 0.4, 0.03),
-        lost_request: share(rng, 0.4, 0.01),
-        lost_answer: share(rng, 0.5, 0.02),
-        late: share(rng, 0.5, 0.05),
-        stale: share(rng, 0.4, 0.1),
-        kill: share(rng, 0.3, 0.003),
-        calls: share(rng, 0.4, 0.1),
-        unavailable: share(rng, 0.5, 0.05),
-        gateway: share(rng, 0.5, 0.03),
-        done_and_failed: share(rng, 0.6, 0.05),
+        conflict: rng.share(0.5, 0.05),
+        busy: rng.share(0.5, 0.05),
+        failing: rng.share(0.4, 0.03),
+        lost_request: rng.share(0.4, 0.01),
+        lost_answer: rng.share(0.5, 0.02),
+        late: rng.share(0.5, 0.05),
+        stale: rng.share(0.4, 0.1),
+        kill: rng.share(0.3, 0.003),
+        calls: rng.share(0.4, 0.1),
+        unavailable: rng.share(0.5, 0.05),
+        gateway: rng.share(0.5, 0.03),
+        done_and_failed: rng.share(0.6, 0.05),
         ..Faults::default()
     }
 }

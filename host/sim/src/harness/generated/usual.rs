@@ -61,22 +61,15 @@ pub(super) fn repairs_of(rng: &mut Rng) -> RepairMode {
 
 /// Each fault of the cloud occurs in some scenarios only, so that others run without it.
 fn cloud_of(rng: &mut Rng, cloud: &mut cloud::Options) {
-    let share = |rng: &mut Rng, chance, most| {
-        if rng.hits(chance) {
-            rng.unit() * most
-        } else {
-            0.0
-        }
-    };
     let faults = &mut cloud.faults;
-    faults.fail = share(rng, 0.5, 0.3);
-    faults.slow = share(rng, 0.4, 0.3);
-    faults.lost = share(rng, 0.5, 0.3);
-    faults.never_register = share(rng, 0.3, 0.1);
-    faults.never_ready = share(rng, 0.2, 0.1);
+    faults.fail = rng.share(0.5, 0.3);
+    faults.slow = rng.share(0.4, 0.3);
+    faults.lost = rng.share(0.5, 0.3);
+    faults.never_register = rng.share(0.3, 0.1);
+    faults.never_ready = rng.share(0.2, 0.1);
     let disturbances = &mut cloud.disturbances;
-    disturbances.interruptions = share(rng, 0.5, 1.0);
-    disturbances.capacity_outages = share(rng, 0.4, 6.0);
+    disturbances.interruptions = rng.share(0.5, 1.0);
+    disturbances.capacity_outages = rng.share(0.4, 6.0);
     if rng.hits(0.5) {
         disturbances.prices_every = Duration::from_secs(300);
         disturbances.volatility = 0.1;
@@ -88,23 +81,16 @@ fn cloud_of(rng: &mut Rng, cloud: &mut cloud::Options) {
 
 /// Each fault of requests occurs in some scenarios only.
 pub(super) fn faults_of(rng: &mut Rng) -> Faults {
-    let mut share = |chance: f64, most: f64| {
-        if rng.hits(chance) {
-            rng.unit() * most
-        } else {
-            0.0
-        }
-    };
     Faults {
-        conflict: share(0.5, 0.05),
-        busy: share(0.5, 0.05),
-        failing: share(0.5, 0.05),
-        lost_request: share(0.4, 0.01),
-        lost_answer: share(0.5, 0.02),
-        late: share(0.5, 0.05),
-        stale: share(0.4, 0.1),
-        kill: share(0.4, 0.004),
-        calls: share(0.4, 0.1),
+        conflict: rng.share(0.5, 0.05),
+        busy: rng.share(0.5, 0.05),
+        failing: rng.share(0.5, 0.05),
+        lost_request: rng.share(0.4, 0.01),
+        lost_answer: rng.share(0.5, 0.02),
+        late: rng.share(0.5, 0.05),
+        stale: rng.share(0.4, 0.1),
+        kill: rng.share(0.4, 0.004),
+        calls: rng.share(0.4, 0.1),
         ..Faults::default()
     }
 }

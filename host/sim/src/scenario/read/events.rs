@@ -201,14 +201,8 @@ fn policy(table: &mut Table, known: &Known) -> Option<Policy> {
     let key = if config.is_some() { "config" } else { "scorer" };
     match read {
         Ok(policy) => {
-            if let Some((name, url)) = policy.network() {
-                let message =
-                    format!("signal `{name}` comes from {url}, and a simulation asks no network");
-                table.fault_at(
-                    key,
-                    message,
-                    "save it and name the file: `file = \"…\"`".into(),
-                );
+            if let Some((message, hint)) = policy.network() {
+                table.fault_at(key, message, hint.into());
             }
             Some(policy)
         }

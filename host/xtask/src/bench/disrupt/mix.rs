@@ -57,7 +57,7 @@ impl Mix {
         let mut all: Vec<Value> = Vec::new();
         for (pool, part) in POOLS.into_iter().zip(parts) {
             let Value::Object(mut part) = part else {
-                anyhow::bail!("a part is no list");
+                anyhow::bail!("a part is not a List");
             };
             let items = part.remove("items").context("a part has no items")?;
             let mut items = items.as_array().context("a part has no items")?.clone();

@@ -29,7 +29,7 @@ pub async fn candidate(ctx: &Context, candidate: &Candidate, command: &Command, 
 fn of_candidate(command: &Command, worth: &Worth) -> Vec<(&'static str, String)> {
     let message = format!(
         "{} ({}): {}; {} of the same command",
-        command.reason,
+        command.reason.name(),
         command.method,
         worth.text,
         count(command.candidates, "node")
@@ -47,7 +47,7 @@ pub async fn launching(ctx: &Context, candidate: &Candidate, command: &Command) 
         return;
     }
     let names = command.replacements.join(", ");
-    let message = format!("Launching NodeClaim: {names} ({})", command.reason);
+    let message = format!("Launching NodeClaim: {names} ({})", command.reason.name());
     both(ctx, candidate, false, "DisruptionLaunching", &message).await;
     let message = format!("Waiting until {names} can take its pods: it stays until then");
     both(
@@ -62,7 +62,11 @@ pub async fn launching(ctx: &Context, candidate: &Candidate, command: &Command) 
 
 /// It is deleted.
 pub async fn terminating(ctx: &Context, candidate: &Candidate, command: &Command) {
-    let message = format!("Disrupting Node: {} ({})", command.reason, command.method);
+    let message = format!(
+        "Disrupting Node: {} ({})",
+        command.reason.name(),
+        command.method
+    );
     both(ctx, candidate, false, "DisruptionTerminating", &message).await;
 }
 
@@ -138,13 +142,15 @@ pub async fn blocked(ctx: &Context, pool: &NodePool, reason: &str, left: u32) {
 
 #[cfg(test)]
 mod tests {
+    use longshore_core::disrupt::verdicts::Reason;
+
     use super::*;
 
     #[test]
     fn a_policy_that_was_asked_has_approved_a_candidate() {
         let command = Command {
             method: "consolidation".into(),
-            reason: "Underutilized".into(),
+            reason: Reason::Underutilized,
             candidates: 2,
             replacements: Vec::new(),
             pools: Vec::new(),

@@ -33,8 +33,8 @@ pub async fn failed(ctx: &Context, pool: &NodePool, command: &Command) -> Result
         return Ok(());
     }
     let now = ctx.now().as_second();
-    if let Some(failures) = backoff::one_more(ctx.failures.of(pool), command.began, now) {
-        ctx.failures.note(pool, failures);
+    if let Some(failures) = backoff::one_more(ctx.memory.failures.of(pool), command.began, now) {
+        ctx.memory.failures.note(pool, failures);
         let seconds = failures.until - now;
         tracing::warn!(
             nodepool = name_of(pool),
@@ -43,9 +43,9 @@ pub async fn failed(ctx: &Context, pool: &NodePool, command: &Command) -> Result
             "replacements failed; nothing is bought to replace nodes of the NodePool for a while"
         );
         ctx.metrics.disruption.backs_off(name_of(pool));
-        events::backs_off(ctx, pool, &command.reason, failures, seconds).await;
+        events::backs_off(ctx, pool, command.reason.name(), failures, seconds).await;
     }
-    let Some(failures) = ctx.failures.of(pool) else {
+    let Some(failures) = ctx.memory.failures.of(pool) else {
         return Ok(());
     };
     let text = Recorded::write(failures, annotation(pool, HASH));
@@ -61,10 +61,15 @@ pub async fn failed(ctx: &Context, pool: &NodePool, command: &Command) -> Result
 /// # Errors
 /// This process leads no more.
 pub async fn succeeded(ctx: &Context, pool: &NodePool, began: i64) -> Result<(), StepError> {
-    if ctx.failures.of(pool).is_none_or(|of| began < of.until) {
+    if ctx
+        .memory
+        .failures
+        .of(pool)
+        .is_none_or(|of| began < of.until)
+    {
         return Ok(());
     }
-    ctx.failures.forget(pool);
+    ctx.memory.failures.forget(pool);
     tracing::info!(
         nodepool = name_of(pool),
         "a replacement became ready; back-off ends"

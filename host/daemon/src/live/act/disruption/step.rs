@@ -11,7 +11,7 @@ use longshore_api::crd::{
 use longshore_api::labels::DO_NOT_DISRUPT;
 use longshore_core::disrupt::backoff;
 use longshore_core::disrupt::methods::FirstWhy;
-use longshore_core::disrupt::verdicts::REBOOTING;
+use longshore_core::disrupt::verdicts::{REBOOTING, Reason};
 use longshore_core::model::Failures;
 use serde_json::{Value, json};
 
@@ -24,10 +24,12 @@ use crate::live::act::launch::create_claims;
 use crate::live::act::repair::{self, reboot};
 use crate::live::decide::claims::NewNodeClaim;
 use crate::live::decide::command::{
-    Candidate, Command, CommandView, Due, REASON, Repaired, Replacement, Why, Worth, candidate_of,
+    Candidate, Command, CommandView, Due, Repaired, Replacement, Why, Worth, candidate_of,
 };
 use crate::live::observe::node::NodeView;
-use crate::live::observe::node_claim::{self, TERMINATION_TIME, is_true};
+use crate::live::observe::node_claim::{
+    self, CONSOLIDATABLE, DISRUPTION_REASON, DRIFTED, INITIALIZED, TERMINATION_TIME, is_true,
+};
 use crate::live::observe::planned_pods::PLANNED_PODS;
 use crate::live::process::fail_points::fail_point;
 use crate::live::process::mutants::mutant;
@@ -57,7 +59,7 @@ impl NewCommand {
     /// afterwards.
     pub fn new(
         id: String,
-        (method, reason): (&str, &str),
+        (method, reason): (&str, Reason),
         began: i64,
         candidates: Vec<Candidate>,
         mut replacements: Vec<NewNodeClaim>,
@@ -81,7 +83,7 @@ impl NewCommand {
         NewCommand {
             command: Command {
                 method: method.to_owned(),
-                reason: reason.to_owned(),
+                reason,
                 candidates: candidates.len(),
                 replacements: replacements.iter().map(|want| want.name.clone()).collect(),
                 pools,
@@ -214,7 +216,7 @@ async fn mark_all(ctx: &Context, new: &NewCommand) -> Result<(), StepError> {
     let marked: Vec<Candidate> = marked.try_collect().await?;
     let mut closes = Vec::new();
     for candidate in &marked {
-        closes.push(close(ctx, candidate, &new.command.reason));
+        closes.push(close(ctx, candidate, new.command.reason));
     }
     let closed = futures::stream::iter(closes).buffered(turns);
     closed.try_collect::<Vec<()>>().await.map(drop)
@@ -296,11 +298,13 @@ fn is_outdated(claim: &NodeClaim, command: &Command) -> Option<&'static str> {
     let annotations = claim.metadata.annotations.as_ref();
     let says = |key: &str| annotations.and_then(|all| all.get(key)).map(String::as_str);
     let is = |condition| claim.status.as_ref().is_some_and(|s| is_true(s, condition));
-    match command.reason.as_str() {
-        "Unhealthy" => None,
+    match command.reason {
+        Reason::Unhealthy => None,
         _ if says(DO_NOT_DISRUPT) == Some("true") => Some("it must not be disrupted"),
-        "Drifted" if !is("Drifted") => Some("it has drifted no more"),
-        "Empty" | "Underutilized" if !is("Consolidatable") => Some("its pods have changed"),
+        Reason::Drifted if !is(DRIFTED) => Some("it has drifted no more"),
+        Reason::Empty | Reason::Underutilized if !is(CONSOLIDATABLE) => {
+            Some("its pods have changed")
+        }
         _ => None,
     }
 }
@@ -335,15 +339,15 @@ pub async fn step(ctx: &Context, view: &CommandView, now: i64) -> Outcome {
             counts::count(ctx, view).await?;
             for candidate in view.candidates.iter().filter(|one| !one.is_deleting()) {
                 if !is_closed(candidate) {
-                    close(ctx, candidate, &command.reason).await?;
+                    close(ctx, candidate, command.reason).await?;
                     // Deleted once the watches have brought the taint.
                     return Ok(Some(STALE_WATCH_RETRY));
                 }
-                let why = format!("disrupted: {}", command.reason);
+                let why = format!("disrupted: {}", command.reason.name());
                 let claim = bounded(ctx, &candidate.claim, &command).await?;
                 if delete(ctx, &claim, &why).await? {
                     count_repair(ctx, &claim, &command);
-                    ctx.disrupted(&command.reason.to_lowercase(), &candidate.claim);
+                    ctx.disrupted(&command.reason.name().to_lowercase(), &candidate.claim);
                     events::terminating(ctx, candidate, &command).await;
                 }
             }
@@ -361,13 +365,13 @@ pub async fn step(ctx: &Context, view: &CommandView, now: i64) -> Outcome {
 /// would drain for ever. Repair, and drift where the drain is bounded, go on.
 async fn is_held(ctx: &Context, view: &CommandView, command: &Command) -> Result<bool, StepError> {
     let stays = || view.candidates.iter().filter(|one| !one.is_deleting());
-    if command.reason == "Unhealthy" || stays().count() < view.candidates.len() {
+    if command.reason == Reason::Unhealthy || stays().count() < view.candidates.len() {
         return Ok(false);
     }
     let now = ctx.now();
     for candidate in stays() {
         let ends = candidate.claim.spec.termination_grace_period.is_some();
-        if command.reason == "Drifted" && ends {
+        if command.reason == Reason::Drifted && ends {
             continue;
         }
         for node in &candidate.nodes {
@@ -423,25 +427,33 @@ fn is_closed(candidate: &Candidate) -> bool {
     }
     let tainted = candidate.nodes.iter().all(|node| disrupted(node).is_some());
     let status = candidate.claim.status.as_ref();
-    tainted && status.is_some_and(|status| is_true(status, REASON))
+    tainted && status.is_some_and(|status| is_true(status, DISRUPTION_REASON))
 }
 
 /// Taints a candidate's nodes and sets the condition of its claim. Heartbeats of kubelets and other
 /// writes meanwhile are no reason to fail.
-async fn close(ctx: &Context, candidate: &Candidate, reason: &str) -> Result<(), StepError> {
+async fn close(ctx: &Context, candidate: &Candidate, reason: Reason) -> Result<(), StepError> {
+    let reason = reason.name();
     for node in &candidate.nodes {
         close_node(ctx, node).await?;
     }
     let mut claim = NodeClaim::clone(&candidate.claim);
     for attempt in 0.. {
         let mut status = claim.status.clone().unwrap_or_default();
-        if is_true(&status, REASON) {
+        if is_true(&status, DISRUPTION_REASON) {
             return Ok(());
         }
         let now = Time(ctx.now());
         let message = format!("its node is disrupted: {reason}");
         let yes = ConditionStatus::True;
-        set_condition(&mut status.conditions, REASON, yes, reason, &message, now);
+        set_condition(
+            &mut status.conditions,
+            DISRUPTION_REASON,
+            yes,
+            reason,
+            &message,
+            now,
+        );
         let version = claim.metadata.resource_version.clone();
         match patch_status(ctx, &claim, version.as_deref(), &status).await {
             Ok(_) => return Ok(()),
@@ -527,7 +539,9 @@ async fn discard(ctx: &Context, replacement: &Replacement) -> Result<(), StepErr
     }
     let why = "its command was taken back, and no pod uses it";
     if delete(ctx, claim, why).await? {
-        ctx.recent.because(claim, "unused replacement", ctx.now());
+        ctx.memory
+            .recent
+            .because(claim, "unused replacement", ctx.now());
     }
     Ok(())
 }
@@ -543,7 +557,7 @@ pub async fn left_over(ctx: &Context, id: &str, replacements: &[Replacement]) ->
         let is = |condition| status.is_some_and(|status| is_true(status, condition));
         let goes = claim.metadata.deletion_timestamp.is_some();
         let keeps = mutant("keeps-late-replacements") || mutant("keeps-replacements");
-        if goes || is("Initialized") || is(REBOOTING) || keeps {
+        if goes || is(INITIALIZED) || is(REBOOTING) || keeps {
             continue;
         }
         let created = claim.metadata.creation_timestamp.as_ref();
@@ -597,8 +611,8 @@ pub async fn open(
     }
     let mut claim = claim.clone();
     let mut status = claim.status.clone().unwrap_or_default();
-    if condition(&status.conditions, REASON).is_some() {
-        status.conditions.retain(|c| c.type_ != REASON);
+    if condition(&status.conditions, DISRUPTION_REASON).is_some() {
+        status.conditions.retain(|c| c.type_ != DISRUPTION_REASON);
         let version = claim.metadata.resource_version.clone();
         claim.metadata.resource_version =
             patch_status(ctx, &claim, version.as_deref(), &status).await?;

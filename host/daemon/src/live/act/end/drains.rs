@@ -1,4 +1,5 @@
-//! State of nodes that are being drained: their pods, refused evictions, and attached volumes.
+//! What is known of nodes that are being drained: their pods, refused evictions, and attached
+//! volumes. `termination/evictions.rs` decides which pod is evicted, and how long it may stay.
 //!
 //! The pods of a node are listed once when its drain begins, and updated from the watch afterwards.
 //! A watch may lag, so the higher version of two copies of a pod wins (Kubernetes promises since

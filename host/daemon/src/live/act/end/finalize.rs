@@ -25,12 +25,12 @@ use crate::live::act::launch::launches::MAX_LISTING_DELAY;
 use crate::live::decide::claims::FINALIZER;
 use crate::live::observe::node::NodeView;
 use crate::live::observe::node_claim::{
-    TERMINATION_TIME, has_failed_to_join, is_true, pool_of, rfc3339,
+    INSTANCE_TERMINATING, REGISTERED, TERMINATION_TIME, has_failed_to_join, is_true, pool_of,
+    rfc3339,
 };
 use crate::live::process::mutants::mutant;
 use crate::live::process::step_error::{Outcome, StepError};
 
-const INSTANCE_TERMINATING: &str = "InstanceTerminating";
 /// How long until its Node is checked again; the watch is usually earlier.
 const NODE_POLL: Duration = Duration::from_secs(5);
 /// How often the cloud is asked whether it lists an instance by now.
@@ -48,7 +48,9 @@ pub async fn finalize(ctx: &Context, claim: &NodeClaim, nodes: &[Arc<NodeView>])
         return Ok(None);
     }
     if has_failed_to_join(claim) {
-        ctx.registrations.failed(pool_of(claim), uid_of(claim));
+        ctx.memory
+            .registrations
+            .failed(pool_of(claim), uid_of(claim));
     }
     if write_termination_time(ctx, claim).await? {
         return Ok(None);
@@ -126,8 +128,8 @@ async fn release(ctx: &Context, claim: &NodeClaim) -> Result<(), StepError> {
 
 /// Forgets a claim that was released, and says how long that took.
 fn note_end(ctx: &Context, claim: &NodeClaim) {
-    ctx.launch_groups.done(claim);
-    ctx.launches.forget(uid_of(claim));
+    ctx.memory.launch_groups.done(claim);
+    ctx.memory.launches.forget(uid_of(claim));
     if ctx.observes() {
         let message = format!("Finalized {FINALIZER}");
         ctx.events.claim_if_few(claim, false, "Finalized", message);
@@ -163,20 +165,29 @@ async fn provider_id(ctx: &Context, claim: &NodeClaim) -> Result<Owned, StepErro
         return Ok(Owned::Instance(id.to_owned()));
     }
     let uid = uid_of(claim);
-    if let Some(id) = ctx.launch_groups.given(claim, ctx.leadership.since()) {
+    if let Some(id) = ctx
+        .memory
+        .launch_groups
+        .given(claim, ctx.leadership.since())
+    {
         return Ok(Owned::Instance(id));
     }
-    if ctx.launches.is_none_made(uid, ctx.leadership.since()) {
+    if ctx
+        .memory
+        .launches
+        .is_none_made(uid, ctx.leadership.since())
+    {
         return Ok(Owned::Nothing);
     }
     // Launched, perhaps, by a process that did not live to write it down.
-    let all = ctx.shared_list.get(&*ctx.provider).await;
+    let all = ctx.memory.shared_list.get(&*ctx.provider).await;
     let all = all.map_err(StepError::other)?;
     let its = |i: &&Arc<Instance>| !uid.is_empty() && i.claim_uid.as_deref() == Some(uid);
     if let Some(instance) = all.iter().find(its) {
         return Ok(Owned::Instance(instance.provider_id.clone()));
     }
     let left = ctx
+        .memory
         .launches
         .unlisted(uid, ctx.leadership.since(), Instant::now());
     if let (Some(own), Some(left)) = (launch_groups::member(claim), left) {
@@ -217,7 +228,7 @@ async fn end_nodes(
 /// Gives the Node of a registered claim the finalizer back that it has lost. Without it the Node would
 /// not be drained. Says whether it was missing.
 pub async fn hold(ctx: &Context, claim: &NodeClaim, node: &NodeView) -> Result<bool, StepError> {
-    let is_registered = (claim.status.as_ref()).is_some_and(|of| is_true(of, "Registered"));
+    let is_registered = (claim.status.as_ref()).is_some_and(|of| is_true(of, REGISTERED));
     if !is_registered || node.deletion.is_some() || node.holds(FINALIZER) {
         return Ok(false);
     }

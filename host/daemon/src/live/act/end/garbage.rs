@@ -22,7 +22,7 @@ use crate::live::act::claim_writes;
 use crate::live::act::context::Context;
 use crate::live::act::launch::launch_groups;
 use crate::live::observe::node::NodeView;
-use crate::live::observe::node_claim::is_true;
+use crate::live::observe::node_claim::{REGISTERED, is_true};
 use crate::live::process::lock::lock;
 use crate::live::process::mutants::mutant;
 use crate::live::process::step_error::StepError;
@@ -81,7 +81,7 @@ async fn tell(ctx: &Context, refusals: Vec<Refusal>) {
         );
         ctx.events.own(true, refusal.what.reason(), &message).await;
     }
-    lock(&ctx.garbage.0).trouble = refusals;
+    lock(&ctx.memory.garbage.0).trouble = refusals;
 }
 
 /// Deletes registered claims whose instance is gone.
@@ -93,7 +93,7 @@ async fn lost_claims(
 ) -> Result<Option<Refusal>, StepError> {
     let there: BTreeSet<&str> = instances.iter().map(|i| i.provider_id.as_str()).collect();
     let registered =
-        |c: &&Arc<NodeClaim>| c.status.as_ref().is_some_and(|s| is_true(s, "Registered"));
+        |c: &&Arc<NodeClaim>| c.status.as_ref().is_some_and(|s| is_true(s, REGISTERED));
     let registered: Vec<&Arc<NodeClaim>> = claims.iter().filter(registered).collect();
     let missing =
         |c: &&&Arc<NodeClaim>| c.metadata.deletion_timestamp.is_none() && !there.contains(id_of(c));
@@ -103,7 +103,7 @@ async fn lost_claims(
         .filter_map(|c| Some((c.metadata.uid.as_deref()?, *c)))
         .collect();
     let (due, limit) = {
-        let mut memory = lock(&ctx.garbage.0);
+        let mut memory = lock(&ctx.memory.garbage.0);
         let mut due = memory.claims.seen(suspects.keys().copied(), Instant::now());
         if mutant("garbage-partial-list") {
             due = suspects.keys().map(|uid| (*uid).to_owned()).collect();
@@ -157,7 +157,7 @@ async fn leaked_instances(
         .map(|i| (i.provider_id.as_str(), i))
         .collect();
     let (due, limit) = {
-        let mut memory = lock(&ctx.garbage.0);
+        let mut memory = lock(&ctx.memory.garbage.0);
         let mut due = memory
             .instances
             .seen(suspects.keys().copied(), Instant::now());

@@ -16,7 +16,7 @@ use serde_json::value::RawValue;
 
 use crate::live::act::context::Context;
 use crate::live::observe::node::NodeView;
-use crate::live::observe::node_claim::is_true;
+use crate::live::observe::node_claim::{INITIALIZED, is_true};
 use crate::live::process::step_error::StepError;
 
 /// Objects of a page.
@@ -111,7 +111,7 @@ pub async fn are_initialized(ctx: &Context, names: &[String]) -> Result<bool, St
         };
         let status = claim.status.unwrap_or_default();
         let there = claim.metadata.deletion_timestamp.is_none();
-        if !there || !is_true(&status, "Initialized") {
+        if !there || !is_true(&status, INITIALIZED) {
             return Ok(false);
         }
     }

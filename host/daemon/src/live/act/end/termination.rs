@@ -28,13 +28,14 @@ use crate::live::act::claim_writes;
 use crate::live::act::context::Context;
 use crate::live::decide::claims::FINALIZER;
 use crate::live::observe::node::NodeView;
-use crate::live::observe::node_claim::{TERMINATION_TIME, is_true};
+use crate::live::observe::node_claim::{
+    DRAINED, INSTANCE_TERMINATING, TERMINATION_TIME, VOLUMES_DETACHED, is_true,
+};
 use crate::live::process::mutants::mutant;
 use crate::live::process::step_error::{Outcome, StepError};
 pub use pod::{DISRUPTED, DrainingPod};
 
 const NO_BALANCER: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
-const INSTANCE_TERMINATING: &str = "InstanceTerminating";
 /// How often a drain is continued, if nothing is due sooner.
 const DRAIN_POLL: Duration = Duration::from_secs(1);
 /// How often the cloud is asked for an instance that is terminating.
@@ -82,7 +83,7 @@ pub async fn step(
     if node.deletion.is_none() || !node.holds(FINALIZER) {
         return Ok(None);
     }
-    ctx.drains.begin(&node.name, &node.uid);
+    ctx.memory.drains.begin(&node.name, &node.uid);
     let instance = instance_of(node, others);
     let mut claim = match claims {
         [claim] if instance != Instance::Stays => Some((**claim).clone()),
@@ -92,7 +93,7 @@ pub async fn step(
         delete_claim(ctx, claim).await?;
     }
     if !node.is_ready()
-        && ctx.drains.may_ask_cloud(&node.name, Instant::now())
+        && ctx.memory.drains.may_ask_cloud(&node.name, Instant::now())
         && instance_is_gone(ctx, &node.provider_id).await
     {
         return drop_finalizer(ctx, node).await;
@@ -167,7 +168,7 @@ async fn empty(
     };
     // The time in the taint is from before it was sent, and a write can be under way for long.
     let young = MIN_TAINT_AGE
-        .saturating_sub(closed.min(ctx.drains.seen_closed(&node.name, Instant::now())));
+        .saturating_sub(closed.min(ctx.memory.drains.seen_closed(&node.name, Instant::now())));
     let ends = claim.as_ref().and_then(|c| {
         c.metadata
             .annotations
@@ -190,21 +191,21 @@ async fn empty(
                 .await;
         }
     }
-    if ctx.drains.wants_list(&node.name, Instant::now()) {
+    if ctx.memory.drains.wants_list(&node.name, Instant::now()) {
         list(ctx, node).await?;
     }
     let pods = pods_of(ctx, node)?;
     let left = evictions::drain(ctx, &node.name, &pods, ends).await?;
     if left > 0 && !mutant("skips-drain") {
         still_draining(ctx, claim, left).await?;
-        let ask = ctx.drains.next_ask(&node.name, Instant::now());
+        let ask = ctx.memory.drains.next_ask(&node.name, Instant::now());
         return Ok(Some(ask.map_or(DRAIN_POLL, |ask| ask.min(DRAIN_POLL))));
     }
     if !young.is_zero() && !mutant("skips-drain") && !mutant("no-drain-time") {
         return Ok(Some(young));
     }
     if let Some(claim) = claim
-        && set_claim_condition(ctx, claim, "Drained", ConditionStatus::True, "Drained", "").await?
+        && set_claim_condition(ctx, claim, DRAINED, ConditionStatus::True, "Drained", "").await?
     {
         ctx.metrics.node_drained(claim);
     }
@@ -243,7 +244,7 @@ async fn still_draining(
         set_claim_condition(
             ctx,
             claim,
-            "Drained",
+            DRAINED,
             ConditionStatus::Unknown,
             "Draining",
             &message,
@@ -258,12 +259,12 @@ async fn still_draining(
 /// # Errors
 /// What the server says.
 pub async fn evict_from(ctx: &Context, node: &NodeView) -> Result<usize, StepError> {
-    ctx.drains.begin(&node.name, &node.uid);
-    if ctx.drains.wants_list(&node.name, Instant::now()) {
+    ctx.memory.drains.begin(&node.name, &node.uid);
+    if ctx.memory.drains.wants_list(&node.name, Instant::now()) {
         list(ctx, node).await?;
     }
     let pods = pods_of(ctx, node)?;
-    Ok(evictions::drain(ctx, &node.name, &pods, None).await?)
+    evictions::drain(ctx, &node.name, &pods, None).await
 }
 
 /// Waits for the volumes of a node to be detached, until the claim's time is `over`. Returns when
@@ -285,7 +286,7 @@ async fn detach(
         set_claim_condition(
             ctx,
             claim,
-            "VolumesDetached",
+            VOLUMES_DETACHED,
             to,
             reason,
             &attached.join(", "),
@@ -457,7 +458,7 @@ async fn drop_finalizer(ctx: &Context, node: &NodeView) -> Outcome {
         let message = format!("Finalized {FINALIZER}");
         ctx.events.node_if_few(&node.name, "Finalized", &message);
     }
-    ctx.drains.end(&node.name);
+    ctx.memory.drains.end(&node.name);
     let since = |at: &Time| (ctx.now().as_second() - at.0.as_second()).max(0) as f64;
     let lived = node.created.as_ref().map(since);
     ctx.metrics
@@ -491,22 +492,24 @@ async fn set_claim_condition(
 
 /// Lists the pods of a node from the server.
 async fn list(ctx: &Context, node: &NodeView) -> Result<(), StepError> {
-    ctx.drains.lists(&node.name);
+    ctx.memory.drains.lists(&node.name);
     let (pods, version) = proof::pods_on(ctx, &node.name).await?;
-    ctx.drains
+    ctx.memory
+        .drains
         .listed(&node.name, pods, &version, Instant::now());
     Ok(())
 }
 
 fn pods_of(ctx: &Context, node: &NodeView) -> Result<Vec<Arc<DrainingPod>>, StepError> {
-    ctx.drains
+    ctx.memory
+        .drains
         .pods(&node.name)
         .ok_or_else(|| StepError::Other(format!("the pods of {} have not been listed", node.name)))
 }
 
 /// Volumes still attached to the node, those of pods that do not leave left out.
 async fn attachments(ctx: &Context, node: &str, pods: &[Arc<DrainingPod>]) -> Vec<String> {
-    let here = ctx.drains.attachments(node);
+    let here = ctx.memory.drains.attachments(node);
     if here.is_empty() {
         return Vec::new();
     }
@@ -528,7 +531,7 @@ async fn attachments(ctx: &Context, node: &str, pods: &[Arc<DrainingPod>]) -> Ve
 /// The volume that a claim is bound to, if so.
 async fn volume(ctx: &Context, node: &str, namespace: &str, name: &str) -> Option<String> {
     let claim = format!("{namespace}/{name}");
-    if let Some(known) = ctx.drains.volume(node, &claim, Instant::now()) {
+    if let Some(known) = ctx.memory.drains.volume(node, &claim, Instant::now()) {
         return known;
     }
     let api: Api<PersistentVolumeClaim> = Api::namespaced(ctx.client.clone(), namespace);
@@ -536,7 +539,8 @@ async fn volume(ctx: &Context, node: &str, namespace: &str, name: &str) -> Optio
     let volume = found
         .and_then(|claim| claim.spec?.volume_name)
         .filter(|volume| !volume.is_empty());
-    ctx.drains
+    ctx.memory
+        .drains
         .note_volume(node, &claim, volume.clone(), Instant::now());
     volume
 }

@@ -54,7 +54,9 @@ pub async fn write_all(ctx: &Arc<Context>, mut wanted: Vec<NewNodeClaim>) -> (Ve
         }
         match create(ctx, &want).await {
             Ok(text) => {
-                ctx.launches.made(&uid_of(&text), ctx.leadership.since());
+                ctx.memory
+                    .launches
+                    .made(&uid_of(&text), ctx.leadership.since());
                 ctx.echo(Kind::NodeClaim, &want.name, &text);
                 tracing::info!(
                     nodeclaim = want.name,
@@ -63,7 +65,7 @@ pub async fn write_all(ctx: &Arc<Context>, mut wanted: Vec<NewNodeClaim>) -> (Ve
                     want.summary,
                     "created NodeClaim"
                 );
-                ctx.refusals.done(Refused::Creation, &want.pool);
+                ctx.memory.refusals.done(Refused::Creation, &want.pool);
                 ctx.metrics
                     .claim_created(&want.pool, want.min_values_relaxed);
                 Some(Created {
@@ -93,7 +95,7 @@ async fn creation_refused(ctx: &Context, want: &NewNodeClaim, error: &StepError)
         return;
     }
     let (what, why) = (Refused::Creation, error.to_string());
-    if !ctx.refusals.note(what, &want.pool, &why, ctx.now()) {
+    if !ctx.memory.refusals.note(what, &want.pool, &why, ctx.now()) {
         tracing::debug!(
             nodeclaim = want.name,
             nodepool = want.pool,

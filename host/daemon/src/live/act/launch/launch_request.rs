@@ -1,12 +1,31 @@
 //! What the cloud is asked for on behalf of a NodeClaim.
 
-use longshore_api::crd::NodeClaim;
+use longshore_api::crd::{NodeClaim, Operator, Requirement};
 use longshore_api::labels;
 use longshore_cloud::Launch;
 
 use super::launch_groups::members::GROUP;
 use crate::live::observe::overlays::added_capacity;
 use crate::live::observe::planned_pods::PLANNED_PODS;
+
+/// A requirement as the cloud wants it.
+pub fn requirement(of: &Requirement) -> longshore_cloud::Requirement {
+    use longshore_cloud::Operator as Of;
+    longshore_cloud::Requirement {
+        key: of.key.clone(),
+        operator: match of.operator {
+            Operator::In => Of::In,
+            Operator::NotIn => Of::NotIn,
+            Operator::Exists => Of::Exists,
+            Operator::DoesNotExist => Of::DoesNotExist,
+            Operator::Gt => Of::Gt,
+            Operator::Lt => Of::Lt,
+            Operator::Gte => Of::Gte,
+            Operator::Lte => Of::Lte,
+        },
+        values: of.values.clone(),
+    }
+}
 
 /// A claim as the cloud wants it.
 pub fn launch_of(claim: &NodeClaim) -> Launch {
@@ -33,15 +52,7 @@ pub fn launch_of(claim: &NodeClaim) -> Launch {
             own.remove(GROUP);
             own
         },
-        requirements: spec
-            .requirements
-            .iter()
-            .map(|r| longshore_cloud::Requirement {
-                key: r.key.clone(),
-                operator: r.operator.as_str().to_owned(),
-                values: r.values.clone(),
-            })
-            .collect(),
+        requirements: spec.requirements.iter().map(requirement).collect(),
         min_values: spec
             .requirements
             .iter()

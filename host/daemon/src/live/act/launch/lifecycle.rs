@@ -29,7 +29,7 @@ use crate::live::act::repair::reboot;
 use crate::live::decide::claims::FINALIZER;
 use crate::live::decide::rollout::Turn;
 use crate::live::observe::node::NodeView;
-use crate::live::observe::node_claim::{is_true, pool_of};
+use crate::live::observe::node_claim::{INITIALIZED, LAUNCHED, REGISTERED, is_true, pool_of};
 use crate::live::process::fail_points::fail_point;
 use crate::live::process::mutants::mutant;
 use crate::live::process::step_error::{Outcome, StepError};
@@ -83,7 +83,7 @@ pub async fn step(
     };
     // Until all is written.
     let mut turn_to_write = None;
-    if !is_true(&status, "Launched") {
+    if !is_true(&status, LAUNCHED) {
         match launch(ctx, &mut next, &mut status, &mut turn_to_write).await? {
             Launched::Yes => {}
             Launched::Later(wait) => soon = Some(wait),
@@ -97,7 +97,7 @@ pub async fn step(
         return give_up(ctx, &next, why).await;
     }
     let mut ready_at_once = false;
-    if is_true(&status, "Launched") && !is_true(&status, "Registered") {
+    if is_true(&status, LAUNCHED) && !is_true(&status, REGISTERED) {
         match (nodes, turn) {
             ([node], Turn::Confirm { ready }) => {
                 confirm(ctx, claim, &mut status, node);
@@ -128,7 +128,7 @@ async fn add_finalizer(ctx: &Context, claim: &NodeClaim) -> Result<(), StepError
     finalizers.push(FINALIZER.to_owned());
     patch_meta(ctx, claim, json!({"finalizers": finalizers})).await?;
     let uid = claim.metadata.uid.as_deref().unwrap_or_default();
-    ctx.launches.made(uid, ctx.leadership.since());
+    ctx.memory.launches.made(uid, ctx.leadership.since());
     Ok(())
 }
 
@@ -145,7 +145,7 @@ async fn follow_node(
         if let [node] = nodes {
             consistency(ctx, claim, status, node).await;
         }
-    } else if is_true(status, "Registered") {
+    } else if is_true(status, REGISTERED) {
         initialize(ctx, claim, status, nodes).await?;
         if ctx.fresh.load(Ordering::Relaxed) && never_got_ready(ctx, claim, status, nodes).await? {
             return Ok(true);
@@ -153,9 +153,9 @@ async fn follow_node(
     } else {
         let (to, reason) = (ConditionStatus::Unknown, "AwaitingReconciliation");
         let message = "waits for registration";
-        set(ctx, status, "Initialized", to, reason, message);
+        set(ctx, status, INITIALIZED, to, reason, message);
     }
-    if is_true(status, "Registered")
+    if is_true(status, REGISTERED)
         && let [node] = nodes
     {
         if node.is_registered() {
@@ -169,7 +169,7 @@ async fn follow_node(
 /// Deletes a claim that has had its time.
 async fn give_up(ctx: &Context, claim: &NodeClaim, why: &'static str) -> Outcome {
     if delete(ctx, claim, why).await? {
-        ctx.health.record(pool_of(claim), false);
+        ctx.memory.health.record(pool_of(claim), false);
         ctx.disrupted(why, claim);
     }
     Ok(None)

@@ -29,9 +29,8 @@ use crate::live::act::end::proof;
 use crate::live::decide::claims::{
     NewNodeClaim, claim_name, class_label, given_labels, node_claim,
 };
-use crate::live::decide::command::REASON;
 use crate::live::decide::command::candidate_of;
-use crate::live::observe::node_claim::is_true;
+use crate::live::observe::node_claim::{DISRUPTION_REASON, INITIALIZED, is_true};
 use crate::live::process::mutants::mutant;
 use crate::live::process::step_error::{Outcome, StepError};
 use crate::messages::time_of_day;
@@ -130,7 +129,7 @@ pub fn counts<'a>(claims: impl IntoIterator<Item = &'a NodeClaim>) -> Counts {
 
 fn is_disrupted(claim: &NodeClaim) -> bool {
     let status = claim.status.as_ref();
-    candidate_of(claim).is_some() || status.is_some_and(|s| is_true(s, REASON))
+    candidate_of(claim).is_some() || status.is_some_and(|s| is_true(s, DISRUPTION_REASON))
 }
 
 /// `spec.limits.nodes`. Parts of a node count as nothing.
@@ -181,7 +180,7 @@ fn may_buy<'a>(
     }
     let got_ready = |claim: &NodeClaim| {
         let status = claim.status.as_ref();
-        status.is_some_and(|status| is_true(status, "Initialized"))
+        status.is_some_and(|status| is_true(status, INITIALIZED))
     };
     // One that goes has not got ready either: it is counted soon.
     match claims.into_iter().all(got_ready) {
@@ -252,7 +251,9 @@ async fn shrink(ctx: &Context, claims: &[NodeClaim], order: &[String], excess: u
     for claim in leaving(claims, order, excess) {
         let why = "its static NodePool has more nodes than replicas";
         if delete(ctx, claim, why).await? {
-            ctx.recent.because(claim, "fewer replicas", ctx.now());
+            ctx.memory
+                .recent
+                .because(claim, "fewer replicas", ctx.now());
         }
     }
     Ok(None)

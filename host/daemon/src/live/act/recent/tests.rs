@@ -112,7 +112,7 @@ fn what_is_in_the_cluster_survives_a_restart() {
         let mut end = claim(&format!("web-{node}"), "web", -20, Some(-8));
         let status = end.status.get_or_insert_default();
         status.conditions.push(longshore_api::crd::Condition {
-            type_: REASON.to_owned(),
+            type_: DISRUPTION_REASON.to_owned(),
             status: ConditionStatus::True,
             reason: "Underutilized".to_owned(),
             message: String::new(),

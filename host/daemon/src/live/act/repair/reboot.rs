@@ -33,10 +33,9 @@ use crate::live::act::claim_writes::{delete, patch_meta, patch_status, set_ready
 use crate::live::act::context::Context;
 use crate::live::act::end::proof;
 use crate::live::act::end::termination;
-use crate::live::decide::command::REASON;
 use crate::live::decide::command::candidate_of;
 use crate::live::observe::node::NodeView;
-use crate::live::observe::node_claim::{TERMINATION_TIME, rfc3339};
+use crate::live::observe::node_claim::{DISRUPTION_REASON, INITIALIZED, TERMINATION_TIME, rfc3339};
 use crate::live::process::step_error::{Outcome, StepError};
 use phase::{ATTEMPTED, BOOT_ID, Due, GRACE, REBOOTS, is_rebooting};
 pub use phase::{ISSUED, TAINT};
@@ -116,7 +115,14 @@ async fn request(
     let message = format!("rebooting for {}/{}", unhealthy.condition, unhealthy.reason);
     let (yes, now) = (ConditionStatus::True, || Time(ctx.now()));
     let why = "its node is rebooted: Unhealthy";
-    set_condition(&mut status.conditions, REASON, yes, "Unhealthy", why, now());
+    set_condition(
+        &mut status.conditions,
+        DISRUPTION_REASON,
+        yes,
+        "Unhealthy",
+        why,
+        now(),
+    );
     set_condition(
         &mut status.conditions,
         REBOOTING,
@@ -200,7 +206,7 @@ pub async fn step(ctx: &Context, claim: &NodeClaim, nodes: &[Arc<NodeView>]) -> 
 
 /// Writes down what the machine says of itself, before the cloud is asked.
 async fn note(ctx: &Context, claim: &NodeClaim, node: &NodeView) -> Outcome {
-    ctx.drains.end(&node.name);
+    ctx.memory.drains.end(&node.name);
     let live = proof::node(ctx, &node.name).await?;
     let live = live.filter(|live| live.uid == node.uid);
     let Some(live) = live else {
@@ -235,10 +241,10 @@ async fn issued(ctx: &Context, claim: &NodeClaim) -> Outcome {
         &message,
         now(),
     );
-    conditions.retain(|c| c.type_ != "Initialized");
+    conditions.retain(|c| c.type_ != INITIALIZED);
     let unknown = ConditionStatus::Unknown;
     let why = "its machine is being rebooted";
-    set_condition(conditions, "Initialized", unknown, REBOOTING, why, now());
+    set_condition(conditions, INITIALIZED, unknown, REBOOTING, why, now());
     set_ready(ctx, &mut status);
     let version = claim.metadata.resource_version.as_deref();
     patch_status(ctx, claim, version, &status).await?;
@@ -250,7 +256,7 @@ async fn succeed(ctx: &Context, claim: &NodeClaim) -> Outcome {
     ended(ctx, claim, "succeeded");
     ctx.metrics
         .reboots
-        .recovered(since(ctx, &status, "Initialized"));
+        .recovered(since(ctx, &status, INITIALIZED));
     let name = claim.metadata.name.as_deref();
     tracing::info!(nodeclaim = name, "rebooted");
     end(ctx, claim, "RebootSucceeded", "").await
@@ -261,7 +267,7 @@ async fn end(ctx: &Context, claim: &NodeClaim, reason: &str, message: &str) -> O
     let none = json!({GRACE: Value::Null, BOOT_ID: Value::Null, ATTEMPTED: Value::Null});
     let version = patch_meta(ctx, claim, json!({"annotations": none})).await?;
     let mut status = claim.status.clone().unwrap_or_default();
-    status.conditions.retain(|c| c.type_ != REASON);
+    status.conditions.retain(|c| c.type_ != DISRUPTION_REASON);
     let (conditions, now) = (&mut status.conditions, Time(ctx.now()));
     set_condition(
         conditions,

@@ -49,7 +49,7 @@ impl Loop {
                 control.observe(Observed::of(kind, change));
             }
         }
-        control.unproven = false;
+        control.purchases.proven = true;
         Loop {
             cluster,
             control,
@@ -147,9 +147,9 @@ async fn pods_without_a_node_get_a_node_claim_that_names_them() {
     assert!(
         ["shop/a", "shop/b"]
             .iter()
-            .all(|pod| own.control.bought.contains(*pod))
+            .all(|pod| own.control.purchases.bought.contains(*pod))
     );
-    let plan = own.control.last_plan.as_ref().unwrap();
+    let plan = own.control.last_round.plan.as_ref().unwrap();
     assert_eq!((plan.pods, plan.claims), (2, 1));
 }
 
@@ -188,7 +188,7 @@ async fn a_plan_that_was_rejected_changes_nothing() {
 async fn pods_that_were_bought_for_are_looked_up_and_not_bought_for_once_they_are_gone() {
     let mut own = Loop::new();
     own.pod("a", "1");
-    own.control.bought.insert("shop/a".to_owned());
+    own.control.purchases.bought.insert("shop/a".to_owned());
     own.cluster.refuse("list", POD, 500, "InternalError");
     own.round().await;
     assert!(
@@ -213,10 +213,10 @@ async fn pods_that_were_bought_for_are_looked_up_and_not_bought_for_once_they_ar
 async fn a_new_leader_looks_every_pod_up_before_it_buys_the_first_time() {
     let mut own = Loop::new();
     own.pod("a", "1");
-    own.control.unproven = true;
+    own.control.purchases.proven = false;
     own.round().await;
     assert_eq!((own.lists_of_pods(), own.claims().len()), (1, 1));
-    assert!(!own.control.unproven);
+    assert!(own.control.purchases.proven);
 }
 
 #[tokio::test(start_paused = true)]
@@ -231,7 +231,7 @@ async fn nothing_is_created_for_a_nodepool_whose_spec_broke_during_the_round() {
     assert!(own.control.state.pool_fault("default").is_some());
     own.apply(round).await;
     assert!(own.claims().is_empty());
-    let plan = own.control.last_plan.as_ref().unwrap();
+    let plan = own.control.last_round.plan.as_ref().unwrap();
     assert_eq!(plan.claims, 0);
 }
 
@@ -242,7 +242,10 @@ async fn node_claims_that_the_server_refuses_are_planned_again_later() {
     own.cluster.refuse("create", NODE_CLAIM, 403, "Forbidden");
     own.round().await;
     assert_eq!(own.rounds("failed"), 1);
-    assert!(own.control.failed_writes.next().is_some() && !own.control.bought.contains("shop/a"));
+    assert!(
+        own.control.purchases.failed.next().is_some()
+            && !own.control.purchases.bought.contains("shop/a")
+    );
     let events = own.cluster.events().join("\n");
     assert!(
         events.contains("default: "),
@@ -265,5 +268,10 @@ async fn a_nodepool_that_nothing_can_be_bought_for_says_so() {
         events.contains("default: NoCompatibleInstanceTypes: "),
         "{events}"
     );
-    assert!(own.control.incompatible_pools.contains_key("default"));
+    assert!(
+        own.control
+            .last_round
+            .incompatible_pools
+            .contains_key("default")
+    );
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use longshore_api::crd::{NodeClaim, NodePool};
 use longshore_core::disrupt::proposals::{Proposal, To};
+use longshore_core::disrupt::verdicts::Reason;
 use longshore_core::ids::NodeIx;
 use longshore_core::model::Failures;
 use longshore_core::plan::Plan;
@@ -69,11 +70,11 @@ impl Controller {
         }
         let bought: Vec<&str> = wanted.iter().map(|claim| claim.name.as_str()).collect();
         let moves = self.moves_by_claim(snapshot, proposal, &bought);
-        let what = (proposal.method.name(), proposal.reason.name());
+        let what = (proposal.method.name(), proposal.reason);
         let names: BTreeSet<&str> = wanted.iter().map(|want| &*want.pool).collect();
         let failures = self.failures_of(&names);
         let new = NewCommand::new(id, what, now, candidates, wanted);
-        let consolidates = matches!(proposal.reason.name(), "Empty" | "Underutilized");
+        let consolidates = matches!(proposal.reason, Reason::Empty | Reason::Underutilized);
         let worth = consolidates.then(|| Worth {
             text: Messages { snapshot }.worth(proposal),
             is_approved: proposal.decision.is_some(),
@@ -82,7 +83,7 @@ impl Controller {
         tracing::info!(
             command = new.id,
             method = new.command.method,
-            reason = new.command.reason,
+            reason = new.command.reason.name(),
             nodes = new.command.candidates,
             replacements = new.command.replacements.len(),
             pods = proposal.moves.len(),
@@ -98,7 +99,7 @@ impl Controller {
         pools: &BTreeSet<&str>,
     ) -> Option<Failures> {
         let pools = pools.iter().filter_map(|name| self.state.pools.get(*name));
-        let known = pools.filter_map(|pool| self.ctx.failures.of(pool));
+        let known = pools.filter_map(|pool| self.ctx.memory.failures.of(pool));
         known.max_by_key(|of| of.count)
     }
 
@@ -254,7 +255,7 @@ impl Controller {
         };
         let mut waiting = self.state.pods.waiting();
         self.planned_host(name, claim).is_some()
-            && waiting.any(|pod| self.plans.owner(pod) == Some(name))
+            && waiting.any(|pod| self.purchases.plans.owner(pod) == Some(name))
     }
 
     /// Whether there is a node of a name, or a NodeClaim, that is not on its way out.

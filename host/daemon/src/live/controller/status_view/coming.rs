@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use longshore_api::crd::{NodeClaim, NodeClaimStatus, Timestamp, condition};
 
-use crate::live::observe::node_claim::{is_true, pool_of, rfc3339};
+use crate::live::observe::node_claim::{
+    INITIALIZED, LAUNCHED, REGISTERED, is_true, pool_of, rfc3339,
+};
 use crate::live::observe::planned_pods::planned_pods;
 use crate::live::observe::state::ClusterState;
 use crate::status::parts;
@@ -70,12 +72,12 @@ fn stage(claim: &NodeClaim) -> String {
         }
     };
     match () {
-        () if !is_true(status, "Launched") => format!("not launched{}", why("Launched")),
-        () if !is_true(status, "Registered") => {
-            format!("launched, not registered{}", why("Registered"))
+        () if !is_true(status, LAUNCHED) => format!("not launched{}", why(LAUNCHED)),
+        () if !is_true(status, REGISTERED) => {
+            format!("launched, not registered{}", why(REGISTERED))
         }
-        () if !is_true(status, "Initialized") => {
-            format!("registered, not initialized{}", why("Initialized"))
+        () if !is_true(status, INITIALIZED) => {
+            format!("registered, not initialized{}", why(INITIALIZED))
         }
         () => "the node is ready, kube-scheduler has not bound them yet".to_owned(),
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use longshore_api::crd::{ConditionStatus, NodeClaim, condition};
 
 use crate::live::act::context::Context;
-use crate::live::observe::node_claim::{pool_of, rfc3339};
+use crate::live::observe::node_claim::{DRAINED, VOLUMES_DETACHED, pool_of, rfc3339};
 use crate::live::observe::state::ClusterState;
 use crate::status::parts::{Draining, DrainingNode};
 
@@ -37,7 +37,7 @@ pub fn draining(state: &ClusterState, ctx: &Context) -> Option<Draining> {
             .status
             .as_ref()
             .map_or("", |status| status.node_name.as_str());
-        let refusing = ctx.drains.refusing(node, now);
+        let refusing = ctx.memory.drains.refusing(node, now);
         let some = refusing.iter().take(MAX_NAMES_PER_LINE);
         let some: Vec<String> = some.map(|(pod, why)| format!("{pod}: {why}")).collect();
         DrainingNode {
@@ -64,7 +64,7 @@ fn waits_for(claim: &NodeClaim) -> String {
         let known = condition(conditions, kind)?;
         (known.status != ConditionStatus::True).then_some(known.message.as_str())
     };
-    match (open("Drained"), open("VolumesDetached")) {
+    match (open(DRAINED), open(VOLUMES_DETACHED)) {
         (Some(left), _) if !left.is_empty() => left.to_owned(),
         (Some(_), _) => "its pods leave".to_owned(),
         (None, Some(volumes)) => format!("its volumes are detached: {volumes}"),

@@ -175,9 +175,7 @@ pub const FAMILIES: [Family; 33] = [
         "karpenter_scheduler_queue_depth",
         "Pending pods that no node was planned for.",
         one,
-        |p, _, out| {
-            out.put([("controller", "provisioner")], p.queue as f64);
-        },
+        |p, _, out| out.put([("controller", "provisioner")], p.queue as f64),
     ),
     family(
         "karpenter_scheduler_unfinished_work_seconds",
@@ -187,56 +185,44 @@ pub const FAMILIES: [Family; 33] = [
             out.put(
                 [("controller", "provisioner")],
                 p.deciding.map_or(0.0, |span| span.as_secs_f64()),
-            );
+            )
         },
     ),
     family(
         "operator_nodeclaim_status_condition_count",
         "1 for each condition of a NodeClaim.",
         claims,
-        |p, at, out| {
-            conditions(of_claim(p, at), out, |_| 1.0);
-        },
+        |p, at, out| conditions(of_claim(p, at), out, |_| 1.0),
     ),
     family(
         "operator_nodeclaim_status_condition_current_status_seconds",
         "For how long a condition of a NodeClaim has been so.",
         claims,
-        |p, at, out| {
-            conditions(of_claim(p, at), out, |c| since(p, &c.last_transition_time));
-        },
+        |p, at, out| conditions(of_claim(p, at), out, |c| since(p, &c.last_transition_time)),
     ),
     family(
         "operator_nodepool_status_condition_count",
         "1 for each condition of a NodePool.",
         pools,
-        |p, at, out| {
-            conditions(of_pool(p, at), out, |_| 1.0);
-        },
+        |p, at, out| conditions(of_pool(p, at), out, |_| 1.0),
     ),
     family(
         "operator_nodepool_status_condition_current_status_seconds",
         "For how long a condition of a NodePool has been so.",
         pools,
-        |p, at, out| {
-            conditions(of_pool(p, at), out, |c| since(p, &c.last_transition_time));
-        },
+        |p, at, out| conditions(of_pool(p, at), out, |c| since(p, &c.last_transition_time)),
     ),
     family(
         "operator_node_status_condition_count",
         "1 for each condition of a Node.",
         nodes,
-        |p, at, out| {
-            conditions(of_view(p, at), out, |_| 1.0);
-        },
+        |p, at, out| conditions(of_view(p, at), out, |_| 1.0),
     ),
     family(
         "operator_node_status_condition_current_status_seconds",
         "For how long a condition of a Node has been so.",
         nodes,
-        |p, at, out| {
-            conditions(of_view(p, at), out, |c| since(p, &c.last_transition_time));
-        },
+        |p, at, out| conditions(of_view(p, at), out, |c| since(p, &c.last_transition_time)),
     ),
     family(
         "operator_nodeclaim_termination_current_time_seconds",
@@ -279,17 +265,13 @@ pub const FAMILIES: [Family; 33] = [
         "operator_ec2nodeclass_status_condition_count",
         "1 for each condition of an EC2NodeClass.",
         classes,
-        |p, at, out| {
-            conditions(of_class(p, at), out, |_| 1.0);
-        },
+        |p, at, out| conditions(of_class(p, at), out, |_| 1.0),
     ),
     family(
         "operator_ec2nodeclass_status_condition_current_status_seconds",
         "For how long a condition of an EC2NodeClass has been so.",
         classes,
-        |p, at, out| {
-            conditions(of_class(p, at), out, |c| since(p, &c.last_transition_time));
-        },
+        |p, at, out| conditions(of_class(p, at), out, |c| since(p, &c.last_transition_time)),
     ),
     family(
         "operator_ec2nodeclass_termination_current_time_seconds",

@@ -1,5 +1,7 @@
-//! Evicts pods in order. A pod that has as long to end as its node has left, or longer, is deleted at
-//! once. When a node has to end is written by `finalize.rs`, and by repair.
+//! Evicts pods in order. A pod that a PodDisruptionBudget protects is asked again and again: for
+//! ever, where the NodeClaim has no `terminationGracePeriod`. With one, a pod that has as long to
+//! end as its node has left, or longer, is deleted at once. When a node has to end is written by
+//! `finalize.rs`, and by repair.
 
 use std::sync::Arc;
 
@@ -13,6 +15,7 @@ use super::pod::DrainingPod;
 use crate::live::act::context::Context;
 use crate::live::act::end::drains::PodRequest;
 use crate::live::process::mutants::mutant;
+use crate::live::process::step_error::StepError;
 
 /// Most pods that are named in an Event.
 const MAX_NAMED_PODS: usize = 5;
@@ -23,7 +26,7 @@ const MAX_REASON_CHARS: usize = 100;
 enum Answer {
     /// It leaves, or has left.
     Leaves,
-    /// It does not, and why; empty for its disruption budget.
+    /// It does not, and why; empty if the API server does not say which disruption budget forbids it.
     Refuses(String),
 }
 
@@ -36,7 +39,7 @@ pub async fn drain(
     node: &str,
     pods: &[Arc<DrainingPod>],
     ends: Option<Timestamp>,
-) -> Result<usize, String> {
+) -> Result<usize, StepError> {
     let now = ctx.now();
     let waited: Vec<&Arc<DrainingPod>> = pods.iter().filter(|p| p.counts(now)).collect();
     let Some(turn) = waited.iter().map(|p| p.eviction_tier()).min() else {
@@ -84,17 +87,18 @@ async fn ask(
     node: &str,
     pod: &DrainingPod,
     what: PodRequest,
-    question: impl Future<Output = Result<Answer, String>>,
-) -> Result<Option<String>, String> {
-    if !ctx.drains.may_ask(node, pod, what, Instant::now()) {
-        return Ok(ctx.drains.refusal(node, pod, what));
+    question: impl Future<Output = Result<Answer, StepError>>,
+) -> Result<Option<String>, StepError> {
+    if !ctx.memory.drains.may_ask(node, pod, what, Instant::now()) {
+        return Ok(ctx.memory.drains.refusal(node, pod, what));
     }
     ctx.may_write()?;
     let why = match question.await? {
         Answer::Leaves => None,
         Answer::Refuses(why) => Some(why.chars().take(MAX_REASON_CHARS).collect::<String>()),
     };
-    ctx.drains
+    ctx.memory
+        .drains
         .asked(node, pod, what, why.as_deref(), Instant::now());
     Ok(why)
 }
@@ -102,7 +106,7 @@ async fn ask(
 /// The request that asks a pod to leave. By hand: kube 5.0 writes the options of an eviction under
 /// a name that the API does not know, and without the UID a new pod of the same name would be
 /// evicted in the place of the old one.
-fn eviction(pod: &DrainingPod) -> Result<http::Request<Vec<u8>>, String> {
+fn eviction(pod: &DrainingPod) -> Result<http::Request<Vec<u8>>, StepError> {
     let (namespace, name) = (pod.namespace(), pod.name());
     let body = json!({
         "apiVersion": "policy/v1",
@@ -115,11 +119,11 @@ fn eviction(pod: &DrainingPod) -> Result<http::Request<Vec<u8>>, String> {
     ))
     .header(http::header::CONTENT_TYPE, "application/json")
     .body(body.to_string().into_bytes())
-    .map_err(|e| e.to_string())
+    .map_err(StepError::other)
 }
 
 /// Asks a pod to leave.
-async fn evict(ctx: &Context, pod: &DrainingPod) -> Result<Answer, String> {
+async fn evict(ctx: &Context, pod: &DrainingPod) -> Result<Answer, StepError> {
     if mutant("ignores-budgets") {
         return force(ctx, pod, 30).await;
     }
@@ -152,7 +156,7 @@ async fn evict(ctx: &Context, pod: &DrainingPod) -> Result<Answer, String> {
             Ok(Answer::Refuses(cause(&status)))
         }
         Err(kube::Error::Api(status)) => Ok(Answer::Refuses(status.message)),
-        Err(error) => Err(error.to_string()),
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -164,7 +168,7 @@ fn cause(status: &kube::core::Status) -> String {
 }
 
 /// Deletes a pod that has no more time than its node has left.
-async fn force(ctx: &Context, pod: &DrainingPod, grace: i64) -> Result<Answer, String> {
+async fn force(ctx: &Context, pod: &DrainingPod, grace: i64) -> Result<Answer, StepError> {
     let api: Api<Pod> = Api::namespaced(ctx.plain.clone(), pod.namespace());
     let uid = Some(pod.uid().to_owned());
     let params = DeleteParams::default()
@@ -186,7 +190,7 @@ async fn force(ctx: &Context, pod: &DrainingPod, grace: i64) -> Result<Answer, S
         }
         Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(Answer::Leaves),
         Err(kube::Error::Api(status)) => Ok(Answer::Refuses(status.message)),
-        Err(error) => Err(error.to_string()),
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -15,7 +15,9 @@ use crate::live::act::context::Context;
 use crate::live::act::end::proof;
 use crate::live::act::end::termination::DrainingPod;
 use crate::live::observe::node::NodeView;
-use crate::live::observe::node_claim::{NEVER_READY_LIMIT, is_true, pool_of};
+use crate::live::observe::node_claim::{
+    INITIALIZED, NEVER_READY_LIMIT, REGISTERED, is_true, pool_of,
+};
 use crate::live::observe::overlays::added_capacity;
 use crate::live::process::step_error::StepError;
 
@@ -26,11 +28,11 @@ pub(super) async fn initialize(
     nodes: &[Arc<NodeView>],
 ) -> Result<(), StepError> {
     let [node] = nodes else {
-        if !is_true(status, "Initialized") {
+        if !is_true(status, INITIALIZED) {
             set(
                 ctx,
                 status,
-                "Initialized",
+                INITIALIZED,
                 ConditionStatus::Unknown,
                 "NodeNotFound",
                 "there is no node of its own",
@@ -38,7 +40,7 @@ pub(super) async fn initialize(
         }
         return Ok(());
     };
-    if is_true(status, "Initialized") {
+    if is_true(status, INITIALIZED) {
         consistency(ctx, claim, status, node).await;
         return Ok(());
     }
@@ -46,7 +48,7 @@ pub(super) async fn initialize(
         set(
             ctx,
             status,
-            "Initialized",
+            INITIALIZED,
             ConditionStatus::Unknown,
             reason,
             &message,
@@ -64,12 +66,12 @@ pub(super) fn note_initialized(ctx: &Context, claim: &NodeClaim, status: &mut No
     set(
         ctx,
         status,
-        "Initialized",
+        INITIALIZED,
         ConditionStatus::True,
         "Initialized",
         "",
     );
-    ctx.registrations.joined(pool_of(claim));
+    ctx.memory.registrations.joined(pool_of(claim));
 }
 
 /// Whether the node of a claim has had its time to become ready for pods, and none but daemons run on
@@ -86,8 +88,8 @@ pub(super) async fn never_got_ready(
         all.get(labels::DO_NOT_DISRUPT)
             .is_some_and(|kept| kept == "true")
     };
-    let is_waited_for = is_true(status, "Initialized")
-        || time_in(ctx, claim, status, "Registered") < NEVER_READY_LIMIT;
+    let is_waited_for =
+        is_true(status, INITIALIZED) || time_in(ctx, claim, status, REGISTERED) < NEVER_READY_LIMIT;
     let is_of_command = annotations.is_some_and(|all| all.contains_key(COMMAND));
     if is_waited_for
         || is_of_command

@@ -17,10 +17,9 @@ use crate::live::act::launch::launch_request::launch_of;
 use crate::live::act::launch::refusals::Refused;
 use crate::live::act::launch::{launch_groups, refusals};
 use crate::live::decide::claims::{class_label, given_labels};
-use crate::live::observe::node_claim::pool_of;
+use crate::live::observe::node_claim::{LAUNCHED, pool_of};
 use crate::live::observe::overlays::added_capacity;
 use crate::live::observe::planned_pods::planned_pods;
-use crate::live::observe::unavailable_offerings::UNAVAILABLE_TTL_SECONDS;
 use crate::live::process::mutants::mutant;
 use crate::live::process::step_error::StepError;
 
@@ -48,7 +47,7 @@ pub(super) async fn launch<'c>(
     turn: &mut Option<SemaphorePermit<'c>>,
 ) -> Result<Launched, StepError> {
     ctx.may_write()?;
-    let groups = &ctx.launch_groups;
+    let groups = &ctx.memory.launch_groups;
     let mut wanted = launch_of(claim);
     let of_group = launch_groups::member(claim).filter(|_| ctx.provider.most_in_group() > 1);
     if let Some(own) = &of_group {
@@ -65,7 +64,7 @@ pub(super) async fn launch<'c>(
         wanted.uid = format!("{}-{}", wanted.uid, ctx.now().as_millisecond());
     }
     let asked = Instant::now();
-    if let Some(left) = ctx.backoff.left(&wanted, asked) {
+    if let Some(left) = ctx.memory.backoff.left(&wanted, asked) {
         if turn.is_none() {
             *turn = groups.turn().await;
         }
@@ -88,7 +87,7 @@ pub(super) async fn launch<'c>(
     };
     match made {
         Ok(instance) => {
-            ctx.backoff.succeeded(&wanted);
+            ctx.memory.backoff.succeeded(&wanted);
             note_instance(ctx, claim, status, instance);
             Ok(Launched::Yes)
         }
@@ -99,7 +98,7 @@ pub(super) async fn launch<'c>(
         Err(error) => {
             note_failure(ctx, claim, status, &error).await;
             let now = Instant::now();
-            let wait = ctx.backoff.failed(&wanted, &error, asked, now);
+            let wait = ctx.memory.backoff.failed(&wanted, &error, asked, now);
             Ok(Launched::Later(wait))
         }
     }
@@ -108,10 +107,10 @@ pub(super) async fn launch<'c>(
 /// Asks the cloud for the instance of a claim that is in no group.
 async fn create(ctx: &Context, claim: &NodeClaim, wanted: &Launch) -> Result<Instance, CloudError> {
     let uid = claim.metadata.uid.as_deref().unwrap_or_default();
-    let pending = ctx.launches.ask(uid, ctx.leadership.since());
+    let pending = ctx.memory.launches.ask(uid, ctx.leadership.since());
     let made = ctx.provider.create(wanted).await;
     if let Err(error) = &made {
-        ctx.launches.failed(uid, pending, error);
+        ctx.memory.launches.failed(uid, pending, error);
     }
     made
 }
@@ -124,7 +123,7 @@ fn note_instance(
     instance: Instance,
 ) {
     let uid = claim.metadata.uid.as_deref().unwrap_or_default();
-    ctx.launches.forget(uid);
+    ctx.memory.launches.forget(uid);
     // Claims of others' making have no value yet where they may have several.
     let mut all = given_labels(&claim.spec.requirements, false);
     all.extend(instance.labels);
@@ -147,9 +146,9 @@ fn note_instance(
     };
     status.capacity = with_added(instance.capacity);
     status.allocatable = with_added(instance.allocatable);
-    ctx.refusals.done(Refused::Launch, pool_of(claim));
+    ctx.memory.refusals.done(Refused::Launch, pool_of(claim));
     let is = ConditionStatus::True;
-    set(ctx, status, "Launched", is, "Launched", "");
+    set(ctx, status, LAUNCHED, is, "Launched", "");
 }
 
 /// Nothing can be launched for a claim as things are: it is deleted, and its pods are planned again.
@@ -175,12 +174,12 @@ async fn give_back(ctx: &Context, claim: &NodeClaim, error: &CloudError) -> Resu
 
 fn note_shortage(ctx: &Context, shortage: &Shortage) {
     let now = ctx.now().as_second();
-    let news = ctx.unavailable.note(&shortage.offerings, now);
+    let news = ctx.memory.unavailable.note(&shortage.offerings, now);
     if news > 0 {
         tracing::info!(
             offerings = news,
-            seconds = UNAVAILABLE_TTL_SECONDS,
-            "offerings unavailable; skipped for 180 s"
+            seconds = longshore_cloud::UNAVAILABLE_SECONDS,
+            "offerings without capacity are skipped for a while"
         );
     }
 }
@@ -198,14 +197,14 @@ async fn note_failure(
         launch_refused(ctx, claim, &message).await;
     }
     let unknown = ConditionStatus::Unknown;
-    set(ctx, status, "Launched", unknown, error.reason(), &message);
+    set(ctx, status, LAUNCHED, unknown, error.reason(), &message);
 }
 
 /// A launch was refused for a reason that stays: the claim, its pods and the NodePool say so, and the
 /// log, once in a while.
 async fn launch_refused(ctx: &Context, claim: &NodeClaim, why: &str) {
     let (what, pool) = (Refused::Launch, pool_of(claim));
-    if !ctx.refusals.note(what, pool, why, ctx.now()) {
+    if !ctx.memory.refusals.note(what, pool, why, ctx.now()) {
         return;
     }
     let name = claim.metadata.name.as_deref();

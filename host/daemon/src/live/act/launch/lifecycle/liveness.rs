@@ -5,7 +5,9 @@ use std::time::Duration;
 use longshore_api::crd::{NodeClaim, NodeClaimStatus, condition, duration};
 
 use crate::live::act::context::Context;
-use crate::live::observe::node_claim::{NEVER_READY_LIMIT, REGISTRATION_LIMIT, is_true};
+use crate::live::observe::node_claim::{
+    INITIALIZED, LAUNCHED, NEVER_READY_LIMIT, REGISTERED, REGISTRATION_LIMIT, is_true,
+};
 use crate::live::process::mutants::mutant;
 
 pub(super) const LAUNCH_LIMIT: Duration = Duration::from_secs(5 * 60);
@@ -22,14 +24,13 @@ pub(super) fn liveness_expired(
     claim: &NodeClaim,
     status: &NodeClaimStatus,
 ) -> Option<&'static str> {
-    if !is_true(status, "Launched") && time_in(ctx, claim, status, "Launched") >= LAUNCH_LIMIT {
+    if !is_true(status, LAUNCHED) && time_in(ctx, claim, status, LAUNCHED) >= LAUNCH_LIMIT {
         return Some("launch_timeout");
     }
     if mutant("waits-for-ever") {
         return None;
     }
-    if !is_true(status, "Registered")
-        && time_in(ctx, claim, status, "Registered") >= REGISTRATION_LIMIT
+    if !is_true(status, REGISTERED) && time_in(ctx, claim, status, REGISTERED) >= REGISTRATION_LIMIT
     {
         return Some(REGISTRATION_TIMEOUT);
     }
@@ -51,12 +52,12 @@ pub(super) fn time_in(
 
 pub(super) fn liveness_in(ctx: &Context, claim: &NodeClaim) -> Option<Duration> {
     let status = claim.status.as_ref()?;
-    let (what, limit) = if !is_true(status, "Launched") {
-        ("Launched", LAUNCH_LIMIT)
-    } else if !is_true(status, "Registered") {
-        ("Registered", REGISTRATION_LIMIT)
-    } else if !is_true(status, "Initialized") {
-        let left = NEVER_READY_LIMIT.saturating_sub(time_in(ctx, claim, status, "Registered"));
+    let (what, limit) = if !is_true(status, LAUNCHED) {
+        (LAUNCHED, LAUNCH_LIMIT)
+    } else if !is_true(status, REGISTERED) {
+        (REGISTERED, REGISTRATION_LIMIT)
+    } else if !is_true(status, INITIALIZED) {
+        let left = NEVER_READY_LIMIT.saturating_sub(time_in(ctx, claim, status, REGISTERED));
         return Some(match left {
             Duration::ZERO => LATE_NODE_POLL,
             left => left + Duration::from_secs(1),

@@ -13,7 +13,7 @@ use crate::live::act::context::Context;
 use crate::live::act::launch::launch_groups::GROUP;
 use crate::live::decide::claims::FINALIZER;
 use crate::live::observe::node::NodeView;
-use crate::live::observe::node_claim::pool_of;
+use crate::live::observe::node_claim::{REGISTERED, pool_of};
 use crate::live::observe::planned_pods::PLANNED_PODS;
 use crate::live::process::mutants::mutant;
 use crate::live::process::step_error::StepError;
@@ -41,14 +41,14 @@ pub(super) fn await_node(ctx: &Context, status: &mut NodeClaimStatus, nodes: &[A
         let message = format!("several nodes have its provider ID: {}", names.join(", "));
         (ConditionStatus::False, "MultipleNodesFound", message)
     };
-    set(ctx, status, "Registered", to, reason, &message);
+    set(ctx, status, REGISTERED, to, reason, &message);
 }
 
 /// Whether the node of a claim that is registered says that it is not: it is another Node than the one
 /// that was registered, with the taint that a new one joins with. That it was registered a moment ago
 /// the watch may not have brought yet.
 pub fn joins_again(ctx: &Context, status: &NodeClaimStatus, node: &NodeView) -> bool {
-    let since = condition(&status.conditions, "Registered").map(|c| c.last_transition_time.0);
+    let since = condition(&status.conditions, REGISTERED).map(|c| c.last_transition_time.0);
     let long = |since: longshore_api::crd::Timestamp| {
         ctx.now().as_second() - since.as_second() > MAX_NOMINATION_WAIT_SECONDS
     };
@@ -132,11 +132,11 @@ pub(super) fn confirm(
     set(
         ctx,
         status,
-        "Registered",
+        REGISTERED,
         ConditionStatus::True,
         "Registered",
         "",
     );
-    ctx.health.record(pool_of(claim), true);
+    ctx.memory.health.record(pool_of(claim), true);
     ctx.metrics.node_created(claim);
 }

@@ -9,7 +9,7 @@ use longshore_api::labels;
 use longshore_core::disrupt::verdicts::REBOOTING;
 
 use crate::live::observe::node::NodeView;
-use crate::live::observe::node_claim::is_true;
+use crate::live::observe::node_claim::{INITIALIZED, is_true};
 
 /// Taint of nodes that are being rebooted.
 pub const TAINT: &str = "karpenter.sh/rebooting";
@@ -157,7 +157,7 @@ fn recovery(claim: &NodeClaim, node: Option<&NodeView>, now: i64) -> Due {
     let initialized = claim
         .status
         .as_ref()
-        .and_then(|status| condition(&status.conditions, "Initialized"));
+        .and_then(|status| condition(&status.conditions, INITIALIZED));
     let issued = initialized.map_or(now, |c| c.last_transition_time.0.as_second());
     let late = |what: &str| {
         let what = what.to_owned();

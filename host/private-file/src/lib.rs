@@ -1,4 +1,5 @@
-//! Files that no other user can read or change, in a folder that belongs to this user.
+//! Files that no other user can read or change, in a folder that belongs to this user: compiled
+//! policies, bundles, last answers and copies of configurations are kept in them.
 
 use std::fs::{DirBuilder, File, Metadata, OpenOptions};
 use std::io::{Read as _, Write as _};

@@ -1,42 +1,49 @@
-//! A small registry, which does what the distribution specification says.
+//! A small registry, which does what the distribution specification says, or something else.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use super::COMPONENT;
 use crate::Digest;
 use crate::manifest::{INDEX, MANIFEST};
 use crate::signature::BUNDLE;
 
+/// What a registry is asked.
 #[derive(Clone, Debug)]
-pub(super) struct Request {
+pub struct Request {
+    /// Path and query.
     pub path: String,
     headers: BTreeMap<String, String>,
 }
 
 impl Request {
+    /// A header, its name in lower case.
     pub fn header(&self, name: &str) -> Option<String> {
         self.headers.get(name).cloned()
     }
 }
 
-pub(super) struct Reply {
-    status: u16,
+/// What it answers.
+#[derive(Clone, Debug)]
+pub struct Reply {
+    /// The status.
+    pub status: u16,
     headers: Vec<(String, String)>,
+    /// The body.
     pub body: Vec<u8>,
     /// Whether the length is said.
     pub length: bool,
     /// How much of the body comes before the connection ends.
     pub sent: Option<usize>,
-    /// Whether nothing comes for longer than is waited.
-    pub stalls: bool,
+    /// For how long nothing comes.
+    pub stalls: Duration,
 }
 
 impl Reply {
+    /// With its length and all of its body.
     pub fn new(status: u16, body: impl AsRef<[u8]>) -> Self {
         Self {
             status,
@@ -44,19 +51,18 @@ impl Reply {
             body: body.as_ref().to_vec(),
             length: true,
             sent: None,
-            stalls: false,
+            stalls: Duration::ZERO,
         }
     }
 
+    /// With a header.
     pub fn header(mut self, name: &str, value: &str) -> Self {
         self.headers.push((name.into(), value.into()));
         self
     }
 
-    fn write(&self, mut to: TcpStream) -> std::io::Result<()> {
-        if self.stalls {
-            std::thread::sleep(Duration::from_millis(700));
-        }
+    fn write(&self, to: &mut impl Write) -> std::io::Result<()> {
+        std::thread::sleep(self.stalls);
         write!(to, "HTTP/1.1 {} Said\r\nConnection: close\r\n", self.status)?;
         for (name, value) in &self.headers {
             write!(to, "{name}: {value}\r\n")?;
@@ -65,19 +71,36 @@ impl Reply {
             write!(to, "Content-Length: {}\r\n", self.body.len())?;
         }
         to.write_all(b"\r\n")?;
-        to.write_all(&self.body[..self.sent.unwrap_or(self.body.len())])
+        to.write_all(&self.body[..self.sent.unwrap_or(self.body.len())])?;
+        to.flush()
     }
 }
 
 /// Answers until it is dropped.
-pub(super) struct Server {
+pub struct Server {
+    /// Address and port.
     pub host: String,
     asked: Arc<Mutex<Vec<Request>>>,
     ends: Arc<AtomicBool>,
 }
 
 impl Server {
-    pub fn start(answer: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> Self {
+    /// Answers one request after the other, each on a connection of its own.
+    ///
+    /// # Panics
+    /// No port is free.
+    pub fn start(answer: impl Fn(&Request) -> Reply + Send + 'static) -> Self {
+        Self::over(Some, answer)
+    }
+
+    /// As [`Server::start`], over what `open` makes of a connection.
+    ///
+    /// # Panics
+    /// No port is free.
+    pub fn over<S: Read + Write>(
+        open: impl Fn(TcpStream) -> Option<S> + Send + 'static,
+        answer: impl Fn(&Request) -> Reply + Send + 'static,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let host = listener.local_addr().unwrap().to_string();
         let (asked, ends) = (
@@ -94,17 +117,24 @@ impl Server {
                 if ends.load(Ordering::Relaxed) {
                     return;
                 }
-                let Some(request) = read(&stream) else {
+                let Some(mut stream) = open(stream) else {
+                    continue;
+                };
+                let Some(request) = read(&mut stream) else {
                     continue;
                 };
                 asked.lock().unwrap().push(request.clone());
                 // Whoever asked may be gone.
-                let _ = answer(&request).write(stream);
+                let _ = answer(&request).write(&mut stream);
             }
         });
         server
     }
 
+    /// What it was asked so far.
+    ///
+    /// # Panics
+    /// An answer has panicked.
     pub fn asked(&self) -> Vec<Request> {
         self.asked.lock().unwrap().clone()
     }
@@ -117,7 +147,7 @@ impl Drop for Server {
     }
 }
 
-fn read(stream: &TcpStream) -> Option<Request> {
+fn read(stream: &mut impl Read) -> Option<Request> {
     let mut lines = BufReader::new(stream).lines().map_while(Result::ok);
     let first = lines.next()?;
     let path = first.split(' ').nth(1)?.to_string();
@@ -132,8 +162,9 @@ fn read(stream: &TcpStream) -> Option<Request> {
     })
 }
 
-/// What a registry has.
-pub(super) struct Shelf {
+/// What a registry has of `policies/carbon`.
+#[derive(Clone, Debug)]
+pub struct Shelf {
     content: BTreeMap<String, Vec<u8>>,
     policy: Digest,
     referrers: Vec<Digest>,
@@ -144,11 +175,10 @@ pub(super) struct Shelf {
 }
 
 impl Shelf {
-    /// One policy, as `wkg oci push` writes it.
-    pub fn with_policy() -> (Self, Digest) {
-        let config = Digest::of(b"{}");
-        let component = Digest::of(COMPONENT);
-        let size = COMPONENT.len();
+    /// One policy, as `wkg oci push` writes it, and the digest of its manifest.
+    pub fn of(component: &[u8]) -> (Self, Digest) {
+        let (config, bytes, size) = (Digest::of(b"{}"), component, component.len());
+        let component = Digest::of(component);
         let manifest = format!(
             r#"{{"config":{{"digest":"{config}","mediaType":"application/vnd.wasm.config.v0+json","size":2}},"layers":[{{"annotations":{{"org.opencontainers.image.title":"policy.wasm"}},"digest":"{component}","mediaType":"application/wasm","size":{size}}}],"mediaType":"{MANIFEST}","schemaVersion":2}}"#
         );
@@ -160,12 +190,13 @@ impl Shelf {
             api: true,
             tag_is_policy: false,
         };
-        for bytes in [manifest.as_bytes(), COMPONENT, b"{}"] {
+        for bytes in [manifest.as_bytes(), bytes, b"{}"] {
             shelf.put(bytes);
         }
         (shelf, digest)
     }
 
+    /// Has these bytes under their digest.
     pub fn put(&mut self, bytes: &[u8]) -> Digest {
         let digest = Digest::of(bytes);
         self.content.insert(digest.to_string(), bytes.to_vec());
@@ -185,6 +216,10 @@ impl Shelf {
         digest
     }
 
+    /// What is under a digest.
+    ///
+    /// # Panics
+    /// Nothing, or no text.
     pub fn text(&self, digest: &Digest) -> String {
         String::from_utf8(self.content[&digest.to_string()].clone()).unwrap()
     }
@@ -202,6 +237,7 @@ impl Shelf {
         format!(r#"{{"schemaVersion":2,"mediaType":"{INDEX}","manifests":[{entries}]}}"#)
     }
 
+    /// The blobs by the digits of their digest.
     pub fn files(&self) -> impl Iterator<Item = (&str, &[u8])> {
         let hex = "sha256:".len();
         self.content
@@ -215,7 +251,7 @@ impl Shelf {
         let Some(path) = request.path.strip_prefix("/v2/policies/carbon/") else {
             return Reply::new(404, r#"{"errors":[{"code":"NAME_UNKNOWN"}]}"#);
         };
-        let (kind, name) = path.split_once('/').unwrap();
+        let (kind, name) = path.split_once('/').unwrap_or((path, ""));
         match kind {
             "referrers" if self.api => Reply::new(200, self.index()),
             "manifests" if name.starts_with("sha256-") => self.tag(&accept),

@@ -7,13 +7,21 @@ use ring::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair as _
 
 use crate::{Digest, Key};
 
-pub(crate) const SIGN: &str = "https://sigstore.dev/cosign/sign/v1";
-pub(crate) const IN_TOTO: &str = "application/vnd.in-toto+json";
+/// The predicate of a signature.
+pub const SIGN: &str = "https://sigstore.dev/cosign/sign/v1";
+/// The type of what is signed.
+pub const IN_TOTO: &str = "application/vnd.in-toto+json";
 
-pub(crate) struct Signer(EcdsaKeyPair);
+/// A P-256 key.
+#[derive(Debug)]
+pub struct Signer(EcdsaKeyPair);
 
 impl Signer {
-    pub fn new() -> Self {
+    /// A new key.
+    ///
+    /// # Panics
+    /// There is no randomness.
+    pub fn random() -> Self {
         let (kind, rng) = (&ECDSA_P256_SHA256_ASN1_SIGNING, SystemRandom::new());
         let made = EcdsaKeyPair::generate_pkcs8(kind, &rng).unwrap();
         Self(EcdsaKeyPair::from_pkcs8(kind, made.as_ref(), &rng).unwrap())
@@ -37,6 +45,10 @@ impl Signer {
         )
     }
 
+    /// The key as the crate has it.
+    ///
+    /// # Panics
+    /// Never.
     pub fn key(&self, name: &str) -> Key {
         Key::from_pem(name, &self.pem()).unwrap()
     }
@@ -46,6 +58,10 @@ impl Signer {
         self.bundle(&statement(manifest, SIGN), IN_TOTO)
     }
 
+    /// A bundle that says something.
+    ///
+    /// # Panics
+    /// There is no randomness.
     pub fn bundle(&self, payload: &str, kind: &str) -> String {
         let head = format!("DSSEv1 {} {kind} {} ", kind.len(), payload.len());
         let message = format!("{head}{payload}");
@@ -63,7 +79,8 @@ impl Signer {
     }
 }
 
-pub(crate) fn statement(manifest: &Digest, predicate: &str) -> String {
+/// What a signature says of a manifest.
+pub fn statement(manifest: &Digest, predicate: &str) -> String {
     let hex = manifest.hex();
     format!(
         r#"{{"_type":"https://in-toto.io/Statement/v1","subject":[{{"digest":{{"sha256":"{hex}"}},"annotations":{{"key":"value"}}}}],"predicateType":"{predicate}","predicate":{{}}}}"#
