@@ -35,8 +35,8 @@ pub struct Draw {
 /// A scorer's answer about a whole catalogue.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Scores {
-    /// The policy that gave it; nothing for the price.
-    pub policy: Option<Arc<str>>,
+    /// The policies that made it, in the order in which they were asked; none for the price.
+    pub policies: Vec<PolicyCosts>,
     /// Effective cost in USD per hour by [`OfferingId`]; infinite to exclude. Never NaN, never
     /// negative. Shared: where NodePools are many, so are the copies, and most are equal.
     pub cost: Arc<[f64]>,
@@ -44,10 +44,27 @@ pub struct Scores {
     pub pools: Vec<CommitmentPool>,
 }
 
+/// What offerings cost after one policy.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PolicyCosts {
+    /// What the policy is called.
+    pub policy: Arc<str>,
+    /// As [`Scores::cost`].
+    pub cost: Arc<[f64]>,
+}
+
 impl Scores {
-    /// Whether the policy excludes the offering of that row.
+    /// Whether the policies exclude the offering of that row.
     pub fn excludes(&self, row: u32) -> bool {
         self.cost[row as usize].is_infinite()
+    }
+
+    /// The policy that excludes the offering of that row, if it is known: the first that does. Those
+    /// after it may not say otherwise.
+    pub fn excluded_by(&self, row: u32) -> Option<&Arc<str>> {
+        let excludes =
+            |of: &&PolicyCosts| of.cost.get(row as usize).is_some_and(|c| c.is_infinite());
+        self.policies.iter().find(excludes).map(|of| &of.policy)
     }
 }
 
@@ -110,7 +127,7 @@ pub struct ByPrice;
 impl Policies for ByPrice {
     fn score(&self, catalogue: &Catalogue, _: &Symbols, _: Symbol) -> Scores {
         Scores {
-            policy: None,
+            policies: Vec::new(),
             cost: catalogue.prices().clone(),
             pools: Vec::new(),
         }

@@ -114,10 +114,10 @@ pub enum Unfit {
     },
     /// Reserved capacity that would fit is used up; the pod waits for it instead of paying more.
     ReservedCapacity,
-    /// A policy excludes every offering that fits.
+    /// Policies exclude every offering that fits.
     Excluded {
-        /// The policy, if it is known.
-        policy: Option<Arc<str>>,
+        /// These, as far as they are known: each excludes some of the offerings.
+        policies: Vec<Arc<str>>,
     },
     /// A node that was bought for its group did not help; only nodes that exist may take it.
     UselessPurchase(UselessPurchase),
@@ -208,8 +208,8 @@ pub struct TypesLeft {
     pub offerings: u32,
     /// Offerings that are available, and a policy excludes all of them.
     pub excluded: u32,
-    /// The policy that does, if it is known.
-    pub excluded_by: Option<Arc<str>>,
+    /// The policies that do, as far as they are known: each excludes some of these offerings.
+    pub excluded_by: Vec<Arc<str>>,
     /// Cannot be made with the node class.
     pub incompatible: u32,
     /// Why the first of those cannot, see [`InstanceType::incompatible`].

@@ -20,7 +20,7 @@ use longshore_policy::{
 
 pub use catalogue::CatalogueMachines;
 pub use last_texts::LastTexts;
-pub use node_class::{Counted, NodesOf, count_with};
+pub use node_class::{NodesOf, PoolAnswer, ask_about, count_together, count_with};
 
 use crate::config::PolicyEntry;
 use crate::error::Failure;
@@ -408,6 +408,8 @@ pub fn unknown_machine(node_class: String, pods: Option<i64>) -> Machines {
         network_interfaces: vec![0],
         addresses_per_interface: vec![0],
         local_bytes: vec![0.0],
+        local_disks: vec![u32::MAX],
+        root_bytes: vec![-1.0],
         images: vec![u32::MAX],
         ..Machines::default()
     }

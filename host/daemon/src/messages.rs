@@ -9,6 +9,7 @@ mod limit;
 mod types;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use longshore_api::labels;
 use longshore_core::model::{
@@ -211,11 +212,8 @@ impl Messages<'_> {
             Unfit::ReservedCapacity => "all matching reserved capacity is in use; the pod waits \
                 for it"
                 .into(),
-            Unfit::Excluded { policy } => {
-                format!(
-                    "{} excludes every offering that fits",
-                    named(policy.as_deref())
-                )
+            Unfit::Excluded { policies } => {
+                format!("{} every offering that fits", exclude(policies))
             }
             Unfit::UselessPurchase(UselessPurchase {
                 claim, times: 0, ..
@@ -469,9 +467,15 @@ impl Messages<'_> {
     }
 }
 
-/// A policy by its name.
-fn named(policy: Option<&str>) -> String {
-    policy.map_or_else(|| "the policy".to_owned(), |name| format!("policy {name}"))
+/// `policy a excludes`, `policies a and b together exclude`.
+fn exclude(policies: &[Arc<str>]) -> String {
+    match policies {
+        [] => "the policy excludes".to_owned(),
+        [one] => format!("policy {one} excludes"),
+        [others @ .., last] => {
+            format!("policies {} and {last} together exclude", others.join(", "))
+        }
+    }
 }
 
 /// The effect of a taint, as the API calls it.

@@ -3,13 +3,14 @@
 #![allow(clippy::unwrap_used, reason = "a test ends where its input is broken")]
 
 use std::io::Read as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 use std::time::Duration;
 
 use longshore_daemon::bootstrap::{Answer, BootPolicy, CatalogueMachines, Request};
 use longshore_ec2::catalogue::{ClassCatalogue, Region, world};
 use longshore_ec2::launch::boot;
+use longshore_ec2::nodeclass::EC2NodeClass;
 use longshore_ec2::userdata::Cluster;
 use longshore_policy::{Host, HostConfig, Limits, LoadedPolicy};
 use longshore_xtask::guests::plugin;
@@ -32,10 +33,15 @@ fn load(name: &str, settings: &str) -> LoadedPolicy {
     HOST.load(&plugin(name), Some(settings)).unwrap()
 }
 
-fn hostile(mode: &str) -> LoadedPolicy {
+/// The component of [`hostile`].
+pub fn hostile_component() -> &'static Path {
     static BUILT: LazyLock<PathBuf> =
         LazyLock::new(|| longshore_xtask::guests::build_hostile_bootstrap().unwrap());
-    HOST.load(&BUILT, Some(&format!("mode = '{mode}'")))
+    &BUILT
+}
+
+fn hostile(mode: &str) -> LoadedPolicy {
+    HOST.load(hostile_component(), Some(&format!("mode = '{mode}'")))
         .unwrap()
 }
 
@@ -58,7 +64,38 @@ fn types(family: &str, kubelet: Value, of: impl Fn(&str) -> bool) -> Types {
     types_of(&node_class, of)
 }
 
+/// Some instance types of a region under a NodeClass.
+pub struct Ec2 {
+    pub region: Region,
+    pub class: ClassCatalogue,
+    pub object: EC2NodeClass,
+}
+
 fn types_of(node_class: &Value, of: impl Fn(&str) -> bool) -> Types {
+    let Ec2 {
+        region,
+        class,
+        object,
+    } = ec2(node_class, of);
+    let cluster = Cluster {
+        name: "demo".to_owned(),
+        endpoint: "https://demo.eks.example".to_owned(),
+        ca_bundle: "Y2EtYnVuZGxl".to_owned(),
+        cidr: "10.100.0.0/16".to_owned(),
+        kube_dns_ip: "10.100.0.10".to_owned(),
+    };
+    let labels = [("team".to_owned(), "a".to_owned())].into();
+    let boot = boot(&object, &cluster, labels, Vec::new());
+    let made = CatalogueMachines::new(&region, &class, &object, "1.35", &boot);
+    Types {
+        machines: made.unwrap(),
+        region,
+        class,
+    }
+}
+
+/// The instance types of these names, in one zone.
+pub fn ec2(node_class: &Value, of: impl Fn(&str) -> bool) -> Ec2 {
     let mut types = Vec::new();
     let packed = include_bytes!("../../ec2/data/instance_types.json.gz");
     flate2::read::GzDecoder::new(&packed[..])
@@ -80,21 +117,10 @@ fn types_of(node_class: &Value, of: impl Fn(&str) -> bool) -> Types {
     let (world, _) = world::read("world", text.to_string().as_bytes(), None)
         .unwrap_or_else(|problems| panic!("{problems}"));
     let class = ClassCatalogue::new(&world.region, world.class.unwrap()).unwrap();
-    let cluster = Cluster {
-        name: "demo".to_owned(),
-        endpoint: "https://demo.eks.example".to_owned(),
-        ca_bundle: "Y2EtYnVuZGxl".to_owned(),
-        cidr: "10.100.0.0/16".to_owned(),
-        kube_dns_ip: "10.100.0.10".to_owned(),
-    };
-    let object = world.object.unwrap();
-    let labels = [("team".to_owned(), "a".to_owned())].into();
-    let boot = boot(&object, &cluster, labels, Vec::new());
-    let made = CatalogueMachines::new(&world.region, &class, &object, "1.35", &boot);
-    Types {
-        machines: made.unwrap(),
+    Ec2 {
         region: world.region,
         class,
+        object: world.object.unwrap(),
     }
 }
 
@@ -324,6 +350,65 @@ fn a_template_knows_the_image_of_each_machine_and_the_version_of_the_cluster() {
     for (text, architecture) in texts(&answer).into_iter().zip(["amd64", "arm64"]) {
         let expected = format!("echo image of {architecture} on 1.35\n");
         assert!(text.contains(&expected), "{text}");
+    }
+}
+
+#[test]
+fn the_disks_of_each_machine_are_told_as_far_as_they_are_known() {
+    let told = |family: &str, mappings: Value| {
+        let node_class = serde_json::json!({
+            "apiVersion": "karpenter.k8s.aws/v1", "kind": "EC2NodeClass",
+            "metadata": {"name": "default"},
+            "spec": {"role": "r", "amiFamily": family, "amiSelectorTerms": [{"id": "ami-1"}],
+                "blockDeviceMappings": mappings,
+                "subnetSelectorTerms": [{"id": "subnet-1"}],
+                "securityGroupSelectorTerms": [{"id": "sg-1"}]},
+        });
+        let names = ["m5.large", "m5d.24xlarge"];
+        let types = types_of(&node_class, |name| names.contains(&name));
+        let mut policy = BootPolicy::new(hostile("tells-disks")).unwrap();
+        let notes = ask(&types, &mut policy).notes;
+        let said = notes[0].split_once("overheads: ").unwrap().1.to_owned();
+        said.split("; ").next().unwrap().to_owned()
+    };
+    let volume = |name: &str, size: Value| serde_json::json!({"deviceName": name, "ebs": size});
+    let sized = |name: &str| volume(name, serde_json::json!({"volumeSize": "100Gi"}));
+    let none = serde_json::json!([]);
+    for (family, mappings, roots) in [
+        ("AL2023", none.clone(), "[21474836480.0, 21474836480.0]"),
+        ("Bottlerocket", none.clone(), "[6442450944.0, 6442450944.0]"),
+        (
+            "Windows2022",
+            serde_json::json!([sized("/dev/sda1")]),
+            "[107374182400.0, 107374182400.0]",
+        ),
+        (
+            "AL2023",
+            serde_json::json!([sized("/dev/xvdb"), sized("/dev/xvda")]),
+            "[107374182400.0, 107374182400.0]",
+        ),
+        // The image says it: its own volume, a snapshot, or which device it is.
+        (
+            "AL2023",
+            serde_json::json!([sized("/dev/xvdb")]),
+            "[NaN, NaN]",
+        ),
+        (
+            "AL2023",
+            serde_json::json!([volume(
+                "/dev/xvda",
+                serde_json::json!({"snapshotID": "snap-1"})
+            )]),
+            "[NaN, NaN]",
+        ),
+        (
+            "Custom",
+            serde_json::json!([sized("/dev/xvda")]),
+            "[NaN, NaN]",
+        ),
+    ] {
+        let said = told(family, mappings.clone());
+        assert_eq!(said, format!("{roots} [0, 4]"), "{family}: {mappings}");
     }
 }
 

@@ -15,6 +15,7 @@ mod regression;
 mod repair;
 mod shared_cluster;
 mod takeover;
+mod tight;
 
 fn main() {
     let arguments = libtest_mimic::Arguments::from_args();
@@ -31,6 +32,7 @@ fn main() {
         regression::suite,
         shared_cluster::suite,
         takeover::suite,
+        tight::suite,
     ];
     let failed = suites.map(|suite| suite().run(&arguments));
     plane::exit(failed.contains(&true));

@@ -3,8 +3,10 @@
 mod bootstrap;
 mod compile;
 mod reload;
+mod reload_bootstrap;
 mod reload_bundles;
 mod reload_cel;
+mod reload_chain;
 mod reload_consolidation;
 mod reload_failures;
 mod reload_grants;

@@ -133,7 +133,7 @@ fn padded(cost: f64, bytes: usize) -> Vec<u8> {
 }
 
 /// Bytes that this thread has read so far.
-fn bytes_read() -> u64 {
+pub fn bytes_read() -> u64 {
     let text = std::fs::read_to_string("/proc/thread-self/io").unwrap();
     let line = text.lines().find_map(|line| line.strip_prefix("rchar:"));
     line.unwrap().trim().parse().unwrap()

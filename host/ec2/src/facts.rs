@@ -63,6 +63,8 @@ pub struct UsageClasses {
 pub struct LocalDisks {
     /// All disks together, in GB (10^9 bytes).
     pub total_gb: i64,
+    /// How many they are, if that is described.
+    pub number: Option<u32>,
     pub nvme: bool,
 }
 

@@ -23,6 +23,7 @@ use crate::catalogue::region::Region;
 use crate::nodeclass::{EC2NodeClass, EC2NodeClassSpec};
 use crate::tags;
 
+pub use devices::root_bytes;
 pub use template::{
     BlockDeviceMapping, CapacityReservation, CapacityReservationTarget, ConnectionTracking,
     CpuOptions, Ebs, Enabled, IamInstanceProfile, LaunchTemplate, MarketOptions, MetadataOptions,

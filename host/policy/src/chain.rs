@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use longshore_core::disrupt::consolidation::{Consolidation, DisruptionPolicies};
 use longshore_core::model::{Catalogue, NodePool, OfferingId, Records, Symbol, Symbols};
-use longshore_core::policy::{AlikeCosts, ByPrice, CostTerm, Policies, Scores};
+use longshore_core::policy::{AlikeCosts, ByPrice, CostTerm, Policies, PolicyCosts, Scores};
 
 use crate::call::Instance;
 use crate::call::scores::Guard;
@@ -27,7 +27,7 @@ use crate::score_request::{PoolFacts, ScoreRequest};
 use crate::signals::Signals;
 use crate::terms::{Ability, OnFailure, Terms};
 use crate::version::{Budget, Call, Versions};
-pub use links::{ChainLink, ScoreRecord, chained};
+pub use links::{ChainLink, ScoreRecord, chained, without_answer};
 use links::{rows_of, summed};
 
 /// A policy and its NodePools.
@@ -66,6 +66,8 @@ struct Inner {
     pools: BTreeMap<Arc<str>, Arc<PoolFacts>>,
     now: f64,
     reports: Vec<Report>,
+    /// NodePools for which nothing is bought, with the policy that is the reason.
+    held: Arc<BTreeMap<String, Arc<str>>>,
     /// What was answered in this round.
     answered: Vec<ScoreRecord>,
     /// The last answer about each NodePool.
@@ -138,6 +140,7 @@ impl Host {
                 signals: old.signals.clone(),
                 pools: old.pools.clone(),
                 now: old.now,
+                held: old.held.clone(),
                 reports: Vec::new(),
                 answered: Vec::new(),
                 last: BTreeMap::new(),
@@ -150,6 +153,7 @@ impl Host {
                 signals: Arc::default(),
                 pools: BTreeMap::new(),
                 now: 0.0,
+                held: Arc::default(),
                 reports: Vec::new(),
                 answered: Vec::new(),
                 last: BTreeMap::new(),
@@ -199,6 +203,7 @@ impl WasmPolicies {
             signals: inner.signals.clone(),
             pools: inner.pools.clone(),
             now: inner.now,
+            held: inner.held.clone(),
             reports: Vec::new(),
             answered: Vec::new(),
             last: BTreeMap::new(),
@@ -223,6 +228,12 @@ impl WasmPolicies {
     pub fn share_signals(&self, signals: Arc<Signals>) {
         let mut inner = self.lock();
         inner.signals = signals;
+    }
+
+    /// Has nothing bought for NodePools, whatever their policies say: each with the name of a policy of
+    /// another kind that is the reason.
+    pub fn hold(&self, node_pools: &Arc<BTreeMap<String, Arc<str>>>) {
+        self.lock().held = node_pools.clone();
     }
 
     /// The requests of this round so far, or those of the last round that had any. One question for
@@ -419,7 +430,7 @@ impl DisruptionPolicies for WasmPolicies {
 /// Costs without commitments.
 fn costs(cost: Vec<f64>) -> Scores {
     Scores {
-        policy: None,
+        policies: Vec::new(),
         cost: cost.into(),
         pools: Vec::new(),
     }
@@ -471,10 +482,17 @@ impl Inner {
             }
             request.costs = scores.cost.clone();
             let (link, answer) = self.link(place, &request);
-            links.push(link);
-            if let Some(answer) = answer {
+            if let Some(mut answer) = answer {
+                let (policy, cost) = (link.called(), answer.cost.clone());
+                answer.policies = vec![PolicyCosts { policy, cost }];
                 scores = chained(scores, answer);
             }
+            links.push(link);
+        }
+        if let Some(policy) = self.held.get(&*node_pool) {
+            let (link, answer) = ChainLink::held(policy, scores.cost.len());
+            links.push(link);
+            scores = chained(scores, answer);
         }
         let answer = ScoreRecord {
             node_pool: node_pool.clone(),
@@ -482,7 +500,6 @@ impl Inner {
             links,
             sum: summed(&scores).0,
         };
-        scores.policy = answer.answered_by();
         self.last.insert(node_pool, answer.clone());
         self.answered.push(answer);
         scores

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use longshore_core::disrupt::consolidation::{Facts, NodeFacts};
+use longshore_core::disrupt::consolidation::{Facts, NodeFacts, PoolFacts};
 use longshore_core::disrupt::proposals::Proposal;
 use longshore_core::disrupt::verdicts::Reason;
 use longshore_core::model::{ClusterObjects, Labels, ResourceId, Resources};
@@ -31,8 +31,8 @@ pub(crate) struct ClusterColumns {
     pub pool_disruption_costs: Arc<[f64]>,
     /// In the order of [`Reason::ALL`].
     pub pool_allowed: [Arc<[u32]>; Reason::ALL.len()],
-    /// Nothing keeps them beyond a process yet: unknown.
-    pub pool_disrupted: Arc<[u32]>,
+    pub pool_disrupted_hour: Arc<[u32]>,
+    pub pool_disrupted_day: Arc<[u32]>,
     pub pool_since_disruption: Arc<[f64]>,
     pub owner_names: Table,
     pub owner_pods: Arc<[u32]>,
@@ -55,6 +55,11 @@ impl ClusterColumns {
         let text = |symbol| world.names.text(symbol);
         let nodes = &facts.nodes;
         let of = |node: &NodeFacts| &snapshot.nodes[node.node.0 as usize];
+        let disrupted = |pool: &PoolFacts, of: fn((u32, u32)) -> u32| {
+            // What is not known is the largest number: no count is.
+            pool.disrupted
+                .map_or(u32::MAX, |all| of(all).min(u32::MAX - 1))
+        };
         let owner = |(namespace, kind, name)| {
             let (namespace, kind, name) = (text(namespace), text(kind), text(name));
             format!("{namespace}/{kind}/{name}").into()
@@ -86,8 +91,11 @@ impl ClusterColumns {
             pool_costs: column(&facts.pools, |pool| pool.cost),
             pool_disruption_costs: column(&facts.pools, |pool| pool.weight),
             pool_allowed: std::array::from_fn(|at| column(&facts.pools, |pool| pool.allowed[at])),
-            pool_disrupted: column(&facts.pools, |_| u32::MAX),
-            pool_since_disruption: column(&facts.pools, |_| f64::NAN),
+            pool_disrupted_hour: column(&facts.pools, |pool| disrupted(pool, |(hour, _)| hour)),
+            pool_disrupted_day: column(&facts.pools, |pool| disrupted(pool, |(_, day)| day)),
+            pool_since_disruption: column(&facts.pools, |pool| {
+                pool.since_disruption.unwrap_or(f64::NAN)
+            }),
             owner_names: column(&facts.owners, |of| owner(of.name)),
             owner_pods: column(&facts.owners, |owner| owner.pods),
             owner_young_pods: column(&facts.owners, |owner| owner.young),

@@ -57,7 +57,9 @@ pub use bootstrap::BootSession;
 pub use bootstrap::answers::{Kind, Overheads, Taint, UserData};
 pub use bootstrap::facts::{BootFacts, ClusterFacts, Machines};
 pub use call::answer::{About, CallError, SignalUse};
-pub use chain::{Assignment, ChainLink, PolicySlot, ScoreRecord, WasmPolicies, chained};
+pub use chain::{
+    Assignment, ChainLink, PolicySlot, ScoreRecord, WasmPolicies, chained, without_answer,
+};
 pub use compiler::{COMPILE_CPU_SECONDS, CompileChild, Compiler, compile_child};
 pub use engine::{HostConfig, Limits, TICK};
 pub use guest_text::printable;

@@ -44,6 +44,14 @@ impl ScoreRequest {
         self.columns.count()
     }
 
+    /// This request for a policy that is given other costs, by policies before it.
+    pub fn with_costs(&self, costs: &Arc<[f64]>) -> Self {
+        ScoreRequest {
+            costs: costs.clone(),
+            ..self.clone()
+        }
+    }
+
     /// This request in the light of other signals.
     pub fn with_signals(&self, signals: &Arc<Signals>) -> Self {
         ScoreRequest {

@@ -23,9 +23,9 @@ const CALLS_PER_INSTANCE: u32 = 200;
 pub const ROUND_TIME: Duration = Duration::from_secs(5);
 /// However many there are, a version has this much of it.
 const LEAST_SHARE: Duration = Duration::from_secs(1);
-/// Fuel of a version in a round: about 6 s of arithmetic, five times what CPython burns on 20
-/// NodePools with 8 000 offerings each.
-const ROUND_FUEL: u64 = 30_000_000_000;
+/// Fuel of a version in a round: less than a second of arithmetic, and four times what CPython burns on
+/// 20 different questions about 8 000 offerings each (5 900 a row).
+const ROUND_FUEL: u64 = 4_000_000_000;
 
 /// Log messages of a version that are kept from a round, and their bytes: four calls' worth.
 const ROUND_MESSAGES: u32 = 400;

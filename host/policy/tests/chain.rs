@@ -86,6 +86,34 @@ fn three_policies_are_the_sum_worked_out_by_hand_bit_for_bit() {
 }
 
 #[test]
+fn an_offering_that_is_excluded_names_the_policy_that_did() {
+    let others = HOST
+        .load_on(
+            &Terms {
+                name: Some("others".into()),
+                ..Terms::everything()
+            },
+            &HOSTILE,
+            Some("mode = 'exclude-odd'"),
+        )
+        .unwrap();
+    let half = hostile("exclude-half", OnFailure::Price);
+    let policies = chain(vec![half, others]);
+    let scores = policies.score(&WORLD.catalogue, &WORLD.names, WORLD.pool);
+    let by = |row: u32| scores.excluded_by(row).map(|name| &**name);
+    assert_eq!([by(0), by(1)], [Some("hostile"); 2], "the first that does");
+    assert_eq!([by(300), by(301)], [None, Some("others")]);
+    // One that gives no answer and lets nothing be bought says so.
+    let policies = chain(vec![hostile("panic", OnFailure::Hold)]);
+    let scores = policies.score(&WORLD.catalogue, &WORLD.names, WORLD.pool);
+    let by = scores.excluded_by(0).map(|name| &**name);
+    assert_eq!(
+        by,
+        Some("hostile (it gives no answer: `on-failure` counts)")
+    );
+}
+
+#[test]
 fn what_one_excludes_no_other_brings_back() {
     let all = "[[discounts]]\nprice = 0.5";
     let half = hostile("exclude-half", OnFailure::Price);

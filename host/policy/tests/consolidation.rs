@@ -9,6 +9,8 @@ use longshore_api::manifests::Reader;
 use longshore_core::disrupt::consolidation::DisruptionPolicies;
 use longshore_core::disrupt::methods::{self, Explain, Options, Round, Verdict};
 use longshore_core::disrupt::verdicts::Stays;
+use longshore_core::model::ClusterObjects;
+use longshore_core::model::disruptions::Disruptions;
 use longshore_core::policy::{ByPrice, Policies};
 use longshore_core::snapshot::Snapshot;
 use longshore_core::stop::Stop;
@@ -29,6 +31,11 @@ fn serve(policy: LoadedPolicy) -> WasmPolicies {
 /// Two half-empty nodes of NodePool `default`, two hours old: `one` with a pod of ReplicaSet web,
 /// `two` with another one and the only pod of ReplicaSet db. A budget allows one eviction of web.
 fn snapshot() -> Snapshot {
+    snapshot_where(|_| {})
+}
+
+/// The same, changed.
+fn snapshot_where(change: impl FnOnce(&mut ClusterObjects)) -> Snapshot {
     let read = |path: &str| std::fs::read(path).unwrap();
     let mut reader = Reader::new();
     reader.read("half-empty.json", &read("tests/data/half-empty.json"));
@@ -40,15 +47,20 @@ fn snapshot() -> Snapshot {
     assert!(problems.list.is_empty(), "{problems}");
     objects.catalogue = catalogue;
     objects.now = longshore_api::time::timestamp("2026-11-24T02:00:00Z").unwrap();
+    change(&mut objects);
     Snapshot::new(Arc::new(objects))
 }
 
 fn round(policies: &dyn DisruptionPolicies) -> Round {
+    round_of(&snapshot(), policies)
+}
+
+fn round_of(snapshot: &Snapshot, policies: &dyn DisruptionPolicies) -> Round {
     let options = Options {
         explain: Explain::All,
         ..Options::default()
     };
-    methods::round(&snapshot(), policies, options, Stop::never())
+    methods::round(snapshot, policies, options, Stop::never())
 }
 
 fn failures(policies: &WasmPolicies) -> Vec<String> {
@@ -232,13 +244,24 @@ fn a_policy_sees_the_columns_of_the_cluster() {
 }
 
 #[test]
-fn what_is_not_known_of_node_pools_is_said_to_be_unknown() {
-    let found = round(&serve(judge("tells-unknown")));
-    let said = &found.proposals[0].0.decision.as_ref().unwrap().reason;
-    assert_eq!(
-        &**said,
-        "grace [30.0, 30.0]; disrupted [4294967295] [4294967295] [NaN]"
-    );
+fn what_a_node_pool_remembers_of_disruptions_is_told_and_what_cannot_be_read_is_unknown() {
+    let now = snapshot().world.now;
+    let before = |seconds: i64, nodes: u32| format!("{}:{nodes}", (now - seconds) / 300);
+    let known = format!("{},a;{},{}", now - 60, before(60, 2), before(7200, 5));
+    for (annotation, told) in [
+        ("", "[0] [0] [inf]"),
+        (&*known, "[2] [7] [60.0]"),
+        ("yesterday", "[4294967295] [4294967295] [NaN]"),
+    ] {
+        let snapshot = snapshot_where(|world| {
+            let pools = world.pools.iter_mut();
+            pools.for_each(|pool| pool.disruptions = Disruptions::read(annotation));
+        });
+        let found = round_of(&snapshot, &serve(judge("tells-unknown")));
+        let said = &found.proposals[0].0.decision.as_ref().unwrap().reason;
+        let expected = format!("grace [30.0, 30.0]; disrupted {told}");
+        assert_eq!(**said, expected, "{annotation:?}");
+    }
 }
 
 #[test]

@@ -78,6 +78,26 @@ fn settings_are_checked(example: &Example) -> Result<(), Failed> {
     Ok(())
 }
 
+/// 20 NodePools and 8 000 offerings are one question, also where a language imports every function of
+/// the contract.
+fn is_asked_once_for_all_node_pools(example: &Example) -> Result<(), Failed> {
+    let world = world(8000);
+    let policies = serve(HOST.load(&build(example)?, None).unwrap());
+    let mut names = world.names.clone();
+    let pools: Vec<_> = (0..20)
+        .map(|number| names.intern(&format!("pool-{number}")))
+        .collect();
+    policies.begin_round(1_700_000_000);
+    let mut answers = pools
+        .iter()
+        .map(|&pool| policies.score(&world.catalogue, &names, pool).cost);
+    let first = answers.next().unwrap();
+    assert!(answers.all(|answer| answer == first));
+    let tally = policies.tallies().remove(0);
+    assert_eq!((tally.calls, tally.kept, tally.failures), (20, 19, 0));
+    Ok(())
+}
+
 fn build(example: &Example) -> Result<PathBuf, Failed> {
     static BUILT: Mutex<BTreeMap<&str, PathBuf>> = Mutex::new(BTreeMap::new());
     let mut built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
@@ -98,9 +118,13 @@ fn main() {
         }
         // Go is always there in CI.
         let ignored = missing.is_some() && !(example.language == "go" && in_ci());
-        let checks: [(&str, fn(&Example) -> Result<(), Failed>); 2] = [
+        let checks: [(&str, fn(&Example) -> Result<(), Failed>); 3] = [
             ("answers_what_rust_answers", answers_what_rust_answers),
             ("settings_are_held_against_its_schema", settings_are_checked),
+            (
+                "is_asked_once_for_all_node_pools",
+                is_asked_once_for_all_node_pools,
+            ),
         ];
         trials.extend(checks.map(|(name, check)| {
             let name = format!("the_example_in_{}_{name}", example.language);

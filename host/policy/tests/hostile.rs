@@ -204,6 +204,28 @@ fn a_policy_that_failed_is_asked_again_in_the_next_round_and_not_before() {
 }
 
 #[test]
+fn one_that_flips_its_answers_is_asked_once_for_each_and_believed() {
+    let policies = policies(&HOST, "flips");
+    let excluded = |now: i64| {
+        policies.begin_round(now);
+        let ask = || {
+            policies
+                .score(&WORLD.catalogue, &WORLD.names, WORLD.pool)
+                .cost
+        };
+        let (first, again) = (ask(), ask());
+        assert_eq!(first, again, "in one round it says one thing");
+        [first[0].is_infinite(), first[1].is_infinite()]
+    };
+    let found = [0, 1, 2, 3].map(|second| excluded(1_700_000_000 + second));
+    assert_eq!(
+        found,
+        [[false, true], [true, false], [false, true], [true, false]]
+    );
+    assert!(policies.reports().is_empty());
+}
+
+#[test]
 fn the_last_good_version_answers_before_the_price_does() {
     let discounted = || crate::common::load("price", "[[discounts]]\npercent = 50");
     let score = |policies: &WasmPolicies| {

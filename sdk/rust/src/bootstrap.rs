@@ -239,6 +239,16 @@ pub mod machines {
         host::local_bytes()
     }
 
+    /// How many own disks; `u32::MAX` for not known.
+    pub fn local_disks() -> Vec<u32> {
+        host::local_disks()
+    }
+
+    /// Bytes of the volume that is booted from; NaN for not known.
+    pub fn root_bytes() -> Vec<f64> {
+        host::root_bytes()
+    }
+
     /// Table: names of images.
     pub fn image_names() -> Vec<String> {
         host::image_names()

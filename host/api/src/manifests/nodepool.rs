@@ -2,6 +2,7 @@
 
 mod disruption;
 
+use longshore_core::model::disruptions::{DISRUPTIONS, Disruptions};
 use longshore_core::model::purchases::{self, Purchases, Unjoined, Useless};
 use longshore_core::model::{
     Labels, MoveCost, NodeClassRef, NodePool, Op, Requirement, Symbols, Taint, TaintEffect,
@@ -174,6 +175,7 @@ pub(super) fn read(wire: WireNodePool<'_>, objects: &mut ObjectsBuilder) -> Resu
         failures: meta
             .annotation(FAILURES)
             .and_then(|text| Recorded::read(text, meta.annotation(HASH).unwrap_or_default())),
+        disruptions: Disruptions::read(meta.annotation(DISRUPTIONS).unwrap_or_default()),
         ready: condition(&status.conditions, "Ready"),
         deleting: meta.deletion_timestamp.is_some(),
         generation: meta.generation.unwrap_or(0),

@@ -83,6 +83,7 @@ fn description(one: &InstanceTypeInfo) -> Value {
         "InstanceStorageInfo": storage.map(|of| json!({
             "TotalSizeInGB": of.total_size_in_gb(),
             "NvmeSupport": of.nvme_support().map(|of| of.as_str()),
+            "Disks": of.disks().iter().map(|of| json!({"Count": of.count()})).collect::<Vec<_>>(),
         })),
         "EbsInfo": ebs.map(|of| json!({
             "EbsOptimizedSupport": of.ebs_optimized_support().map(|of| of.as_str()),

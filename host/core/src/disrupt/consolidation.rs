@@ -12,6 +12,7 @@ use super::costs;
 use super::proposals::Proposal;
 use super::verdicts::{Candidate, PodRules, Reason};
 use crate::ids::{NodeIx, PodIx};
+use crate::model::disruptions::{DAY_SECONDS, Disruptions, HOUR_SECONDS};
 use crate::model::{OfferingId, Pod, Symbol};
 use crate::policy::{ByPrice, Policies};
 use crate::snapshot::Snapshot;
@@ -109,6 +110,10 @@ pub struct PoolFacts {
     pub cost: f64,
     /// Eviction cost of the pods on them that would move.
     pub weight: f64,
+    /// Nodes that were disrupted within the last hour, and day; nothing where that is not known.
+    pub disrupted: Option<(u32, u32)>,
+    /// Seconds since a node was last disrupted, infinite for never; nothing where that is not known.
+    pub since_disruption: Option<f64>,
     /// Nodes that may go now by reason, in the order of [`Reason::ALL`]; `u32::MAX` without a budget.
     pub allowed: [u32; Reason::ALL.len()],
 }
@@ -263,10 +268,19 @@ impl<'s> Facts<'s> {
         if let Some(at) = self.pools.iter().position(|pool| pool.name == name) {
             return at as u32;
         }
+        let world = &*self.snapshot.world;
+        let record = world.pools.iter().find(|pool| pool.name == name);
+        let known = record.and_then(|pool| pool.disruptions.as_ref());
+        let within = |of: &Disruptions, seconds| of.within(seconds, world.now);
         self.pools.push(PoolFacts {
             name,
             cost: 0.0,
             weight: 0.0,
+            disrupted: known.map(|of| (within(of, HOUR_SECONDS), within(of, DAY_SECONDS))),
+            since_disruption: known.map(|of| {
+                let since = of.since_last(world.now);
+                since.map_or(f64::INFINITY, |seconds| seconds as f64)
+            }),
             allowed: Reason::ALL.map(|reason| budgets.of(name, reason).nodes),
         });
         self.pools.len() as u32 - 1

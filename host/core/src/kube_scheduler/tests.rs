@@ -78,6 +78,7 @@ impl Town {
             budgets: Vec::new(),
             move_cost: None,
             failures: None,
+            disruptions: None,
             ready: None,
             deleting: false,
             generation: 0,

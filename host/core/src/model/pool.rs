@@ -1,5 +1,6 @@
 //! NodePools and the classes they point at.
 
+use super::disruptions::Disruptions;
 use super::node::Taint;
 use super::purchases::Purchases;
 use super::requirement::Requirement;
@@ -155,6 +156,8 @@ pub struct NodePool {
     /// Annotation `longshore.dev/disruption-failures`: the last commands of disruption have failed.
     /// `None` without one, or where it was written for another generation of the NodePool.
     pub failures: Option<Failures>,
+    /// Annotation `longshore.dev/disruptions`; `None` where it cannot be read.
+    pub disruptions: Option<Disruptions>,
     /// Condition Ready; `None` if the object does not say (then it is taken for ready).
     pub ready: Option<bool>,
     /// `metadata.deletionTimestamp` is set.

@@ -67,7 +67,8 @@ each_symbol! {
         limits, budgets, usage
     } without {
         expire_after, termination_grace, node_limit, weight, replicas, consolidate_after,
-        consolidation, move_cost, failures, ready, deleting, generation, purchases
+        consolidation, move_cost, failures, disruptions, ready, deleting, generation,
+        purchases
     }
     NodeRecord {
         name, labels, annotations, taints, provider_id, cordon, features, capacity,

@@ -1,5 +1,7 @@
 //! Turns packed claims into planned ones: alternatives by cost, settled labels, the price.
 
+use std::sync::Arc;
+
 use rustc_hash::FxHashMap;
 
 use super::queue_order;
@@ -16,11 +18,18 @@ use crate::schedule::settled::{MOST_TYPES, settled};
 pub fn finish(p: &mut CompiledCluster<'_>, packing: Packing) -> Plan {
     let mut ranking = Ranking::default();
     let mut plan = Plan::default();
-    let mut dropped: Vec<(PodIx, usize)> = Vec::new();
+    let mut dropped: Vec<(PodIx, Vec<Arc<str>>)> = Vec::new();
     for claim in &packing.claims {
         match planned(p, claim, &mut ranking) {
             Some(claim) => plan.claims.push(claim),
-            None => dropped.extend(pods_of(p, claim).into_iter().map(|pod| (pod, claim.pool))),
+            None => {
+                let mut policies = Vec::new();
+                for at in claim.types.iter() {
+                    p.states.add_excluding(claim.state, at, &mut policies);
+                }
+                let pods = pods_of(p, claim).into_iter();
+                dropped.extend(pods.map(|pod| (pod, policies.clone())));
+            }
         }
     }
     draw(p, &mut plan);
@@ -264,7 +273,7 @@ fn unplaced(
     p: &mut CompiledCluster<'_>,
     packing: &Packing,
     plan: &mut Plan,
-    dropped: Vec<(PodIx, usize)>,
+    dropped: Vec<(PodIx, Vec<Arc<str>>)>,
 ) {
     let alone = |unfit: Unfit| {
         vec![Refusal {
@@ -280,11 +289,10 @@ fn unplaced(
             });
         }
     }
-    for (pod, pool) in dropped {
-        let policy = p.states.scores[pool].policy.clone();
+    for (pod, policies) in dropped {
         plan.unplaced.push(Unplaced {
             pod,
-            refusals: alone(Unfit::Excluded { policy }),
+            refusals: alone(Unfit::Excluded { policies }),
         });
     }
     for index in 0..p.items.len() {

@@ -202,26 +202,36 @@ impl<'a> NodeSpecs<'a> {
         self.available[pool] = available;
     }
 
-    /// The policy that excludes the offerings of a type that a state admits, if there are such and it
-    /// excludes all of them: nothing of it where its name is not known.
-    pub fn excluded(&self, state: NodeSpecId, at: usize) -> Option<Option<&Arc<str>>> {
-        let state = self.get(state);
-        let scores = &self.scores[state.pool];
-        let rows = state
-            .cells
-            .iter()
-            .map(|cell| self.cells[cell].offerings[at]);
-        let mut offered = rows
-            .filter(|row| *row != u32::MAX)
-            .filter(|row| self.catalogue.offering(OfferingId(*row)).available)
-            .peekable();
-        offered.peek()?;
-        offered
-            .all(|row| scores.excludes(row))
-            .then_some(scores.policy.as_ref())
+    /// The available offerings of a type that a state admits.
+    fn offered(&self, state: NodeSpecId, at: usize) -> impl Iterator<Item = u32> + '_ {
+        let cells = self.get(state).cells.iter();
+        let rows = cells.map(move |cell| self.cells[cell].offerings[at]);
+        let is_there = |row: u32| self.catalogue.offering(OfferingId(row)).available;
+        rows.filter(move |&row| row != u32::MAX && is_there(row))
     }
 
-    /// Whether the policy of a state's NodePool excludes an offering.
+    /// Whether there are available offerings of a type that a state admits, and policies exclude all of
+    /// them.
+    pub fn all_excluded(&self, state: NodeSpecId, at: usize) -> bool {
+        let scores = &self.scores[self.get(state).pool];
+        let mut offered = self.offered(state, at).peekable();
+        offered.peek().is_some() && offered.all(|row| scores.excludes(row))
+    }
+
+    /// Adds the policies that exclude any of the available offerings of a type that a state admits, as
+    /// far as their names are known, each once.
+    pub fn add_excluding(&self, state: NodeSpecId, at: usize, policies: &mut Vec<Arc<str>>) {
+        let scores = &self.scores[self.get(state).pool];
+        for row in self.offered(state, at) {
+            if let Some(policy) = scores.excluded_by(row)
+                && !policies.contains(policy)
+            {
+                policies.push(policy.clone());
+            }
+        }
+    }
+
+    /// Whether the policies of a state's NodePool excludes an offering.
     pub fn is_excluded(&self, state: NodeSpecId, offering: OfferingId) -> bool {
         let pool = self.get(state).pool;
         offering.0 != u32::MAX && self.scores[pool].excludes(offering.0)

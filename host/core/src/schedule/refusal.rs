@@ -473,9 +473,9 @@ pub(super) fn count_not_offered(
         left.incompatible_for.get_or_insert(why);
         return;
     }
-    if let Some(policy) = p.states.excluded(state, at) {
+    if p.states.all_excluded(state, at) {
         left.excluded += 1;
-        left.excluded_by = left.excluded_by.take().or_else(|| policy.cloned());
+        p.states.add_excluding(state, at, &mut left.excluded_by);
     } else {
         left.offerings += 1;
     }

@@ -27,7 +27,7 @@ impl Policies for Reserved {
             cost: 0.0,
         };
         Scores {
-            policy: None,
+            policies: Vec::new(),
             cost: catalogue.prices().clone(),
             pools: vec![CommitmentPool {
                 owner: u32::from(self.of_each && is_second),
@@ -85,7 +85,7 @@ impl Policies for InTwo {
                 .collect(),
         };
         Scores {
-            policy: None,
+            policies: Vec::new(),
             cost: catalogue.prices().clone(),
             pools: vec![of("first", 1.0, 0.5), of("second", 2.0, 0.0)],
         }

@@ -271,9 +271,9 @@ fn unfit(unfit: &longshore_core::plan::Unfit, world: &ClusterObjects) -> String 
             } else {
                 String::new()
             };
-            let excluded = match &t.excluded_by {
-                Some(policy) => format!(" excluded {} by {policy}", t.excluded),
-                None => String::new(),
+            let excluded = match t.excluded_by.join(", ") {
+                policies if policies.is_empty() => String::new(),
+                policies => format!(" excluded {} by {policies}", t.excluded),
             };
             format!(
                 "types {}: labels {} resources {:?} offerings {}{excluded}{incompatible}{short}",

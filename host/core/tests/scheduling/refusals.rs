@@ -5,38 +5,46 @@ use std::sync::Arc;
 use expect_test::expect;
 use longshore_core::model::{Catalogue, OfferingId, Settings, Symbol, Symbols};
 use longshore_core::planner::{self, Options};
-use longshore_core::policy::{Policies, Scores};
+use longshore_core::policy::{Policies, PolicyCosts, Scores};
 use longshore_core::snapshot::Snapshot;
 use serde_json::{Value, json};
 
 use super::{any, plan, pod, pods, pool, render, world};
 
-/// Excludes spot.
-struct NoSpot;
+/// Policies by name, each with the capacity type that it excludes.
+struct Without(&'static [(&'static str, &'static str)]);
 
-impl Policies for NoSpot {
+impl Policies for Without {
     fn score(&self, catalogue: &Catalogue, names: &Symbols, _: Symbol) -> Scores {
-        let cost = catalogue.offerings().iter().map(|offering| {
-            let is_spot = offering
-                .capacity_type
-                .is_some_and(|of| names.text(of) == "spot");
-            if is_spot {
-                f64::INFINITY
-            } else {
-                offering.price
-            }
-        });
-        Scores {
-            policy: Some("no-spot".into()),
-            cost: cost.collect(),
-            pools: Vec::new(),
+        let mut scores = Scores {
+            cost: catalogue.prices().clone(),
+            ..Scores::default()
+        };
+        for (policy, excluded) in self.0 {
+            let offerings = catalogue.offerings().iter().zip(scores.cost.iter());
+            let cost = offerings.map(|(offering, &cost)| {
+                let kind = offering.capacity_type.map(|of| names.text(of));
+                if kind == Some(excluded) {
+                    f64::INFINITY
+                } else {
+                    cost
+                }
+            });
+            scores.cost = cost.collect();
+            scores.policies.push(PolicyCosts {
+                policy: (*policy).into(),
+                cost: scores.cost.clone(),
+            });
         }
+        scores
     }
 }
 
+const NO_SPOT: Without = Without(&[("no-spot", "spot")]);
+
 fn without_spot(objects: &[Value]) -> String {
     let snapshot = Snapshot::new(Arc::new(world(objects, Settings::default())));
-    let plan = planner::plan(&snapshot, &NoSpot, Options::default()).unwrap();
+    let plan = planner::plan(&snapshot, &NO_SPOT, Options::default()).unwrap();
     render(&snapshot, &plan)
 }
 
@@ -77,6 +85,16 @@ fn what_a_policy_excludes_is_no_lack_of_offerings() {
 }
 
 #[test]
+fn each_policy_of_a_chain_that_excludes_some_of_the_offerings_is_named() {
+    const CHAIN: Without = Without(&[("no-spot", "spot"), ("fine", ""), ("quota", "on-demand")]);
+    let objects = [any(), pod("web", "a", "3", "1Gi", &json!({}))];
+    let snapshot = Snapshot::new(Arc::new(world(&objects, Settings::default())));
+    let plan = planner::plan(&snapshot, &CHAIN, Options::default()).unwrap();
+    let text = render(&snapshot, &plan);
+    assert!(text.contains(" by no-spot, quota"), "{text}");
+}
+
+#[test]
 fn what_a_policy_leaves_and_has_no_capacity_is_named_beside_what_it_excludes() {
     let objects = [any(), pod("web", "a", "3", "1Gi", &json!({}))];
     let mut world = world(&objects, Settings::default());
@@ -88,7 +106,7 @@ fn what_a_policy_leaves_and_has_no_capacity_is_named_beside_what_it_excludes() {
         .collect();
     world.catalogue = world.catalogue.without_capacity(&short);
     let snapshot = Snapshot::new(Arc::new(world));
-    let plan = planner::plan(&snapshot, &NoSpot, Options::default()).unwrap();
+    let plan = planner::plan(&snapshot, &NO_SPOT, Options::default()).unwrap();
     expect![[r#"
         left web: default types 8: labels 0 resources [4, 0, 0, 0, 0] offerings 0 excluded 4 by no-spot short 12 until 1793541800
     "#]]

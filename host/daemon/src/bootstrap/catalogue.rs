@@ -7,6 +7,7 @@ use longshore_ec2::bootstrap::{Capacity, Kept};
 use longshore_ec2::catalogue::class::Kubelet;
 use longshore_ec2::catalogue::machine::RESOURCES;
 use longshore_ec2::catalogue::{ClassCatalogue, Region, image_of};
+use longshore_ec2::launch::root_bytes;
 use longshore_ec2::nodeclass::{Ami, EC2NodeClass};
 use longshore_ec2::userdata::{Boot, Family, Fault, render, resolve};
 use longshore_policy::{BootFacts, ClusterFacts, Machines};
@@ -46,6 +47,8 @@ impl CatalogueMachines {
             images,
             ..Machines::default()
         };
+        let root = root_bytes(&node_class.spec);
+        machines.root_bytes = vec![root.map_or(-1.0, |bytes| bytes as f64); count];
         let (mut boots, mut texts): (Vec<Boot>, Vec<String>) = (Vec::new(), Vec::new());
         let (mut capacity, mut kept) = (Vec::new(), Vec::new());
         // Texts by the kubelet's settings, which are all that differs between machines.
@@ -63,6 +66,8 @@ impl CatalogueMachines {
                 .push(addresses.try_into().unwrap_or(0));
             let disks = of.local_disks.map_or(0, |disks| disks.total_gb);
             machines.local_bytes.push(disks as f64 * 1e9);
+            let number = of.local_disks.map_or(Some(0), |disks| disks.number);
+            machines.local_disks.push(number.unwrap_or(u32::MAX));
             for (name, amount) in RESOURCES.into_iter().zip(machine.capacity) {
                 let amount = amount.map_or(-1.0, |amount| amount.milli as f64 / 1000.0);
                 let column = machines.capacity.entry(name.to_owned()).or_default();

@@ -107,7 +107,7 @@ struct Zero(Vec<f64>);
 impl Policies for Zero {
     fn score(&self, catalogue: &Catalogue, _: &Symbols, _: Symbol) -> Scores {
         Scores {
-            policy: None,
+            policies: Vec::new(),
             cost: vec![0.0; catalogue.offerings().len()].into(),
             pools: Vec::new(),
         }

@@ -420,8 +420,7 @@ impl Boots {
             cluster: &self.cluster,
             kubernetes: &self.kubernetes,
         };
-        let asked = count_with(&mut self.policy, region, class, object, joins, nodes);
-        let notes = asked.map(|counted| counted.notes);
+        let notes = count_with(&mut self.policy, region, class, object, joins, nodes);
         notes.map_err(|fault| Failure::Input {
             file: self.world.clone(),
             reason: format!("{}: {fault}", class.class().name),

@@ -40,13 +40,12 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use boot::LiveBootstrap;
 use claims::Claims;
 use interruptions::Interruptions;
 use observed::{Counting, ToldClasses};
 
 use super::metrics::ec2::Ec2Metrics;
-use super::policies::PolicyReloader;
+use super::policies::{LiveBootstrap, PolicyReloader};
 use crate::error::Failure;
 use crate::live::act::claim_writes;
 use crate::live::act::cloud::{Cloud, Tasks};

@@ -16,6 +16,7 @@
 
 mod answers_on_disk;
 mod board;
+mod boots;
 mod bundles;
 mod compare;
 mod diff;
@@ -36,6 +37,7 @@ pub mod status;
 mod watch;
 mod web;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, SyncSender, TrySendError};
@@ -50,6 +52,7 @@ use crate::bootstrap::{BootedBy, LastTexts};
 use crate::error::Failure;
 use crate::live::process::lock::lock;
 
+pub use boots::{BootTexts, LiveBootstrap};
 pub use bundles::Fetching;
 pub use compare::Shadows;
 pub use health::{Trouble, trouble_of};
@@ -205,6 +208,7 @@ impl PolicyReloader {
         if let Some(signals) = slot.signals.take() {
             slot.current.share_signals(signals);
         }
+        slot.current.wasm.hold(&slot.held);
         slot.swaps.longest = slot.swaps.longest.max(start.elapsed());
         slot.current.clone()
     }
@@ -213,6 +217,12 @@ impl PolicyReloader {
     /// changed while it is the same one.
     pub fn boots(&self) -> Arc<[BootSlot]> {
         self.shared.slot().current.boots.clone()
+    }
+
+    /// Has nothing bought for NodePools from the next round on: each with the bootstrap policy that does
+    /// not say what its nodes boot with.
+    pub fn hold(&self, node_pools: BTreeMap<String, Arc<str>>) {
+        self.shared.slot().held = Arc::new(node_pools);
     }
 
     /// What a bootstrap policy last answered, in this process or one before it.

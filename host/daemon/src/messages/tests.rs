@@ -54,7 +54,7 @@ fn what_a_policy_excludes_is_told_from_what_nobody_offers() {
         labels: 2,
         offerings: 3,
         excluded: 4,
-        excluded_by: Some("green".into()),
+        excluded_by: vec!["green".into()],
         ..TypesLeft::default()
     };
     assert_eq!(
@@ -72,15 +72,23 @@ fn what_a_policy_excludes_is_told_from_what_nobody_offers() {
         "4 of 9 types: policy green excludes every offering with capacity; 3: no offering available; \
          2: labels do not match; 2 offerings are unavailable until 01:00:00 UTC"
     );
-    left.excluded_by = None;
+    left.excluded_by = vec!["green".into(), "quota".into(), "vendor".into()];
+    let several = words(&world).sentence(&Unfit::Types(left.clone()));
+    assert!(
+        several.starts_with(
+            "4 of 9 types: policies green, quota and vendor together exclude every offering"
+        ),
+        "{several}"
+    );
+    left.excluded_by.clear();
     let unnamed = words(&world).sentence(&Unfit::Types(left));
     assert!(
         unnamed.contains("the policy excludes every offering"),
         "{unnamed}"
     );
-    let policy = Some("green".into());
+    let policies = vec!["green".into()];
     assert_eq!(
-        words(&world).sentence(&Unfit::Excluded { policy }),
+        words(&world).sentence(&Unfit::Excluded { policies }),
         "policy green excludes every offering that fits"
     );
 }

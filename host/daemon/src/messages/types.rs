@@ -3,7 +3,7 @@
 use longshore_core::model::{Op, Requirement, Symbol};
 use longshore_core::plan::TypesLeft;
 
-use super::{CAPACITY_TYPE, Messages, ZONE, demand, named, time_of_day};
+use super::{CAPACITY_TYPE, Messages, ZONE, demand, exclude, time_of_day};
 use crate::error::count;
 use crate::messages::amount::amount;
 
@@ -150,13 +150,13 @@ impl Messages<'_> {
         }
     }
 
-    /// That a policy excludes what is offered.
+    /// That policies exclude what is offered.
     pub(super) fn excluded(&self, left: &TypesLeft) -> String {
-        let policy = named(left.excluded_by.as_deref());
+        let policies = exclude(&left.excluded_by);
         let offering = self.pinned_offering();
         let offering = offering.as_deref().unwrap_or("offering");
         let of_those = if left.short > 0 { " with capacity" } else { "" };
-        format!("{policy} excludes every {offering}{of_those}")
+        format!("{policies} every {offering}{of_those}")
     }
 
     fn no_offering(&self) -> String {

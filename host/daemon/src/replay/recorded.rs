@@ -11,8 +11,10 @@ use std::sync::Arc;
 use longshore_bundle::Sources;
 use longshore_core::disrupt::consolidation::{Consolidation, DisruptionPolicies};
 use longshore_core::model::{Catalogue, NodePool, Records, Symbol, Symbols};
-use longshore_core::policy::{ByPrice, Policies, Scores};
-use longshore_policy::{Assignment, Host, HostConfig, Signals, WasmPolicies, chained};
+use longshore_core::policy::{ByPrice, Policies, PolicyCosts, Scores};
+use longshore_policy::{
+    Assignment, Host, HostConfig, Signals, WasmPolicies, chained, without_answer,
+};
 
 use super::fold::BlobStore;
 use crate::error::Failure;
@@ -199,8 +201,12 @@ impl RecordedAnswers<'_> {
         let costs = answer.instead.as_ref();
         let costs = costs.and_then(|digest| self.costs.get(digest.as_str()));
         if let Some(costs) = costs.filter(|costs| costs.len() == catalogue.offerings().len()) {
+            let policy = answer.policy.as_deref().unwrap_or("of that round");
             let instead = Scores {
-                policy: None,
+                policies: vec![PolicyCosts {
+                    policy: without_answer(policy),
+                    cost: costs.clone(),
+                }],
                 cost: costs.clone(),
                 pools: Vec::new(),
             };

@@ -19,6 +19,8 @@ use crate::live::run::environment::CatalogueOverlays;
 #[path = "../../tests/reload/guest.rs"]
 mod guest;
 
+mod long;
+
 use guest::{Way, guest};
 
 const ONE: &[u8] = b"[[policy]]\nname = 'one'\npath = 'one.wasm'\n";

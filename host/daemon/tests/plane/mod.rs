@@ -165,12 +165,19 @@ impl Daemon {
 
     /// One with more in its environment.
     pub fn with(kubeconfig: &Path, args: &[&str], environment: &[(&str, &str)]) -> Result<Self> {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_longshore"));
+        command.envs(environment.iter().copied());
+        Daemon::spawn(command, kubeconfig, args)
+    }
+
+    /// One that a command starts with the arguments that it is given.
+    pub fn spawn(mut command: Command, kubeconfig: &Path, args: &[&str]) -> Result<Self> {
         let [port, probes, status] = control_plane::free_ports()?;
         let log = std::env::temp_dir().join(format!(
             "longshore-daemon-{}-{port}.log",
             std::process::id()
         ));
-        let child = Command::new(env!("CARGO_BIN_EXE_longshore"))
+        let child = command
             .args(["run", "--kubeconfig"])
             .arg(kubeconfig)
             .args([
@@ -181,7 +188,6 @@ impl Daemon {
             ])
             .args(["--status-address", &format!("127.0.0.1:{status}")])
             .args(args)
-            .envs(environment.iter().copied())
             .stderr(File::create(&log)?)
             .stdout(Stdio::null())
             .spawn()?;

@@ -89,6 +89,16 @@ struct InstanceStorageInfo<'a> {
     total_size_in_gb: Option<i64>,
     #[serde(default, borrow)]
     nvme_support: Option<Text<'a>>,
+    #[serde(default)]
+    disks: Vec<WireDisks>,
+}
+
+/// Disks of a machine that are alike.
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase", expecting = "an object")]
+struct WireDisks {
+    #[serde(default)]
+    count: Option<i64>,
 }
 
 #[derive(Deserialize)]
@@ -221,6 +231,7 @@ impl Description<'_> {
                 .map_or(Box::default(), |info| boxed(&info.supported_strategies)),
             local_disks: self.instance_storage_info.as_ref().map(|info| LocalDisks {
                 total_gb: info.total_size_in_gb.unwrap_or(0),
+                number: info.number(),
                 nvme: info
                     .nvme_support
                     .as_deref()
@@ -363,6 +374,16 @@ impl Description<'_> {
             .filter_map(|(field, value)| value.map(|value| (field, value)))
             .chain(cards)
             .chain(devices)
+    }
+}
+
+impl InstanceStorageInfo<'_> {
+    /// How many disks there are, if each kind says its number.
+    fn number(&self) -> Option<u32> {
+        let number = |disks: &WireDisks| u32::try_from(disks.count?).ok().map(u64::from);
+        let all: Option<u64> = self.disks.iter().map(number).sum();
+        let all = all.filter(|_| !self.disks.is_empty());
+        all.and_then(|all| u32::try_from(all).ok())
     }
 }
 

@@ -35,6 +35,27 @@ fn defaults(family: AmiFamily) -> Vec<BlockDeviceMapping> {
     disks.iter().map(disk).collect()
 }
 
+/// Bytes of the volume that a node boots from; nothing where its image says it, or which of several
+/// it is.
+pub fn root_bytes(spec: &EC2NodeClassSpec) -> Option<i64> {
+    let root = root_device(spec.family())?;
+    let mappings = mappings(spec);
+    let mut volumes = mappings.iter();
+    let volume = volumes.find(|one| one.device_name.as_deref() == Some(root))?;
+    volume.ebs.as_ref()?.volume_size?.checked_mul(GIB)
+}
+
+/// The device that the images of a family boot from; nothing for images of one's own.
+fn root_device(family: AmiFamily) -> Option<&'static str> {
+    match family {
+        AmiFamily::AL2 | AmiFamily::AL2023 | AmiFamily::Bottlerocket => Some("/dev/xvda"),
+        AmiFamily::Windows2019 | AmiFamily::Windows2022 | AmiFamily::Windows2025 => {
+            Some("/dev/sda1")
+        }
+        AmiFamily::Custom => None,
+    }
+}
+
 fn mapping(mapping: &nodeclass::BlockDeviceMapping) -> BlockDeviceMapping {
     BlockDeviceMapping {
         device_name: mapping.device_name.clone(),

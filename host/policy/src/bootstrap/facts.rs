@@ -37,6 +37,10 @@ pub struct Machines {
     pub addresses_per_interface: Vec<u32>,
     /// Bytes of own disks.
     pub local_bytes: Vec<f64>,
+    /// How many own disks; `u32::MAX` for not known.
+    pub local_disks: Vec<u32>,
+    /// Bytes of the volume that is booted from; negative for not known.
+    pub root_bytes: Vec<f64>,
     /// Names of images, which rows refer to by position.
     pub image_names: Vec<String>,
     /// Index into `image_names`; `u32::MAX` for not known.

@@ -102,6 +102,18 @@ pub(crate) fn machines(to: &mut Interface) -> wasmtime::Result<()> {
     );
     list!(
         to,
+        "local-disks",
+        |f: &BootFacts| f.machines.local_disks.clone(),
+        |_| 4
+    );
+    list!(
+        to,
+        "root-bytes",
+        |f: &BootFacts| known_amounts(&f.machines.root_bytes),
+        |_| 8
+    );
+    list!(
+        to,
         "image-names",
         |f: &BootFacts| f.machines.image_names.clone(),
         bytes

@@ -85,7 +85,7 @@ impl Guard {
             problem,
         })?;
         let scores = Scores {
-            policy: None,
+            policies: Vec::new(),
             cost,
             pools,
         };

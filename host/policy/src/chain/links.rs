@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use longshore_core::model::OfferingId;
-use longshore_core::policy::{CommitmentPool, CostTerm, Scores};
+use longshore_core::policy::{CommitmentPool, CostTerm, PolicyCosts, Scores};
 
 use crate::loaded::LoadedPolicy;
 use crate::report::Fallback;
@@ -49,9 +49,41 @@ pub struct ChainLink {
 }
 
 impl ChainLink {
+    /// A policy of another kind gives no answer, and nothing is bought: after all others.
+    pub(super) fn held(policy: &Arc<str>, offerings: usize) -> (Self, Scores) {
+        let cost: Arc<[f64]> = vec![f64::INFINITY; offerings].into();
+        let mut answer = Scores {
+            cost: cost.clone(),
+            ..Scores::default()
+        };
+        let link = ChainLink {
+            place: usize::MAX,
+            name: policy.clone(),
+            by: None,
+            failed: true,
+            instead: Some(Fallback::Hold),
+            is_kept: false,
+            cost: cost.clone(),
+            draws: Arc::default(),
+            sum: summed(&answer).0,
+            alike: None,
+        };
+        let policy = link.called();
+        answer.policies = vec![PolicyCosts { policy, cost }];
+        (link, answer)
+    }
+
     /// Whether no version answered, and its last answer counts or nothing is bought.
     pub fn is_instead(&self) -> bool {
         matches!(self.instead, Some(Fallback::LastAnswer | Fallback::Hold))
+    }
+
+    /// Its name, and that it gives no answer where that is so.
+    pub(super) fn called(&self) -> Arc<str> {
+        match self.is_instead() {
+            true => without_answer(&self.name),
+            false => self.name.clone(),
+        }
     }
 
     /// Whether a policy tells no two offerings apart that had different costs before it.
@@ -61,7 +93,41 @@ impl ChainLink {
     }
 }
 
+/// What a policy is called whose last answer counts, or for which nothing is bought.
+pub fn without_answer(policy: &str) -> Arc<str> {
+    format!("{policy} (it gives no answer: `on-failure` counts)").into()
+}
+
 impl ScoreRecord {
+    /// What offerings cost after all policies.
+    pub fn cost(&self) -> &Arc<[f64]> {
+        self.links.last().map_or(&self.list, |link| &link.cost)
+    }
+
+    /// What offerings cost after the last of the policies at such places: what a policy is given that
+    /// comes right after it.
+    pub fn cost_after(&self, is_before: impl Fn(usize) -> bool) -> &Arc<[f64]> {
+        let mut links = self.links.iter();
+        let last = links.rfind(|link| is_before(link.place));
+        last.map_or(&self.list, |link| &link.cost)
+    }
+
+    /// What offerings would cost in the end if another policy said `own` of them between the policies
+    /// at such places and the others. The others are not asked again: they add what they added, and
+    /// exclude what they excluded.
+    pub fn cost_with(&self, own: &Arc<[f64]>, is_before: impl Fn(usize) -> bool) -> Arc<[f64]> {
+        let (given, end) = (self.cost_after(is_before), self.cost());
+        if Arc::ptr_eq(given, end) {
+            return own.clone();
+        }
+        let rows = own.iter().zip(given.iter().zip(end.iter()));
+        let cost = |(&own, (&given, &end)): (&f64, (&f64, &f64))| match given.is_finite() {
+            true => (own + (end - given)).max(0.0),
+            false => f64::INFINITY,
+        };
+        rows.map(cost).collect()
+    }
+
     /// What each policy added to the cost of an offering, in their order. One that is left out adds
     /// nothing and is not there.
     pub(super) fn terms(&self, offering: OfferingId) -> Vec<CostTerm> {
@@ -76,11 +142,7 @@ impl ScoreRecord {
             };
             if link.by.is_some() || link.is_instead() {
                 terms.push(CostTerm {
-                    policy: match link.is_instead() {
-                        true => format!("{} (it gives no answer: `on-failure` counts)", link.name)
-                            .into(),
-                        false => link.name.clone(),
-                    },
+                    policy: link.called(),
                     usd: match before.is_finite() {
                         true => cost - before,
                         false => 0.0,
@@ -126,8 +188,10 @@ pub fn chained(before: Scores, after: Scores) -> Scores {
         });
         pools.push(pool);
     }
+    let mut policies = before.policies;
+    policies.extend(after.policies);
     Scores {
-        policy: None,
+        policies,
         cost: after.cost,
         pools,
     }
@@ -189,7 +253,7 @@ mod tests {
 
     fn scores(cost: &[f64], pools: Vec<CommitmentPool>) -> Scores {
         Scores {
-            policy: None,
+            policies: Vec::new(),
             cost: cost.into(),
             pools,
         }

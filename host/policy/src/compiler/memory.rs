@@ -23,13 +23,21 @@ fn machine(meminfo: &str) -> Option<u64> {
 /// What is left below the lowest limit of the process's groups. In a container its own group is the
 /// root of what it sees, whatever its name outside.
 fn cgroup(root: &Path, groups: &str) -> Option<u64> {
-    let own = groups.lines().find_map(|line| line.strip_prefix("0::/"));
-    let own = own.unwrap_or_default();
-    let two = Path::new(own).ancestors().map(|group| root.join(group));
+    let own = |hierarchy: &str| {
+        let named = |line: &&str| {
+            line.split_once(':')
+                .is_some_and(|(_, of)| of.starts_with(hierarchy))
+        };
+        let line = groups.lines().find(named);
+        let path = line.and_then(|line| line.rsplit_once(":/"));
+        Path::new(path.map_or("", |(_, path)| path)).ancestors()
+    };
+    let two = own(":/").map(|group| root.join(group));
     let two = two.filter_map(|at| of(&at, ["memory.max", "memory.current"], "inactive_file "));
-    let old = root.join("memory");
+    let old = own("memory:/").map(|group| root.join("memory").join(group));
     let names = ["memory.limit_in_bytes", "memory.usage_in_bytes"];
-    two.chain(of(&old, names, "total_inactive_file ")).min()
+    let old = old.filter_map(|at| of(&at, names, "total_inactive_file "));
+    two.chain(old).min()
 }
 
 fn of(group: &Path, [limit, used]: [&str; 2], idle: &str) -> Option<u64> {
@@ -75,6 +83,10 @@ mod tests {
         std::fs::write(old.join("memory.usage_in_bytes"), "400").unwrap();
         std::fs::write(old.join("memory.stat"), "total_inactive_file 50").unwrap();
         assert_eq!(cgroup(&root, "5:memory:/x\n"), Some(550));
+        std::fs::create_dir_all(old.join("x")).unwrap();
+        std::fs::write(old.join("x/memory.limit_in_bytes"), "300").unwrap();
+        std::fs::write(old.join("x/memory.usage_in_bytes"), "100").unwrap();
+        assert_eq!(cgroup(&root, "0::/\n5:memory:/x\n"), Some(200));
         std::fs::remove_dir_all(&root).unwrap();
         assert_eq!(cgroup(&root, ""), None);
         assert_eq!(

@@ -112,8 +112,8 @@ pub(super) fn nodes(to: &mut Interface) -> wasmtime::Result<()> {
 pub(super) fn node_pools(to: &mut Interface) -> wasmtime::Result<()> {
     to.of_cluster("costs", |c| &c.pool_costs)?;
     to.of_cluster("disruption-costs", |c| &c.pool_disruption_costs)?;
-    to.of_cluster("disrupted-hour", |c| &c.pool_disrupted)?;
-    to.of_cluster("disrupted-day", |c| &c.pool_disrupted)?;
+    to.of_cluster("disrupted-hour", |c| &c.pool_disrupted_hour)?;
+    to.of_cluster("disrupted-day", |c| &c.pool_disrupted_day)?;
     to.of_cluster("since-disruption", |c| &c.pool_since_disruption)?;
     to.keyed("allowed", |c, reason| c.allowed(reason))
 }

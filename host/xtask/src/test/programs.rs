@@ -33,6 +33,7 @@ const WITH_CONTROL_PLANE: [&[&str]; 2] = [
         "overlays_live",
         "bundles_live",
         "one_pod_live",
+        "tight",
         "crd_server",
         "contract",
         "control_plane",

@@ -77,6 +77,8 @@ pub(crate) mod machines {
         network_interfaces: Vec<u32> = |b| vec![0; b.instance_types.len()];
         addresses_per_interface: Vec<u32> = |b| vec![0; b.instance_types.len()];
         local_bytes: Vec<f64> = |b| vec![0.0; b.instance_types.len()];
+        local_disks: Vec<u32> = |b| vec![0; b.instance_types.len()];
+        root_bytes: Vec<f64> = |b| vec![f64::NAN; b.instance_types.len()];
         image_names: Vec<String> = |b| vec![b.image.clone()];
         images: Vec<u32> = |b| vec![if b.image.is_empty() { u32::MAX } else { 0 }; b.instance_types.len()];
     }

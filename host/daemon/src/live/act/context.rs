@@ -12,6 +12,7 @@ use longshore_cloud::CloudProvider;
 use serde_json::{Value, json};
 use tokio::sync::mpsc::UnboundedSender;
 
+use super::disruption::counts::KnownDisruptions;
 use super::disruption::known_failures::KnownFailures;
 use super::end::drains::Drains;
 use super::end::garbage::memory::Garbage;
@@ -96,6 +97,8 @@ pub struct Memory {
     pub garbage: Garbage,
     /// Commands of disruption that have failed.
     pub failures: KnownFailures,
+    /// How many nodes of NodePools were disrupted.
+    pub disruptions: KnownDisruptions,
     pub nominations: Nominations,
 }
 

@@ -14,6 +14,7 @@
 //!    deleted, then taint, condition and annotations are taken back. The NodePool remembers it
 //!    ([`failures`]).
 
+pub mod counts;
 pub mod events;
 pub mod failures;
 pub mod known_failures;

@@ -81,7 +81,10 @@ pub struct CommandView {
     pub id: String,
     /// Candidates that are still there.
     pub candidates: Vec<Candidate>,
+    /// NodePools that it buys from: those of its candidates, or others.
     pub pools: Vec<Arc<NodePool>>,
+    /// NodePools of its candidates.
+    pub own_pools: Vec<Arc<NodePool>>,
     /// What was bought by it.
     pub replacements: Vec<Replacement>,
     /// It could not be begun, and this process has bought nothing for it.
@@ -291,6 +294,7 @@ mod tests {
             id: "d1".into(),
             candidates,
             pools: Vec::new(),
+            own_pools: Vec::new(),
             replacements,
             is_unbegun: false,
             has_places: true,

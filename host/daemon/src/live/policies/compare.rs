@@ -2,6 +2,9 @@
 //! used; no round waits for them.
 //!
 //! The comparison is per claim: which of its offerings would be cheapest by the shadow's costs?
+//! A shadow is given what the policies before it in the configuration made, as if it were one of them.
+//! Those after it are not asked again: what they added and excluded counts.
+//!
 //! With the shadow's costs the packing might differ too. So the numbers are a lower bound of the
 //! difference and not a second plan; `longshore plan --scorer` makes one. Commitments are left out:
 //! an offering counts as what it costs outside of them.
@@ -11,9 +14,8 @@ use std::sync::mpsc::Receiver;
 
 use longshore_core::model::{Catalogue, ClusterObjects, Offering, OfferingId, Op};
 use longshore_core::plan::{Plan, PlannedClaim};
-use longshore_core::policy::Scores;
 use longshore_core::snapshot::Snapshot;
-use longshore_policy::{Report, ScoreRequest, Session};
+use longshore_policy::{Report, ScoreRecord, ScoreRequest, Session};
 
 use super::serve::{ActivePolicies, Judged, Shadow, ShadowJudge};
 use super::shared::Shared;
@@ -41,7 +43,7 @@ pub(super) struct RoundJob {
     world: Arc<ClusterObjects>,
     claims: Vec<PlannedClaim>,
     asked: Vec<ScoreRequest>,
-    answered: Vec<(String, Scores)>,
+    answered: Vec<ScoreRecord>,
 }
 
 impl Job {
@@ -67,7 +69,7 @@ impl Job {
             world: snapshot.world.clone(),
             claims: plan.claims.iter().map(slim).collect(),
             asked: live.asked(),
-            answered: live.take_answers(),
+            answered: live.answered(),
         }))
     }
 
@@ -167,17 +169,24 @@ fn one(shadow: &Shadow, job: &RoundJob) -> Result<Comparison, String> {
         .filter(|question| shadow.serves(question.node_pool()))
     {
         let pool = question.node_pool();
+        let answered = job.answered.iter().rfind(|one| &*one.node_pool == pool);
+        let is_before = |place: usize| place < shadow.after;
+        let question = match answered {
+            Some(answered) => &question.with_costs(answered.cost_after(is_before)),
+            None => question,
+        };
         let answer = Session::of(&shadow.policy, question).and_then(|mut session| session.ask());
         let own = answer.map_err(|error| format!("for NodePool {pool}: {error}"))?;
-        let Some((_, obeyed)) = job.answered.iter().find(|(name, _)| name == pool) else {
+        let Some(obeyed) = answered else {
             continue;
         };
+        let own = obeyed.cost_with(&own.cost, is_before);
         let world = &*job.world;
         let claims = job
             .claims
             .iter()
             .filter(|c| world.names.text(world.pools[c.pool.0 as usize].name) == pool);
-        add(&mut sum, claims, &world.catalogue, &obeyed.cost, &own.cost);
+        add(&mut sum, claims, &world.catalogue, obeyed.cost(), &own);
     }
     Ok(sum)
 }

@@ -14,7 +14,7 @@ use longshore_policy::{
     Signals, WasmPolicies,
 };
 
-use crate::config::{Config, Disruption, Planning, PolicyEntry};
+use crate::config::{Config, Disruption, Mode, Planning, PolicyEntry};
 use crate::live::process::lock::lock;
 
 /// A state of everything that rounds ask. Answers the planner; immutable, and replaced as a whole.
@@ -27,8 +27,6 @@ pub struct ActivePolicies {
     pub(super) shadow_judges: Vec<Arc<ShadowJudge>>,
     /// Enforced policies that say what nodes boot with, loaded or not, in the order of the configuration.
     pub(super) boots: Arc<[BootSlot]>,
-    /// The answers of this round by NodePool; kept only if there are shadow policies.
-    answered: Mutex<Vec<(String, Scores)>>,
     /// What was asked about consolidation; kept only if there are shadows of such policies.
     judged: Mutex<Vec<Judged>>,
 }
@@ -74,6 +72,9 @@ pub(super) struct Shadow {
     pub name: String,
     pub policy: LoadedPolicy,
     pub nodepools: Option<Vec<String>>,
+    /// How many enforced policies are before it in the configuration: it is asked with the costs that
+    /// these make.
+    pub after: usize,
 }
 
 impl ActivePolicies {
@@ -90,7 +91,6 @@ impl ActivePolicies {
             shadows,
             shadow_judges: Vec::new(),
             boots: Arc::default(),
-            answered: Mutex::default(),
             judged: Mutex::default(),
         }
     }
@@ -122,7 +122,6 @@ impl ActivePolicies {
     /// Begins a round at `now`, seconds since 1970.
     pub fn begin_round(&self, now: i64) {
         self.wasm.begin_round(now);
-        lock(&self.answered).clear();
     }
 
     /// `[planning]` of the configuration in force.
@@ -171,9 +170,20 @@ impl ActivePolicies {
         self.wasm.asked()
     }
 
-    /// What was answered in this round.
-    pub(super) fn take_answers(&self) -> Vec<(String, Scores)> {
-        std::mem::take(&mut lock(&self.answered))
+    /// What the last round asked, as a policy would be asked that comes right after these.
+    pub(super) fn asked_after(&self, is_before: impl Fn(&str) -> bool) -> Vec<ScoreRequest> {
+        let answers = self.wasm.last_answers();
+        let is_before = |place: usize| self.names.get(place).is_some_and(|name| is_before(name));
+        let of_pool = |question: &ScoreRequest| {
+            let mut answers = answers.iter();
+            answers.find(|one| &*one.node_pool == question.node_pool())
+        };
+        let asked = self.asked().into_iter();
+        let asked = asked.map(|question| match of_pool(&question) {
+            Some(answer) => question.with_costs(answer.cost_after(is_before)),
+            None => question,
+        });
+        asked.collect()
     }
 
     /// What was asked about consolidation since last taken.
@@ -194,15 +204,7 @@ impl Policies for ActivePolicies {
     }
 
     fn score(&self, catalogue: &Catalogue, names: &Symbols, pool: Symbol) -> Scores {
-        let scores = self.wasm.score(catalogue, names, pool);
-        if !self.shadows.is_empty() {
-            let (mut answered, name) = (lock(&self.answered), names.text(pool));
-            match answered.iter_mut().find(|(pool, _)| pool == name) {
-                Some((_, last)) => last.clone_from(&scores),
-                None => answered.push((name.to_owned(), scores.clone())),
-            }
-        }
-        scores
+        self.wasm.score(catalogue, names, pool)
     }
 
     fn alike(&self) -> Vec<AlikeCosts> {
@@ -255,6 +257,17 @@ pub(super) struct ShadowJudge {
 }
 
 impl Shadow {
+    /// A policy of the configuration, if it is one that scores and only compared.
+    pub fn of(entry: &PolicyEntry, policy: &LoadedPolicy, after: usize) -> Option<Self> {
+        let is_one = entry.mode == Mode::Shadow && policy.is_scorer();
+        is_one.then(|| Shadow {
+            name: entry.name.clone(),
+            policy: policy.clone(),
+            nodepools: entry.nodepools.clone(),
+            after,
+        })
+    }
+
     pub fn serves(&self, node_pool: &str) -> bool {
         self.nodepools
             .as_ref()

@@ -34,6 +34,8 @@ pub(super) struct Slot {
     /// Dropped by the watcher: to unmap code takes longer than a swap may.
     pub(super) retired: Vec<Arc<ActivePolicies>>,
     pub(super) swaps: SwapTimes,
+    /// NodePools for which nothing is bought, with the bootstrap policy that is the reason.
+    pub(super) held: Arc<BTreeMap<String, Arc<str>>>,
 }
 
 impl Shared {

@@ -88,6 +88,7 @@ impl Watcher {
             scores: None,
             retired: Vec::new(),
             swaps: SwapTimes::default(),
+            held: Arc::default(),
         };
         let shared = Arc::new(Shared {
             slot: Mutex::new(slot),
@@ -389,18 +390,24 @@ impl Watcher {
         wanted: &mut [Result<Fingerprint, Problem>],
         change: &Change,
     ) -> Vec<Outcome> {
-        let asked = self.shared.slot().current.clone().asked();
-        let mut wanted = wanted.iter_mut();
+        let current = self.shared.slot().current.clone();
+        let mut wanted = wanted.iter_mut().enumerate();
         let one = |((entry, step), from): ((&PolicyEntry, &Step), &Option<usize>)| {
-            let wanted = wanted.next()?;
+            let (at, wanted) = wanted.next()?;
             Some(match step {
                 Step::Keep => Outcome::Kept,
                 Step::Refused => Outcome::Known,
                 Step::Off => Outcome::Off,
                 Step::Coming => Outcome::Coming,
-                Step::Unreadable | Step::Load => self
-                    .load_one(entry, wanted, *from, &asked)
-                    .map_or_else(Outcome::Refused, Outcome::Loaded),
+                Step::Unreadable | Step::Load => {
+                    let before = &config.policies[..at];
+                    let asked = current.asked_after(|name| {
+                        let mut before = before.iter();
+                        before.any(|one| one.name == name && one.mode == Mode::Enforce)
+                    });
+                    self.load_one(entry, wanted, *from, &asked)
+                        .map_or_else(Outcome::Refused, Outcome::Loaded)
+                }
             })
         };
         let policies = config.policies.iter().zip(&change.steps).zip(&change.from);
@@ -545,24 +552,18 @@ impl Watcher {
         for boot in added {
             self.answers.recall_texts(&self.shared, &boot.name);
         }
-        let shadow = |slot: &LoadedSlot| {
-            let (_, policy) = slot
-                .running
-                .as_ref()
-                .filter(|(_, policy)| slot.entry.mode == Mode::Shadow && policy.is_scorer())?;
-            let (name, nodepools) = (slot.entry.name.clone(), slot.entry.nodepools.clone());
-            Some(Shadow {
-                name,
-                policy: policy.clone(),
-                nodepools,
-            })
+        let shadow = |(at, slot): (usize, &LoadedSlot)| {
+            let before = self.slots[..at].iter();
+            let enforced = before.filter(|slot| slot.entry.mode == Mode::Enforce);
+            let (_, policy) = slot.running.as_ref()?;
+            Shadow::of(&slot.entry, policy, enforced.count())
         };
         let names = obeyed.iter().map(|slot| slot.entry.name.clone()).collect();
         let mut live = ActivePolicies::new(
             self.config.clone(),
             names,
             wasm,
-            self.slots.iter().filter_map(shadow).collect(),
+            self.slots.iter().enumerate().filter_map(shadow).collect(),
         );
         live.shadow_judges = self.shadow_judges();
         live.boots = boots;

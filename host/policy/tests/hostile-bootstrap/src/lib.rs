@@ -1,6 +1,6 @@
 //! A bootstrap policy that misbehaves as configured, for tests of the host.
 
-use longshore_sdk::bootstrap::{Kind, Overhead, Rendered, built_in};
+use longshore_sdk::bootstrap::{Kind, Overhead, Rendered, built_in, machines};
 use longshore_sdk::{About, Bootstrap};
 use serde::Deserialize;
 
@@ -34,6 +34,10 @@ impl Bootstrap for Hostile {
             "other-overhead" => all.amounts[0][1] += 0.5,
             "other-pods" => all.max_pods[1] += 1,
             "overheads-short" => drop(all.max_pods.pop()),
+            "tells-disks" => {
+                let (roots, disks) = (machines::root_bytes(), machines::local_disks());
+                return Err(format!("{roots:?} {disks:?}"));
+            }
             "overheads-error" => return Err("no idea".to_owned()),
             "loop" => loop {
                 std::hint::black_box(());

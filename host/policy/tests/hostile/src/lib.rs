@@ -10,6 +10,8 @@ use serde::Deserialize;
 #[serde(default)]
 struct Hostile {
     mode: String,
+    #[serde(skip)]
+    hoard: Vec<Vec<u8>>,
 }
 
 impl Scorer for Hostile {
@@ -63,6 +65,39 @@ impl Scorer for Hostile {
                     .enumerate()
                     .map(|(at, &price)| if at < half { f64::INFINITY } else { price })
                     .collect())
+            }
+            "exclude-odd" => {
+                let odd = |(at, price): (usize, &f64)| match at % 2 {
+                    0 => *price,
+                    _ => f64::INFINITY,
+                };
+                Ok(prices.iter().enumerate().map(odd).collect())
+            }
+            // Excludes even rows in one second and odd rows in the next.
+            "flips" => {
+                let even = request::now() as u64 % 2;
+                let cost = |(at, price): (usize, &f64)| match at as u64 % 2 == even {
+                    true => *price,
+                    false => f64::INFINITY,
+                };
+                Ok(prices.iter().enumerate().map(cost).collect())
+            }
+            // Much of the fuel of a call, for each NodePool anew.
+            "slow" => {
+                std::hint::black_box(node_pool::name());
+                for turn in 0..10_000_000_u64 {
+                    std::hint::black_box(turn);
+                }
+                Ok(prices)
+            }
+            // Just under the memory of a policy, which it keeps.
+            "hog" => {
+                std::hint::black_box(node_pool::name());
+                let taken: usize = self.hoard.iter().map(Vec::len).sum();
+                if taken < 56 << 20 {
+                    self.hoard.extend((0..56).map(|_| vec![1; 1 << 20]));
+                }
+                Ok(prices)
             }
             "asks-name" => {
                 std::hint::black_box(node_pool::name());

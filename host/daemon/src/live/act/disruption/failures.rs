@@ -52,7 +52,7 @@ pub async fn failed(ctx: &Context, pool: &NodePool, command: &Command) -> Result
     if annotation(pool, FAILURES) == text || mutant("forgets-disruption-backoff") {
         return Ok(());
     }
-    write(ctx, pool, text.into()).await
+    annotate(ctx, pool, FAILURES, text.into()).await
 }
 
 /// A command on nodes of a NodePool that began at `began` has got its replacements. If that was after
@@ -76,15 +76,23 @@ pub async fn succeeded(ctx: &Context, pool: &NodePool, began: i64) -> Result<(),
     );
     match annotation(pool, FAILURES) {
         "" => Ok(()),
-        _ => write(ctx, pool, Value::Null).await,
+        _ => annotate(ctx, pool, FAILURES, Value::Null).await,
     }
 }
 
-/// Writes the annotation. What cannot be written holds up no command: this process knows it, and
-/// another one will find out.
-async fn write(ctx: &Context, pool: &NodePool, value: Value) -> Result<(), StepError> {
+/// Writes an annotation of a NodePool. What cannot be written holds up no command: this process knows
+/// it, and another one will find out.
+///
+/// # Errors
+/// This process leads no more.
+pub async fn annotate(
+    ctx: &Context,
+    pool: &NodePool,
+    key: &str,
+    value: Value,
+) -> Result<(), StepError> {
     let api: Api<NodePool> = Api::all(ctx.client.clone());
-    let patch = Patch::Merge(json!({"metadata": {"annotations": {FAILURES: value}}}));
+    let patch = Patch::Merge(json!({"metadata": {"annotations": {key: value}}}));
     for _ in 0..WRITE_ATTEMPTS {
         ctx.may_write()?;
         let written = api
@@ -95,7 +103,7 @@ async fn write(ctx: &Context, pool: &NodePool, value: Value) -> Result<(), StepE
             Err(StepError::NotLeading) => return Err(StepError::NotLeading),
             Err(error) => {
                 let nodepool = name_of(pool);
-                tracing::warn!(nodepool, %error, "writing failures of disruption failed");
+                tracing::warn!(nodepool, key, %error, "writing an annotation of disruption failed");
             }
         }
         tokio::time::sleep(WRITE_RETRY).await;

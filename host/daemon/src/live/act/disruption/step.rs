@@ -15,7 +15,7 @@ use longshore_core::disrupt::verdicts::{REBOOTING, Reason};
 use longshore_core::model::Failures;
 use serde_json::{Value, json};
 
-use super::{COMMAND, DETAILS, MOVES, REPLACES, events, failures};
+use super::{COMMAND, DETAILS, MOVES, REPLACES, counts, events, failures};
 use crate::live::act::claim_writes::{self, delete, patch_meta, patch_status};
 use crate::live::act::context::Context;
 use crate::live::act::end::proof;
@@ -336,6 +336,7 @@ pub async fn step(ctx: &Context, view: &CommandView, now: i64) -> Outcome {
             if is_held(ctx, view, &command).await? {
                 return take_back(ctx, view, Why::Held).await;
             }
+            counts::count(ctx, view).await?;
             for candidate in view.candidates.iter().filter(|one| !one.is_deleting()) {
                 if !is_closed(candidate) {
                     close(ctx, candidate, command.reason).await?;

@@ -107,16 +107,17 @@ impl Controller {
     fn pools_of(&self, view: &CommandView) -> Vec<Arc<NodePool>> {
         let said = view.command().map(|command| command.pools);
         let said = said.unwrap_or_default();
-        let candidates = view.candidates.iter();
-        let names: BTreeSet<&str> = match said.is_empty() {
-            true => candidates
-                .map(|one| node_claim::pool_of(&one.claim))
-                .collect(),
-            false => said.iter().map(String::as_str).collect(),
-        };
-        let known = names
-            .into_iter()
-            .filter_map(|name| self.state.pools.get(name));
+        match said.is_empty() {
+            true => view.own_pools.clone(),
+            false => self.pools_by_name(said.iter().map(String::as_str)),
+        }
+    }
+
+    /// NodePools that are there, each once.
+    fn pools_by_name<'n>(&self, names: impl Iterator<Item = &'n str>) -> Vec<Arc<NodePool>> {
+        let names: BTreeSet<&str> = names.collect();
+        let known = names.into_iter();
+        let known = known.filter_map(|name| self.state.pools.get(name));
         known.cloned().collect()
     }
 
@@ -234,6 +235,8 @@ impl Controller {
             has_places,
             replacements,
             pools: Vec::new(),
+            own_pools: self
+                .pools_by_name(candidates.iter().map(|one| node_claim::pool_of(&one.claim))),
             is_unbegun: self.disruption.unbegun.contains(id),
             candidates,
         };
