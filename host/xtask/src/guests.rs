@@ -156,15 +156,15 @@ pub(crate) fn module(name: &str, crate_name: &str) -> PathBuf {
 pub(crate) fn guest_tool() -> Result<GuestTool> {
     run(&mut cargo(
         "build",
-        &root().join("host/xtask/guest-tool/Cargo.toml"),
+        &root().join("host/policy-tool/Cargo.toml"),
         "tool",
     ))?;
     Ok(GuestTool {
-        program: folder().join("tool/debug/guest-tool"),
+        program: folder().join("tool/debug/longshore-policy"),
     })
 }
 
-/// See host/xtask/guest-tool.
+/// See host/policy-tool.
 pub(crate) struct GuestTool {
     program: PathBuf,
 }

@@ -205,7 +205,7 @@ fn go(tool: &GuestTool, source: &Path, work: &Path, out: &Path) -> Result<()> {
         "-o",
     ]);
     run(build.arg(&core).arg("."))?;
-    let (wit, adapter) = (wit(), source.join("preview1.wat"));
+    let wit = wit();
     tool.wrap(
         &core,
         out,
@@ -214,7 +214,6 @@ fn go(tool: &GuestTool, source: &Path, work: &Path, out: &Path) -> Result<()> {
             wit.as_os_str(),
             WORLD.as_ref(),
             "--preview1".as_ref(),
-            adapter.as_os_str(),
         ],
     )
 }
