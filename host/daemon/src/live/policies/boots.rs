@@ -235,13 +235,17 @@ impl LiveBootstrap {
             }
         }
         let waits = |failed: Instant| failed.elapsed() < self.asks_again;
+        let mut was_held = None;
         let (policy, has_failed) = match inner.chosen.get(&pool) {
             Some(Chosen::Policy { name, failed }) => (name.clone(), *failed),
             Some(Chosen::Held { why, .. }) if inner.held.is_some_and(waits) => {
                 return Err(why.clone());
             }
             // Where nothing is planned it is asked here.
-            Some(Chosen::Held { policy, .. }) => (policy.clone(), true),
+            Some(Chosen::Held { policy, why }) => {
+                was_held = Some(why.clone());
+                (policy.clone(), true)
+            }
             Some(Chosen::BuiltIn) => return Ok(None),
             None => match inner.slot_of(&pool) {
                 Some(slot) => {
@@ -277,9 +281,14 @@ impl LiveBootstrap {
         };
         let answer = asked.ask(&request);
         let (by, mut notes) = (answer.by, answer.notes);
-        self.note(&inner, &policy, by, &notes);
         let counted = |at: usize| Some(Kept::of(catalogue.machine(at)));
         let as_counted = (0..answer.kept.len()).all(|at| answer.kept[at] == counted(at));
+        if let Some(why) = was_held.filter(|_| by == BootedBy::Current && !as_counted) {
+            // It is counted anew: whether the class can count with this answer is found there.
+            inner.version += 1;
+            return Err(why);
+        }
+        self.note(&inner, &policy, by, &notes);
         let fails = by != BootedBy::Current || has_failed;
         let made = match (by, as_counted, fails) {
             (BootedBy::Hold, ..) => Err(held(&policy, &notes)),
