@@ -529,7 +529,11 @@ pub struct ProveArgs {
 #[derive(Debug, ClapArgs)]
 pub struct HandOverArgs {
     /// As `longshore-policy` takes them
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    #[arg(
+        value_name = "ARGUMENT",
+        trailing_var_arg = true,
+        allow_hyphen_values = true
+    )]
     pub arguments: Vec<OsString>,
 }
 
@@ -544,7 +548,7 @@ impl HandOverArgs {
 #[derive(Debug, ClapArgs)]
 pub struct TestArgs {
     /// The folder of the policy: its cases are cases/*.toml
-    #[arg(default_value = ".")]
+    #[arg(value_name = "DIR", default_value = ".")]
     pub folder: PathBuf,
     /// The component [default: policy.wasm in that folder]
     #[arg(long, value_name = "FILE.wasm")]

@@ -31,6 +31,7 @@ pub fn run(args: &CheckArgs) -> Result<Answer, Failure> {
     let name = entry.source.to_string();
     let mut text = String::new();
     let host = super::host_that_says_so()?;
+    let mut fetched = None;
     let inspected = match &entry.source {
         PolicySource::File(path) => host.inspect(path),
         PolicySource::Expression => Ok(host.inspect_bytes(Path::new(&name), shipped::CEL)),
@@ -38,14 +39,18 @@ pub fn run(args: &CheckArgs) -> Result<Answer, Failure> {
             // Verified before anything else looks at it, as the daemon does.
             let bundle = super::fetch(&sources, reference)?;
             text += &verified(reference, &bundle);
-            Ok(host.inspect_bytes(Path::new(&name), &bundle.component))
+            let component = fetched.insert(bundle.component);
+            Ok(host.inspect_bytes(Path::new(&name), component))
         }
     };
     let description = inspected.map_err(|error| Failure::Policy(name.clone(), error))?;
     super::print_remarks(&host);
     text += &shown(&description);
-    if let (None, PolicySource::File(path)) = (&description.refusal, &entry.source) {
-        text += &golden(&host, path, &test::read(path)?)?;
+    if let PolicySource::File(path) = &entry.source {
+        fetched = Some(test::read(path)?);
+    }
+    if let (None, Some(bytes)) = (&description.refusal, &fetched) {
+        text += &golden(&host, Path::new(&name), bytes)?;
     }
     let has_settings = args.settings.is_some() || args.cel.is_some();
     if description.refusal.is_none() && has_settings {
@@ -71,10 +76,13 @@ fn golden(host: &Host, path: &Path, bytes: &[u8]) -> Result<String, Failure> {
     let name = path.display().to_string();
     let policy = host.identify(path, bytes);
     let policy = policy.map_err(|error| Failure::Policy(name.clone(), error))?;
+    if !policy.is_scorer() {
+        return Ok(String::new());
+    }
     let said = match golden::check(&policy, bytes) {
         Ok(Golden::Met(count)) => format!("{count} met"),
         Ok(Golden::Missing) => "none: `longshore policy test --record` writes them".to_owned(),
-        Ok(Golden::NotAsked) => "not asked: they are for scorers".to_owned(),
+        Ok(Golden::NotAsked) => return Ok(String::new()),
         Err(error) => {
             return Err(Failure::Usage {
                 message: format!("{name} would be refused: {error}"),

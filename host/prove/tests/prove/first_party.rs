@@ -55,8 +55,15 @@ fn scorers_keep_their_properties() {
 
 #[test]
 fn consolidation_policies_keep_their_properties() {
-    for name in ["business-hours", "cautious", "pdb-aware"] {
-        let (policy, options) = load(name, "");
+    for (name, settings) in [
+        (
+            "business-hours",
+            "windows = [{ from = '08:00', to = '20:00' }]",
+        ),
+        ("cautious", ""),
+        ("pdb-aware", ""),
+    ] {
+        let (policy, options) = load(name, settings);
         let options = Options {
             cases: 60,
             ..options
