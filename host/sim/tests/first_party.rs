@@ -41,22 +41,22 @@ fn gpu_fragmentation_saves_what_is_idle_on_machines_with_four_gpus() {
     says(
         "gpu-fragmentation",
         &format!(
-            "| USD in a day | {:.2} | {:.2} |\n| waiting, 90 % of pods | {:.0} s | {:.0} s |",
+            "| USD in a day | {:.2} | {:.2} |\n| waiting, 90 % of pods | {:.1} s | {:.1} s |",
             price.all.usd, with.all.usd, price.waits.p90, with.waits.p90
         ),
     );
 }
 
 #[test]
-fn zone_balance_keeps_most_pods_when_a_zone_goes() {
+fn zone_balance_loses_fewer_pods_when_a_zone_goes() {
     let [price, with] = compared("zone-outage.toml", "zone-balance").map(|run| run.totals);
     assert!(
-        with.lost * 2 < price.lost,
+        with.lost * 4 < price.lost * 3,
         "{} of {}",
         with.lost,
         price.lost
     );
-    assert!(with.all.usd < price.all.usd * 1.1);
+    assert!(with.all.usd < price.all.usd * 1.05);
     says(
         "zone-balance",
         &format!(
