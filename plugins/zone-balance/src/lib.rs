@@ -63,15 +63,26 @@ struct Machines {
     vcpus: Vec<f64>,
     zone_names: Vec<String>,
     zones: Vec<u32>,
+    /// Rows with vCPUs of each zone.
+    rows: Vec<Vec<u32>>,
 }
 
 impl Machines {
     fn pull() -> Self {
         let millicores = offerings::cpu_millicores().into_iter();
+        let vcpus: Vec<f64> = millicores.map(|all| f64::from(all) / 1000.0).collect();
+        let (zone_names, zones) = (offerings::zone_names(), offerings::zones());
+        let mut rows = vec![Vec::new(); zone_names.len()];
+        for (row, &zone) in (0..).zip(&zones) {
+            if vcpus[row as usize] > 0.0 {
+                rows[zone as usize].push(row);
+            }
+        }
         Machines {
-            vcpus: millicores.map(|all| f64::from(all) / 1000.0).collect(),
-            zone_names: offerings::zone_names(),
-            zones: offerings::zones(),
+            vcpus,
+            zone_names,
+            zones,
+            rows,
         }
     }
 
@@ -134,25 +145,25 @@ impl Commitments for ZoneBalance {
             let first = ahead[zone].floor();
             // Some of the first step is taken already.
             let mut left = self.settings.step * (first + 1.0 - ahead[zone]);
+            let all = machines.rows[zone].iter().copied();
+            let rows: Vec<u32> = all
+                .filter(|&row| self.costs[row as usize].is_finite())
+                .collect();
+            let vcpus = |row: &u32| machines.vcpus[*row as usize];
+            // What is larger than a step takes a whole one.
+            let amounts = rows.iter().map(|row| vcpus(row).min(self.settings.step));
+            let amounts: Vec<f64> = amounts.collect();
             for step in 0..STEPS {
                 let step = first + f64::from(step);
-                let mut pool = Pool {
+                let more = |row| vcpus(row) * self.settings.usd_per_vcpu * step;
+                let costs = rows.iter().map(|row| self.costs[*row as usize] + more(row));
+                pools.push(Pool {
                     name: format!("{name}, step {step}"),
                     remaining: left,
-                    ..Pool::default()
-                };
-                let rows =
-                    (0..machines.vcpus.len()).filter(|&row| machines.zones[row] as usize == zone);
-                for row in rows {
-                    let vcpus = machines.vcpus[row];
-                    // What is larger than a step takes a whole one.
-                    let amount = vcpus.min(self.settings.step);
-                    let cost = self.costs[row] + vcpus * self.settings.usd_per_vcpu * step;
-                    if amount > 0.0 && cost.is_finite() {
-                        pool.draw(row as u32, amount, cost);
-                    }
-                }
-                pools.push(pool);
+                    offerings: rows.clone(),
+                    amounts: amounts.clone(),
+                    costs: costs.collect(),
+                });
                 left = self.settings.step;
             }
         }
