@@ -123,11 +123,15 @@ fn all_alike(languages: &[&str]) -> Result<(), Failed> {
     let mut answers = Vec::new();
     for language in languages {
         let tools = folder().join("tutorials").join(language).join("my-policy");
+        if !tools.join("policy.wasm").is_file() {
+            run(language)?;
+        }
         let tools = tools.display();
         let script = format!(
             "longshore-policy new {language} {language} > /dev/null; cd {language}\n\
-             for own in .venv node_modules target; do \
+             for own in .venv target; do \
              [ ! -e {tools}/$own ] || ln -s {tools}/$own $own; done\n\
+             [ ! -e {tools}/node_modules ] || cp -a {tools}/node_modules .\n\
              longshore-policy build > build.log; longshore policy test . > test.log"
         );
         shell(&script, &begin)?;
