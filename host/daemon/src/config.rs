@@ -8,6 +8,7 @@
 #[cfg(test)]
 mod tests;
 
+mod canary;
 mod policies;
 mod prefer;
 pub mod reader;
@@ -26,6 +27,7 @@ use serde_json::Value;
 
 pub use longshore_bundle::Reference;
 pub use longshore_policy::{Ability, Exclusions, OnFailure};
+pub use canary::name_of as canary_name;
 pub use policies::{Mode, PolicyEntry};
 pub use reader::ConfigError;
 use reader::{Document, Table};

@@ -15,6 +15,7 @@ pub(crate) mod settings;
 mod answer;
 mod args;
 pub mod bootstrap;
+pub mod canary;
 pub mod config;
 mod deadline;
 mod disrupt;

@@ -170,7 +170,7 @@ const fn key(
 }
 
 /// All of them. What a value may be is asked of the reader, and that this list is complete.
-const KEYS: [Key; 43] = [
+const KEYS: [Key; 55] = [
     key(
         "[planning]",
         "improve",
@@ -320,6 +320,78 @@ const KEYS: [Key; 43] = [
          consolidated or launched.",
     ),
     key(
+        "[[policy]]",
+        "canary",
+        "",
+        "How its next version takes over, see `[policy.canary]` and [Canary](canary.md).",
+    ),
+    key(
+        "[policy.canary]",
+        "path",
+        "",
+        "The component of the next version. It, `oci`, `oci-layout`, `cel` or `prefer` is required.",
+    ),
+    key(
+        "[policy.canary]",
+        "cel",
+        "",
+        "As in `[[policy]]`.",
+    ),
+    key(
+        "[policy.canary]",
+        "prefer",
+        "",
+        "As in `[[policy]]`.",
+    ),
+    key(
+        "[policy.canary]",
+        "oci",
+        "",
+        "As in `[[policy]]`.",
+    ),
+    key(
+        "[policy.canary]",
+        "oci-layout",
+        "",
+        "As in `[[policy]]`.",
+    ),
+    key(
+        "[policy.canary]",
+        "settings",
+        "",
+        "Settings of the next version.",
+    ),
+    key(
+        "[policy.canary]",
+        "settings-file",
+        "",
+        "A TOML file with them, instead of `settings`.",
+    ),
+    key(
+        "[policy.canary]",
+        "order",
+        "[[\"*\"]]",
+        "NodePools by name, step by step; `*` in the last step for all that are left.",
+    ),
+    key(
+        "[policy.canary]",
+        "hold",
+        "\"30m\"",
+        "How long a step lasts at the least, and 20 rounds in which it was asked.",
+    ),
+    key(
+        "[policy.canary]",
+        "promote",
+        "\"ask\"",
+        "Whether each step waits for `longshore policy promote`, or for nothing more.",
+    ),
+    key(
+        "[policy.canary]",
+        "max-cost-increase",
+        "\"10%\"",
+        "How much dearer plans with the next version may be than those without, before it is taken back.",
+    ),
+    key(
         "[registries.HOST]",
         "auth-file",
         "",
@@ -439,6 +511,7 @@ const KEYS: [Key; 43] = [
 /// `[signals.NAME]` as a file has it.
 fn header(table: &str) -> String {
     table
+        .replace("[policy.canary]", "[[policy]]\n[policy.canary]")
         .replace("NAME", "name")
         .replace("HOST", "\"reg.example\"")
 }
@@ -542,7 +615,7 @@ fn every_key_that_the_reader_knows_is_in_the_reference() {
             said.matches('`').count() / 2 - 1,
             tables.iter().filter(|table| named(table)).count()
         ),
-        (8, 8),
+        (8, 9),
         "{said}"
     );
 }

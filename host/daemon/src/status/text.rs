@@ -262,6 +262,7 @@ fn policy(policy: &PolicyStatus) -> String {
         (Mode::Off, _) => "not asked",
         _ if policy.fetching => "being fetched",
         (_, true) => "being loaded",
+        (Mode::Canary, false) => "never loaded, the version that runs goes on",
         (_, false) => "never loaded, the price answers",
     };
     let version = policy.version.as_deref().unwrap_or(without);

@@ -326,7 +326,9 @@ impl Watcher {
         let entries = config.policies.iter();
         let identified = |entry: &PolicyEntry| match entry.mode {
             Mode::Off => Err(Problem::default()),
-            Mode::Enforce | Mode::Shadow => load::identify(entry, &self.files, &self.bundles),
+            Mode::Enforce | Mode::Shadow | Mode::Canary => {
+                load::identify(entry, &self.files, &self.bundles)
+            }
         };
         let mut wanted: Vec<_> = entries.map(identified).collect();
         let mut change = self.compare(&config, &wanted);
@@ -489,7 +491,7 @@ impl Watcher {
             status.path = place;
             status.nodepools.clone_from(&entry.nodepools);
             status.shadow = match entry.mode {
-                Mode::Enforce | Mode::Off => None,
+                Mode::Enforce | Mode::Canary | Mode::Off => None,
                 Mode::Shadow if status.mode == Mode::Shadow => {
                     status.shadow.or_else(|| Some(ShadowStatus::default()))
                 }
