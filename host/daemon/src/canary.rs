@@ -15,7 +15,8 @@ mod why;
 use serde::{Deserialize, Serialize};
 
 pub use kept::Kept;
-pub use rollout::{Compared, FirstNode, Launches, Phase, Rollout};
+pub use longshore_policy::Obeyed;
+pub use rollout::{Compared, FirstNode, Launched, Launches, Phase, Rollout};
 pub use why::{Fault, Why};
 
 /// Rounds in which it was asked, at the least, before it goes a step further.
@@ -126,29 +127,6 @@ impl std::fmt::Display for Missing {
             Missing::Rounds(rounds) => write!(f, "{rounds} rounds in which it is asked"),
             Missing::FirstNode => f.write_str("its first node to be ready"),
             Missing::Consent => f.write_str("`longshore policy promote`"),
-        }
-    }
-}
-
-/// NodePools that a version is obeyed for.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Obeyed {
-    /// None: it is not even asked.
-    #[default]
-    NotAsked,
-    /// These; it is asked about all that the policy serves.
-    Named(Vec<String>),
-    /// All that the policy serves.
-    All,
-}
-
-impl Obeyed {
-    /// Whether it is obeyed for a NodePool.
-    pub fn has(&self, node_pool: &str) -> bool {
-        match self {
-            Obeyed::NotAsked => false,
-            Obeyed::Named(names) => names.iter().any(|name| name == node_pool),
-            Obeyed::All => true,
         }
     }
 }

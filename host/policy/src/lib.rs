@@ -29,6 +29,7 @@
 mod bootstrap;
 mod cache;
 mod call;
+mod canary;
 mod chain;
 mod cluster_columns;
 mod columns;
@@ -57,6 +58,7 @@ pub use bootstrap::BootSession;
 pub use bootstrap::answers::{Kind, Overheads, Taint, UserData};
 pub use bootstrap::facts::{BootFacts, ClusterFacts, Machines};
 pub use call::answer::{About, CallError, SignalUse};
+pub use canary::{CanaryFault, CanarySeen, Obeyed};
 pub use chain::{
     Assignment, ChainLink, PolicySlot, ScoreRecord, WasmPolicies, chained, without_answer,
 };

@@ -18,6 +18,7 @@ mod answers_on_disk;
 mod board;
 mod boots;
 mod bundles;
+mod canaries;
 mod compare;
 mod diff;
 mod files;
@@ -54,6 +55,7 @@ use crate::live::process::lock::lock;
 
 pub use boots::{BootTexts, LiveBootstrap};
 pub use bundles::Fetching;
+pub use canaries::{CanarySlot, ObeyedVersions};
 pub use compare::Shadows;
 pub use health::{Trouble, trouble_of};
 pub use last_good::{Opened, open};
@@ -64,7 +66,7 @@ pub use serve::{ActivePolicies, BootSlot};
 pub use setup::Setup;
 pub use signals::ScoresAsker;
 pub use status::{
-    Active, Alike, ConfigStatus, DatedBy, FilesStatus, PolicyStatus, Problem, ShadowStatus,
+    Active, Alike, CanaryStatus, ConfigStatus, DatedBy, FilesStatus, PolicyStatus, Problem, ShadowStatus,
     SignalStatus, Status,
 };
 pub use watch::Watcher;
@@ -209,6 +211,7 @@ impl PolicyReloader {
             slot.current.share_signals(signals);
         }
         slot.current.wasm.hold(&slot.held);
+        slot.current.obey(&slot.obeyed);
         slot.swaps.longest = slot.swaps.longest.max(start.elapsed());
         slot.current.clone()
     }
@@ -266,6 +269,7 @@ impl PolicyReloader {
 
     /// As [`PolicyReloader::finish`], for a look for disruption.
     pub fn finish_look(&self, live: &ActivePolicies) {
+        self.look_ended(live);
         self.send(Job::of_look(live));
     }
 

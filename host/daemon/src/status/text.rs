@@ -274,8 +274,11 @@ fn policy(policy: &PolicyStatus) -> String {
         true => "; what the configuration names is being fetched",
         false => "",
     };
+    let canary = policy.canary.as_ref();
+    let canary = canary.map(|canary| format!("; {}", canary.verdict));
     let decisions = signed.unwrap_or_default()
         + coming
+        + &canary.unwrap_or_default()
         + &decisions(policy)
         + &alike(policy)
         + &raised(policy)

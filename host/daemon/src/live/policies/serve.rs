@@ -14,6 +14,7 @@ use longshore_policy::{
     Signals, WasmPolicies,
 };
 
+use super::canaries::CanarySlot;
 use crate::config::{Config, Disruption, Mode, Planning, PolicyEntry};
 use crate::live::process::lock::lock;
 
@@ -27,6 +28,8 @@ pub struct ActivePolicies {
     pub(super) shadow_judges: Vec<Arc<ShadowJudge>>,
     /// Enforced policies that say what nodes boot with, loaded or not, in the order of the configuration.
     pub(super) boots: Arc<[BootSlot]>,
+    /// Next versions of the enforced policies.
+    pub(super) canaries: Arc<[CanarySlot]>,
     /// What was asked about consolidation; kept only if there are shadows of such policies.
     judged: Mutex<Vec<Judged>>,
 }
@@ -91,6 +94,7 @@ impl ActivePolicies {
             shadows,
             shadow_judges: Vec::new(),
             boots: Arc::default(),
+            canaries: Arc::default(),
             judged: Mutex::default(),
         }
     }
@@ -116,6 +120,7 @@ impl ActivePolicies {
             Vec::new(),
         );
         live.shadow_judges.clone_from(&self.shadow_judges);
+        live.canaries.clone_from(&self.canaries);
         live
     }
 

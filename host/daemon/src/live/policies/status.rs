@@ -136,6 +136,28 @@ pub struct PolicyStatus {
     pub shadow: Option<ShadowStatus>,
     /// Where all offerings cost the same in its last answers.
     pub alike: Vec<Alike>,
+    /// How it takes over, for the next version of a policy.
+    pub canary: Option<CanaryStatus>,
+}
+
+/// How the next version of a policy takes over.
+#[derive(Clone, PartialEq, Default, Debug, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CanaryStatus {
+    /// Which version that is: a sum over its component and its settings.
+    pub version: String,
+    /// The step that it is at, from 1 on; 0 where it is not asked.
+    pub step: usize,
+    /// How many steps there are.
+    pub steps: usize,
+    /// Since when it is there.
+    pub since: i64,
+    /// Why it was taken back, as a label; none where it was not.
+    pub taken_back: Option<String>,
+    /// NodePools that it is obeyed for, by name; `*` for all that the policy serves.
+    pub obeyed: Vec<String>,
+    /// How it does, in one sentence.
+    pub verdict: String,
 }
 
 /// What answers for a policy.
