@@ -307,22 +307,52 @@ pub fn classify(code: &str, message: &str) -> Class {
         code if code.starts_with("Throttl") => Class::Throttled,
         code if code.starts_with("Invalid") || code.starts_with("Missing") => Class::Invalid,
         code if code.ends_with(".NotFound") => Class::Invalid,
-        _ if message.contains("limit of instances in this spread placement group") => {
-            Class::Capacity
-        }
+        _ if Wording::of(message) == Some(Wording::SpreadFull) => Class::Capacity,
         _ => Class::Invalid,
     }
 }
 
-/// Whether a fleet's error says that a spread placement group has no room in a zone.
-pub fn spread_is_full(message: &str) -> bool {
-    message.contains("limit of instances in this spread placement group")
+/// What only the words of a message say: EC2 answers with one code for several faults.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wording {
+    /// The user data has more bytes than EC2 takes.
+    UserDataTooLarge,
+    /// There is no such instance profile, or EC2 does not see it yet.
+    ProfileUnknown,
+    /// The instance profile has no role, or EC2 does not see that yet.
+    ProfileWithoutRole,
+    /// A spread placement group has no room in a zone.
+    SpreadFull,
+}
+
+impl Wording {
+    const WORDS: [(&str, Wording); 5] = [
+        ("User data is limited to", Wording::UserDataTooLarge),
+        ("Invalid IAM Instance Profile", Wording::ProfileUnknown),
+        (
+            "iamInstanceProfile.name is invalid",
+            Wording::ProfileUnknown,
+        ),
+        ("has no associated IAM Roles", Wording::ProfileWithoutRole),
+        (
+            "limit of instances in this spread placement group",
+            Wording::SpreadFull,
+        ),
+    ];
+
+    /// What a message of EC2 says, if it is one of these.
+    pub fn of(message: &str) -> Option<Wording> {
+        let mut known = Wording::WORDS.iter();
+        let found = known.find(|(words, _)| message.contains(words));
+        found.map(|(_, wording)| *wording)
+    }
 }
 
 /// The reason of a NodeClaim's condition Launched for a launch that failed, as Karpenter's users
 /// know it.
 pub fn launch_reason(code: &str, message: &str) -> &'static str {
     let has = |part: &str| code.contains(part) || message.contains(part);
+    let wording = Wording::of(message);
     match () {
         () if has("ServiceLinkedRoleCreationNotPermitted") => "SpotSLRCreationFailed",
         () if has("Not authorized for images") => "AMIAuthorizationFailure",
@@ -330,11 +360,9 @@ pub fn launch_reason(code: &str, message: &str) -> &'static str {
             "Unauthorized"
         }
         () if has("belong to different networks") => "SecurityGroupSubnetVPCMismatch",
-        () if has("iamInstanceProfile.name is invalid") || has("Invalid IAM Instance Profile") => {
-            "InstanceProfileNameInvalid"
-        }
+        () if wording == Some(Wording::ProfileUnknown) => "InstanceProfileNameInvalid",
         () if has("InvalidLaunchTemplate") => "LaunchTemplateNotFound",
-        () if has("User data is limited to") => "UserDataSizeLimitExceeded",
+        () if wording == Some(Wording::UserDataTooLarge) => "UserDataSizeLimitExceeded",
         () if has("InvalidAMIID.Malformed") => "InvalidAMIID",
         () if has("InvalidAMIID") => "AMINotFound",
         () if has("RequestLimitExceeded") => "RequestLimitExceeded",

@@ -20,7 +20,7 @@ use longshore_ec2::nodeclass::{
 };
 use longshore_ec2::validation::{self, Verdict};
 
-use crate::error::{ApiError, Class};
+use crate::error::{ApiError, Class, Wording};
 use crate::records::{GroupFacts, PlacementFacts, ReservationFacts, SubnetFacts};
 
 /// A capacity block counts as expiring this long before its end, in seconds: 40 minutes. EC2 takes
@@ -88,13 +88,12 @@ pub enum Probe {
 /// that is too large; all else is tried again.
 pub fn probe_failed(error: &ApiError) -> Probe {
     use crate::calls::Call;
-    let reason = match (error.class, error.call) {
-        (Class::AsWished, _) => return Probe::Passed,
-        _ if error.message.contains("User data is limited to") => "UserDataSizeLimitExceeded",
-        _ if error.message.contains("Invalid IAM Instance Profile")
-            || error.message.contains("iamInstanceProfile.name is invalid")
-            || error.message.contains("has no associated IAM Roles") =>
-        {
+    if error.class == Class::AsWished {
+        return Probe::Passed;
+    }
+    let reason = match (Wording::of(&error.message), error.call) {
+        (Some(Wording::UserDataTooLarge), _) => "UserDataSizeLimitExceeded",
+        (Some(Wording::ProfileUnknown | Wording::ProfileWithoutRole), _) => {
             return Probe::NoProfileYet(error.lasting());
         }
         _ if error.code != "UnauthorizedOperation" => return Probe::Later(error.lasting()),

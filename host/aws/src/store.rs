@@ -1,5 +1,6 @@
 //! Where EC2NodeClasses are: the API server, or this process's memory in tests and simulations.
 
+use longshore_core::model::conditions::DRIFTED;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -218,7 +219,7 @@ impl NodeClasses for KubeClasses {
             ClaimFacts {
                 name: claim.name_any(),
                 annotations: claim.annotations().clone(),
-                drifted: condition(conditions, "Drifted").is_some(),
+                drifted: condition(conditions, DRIFTED).is_some(),
             }
         };
         Ok(found.items.iter().filter(names).map(facts).collect())

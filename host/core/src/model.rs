@@ -7,6 +7,7 @@
 pub mod catalogue;
 pub mod catalogue_index;
 pub mod cluster_objects;
+pub mod conditions;
 pub mod disruptions;
 pub mod excess;
 pub mod fields;

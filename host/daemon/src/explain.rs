@@ -2,6 +2,7 @@
 //! whether it would be disrupted, and why it stays. They work on files, or ask a running daemon.
 
 use longshore_core::disrupt::costs;
+use longshore_core::model::conditions::{INITIALIZED, LAUNCHED, REGISTERED};
 use longshore_core::model::{ClusterObjects, ResourceId, Symbol};
 use longshore_core::plan::{NodeIx, Plan, PlannedClaim, PodIx, Refusal, Target, Unfit};
 use longshore_core::planner;
@@ -365,9 +366,9 @@ fn awaited(world: &ClusterObjects, place: Symbol) -> String {
     };
     let state = match () {
         () if claim.deleting => "it is being deleted",
-        () if is("Initialized") => "its node is ready, kube-scheduler has not bound the pod yet",
-        () if is("Registered") => "its node has joined and is not ready yet",
-        () if is("Launched") => "its instance runs and has not joined the cluster yet",
+        () if is(INITIALIZED) => "its node is ready, kube-scheduler has not bound the pod yet",
+        () if is(REGISTERED) => "its node has joined and is not ready yet",
+        () if is(LAUNCHED) => "its instance runs and has not joined the cluster yet",
         () => "its instance is not launched yet",
     };
     let minutes = (world.now - claim.created).max(0) / 60;

@@ -11,8 +11,8 @@ pub mod drift;
 pub(crate) mod flags;
 mod join;
 pub(crate) mod kept;
-mod nodeadm;
 pub(crate) mod read_back;
+mod read_nodeadm;
 pub mod sample;
 
 use longshore_userdata::{Boot, Cluster, Family, MOST_BYTES, Taint};
@@ -33,7 +33,7 @@ pub struct Joins<'a> {
 
 /// `spec.kubelet.config` of the NodeConfigs in a text; empty if nodeadm would find none.
 pub(crate) fn node_config(text: &str) -> Map<String, Value> {
-    nodeadm::read(text).map_or_else(|_| Map::new(), |all| all.config)
+    read_nodeadm::read(text).map_or_else(|_| Map::new(), |all| all.config)
 }
 
 /// Whether a node of `boot`'s family joins its cluster with this user data: not longer than EC2

@@ -1,5 +1,6 @@
 //! Nodes and NodeClaims.
 
+use longshore_core::model::conditions::{DRIFTED, INITIALIZED};
 use longshore_core::model::{
     Labels, NodeClaim, NodeClassRef, NodeRecord, Resources, Symbols, Taint, TaintEffect, fields,
 };
@@ -271,8 +272,8 @@ pub(super) fn read_claim(
             .filter(|c| &*c.status == "True")
             .map(|c| names.intern(&c.kind))
             .collect(),
-        initialized: since("Initialized"),
-        drifted: since("Drifted"),
+        initialized: since(INITIALIZED),
+        drifted: since(DRIFTED),
         deleting: meta.deletion_timestamp.is_some(),
         created: or(created(meta), notes, || 0),
     };

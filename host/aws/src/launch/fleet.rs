@@ -13,7 +13,7 @@ use longshore_ec2::launch::{CapacityType, Template};
 
 use super::Choice;
 use super::order::{Order, has_price_overlay};
-use crate::error::{Class, classify, launch_reason, spread_is_full};
+use crate::error::{Class, Wording, classify, launch_reason};
 use crate::records::Tags;
 
 /// Tag of an instance with the UID of its NodeClaim: by it an instance is found whose launch had no
@@ -321,7 +321,7 @@ fn refused(fleet: &Fleet, reply: &Reply) -> Outcome {
     }
     let short = |one: &&Refused| {
         let class = class(one);
-        let full = spread_is_full(&one.message);
+        let full = Wording::of(&one.message) == Some(Wording::SpreadFull);
         full || matches!(
             class,
             Class::Capacity | Class::SubnetFull | Class::Quota | Class::SpotRole
@@ -413,7 +413,7 @@ pub fn remember(fleet: &Fleet, reply: &Reply, region: &mut Region, now: i64) {
     let capacity_type = fleet.capacity_type.as_str();
     for one in &reply.errors {
         let reservation = reservation_of(fleet, one);
-        if spread_is_full(&one.message) {
+        if Wording::of(&one.message) == Some(Wording::SpreadFull) {
             let asked = fleet.configs.iter().flat_map(|config| &config.overrides);
             let mut types: Vec<&str> = asked
                 .filter(|own| own.zone == one.zone)

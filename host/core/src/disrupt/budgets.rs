@@ -4,6 +4,7 @@ use rustc_hash::FxHashMap;
 
 use super::verdicts::{COMMAND, REBOOTING, REPLACES, Reason, commands};
 use crate::cron::{CronError, Schedule};
+use crate::model::conditions::INSTANCE_TERMINATING;
 use crate::model::{Budget, ClusterObjects, NodeClaim, NodePool, Symbol};
 
 /// What a budget of a NodePool allows.
@@ -68,8 +69,6 @@ struct Counts {
 
 /// A node is late so long after its NodeClaim was created, seconds: as long as a command waits for it.
 pub const LATE_NODE_SECONDS: i64 = 600;
-/// Condition of a NodeClaim whose instance is ending.
-const ENDING: &str = "InstanceTerminating";
 
 /// Nodes of each NodePool. Those whose machines are being started anew count as initialised, although
 /// they lack the label meanwhile.
@@ -86,7 +85,7 @@ fn count(world: &ClusterObjects) -> FxHashMap<Symbol, Counts> {
     let has = |claim: &NodeClaim, condition: Option<Symbol>| {
         condition.is_some_and(|of| claim.conditions.contains(&of))
     };
-    let (rebooting, ending) = (get(REBOOTING), get(ENDING));
+    let (rebooting, ending) = (get(REBOOTING), get(INSTANCE_TERMINATING));
     let claims: FxHashMap<Symbol, &NodeClaim> = (world.claims.iter())
         .filter_map(|claim| Some((claim.node_name?, claim)))
         .collect();

@@ -7,6 +7,7 @@ use super::costs;
 use super::proposals::{Proposal, To};
 use super::verdicts::Method;
 use crate::ids::PodIx;
+use crate::model::conditions::{CONSOLIDATABLE, INITIALIZED, LAUNCHED, REGISTERED};
 use crate::model::{
     ClusterObjects, Labels, NodeClaim, NodeRecord, Op, Requirement, Symbol, Symbols, fields,
 };
@@ -105,13 +106,7 @@ fn buy(world: &mut ClusterObjects, claim: &PlannedClaim, serial: u32) -> Symbol 
         &offering.requirements,
         name,
     );
-    let conditions = [
-        "Launched",
-        "Registered",
-        "Initialized",
-        "Consolidatable",
-        "Ready",
-    ];
+    let conditions = [LAUNCHED, REGISTERED, INITIALIZED, CONSOLIDATABLE, "Ready"];
     let conditions: Vec<Symbol> = conditions.iter().map(|text| names.intern(text)).collect();
     let uid = names.intern(&format!("claim-of-bought-{serial}"));
     world.claims.push(NodeClaim {

@@ -9,6 +9,7 @@ use rustc_hash::FxHashMap;
 use super::methods::{Act, FirstWhy};
 use super::verdicts::{COMMAND, REBOOTING, Stays};
 use super::{costs, verdicts};
+use crate::model::conditions::{DISRUPTION_REASON, INITIALIZED};
 use crate::model::{ClusterObjects, NodeClaim, Symbol};
 
 /// NodeClaims of a static NodePool.
@@ -103,7 +104,7 @@ pub fn room_to_replace(world: &ClusterObjects, pool: Symbol) -> Result<u32, Stay
 fn counts(world: &ClusterObjects, pool: Symbol) -> Counts {
     let key = |text: &str| world.names.get(text);
     let (owner, command) = (key("karpenter.sh/nodepool"), key(COMMAND));
-    let reason = key("DisruptionReason");
+    let reason = key(DISRUPTION_REASON);
     let mut counts = Counts::default();
     let is_own = |claim: &&NodeClaim| owner.is_some_and(|key| claim.labels.get(key) == Some(pool));
     for claim in world.claims.iter().filter(is_own) {
@@ -143,7 +144,7 @@ pub fn replaces(world: &ClusterObjects, pool: Symbol, first: bool) -> Result<Act
 /// One is: launched or not, it is not initialised.
 pub fn nothing_comes(world: &ClusterObjects, pool: Symbol, node: Symbol) -> Result<(), Stays> {
     let key = |text: &str| world.names.get(text);
-    let (owner, initialized) = (key("karpenter.sh/nodepool"), key("Initialized"));
+    let (owner, initialized) = (key("karpenter.sh/nodepool"), key(INITIALIZED));
     let rebooting = key(REBOOTING);
     let comes = |claim: &NodeClaim| {
         let has = |of: Option<Symbol>| of.is_some_and(|of| claim.conditions.contains(&of));

@@ -11,6 +11,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::budgets::Budgets;
 use super::{costs, repair};
 use crate::ids::{NodeIx, PodIx};
+use crate::model::conditions::{CONSOLIDATABLE, DRIFTED, REGISTERED};
 use crate::model::{
     ClusterObjects, ConsolidationPolicy, Labels, NodeClaim, NodePool, NodeRecord, Pod, Symbol,
     UnhealthyNode,
@@ -425,7 +426,7 @@ impl<'s> Rules<'s> {
         waits
             && self
                 .objects(node)
-                .is_ok_and(|(_, claim)| !self.has(claim, "Consolidatable"))
+                .is_ok_and(|(_, claim)| !self.has(claim, CONSOLIDATABLE))
     }
 
     /// Why a method may not take a node.
@@ -503,7 +504,7 @@ impl<'s> Rules<'s> {
             return Err(Stays::Rebooting);
         }
         let due = unhealthy.due.ok_or(Stays::Tolerated(unhealthy.condition))?;
-        let said = if self.has(claim, "Registered") {
+        let said = if self.has(claim, REGISTERED) {
             &record.annotations
         } else {
             &claim.annotations
@@ -542,7 +543,7 @@ impl<'s> Rules<'s> {
     ) -> Result<(), Stays> {
         let has = |condition: &str| self.has(claim, condition);
         if method.reason() == Reason::Drifted {
-            return if has("Drifted") {
+            return if has(DRIFTED) {
                 Ok(())
             } else {
                 Err(Stays::NotDrifted)
@@ -568,7 +569,7 @@ impl<'s> Rules<'s> {
                 return Err(Stays::UnknownOffering);
             }
         }
-        if has("Consolidatable") {
+        if has(CONSOLIDATABLE) {
             Ok(())
         } else {
             Err(Stays::NotConsolidatable)

@@ -9,6 +9,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::moves;
 use super::volumes::Volumes;
 use crate::ids::PodIx;
+use crate::model::conditions::REGISTERED;
 use crate::model::{
     Catalogue, ClusterObjects, HostPort, Labels, NodeClaim, NodeRecord, Op, PodShape, Resources,
     Symbol, Symbols, Taint, TaintEffect, fields,
@@ -257,7 +258,7 @@ impl WellKnown {
         ];
         let every = (0..names.len()).map(|at| Symbol(at as u32));
         WellKnown {
-            condition: names.get("Registered"),
+            condition: names.get(REGISTERED),
             registered: names.get("karpenter.sh/registered"),
             initialized: names.get("karpenter.sh/initialized"),
             true_value: names.get("true"),

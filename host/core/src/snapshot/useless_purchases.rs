@@ -24,6 +24,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::moves::COMMAND;
 use super::nodes::INITIALIZATION_LIMIT;
 use crate::ids::PodIx;
+use crate::model::conditions::REGISTERED;
 use crate::model::purchases::{BOUGHT_GIVEN, Useless};
 use crate::model::{ClusterObjects, NodeClaim, NodePool, Pod, Resources, ShapeId, Symbol};
 use crate::reasons::{FullMemory, UselessPurchase};
@@ -94,7 +95,7 @@ impl UselessPurchases {
     pub fn of(world: &ClusterObjects) -> Self {
         let remembers = |pool: &NodePool| !pool.purchases.useless.is_empty();
         let planned = world.names.get(PLANNED);
-        let registered = world.names.get("Registered");
+        let registered = world.names.get(REGISTERED);
         let command = world.names.get(COMMAND);
         // Of one that goes others have the room no longer, and kube-scheduler may not use it.
         let goes = |claim: &NodeClaim| {

@@ -272,18 +272,8 @@ fn exclusions(table: &mut Table) -> Exclusions {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Config, ConfigError, parse};
-    use expect_test::{Expect, expect};
-
-    fn read(text: &str) -> Result<Config, Vec<ConfigError>> {
-        parse(Path::new("conf/longshore.toml"), text)
-    }
-
-    fn faults(text: &str, expected: Expect) {
-        let faults = read(text).expect_err("has faults");
-        let shown: Vec<String> = faults.iter().map(|fault| format!("{fault}\n")).collect();
-        expected.assert_eq(&shown.concat());
-    }
+    use crate::config::tests::{faults, read};
+    use expect_test::expect;
 
     #[test]
     fn policies_have_names_of_their_own_and_known_modes() {

@@ -90,8 +90,9 @@ pub(super) fn trust(root: &mut Table, folder: &Path) -> Vec<TrustSettings> {
 mod tests {
     use std::path::Path;
 
-    use expect_test::{Expect, expect};
+    use expect_test::expect;
 
+    use crate::config::tests::faults;
     use crate::config::{Config, ConfigError, parse};
 
     const DIGEST: &str = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
@@ -99,12 +100,6 @@ mod tests {
     fn read(text: &str) -> Result<Config, Vec<ConfigError>> {
         let text = text.replace("DIGEST", DIGEST);
         parse(Path::new("/conf/longshore.toml"), &text)
-    }
-
-    fn faults(text: &str, expected: Expect) {
-        let faults = read(text).expect_err("has faults");
-        let shown: Vec<String> = faults.iter().map(|fault| format!("{fault}\n")).collect();
-        expected.assert_eq(&shown.concat());
     }
 
     #[test]
@@ -135,24 +130,25 @@ mod tests {
     #[test]
     fn a_policy_is_in_one_place_and_named_by_its_digest() {
         faults(
-            "[[policy]]\nname = 'a'\npath = 'a.wasm'\noci = 'reg.example/a@DIGEST'\n\
+            &"[[policy]]\nname = 'a'\npath = 'a.wasm'\noci = 'reg.example/a@DIGEST'\n\
              [[policy]]\nname = 'b'\noci = 'reg.example/b:1.4'\n\
              [[policy]]\nname = 'c'\noci = 'https://reg.example/c@DIGEST'\n\
              [[policy]]\nname = 'd'\noci-layout = 'policies@DIGEST'\n\
              [[policy]]\nname = 'e'\noci = 'reg.example/e@sha256:12'\n\
-             [[policy]]\nname = 'f'\n",
+             [[policy]]\nname = 'f'\n"
+                .replace("DIGEST", DIGEST),
             expect![[r#"
-                /conf/longshore.toml:4:7: `oci` stands beside `path`: expected one of them
+                conf/longshore.toml:4:7: `oci` stands beside `path`: expected one of them
                     hint: delete one of the two
-                /conf/longshore.toml:7:25: `oci`: it has no digest
+                conf/longshore.toml:7:25: `oci`: it has no digest
                     hint: append `@sha256:…`: the digest that `oras push` printed, or `oras resolve`
-                /conf/longshore.toml:10:8: `oci`: it begins with `https://`
+                conf/longshore.toml:10:8: `oci`: it begins with `https://`
                     hint: write it without the scheme: `plain-http` of the registry says which it is
-                /conf/longshore.toml:13:15: `oci-layout`: the path does not begin with `/`
+                conf/longshore.toml:13:15: `oci-layout`: the path does not begin with `/`
                     hint: write the folder's whole path, such as `/policies@sha256:…`
-                /conf/longshore.toml:16:22: `oci`: a SHA-256 has 64 digits, this has 2
+                conf/longshore.toml:16:22: `oci`: a SHA-256 has 64 digits, this has 2
                     hint: append `@sha256:…`: the digest that `oras push` printed, or `oras resolve`
-                /conf/longshore.toml:17:1: `path` is missing in [[policy]]
+                conf/longshore.toml:17:1: `path` is missing in [[policy]]
                     hint: add `path = "…"`, or `cel = "…"` for an expression
             "#]],
         );
@@ -161,30 +157,31 @@ mod tests {
     #[test]
     fn registries_and_keys_have_known_keys_with_values_that_can_be_used() {
         faults(
-            "[registries.'https://reg.example']\n\
+            &"[registries.'https://reg.example']\n\
              [registries.'reg.example']\nauthfile = 'a'\nmirror = 'https://mirror.local'\n\
              plain-http = true\n\
              [registries.'127.0.0.1:5000']\nplain-http = 'yes'\ninsecure = true\n\
              [[trust]]\nkey = 'vendor.pub'\nfor = []\n\
-             [[trust]]\nkey-file = 'vendor.pub'\n",
+             [[trust]]\nkey-file = 'vendor.pub'\n"
+                .replace("DIGEST", DIGEST),
             expect![[r#"
-                /conf/longshore.toml:1:1: `https://reg.example` is not a registry
+                conf/longshore.toml:1:1: `https://reg.example` is not a registry
                     hint: write host and port as in `oci`, in lower case, without a scheme and without `:443`
-                /conf/longshore.toml:3:1: unknown key `authfile` in [registries."reg.example"]: expected one of `auth-file`, `ca-file`, `insecure`, `mirror`, `plain-http`
+                conf/longshore.toml:3:1: unknown key `authfile` in [registries."reg.example"]: expected one of `auth-file`, `ca-file`, `insecure`, `mirror`, `plain-http`
                     hint: did you mean `auth-file`?
-                /conf/longshore.toml:5:14: `plain-http` to reg.example, which is not this machine
+                conf/longshore.toml:5:14: `plain-http` to reg.example, which is not this machine
                     hint: use TLS with `ca-file`, or add `insecure = true`
-                /conf/longshore.toml:7:14: `plain-http` is a string: expected true or false
+                conf/longshore.toml:7:14: `plain-http` is a string: expected true or false
                     hint: write it without quotes
-                /conf/longshore.toml:8:12: `insecure` only allows `plain-http`
+                conf/longshore.toml:8:12: `insecure` only allows `plain-http`
                     hint: remove it, or add `plain-http`
-                /conf/longshore.toml:9:1: `key-file` is missing in [[trust]]
+                conf/longshore.toml:9:1: `key-file` is missing in [[trust]]
                     hint: add `key-file = "…"`
-                /conf/longshore.toml:10:1: unknown key `key` in [[trust]]: expected one of `for`, `key-file`
+                conf/longshore.toml:10:1: unknown key `key` in [[trust]]: expected one of `for`, `key-file`
                     hint: did you mean `key-file`?
-                /conf/longshore.toml:11:7: `for` is empty: the key would be demanded of nothing
+                conf/longshore.toml:11:7: `for` is empty: the key would be demanded of nothing
                     hint: name repositories as in `oci`, or the folder of `oci-layout`; `*` stands for any characters
-                /conf/longshore.toml:12:1: `for` is missing in [[trust]]
+                conf/longshore.toml:12:1: `for` is missing in [[trust]]
                     hint: add `for = ["reg.example/policies/*"]`
             "#]],
         );

@@ -175,24 +175,14 @@ fn fault(table: &Table, key: &str, text: &str, refused: &Refused) {
 
 #[cfg(test)]
 mod tests {
-    use expect_test::{Expect, expect};
+    use expect_test::expect;
 
     use super::*;
-    use crate::config::{Config, ConfigError, parse};
-
-    fn read_file(text: &str) -> Result<Config, Vec<ConfigError>> {
-        parse(Path::new("longshore.toml"), text)
-    }
-
-    fn faults(text: &str, expected: Expect) {
-        let faults = read_file(text).expect_err("has faults");
-        let shown: Vec<String> = faults.iter().map(|fault| format!("{fault}\n")).collect();
-        expected.assert_eq(&shown.concat());
-    }
+    use crate::config::tests::{faults, read};
 
     #[test]
     fn an_expression_stands_in_place_of_a_component_and_may_read_the_signals_that_it_names() {
-        let config = read_file(
+        let config = read(
             "[[policy]]\nname = 'a'\ncel = 'cost + signal(\"carbon\", 450) * 1e-6'\n[signals.carbon]\n\
              file = 'carbon.json'\n[[policy]]\nname = 'b'\ncel = 'cost'\n",
         )
@@ -218,15 +208,15 @@ mod tests {
              [[policy]]\nname = 'd'\ncel = 'available'\n\
              [[policy]]\nname = 'e'\ncel = 3\n",
             expect![[r#"
-                longshore.toml:3:22: `cel`: column 15: capacity_typ is not a known name
+                conf/longshore.toml:3:22: `cel`: column 15: capacity_typ is not a known name
                     hint: did you mean `capacity_type`?
-                longshore.toml:8:17: `cel`: column 40: cannot compare a text and a number
+                conf/longshore.toml:8:17: `cel`: column 40: cannot compare a text and a number
                     hint: read a number from a text with double(…)
-                longshore.toml:11:7: `cel`: column 22: prise is not a known name
+                conf/longshore.toml:11:7: `cel`: column 22: prise is not a known name
                     hint: did you mean `price`?
-                longshore.toml:14:8: `cel`: column 1: gives a boolean
+                conf/longshore.toml:14:8: `cel`: column 1: gives a boolean
                     hint: write what it costs in both cases: condition ? number : number
-                longshore.toml:17:7: `cel` is an integer: expected a string
+                conf/longshore.toml:17:7: `cel` is an integer: expected a string
                     hint: write it in quotes
             "#]],
         );
@@ -240,11 +230,11 @@ mod tests {
              [[policy]]\nname = 'c'\ncel = 'cost + signal(\"carbon\", 450)'\nsignals = ['other']\n\
              [signals.carbon]\nfile = 'carbon.json'\n",
             expect![[r#"
-                longshore.toml:3:22: `cel`: signal `carbn` is not in `[signals]`
+                conf/longshore.toml:3:22: `cel`: signal `carbn` is not in `[signals]`
                     hint: did you mean `carbon`?
-                longshore.toml:6:22: `cel`: signal `spot-rates` is not in `[signals]`
+                conf/longshore.toml:6:22: `cel`: signal `spot-rates` is not in `[signals]`
                     hint: add `[signals.spot-rates]`: all offerings would have the other number
-                longshore.toml:10:11: `signals` has not `carbon`, which the expression reads
+                conf/longshore.toml:10:11: `signals` has not `carbon`, which the expression reads
                     hint: add it, or delete the line: an expression may read what it names
             "#]],
         );
@@ -260,19 +250,19 @@ mod tests {
              [[policy]]\nname = 'e'\nprefer = { families = ['m7g'] }\nsettings-file = 'e.toml'\n\
              [[policy]]\nname = 'f'\ncell = 'cost'\n",
             expect![[r#"
-                longshore.toml:1:1: `path` is missing in [[policy]]
+                conf/longshore.toml:1:1: `path` is missing in [[policy]]
                     hint: add `path = "…"`, or `cel = "…"` for an expression
-                longshore.toml:6:7: `cel` stands beside `path`: expected one of them
+                conf/longshore.toml:6:7: `cel` stands beside `path`: expected one of them
                     hint: delete one of the two
-                longshore.toml:10:10: `prefer` stands beside `cel`: expected one of them
+                conf/longshore.toml:10:10: `prefer` stands beside `cel`: expected one of them
                     hint: delete one of the two
-                longshore.toml:14:12: `settings` stands beside an expression, which has no settings
+                conf/longshore.toml:14:12: `settings` stands beside an expression, which has no settings
                     hint: delete the line
-                longshore.toml:18:17: `settings-file` stands beside an expression, which has no settings
+                conf/longshore.toml:18:17: `settings-file` stands beside an expression, which has no settings
                     hint: delete the line
-                longshore.toml:19:1: `path` is missing in [[policy]]
+                conf/longshore.toml:19:1: `path` is missing in [[policy]]
                     hint: add `path = "…"`, or `cel = "…"` for an expression
-                longshore.toml:21:1: unknown key `cell` in [[policy]]: expected one of `cel`, `exclusions`, `grants`, `max-discount`, `mode`, `name`, `nodepools`, `oci`, `oci-layout`, `on-failure`, `path`, `prefer`, `settings`, `settings-file`, `signals`
+                conf/longshore.toml:21:1: unknown key `cell` in [[policy]]: expected one of `cel`, `exclusions`, `grants`, `max-discount`, `mode`, `name`, `nodepools`, `oci`, `oci-layout`, `on-failure`, `path`, `prefer`, `settings`, `settings-file`, `signals`
                     hint: did you mean `cel`?
             "#]],
         );

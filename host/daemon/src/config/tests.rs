@@ -1,7 +1,8 @@
 use super::*;
 use expect_test::{Expect, expect};
 
-fn read(text: &str) -> Result<Config, Vec<ConfigError>> {
+/// What a file of this text is read as.
+pub(super) fn read(text: &str) -> Result<Config, Vec<ConfigError>> {
     parse(Path::new("conf/longshore.toml"), text)
 }
 
@@ -24,7 +25,8 @@ fn former_words_of_new_pods_are_read() {
     );
 }
 
-fn faults(text: &str, expected: Expect) {
+/// Compares what the reader complains of with what is expected.
+pub(super) fn faults(text: &str, expected: Expect) {
     let faults = read(text).expect_err("has faults");
     let shown: Vec<String> = faults.iter().map(|fault| format!("{fault}\n")).collect();
     expected.assert_eq(&shown.concat());

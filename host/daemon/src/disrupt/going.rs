@@ -2,6 +2,7 @@
 //! waits for. Everything is read from the objects.
 
 use longshore_core::disrupt::verdicts::{COMMAND, REPLACES, Stays, held_pods};
+use longshore_core::model::conditions::{INITIALIZED, LAUNCHED, REGISTERED};
 use longshore_core::model::{ClusterObjects, NodeClaim, NodeRecord, Symbol};
 use serde::Serialize;
 
@@ -166,9 +167,9 @@ fn under_way(
         });
         bought.map_or("gone", |claim| match claim {
             claim if claim.deleting => "being deleted",
-            claim if has(world, claim, "Initialized") => "initialized",
-            claim if has(world, claim, "Registered") => "registered",
-            claim if has(world, claim, "Launched") => "launched",
+            claim if has(world, claim, INITIALIZED) => "initialized",
+            claim if has(world, claim, REGISTERED) => "registered",
+            claim if has(world, claim, LAUNCHED) => "launched",
             _ => "not launched",
         })
     };

@@ -50,7 +50,7 @@ use crate::live::decide::round::{Round, RoundConfig};
 use crate::live::decide::round_timer::RoundTimer;
 use crate::live::observe::freshness::{Freshness, OwnWrite};
 use crate::live::observe::kinds::Kind;
-use crate::live::observe::node_claim::{self, LAUNCHED, REGISTERED, is_true};
+use crate::live::observe::node_claim::{self, is_true};
 use crate::live::observe::pod_latency::PodLatency;
 use crate::live::observe::state::{ClusterState, WorkItem};
 use crate::live::observe::watch::Observed;
@@ -62,6 +62,7 @@ use crate::live::serve::http::{Query, SharedBoard};
 use crate::process;
 use crate::status::parts;
 use due::{GarbagePasses, PoolCounts, Publishing};
+use longshore_core::model::conditions::{LAUNCHED, REGISTERED};
 use offered::Offered;
 use purchases::Purchases;
 

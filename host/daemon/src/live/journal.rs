@@ -164,6 +164,11 @@ impl Journal {
     /// # Errors
     /// The folder cannot be used, or another process uses it.
     pub fn open(folder: &Path, sizes: Sizes) -> Result<Self, Failure> {
+        Journal::open_retrying(folder, sizes, writer::DISK_RETRY)
+    }
+
+    /// The same, with how long to wait after the disk said no.
+    fn open_retrying(folder: &Path, sizes: Sizes, disk_retry: Duration) -> Result<Self, Failure> {
         let failed = |what: &str, hint: &str| Failure::Usage {
             message: format!("no journal can be kept in {}: {what}", folder.display()),
             hint: hint.into(),
@@ -193,7 +198,7 @@ impl Journal {
             .map_or(0, |since| since.as_nanos() as u64);
         let run = run ^ u64::from(std::process::id()).rotate_left(40);
         let blobs = Arc::new(BlobStore::default());
-        let queue = writer::start(folder, sizes, run, blobs.clone()).map_err(disk)?;
+        let queue = writer::start(folder, sizes, run, blobs.clone(), disk_retry).map_err(disk)?;
         let open = Arc::new(Open {
             folder: folder.into(),
             queue,

@@ -1,5 +1,6 @@
 //! NodeClaims: instances, hashes, drift, finalizers and tags.
 
+use longshore_core::model::conditions::{DRIFTED, REGISTERED};
 use std::collections::{BTreeMap, BTreeSet};
 
 use longshore_api::crd::admission;
@@ -109,7 +110,7 @@ fn check_claim(object: &Object, claim: &NodeClaim, around: &Around<'_>, report: 
         return;
     }
     check_tags(object, status, report);
-    let drifted = condition(&status.conditions, "Drifted");
+    let drifted = condition(&status.conditions, DRIFTED);
     if let Some(drifted) = drifted.filter(|own| own.status == ConditionStatus::True) {
         let what = format!(
             "It has drifted ({}) and is replaced within budgets.",
@@ -143,7 +144,7 @@ fn check_instance(
         report.add(Level::Differs, object, "status.providerID", what, hint);
         return false;
     }
-    if !is_true(status, "Registered") {
+    if !is_true(status, REGISTERED) {
         let what = "Its node has not joined yet. Longshore registers it, or deletes it 15 minutes \
                     after its launch.";
         let hint = "Karpenter does so too.";

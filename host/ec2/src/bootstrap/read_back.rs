@@ -1,6 +1,6 @@
 //! What a node would read in its user data.
 //!
-//! The readers are not ours: cloud-init and bootstrap.sh of AL2, nodeadm of AL2023 (`nodeadm`),
+//! The readers are not ours: cloud-init and bootstrap.sh of AL2, nodeadm of AL2023 (`read_nodeadm`),
 //! Bottlerocket's model (`bottlerocket`), EC2Launch of Windows; then the kubelet with its flags
 //! (`flags`). Vectors recorded from them are in `vectors/readers.jsonl`.
 
@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 
 use super::flags::{self, Flags};
 use super::join::{power_shell, shell, words};
-use super::{bottlerocket, nodeadm};
+use super::{bottlerocket, read_nodeadm};
 use crate::catalogue::class::kubelet::Kubelet;
 
 /// What user data says of the cluster and to the kubelet. `None` is not said.
@@ -139,7 +139,7 @@ fn windows(text: &str) -> Result<ReadBack, String> {
 }
 
 fn al2023(text: &str) -> Result<ReadBack, String> {
-    let config = nodeadm::read(text)?;
+    let config = read_nodeadm::read(text)?;
     let cluster = |name: &str| config.cluster.get(name)?.as_str().map(str::to_owned);
     let flags = flags::read(words(&config.flags.join(" "))?)?;
     if let Some(cidr) = cluster("cidr").filter(|cidr| !is_block(cidr)) {

@@ -7,6 +7,7 @@ use super::may_go::{in_command, is_true};
 use crate::check::{Invariant, Violations};
 use crate::cron::Schedule;
 use crate::ids::NodeIx;
+use crate::model::conditions::INSTANCE_TERMINATING;
 use crate::model::{ClusterObjects, Labels, NodeClaim, NodePool, NodeRecord};
 use crate::snapshot::Snapshot;
 
@@ -59,7 +60,7 @@ fn most_for(world: &ClusterObjects, pool: &NodePool, reason: &str) -> Option<u64
     });
     let (mut nodes, mut disturbed) = (0u64, late(world, pool, reason));
     for node in mine {
-        let ends = |claim: &NodeClaim| is_true(world, claim, "InstanceTerminating");
+        let ends = |claim: &NodeClaim| is_true(world, claim, INSTANCE_TERMINATING);
         let mut own = world.claims.iter();
         if own.any(|claim| claim.node_name == Some(node.name) && ends(claim)) {
             continue;

@@ -2,6 +2,7 @@
 
 use super::{Disruption, claim_of, costs_something, moves, pods_of};
 use crate::ids::PodIx;
+use crate::model::conditions::{CONSOLIDATABLE, DRIFTED, REGISTERED};
 use crate::model::pod::DoNotDisrupt;
 use crate::model::{ClusterObjects, ConsolidationPolicy, NodeClaim, NodePool, NodeRecord, Symbol};
 use crate::snapshot::StateNode;
@@ -68,10 +69,10 @@ pub(super) fn may_go(
         ends && pod.owner.is_some_and(stateful)
     });
     match disruption.reason {
-        "Drifted" if !is("Drifted") => return Err("it has not drifted".into()),
+        "Drifted" if !is(DRIFTED) => return Err("it has not drifted".into()),
         "Drifted" => {}
         _ if pool.consolidate_after.is_none() => return Err("consolidateAfter is Never".into()),
-        _ if !is("Consolidatable") => return Err("consolidateAfter has not passed".into()),
+        _ if !is(CONSOLIDATABLE) => return Err("consolidateAfter has not passed".into()),
         "Empty" if movable > 0 => return Err(format!("{movable} pods are on it")),
         "Empty" | "Underutilized" if comes_back.is_some() => {
             return Err("a pod of a StatefulSet is ending on it".into());
@@ -106,7 +107,7 @@ fn may_be_repaired(
     }
     let record = world.nodes.iter().find(|record| record.name == node.name);
     let record = record.ok_or("it has no Node")?;
-    let said = match is_true(world, claim, "Registered") {
+    let said = match is_true(world, claim, REGISTERED) {
         true => &record.annotations,
         false => &claim.annotations,
     };

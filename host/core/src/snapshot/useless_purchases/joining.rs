@@ -5,6 +5,7 @@ use rustc_hash::FxHashSet;
 use super::{
     FREE_PURCHASES, MAX_BACKOFF_SECONDS, PLANNED, backoff, given_of, refused_pods, still_waiting,
 };
+use crate::model::conditions::DRIFTED;
 use crate::model::purchases::Unjoined;
 use crate::model::{ClusterObjects, NodeClaim, NodePool, Symbol};
 use crate::reasons::UnjoinedBackoff;
@@ -74,7 +75,7 @@ fn stuck<'w>(
 ) -> Vec<&'w NodeClaim> {
     let ready = own_claims(world, pool).filter(|claim| claim.initialized.is_some());
     let newest = ready.map(|claim| claim.created).max();
-    let drifted = world.names.get("Drifted");
+    let drifted = world.names.get(DRIFTED);
     let counts = |claim: &&NodeClaim| {
         let is_current = drifted.is_none_or(|known| !claim.conditions.contains(&known));
         let is_newer = newest.is_none_or(|newest| claim.created > newest);

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use longshore_api::manifests::Document;
+use longshore_core::model::conditions::REGISTERED;
 use longshore_core::model::{ClusterObjects, Labels, NodeClaim, NodeRecord, ResourceId, Symbol};
 use longshore_ec2::catalogue::class::Class;
 use longshore_ec2::catalogue::{Discovered, Region};
@@ -76,10 +77,7 @@ impl Images {
         discovered: &mut Discovered,
     ) {
         let text = |symbol| objects.names.text(symbol);
-        let registered = claim
-            .conditions
-            .iter()
-            .any(|one| text(*one) == "Registered");
+        let registered = claim.conditions.iter().any(|one| text(*one) == REGISTERED);
         if !registered || text(claim.class.group) != nodeclass::GROUP {
             return;
         }

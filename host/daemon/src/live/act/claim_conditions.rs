@@ -21,7 +21,8 @@ use longshore_core::model::{Catalogue, InstanceType, Labels, Symbols};
 use super::context::Context;
 use super::launch::launch_request::{launch_of, requirement};
 use crate::live::decide::claims::{HASH, HASH_VERSION};
-use crate::live::observe::node_claim::{CONSOLIDATABLE, DRIFTED, INITIALIZED, LAUNCHED, is_true};
+use crate::live::observe::node_claim::is_true;
+use longshore_core::model::conditions::{CONSOLIDATABLE, DRIFTED, INITIALIZED, LAUNCHED};
 
 /// A claim must be this old before a missing instance type counts as drift. Clouds list types with
 /// gaps.

@@ -14,9 +14,11 @@ use serde_json::{Value, json};
 
 use super::context::Context;
 use crate::live::observe::kinds::Kind;
-use crate::live::observe::node_claim::{CONSOLIDATABLE, INITIALIZED, LAUNCHED, REGISTERED};
+
 use crate::live::process::mutants::mutant;
 use crate::live::process::step_error::StepError;
+use longshore_core::model::conditions::CONSISTENT_STATE_FOUND;
+use longshore_core::model::conditions::{CONSOLIDATABLE, INITIALIZED, LAUNCHED, REGISTERED};
 
 /// Writes what has changed: labels and annotations first, then the status.
 #[allow(clippy::missing_errors_doc)]
@@ -60,7 +62,7 @@ fn announce(ctx: &Context, old: &NodeClaim, new: &Condition) {
 }
 
 /// Conditions that change often, of which Karpenter writes no Event either.
-const UNTOLD: [&str; 2] = ["ConsistentStateFound", CONSOLIDATABLE];
+const UNTOLD: [&str; 2] = [CONSISTENT_STATE_FOUND, CONSOLIDATABLE];
 
 /// Says in an Event that a condition has changed, as long as there are not too many of them: one
 /// for each condition of each claim costs the API server more than the claims do.

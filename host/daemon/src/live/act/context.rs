@@ -24,7 +24,7 @@ use super::launch::launches::Launches;
 use super::launch::outcomes::Outcomes;
 use super::launch::refusals::Refusals;
 use super::launch::static_pools::purchases::StaticCapacity;
-use super::launch::useless_purchases::registrations::Registrations;
+use super::launch::useless_purchase_writes::registrations::Registrations;
 use super::nominations::Nominations;
 use super::recent::Recent;
 use super::repair::mode::Repairs;

@@ -10,4 +10,4 @@ pub(in crate::live) mod node_capacity;
 pub(in crate::live) mod outcomes;
 pub(in crate::live) mod refusals;
 pub(in crate::live) mod static_pools;
-pub(in crate::live) mod useless_purchases;
+pub(in crate::live) mod useless_purchase_writes;

@@ -21,9 +21,10 @@ use super::claim_writes::{patch_meta, transition};
 use super::context::Context;
 use crate::live::decide::claims::{HASH, HASH_VERSION};
 use crate::live::observe::node::NodeView;
-use crate::live::observe::node_claim::DRIFTED;
+
 use crate::live::observe::state::Class;
 use crate::live::process::step_error::{Outcome, StepError};
+use longshore_core::model::conditions::DRIFTED;
 
 /// A NodePool, and what its status depends on.
 pub struct Observed<'a> {

@@ -12,13 +12,14 @@ use std::sync::Mutex;
 
 use longshore_api::crd::{ConditionStatus, NodeClaim, Timestamp, condition};
 
-use crate::live::observe::node_claim::{DISRUPTION_REASON, rfc3339};
+use crate::live::observe::node_claim::rfc3339;
 use crate::live::observe::state::cost::Cost;
 use crate::live::process::lock::lock;
 use crate::status::parts;
 use churn::{Churn, End, Lost};
 use cost::Costs;
 pub use cost::SAMPLE_INTERVAL;
+use longshore_core::model::conditions::DISRUPTION_REASON;
 
 const HOUR: i64 = 3_600;
 const DAY: i64 = 24 * HOUR;

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use super::due::FailedWrites;
-use crate::live::act::launch::useless_purchases::ToRemember;
+use crate::live::act::launch::useless_purchase_writes::ToRemember;
 use crate::live::observe::plan_index::PlanIndex;
 
 /// Purchases of this process, and those of others as far as NodeClaims name their pods.

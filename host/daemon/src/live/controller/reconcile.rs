@@ -12,7 +12,7 @@ use super::{Controller, Done};
 use crate::live::act::claim_conditions::{Surroundings, is_listed};
 use crate::live::act::end::termination;
 use crate::live::act::guard::guarded;
-use crate::live::act::launch::{lifecycle, static_pools, useless_purchases};
+use crate::live::act::launch::{lifecycle, static_pools, useless_purchase_writes};
 use crate::live::act::repair::{Repairs, reboot};
 use crate::live::act::work_queue::Lane;
 use crate::live::act::{overlay_status, pools, repair};
@@ -20,11 +20,12 @@ use crate::live::decide::claims::class_label;
 use crate::live::decide::rollout::Turn;
 use crate::live::observe::node::NodeView;
 use crate::live::observe::node_claim;
-use crate::live::observe::node_claim::{REGISTERED, is_true};
+use crate::live::observe::node_claim::is_true;
 use crate::live::observe::planned_pods::{Planned, planned_pods};
 use crate::live::observe::state::{Class, WorkItem};
 use crate::live::policies::trouble_of;
 use crate::live::process::step_error::{Outcome, StepError};
+use longshore_core::model::conditions::REGISTERED;
 
 pub(super) type Work = futures::future::BoxFuture<'static, Outcome>;
 
@@ -299,7 +300,7 @@ impl Controller {
         let ctx = self.ctx.clone();
         Some(Box::pin(async move {
             let is_read = fault.is_none();
-            useless_purchases::step(&ctx, &pool, useless, given).await?;
+            useless_purchase_writes::step(&ctx, &pool, useless, given).await?;
             let observed = pools::Observed {
                 pool: &pool,
                 fault,

@@ -9,11 +9,12 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::Controller;
-use crate::live::observe::node_claim::{REGISTERED, is_true};
+use crate::live::observe::node_claim::is_true;
 use crate::live::observe::planned_pods::planned_pods;
 use crate::live::observe::state::{MetricsSnapshot, TypeTable};
 use crate::live::process::lock::lock;
 use crate::status::parts::{Status, WaitingPods};
+use longshore_core::model::conditions::REGISTERED;
 
 impl Controller {
     /// The cluster as exported in metrics.

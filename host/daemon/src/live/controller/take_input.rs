@@ -14,9 +14,10 @@ use crate::live::decide::claims::NewNodeClaim;
 use crate::live::decide::rollout::NOMINATION_TIMEOUT;
 use crate::live::decide::round_input::{PlannedHost, RoundInput};
 use crate::live::observe::kinds::Kind;
-use crate::live::observe::node_claim::REGISTERED;
+
 use crate::live::observe::strip_managed_fields::full_name;
 use crate::live::process::mutants::mutant;
+use longshore_core::model::conditions::REGISTERED;
 
 impl Controller {
     /// What a round plans from. Notes the pods that wait though their nodes should have taken them.

@@ -9,8 +9,9 @@ use longshore_core::snapshot::moves;
 
 pub use crate::disrupt::command::{Command, DETAILS, Repaired};
 use crate::live::observe::node::NodeView;
-use crate::live::observe::node_claim::{INITIALIZED, is_true};
+use crate::live::observe::node_claim::is_true;
 use longshore_core::disrupt::verdicts::{COMMAND, REPLACES};
+use longshore_core::model::conditions::INITIALIZED;
 use longshore_core::snapshot::moves::MOVES;
 
 /// Candidates go no earlier than so many seconds after their last replacement is initialized:

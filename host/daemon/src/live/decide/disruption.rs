@@ -26,7 +26,7 @@ use crate::disrupt;
 use crate::explained::{Explained, alike_text};
 use crate::live::journal::Looked;
 use crate::live::journal::look::Look;
-use crate::live::observe::node_claim::INITIALIZED;
+
 use crate::live::observe::overlays::OverlaySet;
 use crate::live::observe::protection;
 use crate::live::policies::ActivePolicies;
@@ -34,6 +34,7 @@ use crate::live::process::clock::Clock;
 use crate::live::process::fail_points::fail_point;
 use crate::live::process::mutants::mutant;
 use crate::status::parts::Held;
+use longshore_core::model::conditions::INITIALIZED;
 
 pub struct Decision {
     pub snapshot: Snapshot,

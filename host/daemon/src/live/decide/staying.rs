@@ -13,8 +13,9 @@ use longshore_core::snapshot::Snapshot;
 use tokio::time::Instant;
 
 use crate::disrupt::{Messages, Reason, Reasons};
-use crate::live::observe::node_claim::DRIFTED;
+
 use crate::status::parts::Held;
+use longshore_core::model::conditions::DRIFTED;
 
 /// Nothing is said again of a node before this: Karpenter's interval.
 pub const REPEAT_INTERVAL: Duration = Duration::from_secs(15 * 60);

@@ -1,6 +1,7 @@
 //! Tests with truncated, damaged, rotated and limited journals, and with failing disks.
 
 use std::path::Path;
+use std::time::Duration;
 
 use super::format::{HEADER_BYTES, header_of};
 use super::messages;
@@ -212,7 +213,8 @@ fn a_disk_that_says_no_is_asked_again_and_nothing_is_lost() {
     std::fs::create_dir_all(folder.join(name_of(1))).unwrap();
     let in_the_way = folder.join("x");
     std::fs::rename(folder.join(name_of(1)), &in_the_way).unwrap();
-    let journal = Journal::open(&folder, LARGE).unwrap();
+    let retry = Duration::from_millis(5);
+    let journal = Journal::open_retrying(&folder, LARGE, retry).unwrap();
     std::fs::rename(&in_the_way, folder.join(name_of(1))).unwrap();
     journal.observed(1, 1, Kind::Pod, Change::Begin, false);
     while !journal.condition().unwrap().failing {

@@ -24,7 +24,7 @@ const MESSAGE_OVERHEAD_BYTES: usize = 64;
 /// How long what was observed may wait for more before it is written.
 const FLUSH_IDLE: Duration = Duration::from_millis(500);
 /// How long to wait after the disk said no.
-const DISK_RETRY: Duration = Duration::from_millis(if cfg!(test) { 5 } else { 1000 });
+pub const DISK_RETRY: Duration = Duration::from_secs(1);
 
 /// A round, and how to make the record of it; that takes time and is done on the writer's thread.
 pub type Decided = Box<dyn FnOnce() -> Round + Send>;
@@ -74,7 +74,8 @@ pub struct Condition {
     pub failing: bool,
 }
 
-/// Begins to write to an existing folder. `run` identifies this process.
+/// Begins to write to an existing folder, and waits `disk_retry` after the disk said no. `run`
+/// identifies this process.
 ///
 /// # Errors
 /// The folder cannot be read, or there can be no thread.
@@ -83,6 +84,7 @@ pub fn start(
     sizes: Sizes,
     run: u64,
     blobs: Arc<BlobStore>,
+    disk_retry: Duration,
 ) -> std::io::Result<Queue> {
     let files = Files::new(folder, sizes, run)?;
     let (sender, receiver) = channel();
@@ -92,6 +94,7 @@ pub fn start(
         index: Index::default(),
         blobs,
         shared: shared.clone(),
+        disk_retry,
         open: 0,
         time: 0,
         revision: 0,
@@ -231,6 +234,7 @@ struct Writer {
     index: Index,
     blobs: Arc<BlobStore>,
     shared: Arc<Shared>,
+    disk_retry: Duration,
     /// Rounds that have begun and are not decided.
     open: u32,
     /// Of what was written last.
@@ -486,7 +490,7 @@ impl Writer {
                     if !failing.swap(true, Ordering::Relaxed) {
                         tracing::error!(%error, "journal write failed; retrying every second");
                     }
-                    std::thread::sleep(DISK_RETRY);
+                    std::thread::sleep(self.disk_retry);
                 }
             }
         }

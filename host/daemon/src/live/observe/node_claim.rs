@@ -1,6 +1,7 @@
 //! What a NodeClaim says of itself: its NodePool, its instance, its conditions, and when its pods
 //! must go. Nothing here asks or writes anything.
 
+use longshore_core::model::conditions::{INITIALIZED, LAUNCHED, REGISTERED};
 use std::time::Duration;
 
 use longshore_api::crd::{ConditionStatus, NodeClaim, NodeClaimStatus, condition};
@@ -8,25 +9,6 @@ use longshore_api::labels;
 
 /// When a claim's pods go whatever they say.
 pub const TERMINATION_TIME: &str = "karpenter.sh/nodeclaim-termination-timestamp";
-
-/// The conditions of a NodeClaim.
-pub const LAUNCHED: &str = "Launched";
-/// Its node has joined.
-pub const REGISTERED: &str = "Registered";
-/// Its node is ready for pods.
-pub const INITIALIZED: &str = "Initialized";
-/// It is not what its NodePool and its class ask for.
-pub const DRIFTED: &str = "Drifted";
-/// Consolidation may take its node.
-pub const CONSOLIDATABLE: &str = "Consolidatable";
-/// It goes for a command of disruption, or will.
-pub const DISRUPTION_REASON: &str = "DisruptionReason";
-/// The pods of its node have left.
-pub const DRAINED: &str = "Drained";
-/// The volumes of its node are detached.
-pub const VOLUMES_DETACHED: &str = "VolumesDetached";
-/// The cloud was asked to end its instance.
-pub const INSTANCE_TERMINATING: &str = "InstanceTerminating";
 
 /// How long a node may take to join before its NodeClaim is given up.
 pub const REGISTRATION_LIMIT: Duration = Duration::from_secs(15 * 60);

@@ -25,11 +25,11 @@ use crate::live::act::launch::launches::MAX_LISTING_DELAY;
 use crate::live::decide::claims::FINALIZER;
 use crate::live::observe::node::NodeView;
 use crate::live::observe::node_claim::{
-    INSTANCE_TERMINATING, REGISTERED, TERMINATION_TIME, has_failed_to_join, is_true, pool_of,
-    rfc3339,
+    TERMINATION_TIME, has_failed_to_join, is_true, pool_of, rfc3339,
 };
 use crate::live::process::mutants::mutant;
 use crate::live::process::step_error::{Outcome, StepError};
+use longshore_core::model::conditions::{INSTANCE_TERMINATING, REGISTERED};
 
 /// How long until its Node is checked again; the watch is usually earlier.
 const NODE_POLL: Duration = Duration::from_secs(5);
@@ -37,8 +37,9 @@ const NODE_POLL: Duration = Duration::from_secs(5);
 const UNLISTED_INSTANCE_POLL: Duration = Duration::from_secs(60);
 /// How long a member of a launch group that is being deleted leaves the group's instances to others.
 const LAUNCH_GROUP_WAIT: Duration = Duration::from_secs(60);
-/// How often the cloud is asked for an instance that is terminating.
-const TERMINATION_POLL: Duration = Duration::from_secs(2);
+/// How often the cloud is asked for a terminating instance that has no Node any more: its NodeClaim
+/// alone waits for it.
+const CLAIM_TERMINATION_POLL: Duration = Duration::from_secs(2);
 
 /// Ends what belongs to a claim that is being deleted. `nodes` are those with its provider ID, as
 /// far as the state knows.
@@ -68,7 +69,7 @@ pub async fn finalize(ctx: &Context, claim: &NodeClaim, nodes: &[Arc<NodeView>])
     if let Some(id) = id.filter(|_| !mutant("leaks-instance"))
         && end_instance(ctx, claim, &id).await?
     {
-        return Ok(Some(TERMINATION_POLL));
+        return Ok(Some(CLAIM_TERMINATION_POLL));
     }
     release(ctx, claim).await?;
     note_end(ctx, claim);

@@ -22,11 +22,12 @@ use crate::live::act::claim_writes;
 use crate::live::act::context::Context;
 use crate::live::act::launch::launch_groups;
 use crate::live::observe::node::NodeView;
-use crate::live::observe::node_claim::{REGISTERED, is_true};
+use crate::live::observe::node_claim::is_true;
 use crate::live::process::lock::lock;
 use crate::live::process::mutants::mutant;
 use crate::live::process::step_error::StepError;
 use limit::{Refusal, What};
+use longshore_core::model::conditions::REGISTERED;
 
 /// How young an instance without a claim may be before it is taken for lost, seconds.
 const LEAK_AGE: i64 = 60;

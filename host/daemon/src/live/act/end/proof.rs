@@ -16,8 +16,9 @@ use serde_json::value::RawValue;
 
 use crate::live::act::context::Context;
 use crate::live::observe::node::NodeView;
-use crate::live::observe::node_claim::{INITIALIZED, is_true};
+use crate::live::observe::node_claim::is_true;
 use crate::live::process::step_error::StepError;
+use longshore_core::model::conditions::INITIALIZED;
 
 /// Objects of a page.
 const PAGE_SIZE: usize = 500;

@@ -28,18 +28,18 @@ use crate::live::act::claim_writes;
 use crate::live::act::context::Context;
 use crate::live::decide::claims::FINALIZER;
 use crate::live::observe::node::NodeView;
-use crate::live::observe::node_claim::{
-    DRAINED, INSTANCE_TERMINATING, TERMINATION_TIME, VOLUMES_DETACHED, is_true,
-};
+use crate::live::observe::node_claim::{TERMINATION_TIME, is_true};
 use crate::live::process::mutants::mutant;
 use crate::live::process::step_error::{Outcome, StepError};
+use longshore_core::model::conditions::{DRAINED, INSTANCE_TERMINATING, VOLUMES_DETACHED};
 pub use pod::{DISRUPTED, DrainingPod};
 
 const NO_BALANCER: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
 /// How often a drain is continued, if nothing is due sooner.
 const DRAIN_POLL: Duration = Duration::from_secs(1);
-/// How often the cloud is asked for an instance that is terminating.
-const TERMINATION_POLL: Duration = Duration::from_secs(5);
+/// How often the cloud is asked for a terminating instance whose Node is still there and waits for
+/// it.
+const NODE_TERMINATION_POLL: Duration = Duration::from_secs(5);
 /// An instance lives at least this long after the taint was seen on its node, whether or not it has
 /// pods. kube-scheduler may not have seen the taint yet, and what it binds until then has to be
 /// drained as well.
@@ -371,7 +371,7 @@ async fn end(ctx: &Context, node: &NodeView, claim: Option<NodeClaim>, known: us
             // Kwok's instance is the Node itself, which is deleted only after its finalizer is
             // removed; its provider reports that.
             if !ctx.provider.ends_with_node() {
-                return Ok(Some(TERMINATION_POLL));
+                return Ok(Some(NODE_TERMINATION_POLL));
             }
         }
     }

@@ -30,10 +30,11 @@ use crate::live::decide::claims::{
     NewNodeClaim, claim_name, class_label, given_labels, node_claim,
 };
 use crate::live::decide::command::candidate_of;
-use crate::live::observe::node_claim::{DISRUPTION_REASON, INITIALIZED, is_true};
+use crate::live::observe::node_claim::is_true;
 use crate::live::process::mutants::mutant;
 use crate::live::process::step_error::{Outcome, StepError};
 use crate::messages::time_of_day;
+use longshore_core::model::conditions::{DISRUPTION_REASON, INITIALIZED};
 use purchases::{SCALE_UP_PAUSE, name_of};
 
 /// When a NodePool is looked at again that waits for commands to begin.

@@ -35,8 +35,9 @@ use crate::live::act::end::proof;
 use crate::live::act::end::termination;
 use crate::live::decide::command::candidate_of;
 use crate::live::observe::node::NodeView;
-use crate::live::observe::node_claim::{DISRUPTION_REASON, INITIALIZED, TERMINATION_TIME, rfc3339};
+use crate::live::observe::node_claim::{TERMINATION_TIME, rfc3339};
 use crate::live::process::step_error::{Outcome, StepError};
+use longshore_core::model::conditions::{DISRUPTION_REASON, INITIALIZED};
 use phase::{ATTEMPTED, BOOT_ID, Due, GRACE, REBOOTS, is_rebooting};
 pub use phase::{ISSUED, TAINT};
 

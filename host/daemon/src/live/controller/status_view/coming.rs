@@ -4,12 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use longshore_api::crd::{NodeClaim, NodeClaimStatus, Timestamp, condition};
 
-use crate::live::observe::node_claim::{
-    INITIALIZED, LAUNCHED, REGISTERED, is_true, pool_of, rfc3339,
-};
+use crate::live::observe::node_claim::{is_true, pool_of, rfc3339};
 use crate::live::observe::planned_pods::planned_pods;
 use crate::live::observe::state::ClusterState;
 use crate::status::parts;
+use longshore_core::model::conditions::{INITIALIZED, LAUNCHED, REGISTERED};
 
 const MAX_LINES: usize = 20;
 /// Most names in one line.

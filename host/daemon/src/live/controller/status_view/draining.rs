@@ -5,9 +5,10 @@ use std::time::Duration;
 use longshore_api::crd::{ConditionStatus, NodeClaim, condition};
 
 use crate::live::act::context::Context;
-use crate::live::observe::node_claim::{DRAINED, VOLUMES_DETACHED, pool_of, rfc3339};
+use crate::live::observe::node_claim::{pool_of, rfc3339};
 use crate::live::observe::state::ClusterState;
 use crate::status::parts::{Draining, DrainingNode};
+use longshore_core::model::conditions::{DRAINED, VOLUMES_DETACHED};
 
 /// A drain is said after so long: pods take a while to end.
 const USUAL_DRAIN: Duration = Duration::from_secs(300);

@@ -87,7 +87,7 @@ async fn the_node_goes_first_then_the_instance_then_the_claim() {
     assert_eq!(case.cloud.calls(), [""; 0]);
 
     case.node_drains();
-    assert_eq!(case.step().await, Ok(Some(TERMINATION_POLL)));
+    assert_eq!(case.step().await, Ok(Some(CLAIM_TERMINATION_POLL)));
     assert_eq!(case.cloud.calls(), ["delete test://1"]);
     let status = case.cluster.claim().unwrap().status.unwrap();
     assert!(is_true(&status, INSTANCE_TERMINATING));
@@ -148,7 +148,7 @@ async fn the_time_until_pods_must_go_is_written_before_anything_ends() {
         "2026-11-24T12:01:30Z"
     );
     assert_eq!(case.cloud.calls(), [""; 0]);
-    assert_eq!(case.step().await, Ok(Some(TERMINATION_POLL)));
+    assert_eq!(case.step().await, Ok(Some(CLAIM_TERMINATION_POLL)));
 }
 
 #[tokio::test(start_paused = true)]
@@ -184,7 +184,7 @@ async fn an_instance_that_shows_late_is_ended() {
         ..instance("test://late")
     });
     tokio::time::advance(UNLISTED_INSTANCE_POLL).await;
-    assert_eq!(case.step().await, Ok(Some(TERMINATION_POLL)));
+    assert_eq!(case.step().await, Ok(Some(CLAIM_TERMINATION_POLL)));
     assert_eq!(case.cloud.calls(), ["delete test://late"]);
 }
 

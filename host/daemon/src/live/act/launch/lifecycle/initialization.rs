@@ -6,6 +6,7 @@ use std::sync::Arc;
 use longshore_api::crd::{ConditionStatus, NodeClaim, NodeClaimStatus};
 use longshore_api::labels;
 use longshore_core::disrupt::verdicts::COMMAND;
+use longshore_core::model::conditions::CONSISTENT_STATE_FOUND;
 use serde_json::json;
 
 use super::UNREGISTERED;
@@ -15,11 +16,10 @@ use crate::live::act::context::Context;
 use crate::live::act::end::proof;
 use crate::live::act::end::termination::DrainingPod;
 use crate::live::observe::node::NodeView;
-use crate::live::observe::node_claim::{
-    INITIALIZED, NEVER_READY_LIMIT, REGISTERED, is_true, pool_of,
-};
+use crate::live::observe::node_claim::{NEVER_READY_LIMIT, is_true, pool_of};
 use crate::live::observe::overlays::added_capacity;
 use crate::live::process::step_error::StepError;
+use longshore_core::model::conditions::{INITIALIZED, REGISTERED};
 
 pub(super) async fn initialize(
     ctx: &Context,
@@ -179,7 +179,7 @@ pub(super) async fn consistency(
         set(
             ctx,
             status,
-            "ConsistentStateFound",
+            CONSISTENT_STATE_FOUND,
             ConditionStatus::True,
             "ConsistentStateFound",
             "",
@@ -195,7 +195,7 @@ pub(super) async fn consistency(
     if set(
         ctx,
         status,
-        "ConsistentStateFound",
+        CONSISTENT_STATE_FOUND,
         ConditionStatus::False,
         reason,
         &message,

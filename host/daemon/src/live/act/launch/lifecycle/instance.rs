@@ -17,11 +17,12 @@ use crate::live::act::launch::launch_request::launch_of;
 use crate::live::act::launch::refusals::Refused;
 use crate::live::act::launch::{launch_groups, refusals};
 use crate::live::decide::claims::{class_label, given_labels};
-use crate::live::observe::node_claim::{LAUNCHED, pool_of};
+use crate::live::observe::node_claim::pool_of;
 use crate::live::observe::overlays::added_capacity;
 use crate::live::observe::planned_pods::planned_pods;
 use crate::live::process::mutants::mutant;
 use crate::live::process::step_error::StepError;
+use longshore_core::model::conditions::LAUNCHED;
 
 /// Longest message of a condition, in bytes. What can be done about an error stands at its end.
 const MAX_MESSAGE_BYTES: usize = 600;

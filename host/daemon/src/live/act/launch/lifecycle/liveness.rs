@@ -5,10 +5,9 @@ use std::time::Duration;
 use longshore_api::crd::{NodeClaim, NodeClaimStatus, condition, duration};
 
 use crate::live::act::context::Context;
-use crate::live::observe::node_claim::{
-    INITIALIZED, LAUNCHED, NEVER_READY_LIMIT, REGISTERED, REGISTRATION_LIMIT, is_true,
-};
+use crate::live::observe::node_claim::{NEVER_READY_LIMIT, REGISTRATION_LIMIT, is_true};
 use crate::live::process::mutants::mutant;
+use longshore_core::model::conditions::{INITIALIZED, LAUNCHED, REGISTERED};
 
 pub(super) const LAUNCH_LIMIT: Duration = Duration::from_secs(5 * 60);
 

@@ -13,10 +13,11 @@ use crate::live::act::context::Context;
 use crate::live::act::launch::launch_groups::GROUP;
 use crate::live::decide::claims::FINALIZER;
 use crate::live::observe::node::NodeView;
-use crate::live::observe::node_claim::{REGISTERED, pool_of};
+use crate::live::observe::node_claim::pool_of;
 use crate::live::observe::planned_pods::PLANNED_PODS;
 use crate::live::process::mutants::mutant;
 use crate::live::process::step_error::StepError;
+use longshore_core::model::conditions::REGISTERED;
 
 const NO_TAINT_SYNC: &str = "karpenter.sh/do-not-sync-taints";
 

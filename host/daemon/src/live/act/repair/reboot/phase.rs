@@ -9,7 +9,8 @@ use longshore_api::labels;
 use longshore_core::disrupt::verdicts::REBOOTING;
 
 use crate::live::observe::node::NodeView;
-use crate::live::observe::node_claim::{INITIALIZED, is_true};
+use crate::live::observe::node_claim::is_true;
+use longshore_core::model::conditions::INITIALIZED;
 
 /// Taint of nodes that are being rebooted.
 pub const TAINT: &str = "karpenter.sh/rebooting";
