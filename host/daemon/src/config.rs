@@ -25,9 +25,9 @@ use longshore_core::model::{MinValuesPolicy, PreferencePolicy};
 use longshore_core::plan::Effort;
 use serde_json::Value;
 
+pub use canary::name_of as canary_name;
 pub use longshore_bundle::Reference;
 pub use longshore_policy::{Ability, Exclusions, OnFailure};
-pub use canary::name_of as canary_name;
 pub use policies::{Mode, PolicyEntry};
 pub use reader::ConfigError;
 use reader::{Document, Table};

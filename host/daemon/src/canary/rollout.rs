@@ -170,14 +170,7 @@ impl Rollout {
 
     /// The same canary if the operator's file still says the same; one that begins anew for another
     /// version or another order. What was taken back stays so while the version is the same.
-    pub fn continued(
-        self,
-        version: &str,
-        old: &str,
-        boots: bool,
-        terms: &Terms,
-        now: i64,
-    ) -> Self {
+    pub fn continued(self, version: &str, old: &str, boots: bool, terms: &Terms, now: i64) -> Self {
         let is_back = matches!(self.phase, Phase::RolledBack(_));
         if self.version != version || (self.order != terms.order && !is_back) {
             return Rollout::begin(version, old, boots, terms, now);
@@ -270,7 +263,9 @@ impl Rollout {
     pub fn verdict(&self, terms: &Terms, now: i64) -> String {
         match &self.phase {
             Phase::RolledBack(why) => {
-                return format!("taken back: {why}; refused until its component or settings change");
+                return format!(
+                    "taken back: {why}; refused until its component or settings change"
+                );
             }
             Phase::Promoted => {
                 return "answers for all NodePools: put it into the policy's own entry".into();
@@ -289,7 +284,10 @@ impl Rollout {
             rounds => format!(
                 "{step}, {waits}; {rounds} rounds planned with both: {:.4} USD/h and {} pods left over, \
                  without it {:.4} and {}",
-                self.compared.usd.1, self.compared.left.1, self.compared.usd.0, self.compared.left.0
+                self.compared.usd.1,
+                self.compared.left.1,
+                self.compared.usd.0,
+                self.compared.left.0
             ),
         }
     }

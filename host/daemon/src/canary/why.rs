@@ -56,7 +56,10 @@ impl std::fmt::Display for Fault {
         match self {
             Fault::NoAnswer(error) => write!(f, "it gave no answer: {error}"),
             Fault::TwoAnswers(pool) => {
-                write!(f, "it gave two answers to one question about NodePool {pool}")
+                write!(
+                    f,
+                    "it gave two answers to one question about NodePool {pool}"
+                )
             }
             Fault::Discount(what) => f.write_str(what),
             Fault::PlanRefused(rule) => write!(f, "a plan with it broke a rule: {rule}"),

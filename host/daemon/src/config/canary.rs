@@ -37,7 +37,8 @@ pub(super) fn read(
     let mut table = policy.table(KEY)?;
     if mode != Mode::Enforce {
         let message = format!("`{KEY}` stands in a policy in mode `{mode}`");
-        let hint = "a canary takes over from a version that is enforced: delete `mode` or the table";
+        let hint =
+            "a canary takes over from a version that is enforced: delete `mode` or the table";
         policy.fault_at(KEY, message, hint.into());
     }
     let named = source::read(&mut table, folder, signals_of_file);
@@ -145,7 +146,9 @@ impl Next {
                 fault(message, "name it, or make [\"*\"] the last step");
             }
             (Some(served), _) => {
-                let other = names.iter().find(|name| **name != ALL && !served.contains(name));
+                let other = names
+                    .iter()
+                    .find(|name| **name != ALL && !served.contains(name));
                 if let Some(other) = other {
                     let message = format!("`{ORDER}` has `{other}`, which the policy is not for");
                     fault(message, "add it to `nodepools`, or take it out");
@@ -194,14 +197,18 @@ mod tests {
         assert_eq!((policy.mode, next.mode), (Mode::Enforce, Mode::Canary));
         assert_eq!(next.source, PolicySource::File("new.wasm".into()));
         assert_eq!(next.settings, serde_json::json!({"usd": 90}));
-        assert_eq!((&*next.name, next.max_discount), ("carbon (canary)", Some(0.5)));
+        assert_eq!(
+            (&*next.name, next.max_discount),
+            ("carbon (canary)", Some(0.5))
+        );
         assert_eq!(next.grants, policy.grants);
         assert_eq!((&*other.name, &other.canary), ("risk", &None));
     }
 
     #[test]
     fn without_an_order_it_takes_over_all_nodepools_at_once() {
-        let config = read("[[policy]]\nname = 'a'\ncel = 'cost'\n[policy.canary]\ncel = 'cost * 2'\n");
+        let config =
+            read("[[policy]]\nname = 'a'\ncel = 'cost'\n[policy.canary]\ncel = 'cost * 2'\n");
         let terms = config.unwrap().policies[0].canary.clone().unwrap();
         assert_eq!(terms.order, [[ALL]]);
         assert_eq!((terms.hold, terms.promote), (1800, Promotion::Ask));

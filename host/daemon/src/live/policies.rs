@@ -66,8 +66,8 @@ pub use serve::{ActivePolicies, BootSlot};
 pub use setup::Setup;
 pub use signals::ScoresAsker;
 pub use status::{
-    Active, Alike, CanaryStatus, ConfigStatus, DatedBy, FilesStatus, PolicyStatus, Problem, ShadowStatus,
-    SignalStatus, Status,
+    Active, Alike, CanaryStatus, ConfigStatus, DatedBy, FilesStatus, PolicyStatus, Problem,
+    ShadowStatus, SignalStatus, Status,
 };
 pub use watch::Watcher;
 

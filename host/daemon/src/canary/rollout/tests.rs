@@ -122,7 +122,10 @@ fn a_good_version_takes_over_step_by_step() {
     let waits = vec![Missing::Hold(60)];
     assert_eq!(case.rounds(29), Decision::Stay(waits));
     assert_eq!(case.rounds(1), Decision::Advance { step: 1 });
-    assert!(!case.serves("batch"), "what is not written down is not obeyed");
+    assert!(
+        !case.serves("batch"),
+        "what is not written down is not obeyed"
+    );
     case.write();
     assert!(case.serves("batch") && case.serves("dev") && !case.serves("web"));
     assert_eq!(case.rounds(30), Decision::Advance { step: 2 });
@@ -137,7 +140,10 @@ fn a_good_version_takes_over_step_by_step() {
 fn a_step_lasts_its_hold_and_twenty_rounds() {
     let mut case = Case::new(terms());
     case.now = 10_000;
-    assert_eq!(case.sees(asked()), Decision::Stay(vec![Missing::Rounds(19)]));
+    assert_eq!(
+        case.sees(asked()),
+        Decision::Stay(vec![Missing::Rounds(19)])
+    );
     for _ in 0..18 {
         case.sees(asked());
     }
@@ -192,8 +198,13 @@ fn what_was_taken_back_is_refused_until_it_changes() {
     assert_eq!(case.kept.obeyed(), Obeyed::NotAsked);
     case.terms.order.remove(0);
     case.kept.follow(VERSION, &case.terms, case.now);
-    assert_eq!(case.kept.obeyed(), Obeyed::NotAsked, "another order is no other version");
-    case.kept.follow(("newer", "old", false), &case.terms, case.now);
+    assert_eq!(
+        case.kept.obeyed(),
+        Obeyed::NotAsked,
+        "another order is no other version"
+    );
+    case.kept
+        .follow(("newer", "old", false), &case.terms, case.now);
     assert_eq!(case.kept.obeyed(), Obeyed::NotAsked, "not yet written");
     case.write();
     assert!(case.serves("batch"));
@@ -206,9 +217,16 @@ fn a_restart_goes_on_from_what_is_written_and_never_further() {
     case.write();
     case.rounds(10);
     case.restart();
-    assert_eq!(case.rounds(5), Decision::Advance { step: 1 }, "the clock went on");
+    assert_eq!(
+        case.rounds(5),
+        Decision::Advance { step: 1 },
+        "the clock went on"
+    );
     case.restart();
-    assert!(case.serves("dev") && !case.serves("batch"), "that was never written");
+    assert!(
+        case.serves("dev") && !case.serves("batch"),
+        "that was never written"
+    );
     let mut gone = Case::new(terms());
     gone.kept = Kept::open(None, VERSION, &gone.terms, 0);
     assert!(!gone.serves("dev"), "nothing is known of it");
@@ -231,7 +249,10 @@ fn another_order_begins_at_its_first_step() {
     case.write();
     case.terms.order[0] = vec!["web".into()];
     case.kept.follow(VERSION, &case.terms, case.now);
-    assert!(!case.serves("dev") && !case.serves("web"), "not yet written");
+    assert!(
+        !case.serves("dev") && !case.serves("web"),
+        "not yet written"
+    );
     case.write();
     assert_eq!(case.kept.obeyed(), Obeyed::Named(vec!["web".into()]));
 }
@@ -242,7 +263,8 @@ fn another_old_version_begins_the_step_again() {
     case.rounds(30);
     case.write();
     case.rounds(29);
-    case.kept.follow(("new", "older", false), &case.terms, case.now);
+    case.kept
+        .follow(("new", "older", false), &case.terms, case.now);
     assert!(case.serves("batch"), "as far as it was");
     let waits = vec![Missing::Hold(1740), Missing::Rounds(19)];
     assert_eq!(case.rounds(1), Decision::Stay(waits));
@@ -268,7 +290,10 @@ fn more_pods_left_over_or_too_high_a_cost_take_it_back() {
     assert_eq!(decision((1.0, 1.2), (1, 1)), Decision::RollBack(dearer));
     assert!(matches!(decision((1.0, 1.1), (1, 1)), Decision::Stay(_)));
     let fewer = decision((1.0, 1.2), (2, 1));
-    assert!(matches!(fewer, Decision::Stay(_)), "more is bought for more pods");
+    assert!(
+        matches!(fewer, Decision::Stay(_)),
+        "more is bought for more pods"
+    );
 }
 
 #[test]

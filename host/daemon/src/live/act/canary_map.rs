@@ -102,7 +102,8 @@ impl CanaryMap {
     /// The same with a wish.
     pub fn wishing(mut self, wish: &Wish) -> Self {
         let text = serde_json::to_string(wish).unwrap_or_default();
-        self.data.insert(format!("{}{REQUEST}", key(&wish.policy)), text);
+        self.data
+            .insert(format!("{}{REQUEST}", key(&wish.policy)), text);
         self
     }
 }
@@ -122,14 +123,22 @@ impl From<ConfigMap> for CanaryMap {
 /// What the server says; one that is not there is empty.
 pub async fn read(client: &Client, namespace: &str) -> Result<CanaryMap, StepError> {
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
-    Ok(maps.get_opt(NAME).await?.map(CanaryMap::from).unwrap_or_default())
+    Ok(maps
+        .get_opt(NAME)
+        .await?
+        .map(CanaryMap::from)
+        .unwrap_or_default())
 }
 
 /// Writes it if it still is what was read.
 ///
 /// # Errors
 /// What the server says; a conflict if somebody else has written it since.
-pub async fn write(client: &Client, namespace: &str, map: CanaryMap) -> Result<CanaryMap, StepError> {
+pub async fn write(
+    client: &Client,
+    namespace: &str,
+    map: CanaryMap,
+) -> Result<CanaryMap, StepError> {
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
     let object = ConfigMap {
         metadata: ObjectMeta {
@@ -206,7 +215,11 @@ mod tests {
         assert_eq!(map.wish("carbon", &rollout("newer")), None);
         let mut later = rollout("new");
         later.step = 1;
-        assert_eq!(map.wish("carbon", &later), None, "it was for the step before");
+        assert_eq!(
+            map.wish("carbon", &later),
+            None,
+            "it was for the step before"
+        );
         let map = map.wishing(&wish(Request::Abort));
         assert_eq!(map.wish("carbon", &later), Some(Request::Abort));
     }

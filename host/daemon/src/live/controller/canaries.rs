@@ -52,7 +52,9 @@ impl Canaries {
     /// When there is something to do; nothing without canaries.
     pub fn next(&self) -> Option<Instant> {
         let looks = self.look_at.filter(|_| !self.slots.is_empty());
-        let reads = self.read_at.filter(|_| !self.slots.is_empty() && !self.busy);
+        let reads = self
+            .read_at
+            .filter(|_| !self.slots.is_empty() && !self.busy);
         looks.into_iter().chain(reads).min()
     }
 
@@ -153,7 +155,11 @@ impl Controller {
 
     fn canary_saw(&mut self, policy: &str, version: &str, facts: &Facts) {
         let now = self.ctx.now().as_second();
-        let slot = self.canaries.slots.iter().find(|slot| slot.policy == policy);
+        let slot = self
+            .canaries
+            .slots
+            .iter()
+            .find(|slot| slot.policy == policy);
         let Some((slot, kept)) = slot.zip(self.canaries.kept.get_mut(policy)) else {
             return;
         };
@@ -174,7 +180,10 @@ impl Controller {
             Decision::Stay(_) => return,
             Decision::Advance { step } => (
                 NoticeKind::CanaryAdvanced,
-                format!("policy {policy}: its next version is at step {} of {steps}", step + 1),
+                format!(
+                    "policy {policy}: its next version is at step {} of {steps}",
+                    step + 1
+                ),
                 "",
             ),
             Decision::Promote => (
@@ -188,7 +197,9 @@ impl Controller {
                 "change the component or its settings, or delete [policy.canary]",
             ),
         };
-        self.config.policies.canary_moved(kind, policy, message, hint);
+        self.config
+            .policies
+            .canary_moved(kind, policy, message, hint);
     }
 
     /// Counts how a launch went, for the version that decided it.
@@ -227,7 +238,9 @@ impl Controller {
         tokio::spawn(async move {
             let result = canary_map::read(&ctx.client, ctx.events.namespace()).await;
             let written = BTreeMap::new();
-            let _ = done.send(Done::Canaries(CanariesDone { result, written })).await;
+            let _ = done
+                .send(Done::Canaries(CanariesDone { result, written }))
+                .await;
         });
     }
 
@@ -243,7 +256,11 @@ impl Controller {
         }
         let (mut map, mut written) = (map.clone(), BTreeMap::new());
         for slot in canaries.slots.iter() {
-            let Some(kept) = canaries.kept.get(&slot.policy).filter(|of| of.is_unwritten()) else {
+            let Some(kept) = canaries
+                .kept
+                .get(&slot.policy)
+                .filter(|of| of.is_unwritten())
+            else {
                 continue;
             };
             let rollout = kept.wanted().clone();
@@ -258,7 +275,9 @@ impl Controller {
         let (ctx, done) = (self.ctx.clone(), self.done.clone());
         tokio::spawn(async move {
             let result = canary_map::write_leading(&ctx, map).await;
-            let _ = done.send(Done::Canaries(CanariesDone { result, written })).await;
+            let _ = done
+                .send(Done::Canaries(CanariesDone { result, written }))
+                .await;
         });
     }
 

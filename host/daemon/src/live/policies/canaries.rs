@@ -97,7 +97,7 @@ fn version_of(version: &Fingerprint) -> String {
 }
 
 /// What a round or a look showed.
-fn facts_of(seen: CanarySeen) -> Option<Facts> {
+pub(super) fn facts_of(seen: CanarySeen) -> Option<Facts> {
     let fault = seen.fault.map(|fault| match fault {
         CanaryFault::NoAnswer(error) => Fault::NoAnswer(error),
         CanaryFault::TwoAnswers(about) => Fault::TwoAnswers(about),
@@ -132,7 +132,11 @@ impl ActivePolicies {
         for answer in self.answered() {
             let decided = self.canaries.iter().filter(|canary| {
                 let mut links = answer.links.iter();
-                links.any(|link| link.by.as_ref().is_some_and(|by| by.is_same(&canary.loaded)))
+                links.any(|link| {
+                    link.by
+                        .as_ref()
+                        .is_some_and(|by| by.is_same(&canary.loaded))
+                })
             });
             let mark: Vec<String> = decided.map(CanarySlot::mark).collect();
             if !mark.is_empty() {
@@ -184,7 +188,7 @@ impl PolicyReloader {
         self.sight(live.seen_in_look());
     }
 
-    fn sight(&self, sightings: Vec<Sighting>) {
+    pub(super) fn sight(&self, sightings: Vec<Sighting>) {
         if !sightings.is_empty() {
             lock(&self.shared.sightings).extend(sightings);
         }

@@ -406,7 +406,9 @@ impl Watcher {
                 Step::Unreadable | Step::Load => {
                     let before = &config.policies[..at];
                     // The version that a next one follows is not before it in the chain.
-                    let follows = before.iter().position(|of| canary_name(&of.name) == entry.name);
+                    let follows = before
+                        .iter()
+                        .position(|of| canary_name(&of.name) == entry.name);
                     let chain = &before[..follows.unwrap_or(at)];
                     let is_before = |name: &str| {
                         let mut chain = chain.iter();

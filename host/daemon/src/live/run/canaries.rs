@@ -73,7 +73,9 @@ fn ask(args: &CanaryArgs, request: Request) -> Result<Answer, Failure> {
                 written => return written.map(|_| wish),
             }
         }
-        Err(StepError::Other(format!("ConfigMap {NAME} is being written all the time")))
+        Err(StepError::Other(format!(
+            "ConfigMap {NAME} is being written all the time"
+        )))
     })?;
     let what = match request {
         Request::Promote => "goes on from",
@@ -102,7 +104,9 @@ fn wished(map: &CanaryMap, policy: &str, request: Request) -> Result<Wish, StepE
             [] => "no policy has one".to_owned(),
             known => format!("these have: {}", known.join(", ")),
         };
-        return Err(StepError::Other(format!("policy {policy} has no canary; {known}")));
+        return Err(StepError::Other(format!(
+            "policy {policy} has no canary; {known}"
+        )));
     };
     match (phase, request) {
         (Phase::RolledBack(why), _) => Err(StepError::Other(format!(
@@ -129,12 +133,16 @@ fn on_server<T>(
         message: why,
         hint: format!("it needs get, create and update of ConfigMap {NAME}: see --namespace"),
     };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
     let runtime = runtime.map_err(|error| failed(error.to_string()))?;
     runtime.block_on(async {
         let config = connection::config(kubeconfig).await?;
         let clients = connect(config, &Leadership::new(true), &Clock::system()).map_err(failed)?;
-        ask(&clients.plain).await.map_err(|error| failed(error.to_string()))
+        ask(&clients.plain)
+            .await
+            .map_err(|error| failed(error.to_string()))
     })
 }
 
