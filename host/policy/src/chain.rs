@@ -250,6 +250,13 @@ impl WasmPolicies {
         self.judges.obey(place, obeyed);
     }
 
+    /// Whether the next version of the policy at a place is asked.
+    pub fn asks_next(&self, place: usize) -> bool {
+        let inner = self.lock();
+        let next = inner.scorers.get(place).and_then(|of| of.next.as_ref());
+        next.is_some_and(|next| next.obeyed != Obeyed::NotAsked)
+    }
+
     /// What was seen of the next version of the policy at a place, since last taken: when scoring.
     pub fn take_seen(&self, place: usize) -> Option<CanarySeen> {
         let mut inner = self.lock();

@@ -29,6 +29,7 @@ mod load;
 mod notice;
 mod places;
 mod quota;
+mod replan;
 mod serve;
 mod setup;
 mod shared;
@@ -37,6 +38,7 @@ mod slots;
 pub mod status;
 mod watch;
 mod web;
+mod windows;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -46,6 +48,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use longshore_core::model::MinValuesPolicy;
 use longshore_core::plan::Plan;
+use longshore_core::planner::Options;
 use longshore_core::snapshot::Snapshot;
 use tokio::sync::watch::channel as watch_channel;
 
@@ -70,6 +73,7 @@ pub use status::{
     ShadowStatus, SignalStatus, Status,
 };
 pub use watch::Watcher;
+pub use windows::{Difference, Side, Sums, Window};
 
 use compare::Job;
 use hints::Hints;
@@ -263,8 +267,15 @@ impl PolicyReloader {
     /// Hands back what a round decided, for shadows to be compared with. Without shadows it does
     /// nothing; with some it copies the claims without their pods. If the previous comparison is
     /// still running, this round is skipped and counted.
-    pub fn finish(&self, live: &Arc<ActivePolicies>, snapshot: &Snapshot, plan: &Plan) {
-        self.send(Job::of_round(live, snapshot, plan));
+    pub fn finish(
+        &self,
+        live: &Arc<ActivePolicies>,
+        snapshot: &Snapshot,
+        options: Options,
+        plan: &Plan,
+    ) {
+        let turn = self.shared.rounds.fetch_add(1, Ordering::Relaxed);
+        self.send(Job::of_round(live, snapshot, (options, turn), plan));
     }
 
     /// As [`PolicyReloader::finish`], for a look for disruption.

@@ -274,11 +274,14 @@ fn policy(policy: &PolicyStatus) -> String {
         true => "; what the configuration names is being fetched",
         false => "",
     };
+    let week = policy.windows.last().filter(|of| of.sums.rounds > 0);
+    let week = week.map(|of| format!("; in a week, {}", of.verdict));
     let canary = policy.canary.as_ref();
     let canary = canary.map(|canary| format!("; {}", canary.verdict));
     let decisions = signed.unwrap_or_default()
         + coming
         + &canary.unwrap_or_default()
+        + &week.unwrap_or_default()
         + &decisions(policy)
         + &alike(policy)
         + &raised(policy)

@@ -188,7 +188,7 @@ pub fn decide(
         );
     }
     if let Ok(plan) = &plan {
-        how.policies.finish(&live, &snapshot, plan);
+        how.policies.finish(&live, &snapshot, options, plan);
     }
     let time = clock.now().as_millisecond();
     let violations = match &plan {

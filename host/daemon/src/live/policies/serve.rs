@@ -78,6 +78,8 @@ pub(super) struct Shadow {
     /// How many enforced policies are before it in the configuration: it is asked with the costs that
     /// these make.
     pub after: usize,
+    /// All policies as if it were enforced, to plan with.
+    pub with: Option<Arc<WasmPolicies>>,
 }
 
 impl ActivePolicies {
@@ -270,6 +272,7 @@ impl Shadow {
             policy: policy.clone(),
             nodepools: entry.nodepools.clone(),
             after,
+            with: None,
         })
     }
 

@@ -1,7 +1,7 @@
 //! What rounds, the watcher of files and shadow policies share.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use longshore_policy::Signals;
@@ -21,6 +21,8 @@ pub(super) struct Shared {
     pub(super) health: Mutex<Health>,
     /// What bootstrap policies last answered, by name.
     pub(super) last_texts: Mutex<BTreeMap<String, Arc<LastTexts>>>,
+    /// Rounds that were handed back.
+    pub(super) rounds: AtomicU64,
     /// What was seen of next versions of policies.
     pub(super) sightings: Mutex<Vec<Sighting>>,
     /// Whether the heap has free what compiling took, or a version that is not asked any more.

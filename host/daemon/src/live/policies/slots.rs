@@ -110,6 +110,7 @@ impl Outcome {
                     board.note(Kind::PolicyNotGranted, name, message, &hint);
                 }
                 // Sums of another version say nothing about this one.
+                board.windows.remove(name);
                 status.shadow = status.shadow.take().map(|_| ShadowStatus::default());
                 (status.digest, status.loaded_at, status.error) =
                     (Some(digest), Some(seconds(now)), None);

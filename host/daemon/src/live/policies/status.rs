@@ -3,6 +3,7 @@
 use longshore_policy::CallStats;
 use serde::{Deserialize, Serialize};
 
+use super::windows::{Difference, Window};
 use crate::config::{Mode, SignalEntry};
 use crate::messages::span;
 
@@ -136,6 +137,10 @@ pub struct PolicyStatus {
     pub shadow: Option<ShadowStatus>,
     /// Where all offerings cost the same in its last answers.
     pub alike: Vec<Alike>,
+    /// What would have been bought with it, where rounds are planned again with it.
+    pub windows: Vec<Window>,
+    /// The largest differences of these.
+    pub largest: Vec<Difference>,
     /// How it takes over, for the next version of a policy.
     pub canary: Option<CanaryStatus>,
 }

@@ -1,7 +1,7 @@
 //! The policy thread: looks at files, compiles, validates, fetches signals.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -98,6 +98,7 @@ impl Watcher {
             health: Mutex::default(),
             last_texts: Mutex::default(),
             sightings: Mutex::default(),
+            rounds: AtomicU64::default(),
             trim_due: AtomicBool::default(),
         });
         let bundles = Bundles::new(&setup.fetching);
@@ -577,7 +578,21 @@ impl Watcher {
             let before = self.slots[..at].iter();
             let enforced = before.filter(|slot| slot.entry.mode == Mode::Enforce);
             let (_, policy) = slot.running.as_ref()?;
-            Shadow::of(&slot.entry, policy, enforced.count())
+            let mut shadow = Shadow::of(&slot.entry, policy, enforced.count())?;
+            // As it would be if it were enforced.
+            let mut places: Vec<PolicySlot> = obeyed.iter().map(place).collect();
+            places.insert(
+                shadow.after,
+                PolicySlot {
+                    policy: Some(policy.clone()),
+                    node_pools: slot.entry.nodepools.clone().unwrap_or_default(),
+                    terms: slot.entry.terms(),
+                    follows: None,
+                    next: None,
+                },
+            );
+            shadow.with = Some(Arc::new(self.host.follow(None, places)));
+            Some(shadow)
         };
         let names = obeyed.iter().map(|slot| slot.entry.name.clone()).collect();
         let mut live = ActivePolicies::new(
