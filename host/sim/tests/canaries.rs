@@ -148,7 +148,11 @@ fn setup(seed: u64, version: &Version, comparing: &Comparing) -> Setup {
         let status = reloader.status().policies;
         let refused = status.iter().find_map(|policy| policy.error.clone());
         assert_eq!(refused, None);
-        comparing.0.lock().expect("no panic").push((watcher, shadows));
+        comparing
+            .0
+            .lock()
+            .expect("no panic")
+            .push((watcher, shadows));
         ProcessInputs {
             reloader,
             journal: Journal::off(),
@@ -163,16 +167,27 @@ fn setup(seed: u64, version: &Version, comparing: &Comparing) -> Setup {
 
 /// What is written down of the canary.
 fn written(world: &World) -> Value {
-    let key = fields::key(resources::CONFIG_MAP, "kube-system", "longshore-policy-canaries");
+    let key = fields::key(
+        resources::CONFIG_MAP,
+        "kube-system",
+        "longshore-policy-canaries",
+    );
     let map = world.server.get(&key);
-    let text = map.as_deref().and_then(|map| map.pointer("/data/cost")?.as_str());
-    text.map_or(Value::Null, |text| serde_json::from_str(text).expect("JSON"))
+    let text = map
+        .as_deref()
+        .and_then(|map| map.pointer("/data/cost")?.as_str());
+    text.map_or(Value::Null, |text| {
+        serde_json::from_str(text).expect("JSON")
+    })
 }
 
 fn decided(world: &World) -> usize {
     let claims = world.server.list(resources::NODE_CLAIM);
     let mark = "/metadata/annotations/longshore.dev~1policy-canary";
-    claims.iter().filter(|claim| !fields::text(claim, mark).is_empty()).count()
+    claims
+        .iter()
+        .filter(|claim| !fields::text(claim, mark).is_empty())
+        .count()
 }
 
 /// A minute of a story is three rounds.
@@ -238,7 +253,8 @@ fn story(seed: u64, version: &Version, mutant: Option<&str>) -> Vec<String> {
 /// How many there are; `LONGSHORE_SEEDS` says another number.
 fn seeds() -> u64 {
     let said = std::env::var("LONGSHORE_SEEDS").ok();
-    said.and_then(|text| text.parse().ok()).unwrap_or(VERSIONS.len() as u64)
+    said.and_then(|text| text.parse().ok())
+        .unwrap_or(VERSIONS.len() as u64)
 }
 
 #[test]
@@ -256,12 +272,18 @@ fn a_good_version_takes_over_and_a_bad_one_is_taken_back_within_its_step() {
 
 #[test]
 fn defects_that_the_table_names_are_found() {
-    for line in include_str!("canaries.tsv").lines().filter(|line| !line.starts_with('#')) {
+    for line in include_str!("canaries.tsv")
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+    {
         let cells: Vec<&str> = line.split('\t').collect();
         let [mutant, version, says] = cells[..] else {
             panic!("not three cells: {line:?}")
         };
-        let version = VERSIONS.iter().find(|of| of.name == version).expect("a version");
+        let version = VERSIONS
+            .iter()
+            .find(|of| of.name == version)
+            .expect("a version");
         let wrong = story(0, version, Some(mutant)).concat();
         assert!(wrong.contains(says), "{mutant}: {wrong}");
     }
