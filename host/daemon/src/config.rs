@@ -8,6 +8,7 @@
 #[cfg(test)]
 mod tests;
 
+mod canary;
 mod policies;
 mod prefer;
 pub mod reader;
@@ -24,6 +25,7 @@ use longshore_core::model::{MinValuesPolicy, PreferencePolicy};
 use longshore_core::plan::Effort;
 use serde_json::Value;
 
+pub use canary::name_of as canary_name;
 pub use longshore_bundle::Reference;
 pub use longshore_policy::{Ability, Exclusions, OnFailure};
 pub use policies::{Mode, PolicyEntry};

@@ -15,6 +15,7 @@ pub(crate) mod settings;
 mod answer;
 mod args;
 pub mod bootstrap;
+pub mod canary;
 pub mod config;
 mod deadline;
 mod disrupt;
@@ -77,6 +78,9 @@ pub fn main() -> ExitCode {
             PolicyCommand::Test(args) => policies::test::run(&args),
             PolicyCommand::Run(args) => policies::run::run(&args),
             PolicyCommand::Prove(args) => policies::prove::run(&args),
+            PolicyCommand::Status(args) => live::run::canaries::status(&args),
+            PolicyCommand::Promote(args) => live::run::canaries::promote(&args),
+            PolicyCommand::Abort(args) => live::run::canaries::abort(&args),
         },
         Command::Run(args) => live::run(&args),
         Command::Emulate(args) => emulate::run(&args),

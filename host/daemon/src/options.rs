@@ -353,6 +353,7 @@ fn typed_entry(name: String, source: PolicySource) -> PolicyEntry {
         max_discount: None,
         exclusions: Exclusions::Allow,
         on_failure: OnFailure::LastAnswer,
+        canary: None,
         line: 0,
     }
 }

@@ -7,19 +7,22 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
-use clap::{Arg, Command, CommandFactory as _};
+use clap::CommandFactory as _;
 use expect_test::expect_file;
 use longshore_core::model::Settings;
 use longshore_core::plan::Effort;
 
 use super::settings;
 use crate::args::Args;
-use crate::args::karpenter::FLAGS;
 use crate::config::{
     self, Config, DEFAULT_URL_INTERVAL, Disruption, JournalEntry, NewPods, Planning, SignalEntry,
 };
 use crate::deadline::TIME_LIMIT;
 use crate::live::journal;
+
+mod commands;
+
+use commands::{commands, karpenter};
 
 const PAGE: &str = include_str!("../../docs/configuration.md");
 
@@ -52,98 +55,12 @@ fn escaped(cell: &str) -> String {
     cell.replace('|', "\\|")
 }
 
-/// A flag or an argument, what follows it, its default and its help.
-fn argument(arg: &Arg) -> Vec<String> {
-    let values: Vec<String> = match arg.get_possible_values() {
-        found if found.is_empty() => arg
-            .get_value_names()
-            .unwrap_or_default()
-            .iter()
-            .map(ToString::to_string)
-            .collect(),
-        found => found
-            .iter()
-            .map(|value| value.get_name().to_owned())
-            .collect(),
-    };
-    let takes = if arg.get_action().takes_values() {
-        values.join("|")
-    } else {
-        String::new()
-    };
-    let name = match (arg.get_short(), arg.get_long()) {
-        (Some(short), Some(long)) => format!("`-{short}`, `--{long}`"),
-        (_, Some(long)) => format!("`--{long}`"),
-        _ => format!("`{}`", arg.get_id().as_str().to_uppercase()),
-    };
-    let default: Vec<String> = arg
-        .get_default_values()
-        .iter()
-        .map(|v| v.to_string_lossy().into_owned())
-        .collect();
-    vec![name, code(&takes), code(&default.join(" ")), help(arg)]
-}
-
 fn code(text: &str) -> String {
     if text.is_empty() {
         String::new()
     } else {
         format!("`{text}`")
     }
-}
-
-fn help(arg: &Arg) -> String {
-    arg.get_help()
-        .map(ToString::to_string)
-        .unwrap_or_default()
-        .replace('\n', " ")
-}
-
-/// Every command with its arguments, those of Karpenter left out.
-fn commands(command: &Command, path: &str) -> String {
-    let mut text = String::new();
-    for sub in command
-        .get_subcommands()
-        .filter(|sub| !["help", "sim"].contains(&sub.get_name()) && !sub.is_hide_set())
-    {
-        let path = format!("{path} {}", sub.get_name());
-        if sub.has_subcommands() {
-            text += &commands(sub, &path);
-            continue;
-        }
-        // Karpenter's have a table of their own.
-        let theirs = |heading: &str| heading.starts_with("As Karpenter");
-        let ours =
-            |arg: &&Arg| !arg.get_help_heading().is_some_and(theirs) && arg.get_id() != "help";
-        let rows: Vec<_> = sub.get_arguments().filter(ours).map(argument).collect();
-        let about = sub.get_about().map(ToString::to_string).unwrap_or_default();
-        text += &format!(
-            "### {path}\n\n{about}.\n\n{}\n",
-            table(&["argument", "value", "default", "meaning"], rows)
-        );
-    }
-    text
-}
-
-/// Karpenter's flags that do something, or those that do nothing.
-fn karpenter(command: &Command, hidden: bool) -> String {
-    let run = command.find_subcommand("run").expect("a command `run`");
-    let row = |flag: &crate::args::karpenter::Flag| {
-        let arg = run
-            .get_arguments()
-            .find(|arg| arg.get_long() == Some(flag.name))
-            .expect(flag.name);
-        (arg.is_hide_set() == hidden)
-            .then(|| vec![code(flag.variable), format!("`--{}`", flag.name), help(arg)])
-    };
-    table(
-        &[
-            "variable",
-            "flag",
-            if hidden { "why not" } else { "meaning" },
-        ],
-        FLAGS.iter().filter_map(row),
-    )
 }
 
 /// A key of `longshore.toml`.
@@ -170,7 +87,7 @@ const fn key(
 }
 
 /// All of them. What a value may be is asked of the reader, and that this list is complete.
-const KEYS: [Key; 43] = [
+const KEYS: [Key; 55] = [
     key(
         "[planning]",
         "improve",
@@ -320,6 +237,58 @@ const KEYS: [Key; 43] = [
          consolidated or launched.",
     ),
     key(
+        "[[policy]]",
+        "canary",
+        "",
+        "How its next version takes over, see `[policy.canary]` and [Canary](canary.md).",
+    ),
+    key(
+        "[policy.canary]",
+        "path",
+        "",
+        "The component of the next version. It, `oci`, `oci-layout`, `cel` or `prefer` is required.",
+    ),
+    key("[policy.canary]", "cel", "", "As in `[[policy]]`."),
+    key("[policy.canary]", "prefer", "", "As in `[[policy]]`."),
+    key("[policy.canary]", "oci", "", "As in `[[policy]]`."),
+    key("[policy.canary]", "oci-layout", "", "As in `[[policy]]`."),
+    key(
+        "[policy.canary]",
+        "settings",
+        "",
+        "Settings of the next version.",
+    ),
+    key(
+        "[policy.canary]",
+        "settings-file",
+        "",
+        "A TOML file with them, instead of `settings`.",
+    ),
+    key(
+        "[policy.canary]",
+        "order",
+        "[[\"*\"]]",
+        "NodePools by name, step by step; `*` in the last step for all that are left.",
+    ),
+    key(
+        "[policy.canary]",
+        "hold",
+        "\"30m\"",
+        "How long a step lasts at the least, and 20 rounds in which it was asked.",
+    ),
+    key(
+        "[policy.canary]",
+        "promote",
+        "\"ask\"",
+        "Whether each step waits for `longshore policy promote`, or for nothing more.",
+    ),
+    key(
+        "[policy.canary]",
+        "max-cost-increase",
+        "\"10%\"",
+        "How much dearer plans with the next version may be than those without, before it is taken back.",
+    ),
+    key(
         "[registries.HOST]",
         "auth-file",
         "",
@@ -439,6 +408,7 @@ const KEYS: [Key; 43] = [
 /// `[signals.NAME]` as a file has it.
 fn header(table: &str) -> String {
     table
+        .replace("[policy.canary]", "[[policy]]\n[policy.canary]")
         .replace("NAME", "name")
         .replace("HOST", "\"reg.example\"")
 }
@@ -542,7 +512,7 @@ fn every_key_that_the_reader_knows_is_in_the_reference() {
             said.matches('`').count() / 2 - 1,
             tables.iter().filter(|table| named(table)).count()
         ),
-        (8, 8),
+        (8, 9),
         "{said}"
     );
 }

@@ -15,9 +15,10 @@ use longshore_core::model::{Catalogue, NodePool, OfferingId, Records, Symbol, Sy
 use longshore_core::policy::{AlikeCosts, ByPrice, CostTerm, Policies, PolicyCosts, Scores};
 
 use crate::call::Instance;
-use crate::call::scores::Guard;
+use crate::call::scores::{Guard, Raised};
+use crate::canary::{CanaryFault, CanarySeen, Judged, Obeyed};
 use crate::columns::Columns;
-use crate::judges::Judges;
+use crate::judges::{self, Judges};
 use crate::kept::View;
 use crate::last_answers::{LastAnswer, LastAnswers};
 use crate::load::Host;
@@ -50,6 +51,8 @@ pub struct PolicySlot {
     pub follows: Option<usize>,
     /// What the operator says of it, loaded or not.
     pub terms: Terms,
+    /// The version that is to follow it, asked beside it once [`WasmPolicies::obey`] says so.
+    pub next: Option<LoadedPolicy>,
 }
 
 /// Scorers by NodePool: the host's side of [`Policies`].
@@ -92,6 +95,7 @@ impl Host {
             policy: Some(a.policy),
             node_pools: a.node_pools,
             follows: None,
+            next: None,
         };
         self.follow(None, assignments.into_iter().map(place).collect())
     }
@@ -115,7 +119,8 @@ impl Host {
                 .follows
                 .and_then(|at| before.as_ref()?.scorers.get(at));
             let pools = place.node_pools.clone();
-            Versions::follow(place.policy.clone(), pools, &place.terms, old)
+            let next = place.next.clone().filter(LoadedPolicy::is_scorer);
+            Versions::follow(place.policy.clone(), pools, &place.terms, old).with_next(next, old)
         };
         let judge = |place: &PolicySlot| {
             let is_judge = match &place.policy {
@@ -125,10 +130,9 @@ impl Host {
             if !is_judge {
                 return Versions::default();
             }
-            let (policy, pools) = (place.policy.clone(), place.node_pools.clone());
             match &old_judges {
-                Some(old) => old.follow(place.follows, policy, pools, &place.terms),
-                None => Versions::follow(policy, pools, &place.terms, None),
+                Some(old) => old.follow(place),
+                None => judges::follow(place, None),
             }
         };
         let judges = Arc::new(Judges::new(places.iter().map(judge).collect()));
@@ -179,7 +183,8 @@ impl WasmPolicies {
             inner.previous_requests = std::mem::take(&mut inner.requests);
             inner.forget_unasked();
         }
-        let budget = Budget::share(inner.scorers.len());
+        let next = inner.scorers.iter().filter(|of| of.next.is_some()).count();
+        let budget = Budget::share(inner.scorers.len() + next);
         (inner.scorers.iter_mut()).for_each(|versions| versions.begin_round(budget));
     }
 
@@ -234,6 +239,33 @@ impl WasmPolicies {
     /// another kind that is the reason.
     pub fn hold(&self, node_pools: &Arc<BTreeMap<String, Arc<str>>>) {
         self.lock().held = node_pools.clone();
+    }
+
+    /// For which NodePools the next version of the policy at a place is obeyed, from the next question
+    /// on.
+    pub fn obey(&self, place: usize, obeyed: &Obeyed) {
+        if let Some(next) = (self.lock().scorers.get_mut(place)).and_then(|of| of.next.as_mut()) {
+            next.obeyed.clone_from(obeyed);
+        }
+        self.judges.obey(place, obeyed);
+    }
+
+    /// Whether the next version of the policy at a place is asked.
+    pub fn asks_next(&self, place: usize) -> bool {
+        let inner = self.lock();
+        let next = inner.scorers.get(place).and_then(|of| of.next.as_ref());
+        next.is_some_and(|next| next.obeyed != Obeyed::NotAsked)
+    }
+
+    /// What was seen of the next version of the policy at a place, since last taken: when scoring.
+    pub fn take_seen(&self, place: usize) -> Option<CanarySeen> {
+        let mut inner = self.lock();
+        Some(inner.scorers.get_mut(place)?.next.as_mut()?.take_seen())
+    }
+
+    /// As [`WasmPolicies::take_seen`], in looks for disruption.
+    pub fn take_seen_in_looks(&self, place: usize) -> Option<CanarySeen> {
+        self.judges.take_seen(place)
     }
 
     /// The requests of this round so far, or those of the last round that had any. One question for
@@ -427,6 +459,19 @@ impl DisruptionPolicies for WasmPolicies {
     }
 }
 
+/// How answers of a next version about a NodePool are judged.
+fn judged(node_pool: &str) -> Judged<'_, (Scores, Option<Raised>)> {
+    Judged {
+        same: &|(one, _), (other, _)| summed(one).0 == summed(other).0,
+        wrong: &|policy, (_, raised)| {
+            let raised = raised.as_ref()?;
+            let report = Report::raised(0, "", &policy.called(), raised.clone());
+            Some(CanaryFault::Discount(report.to_string()))
+        },
+        about: node_pool,
+    }
+}
+
 /// Costs without commitments.
 fn costs(cost: Vec<f64>) -> Scores {
     Scores {
@@ -539,6 +584,8 @@ impl Inner {
         let kept = versions.tally.kept;
         let answer = versions.ask(&call, &mut self.reports);
         let kept = versions.tally.kept > kept;
+        let next = versions.ask_next(&call, &judged(node_pool));
+        let obeyed = versions.obeys_next(node_pool);
         let answer = answer.map(|(policy, (scores, raised))| {
             if let Some(raised) = raised {
                 versions.tally.raised += raised.offerings;
@@ -569,6 +616,14 @@ impl Inner {
             }
             (None, Fallback::Hold, _) => (None, Some(costs(vec![f64::INFINITY; columns.count()]))),
             (None, _, _) => (None, None),
+        };
+        let (by, scores) = match next.filter(|_| obeyed) {
+            Some((policy, (mut next, _))) => {
+                let pools = next.pools.iter_mut();
+                pools.for_each(|pool| pool.owner = place as u32);
+                (Some(policy), Some(next))
+            }
+            None => (by, scores),
         };
         let loaded = by.as_ref().or(versions.current.as_ref().map(|v| &v.policy));
         let name = loaded.map(|policy| policy.name().into());

@@ -10,14 +10,15 @@ use longshore_core::disrupt::consolidation::{Consolidation, Decision, Facts, Wei
 use longshore_core::disrupt::methods::Verdict;
 use longshore_core::disrupt::proposals::Proposal;
 
-use crate::chain::WasmPolicies;
+use crate::canary::{CanarySeen, Judged, Obeyed};
+use crate::chain::{PolicySlot, WasmPolicies};
 use crate::cluster_columns::{ClusterColumns, ProposalColumns};
 use crate::judged::{ConsolidationRequest, JudgeAnswer, JudgeRecord, Said};
 use crate::last_decisions::LastDecisions;
 use crate::loaded::LoadedPolicy;
 use crate::report::{CallStats, Fallback, Report};
 use crate::score_request::{JudgeRequest, ScoreRequest};
-use crate::terms::{OnFailure, Terms};
+use crate::terms::OnFailure;
 use crate::version::{Ask, Budget, Call, Versions};
 
 /// The consolidation policies, by place.
@@ -34,6 +35,13 @@ struct JudgesInner {
     cluster: Arc<ClusterColumns>,
     /// Each question with the policies that answered it, while that is kept.
     records: Option<Vec<JudgeRecord>>,
+}
+
+/// The versions of a place that may follow another one.
+pub(crate) fn follow(place: &PolicySlot, old: Option<&Versions>) -> Versions {
+    let (policy, pools) = (place.policy.clone(), place.node_pools.clone());
+    let next = place.next.clone().filter(LoadedPolicy::is_consolidation);
+    Versions::follow(policy, pools, &place.terms, old).with_next(next, old)
 }
 
 impl Judges {
@@ -53,16 +61,21 @@ impl Judges {
     }
 
     /// Has another place follow one of these; see [`Versions::follow`].
-    pub fn follow(
-        &self,
-        at: Option<usize>,
-        policy: Option<LoadedPolicy>,
-        node_pools: Vec<String>,
-        terms: &Terms,
-    ) -> Versions {
+    pub fn follow(&self, place: &PolicySlot) -> Versions {
         let inner = self.lock();
-        let old = at.and_then(|at| inner.places.get(at));
-        Versions::follow(policy, node_pools, terms, old)
+        follow(place, place.follows.and_then(|at| inner.places.get(at)))
+    }
+
+    /// For which NodePools the next version of the policy at a place is obeyed.
+    pub fn obey(&self, at: usize, obeyed: &Obeyed) {
+        if let Some(next) = (self.lock().places.get_mut(at)).and_then(|of| of.next.as_mut()) {
+            next.obeyed.clone_from(obeyed);
+        }
+    }
+
+    /// What was seen of the next version of the policy at a place, since last taken.
+    pub fn take_seen(&self, at: usize) -> Option<CanarySeen> {
+        Some(self.lock().places.get_mut(at)?.next.as_mut()?.take_seen())
     }
 
     pub fn replace(&self, at: usize, policy: LoadedPolicy) {
@@ -130,7 +143,8 @@ impl JudgesInner {
     }
 
     fn begin_look(&mut self) {
-        let budget = Budget::share(self.places.len());
+        let next = self.places.iter().filter(|of| of.next.is_some()).count();
+        let budget = Budget::share(self.places.len() + next);
         (self.places.iter_mut()).for_each(|versions| versions.begin_round(budget));
     }
 
@@ -240,14 +254,56 @@ impl JudgesInner {
         (place, floor): (usize, Fallback),
         ask: Ask<'_, T>,
     ) -> Option<(LoadedPolicy, T)> {
-        let call = Call {
-            place,
-            node_pool: "",
-            floor,
-            ask,
-            known: &|_, _| None,
-        };
+        let call = question(place, floor, ask);
         self.places[place].ask(&call, &mut self.reports)
+    }
+
+    /// What the next version of a place answers, and for which of the NodePools that counts; the others
+    /// are for the version at work.
+    fn ask_next<T: PartialEq>(
+        &mut self,
+        place: usize,
+        ask: Ask<'_, T>,
+        node_pools: Vec<Arc<str>>,
+    ) -> (Vec<Arc<str>>, Option<Following<T>>) {
+        let judged = Judged {
+            same: &|one, other| one == other,
+            wrong: &|_, _| None,
+            about: "and all others",
+        };
+        let versions = &mut self.places[place];
+        let answer = versions.ask_next(&question(place, Fallback::Rules, ask), &judged);
+        let obeyed = |pool: &Arc<str>| versions.obeys_next(pool);
+        let (own, rest): (Vec<_>, Vec<_>) = node_pools.into_iter().partition(obeyed);
+        match answer {
+            Some((by, answer)) if !own.is_empty() => (
+                rest,
+                Some(Following {
+                    by,
+                    answer,
+                    node_pools: own,
+                }),
+            ),
+            _ => (own.into_iter().chain(rest).collect(), None),
+        }
+    }
+}
+
+/// What a next version says of the nodes of some NodePools.
+struct Following<T> {
+    by: LoadedPolicy,
+    answer: T,
+    node_pools: Vec<Arc<str>>,
+}
+
+/// A question about consolidation.
+fn question<'q, T>(place: usize, floor: Fallback, ask: Ask<'q, T>) -> Call<'q, T> {
+    Call {
+        place,
+        node_pool: "",
+        floor,
+        ask,
+        known: &|_, _| None,
     }
 }
 
@@ -297,10 +353,12 @@ impl WasmPolicies {
                 continue;
             }
             let floor = inner.floor_of_weights(place);
-            let answer = inner.ask((place, floor), &|instance, _, _| {
+            let ask: Ask<'_, Vec<f64>> = &|instance, _, _| {
                 instance.set_judge_request(&request.0);
                 instance.weigh()
-            });
+            };
+            let answer = inner.ask((place, floor), ask);
+            let (node_pools, next) = inner.ask_next(place, ask, node_pools);
             let cluster = &request.0.cluster;
             let said: Option<Vec<f64>> = match (&answer, floor) {
                 (Some((_, usd)), _) => Some(usd.clone()),
@@ -317,6 +375,10 @@ impl WasmPolicies {
             let answer = inner.answer(place, by, floor, node_pools, said);
             inner.keep_weights(&answer, cluster);
             answers.push(answer);
+            answers.extend(next.map(|next| {
+                let said = Some(Said::Weights(next.answer.into()));
+                inner.answer(place, Some(next.by), floor, next.node_pools, said)
+            }));
         }
         inner.record(None, &answers);
         answers
@@ -338,10 +400,11 @@ impl WasmPolicies {
             if !(0..request.proposals()).any(concerned) {
                 continue;
             }
-            let answer = inner.ask((place, floor), &|instance, policy, _| {
+            let ask: Ask<'_, Vec<Decision>> = &|instance, policy, _| {
                 instance.set_judge_request(&request.0);
                 instance.decide(&policy.name().into())
-            });
+            };
+            let answer = inner.ask((place, floor), ask);
             let count = request.proposals();
             let names = &request.0.cluster.names;
             let last = |proposal| {
@@ -358,9 +421,14 @@ impl WasmPolicies {
             let by = answer.map(|(by, _)| by);
             let said = said.map(|said| Said::Decisions(said.into()));
             let node_pools = std::mem::take(&mut unasked.node_pools);
+            let (node_pools, next) = inner.ask_next(place, ask, node_pools);
             let answer = inner.answer(place, by, floor, node_pools, said);
             inner.keep_decisions(&answer, request);
             answers.push(answer);
+            answers.extend(next.map(|next| {
+                let said = Some(Said::Decisions(next.answer.into()));
+                inner.answer(place, Some(next.by), floor, next.node_pools, said)
+            }));
         }
         inner.record(Some(request.proposals()), &answers);
         answers

@@ -29,6 +29,7 @@
 mod bootstrap;
 mod cache;
 mod call;
+mod canary;
 mod cases;
 mod chain;
 mod cluster_columns;
@@ -59,6 +60,7 @@ pub use bootstrap::BootSession;
 pub use bootstrap::answers::{Kind, Overheads, Taint, UserData};
 pub use bootstrap::facts::{BootFacts, ClusterFacts, Machines};
 pub use call::answer::{About, CallError, SignalUse};
+pub use canary::{CanaryFault, CanarySeen, Obeyed};
 pub use cases::text::toml_value;
 pub use cases::{Case, CaseError, CasePool, CaseRow};
 pub use chain::{

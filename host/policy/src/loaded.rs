@@ -45,6 +45,13 @@ pub(crate) struct Exports {
     pub user_data: Option<ComponentExportIndex>,
 }
 
+impl LoadedPolicy {
+    /// Whether both are the one that was loaded once.
+    pub fn is_same(&self, other: &LoadedPolicy) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
 impl Exports {
     /// Forgets what the operator does not grant: it is never asked.
     pub fn restrict(&mut self, grants: &BTreeSet<Ability>) {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::call::Instance;
 use crate::call::answer::CallError;
+use crate::canary::Next;
 use crate::kept::KeptAnswers;
 use crate::last_answers::LastAnswer;
 use crate::last_decisions::LastDecisions;
@@ -76,6 +77,8 @@ pub(crate) struct Versions {
     pub last_answers: BTreeMap<Arc<str>, LastAnswer>,
     /// What it last said of nodes, if that counts when it fails.
     pub last_decisions: LastDecisions,
+    /// The version that is to follow the one at work.
+    pub next: Option<Next>,
 }
 
 pub(crate) struct Version {
@@ -157,7 +160,18 @@ impl Versions {
             terms: terms.clone(),
             last_answers,
             last_decisions: last_decisions.unwrap_or_default(),
+            next: None,
         }
+    }
+
+    /// Has a next version asked beside the one at work; the one that was before, if it is that.
+    pub fn with_next(mut self, policy: Option<LoadedPolicy>, old: Option<&Self>) -> Self {
+        let before = old.and_then(|old| old.next.as_ref());
+        self.next = policy.map(|policy| match before {
+            Some(next) if next.is(&policy) => next.rested(),
+            _ => Next::new(policy),
+        });
+        self
     }
 
     /// What counts about a NodePool where no version answers; `usual` if that is said to be the same as
@@ -182,6 +196,7 @@ impl Versions {
             terms: self.terms.clone(),
             last_answers: self.last_answers.clone(),
             last_decisions: self.last_decisions.clone(),
+            next: self.next.as_ref().map(Next::rested),
         }
     }
 
@@ -197,18 +212,21 @@ impl Versions {
         versions.find(|version| std::sync::Arc::ptr_eq(&version.policy.0, &policy.0))
     }
 
-    /// Whether a version is the one at work, and not the last good one.
+    /// Whether a version is the one at work or the next one, and not the last good one.
     pub fn is_at_work(&self, policy: &LoadedPolicy) -> bool {
         let current = self.current.as_ref();
-        current.is_some_and(|version| std::sync::Arc::ptr_eq(&version.policy.0, &policy.0))
+        let is_current =
+            current.is_some_and(|version| std::sync::Arc::ptr_eq(&version.policy.0, &policy.0));
+        is_current || self.next.as_ref().is_some_and(|next| next.is(policy))
     }
 
     /// Instances are made anew, failed versions get another chance, and each has `budget`.
     pub fn begin_round(&mut self, budget: Budget) {
         for version in self.current.iter_mut().chain(&mut self.last_good) {
-            version.instance = None;
-            version.failed = false;
-            version.budget = budget;
+            version.begin_round(budget);
+        }
+        if let Some(next) = &mut self.next {
+            next.begin_round(budget);
         }
     }
 
@@ -248,7 +266,7 @@ impl Versions {
             }
             let answer = version.ask(call, instead, reports);
             tally.failures += u64::from(version.failed && !before);
-            tally.usage.add(std::mem::take(&mut version.usage));
+            tally.usage.add(version.take_usage());
             answer
         };
         if let Some(version) = current
@@ -272,7 +290,7 @@ impl Versions {
 }
 
 impl Version {
-    fn new(policy: LoadedPolicy) -> Self {
+    pub fn new(policy: LoadedPolicy) -> Self {
         Version {
             policy,
             instance: None,
@@ -285,8 +303,20 @@ impl Version {
         }
     }
 
+    /// Its instance is made anew, it gets another chance, and has `budget`.
+    pub fn begin_round(&mut self, budget: Budget) {
+        self.instance = None;
+        self.failed = false;
+        self.budget = budget;
+    }
+
+    /// The most that its calls used, since last taken.
+    pub fn take_usage(&mut self) -> CallUsage {
+        std::mem::take(&mut self.usage)
+    }
+
     /// The same version without an instance, with another chance.
-    fn rested(&self) -> Self {
+    pub fn rested(&self) -> Self {
         Version {
             answered: self.answered,
             said_raised: self.said_raised,
@@ -296,7 +326,7 @@ impl Version {
     }
 
     /// An answer that it gave before and that holds for this question.
-    fn known<T>(&mut self, call: &Call<'_, T>) -> Option<T> {
+    pub fn known<T>(&mut self, call: &Call<'_, T>) -> Option<T> {
         if self.failed {
             return None;
         }
@@ -306,7 +336,7 @@ impl Version {
     }
 
     /// Its answer, unless it fails or has failed in this round.
-    fn ask<T>(
+    pub fn ask<T>(
         &mut self,
         call: &Call<'_, T>,
         instead: Fallback,

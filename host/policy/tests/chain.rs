@@ -219,6 +219,7 @@ fn a_place_without_a_policy_is_left_out() {
         node_pools: vec![],
         follows: None,
         terms,
+        next: None,
     };
     let policies = HOST.follow(
         None,

@@ -1,5 +1,6 @@
 //! The daemon in a simulated cluster, in virtual time.
 
+mod canaries;
 mod drains;
 mod first_day;
 mod first_party;

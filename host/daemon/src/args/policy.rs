@@ -31,6 +31,35 @@ pub enum PolicyCommand {
     Run(RunPolicyArgs),
     /// Looks for a question that a policy answers badly: exit code 1 if there is one
     Prove(ProveArgs),
+    /// Says how next versions of policies take over
+    Status(CanaryStatusArgs),
+    /// Lets the next version of a policy go a step further
+    Promote(CanaryArgs),
+    /// Takes the next version of a policy back
+    Abort(CanaryArgs),
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct CanaryStatusArgs {
+    /// How the API server is reached [default: $KUBECONFIG, ~/.kube/config or the ServiceAccount]
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Namespace of the Lease [default: as the daemon is told, else kube-system]
+    #[arg(long, short, value_name = "NAME")]
+    pub namespace: Option<String>,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct CanaryArgs {
+    /// The policy's name in the configuration
+    #[arg(value_name = "POLICY")]
+    pub policy: String,
+    /// How the API server is reached [default: $KUBECONFIG, ~/.kube/config or the ServiceAccount]
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Namespace of the Lease [default: as the daemon is told, else kube-system]
+    #[arg(long, short, value_name = "NAME")]
+    pub namespace: Option<String>,
 }
 
 #[derive(Debug, ClapArgs)]

@@ -6,8 +6,10 @@ use std::path::{Path, PathBuf};
 use longshore_policy::{Ability, Exclusions, MAX_DISCOUNT, OnFailure, Terms};
 use serde_json::Value;
 
+use super::canary;
 use super::reader::{Table, did_you_mean, expected, percent};
 use super::source::{self, PolicySource};
+use crate::canary::Terms as CanaryTerms;
 
 /// One `[[policy]]`.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,6 +37,9 @@ pub struct PolicyEntry {
     pub exclusions: Exclusions,
     /// `on-failure`.
     pub on_failure: OnFailure,
+    /// `canary`: how its next version takes over. That version is the entry after this one, in mode
+    /// `canary`.
+    pub canary: Option<CanaryTerms>,
     /// The line where it begins, from 1 on; 0 for one that no file names.
     pub line: usize,
 }
@@ -48,6 +53,8 @@ pub enum Mode {
     Enforce,
     /// Its scores are compared and never used.
     Shadow,
+    /// It is the next version of the policy before it, which it takes over from step by step.
+    Canary,
     /// It is neither asked nor loaded, as if it were not there.
     Off,
 }
@@ -57,6 +64,7 @@ impl std::fmt::Display for Mode {
         f.write_str(match self {
             Mode::Enforce => "enforce",
             Mode::Shadow => "shadow",
+            Mode::Canary => "canary",
             Mode::Off => "off",
         })
     }
@@ -113,6 +121,7 @@ pub(super) fn read(
         let max_discount = max_discount(&mut table);
         let exclusions = exclusions(&mut table);
         let on_failure = on_failure(&mut table);
+        let next = canary::read(&mut table, folder, signals_of_file, mode);
         if let Some(name) = name {
             if all.iter().any(|other| other.name == name) {
                 table.fault_at(
@@ -121,7 +130,7 @@ pub(super) fn read(
                     "give each a name of its own".into(),
                 );
             }
-            all.push(PolicyEntry {
+            let entry = PolicyEntry {
                 name: name.into(),
                 source: named.source,
                 settings: (named.settings.or(settings))
@@ -134,8 +143,12 @@ pub(super) fn read(
                 max_discount,
                 exclusions,
                 on_failure,
+                canary: next.as_ref().map(|next| next.terms.clone()),
                 line: table.line(),
-            });
+            };
+            let next = next.map(|next| next.entry(&entry, &mut table));
+            all.push(entry);
+            all.extend(next);
         }
         table.finish();
     }
@@ -143,7 +156,7 @@ pub(super) fn read(
 }
 
 /// An expression is all that its component is told.
-fn without_settings(table: &Table) {
+pub(super) fn without_settings(table: &Table) {
     for key in ["settings", "settings-file"] {
         if table.has(key) {
             let message = format!("`{key}` stands beside an expression, which has no settings");
@@ -173,9 +186,8 @@ fn mode(table: &mut Table) -> Mode {
         Some("off") => return Mode::Off,
         Some("canary") => table.fault_at(
             "mode",
-            "mode `canary` is not there yet".into(),
-            "write `mode = \"shadow\"` to compare without obeying, or `nodepools` to obey for some"
-                .into(),
+            "`canary` is no mode of an entry".into(),
+            "write `[policy.canary]` below the entry of the version that runs".into(),
         ),
         Some(mode) => table.fault_at(
             "mode",
@@ -269,8 +281,8 @@ mod tests {
             "[[policy]]\nname = 'a'\npath = 'a.wasm'\nmode = 'canary'\n[[policy]]\nname = \
             'a'\npath = 'b.wasm'\nmode = 'maybe'\n",
             expect![[r#"
-                conf/longshore.toml:4:8: mode `canary` is not there yet
-                    hint: write `mode = "shadow"` to compare without obeying, or `nodepools` to obey for some
+                conf/longshore.toml:4:8: `canary` is no mode of an entry
+                    hint: write `[policy.canary]` below the entry of the version that runs
                 conf/longshore.toml:6:8: policy `a` is there twice
                     hint: give each a name of its own
                 conf/longshore.toml:8:8: unknown mode `maybe`: expected one of `enforce`, `shadow`, `off`

@@ -152,7 +152,7 @@ mod tests {
         expect![[r#"
             longshore.toml:3:10: `prefer` prefers nothing: expected one of `families`, `generations`, `architectures`
                 hint: write it as { architectures = ["arm64", "amd64"], tolerance = "10%" }
-            longshore.toml:3:12: unknown key `family` in [prefer]: expected one of `architectures`, `families`, `generations`, `tolerance`
+            longshore.toml:3:12: unknown key `family` in [policy.prefer]: expected one of `architectures`, `families`, `generations`, `tolerance`
                 hint: did you mean `families`?
             longshore.toml:3:42: `tolerance` is a number: expected a string
                 hint: write it in quotes

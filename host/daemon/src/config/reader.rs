@@ -170,6 +170,11 @@ impl<'d, 't> Table<'d, 't> {
         self.faults.line(self.span.start)
     }
 
+    /// As in a header: `[planning]`; empty for the outermost one.
+    pub fn title(&self) -> &str {
+        &self.title
+    }
+
     /// Whether there is such a key.
     pub fn has(&self, key: &str) -> bool {
         self.entries.contains_key(key)
@@ -236,8 +241,8 @@ impl<'d, 't> Table<'d, 't> {
             .strip_prefix('[')
             .and_then(|rest| rest.strip_suffix(']'))
         {
-            Some(outer) if !outer.starts_with('[') => format!("[{outer}.{named}]"),
-            _ => format!("[{named}]"),
+            Some(outer) => format!("[{}.{named}]", outer.trim_matches(['[', ']'])),
+            None => format!("[{named}]"),
         };
         match value {
             DeValue::Table(entries) => Some(Table::new(self.faults, title, at, entries)),
@@ -339,6 +344,25 @@ impl<'d, 't> Table<'d, 't> {
         }
         // What is wrong with items was said: a list of them alone is not an empty one.
         (!texts.is_empty() || items.is_empty()).then_some(texts)
+    }
+
+    /// An array of arrays of strings under `key`; its faults are said.
+    pub fn lists(&mut self, key: &str) -> Option<Vec<Vec<String>>> {
+        const HINT: &str = "write it as [[\"dev\"], [\"*\"]]";
+        let (value, at) = self.value(key)?;
+        let list = |item: &DeValue<'t>| -> Option<Vec<String>> {
+            let texts = item.as_array()?.iter();
+            let text = |text: &Spanned<DeValue<'t>>| text.get_ref().as_str().map(str::to_owned);
+            texts.map(text).collect()
+        };
+        let lists = value.as_array().and_then(|items| {
+            let lists = items.iter().map(|item| list(item.get_ref()));
+            lists.collect::<Option<Vec<_>>>()
+        });
+        if lists.is_none() {
+            self.wrong_kind(key, value, at, "an array of arrays of strings", HINT);
+        }
+        lists
     }
 
     /// One of these words under `key`.

@@ -110,7 +110,7 @@ pub(super) fn read(table: &mut Table, folder: &Path, known: &[String]) -> Named 
     let expression = cel(table, known);
     let preference = preference(table);
     if given.is_empty() {
-        let message = "`path` is missing in [[policy]]".into();
+        let message = format!("`path` is missing in {}", table.title());
         let hint = "add `path = \"…\"`, or `cel = \"…\"` for an expression".into();
         table.fault_at("path", message, hint);
     }

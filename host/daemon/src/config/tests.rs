@@ -106,6 +106,7 @@ fn every_key_is_read() {
                     max_discount: Some(0.5),
                     exclusions: Exclusions::Discourage,
                     on_failure: OnFailure::Hold,
+                    canary: None,
                     line: 10,
                 },
                 PolicyEntry {
@@ -120,6 +121,7 @@ fn every_key_is_read() {
                     max_discount: None,
                     exclusions: Exclusions::Allow,
                     on_failure: OnFailure::LastAnswer,
+                    canary: None,
                     line: 22,
                 },
             ],

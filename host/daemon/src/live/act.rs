@@ -1,5 +1,6 @@
 //! How decisions become objects and instances, and how these end.
 
+pub mod canary_map;
 pub(crate) mod claim_conditions;
 pub(in crate::live) mod claim_writes;
 pub(in crate::live) mod cloud;

@@ -8,6 +8,7 @@
 //! due.
 
 mod apply_plan;
+mod canaries;
 mod disruption;
 mod due;
 mod observed;
@@ -75,6 +76,8 @@ enum Done {
     Written(Vec<Created>, usize, bool),
     Collected,
     Explained,
+    /// The ConfigMap of canaries was read or written.
+    Canaries(canaries::CanariesDone),
     /// A look for disruption has ended; nothing if it has panicked.
     Disruption(Option<disruption::Look>),
     /// A command of disruption has been begun, or could not be; whether something may have been bought
@@ -112,6 +115,8 @@ struct Controller {
     pool_counts: PoolCounts,
     /// Policies that give no answer, as NodePools were last told.
     troubles: Arc<[Trouble]>,
+    /// Next versions of policies, and how they take over.
+    canaries: canaries::Canaries,
     /// What can be bought.
     offers: Offered,
     /// When nodes register, and which pods are nominated for them.
@@ -238,6 +243,7 @@ impl Controller {
             garbage: GarbagePasses::new(now),
             pool_counts: PoolCounts::new(now),
             troubles: Arc::default(),
+            canaries: canaries::Canaries::default(),
             offers: Offered::default(),
             rollout: Rollout::default(),
             pod_latency: PodLatency::default(),
@@ -319,6 +325,7 @@ impl Controller {
                 self.was_leader = false;
                 self.work.stand_by();
                 self.rollout.stand_by();
+                self.forget_canaries();
             }
             self.follow_pods(now);
             // Another replica does them.
@@ -342,6 +349,7 @@ impl Controller {
         let open = |node: &str| nodes.get(node).is_none_or(|node| node.is_registered());
         self.rollout.expire(now, open);
         self.carry_out(now);
+        self.follow_canaries(now);
         let troubles = self.config.policies.troubles();
         if !Arc::ptr_eq(&troubles, &self.troubles) {
             self.troubles = troubles;

@@ -108,6 +108,7 @@ pub struct Metrics {
     signal_age: ByName,
     costs_alike: ByName,
     costs_raised: ByName,
+    canary_step: ByName,
     kept_answers: IntCounterVec,
     policy_call: GaugeVec,
     policy_fuel: GaugeVec,
@@ -419,6 +420,14 @@ impl Metrics {
         let ages = ages.filter_map(|signal| Some((signal.name.as_str(), signal.age_seconds?)));
         self.signal_age.set(ages);
         self.policy_versions(&status.policies);
+        let canaries = status.policies.iter();
+        let canaries = canaries.filter_map(|policy| {
+            let canary = policy.canary.as_ref()?;
+            let step = i64::try_from(canary.step).unwrap_or_default();
+            let is_back = canary.taken_back.is_some();
+            Some((policy.name.as_str(), if is_back { -1 } else { step }))
+        });
+        self.canary_step.set(canaries);
         let enforced = status.policies.iter();
         let enforced = enforced.filter(|policy| policy.mode == Mode::Enforce);
         let raised = enforced.clone();

@@ -18,6 +18,7 @@ mod answers_on_disk;
 mod board;
 mod boots;
 mod bundles;
+mod canaries;
 mod compare;
 mod diff;
 mod files;
@@ -28,6 +29,7 @@ mod load;
 mod notice;
 mod places;
 mod quota;
+mod replan;
 mod serve;
 mod setup;
 mod shared;
@@ -36,6 +38,7 @@ mod slots;
 pub mod status;
 mod watch;
 mod web;
+mod windows;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -45,6 +48,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use longshore_core::model::MinValuesPolicy;
 use longshore_core::plan::Plan;
+use longshore_core::planner::Options;
 use longshore_core::snapshot::Snapshot;
 use tokio::sync::watch::channel as watch_channel;
 
@@ -54,6 +58,7 @@ use crate::live::process::lock::lock;
 
 pub use boots::{BootTexts, LiveBootstrap};
 pub use bundles::Fetching;
+pub use canaries::{CanarySlot, ObeyedVersions};
 pub use compare::Shadows;
 pub use health::{Trouble, trouble_of};
 pub use last_good::{Opened, open};
@@ -64,10 +69,11 @@ pub use serve::{ActivePolicies, BootSlot};
 pub use setup::Setup;
 pub use signals::ScoresAsker;
 pub use status::{
-    Active, Alike, ConfigStatus, DatedBy, FilesStatus, PolicyStatus, Problem, ShadowStatus,
-    SignalStatus, Status,
+    Active, Alike, CanaryStatus, ConfigStatus, DatedBy, FilesStatus, PolicyStatus, Problem,
+    ShadowStatus, SignalStatus, Status,
 };
 pub use watch::Watcher;
+pub use windows::{Difference, Side, Sums, Window};
 
 use compare::Job;
 use hints::Hints;
@@ -209,6 +215,7 @@ impl PolicyReloader {
             slot.current.share_signals(signals);
         }
         slot.current.wasm.hold(&slot.held);
+        slot.current.obey(&slot.obeyed);
         slot.swaps.longest = slot.swaps.longest.max(start.elapsed());
         slot.current.clone()
     }
@@ -260,12 +267,20 @@ impl PolicyReloader {
     /// Hands back what a round decided, for shadows to be compared with. Without shadows it does
     /// nothing; with some it copies the claims without their pods. If the previous comparison is
     /// still running, this round is skipped and counted.
-    pub fn finish(&self, live: &Arc<ActivePolicies>, snapshot: &Snapshot, plan: &Plan) {
-        self.send(Job::of_round(live, snapshot, plan));
+    pub fn finish(
+        &self,
+        live: &Arc<ActivePolicies>,
+        snapshot: &Snapshot,
+        options: Options,
+        plan: &Plan,
+    ) {
+        let turn = self.shared.rounds.fetch_add(1, Ordering::Relaxed);
+        self.send(Job::of_round(live, snapshot, (options, turn), plan));
     }
 
     /// As [`PolicyReloader::finish`], for a look for disruption.
     pub fn finish_look(&self, live: &ActivePolicies) {
+        self.look_ended(live);
         self.send(Job::of_look(live));
     }
 

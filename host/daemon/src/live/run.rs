@@ -1,5 +1,6 @@
 //! `longshore run`: assembles the daemon and runs it until it is stopped.
 
+pub(crate) mod canaries;
 #[cfg(test)]
 pub(in crate::live) mod deploy_tests;
 pub mod environment;
@@ -39,6 +40,17 @@ use crate::spread::default_spread;
 
 /// Where a pod finds the name of its namespace.
 const NAMESPACE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
+
+/// The namespace of what the daemon has of its own: as typed, else as the daemon is told.
+fn namespace(typed: Option<&str>) -> String {
+    let variable = |name: &str| std::env::var(name).ok().filter(|text| !text.is_empty());
+    typed
+        .map(str::to_owned)
+        .or_else(|| variable("LEADER_ELECTION_NAMESPACE"))
+        .or_else(|| variable("SYSTEM_NAMESPACE"))
+        .or_else(|| std::fs::read_to_string(NAMESPACE).ok())
+        .unwrap_or_else(|| "kube-system".to_owned())
+}
 
 /// Runs until SIGTERM or SIGINT.
 pub(crate) fn run(args: &RunArgs) -> Result<Answer, Failure> {

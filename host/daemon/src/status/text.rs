@@ -262,6 +262,7 @@ fn policy(policy: &PolicyStatus) -> String {
         (Mode::Off, _) => "not asked",
         _ if policy.fetching => "being fetched",
         (_, true) => "being loaded",
+        (Mode::Canary, false) => "never loaded, the version that runs goes on",
         (_, false) => "never loaded, the price answers",
     };
     let version = policy.version.as_deref().unwrap_or(without);
@@ -273,8 +274,14 @@ fn policy(policy: &PolicyStatus) -> String {
         true => "; what the configuration names is being fetched",
         false => "",
     };
+    let week = policy.windows.last().filter(|of| of.sums.rounds > 0);
+    let week = week.map(|of| format!("; in a week, {}", of.verdict));
+    let canary = policy.canary.as_ref();
+    let canary = canary.map(|canary| format!("; {}", canary.verdict));
     let decisions = signed.unwrap_or_default()
         + coming
+        + &canary.unwrap_or_default()
+        + &week.unwrap_or_default()
         + &decisions(policy)
         + &alike(policy)
         + &raised(policy)

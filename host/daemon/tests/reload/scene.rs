@@ -107,7 +107,7 @@ impl Scene {
             seed: 0,
         };
         let plan = planner::plan(&self.snapshot, &*live, options).unwrap();
-        self.manager.finish(&live, &self.snapshot, &plan);
+        self.manager.finish(&live, &self.snapshot, options, &plan);
         self.shadows.step();
         plan
     }

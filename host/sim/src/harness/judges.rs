@@ -3,6 +3,7 @@
 //!
 //! An excuse is a time: each constant here says how long the daemon may not know better, and why.
 
+mod canaries;
 pub(super) mod disruption;
 mod foreign;
 mod leaders;
@@ -147,6 +148,7 @@ impl Memory {
             }
             resources::NODE_CLAIM => {
                 self.disruption.claim(interceptor, change);
+                canaries::claim(interceptor, change, by);
                 self.purchases
                     .claim(interceptor, change, (by, &self.disruption));
                 self.vain.claim(interceptor, change, by);

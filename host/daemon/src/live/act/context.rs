@@ -21,6 +21,7 @@ use super::events::Events;
 use super::launch::launch_backoff::LaunchBackoff;
 use super::launch::launch_groups::members::LaunchGroups;
 use super::launch::launches::Launches;
+use super::launch::outcomes::Outcomes;
 use super::launch::refusals::Refusals;
 use super::launch::static_pools::purchases::StaticCapacity;
 use super::launch::useless_purchase_writes::registrations::Registrations;
@@ -75,6 +76,8 @@ pub struct Context {
 #[derive(Default)]
 pub struct Memory {
     pub health: RegistrationHealth,
+    /// How launches went, for canaries of policies.
+    pub outcomes: Outcomes,
     /// Nodes that have joined or not, for their NodePools to remember.
     pub registrations: Registrations,
     /// Offerings that are unavailable now.

@@ -247,6 +247,11 @@ impl Events {
         }
     }
 
+    /// The namespace of what this daemon has of its own.
+    pub fn namespace(&self) -> &str {
+        &self.lease.0
+    }
+
     /// Says something about a pod, `namespace/name` and UID.
     pub async fn pod_with_uid(
         &self,

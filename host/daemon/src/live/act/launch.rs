@@ -7,6 +7,7 @@ pub(in crate::live) mod launch_request;
 pub(in crate::live) mod launches;
 pub(crate) mod lifecycle;
 pub(in crate::live) mod node_capacity;
+pub(in crate::live) mod outcomes;
 pub(in crate::live) mod refusals;
 pub(in crate::live) mod static_pools;
 pub(in crate::live) mod useless_purchase_writes;

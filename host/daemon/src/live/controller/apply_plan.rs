@@ -17,6 +17,7 @@ use super::{Controller, Done};
 use crate::live::act::context::Context;
 use crate::live::act::guard::guarded;
 use crate::live::act::launch::create_claims::{self, Created};
+use crate::live::act::launch::outcomes::CANARIES;
 use crate::live::decide::claims::{NewNodeClaim, group_of, new_node_claims, pod_name};
 use crate::live::decide::rollout::InFlightPod;
 use crate::live::decide::round::Round;
@@ -144,6 +145,11 @@ impl Controller {
         let pools = &self.state.pools;
         let mut wanted = new_node_claims(snapshot, plan, &round.nomination_plan, pools, &name);
         wanted.retain(|want| self.state.pool_fault(&want.pool).is_none());
+        for want in &mut wanted {
+            if let Some(mark) = round.canary_marks.get(&want.pool) {
+                want.object["metadata"]["annotations"][CANARIES] = mark.as_str().into();
+            }
+        }
         wanted
     }
 

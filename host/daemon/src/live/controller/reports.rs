@@ -51,6 +51,7 @@ impl Controller {
                 self.garbage.ended();
                 self.pool_counts.note_change();
             }
+            Done::Canaries(done) => self.canaries_done(done),
             Done::Explained => self.explain_requests.ended(),
             Done::Disruption(decision) => {
                 self.trim_due = true;

@@ -38,6 +38,7 @@ impl Controller {
             by(self.rollout.wakes_at(now));
             by(self.garbage.next());
             by(self.pool_counts.next());
+            by(self.canaries.next());
             by(self.last_pod_events.next());
             by(self.purchases.failed.next());
             let blocked = self.why_blocked(now).map(|_| now + FRESHNESS_POLL);

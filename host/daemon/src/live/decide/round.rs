@@ -3,6 +3,7 @@
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -78,6 +79,8 @@ pub struct Round {
     pub plan: Result<Plan, String>,
     /// What is to be known of its pods besides.
     pub nomination_plan: NominationPlan,
+    /// What NodeClaims of NodePools are marked with, where next versions of policies decided.
+    pub canary_marks: BTreeMap<String, String>,
     /// How long deciding took.
     pub took: Duration,
 }
@@ -185,13 +188,17 @@ pub fn decide(
         );
     }
     if let Ok(plan) = &plan {
-        how.policies.finish(&live, &snapshot, plan);
+        how.policies.finish(&live, &snapshot, options, plan);
     }
     let time = clock.now().as_millisecond();
     let violations = match &plan {
         Ok(plan) => plan.left_out.as_slice(),
         Err(rejected) => rejected.violations.as_slice(),
     };
+    let rejected = plan.iter().flat_map(|plan| &plan.rejected_candidates);
+    let broken = rejected.chain(violations).next();
+    let broken = broken.map(ToString::to_string);
+    how.policies.round_ended(&live, broken.as_deref());
     if !violations.is_empty() {
         how.journal.defect(time, number, &snapshot, violations);
     }
@@ -215,6 +222,7 @@ pub fn decide(
         snapshot,
         plan,
         nomination_plan,
+        canary_marks: live.canary_marks(),
         took: begun.elapsed(),
     }
 }

@@ -301,6 +301,13 @@ impl Metrics {
                 the price decides nothing.",
                 "policy",
             ),
+            canary_step: ByName::new(
+                &registry,
+                "longshore_policy_canary_step",
+                "The step that the next version of a policy is obeyed at, from 1 on; 0 where it is not \
+                 obeyed, -1 once it was taken back.",
+                "policy",
+            ),
             costs_raised: ByName::new(
                 &registry,
                 "longshore_policy_costs_raised",

@@ -13,6 +13,7 @@ use super::status::{
     SignalStatus, Status,
 };
 
+use super::windows::{Replanned, Windows};
 use crate::bootstrap::BootedBy;
 
 /// What taking over has cost rounds.
@@ -33,6 +34,8 @@ pub(super) struct PolicyBoard {
     /// In the order of the configuration.
     pub policies: Vec<PolicyStatus>,
     pub signals: BTreeMap<String, SignalStatus>,
+    /// Rounds that were planned with and without shadows and next versions, by name.
+    pub windows: BTreeMap<String, Windows>,
     /// A sentence about each key whose signature is demanded of nothing.
     pub unused_keys: Vec<String>,
     notices: VecDeque<Notice>,
@@ -96,10 +99,11 @@ impl PolicyBoard {
             let what = policy.alike()?;
             Some(format!("policy {} {what}", policy.name))
         });
+        let policies = self.policies.iter().map(|policy| self.shown(policy, now));
         Status {
             config: self.config.clone(),
             files: self.files.clone(),
-            policies: self.policies.clone(),
+            policies: policies.collect(),
             warnings: alike
                 .chain(signals.iter().filter_map(SignalStatus::old))
                 .chain(self.files.fixed())
@@ -110,6 +114,22 @@ impl PolicyBoard {
             longest_swap_micros: took.longest.as_secs_f64() * 1e6,
             notices_dropped: self.dropped,
         }
+    }
+
+    /// A policy with what it would have bought.
+    fn shown(&self, policy: &PolicyStatus, now: i64) -> PolicyStatus {
+        let windows = self.windows.get(&policy.name);
+        PolicyStatus {
+            windows: windows.map_or_else(Vec::new, |of| of.all(now)),
+            largest: windows.map_or_else(Vec::new, Windows::largest),
+            ..policy.clone()
+        }
+    }
+
+    /// Takes in a round that was planned again with a policy; nothing where it gave no answer.
+    pub fn replanned(&mut self, name: &str, round: Option<&Replanned>, now: i64) {
+        let windows = self.windows.entry(name.to_owned()).or_default();
+        windows.add(round, now);
     }
 
     /// Notes which enforced policies cost all offerings alike, and says so each time that this

@@ -5,24 +5,32 @@
 //! A shadow is given what the policies before it in the configuration made, as if it were one of them.
 //! Those after it are not asked again: what they added and excluded counts.
 //!
-//! With the shadow's costs the packing might differ too. So the numbers are a lower bound of the
-//! difference and not a second plan; `longshore plan --scorer` makes one. Commitments are left out:
-//! an offering counts as what it costs outside of them.
+//! With the shadow's costs the packing might differ too. So these numbers are a lower bound of the
+//! difference. One round of [`REPLANNED`] is planned again with the shadow besides, and each round with
+//! the next version of a policy, where one is asked (`replan.rs`). Commitments are left out of the
+//! comparison by claim: an offering counts as what it costs outside of them.
 
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
 use longshore_core::model::{Catalogue, ClusterObjects, Offering, OfferingId, Op};
 use longshore_core::plan::{Plan, PlannedClaim};
+use longshore_core::planner::Options;
 use longshore_core::snapshot::Snapshot;
 use longshore_policy::{Report, ScoreRecord, ScoreRequest, Session};
 
+use super::replan::{Question, is_worth_it};
 use super::serve::{ActivePolicies, Judged, Shadow, ShadowJudge};
 use super::shared::Shared;
 use super::status::{Comparison, LookComparison};
+use crate::config::canary_name;
+use crate::live::process::lock::lock;
 
 /// Costs closer than this are the same: USD per hour.
 const EQUAL_WITHIN_USD: f64 = 1e-9;
+
+/// One round of so many is planned again with shadows; with next versions each is.
+const REPLANNED: u64 = 10;
 
 /// What to compare shadows with.
 pub(super) enum Job {
@@ -44,14 +52,31 @@ pub(super) struct RoundJob {
     claims: Vec<PlannedClaim>,
     asked: Vec<ScoreRequest>,
     answered: Vec<ScoreRecord>,
+    /// With this it is planned again, for shadows and for next versions.
+    again: Option<Question>,
+    shadows_too: bool,
 }
 
 impl Job {
-    /// What a round decided; `None` without shadow policies.
-    pub fn of_round(live: &Arc<ActivePolicies>, snapshot: &Snapshot, plan: &Plan) -> Option<Self> {
-        if live.shadows.is_empty() {
+    /// What the round of this number decided; `None` without shadow policies and without next versions
+    /// that are asked.
+    pub fn of_round(
+        live: &Arc<ActivePolicies>,
+        snapshot: &Snapshot,
+        (options, number): (Options, u64),
+        plan: &Plan,
+    ) -> Option<Self> {
+        let mut canaries = live.canaries.iter();
+        let canaries = canaries.any(|canary| live.wasm.asks_next(canary.place));
+        if live.shadows.is_empty() && !canaries {
             return None;
         }
+        let shadows_too = !live.shadows.is_empty() && number.is_multiple_of(REPLANNED);
+        let again = (canaries || shadows_too) && is_worth_it(plan);
+        let again = again.then(|| Question {
+            snapshot: Snapshot::new(snapshot.world.clone()),
+            options,
+        });
         let slim = |claim: &PlannedClaim| PlannedClaim {
             pool: claim.pool,
             offering: claim.offering,
@@ -70,6 +95,8 @@ impl Job {
             claims: plan.claims.iter().map(slim).collect(),
             asked: live.asked(),
             answered: live.answered(),
+            again,
+            shadows_too,
         }))
     }
 
@@ -121,12 +148,37 @@ impl Shadows {
                     let result = one(shadow, &job);
                     self.shared.board().compared(&shadow.name, result);
                 }
+                if let Some(question) = &job.again {
+                    self.plan_again(&job, question);
+                }
             }
             Job::Look(job) => {
                 for shadow in &job.shadows {
                     let result = look(shadow, &job.judged);
                     self.shared.board().compared_look(&shadow.name, result);
                 }
+            }
+        }
+    }
+}
+
+impl Shadows {
+    /// Plans a round again with each shadow, and with each next version that is asked.
+    fn plan_again(&self, job: &RoundJob, question: &Question) {
+        let (wasm, now) = (&job.live.wasm, job.world.now);
+        let shadows = job.live.shadows.iter().filter(|_| job.shadows_too);
+        for shadow in shadows {
+            let Some(with) = &shadow.with else { continue };
+            let planned = question.shadow(wasm, with);
+            let mut board = self.shared.board();
+            board.replanned(&shadow.name, planned.ok().as_ref(), now);
+        }
+        for canary in job.live.canaries.iter() {
+            if wasm.asks_next(canary.place) {
+                let (sighting, planned) = question.canary(wasm, canary);
+                let name = canary_name(&canary.policy);
+                self.shared.board().replanned(&name, planned.as_ref(), now);
+                lock(&self.shared.sightings).push(sighting);
             }
         }
     }

@@ -39,6 +39,12 @@ pub enum Kind {
     ShadowFailing,
     /// It answers again.
     ShadowRecovered,
+    /// A next version is asked beside the one at work, and obeyed for the NodePools of a step.
+    CanaryAdvanced,
+    /// It answers for all NodePools.
+    CanaryPromoted,
+    /// It was taken back.
+    CanaryTakenBack,
     /// A signal cannot be fetched; its last good table stays.
     SignalLost,
     /// It can be fetched (again).
@@ -60,6 +66,7 @@ impl Kind {
                 | PolicyCostsRaised
                 | PolicyNotGranted
                 | ShadowFailing
+                | CanaryTakenBack
                 | SignalLost
         )
     }
@@ -107,7 +114,11 @@ impl Notice {
         let subject = match self.kind {
             _ if self.at_start => return None,
             Kind::ConfigLoaded => "configuration".to_owned(),
-            Kind::PolicyLoaded | Kind::PolicyRemoved => format!("policy {}", self.name),
+            Kind::PolicyLoaded
+            | Kind::PolicyRemoved
+            | Kind::CanaryAdvanced
+            | Kind::CanaryPromoted
+            | Kind::CanaryTakenBack => format!("policy {}", self.name),
             _ => return None,
         };
         let what = self.message.strip_prefix(&subject).unwrap_or(&self.message);

@@ -14,6 +14,7 @@ use longshore_policy::{
     Signals, WasmPolicies,
 };
 
+use super::canaries::CanarySlot;
 use crate::config::{Config, Disruption, Mode, Planning, PolicyEntry};
 use crate::live::process::lock::lock;
 
@@ -27,6 +28,8 @@ pub struct ActivePolicies {
     pub(super) shadow_judges: Vec<Arc<ShadowJudge>>,
     /// Enforced policies that say what nodes boot with, loaded or not, in the order of the configuration.
     pub(super) boots: Arc<[BootSlot]>,
+    /// Next versions of the enforced policies.
+    pub(super) canaries: Arc<[CanarySlot]>,
     /// What was asked about consolidation; kept only if there are shadows of such policies.
     judged: Mutex<Vec<Judged>>,
 }
@@ -75,6 +78,8 @@ pub(super) struct Shadow {
     /// How many enforced policies are before it in the configuration: it is asked with the costs that
     /// these make.
     pub after: usize,
+    /// All policies as if it were enforced, to plan with.
+    pub with: Option<Arc<WasmPolicies>>,
 }
 
 impl ActivePolicies {
@@ -91,6 +96,7 @@ impl ActivePolicies {
             shadows,
             shadow_judges: Vec::new(),
             boots: Arc::default(),
+            canaries: Arc::default(),
             judged: Mutex::default(),
         }
     }
@@ -116,6 +122,7 @@ impl ActivePolicies {
             Vec::new(),
         );
         live.shadow_judges.clone_from(&self.shadow_judges);
+        live.canaries.clone_from(&self.canaries);
         live
     }
 
@@ -265,6 +272,7 @@ impl Shadow {
             policy: policy.clone(),
             nodepools: entry.nodepools.clone(),
             after,
+            with: None,
         })
     }
 

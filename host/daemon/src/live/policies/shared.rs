@@ -1,12 +1,13 @@
 //! What rounds, the watcher of files and shadow policies share.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use longshore_policy::Signals;
 
 use super::board::{PolicyBoard, SwapTimes};
+use super::canaries::{ObeyedVersions, Sighting};
 use super::health::Health;
 use super::serve::ActivePolicies;
 use super::signals::ScoresAsker;
@@ -20,6 +21,10 @@ pub(super) struct Shared {
     pub(super) health: Mutex<Health>,
     /// What bootstrap policies last answered, by name.
     pub(super) last_texts: Mutex<BTreeMap<String, Arc<LastTexts>>>,
+    /// Rounds that were handed back.
+    pub(super) rounds: AtomicU64,
+    /// What was seen of next versions of policies.
+    pub(super) sightings: Mutex<Vec<Sighting>>,
     /// Whether the heap has free what compiling took, or a version that is not asked any more.
     pub(super) trim_due: AtomicBool,
 }
@@ -36,6 +41,8 @@ pub(super) struct Slot {
     pub(super) swaps: SwapTimes,
     /// NodePools for which nothing is bought, with the bootstrap policy that is the reason.
     pub(super) held: Arc<BTreeMap<String, Arc<str>>>,
+    /// For which NodePools next versions of policies are obeyed.
+    pub(super) obeyed: Arc<ObeyedVersions>,
 }
 
 impl Shared {

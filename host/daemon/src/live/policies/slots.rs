@@ -10,7 +10,7 @@ use super::load::Unusable;
 use super::notice::Kind;
 use super::signals::seconds;
 use super::status::{PolicyStatus, ShadowStatus};
-use crate::config::PolicyEntry;
+use crate::config::{Mode, PolicyEntry};
 use crate::policies::grants::grants_hint;
 
 /// A policy of the configuration.
@@ -110,6 +110,7 @@ impl Outcome {
                     board.note(Kind::PolicyNotGranted, name, message, &hint);
                 }
                 // Sums of another version say nothing about this one.
+                board.windows.remove(name);
                 status.shadow = status.shadow.take().map(|_| ShadowStatus::default());
                 (status.digest, status.loaded_at, status.error) =
                     (Some(digest), Some(seconds(now)), None);
@@ -126,6 +127,9 @@ impl Outcome {
                     status.refused += 1;
                     let instead = match &status.version {
                         Some(running) => format!("{running} goes on"),
+                        None if slot.entry.mode == Mode::Canary => {
+                            "the version that runs goes on".into()
+                        }
                         None => "offerings cost their price".into(),
                     };
                     let message = format!("policy {name} is refused: {problem}; {instead}");

@@ -3,6 +3,7 @@
 use longshore_policy::CallStats;
 use serde::{Deserialize, Serialize};
 
+use super::windows::{Difference, Window};
 use crate::config::{Mode, SignalEntry};
 use crate::messages::span;
 
@@ -136,6 +137,32 @@ pub struct PolicyStatus {
     pub shadow: Option<ShadowStatus>,
     /// Where all offerings cost the same in its last answers.
     pub alike: Vec<Alike>,
+    /// What would have been bought with it, where rounds are planned again with it.
+    pub windows: Vec<Window>,
+    /// The largest differences of these.
+    pub largest: Vec<Difference>,
+    /// How it takes over, for the next version of a policy.
+    pub canary: Option<CanaryStatus>,
+}
+
+/// How the next version of a policy takes over.
+#[derive(Clone, PartialEq, Default, Debug, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CanaryStatus {
+    /// Which version that is: a sum over its component and its settings.
+    pub version: String,
+    /// The step that it is at, from 1 on; 0 where it is not asked.
+    pub step: usize,
+    /// How many steps there are.
+    pub steps: usize,
+    /// Since when it is there.
+    pub since: i64,
+    /// Why it was taken back, as a label; none where it was not.
+    pub taken_back: Option<String>,
+    /// NodePools that it is obeyed for, by name; `*` for all that the policy serves.
+    pub obeyed: Vec<String>,
+    /// How it does, in one sentence.
+    pub verdict: String,
 }
 
 /// What answers for a policy.

@@ -1,7 +1,7 @@
 //! The policy thread: looks at files, compiles, validates, fetches signals.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -10,6 +10,7 @@ use longshore_policy::{Host, HostConfig, LoadedPolicy, PolicySlot, ScoreRequest}
 use super::answers_on_disk::AnswersOnDisk;
 use super::board::SwapTimes;
 use super::bundles::{self, Bundles};
+use super::canaries::{self, CanarySlot};
 use super::diff::{self, Change, DesiredPolicy, Fingerprint, Running, Step};
 use super::files::{self, Files};
 use super::hints::Hints;
@@ -23,7 +24,7 @@ use super::shared::{Shared, Slot};
 use super::signals::{Sources, read_files, seconds};
 use super::slots::{LoadedSlot, Outcome};
 use super::status::{ConfigStatus, PolicyStatus, Problem, ShadowStatus};
-use crate::config::{Config, Mode, PolicyEntry};
+use crate::config::{Config, Mode, PolicyEntry, canary_name};
 use crate::error::Failure;
 use crate::live::journal::Journal;
 
@@ -89,12 +90,15 @@ impl Watcher {
             retired: Vec::new(),
             swaps: SwapTimes::default(),
             held: Arc::default(),
+            obeyed: Arc::default(),
         };
         let shared = Arc::new(Shared {
             slot: Mutex::new(slot),
             board: Mutex::default(),
             health: Mutex::default(),
             last_texts: Mutex::default(),
+            sightings: Mutex::default(),
+            rounds: AtomicU64::default(),
             trim_due: AtomicBool::default(),
         });
         let bundles = Bundles::new(&setup.fetching);
@@ -326,7 +330,9 @@ impl Watcher {
         let entries = config.policies.iter();
         let identified = |entry: &PolicyEntry| match entry.mode {
             Mode::Off => Err(Problem::default()),
-            Mode::Enforce | Mode::Shadow => load::identify(entry, &self.files, &self.bundles),
+            Mode::Enforce | Mode::Shadow | Mode::Canary => {
+                load::identify(entry, &self.files, &self.bundles)
+            }
         };
         let mut wanted: Vec<_> = entries.map(identified).collect();
         let mut change = self.compare(&config, &wanted);
@@ -391,34 +397,49 @@ impl Watcher {
         change: &Change,
     ) -> Vec<Outcome> {
         let current = self.shared.slot().current.clone();
-        let mut wanted = wanted.iter_mut().enumerate();
-        let one = |((entry, step), from): ((&PolicyEntry, &Step), &Option<usize>)| {
-            let (at, wanted) = wanted.next()?;
-            Some(match step {
+        let mut done: Vec<Outcome> = Vec::new();
+        for (at, (entry, wanted)) in config.policies.iter().zip(wanted).enumerate() {
+            let outcome = match change.steps[at] {
                 Step::Keep => Outcome::Kept,
                 Step::Refused => Outcome::Known,
                 Step::Off => Outcome::Off,
                 Step::Coming => Outcome::Coming,
                 Step::Unreadable | Step::Load => {
                     let before = &config.policies[..at];
-                    let asked = current.asked_after(|name| {
-                        let mut before = before.iter();
-                        before.any(|one| one.name == name && one.mode == Mode::Enforce)
-                    });
-                    self.load_one(entry, wanted, *from, &asked)
+                    // The version that a next one follows is not before it in the chain.
+                    let follows = before
+                        .iter()
+                        .position(|of| canary_name(&of.name) == entry.name);
+                    let chain = &before[..follows.unwrap_or(at)];
+                    let is_before = |name: &str| {
+                        let mut chain = chain.iter();
+                        chain.any(|one| one.name == name && one.mode == Mode::Enforce)
+                    };
+                    let asked = current.asked_after(is_before);
+                    let than = self.runs(follows.unwrap_or(at), &done, change);
+                    self.load_one(entry, wanted, than.as_ref(), &asked)
                         .map_or_else(Outcome::Refused, Outcome::Loaded)
                 }
-            })
-        };
-        let policies = config.policies.iter().zip(&change.steps).zip(&change.from);
-        policies.filter_map(one).collect()
+            };
+            done.push(outcome);
+        }
+        done
+    }
+
+    /// What runs of an entry, or was made ready just now: a new version may want no more.
+    fn runs(&self, at: usize, done: &[Outcome], change: &Change) -> Option<LoadedPolicy> {
+        if let Some(Outcome::Loaded(policy)) = done.get(at) {
+            return Some(policy.clone());
+        }
+        let (_, policy) = self.slots[change.from[at]?].running.as_ref()?;
+        Some(policy.clone())
     }
 
     fn load_one(
         &self,
         entry: &PolicyEntry,
         wanted: &mut Result<Fingerprint, Problem>,
-        from: Option<usize>,
+        than: Option<&LoadedPolicy>,
         asked: &[ScoreRequest],
     ) -> Result<LoadedPolicy, Unusable> {
         let found = std::mem::replace(wanted, Err(Problem::default()));
@@ -436,8 +457,7 @@ impl Watcher {
             board.note(Kind::CompiledCodeIgnored, &entry.name, remark, hint);
         }
         let policy = policy?;
-        let running = from.and_then(|at| self.slots[at].running.as_ref());
-        if let Some((_, running)) = running {
+        if let Some(running) = than {
             load::without_consent(&policy, entry, running)?;
         }
         load::validate(&policy, entry, asked, self.sources.tables())?;
@@ -489,13 +509,14 @@ impl Watcher {
             status.path = place;
             status.nodepools.clone_from(&entry.nodepools);
             status.shadow = match entry.mode {
-                Mode::Enforce | Mode::Off => None,
+                Mode::Enforce | Mode::Canary | Mode::Off => None,
                 Mode::Shadow if status.mode == Mode::Shadow => {
                     status.shadow.or_else(|| Some(ShadowStatus::default()))
                 }
                 Mode::Shadow => Some(ShadowStatus::default()),
             };
             status.mode = entry.mode;
+            status.canary = status.canary.filter(|_| entry.mode == Mode::Canary);
             outcome.settle(version.ok(), &mut slot, &mut status, now, &mut board);
             let here = self.bundles.digest(entry).ok();
             if slot.running.as_ref().map(|(running, _)| &running.digest) == here.as_ref() {
@@ -530,6 +551,7 @@ impl Watcher {
                 .names
                 .iter()
                 .position(|name| *name == slot.entry.name),
+            next: canaries::next_of(slot, &self.slots).map(|(_, policy)| policy.clone()),
         };
         let wasm = self
             .host
@@ -556,7 +578,21 @@ impl Watcher {
             let before = self.slots[..at].iter();
             let enforced = before.filter(|slot| slot.entry.mode == Mode::Enforce);
             let (_, policy) = slot.running.as_ref()?;
-            Shadow::of(&slot.entry, policy, enforced.count())
+            let mut shadow = Shadow::of(&slot.entry, policy, enforced.count())?;
+            // As it would be if it were enforced.
+            let mut places: Vec<PolicySlot> = obeyed.iter().map(place).collect();
+            places.insert(
+                shadow.after,
+                PolicySlot {
+                    policy: Some(policy.clone()),
+                    node_pools: slot.entry.nodepools.clone().unwrap_or_default(),
+                    terms: slot.entry.terms(),
+                    follows: None,
+                    next: None,
+                },
+            );
+            shadow.with = Some(Arc::new(self.host.follow(None, places)));
+            Some(shadow)
         };
         let names = obeyed.iter().map(|slot| slot.entry.name.clone()).collect();
         let mut live = ActivePolicies::new(
@@ -567,6 +603,7 @@ impl Watcher {
         );
         live.shadow_judges = self.shadow_judges();
         live.boots = boots;
+        live.canaries = CanarySlot::all(&obeyed, &self.slots).into();
         let unseen = self.shared.slot().next.replace(Arc::new(live));
         drop(unseen);
     }
@@ -584,6 +621,7 @@ impl Watcher {
                 node_pools: slot.entry.nodepools.clone().unwrap_or_default(),
                 terms: slot.entry.terms(),
                 follows: None,
+                next: None,
             };
             place.policy.as_ref()?;
             let wasm = self.host.follow(None, vec![place]);

@@ -8,7 +8,7 @@
 use std::cell::Cell;
 
 /// Every mutant, and what it does wrong.
-pub const ALL: [(&str, &str); 50] = [
+pub const ALL: [(&str, &str); 52] = [
     (
         "no-finalizer",
         "claims are written, and left, without our finalizer",
@@ -202,6 +202,14 @@ pub const ALL: [(&str, &str); 50] = [
     (
         "static-pools-never-wait",
         "static NodePools buy on though their nodes never join",
+    ),
+    (
+        "canary-beyond-step",
+        "the next version of a policy is obeyed for all NodePools from its first step on",
+    ),
+    (
+        "canary-stays",
+        "what the next version of a policy does wrong is passed over",
     ),
 ];
 

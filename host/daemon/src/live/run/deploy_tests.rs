@@ -115,12 +115,16 @@ fn no_right_reaches_further_than_it_has_to() {
         "watch pods.",
     ];
     assert_eq!(of_pods, expected);
-    let leases = [
-        "create leases.coordination.k8s.io",
-        "get leases.coordination.k8s.io by name",
-        "update leases.coordination.k8s.io by name",
-    ];
-    assert_eq!(rights("Role"), leases.map(str::to_owned).into());
+    // The Lease, and the ConfigMap of canaries.
+    let own = ["leases.coordination.k8s.io", "configmaps."].into_iter();
+    let own = own.flat_map(|of| {
+        [
+            format!("create {of}"),
+            format!("get {of} by name"),
+            format!("update {of} by name"),
+        ]
+    });
+    assert_eq!(rights("Role"), own.collect());
 }
 
 #[test]

@@ -99,6 +99,15 @@ impl Scorer for Hostile {
                 }
                 Ok(prices)
             }
+            // Another answer each time that it is asked.
+            "two-answers" => {
+                std::hint::black_box(node_pool::name());
+                self.hoard.push(Vec::new());
+                Ok(prices
+                    .iter()
+                    .map(|price| price * self.hoard.len() as f64)
+                    .collect())
+            }
             "asks-name" => {
                 std::hint::black_box(node_pool::name());
                 Ok(prices)

@@ -171,6 +171,7 @@ async fn follow_node(
 async fn give_up(ctx: &Context, claim: &NodeClaim, why: &'static str) -> Outcome {
     if delete(ctx, claim, why).await? {
         ctx.memory.health.record(pool_of(claim), false);
+        ctx.memory.outcomes.note(claim, false);
         ctx.disrupted(why, claim);
     }
     Ok(None)

@@ -165,6 +165,7 @@ async fn give_back(ctx: &Context, claim: &NodeClaim, error: &CloudError) -> Resu
     if !delete(ctx, claim, &message).await? {
         return Ok(());
     }
+    ctx.memory.outcomes.note(claim, false);
     ctx.disrupted(reason, claim);
     ctx.events.claim(claim, true, event, &message).await;
     for planned in planned_pods(claim).take(MAX_CAPACITY_EVENTS) {

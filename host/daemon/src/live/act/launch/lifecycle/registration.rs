@@ -139,5 +139,6 @@ pub(super) fn confirm(
         "",
     );
     ctx.memory.health.record(pool_of(claim), true);
+    ctx.memory.outcomes.note(claim, true);
     ctx.metrics.node_created(claim);
 }

@@ -1,0 +1,132 @@
+//! The canary of a policy: a new version takes over NodePool by NodePool, and is taken back whole as
+//! soon as it misbehaves.
+//!
+//! This module decides and does nothing else: it knows no clock, no client and no component. A round
+//! hands it [`Facts`]; it answers with a [`Decision`] and what is to be remembered ([`Rollout`]). The
+//! live loop writes that down in the cluster before it obeys it (`live/controller/canaries.rs`).
+//!
+//! Two rules hold whatever happens. A new version is never obeyed beyond the step that is written
+//! down. One that was taken back is never obeyed again, unless the component or its settings change.
+
+mod kept;
+mod rollout;
+mod why;
+
+use serde::{Deserialize, Serialize};
+
+pub use kept::Kept;
+pub use longshore_policy::Obeyed;
+pub use rollout::{Compared, FirstNode, Launched, Launches, Phase, Rollout};
+pub use why::{Fault, Why};
+
+/// Rounds in which it was asked, at the least, before it goes a step further.
+pub const LEAST_ROUNDS: u32 = 20;
+/// How long the first node that boots with a new text may take until it is ready, in seconds.
+pub const FIRST_NODE_SECONDS: i64 = 15 * 60;
+/// All NodePools that a policy serves, in a step.
+pub const ALL: &str = "*";
+
+/// `[policy.canary]`, without where the component is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Terms {
+    /// NodePools by name, step by step; [`ALL`] for all that are left.
+    pub order: Vec<Vec<String>>,
+    /// How long a step lasts at the least, in seconds.
+    pub hold: i64,
+    /// Who says that it goes on.
+    pub promote: Promotion,
+    /// How much dearer plans with it may be than those without: a share.
+    pub max_cost_increase: f64,
+}
+
+/// Who says that a canary goes on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Promotion {
+    /// An operator, at each step: `longshore policy promote`.
+    #[default]
+    Ask,
+    /// What was observed.
+    Auto,
+}
+
+/// What a round, a look or a purchase showed of a canary. Each is told once.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Facts {
+    /// It was asked about a NodePool of its step.
+    pub asked: bool,
+    /// What it did wrong, if it did: in whichever NodePool.
+    pub fault: Option<Fault>,
+    /// The same pods planned with the old version and with the new one.
+    pub compared: Compared,
+    /// Launches, and those of them that failed.
+    pub launches: Launches,
+    /// What became of the first node that boots with its text.
+    pub node: Option<NodeFact>,
+    /// What an operator wants.
+    pub request: Option<Request>,
+}
+
+/// What happened to the node that boots with a new text before all others.
+#[derive(Clone, Debug, PartialEq)]
+pub enum NodeFact {
+    /// Its NodeClaim is about to be launched with the new text.
+    Launching(String),
+    /// It registered and is ready.
+    Ready(String),
+    /// Its NodeClaim is gone, and never had an instance.
+    NotLaunched(String),
+    /// Its NodeClaim is gone, and its instance was never ready.
+    Gone(String),
+}
+
+/// What an operator wants of a canary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Request {
+    /// Go on once the step has lasted long enough.
+    Promote,
+    /// Take it back.
+    Abort,
+}
+
+/// What follows from what was observed.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Decision {
+    /// It stays as it is, for these reasons; none where it is at an end.
+    Stay(Vec<Missing>),
+    /// It is obeyed for the NodePools of a further step.
+    Advance {
+        /// The step, from 0 on.
+        step: usize,
+    },
+    /// It is obeyed for all NodePools, as if it were the policy.
+    Promote,
+    /// It is not asked any more.
+    RollBack(Why),
+}
+
+/// What a canary waits for before it goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Missing {
+    /// Seconds of its hold.
+    Hold(i64),
+    /// Rounds in which it is asked.
+    Rounds(u32),
+    /// Its first node is ready.
+    FirstNode,
+    /// An operator's word.
+    Consent,
+}
+
+impl std::fmt::Display for Missing {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Missing::Hold(seconds) => {
+                write!(f, "{} of its hold", crate::messages::span(*seconds))
+            }
+            Missing::Rounds(rounds) => write!(f, "{rounds} rounds in which it is asked"),
+            Missing::FirstNode => f.write_str("its first node to be ready"),
+            Missing::Consent => f.write_str("`longshore policy promote`"),
+        }
+    }
+}
