@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use longshore_api::manifests::{Diagnostic, Diagnostics};
 use longshore_core::planner::Rejected;
 use longshore_policy::LoadError;
+use longshore_report::count;
 
 use crate::config::ConfigError;
 
@@ -116,9 +117,4 @@ impl Failure {
         }
         text
     }
-}
-
-/// `1 fault`, `2 faults`.
-pub fn count(number: usize, thing: &str) -> String {
-    format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
 }

@@ -31,8 +31,8 @@ use crate::live::journal::messages;
 use crate::live::journal::read::{Item, Reader};
 use crate::live::journal::record::Record;
 use crate::live::journal::round::{Outcome, Round, Summary};
-use crate::report::Decision;
 use fold::Folded;
+use longshore_report::decision::Decision;
 use recorded::{RecordedAnswers, RecordedPolicies, Scorer};
 
 /// What became of a journal.

@@ -17,7 +17,7 @@ use crate::live::observe::kinds::Kind;
 use crate::live::observe::state::{ClusterState, FrozenState};
 use crate::live::observe::watch::Change;
 use crate::live::process::lock::lock;
-use crate::report::pod_name;
+use longshore_report::decision::pod_name;
 
 /// What has been folded so far.
 #[derive(Default)]

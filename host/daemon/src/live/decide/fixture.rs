@@ -22,7 +22,7 @@ use crate::live::observe::kinds::Kind;
 use crate::live::observe::state::ClusterState;
 use crate::live::observe::watch::Change;
 use crate::live::policies::{PolicyReloader, Setup, Shadows, Watcher};
-use crate::report::Decision;
+use longshore_report::decision::Decision;
 
 /// Large enough for every test that is not about size.
 pub const LARGE: Sizes = Sizes {

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 
 use sha2::{Digest as _, Sha256};
 
-use crate::hex::hex;
 use crate::live::process::lock::lock;
+use longshore_report::hex::hex;
 
 /// Most bytes that are kept; the least recently used go first.
 const MAX_CACHED_BYTES: usize = 256 << 20;

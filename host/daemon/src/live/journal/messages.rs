@@ -10,8 +10,8 @@ use super::judged::Counted;
 use super::look::BEFORE_FIRST_LOOK;
 use super::round::{Outcome, RecordedEffort, Round};
 use super::segment::End;
-use crate::error::count;
 use crate::live::observe::kinds::Kind;
+use longshore_report::count;
 
 /// A time, milliseconds since 1970, as RFC 3339 writes it.
 pub fn time(milliseconds: i64) -> String {

@@ -18,9 +18,9 @@ use sha2::{Digest as _, Sha256};
 use super::judged::Counted;
 use super::look::Look;
 use super::terms::RecordedTerms;
-use crate::disrupt::summary::summary_of;
-use crate::hex::hex;
-use crate::report::{Claim, Decision};
+use longshore_report::decision::{Claim, Decision};
+use longshore_report::disruption::summary::summary_of;
+use longshore_report::hex::hex;
 
 /// A round. Digests name blobs of the same segment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -4,7 +4,7 @@ use longshore_policy::CallStats;
 use serde::{Deserialize, Serialize};
 
 use crate::config::{Mode, SignalEntry};
-use crate::messages::span;
+use longshore_report::messages::span;
 
 /// Something that cannot be used.
 #[derive(Clone, PartialEq, Default, Debug, Serialize, Deserialize)]

@@ -4,7 +4,6 @@
 //! with ours beside them. [`Decision`] is the decision alone. The digest is computed from its JSON,
 //! so equal digests mean equal plans on every machine.
 
-pub mod table;
 pub mod text;
 
 use std::collections::BTreeMap;

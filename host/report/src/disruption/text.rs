@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::report::{Converged, ProposalReport, Proposed};
-use crate::error::count;
+use crate::count;
 use crate::messages;
-use crate::report::table::{Align, table};
+use crate::table::{Align, table};
 
 /// How many proposals and reasons are shown.
 const MAX_SHOWN: usize = 10;

@@ -251,3 +251,10 @@ fn a_taint_is_written_as_kubectl_does() {
         "it does not tolerate taint gpu:NoSchedule"
     );
 }
+
+#[test]
+fn times_are_written_as_objects_have_them() {
+    assert_eq!(rfc3339(0), "1970-01-01T00:00:00Z");
+    assert_eq!(rfc3339(1_795_539_600), "2026-11-24T17:00:00Z");
+    assert_eq!(rfc3339(951_782_399), "2000-02-28T23:59:59Z");
+}

@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use longshore_api::labels;
+use longshore_core::cron::date;
 use longshore_core::model::{
     ClusterObjects, Excess, NodeClassRef, NodePool, Op, PodShape, Requirement, Symbol, Taint,
     TaintEffect, fields,
@@ -22,7 +23,7 @@ use longshore_core::snapshot::{ForeignTaintBackoff, Ineligible};
 
 pub use amount::{amount, quantities, size, two_amounts};
 
-use crate::error::count;
+use crate::count;
 
 const ZONE: &str = "topology.kubernetes.io/zone";
 const CAPACITY_TYPE: &str = "karpenter.sh/capacity-type";
@@ -485,6 +486,12 @@ pub fn effect(effect: TaintEffect) -> &'static str {
         TaintEffect::PreferNoSchedule => "PreferNoSchedule",
         TaintEffect::NoExecute => "NoExecute",
     }
+}
+
+/// `2026-11-24T14:03:20Z` of a second since 1970.
+pub fn rfc3339(second: i64) -> String {
+    let (year, month, day) = date(second.div_euclid(86_400));
+    format!("{year:04}-{month:02}-{day:02}T{}Z", time_of_day(second))
 }
 
 /// `14:03:20` of a second since 1970.

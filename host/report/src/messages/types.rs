@@ -4,7 +4,7 @@ use longshore_core::model::{Op, Requirement, Symbol};
 use longshore_core::plan::TypesLeft;
 
 use super::{CAPACITY_TYPE, Messages, ZONE, demand, exclude, time_of_day};
-use crate::error::count;
+use crate::count;
 use crate::messages::amount::amount;
 
 impl Messages<'_> {

@@ -5,10 +5,10 @@ use std::fmt::Write as _;
 
 use longshore_core::model::{ClusterObjects, ResourceId};
 
-use super::table::{Align, table};
 use super::{Claim, Decision, Report, UnplacedPod};
-use crate::error::count;
+use crate::count;
 use crate::messages::{self, amount, size};
+use crate::table::{Align, table};
 
 /// How many names of a list are shown before the rest is counted.
 const MAX_SHOWN_NAMES: usize = 4;

@@ -7,10 +7,10 @@ use longshore_core::model::{ClusterObjects, NodeClaim, NodeRecord, Symbol};
 use serde::Serialize;
 
 use super::command::{Command, DETAILS};
-use super::write::rfc3339;
-use crate::error::count;
+use crate::count;
+use crate::decision::pod_name;
 use crate::explained::Explained;
-use crate::report::pod_name;
+use crate::messages::rfc3339;
 
 /// A node that is on its way out.
 #[derive(Debug, Serialize)]

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::report::{MethodVerdict, ProposalReport, Proposed};
 use crate::explained::Explained;
-use crate::report::table::{Align, table};
+use crate::table::{Align, table};
 
 /// What becomes of a node.
 #[derive(Debug, Serialize)]

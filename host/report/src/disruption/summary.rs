@@ -4,8 +4,8 @@ use longshore_core::disrupt::methods::Round;
 use longshore_core::snapshot::Snapshot;
 
 use super::report::{ProposalReport, proposals};
-use crate::error::count;
-use crate::report::digest;
+use crate::count;
+use crate::decision::digest;
 
 /// What a look came to.
 #[derive(Debug, Default)]

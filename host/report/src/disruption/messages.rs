@@ -8,9 +8,9 @@ use longshore_core::ids::{NodeIx, PodIx};
 use longshore_core::model::{Labels, Symbol};
 use longshore_core::snapshot::Snapshot;
 
-use super::write::rfc3339;
-use crate::error::count;
-use crate::report::pod_name;
+use crate::count;
+use crate::decision::pod_name;
+use crate::messages::rfc3339;
 
 /// What a consolidation policy says.
 fn policy(by: &str, why: &str, until: Option<i64>) -> String {

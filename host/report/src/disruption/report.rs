@@ -11,8 +11,8 @@ use longshore_core::snapshot::Snapshot;
 use serde::Serialize;
 
 use super::messages::Messages;
+use crate::decision::{claim_of, digest, pod_name};
 use crate::messages::estimated_from;
-use crate::report::{claim_of, digest, pod_name};
 
 /// What `longshore plan --disrupt -o json` prints.
 #[derive(Debug, Serialize)]

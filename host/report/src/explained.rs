@@ -16,7 +16,7 @@ pub struct Explained {
 }
 
 /// A sentence for each policy and cost of which no two offerings differ.
-pub(crate) fn alike(policies: &dyn Policies) -> Vec<String> {
+pub fn alike(policies: &dyn Policies) -> Vec<String> {
     let mut pools: BTreeMap<(Arc<str>, String), Vec<AlikeCosts>> = BTreeMap::new();
     for one in policies.alike() {
         let key = (one.policy.clone(), format!("{} USD/h", one.cost));
