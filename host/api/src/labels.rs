@@ -68,6 +68,9 @@ pub const PRICE_OVERLAY: &str = "karpenter.sh/price-overlay-applied";
 /// or a NodeOverlay has others: the requirement on the instance type names up to 600 types, best
 /// first, and the value is the capacity type that is bought if it can be.
 pub const LAUNCH_ORDER: &str = "longshore.dev/launch-order";
+/// Annotation of NodeClaims that have [`LAUNCH_ORDER`] and were planned for another zone than the
+/// cheapest of their first instance type: the zone that is bought if it can be.
+pub const LAUNCH_ZONE: &str = "longshore.dev/launch-zone";
 /// Annotation of NodeClaims: the least that NodeOverlays add to any instance type that it may
 /// become, resource and quantity, as a JSON object.
 pub const OVERLAY_AMOUNTS: &str = "longshore.dev/overlay-capacity";

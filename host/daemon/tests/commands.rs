@@ -8,3 +8,4 @@ mod consolidation;
 mod field;
 mod journal;
 mod regions;
+mod toolchains;

@@ -10,9 +10,9 @@ mod common;
 
 use std::hint::black_box;
 
-use common::{HOST, World, load, serve, world};
+use common::{HOST, World, load, serve, world_at};
 use longshore_core::policy::{ByPrice, Policies};
-use longshore_policy::{LoadedPolicy, Session, Signals};
+use longshore_policy::{Assignment, LoadedPolicy, Session, Signals, WasmPolicies};
 use longshore_xtask::guests::{Built, build_examples};
 
 const BATCHES: usize = 15;
@@ -30,7 +30,8 @@ fn main() {
         Some(_) => Vec::new(),
     };
     for offerings in [1_000, 5_000, 8_000] {
-        let world = world(offerings);
+        let worlds = worlds(offerings);
+        let world = &worlds[0];
         let count = world.catalogue.offerings().len();
         let row = |name: &str, whole: f64, call: f64| {
             let per = |ns: f64| format!("{:.1}", ns / count as f64);
@@ -44,6 +45,9 @@ fn main() {
             ("spot-risk", "spot-risk", ""),
             ("carbon", "carbon", ""),
             ("commitments, 2 pools", "commitments", COMMITMENTS),
+            ("spot-placement", "spot-placement", ""),
+            ("gpu-fragmentation", "gpu-fragmentation", ""),
+            ("zone-balance", "zone-balance", ZONES),
             ("cel, price alone", "cel", CEL_PRICE),
             ("cel, 10 operators", "cel", CEL_TEN),
             ("cel, 10 operators on numbers", "cel", CEL_TEN_NUMBERS),
@@ -51,15 +55,21 @@ fn main() {
             if !wanted(name) {
                 continue;
             }
-            let (whole, call) = guest(&world, &load(plugin, settings));
+            let (whole, call) = guest(&worlds, &load(plugin, settings));
             row(name, whole, call);
+        }
+        if wanted("chain of three") {
+            let policies = chain();
+            let whole = whole(&worlds, &policies);
+            assert_eq!(policies.reports().len(), 0);
+            row("chain of three", whole, 0.0);
         }
         for (language, built) in &examples {
             let Built::Component(path) = built else {
                 continue;
             };
             let policy = HOST.load(path, None).expect("an example of ours loads");
-            let (whole, call) = guest(&world, &policy);
+            let (whole, call) = guest(&worlds, &policy);
             row(&format!("example in {language}"), whole, call);
         }
     }
@@ -75,6 +85,18 @@ const DISCOUNTS: &str = "
     [[discounts]]
     offerings = { zone = 'us-east-1c' }
     exclude = true";
+
+const ZONES: &str = "usd-per-vcpu = 0.01\ngib-per-vcpu = 2";
+
+/// Three policies, each of which starts from the costs of the one before it.
+fn chain() -> WasmPolicies {
+    let policies = [("carbon", ""), ("spot-risk", ""), ("price", DISCOUNTS)];
+    let placed = policies.map(|(name, settings)| Assignment {
+        policy: load(name, settings),
+        node_pools: vec![],
+    });
+    HOST.policies(placed.into())
+}
 
 const COMMITMENTS: &str = "
     [[commitments]]
@@ -100,9 +122,10 @@ const CEL_TEN_NUMBERS: &str = "expression = '(price * 0.9 + 0.05) * 1.03 + cost 
 
 /// Nanoseconds of a whole question (columns looked up, guest asked, answer checked), and of the
 /// guest's part (asked and checked).
-fn guest(world: &World, policy: &LoadedPolicy) -> (f64, f64) {
+fn guest(worlds: &[World], policy: &LoadedPolicy) -> (f64, f64) {
     let policies = serve(policy.clone());
-    let whole = least(|| black_box(policies.score(&world.catalogue, &world.names, world.pool)));
+    let whole = whole(worlds, &policies);
+    let world = &worlds[0];
     let start = || {
         let session = Session::new(
             policy,
@@ -126,6 +149,21 @@ fn guest(world: &World, policy: &LoadedPolicy) -> (f64, f64) {
     let reports: Vec<String> = policies.reports().iter().map(ToString::to_string).collect();
     assert!(reports.is_empty(), "{reports:?}");
     (whole, call)
+}
+
+/// Catalogues with other prices: more than answers are kept for, so that each question is asked.
+fn worlds(offerings: usize) -> Vec<World> {
+    let share = |nth: usize| 1.0 + nth as f64 / 1000.0;
+    (0..6).map(|nth| world_at(offerings, share(nth))).collect()
+}
+
+/// Nanoseconds of a question about a catalogue that has just changed.
+fn whole(worlds: &[World], policies: &WasmPolicies) -> f64 {
+    let mut turns = worlds.iter().cycle();
+    least(|| {
+        let world = turns.next().expect("without end");
+        black_box(policies.score(&world.catalogue, &world.names, world.pool))
+    })
 }
 
 /// Nanoseconds of CPU of one run, the least of batches.

@@ -1,6 +1,7 @@
 //! The example policy in every language: all answer what the one in Rust does, bit for bit. A
 //! language without an installed toolchain is reported as ignored, by name. An installed toolchain
-//! that builds nothing is a failure.
+//! that builds nothing is a failure. Components of tools that few have are recorded
+//! (data/toolchains/README.md says how they were made).
 
 mod common;
 
@@ -42,7 +43,11 @@ fn bits(costs: &[f64]) -> Vec<u64> {
 
 /// The example in this language answers what the one in Rust does.
 fn answers_what_rust_answers(example: &Example) -> Result<(), Failed> {
-    let component = build(example)?;
+    answers_alike(&build(example)?)
+}
+
+/// A component answers what the example in Rust does, bit for bit.
+fn answers_alike(component: &Path) -> Result<(), Failed> {
     let rust = build(&EXAMPLES[0])?;
     for (settings, factor) in [("", 1.15), ("percent = 7.3", 1.0 + 7.3 / 100.0)] {
         let expected = costs(&rust, settings);
@@ -58,7 +63,7 @@ fn answers_what_rust_answers(example: &Example) -> Result<(), Failed> {
             "spot"
         );
         assert!(
-            bits(&costs(&component, settings)) == bits(&expected),
+            bits(&costs(component, settings)) == bits(&expected),
             "with {settings:?}"
         );
     }
@@ -130,6 +135,12 @@ fn main() {
             let name = format!("the_example_in_{}_{name}", example.language);
             Trial::test(name, move || check(example)).with_ignored_flag(ignored)
         }));
+    }
+    let recorded = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/toolchains");
+    for tool in ["assemblyscript", "c", "zig"] {
+        let component = recorded.join(format!("{tool}.wasm"));
+        let name = format!("the_recorded_component_of_{tool}_answers_what_rust_answers");
+        trials.push(Trial::test(name, move || answers_alike(&component)));
     }
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
 }

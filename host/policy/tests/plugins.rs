@@ -436,6 +436,58 @@ fn gpu_fragmentation_answers_its_golden_vectors() {
 }
 
 #[test]
+fn zone_balance_makes_each_step_of_a_zone_dearer_than_the_one_before() {
+    let world = world(60);
+    let tables = [
+        ("zone-vcpus", [("us-east-1a", 40.0), ("us-east-1b", 0.0)]),
+        ("zone-peers", [("us-east-1a", 3.0), ("us-east-1b", 1.0)]),
+    ];
+    let tables = tables.map(|(name, rows)| {
+        let rows = rows.map(|(zone, number)| (zone.to_owned(), number));
+        (name.to_owned(), Signal::new(1.7e9, rows))
+    });
+    let signals = Signals {
+        tables: tables.into(),
+    };
+    let settings = "usd-per-vcpu = 0.01\nstep = 16\ngib-per-vcpu = 2\nusd-per-gib = 0.01";
+    let scores = score(load("zone-balance", settings), &world, signals);
+    let zone_of = |offering: &Offering| world.names.text(offering.zone.unwrap());
+    // 40 vCPUs are two steps and a half.
+    let first = |zone: &str| if zone == "us-east-1a" { 2.0 } else { 0.0 };
+    let base = |offering: &Offering| {
+        let share = match zone_of(offering) {
+            "us-east-1a" => 0.75,
+            "us-east-1b" => 0.25,
+            _ => 0.0,
+        };
+        offering.price + vcpus(&world, offering) * 2.0 * 0.01 * (1.0 - share)
+    };
+    let near = |cost: f64, expected: f64| (cost / expected - 1.0).abs() < 1e-12;
+    for (offering, cost) in world.catalogue.offerings().iter().zip(scores.cost.iter()) {
+        let beyond = vcpus(&world, offering) * 0.01 * (first(zone_of(offering)) + 4.0);
+        assert!(near(*cost, base(offering) + beyond), "{cost}");
+    }
+    assert_eq!(scores.pools.len(), 12);
+    for pool in &scores.pools {
+        let (zone, step) = pool.name.split_once(", step ").unwrap();
+        let step: f64 = step.parse().unwrap();
+        let is_first_of_a = zone == "us-east-1a" && step == 2.0;
+        assert_eq!(pool.remaining, if is_first_of_a { 8.0 } else { 16.0 });
+        for draw in &pool.draws {
+            let offering = world.catalogue.offering(draw.offering);
+            let vcpus = vcpus(&world, offering);
+            assert_eq!((zone_of(offering), draw.amount), (zone, vcpus.min(16.0)));
+            assert!(near(draw.cost, base(offering) + vcpus * 0.01 * step));
+        }
+    }
+}
+
+fn vcpus(world: &World, offering: &Offering) -> f64 {
+    let of = world.catalogue.instance_type(offering.instance_type);
+    of.capacity.get(longshore_core::model::ResourceId::Cpu) as f64 / 1000.0
+}
+
+#[test]
 fn cel_reads_signals_that_the_operator_names() {
     let world = world(6);
     let terms = longshore_policy::Terms {

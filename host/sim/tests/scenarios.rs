@@ -37,7 +37,7 @@ fn shown(scenario: &Scenario) -> (String, String) {
 #[test]
 fn every_shipped_scenario_runs_and_its_seed_decides_every_byte() {
     let files = shipped();
-    assert_eq!(files.len(), 6);
+    assert_eq!(files.len(), 8);
     for file in files {
         if file.ends_with("spot-on-ec2.toml") && !cfg!(feature = "aws") {
             let refused = read::read(&file).expect_err("there is no EC2").report();

@@ -2,6 +2,7 @@
 
 mod drains;
 mod first_day;
+mod first_party;
 mod incidents;
 mod kills;
 mod late_taints;

@@ -187,7 +187,7 @@ pub fn plugins() -> anyhow::Result<PathBuf> {
             "plugins",
             &["--release", "--target", guests::TARGET][..],
         ),
-        ("host/xtask/guest-tool/Cargo.toml", "tool", &[]),
+        ("host/policy-tool/Cargo.toml", "tool", &[]),
     ] {
         let mut build = cargo(&["build", "--locked", "--manifest-path"]);
         build

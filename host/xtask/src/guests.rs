@@ -17,7 +17,7 @@ use anyhow::{Context, Result, bail};
 pub use examples::{Built, EXAMPLES, Example, build_examples};
 
 /// The first-party plugins: folders of plugins/, names of components.
-pub const PLUGINS: [&str; 12] = [
+pub const PLUGINS: [&str; 13] = [
     "bootstrap-standard",
     "bootstrap-template",
     "business-hours",
@@ -30,6 +30,7 @@ pub const PLUGINS: [&str; 12] = [
     "price",
     "spot-placement",
     "spot-risk",
+    "zone-balance",
 ];
 
 /// Only one build at a time in a process; cargo's own locks do the same between processes.
@@ -155,15 +156,15 @@ pub(crate) fn module(name: &str, crate_name: &str) -> PathBuf {
 pub(crate) fn guest_tool() -> Result<GuestTool> {
     run(&mut cargo(
         "build",
-        &root().join("host/xtask/guest-tool/Cargo.toml"),
+        &root().join("host/policy-tool/Cargo.toml"),
         "tool",
     ))?;
     Ok(GuestTool {
-        program: folder().join("tool/debug/guest-tool"),
+        program: folder().join("tool/debug/longshore-policy"),
     })
 }
 
-/// See host/xtask/guest-tool.
+/// See host/policy-tool.
 pub(crate) struct GuestTool {
     program: PathBuf,
 }

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use longshore_api::labels::{INSTANCE_TYPE, LAUNCH_ORDER, PRICE_OVERLAY};
+use longshore_api::labels::{INSTANCE_TYPE, LAUNCH_ORDER, LAUNCH_ZONE, PRICE_OVERLAY};
 use longshore_cloud::{Launch, Operator};
 use longshore_ec2::launch::CapacityType;
 
@@ -17,6 +17,8 @@ use super::{Choice, Region};
 pub struct Order<'a> {
     places: BTreeMap<&'a str, usize>,
     capacity_type: CapacityType,
+    /// The zone that the planner counts on.
+    zone: Option<&'a str>,
 }
 
 impl<'a> Order<'a> {
@@ -35,6 +37,7 @@ impl<'a> Order<'a> {
         Some(Order {
             places: names.zip(0..).collect(),
             capacity_type,
+            zone: launch.annotations.get(LAUNCH_ZONE).map(String::as_str),
         })
     }
 
@@ -50,14 +53,20 @@ impl<'a> Order<'a> {
     }
 
     /// A number for each of a choice's offerings, from 0: types by their place, zones of a type by
-    /// price. EC2 takes whole numbers.
+    /// price after the one that the planner counts on. EC2 takes whole numbers.
     pub fn ranks(&self, region: &Region, choice: &Choice) -> Vec<usize> {
         let all = &choice.offerings;
         let mut sorted: Vec<usize> = (0..all.len()).collect();
         let place = |at: usize| self.place(&region.types()[all[at].at].name);
+        let is_other_zone = |at: usize| {
+            let zone = &region.zones()[all[at].zone].name;
+            self.zone.is_some_and(|planned| planned != &**zone)
+        };
         sorted.sort_by(|&a, &b| {
             let by_place = place(a).cmp(&place(b));
-            by_place.then(all[a].price.total_cmp(&all[b].price))
+            let by_zone = is_other_zone(a).cmp(&is_other_zone(b));
+            let by_price = all[a].price.total_cmp(&all[b].price);
+            by_place.then(by_zone).then(by_price)
         });
         let mut ranks = vec![0; all.len()];
         for (rank, at) in sorted.into_iter().enumerate() {

@@ -1,5 +1,6 @@
 //! Turns packed claims into planned ones: alternatives by cost, settled labels, the price.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
@@ -7,7 +8,7 @@ use rustc_hash::FxHashMap;
 use super::queue_order;
 use crate::model::{OfferingId, Op, Symbol, TypeId};
 use crate::plan::{NodeIx, Placement, Plan, PlannedClaim, PodIx, Refusal, Target, Unfit, Unplaced};
-use crate::policy::{CommitmentPool, Draw};
+use crate::policy::{Draw, Scores};
 use crate::schedule::first_fit::{Assignment, CompiledCluster, OpenClaim, Packing};
 use crate::schedule::node_specs::NodeSpecId;
 use crate::schedule::ranking::Ranking;
@@ -129,25 +130,30 @@ fn draw(p: &CompiledCluster<'_>, plan: &mut Plan) {
     if left.is_empty() {
         return;
     }
+    let by_offering: Vec<_> = p.states.scores.iter().map(draws_by_offering).collect();
     let mut savings: Vec<Saving<'_>> = Vec::new();
     for (at, claim) in plan.claims.iter().enumerate() {
         let Some(template) = p.pools.iter().position(|t| t.pool == claim.pool) else {
             continue;
         };
         let scores = &p.states.scores[template];
-        for (order, pool) in scores.pools.iter().enumerate() {
-            let fits = pool.draws.iter().filter(|d| admits(p, claim, d.offering));
-            savings.extend(fits.map(|&draw| Saving {
-                usd: claim.effective_cost - draw.cost,
-                claim: at,
-                whose: (pool.owner, pool.name.as_str()),
-                before: &scores.pools[..order],
-                outside: scores.cost[draw.offering.0 as usize],
-                draw,
-            }));
+        for (offering, draws) in &by_offering[template] {
+            // Most offerings save nothing, which is quicker to see than that a claim admits them.
+            let saves = |draw: &Draw| draw.cost < claim.effective_cost;
+            if draws.iter().any(|(_, draw)| saves(draw)) && admits(p, claim, *offering) {
+                let numbered = draws.iter().enumerate();
+                let numbered = numbered.filter(|(_, (_, draw))| saves(draw));
+                savings.extend(numbered.map(|(order, &(whose, draw))| Saving {
+                    usd: claim.effective_cost - draw.cost,
+                    claim: at,
+                    whose,
+                    before: &draws[..order],
+                    outside: scores.cost[offering.0 as usize],
+                    draw,
+                }));
+            }
         }
     }
-    savings.retain(|saving| saving.usd > 0.0);
     savings.sort_by(|a, b| {
         let same = || (a.claim, a.draw.offering).cmp(&(b.claim, b.draw.offering));
         b.usd.total_cmp(&a.usd).then_with(same)
@@ -181,15 +187,30 @@ fn draw(p: &CompiledCluster<'_>, plan: &mut Plan) {
     }
 }
 
+/// A commitment: whose it is, and its name.
+type Owned<'a> = (u32, &'a str);
+
+/// For each offering the commitments that it may draw on, in the order of the answer.
+fn draws_by_offering(scores: &Scores) -> BTreeMap<OfferingId, Vec<(Owned<'_>, Draw)>> {
+    let mut all: BTreeMap<OfferingId, Vec<(Owned<'_>, Draw)>> = BTreeMap::new();
+    for pool in &scores.pools {
+        for draw in &pool.draws {
+            let of = all.entry(draw.offering).or_default();
+            of.push(((pool.owner, pool.name.as_str()), *draw));
+        }
+    }
+    all
+}
+
 /// What a claim would save as an offering that draws on a commitment.
 struct Saving<'a> {
     /// USD per hour.
     usd: f64,
     /// Position of the claim.
     claim: usize,
-    whose: (u32, &'a str),
-    /// The commitments that come before it in the answer.
-    before: &'a [CommitmentPool],
+    whose: Owned<'a>,
+    /// The commitments of the offering that come before it in the answer.
+    before: &'a [(Owned<'a>, Draw)],
     /// What the offering costs without a commitment, USD per hour.
     outside: f64,
     draw: Draw,
@@ -198,15 +219,10 @@ struct Saving<'a> {
 impl Saving<'_> {
     /// Whether a commitment that comes before it has enough for the same offering, for less than it
     /// costs outside.
-    fn waits(&self, left: &FxHashMap<(u32, &str), f64>) -> bool {
-        self.before.iter().any(|pool| {
-            let rest = left.get(&(pool.owner, pool.name.as_str()));
-            let mut draws = pool.draws.iter();
-            draws.any(|draw| {
-                let same = draw.offering == self.draw.offering && draw.cost < self.outside;
-                same && rest >= Some(&draw.amount)
-            })
-        })
+    fn waits(&self, left: &FxHashMap<Owned<'_>, f64>) -> bool {
+        self.before
+            .iter()
+            .any(|(whose, draw)| draw.cost < self.outside && left.get(whose) >= Some(&draw.amount))
     }
 }
 

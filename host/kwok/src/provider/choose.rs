@@ -1,10 +1,12 @@
 //! The offering of a launch: the cheapest one that the claim admits and that is large enough. Where a
 //! scorer or a NodeOverlay, which are not known here, would have another one, the claim says so: then
-//! its capacity type and the first of its types.
+//! its capacity type, the first of its types, and its zone.
 
 use std::collections::BTreeMap;
 
-use longshore_api::labels::{CAPACITY_TYPE, INSTANCE_TYPE, LAUNCH_ORDER, PRICE_OVERLAY, ZONE};
+use longshore_api::labels::{
+    CAPACITY_TYPE, INSTANCE_TYPE, LAUNCH_ORDER, LAUNCH_ZONE, PRICE_OVERLAY, ZONE,
+};
 use longshore_api::quantity::{Quantity, amounts};
 use longshore_cloud::{CloudError, Launch, OfferingName, Operator, Shortage};
 use longshore_core::model::{
@@ -27,6 +29,10 @@ pub struct Choice {
     pub price: f64,
 }
 
+/// Of two offerings the one with the least is taken: whether the capacity type is another one than the
+/// claim says, the place of the type, and whether the zone is another one.
+type Place = (bool, usize, bool);
+
 /// Chooses. The same claim and catalogue always give the same choice.
 ///
 /// # Errors
@@ -41,7 +47,7 @@ pub fn choose(
     let wanted = Wanted::new(launch, names)?;
     let (mut labels_refuse, mut too_small) = (0, 0);
     let mut short = Vec::new();
-    let mut best: Option<((bool, usize), &InstanceType, &Offering)> = None;
+    let mut best: Option<(Place, &InstanceType, &Offering)> = None;
     for t in catalogue.types() {
         if !wanted.fits(t) {
             too_small += 1;
@@ -71,8 +77,9 @@ pub fn choose(
                 });
                 continue;
             }
-            let place = (wanted.is_second_choice(capacity_type), type_place);
-            let is_better = |(first, _, best): ((bool, usize), &InstanceType, &Offering)| {
+            let second = wanted.is_second_choice(capacity_type);
+            let place = (second, type_place, wanted.is_other_zone(zone));
+            let is_better = |(first, _, best): (Place, &InstanceType, &Offering)| {
                 place < first || (place == first && offering.price < best.price)
             };
             if best.is_none_or(is_better) {
@@ -116,6 +123,8 @@ struct Wanted<'a> {
     order: Option<FxHashMap<&'a str, usize>>,
     /// The capacity type that is bought if it can be, where the claim says one.
     capacity_type: Option<&'a str>,
+    /// The zone that is bought if it can be, where the claim says one.
+    zone: Option<&'a str>,
 }
 
 /// A requirement. The planner names every type that would do, hundreds of them, and each is
@@ -187,6 +196,7 @@ impl<'a> Wanted<'a> {
                 .and_then(|_| all.into_iter().find(|r| r.key == INSTANCE_TYPE))
                 .map(|r| r.values.iter().map(String::as_str).zip(0..).collect()),
             capacity_type: launch.annotations.get(LAUNCH_ORDER).map(String::as_str),
+            zone: launch.annotations.get(LAUNCH_ZONE).map(String::as_str),
         })
     }
 
@@ -203,6 +213,11 @@ impl<'a> Wanted<'a> {
     fn is_second_choice(&self, capacity_type: &str) -> bool {
         self.capacity_type
             .is_some_and(|first| first != capacity_type)
+    }
+
+    /// Whether the plan counts on another zone.
+    fn is_other_zone(&self, zone: &str) -> bool {
+        self.zone.is_some_and(|planned| planned != zone)
     }
 
     fn fits(&self, t: &InstanceType) -> bool {
@@ -426,6 +441,28 @@ mod tests {
             chosen(Some("on-demand"), &short),
             "c-2x-amd64-linux on-demand"
         );
+    }
+
+    #[test]
+    fn a_claim_with_a_zone_is_bought_there_if_it_can_be() {
+        let mut names = Symbols::default();
+        let catalogue = built_in(&mut names);
+        let chosen = |short: &[(&str, &str)]| {
+            let mut launch = claim(&["node.kubernetes.io/instance-type In c-2x-amd64-linux"]);
+            let annotations = [(LAUNCH_ORDER, "spot"), (LAUNCH_ZONE, "test-zone-c")];
+            let annotations = annotations.map(|(key, value)| (key.to_owned(), value.to_owned()));
+            launch.annotations.extend(annotations);
+            let asked = short
+                .iter()
+                .map(|(what, how)| (format!("kwok.longshore.dev/{what}"), (*how).to_owned()))
+                .collect();
+            let faults = Faults::read([&asked]).unwrap();
+            let choice = choose(&catalogue, &names, &launch, &faults).unwrap();
+            choice.labels[ZONE].clone()
+        };
+        assert_eq!(chosen(&[]), "test-zone-c");
+        let short = [("no-capacity", "*/test-zone-c/*")];
+        assert_eq!(chosen(&short), "test-zone-a");
     }
 
     #[test]

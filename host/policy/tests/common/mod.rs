@@ -44,6 +44,11 @@ pub struct World {
 /// At least `offerings` offerings: types of two families and two architectures, in three zones, on
 /// demand and spot.
 pub fn world(offerings: usize) -> World {
+    world_at(offerings, 1.0)
+}
+
+/// As [`world`], with each price times a factor.
+pub fn world_at(offerings: usize, factor: f64) -> World {
     let mut names = Symbols::default();
     let arch = names.intern("kubernetes.io/arch");
     let zones = ["a", "b", "c"].map(|letter| names.intern(&format!("us-east-1{letter}")));
@@ -63,7 +68,7 @@ pub fn world(offerings: usize) -> World {
             requirements: [].into(),
             zone: Some(zone),
             capacity_type: Some(capacity_type),
-            price: (price * 1e6).round() / 1e6,
+            price: (price * factor * 1e6).round() / 1e6,
             available: true,
             reservation: None,
         };

@@ -8,6 +8,8 @@ use serde_json::{Map, Value, json};
 use super::acts::joined;
 use longshore_simcluster::actors::kubelet::{RUNS_FOR, START_AFTER, STOP_AFTER};
 
+/// Devices that `gpus` asks for.
+pub const GPU: &str = "nvidia.com/gpu";
 const ZONE: &str = "topology.kubernetes.io/zone";
 const HOST: &str = "kubernetes.io/hostname";
 const CAPACITY: &str = "karpenter.sh/capacity-type";
@@ -104,7 +106,13 @@ impl Workload {
             .iter()
             .map(|(k, v)| (k.clone(), v.clone().into()))
             .collect();
-        let mut spec = json!({"containers": [{"name": "main", "image": "scenario:1", "resources": {"requests": requests}}]});
+        let mut resources = json!({"requests": requests});
+        if let Some(gpus) = requests.get(GPU) {
+            // Devices are not overcommitted: an API server wants a limit as large as the request.
+            resources["limits"] = json!({GPU: gpus});
+        }
+        let container = json!({"name": "main", "image": "scenario:1", "resources": resources});
+        let mut spec = json!({"containers": [container]});
         if let Some(grace) = self.grace {
             spec["terminationGracePeriodSeconds"] = grace.as_secs().into();
         }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use longshore_api::labels::{INSTANCE_TYPE, LAUNCH_ORDER};
+use longshore_api::labels::{INSTANCE_TYPE, LAUNCH_ORDER, LAUNCH_ZONE};
 use longshore_api::quantity::{Quantity, amounts};
 use longshore_cloud::{CloudError, Launch, OfferingName, Operator, Shortage};
 use longshore_core::model::{InstanceType, Offering, OfferingId, Op, Requirement, Symbols};
@@ -33,7 +33,11 @@ pub fn choose(market: &Market, now: Duration, launch: &Launch) -> Result<Choice,
     let (mut refused, mut small) = (0, 0);
     let mut short = Vec::new();
     let order = Order::of(launch);
-    let mut best: Option<((bool, usize, f64), OfferingId, BTreeMap<String, String>)> = None;
+    let mut best: Option<(
+        (bool, usize, bool, f64),
+        OfferingId,
+        BTreeMap<String, String>,
+    )> = None;
     for t in catalogue.types() {
         if !is_big_enough(t, names, &wanted) {
             small += 1;
@@ -54,9 +58,10 @@ pub fn choose(market: &Market, now: Duration, launch: &Launch) -> Result<Choice,
                 });
                 continue;
             }
-            let [name, _, capacity_type] = market.named(id);
+            let [name, zone, capacity_type] = market.named(id);
             let (second, place) = order.place(name, capacity_type);
-            let place = (second, place, market.price(id));
+            let other_zone = order.zone.is_some_and(|planned| planned != zone);
+            let place = (second, place, other_zone, market.price(id));
             if best.as_ref().is_none_or(|(best, ..)| place < *best) {
                 best = Some((place, id, labels));
             }
@@ -88,6 +93,8 @@ pub fn choose(market: &Market, now: Duration, launch: &Launch) -> Result<Choice,
 struct Order<'a> {
     places: BTreeMap<&'a str, usize>,
     capacity_type: Option<&'a str>,
+    /// The zone that the planner counts on.
+    zone: Option<&'a str>,
 }
 
 impl<'a> Order<'a> {
@@ -101,6 +108,7 @@ impl<'a> Order<'a> {
         Order {
             places: names.zip(0..).collect(),
             capacity_type: Some(word),
+            zone: launch.annotations.get(LAUNCH_ZONE).map(String::as_str),
         }
     }
 

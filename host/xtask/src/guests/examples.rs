@@ -27,7 +27,7 @@ pub struct Example {
 }
 
 /// The example policy in every language.
-pub const EXAMPLES: [Example; 5] = [
+pub const EXAMPLES: [Example; 6] = [
     Example {
         language: "rust",
         missing: || None,
@@ -47,6 +47,11 @@ pub const EXAMPLES: [Example; 5] = [
         language: "js",
         missing: no_js,
         build: js,
+    },
+    Example {
+        language: "js-starlingmonkey",
+        missing: no_js,
+        build: starlingmonkey,
     },
     Example {
         language: "python",
@@ -200,7 +205,7 @@ fn go(tool: &GuestTool, source: &Path, work: &Path, out: &Path) -> Result<()> {
         "-o",
     ]);
     run(build.arg(&core).arg("."))?;
-    let (wit, adapter) = (wit(), source.join("preview1.wat"));
+    let wit = wit();
     tool.wrap(
         &core,
         out,
@@ -209,25 +214,25 @@ fn go(tool: &GuestTool, source: &Path, work: &Path, out: &Path) -> Result<()> {
             wit.as_os_str(),
             WORLD.as_ref(),
             "--preview1".as_ref(),
-            adapter.as_os_str(),
         ],
     )
 }
 
-fn js(_: &GuestTool, source: &Path, work: &Path, out: &Path) -> Result<()> {
+/// Installs what a package.json pins; a lock file would name optional builds that were never published.
+fn npm_install(source: &Path, work: &Path, package: &str) -> Result<()> {
     std::fs::create_dir_all(work)?;
     std::fs::copy(source.join("package.json"), work.join("package.json"))?;
-    if !work.join("node_modules/componentize-qjs").exists() {
-        // Pinned in package.json; a lock file would name optional builds of it that were never
-        // published.
-        let mut npm = Command::new("npm");
-        run(npm.current_dir(work).args([
-            "install",
-            "--no-package-lock",
-            "--no-audit",
-            "--no-fund",
-        ]))?;
+    if work.join("node_modules").join(package).exists() {
+        return Ok(());
     }
+    let mut npm = Command::new("npm");
+    run(npm
+        .current_dir(work)
+        .args(["install", "--no-package-lock", "--no-audit", "--no-fund"]))
+}
+
+fn js(_: &GuestTool, source: &Path, work: &Path, out: &Path) -> Result<()> {
+    npm_install(source, work, "componentize-qjs")?;
     let mut componentize = Command::new("npx");
     componentize.current_dir(work).args([
         "--no-install",
@@ -246,35 +251,63 @@ fn js(_: &GuestTool, source: &Path, work: &Path, out: &Path) -> Result<()> {
         .arg(out))
 }
 
-/// Componentizing takes 20 s of CPU, and no two results are the same bytes. So what was made of the
-/// same sources stays, and with it its compiled code.
+/// The policy of folder `js`, with the other engine.
+fn starlingmonkey(_: &GuestTool, source: &Path, work: &Path, out: &Path) -> Result<()> {
+    let policy = source.with_file_name("js").join("policy.js");
+    let script = source.join("build.mjs");
+    let sources = [&policy, &script, &source.join("package.json")];
+    made_once(&sources, work, out, |part| {
+        npm_install(source, work, "@bytecodealliance/componentize-js")?;
+        // Packages are found beside the script.
+        let copy = work.join("build.mjs");
+        std::fs::copy(&script, &copy)?;
+        let mut node = Command::new("node");
+        node.arg(copy).args([&policy, &wit()]).arg(WORLD);
+        run(node.arg(part))
+    })
+}
+
 fn python(_: &GuestTool, source: &Path, work: &Path, out: &Path) -> Result<()> {
-    let made = work.join(format!("{}.wasm", python_digest(source)?));
-    if !made.is_file() {
+    let requirements = source.join("requirements.txt");
+    let sources = [source.join("policy.py"), requirements.clone()];
+    made_once(&sources, work, out, |part| {
         let tools = work.join("venv");
         let componentize = tools.join("bin/componentize-py");
         if !componentize.is_file() {
             run(Command::new("python3").args(["-m", "venv"]).arg(&tools))?;
             let mut pip = Command::new(tools.join("bin/pip"));
             pip.args(["install", "--quiet", "--disable-pip-version-check", "-r"]);
-            run(pip.arg(source.join("requirements.txt")))?;
+            run(pip.arg(&requirements))?;
         }
-        let part = work.join("part.wasm");
         let mut componentize = Command::new(componentize);
         componentize.arg("-d").arg(wit()).args(["-w", WORLD]);
         componentize.args(["componentize", "--stub-wasi", "policy", "-p"]);
-        run(componentize.arg(source).arg("-o").arg(&part))?;
+        run(componentize.arg(source).arg("-o").arg(part))
+    })
+}
+
+/// Componentizing an interpreter takes 20 s of CPU, and no two results are the same bytes. So what was made
+/// of the same sources stays, and with it its compiled code.
+fn made_once(
+    sources: &[impl AsRef<Path>],
+    work: &Path,
+    out: &Path,
+    make: impl FnOnce(&Path) -> Result<()>,
+) -> Result<()> {
+    std::fs::create_dir_all(work)?;
+    let made = work.join(format!("{}.wasm", digest(sources)?));
+    if !made.is_file() {
+        let part = work.join("part.wasm");
+        make(&part)?;
         std::fs::rename(&part, &made)?;
     }
     std::fs::copy(&made, out)?;
     Ok(())
 }
 
-/// Digits of all that a component in Python is made of.
-fn python_digest(source: &Path) -> Result<String> {
-    let mut files: Vec<PathBuf> = ["policy.py", "requirements.txt"]
-        .map(|name| source.join(name))
-        .into();
+/// Digits of all that a component is made of: its sources, and the contract.
+fn digest(sources: &[impl AsRef<Path>]) -> Result<String> {
+    let mut files: Vec<PathBuf> = sources.iter().map(|file| file.as_ref().into()).collect();
     for entry in std::fs::read_dir(wit())? {
         files.push(entry?.path());
     }

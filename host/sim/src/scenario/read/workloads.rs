@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::known::Known;
 use super::values::{MAX_SCENARIO, MIN_SCENARIO, check_word, moment, share};
 use crate::scenario::curve::Part;
-use crate::scenario::objects::Workload;
+use crate::scenario::objects::{GPU, Workload};
 use crate::scenario::{Curve, Load, ScenarioEvent};
 
 /// How often replicas follow a load, unless said otherwise: five minutes, as autoscalers of pods
@@ -207,6 +207,10 @@ fn requests(table: &mut Table) -> Vec<(String, String)> {
                 Ok(_) => requests.push((key.to_owned(), typed.to_owned())),
             }
         }
+    }
+    let gpus = table.number("gpus", 1.0..=16.0, "how many whole GPUs a pod asks for");
+    if let Some(gpus) = gpus {
+        requests.push((GPU.to_owned(), format!("{gpus:.0}")));
     }
     requests
 }

@@ -1,23 +1,41 @@
 //! Whether a cloud that goes by its prices would buy what the plan counts on.
 //!
 //! A scorer makes a dearer offering the better one, and a NodeOverlay changes a price that the cloud
-//! does not know of. Then the claim says so, and the cloud follows the order of its instance types.
+//! does not know of. Then the claim says so, and the cloud follows the order of its instance types, and
+//! buys in the zone of the plan.
 
-use longshore_api::labels::LAUNCH_ORDER;
+use longshore_api::labels::{LAUNCH_ORDER, LAUNCH_ZONE};
 use longshore_core::model::{ClusterObjects, Offering, Op, TypeId};
 use longshore_core::plan::PlannedClaim;
 
-/// Annotation [`LAUNCH_ORDER`] of a claim; nothing if prices say the same as the plan.
-pub(super) fn launch_order(
-    world: &ClusterObjects,
-    claim: &PlannedClaim,
-) -> Option<(String, String)> {
+/// Annotations [`LAUNCH_ORDER`] and [`LAUNCH_ZONE`] of a claim; none if prices say the same as the plan.
+pub(super) fn launch_order(world: &ClusterObjects, claim: &PlannedClaim) -> Vec<(String, String)> {
     let catalogue = &world.catalogue;
-    let word = catalogue.offering(claim.offering).capacity_type?;
+    let Some(word) = catalogue.offering(claim.offering).capacity_type else {
+        return Vec::new();
+    };
     let word = world.names.text(word);
     let overlaid = |t: &TypeId| catalogue.overlay_of(*t).is_some_and(|of| of.price);
-    let differs = claim.types.iter().any(overlaid) || !is_by_price(world, claim, word);
-    differs.then(|| (LAUNCH_ORDER.to_owned(), word.to_owned()))
+    if !claim.types.iter().any(overlaid) && is_by_price(world, claim, word) {
+        return Vec::new();
+    }
+    let zone = launch_zone(world, claim).map(|zone| (LAUNCH_ZONE.to_owned(), zone.to_owned()));
+    let order = (LAUNCH_ORDER.to_owned(), word.to_owned());
+    [Some(order), zone].into_iter().flatten().collect()
+}
+
+/// The zone that the plan counts on, if prices would buy the same type in another one.
+fn launch_zone<'a>(world: &'a ClusterObjects, claim: &PlannedClaim) -> Option<&'a str> {
+    let planned = world.catalogue.offering(claim.offering);
+    let zone = planned.zone?;
+    let same_type = world.catalogue.offerings_of(planned.instance_type).iter();
+    let mut others = same_type.filter(|one| {
+        let alike = one.capacity_type == planned.capacity_type && one.zone != planned.zone;
+        alike && one.available && admits(claim, one)
+    });
+    // Of equal prices a cloud takes any.
+    let may_differ = others.any(|one| one.price <= planned.price);
+    may_differ.then(|| world.names.text(zone))
 }
 
 /// Whether the types stand by their cheapest offerings, and the planned one is the cheapest of all.
@@ -114,8 +132,11 @@ mod tests {
             requests: Resources::default(),
             min_values_relaxed: false,
         };
-        let annotation = launch_order(&world, &claim);
-        annotation.map_or_else(String::new, |(key, value)| format!("{key}={value}"))
+        let annotations = launch_order(&world, &claim).into_iter();
+        let shown: Vec<String> = annotations
+            .map(|(key, value)| format!("{key}={value}"))
+            .collect();
+        shown.join(" ")
     }
 
     #[test]
@@ -151,5 +172,16 @@ mod tests {
             order("on-demand"),
             "a scorer would have no spot"
         );
+        let zones = ["a spot z1 1", "a spot z2 2", "a spot z3 2", "b spot z1 3"];
+        let zone = |name: &str| format!("{} longshore.dev/launch-zone={name}", order("spot"));
+        assert_eq!(said(&zones, &[0, 1], 0, any), "", "the cheapest zone");
+        assert_eq!(said(&zones, &[0, 1], 1, any), zone("z2"));
+        assert_eq!(
+            said(&zones, &[1, 0], 3, any),
+            order("spot"),
+            "there is one zone for b"
+        );
+        let second: (&str, &[&str]) = ("topology.kubernetes.io/zone", &["z2"]);
+        assert_eq!(said(&zones, &[0], 1, second), "", "its only zone");
     }
 }

@@ -1,0 +1,43 @@
+//! One policy from four compilers and as an expression: components are accepted, and there is one plan.
+
+use std::path::Path;
+use std::process::Command;
+
+use longshore_xtask::guests::EXAMPLES;
+
+fn said(args: &[&str]) -> String {
+    let manifest = std::env::var("CARGO_MANIFEST_DIR").unwrap();
+    let mut longshore = Command::new(env!("CARGO_BIN_EXE_longshore"));
+    let output = longshore.current_dir(manifest).args(args).output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{error}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn digest(scorer: &str) -> String {
+    let snapshot = "../../examples/clusters/web-shop.json";
+    let types = "../../examples/catalogues/ec2-us-east-1.json";
+    let input = ["--snapshot", snapshot, "--instance-types", types];
+    let plan = said(&[&["plan", "-o", "json", "--scorer", scorer], &input[..]].concat());
+    let plan: serde_json::Value = serde_json::from_str(&plan).unwrap();
+    assert_eq!(plan["errors"], serde_json::json!({}), "{scorer}");
+    plan["digest"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn one_policy_by_any_compiler_gives_one_plan() {
+    let rust = EXAMPLES[0].build().unwrap();
+    let expected = digest(rust.to_str().unwrap());
+    assert_ne!(expected, digest("price"), "the policy changes nothing");
+    let recorded = Path::new(&std::env::var("CARGO_MANIFEST_DIR").unwrap())
+        .join("../policy/tests/data/toolchains");
+    for tool in ["assemblyscript", "c", "zig"] {
+        let component = recorded.join(format!("{tool}.wasm"));
+        let component = component.to_str().unwrap();
+        let checked = said(&["policy", "check", component]);
+        assert!(checked.contains("spot-surcharge 0.1.0"), "{checked}");
+        assert_eq!(digest(component), expected, "{tool}");
+    }
+    let expression = "cel=cost * (capacity_type == 'spot' ? 1.15 : 1.0)";
+    assert_eq!(digest(expression), expected);
+}
