@@ -56,6 +56,15 @@ pub enum Failure {
     Print(#[source] std::io::Error),
 }
 
+impl From<longshore_journal::OpenError> for Failure {
+    fn from(error: longshore_journal::OpenError) -> Failure {
+        Failure::Usage {
+            message: error.to_string(),
+            hint: error.hint().into(),
+        }
+    }
+}
+
 /// Why a daemon has ended by itself.
 #[derive(Debug, thiserror::Error)]
 pub enum Ended {

@@ -23,6 +23,7 @@ pub mod error;
 mod explain;
 mod hash;
 mod input;
+mod journal;
 pub mod live;
 mod managed;
 mod migrate;
@@ -79,8 +80,8 @@ pub fn main() -> ExitCode {
         Command::Status(args) => status::run(&args),
         Command::Replay(args) => replay::run(&args),
         Command::Journal(args) => match args.command {
-            JournalCommand::Show(args) => live::journal::show::show(&args),
-            JournalCommand::Grep(args) => live::journal::show::grep(&args),
+            JournalCommand::Show(args) => journal::show(&args),
+            JournalCommand::Grep(args) => journal::grep(&args),
         },
     };
     let answer = answer.and_then(|answer| {

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::{Other, RoundPlace, Totals, Verdict};
-use crate::live::journal::messages;
+use longshore_journal::messages;
 use longshore_report::count;
 
 /// Limit of differences that are printed one by one.

@@ -20,10 +20,10 @@ use crate::live::act::launch::create_claims::{self, Created};
 use crate::live::decide::claims::{NewNodeClaim, group_of, new_node_claims, pod_name};
 use crate::live::decide::rollout::InFlightPod;
 use crate::live::decide::round::Round;
-use crate::live::observe::kinds::Kind;
 use crate::live::observe::server_pods::{self, Asked};
 use crate::live::process::lock::lock;
 use crate::status::parts::LastPlan;
+use longshore_api::kinds::Kind;
 use longshore_report::decision::{self, UnplacedPod};
 use longshore_report::messages::time_of_day;
 

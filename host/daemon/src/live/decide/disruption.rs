@@ -22,8 +22,8 @@ use super::round::{RoundConfig, build_snapshot};
 use super::round_input::RoundInput;
 use super::staying::{self, Staying, Told};
 use crate::deadline::Deadline;
-use crate::live::journal::Looked;
-use crate::live::journal::look::Look;
+use longshore_journal::Looked;
+use longshore_journal::look::Look;
 use longshore_report::disruption;
 use longshore_report::explained::{Explained, alike_text};
 
@@ -31,10 +31,10 @@ use crate::live::observe::overlays::OverlaySet;
 use crate::live::observe::protection;
 use crate::live::policies::ActivePolicies;
 use crate::live::process::clock::Clock;
-use crate::live::process::fail_points::fail_point;
 use crate::live::process::mutants::mutant;
 use crate::status::parts::Held;
 use longshore_core::model::conditions::INITIALIZED;
+use longshore_fail_points::fail_point;
 
 pub struct Decision {
     pub snapshot: Snapshot,

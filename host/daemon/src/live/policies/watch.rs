@@ -25,7 +25,7 @@ use super::slots::{LoadedSlot, Outcome};
 use super::status::{ConfigStatus, PolicyStatus, Problem, ShadowStatus};
 use crate::config::{Config, Mode, PolicyEntry};
 use crate::error::Failure;
-use crate::live::journal::Journal;
+use longshore_journal::Journal;
 
 /// Keeps the running policies equal to the files.
 pub struct Watcher {

@@ -1,6 +1,8 @@
 //! Places where a test can make the daemon panic, to test its guards against panics. Compiled with
 //! the feature `mutants` only.
 
+#![warn(missing_docs)]
+
 #[cfg(feature = "mutants")]
 use std::cell::Cell;
 
@@ -27,7 +29,7 @@ thread_local! {
 
 /// Panics if a test wants that here.
 #[cfg(feature = "mutants")]
-pub(crate) fn fail_point(name: &str) {
+pub fn fail_point(name: &str) {
     debug_assert!(
         ALL.iter().any(|known| known.0 == name),
         "{name} is not in the table"
@@ -42,7 +44,7 @@ pub(crate) fn fail_point(name: &str) {
 /// Panics if a test wants that here: never here.
 #[cfg(not(feature = "mutants"))]
 #[inline(always)]
-pub(crate) const fn fail_point(_: &str) {}
+pub const fn fail_point(_: &str) {}
 
 /// Where this thread is still to panic: for a thread that it starts, and for tests that want to
 /// know whether it has.

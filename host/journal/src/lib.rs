@@ -5,38 +5,35 @@
 //! ([`writer`]) writes, and records that it cannot take are counted and marked as missing. A
 //! segment ([`files`]) can be read by itself, because it begins with all live objects; only the
 //! positions of their records are kept in memory ([`index`]). Nothing here reads the state or
-//! decides anything. Reading is in [`read`]; planning again is in [`crate::replay`].
+//! decides anything. Reading is in [`read`]; planning again is `longshore replay`.
 //!
 //! The record of a round has everything that its plan depends on beside the observations: time,
 //! seed, effort and settings, nominations, instance types and unavailable offerings, signals, the
 //! policy of each NodePool, and the components themselves.
 
-pub(in crate::live) mod bug_report;
+pub mod bug_report;
 
 mod blobs;
 mod catalogue;
 mod costs;
 mod files;
-mod format;
+pub mod format;
 #[doc(hidden)]
 pub mod fuzz;
 mod index;
-pub(crate) mod judged;
-pub(crate) mod look;
-pub(crate) mod messages;
-pub(crate) mod read;
-pub(crate) mod record;
-pub(crate) mod round;
-pub(in crate::live) mod segment;
-pub(crate) mod show;
+pub mod judged;
+pub mod look;
+pub mod messages;
+pub mod read;
+pub mod record;
+pub mod round;
+pub mod segment;
 mod signals;
-pub(crate) mod terms;
-#[cfg(test)]
-mod tests;
+pub mod terms;
 mod writer;
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use longshore_core::check::Violation;
@@ -47,24 +44,49 @@ use longshore_core::planner::Options;
 use longshore_core::snapshot::Snapshot;
 use longshore_policy::{JudgeRecord, ScoreRecord, Signals};
 
-pub(crate) use catalogue::{Wire, read as read_catalogue};
-pub(crate) use costs::read as read_costs;
+pub use catalogue::{Wire, read as read_catalogue};
+pub use costs::read as read_costs;
 pub use files::Sizes;
-pub(crate) use signals::read as read_signals;
+pub use signals::read as read_signals;
 pub use writer::Condition;
 
-use crate::config::Config;
-use crate::error::Failure;
-use crate::live::observe::kinds::Kind;
-use crate::live::observe::watch::Change;
-use crate::live::process::lock::lock;
 use blobs::BlobStore;
 use judged::Counted;
+use longshore_api::kinds::Kind;
 use longshore_report::decision::{Decision, pod_name};
 use look::Look;
 use record::{Began, Observed, What};
 use round::{Answer, Outcome, RecordedConfig, RecordedEffort, Round, Short, Summary, Version};
 use writer::Queue;
+
+/// Why no journal can be kept.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The folder cannot be made or written to.
+    #[error("no journal can be kept in {}: {source}", folder.display())]
+    Disk {
+        folder: PathBuf,
+        source: std::io::Error,
+    },
+    /// Another process has it.
+    #[error("no journal can be kept in {}: another process writes to it", .0.display())]
+    InUse(PathBuf),
+}
+
+impl OpenError {
+    /// What can be done about it.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            OpenError::Disk { .. } => "name a folder that the daemon's user may write to",
+            OpenError::InUse(_) => "give each daemon a folder of its own",
+        }
+    }
+}
+
+/// A lock that a panic elsewhere does not take away.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Default size of all segments together.
 pub const DEFAULT_MAX_BYTES: u64 = 1 << 30;
@@ -163,21 +185,22 @@ impl Journal {
     ///
     /// # Errors
     /// The folder cannot be used, or another process uses it.
-    pub fn open(folder: &Path, sizes: Sizes) -> Result<Self, Failure> {
+    pub fn open(folder: &Path, sizes: Sizes) -> Result<Self, OpenError> {
         Journal::open_retrying(folder, sizes, writer::DISK_RETRY)
     }
 
     /// The same, with how long to wait after the disk said no.
-    fn open_retrying(folder: &Path, sizes: Sizes, disk_retry: Duration) -> Result<Self, Failure> {
-        let failed = |what: &str, hint: &str| Failure::Usage {
-            message: format!("no journal can be kept in {}: {what}", folder.display()),
-            hint: hint.into(),
-        };
-        let disk = |error: std::io::Error| {
-            failed(
-                &error.to_string(),
-                "name a folder that the daemon's user may write to",
-            )
+    ///
+    /// # Errors
+    /// The folder cannot be used, or another process uses it.
+    pub fn open_retrying(
+        folder: &Path,
+        sizes: Sizes,
+        disk_retry: Duration,
+    ) -> Result<Self, OpenError> {
+        let disk = |source| OpenError::Disk {
+            folder: folder.into(),
+            source,
         };
         std::fs::create_dir_all(folder).map_err(disk)?;
         let lock = folder.join("lock");
@@ -188,10 +211,7 @@ impl Journal {
             .open(lock)
             .map_err(disk)?;
         if let Err(std::fs::TryLockError::WouldBlock) = lock.try_lock() {
-            return Err(failed(
-                "another process writes to it",
-                "give each daemon a folder of its own",
-            ));
+            return Err(OpenError::InUse(folder.into()));
         }
         let run = SystemTime::now()
             .duration_since(UNIX_EPOCH)
@@ -211,17 +231,8 @@ impl Journal {
 
     /// Something was observed at `time` (milliseconds since 1970) and folded; `revision` is the
     /// state's with it.
-    pub fn observed(&self, time: i64, revision: u64, kind: Kind, change: Change, refused: bool) {
+    pub fn observed(&self, time: i64, revision: u64, kind: Kind, what: What, refused: bool) {
         let Some(open) = &self.0 else { return };
-        let what = match change {
-            Change::Begin => What::Begin,
-            Change::Upsert(json) => What::Upsert(json),
-            Change::Remove(json) => What::Remove(json),
-            Change::End => What::End,
-            Change::Failed(why) => What::Failed(why.into()),
-            // Nothing has changed in the state.
-            Change::Recovered | Change::Version => return,
-        };
         open.queue.observed(Observed {
             time,
             revision,
@@ -381,8 +392,7 @@ impl Journal {
     }
 
     /// Keeps no components any more.
-    #[cfg(test)]
-    pub(crate) fn forget(&self) {
+    pub fn forget(&self) {
         if let Some(open) = &self.0 {
             open.blobs.clear();
         }
@@ -536,22 +546,4 @@ fn queued(snapshot: &Snapshot) -> Vec<(String, u64)> {
         .filter(|(_, queued)| *queued > 0)
         .map(|(pod, queued)| (pod_name(world, pod), queued))
         .collect()
-}
-
-/// Where the journal goes and how large it may become; nothing where none is wanted. A flag wins
-/// over the file.
-pub fn wanted(flag: Option<&Path>, config: Option<&Config>) -> Option<(PathBuf, Sizes)> {
-    let entry = config.and_then(|config| config.journal.clone());
-    let entry = entry.unwrap_or_default();
-    let sizes = Sizes {
-        all: entry.max_size.unwrap_or(DEFAULT_MAX_BYTES),
-        segment: entry.segment_size.unwrap_or(DEFAULT_SEGMENT_BYTES),
-    };
-    let sizes = Sizes {
-        segment: sizes.segment.min(sizes.all / 4),
-        ..sizes
-    };
-    flag.map(Path::to_owned)
-        .or(entry.dir)
-        .map(|folder| (folder, sizes))
 }

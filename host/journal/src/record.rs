@@ -2,7 +2,7 @@
 
 use super::format::{Bytes, Wrong, put, put_bytes};
 use super::round::Round;
-use crate::live::observe::kinds::Kind;
+use longshore_api::kinds::Kind;
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Record {

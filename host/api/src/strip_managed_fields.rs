@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use longshore_api::json;
+use crate::json;
 
 /// What stands in the metadata of an object; strings in their quotes.
 #[derive(Default)]

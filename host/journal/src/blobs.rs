@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use sha2::{Digest as _, Sha256};
 
-use crate::live::process::lock::lock;
+use crate::lock;
 use longshore_report::hex::hex;
 
 /// Most bytes that are kept; the least recently used go first.
@@ -64,7 +64,6 @@ impl BlobStore {
     }
 
     /// Forgets everything.
-    #[cfg(test)]
     pub fn clear(&self) {
         *lock(&self.0) = Inner::default();
     }

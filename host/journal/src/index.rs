@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 
 use super::record::{What, bit, code};
-use crate::live::observe::kinds::Kind;
+use longshore_api::kinds::Kind;
 
 /// Where a record is in its segment: byte of its frame, and byte in the frame's text.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

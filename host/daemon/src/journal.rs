@@ -6,15 +6,15 @@ use std::path::Path;
 
 use longshore_api::crd::Timestamp;
 
-use super::messages::{self, ChangeKind};
-use super::read::{Item, Reader};
-use super::record::{Observed, Record, What};
-use super::round::{Outcome, Round};
-use super::segment::ReadError;
 use crate::answer::Answer;
 use crate::args::{GrepArgs, OnlyArgs, ShowArgs};
 use crate::error::Failure;
-use crate::live::observe::kinds::Kind;
+use longshore_api::kinds::Kind;
+use longshore_journal::messages::{self, ChangeKind};
+use longshore_journal::read::{Item, Reader};
+use longshore_journal::record::{Observed, Record, What};
+use longshore_journal::round::{Outcome, Round};
+use longshore_journal::segment::ReadError;
 
 impl From<ReadError> for Failure {
     fn from(error: ReadError) -> Failure {

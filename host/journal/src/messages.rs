@@ -1,6 +1,5 @@
 //! Formats records as text, one line each.
 
-use longshore_api::crd::Timestamp;
 use serde::Deserialize;
 
 use super::record::{Gap, Observed, What, kinds};
@@ -10,13 +9,15 @@ use super::judged::Counted;
 use super::look::BEFORE_FIRST_LOOK;
 use super::round::{Outcome, RecordedEffort, Round};
 use super::segment::End;
-use crate::live::observe::kinds::Kind;
+use longshore_api::kinds::Kind;
 use longshore_report::count;
+use longshore_report::messages::rfc3339;
 
 /// A time, milliseconds since 1970, as RFC 3339 writes it.
 pub fn time(milliseconds: i64) -> String {
-    Timestamp::from_millisecond(milliseconds)
-        .map_or_else(|_| milliseconds.to_string(), |time| format!("{time:.3}"))
+    let second = rfc3339(milliseconds.div_euclid(1000));
+    let fraction = milliseconds.rem_euclid(1000);
+    format!("{}.{fraction:03}Z", second.trim_end_matches('Z'))
 }
 
 /// What a kind is called.
@@ -33,7 +34,7 @@ pub fn some_kinds(bits: u32) -> String {
 
 /// The `namespace/name` of an object.
 pub fn name(text: &str) -> Option<String> {
-    crate::live::observe::strip_managed_fields::full_name(text)
+    longshore_api::strip_managed_fields::full_name(text)
 }
 
 /// How an observation came about.

@@ -3,16 +3,16 @@
 use std::path::Path;
 use std::time::Duration;
 
-use super::format::{HEADER_BYTES, header_of};
-use super::messages;
-use super::read::{Item, Reader};
-use super::record::Record;
-use super::segment::{End, ReadError, name_of};
-use super::{Journal, Sizes};
 use crate::live::decide::fixture::{JournalFixture, LARGE, segments};
-use crate::live::observe::kinds::Kind;
-use crate::live::observe::strip_managed_fields::strip_managed_fields;
 use crate::live::observe::watch::Change;
+use longshore_api::kinds::Kind;
+use longshore_api::strip_managed_fields::strip_managed_fields;
+use longshore_journal::format::{HEADER_BYTES, header_of};
+use longshore_journal::messages;
+use longshore_journal::read::{Item, Reader};
+use longshore_journal::record::{Record, What};
+use longshore_journal::segment::{End, ReadError, name_of};
+use longshore_journal::{Journal, Sizes};
 
 /// Everything that can be read, and why it ends.
 fn read(path: &Path) -> (Vec<Record>, Result<End, ReadError>) {
@@ -160,7 +160,7 @@ fn the_limit_of_size_holds_at_every_moment() {
             .map(|file| std::fs::metadata(file).unwrap().len())
             .sum();
         largest = largest.max(bytes);
-        first = super::segment::number_of(&files[0]).unwrap();
+        first = longshore_journal::segment::number_of(&files[0]).unwrap();
         assert_eq!(scene.journal.condition().unwrap().bytes, bytes);
     }
     assert!(largest <= sizes.all && largest > sizes.all / 2, "{largest}");
@@ -216,11 +216,11 @@ fn a_disk_that_says_no_is_asked_again_and_nothing_is_lost() {
     let retry = Duration::from_millis(5);
     let journal = Journal::open_retrying(&folder, LARGE, retry).unwrap();
     std::fs::rename(&in_the_way, folder.join(name_of(1))).unwrap();
-    journal.observed(1, 1, Kind::Pod, Change::Begin, false);
+    journal.observed(1, 1, Kind::Pod, What::Begin, false);
     while !journal.condition().unwrap().failing {
         std::thread::yield_now();
     }
-    journal.observed(2, 2, Kind::Pod, Change::End, false);
+    journal.observed(2, 2, Kind::Pod, What::End, false);
     std::fs::remove_dir(folder.join(name_of(1))).unwrap();
     journal.close();
     let (records, end) = read(&folder);
@@ -232,7 +232,8 @@ fn a_disk_that_says_no_is_asked_again_and_nothing_is_lost() {
 #[test]
 fn two_processes_do_not_write_to_one_folder() {
     let scene = JournalFixture::new("lock", LARGE, &[]);
-    let refused = Journal::open(&scene.path(), LARGE).unwrap_err().report();
+    let refused = Journal::open(&scene.path(), LARGE).unwrap_err();
+    let refused = crate::error::Failure::from(refused).report();
     assert!(
         refused.contains("another process") && refused.contains("hint"),
         "{refused}"
@@ -290,9 +291,9 @@ fn what_it_costs_the_loop_and_the_disk() {
     let begun = std::time::Instant::now();
     let mut inside = std::time::Duration::ZERO;
     for (revision, text) in texts.into_iter().enumerate() {
-        let change = Change::Upsert(text);
+        let what = What::Upsert(text);
         let one = std::time::Instant::now();
-        journal.observed(1_793_491_200_000, revision as u64, Kind::Pod, change, false);
+        journal.observed(1_793_491_200_000, revision as u64, Kind::Pod, what, false);
         inside += one.elapsed();
         // As fast as a list comes, and not faster than the queue allows.
         if revision % 5_000 == 4_999 {
@@ -308,8 +309,8 @@ fn what_it_costs_the_loop_and_the_disk() {
     let writer = took.as_nanos() as u64 / PODS / 1000;
     // Changed once each: now a segment begins with all of them.
     for number in 0..PODS {
-        let change = Change::Upsert(strip_managed_fields(&full_pod(number, 1)).0);
-        journal.observed(1_793_491_300_000, PODS + number, Kind::Pod, change, false);
+        let what = What::Upsert(strip_managed_fields(&full_pod(number, 1)).0);
+        journal.observed(1_793_491_300_000, PODS + number, Kind::Pod, what, false);
         if number % 5_000 == 4_999 {
             journal.flush();
         }

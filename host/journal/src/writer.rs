@@ -13,9 +13,9 @@ use super::files::{Files, Sizes, WriteError};
 use super::index::Index;
 use super::record::{Began, Blob, Gap, Observed, Record, What, bit};
 use super::round::Round;
-use crate::live::observe::strip_managed_fields::full_name;
-use crate::live::process::fail_points::{fail_point, panic_at, panics_left};
-use crate::live::process::lock::lock;
+use crate::lock;
+use longshore_api::strip_managed_fields::full_name;
+use longshore_fail_points::{fail_point, panic_at, panics_left};
 
 /// Most bytes of texts that wait to be written.
 const MAX_QUEUED_BYTES: usize = 64 << 20;
