@@ -31,6 +31,7 @@ pub struct Report {
     pub parse_seconds: f64,
     /// Largest resident set, MiB.
     pub mib: Option<u64>,
+    /// What was decided; its keys stand beside the others.
     #[serde(flatten)]
     pub decision: Decision,
     /// How far `effective` may be above the best there is: `(effective - lowerBound) / effective`.
@@ -61,6 +62,7 @@ pub struct Report {
     pub problems: Vec<serde_json::Value>,
 }
 
+/// The decision alone: equal for equal input on every machine.
 #[derive(Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Decision {
@@ -82,6 +84,7 @@ pub struct Decision {
 #[derive(Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Claim {
+    /// The NodePool that it is bought from.
     pub node_pool: String,
     /// Types that take its pods, cheapest first.
     pub instance_types: Vec<String>,
@@ -98,6 +101,7 @@ pub struct Claim {
     /// `minValues` of the NodePool were lowered.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub min_values_relaxed: bool,
+    /// Its pods as `namespace/name`, sorted.
     pub pods: Vec<String>,
 }
 
@@ -105,7 +109,9 @@ pub struct Claim {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Priced {
+    /// The instance type's name.
     pub instance_type: String,
+    /// Its zone; nothing if the offering is in none.
     pub zone: Option<String>,
     /// `spot`, `on-demand` or `reserved`.
     pub capacity_type: Option<String>,
@@ -338,6 +344,7 @@ fn cheapest(world: &ClusterObjects, claim: &PlannedClaim, id: TypeId) -> Option<
         .min_by(|a, b| price(world, *a).total_cmp(&price(world, *b)))
 }
 
+/// Why a pod goes nowhere, with every refusal that the plan has of it.
 pub fn unplaced_pod(snapshot: &Snapshot, unplaced: &Unplaced) -> UnplacedPod {
     let refusals: Vec<Refusal> = unplaced
         .refusals

@@ -4,6 +4,8 @@
 //! rounds of the core, and gives text or what serde writes. Absent on purpose: decisions, clocks,
 //! files, clients, and what a configuration says.
 
+#![warn(missing_docs)]
+
 pub mod decision;
 pub mod disruption;
 pub mod explained;

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 /// Alignment of a column.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Align {
+    /// Texts.
     Left,
     /// Numbers.
     Right,

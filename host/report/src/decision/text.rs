@@ -13,6 +13,7 @@ use crate::table::{Align, table};
 /// How many names of a list are shown before the rest is counted.
 const MAX_SHOWN_NAMES: usize = 4;
 
+/// What `longshore plan` prints of a plan: purchases, pods on existing nodes, pods without a place.
 pub fn render(report: &Report, world: &ClusterObjects) -> String {
     let decision = &report.decision;
     let mut text = String::new();

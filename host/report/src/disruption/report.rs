@@ -25,6 +25,7 @@ pub struct Proposed {
     /// No outcome of consolidation has a smaller objective (price, cost of nodes and of moves), USD per
     /// hour.
     pub lower_bound: Option<f64>,
+    /// What could be done, in the order in which it was found.
     pub proposals: Vec<ProposalReport>,
     /// Why nodes stay.
     pub stays: Vec<Staying>,
@@ -39,9 +40,11 @@ pub struct Proposed {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ProposalReport {
+    /// The method that found it, as `--method` calls it.
     pub method: &'static str,
     /// The reason that budgets know it by.
     pub reason: &'static str,
+    /// The NodePools of the nodes that go.
     pub node_pools: Vec<String>,
     /// Nodes that go.
     pub nodes: Vec<String>,
@@ -57,6 +60,7 @@ pub struct ProposalReport {
     pub moves: BTreeMap<String, String>,
     /// `now`, `later` if a budget has to have more left, `refused` or `deferred` by a policy.
     pub verdict: &'static str,
+    /// The reason of the verdict, in words.
     pub why: String,
 }
 
@@ -64,6 +68,7 @@ pub struct ProposalReport {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ReplacementReport {
+    /// The NodePool that it is bought from.
     pub node_pool: String,
     /// Instance types that hold its pods and are cheap enough, cheapest first.
     pub instance_types: Vec<String>,
@@ -77,6 +82,7 @@ pub struct ReplacementReport {
 /// A node that stays.
 #[derive(Debug, Serialize)]
 pub struct Staying {
+    /// The node's name.
     pub node: String,
     /// Why each method leaves it.
     pub verdicts: Vec<MethodVerdict>,
@@ -86,6 +92,7 @@ pub struct Staying {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MethodVerdict {
+    /// The method, as `--method` calls it.
     pub method: &'static str,
     /// A code.
     pub reason: &'static str,
@@ -288,6 +295,7 @@ pub enum Reason<'r> {
 }
 
 impl<'r> Reasons<'r> {
+    /// Takes the reasons of a look apart by node.
     pub fn new(round: &'r Round) -> Self {
         let kept = |of: &&(Proposal, Verdict)| of.1.is_by_policy();
         let proposed = round.proposals.iter().filter(|of| !kept(of));
@@ -320,6 +328,7 @@ impl<'r> Reasons<'r> {
 }
 
 impl Reason<'_> {
+    /// Stable, for programs.
     pub fn code(self) -> &'static str {
         match self {
             Reason::Stays(why) => Messages::code(why),
@@ -363,6 +372,7 @@ pub struct Converged {
     /// No outcome of consolidation has a smaller objective (price, cost of nodes and of moves), USD per
     /// hour.
     pub lower_bound: Option<f64>,
+    /// Nodes before.
     pub nodes_before: usize,
     /// Nodes afterwards.
     pub nodes_after: usize,
@@ -382,11 +392,13 @@ pub struct Converged {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Step {
+    /// The method that found them, as `--method` calls it.
     pub method: &'static str,
     /// Nodes that went.
     pub nodes: usize,
     /// Nodes that were bought.
     pub replacements: usize,
+    /// Pods that were moved.
     pub pods_moved: usize,
     /// USD per hour.
     pub savings: f64,
@@ -412,6 +424,7 @@ impl Step {
 }
 
 impl Converged {
+    /// Notes what was reached: the price of all nodes in USD per hour, and how many there are.
     pub fn settle(&mut self, after: f64, nodes: usize) {
         (self.after, self.nodes_after) = (after, nodes);
         self.pods_moved = self.steps.iter().map(|step| step.pods_moved).sum();
