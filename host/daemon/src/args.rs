@@ -2,6 +2,7 @@
 
 pub mod karpenter;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
@@ -136,7 +137,7 @@ pub struct SimArgs {
 }
 
 /// Input and planning options, shared by `plan` and `explain`.
-#[derive(Debug, ClapArgs)]
+#[derive(Debug, Default, ClapArgs)]
 pub struct WorldArgs {
     /// Manifests of the cluster (YAML or JSON, `kubectl get … -o yaml`); several files, or - for
     /// standard input
@@ -485,17 +486,121 @@ pub enum PolicyCommand {
     Check(CheckArgs),
     /// Measures the time to score a catalogue, compared with planning by price
     Bench(BenchArgs),
-    /// Writes a policy to begin with to standard output
+    /// Begins a policy: a folder in a language (`longshore-policy new`), or with --cel a `[[policy]]`
+    /// on standard output
     New(NewArgs),
+    /// Makes a component of a policy's folder (`longshore-policy build`)
+    #[command(disable_help_flag = true)]
+    Build(HandOverArgs),
+    /// Asks a policy the cases of its folder: exit code 1 if one is not met
+    Test(TestArgs),
+    /// Prints what a policy says of offerings
+    Run(RunPolicyArgs),
+    /// Looks for a question that a policy answers badly: exit code 1 if there is one
+    Prove(ProveArgs),
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct ProveArgs {
+    /// The component
+    #[arg(value_name = "FILE.wasm")]
+    pub file: PathBuf,
+    /// Settings to configure it with
+    #[arg(long, value_name = "SETTINGS.toml")]
+    pub settings: Option<PathBuf>,
+    /// Where the questions begin: the same seed asks the same
+    #[arg(long, value_name = "N", default_value = "1")]
+    pub seed: u64,
+    /// How many questions at most
+    #[arg(long, value_name = "N", default_value = "1000000")]
+    pub cases: u64,
+    /// How long at most
+    #[arg(long, value_name = "N", default_value = "60")]
+    pub seconds: u64,
+    /// How far below the list price a cost may be, in percent
+    #[arg(long, value_name = "PERCENT", default_value = "90")]
+    pub max_discount: f64,
+    /// An offering that becomes dearer must not cost less; also where annotation `monotone` of the
+    /// component is `price`
+    #[arg(long)]
+    pub monotone: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct HandOverArgs {
+    /// As `longshore-policy` takes them
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    pub arguments: Vec<OsString>,
+}
+
+impl HandOverArgs {
+    /// With the verb in front.
+    pub fn with(&self, verb: &str) -> Vec<OsString> {
+        let rest = self.arguments.iter().cloned();
+        std::iter::once(verb.into()).chain(rest).collect()
+    }
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct TestArgs {
+    /// The folder of the policy: its cases are cases/*.toml
+    #[arg(default_value = ".")]
+    pub folder: PathBuf,
+    /// The component [default: policy.wasm in that folder]
+    #[arg(long, value_name = "FILE.wasm")]
+    pub component: Option<PathBuf>,
+    /// Writes what is answered into the cases, and the cases into the component
+    #[arg(long)]
+    pub record: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct RunPolicyArgs {
+    /// The component
+    #[arg(value_name = "FILE.wasm", required_unless_present = "cel")]
+    pub file: Option<PathBuf>,
+    /// Settings to configure it with
+    #[arg(long, value_name = "SETTINGS.toml")]
+    pub settings: Option<PathBuf>,
+    /// An expression in CEL, in place of a component
+    #[arg(long, value_name = "EXPRESSION", conflicts_with_all = ["file", "settings"])]
+    pub cel: Option<String>,
+    /// Manifests of the cluster, as `longshore plan` takes them [default: none]
+    #[arg(long, num_args = 1.., value_name = "FILE")]
+    pub snapshot: Vec<PathBuf>,
+    /// A journal: its last round, with the instance types and signals of then
+    #[arg(long, value_name = "PATH", conflicts_with = "snapshot")]
+    pub journal: Option<PathBuf>,
+    /// Another round of the journal
+    #[arg(long, value_name = "N", requires = "journal")]
+    pub round: Option<u64>,
+    /// Whose instance types
+    #[arg(long, value_name = "NAME")]
+    pub provider: Option<CatalogueOf>,
+    /// Instance types, as `longshore plan` takes them
+    #[arg(long, value_name = "FILE")]
+    pub instance_types: Option<PathBuf>,
+    /// A configuration, for its signals
+    #[arg(long, value_name = "longshore.toml")]
+    pub config: Option<PathBuf>,
+    /// The NodePool that nodes are wanted for [default: the first]
+    #[arg(long, value_name = "NAME")]
+    pub nodepool: Option<String>,
+    /// How many offerings, the cheapest first
+    #[arg(long, value_name = "N", default_value = "20")]
+    pub top: usize,
 }
 
 #[derive(Debug, ClapArgs)]
 pub struct NewArgs {
+    /// The language and the policy's name: rust, python, javascript, go or c
+    #[arg(value_names = ["LANG", "NAME"], num_args = 2, required_unless_present = "cel")]
+    pub begin: Vec<String>,
     /// What an offering costs in USD per hour, in CEL: writes a `[[policy]]` for longshore.toml
-    #[arg(long, value_name = "EXPRESSION")]
-    pub cel: String,
+    #[arg(long, value_name = "EXPRESSION", conflicts_with = "begin")]
+    pub cel: Option<String>,
     /// Its name in reports and metrics
-    #[arg(long, value_name = "NAME", default_value = "cel")]
+    #[arg(long, value_name = "NAME", default_value = "cel", requires = "cel")]
     pub name: String,
 }
 

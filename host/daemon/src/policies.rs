@@ -3,9 +3,13 @@
 pub mod bench;
 pub mod check;
 pub mod grants;
+pub mod hand_over;
 pub mod new;
+pub mod prove;
+pub mod run;
 pub mod shipped;
 mod signals;
+pub mod test;
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +18,7 @@ use longshore_core::disrupt::consolidation::{Consolidation, DisruptionPolicies};
 use longshore_core::model::{Catalogue, NodePool, OfferingId, Records, Symbol, Symbols};
 use longshore_core::policy::{AlikeCosts, ByPrice, CostTerm, Policies, Scores};
 use longshore_policy::{
-    Ability, Assignment, Host, HostConfig, LoadedPolicy, Signals, Terms, WasmPolicies,
+    Ability, Assignment, Host, HostConfig, LoadedPolicy, Signals, Terms, WasmPolicies, toml_value,
 };
 use serde_json::Value;
 
@@ -290,30 +294,8 @@ pub fn toml_of(settings: &Value) -> String {
         .flatten()
         .filter(|(_, value)| !value.is_null());
     fields
-        .map(|(key, value)| format!("{} = {}\n", Value::from(key.as_str()), inline(value)))
+        .map(|(key, value)| format!("{} = {}\n", Value::from(key.as_str()), toml_value(value)))
         .collect()
-}
-
-fn inline(value: &Value) -> String {
-    match value {
-        Value::Array(items) => {
-            let items: Vec<String> = items
-                .iter()
-                .filter(|item| !item.is_null())
-                .map(inline)
-                .collect();
-            format!("[{}]", items.join(", "))
-        }
-        Value::Object(fields) => {
-            let fields = fields.iter().filter(|(_, value)| !value.is_null());
-            let fields: Vec<String> = fields
-                .map(|(key, value)| format!("{} = {}", Value::from(key.as_str()), inline(value)))
-                .collect();
-            format!("{{ {} }}", fields.join(", "))
-        }
-        // Strings of JSON are basic strings of TOML; numbers and booleans are written alike.
-        other => other.to_string(),
-    }
 }
 
 #[cfg(test)]

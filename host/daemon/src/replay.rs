@@ -15,12 +15,14 @@ mod tests;
 mod text;
 
 use std::path::Path;
+use std::sync::Arc;
 
 use longshore_core::disrupt::checked;
 use longshore_core::planner;
 use longshore_core::policy::Policies;
 use longshore_core::snapshot::Snapshot;
 use longshore_core::stop::Stop;
+use longshore_policy::Signals;
 use serde::Serialize;
 
 pub use compare::{Other, Totals};
@@ -127,6 +129,60 @@ pub fn replay(path: &Path, scorer: Option<&str>) -> Result<Verdict, Failure> {
     }
     replay.finish();
     Ok(replay.verdict)
+}
+
+/// What a round of a journal was decided on, and which it is: the last one without a number.
+///
+/// # Errors
+/// The journal cannot be read, or has no such round that could be decided again.
+pub(crate) fn round(
+    path: &Path,
+    number: Option<u64>,
+) -> Result<(Snapshot, Arc<Signals>, String), Failure> {
+    let is_asked = |round: &Round| round.look.is_none() && number.is_none_or(|n| n == round.round);
+    let mut wanted = None;
+    let mut reader = Reader::open(path)?;
+    while let Some(item) = reader.next()? {
+        if let Item::Record {
+            record: Record::Decided(round),
+            ..
+        } = item
+            && is_asked(&round)
+        {
+            wanted = Some(round.round);
+        }
+    }
+    let none = |reason: String| Failure::Input {
+        file: path.to_owned(),
+        reason,
+        hint: "`longshore journal show` lists its rounds".into(),
+    };
+    let wanted = wanted.ok_or_else(|| none("it has no such round".into()))?;
+    let mut folded = Folded::default();
+    let mut reader = Reader::open(path)?;
+    while let Some(item) = reader.next()? {
+        match item {
+            Item::Begins { head, goes_on, .. } => folded.begin(&head, goes_on),
+            Item::Record { record, .. } => match record {
+                Record::Observed(observed) => folded.observe(observed),
+                Record::Began(began) => folded.begin_round(began),
+                Record::Blob(blob) => folded.blobs.put(blob),
+                Record::Decided(round) if round.round == wanted && round.look.is_none() => {
+                    let (snapshot, _) = folded.snapshot(&round).map_err(none)?;
+                    let signals = folded
+                        .blobs
+                        .signals(round.signals.as_deref())
+                        .map_err(none)?;
+                    let time = messages::time(round.time);
+                    return Ok((snapshot, signals, format!("round {wanted} at {time}")));
+                }
+                Record::Decided(round) => folded.forget_round(round.round),
+                _ => {}
+            },
+            Item::Ends { .. } => {}
+        }
+    }
+    Err(none(format!("round {wanted} is not in it any more")))
 }
 
 struct Replay {

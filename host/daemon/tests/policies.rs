@@ -9,6 +9,7 @@ mod reload_cel;
 mod reload_chain;
 mod reload_consolidation;
 mod reload_failures;
+mod reload_golden;
 mod reload_grants;
 #[path = "reload/scene.rs"]
 mod scene;

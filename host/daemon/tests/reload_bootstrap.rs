@@ -268,3 +268,12 @@ fn where_all_nodes_of_a_class_keep_back_the_same_that_is_counted() {
         ["hello a", "hello b"]
     );
 }
+
+#[test]
+fn a_dry_run_of_a_class_boots_with_what_its_nodes_do() {
+    let folder = folder("dry-run", &template("boot", "", "hello", ""));
+    let nodes = Nodes::begin(&folder, &["a"], Duration::ZERO);
+    assert_eq!(nodes.says("dry-run"), "hello dry-run");
+    let without = Nodes::begin(&folder, &[], Duration::ZERO);
+    assert_eq!(without.says("dry-run"), "built-in");
+}

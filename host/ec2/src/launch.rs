@@ -30,6 +30,9 @@ pub use template::{
     NetworkInterface, Placement, Tag, TagSpecification, TemplateData,
 };
 
+/// NodePool of a launch that is tried without launching anything.
+pub const DRY_RUN_NODEPOOL: &str = "dry-run";
+
 /// How capacity is bought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CapacityType {

@@ -146,22 +146,39 @@ impl Project<'_> {
     fn javascript(&self) -> Result<Vec<u8>> {
         let tools = absolute(self.folder)?.join("node_modules/.bin");
         let out = absolute(&self.work)?.join("component.wasm");
-        let quickjs = tools.join("componentize-qjs");
-        let monkey = tools.join("componentize-js");
-        let mut componentize;
-        if quickjs.is_file() {
-            componentize = Command::new(quickjs);
-            componentize.args(["--sync", "--stub-wasi", "-n", WORLD]);
-            componentize.args(["--wit", "wit", "--js", "policy.js"]);
-        } else if monkey.is_file() {
-            componentize = Command::new(monkey);
-            componentize.args(["-d", "all", "-n", WORLD]);
-            componentize.args(["--wit", "wit", "policy.js"]);
-        } else {
-            bail!(
-                "no componentize-qjs in node_modules; install it in the policy's folder: npm install"
-            );
+        let package = std::fs::read_to_string(self.folder.join("package.json"));
+        let wants_monkey =
+            package.is_ok_and(|text| text.contains("\"@bytecodealliance/componentize-js\""));
+        let name = match wants_monkey {
+            true => "componentize-js",
+            false => "componentize-qjs",
+        };
+        let program = tools.join(name);
+        if !program.is_file() {
+            bail!("no {name} in node_modules; install it in the policy's folder: npm install");
         }
+        if wants_monkey {
+            // It finds no packages, only files.
+            let text = String::from_utf8(read(&self.folder.join("policy.js"))?)?;
+            let text = text.replace("'longshore/", "'../sdk/javascript/");
+            files::write(&self.work.join("policy.js"), text.as_bytes())?;
+        }
+        let mut componentize = Command::new(program);
+        match wants_monkey {
+            true => componentize
+                .args([
+                    ".longshore/build/policy.js",
+                    "--wit",
+                    "wit",
+                    "-n",
+                    WORLD,
+                    "-d",
+                ])
+                .args(["stdio", "random", "clocks", "http", "fetch-event"]),
+            false => componentize
+                .args(["--sync", "--stub-wasi", "-n", WORLD])
+                .args(["--wit", "wit", "--js", "policy.js"]),
+        };
         call(componentize.current_dir(self.folder).arg("-o").arg(&out))?;
         read(&out)
     }

@@ -6,7 +6,7 @@ mod joined;
 
 use std::sync::Arc;
 
-use longshore_core::model::{Catalogue, InstanceType, Op, ResourceId, Symbol, Symbols};
+use longshore_core::model::{Catalogue, InstanceType, Offering, Op, ResourceId, Symbol, Symbols};
 
 use details::Details;
 use joined::JoinedCache;
@@ -70,14 +70,24 @@ impl Columns {
         let origin = Some(catalogue.origin());
         let known = last.filter(|last| last.origin == origin);
         let fixed = known.map(|last| last.fixed.clone()).unwrap_or_else(|| {
-            let fixed = Fixed::build(catalogue, names);
+            let fixed = Fixed::build(catalogue.types(), catalogue.offerings(), names);
             let same = last.filter(|last| *last.fixed == fixed);
             same.map_or_else(|| Arc::new(fixed), |last| last.fixed.clone())
         });
         Columns {
             origin,
             fixed,
-            moving: Moving::build(catalogue),
+            moving: Moving::build(catalogue.offerings(), catalogue.prices().clone()),
+        }
+    }
+
+    /// The columns of rows in this order, which a catalogue would sort.
+    pub fn of_rows(types: &[InstanceType], offerings: &[Offering], names: &Symbols) -> Self {
+        let prices = offerings.iter().map(|of| of.price).collect();
+        Columns {
+            origin: None,
+            fixed: Arc::new(Fixed::build(types, offerings, names)),
+            moving: Moving::build(offerings, prices),
         }
     }
 
@@ -88,8 +98,7 @@ impl Columns {
 }
 
 impl Fixed {
-    fn build(catalogue: &Catalogue, names: &Symbols) -> Self {
-        let (types, offerings) = (catalogue.types(), catalogue.offerings());
+    fn build(types: &[InstanceType], offerings: &[Offering], names: &Symbols) -> Self {
         let per_type = |of: &dyn Fn(&InstanceType) -> u32| -> Arc<[u32]> {
             let by_type: Vec<u32> = types.iter().map(of).collect();
             offerings
@@ -164,10 +173,9 @@ impl Fixed {
 }
 
 impl Moving {
-    fn build(catalogue: &Catalogue) -> Self {
-        let offerings = catalogue.offerings();
+    fn build(offerings: &[Offering], prices: Arc<[f64]>) -> Self {
         Moving {
-            prices: catalogue.prices().clone(),
+            prices,
             available: offerings.iter().map(|o| u8::from(o.available)).collect(),
             reservation_counts: offerings
                 .iter()

@@ -29,11 +29,13 @@
 mod bootstrap;
 mod cache;
 mod call;
+mod cases;
 mod chain;
 mod cluster_columns;
 mod columns;
 mod compiler;
 mod engine;
+pub mod golden;
 mod guest_text;
 mod imports;
 mod judged;
@@ -57,6 +59,8 @@ pub use bootstrap::BootSession;
 pub use bootstrap::answers::{Kind, Overheads, Taint, UserData};
 pub use bootstrap::facts::{BootFacts, ClusterFacts, Machines};
 pub use call::answer::{About, CallError, SignalUse};
+pub use cases::text::toml_value;
+pub use cases::{Case, CaseError, CasePool, CaseRow};
 pub use chain::{
     Assignment, ChainLink, PolicySlot, ScoreRecord, WasmPolicies, chained, without_answer,
 };

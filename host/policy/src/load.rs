@@ -1,7 +1,7 @@
 //! Loads a policy from a file: identified, checked against the contract, compiled, described and
 //! configured. Refusals say what was found, what was expected and what to do.
 
-mod about;
+pub(crate) mod about;
 mod contract;
 
 use std::path::{Path, PathBuf};
@@ -288,6 +288,19 @@ impl Host {
                 error => refused(Refusal::Start(error)),
             })?;
         Ok(LoadedPolicy(Arc::new(loaded)))
+    }
+
+    /// A component that is not configured yet: for [cases](crate::Case), which have settings of their
+    /// own.
+    pub fn identify(&self, path: &Path, bytes: &[u8]) -> Result<LoadedPolicy, LoadError> {
+        let refused = |refusal| LoadError::Refused {
+            path: path.to_owned(),
+            refusal,
+        };
+        let digest = hex(&Sha256::digest(bytes));
+        let component = self.compile(path, bytes, &digest).map_err(refused)?;
+        let loaded = self.start(&component, digest, &Terms::everything());
+        Ok(LoadedPolicy(Arc::new(loaded.map_err(refused)?)))
     }
 
     /// What a file is, wants and exports, and why it would be refused. Settings are ignored.

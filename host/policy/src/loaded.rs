@@ -16,6 +16,7 @@ use crate::terms::{Ability, Terms};
 #[derive(Clone)]
 pub struct LoadedPolicy(pub(crate) Arc<Loaded>);
 
+#[derive(Clone)]
 pub(crate) struct Loaded {
     pub pre: InstancePre<State>,
     pub exports: Exports,

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use longshore_core::model::{Catalogue, Symbols};
+use longshore_core::model::{Catalogue, NodePool, Symbols};
 use longshore_core::policy::Scores;
 
 use crate::call::Instance;
@@ -12,7 +12,8 @@ use crate::call::scores::Guard;
 use crate::columns::Columns;
 use crate::imports::state::Message;
 use crate::loaded::LoadedPolicy;
-use crate::score_request::ScoreRequest;
+use crate::report::CallUsage;
+use crate::score_request::{PoolFacts, ScoreRequest};
 use crate::signals::Signals;
 
 /// An instance of a policy with a request set.
@@ -32,19 +33,26 @@ impl Session {
         node_pool: &str,
         now: i64,
     ) -> Result<Self, CallError> {
-        let columns = Arc::new(Columns::build(catalogue, names, None));
-        let signals = Arc::new(signals);
-        Session::of(
-            policy,
-            &ScoreRequest {
-                costs: columns.moving.prices.clone(),
-                columns,
-                signals,
-                node_pool: node_pool.into(),
-                pool: Arc::default(),
-                now: now as f64,
-            },
-        )
+        let request = request(catalogue, names, signals, node_pool, now);
+        Session::of(policy, &request)
+    }
+
+    /// As [`Session::new`], with what is known of a NodePool.
+    pub fn for_pool(
+        policy: &LoadedPolicy,
+        catalogue: &Catalogue,
+        names: &Symbols,
+        signals: Signals,
+        pool: &NodePool,
+        now: i64,
+    ) -> Result<Self, CallError> {
+        let facts = Arc::new(PoolFacts::of(pool, names));
+        let request = request(catalogue, names, signals, names.text(pool.name), now);
+        let request = ScoreRequest {
+            pool: facts,
+            ..request
+        };
+        Session::of(policy, &request)
     }
 
     /// A new instance that gets an earlier request.
@@ -65,8 +73,37 @@ impl Session {
         Ok(scores)
     }
 
+    /// Asks the same instance something else.
+    pub fn put(&mut self, request: &ScoreRequest) {
+        self.instance.set_request(request);
+        self.request = request.clone();
+    }
+
+    /// The most that a call used, since last asked.
+    pub fn usage(&mut self) -> CallUsage {
+        self.instance.take_usage()
+    }
+
     /// What the policy has said since last asked.
     pub fn messages(&mut self) -> Vec<Message> {
         self.instance.take_messages()
+    }
+}
+
+fn request(
+    catalogue: &Catalogue,
+    names: &Symbols,
+    signals: Signals,
+    node_pool: &str,
+    now: i64,
+) -> ScoreRequest {
+    let columns = Arc::new(Columns::build(catalogue, names, None));
+    ScoreRequest {
+        costs: columns.moving.prices.clone(),
+        columns,
+        signals: Arc::new(signals),
+        node_pool: node_pool.into(),
+        pool: Arc::default(),
+        now: now as f64,
     }
 }

@@ -164,6 +164,12 @@ pub(crate) fn guest_tool() -> Result<GuestTool> {
     })
 }
 
+/// The program `longshore-policy`, built.
+pub fn policy_tool() -> Result<PathBuf> {
+    let _one_at_a_time = BUILDING.lock().unwrap_or_else(PoisonError::into_inner);
+    Ok(guest_tool()?.program)
+}
+
 /// See host/policy-tool.
 pub(crate) struct GuestTool {
     program: PathBuf,

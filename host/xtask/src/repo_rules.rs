@@ -7,7 +7,7 @@ mod tests {
     use crate::module_cycles;
 
     /// Which of our crates a crate may use. Dependencies point one way.
-    const MAY_USE: [(&str, &[&str]); 21] = [
+    const MAY_USE: [(&str, &[&str]); 22] = [
         ("core", &[]),
         ("api", &["longshore-core", "longshore-objects"]),
         ("objects", &[]),
@@ -52,6 +52,15 @@ mod tests {
             ],
         ),
         ("report", &["longshore-api", "longshore-core"]),
+        (
+            "prove",
+            &[
+                "longshore-api",
+                "longshore-core",
+                "longshore-kwok",
+                "longshore-policy",
+            ],
+        ),
         ("bundle", &["longshore-private-file"]),
         ("expression", &[]),
         (
@@ -70,6 +79,7 @@ mod tests {
                 "longshore-kwok",
                 "longshore-policy",
                 "longshore-private-file",
+                "longshore-prove",
                 "longshore-report",
             ],
         ),

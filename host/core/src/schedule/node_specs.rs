@@ -15,7 +15,7 @@ use super::sets::{Numbers, Set, Sets};
 use crate::ids::PoolIx;
 use crate::model::catalogue_index::Pinned;
 use crate::model::{Catalogue, ClusterObjects, OfferingId, Op, Symbol, Symbols, TypeId, fields};
-use crate::policy::Scores;
+use crate::policy::{PolicyCosts, Scores};
 
 /// Index of a [`NodeSpec`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -219,19 +219,21 @@ impl<'a> NodeSpecs<'a> {
     }
 
     /// Adds the policies that exclude any of the available offerings of a type that a state admits, as
-    /// far as their names are known, each once.
+    /// far as their names are known, each once, in their order.
     pub fn add_excluding(&self, state: NodeSpecId, at: usize, policies: &mut Vec<Arc<str>>) {
         let scores = &self.scores[self.get(state).pool];
-        for row in self.offered(state, at) {
-            if let Some(policy) = scores.excluded_by(row)
-                && !policies.contains(policy)
-            {
-                policies.push(policy.clone());
+        let excluding = |of: &&PolicyCosts| {
+            let mut rows = self.offered(state, at);
+            rows.any(|row| scores.excluded_by(row) == Some(&of.policy))
+        };
+        for of in scores.policies.iter().filter(excluding) {
+            if !policies.contains(&of.policy) {
+                policies.push(of.policy.clone());
             }
         }
     }
 
-    /// Whether the policies of a state's NodePool excludes an offering.
+    /// Whether the policies of a state's NodePool exclude an offering.
     pub fn is_excluded(&self, state: NodeSpecId, offering: OfferingId) -> bool {
         let pool = self.get(state).pool;
         offering.0 != u32::MAX && self.scores[pool].excludes(offering.0)

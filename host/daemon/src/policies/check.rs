@@ -6,7 +6,8 @@ use std::path::Path;
 
 use longshore_bundle::{Policy as Bundle, Reference};
 use longshore_expression::columns::Program;
-use longshore_policy::{Ability, Description, Interface, Terms, printable};
+use longshore_policy::golden::{self, Golden};
+use longshore_policy::{Ability, Description, Host, Interface, Terms, printable};
 use serde_json::Value;
 
 use crate::answer::Answer;
@@ -15,7 +16,7 @@ use crate::config::{self, Config, Mode, PolicyEntry, PolicySource};
 use crate::error::Failure;
 use crate::options;
 use crate::policies::grants::grants_hint;
-use crate::policies::shipped;
+use crate::policies::{shipped, test};
 use longshore_report::messages::size;
 
 /// Inspects the component; with settings, configures it too. Exit code 2 if it would be refused.
@@ -43,6 +44,9 @@ pub fn run(args: &CheckArgs) -> Result<Answer, Failure> {
     let description = inspected.map_err(|error| Failure::Policy(name.clone(), error))?;
     super::print_remarks(&host);
     text += &shown(&description);
+    if let (None, PolicySource::File(path)) = (&description.refusal, &entry.source) {
+        text += &golden(&host, path, &test::read(path)?)?;
+    }
     let has_settings = args.settings.is_some() || args.cel.is_some();
     if description.refusal.is_none() && has_settings {
         let terms = super::all_that_it_exports(&entry);
@@ -60,6 +64,26 @@ pub fn run(args: &CheckArgs) -> Result<Answer, Failure> {
         message: format!("{name} would be refused: {refusal}{because}"),
         hint: String::new(),
     })
+}
+
+/// Whether it answers as it says of itself.
+fn golden(host: &Host, path: &Path, bytes: &[u8]) -> Result<String, Failure> {
+    let name = path.display().to_string();
+    let policy = host.identify(path, bytes);
+    let policy = policy.map_err(|error| Failure::Policy(name.clone(), error))?;
+    let said = match golden::check(&policy, bytes) {
+        Ok(Golden::Met(count)) => format!("{count} met"),
+        Ok(Golden::Missing) => "none: `longshore policy test --record` writes them".to_owned(),
+        Ok(Golden::NotAsked) => "not asked: they are for scorers".to_owned(),
+        Err(error) => {
+            return Err(Failure::Usage {
+                message: format!("{name} would be refused: {error}"),
+                hint: "build it again; `longshore policy test --record` writes what it answers"
+                    .into(),
+            });
+        }
+    };
+    Ok(format!("{:<12} {said}\n", "vectors"))
 }
 
 /// What was verified before the component was looked at.

@@ -1,5 +1,6 @@
 //! `longshore policy new`: a policy to begin with, as a part of a configuration.
 
+use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -10,10 +11,17 @@ use crate::args::NewArgs;
 use crate::config;
 use crate::error::Failure;
 use crate::options;
+use crate::policies::hand_over;
 
-/// Writes a `[[policy]]` with an expression, and the signals that it reads.
+/// Writes a `[[policy]]` with an expression, and the signals that it reads; a policy in a language is for
+/// another program.
 pub fn run(args: &NewArgs) -> Result<Answer, Failure> {
-    let text = fragment(&args.name, &args.cel)?;
+    let Some(expression) = &args.cel else {
+        let words = std::iter::once("new").chain(args.begin.iter().map(String::as_str));
+        let words: Vec<OsString> = words.map(OsString::from).collect();
+        return hand_over::run(&words);
+    };
+    let text = fragment(&args.name, expression)?;
     // What is written must be a configuration, whatever the texts in it are.
     let file = Path::new("longshore.toml");
     config::parse(file, &text).map_err(Failure::Config)?;
@@ -65,7 +73,8 @@ mod tests {
 
     fn new(name: &str, cel: &str) -> Result<String, String> {
         let (name, cel) = (name.to_owned(), cel.to_owned());
-        run(&NewArgs { cel, name })
+        let (cel, begin) = (Some(cel), Vec::new());
+        run(&NewArgs { cel, name, begin })
             .map(|answer| answer.text)
             .map_err(|failure| failure.report())
     }

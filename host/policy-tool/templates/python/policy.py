@@ -23,7 +23,8 @@ class SpotSurcharge:
 
     def score(self) -> list[float]:
         factors = [self.factor if name == "spot" else 1 for name in offerings.capacity_type_names()]
-        return [cost * factors[kind] for cost, kind in zip(chain.costs(), offerings.capacity_types())]
+        kinds = offerings.capacity_types()
+        return [cost * factors[kind] for cost, kind in zip(chain.costs(), kinds)]
 
 
 Plugin, Scorer = longshore.export(SpotSurcharge)

@@ -77,7 +77,7 @@ pub(super) fn check(about: &About) -> Result<(), Refusal> {
 
 /// Signals that a policy reads: those that it declares. One whose settings name them declares none, and
 /// reads what its terms name.
-pub(super) fn signal_uses(about: &About, terms: &Terms) -> Vec<SignalUse> {
+pub(crate) fn signal_uses(about: &About, terms: &Terms) -> Vec<SignalUse> {
     let as_granted = ("signals".to_owned(), "as-granted".to_owned());
     match &terms.signals {
         Some(named) if about.annotations.contains(&as_granted) => {

@@ -1,7 +1,8 @@
 //! A launch of a class that is tried without launching anything.
 
+use longshore_api::labels::NODEPOOL;
 use longshore_cloud::Launch;
-use longshore_ec2::launch as template;
+use longshore_ec2::launch::{self as template, DRY_RUN_NODEPOOL};
 use longshore_ec2::nodeclass::EC2NodeClass;
 
 use super::LAUNCH_ATTEMPTS;
@@ -19,12 +20,8 @@ impl Ec2 {
         let launch = Launch {
             name: format!("dry-run-of-{name}"),
             uid: format!("dry-run-of-{name}"),
-            nodepool: Some("dry-run".to_owned()),
-            labels: [(
-                longshore_api::labels::NODEPOOL.to_owned(),
-                "dry-run".to_owned(),
-            )]
-            .into(),
+            nodepool: Some(DRY_RUN_NODEPOOL.to_owned()),
+            labels: [(NODEPOOL.to_owned(), DRY_RUN_NODEPOOL.to_owned())].into(),
             class_name: name,
             ..Launch::default()
         };

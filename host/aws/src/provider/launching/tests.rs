@@ -161,13 +161,10 @@ fn launch_of(claim: &Value) -> Launch {
             .filter_map(|one| Some((one.key.clone(), one.min_values? as usize)))
             .collect(),
         requirements: all
-            .map(|one| {
-                assert_eq!(one.operator, longshore_api::crd::Operator::In);
-                Requirement {
-                    key: one.key.clone(),
-                    operator: Operator::In,
-                    values: one.values.clone(),
-                }
+            .map(|one| Requirement {
+                key: one.key.clone(),
+                operator: operator(one.operator),
+                values: one.values.clone(),
             })
             .collect(),
         requests: spec
@@ -180,6 +177,20 @@ fn launch_of(claim: &Value) -> Launch {
         startup_taints: spec.startup_taints.iter().map(taint).collect(),
         class_kind: spec.node_class_ref.kind,
         class_name: spec.node_class_ref.name,
+    }
+}
+
+fn operator(of: longshore_api::crd::Operator) -> Operator {
+    use longshore_api::crd::Operator as Of;
+    match of {
+        Of::In => Operator::In,
+        Of::NotIn => Operator::NotIn,
+        Of::Exists => Operator::Exists,
+        Of::DoesNotExist => Operator::DoesNotExist,
+        Of::Gt => Operator::Gt,
+        Of::Lt => Operator::Lt,
+        Of::Gte => Operator::Gte,
+        Of::Lte => Operator::Lte,
     }
 }
 

@@ -18,6 +18,7 @@ use longshore_api::crd::{NodePool, Operator};
 use longshore_api::labels::NODEPOOL;
 use longshore_ec2::bootstrap::{Joins, Kept};
 use longshore_ec2::catalogue::{ClassCatalogue, Region, Revisions};
+use longshore_ec2::launch::DRY_RUN_NODEPOOL;
 use longshore_ec2::nodeclass::EC2NodeClass;
 use longshore_ec2::userdata::{Boot, Taint};
 use longshore_policy::OnFailure;
@@ -224,7 +225,15 @@ impl LiveBootstrap {
     ) -> Made {
         let mut inner = self.current();
         let name = class.name_any();
-        let pool = boot.labels.get(NODEPOOL).cloned().unwrap_or_default();
+        let mut pool = boot.labels.get(NODEPOOL).cloned().unwrap_or_default();
+        if pool == DRY_RUN_NODEPOOL && !inner.pools.contains_key(&pool) {
+            // It tries what the nodes of the class boot with.
+            let mut pools = inner.pools.iter();
+            match pools.find(|(_, (of, _))| *of == name) {
+                Some((first, _)) => pool.clone_from(first),
+                None => return Ok(None),
+            }
+        }
         let waits = |failed: Instant| failed.elapsed() < self.asks_again;
         let (policy, has_failed) = match inner.chosen.get(&pool) {
             Some(Chosen::Policy { name, failed }) => (name.clone(), *failed),

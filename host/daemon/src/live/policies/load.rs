@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
+use longshore_policy::golden::{self, Golden, GoldenError};
 use longshore_policy::{
     Ability, CallError, Host, LoadError, LoadedPolicy, ROUND_TIME, ScoreRequest, Session, Signals,
 };
@@ -193,6 +194,7 @@ pub fn load(
             }));
         }
     };
+    vectors(&policy, &read.bytes, entry)?;
     let asked = policy.is_scorer() || policy.is_consolidation();
     if asked || (boots && policy.is_bootstrap()) {
         return Ok(policy);
@@ -210,6 +212,31 @@ pub fn load(
         reason,
         hint,
     }))
+}
+
+/// A component that does not answer as it says of itself is not used. One that says nothing is.
+fn vectors(policy: &LoadedPolicy, bytes: &[u8], entry: &PolicyEntry) -> Result<(), Unusable> {
+    match golden::check(policy, bytes) {
+        Ok(Golden::Missing) if policy.is_scorer() && entry.source != PolicySource::Expression => {
+            tracing::info!(policy = entry.name, "its component has no golden vectors");
+            Ok(())
+        }
+        Ok(_) => Ok(()),
+        Err(error) => Err(Unusable {
+            may_go_by: matches!(
+                error,
+                GoldenError::Unmet {
+                    may_go_by: true,
+                    ..
+                }
+            ),
+            problem: Problem {
+                place: entry.source.to_string(),
+                reason: error.to_string(),
+                hint: format!("build it again; {} asks them too", check(entry)),
+            },
+        }),
+    }
 }
 
 /// What a version wants beyond the one that runs, where the operator's file does not say whether it

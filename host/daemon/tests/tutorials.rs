@@ -1,0 +1,226 @@
+//! The tutorials of policies, run word for word: every block of shell in its page's order, and every
+//! text that the page says comes out. A language without an installed toolchain is reported as
+//! ignored, by name. The five components answer bit for bit alike.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::LazyLock;
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use longshore_xtask::guests::{EXAMPLES, folder, policy_tool, root};
+use longshore_xtask::in_ci;
+
+/// The folder of a tutorial, its page, and what its toolchain is called in `EXAMPLES`.
+const TUTORIALS: [(&str, &str); 5] = [
+    ("rust", "rust"),
+    ("python", "python"),
+    ("javascript", "js"),
+    ("go", "go"),
+    ("c", "c"),
+];
+
+/// A folder for `PATH`, with both programs.
+static PROGRAMS: LazyLock<PathBuf> = LazyLock::new(|| {
+    let programs = folder().join("tutorials/bin");
+    std::fs::create_dir_all(&programs).unwrap();
+    for (name, program) in [
+        ("longshore", PathBuf::from(env!("CARGO_BIN_EXE_longshore"))),
+        ("longshore-policy", policy_tool().unwrap()),
+    ] {
+        let link = programs.join(name);
+        let _ = std::fs::remove_file(&link);
+        std::os::unix::fs::symlink(program, link).unwrap();
+    }
+    programs
+});
+
+/// The fenced blocks of a page, with their language.
+fn blocks(page: &str) -> Vec<(&str, &str)> {
+    let mut parts = page.split("```");
+    let mut blocks = Vec::new();
+    parts.next();
+    while let Some(block) = parts.next() {
+        let (language, text) = block.split_once('\n').unwrap_or((block, ""));
+        blocks.push((language.trim(), text));
+        parts.next();
+    }
+    blocks
+}
+
+/// Runs shell in a folder, where `longshore` and `longshore-policy` are the programs of this tree; what
+/// it prints.
+fn shell(script: &str, folder: &Path) -> Result<String, Failed> {
+    let path = std::env::var("PATH").unwrap_or_default();
+    let mut command = Command::new("bash");
+    command.args(["-euc", script]).current_dir(folder);
+    command.env("PATH", format!("{}:{path}", PROGRAMS.display()));
+    for inherited in ["CARGO_TARGET_DIR", "CARGO_MANIFEST_DIR", "RUSTFLAGS"] {
+        command.env_remove(inherited);
+    }
+    let output = command.output()?;
+    let said = [output.stdout, output.stderr].concat();
+    let said = String::from_utf8_lossy(&said).into_owned();
+    match output.status.success() {
+        true => Ok(said),
+        false => Err(format!("{script}\n{said}").into()),
+    }
+}
+
+/// Runs a page from top to bottom.
+fn run(language: &str) -> Result<(), Failed> {
+    let page = root().join(format!("host/docs/policy-in-{language}.md"));
+    let page = std::fs::read_to_string(page)?;
+    let begin = folder().join("tutorials").join(language);
+    let _ = std::fs::remove_dir_all(&begin);
+    std::fs::create_dir_all(&begin)?;
+    let (mut said, mut place) = (String::new(), begin.clone());
+    for (kind, text) in blocks(&page) {
+        match kind {
+            "sh" => {
+                said = shell(text, &place)?;
+                // A block that enters the folder leaves the next ones there.
+                place = begin.join("my-policy");
+            }
+            "text" => {
+                for line in text.lines() {
+                    assert!(said.contains(line), "{line:?} is not in:\n{said}");
+                }
+            }
+            // What the page says is in the sources.
+            _ => {
+                let sources = shell("cat policy.* src/* 2>/dev/null || true", &place)?;
+                assert!(
+                    sources.contains(text.trim_end()),
+                    "not in the sources: {text}"
+                );
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A case with as many offerings as a page has lines, at prices with many digits.
+fn long_case() -> String {
+    let mut text = "[settings]\npercent = 7.3\n".to_owned();
+    for row in 0..200 {
+        let kind = ["spot", "on-demand", "reserved"][row % 3];
+        let price = 0.0042 + row as f64 * 0.012_345_678_9;
+        text += &format!(
+            "\n[[offerings]]\ninstance-type = 'm7g.{row}'\nzone = 'us-east-1{}'\ncapacity-type = '{kind}'\n\
+             price = {price}\n",
+            ["a", "b"][row % 2]
+        );
+    }
+    text
+}
+
+/// The templates of the languages that are there answer alike, to the last bit, and lead to one plan.
+fn all_alike(languages: &[&str]) -> Result<(), Failed> {
+    let begin = folder().join("tutorials/alike");
+    let _ = std::fs::remove_dir_all(&begin);
+    std::fs::create_dir_all(&begin)?;
+    let snapshot = root().join("examples/clusters/web-shop.json");
+    let mut answers = Vec::new();
+    for language in languages {
+        let tools = folder().join("tutorials").join(language).join("my-policy");
+        let tools = tools.display();
+        let script = format!(
+            "longshore-policy new {language} {language} > /dev/null; cd {language}\n\
+             for own in .venv node_modules target; do \
+             [ ! -e {tools}/$own ] || ln -s {tools}/$own $own; done\n\
+             longshore-policy build > build.log; longshore policy test . > test.log"
+        );
+        shell(&script, &begin)?;
+        let place = begin.join(language);
+        std::fs::write(place.join("cases/long.toml"), long_case())?;
+        shell("longshore policy test . --record", &place)?;
+        // As few digits as tell a number from all others: equal texts are equal bits.
+        let costs = std::fs::read_to_string(place.join("cases/long.toml"))?;
+        let snapshot = snapshot.display();
+        let plan = format!(
+            "longshore plan --snapshot {snapshot} --scorer policy.wasm --output json 2> plan.log"
+        );
+        let plan: serde_json::Value = serde_json::from_str(&shell(&plan, &place)?)?;
+        let digest = plan["digest"].as_str().unwrap_or_default().to_owned();
+        assert!(!digest.is_empty(), "{language}: {plan}");
+        answers.push((language, digest, costs));
+    }
+    for (language, digest, costs) in &answers {
+        assert!(costs.contains("expected = ["), "{language}: {costs}");
+        assert_eq!(costs, &answers[0].2, "{language}");
+        assert_eq!(digest, &answers[0].1, "{language}");
+    }
+    Ok(())
+}
+
+/// As host/docs/policy-abi.md says: no generator, no SDK. It answers what the policy before says.
+const BY_HAND: &str = r#"(module
+  (import "longshore:policy/chain@0.1.0" "costs" (func $costs (param i32)))
+  (memory (export "memory") 16)
+  (global $next (mut i32) (i32.const 1024))
+  (func (export "cabi_realloc") (param i32 i32) (param $align i32) (param $size i32) (result i32)
+    (local $at i32)
+    (local.set $at (i32.and
+      (i32.add (global.get $next) (i32.sub (local.get $align) (i32.const 1)))
+      (i32.sub (i32.const 0) (local.get $align))))
+    (global.set $next (i32.add (local.get $at) (local.get $size)))
+    (local.get $at))
+  (data (i32.const 0) "by-hand0.1.0Says what was said.")
+  (data (i32.const 256) "\00\00\00\00\07\00\00\00" "\07\00\00\00\05\00\00\00" "\0c\00\00\00\13\00\00\00")
+  (func (export "longshore:policy/plugin@0.1.0#describe") (result i32) (i32.const 256))
+  (func (export "longshore:policy/plugin@0.1.0#configure") (param i32 i32) (result i32) (i32.const 320))
+  (func (export "longshore:policy/scorer@0.1.0#score") (result i32)
+    (call $costs (i32.const 404))
+    (i32.const 400)))"#;
+
+fn by_hand() -> Result<(), Failed> {
+    let place = folder().join("tutorials/by-hand");
+    std::fs::create_dir_all(&place)?;
+    std::fs::write(place.join("core.wasm"), wat::parse_str(BY_HAND)?)?;
+    let wit = root().join("wit/policy@0.1.0");
+    let wrap = format!(
+        "longshore-policy wrap core.wasm policy.wasm --wit {} scorer-policy",
+        wit.display()
+    );
+    shell(&wrap, &place)?;
+    let said = shell(
+        "longshore policy check policy.wasm; longshore policy run policy.wasm --top 1",
+        &place,
+    )?;
+    for part in ["by-hand 0.1.0", "Says what was said.", "+0.000000"] {
+        assert!(said.contains(part), "{part} is not in:\n{said}");
+    }
+    Ok(())
+}
+
+fn main() {
+    let mut trials = Vec::new();
+    let mut there = Vec::new();
+    for (language, example) in TUTORIALS {
+        let example = EXAMPLES
+            .iter()
+            .find(|of| of.language == example)
+            .expect("an example");
+        let missing = example.missing();
+        match missing {
+            Some(reason) => eprintln!("tutorial of {language} not run: {reason}"),
+            None => there.push(language),
+        }
+        // Go is always there in CI.
+        let ignored = missing.is_some() && !(language == "go" && in_ci());
+        let name = format!("the_tutorial_in_{language}_runs_as_it_is_written");
+        trials.push(Trial::test(name, move || run(language)).with_ignored_flag(ignored));
+    }
+    // One after the other: the last looks at what the others have installed.
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads = Some(1);
+    trials.push(Trial::test(
+        "a_module_made_by_hand_as_the_page_says_is_a_policy",
+        by_hand,
+    ));
+    trials.push(Trial::test(
+        "templates_of_all_languages_answer_alike",
+        move || all_alike(&there),
+    ));
+    libtest_mimic::run(&arguments, trials).exit();
+}
