@@ -10,7 +10,9 @@
 pub mod crd;
 pub mod failures;
 pub mod json;
+pub mod kinds;
 pub mod labels;
 pub mod manifests;
 pub mod quantity;
+pub mod strip_managed_fields;
 pub mod time;

@@ -21,6 +21,8 @@
 //! loads policies wants, and its TLS is on ring. Crates for registries (oci-client, oci-distribution)
 //! are async, on tokio and reqwest; crates for Sigstore bring its online services.
 
+#![warn(missing_docs)]
+
 mod cache;
 mod challenge;
 mod client;

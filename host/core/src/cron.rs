@@ -136,7 +136,7 @@ fn has(bits: u64, at: u32) -> bool {
 }
 
 /// Year, month (1 to 12) and day of the month of a day since 1970, Gregorian.
-fn date(day: i64) -> (i64, u32, u32) {
+pub fn date(day: i64) -> (i64, u32, u32) {
     // Years that begin in March, so that the leap day comes last.
     let shifted = day + 719_468;
     let (era, of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));

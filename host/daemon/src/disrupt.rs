@@ -1,12 +1,5 @@
 //! `longshore plan --disrupt` and `--converge`: what a cluster could save, from files.
 
-pub mod command;
-mod explain;
-mod going;
-mod messages;
-mod report;
-pub mod summary;
-mod text;
 mod write;
 
 use std::sync::Arc;
@@ -25,20 +18,16 @@ use longshore_core::stop::Stop;
 use crate::answer::Answer;
 use crate::args::{DisruptArgs, ExplainArgs, Output, PlanArgs, WorldArgs};
 use crate::error::Failure;
-use crate::explained::{Explained, alike_text};
 use crate::input;
-use crate::messages::estimated_from;
 use crate::options;
 use crate::policies::{self, Scorers};
-use report::{Converged, Proposed, Step};
+use longshore_report::disruption::report::{Converged, Proposed, Step};
+use longshore_report::disruption::{Messages, explain, explain_going, text};
+use longshore_report::explained::{Explained, alike_text};
+use longshore_report::messages::estimated_from;
 
 /// Rounds after which a cluster that still finds something is reported as unfinished.
 const MAX_ROUNDS: usize = 1_000;
-
-pub use explain::explain;
-pub use going::explain_going;
-pub use messages::Messages;
-pub use report::{Reason, Reasons};
 
 /// What disruption would do with one node of the files that are named.
 ///

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use longshore_api::manifests::{Diagnostic, Diagnostics};
 use longshore_core::planner::Rejected;
 use longshore_policy::LoadError;
+use longshore_report::count;
 
 use crate::config::ConfigError;
 
@@ -53,6 +54,15 @@ pub enum Failure {
     /// Standard output is gone.
     #[error("cannot print the answer")]
     Print(#[source] std::io::Error),
+}
+
+impl From<longshore_journal::OpenError> for Failure {
+    fn from(error: longshore_journal::OpenError) -> Failure {
+        Failure::Usage {
+            message: error.to_string(),
+            hint: error.hint().into(),
+        }
+    }
 }
 
 /// Why a daemon has ended by itself.
@@ -116,9 +126,4 @@ impl Failure {
         }
         text
     }
-}
-
-/// `1 fault`, `2 faults`.
-pub fn count(number: usize, thing: &str) -> String {
-    format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
 }

@@ -15,14 +15,15 @@ use crate::answer::Answer;
 use crate::args::{ExplainArgs, Kind, Output};
 use crate::deadline::Deadline;
 use crate::disrupt;
-use crate::error::{Failure, count};
-use crate::explained::{Explained, alike, alike_text};
+use crate::error::Failure;
 use crate::input;
-use crate::messages::{Messages, amount, estimated_from, estimates, mark, usd};
 use crate::plan::{Planned, decide};
-use crate::report::table::{Align, table};
-use crate::report::{self, Claim, Decision, Priced};
 use crate::status;
+use longshore_report::count;
+use longshore_report::decision::{self, Claim, Decision, Priced};
+use longshore_report::explained::{Explained, alike, alike_text};
+use longshore_report::messages::{Messages, amount, estimated_from, estimates, mark, usd};
+use longshore_report::table::{Align, table};
 
 /// What became of a pod, and why.
 #[derive(Debug, Serialize)]
@@ -32,7 +33,7 @@ struct Explanation {
     requests: String,
     outcome: Outcome,
     /// Who refuses it, and why. For a placed pod, those that did not get it.
-    refusals: Vec<report::Refusal>,
+    refusals: Vec<decision::Refusal>,
     /// Policies that cost all offerings alike, so that the price decides nothing.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     alike: Vec<String>,
@@ -197,7 +198,7 @@ pub fn explain(case: &ExplainInput<'_>, name: &str) -> Result<Explained, Failure
 fn find(snapshot: &Snapshot, name: &str) -> Result<PodIx, Failure> {
     let world = &*snapshot.world;
     let all = || (0..world.pods.len() as u32).map(PodIx);
-    let full = |&pod: &PodIx| report::pod_name(world, pod) == name;
+    let full = |&pod: &PodIx| decision::pod_name(world, pod) == name;
     let short = |&pod: &PodIx| &*world.pods[pod.0 as usize].name == name;
     let found: Vec<PodIx> = match name.contains('/') {
         true => all().filter(full).collect(),
@@ -206,7 +207,7 @@ fn find(snapshot: &Snapshot, name: &str) -> Result<PodIx, Failure> {
     match found.as_slice() {
         [pod] => Ok(*pod),
         [] => {
-            let names = all().map(|pod| report::pod_name(world, pod));
+            let names = all().map(|pod| decision::pod_name(world, pod));
             let likeness = |other: &String| {
                 strsim::jaro_winkler(name, other.rsplit('/').next().unwrap_or(other))
             };
@@ -222,7 +223,7 @@ fn find(snapshot: &Snapshot, name: &str) -> Result<PodIx, Failure> {
             let names: Vec<String> = several
                 .iter()
                 .take(4)
-                .map(|&pod| report::pod_name(world, pod))
+                .map(|&pod| decision::pod_name(world, pod))
                 .collect();
             Err(Failure::Usage {
                 message: format!("{} pods are called {name}", several.len()),
@@ -248,12 +249,12 @@ fn of_pod(case: &ExplainInput<'_>, pod: PodIx, refusals: &[Refusal]) -> Explanat
         })
         .collect();
     Explanation {
-        pod: report::pod_name(world, pod),
+        pod: decision::pod_name(world, pod),
         requests: requests.join(", "),
         outcome: outcome(case, pod),
         refusals: refusals
             .iter()
-            .map(|r| report::refusal(snapshot, pod, r.target, &r.unfit))
+            .map(|r| decision::refusal(snapshot, pod, r.target, &r.unfit))
             .collect(),
         alike: alike(case.policies),
     }
@@ -271,7 +272,7 @@ fn outcome(case: &ExplainInput<'_>, pod: PodIx) -> Outcome {
             alone: alone(case, pod),
             by_price,
             terms,
-            claim: Box::new(report::claim_of(world, claim)),
+            claim: Box::new(decision::claim_of(world, claim)),
         };
     }
     if let Some(placement) = plan
@@ -297,7 +298,7 @@ fn outcome(case: &ExplainInput<'_>, pod: PodIx) -> Outcome {
             let bought = known.and_then(|known| costs::offering_of(snapshot, known));
             Outcome::Runs {
                 node: text(node),
-                offering: bought.map(|id| report::priced(world, world.catalogue.offering(id))),
+                offering: bought.map(|id| decision::priced(world, world.catalogue.offering(id))),
                 pods: known.map_or(0, |known| known.pods.len()),
                 alone: alone(case, pod),
             }
@@ -332,7 +333,9 @@ fn terms(case: &ExplainInput<'_>, claim: &PlannedClaim) -> Vec<Term> {
     if let Some(drawn) = drawn {
         chosen[drawn].usd += paid;
     }
-    let next = report::next_best(world, claim).map(of).unwrap_or_default();
+    let next = decision::next_best(world, claim)
+        .map(of)
+        .unwrap_or_default();
     let next = |at: usize| next.get(at).map(|term| term.usd);
     let terms = chosen.into_iter().enumerate();
     let term = |(at, term): (usize, CostTerm)| Term {
@@ -349,7 +352,7 @@ fn by_price(case: &ExplainInput<'_>, pod: PodIx) -> Option<Priced> {
     let snapshot = case.snapshot;
     let plan = planner::plan_until(snapshot, &ByPrice, case.options, case.stop).ok()?;
     let claim = plan.claims.iter().find(|claim| claim.pods.contains(&pod))?;
-    Some(report::claim_of(&snapshot.world, claim).offering)
+    Some(decision::claim_of(&snapshot.world, claim).offering)
 }
 
 /// What a pod waits for that a node, or the NodeClaim of one, is nominated for.
@@ -437,7 +440,7 @@ fn text(
 
 /// What the pod's volumes require.
 fn volumes(snapshot: &Snapshot, pod: PodIx) -> String {
-    let words = report::volumes(snapshot, pod);
+    let words = decision::volumes(snapshot, pod);
     words.map_or_else(String::new, |words| {
         format!("\n{words}.\n").replacen("its", "Its", 1)
     })
@@ -445,7 +448,7 @@ fn volumes(snapshot: &Snapshot, pod: PodIx) -> String {
 
 /// NodePools that refuse every pod, behind those that refuse this one.
 fn incompatible_pools(case: &ExplainInput<'_>) -> String {
-    let all = report::incompatible_pools(&case.snapshot.world, case.plan);
+    let all = decision::incompatible_pools(&case.snapshot.world, case.plan);
     all.iter()
         .map(|(pool, why)| format!("\nNodePool {pool}, whatever pod asks: {why}.\n"))
         .collect()
@@ -547,7 +550,7 @@ fn grouped(snapshot: &Snapshot, pod: PodIx, refusals: &[Refusal]) -> Vec<Vec<Str
                 }
             }
             target => {
-                let shown = report::refusal(snapshot, pod, target, &refusal.unfit);
+                let shown = decision::refusal(snapshot, pod, target, &refusal.unfit);
                 let place = shown
                     .node_pool
                     .map_or("anywhere".into(), |pool| format!("NodePool {pool}"));

@@ -6,7 +6,7 @@ use crate::answer::Answer;
 use crate::args::{HashArgs, Output};
 use crate::error::Failure;
 use crate::input;
-use crate::report::table::{Align, table};
+use longshore_report::table::{Align, table};
 
 /// Prints the hash of every NodePool and EC2NodeClass of the files. Other kinds are passed over.
 pub fn run(args: &HashArgs) -> Result<Answer, Failure> {

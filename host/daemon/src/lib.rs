@@ -22,13 +22,11 @@ mod disrupt;
 mod emulate;
 pub mod error;
 mod explain;
-mod explained;
 mod hash;
-mod hex;
 mod input;
+mod journal;
 pub mod live;
 mod managed;
-mod messages;
 mod migrate;
 mod node_classes;
 mod options;
@@ -39,7 +37,6 @@ mod process;
 mod reference;
 mod render;
 pub mod replay;
-mod report;
 mod sim;
 mod spread;
 mod status;
@@ -91,8 +88,8 @@ pub fn main() -> ExitCode {
         Command::Status(args) => status::run(&args),
         Command::Replay(args) => replay::run(&args),
         Command::Journal(args) => match args.command {
-            JournalCommand::Show(args) => live::journal::show::show(&args),
-            JournalCommand::Grep(args) => live::journal::show::grep(&args),
+            JournalCommand::Show(args) => journal::show(&args),
+            JournalCommand::Grep(args) => journal::grep(&args),
         },
     };
     let answer = answer.and_then(|answer| {

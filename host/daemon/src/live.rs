@@ -4,7 +4,6 @@
 //! |---|---|
 //! | [`process`] | which replica leads, what time is it, is the loop alive? |
 //! | [`observe`] | what is there? |
-//! | [`journal`] | what was seen and decided? |
 //! | [`policies`] | which policy scores, and in which version? |
 //! | [`decide`] | what should change? |
 //! | [`metrics`] | what is counted? |
@@ -23,7 +22,6 @@ pub(crate) mod act;
 pub mod aws;
 mod controller;
 pub mod decide;
-pub mod journal;
 mod metrics;
 pub mod observe;
 pub mod policies;

@@ -16,8 +16,8 @@ use longshore_api::crd::{NodeClaim, NodeClassRef, NodePool};
 use longshore_core::model::ClusterObjects;
 use serde::Deserialize;
 
-use crate::live::observe::kinds::Kind;
 use crate::live::process::mutants::mutant;
+use longshore_api::kinds::Kind;
 
 /// The kind of node class that nodes are made for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

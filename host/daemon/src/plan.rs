@@ -16,11 +16,11 @@ use crate::deadline::{self, Deadline};
 use crate::disrupt;
 use crate::error::Failure;
 use crate::input;
-use crate::messages::estimated_from;
 use crate::options::{self, Options};
 use crate::policies::{self, Scorers};
 use crate::process;
-use crate::report::{self, Decision, Report, Robustness, text};
+use longshore_report::decision::{self, Decision, Report, Robustness, text};
+use longshore_report::messages::estimated_from;
 
 /// Plans, and prints the plan.
 pub fn run(args: &PlanArgs) -> Result<Answer, Failure> {
@@ -135,7 +135,7 @@ fn report(planned: &Planned) -> Report {
             .map(|used| deadline::words(planned.options.time_limit, used)),
         robustness: alone,
         robustness_nominated: nominated,
-        incompatible_pools: report::all_incompatible_pools(&planned.snapshot, &planned.plan),
+        incompatible_pools: decision::all_incompatible_pools(&planned.snapshot, &planned.plan),
         estimates: estimated_from(&planned.snapshot.world).map(str::to_owned),
         policies: notes,
         problems: planned.problems.list.iter().map(input::object).collect(),

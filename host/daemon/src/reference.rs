@@ -18,7 +18,7 @@ use crate::config::{
     self, Config, DEFAULT_URL_INTERVAL, Disruption, JournalEntry, NewPods, Planning, SignalEntry,
 };
 use crate::deadline::TIME_LIMIT;
-use crate::live::journal;
+use longshore_journal as journal;
 
 mod commands;
 

@@ -6,6 +6,8 @@
 //! cluster, because a journal cannot know what would have followed from another purchase.
 
 mod compare;
+#[cfg(test)]
+mod damaged;
 mod fold;
 mod recorded;
 #[cfg(test)]
@@ -28,13 +30,13 @@ pub use compare::{Other, Totals};
 use crate::answer::Answer;
 use crate::args::{Output, ReplayArgs};
 use crate::error::Failure;
-use crate::live::journal::look::Look;
-use crate::live::journal::messages;
-use crate::live::journal::read::{Item, Reader};
-use crate::live::journal::record::Record;
-use crate::live::journal::round::{Outcome, Round, Summary};
-use crate::report::Decision;
 use fold::Folded;
+use longshore_journal::look::Look;
+use longshore_journal::messages;
+use longshore_journal::read::{Item, Reader};
+use longshore_journal::record::Record;
+use longshore_journal::round::{Outcome, Round, Summary};
+use longshore_report::decision::Decision;
 use recorded::{RecordedAnswers, RecordedPolicies, Scorer};
 
 /// What became of a journal.

@@ -10,11 +10,12 @@ use serde_json::{Value, json};
 
 use crate::answer::Answer;
 use crate::args::{Output, TypesArgs};
-use crate::error::{Failure, count};
+use crate::error::Failure;
 use crate::input;
-use crate::messages::amount;
 use crate::options;
-use crate::report::table::{Align, table};
+use longshore_report::count;
+use longshore_report::messages::amount;
+use longshore_report::table::{Align, table};
 
 /// Lists what can be bought.
 pub fn run(args: &TypesArgs) -> Result<Answer, Failure> {

@@ -392,11 +392,9 @@ fn lacking() -> Result<()> {
     });
     scene.told(unready)?;
     scene.plane.apply(&deployment("web", 1, ""))?;
-    std::thread::sleep(Duration::from_secs(10));
-    ensure!(
-        names(&scene.plane, "nodeclaims")?.is_empty(),
-        "nothing may be launched"
-    );
+    plane::stays(10, "nothing is launched", || {
+        Ok(names(&scene.plane, "nodeclaims")?.is_empty())
+    })?;
     scene.plane.apply(&manifests(""))?;
     scene.told(scene.run(1))
 }

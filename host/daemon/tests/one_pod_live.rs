@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 use longshore_xtask::control_plane::ControlPlane;
 
 use crate::plane::{
-    self, CLASS, Daemon, Suite, deployment, get, names, objects, running, until, within,
+    self, CLASS, Daemon, Suite, deployment, get, names, objects, running, stays, until, within,
 };
 
 pub fn suite() -> Suite {
@@ -123,10 +123,9 @@ status:
     plane.apply(&pod("second", own).replace("app: second", "app: kind"))?;
     ordinary(&plane)?;
     // kube-scheduler decides whether the second is the first of its kind or never placed.
-    std::thread::sleep(Duration::from_secs(60));
-    let claims = names(&plane, "nodeclaims")?;
-    ensure!(claims.len() <= 2, "bought {claims:?}");
-    Ok(())
+    stays(60, "no more than two nodes are bought", || {
+        Ok(names(&plane, "nodeclaims")?.len() <= 2)
+    })
 }
 
 fn labels_without_values() -> Result<()> {
@@ -190,12 +189,9 @@ fn two_terms() -> Result<()> {
     let before = names(&plane, "nodeclaims")?;
     plane.apply(&pod("both", &both))?;
     ordinary(&plane)?;
-    std::thread::sleep(Duration::from_secs(90));
-    let claims = names(&plane, "nodeclaims")?;
-    ensure!(
-        claims.len() <= before.len() + 2,
-        "bought {claims:?} after {before:?}"
-    );
+    stays(90, "no more than two further nodes are bought", || {
+        Ok(names(&plane, "nodeclaims")?.len() <= before.len() + 2)
+    })?;
     let told = plane.run(&["describe", "pod", "both"])?;
     ensure!(
         told.contains("karpenter"),
@@ -265,16 +261,18 @@ fn refused_by_kube_scheduler() -> Result<()> {
     until("its node is gone", || {
         Ok(!names(&plane, "nodeclaims")?.contains(&bought[0]))
     })?;
-    std::thread::sleep(Duration::from_secs(45));
+    // One, that of the ordinary pod.
+    let few = stays(45, "nothing is bought again after a restart", || {
+        Ok(names(&plane, "nodeclaims")?.len() <= 1)
+    });
     let claims = names(&plane, "nodeclaims")?;
     let planned = |claim: &String| {
         let path = "{.metadata.annotations.longshore\\.dev/planned-pods}";
         get(&plane, &format!("nodeclaim/{claim}"), path)
     };
     let planned = claims.iter().map(planned).collect::<Result<Vec<_>>>()?;
-    // One, that of the ordinary pod.
     ensure!(
-        claims.len() <= 1,
+        few.is_ok(),
         "bought again after a restart: {claims:?} for {planned:?}, {:?} is remembered",
         remembers(&plane)?
     );
@@ -355,12 +353,11 @@ fn limit_beyond_counting() -> Result<()> {
     until("it runs", || Ok(running(&plane)? == 1))?;
     let claims = names(&plane, "nodeclaims")?;
     ordinary(&plane)?;
-    std::thread::sleep(Duration::from_secs(40));
-    let now = names(&plane, "nodeclaims")?;
-    let disrupted = |claim: &String| !now.contains(claim);
-    let moved = claims.iter().any(disrupted) && running(&plane)? < 2;
-    ensure!(!moved, "the node of a running pod went as empty");
-    Ok(())
+    stays(40, "no node of a running pod goes as empty", || {
+        let now = names(&plane, "nodeclaims")?;
+        let disrupted = |claim: &String| !now.contains(claim);
+        Ok(!claims.iter().any(disrupted) || running(&plane)? >= 2)
+    })
 }
 
 fn unusable_pool() -> Result<()> {
@@ -415,15 +412,11 @@ fn unusable_pool() -> Result<()> {
     })?;
     let before = names(&plane, "nodeclaims")?;
     plane.apply(&deployment("more", 3, "").replace("700m", "3500m"))?;
-    std::thread::sleep(Duration::from_secs(15));
-    ensure!(
-        names(&plane, "nodeclaims")? == before,
-        "bought from the old spec"
-    );
+    let unbought = || Ok(names(&plane, "nodeclaims")? == before);
+    stays(15, "nothing is bought from the old spec", unbought)?;
     drop(daemon);
     let _daemon = Daemon::start(&plane.longshore_kubeconfig(), &[])?;
-    std::thread::sleep(Duration::from_secs(15));
-    ensure!(names(&plane, "nodeclaims")? == before);
+    stays(15, "nothing is bought after a restart", unbought)?;
     ensure!(condition("default", "Ready")?.starts_with("False"));
     // By the same manager: server-side apply would meet a conflict.
     let mended = edit.replace("ondemand", "on-demand");

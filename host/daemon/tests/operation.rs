@@ -110,14 +110,10 @@ fn unreachable() -> Result<()> {
             .ask(&["status"])?
             .contains("starting: initial lists are not complete"))
     })?;
-    std::thread::sleep(Duration::from_secs(5));
-    daemon.lives()?;
-    let told = daemon.log()?.matches("cannot list nodepools").count();
-    ensure!(
-        told == 1,
-        "the same trouble is said {told} times:\n{}",
-        daemon.log()?
-    );
+    plane::stays(5, "it lives, and says the trouble once", || {
+        daemon.lives()?;
+        Ok(daemon.log()?.matches("cannot list nodepools").count() == 1)
+    })?;
     ensure!(
         daemon
             .ask(&["status"])?
@@ -376,13 +372,7 @@ fn storm() -> Result<()> {
     // A claim for each shape of need, and no other for three minutes.
     let made = || Ok::<_, anyhow::Error>(daemon.log()?.matches("created NodeClaim").count());
     let before = made()?;
-    std::thread::sleep(Duration::from_secs(25));
-    ensure!(
-        made()? == before,
-        "{before} NodeClaims, then {}:\n{}",
-        made()?,
-        daemon.log()?
-    );
+    plane::stays(25, "no other NodeClaim is made", || Ok(made()? == before))?;
     // Pods that may run elsewhere do, at once.
     let begun = Instant::now();
     plane.apply(&deployment("any", 5, ""))?;

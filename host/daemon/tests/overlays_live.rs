@@ -1,12 +1,10 @@
 //! NodeOverlays in the daemon on a real control plane: what is bought with them, and what their
 //! status says.
 
-use std::time::Duration;
-
 use anyhow::{Result, ensure};
 use longshore_xtask::control_plane::ControlPlane;
 
-use crate::plane::{CLASS, Daemon, Suite, deployment, get, names, objects, running, until};
+use crate::plane::{CLASS, Daemon, Suite, deployment, get, names, objects, running, stays, until};
 
 pub fn suite() -> Suite {
     Suite::new(
@@ -167,10 +165,10 @@ fn resources() -> Result<()> {
     plane.apply(&format!("{}{asks}\n", &pods[..at]))?;
     until("a node has registered", || Ok(types(&plane)? == [other]))?;
     // Its device plugin does not run yet: nothing more is bought for its pods.
-    std::thread::sleep(Duration::from_secs(15));
+    stays(15, "nothing is bought again, and nothing runs", || {
+        Ok(names(&plane, "nodeclaims")?.len() == 1 && running(&plane)? == 0)
+    })?;
     let claims = names(&plane, "nodeclaims")?;
-    ensure!(claims.len() == 1, "bought again: {claims:?}");
-    ensure!(running(&plane)? == 0);
     let node = names(&plane, "nodes")?.join("");
     let has = "{\"example.com/fuse\":\"4\"}";
     let status = format!("{{\"status\":{{\"capacity\":{has},\"allocatable\":{has}}}}}");

@@ -324,18 +324,8 @@ spec: {{policyName: $, validationActions: [Deny]}}
     }
 
     /// Sees that something goes on to hold.
-    fn stays(
-        &self,
-        seconds: u64,
-        what: &str,
-        mut holds: impl FnMut() -> Result<bool>,
-    ) -> Result<()> {
-        let begun = Instant::now();
-        while begun.elapsed() < Duration::from_secs(seconds) {
-            ensure!(holds()?, "no more after {:?}: {what}", begun.elapsed());
-            std::thread::sleep(Duration::from_secs(1));
-        }
-        Ok(())
+    fn stays(&self, seconds: u64, what: &str, holds: impl FnMut() -> Result<bool>) -> Result<()> {
+        plane::stays(seconds, what, holds)
     }
 
     /// Waits until there are so many pods and all of them run; else says which do not, and why.

@@ -183,12 +183,14 @@ fn changes_wake_the_thread_that_watches_long_before_it_looks_by_itself() {
     };
     wait("loaded", &|| scene.cost() == 1.0);
     // Young files are looked at every half second; from then on events alone wake.
-    std::thread::sleep(Duration::from_secs(4));
-    let files = scene.manager.status().files;
-    assert_eq!((files.look_every_ms, files.without_events), (30_000, None));
+    let rests = || {
+        let files = scene.manager.status().files;
+        (files.look_every_ms, files.without_events) == (30_000, None)
+    };
+    wait("files are old", &rests);
     version("..2", 2.0);
     wait("swapped", &|| scene.cost() == 2.0);
-    std::thread::sleep(Duration::from_secs(4));
+    wait("files are old again", &rests);
     // Half of it is no component: the other half follows within the time of rest.
     let whole = costs(3.0);
     let (first, rest) = whole.split_at(whole.len() / 2);

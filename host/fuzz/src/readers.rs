@@ -138,6 +138,6 @@ pub fn config(bytes: &[u8]) {
 /// Reads any bytes as a segment of a journal: as a file, and as a frame with correct checksums.
 pub fn journal(bytes: &[u8]) {
     let file = std::env::temp_dir().join(format!("longshore-fuzz-{}.journal", std::process::id()));
-    longshore_daemon::live::journal::fuzz::read_any(&file, bytes);
+    longshore_journal::fuzz::read_any(&file, bytes);
     let _ = std::fs::remove_file(file);
 }

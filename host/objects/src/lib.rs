@@ -3,6 +3,8 @@
 //! A crate of its own because these types take minutes to compile and change with a version of
 //! Kubernetes only. It depends on nothing of ours, so that a change of ours does not compile them again.
 
+#![warn(missing_docs)]
+
 #[cfg(feature = "types")]
 mod types;
 

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use longshore_daemon::live::journal::{Journal, Sizes};
-use longshore_daemon::live::process::fail_points::{panic_at, panics_left};
+use longshore_fail_points::{panic_at, panics_left};
+use longshore_journal::{Journal, Sizes};
 use longshore_sim::harness::generated::types;
 use longshore_sim::harness::{Harness, ProcessInputs, Setup, reloader};
 use longshore_simcluster::world::{Options, paused};

@@ -268,10 +268,9 @@ mod tests {
     use super::{backward, circles};
 
     /// The rooms of the live loop. Each knows only those before it.
-    const ROOMS: [&str; 11] = [
+    const ROOMS: [&str; 10] = [
         "process",
         "observe",
-        "journal",
         "policies",
         "decide",
         "metrics",
@@ -291,7 +290,7 @@ mod tests {
 
     /// The most modules of a crate that may use each other in a circle. Where a crate has fewer by
     /// now, its number here becomes smaller with it.
-    const LARGEST: [(&str, usize); 15] = [
+    const LARGEST: [(&str, usize); 17] = [
         ("api", 4),
         ("aws", 4),
         ("cloud", 4),
@@ -300,9 +299,11 @@ mod tests {
         ("ec2", 4),
         ("emulator", 4),
         ("fuzz", 4),
+        ("journal", 4),
         ("kwok", 4),
         ("objects", 4),
         ("policy", 4),
+        ("report", 4),
         ("sim", 4),
         ("simcluster", 4),
         ("userdata", 4),

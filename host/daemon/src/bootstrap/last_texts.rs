@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::Request;
-use crate::hex::hex;
+use longshore_report::hex::hex;
 
 /// Questions that are remembered: the one that was answered anew longest ago goes first.
 const QUESTIONS: usize = 32;

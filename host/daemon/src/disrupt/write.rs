@@ -4,12 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use longshore_api::crd::Timestamp;
 use longshore_core::model::{ClusterObjects, Labels, NodeClaim, NodeRecord, Symbol, Taint};
 use serde_json::{Map, Value, json};
 
 use crate::error::Failure;
-use crate::messages::{effect, quantities};
+use longshore_report::messages::{effect, quantities, rfc3339};
 
 /// Whether a cluster can be written: only what was read as JSON can, and only from files.
 pub fn check(files: &[PathBuf]) -> Result<(), Failure> {
@@ -146,12 +145,6 @@ fn time(world: &ClusterObjects) -> String {
 }
 
 /// RFC 3339, in UTC, of seconds since 1970.
-pub(super) fn rfc3339(seconds: i64) -> String {
-    Timestamp::from_second(seconds)
-        .unwrap_or_default()
-        .to_string()
-}
-
 fn claim_object(world: &ClusterObjects, name: &str, claim: &NodeClaim) -> Value {
     let text = |symbol: Symbol| world.names.text(symbol);
     let now = time(world);
@@ -200,16 +193,4 @@ fn node_object(world: &ClusterObjects, name: &str, node: &NodeRecord) -> Value {
                 "lastTransitionTime": now}],
         },
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_are_written_as_objects_have_them() {
-        assert_eq!(rfc3339(0), "1970-01-01T00:00:00Z");
-        assert_eq!(rfc3339(1_795_539_600), "2026-11-24T17:00:00Z");
-        assert_eq!(rfc3339(951_782_399), "2000-02-28T23:59:59Z");
-    }
 }

@@ -46,7 +46,7 @@ fn explain_all(of: &str, snapshot: &Snapshot) -> (usize, usize) {
     };
     let world = &*snapshot.world;
     for at in 0..world.pods.len() {
-        let name = report::pod_name(world, PodIx(at as u32));
+        let name = decision::pod_name(world, PodIx(at as u32));
         match explain(&case, &name) {
             Ok(explained) => assert!(explained.text.contains(&name), "{of}: {}", explained.text),
             // Of two pods with one name.
@@ -60,9 +60,9 @@ fn explain_all(of: &str, snapshot: &Snapshot) -> (usize, usize) {
     let round = methods::round(snapshot, &ByPrice, how, Stop::never());
     for node in &world.nodes {
         let name = world.names.text(node.name);
-        let explained = match disrupt::explain_going(world, name).unwrap() {
+        let explained = match longshore_report::disruption::explain_going(world, name).unwrap() {
             Some(going) => going.text,
-            None => disrupt::explain(snapshot, &round, name, false)
+            None => longshore_report::disruption::explain(snapshot, &round, name, false)
                 .map_or_else(|why| why, |explained| explained.text),
         };
         assert!(explained.contains(name), "{of}: {explained}");
@@ -153,7 +153,7 @@ fn a_policy_that_costs_all_offerings_alike_is_named() {
         plan: &plan,
         stop: Stop::never(),
     };
-    let pod = report::pod_name(&snapshot.world, plan.claims[0].pods[0]);
+    let pod = decision::pod_name(&snapshot.world, plan.claims[0].pods[0]);
     let explained = explain(&case, &pod).unwrap();
     let sentence = "Policy green costs all 812 offerings 0 USD/h for NodePool arm, web: the price \
         decides nothing.";

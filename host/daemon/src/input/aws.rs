@@ -25,9 +25,9 @@ use super::region::Places;
 use super::{shown, unpacked};
 use crate::bootstrap::{self, BootPolicy, NodesOf, count_with};
 use crate::error::Failure;
-use crate::messages::effect;
 use crate::node_classes;
 use crate::options::Aws;
+use longshore_report::messages::effect;
 
 /// Reads the region that `aws` names. `types` is a file of instance types in place of the region's
 /// own.

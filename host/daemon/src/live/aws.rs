@@ -50,7 +50,6 @@ use crate::error::Failure;
 use crate::live::act::claim_writes;
 use crate::live::act::cloud::{Cloud, Tasks};
 use crate::live::act::context::Context;
-use crate::live::observe::kinds::Kind;
 use crate::live::observe::node_claim;
 use crate::live::observe::offers::Offers;
 use crate::live::observe::state::ClassView;
@@ -59,6 +58,7 @@ use crate::live::process::leader::Leadership;
 use crate::live::process::step_error::StepError;
 use crate::settings::aws::AwsSettings;
 use crate::settings::{RepairMode, Settings};
+use longshore_api::kinds::Kind;
 
 /// The certificate of the API server as a pod has it.
 const CERTIFICATE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt";

@@ -19,12 +19,12 @@ use prometheus::{
 
 use self::disruption::DisruptionMetrics;
 use self::reboots::RebootMetrics;
-use super::journal::Condition;
 use super::policies::PolicyStatus;
 use crate::config::Mode;
 use crate::live::observe::pod_latency;
 use crate::live::observe::state::{PodStage, PodTransition};
 use crate::live::process::lock::lock;
+use longshore_journal::Condition;
 
 #[cfg(any(feature = "aws", test))]
 #[cfg_attr(

@@ -4,7 +4,6 @@ pub(crate) mod definitions;
 pub(in crate::live) mod freshness;
 #[doc(hidden)]
 pub mod fuzz;
-pub(crate) mod kinds;
 pub(crate) mod node;
 pub(crate) mod node_claim;
 pub(in crate::live) mod offers;
@@ -15,6 +14,5 @@ pub(in crate::live) mod pod_latency;
 pub(in crate::live) mod protection;
 pub(in crate::live) mod server_pods;
 pub(crate) mod state;
-pub(in crate::live) mod strip_managed_fields;
 pub(in crate::live) mod unavailable_offerings;
 pub(crate) mod watch;

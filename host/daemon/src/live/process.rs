@@ -3,7 +3,6 @@
 pub(in crate::live) mod backoff;
 pub mod clock;
 pub mod connection;
-pub mod fail_points;
 pub mod leader;
 pub(crate) mod lock;
 pub(in crate::live) mod log;

@@ -5,6 +5,7 @@ pub(crate) mod canaries;
 pub(in crate::live) mod deploy_tests;
 pub mod environment;
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -16,10 +17,10 @@ use tokio::sync::oneshot;
 use tracing_subscriber::EnvFilter;
 
 use self::environment::{Daemon, Environment, Lease, Repairs, fixed};
-use super::journal::{self, Journal};
 use super::policies::{self, EventQuota, Fetching, PolicyReloader, Setup};
 use crate::answer::Answer;
 use crate::args::{Log, Provider, RunArgs};
+use crate::config::Config;
 use crate::error::Failure;
 use crate::input;
 use crate::live::act::cloud::Cloud;
@@ -37,6 +38,7 @@ use crate::policies::{bundle_folder, cache_folder};
 use crate::settings::aws::AwsSettings;
 use crate::settings::{self, Settings};
 use crate::spread::default_spread;
+use longshore_journal::{Journal, Sizes};
 
 /// Where a pod finds the name of its namespace.
 const NAMESPACE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
@@ -348,7 +350,7 @@ async fn live(
     let opened = opened.map(|file| policies::open(file, copies.as_deref()));
     let opened = opened.transpose()?;
     let configured = opened.as_ref().map(|opened| &opened.config);
-    let journal = match journal::wanted(args.journal.as_deref(), configured) {
+    let journal = match journal_wanted(args.journal.as_deref(), configured) {
         Some((folder, sizes)) => Journal::open(&folder, sizes)?,
         None => Journal::off(),
     };
@@ -551,4 +553,26 @@ mod tests {
         assert_eq!(logged("info").trim(), expected);
         assert_eq!(logged("debug").trim(), expected);
     }
+}
+
+/// Where the journal goes and how large it may become; nothing where none is wanted. A flag wins
+/// over the file.
+fn journal_wanted(flag: Option<&Path>, config: Option<&Config>) -> Option<(PathBuf, Sizes)> {
+    let entry = config.and_then(|config| config.journal.clone());
+    let entry = entry.unwrap_or_default();
+    let sizes = Sizes {
+        all: entry
+            .max_size
+            .unwrap_or(longshore_journal::DEFAULT_MAX_BYTES),
+        segment: entry
+            .segment_size
+            .unwrap_or(longshore_journal::DEFAULT_SEGMENT_BYTES),
+    };
+    let sizes = Sizes {
+        segment: sizes.segment.min(sizes.all / 4),
+        ..sizes
+    };
+    flag.map(Path::to_owned)
+        .or(entry.dir)
+        .map(|folder| (folder, sizes))
 }

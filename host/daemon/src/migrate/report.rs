@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::cluster::{Cluster, Object};
-use crate::error::count;
+use longshore_report::count;
 
 /// What something means for the take-over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]

@@ -12,8 +12,9 @@ use longshore_policy::{Session, Signals};
 
 use crate::answer::Answer;
 use crate::args::BenchArgs;
-use crate::error::{Failure, count};
+use crate::error::Failure;
 use crate::input;
+use longshore_report::count;
 
 /// Runs of which the median is taken.
 const RUNS: usize = 101;

@@ -14,10 +14,10 @@ use crate::answer::Answer;
 use crate::args::CheckArgs;
 use crate::config::{self, Config, Mode, PolicyEntry, PolicySource};
 use crate::error::Failure;
-use crate::messages::size;
 use crate::options;
 use crate::policies::grants::grants_hint;
 use crate::policies::{shipped, test};
+use longshore_report::messages::size;
 
 /// Inspects the component; with settings, configures it too. Exit code 2 if it would be refused.
 pub fn run(args: &CheckArgs) -> Result<Answer, Failure> {

@@ -10,9 +10,10 @@ use serde_json::Value;
 
 use crate::answer::Answer;
 use crate::args::ProveArgs;
-use crate::error::{Failure, count};
+use crate::error::Failure;
 use crate::options;
 use crate::policies::{self, test};
+use longshore_report::count;
 
 /// An annotation of `describe`: an offering that becomes dearer does not cost less.
 const MONOTONE: (&str, &str) = ("monotone", "price");

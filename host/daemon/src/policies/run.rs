@@ -8,8 +8,9 @@ use longshore_policy::{CallError, LoadedPolicy, Message, Session, Signals};
 
 use crate::answer::Answer;
 use crate::args::{RunPolicyArgs, WorldArgs};
-use crate::error::{Failure, count};
+use crate::error::Failure;
 use crate::{input, options, replay};
+use longshore_report::count;
 
 /// What a policy is asked about.
 struct Question {

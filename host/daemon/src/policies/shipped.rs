@@ -6,7 +6,7 @@
 
 use sha2::{Digest as _, Sha256};
 
-use crate::hex::hex;
+use longshore_report::hex::hex;
 
 /// What messages call it.
 pub const NAME: &str = "cel";

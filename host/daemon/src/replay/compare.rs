@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::RoundPlace;
-use crate::live::journal::round::{Outcome, Summary};
+use longshore_journal::round::{Outcome, Summary};
 
 /// How another scorer compares.
 #[derive(Debug, Default, Serialize)]

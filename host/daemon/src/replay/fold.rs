@@ -10,14 +10,14 @@ use longshore_core::snapshot::Snapshot;
 use longshore_policy::Signals;
 
 use crate::live::decide::disruption::count_commands;
-use crate::live::journal::record::{Began, Blob, Head, Observed, What, bit};
-use crate::live::journal::round::{RecordedEffort, Round, Short};
-use crate::live::journal::{Wire, messages, read_catalogue, read_signals};
-use crate::live::observe::kinds::Kind;
 use crate::live::observe::state::{ClusterState, FrozenState};
 use crate::live::observe::watch::Change;
 use crate::live::process::lock::lock;
-use crate::report::pod_name;
+use longshore_api::kinds::Kind;
+use longshore_journal::record::{Began, Blob, Head, Observed, What, bit};
+use longshore_journal::round::{RecordedEffort, Round, Short};
+use longshore_journal::{Wire, messages, read_catalogue, read_signals};
+use longshore_report::decision::pod_name;
 
 /// What has been folded so far.
 #[derive(Default)]

@@ -18,12 +18,12 @@ use longshore_policy::{
 
 use super::fold::BlobStore;
 use crate::error::Failure;
-use crate::live::journal::messages::short;
-use crate::live::journal::read_costs;
-use crate::live::journal::round::{Answer, Round, Version};
 use crate::options;
 use crate::policies::{load_entry, toml_of};
 use judged::Judged;
+use longshore_journal::messages::short;
+use longshore_journal::read_costs;
+use longshore_journal::round::{Answer, Round, Version};
 
 /// A host as the daemon has it.
 fn host() -> Result<Host, Failure> {

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use super::{Other, RoundPlace, Totals, Verdict};
-use crate::error::count;
-use crate::live::journal::messages;
+use longshore_journal::messages;
+use longshore_report::count;
 
 /// Limit of differences that are printed one by one.
 const MAX_DIFFERENCES: usize = 20;

@@ -8,12 +8,12 @@ use super::parts::{
     ChangedPrice, Coming, DrainingNode, Held, LastPlan, Overlays, Status, WithoutCapacity,
 };
 use crate::config::Mode;
-use crate::error::count;
 use crate::live::policies::status::{
     Alike, DatedBy, MAX_NAMED_NODE_POOLS, PolicyStatus, Problem, SignalStatus,
     Status as PoliciesStatus,
 };
-use crate::messages::span;
+use longshore_report::count;
+use longshore_report::messages::span;
 
 /// Offerings without capacity that the status names.
 const NAMED_OFFERINGS: usize = 10;

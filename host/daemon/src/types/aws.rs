@@ -11,11 +11,12 @@ use super::COLUMNS;
 use crate::answer::Answer;
 use crate::args::{Output, TypesArgs};
 use crate::bootstrap::NodesOf;
-use crate::error::{Failure, count};
+use crate::error::Failure;
 use crate::input;
-use crate::messages::size;
 use crate::options::{Aws, gates};
-use crate::report::table::table;
+use longshore_report::count;
+use longshore_report::messages::size;
+use longshore_report::table::table;
 
 /// Lists what can be bought of EC2.
 pub fn run(args: &TypesArgs, aws: &Aws, world: &Path) -> Result<Answer, Failure> {

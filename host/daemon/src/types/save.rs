@@ -37,7 +37,7 @@ fn saved(file: &Path) -> Result<Answer, Failure> {
     use longshore_aws::clients::{Access, Clients};
     use longshore_aws::world;
 
-    use crate::error::count;
+    use longshore_report::count;
 
     let refused = |message: String, hint: &str| Failure::Usage {
         message,

@@ -247,6 +247,18 @@ pub fn within(
     bail!("not within {seconds} s: {what}{last}")
 }
 
+/// Sees that something holds for so many seconds: for what must not happen.
+pub fn stays(seconds: u64, what: &str, mut holds: impl FnMut() -> Result<bool>) -> Result<()> {
+    let begun = Instant::now();
+    loop {
+        ensure!(holds()?, "no more after {:?}: {what}", begun.elapsed());
+        if begun.elapsed() >= Duration::from_secs(seconds) {
+            return Ok(());
+        }
+        std::thread::sleep(Duration::from_millis(500));
+    }
+}
+
 /// All objects of a kind, or those that more arguments of kubectl select.
 pub fn objects(plane: &ControlPlane, kind: &str, more: &[&str]) -> Result<Vec<Value>> {
     let text = plane.run(&[&["get", kind, "--output", "json"], more].concat())?;

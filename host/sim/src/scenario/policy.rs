@@ -7,9 +7,9 @@ use std::time::SystemTime;
 
 use longshore_daemon::config::{self, Ability, Config, PolicyEntry, Reference, SignalEntry};
 use longshore_daemon::error::Failure;
-use longshore_daemon::live::journal::{DEFAULT_MAX_BYTES, DEFAULT_SEGMENT_BYTES, Journal, Sizes};
 use longshore_daemon::live::policies::{Notice, PolicyReloader, Setup, Watcher};
 use longshore_daemon::scorer;
+use longshore_journal::{DEFAULT_MAX_BYTES, DEFAULT_SEGMENT_BYTES, Journal, Sizes};
 
 use crate::harness::{Begin, ProcessInputs};
 
@@ -262,11 +262,9 @@ impl PolicySlot {
 }
 
 fn open(folder: &Path) -> Result<Journal, Failure> {
-    Journal::open(
-        folder,
-        Sizes {
-            all: DEFAULT_MAX_BYTES,
-            segment: DEFAULT_SEGMENT_BYTES,
-        },
-    )
+    let sizes = Sizes {
+        all: DEFAULT_MAX_BYTES,
+        segment: DEFAULT_SEGMENT_BYTES,
+    };
+    Ok(Journal::open(folder, sizes)?)
 }

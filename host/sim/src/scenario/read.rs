@@ -22,7 +22,8 @@ use std::time::Duration;
 use k8s_openapi::jiff::Timestamp;
 use longshore_daemon::config::reader::{ConfigError, Document, Table};
 use longshore_daemon::config::{self, Config};
-use longshore_daemon::error::{Failure, count};
+use longshore_daemon::error::Failure;
+use longshore_report::count;
 
 use super::policy::Policy;
 use super::{Daemon, Scenario, VERSION};

@@ -13,7 +13,7 @@ use longshore_api::crd::{
 use serde_json::{Value, json};
 
 use super::context::Context;
-use crate::live::observe::kinds::Kind;
+use longshore_api::kinds::Kind;
 
 use crate::live::process::mutants::mutant;
 use crate::live::process::step_error::StepError;

@@ -30,9 +30,7 @@ use super::recent::Recent;
 use super::repair::mode::Repairs;
 use crate::live::metrics::Metrics;
 use crate::live::observe::freshness::OwnWrite;
-use crate::live::observe::kinds::Kind;
 use crate::live::observe::node::NodeView;
-use crate::live::observe::strip_managed_fields::strip_managed_fields;
 use crate::live::observe::unavailable_offerings::UnavailableOfferings;
 use crate::live::observe::watch::Relists;
 use crate::live::process::clock::Clock;
@@ -41,6 +39,8 @@ use crate::live::process::lock::lock;
 use crate::live::process::pulse::Pulse;
 use crate::live::process::step_error::StepError;
 use crate::managed::Managed;
+use longshore_api::kinds::Kind;
+use longshore_api::strip_managed_fields::strip_managed_fields;
 
 /// Shared by all that is going on.
 pub struct Context {

@@ -13,7 +13,7 @@ use tokio::sync::Semaphore;
 
 use super::context::Context;
 use crate::live::decide::rollout::Nomination;
-use crate::live::observe::kinds::Kind;
+use longshore_api::kinds::Kind;
 
 /// Attempts to clear a nomination.
 const CLEAR_ATTEMPTS: u32 = 5;

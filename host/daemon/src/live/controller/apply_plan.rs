@@ -21,12 +21,12 @@ use crate::live::act::launch::outcomes::CANARIES;
 use crate::live::decide::claims::{NewNodeClaim, group_of, new_node_claims, pod_name};
 use crate::live::decide::rollout::InFlightPod;
 use crate::live::decide::round::Round;
-use crate::live::observe::kinds::Kind;
 use crate::live::observe::server_pods::{self, Asked};
 use crate::live::process::lock::lock;
-use crate::messages::time_of_day;
-use crate::report::{self, UnplacedPod};
 use crate::status::parts::LastPlan;
+use longshore_api::kinds::Kind;
+use longshore_report::decision::{self, UnplacedPod};
+use longshore_report::messages::time_of_day;
 
 /// Why no node is bought for a pod for now, if that is because one did not help.
 fn useless_purchase(unplaced: &Unplaced) -> Option<&UselessPurchase> {
@@ -268,7 +268,7 @@ impl Controller {
             .filter(|unplaced| given_up(unplaced.pod) || is_left_out(unplaced))
         {
             let pod = pod_name(&snapshot.world, unplaced.pod);
-            let UnplacedPod { message, .. } = report::unplaced_pod(snapshot, unplaced);
+            let UnplacedPod { message, .. } = decision::unplaced_pod(snapshot, unplaced);
             let uid = &snapshot.world.pods[unplaced.pod.0 as usize].uid;
             let words = format!("Failed to schedule pod, {message}");
             if events.len() < MAX_EVENTS
@@ -345,7 +345,7 @@ impl Controller {
         if snapshot.pending.is_empty() {
             return;
         }
-        let mut found = report::all_incompatible_pools(snapshot, plan);
+        let mut found = decision::all_incompatible_pools(snapshot, plan);
         // Those of other providers are nobody's fault.
         found.retain(|pool, _| self.state.pools.contains_key(pool));
         for (pool, why) in found

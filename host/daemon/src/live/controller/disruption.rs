@@ -33,10 +33,10 @@ use crate::live::act::work_queue::Lane;
 use crate::live::decide::command::{candidate_of, replacement_of};
 use crate::live::decide::disruption::{Before, Decision, IdleLook, Rested, decide};
 use crate::live::decide::waves::{self, Changes};
-use crate::live::journal::look::BEFORE_FIRST_LOOK;
 use crate::live::observe::node_claim;
 use crate::live::observe::state::WorkItem;
 use crate::live::process::mutants::mutant;
+use longshore_journal::look::BEFORE_FIRST_LOOK;
 
 pub(super) use self::memory::Disruption;
 use self::memory::Used;

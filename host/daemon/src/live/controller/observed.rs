@@ -5,12 +5,12 @@ use tokio::time::Instant;
 
 use super::Controller;
 use crate::live::observe::freshness::OwnWrite;
-use crate::live::observe::kinds::Kind;
 use crate::live::observe::protection;
 use crate::live::observe::state::WorkItem;
-use crate::live::observe::strip_managed_fields::full_name;
 use crate::live::observe::watch::{Change, Observed};
 use crate::live::process::mutants::mutant;
+use longshore_api::kinds::Kind;
+use longshore_api::strip_managed_fields::full_name;
 
 impl Controller {
     /// Takes in what a watch has brought.
@@ -145,9 +145,10 @@ impl Controller {
         }
         let time = self.ctx.now().as_millisecond();
         let is_refused = refused.as_ref().is_some_and(|refused| !refused.is_kept);
-        self.config
-            .journal
-            .observed(time, self.state.revision, kind, change, is_refused);
+        if let Some(what) = change.recorded() {
+            let journal = &self.config.journal;
+            journal.observed(time, self.state.revision, kind, what, is_refused);
+        }
         match refused {
             Some(refused) if kind == Kind::Pod => tracing::warn!(
                 name = refused.name,

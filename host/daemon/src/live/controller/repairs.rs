@@ -8,7 +8,6 @@ use longshore_core::disrupt::verdicts::{Method, Reason, Stays};
 use longshore_core::ids::NodeIx;
 
 use super::{Controller, Done};
-use crate::disrupt::Messages;
 use crate::live::act::disruption::events;
 use crate::live::act::guard::guarded;
 use crate::live::act::repair::reboot;
@@ -17,6 +16,7 @@ use crate::live::decide::disruption::Decision;
 use crate::live::decide::round_input::UnhealthyHost;
 use crate::live::observe::node::NodeView;
 use crate::live::observe::node_claim::pool_of;
+use longshore_report::disruption::Messages;
 
 impl Controller {
     /// Nodes that the cloud calls unhealthy, where they are repaired within budgets, and how long

@@ -3,8 +3,8 @@
 use tokio::time::Instant;
 
 use super::{Controller, Done};
-use crate::live::observe::kinds::Kind;
 use crate::live::observe::state::WorkItem;
+use longshore_api::kinds::Kind;
 
 impl Controller {
     pub(super) fn report(&mut self, report: Done) {

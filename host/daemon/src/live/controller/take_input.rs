@@ -13,10 +13,10 @@ use super::Controller;
 use crate::live::decide::claims::NewNodeClaim;
 use crate::live::decide::rollout::NOMINATION_TIMEOUT;
 use crate::live::decide::round_input::{PlannedHost, RoundInput};
-use crate::live::observe::kinds::Kind;
+use longshore_api::kinds::Kind;
 
-use crate::live::observe::strip_managed_fields::full_name;
 use crate::live::process::mutants::mutant;
+use longshore_api::strip_managed_fields::full_name;
 use longshore_core::model::conditions::REGISTERED;
 
 impl Controller {

@@ -14,7 +14,6 @@ use super::timers::MAX_WATCH_SILENCE;
 use super::*;
 use crate::input;
 use crate::live::act::launch::refusals::Refused;
-use crate::live::journal::Journal;
 use crate::live::observe::server_pods;
 use crate::live::observe::watch::Change;
 use crate::live::policies::{PolicyReloader, Setup};
@@ -24,6 +23,7 @@ use crate::live::run::environment::fixed;
 use crate::live::serve::http;
 use crate::live::test_cluster::{TestCluster, context, fresh, instance};
 use crate::status::parts::LastPlan;
+use longshore_journal::Journal;
 
 pub(super) const POOL: &str = r#"{"metadata":{"name":"default","uid":"p","generation":1},"spec":{"template":{"spec":{
     "requirements":[{"key":"kubernetes.io/os","operator":"In","values":["linux"]}],

@@ -5,9 +5,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::Controller;
-use crate::live::observe::kinds::Kind;
 use crate::live::observe::node_claim;
 use crate::live::process::pulse;
+use longshore_api::kinds::Kind;
 
 /// How often freshness is checked while no round may be made.
 const FRESHNESS_POLL: Duration = Duration::from_secs(1);

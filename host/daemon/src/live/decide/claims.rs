@@ -23,7 +23,7 @@ use sha2::{Digest as _, Sha256};
 use crate::live::observe::overlays;
 use crate::live::observe::planned_pods::PLANNED_PODS;
 use crate::live::process::mutants::mutant;
-use crate::messages::quantities;
+use longshore_report::messages::quantities;
 
 /// The finalizer of claims and nodes.
 pub const FINALIZER: &str = "karpenter.sh/termination";

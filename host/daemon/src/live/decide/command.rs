@@ -7,12 +7,12 @@ use longshore_api::crd::{NodeClaim, NodeClaimStatus, NodePool, condition};
 
 use longshore_core::snapshot::moves;
 
-pub use crate::disrupt::command::{Command, DETAILS, Repaired};
 use crate::live::observe::node::NodeView;
 use crate::live::observe::node_claim::is_true;
 use longshore_core::disrupt::verdicts::{COMMAND, REPLACES};
 use longshore_core::model::conditions::INITIALIZED;
 use longshore_core::snapshot::moves::MOVES;
+pub use longshore_report::disruption::command::{Command, DETAILS, Repaired};
 
 /// Candidates go no earlier than so many seconds after their last replacement is initialized:
 /// kube-scheduler and other watchers see the new node first.

@@ -22,19 +22,19 @@ use super::round::{RoundConfig, build_snapshot};
 use super::round_input::RoundInput;
 use super::staying::{self, Staying, Told};
 use crate::deadline::Deadline;
-use crate::disrupt;
-use crate::explained::{Explained, alike_text};
-use crate::live::journal::Looked;
-use crate::live::journal::look::Look;
+use longshore_journal::Looked;
+use longshore_journal::look::Look;
+use longshore_report::disruption;
+use longshore_report::explained::{Explained, alike_text};
 
 use crate::live::observe::overlays::OverlaySet;
 use crate::live::observe::protection;
 use crate::live::policies::ActivePolicies;
 use crate::live::process::clock::Clock;
-use crate::live::process::fail_points::fail_point;
 use crate::live::process::mutants::mutant;
 use crate::status::parts::Held;
 use longshore_core::model::conditions::INITIALIZED;
+use longshore_fail_points::fail_point;
 
 pub struct Decision {
     pub snapshot: Snapshot,
@@ -235,7 +235,7 @@ pub fn explain(
 ) -> Result<Explained, String> {
     let overlays = input.overlays();
     let world = input.world();
-    if let Some(going) = disrupt::explain_going(&world, node)? {
+    if let Some(going) = disruption::explain_going(&world, node)? {
         return Ok(going);
     }
     let found = prepare(how, live, (world, &overlays), Explain::All);
@@ -243,7 +243,7 @@ pub fn explain(
     let is_over = || deadline.is_over();
     let stop = Stop::when(&is_over);
     let round = checked::round(&found.snapshot, live, found.options, stop);
-    let mut explained = disrupt::explain(&found.snapshot, &round, node, repairs_off)?;
+    let mut explained = disruption::explain(&found.snapshot, &round, node, repairs_off)?;
     explained.text += &alike_text(live);
     Ok(explained)
 }

@@ -15,14 +15,14 @@ use longshore_core::stop::Stop;
 use serde_json::json;
 
 use super::disruption::count_commands;
-use crate::live::journal::look::{BEFORE_FIRST_LOOK, Look};
-use crate::live::journal::round::Summary;
-use crate::live::journal::{Decided, Journal, Looked, Sizes};
-use crate::live::observe::kinds::Kind;
 use crate::live::observe::state::ClusterState;
 use crate::live::observe::watch::Change;
 use crate::live::policies::{PolicyReloader, Setup, Shadows, Watcher};
-use crate::report::Decision;
+use longshore_api::kinds::Kind;
+use longshore_journal::look::{BEFORE_FIRST_LOOK, Look};
+use longshore_journal::round::Summary;
+use longshore_journal::{Decided, Journal, Looked, Sizes};
+use longshore_report::decision::Decision;
 
 /// Large enough for every test that is not about size.
 pub const LARGE: Sizes = Sizes {
@@ -109,11 +109,12 @@ impl JournalFixture {
     pub fn observe(&mut self, kind: Kind, change: Change) {
         self.time += 7;
         let (_, refused) = self.state.fold(kind, &change);
+        let what = change.recorded().expect("a change that is recorded");
         self.journal.observed(
             self.time,
             self.state.revision,
             kind,
-            change,
+            what,
             refused.is_some(),
         );
     }
@@ -336,7 +337,7 @@ pub fn segments(folder: &Path) -> Vec<PathBuf> {
         .unwrap()
         .map(|entry| entry.unwrap().path());
     let mut files: Vec<PathBuf> = files
-        .filter(|file| crate::live::journal::segment::number_of(file).is_some())
+        .filter(|file| longshore_journal::segment::number_of(file).is_some())
         .collect();
     files.sort();
     files

@@ -20,14 +20,14 @@ use super::claims::NominationPlan;
 use super::round_input::RoundInput;
 use crate::deadline::{self, Deadline, TIME_LIMIT};
 use crate::explain::{self, ExplainInput};
-use crate::explained::Explained;
-use crate::live::journal::{Decided, Journal};
 use crate::live::observe::offers::Offers;
 use crate::live::observe::overlays::{CatalogueOverlays, OverlaySet};
 use crate::live::observe::unavailable_offerings::UnavailableOfferings;
 use crate::live::policies::{ActivePolicies, PolicyReloader};
 use crate::live::process::clock::Clock;
-use crate::live::process::fail_points::fail_point;
+use longshore_fail_points::fail_point;
+use longshore_journal::{Decided, Journal};
+use longshore_report::explained::Explained;
 
 pub struct RoundConfig {
     /// What can be bought.

@@ -12,7 +12,7 @@ use longshore_core::model::Symbol;
 use longshore_core::snapshot::Snapshot;
 use tokio::time::Instant;
 
-use crate::disrupt::{Messages, Reason, Reasons};
+use longshore_report::disruption::{Messages, Reason, Reasons};
 
 use crate::status::parts::Held;
 use longshore_core::model::conditions::DRIFTED;

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::kinds::Kind;
+use longshore_api::kinds::Kind;
 
 /// What plans depend on most: a picture of these that is old buys twice.
 const WATCHED: [Kind; 3] = [Kind::NodeClaim, Kind::Node, Kind::Pod];

@@ -3,7 +3,7 @@
 use longshore_api::manifests::Store;
 use serde_json::Value;
 
-use super::strip_managed_fields::{full_name, strip_managed_fields};
+use longshore_api::strip_managed_fields::{full_name, strip_managed_fields};
 
 /// An object of a watch is made slim, named and folded. What is made slim keeps its name, and JSON
 /// stays JSON.

@@ -10,10 +10,10 @@ use std::sync::Arc;
 
 use longshore_core::model::{Catalogue, Symbol, Symbols};
 
-use super::kinds::Kind;
 use super::state::{Class, ClassView, ClusterState};
-use super::strip_managed_fields::full_name;
 use super::watch::Change;
+use longshore_api::kinds::Kind;
+use longshore_api::strip_managed_fields::full_name;
 
 /// What a cloud offers. Everything is answered from memory: the loop asks.
 pub trait Offers: Send + Sync {

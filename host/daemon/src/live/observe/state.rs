@@ -18,13 +18,13 @@ use longshore_core::disrupt::static_capacity::removal_order;
 use longshore_core::model::{self, ClusterObjects, Records, Symbol, Symbols};
 use longshore_core::snapshot::useless_purchases;
 
-use super::kinds::Kind;
 use super::node::NodeView;
 use super::node_claim::pool_of;
 use super::overlays::OverlaySet;
 pub use super::pod_latency::PodStage;
 use crate::managed::Managed;
 use crate::node_classes;
+use longshore_api::kinds::Kind;
 
 mod by_provider;
 mod changes;

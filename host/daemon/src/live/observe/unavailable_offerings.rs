@@ -13,8 +13,8 @@ use longshore_cloud::{OfferingName, UNAVAILABLE_SECONDS};
 use longshore_core::model::{Catalogue, OfferingId, Symbol, Symbols};
 
 use crate::live::process::lock::lock;
-use crate::messages::time_of_day;
 use crate::status::parts::WithoutCapacity;
+use longshore_report::messages::time_of_day;
 
 /// What is short. One for the process.
 #[derive(Default)]

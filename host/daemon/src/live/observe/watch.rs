@@ -29,9 +29,10 @@ use tokio::sync::mpsc::Sender;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::definitions::INSTALL;
-use super::kinds::Kind;
-use super::strip_managed_fields::strip_managed_fields;
-use crate::live::process::fail_points::fail_point;
+use longshore_api::kinds::Kind;
+use longshore_api::strip_managed_fields::strip_managed_fields;
+use longshore_fail_points::fail_point;
+use longshore_journal::record::What;
 
 /// What a watch brings.
 #[derive(Debug)]
@@ -60,6 +61,20 @@ pub enum Change {
     Failed(String),
     /// What could not be watched is watched again, and nothing was missed.
     Recovered,
+}
+
+impl Change {
+    /// What the journal has of it; nothing if nothing has changed in the state.
+    pub fn recorded(self) -> Option<What> {
+        match self {
+            Change::Begin => Some(What::Begin),
+            Change::Upsert(json) => Some(What::Upsert(json)),
+            Change::Remove(json) => Some(What::Remove(json)),
+            Change::End => Some(What::End),
+            Change::Failed(why) => Some(What::Failed(why.into())),
+            Change::Recovered | Change::Version => None,
+        }
+    }
 }
 
 impl Observed {

@@ -12,8 +12,8 @@ use sha2::{Digest as _, Sha256};
 use super::serve::ActivePolicies;
 use super::shared::Shared;
 use crate::bootstrap::LastTexts;
-use crate::hex::hex;
 use crate::live::process::lock::lock;
+use longshore_report::hex::hex;
 
 /// How often the answers of a policy are written.
 const EVERY: Duration = Duration::from_secs(60);

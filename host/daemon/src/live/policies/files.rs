@@ -15,7 +15,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::bundles;
 use crate::config::{Config, Mode, SignalEntry};
-use crate::hex::hex;
+use longshore_report::hex::hex;
 
 /// The largest file that is read: a component in Python has 18 MiB.
 pub const MAX_FILE_BYTES: u64 = 64 << 20;

@@ -9,7 +9,7 @@ use super::load;
 use super::status::Problem;
 use crate::config::{Config, parse};
 use crate::error::Failure;
-use crate::hex::hex;
+use longshore_report::hex::hex;
 
 /// A configuration to begin with.
 #[derive(Clone, Debug, Default)]

@@ -19,9 +19,9 @@ use super::files::{self, Files, MAX_FILE_BYTES};
 use super::status::Problem;
 use crate::config::{Config, PolicyEntry, PolicySource, parse, parse_settings};
 use crate::error::Failure;
-use crate::hex::hex;
 use crate::policies::grants::not_granted;
 use crate::policies::{shipped, toml_of};
+use longshore_report::hex::hex;
 
 /// The largest configuration or settings file.
 pub const TEXT: u64 = 4 << 20;

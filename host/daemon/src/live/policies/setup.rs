@@ -8,7 +8,7 @@ use longshore_policy::{Compiler, Limits};
 use super::bundles::Fetching;
 use super::last_good::Opened;
 use crate::config::Config;
-use crate::live::journal::Journal;
+use longshore_journal::Journal;
 
 /// Where everything comes from.
 #[derive(Clone, Debug)]

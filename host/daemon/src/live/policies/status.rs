@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::windows::{Difference, Window};
 use crate::config::{Mode, SignalEntry};
-use crate::messages::span;
+use longshore_report::messages::span;
 
 /// Something that cannot be used.
 #[derive(Clone, PartialEq, Default, Debug, Serialize, Deserialize)]

@@ -26,7 +26,7 @@ use super::slots::{LoadedSlot, Outcome};
 use super::status::{ConfigStatus, PolicyStatus, Problem, ShadowStatus};
 use crate::config::{Config, Mode, PolicyEntry, canary_name};
 use crate::error::Failure;
-use crate::live::journal::Journal;
+use longshore_journal::Journal;
 
 /// Keeps the running policies equal to the files.
 pub struct Watcher {

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::live::observe::kinds::Kind;
 use crate::settings;
+use longshore_api::kinds::Kind;
 
 /// The objects of a file in `deploy/`.
 fn objects(file: &str) -> Vec<Value> {

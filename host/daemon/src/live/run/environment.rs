@@ -24,10 +24,8 @@ pub use crate::live::act::repair::Repairs;
 use crate::live::controller;
 use crate::live::decide::round::RoundConfig;
 use crate::live::decide::round_timer::RoundTimer;
-use crate::live::journal::Journal;
 use crate::live::metrics::Metrics;
 use crate::live::observe::freshness::OwnWrite;
-pub use crate::live::observe::kinds::Kind;
 pub use crate::live::observe::offers::{Offers, fixed};
 pub use crate::live::observe::overlays::CatalogueOverlays;
 use crate::live::observe::watch;
@@ -39,6 +37,8 @@ use crate::live::serve::http::{Query, SharedBoard, StatusBoard};
 use crate::live::serve::questions::Questions;
 use crate::managed::Managed;
 pub use crate::settings::RepairMode;
+pub use longshore_api::kinds::Kind;
+use longshore_journal::Journal;
 
 /// Everything that differs between a cluster and a simulation of one.
 pub struct Environment {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::Instant;
 
-use crate::explained::Explained;
+use longshore_report::explained::Explained;
 
 /// What a question is about.
 pub enum Subject {

@@ -22,12 +22,12 @@ use tokio::time::{Instant, timeout};
 use super::explain_requests::{ExplainRequest, Subject};
 use super::gauges::Pages;
 use super::questions::{NotExplained, Questions};
-use crate::explained::Explained;
 use crate::live::observe::state::MetricsSnapshot;
 use crate::live::policies;
 use crate::live::process::lock::lock;
 use crate::status::parts::Status;
 use listen::{Client, Limits};
+use longshore_report::explained::Explained;
 
 /// What the loop reports about itself.
 #[derive(Default)]

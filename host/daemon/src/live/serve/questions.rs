@@ -11,12 +11,12 @@ use tokio::time::timeout;
 use super::explain_requests::ExplainRequest;
 pub use super::explain_requests::Subject;
 use super::http::{Query, SharedBoard};
-use crate::explained::Explained;
 use crate::live::act::context::Context;
 use crate::live::policies::{Notice, PolicyReloader};
 use crate::live::process::lock::lock;
 use crate::status;
 use crate::status::parts::Status;
+use longshore_report::explained::Explained;
 
 /// Longest wait for an explanation.
 const EXPLAIN_TIMEOUT: Duration = Duration::from_secs(30);

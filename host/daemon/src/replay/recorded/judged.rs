@@ -10,9 +10,9 @@ use longshore_core::disrupt::proposals::Proposal;
 use longshore_policy::{ConsolidationRequest, JudgeAnswer, Said, WasmPolicies};
 
 use super::RecordedAnswers;
-use crate::live::journal::judged::{Judgement, Question, read};
-use crate::live::journal::round::Round;
 use crate::replay::fold::BlobStore;
+use longshore_journal::judged::{Judgement, Question, read};
+use longshore_journal::round::Round;
 
 /// What consolidation policies were asked in a look.
 pub(super) struct Judged<'a> {

@@ -1,8 +1,8 @@
 //! What has happened lately, as text.
 
-use crate::error::count;
-use crate::messages::span;
 use crate::status::parts::{Change, Churn, Cost, Lost, NodesOf};
+use longshore_report::count;
+use longshore_report::messages::span;
 
 const HOUR: i64 = 3_600;
 

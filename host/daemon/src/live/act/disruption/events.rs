@@ -3,10 +3,10 @@
 use longshore_api::crd::{NodeClaim, NodePool};
 use longshore_core::model::Failures;
 
-use crate::error::count;
 use crate::live::act::context::Context;
 use crate::live::decide::command::Worth;
 use crate::live::decide::command::{Candidate, Command};
+use longshore_report::count;
 
 /// Says of a candidate's node and claim what becomes of them.
 async fn both(ctx: &Context, candidate: &Candidate, warning: bool, reason: &str, message: &str) {

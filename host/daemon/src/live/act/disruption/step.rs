@@ -29,10 +29,10 @@ use crate::live::decide::command::{
 use crate::live::observe::node::NodeView;
 use crate::live::observe::node_claim::{self, TERMINATION_TIME, is_true};
 use crate::live::observe::planned_pods::PLANNED_PODS;
-use crate::live::process::fail_points::fail_point;
 use crate::live::process::mutants::mutant;
 use crate::live::process::step_error::{Outcome, StepError};
 use longshore_core::model::conditions::{CONSOLIDATABLE, DISRUPTION_REASON, DRIFTED, INITIALIZED};
+use longshore_fail_points::fail_point;
 
 /// When a step is run again that waits for the watches.
 const STALE_WATCH_RETRY: Duration = Duration::from_secs(1);

@@ -19,9 +19,9 @@ use serde::Deserialize;
 use tokio::time::Instant;
 
 use super::termination::pod::DrainingPod;
-use crate::live::observe::kinds::Kind;
 use crate::live::observe::watch::Change;
 use crate::live::process::lock::lock;
+use longshore_api::kinds::Kind;
 
 /// A node that still has pods is listed again after this long, in case that the watch has lost
 /// something.

@@ -17,11 +17,11 @@ use super::launch_request::launch_of;
 use super::refusals::{self, Refused};
 use crate::live::act::context::Context;
 use crate::live::decide::claims::{NewNodeClaim, ROUND};
-use crate::live::observe::kinds::Kind;
 use crate::live::observe::planned_pods::PLANNED_PODS;
 use crate::live::process::connection::is_not_leading;
 use crate::live::process::mutants::mutant;
 use crate::live::process::step_error::StepError;
+use longshore_api::kinds::Kind;
 
 /// Leaves out the claims that are for one of these pods; says how many those are.
 pub fn leave_out(wanted: &mut Vec<NewNodeClaim>, pods: &BTreeSet<String>) -> usize {

@@ -22,7 +22,6 @@ use tokio::time::Instant;
 
 use super::launch_request::launch_of;
 use super::launches::Pending;
-use crate::hex::hex;
 use crate::live::act::claim_writes::patch_meta;
 use crate::live::act::context::Context;
 use crate::live::act::end::proof;
@@ -32,6 +31,7 @@ use crate::live::observe::node_claim;
 use crate::live::observe::planned_pods::PLANNED_PODS;
 use crate::live::process::lock::lock;
 use crate::live::process::step_error::StepError;
+use longshore_report::hex::hex;
 pub use members::{Came, GROUP, LaunchGroups, Member, member};
 use members::{Present, Record, Records};
 

@@ -30,10 +30,10 @@ use crate::live::decide::claims::FINALIZER;
 use crate::live::decide::rollout::Turn;
 use crate::live::observe::node::NodeView;
 use crate::live::observe::node_claim::{is_true, pool_of};
-use crate::live::process::fail_points::fail_point;
 use crate::live::process::mutants::mutant;
 use crate::live::process::step_error::{Outcome, StepError};
 use longshore_core::model::conditions::{INITIALIZED, LAUNCHED, REGISTERED};
+use longshore_fail_points::fail_point;
 
 use self::initialization::{consistency, initialize, never_got_ready, note_initialized};
 use self::instance::{Launched, launch};

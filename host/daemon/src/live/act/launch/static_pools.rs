@@ -33,8 +33,8 @@ use crate::live::decide::command::candidate_of;
 use crate::live::observe::node_claim::is_true;
 use crate::live::process::mutants::mutant;
 use crate::live::process::step_error::{Outcome, StepError};
-use crate::messages::time_of_day;
 use longshore_core::model::conditions::{DISRUPTION_REASON, INITIALIZED};
+use longshore_report::messages::time_of_day;
 use purchases::{SCALE_UP_PAUSE, name_of};
 
 /// When a NodePool is looked at again that waits for commands to begin.

@@ -6,8 +6,8 @@ use longshore_api::crd::NodeClaim;
 use longshore_api::labels;
 
 use super::{HOUR, NodesByName, listed, most};
-use crate::messages::span;
 use crate::status::parts;
+use longshore_report::messages::span;
 
 /// Nodes live short where more ended within the hour than half of those that there are, and at least
 /// so many, and half of them lived no longer than [`SHORT_LIFE_SECONDS`].

@@ -12,7 +12,6 @@ use longshore_core::plan::Plan;
 use longshore_core::snapshot::{Snapshot, moves};
 use tokio::time::Instant;
 
-use crate::disrupt::Messages;
 use crate::live::act::disruption::step;
 use crate::live::act::disruption::step::NewCommand;
 use crate::live::act::end::termination::disrupted;
@@ -27,6 +26,7 @@ use crate::live::decide::command::{
 use crate::live::observe::node_claim;
 use crate::live::observe::state::WorkItem;
 use crate::live::process::mutants::mutant;
+use longshore_report::disruption::Messages;
 
 impl Controller {
     /// A proposal as a command; nothing if one of its objects is not there any more.

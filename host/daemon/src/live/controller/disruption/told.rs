@@ -9,11 +9,11 @@ use longshore_core::snapshot::Snapshot;
 use tokio::time::Instant;
 
 use super::LOGGED_REFUSALS;
-use crate::disrupt::Messages;
 use crate::live::act::disruption::events;
 use crate::live::controller::Controller;
 use crate::live::decide::disruption::Decision;
 use crate::live::decide::staying;
+use longshore_report::disruption::Messages;
 
 /// NodePools whose budgets are in the way of a reason, and how many more nodes may go: those that a
 /// proposal waits for, and those that let no node go where one would.

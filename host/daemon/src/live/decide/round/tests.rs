@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::config::Config;
-use crate::live::observe::kinds::Kind;
 use crate::live::observe::offers::{CurrentOffers, fixed};
 use crate::live::observe::state::ClusterState;
 use crate::live::observe::watch::Change;
 use crate::live::policies::Setup;
+use longshore_api::kinds::Kind;
 
 /// Seconds since 1970.
 const NOW: i64 = 1_795_521_600;

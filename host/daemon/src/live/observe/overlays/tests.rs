@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 use super::*;
 use crate::live::act::overlay_status::new_status;
 use crate::live::decide::claims::overlay_annotations;
-use crate::live::observe::kinds::Kind;
 use crate::live::observe::state::{ClusterState, WorkItem};
 use crate::live::observe::watch::Change;
+use longshore_api::kinds::Kind;
 
 /// A state that knows NodePools `blue` and `red`, and what can be bought.
 fn cluster() -> (ClusterState, Catalogue) {

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use longshore_api::crd::{Condition, ConditionStatus, NodeClaim, condition};
 
 use super::pods::MAX_MILESTONES;
-use crate::live::observe::kinds::Kind;
 use crate::live::observe::node::NodeView;
+use longshore_api::kinds::Kind;
 
 /// A NodePool, NodeClass or NodeOverlay that is another one than before.
 #[derive(Clone, PartialEq, Eq, Debug)]

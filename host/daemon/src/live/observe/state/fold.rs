@@ -5,13 +5,13 @@ use std::sync::Arc;
 use longshore_api::crd::{NodeClaim, NodeOverlay, NodePool, condition};
 
 use super::{ClusterState, Refused, WorkItem, class, why};
-use crate::live::observe::kinds::Kind;
 use crate::live::observe::node::NodeView;
 use crate::live::observe::planned_pods::{PLANNED_PODS, planned_pods};
 use crate::live::observe::state::class::NodeClass;
 use crate::live::observe::state::head::{PodHead, full, head};
 use crate::live::observe::watch::Change;
 use crate::live::process::mutants::mutant;
+use longshore_api::kinds::Kind;
 
 /// Most objects that are remembered as unreadable, to be named.
 const MAX_UNREADABLE: usize = 1000;

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use crate::live::observe::kinds::Kind;
 use crate::live::process::mutants::mutant;
+use longshore_api::kinds::Kind;
 
 /// The lists of all kinds.
 #[derive(Default)]

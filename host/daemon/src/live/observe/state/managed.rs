@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{ClusterState, WorkItem};
-use crate::live::observe::kinds::Kind;
 use crate::live::observe::node::NodeView;
+use longshore_api::kinds::Kind;
 use longshore_api::labels;
 use serde::Deserialize;
 

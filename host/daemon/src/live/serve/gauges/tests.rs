@@ -4,10 +4,10 @@ use longshore_api::crd::Time;
 use longshore_core::model::Symbols;
 
 use super::*;
-use crate::live::observe::kinds::Kind;
 use crate::live::observe::pod_latency::PodLatency;
 use crate::live::observe::state::{ClassView, ClusterState, TypeTable};
 use crate::live::observe::watch::Change;
+use longshore_api::kinds::Kind;
 
 /// A node with a NodeClaim and two pods, one of a DaemonSet; a foreign node; a pending pod.
 fn state(names: Symbols) -> ClusterState {
