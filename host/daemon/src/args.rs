@@ -9,7 +9,8 @@ use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use longshore_core::plan::Effort;
 
 pub use policy::{
-    BenchArgs, CheckArgs, NewArgs, PolicyArgs, PolicyCommand, ProveArgs, RunPolicyArgs, TestArgs,
+    BenchArgs, CanaryArgs, CanaryStatusArgs, CheckArgs, NewArgs, PolicyArgs, PolicyCommand,
+    ProveArgs, RunPolicyArgs, TestArgs,
 };
 
 /// Kubernetes node autoscaler: plan offline, run the daemon, replay, simulate.

@@ -122,7 +122,11 @@ impl std::fmt::Display for Missing {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Missing::Hold(seconds) => {
-                write!(f, "{} of its hold", crate::messages::span(*seconds))
+                write!(
+                    f,
+                    "{} of its hold",
+                    longshore_report::messages::span(*seconds)
+                )
             }
             Missing::Rounds(rounds) => write!(f, "{rounds} rounds in which it is asked"),
             Missing::FirstNode => f.write_str("its first node to be ready"),

@@ -9,9 +9,9 @@ use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
 use longshore_daemon::config;
-use longshore_daemon::live::journal::Journal;
 use longshore_daemon::live::policies::{PolicyReloader, Setup as Policies, Shadows, Watcher};
 use longshore_daemon::live::process::mutants;
+use longshore_journal::Journal;
 use longshore_sim::harness::{Harness, ProcessInputs, Setup};
 use longshore_simcluster::fields;
 use longshore_simcluster::server::resources;

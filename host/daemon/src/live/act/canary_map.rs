@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use super::context::Context;
 use crate::canary::{Request, Rollout};
-use crate::hex::hex;
 use crate::live::process::step_error::StepError;
+use longshore_report::hex::hex;
 
 /// Its name, in the namespace of the Lease.
 pub const NAME: &str = "longshore-policy-canaries";

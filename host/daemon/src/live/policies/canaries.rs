@@ -18,8 +18,8 @@ use super::slots::LoadedSlot;
 use super::status::CanaryStatus;
 use crate::canary::{Facts, Fault, Terms};
 use crate::config::{Mode, canary_name};
-use crate::hex::hex;
 use crate::live::process::lock::lock;
+use longshore_report::hex::hex;
 
 /// A policy whose next version is loaded.
 #[derive(Clone)]

@@ -16,7 +16,7 @@ use crate::live::process::clock::Clock;
 use crate::live::process::connection::{self, connect};
 use crate::live::process::leader::Leadership;
 use crate::live::process::step_error::StepError;
-use crate::messages::span;
+use longshore_report::messages::span;
 
 /// Says how canaries stand.
 pub(crate) fn status(args: &CanaryStatusArgs) -> Result<Answer, Failure> {
