@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use sha2::{Digest as _, Sha256};
 
-use crate::lock;
+use crate::lock::lock;
 use longshore_report::hex::hex;
 
 /// Most bytes that are kept; the least recently used go first.

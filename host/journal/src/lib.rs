@@ -22,6 +22,7 @@ pub mod format;
 pub mod fuzz;
 mod index;
 pub mod judged;
+mod lock;
 pub mod look;
 pub mod messages;
 pub mod read;
@@ -33,7 +34,7 @@ pub mod terms;
 mod writer;
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use longshore_core::check::Violation;
@@ -52,6 +53,7 @@ pub use writer::Condition;
 
 use blobs::BlobStore;
 use judged::Counted;
+use lock::lock;
 use longshore_api::kinds::Kind;
 use longshore_report::decision::{Decision, pod_name};
 use look::Look;
@@ -81,11 +83,6 @@ impl OpenError {
             OpenError::InUse(_) => "give each daemon a folder of its own",
         }
     }
-}
-
-/// A lock that a panic elsewhere does not take away.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Default size of all segments together.

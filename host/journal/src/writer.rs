@@ -13,7 +13,7 @@ use super::files::{Files, Sizes, WriteError};
 use super::index::Index;
 use super::record::{Began, Blob, Gap, Observed, Record, What, bit};
 use super::round::Round;
-use crate::lock;
+use crate::lock::lock;
 use longshore_api::strip_managed_fields::full_name;
 use longshore_fail_points::{fail_point, panic_at, panics_left};
 

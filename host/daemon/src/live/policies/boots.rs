@@ -23,8 +23,9 @@ use longshore_ec2::nodeclass::EC2NodeClass;
 use longshore_ec2::userdata::{Boot, Taint};
 use longshore_policy::OnFailure;
 
+use super::notice::Kind;
+use super::reloader::PolicyReloader;
 use super::serve::BootSlot;
-use super::{Kind, PolicyReloader};
 use crate::bootstrap::{
     BootPolicy, BootedBy, CatalogueMachines, NodesOf, PoolAnswer, ask_about, count_together,
 };

@@ -12,7 +12,7 @@ use longshore_core::planner::{Options, plan};
 use longshore_core::snapshot::Snapshot;
 use longshore_policy::{Obeyed, WasmPolicies};
 
-use super::canaries::{CanarySlot, Sighting, facts_of};
+use super::next_version::{CanarySlot, Sighting, facts_of};
 use super::windows::{Difference, Replanned, Side};
 use crate::canary::{Compared, Facts, Fault};
 

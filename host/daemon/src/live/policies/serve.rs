@@ -14,7 +14,7 @@ use longshore_policy::{
     Signals, WasmPolicies,
 };
 
-use super::canaries::CanarySlot;
+use super::next_version::CanarySlot;
 use crate::config::{Config, Disruption, Mode, Planning, PolicyEntry};
 use crate::live::process::lock::lock;
 

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use longshore_policy::Signals;
 
 use super::board::{PolicyBoard, SwapTimes};
-use super::canaries::{ObeyedVersions, Sighting};
 use super::health::Health;
+use super::next_version::{ObeyedVersions, Sighting};
 use super::serve::ActivePolicies;
 use super::signals::ScoresAsker;
 use crate::bootstrap::LastTexts;

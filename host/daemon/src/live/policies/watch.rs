@@ -10,7 +10,7 @@ use longshore_policy::{Host, HostConfig, LoadedPolicy, PolicySlot, ScoreRequest}
 use super::answers_on_disk::AnswersOnDisk;
 use super::board::SwapTimes;
 use super::bundles::{self, Bundles};
-use super::canaries::{self, CanarySlot};
+use super::canaries;
 use super::diff::{self, Change, DesiredPolicy, Fingerprint, Running, Step};
 use super::files::{self, Files};
 use super::hints::Hints;
@@ -603,7 +603,7 @@ impl Watcher {
         );
         live.shadow_judges = self.shadow_judges();
         live.boots = boots;
-        live.canaries = CanarySlot::all(&obeyed, &self.slots).into();
+        live.canaries = canaries::next_versions(&obeyed, &self.slots).into();
         let unseen = self.shared.slot().next.replace(Arc::new(live));
         drop(unseen);
     }
