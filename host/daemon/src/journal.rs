@@ -138,7 +138,7 @@ fn lines(
     };
     let whole = pattern.is_none();
     loop {
-        let item = match reader.next() {
+        let item = match reader.next_item() {
             Ok(Some(item)) => item,
             Ok(None) => break,
             Err(error) => {

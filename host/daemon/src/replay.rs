@@ -124,7 +124,7 @@ pub fn replay(path: &Path, scorer: Option<&str>) -> Result<Verdict, Failure> {
         replay.verdict.other = Some(Other::new(other.name()));
     }
     let mut reader = Reader::open(path)?;
-    while let Some(item) = reader.next()? {
+    while let Some(item) = reader.next_item()? {
         replay.take(item);
     }
     replay.finish();
@@ -142,7 +142,7 @@ pub(crate) fn round(
     let is_asked = |round: &Round| round.look.is_none() && number.is_none_or(|n| n == round.round);
     let mut wanted = None;
     let mut reader = Reader::open(path)?;
-    while let Some(item) = reader.next()? {
+    while let Some(item) = reader.next_item()? {
         if let Item::Record {
             record: Record::Decided(round),
             ..
@@ -160,7 +160,7 @@ pub(crate) fn round(
     let wanted = wanted.ok_or_else(|| none("it has no such round".into()))?;
     let mut folded = Folded::default();
     let mut reader = Reader::open(path)?;
-    while let Some(item) = reader.next()? {
+    while let Some(item) = reader.next_item()? {
         match item {
             Item::Begins { head, goes_on, .. } => folded.begin(&head, goes_on),
             Item::Record { record, .. } => match record {

@@ -438,10 +438,7 @@ fn booted() -> Result<()> {
         "mode = 'no-join'",
     )?;
     let refused = until("it is said that it fails", || {
-        Ok(scene
-            .daemon
-            .log()?
-            .contains("hostile-bootstrap 6.6.6: user-data"))
+        Ok(scene.daemon.log()?.contains("boot 6.6.6: user-data"))
     });
     scene.told(refused)?;
     scene.plane.apply(&deployment("second", 8, ""))?;

@@ -16,6 +16,6 @@ pub fn read_any(file: &Path, bytes: &[u8]) {
         let Ok(mut reader) = Reader::open(file) else {
             continue;
         };
-        while let Ok(Some(_)) = reader.next() {}
+        while let Ok(Some(_)) = reader.next_item() {}
     }
 }

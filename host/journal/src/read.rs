@@ -88,7 +88,7 @@ impl Reader {
     ///
     /// # Errors
     /// A segment is damaged, or none. Nothing that comes after it is read.
-    pub fn next(&mut self) -> Result<Option<Item>, ReadError> {
+    pub fn next_item(&mut self) -> Result<Option<Item>, ReadError> {
         loop {
             let Some(current) = &mut self.current else {
                 let Some(file) = self.files.pop_front() else {
@@ -151,7 +151,7 @@ impl Current {
 
     fn record(&mut self) -> Result<Option<Record>, ReadError> {
         while self.ready.is_empty() {
-            let Some(content) = self.segment.next()? else {
+            let Some(content) = self.segment.next_frame()? else {
                 return Ok(None);
             };
             self.ready = self.segment.records(&content)?.into();

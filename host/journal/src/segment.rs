@@ -158,7 +158,7 @@ impl Segment {
     ///
     /// # Errors
     /// It is damaged. Nothing that comes after it is read.
-    pub fn next(&mut self) -> Result<Option<Content>, ReadError> {
+    pub fn next_frame(&mut self) -> Result<Option<Content>, ReadError> {
         if self.end.is_some() {
             return Ok(None);
         }

@@ -114,7 +114,9 @@ impl Cluster {
             });
         }
         for at in 0..self.pods.len() {
-            with(&|of| drop(of.pods.remove(at)));
+            with(&|of| {
+                of.pods.remove(at);
+            });
         }
         with(&|of| of.budget = None);
         for at in 0..self.nodes.len() {

@@ -270,17 +270,16 @@ fn order_free(scorer: &mut dyn Scorer, case: &Case, costs: &[f64]) -> Result<(),
 
 /// Makes one offering dearer after the other.
 fn monotone(scorer: &mut dyn Scorer, case: &Case, costs: &[f64]) -> Result<(), String> {
-    for row in 0..case.offerings.len().min(5) {
+    for (row, &before) in costs.iter().enumerate().take(5) {
         let mut dearer = case.clone();
         let of = &mut dearer.offerings[row];
         of.price = of.price * 1.25 + 0.01;
         of.cost_before = of.cost_before.map(|cost| cost * 1.25 + 0.01);
         let cost = scorer.costs(&dearer)?[row];
-        if cost < costs[row] * (1.0 - TOLERANCE) {
+        if cost < before * (1.0 - TOLERANCE) {
             return Err(format!(
-                "{} costs {}, and {cost} where its list price is {} in place of {}",
+                "{} costs {before}, and {cost} where its list price is {} in place of {}",
                 shown(case, row),
-                costs[row],
                 dearer.offerings[row].price,
                 case.offerings[row].price
             ));

@@ -499,6 +499,28 @@ fn holder() -> String {
     )
 }
 
+/// Where the journal goes and how large it may become; nothing where none is wanted. A flag wins
+/// over the file.
+fn journal_wanted(flag: Option<&Path>, config: Option<&Config>) -> Option<(PathBuf, Sizes)> {
+    let entry = config.and_then(|config| config.journal.clone());
+    let entry = entry.unwrap_or_default();
+    let sizes = Sizes {
+        all: entry
+            .max_size
+            .unwrap_or(longshore_journal::DEFAULT_MAX_BYTES),
+        segment: entry
+            .segment_size
+            .unwrap_or(longshore_journal::DEFAULT_SEGMENT_BYTES),
+    };
+    let sizes = Sizes {
+        segment: sizes.segment.min(sizes.all / 4),
+        ..sizes
+    };
+    flag.map(Path::to_owned)
+        .or(entry.dir)
+        .map(|folder| (folder, sizes))
+}
+
 #[cfg(test)]
 mod tests {
     use std::io::Write;
@@ -553,26 +575,4 @@ mod tests {
         assert_eq!(logged("info").trim(), expected);
         assert_eq!(logged("debug").trim(), expected);
     }
-}
-
-/// Where the journal goes and how large it may become; nothing where none is wanted. A flag wins
-/// over the file.
-fn journal_wanted(flag: Option<&Path>, config: Option<&Config>) -> Option<(PathBuf, Sizes)> {
-    let entry = config.and_then(|config| config.journal.clone());
-    let entry = entry.unwrap_or_default();
-    let sizes = Sizes {
-        all: entry
-            .max_size
-            .unwrap_or(longshore_journal::DEFAULT_MAX_BYTES),
-        segment: entry
-            .segment_size
-            .unwrap_or(longshore_journal::DEFAULT_SEGMENT_BYTES),
-    };
-    let sizes = Sizes {
-        segment: sizes.segment.min(sizes.all / 4),
-        ..sizes
-    };
-    flag.map(Path::to_owned)
-        .or(entry.dir)
-        .map(|folder| (folder, sizes))
 }

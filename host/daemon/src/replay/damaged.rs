@@ -23,7 +23,7 @@ fn read(path: &Path) -> (Vec<Record>, Result<End, ReadError>) {
     };
     let mut last = End::Open { at: 0 };
     loop {
-        match reader.next() {
+        match reader.next_item() {
             Ok(Some(Item::Record { record, .. })) => records.push(record),
             Ok(Some(Item::Ends { end, .. })) => last = end,
             Ok(Some(Item::Begins { .. })) => {}

@@ -153,7 +153,7 @@ fn judged(name: &str, terms: &str, modes: &[&str]) -> (Verdict, Vec<String>, Str
     let path = scene.close();
     let mut said = String::new();
     let mut reader = Reader::open(&path).unwrap();
-    while let Some(item) = reader.next().unwrap() {
+    while let Some(item) = reader.next_item().unwrap() {
         if let Item::Record {
             record: Record::Decided(round),
             ..

@@ -34,7 +34,7 @@ const REPLANNED: u64 = 10;
 
 /// What to compare shadows with.
 pub(super) enum Job {
-    Round(RoundJob),
+    Round(Box<RoundJob>),
     Look(LookJob),
 }
 
@@ -89,7 +89,7 @@ impl Job {
             requests: longshore_core::model::Resources::default(),
             min_values_relaxed: claim.min_values_relaxed,
         };
-        Some(Job::Round(RoundJob {
+        Some(Job::Round(Box::new(RoundJob {
             live: live.clone(),
             world: snapshot.world.clone(),
             claims: plan.claims.iter().map(slim).collect(),
@@ -97,7 +97,7 @@ impl Job {
             answered: live.answered(),
             again,
             shadows_too,
-        }))
+        })))
     }
 
     /// What a look decided; `None` without shadows of consolidation policies.
