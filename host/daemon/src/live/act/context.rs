@@ -12,7 +12,7 @@ use longshore_cloud::CloudProvider;
 use serde_json::{Value, json};
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::disruption::counts::KnownDisruptions;
+use super::disruption::known_disruptions::KnownDisruptions;
 use super::disruption::known_failures::KnownFailures;
 use super::end::drains::Drains;
 use super::end::garbage::memory::Garbage;

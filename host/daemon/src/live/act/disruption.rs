@@ -17,6 +17,7 @@
 pub mod counts;
 pub mod events;
 pub mod failures;
+pub mod known_disruptions;
 pub mod known_failures;
 pub mod step;
 
