@@ -71,11 +71,12 @@ pub(super) fn read(
 }
 
 fn order(table: &mut Table) -> Vec<Vec<String>> {
-    if !table.has(ORDER) {
-        return vec![vec![ALL.to_owned()]];
-    }
+    let is_given = table.has(ORDER);
     let Some(order) = table.lists(ORDER) else {
-        return Vec::new();
+        return match is_given {
+            true => Vec::new(),
+            false => vec![vec![ALL.to_owned()]],
+        };
     };
     if order.is_empty() || order.iter().any(Vec::is_empty) {
         let message = format!("`{ORDER}` has a step without NodePools");

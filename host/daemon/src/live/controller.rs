@@ -11,6 +11,7 @@ mod apply_plan;
 mod canaries;
 mod disruption;
 mod due;
+mod known_canaries;
 mod observed;
 mod offered;
 mod overlays_status;
@@ -61,6 +62,7 @@ use crate::live::serve::http::{Query, SharedBoard};
 use crate::process;
 use crate::status::parts;
 use due::{GarbagePasses, PoolCounts, Publishing};
+use known_canaries::{Canaries, CanariesDone};
 use longshore_api::kinds::Kind;
 use longshore_core::model::conditions::{LAUNCHED, REGISTERED};
 use offered::Offered;
@@ -77,7 +79,7 @@ enum Done {
     Collected,
     Explained,
     /// The ConfigMap of canaries was read or written.
-    Canaries(canaries::CanariesDone),
+    Canaries(CanariesDone),
     /// A look for disruption has ended; nothing if it has panicked.
     Disruption(Option<disruption::Look>),
     /// A command of disruption has been begun, or could not be; whether something may have been bought
@@ -116,7 +118,7 @@ struct Controller {
     /// Policies that give no answer, as NodePools were last told.
     troubles: Arc<[Trouble]>,
     /// Next versions of policies, and how they take over.
-    canaries: canaries::Canaries,
+    canaries: Canaries,
     /// What can be bought.
     offers: Offered,
     /// When nodes register, and which pods are nominated for them.
@@ -243,7 +245,7 @@ impl Controller {
             garbage: GarbagePasses::new(now),
             pool_counts: PoolCounts::new(now),
             troubles: Arc::default(),
-            canaries: canaries::Canaries::default(),
+            canaries: Canaries::default(),
             offers: Offered::default(),
             rollout: Rollout::default(),
             pod_latency: PodLatency::default(),

@@ -6,14 +6,14 @@
 //! fault again.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::known_canaries::{Canaries, CanariesDone};
 use super::{Controller, Done};
-use crate::canary::{ALL, Decision, Facts, Kept, Launched, Launches, Obeyed, Phase, Rollout};
-use crate::live::act::canary_map::{self, CanaryMap, Entry};
+use crate::canary::{ALL, Decision, Facts, Kept, Launched, Launches, Obeyed, Phase};
+use crate::live::act::canary_map::{self, Entry};
 use crate::live::policies::{CanarySlot, CanaryStatus, Kind as NoticeKind, ObeyedVersions};
 use crate::live::process::mutants::mutant;
 use crate::live::process::step_error::StepError;
@@ -24,79 +24,6 @@ const READ_INTERVAL: Duration = Duration::from_secs(15);
 const WRITE_INTERVAL: Duration = Duration::from_secs(60);
 /// How often time alone is taken in.
 const LOOK_INTERVAL: Duration = Duration::from_secs(5);
-
-/// The canaries that this process knows of.
-#[derive(Default)]
-pub(super) struct Canaries {
-    /// Next versions that are loaded, as they were last followed.
-    slots: Arc<[CanarySlot]>,
-    kept: BTreeMap<String, Kept>,
-    /// The ConfigMap; none before it was read.
-    map: Option<CanaryMap>,
-    /// A read or a write is under way.
-    busy: bool,
-    /// When it is read next, when written, and when time alone is taken in.
-    read_at: Option<Instant>,
-    write_at: Option<Instant>,
-    look_at: Option<Instant>,
-}
-
-/// What a read or a write of the ConfigMap came to.
-pub(super) struct CanariesDone {
-    result: Result<CanaryMap, StepError>,
-    /// What was written, by policy; none after a read.
-    written: BTreeMap<String, Rollout>,
-}
-
-impl Canaries {
-    /// When there is something to do; nothing without canaries.
-    pub fn next(&self) -> Option<Instant> {
-        let looks = self.look_at.filter(|_| !self.slots.is_empty());
-        let reads = self
-            .read_at
-            .filter(|_| !self.slots.is_empty() && !self.busy);
-        looks.into_iter().chain(reads).min()
-    }
-
-    fn is_due(at: Option<Instant>, now: Instant) -> bool {
-        at.is_none_or(|at| at <= now)
-    }
-
-    /// NodePools for which next versions are obeyed.
-    fn obeyed(&self) -> ObeyedVersions {
-        let of = |(policy, kept): (&String, &Kept)| {
-            let obeyed = match mutant("canary-beyond-step") {
-                true if kept.obeyed() != Obeyed::NotAsked => Obeyed::All,
-                _ => kept.obeyed(),
-            };
-            (policy.clone(), (kept.wanted().version.clone(), obeyed))
-        };
-        self.kept.iter().map(of).collect()
-    }
-
-    /// Follows the operator's file, once it is known what is written down.
-    fn follow(&mut self, slots: &Arc<[CanarySlot]>, now: i64) {
-        let Some(map) = &self.map else {
-            return;
-        };
-        if Arc::ptr_eq(&self.slots, slots) && self.kept.len() == slots.len() {
-            return;
-        }
-        self.slots = slots.clone();
-        self.kept
-            .retain(|policy, _| slots.iter().any(|slot| slot.policy == *policy));
-        for slot in slots.iter() {
-            let version = (&*slot.version, &*slot.old, slot.boots);
-            if let Some(kept) = self.kept.get_mut(&slot.policy) {
-                kept.follow(version, &slot.terms, now);
-                continue;
-            }
-            let written = map.entry(&slot.policy).map(|entry| entry.rollout);
-            let kept = Kept::open(written, version, &slot.terms, now);
-            self.kept.insert(slot.policy.clone(), kept);
-        }
-    }
-}
 
 impl Controller {
     /// Takes in what was seen of next versions, and has what follows written down and obeyed.
