@@ -262,7 +262,7 @@ mod tests {
                     hint: delete the line
                 conf/longshore.toml:19:1: `path` is missing in [[policy]]
                     hint: add `path = "…"`, or `cel = "…"` for an expression
-                conf/longshore.toml:21:1: unknown key `cell` in [[policy]]: expected one of `cel`, `exclusions`, `grants`, `max-discount`, `mode`, `name`, `nodepools`, `oci`, `oci-layout`, `on-failure`, `path`, `prefer`, `settings`, `settings-file`, `signals`
+                conf/longshore.toml:21:1: unknown key `cell` in [[policy]]: expected one of `canary`, `cel`, `exclusions`, `grants`, `max-discount`, `mode`, `name`, `nodepools`, `oci`, `oci-layout`, `on-failure`, `path`, `prefer`, `settings`, `settings-file`, `signals`
                     hint: did you mean `cel`?
             "#]],
         );
