@@ -178,10 +178,10 @@ fn written(world: &World) -> Value {
 
 fn decided(world: &World) -> usize {
     let claims = world.server.list(resources::NODE_CLAIM);
-    let mark = "/metadata/annotations/longshore.dev~1policy-canary";
+    let mark = "longshore.dev/policy-canary";
     claims
         .iter()
-        .filter(|claim| !fields::text(claim, mark).is_empty())
+        .filter(|claim| fields::annotation(claim, mark).is_some())
         .count()
 }
 

@@ -11,7 +11,7 @@ use longshore_simcluster::object::{Change, Event};
 use longshore_simcluster::server::{RequestInfo, resources};
 
 const POOL: &str = "karpenter.sh/nodepool";
-const MARK: &str = "/metadata/annotations/longshore.dev~1policy-canary";
+const MARK: &str = "longshore.dev/policy-canary";
 const MAP: &str = "longshore-policy-canaries";
 
 /// NodeClaims of a round that was planned before are still created, by a process that was frozen
@@ -24,7 +24,7 @@ pub(super) fn claim(interceptor: &Interceptor, change: &Change, by: Option<&Requ
         return;
     }
     let claim = &*change.object;
-    let marks = fields::text(claim, MARK);
+    let marks = fields::annotation(claim, MARK).unwrap_or_default();
     let pool = fields::label(claim, POOL).unwrap_or_default();
     for mark in marks.split(',').filter(|mark| !mark.is_empty()) {
         if let Some(wrong) = wrong(interceptor, mark, pool) {
