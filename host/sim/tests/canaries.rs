@@ -58,7 +58,7 @@ const VERSIONS: [Version; 6] = [
         name: "leaves pods over",
         keys: || "cel = 'cpu_millicores > 1000 ? infinity : cost'".to_owned(),
         why: Some("pods-left-over"),
-        decides: true,
+        decides: false,
     },
     Version {
         name: "doubles the cost",
