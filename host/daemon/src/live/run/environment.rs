@@ -340,7 +340,7 @@ impl Daemon {
 }
 
 /// How long nothing is bought because policies are still being loaded, and no Lease is asked for.
-const POLICY_LOAD_TIMEOUT: Duration = Duration::from_secs(60);
+const POLICY_LOAD_TIMEOUT: Duration = Duration::from_secs(40);
 /// How long a process that retires waits for the work that is under way. With its writes, giving
 /// the Lease back, the end of the journal and of the log it is done within 10 s
 /// ([`stop::STOP_LIMIT`](crate::live::process::stop::STOP_LIMIT)).
