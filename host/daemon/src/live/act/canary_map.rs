@@ -163,10 +163,10 @@ pub async fn write(
     }
 }
 
-/// As [`write`], by the replica that leads.
+/// As [`write()`], by the replica that leads.
 ///
 /// # Errors
-/// As [`write`]; another replica may have taken over.
+/// As [`write()`]; another replica may have taken over.
 pub async fn write_leading(ctx: &Context, map: CanaryMap) -> Result<CanaryMap, StepError> {
     ctx.may_write()?;
     write(&ctx.client, ctx.events.namespace(), map).await
