@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use longshore_ec2::bootstrap::Joins;
 use longshore_ec2::catalogue::{ClassCatalogue, Region};
-use longshore_ec2::launch::Texts;
+use longshore_ec2::launch::BootTexts;
 use longshore_ec2::nodeclass::EC2NodeClass;
 use longshore_ec2::userdata::Boot;
 
@@ -35,24 +35,5 @@ pub trait Bootstrap: Send + Sync {
         class: &EC2NodeClass,
         joins: &Joins<'_>,
         boot: &Boot,
-    ) -> Result<Option<Arc<Rendered>>, String>;
-}
-
-/// User data by instance type, before it is encoded.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Rendered {
-    /// Each text once.
-    pub texts: Vec<String>,
-    /// Index into `texts` for each of [`Region::types`].
-    pub of: Vec<u32>,
-}
-
-impl Rendered {
-    /// As the makers of launch templates take it.
-    pub fn texts(&self) -> Texts<'_> {
-        Texts {
-            texts: &self.texts,
-            of: &self.of,
-        }
-    }
+    ) -> Result<Option<Arc<BootTexts>>, String>;
 }

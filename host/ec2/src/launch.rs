@@ -114,6 +114,25 @@ pub struct Launch<'a> {
     pub texts: Option<Texts<'a>>,
 }
 
+/// User data by instance type that a bootstrap policy said, before it is encoded.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BootTexts {
+    /// Each text once.
+    pub texts: Vec<String>,
+    /// Index into `texts` for each of [`Region::types`].
+    pub of: Vec<u32>,
+}
+
+impl BootTexts {
+    /// As the makers of launch templates take it.
+    pub fn texts(&self) -> Texts<'_> {
+        Texts {
+            texts: &self.texts,
+            of: &self.of,
+        }
+    }
+}
+
 /// User data by instance type, before it is encoded.
 #[derive(Clone, Copy, Debug)]
 pub struct Texts<'a> {

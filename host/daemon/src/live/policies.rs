@@ -42,7 +42,7 @@ mod watch;
 mod web;
 mod windows;
 
-pub use boots::{BootTexts, LiveBootstrap};
+pub use boots::LiveBootstrap;
 pub use bundles::Fetching;
 pub use compare::Shadows;
 pub use health::{Trouble, trouble_of};

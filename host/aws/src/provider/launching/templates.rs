@@ -6,11 +6,10 @@ use std::sync::Arc;
 use longshore_cloud::{CloudError, Launch};
 use longshore_ec2::bootstrap::drift::{self, Drift};
 use longshore_ec2::catalogue::{ClassCatalogue, Region};
-use longshore_ec2::launch as template;
+use longshore_ec2::launch::{self as template, BootTexts};
 use longshore_ec2::nodeclass::EC2NodeClass;
 use longshore_ec2::userdata::Taint;
 
-use crate::boot::Rendered;
 use crate::error::ApiError;
 use crate::launch::{Choice, invalid};
 use crate::provider::{Ec2, State};
@@ -41,7 +40,7 @@ impl Ec2 {
         class: &'a EC2NodeClass,
         launch: &Launch,
         choice: &Choice,
-        rendered: Option<&'a Rendered>,
+        rendered: Option<&'a BootTexts>,
     ) -> template::Launch<'a> {
         let mut choices: BTreeMap<usize, Vec<Box<str>>> = BTreeMap::new();
         for chosen in &choice.offerings {
@@ -64,7 +63,7 @@ impl Ec2 {
                 .into_iter()
                 .map(|(at, reservations)| template::Choice { at, reservations })
                 .collect(),
-            texts: rendered.map(Rendered::texts),
+            texts: rendered.map(BootTexts::texts),
         }
     }
 
@@ -76,7 +75,7 @@ impl Ec2 {
         class: &EC2NodeClass,
         launch: &Launch,
         capacity_type: template::CapacityType,
-    ) -> Result<Option<Arc<Rendered>>, String> {
+    ) -> Result<Option<Arc<BootTexts>>, String> {
         let Some(bootstrap) = state.bootstrap.as_ref() else {
             return Ok(None);
         };

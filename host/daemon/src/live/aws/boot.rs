@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use longshore_aws::boot::{Bootstrap, Rendered};
+use longshore_aws::boot::Bootstrap;
 use longshore_ec2::bootstrap::Joins;
 use longshore_ec2::catalogue::{ClassCatalogue, Region};
+use longshore_ec2::launch::BootTexts;
 use longshore_ec2::nodeclass::EC2NodeClass;
 use longshore_ec2::userdata::Boot;
 
@@ -32,12 +33,7 @@ impl Bootstrap for LiveBootstrap {
         class: &EC2NodeClass,
         joins: &Joins<'_>,
         boot: &Boot,
-    ) -> Result<Option<Arc<Rendered>>, String> {
-        let made = LiveBootstrap::render(self, region, catalogue, class, joins, boot)?;
-        let rendered = made.map(|made| Rendered {
-            texts: made.texts.clone(),
-            of: made.of.clone(),
-        });
-        Ok(rendered.map(Arc::new))
+    ) -> Result<Option<Arc<BootTexts>>, String> {
+        LiveBootstrap::render(self, region, catalogue, class, joins, boot)
     }
 }

@@ -18,7 +18,7 @@ use longshore_api::crd::{NodePool, Operator};
 use longshore_api::labels::NODEPOOL;
 use longshore_ec2::bootstrap::{Joins, Kept};
 use longshore_ec2::catalogue::{ClassCatalogue, Region, Revisions};
-use longshore_ec2::launch::DRY_RUN_NODEPOOL;
+use longshore_ec2::launch::{BootTexts, DRY_RUN_NODEPOOL};
 use longshore_ec2::nodeclass::EC2NodeClass;
 use longshore_ec2::userdata::{Boot, Taint};
 use longshore_policy::OnFailure;
@@ -42,15 +42,6 @@ pub struct LiveBootstrap {
     policies: PolicyReloader,
     asks_again: Duration,
     inner: Mutex<Inner>,
-}
-
-/// User data by instance type, before it is encoded.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct BootTexts {
-    /// Each text once.
-    pub texts: Vec<String>,
-    /// Index into `texts` for each of [`Region::types`].
-    pub of: Vec<u32>,
 }
 
 #[derive(Default)]
