@@ -54,12 +54,8 @@ pub struct CanaryArgs {
     /// The policy's name in the configuration
     #[arg(value_name = "POLICY")]
     pub policy: String,
-    /// How the API server is reached [default: $KUBECONFIG, ~/.kube/config or the ServiceAccount]
-    #[arg(long, value_name = "FILE")]
-    pub kubeconfig: Option<PathBuf>,
-    /// Namespace of the Lease [default: as the daemon is told, else kube-system]
-    #[arg(long, short, value_name = "NAME")]
-    pub namespace: Option<String>,
+    #[command(flatten)]
+    pub at: CanaryStatusArgs,
 }
 
 #[derive(Debug, ClapArgs)]

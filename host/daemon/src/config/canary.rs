@@ -42,15 +42,7 @@ pub(super) fn read(
         policy.fault_at(KEY, message, hint.into());
     }
     let named = source::read(&mut table, folder, signals_of_file);
-    let settings = table.table("settings").map(Table::into_json);
-    let settings_file = table.text("settings-file").map(|file| folder.join(file));
-    if settings.is_some() && settings_file.is_some() {
-        let message = "`settings-file` stands beside `settings`: expected one of them".into();
-        table.fault_at("settings-file", message, "delete one of the two".into());
-    }
-    if named.settings.is_some() {
-        super::policies::without_settings(&table);
-    }
+    let (settings, settings_file) = super::policies::settings(&mut table, folder, &named);
     let hold = table.duration("hold", Duration::ZERO..=Duration::from_secs(30 * 86_400));
     let promotions = [("ask", Promotion::Ask), ("auto", Promotion::Auto)];
     let terms = Terms {

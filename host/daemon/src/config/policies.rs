@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::canary;
 use super::reader::{Table, did_you_mean, expected, percent};
-use super::source::{self, PolicySource};
+use super::source::{self, Named, PolicySource};
 use crate::canary::Terms as CanaryTerms;
 
 /// One `[[policy]]`.
@@ -95,15 +95,7 @@ pub(super) fn read(
     for mut table in root.tables("policy") {
         let name = table.required_text("name");
         let named = source::read(&mut table, folder, signals_of_file);
-        let settings = table.table("settings").map(Table::into_json);
-        let settings_file = table.text("settings-file").map(|file| folder.join(file));
-        if settings.is_some() && settings_file.is_some() {
-            let message = "`settings-file` stands beside `settings`: expected one of them".into();
-            table.fault_at("settings-file", message, "delete one of the two".into());
-        }
-        if named.settings.is_some() {
-            without_settings(&table);
-        }
+        let (settings, settings_file) = settings(&mut table, folder, &named);
         let nodepools = nodepools(&mut table);
         let mode = mode(&mut table);
         let grants = grants(&mut table);
@@ -155,14 +147,27 @@ pub(super) fn read(
     all
 }
 
-/// An expression is all that its component is told.
-pub(super) fn without_settings(table: &Table) {
-    for key in ["settings", "settings-file"] {
-        if table.has(key) {
-            let message = format!("`{key}` stands beside an expression, which has no settings");
-            table.fault_at(key, message, "delete the line".into());
+/// Settings of a policy and the file that has them. An expression is all that its component is told.
+pub(super) fn settings(
+    table: &mut Table,
+    folder: &Path,
+    named: &Named,
+) -> (Option<Value>, Option<PathBuf>) {
+    let settings = table.table("settings").map(Table::into_json);
+    let settings_file = table.text("settings-file").map(|file| folder.join(file));
+    if settings.is_some() && settings_file.is_some() {
+        let message = "`settings-file` stands beside `settings`: expected one of them".into();
+        table.fault_at("settings-file", message, "delete one of the two".into());
+    }
+    if named.settings.is_some() {
+        for key in ["settings", "settings-file"] {
+            if table.has(key) {
+                let message = format!("`{key}` stands beside an expression, which has no settings");
+                table.fault_at(key, message, "delete the line".into());
+            }
         }
     }
+    (settings, settings_file)
 }
 
 /// Signals that it may read; those that an expression names must be among them.
