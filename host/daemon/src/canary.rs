@@ -33,13 +33,13 @@ pub struct Terms {
     pub order: Vec<Vec<String>>,
     /// How long a step lasts at the least, in seconds.
     pub hold: i64,
-    /// Who says that it goes on.
+    /// What it waits for at the end of a step.
     pub promote: Promotion,
     /// How much dearer plans with it may be than those without: a share.
     pub max_cost_increase: f64,
 }
 
-/// Who says that a canary goes on.
+/// What a canary waits for at the end of a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Promotion {
     /// An operator, at each step: `longshore policy promote`.

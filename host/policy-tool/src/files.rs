@@ -19,7 +19,7 @@ pub fn unpack(from: &str, to: &Path) -> Result<()> {
     below(from).try_for_each(|(name, content)| write(&to.join(name), content))
 }
 
-/// Writes beside and renames, so that nobody ever reads half a file. What is there already is not
+/// Writes beside and renames, so that no reader sees half a file. What is there already is not
 /// touched: its time tells build tools that it is new.
 pub fn write(path: &Path, content: &[u8]) -> Result<()> {
     if std::fs::read(path).is_ok_and(|there| there == content) {

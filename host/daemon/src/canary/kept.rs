@@ -24,11 +24,9 @@ impl Kept {
             Some(written) => written.continued(version, old, boots, terms, now),
             None => Rollout::begin(version, old, boots, terms, now),
         };
-        // What is known of another version is nothing about this one.
-        let written = written.filter(|written| {
-            (&written.version, &written.order) == (&wanted.version, &wanted.order)
-        });
-        Kept { written, wanted }
+        let mut kept = Kept { written, wanted };
+        kept.forget_another();
+        kept
     }
 
     /// As it should be written down.
@@ -43,15 +41,17 @@ impl Kept {
 
     /// Follows the operator's file.
     pub fn follow(&mut self, version: (&str, &str, bool), terms: &Terms, now: i64) {
-        *self = Kept::open(Some(self.wanted.clone()), version, terms, now).written_as(self);
+        let (version, old, boots) = version;
+        let wanted = self.wanted.clone();
+        self.wanted = wanted.continued(version, old, boots, terms, now);
+        self.forget_another();
     }
 
-    fn written_as(mut self, before: &Kept) -> Self {
-        let is_same = |written: &&Rollout| {
-            (&written.version, &written.order) == (&self.wanted.version, &self.wanted.order)
-        };
-        self.written = before.written.as_ref().filter(is_same).cloned();
-        self
+    /// What is written of another version, or for another order, is nothing about this one.
+    fn forget_another(&mut self) {
+        let wanted = (&self.wanted.version, &self.wanted.order);
+        self.written
+            .take_if(|written| (&written.version, &written.order) != wanted);
     }
 
     /// Whether there is something to write down.

@@ -133,7 +133,7 @@ pub async fn read(client: &Client, namespace: &str) -> Result<CanaryMap, StepErr
 /// Writes it if it still is what was read.
 ///
 /// # Errors
-/// What the server says; a conflict if somebody else has written it since.
+/// What the server says; a conflict if another writer has changed it since.
 pub async fn write(
     client: &Client,
     namespace: &str,

@@ -215,10 +215,13 @@ impl Controller {
         let map = match done.result {
             Ok(map) => map,
             Err(error) => {
-                // Somebody else has written it, or nothing is known of what was written.
-                canaries.read_at = matches!(error, StepError::Conflict(_)).then(Instant::now);
-                let again = Instant::now() + LOOK_INTERVAL;
-                canaries.read_at = Some(canaries.read_at.unwrap_or(again));
+                let now = Instant::now();
+                canaries.read_at = Some(match error {
+                    // Another writer has changed it.
+                    StepError::Conflict(_) => now,
+                    // What was written is not known.
+                    _ => now + LOOK_INTERVAL,
+                });
                 if !done.written.is_empty() {
                     canaries.write_at = canaries.read_at;
                 }

@@ -1,8 +1,8 @@
 //! `longshore policy status`, `promote` and `abort`: what is remembered of canaries, and what an
 //! operator wants of them.
 //!
-//! They read and write the ConfigMap of canaries, with the rights of whoever runs them: so any replica
-//! will do, and the API server says who may. The replica that leads reads it every 15 s.
+//! They read and write the ConfigMap of canaries, with the rights of the user that runs them. So any
+//! replica will do, and RBAC decides. The replica that leads reads the ConfigMap every 15 s.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -61,10 +61,10 @@ fn text(entries: &[Entry], now: i64) -> String {
     text
 }
 
-/// Writes a wish, and again where somebody else wrote at the same moment.
+/// Writes a wish, and again where another writer came first.
 fn ask(args: &CanaryArgs, request: Request) -> Result<Answer, Failure> {
-    let namespace = super::namespace(args.namespace.as_deref());
-    let wish = on_server(args.kubeconfig.as_deref(), async |client| {
+    let namespace = super::namespace(args.at.namespace.as_deref());
+    let wish = on_server(args.at.kubeconfig.as_deref(), async |client| {
         for _ in 0..5 {
             let map = canary_map::read(client, &namespace).await?;
             let wish = wished(&map, &args.policy, request)?;

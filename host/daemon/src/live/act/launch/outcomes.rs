@@ -10,7 +10,7 @@ use crate::live::process::lock::lock;
 
 /// Annotation of a NodeClaim with the next versions of policies that decided it.
 pub const CANARIES: &str = "longshore.dev/policy-canary";
-/// Those that are kept while nobody asks.
+/// The most outcomes that are kept until they are taken.
 const MOST: usize = 1000;
 
 /// A NodePool, and the annotation of a NodeClaim of it.
