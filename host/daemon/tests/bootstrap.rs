@@ -71,19 +71,24 @@ pub struct Ec2 {
     pub object: EC2NodeClass,
 }
 
+/// The cluster that nodes join.
+pub fn cluster() -> Cluster {
+    Cluster {
+        name: "demo".to_owned(),
+        endpoint: "https://demo.eks.example".to_owned(),
+        ca_bundle: "Y2EtYnVuZGxl".to_owned(),
+        cidr: "10.100.0.0/16".to_owned(),
+        kube_dns_ip: "10.100.0.10".to_owned(),
+    }
+}
+
 fn types_of(node_class: &Value, of: impl Fn(&str) -> bool) -> Types {
     let Ec2 {
         region,
         class,
         object,
     } = ec2(node_class, of);
-    let cluster = Cluster {
-        name: "demo".to_owned(),
-        endpoint: "https://demo.eks.example".to_owned(),
-        ca_bundle: "Y2EtYnVuZGxl".to_owned(),
-        cidr: "10.100.0.0/16".to_owned(),
-        kube_dns_ip: "10.100.0.10".to_owned(),
-    };
+    let cluster = cluster();
     let labels = [("team".to_owned(), "a".to_owned())].into();
     let boot = boot(&object, &cluster, labels, Vec::new());
     let made = CatalogueMachines::new(&region, &class, &object, "1.35", &boot);

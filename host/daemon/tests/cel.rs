@@ -16,7 +16,7 @@ fn run(args: &[&str]) -> Output {
 }
 
 /// What it says if it is content.
-fn said(args: &[&str]) -> String {
+pub fn said(args: &[&str]) -> String {
     let output = run(args);
     let error = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{error}");

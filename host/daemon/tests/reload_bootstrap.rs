@@ -12,7 +12,7 @@ use longshore_ec2::userdata::Cluster;
 use longshore_xtask::guests::plugin;
 use serde_json::{Value, json};
 
-use crate::bootstrap::{Ec2, ec2, hostile_component};
+use crate::bootstrap::{Ec2, cluster, ec2, hostile_component};
 use crate::scene::{Scene, setup};
 
 /// A daemon's policies in a folder, the EC2NodeClass `default`, and NodePools of it.
@@ -59,20 +59,13 @@ impl Nodes {
                 "securityGroupSelectorTerms": [{"id": "sg-1"}]},
         });
         let boots = LiveBootstrap::asking_again(scene.manager.clone(), pause);
-        let cluster = Cluster {
-            name: "demo".to_owned(),
-            endpoint: "https://demo.eks.example".to_owned(),
-            ca_bundle: "Y2EtYnVuZGxl".to_owned(),
-            cidr: "10.100.0.0/16".to_owned(),
-            kube_dns_ip: "10.100.0.10".to_owned(),
-        };
         let nodes = Nodes {
             scene,
             boots,
             ec2: ec2(&node_class, |name| {
                 ["m5.large", "m5.xlarge"].contains(&name)
             }),
-            cluster,
+            cluster: cluster(),
         };
         pools.iter().for_each(|pool| nodes.note(pool, &json!({})));
         nodes

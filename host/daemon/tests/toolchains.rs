@@ -1,18 +1,10 @@
 //! One policy from four compilers and as an expression: components are accepted, and there is one plan.
 
 use std::path::Path;
-use std::process::Command;
 
 use longshore_xtask::guests::EXAMPLES;
 
-fn said(args: &[&str]) -> String {
-    let manifest = std::env::var("CARGO_MANIFEST_DIR").unwrap();
-    let mut longshore = Command::new(env!("CARGO_BIN_EXE_longshore"));
-    let output = longshore.current_dir(manifest).args(args).output().unwrap();
-    let error = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(0), "{error}");
-    String::from_utf8(output.stdout).unwrap()
-}
+use crate::cel::said;
 
 /// The digest of a plan, by price or with a scorer.
 fn digest(scorer: Option<&str>) -> String {

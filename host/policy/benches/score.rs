@@ -10,9 +10,9 @@ mod common;
 
 use std::hint::black_box;
 
-use common::{HOST, World, load, serve, world_at};
+use common::{HOST, World, chain, load, serve, world_at};
 use longshore_core::policy::{ByPrice, Policies};
-use longshore_policy::{Assignment, LoadedPolicy, Session, Signals, WasmPolicies};
+use longshore_policy::{LoadedPolicy, Session, Signals, WasmPolicies};
 use longshore_xtask::guests::{Built, build_examples};
 
 const BATCHES: usize = 15;
@@ -59,7 +59,8 @@ fn main() {
             row(name, whole, call);
         }
         if wanted("chain of three") {
-            let policies = chain();
+            let three = [("carbon", ""), ("spot-risk", ""), ("price", DISCOUNTS)];
+            let policies = chain(three.map(|(name, settings)| load(name, settings)).into());
             let whole = whole(&worlds, &policies);
             assert_eq!(policies.reports().len(), 0);
             row("chain of three", whole, 0.0);
@@ -87,16 +88,6 @@ const DISCOUNTS: &str = "
     exclude = true";
 
 const ZONES: &str = "usd-per-vcpu = 0.01\ngib-per-vcpu = 2";
-
-/// Three policies, each of which starts from the costs of the one before it.
-fn chain() -> WasmPolicies {
-    let policies = [("carbon", ""), ("spot-risk", ""), ("price", DISCOUNTS)];
-    let placed = policies.map(|(name, settings)| Assignment {
-        policy: load(name, settings),
-        node_pools: vec![],
-    });
-    HOST.policies(placed.into())
-}
 
 const COMMITMENTS: &str = "
     [[commitments]]

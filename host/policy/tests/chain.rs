@@ -2,20 +2,10 @@
 
 use longshore_core::model::OfferingId;
 use longshore_core::policy::Policies;
-use longshore_policy::{
-    Assignment, LoadedPolicy, OnFailure, PolicySlot, Signal, Signals, Terms, WasmPolicies,
-};
+use longshore_policy::{LoadedPolicy, OnFailure, PolicySlot, Signal, Signals, Terms, WasmPolicies};
 
 use crate::common::hostile::{HOSTILE, WORLD};
-use crate::common::{HOST, load};
-
-fn chain(policies: Vec<LoadedPolicy>) -> WasmPolicies {
-    let place = |policy| Assignment {
-        policy,
-        node_pools: vec![],
-    };
-    HOST.policies(policies.into_iter().map(place).collect())
-}
+use crate::common::{HOST, chain, load};
 
 fn costs(policies: &WasmPolicies) -> Vec<f64> {
     let scores = policies.score(&WORLD.catalogue, &WORLD.names, WORLD.pool);

@@ -21,10 +21,16 @@ pub fn load(name: &str, settings: &str) -> LoadedPolicy {
 
 /// One policy for all NodePools.
 pub fn serve(policy: LoadedPolicy) -> WasmPolicies {
-    HOST.policies(vec![Assignment {
+    chain(vec![policy])
+}
+
+/// Policies for all NodePools, each of which starts from the costs of the one before it.
+pub fn chain(policies: Vec<LoadedPolicy>) -> WasmPolicies {
+    let place = |policy| Assignment {
         policy,
         node_pools: vec![],
-    }])
+    };
+    HOST.policies(policies.into_iter().map(place).collect())
 }
 
 /// Whether a failure is said as expected. On a busy machine the time of a round, which the clock measures, may
