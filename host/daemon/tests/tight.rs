@@ -38,21 +38,28 @@ fn python() -> Option<&'static longshore_xtask::guests::Example> {
     python.missing().is_none().then_some(python)
 }
 
-/// A memory cgroup of its own; removed when dropped.
-struct Group(PathBuf);
+/// Cgroups of a container; removed when dropped. Containers share a core by group: what is nice in one
+/// yields to its own group alone.
+struct Group(Vec<PathBuf>);
 
 impl Group {
     fn new(name: &str) -> Result<Self> {
         let name = format!("longshore-{name}-{}", std::process::id());
         let root = Path::new("/sys/fs/cgroup");
         let has_two = root.join("cgroup.controllers").exists();
-        let (at, limit) = match has_two {
-            true => (root.join(&name), "memory.max"),
-            false => (root.join("memory").join(&name), "memory.limit_in_bytes"),
+        let (folders, limit) = match has_two {
+            true => (vec![root.join(&name)], "memory.max"),
+            false => (
+                ["memory", "cpu"].map(|of| root.join(of).join(&name)).into(),
+                "memory.limit_in_bytes",
+            ),
         };
-        std::fs::create_dir(&at)?;
-        let group = Group(at);
-        std::fs::write(group.0.join(limit), MEMORY)?;
+        let mut group = Group(Vec::new());
+        for folder in folders {
+            std::fs::create_dir(&folder)?;
+            group.0.push(folder);
+        }
+        std::fs::write(group.0[0].join(limit), MEMORY)?;
         Ok(group)
     }
 
@@ -61,17 +68,23 @@ impl Group {
         let texts = ["memory.events", "memory.oom_control"];
         let text = texts
             .iter()
-            .find_map(|name| std::fs::read_to_string(self.0.join(name)).ok());
+            .find_map(|name| std::fs::read_to_string(self.0[0].join(name)).ok());
         let text = text.context("the group tells nothing")?;
         let line = text.lines().find_map(|line| line.strip_prefix("oom_kill "));
         Ok(line.map_or(Ok(0), str::parse)?)
     }
 
-    /// The daemon in it, on one core.
-    fn daemon(&self, plane: &ControlPlane, config: &Path) -> Result<Daemon> {
+    /// Runs what is added to it in this group, on the first core.
+    fn command(&self) -> Command {
         let mut command = Command::new("/bin/sh");
-        let script = "echo $$ > \"$0/cgroup.procs\" && exec taskset -c 0 \"$@\"";
-        command.args(["-c", script]).arg(&self.0);
+        let script = "while [ \"$1\" != -- ]; do echo $$ > \"$1/cgroup.procs\" || exit 1; shift; done; \
+                      shift; exec taskset -c 0 \"$@\"";
+        command.args(["-c", script, "sh"]).args(&self.0).arg("--");
+        command
+    }
+
+    fn daemon(&self, plane: &ControlPlane, config: &Path) -> Result<Daemon> {
+        let mut command = self.command();
         command.arg(env!("CARGO_BIN_EXE_longshore"));
         let config = config.to_str().context("a path")?;
         Daemon::spawn(
@@ -84,25 +97,34 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        let _ = std::fs::remove_dir(&self.0);
+        self.0.iter().for_each(|folder| {
+            let _ = std::fs::remove_dir(folder);
+        });
     }
 }
 
-/// Keeps the core busy; ended when dropped.
-struct Busy(Child);
+/// Another container that keeps the core busy; ended when dropped.
+struct Busy {
+    child: Child,
+    _group: Group,
+}
 
 impl Busy {
     fn new() -> Result<Self> {
-        let mut command = Command::new("taskset");
-        command.args(["-c", "0", "sh", "-c", "while :; do :; done"]);
-        Ok(Busy(command.stdout(Stdio::null()).spawn()?))
+        let group = Group::new("busy")?;
+        let mut command = group.command();
+        command.args(["sh", "-c", "while :; do :; done"]);
+        Ok(Busy {
+            child: command.stdout(Stdio::null()).spawn()?,
+            _group: group,
+        })
     }
 }
 
 impl Drop for Busy {
     fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 

@@ -1,4 +1,4 @@
-//! Nothing is bought, and no Lease is asked for, before policies are loaded or a minute has passed.
+//! Nothing is bought, and no Lease is asked for, before policies are loaded or 40 s have passed.
 
 use std::time::Duration;
 
@@ -56,7 +56,7 @@ fn never_loaded(name: &str) -> PolicyReloader {
     PolicyReloader::start(setup).unwrap()
 }
 
-/// Claims after 55 s and after two minutes.
+/// Claims after 35 s and after two minutes.
 fn claims(elects: bool) -> (usize, usize) {
     let reloader = never_loaded(if elects { "elects" } else { "leads" });
     let mut setup = Setup {
@@ -72,16 +72,16 @@ fn claims(elects: bool) -> (usize, usize) {
         let world = &harness.world;
         world.run_for(Duration::from_millis(10)).await;
         world.apply(OBJECTS).expect("manifests");
-        world.run_for(Duration::from_secs(55)).await;
+        world.run_for(Duration::from_secs(35)).await;
         let before = world.server.list(resources::NODE_CLAIM).len();
-        world.run_for(Duration::from_secs(65)).await;
+        world.run_for(Duration::from_secs(85)).await;
         (before, world.server.list(resources::NODE_CLAIM).len())
     });
     told.expect("a runtime")
 }
 
 #[test]
-fn a_replica_that_competes_for_the_lease_waits_for_its_policies_a_minute() {
+fn a_replica_that_competes_for_the_lease_waits_forty_seconds_for_its_policies() {
     let (before, after) = claims(true);
     assert_eq!(before, 0);
     assert!(after > 0);
