@@ -5,9 +5,9 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use crate::component::{bindings, wrap};
+use crate::component::{bindings, put_cases, wrap};
 use crate::tools::{c_compiler, run as call, works};
-use crate::{Language, files, golden, new};
+use crate::{Language, files, new};
 
 /// The world of a policy's own `wit/world.wit`.
 const WORLD: &str = "policy";
@@ -21,21 +21,20 @@ pub fn run(folder: &Path, output: Option<&Path>) -> Result<()> {
     let work = folder.join(".longshore/build");
     std::fs::create_dir_all(&work).with_context(|| format!("cannot write {}", work.display()))?;
     let project = Project { folder, work };
-    let mut component = match language {
+    let mut bytes = match language {
         Language::Rust => project.rust(),
         Language::Python => project.python(),
         Language::Javascript => project.javascript(),
         Language::Go => project.go(),
         Language::C => project.c(),
     }?;
-    let cases = golden::recorded(folder)?;
-    golden::append(&mut component, &cases);
-    files::write(&out, &component)?;
-    let inside = match cases.len() {
+    let cases = put_cases(&mut bytes, folder)?;
+    files::write(&out, &bytes)?;
+    let inside = match cases {
         0 => "no recorded cases inside: longshore policy test . --record writes them".to_owned(),
         count => format!("recorded cases inside: {count}"),
     };
-    println!("{} ({} bytes), {inside}", out.display(), component.len());
+    println!("{} ({} bytes), {inside}", out.display(), bytes.len());
     Ok(())
 }
 

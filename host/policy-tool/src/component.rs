@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use wit_bindgen_core::{Files, WorldGenerator};
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use wit_parser::{Resolve, WorldId};
@@ -25,6 +25,15 @@ pub fn wrap(mut module: Vec<u8>, wit: Option<(&Path, &str)>, preview1: bool) -> 
         encoder.adapter("wasi_snapshot_preview1", &wat::parse_str(PREVIEW1)?)?;
     }
     encoder.encode()
+}
+
+/// Puts the recorded cases of a policy's folder into its component; how many there are.
+pub fn put_cases(component: &mut Vec<u8>, folder: &Path) -> Result<usize> {
+    let cases = longshore_golden::recorded(folder)
+        .map_err(|(path, error)| anyhow!("cannot read {}: {error}", path.display()))?;
+    *component = longshore_golden::with_cases(component, &cases)
+        .context("the encoder wrote sections that do not end with the file")?;
+    Ok(cases.len())
 }
 
 /// Generates bindings for a world into a folder.

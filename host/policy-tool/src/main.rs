@@ -7,7 +7,6 @@
 mod build;
 mod component;
 mod files;
-mod golden;
 mod new;
 mod tools;
 
@@ -71,6 +70,9 @@ struct WrapArgs {
     /// Answers what the module asks of WASI preview 1, with constants
     #[arg(long)]
     preview1: bool,
+    /// The folder of a policy whose recorded cases go inside
+    #[arg(long, value_name = "DIR")]
+    cases: Option<PathBuf>,
 }
 
 #[derive(ClapArgs)]
@@ -136,8 +138,11 @@ fn wrap(args: &WrapArgs) -> Result<()> {
         [folder, world] => Some((folder.as_ref(), world.as_str())),
         _ => None,
     };
-    let component = component::wrap(module, wit, args.preview1)
+    let mut component = component::wrap(module, wit, args.preview1)
         .with_context(|| format!("cannot make a component of {}", args.core.display()))?;
+    if let Some(folder) = &args.cases {
+        component::put_cases(&mut component, folder)?;
+    }
     files::write(&args.out, &component)
 }
 

@@ -4,6 +4,7 @@
 use crate::common::{HOST, World, load, plugin, serve, world};
 use longshore_core::model::Offering;
 use longshore_core::policy::{ByPrice, Policies, Scores};
+use longshore_policy::golden::{self, Golden};
 use longshore_policy::{LoadError, LoadedPolicy, Report, Signal, Signals, inspect};
 
 fn score(policy: LoadedPolicy, world: &World, signals: Signals) -> Scores {
@@ -301,6 +302,31 @@ fn a_component_tells_what_it_is_and_what_it_can_see() {
             "zone-names",
             "zones"
         ]
+    );
+}
+
+#[test]
+fn first_party_scorers_carry_cases_and_answer_them() {
+    let mut without = Vec::new();
+    for name in longshore_xtask::guests::PLUGINS {
+        let bytes = std::fs::read(plugin(name)).unwrap();
+        let settings = match name {
+            "bootstrap-template" => "template = ''",
+            "business-hours" => "windows = []",
+            "cel" => "expression = 'cost'",
+            _ => "",
+        };
+        let policy = load(name, settings);
+        match golden::check(&policy, &bytes) {
+            Ok(Golden::Met(cases)) => assert!(cases > 0, "{name}"),
+            Ok(Golden::Missing) => without.push((name, policy.is_scorer())),
+            other => panic!("{name}: {other:?}"),
+        }
+    }
+    // Cases are of scorers.
+    assert!(
+        without.iter().all(|(_, is_scorer)| !is_scorer),
+        "{without:?}"
     );
 }
 

@@ -44,7 +44,7 @@ pub fn build_plugins() -> Result<Vec<PathBuf>> {
     let wrap = |name: &&str| {
         let core = module("plugins", &format!("longshore_{}", name.replace('-', "_")));
         let out = folder().join(format!("{name}.wasm"));
-        tool.wrap(&core, &out, &[])?;
+        tool.wrap_plugin(name, &core, &out)?;
         Ok(out)
     };
     PLUGINS.iter().map(wrap).collect()
@@ -182,6 +182,12 @@ impl GuestTool {
             .arg("wrap")
             .args([core, out])
             .args(options))
+    }
+
+    /// Makes the component of a first-party plugin, with the recorded cases of its folder inside.
+    pub fn wrap_plugin(&self, name: &str, core: &Path, out: &Path) -> Result<()> {
+        let cases = root().join("plugins").join(name);
+        self.wrap(core, out, &["--cases".as_ref(), cases.as_ref()])
     }
 
     /// Generates bindings for world `scorer-policy`.

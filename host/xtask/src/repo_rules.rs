@@ -37,7 +37,15 @@ mod tests {
                 "longshore-ec2",
             ],
         ),
-        ("policy", &["longshore-core", "longshore-private-file"]),
+        (
+            "policy",
+            &[
+                "longshore-core",
+                "longshore-golden",
+                "longshore-private-file",
+            ],
+        ),
+        ("golden", &[]),
         ("private-file", &[]),
         ("fail-points", &[]),
         (

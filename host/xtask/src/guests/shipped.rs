@@ -64,7 +64,7 @@ pub fn build_shipped() -> Result<Vec<u8>> {
     run(build.env("CARGO_ENCODED_RUSTFLAGS", remapped(&staged)?))?;
     let core = module(FOLDER, "longshore_cel");
     let out = folder().join(FOLDER).join(PLUGIN).with_extension("wasm");
-    guest_tool()?.wrap(&core, &out, &[])?;
+    guest_tool()?.wrap_plugin(PLUGIN, &core, &out)?;
     std::fs::read(&out).with_context(|| format!("cannot read {}", out.display()))
 }
 
