@@ -58,37 +58,43 @@ const BETWEEN: i64 = 7 * 3600;
 /// Looks at which something may be carried out: three nodes have few better places.
 const CHANGES: usize = 8;
 
-/// Asks a consolidation policy until a property breaks.
-pub fn prove_judge(judge: &mut dyn Judge, options: &Options) -> Proof<JudgeProperty> {
-    search(options, |number| {
-        let question = cluster(options.seed, number);
-        judge.fresh();
-        let (property, _) = broken(judge, &question).err()?;
-        let mut is_bad = |cluster: &Cluster| {
+/// Asks consolidation policies that are made alike, one for each thread, until a property breaks.
+pub fn prove_judge<J: Judge>(
+    judge: impl Fn() -> J + Sync,
+    options: &Options,
+) -> Proof<JudgeProperty> {
+    search(options, || {
+        let mut judge = judge();
+        Box::new(move |number, _| {
+            let question = cluster(options.seed, number);
             judge.fresh();
-            let broken = broken(judge, cluster).err();
-            broken
-                .filter(|(other, _)| *other == property)
-                .map(|(_, why)| why)
-        };
-        let mut small = question;
-        for _ in 0..200 {
-            match small
-                .smaller()
-                .into_iter()
-                .find(|other| is_bad(other).is_some())
-            {
-                Some(other) => small = other,
-                None => break,
+            let (property, _) = broken(&mut judge, &question).err()?;
+            let mut is_bad = |cluster: &Cluster| {
+                judge.fresh();
+                let broken = broken(&mut judge, cluster).err();
+                broken
+                    .filter(|(other, _)| *other == property)
+                    .map(|(_, why)| why)
+            };
+            let mut small = question;
+            for _ in 0..200 {
+                match small
+                    .smaller()
+                    .into_iter()
+                    .find(|other| is_bad(other).is_some())
+                {
+                    Some(other) => small = other,
+                    None => break,
+                }
             }
-        }
-        let why = is_bad(&small).unwrap_or_else(|| "it is so only now and then".to_owned());
-        Some(Counterexample {
-            property,
-            why,
-            text: small.text(),
-            size: small.nodes.len(),
-            number,
+            let why = is_bad(&small).unwrap_or_else(|| "it is so only now and then".to_owned());
+            Some(Counterexample {
+                property,
+                why,
+                text: small.text(),
+                size: small.nodes.len(),
+                number,
+            })
         })
     })
 }

@@ -18,6 +18,8 @@ pub mod wasm;
 pub use judges::{Judge, JudgeProperty, prove_judge};
 pub use scorers::{Scorer, ScorerProperty, prove_scorer};
 
+use std::num::NonZero;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value};
@@ -81,28 +83,57 @@ pub struct Counterexample<P> {
     pub number: u64,
 }
 
-/// Asks one question after the other until one breaks a property, all are asked or the time is over.
-fn search<P>(options: &Options, mut ask: impl FnMut(u64) -> Option<Counterexample<P>>) -> Proof<P> {
+/// Something that a question is asked of: its number, and whether a fresh instance must be asked.
+type Asker<'a, P> = Box<dyn FnMut(u64, bool) -> Option<Counterexample<P>> + 'a>;
+
+/// Questions that one thread takes at a time. It begins them with a fresh instance: so what is found
+/// does not depend on which thread took them.
+const AT_A_TIME: u64 = 64;
+
+/// Asks questions until one breaks a property, all are asked or the time is over. Each thread has an
+/// asker of its own; of what they find the question with the lowest number counts.
+fn search<'a, P: Send>(options: &Options, asker: impl Fn() -> Asker<'a, P> + Sync) -> Proof<P> {
     let begun = Instant::now();
-    for number in 0..options.cases {
-        if let Some(found) = ask(number) {
-            return Proof {
-                cases: number + 1,
-                took: begun.elapsed(),
-                counterexample: Some(found),
-            };
+    let (next, lowest) = (AtomicU64::new(0), AtomicU64::new(u64::MAX));
+    let work = || {
+        let mut ask = asker();
+        let mut asked = 0;
+        loop {
+            let first = next.fetch_add(AT_A_TIME, Ordering::Relaxed);
+            for number in first..options.cases.min(first.saturating_add(AT_A_TIME)) {
+                if number > lowest.load(Ordering::Relaxed) {
+                    return (asked, None);
+                }
+                asked += 1;
+                if let Some(found) = ask(number, number == first) {
+                    lowest.fetch_min(number, Ordering::Relaxed);
+                    return (asked, Some(found));
+                }
+                if begun.elapsed() > options.time {
+                    return (asked, None);
+                }
+            }
+            if first >= options.cases {
+                return (asked, None);
+            }
         }
-        if begun.elapsed() > options.time {
-            return Proof {
-                cases: number + 1,
-                took: begun.elapsed(),
-                counterexample: None,
-            };
-        }
-    }
+    };
+    let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
+    let results: Vec<_> = std::thread::scope(|scope| {
+        let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
+        let own = work();
+        // A panic is that of the test double that panicked.
+        let others = others.into_iter().map(|other| match other.join() {
+            Ok(result) => result,
+            Err(panic) => std::panic::resume_unwind(panic),
+        });
+        others.chain([own]).collect()
+    });
+    let cases = results.iter().map(|(asked, _)| asked).sum();
+    let found = results.into_iter().filter_map(|(_, found)| found);
     Proof {
-        cases: options.cases,
+        cases,
         took: begun.elapsed(),
-        counterexample: None,
+        counterexample: found.min_by_key(|found| found.number),
     }
 }

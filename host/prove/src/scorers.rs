@@ -14,6 +14,11 @@ pub trait Scorer {
     /// Costs in the order of the case's offerings, or why there are none.
     fn costs(&mut self, case: &Case) -> Result<Vec<f64>, String>;
 
+    /// As [`Scorer::costs`] of the case that was asked last.
+    fn costs_again(&mut self, case: &Case) -> Result<Vec<f64>, String> {
+        self.costs(case)
+    }
+
     /// How much of the fuel of a call it has used since last asked, in thousandths.
     fn fuel_permille(&mut self) -> u32 {
         0
@@ -75,27 +80,37 @@ const TOLERANCE: f64 = 1e-9;
 const ALWAYS: u64 = 2000;
 const SELDOM: u64 = 16;
 
-/// Asks a scorer until a property breaks.
-pub fn prove_scorer(scorer: &mut dyn Scorer, options: &Options) -> Proof<ScorerProperty> {
-    search(options, |number| {
-        let question = case(options, number);
-        let thorough = number < ALWAYS || number.is_multiple_of(SELDOM);
-        let (property, _) = broken(scorer, &question, options, thorough)?;
-        let is_bad = |scorer: &mut dyn Scorer, case: &Case| {
-            scorer.fresh();
-            let broken = broken(scorer, case, options, true);
-            broken
-                .filter(|(other, _)| *other == property)
-                .map(|(_, why)| why)
-        };
-        let small = smallest(question, |case| is_bad(scorer, case).is_some());
-        let why = is_bad(scorer, &small).unwrap_or_else(|| "it is so only now and then".to_owned());
-        Some(Counterexample {
-            property,
-            why,
-            text: small.text(),
-            size: small.offerings.len(),
-            number,
+/// Asks scorers that are made alike, one for each thread, until a property breaks.
+pub fn prove_scorer<S: Scorer>(
+    scorer: impl Fn() -> S + Sync,
+    options: &Options,
+) -> Proof<ScorerProperty> {
+    search(options, || {
+        let mut scorer = scorer();
+        Box::new(move |number, is_first| {
+            if is_first {
+                scorer.fresh();
+            }
+            let question = case(options, number);
+            let thorough = number < ALWAYS || number.is_multiple_of(SELDOM);
+            let (property, _) = broken(&mut scorer, &question, options, thorough)?;
+            let is_bad = |scorer: &mut S, case: &Case| {
+                scorer.fresh();
+                let broken = broken(scorer, case, options, true);
+                broken
+                    .filter(|(other, _)| *other == property)
+                    .map(|(_, why)| why)
+            };
+            let small = smallest(question, |case| is_bad(&mut scorer, case).is_some());
+            let why = is_bad(&mut scorer, &small)
+                .unwrap_or_else(|| "it is so only now and then".to_owned());
+            Some(Counterexample {
+                property,
+                why,
+                text: small.text(),
+                size: small.offerings.len(),
+                number,
+            })
         })
     })
 }
@@ -190,7 +205,7 @@ fn alike(
     costs: &[f64],
     thorough: bool,
 ) -> Result<(), String> {
-    same(case, costs, &scorer.costs(case)?, "asked again")?;
+    same(case, costs, &scorer.costs_again(case)?, "asked again")?;
     if !thorough {
         return Ok(());
     }

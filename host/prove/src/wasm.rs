@@ -13,6 +13,8 @@ use crate::scorers::Scorer;
 pub struct WasmScorer {
     policy: LoadedPolicy,
     session: Option<Session>,
+    /// Of the case that was asked last.
+    order: Vec<usize>,
 }
 
 impl WasmScorer {
@@ -21,6 +23,7 @@ impl WasmScorer {
         WasmScorer {
             policy,
             session: None,
+            order: Vec::new(),
         }
     }
 }
@@ -31,20 +34,24 @@ impl Scorer for WasmScorer {
     }
 
     fn costs(&mut self, case: &Case) -> Result<Vec<f64>, String> {
-        let order = case.order();
-        let request = case.request(&order);
-        let session = match &mut self.session {
-            Some(session) => {
-                session.put(&request);
-                session
-            }
+        self.order = case.order();
+        let request = case.request(&self.order);
+        match &mut self.session {
+            Some(session) => session.put(&request),
             empty => {
                 let fresh = Session::of(&self.policy, &request);
-                empty.insert(fresh.map_err(|error| error.to_string())?)
+                *empty = Some(fresh.map_err(|error| error.to_string())?);
             }
+        }
+        self.costs_again(case)
+    }
+
+    fn costs_again(&mut self, case: &Case) -> Result<Vec<f64>, String> {
+        let Some(session) = &mut self.session else {
+            return self.costs(case);
         };
         match session.ask() {
-            Ok(scores) => Ok(case.in_order(&order, &scores.cost)),
+            Ok(scores) => Ok(case.in_order(&self.order, &scores.cost)),
             Err(error) => {
                 self.session = None;
                 Err(error.to_string())

@@ -67,12 +67,12 @@ fn ask(host: &Host, policy: LoadedPolicy, options: &Options) -> Result<Answer, F
     let mut text = String::new();
     let mut holds = true;
     if policy.is_scorer() {
-        let proof = prove_scorer(&mut WasmScorer::new(policy.clone()), options);
+        let proof = prove_scorer(|| WasmScorer::new(policy.clone()), options);
         holds &= proof.counterexample.is_none();
         text += &shown(&called, &proof, options, "offering", |of| of.words());
     }
     if policy.is_consolidation() {
-        let proof = prove_judge(&mut WasmJudge::new(host.clone(), policy.clone()), options);
+        let proof = prove_judge(|| WasmJudge::new(host.clone(), policy.clone()), options);
         holds &= proof.counterexample.is_none();
         text += &shown(&called, &proof, options, "node", |of| of.words());
     }

@@ -103,7 +103,7 @@ fn no(reason: &str) -> Decision {
 }
 
 fn found(decide: Decide, usd: f64) -> Option<JudgeProperty> {
-    let mut judge = Double {
+    let judge = || Double {
         decide,
         usd,
         asked: Cell::new(0),
@@ -112,7 +112,7 @@ fn found(decide: Decide, usd: f64) -> Option<JudgeProperty> {
         cases: 300,
         ..Options::default()
     };
-    let found = prove_judge(&mut judge, &options).counterexample?;
+    let found = prove_judge(judge, &options).counterexample?;
     assert!(
         found.size <= 3 && found.text.contains("NodePool"),
         "{found:?}"

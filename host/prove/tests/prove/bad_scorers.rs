@@ -27,13 +27,13 @@ fn each(case: &Case, cost: impl Fn(&CaseRow) -> f64) -> Result<Vec<f64>, String>
 }
 
 /// What is said of a scorer.
-fn found(scorer: impl Fn(&Case, u64) -> Result<Vec<f64>, String>) -> Option<ScorerProperty> {
+fn found(scorer: impl Fn(&Case, u64) -> Result<Vec<f64>, String> + Sync) -> Option<ScorerProperty> {
     let options = Options {
         cases: 20_000,
         monotone: true,
         ..Options::default()
     };
-    let proof = prove_scorer(&mut Double(scorer, 0), &options);
+    let proof = prove_scorer(|| Double(&scorer, 0), &options);
     let found = proof.counterexample?;
     assert!(found.size <= 5, "{found:?}");
     assert!(

@@ -43,7 +43,7 @@ fn scorers_keep_their_properties() {
         ("spot-risk", ""),
     ] {
         let (policy, options) = load(name, settings);
-        let proof = prove_scorer(&mut WasmScorer::new(policy), &options);
+        let proof = prove_scorer(|| WasmScorer::new(policy.clone()), &options);
         assert!(
             proof.counterexample.is_none(),
             "{name}: {:#?}",
@@ -68,7 +68,7 @@ fn consolidation_policies_keep_their_properties() {
             cases: 60,
             ..options
         };
-        let proof = prove_judge(&mut WasmJudge::new(HOST.clone(), policy), &options);
+        let proof = prove_judge(|| WasmJudge::new(HOST.clone(), policy.clone()), &options);
         assert!(
             proof.counterexample.is_none(),
             "{name}: {:#?}",
