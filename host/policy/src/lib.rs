@@ -77,6 +77,7 @@ pub use loaded::LoadedPolicy;
 pub use report::{CallStats, CallUsage, Fallback, Report};
 pub use score_request::ScoreRequest;
 pub use session::Session;
+pub use settings::skeleton::skeleton as settings_skeleton;
 pub use signals::{Signal, Signals};
 pub use terms::{Ability, Exclusions, MAX_DISCOUNT, OnFailure, Terms};
 pub use version::ROUND_TIME;

@@ -5,6 +5,8 @@
 //! `additionalProperties`, `items`, `enum`, `minimum`, `maximum`) and refuses unknown keys.
 //! Everything else is left to the guest's `configure`.
 
+pub(crate) mod skeleton;
+
 use serde_json::{Map, Value};
 
 /// Settings as the guest gets them, from the operator's TOML (none is an empty table).

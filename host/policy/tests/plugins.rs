@@ -5,7 +5,9 @@ use crate::common::{HOST, World, load, plugin, serve, world};
 use longshore_core::model::Offering;
 use longshore_core::policy::{ByPrice, Policies, Scores};
 use longshore_policy::golden::{self, Golden};
-use longshore_policy::{LoadError, LoadedPolicy, Report, Signal, Signals, inspect};
+use longshore_policy::{
+    LoadError, LoadedPolicy, Report, Signal, Signals, inspect, settings_skeleton,
+};
 
 fn score(policy: LoadedPolicy, world: &World, signals: Signals) -> Scores {
     let policies = serve(policy);
@@ -303,6 +305,16 @@ fn a_component_tells_what_it_is_and_what_it_can_see() {
             "zones"
         ]
     );
+}
+
+#[test]
+fn settings_to_begin_with_are_accepted() {
+    for name in ["carbon", "gpu-fragmentation", "price", "spot-risk", "zone-balance"] {
+        let schema = load(name, "").about().settings_schema.clone();
+        let text = settings_skeleton(&schema).unwrap();
+        assert!(text.starts_with("# "), "{text}");
+        load(name, &text);
+    }
 }
 
 #[test]

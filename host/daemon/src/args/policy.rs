@@ -189,9 +189,13 @@ pub struct CheckArgs {
     /// /FOLDER@sha256:… in an OCI layout
     #[arg(value_name = "FILE.wasm", required_unless_present_any = ["cel", "config"])]
     pub file: Option<PathBuf>,
-    /// Settings to configure it with
-    #[arg(long, value_name = "SETTINGS.toml")]
-    pub settings: Option<PathBuf>,
+    /// Settings to configure it with; without a file, prints settings to begin with, as TOML
+    #[arg(long, value_name = "SETTINGS.toml", num_args = 0..=1)]
+    #[expect(
+        clippy::option_option,
+        reason = "not given, given without a file, given with one"
+    )]
+    pub settings: Option<Option<PathBuf>>,
     /// An expression in CEL, in place of a component
     #[arg(long, value_name = "EXPRESSION", conflicts_with_all = ["file", "settings"])]
     pub cel: Option<String>,

@@ -7,7 +7,9 @@ use std::path::Path;
 use longshore_bundle::{Policy as Bundle, Reference};
 use longshore_expression::columns::Program;
 use longshore_policy::golden::{self, Golden};
-use longshore_policy::{Ability, Description, Host, Interface, Terms, printable};
+use longshore_policy::{
+    Ability, Description, Host, Interface, Terms, printable, settings_skeleton,
+};
 use serde_json::Value;
 
 use crate::answer::Answer;
@@ -27,7 +29,8 @@ pub fn run(args: &CheckArgs) -> Result<Answer, Failure> {
         (config, _) => config.unwrap_or_default(),
     };
     let sources = options::sources_of(config.registries, config.trust);
-    let entry = super::typed(&args.file, &args.settings, &args.cel)?;
+    let settings = args.settings.clone().flatten();
+    let entry = super::typed(&args.file, &settings, &args.cel)?;
     let name = entry.source.to_string();
     let mut text = String::new();
     let host = super::host_that_says_so()?;
@@ -45,6 +48,15 @@ pub fn run(args: &CheckArgs) -> Result<Answer, Failure> {
     };
     let description = inspected.map_err(|error| Failure::Policy(name.clone(), error))?;
     super::print_remarks(&host);
+    let wants_skeleton = args.settings == Some(None);
+    if let (true, None, Some(about)) = (wants_skeleton, &description.refusal, &description.about) {
+        return settings_skeleton(&about.settings_schema)
+            .map(Answer::ok)
+            .map_err(|error| Failure::Usage {
+                message: format!("{name}: its settings schema is not JSON: {error}"),
+                hint: "the policy has to be built again, with a schema that is".into(),
+            });
+    }
     text += &shown(&description);
     if let PolicySource::File(path) = &entry.source {
         fetched = Some(test::read(path)?);
@@ -52,7 +64,7 @@ pub fn run(args: &CheckArgs) -> Result<Answer, Failure> {
     if let (None, Some(bytes)) = (&description.refusal, &fetched) {
         text += &golden(&host, Path::new(&name), bytes)?;
     }
-    let has_settings = args.settings.is_some() || args.cel.is_some();
+    let has_settings = settings.is_some() || args.cel.is_some();
     if description.refusal.is_none() && has_settings {
         let terms = super::all_that_it_exports(&entry);
         let policy = super::load_entry(&host, &sources, &entry, &terms)?;
