@@ -83,6 +83,16 @@ fn check_says_what_an_expression_reads() {
 }
 
 #[test]
+fn check_prints_settings_to_begin_with() {
+    let component = longshore_xtask::guests::plugin("gpu-fragmentation");
+    let component = component.to_str().unwrap();
+    let text = said(&["policy", "check", component, "--settings"]);
+    expect![[r#"
+    "#]]
+    .assert_eq(&text);
+}
+
+#[test]
 fn bench_measures_an_expression() {
     let text = said(&["policy", "bench", "--cel", EXPRESSION]);
     assert!(

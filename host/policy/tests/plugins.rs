@@ -309,7 +309,13 @@ fn a_component_tells_what_it_is_and_what_it_can_see() {
 
 #[test]
 fn settings_to_begin_with_are_accepted() {
-    for name in ["carbon", "gpu-fragmentation", "price", "spot-risk", "zone-balance"] {
+    for name in [
+        "carbon",
+        "gpu-fragmentation",
+        "price",
+        "spot-risk",
+        "zone-balance",
+    ] {
         let schema = load(name, "").about().settings_schema.clone();
         let text = settings_skeleton(&schema).unwrap();
         assert!(text.starts_with("# "), "{text}");

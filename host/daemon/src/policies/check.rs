@@ -8,7 +8,7 @@ use longshore_bundle::{Policy as Bundle, Reference};
 use longshore_expression::columns::Program;
 use longshore_policy::golden::{self, Golden};
 use longshore_policy::{
-    Ability, Description, Host, Interface, Terms, printable, settings_skeleton,
+    Ability, Description, Host, Interface, Terms, printable, settings_skeleton, toml_value,
 };
 use serde_json::Value;
 
@@ -229,8 +229,12 @@ fn settings(schema: &str) -> Vec<String> {
     let schema: Value = serde_json::from_str(schema).unwrap_or_default();
     let shown = |(name, of): (&String, &Value)| {
         let text = |key: &str| printable(of[key].as_str().unwrap_or_default());
+        let default = match &of["default"] {
+            Value::Null => String::new(),
+            default => format!(" (default {})", printable(&toml_value(default))),
+        };
         format!(
-            "{} ({}): {}",
+            "{} ({}): {}{default}",
             printable(name),
             text("type"),
             text("description")

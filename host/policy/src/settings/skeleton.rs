@@ -11,7 +11,7 @@ use crate::guest_text::printable;
 const DEEPEST: usize = 8;
 
 /// Settings in TOML, as a policy's schema describes them. What has to be set has a line, all else is in
-/// comments. A table that may have any name is called NAME.
+/// comments, with its default where the schema says one. A table that may have any name is called NAME.
 ///
 /// # Errors
 /// The schema is not JSON.
@@ -43,7 +43,7 @@ fn table(schema: &Value, path: &str, is_set: bool, depth: usize, out: &mut Strin
     for (key, of) in values {
         comment(of, out);
         let sign = if is_set(key) { "" } else { "# " };
-        _ = writeln!(out, "{sign}{} = {}", name(key), value(of));
+        _ = writeln!(out, "{sign}{} = {}", name(key), value(of, is_set(key)));
     }
     if depth == 0 {
         return;
@@ -75,7 +75,7 @@ fn table(schema: &Value, path: &str, is_set: bool, depth: usize, out: &mut Strin
             Value::Object(_) => {
                 _ = writeln!(out, "{sign}{}{inside}{}", brackets.0, brackets.1);
                 comment(any, out);
-                _ = writeln!(out, "# NAME = {}", value(any));
+                _ = writeln!(out, "# NAME = {}", value(any, false));
             }
             _ => {}
         }
@@ -112,12 +112,16 @@ fn comment(of: &Value, out: &mut String) {
     }
 }
 
-/// The default if it is said, else the first value that is allowed, else an empty one of the type.
-fn value(of: &Value) -> String {
+/// The default if it is said. Of what has to be set else the first value that is allowed, or an empty
+/// one of the type.
+fn value(of: &Value, is_set: bool) -> String {
     let allowed = of["enum"].as_array().and_then(|all| all.first());
     let default = of.get("default").filter(|default| !default.is_null());
-    if let Some(known) = default.or(allowed) {
+    if let Some(known) = default.or(allowed.filter(|_| is_set)) {
         return printable(&toml_value(known));
+    }
+    if !is_set {
+        return "…".to_owned();
     }
     match of["type"].as_str() {
         Some("integer" | "number") if of["minimum"].is_number() => of["minimum"].to_string(),
@@ -156,7 +160,7 @@ mod tests {
             "shares": {"type": "object", "additionalProperties": {"type": "number"}}}}"#;
         let text = skeleton(schema).unwrap();
         let expected = r#"# one of "a", "b"
-# "odd key" = "a"
+# "odd key" = …
 # string
 team = ""
 # USD of a ton. (number, at least 0)
@@ -170,17 +174,17 @@ rate = 0
 # object
 # [rates.offerings]
 # string
-# zone = ""
+# zone = …
 
 # object
 # [shares]
 # number
-# NAME = 0
+# NAME = …
 
 # object
 # [watts.NAME]
 # number, at least 0.5
-# rest = 0.5
+# rest = …
 "#;
         assert_eq!(text, expected);
         toml::from_str::<toml::Table>(&text).unwrap();
