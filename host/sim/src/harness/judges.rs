@@ -145,6 +145,7 @@ impl Memory {
             resources::NODE => {
                 self.nodes.on_change(interceptor, change, by);
                 self.disruption.node(interceptor, change);
+                self.vain.node(interceptor, change);
             }
             resources::NODE_CLAIM => {
                 self.disruption.claim(interceptor, change);

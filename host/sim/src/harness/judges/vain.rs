@@ -63,6 +63,13 @@ struct Purchase {
     disrupted: bool,
 }
 
+/// What kube-scheduler goes by.
+#[derive(PartialEq)]
+struct Openness {
+    ready: bool,
+    taints: Vec<Value>,
+}
+
 /// What a claim was bought for.
 enum BoughtFor {
     /// Anything, from the broken NodePool.
@@ -109,6 +116,9 @@ pub(super) struct Vain {
     pools: BTreeMap<String, (i64, Duration)>,
     /// Pods that went.
     gone: BTreeMap<String, Duration>,
+    /// Whether kube-scheduler may use a node, and since when that is so, by name. Its claim may say later
+    /// that it is ready: that write can be slow.
+    nodes: BTreeMap<String, (Openness, Duration)>,
 }
 
 impl Vain {
@@ -172,7 +182,8 @@ impl Vain {
                     purchase.disrupted |= fields::annotation(claim, COMMAND).is_some();
                     purchase.registered |= fields::condition(claim, "Registered") == "True";
                     if fields::condition(claim, "Initialized") == "True" {
-                        purchase.ready.get_or_insert(now);
+                        let since = self.nodes.get(node).map(|(_, since)| *since);
+                        purchase.ready.get_or_insert(since.unwrap_or(now));
                     }
                 }
             }
@@ -181,6 +192,21 @@ impl Vain {
                     purchase.gone = Some(now);
                 }
             }
+        }
+    }
+
+    /// A node came, changed or went.
+    pub fn node(&mut self, interceptor: &Interceptor, change: &Change) {
+        let (node, now) = (&change.object, interceptor.clock.elapsed());
+        let name = fields::name(node);
+        let open = Openness {
+            ready: fields::condition(node, "Ready") == "True",
+            taints: fields::items(node, "/spec/taints").to_vec(),
+        };
+        if change.event == Event::Deleted {
+            self.nodes.remove(name);
+        } else if self.nodes.get(name).is_none_or(|(known, _)| *known != open) {
+            self.nodes.insert(name.to_owned(), (open, now));
         }
     }
 
