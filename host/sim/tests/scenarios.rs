@@ -188,7 +188,7 @@ fn slips_are_named_with_their_place_and_a_hint() {
         &small("replica = 3\n"),
         expect![[r#"
         the scenario has 1 fault
-          day.toml:12:1: unknown key `replica` in [[deployment]]: expected one of `adjust-every`, `arch`, `capacity-type`, `cpu`, `grace`, `load`, `max-unavailable`, `memory`, `name`, `namespace`, `noise`, `replicas`, `spread`, `starts-after`, `stops-after`, `zones`
+          day.toml:12:1: unknown key `replica` in [[deployment]]: expected one of `adjust-every`, `arch`, `capacity-type`, `cpu`, `gpus`, `grace`, `load`, `max-unavailable`, `memory`, `name`, `namespace`, `noise`, `replicas`, `spread`, `starts-after`, `stops-after`, `zones`
             hint: did you mean `replicas`?"#]],
     );
     refused(
