@@ -97,7 +97,7 @@ fn no_guest_costs_a_round_of_25_node_pools_more_than_a_second_and_100_mib() {
     dearest.sort_by(|a, b| b.0.total_cmp(&a.0));
     // Each does what it is there for.
     let of = |wanted: &str| dearest.iter().find(|(.., mode)| *mode == wanted).unwrap();
-    assert!(of("slow").0 > 0.1, "{dearest:?}");
+    assert!(of("slow").0 > 0.02, "{dearest:?}");
     assert!(of("hog").1 > 40 << 20, "{dearest:?}");
 }
 
