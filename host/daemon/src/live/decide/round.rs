@@ -19,7 +19,6 @@ use tokio::task::JoinHandle;
 use super::claims::NominationPlan;
 use super::round_input::RoundInput;
 use crate::deadline::{self, Deadline, TIME_LIMIT};
-use crate::explain::{self, ExplainInput};
 use crate::live::observe::offers::Offers;
 use crate::live::observe::overlays::{CatalogueOverlays, OverlaySet};
 use crate::live::observe::unavailable_offerings::UnavailableOfferings;
@@ -28,6 +27,7 @@ use crate::live::process::clock::Clock;
 use longshore_fail_points::fail_point;
 use longshore_journal::{Decided, Journal};
 use longshore_report::explained::Explained;
+use longshore_report::pod_explanation::{self, ExplainInput};
 
 pub struct RoundConfig {
     /// What can be bought.
@@ -149,7 +149,7 @@ pub fn explain(
         plan: &plan,
         stop,
     };
-    explain::explain(&case, pod).map_err(|failure| failure.to_string())
+    pod_explanation::explain(&case, pod).map_err(|why| why.to_string())
 }
 
 /// Plans with the current policies and records the result. A careful round does
