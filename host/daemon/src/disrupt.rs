@@ -17,8 +17,9 @@ use longshore_core::stop::Stop;
 
 use crate::answer::Answer;
 use crate::args::{DisruptArgs, ExplainArgs, Output, PlanArgs, WorldArgs};
-use crate::error::Failure;
 use crate::input;
+use crate::live::error::Failure;
+use crate::live::policies::typed;
 use crate::options;
 use crate::policies::{self, Scorers};
 use longshore_report::disruption::report::{Converged, Proposed, Step};
@@ -118,7 +119,7 @@ fn read(
 ) -> Result<(Snapshot, Scorers, u64), Failure> {
     let mut options = options::resolve(args)?;
     options.repairs = repairs;
-    options.consolidation = consolidation.map(options::scorer).transpose()?;
+    options.consolidation = consolidation.map(typed::scorer).transpose()?;
     let scorers = policies::load(&options)?;
     let (world, problems) = input::read(&options)?;
     input::complain(&problems);

@@ -9,8 +9,8 @@ use longshore_emulator::{Account, World, WorldError, serve};
 
 use crate::answer::Answer;
 use crate::args::{EmulateArgs, EmulateAwsArgs, EmulatedCloud};
-use crate::error::Failure;
 use crate::input::{shown, unpacked};
+use crate::live::error::Failure;
 use crate::live::process::connection;
 
 /// Serves until the process is ended.

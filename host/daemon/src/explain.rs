@@ -8,10 +8,10 @@ use longshore_report::pod_explanation::{ExplainInput, NotExplained, explain};
 
 use crate::answer::Answer;
 use crate::args::{ExplainArgs, Kind, Output};
-use crate::deadline::Deadline;
 use crate::disrupt;
-use crate::error::Failure;
 use crate::input;
+use crate::live::decide::deadline::Deadline;
+use crate::live::error::Failure;
 use crate::plan::{Planned, decide};
 use crate::status;
 

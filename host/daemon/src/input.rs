@@ -19,8 +19,8 @@ use longshore_cloud::RepairPolicy;
 use longshore_core::model::{ClusterObjects, NodePool, Pod};
 use serde_json::{Value, json};
 
-use crate::error::Failure;
-use crate::managed::Managed;
+use crate::live::error::Failure;
+use crate::live::managed::Managed;
 use crate::options::Options;
 use crate::spread::default_spread;
 

@@ -8,7 +8,7 @@ use longshore_api::crd::Timestamp;
 
 use crate::answer::Answer;
 use crate::args::{GrepArgs, OnlyArgs, ShowArgs};
-use crate::error::Failure;
+use crate::live::error::Failure;
 use longshore_api::kinds::Kind;
 use longshore_journal::messages::{self, ChangeKind};
 use longshore_journal::read::{Item, Reader};

@@ -11,7 +11,11 @@
 //! | [`serve`] | what can be seen from outside? |
 //! | `aws` | what does EC2 do by itself? |
 //! | [`controller`] | which object is reconciled, when is a round made? |
-//! | [`run`](mod@run) | what is put together, real or simulated? |
+//! | [`environment`] | what is put together, real or simulated? |
+//!
+//! Below them, for commands as well: [`config`] (the configuration as written), [`canary`] (whether a
+//! next version of a policy goes on), [`managed`] (which objects are ours), [`status`] (what a daemon
+//! says of itself), [`bootstrap`] (user data by a policy) and [`error`].
 //!
 //! Data flows one way: `observe` reports and folds changes, `controller` has rounds decided and
 //! acted on, and the watch brings back what was written. `host/ARCHITECTURE.md` follows one pod
@@ -20,15 +24,21 @@
 pub(crate) mod act;
 #[cfg(feature = "aws")]
 pub mod aws;
+pub mod bootstrap;
+pub mod canary;
+pub mod config;
 mod controller;
 pub mod decide;
+pub mod environment;
+pub mod error;
+#[cfg(test)]
+pub mod generated_pages;
+pub mod managed;
 mod metrics;
 pub mod observe;
 pub mod policies;
 pub mod process;
-pub mod run;
 pub mod serve;
+pub mod status;
 #[cfg(test)]
 mod test_cluster;
-
-pub(crate) use run::run;

@@ -29,7 +29,7 @@ pub use compare::{Other, Totals};
 
 use crate::answer::Answer;
 use crate::args::{Output, ReplayArgs};
-use crate::error::Failure;
+use crate::live::error::Failure;
 use fold::Folded;
 use longshore_journal::look::Look;
 use longshore_journal::messages;

@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 
 use crate::answer::Answer;
 use crate::args::{Output, TypesArgs};
-use crate::error::Failure;
 use crate::input;
+use crate::live::error::Failure;
 use crate::options;
 use longshore_report::count;
 use longshore_report::messages::amount;

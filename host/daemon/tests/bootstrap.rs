@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use longshore_daemon::bootstrap::{Answer, BootPolicy, CatalogueMachines, Request};
+use longshore_daemon::live::bootstrap::{Answer, BootPolicy, CatalogueMachines, Request};
 use longshore_ec2::catalogue::{ClassCatalogue, Region, world};
 use longshore_ec2::launch::boot;
 use longshore_ec2::nodeclass::EC2NodeClass;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
-use longshore_daemon::config;
+use longshore_daemon::live::config;
 use longshore_daemon::live::policies::{PolicyReloader, Setup as Policies, Shadows, Watcher};
 use longshore_daemon::live::process::mutants;
 use longshore_journal::Journal;

@@ -268,9 +268,16 @@ mod tests {
     use super::{backward, circles};
 
     /// The rooms of the live loop. Each knows only those before it.
-    const ROOMS: [&str; 10] = [
+    const ROOMS: [&str; 17] = [
+        "canary",
+        "config",
+        "error",
+        "generated_pages",
         "process",
+        "managed",
+        "status",
         "observe",
+        "bootstrap",
         "policies",
         "decide",
         "metrics",
@@ -278,7 +285,7 @@ mod tests {
         "serve",
         "aws",
         "controller",
-        "run",
+        "environment",
     ];
 
     #[test]

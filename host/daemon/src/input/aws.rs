@@ -23,9 +23,9 @@ use longshore_ec2::validation::{self, Fault, Verdict};
 
 use super::region::Places;
 use super::{shown, unpacked};
-use crate::bootstrap::{self, BootPolicy, NodesOf, count_with};
-use crate::error::Failure;
-use crate::node_classes;
+use crate::live::bootstrap::{BootPolicy, NodesOf, count_with};
+use crate::live::error::Failure;
+use crate::live::observe::node_classes;
 use crate::options::Aws;
 use longshore_report::messages::effect;
 
@@ -400,7 +400,7 @@ impl Boots {
             });
         };
         Ok(Some(Boots {
-            policy: bootstrap::load(entry)?,
+            policy: crate::policies::load_bootstrap(entry)?,
             cluster,
             kubernetes,
             world: aws.world.clone().unwrap_or_default(),

@@ -26,15 +26,13 @@ use longshore_api::crd::NodeClaim;
 use longshore_aws::clients::{Access, Clients};
 use longshore_aws::controller::Controller;
 use longshore_aws::interruption::queue::Queue;
-use longshore_aws::nodeclass::Part;
 use longshore_aws::provider::{Clock, Ec2, Settings as Ec2Settings};
 use longshore_aws::store::{KubeClasses, NodeClasses as _, kube_dns_ip};
 use longshore_core::model::{Catalogue, Symbols};
-use longshore_ec2::catalogue::machine::{self, OWN_RESOURCES};
+use longshore_ec2::catalogue::machine::OWN_RESOURCES;
 use longshore_ec2::nodeclass::due::KUBERNETES_VERSION_POLL_SECONDS;
 use longshore_ec2::nodeclass::{self, EC2NodeClass};
 use longshore_ec2::tags::{CLUSTER_TAGGED, TAGGED};
-use longshore_ec2::userdata::Cluster;
 use serde_json::json;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::JoinSet;
@@ -46,18 +44,16 @@ use observed::{Counting, ToldClasses};
 
 use super::metrics::ec2::Ec2Metrics;
 use super::policies::{LiveBootstrap, PolicyReloader};
-use crate::error::Failure;
 use crate::live::act::claim_writes;
 use crate::live::act::cloud::{Cloud, Tasks};
 use crate::live::act::context::Context;
+use crate::live::error::Failure;
 use crate::live::observe::node_claim;
 use crate::live::observe::offers::Offers;
 use crate::live::observe::state::ClassView;
 use crate::live::process::backoff::back_off;
 use crate::live::process::leader::Leadership;
 use crate::live::process::step_error::StepError;
-use crate::settings::aws::AwsSettings;
-use crate::settings::{RepairMode, Settings};
 use longshore_api::kinds::Kind;
 
 /// The certificate of the API server as a pod has it.
@@ -71,14 +67,24 @@ const TAG_RETRY: Duration = Duration::from_secs(10);
 /// Longest wait before an instance is tagged again.
 const MAX_TAG_RETRY: Duration = Duration::from_secs(300);
 
+/// What an operator asked for.
+pub struct Start {
+    /// The provider's settings. Those that are empty are asked of the cluster: its Kubernetes version,
+    /// its certificate and its DNS address.
+    pub how: Ec2Settings,
+    /// The Kubernetes version is asked of EKS and not of the API server.
+    pub eks_says_version: bool,
+    /// Name of the queue with interruptions, if there is one.
+    pub queue: Option<String>,
+}
+
 /// Makes the provider: asks AWS for the cluster, instance types and prices. While AWS is slow or down it
 /// goes on asking.
 ///
 /// # Errors
 /// AWS refuses, or does not know what nothing works without.
-pub(super) async fn start(
-    settings: &Settings,
-    set: AwsSettings,
+pub async fn start(
+    asked: Start,
     client: &Client,
     clock: &crate::live::process::clock::Clock,
     policies: PolicyReloader,
@@ -93,52 +99,21 @@ pub(super) async fn start(
     })?;
     let metrics = Arc::new(Ec2Metrics::new());
     let clients = clients.observed_by(Arc::new(Counting(metrics.clone())));
-    let kubernetes = match set.eks_control_plane {
-        true => String::new(),
-        false => kubernetes_version(client).await?,
-    };
-    let seconds = |every: Duration| i64::try_from(every.as_secs()).unwrap_or(i64::MAX);
-    let queue = set.interruption_queue.clone();
-    let meant = Ec2Settings {
-        cluster: Cluster {
-            name: set.cluster_name,
-            endpoint: set.cluster_endpoint,
-            ca_bundle: match set.cluster_ca_bundle.is_empty() {
-                true => own_certificate(),
-                false => set.cluster_ca_bundle,
-            },
-            kube_dns_ip: kube_dns_ip(client.clone()).await.unwrap_or_default(),
-            ..Cluster::default()
-        },
-        kubernetes,
-        machines: machine::Settings {
-            vm_memory_overhead: set.vm_memory_overhead,
-            reserved_enis: set.reserved_enis,
-            expressions: set.expressions,
-            // Known once the cluster has been asked.
-            kubernetes: None,
-        },
-        reserved_capacity: settings.reserved_capacity,
-        min_values: settings.min_values.unwrap_or_default(),
-        without_dry_runs: set.without_dry_runs,
-        isolated: set.isolated,
-        reboot_for_repair: set.reboot_for_repair,
-        zonal_shift: set.zonal_shift,
-        paces: BTreeMap::from([
-            (Part::Images, seconds(set.images_every)),
-            (Part::Subnets, seconds(set.subnets_every)),
-            (Part::Groups, seconds(set.groups_every)),
-        ]),
-    };
-    if meant.reboot_for_repair && settings.repairs != RepairMode::WithinBudgets {
-        tracing::warn!(
-            "AWS feature gate RebootForRepair has no effect without feature gate NodeRepair, or with \
-             --legacy-node-repair"
-        );
+    let Start {
+        mut how,
+        eks_says_version,
+        queue,
+    } = asked;
+    if !eks_says_version {
+        how.kubernetes = kubernetes_version(client).await?;
     }
+    if how.cluster.ca_bundle.is_empty() {
+        how.cluster.ca_bundle = own_certificate();
+    }
+    how.cluster.kube_dns_ip = kube_dns_ip(client.clone()).await.unwrap_or_default();
     let clock = clock.clone();
     let clock = Arc::new(move || SystemTime::from(clock.now()));
-    begin(clients, client, metrics, meant, queue, clock, policies).await
+    begin(clients, client, metrics, how, queue, clock, policies).await
 }
 
 /// What a simulated process begins with: the provider with its tasks. Classes are those that

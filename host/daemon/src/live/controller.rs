@@ -55,12 +55,12 @@ use crate::live::observe::pod_latency::PodLatency;
 use crate::live::observe::state::{ClusterState, WorkItem};
 use crate::live::observe::watch::Observed;
 use crate::live::policies::Trouble;
+use crate::live::process::heap;
 use crate::live::process::mutants::mutant;
 use crate::live::process::step_error::Outcome;
 use crate::live::serve::explain_requests::ExplainRequests;
 use crate::live::serve::http::{Query, SharedBoard};
-use crate::process;
-use crate::status::parts;
+use crate::live::status::parts;
 use due::{GarbagePasses, PoolCounts, Publishing};
 use known_canaries::{Canaries, CanariesDone};
 use longshore_api::kinds::Kind;
@@ -445,7 +445,7 @@ impl Controller {
             return;
         }
         self.trim_due = false;
-        tokio::task::spawn_blocking(process::trim_heap);
+        tokio::task::spawn_blocking(heap::trim_heap);
     }
 
     /// The first action of a leader: enqueue everything.

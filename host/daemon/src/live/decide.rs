@@ -2,6 +2,7 @@
 
 pub(crate) mod claims;
 pub mod command;
+pub mod deadline;
 pub mod disruption;
 #[cfg(test)]
 pub(crate) mod fixture;

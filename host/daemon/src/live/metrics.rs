@@ -20,7 +20,7 @@ use prometheus::{
 use self::disruption::DisruptionMetrics;
 use self::reboots::RebootMetrics;
 use super::policies::PolicyStatus;
-use crate::config::Mode;
+use crate::live::config::Mode;
 use crate::live::observe::pod_latency;
 use crate::live::observe::state::{PodStage, PodTransition};
 use crate::live::process::lock::lock;
@@ -415,7 +415,7 @@ impl Metrics {
     }
 
     /// How old the data of signals is, and which enforced policies tell no offerings apart.
-    pub fn policies_and_signals(&self, status: &super::policies::Status) {
+    pub fn policies_and_signals(&self, status: &super::status::policies::PoliciesStatus) {
         let ages = status.signals.iter();
         let ages = ages.filter_map(|signal| Some((signal.name.as_str(), signal.age_seconds?)));
         self.signal_age.set(ages);

@@ -6,6 +6,7 @@ pub(in crate::live) mod freshness;
 pub mod fuzz;
 pub(crate) mod node;
 pub(crate) mod node_claim;
+pub mod node_classes;
 pub(in crate::live) mod offers;
 pub(in crate::live) mod overlays;
 pub(in crate::live) mod plan_index;

@@ -8,7 +8,7 @@
 //! own thread, does everything that takes time: reading, compiling, validating, fetching. The
 //! [`Shadows`], on another thread, run the shadow policies. Neither can delay a round. A bad file
 //! replaces nothing: the old version stays in place, with a [`Notice`] and an entry in the
-//! [`Status`].
+//! [`PoliciesStatus`].
 //!
 //! Logs, metrics and Events are made by the loop from notices and status. This module has no say in
 //! what a round decides. Signals also change only between rounds, so that a round sees consistent
@@ -22,6 +22,7 @@ mod canaries;
 mod compare;
 mod diff;
 mod files;
+pub mod grants;
 mod health;
 mod hints;
 mod last_good;
@@ -35,13 +36,18 @@ mod replan;
 mod serve;
 mod setup;
 mod shared;
+pub mod shipped;
 mod signals;
 mod slots;
-pub mod status;
+pub mod typed;
 mod watch;
 mod web;
-mod windows;
 
+pub use crate::live::status::policies::{
+    Active, Alike, CanaryStatus, ConfigStatus, DatedBy, FilesStatus, PoliciesStatus, PolicyStatus,
+    Problem, ShadowStatus, SignalStatus,
+};
+pub use crate::live::status::windows::{Difference, Side, Sums, Window};
 pub use boots::LiveBootstrap;
 pub use bundles::Fetching;
 pub use compare::Shadows;
@@ -55,9 +61,4 @@ pub use reloader::PolicyReloader;
 pub use serve::{ActivePolicies, BootSlot};
 pub use setup::Setup;
 pub use signals::ScoresAsker;
-pub use status::{
-    Active, Alike, CanaryStatus, ConfigStatus, DatedBy, FilesStatus, PolicyStatus, Problem,
-    ShadowStatus, SignalStatus, Status,
-};
 pub use watch::Watcher;
-pub use windows::{Difference, Side, Sums, Window};

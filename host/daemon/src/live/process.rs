@@ -3,10 +3,11 @@
 pub(in crate::live) mod backoff;
 pub mod clock;
 pub mod connection;
+pub mod heap;
 pub mod leader;
 pub(crate) mod lock;
-pub(in crate::live) mod log;
+pub mod log;
 pub mod mutants;
 pub(in crate::live) mod pulse;
 pub(in crate::live) mod step_error;
-pub(in crate::live) mod stop;
+pub mod stop;

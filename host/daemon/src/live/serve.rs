@@ -2,7 +2,8 @@
 
 pub(in crate::live) mod explain_requests;
 pub(in crate::live) mod gauges;
-pub(in crate::live) mod http;
+pub mod http;
+pub mod notices;
 pub mod questions;
 #[cfg(test)]
 pub(in crate::live) mod reference;

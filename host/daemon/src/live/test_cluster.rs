@@ -22,12 +22,12 @@ use crate::live::act::events::Events;
 use crate::live::act::launch::static_pools::purchases::StaticCapacity;
 use crate::live::act::repair::Repairs;
 use crate::live::decide::claims::FINALIZER;
+use crate::live::managed::Managed;
 use crate::live::metrics::Metrics;
 use crate::live::process::clock::Clock;
 use crate::live::process::leader::Leadership;
 use crate::live::process::lock::lock;
 use crate::live::process::pulse::Pulse;
-use crate::managed::Managed;
 
 /// The time of day when a test begins: 2026-11-24T12:00:00Z.
 pub const BEGIN: Timestamp = Timestamp::constant(1_795_521_600, 0);

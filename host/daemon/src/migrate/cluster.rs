@@ -6,8 +6,8 @@ use longshore_api::crd::Timestamp;
 use longshore_api::manifests::{Diagnostics, Document, documents};
 use serde_json::{Value, json};
 
-use crate::error::Failure;
 use crate::input;
+use crate::live::error::Failure;
 use crate::live::process::connection;
 
 /// An object as it came.

@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::chart::Release;
 use super::cluster::{Cluster, Object};
 use super::report::{Level, Report};
-use crate::error::Failure;
+use crate::live::error::Failure;
 use crate::live::observe::definitions::{Difference, INSTALL, difference};
 use crate::settings;
 use longshore_report::count;

@@ -12,10 +12,11 @@ use serde_json::Value;
 
 use crate::answer::Answer;
 use crate::args::CheckArgs;
-use crate::config::{self, Config, Mode, PolicyEntry, PolicySource};
-use crate::error::Failure;
+use crate::live::config::{self, Config, Mode, PolicyEntry, PolicySource};
+use crate::live::error::Failure;
+use crate::live::policies::grants::grants_hint;
+use crate::live::policies::typed;
 use crate::options;
-use crate::policies::grants::grants_hint;
 use crate::policies::{shipped, test};
 use longshore_report::messages::size;
 
@@ -27,7 +28,7 @@ pub fn run(args: &CheckArgs) -> Result<Answer, Failure> {
         (config, _) => config.unwrap_or_default(),
     };
     let sources = options::sources_of(config.registries, config.trust);
-    let entry = super::typed(&args.file, &args.settings, &args.cel)?;
+    let entry = super::inspected(&args.file, &args.settings, &args.cel)?;
     let name = entry.source.to_string();
     let mut text = String::new();
     let host = super::host_that_says_so()?;
@@ -118,7 +119,7 @@ fn row(text: &mut String, name: &str, value: &str) {
 }
 
 fn read(file: &Path) -> Result<Config, Failure> {
-    let text = options::read(file)?;
+    let text = typed::read(file)?;
     config::parse(file, &text).map_err(Failure::Config)
 }
 
@@ -134,7 +135,7 @@ fn configured(config: Config) -> Result<Answer, Failure> {
             continue;
         }
         if let Some(file) = &entry.settings_file {
-            entry.settings = options::settings_of(file)?;
+            entry.settings = typed::settings_of(file)?;
         }
         if let Some(reference) = entry.source.reference() {
             shown += &verified(reference, &super::fetch(&sources, reference)?);

@@ -10,8 +10,8 @@ use serde_json::Value;
 
 use crate::answer::Answer;
 use crate::args::ProveArgs;
-use crate::error::Failure;
-use crate::options;
+use crate::live::error::Failure;
+use crate::live::policies::typed;
 use crate::policies::{self, test};
 use longshore_report::count;
 
@@ -54,7 +54,7 @@ fn settings(args: &ProveArgs) -> Result<serde_json::Map<String, Value>, Failure>
     let settings = args
         .settings
         .as_deref()
-        .map(options::settings_of)
+        .map(typed::settings_of)
         .transpose()?;
     match settings {
         Some(Value::Object(settings)) => Ok(settings),

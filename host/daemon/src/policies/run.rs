@@ -8,7 +8,7 @@ use longshore_policy::{CallError, LoadedPolicy, Message, Session, Signals};
 
 use crate::answer::Answer;
 use crate::args::{RunPolicyArgs, WorldArgs};
-use crate::error::Failure;
+use crate::live::error::Failure;
 use crate::{input, options, replay};
 use longshore_report::count;
 
@@ -22,7 +22,7 @@ struct Question {
 
 /// Asks about a snapshot, a round of a journal, or the built-in instance types.
 pub fn run(args: &RunPolicyArgs) -> Result<Answer, Failure> {
-    let entry = super::typed(&args.file, &args.settings, &args.cel)?;
+    let entry = super::inspected(&args.file, &args.settings, &args.cel)?;
     let name = entry.source.to_string();
     let host = super::host_that_says_so()?;
     let terms = super::all_that_it_exports(&entry);

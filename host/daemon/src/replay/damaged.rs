@@ -233,7 +233,7 @@ fn a_disk_that_says_no_is_asked_again_and_nothing_is_lost() {
 fn two_processes_do_not_write_to_one_folder() {
     let scene = JournalFixture::new("lock", LARGE, &[]);
     let refused = Journal::open(&scene.path(), LARGE).unwrap_err();
-    let refused = crate::error::Failure::from(refused).report();
+    let refused = crate::live::error::Failure::from(refused).report();
     assert!(
         refused.contains("another process") && refused.contains("hint"),
         "{refused}"

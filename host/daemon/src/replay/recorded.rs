@@ -17,9 +17,10 @@ use longshore_policy::{
 };
 
 use super::fold::BlobStore;
-use crate::error::Failure;
-use crate::options;
-use crate::policies::{load_entry, toml_of};
+use crate::live::config::toml_of;
+use crate::live::error::Failure;
+use crate::live::policies::typed::scorer;
+use crate::policies::load_entry;
 use judged::Judged;
 use longshore_journal::messages::short;
 use longshore_journal::read_costs;
@@ -274,7 +275,7 @@ impl Scorer {
                 notes: RefCell::default(),
             });
         }
-        let entry = options::scorer(typed)?;
+        let entry = scorer(typed)?;
         let host = host()?;
         let policy = load_entry(&host, &Sources::default(), &entry, &entry.terms())?;
         let name = format!("{} (sha256:{})", policy.called(), short(policy.digest()));

@@ -8,8 +8,8 @@ use serde_json::json;
 
 use super::{Verdict, replay};
 use crate::live::decide::fixture::{JournalFixture, LARGE, segments};
+use crate::live::environment::CatalogueOverlays;
 use crate::live::observe::watch::Change;
-use crate::live::run::environment::CatalogueOverlays;
 use longshore_api::kinds::Kind;
 use longshore_journal::read::{Item, Reader};
 use longshore_journal::record::Record;

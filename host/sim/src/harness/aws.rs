@@ -17,11 +17,11 @@ use std::time::SystemTime;
 use kube::Client;
 use longshore_aws::clients::Clients;
 use longshore_aws::provider::{Clock as Now, Settings};
-use longshore_daemon::error::Failure;
 use longshore_daemon::live::aws::simulated;
+use longshore_daemon::live::environment::Cloud;
+use longshore_daemon::live::error::Failure;
 use longshore_daemon::live::policies::PolicyReloader;
 use longshore_daemon::live::process::clock::Clock;
-use longshore_daemon::live::run::environment::Cloud;
 use longshore_ec2::userdata::Cluster;
 
 pub use account::{Account, Options};

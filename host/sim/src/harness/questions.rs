@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use longshore_daemon::live::environment::Daemon;
 use longshore_daemon::live::policies::PolicyReloader;
-use longshore_daemon::live::run::environment::Daemon;
 pub use longshore_daemon::live::serve::questions::Subject;
 use longshore_daemon::live::serve::questions::{NotExplained, Questions};
 

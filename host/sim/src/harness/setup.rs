@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use longshore_daemon::error::Failure;
+use longshore_daemon::live::environment::RepairMode;
+use longshore_daemon::live::error::Failure;
 use longshore_daemon::live::policies::{PolicyReloader, Setup as Policies};
-use longshore_daemon::live::run::environment::RepairMode;
 use longshore_journal::Journal;
 
 #[cfg(feature = "aws")]

@@ -9,7 +9,7 @@ use kube::api::{Api, ObjectMeta, PostParams};
 use serde::{Deserialize, Serialize};
 
 use super::context::Context;
-use crate::canary::{Request, Rollout};
+use crate::live::canary::{Request, Rollout};
 use crate::live::process::step_error::StepError;
 use longshore_report::hex::hex;
 
@@ -175,7 +175,7 @@ pub async fn write_leading(ctx: &Context, map: CanaryMap) -> Result<CanaryMap, S
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::canary::{ALL, Promotion, Terms};
+    use crate::live::canary::{ALL, Promotion, Terms};
 
     fn rollout(version: &str) -> Rollout {
         let terms = Terms {

@@ -28,6 +28,7 @@ use super::launch::useless_purchase_writes::registrations::Registrations;
 use super::nominations::Nominations;
 use super::recent::Recent;
 use super::repair::mode::Repairs;
+use crate::live::managed::Managed;
 use crate::live::metrics::Metrics;
 use crate::live::observe::freshness::OwnWrite;
 use crate::live::observe::node::NodeView;
@@ -38,7 +39,6 @@ use crate::live::process::leader::Leadership;
 use crate::live::process::lock::lock;
 use crate::live::process::pulse::Pulse;
 use crate::live::process::step_error::StepError;
-use crate::managed::Managed;
 use longshore_api::kinds::Kind;
 use longshore_api::strip_managed_fields::strip_managed_fields;
 

@@ -15,7 +15,7 @@ use longshore_api::crd::{ConditionStatus, NodeClaim, Timestamp, condition};
 use crate::live::observe::node_claim::rfc3339;
 use crate::live::observe::state::cost::Cost;
 use crate::live::process::lock::lock;
-use crate::status::parts;
+use crate::live::status::parts;
 use churn::{Churn, End, Lost};
 use cost::Costs;
 pub use cost::SAMPLE_INTERVAL;

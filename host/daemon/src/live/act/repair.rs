@@ -31,7 +31,7 @@ use crate::live::observe::node::NodeView;
 use crate::live::observe::node_claim::{TERMINATION_TIME, pool_of, rfc3339};
 use crate::live::process::mutants::mutant;
 use crate::live::process::step_error::{Outcome, StepError};
-pub use mode::Repairs;
+pub use mode::{RepairMode, Repairs};
 pub use policies::RepairPolicies;
 use policies::Unhealthy;
 

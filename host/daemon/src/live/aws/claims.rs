@@ -16,9 +16,9 @@ use kube::{ResourceExt as _, runtime::WatchStreamExt as _};
 use longshore_api::crd::NodeClaim;
 use tokio::sync::mpsc::UnboundedSender;
 
+use crate::live::managed::Managed;
 use crate::live::observe::node_claim;
 use crate::live::process::lock::lock;
-use crate::managed::Managed;
 
 /// Whose an instance is, as far as the watch says.
 #[derive(Clone, Debug, PartialEq, Eq)]

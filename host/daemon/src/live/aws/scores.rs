@@ -6,7 +6,7 @@ use longshore_aws::provider::Ec2;
 use longshore_aws::scores::Wanted;
 use tokio::runtime::Handle;
 
-use crate::config::ScoresEntry;
+use crate::live::config::ScoresEntry;
 use crate::live::policies::{Problem, ScoresAsker};
 
 /// What asks EC2. To be called outside of the runtime's threads.

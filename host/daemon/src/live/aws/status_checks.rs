@@ -291,8 +291,8 @@ mod tests {
     use longshore_cloud::CloudError;
 
     use super::*;
+    use crate::live::managed::Managed;
     use crate::live::test_cluster::{context, fresh};
-    use crate::managed::Managed;
 
     #[tokio::test]
     async fn the_claim_of_an_unhealthy_instance_is_deleted_and_counted() {

@@ -23,7 +23,7 @@ use crate::live::decide::rollout::InFlightPod;
 use crate::live::decide::round::Round;
 use crate::live::observe::server_pods::{self, Asked};
 use crate::live::process::lock::lock;
-use crate::status::parts::LastPlan;
+use crate::live::status::parts::LastPlan;
 use longshore_api::kinds::Kind;
 use longshore_report::decision::{self, UnplacedPod};
 use longshore_report::messages::time_of_day;

@@ -12,8 +12,8 @@ use tokio::time::Instant;
 
 use super::known_canaries::{Canaries, CanariesDone};
 use super::{Controller, Done};
-use crate::canary::{ALL, Decision, Facts, Kept, Launched, Launches, Obeyed, Phase};
 use crate::live::act::canary_map::{self, Entry};
+use crate::live::canary::{ALL, Decision, Facts, Kept, Launched, Launches, Obeyed, Phase};
 use crate::live::policies::{CanarySlot, CanaryStatus, Kind as NoticeKind, ObeyedVersions};
 use crate::live::process::mutants::mutant;
 use crate::live::process::step_error::StepError;
@@ -75,7 +75,7 @@ impl Controller {
         self.config.policies.obey(ObeyedVersions::new());
     }
 
-    fn wish_of(&self, policy: &str) -> Option<crate::canary::Request> {
+    fn wish_of(&self, policy: &str) -> Option<crate::live::canary::Request> {
         let kept = self.canaries.kept.get(policy)?;
         self.canaries.map.as_ref()?.wish(policy, kept.wanted())
     }

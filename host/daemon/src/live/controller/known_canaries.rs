@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use crate::canary::{Kept, Obeyed, Rollout};
 use crate::live::act::canary_map::CanaryMap;
+use crate::live::canary::{Kept, Obeyed, Rollout};
 use crate::live::policies::{CanarySlot, ObeyedVersions};
 use crate::live::process::mutants::mutant;
 use crate::live::process::step_error::StepError;

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use crate::live::observe::offers::CurrentOffers;
 use crate::live::observe::state::TypeTable;
 use crate::live::process::lock::lock;
-use crate::status::parts::Overlays;
+use crate::live::status::parts::Overlays;
 
 /// What can be bought is asked this often while nothing is planned.
 const OFFERS_POLL: Duration = Duration::from_secs(1);

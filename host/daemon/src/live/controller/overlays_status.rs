@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::Controller;
 use crate::live::observe::overlays::{Applied, Verdict};
 use crate::live::observe::state::TypeTable;
-use crate::status::parts::{ChangedPrice, Overlay, Overlays};
+use crate::live::status::parts::{ChangedPrice, Overlay, Overlays};
 
 /// Overlays and offerings that are named.
 const MAX_NAMED_OVERLAYS: usize = 20;
@@ -85,7 +85,7 @@ mod tests {
 
     use super::*;
     use crate::live::observe::state::{OfferingRow, TypeRow};
-    use crate::status::parts::Status;
+    use crate::live::status::parts::Status;
 
     fn table(prices: &[(&str, f64)]) -> TypeTable {
         let row = |(name, price): &(&str, f64)| TypeRow {
@@ -132,6 +132,6 @@ mod tests {
             overlay   twin: ignored: another one of its weight changes the same price or resource
             prices    1 offering at another price: a.large/a/spot 0.05 USD/h (offered at 0.1)
         "#]]
-        .assert_eq(&crate::status::as_text(&status));
+        .assert_eq(&crate::live::status::as_text(&status));
     }
 }

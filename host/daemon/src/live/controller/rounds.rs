@@ -3,9 +3,9 @@
 use tokio::time::Instant;
 
 use super::{Controller, Done};
-use crate::config::NewPods;
 use crate::live::act::guard::guarded_now;
 use crate::live::act::repair::Repairs;
+use crate::live::config::NewPods;
 use crate::live::decide;
 use crate::live::decide::round;
 use crate::live::decide::round::RoundConfig;

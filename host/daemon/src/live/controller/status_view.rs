@@ -13,7 +13,7 @@ use crate::live::observe::node_claim::is_true;
 use crate::live::observe::planned_pods::planned_pods;
 use crate::live::observe::state::{MetricsSnapshot, TypeTable};
 use crate::live::process::lock::lock;
-use crate::status::parts::{Status, WaitingPods};
+use crate::live::status::parts::{Status, WaitingPods};
 use longshore_core::model::conditions::REGISTERED;
 
 impl Controller {

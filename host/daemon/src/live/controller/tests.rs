@@ -12,17 +12,16 @@ use longshore_simcluster::server::resources::POD;
 
 use super::timers::MAX_WATCH_SILENCE;
 use super::*;
-use crate::input;
 use crate::live::act::launch::refusals::Refused;
+use crate::live::environment::fixed;
 use crate::live::observe::server_pods;
 use crate::live::observe::watch::Change;
 use crate::live::policies::{PolicyReloader, Setup};
 use crate::live::process::leader::Leadership;
 use crate::live::process::lock::lock;
-use crate::live::run::environment::fixed;
 use crate::live::serve::http;
+use crate::live::status::parts::LastPlan;
 use crate::live::test_cluster::{TestCluster, context, fresh, instance};
-use crate::status::parts::LastPlan;
 use longshore_journal::Journal;
 
 pub(super) const POOL: &str = r#"{"metadata":{"name":"default","uid":"p","generation":1},"spec":{"template":{"spec":{
@@ -77,11 +76,9 @@ async fn explained(at: SocketAddr, pod: &str) -> (u16, String) {
 }
 
 pub(super) fn how(ctx: &Context) -> (RoundConfig, Symbols) {
-    let (world, _) = input::catalogue_only(None)
-        .map_err(|failure| failure.report())
-        .unwrap();
+    let mut names = Symbols::default();
     let how = RoundConfig {
-        catalogue: fixed(world.catalogue),
+        catalogue: fixed(longshore_kwok::catalogue::built_in(&mut names)),
         overlays: None,
         unavailable: ctx.memory.unavailable.clone(),
         settings: longshore_core::model::Settings::default(),
@@ -97,7 +94,7 @@ pub(super) fn how(ctx: &Context) -> (RoundConfig, Symbols) {
         computing: None,
         look_takes: Duration::ZERO,
     };
-    (how, world.names)
+    (how, names)
 }
 
 #[tokio::test]
@@ -264,7 +261,7 @@ fn listed(ctx: Arc<Context>) -> Controller {
 fn status_of(control: &mut Controller) -> String {
     let synced = control.state.lists.synced() && control.silence().is_none();
     control.publish_status(synced, true, Instant::now());
-    crate::status::as_text(lock(&control.board).status.as_ref().unwrap())
+    crate::live::status::as_text(lock(&control.board).status.as_ref().unwrap())
 }
 
 #[tokio::test(start_paused = true)]

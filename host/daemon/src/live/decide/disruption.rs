@@ -21,7 +21,7 @@ use longshore_policy::Signals;
 use super::round::{RoundConfig, build_snapshot};
 use super::round_input::RoundInput;
 use super::staying::{self, Staying, Told};
-use crate::deadline::Deadline;
+use crate::live::decide::deadline::Deadline;
 use longshore_journal::Looked;
 use longshore_journal::look::Look;
 use longshore_report::disruption;
@@ -32,7 +32,7 @@ use crate::live::observe::protection;
 use crate::live::policies::ActivePolicies;
 use crate::live::process::clock::Clock;
 use crate::live::process::mutants::mutant;
-use crate::status::parts::Held;
+use crate::live::status::parts::Held;
 use longshore_core::model::conditions::INITIALIZED;
 use longshore_fail_points::fail_point;
 

@@ -18,7 +18,7 @@ use tokio::task::JoinHandle;
 
 use super::claims::NominationPlan;
 use super::round_input::RoundInput;
-use crate::deadline::{self, Deadline, TIME_LIMIT};
+use crate::live::decide::deadline::{self, Deadline, TIME_LIMIT};
 use crate::live::observe::offers::Offers;
 use crate::live::observe::overlays::{CatalogueOverlays, OverlaySet};
 use crate::live::observe::unavailable_offerings::UnavailableOfferings;

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use longshore_report::disruption::{Messages, Reason, Reasons};
 
-use crate::status::parts::Held;
+use crate::live::status::parts::Held;
 use longshore_core::model::conditions::DRIFTED;
 
 /// Nothing is said again of a node before this: Karpenter's interval.

@@ -22,8 +22,8 @@ use super::node::NodeView;
 use super::node_claim::pool_of;
 use super::overlays::OverlaySet;
 pub use super::pod_latency::PodStage;
-use crate::managed::Managed;
-use crate::node_classes;
+use crate::live::managed::Managed;
+use crate::live::observe::node_classes;
 use longshore_api::kinds::Kind;
 
 mod by_provider;

@@ -13,7 +13,7 @@ use longshore_cloud::{OfferingName, UNAVAILABLE_SECONDS};
 use longshore_core::model::{Catalogue, OfferingId, Symbol, Symbols};
 
 use crate::live::process::lock::lock;
-use crate::status::parts::WithoutCapacity;
+use crate::live::status::parts::WithoutCapacity;
 use longshore_report::messages::time_of_day;
 
 /// What is short. One for the process.

@@ -11,7 +11,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::serve::ActivePolicies;
 use super::shared::Shared;
-use crate::bootstrap::LastTexts;
+use crate::live::bootstrap::LastTexts;
 use crate::live::process::lock::lock;
 use longshore_report::hex::hex;
 

@@ -8,13 +8,13 @@ use longshore_policy::{CallStats, ChainLink, Fallback, Message, Report, ScoreRec
 
 use super::notice::{Kind, Notice};
 use super::serve::ActivePolicies;
-use super::status::{
-    Active, Alike, Comparison, ConfigStatus, FilesStatus, LookComparison, PolicyStatus,
-    SignalStatus, Status,
+use crate::live::status::policies::{
+    Active, Alike, Comparison, ConfigStatus, FilesStatus, LookComparison, PoliciesStatus,
+    PolicyStatus, SignalStatus,
 };
 
-use super::windows::{Replanned, Windows};
-use crate::bootstrap::BootedBy;
+use crate::live::bootstrap::BootedBy;
+use crate::live::status::windows::{Replanned, Windows};
 
 /// What taking over has cost rounds.
 #[derive(Clone, Copy, Default)]
@@ -89,7 +89,7 @@ impl PolicyBoard {
     }
 
     /// Everything, at `now`, seconds since 1970.
-    pub fn status(&self, took: SwapTimes, now: i64) -> Status {
+    pub fn status(&self, took: SwapTimes, now: i64) -> PoliciesStatus {
         let age = |signal: &SignalStatus| SignalStatus {
             age_seconds: signal.data_at.map(|at| now.saturating_sub(at).max(0)),
             ..signal.clone()
@@ -100,7 +100,7 @@ impl PolicyBoard {
             Some(format!("policy {} {what}", policy.name))
         });
         let policies = self.policies.iter().map(|policy| self.shown(policy, now));
-        Status {
+        PoliciesStatus {
             config: self.config.clone(),
             files: self.files.clone(),
             policies: policies.collect(),

@@ -26,11 +26,11 @@ use longshore_policy::OnFailure;
 use super::notice::Kind;
 use super::reloader::PolicyReloader;
 use super::serve::BootSlot;
-use crate::bootstrap::{
+use crate::live::bootstrap::{
     BootPolicy, BootedBy, CatalogueMachines, NodesOf, PoolAnswer, ask_about, count_together,
 };
+use crate::live::managed::Managed;
 use crate::live::process::lock::lock;
-use crate::managed::Managed;
 
 /// Texts that are kept: one for each kind of node that is launched lately.
 const MAX_CACHED_TEXTS: usize = 64;

@@ -17,8 +17,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use longshore_bundle::{Cache, Error, Patience, Policy, Reference, Sources};
 
 use super::files::Files;
-use super::status::Problem;
-use crate::config::{Config, Mode, PolicyEntry};
+use crate::live::config::{Config, Mode, PolicyEntry};
+use crate::live::status::policies::Problem;
 
 /// What a policy's reference leads to, by the policy's name.
 pub struct Bundles {

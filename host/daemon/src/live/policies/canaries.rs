@@ -1,7 +1,7 @@
 //! The next versions of policies: which of them are loaded, for which NodePools they are obeyed, and
 //! what is seen of them.
 //!
-//! Decisions are [`crate::canary`]'s, and the controller has them written down. Here is what lies
+//! Decisions are [`crate::live::canary`]'s, and the controller has them written down. Here is what lies
 //! between them and the rounds.
 
 use std::collections::BTreeMap;
@@ -13,8 +13,8 @@ use super::diff::Fingerprint;
 use super::next_version::{CanarySlot, ObeyedVersions, Sighting, facts_of};
 use super::serve::ActivePolicies;
 use super::slots::LoadedSlot;
-use crate::canary::Fault;
-use crate::config::{Mode, canary_name};
+use crate::live::canary::Fault;
+use crate::live::config::{Mode, canary_name};
 use longshore_report::hex::hex;
 
 /// The next versions of enforced policies, by place.

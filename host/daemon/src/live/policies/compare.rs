@@ -22,9 +22,9 @@ use longshore_policy::{Report, ScoreRecord, ScoreRequest, Session};
 use super::replan::{Question, is_worth_it};
 use super::serve::{ActivePolicies, Judged, Shadow, ShadowJudge};
 use super::shared::Shared;
-use super::status::{Comparison, LookComparison};
-use crate::config::canary_name;
+use crate::live::config::canary_name;
 use crate::live::process::lock::lock;
+use crate::live::status::policies::{Comparison, LookComparison};
 
 /// Costs closer than this are the same: USD per hour.
 const EQUAL_WITHIN_USD: f64 = 1e-9;

@@ -3,7 +3,7 @@
 
 use longshore_policy::Terms;
 
-use crate::config::Mode;
+use crate::live::config::Mode;
 
 /// What makes a version another one: the component, its settings, and what it may do.
 #[derive(Clone, PartialEq, Debug)]

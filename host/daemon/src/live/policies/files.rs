@@ -14,7 +14,7 @@ use std::time::{Duration, SystemTime};
 use sha2::{Digest as _, Sha256};
 
 use super::bundles;
-use crate::config::{Config, Mode, SignalEntry};
+use crate::live::config::{Config, Mode, SignalEntry};
 use longshore_report::hex::hex;
 
 /// The largest file that is read: a component in Python has 18 MiB.

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::status::{Active, PolicyStatus};
-use crate::config::Mode;
+use crate::live::config::Mode;
+use crate::live::status::policies::{Active, PolicyStatus};
 
 /// Seconds that a policy must answer before it counts as healthy: one that flips its answers changes
 /// no NodePool twice a round.
@@ -102,8 +102,8 @@ fn what(policy: &PolicyStatus) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::status::Problem;
     use super::*;
+    use crate::live::status::policies::Problem;
 
     fn policy(name: &str, failing: Option<&str>) -> PolicyStatus {
         PolicyStatus {

@@ -14,7 +14,7 @@ use notify::event::{AccessKind, AccessMode};
 use notify::{Config, Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 
 use super::places::{Mounts, folders};
-use super::status::FilesStatus;
+use crate::live::status::policies::FilesStatus;
 
 /// Files are looked at once their folders have been quiet for this long.
 const QUIET_PERIOD: Duration = Duration::from_millis(200);

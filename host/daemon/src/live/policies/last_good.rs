@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest as _, Sha256};
 
 use super::load;
-use super::status::Problem;
-use crate::config::{Config, parse};
-use crate::error::Failure;
+use crate::live::config::{Config, parse};
+use crate::live::error::Failure;
+use crate::live::status::policies::Problem;
 use longshore_report::hex::hex;
 
 /// A configuration to begin with.

@@ -16,11 +16,12 @@ use sha2::{Digest as _, Sha256};
 use super::bundles::Bundles;
 use super::diff::{Fingerprint, PolicySlot};
 use super::files::{self, Files, MAX_FILE_BYTES};
-use super::status::Problem;
-use crate::config::{Config, PolicyEntry, PolicySource, parse, parse_settings};
-use crate::error::Failure;
-use crate::policies::grants::not_granted;
-use crate::policies::{shipped, toml_of};
+use super::shipped;
+use crate::live::config::toml_of;
+use crate::live::config::{Config, PolicyEntry, PolicySource, parse, parse_settings};
+use crate::live::error::Failure;
+use crate::live::policies::grants::not_granted;
+use crate::live::status::policies::Problem;
 use longshore_report::hex::hex;
 
 /// The largest configuration or settings file.

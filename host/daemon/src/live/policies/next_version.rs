@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use longshore_policy::{CanaryFault, CanarySeen, LoadedPolicy, Obeyed};
 
-use crate::canary::{Facts, Fault, Terms};
+use crate::live::canary::{Facts, Fault, Terms};
 
 /// A policy whose next version is loaded.
 #[derive(Clone)]

@@ -21,12 +21,12 @@ use super::serve::{ActivePolicies, BootSlot};
 use super::setup::Setup;
 use super::shared::Shared;
 use super::signals::{self, ScoresAsker};
-use super::status::{CanaryStatus, PolicyStatus, Status};
 use super::watch::Watcher;
-use crate::bootstrap::{BootedBy, LastTexts};
-use crate::config::canary_name;
-use crate::error::Failure;
+use crate::live::bootstrap::{BootedBy, LastTexts};
+use crate::live::config::canary_name;
+use crate::live::error::Failure;
 use crate::live::process::lock::lock;
+use crate::live::status::policies::{CanaryStatus, PoliciesStatus, PolicyStatus};
 
 /// How often signals are seen to, and what rounds have done with is dropped.
 const TICK: Duration = Duration::from_millis(500);
@@ -246,12 +246,12 @@ impl PolicyReloader {
     }
 
     /// Everything about policies and signals as it stands.
-    pub fn status(&self) -> Status {
+    pub fn status(&self) -> PoliciesStatus {
         self.status_at(SystemTime::now())
     }
 
     /// As [`PolicyReloader::status`], for callers with a clock of their own.
-    pub fn status_at(&self, now: SystemTime) -> Status {
+    pub fn status_at(&self, now: SystemTime) -> PoliciesStatus {
         let (current, took) = {
             let slot = self.shared.slot();
             (slot.current.clone(), slot.swaps)

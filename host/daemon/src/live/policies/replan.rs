@@ -13,8 +13,8 @@ use longshore_core::snapshot::Snapshot;
 use longshore_policy::{Obeyed, WasmPolicies};
 
 use super::next_version::{CanarySlot, Sighting, facts_of};
-use super::windows::{Difference, Replanned, Side};
-use crate::canary::{Compared, Facts, Fault};
+use crate::live::canary::{Compared, Facts, Fault};
+use crate::live::status::windows::{Difference, Replanned, Side};
 
 /// What a round planned for.
 pub(super) struct Question {

@@ -15,7 +15,7 @@ use longshore_policy::{
 };
 
 use super::next_version::CanarySlot;
-use crate::config::{Config, Disruption, Mode, Planning, PolicyEntry};
+use crate::live::config::{Config, Disruption, Mode, Planning, PolicyEntry};
 use crate::live::process::lock::lock;
 
 /// A state of everything that rounds ask. Answers the planner; immutable, and replaced as a whole.

@@ -7,7 +7,7 @@ use longshore_policy::{Compiler, Limits};
 
 use super::bundles::Fetching;
 use super::last_good::Opened;
-use crate::config::Config;
+use crate::live::config::Config;
 use longshore_journal::Journal;
 
 /// Where everything comes from.

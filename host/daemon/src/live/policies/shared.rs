@@ -11,7 +11,7 @@ use super::health::Health;
 use super::next_version::{ObeyedVersions, Sighting};
 use super::serve::ActivePolicies;
 use super::signals::ScoresAsker;
-use crate::bootstrap::LastTexts;
+use crate::live::bootstrap::LastTexts;
 use crate::live::process::lock::lock;
 
 /// What the threads of a [`PolicyReloader`](super::PolicyReloader) share.

@@ -15,9 +15,9 @@ use serde_json::error::Category;
 
 use super::board::PolicyBoard;
 use super::notice::Kind;
-use super::status::{DatedBy, Problem, SignalStatus};
 use super::{files, web};
-use crate::config::{Config, MAX_AGE, ScoresEntry, SignalEntry};
+use crate::live::config::{Config, MAX_AGE, ScoresEntry, SignalEntry};
+use crate::live::status::policies::{DatedBy, Problem, SignalStatus};
 
 /// The largest table, in bytes: 100 000 rows of `type/zone`.
 pub(super) const MAX_TABLE_BYTES: u64 = 4 << 20;

@@ -9,9 +9,9 @@ use super::diff::Fingerprint;
 use super::load::Unusable;
 use super::notice::Kind;
 use super::signals::seconds;
-use super::status::{PolicyStatus, ShadowStatus};
-use crate::config::{Mode, PolicyEntry};
-use crate::policies::grants::grants_hint;
+use crate::live::config::{Mode, PolicyEntry};
+use crate::live::policies::grants::grants_hint;
+use crate::live::status::policies::{PolicyStatus, ShadowStatus};
 
 /// A policy of the configuration.
 pub(super) struct LoadedSlot {

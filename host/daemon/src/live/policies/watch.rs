@@ -23,9 +23,9 @@ use super::setup::Setup;
 use super::shared::{Shared, Slot};
 use super::signals::{Sources, read_files, seconds};
 use super::slots::{LoadedSlot, Outcome};
-use super::status::{ConfigStatus, PolicyStatus, Problem, ShadowStatus};
-use crate::config::{Config, Mode, PolicyEntry, canary_name};
-use crate::error::Failure;
+use crate::live::config::{Config, Mode, PolicyEntry, canary_name};
+use crate::live::error::Failure;
+use crate::live::status::policies::{ConfigStatus, PolicyStatus, Problem, ShadowStatus};
 use longshore_journal::Journal;
 
 /// Keeps the running policies equal to the files.

@@ -13,7 +13,7 @@ use ureq::unversioned::transport::{DefaultConnector, NextTimeout};
 
 use super::files;
 use super::signals::{MAX_TABLE_BYTES, Reply, table, wrong};
-use super::status::{Problem, without_secrets};
+use crate::live::status::policies::{Problem, without_secrets};
 
 /// Redirects followed, all to the same host.
 const MAX_REDIRECTS: usize = 3;

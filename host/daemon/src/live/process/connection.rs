@@ -30,7 +30,7 @@ use tower::{BoxError, Service, ServiceBuilder};
 use super::clock::Clock;
 use super::leader::{Leadership, NotLeading};
 use super::mutants::mutant;
-use crate::error::Failure;
+use crate::live::error::Failure;
 
 /// After this long without any data the server is pinged.
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(10);

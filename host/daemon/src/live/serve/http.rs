@@ -23,9 +23,9 @@ use super::explain_requests::{ExplainRequest, Subject};
 use super::gauges::Pages;
 use super::questions::{NotExplained, Questions};
 use crate::live::observe::state::MetricsSnapshot;
-use crate::live::policies;
 use crate::live::process::lock::lock;
-use crate::status::parts::Status;
+use crate::live::status::parts::Status;
+use crate::live::status::policies::PoliciesStatus;
 use listen::{Client, Limits};
 use longshore_report::explained::Explained;
 
@@ -35,7 +35,7 @@ pub struct StatusBoard {
     /// Everything listed once.
     pub synced: bool,
     /// What the policies say of themselves.
-    pub policies: Option<policies::Status>,
+    pub policies: Option<PoliciesStatus>,
     /// What is wrong with the cluster's resource definitions.
     pub definitions: Vec<String>,
     /// For `longshore status`; absent until the loop has begun.

@@ -14,8 +14,8 @@ use super::http::{Query, SharedBoard};
 use crate::live::act::context::Context;
 use crate::live::policies::{Notice, PolicyReloader};
 use crate::live::process::lock::lock;
-use crate::status;
-use crate::status::parts::Status;
+use crate::live::status;
+use crate::live::status::parts::Status;
 use longshore_report::explained::Explained;
 
 /// Longest wait for an explanation.

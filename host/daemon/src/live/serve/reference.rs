@@ -4,9 +4,9 @@
 use expect_test::expect_file;
 
 use super::gauges;
+use crate::live::generated_pages::{table, with_section};
 use crate::live::metrics;
 use crate::live::metrics::reference::Row;
-use crate::reference::{table, with_section};
 
 const PAGE: &str = include_str!("../../../../docs/metrics.md");
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use longshore_daemon::config::reader::Table;
+use longshore_daemon::live::config::reader::Table;
 use longshore_emulator::Account;
 use serde_json::json;
 

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use crate::live::observe::node_claim::rfc3339;
 use crate::live::process::lock::lock;
-use crate::status::parts;
+use crate::live::status::parts;
 
 /// How often a refusal that lasts is reported.
 const REPORT_INTERVAL: Duration = Duration::from_secs(600);

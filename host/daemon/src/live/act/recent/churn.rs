@@ -6,7 +6,7 @@ use longshore_api::crd::NodeClaim;
 use longshore_api::labels;
 
 use super::{HOUR, NodesByName, listed, most};
-use crate::status::parts;
+use crate::live::status::parts;
 use longshore_report::messages::span;
 
 /// Nodes live short where more ended within the hour than half of those that there are, and at least

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{DAY, HOUR};
 use crate::live::observe::state::cost::Cost;
-use crate::status::parts;
+use crate::live::status::parts;
 
 /// How often the cost is written down.
 pub const SAMPLE_INTERVAL: Duration = Duration::from_secs(60);

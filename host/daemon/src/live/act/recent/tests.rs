@@ -39,7 +39,7 @@ fn view(recent: &Recent, claims: &[NodeClaim]) -> View {
 }
 
 fn text(view: View) -> String {
-    crate::status::as_text(&parts::Status {
+    crate::live::status::as_text(&parts::Status {
         churn: view.churn,
         lost: view.lost,
         cost: view.cost,

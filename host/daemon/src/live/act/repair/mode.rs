@@ -3,7 +3,17 @@
 use longshore_cloud::CloudProvider;
 
 use super::policies::{PolicyError, RepairPolicies};
-use crate::settings::RepairMode;
+
+/// How nodes that stay unhealthy are repaired, as an operator chooses it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RepairMode {
+    #[default]
+    Off,
+    /// Replaced regardless of budgets.
+    AtOnce,
+    /// Replaced or rebooted, one after the other, within budgets.
+    WithinBudgets,
+}
 
 /// How nodes that stay unhealthy are repaired, with what the cloud says of unhealthy nodes.
 #[derive(Clone, Debug, Default)]

@@ -8,7 +8,7 @@ use super::Look;
 use crate::live::decide::claims::NewNodeClaim;
 use crate::live::decide::disruption::{IdleLook, Rested};
 use crate::live::decide::staying::Told;
-use crate::status::parts::Held;
+use crate::live::status::parts::Held;
 
 /// What the loop knows of disruption. What has to outlive the process is on objects as well.
 #[derive(Default)]

@@ -7,7 +7,7 @@ use longshore_api::crd::{NodeClaim, NodeClaimStatus, Timestamp, condition};
 use crate::live::observe::node_claim::{is_true, pool_of, rfc3339};
 use crate::live::observe::planned_pods::planned_pods;
 use crate::live::observe::state::ClusterState;
-use crate::status::parts;
+use crate::live::status::parts;
 use longshore_core::model::conditions::{INITIALIZED, LAUNCHED, REGISTERED};
 
 const MAX_LINES: usize = 20;

@@ -7,7 +7,7 @@ use longshore_api::crd::{ConditionStatus, NodeClaim, condition};
 use crate::live::act::context::Context;
 use crate::live::observe::node_claim::{pool_of, rfc3339};
 use crate::live::observe::state::ClusterState;
-use crate::status::parts::{Draining, DrainingNode};
+use crate::live::status::parts::{Draining, DrainingNode};
 use longshore_core::model::conditions::{DRAINED, VOLUMES_DETACHED};
 
 /// A drain is said after so long: pods take a while to end.

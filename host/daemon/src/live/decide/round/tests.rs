@@ -8,7 +8,7 @@ use longshore_core::plan::Effort;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::config::Config;
+use crate::live::config::Config;
 use crate::live::observe::offers::{CurrentOffers, fixed};
 use crate::live::observe::state::ClusterState;
 use crate::live::observe::watch::Change;

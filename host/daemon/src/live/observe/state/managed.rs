@@ -134,8 +134,8 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::live::managed::Managed;
     use crate::live::observe::watch::Change;
-    use crate::managed::Managed;
 
     const POOL: &str = "karpenter.sh/nodepool";
     const AUTO: [&str; 2] = ["eks.amazonaws.com", "NodeClass"];

@@ -7,10 +7,9 @@ use std::fmt::Write as _;
 use super::parts::{
     ChangedPrice, Coming, DrainingNode, Held, LastPlan, Overlays, Status, WithoutCapacity,
 };
-use crate::config::Mode;
-use crate::live::policies::status::{
-    Alike, DatedBy, MAX_NAMED_NODE_POOLS, PolicyStatus, Problem, SignalStatus,
-    Status as PoliciesStatus,
+use crate::live::config::Mode;
+use crate::live::status::policies::{
+    Alike, DatedBy, MAX_NAMED_NODE_POOLS, PoliciesStatus, PolicyStatus, Problem, SignalStatus,
 };
 use longshore_report::count;
 use longshore_report::messages::span;
@@ -420,7 +419,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::status::parts::read;
+    use crate::live::status::parts::read;
 
     #[test]
     fn a_status_reads_as_lines() {

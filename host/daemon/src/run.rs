@@ -1,39 +1,38 @@
 //! `longshore run`: assembles the daemon and runs it until it is stopped.
 
-pub(crate) mod canaries;
 #[cfg(test)]
-pub(in crate::live) mod deploy_tests;
-pub mod environment;
+mod deploy_tests;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use kube::Client;
 use longshore_kwok::provider::Kwok;
-use longshore_policy::{CompileChild, Compiler, Level};
+use longshore_policy::{CompileChild, Compiler};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tracing_subscriber::EnvFilter;
 
-use self::environment::{Daemon, Environment, Lease, Repairs, fixed};
-use super::policies::{self, EventQuota, Fetching, PolicyReloader, Setup};
 use crate::answer::Answer;
 use crate::args::{Log, Provider, RunArgs};
-use crate::config::Config;
-use crate::error::Failure;
 use crate::input;
-use crate::live::act::cloud::Cloud;
-use crate::live::observe::definitions;
-use crate::live::observe::overlays::CatalogueOverlays;
+#[cfg(feature = "aws")]
+use crate::live::aws;
+use crate::live::config::Config;
+#[cfg(feature = "aws")]
+use crate::live::environment::RepairMode;
+use crate::live::environment::{
+    CatalogueOverlays, Cloud, Daemon, Environment, Lease, Repairs, fixed,
+};
+use crate::live::error::Failure;
+use crate::live::policies::{self, Fetching, PolicyReloader, Setup};
 use crate::live::process::clock::Clock;
 use crate::live::process::connection::{self, Clients, connect};
 use crate::live::process::leader::Leadership;
-use crate::live::process::lock::lock;
 use crate::live::process::log::LogQueue;
 use crate::live::process::stop;
-use crate::live::serve::http;
-use crate::live::serve::questions::Questions;
+use crate::live::serve::{http, notices};
 use crate::policies::{bundle_folder, cache_folder};
 use crate::settings::aws::AwsSettings;
 use crate::settings::{self, Settings};
@@ -44,7 +43,7 @@ use longshore_journal::{Journal, Sizes};
 const NAMESPACE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
 
 /// The namespace of what the daemon has of its own: as typed, else as the daemon is told.
-fn namespace(typed: Option<&str>) -> String {
+pub(crate) fn namespace(typed: Option<&str>) -> String {
     let variable = |name: &str| std::env::var(name).ok().filter(|text| !text.is_empty());
     typed
         .map(str::to_owned)
@@ -98,7 +97,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<Answer, Failure> {
         reserved_capacity: settings.reserved_capacity,
         ..defaults
     };
-    crate::process::share_heap();
+    crate::live::process::heap::share_heap();
     // One thread for all that waits: what a watch says comes to the loop without another thread
     // being woken. With two workers beside the loop's own, a wave of a thousand pods took 1.0 CPU
     // seconds in place of 0.7, and to list a hundred thousand 5.1 in place of 2.4. What computes
@@ -148,63 +147,6 @@ struct Process {
     stops: oneshot::Receiver<()>,
     /// The runtime whose threads compute.
     computing: Handle,
-}
-
-/// Passes on what the policies have to say, once a second, for ever.
-fn tell(
-    runtime: &Handle,
-    questions: &Questions,
-    reloader: &PolicyReloader,
-    journal: &Journal,
-    log: &LogQueue,
-) {
-    let ctx = &questions.ctx;
-    let mut quota = EventQuota::default();
-    loop {
-        for notice in questions.note_policies(reloader) {
-            let kind = format!("{:?}", notice.kind);
-            ctx.metrics
-                .policies
-                .with_label_values(&[&kind, &notice.name])
-                .inc();
-            let words = format!("{}: {} {}", notice.name, notice.message, notice.hint);
-            let warning = notice.kind.is_warning() || notice.level == Some(Level::Error);
-            if let Some(level) = notice.level {
-                said(level, &notice.name, &notice.message);
-            } else if warning {
-                tracing::warn!(
-                    kind,
-                    policy = notice.name,
-                    message = notice.message,
-                    hint = notice.hint,
-                    "policy"
-                );
-            } else {
-                tracing::info!(
-                    kind,
-                    policy = notice.name,
-                    message = notice.message,
-                    "policy"
-                );
-            }
-            if ctx.leadership.is_leader() && quota.is_due(&notice, Instant::now()) {
-                runtime.block_on(ctx.events.own(warning, &kind, words.trim()));
-            }
-        }
-        ctx.metrics.journal(journal.condition());
-        ctx.metrics.log_lines_dropped(log.dropped());
-        std::thread::sleep(Duration::from_secs(1));
-    }
-}
-
-/// What a policy said, as loud as it did.
-fn said(level: Level, policy: &str, message: &str) {
-    match level {
-        Level::Error => tracing::error!(kind = "PolicySaid", policy, message, "policy"),
-        Level::Warn => tracing::warn!(kind = "PolicySaid", policy, message, "policy"),
-        Level::Info => tracing::info!(kind = "PolicySaid", policy, message, "policy"),
-        Level::Debug => tracing::debug!(kind = "PolicySaid", policy, message, "policy"),
-    }
 }
 
 fn usage(message: &str, hint: &str) -> Failure {
@@ -292,7 +234,62 @@ async fn ec2(
             "EC2 says which instance types there are; leave it out",
         ));
     }
-    super::aws::start(settings, ec2, client, clock, policies).await
+    let AwsSettings {
+        eks_control_plane,
+        interruption_queue,
+        ..
+    } = ec2.clone();
+    let how = ec2_settings(settings, ec2);
+    if how.reboot_for_repair && settings.repairs != RepairMode::WithinBudgets {
+        tracing::warn!(
+            "AWS feature gate RebootForRepair has no effect without feature gate NodeRepair, or with \
+             --legacy-node-repair"
+        );
+    }
+    let asked = aws::Start {
+        how,
+        eks_says_version: eks_control_plane,
+        queue: interruption_queue,
+    };
+    aws::start(asked, client, clock, policies).await
+}
+
+/// What the provider is to know. What the cluster says is added when it starts.
+#[cfg(feature = "aws")]
+fn ec2_settings(settings: &Settings, set: AwsSettings) -> longshore_aws::provider::Settings {
+    use longshore_aws::nodeclass::Part;
+    use longshore_ec2::catalogue::machine;
+    use longshore_ec2::userdata::Cluster;
+
+    let seconds = |every: Duration| i64::try_from(every.as_secs()).unwrap_or(i64::MAX);
+    longshore_aws::provider::Settings {
+        cluster: Cluster {
+            name: set.cluster_name,
+            endpoint: set.cluster_endpoint,
+            ca_bundle: set.cluster_ca_bundle,
+            ..Cluster::default()
+        },
+        kubernetes: String::new(),
+        machines: machine::Settings {
+            vm_memory_overhead: set.vm_memory_overhead,
+            reserved_enis: set.reserved_enis,
+            expressions: set.expressions,
+            // Known once the cluster has been asked.
+            kubernetes: None,
+        },
+        reserved_capacity: settings.reserved_capacity,
+        min_values: settings.min_values.unwrap_or_default(),
+        without_dry_runs: set.without_dry_runs,
+        isolated: set.isolated,
+        reboot_for_repair: set.reboot_for_repair,
+        zonal_shift: set.zonal_shift,
+        paces: [
+            (Part::Images, seconds(set.images_every)),
+            (Part::Subnets, seconds(set.subnets_every)),
+            (Part::Groups, seconds(set.groups_every)),
+        ]
+        .into(),
+    }
 }
 
 #[cfg(not(feature = "aws"))]
@@ -413,10 +410,9 @@ async fn live(
         computing: Some(computing),
         look_takes: Duration::ZERO,
     });
-    let (ctx, questions) = (daemon.ctx.clone(), daemon.questions());
-    ctx.memory.garbage.allow(settings.garbage_limit);
-    ctx.observes
-        .store(settings.observes, std::sync::atomic::Ordering::Relaxed);
+    let questions = daemon.questions();
+    daemon.limit_garbage(settings.garbage_limit);
+    daemon.report_objects(settings.observes);
     let at = http::At {
         metrics: settings.metrics,
         status: settings.status.clone(),
@@ -424,10 +420,10 @@ async fn live(
     let served = http::serve(questions.clone(), at, probes).await;
     served.map_err(|[why, hint]| usage(&why, &hint))?;
     // They end with this function.
-    let _tasks = cloud.tasks.map(|tasks| tasks(ctx));
+    let _tasks = cloud.tasks.map(|tasks| daemon.begin(tasks));
     let tells = {
         let (runtime, journal) = (Handle::current(), journal.clone());
-        move || tell(&runtime, &questions, &reloader, &journal, &log)
+        move || notices::pass_on(&runtime, &questions, &reloader, &journal, &log)
     };
     std::thread::Builder::new()
         .name("notices".to_owned())
@@ -439,7 +435,7 @@ async fn live(
         status = settings.status,
         "running"
     );
-    let looks = tokio::spawn(look_at_definitions(daemon.client(), daemon.board.clone()));
+    let looks = tokio::spawn(daemon.follow_definitions());
     let running = daemon.run();
     tokio::pin!(running);
     let ended = tokio::select! {
@@ -453,31 +449,6 @@ async fn live(
     looks.abort();
     let _ = tokio::task::spawn_blocking(move || journal.close()).await;
     Ok(ended?)
-}
-
-/// How often the cluster's definitions are checked while they are wrong or cannot be read.
-const DEFINITION_CHECK_INTERVAL: Duration = Duration::from_secs(30);
-
-/// Reports problems of the cluster's definitions until there are none.
-async fn look_at_definitions(client: Client, board: http::SharedBoard) {
-    loop {
-        match definitions::differences(&client).await {
-            Ok(found) => {
-                let done = found.is_empty();
-                let known = std::mem::replace(&mut lock(&board).definitions, found.clone());
-                found
-                    .iter()
-                    .filter(|what| !known.contains(what))
-                    .for_each(|what| tracing::warn!("{what}"));
-                if done {
-                    return;
-                }
-            }
-            // The watch says why the server cannot be asked.
-            Err(error) => tracing::debug!(%error, "reading the definitions failed; retrying"),
-        }
-        tokio::time::sleep(DEFINITION_CHECK_INTERVAL).await;
-    }
 }
 
 /// The holder identity of this process in the Lease. It is unique, because pods on the host network
@@ -527,6 +498,7 @@ mod tests {
     use std::sync::Mutex;
 
     use super::*;
+    use crate::live::process::lock::lock;
 
     #[derive(Clone, Default)]
     struct Written(Arc<Mutex<Vec<u8>>>);

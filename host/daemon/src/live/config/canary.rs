@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::policies::{Mode, PolicyEntry};
 use super::reader::{Table, percent};
 use super::source::{self, Named};
-use crate::canary::{ALL, Promotion, Terms};
+use crate::live::canary::{ALL, Promotion, Terms};
 
 const KEY: &str = "canary";
 const ORDER: &str = "order";
@@ -166,7 +166,7 @@ pub fn name_of(policy: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Config, ConfigError, PolicySource, parse};
+    use crate::live::config::{Config, ConfigError, PolicySource, parse};
 
     fn read(text: &str) -> Result<Config, Vec<ConfigError>> {
         parse(Path::new("longshore.toml"), text)

@@ -320,3 +320,13 @@ fn broken_toml_names_the_place() {
             "#]],
     );
 }
+
+#[test]
+fn settings_survive_the_way_through_toml() {
+    let settings = serde_json::json!({
+        "usd-per-ton": 90.5, "whole": 3, "on": true, "odd key \"x\"": "tab\tquote\"line\n\u{1}é",
+        "zones": {"us-east-1a": 1.5, "deep": {"list": [1, [2, 3], {"a": "b"}]}},
+    });
+    let again = parse_settings(Path::new("x.toml"), &toml_of(&settings));
+    assert_eq!(again, Ok(settings));
+}

@@ -4,7 +4,7 @@ use longshore_policy::CallStats;
 use serde::{Deserialize, Serialize};
 
 use super::windows::{Difference, Window};
-use crate::config::{Mode, SignalEntry};
+use crate::live::config::{Mode, SignalEntry};
 use longshore_report::messages::span;
 
 /// Something that cannot be used.
@@ -28,7 +28,7 @@ impl std::fmt::Display for Problem {
 /// Everything about policies and signals. Times are seconds since 1970.
 #[derive(Clone, PartialEq, Default, Debug, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Status {
+pub struct PoliciesStatus {
     /// The configuration.
     pub config: ConfigStatus,
     /// How its files are watched.
@@ -74,7 +74,7 @@ pub struct FilesStatus {
 
 impl FilesStatus {
     /// A sentence about each file that never changes.
-    pub(super) fn fixed(&self) -> impl Iterator<Item = String> {
+    pub(in crate::live) fn fixed(&self) -> impl Iterator<Item = String> {
         self.fixed.iter().map(|file| {
             format!(
                 "{file} is mounted with subPath and never changes while the pod lives: mount the \
@@ -199,7 +199,7 @@ impl Active {
         }
     }
 
-    pub(super) fn of(tally: &CallStats) -> Self {
+    pub(in crate::live) fn of(tally: &CallStats) -> Self {
         match tally {
             tally if tally.by_last_good > 0 => Active::LastVersion,
             tally if tally.by_last_answer > 0 => Active::LastAnswer,
@@ -243,14 +243,14 @@ impl Alike {
 
     /// Whether two answers are the same in all but the number of offerings, which changes with the
     /// catalogue.
-    pub(super) fn is_like(&self, other: &Alike) -> bool {
+    pub(in crate::live) fn is_like(&self, other: &Alike) -> bool {
         self.cost == other.cost && self.nodepools == other.nodepools
     }
 }
 
 impl PolicyStatus {
     /// `costs all 812 offerings 0 USD/h for NodePool general: the price decides nothing`, if so.
-    pub(super) fn alike(&self) -> Option<String> {
+    pub(in crate::live) fn alike(&self) -> Option<String> {
         let all: Vec<String> = self.alike.iter().map(Alike::text).collect();
         (!all.is_empty())
             .then(|| format!("costs {}: the price decides nothing", all.join(", and ")))
@@ -297,7 +297,7 @@ pub struct ShadowStatus {
 
 /// The comparison of one shadow policy with the decision of one round. Costs are in USD per hour.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub(super) struct Comparison {
+pub(in crate::live) struct Comparison {
     /// Claims of the NodePools that it serves.
     pub claims: u64,
     /// Of these, those for which it would have chosen another offering.
@@ -315,7 +315,7 @@ pub(super) struct Comparison {
 
 /// The comparison of a shadow of consolidation with the decisions of one look.
 #[derive(PartialEq, Debug, Default)]
-pub(super) struct LookComparison {
+pub(in crate::live) struct LookComparison {
     /// Proposals that it was asked about.
     pub proposals: u64,
     /// Those of them that it would have decided otherwise.
@@ -377,7 +377,7 @@ impl SignalStatus {
     }
 
     /// A sentence about data that is old.
-    pub(super) fn old(&self) -> Option<String> {
+    pub(in crate::live) fn old(&self) -> Option<String> {
         let age = self.age_seconds.filter(|_| self.is_old())?;
         let most = i64::try_from(self.max_age_seconds).unwrap_or(i64::MAX);
         Some(format!(
@@ -389,7 +389,7 @@ impl SignalStatus {
     }
 
     /// One that was never had.
-    pub(super) fn new(name: &str, entry: &SignalEntry) -> Self {
+    pub(in crate::live) fn new(name: &str, entry: &SignalEntry) -> Self {
         let (source, every_seconds) = match entry {
             SignalEntry::File(file) => (file.display().to_string(), None),
             SignalEntry::Url { url, every, .. } => (without_secrets(url), Some(every.as_secs())),

@@ -12,7 +12,7 @@ use longshore_report::hex::hex;
 pub const NAME: &str = "cel";
 
 /// The component of `plugins/cel`.
-pub const CEL: &[u8] = include_bytes!("../../shipped/cel.wasm");
+pub const CEL: &[u8] = include_bytes!("../../../shipped/cel.wasm");
 
 /// SHA-256 of it, in hex.
 pub fn digest() -> String {

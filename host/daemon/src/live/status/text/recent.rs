@@ -1,6 +1,6 @@
 //! What has happened lately, as text.
 
-use crate::status::parts::{Change, Churn, Cost, Lost, NodesOf};
+use crate::live::status::parts::{Change, Churn, Cost, Lost, NodesOf};
 use longshore_report::count;
 use longshore_report::messages::span;
 

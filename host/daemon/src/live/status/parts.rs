@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_path_to_error::{Path, Segment};
 
-use crate::live::policies::status::Status as PoliciesStatus;
+use super::policies::PoliciesStatus;
 
 /// Everything. Times are in RFC 3339.
 #[derive(Clone, PartialEq, Default, Debug, Serialize, Deserialize)]

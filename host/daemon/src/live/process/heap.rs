@@ -1,4 +1,4 @@
-//! Resource usage of the process.
+//! Memory of the process.
 
 /// The largest resident set of this process so far, in MiB; `None` where the system does not say
 /// (it is read from Linux's `/proc`).

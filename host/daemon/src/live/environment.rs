@@ -1,7 +1,7 @@
 //! What the daemon depends on: clients, a cloud, a clock. `longshore run` uses real ones and the
 //! simulator its own; all other code is the same.
 
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -14,17 +14,19 @@ use tokio::sync::mpsc::{Receiver, Sender, UnboundedReceiver, channel, unbounded_
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-pub use crate::error::Ended;
 pub use crate::live::act::cloud::{Cloud, Tasks};
 use crate::live::act::context::{Context, Memory};
 use crate::live::act::events::Events;
 use crate::live::act::instrumented::Measured;
 use crate::live::act::launch::static_pools::purchases::StaticCapacity;
-pub use crate::live::act::repair::Repairs;
+pub use crate::live::act::repair::{RepairMode, Repairs};
 use crate::live::controller;
 use crate::live::decide::round::RoundConfig;
 use crate::live::decide::round_timer::RoundTimer;
+pub use crate::live::error::Ended;
+use crate::live::managed::Managed;
 use crate::live::metrics::Metrics;
+use crate::live::observe::definitions;
 use crate::live::observe::freshness::OwnWrite;
 pub use crate::live::observe::offers::{Offers, fixed};
 pub use crate::live::observe::overlays::CatalogueOverlays;
@@ -32,11 +34,10 @@ use crate::live::observe::watch;
 use crate::live::policies::PolicyReloader;
 use crate::live::process::clock::Clock;
 use crate::live::process::leader::{self, Elector, Leadership};
+use crate::live::process::lock::lock;
 use crate::live::process::pulse::Pulse;
 use crate::live::serve::http::{Query, SharedBoard, StatusBoard};
 use crate::live::serve::questions::Questions;
-use crate::managed::Managed;
-pub use crate::settings::RepairMode;
 pub use longshore_api::kinds::Kind;
 use longshore_journal::Journal;
 
@@ -98,9 +99,9 @@ pub struct Lease {
 
 /// A daemon that has not begun yet.
 pub struct Daemon {
-    pub(in crate::live) ctx: Arc<Context>,
-    pub(in crate::live) board: SharedBoard,
-    pub(in crate::live) queries: Sender<Query>,
+    ctx: Arc<Context>,
+    board: SharedBoard,
+    queries: Sender<Query>,
     asked: Receiver<Query>,
     echoed: UnboundedReceiver<OwnWrite>,
     how: RoundConfig,
@@ -211,9 +212,20 @@ impl Daemon {
         }
     }
 
-    /// The client that asks again.
-    pub(in crate::live) fn client(&self) -> Client {
-        self.ctx.client.clone()
+    /// How many instances, and how many NodeClaims, garbage collection may end in one pass; no
+    /// limit for nothing.
+    pub fn limit_garbage(&self, limit: Option<usize>) {
+        self.ctx.memory.garbage.allow(limit);
+    }
+
+    /// Whether metrics and Events report the state of objects.
+    pub fn report_objects(&self, reports: bool) {
+        self.ctx.observes.store(reports, Ordering::Relaxed);
+    }
+
+    /// Reports problems of the cluster's definitions until there are none.
+    pub fn follow_definitions(&self) -> impl Future<Output = ()> + Send + use<> {
+        follow_definitions(self.ctx.client.clone(), self.board.clone())
     }
 
     /// Who leads.
@@ -336,6 +348,30 @@ impl Daemon {
             ),
         }
         Ok(())
+    }
+}
+
+/// How often the cluster's definitions are checked while they are wrong or cannot be read.
+const DEFINITION_CHECK_INTERVAL: Duration = Duration::from_secs(30);
+
+async fn follow_definitions(client: Client, board: SharedBoard) {
+    loop {
+        match definitions::differences(&client).await {
+            Ok(found) => {
+                let done = found.is_empty();
+                let known = std::mem::replace(&mut lock(&board).definitions, found.clone());
+                found
+                    .iter()
+                    .filter(|what| !known.contains(what))
+                    .for_each(|what| tracing::warn!("{what}"));
+                if done {
+                    return;
+                }
+            }
+            // The watch says why the server cannot be asked.
+            Err(error) => tracing::debug!(%error, "reading the definitions failed; retrying"),
+        }
+        tokio::time::sleep(DEFINITION_CHECK_INTERVAL).await;
     }
 }
 

@@ -3,7 +3,7 @@
 //! This module owns the file's format and every message about it. An error names file, line and
 //! column, says what was expected and gives a hint. Unknown keys are errors. All errors of a file
 //! are reported at once. Paths in the file are relative to its folder. A flag wins over a key of
-//! the same meaning ([`crate::options`]).
+//! the same meaning (the command's options).
 
 #[cfg(test)]
 mod tests;
@@ -23,6 +23,7 @@ use longshore_bundle::{RegistrySettings, TrustSettings};
 use longshore_core::disrupt::costs::MoveCost;
 use longshore_core::model::{MinValuesPolicy, PreferencePolicy};
 use longshore_core::plan::Effort;
+use longshore_policy::toml_value;
 use serde_json::Value;
 
 pub use canary::name_of as canary_name;
@@ -399,4 +400,16 @@ fn placement_scores(
         target: i32::try_from(target).unwrap_or(i32::MAX),
         types,
     })
+}
+
+/// Settings as TOML, which is what the policy host reads. Null, which TOML has not, is left out.
+pub fn toml_of(settings: &Value) -> String {
+    let fields = settings
+        .as_object()
+        .into_iter()
+        .flatten()
+        .filter(|(_, value)| !value.is_null());
+    fields
+        .map(|(key, value)| format!("{} = {}\n", Value::from(key.as_str()), toml_value(value)))
+        .collect()
 }

@@ -178,7 +178,7 @@ mod tests {
     use expect_test::expect;
 
     use super::*;
-    use crate::config::tests::{faults, read};
+    use crate::live::config::tests::{faults, read};
 
     #[test]
     fn an_expression_stands_in_place_of_a_component_and_may_read_the_signals_that_it_names() {

@@ -9,22 +9,17 @@ mod node_class;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use longshore_bundle::Sources;
 use longshore_ec2::bootstrap::{Capacity, Kept, check_text, read_back};
 use longshore_ec2::catalogue::class::Kubelet;
 use longshore_ec2::userdata::Boot;
 use longshore_policy::{
-    Ability, BootFacts, BootSession, CallError, ClusterFacts, Kind, LoadedPolicy, Machines,
-    OnFailure, Overheads, Taint, Terms, UserData,
+    BootFacts, BootSession, CallError, ClusterFacts, Kind, LoadedPolicy, Machines, OnFailure,
+    Overheads, Taint, UserData,
 };
 
 pub use catalogue::CatalogueMachines;
 pub use last_texts::LastTexts;
 pub use node_class::{NodesOf, PoolAnswer, ask_about, count_together, count_with};
-
-use crate::config::PolicyEntry;
-use crate::error::Failure;
-use crate::policies;
 
 /// One machine of a [`Request`].
 pub struct Machine {
@@ -85,22 +80,6 @@ pub enum BootedBy {
     BuiltIn,
     /// No text: no node is launched.
     Hold,
-}
-
-/// Loads the policy that `--bootstrap` names.
-pub fn load(entry: &PolicyEntry) -> Result<BootPolicy, Failure> {
-    // The flag is the grant.
-    let terms = Terms {
-        grants: [Ability::Bootstrap].into(),
-        ..entry.terms()
-    };
-    let host = policies::host()?;
-    let policy = policies::load_entry(&host, &Sources::default(), entry, &terms)?;
-    BootPolicy::new(policy).map_err(|problem| Failure::Usage {
-        message: format!("--bootstrap {}: {problem}", entry.source),
-        hint: "give a policy that says what nodes boot with, such as bootstrap-template.wasm"
-            .to_owned(),
-    })
 }
 
 /// A bootstrap policy in force.

@@ -92,8 +92,8 @@ mod tests {
 
     use expect_test::expect;
 
-    use crate::config::tests::faults;
-    use crate::config::{Config, ConfigError, parse};
+    use crate::live::config::tests::faults;
+    use crate::live::config::{Config, ConfigError, parse};
 
     const DIGEST: &str = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 

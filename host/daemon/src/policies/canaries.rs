@@ -9,9 +9,9 @@ use std::path::Path;
 
 use crate::answer::Answer;
 use crate::args::{CanaryArgs, CanaryStatusArgs};
-use crate::canary::{Phase, Request, Rollout};
-use crate::error::Failure;
 use crate::live::act::canary_map::{self, CanaryMap, Entry, NAME, Wish};
+use crate::live::canary::{Phase, Request, Rollout};
+use crate::live::error::Failure;
 use crate::live::process::clock::Clock;
 use crate::live::process::connection::{self, connect};
 use crate::live::process::leader::Leadership;
@@ -20,7 +20,7 @@ use longshore_report::messages::span;
 
 /// Says how canaries stand.
 pub(crate) fn status(args: &CanaryStatusArgs) -> Result<Answer, Failure> {
-    let namespace = super::namespace(args.namespace.as_deref());
+    let namespace = crate::run::namespace(args.namespace.as_deref());
     let map = on_server(args.kubeconfig.as_deref(), async |client| {
         canary_map::read(client, &namespace).await
     })?;
@@ -63,7 +63,7 @@ fn text(entries: &[Entry], now: i64) -> String {
 
 /// Writes a wish, and again where another writer came first.
 fn ask(args: &CanaryArgs, request: Request) -> Result<Answer, Failure> {
-    let namespace = super::namespace(args.at.namespace.as_deref());
+    let namespace = crate::run::namespace(args.at.namespace.as_deref());
     let wish = on_server(args.at.kubeconfig.as_deref(), async |client| {
         for _ in 0..5 {
             let map = canary_map::read(client, &namespace).await?;
@@ -149,7 +149,7 @@ fn on_server<T>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::canary::{Facts, Promotion, Terms};
+    use crate::live::canary::{Facts, Promotion, Terms};
 
     fn terms() -> Terms {
         Terms {

@@ -2,7 +2,7 @@
 //! shadow would have bought, by NodePool, and one sentence about it.
 //!
 //! The sums are this process's; a restart begins them anew. What decides about canaries is kept in
-//! the cluster (`crate::canary`).
+//! the cluster (`crate::live::canary`).
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -21,7 +21,7 @@ const EQUAL_WITHIN_USD: f64 = 1e-6;
 
 /// A round that was planned twice.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Replanned {
+pub(in crate::live) struct Replanned {
     /// By NodePool: without the version, and with it.
     pub pools: BTreeMap<String, (Side, Side)>,
     pub left: u64,
@@ -93,7 +93,7 @@ pub struct Window {
 
 /// Sums of the last hour, day and week.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Windows {
+pub(in crate::live) struct Windows {
     parts: [VecDeque<(i64, Sums)>; 3],
     largest: VecDeque<Difference>,
 }

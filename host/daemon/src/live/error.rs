@@ -8,7 +8,7 @@ use longshore_core::planner::Rejected;
 use longshore_policy::LoadError;
 use longshore_report::count;
 
-use crate::config::ConfigError;
+use crate::live::config::ConfigError;
 
 /// What stops a command; printed once, in `main`.
 #[derive(Debug, thiserror::Error)]

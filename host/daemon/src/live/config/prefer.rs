@@ -111,7 +111,7 @@ mod tests {
 
     use expect_test::expect;
 
-    use crate::config::parse;
+    use crate::live::config::parse;
 
     fn read(prefer: &str) -> Result<String, String> {
         let text = format!("[[policy]]\nname = 'a'\nprefer = {prefer}\n");

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::canary;
 use super::reader::{Table, did_you_mean, expected, percent};
 use super::source::{self, Named, PolicySource};
-use crate::canary::Terms as CanaryTerms;
+use crate::live::canary::Terms as CanaryTerms;
 
 /// One `[[policy]]`.
 #[derive(Clone, Debug, PartialEq)]
@@ -277,7 +277,7 @@ fn exclusions(table: &mut Table) -> Exclusions {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::tests::{faults, read};
+    use crate::live::config::tests::{faults, read};
     use expect_test::expect;
 
     #[test]
