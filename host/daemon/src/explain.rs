@@ -10,10 +10,10 @@ use crate::answer::Answer;
 use crate::args::{ExplainArgs, Kind, Output};
 use crate::disrupt;
 use crate::input;
-use crate::live::decide::deadline::Deadline;
-use crate::live::error::Failure;
 use crate::plan::{Planned, decide};
 use crate::status;
+use longshore_live::decide::deadline::Deadline;
+use longshore_live::error::Failure;
 
 /// Explains what became of one pod or node: of the files that are named, else in the daemon that runs.
 pub fn run(args: &ExplainArgs) -> Result<Answer, Failure> {

@@ -5,7 +5,7 @@ use longshore_ec2::hash::{Hashed, hashes};
 use crate::answer::Answer;
 use crate::args::{HashArgs, Output};
 use crate::input;
-use crate::live::error::Failure;
+use longshore_live::error::Failure;
 use longshore_report::table::{Align, table};
 
 /// Prints the hash of every NodePool and EC2NodeClass of the files. Other kinds are passed over.

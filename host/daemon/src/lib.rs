@@ -20,7 +20,6 @@ mod explain;
 mod hash;
 mod input;
 mod journal;
-pub mod live;
 mod migrate;
 mod options;
 mod plan;
@@ -41,7 +40,7 @@ use std::process::ExitCode;
 use clap::Parser as _;
 
 use args::{Args, Command, JournalCommand, MigrateCommand, PolicyCommand, RenderCommand};
-use live::error::Failure;
+use longshore_live::error::Failure;
 
 /// Does what the arguments say.
 pub fn main() -> ExitCode {

@@ -12,11 +12,11 @@ use longshore_core::planner;
 use longshore_ec2::catalogue::machine;
 
 use crate::args::{AwsArgs, CatalogueOf, WorldArgs};
-use crate::live::config::{self, Config, Mode, PolicyEntry, SignalEntry};
-use crate::live::decide::deadline::TIME_LIMIT;
-use crate::live::error::Failure;
-use crate::live::policies::typed::{read, scorer, settings_of};
 use crate::spread::SchedulerConfig;
+use longshore_live::config::{self, Config, Mode, PolicyEntry, SignalEntry};
+use longshore_live::decide::deadline::TIME_LIMIT;
+use longshore_live::error::Failure;
+use longshore_live::policies::typed::{read, scorer, settings_of};
 
 /// How to plan, and on what.
 #[derive(Debug, PartialEq)]
@@ -296,8 +296,8 @@ pub fn sources_of(
 mod tests {
     use super::*;
     use crate::args::{Args, Command, Improve};
-    use crate::live::config::PolicySource;
     use clap::Parser as _;
+    use longshore_live::config::PolicySource;
 
     fn typed(line: &str) -> WorldArgs {
         match Args::parse_from(line.split(' ')).command {

@@ -14,11 +14,11 @@ use crate::answer::Answer;
 use crate::args::{Output, PlanArgs, WorldArgs};
 use crate::disrupt;
 use crate::input;
-use crate::live::decide::deadline::{self, Deadline};
-use crate::live::error::Failure;
-use crate::live::process::heap;
 use crate::options::{self, Options};
 use crate::policies::{self, Scorers};
+use longshore_live::decide::deadline::{self, Deadline};
+use longshore_live::error::Failure;
+use longshore_live::process::heap;
 use longshore_report::decision::{self, Decision, Report, Robustness, text};
 use longshore_report::messages::estimated_from;
 

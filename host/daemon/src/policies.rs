@@ -20,11 +20,11 @@ use longshore_policy::{
     Ability, Assignment, Host, HostConfig, LoadedPolicy, Signals, Terms, WasmPolicies,
 };
 
-use crate::live::bootstrap::BootPolicy;
-use crate::live::config::{PolicyEntry, PolicySource, toml_of};
-use crate::live::error::Failure;
-use crate::live::policies::{grants, shipped, typed};
 use crate::options::Options;
+use longshore_live::bootstrap::BootPolicy;
+use longshore_live::config::{PolicyEntry, PolicySource, toml_of};
+use longshore_live::error::Failure;
+use longshore_live::policies::{grants, shipped, typed};
 
 /// The policies of one run.
 pub enum Scorers {

@@ -14,12 +14,12 @@ use longshore_core::plan::Effort;
 
 use super::settings;
 use crate::args::Args;
-use crate::live::config::{
+use longshore_journal as journal;
+use longshore_live::config::{
     self, Config, DEFAULT_URL_INTERVAL, Disruption, JournalEntry, NewPods, Planning, SignalEntry,
 };
-use crate::live::decide::deadline::TIME_LIMIT;
-use crate::live::generated_pages::{table, with_section};
-use longshore_journal as journal;
+use longshore_live::decide::deadline::TIME_LIMIT;
+use longshore_live::generated_pages::{table, with_section};
 
 mod commands;
 

@@ -12,10 +12,10 @@ use similar::TextDiff;
 use crate::answer::Answer;
 use crate::args::{Output, UserdataArgs};
 use crate::input;
-use crate::live::bootstrap::{self as boot, BootPolicy, Machine, Request};
-use crate::live::error::Failure;
-use crate::live::policies::typed::scorer;
 use crate::policies::load_bootstrap;
+use longshore_live::bootstrap::{self as boot, BootPolicy, Machine, Request};
+use longshore_live::error::Failure;
+use longshore_live::policies::typed::scorer;
 
 /// Prints the user data of every node of the files. A node that cannot be rendered has an error in
 /// its place. With a bootstrap policy it is the policy's, or the built-in with a note where the

@@ -17,27 +17,27 @@ use tracing_subscriber::EnvFilter;
 use crate::answer::Answer;
 use crate::args::{Log, Provider, RunArgs};
 use crate::input;
-#[cfg(feature = "aws")]
-use crate::live::aws;
-use crate::live::config::Config;
-#[cfg(feature = "aws")]
-use crate::live::environment::RepairMode;
-use crate::live::environment::{
-    CatalogueOverlays, Cloud, Daemon, Environment, Lease, Repairs, fixed,
-};
-use crate::live::error::Failure;
-use crate::live::policies::{self, Fetching, PolicyReloader, Setup};
-use crate::live::process::clock::Clock;
-use crate::live::process::connection::{self, Clients, connect};
-use crate::live::process::leader::Leadership;
-use crate::live::process::log::LogQueue;
-use crate::live::process::stop;
-use crate::live::serve::{http, notices};
 use crate::policies::{bundle_folder, cache_folder};
 use crate::settings::aws::AwsSettings;
 use crate::settings::{self, Settings};
 use crate::spread::default_spread;
 use longshore_journal::{Journal, Sizes};
+#[cfg(feature = "aws")]
+use longshore_live::aws;
+use longshore_live::config::Config;
+#[cfg(feature = "aws")]
+use longshore_live::environment::RepairMode;
+use longshore_live::environment::{
+    CatalogueOverlays, Cloud, Daemon, Environment, Lease, Repairs, fixed,
+};
+use longshore_live::error::Failure;
+use longshore_live::policies::{self, Fetching, PolicyReloader, Setup};
+use longshore_live::process::clock::Clock;
+use longshore_live::process::connection::{self, Clients, connect};
+use longshore_live::process::leader::Leadership;
+use longshore_live::process::log::LogQueue;
+use longshore_live::process::stop;
+use longshore_live::serve::{http, notices};
 
 /// Where a pod finds the name of its namespace.
 const NAMESPACE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
@@ -97,7 +97,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<Answer, Failure> {
         reserved_capacity: settings.reserved_capacity,
         ..defaults
     };
-    crate::live::process::heap::share_heap();
+    longshore_live::process::heap::share_heap();
     // One thread for all that waits: what a watch says comes to the loop without another thread
     // being woken. With two workers beside the loop's own, a wave of a thousand pods took 1.0 CPU
     // seconds in place of 0.7, and to list a hundred thousand 5.1 in place of 2.4. What computes
@@ -498,7 +498,7 @@ mod tests {
     use std::sync::Mutex;
 
     use super::*;
-    use crate::live::process::lock::lock;
+    use longshore_live::process::lock::lock;
 
     #[derive(Clone, Default)]
     struct Written(Arc<Mutex<Vec<u8>>>);
@@ -527,7 +527,7 @@ mod tests {
             tracing::warn!(target: "kube_client::client::tls", "Server cert bypassed");
             tracing::info!(target: "kube_runtime", "too much");
             tracing::debug!(target: "h2::codec::framed_read", "received a frame");
-            tracing::warn!(target: "longshore_daemon::live", "watch failed; retrying");
+            tracing::warn!(target: "longshore_live", "watch failed; retrying");
         });
         String::from_utf8(lock(&written.0).clone()).unwrap()
     }
@@ -542,7 +542,7 @@ mod tests {
 
     #[test]
     fn the_client_says_no_more_than_warnings() {
-        let expected = "WARN kube_client::config: no proxy\n WARN longshore_daemon::live: watch \
+        let expected = "WARN kube_client::config: no proxy\n WARN longshore_live: watch \
             failed; retrying";
         assert_eq!(logged("info").trim(), expected);
         assert_eq!(logged("debug").trim(), expected);

@@ -11,8 +11,8 @@ use longshore_core::model::{MinValuesPolicy, PreferencePolicy};
 
 use super::spread::SchedulerConfig;
 use crate::args::karpenter::{Effect, FLAGS};
-use crate::live::environment::RepairMode;
-use crate::live::error::Failure;
+use longshore_live::environment::RepairMode;
+use longshore_live::error::Failure;
 
 /// What an operator set.
 #[derive(Clone, Debug, PartialEq)]

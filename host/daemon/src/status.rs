@@ -7,8 +7,8 @@ use std::time::Duration;
 use super::settings::{STATUS, STATUS_ADDRESS};
 use crate::answer::Answer;
 use crate::args::{Output, StatusArgs};
-use crate::live::error::Failure;
-use crate::live::status::{as_text, parts};
+use longshore_live::error::Failure;
+use longshore_live::status::{as_text, parts};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// A daemon answers within 30 s, or says that it does not.

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::reload::guest::{Way, guest};
 use crate::scene::{Scene, setup};
-use longshore_daemon::live::policies::{Kind, PolicyReloader, Setup};
+use longshore_live::policies::{Kind, PolicyReloader, Setup};
 use longshore_policy::{CompileChild, Compiler};
 
 const ONE: &[u8] = b"[[policy]]\nname = 'one'\npath = 'one.wasm'\n";

@@ -11,7 +11,7 @@ use crate::scene::{Scene, setup};
 use guest::{BROKEN, Way, guest};
 use longshore_core::model::{Catalogue, MoveCost, TypeId};
 use longshore_core::policy::Policies as _;
-use longshore_daemon::live::policies::{Active, DatedBy, Kind, PolicyReloader, Setup};
+use longshore_live::policies::{Active, DatedBy, Kind, PolicyReloader, Setup};
 use longshore_policy::Limits;
 
 const ONE: &[u8] = b"[[policy]]\nname = 'one'\npath = 'one.wasm'\n";

@@ -10,7 +10,7 @@ use crate::scene::{Scene, setup};
 use longshore_bundle::testing::{Reply, Request, SIGN, Server, Shelf, Signer, statement};
 use longshore_bundle::{Digest, Patience};
 use longshore_core::policy::Policies as _;
-use longshore_daemon::live::policies::{Active, Fetching, Kind, PolicyReloader, Setup};
+use longshore_live::policies::{Active, Fetching, Kind, PolicyReloader, Setup};
 
 /// How a registry answers, which may change.
 type Answer = Box<dyn Fn(&Request) -> Reply + Send>;

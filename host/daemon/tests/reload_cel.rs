@@ -2,7 +2,7 @@
 //! over between rounds.
 
 use longshore_core::policy::Policies as _;
-use longshore_daemon::live::policies::Kind;
+use longshore_live::policies::Kind;
 
 use crate::scene::Scene;
 

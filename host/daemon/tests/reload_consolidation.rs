@@ -7,7 +7,7 @@ use crate::scene::{Scene, setup};
 use longshore_core::disrupt::methods::{self, Options, Round};
 use longshore_core::snapshot::Snapshot;
 use longshore_core::stop::Stop;
-use longshore_daemon::live::policies::{Active, Kind, Setup};
+use longshore_live::policies::{Active, Kind, Setup};
 
 const CONFIG: &str = "[[policy]]\nname = 'judge'\npath = 'judge.wasm'\nsettings-file = 'judge.toml'\n\
     grants = ['consolidation']\n";

@@ -2,7 +2,7 @@
 
 use crate::reload::guest::{Way, guest};
 use crate::scene::Scene;
-use longshore_daemon::live::policies::Kind;
+use longshore_live::policies::Kind;
 use longshore_policy::golden::with_cases;
 
 const CASE: &str = "expected = [1.0, 1.0]\n

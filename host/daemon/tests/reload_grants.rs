@@ -2,7 +2,7 @@
 
 use crate::reload::guest::{Wants, Way, guest, guest_that_wants};
 use crate::scene::Scene;
-use longshore_daemon::live::policies::Kind;
+use longshore_live::policies::Kind;
 
 const ONE: &str = "[[policy]]\nname = 'one'\npath = 'one.wasm'\n";
 

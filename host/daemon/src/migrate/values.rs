@@ -16,7 +16,7 @@ use super::controller::{release, said_of_settings, told};
 use super::dry_run::{self, Verdict};
 use super::report::{Level, Report};
 use crate::input;
-use crate::live::error::Failure;
+use longshore_live::error::Failure;
 
 const TABLE: &str = include_str!("../../../../deploy/charts/longshore/files/known-values.yaml");
 

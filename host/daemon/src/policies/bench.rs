@@ -13,7 +13,7 @@ use longshore_policy::{Session, Signals};
 use crate::answer::Answer;
 use crate::args::BenchArgs;
 use crate::input;
-use crate::live::error::Failure;
+use longshore_live::error::Failure;
 use longshore_report::count;
 
 /// Runs of which the median is taken.

@@ -9,13 +9,13 @@ use std::path::Path;
 
 use crate::answer::Answer;
 use crate::args::{CanaryArgs, CanaryStatusArgs};
-use crate::live::act::canary_map::{self, CanaryMap, Entry, NAME, Wish};
-use crate::live::canary::{Phase, Request, Rollout};
-use crate::live::error::Failure;
-use crate::live::process::clock::Clock;
-use crate::live::process::connection::{self, connect};
-use crate::live::process::leader::Leadership;
-use crate::live::process::step_error::StepError;
+use longshore_live::act::canary_map::{self, CanaryMap, Entry, NAME, Wish};
+use longshore_live::canary::{Phase, Request, Rollout};
+use longshore_live::error::Failure;
+use longshore_live::process::clock::Clock;
+use longshore_live::process::connection::{self, connect};
+use longshore_live::process::leader::Leadership;
+use longshore_live::process::step_error::StepError;
 use longshore_report::messages::span;
 
 /// Says how canaries stand.
@@ -149,7 +149,7 @@ fn on_server<T>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::live::canary::{Facts, Promotion, Terms};
+    use longshore_live::canary::{Facts, Promotion, Terms};
 
     fn terms() -> Terms {
         Terms {

@@ -12,12 +12,12 @@ use serde_json::Value;
 
 use crate::answer::Answer;
 use crate::args::CheckArgs;
-use crate::live::config::{self, Config, Mode, PolicyEntry, PolicySource};
-use crate::live::error::Failure;
-use crate::live::policies::grants::grants_hint;
-use crate::live::policies::typed;
 use crate::options;
 use crate::policies::{shipped, test};
+use longshore_live::config::{self, Config, Mode, PolicyEntry, PolicySource};
+use longshore_live::error::Failure;
+use longshore_live::policies::grants::grants_hint;
+use longshore_live::policies::typed;
 use longshore_report::messages::size;
 
 /// Inspects the component; with settings, configures it too. Exit code 2 if it would be refused.

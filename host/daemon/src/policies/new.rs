@@ -8,10 +8,10 @@ use serde_json::Value;
 
 use crate::answer::Answer;
 use crate::args::NewArgs;
-use crate::live::config;
-use crate::live::error::Failure;
-use crate::live::policies::typed;
 use crate::policies::hand_over;
+use longshore_live::config;
+use longshore_live::error::Failure;
+use longshore_live::policies::typed;
 
 /// Writes a `[[policy]]` with an expression, and the signals that it reads; a policy in a language is for
 /// another program.
@@ -69,7 +69,7 @@ mod tests {
     use expect_test::expect;
 
     use super::*;
-    use crate::live::config::PolicySource;
+    use longshore_live::config::PolicySource;
 
     fn new(name: &str, cel: &str) -> Result<String, String> {
         let (name, cel) = (name.to_owned(), cel.to_owned());

@@ -10,9 +10,9 @@ use serde_json::Value;
 
 use crate::answer::Answer;
 use crate::args::ProveArgs;
-use crate::live::error::Failure;
-use crate::live::policies::typed;
 use crate::policies::{self, test};
+use longshore_live::error::Failure;
+use longshore_live::policies::typed;
 use longshore_report::count;
 
 /// An annotation of `describe`: an offering that becomes dearer does not cost less.

@@ -8,8 +8,8 @@ use longshore_policy::{CallError, LoadedPolicy, Message, Session, Signals};
 
 use crate::answer::Answer;
 use crate::args::{RunPolicyArgs, WorldArgs};
-use crate::live::error::Failure;
 use crate::{input, options, replay};
+use longshore_live::error::Failure;
 use longshore_report::count;
 
 /// What a policy is asked about.

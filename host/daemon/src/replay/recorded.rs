@@ -17,14 +17,14 @@ use longshore_policy::{
 };
 
 use super::fold::BlobStore;
-use crate::live::config::toml_of;
-use crate::live::error::Failure;
-use crate::live::policies::typed::scorer;
 use crate::policies::load_entry;
 use judged::Judged;
 use longshore_journal::messages::short;
 use longshore_journal::read_costs;
 use longshore_journal::round::{Answer, Round, Version};
+use longshore_live::config::toml_of;
+use longshore_live::error::Failure;
+use longshore_live::policies::typed::scorer;
 
 /// A host as the daemon has it.
 fn host() -> Result<Host, Failure> {

@@ -8,9 +8,7 @@ use longshore_core::plan::{Effort, Plan};
 use longshore_core::planner;
 use longshore_core::policy::Policies as _;
 use longshore_core::snapshot::Snapshot;
-use longshore_daemon::live::policies::{
-    Kind, PolicyReloader, PolicyStatus, Setup, Shadows, Watcher,
-};
+use longshore_live::policies::{Kind, PolicyReloader, PolicyStatus, Setup, Shadows, Watcher};
 use longshore_policy::Limits;
 
 pub struct Scene {
