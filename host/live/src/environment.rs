@@ -183,7 +183,7 @@ impl Daemon {
         });
         let (asks, asked) = channel(16);
         let round_timer = RoundTimer::new(window.0, window.1);
-        let shortages = ctx.memory.unavailable.clone();
+        let shortages = ctx.memory.launch.unavailable.clone();
         let how = RoundConfig {
             catalogue,
             overlays: overlays.map(Arc::new),
@@ -215,7 +215,7 @@ impl Daemon {
     /// How many instances, and how many NodeClaims, garbage collection may end in one pass; no
     /// limit for nothing.
     pub fn limit_garbage(&self, limit: Option<usize>) {
-        self.ctx.memory.garbage.allow(limit);
+        self.ctx.memory.end.garbage.allow(limit);
     }
 
     /// Whether metrics and Events report the state of objects.

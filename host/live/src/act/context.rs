@@ -1,8 +1,7 @@
 //! Shared context of all steps: clients, clock, leadership, metrics.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 
 use k8s_openapi::api::core::v1::Node;
 use kube::Client;
@@ -12,19 +11,11 @@ use longshore_cloud::CloudProvider;
 use serde_json::{Value, json};
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::disruption::known_disruptions::KnownDisruptions;
-use super::disruption::known_failures::KnownFailures;
-use super::end::drains::Drains;
-use super::end::garbage::memory::Garbage;
-use super::end::shared_list::SharedList;
+use super::disruption::memory::DisruptionMemory;
+use super::end::memory::EndMemory;
 use super::events::Events;
-use super::launch::launch_backoff::LaunchBackoff;
-use super::launch::launch_groups::members::LaunchGroups;
-use super::launch::launches::Launches;
-use super::launch::outcomes::Outcomes;
-use super::launch::refusals::Refusals;
+use super::launch::memory::LaunchMemory;
 use super::launch::static_pools::purchases::StaticCapacity;
-use super::launch::useless_purchase_writes::registrations::Registrations;
 use super::nominations::Nominations;
 use super::recent::Recent;
 use super::repair::mode::Repairs;
@@ -32,11 +23,9 @@ use crate::managed::Managed;
 use crate::metrics::Metrics;
 use crate::observe::freshness::OwnWrite;
 use crate::observe::node::NodeView;
-use crate::observe::unavailable_offerings::UnavailableOfferings;
 use crate::observe::watch::Relists;
 use crate::process::clock::Clock;
 use crate::process::leader::Leadership;
-use crate::process::lock::lock;
 use crate::process::pulse::Pulse;
 use crate::process::step_error::StepError;
 use longshore_api::kinds::Kind;
@@ -75,33 +64,11 @@ pub struct Context {
 /// What steps leave for later steps of this process. Without it, all goes on from the cluster.
 #[derive(Default)]
 pub struct Memory {
-    pub health: RegistrationHealth,
-    /// How launches went, for canaries of policies.
-    pub outcomes: Outcomes,
-    /// Nodes that have joined or not, for their NodePools to remember.
-    pub registrations: Registrations,
-    /// Offerings that are unavailable now.
-    pub unavailable: Arc<UnavailableOfferings>,
-    /// Launches that wait, for the cloud has refused them.
-    pub backoff: LaunchBackoff,
-    /// What others refuse again and again.
-    pub refusals: Refusals,
+    pub launch: LaunchMemory,
+    pub end: EndMemory,
+    pub disruption: DisruptionMemory,
     /// What has happened lately.
     pub recent: Recent,
-    /// Launches that may have made an instance that no claim names yet.
-    pub launches: Launches,
-    /// NodeClaims that are launched together.
-    pub launch_groups: LaunchGroups,
-    /// All instances, for claims that end.
-    pub shared_list: SharedList,
-    /// Nodes that are being drained.
-    pub drains: Drains,
-    /// What garbage collection has seen.
-    pub garbage: Garbage,
-    /// Commands of disruption that have failed.
-    pub failures: KnownFailures,
-    /// How many nodes of NodePools were disrupted.
-    pub disruptions: KnownDisruptions,
     pub nominations: Nominations,
 }
 
@@ -202,33 +169,5 @@ impl Context {
             Err(StepError::Gone) => Ok(()),
             other => other,
         }
-    }
-}
-
-/// How the last four launches of each NodePool went.
-#[derive(Default)]
-pub struct RegistrationHealth(Mutex<BTreeMap<String, VecDeque<bool>>>);
-
-impl RegistrationHealth {
-    /// Notes how a launch or registration ended.
-    pub fn record(&self, pool: &str, good: bool) {
-        let mut all = lock(&self.0);
-        let last = all.entry(pool.to_owned()).or_default();
-        last.push_back(good);
-        if last.len() > 4 {
-            last.pop_front();
-        }
-    }
-
-    /// Another version of a NodePool or its class: what was before says nothing about it.
-    pub fn forget(&self, pool: &str) {
-        lock(&self.0).remove(pool);
-    }
-
-    /// Fewer than two of the last four failed; nothing if none is known.
-    pub fn of(&self, pool: &str) -> Option<bool> {
-        let all = lock(&self.0);
-        let last = all.get(pool).filter(|l| !l.is_empty())?;
-        Some(last.iter().filter(|good| !**good).count() < 2)
     }
 }

@@ -19,6 +19,7 @@ pub mod events;
 pub mod failures;
 pub mod known_disruptions;
 pub mod known_failures;
+pub mod memory;
 pub mod step;
 
 pub use crate::decide::command::DETAILS;

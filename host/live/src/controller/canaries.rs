@@ -29,7 +29,7 @@ impl Controller {
     /// Takes in what was seen of next versions, and has what follows written down and obeyed.
     pub(super) fn follow_canaries(&mut self, now: Instant) {
         let slots = self.config.policies.canaries();
-        let outcomes = self.ctx.memory.outcomes.take();
+        let outcomes = self.ctx.memory.launch.outcomes.take();
         let sightings = self.config.policies.take_sightings();
         if slots.is_empty() {
             if !self.canaries.kept.is_empty() {

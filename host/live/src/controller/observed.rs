@@ -140,7 +140,7 @@ impl Controller {
         if source.follows(kind) {
             self.offers.current.tell(source, kind, &change, &self.state);
         }
-        for node in self.ctx.memory.drains.observe(kind, &change) {
+        for node in self.ctx.memory.end.drains.observe(kind, &change) {
             self.enqueue(WorkItem::Node(node), Instant::now());
         }
         let time = self.ctx.now().as_millisecond();

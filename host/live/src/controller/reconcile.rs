@@ -61,7 +61,7 @@ impl Controller {
                 self.pool_counts.note_change();
                 if !self.state.nodes.contains_key(name) {
                     self.last_pod_events.forget(name);
-                    self.ctx.memory.drains.end(name);
+                    self.ctx.memory.end.drains.end(name);
                 }
             }
             _ => {}
@@ -192,7 +192,7 @@ impl Controller {
             let claims = node.as_ref().map(|node| self.state.claim_of(node));
             let mut claims = claims.iter().flatten();
             if !claims.any(|claim| reboot::phase::drains(claim)) {
-                self.ctx.memory.drains.end(name);
+                self.ctx.memory.end.drains.end(name);
             }
             return self.repair_node(&node?, now);
         };

@@ -62,7 +62,7 @@ impl Controller {
         let made = overlays.and_then(|known| known.made(offers, names));
         let now = self.ctx.now().as_second();
         let offered = made.as_ref().map_or(offers, |made| &made.catalogue);
-        let offered = (self.ctx.memory.unavailable).without_unavailable(offered, names, now);
+        let offered = (self.ctx.memory.launch.unavailable).without_unavailable(offered, names, now);
         let make = || Arc::new(TypeTable::of(&offered, names));
         self.offers.types.get(offered.number(), make)
     }
@@ -93,6 +93,7 @@ impl Controller {
         let short = self
             .ctx
             .memory
+            .launch
             .unavailable
             .summary(self.ctx.now().as_second());
         self.ctx.metrics.short(&short);
@@ -125,6 +126,7 @@ impl Controller {
         troubles.extend(
             self.ctx
                 .memory
+                .end
                 .garbage
                 .trouble()
                 .map(|what| ("garbage".to_owned(), what)),
@@ -171,7 +173,7 @@ impl Controller {
             overlays,
             coming,
             others,
-            refused: self.ctx.memory.refusals.lines(),
+            refused: self.ctx.memory.launch.refusals.lines(),
             churn: recent.churn,
             lost: recent.lost,
             cost: recent.cost,

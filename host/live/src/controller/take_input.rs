@@ -49,7 +49,7 @@ impl Controller {
         let (unhealthy, next) = self.unhealthy_hosts();
         let input = RoundInput {
             unhealthy,
-            failures: (self.ctx.memory.failures)
+            failures: (self.ctx.memory.disruption.failures)
                 .noted(self.state.pools.values(), self.ctx.now().as_second()),
             ..self.round_input()
         };

@@ -80,7 +80,7 @@ pub(super) fn how(ctx: &Context) -> (RoundConfig, Symbols) {
     let how = RoundConfig {
         catalogue: fixed(longshore_kwok::catalogue::built_in(&mut names)),
         overlays: None,
-        unavailable: ctx.memory.unavailable.clone(),
+        unavailable: ctx.memory.launch.unavailable.clone(),
         settings: longshore_core::model::Settings::default(),
         policies: PolicyReloader::manual(Setup::default())
             .map_err(|failure| failure.report())
@@ -296,6 +296,7 @@ async fn node_claims_that_could_not_be_created_were_not_bought() {
     control.written(0, 3, Instant::now());
     let (ctx, why) = (control.ctx.clone(), "nodeclaims.karpenter.sh is forbidden");
     ctx.memory
+        .launch
         .refusals
         .note(Refused::Creation, "default", why, ctx.now());
     let text = status_of(&mut control);

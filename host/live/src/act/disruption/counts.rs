@@ -24,7 +24,12 @@ pub async fn count(ctx: &Context, view: &CommandView) -> Result<(), StepError> {
     }
     let now = ctx.now().as_second();
     for (pool, nodes) in by_pool(view) {
-        if let Some(next) = ctx.memory.disruptions.add(pool, &view.id, nodes, now) {
+        if let Some(next) = ctx
+            .memory
+            .disruption
+            .disruptions
+            .add(pool, &view.id, nodes, now)
+        {
             failures::annotate(ctx, pool, DISRUPTIONS, next.write().into()).await?;
         }
     }

@@ -33,8 +33,10 @@ pub async fn failed(ctx: &Context, pool: &NodePool, command: &Command) -> Result
         return Ok(());
     }
     let now = ctx.now().as_second();
-    if let Some(failures) = backoff::one_more(ctx.memory.failures.of(pool), command.began, now) {
-        ctx.memory.failures.note(pool, failures);
+    if let Some(failures) =
+        backoff::one_more(ctx.memory.disruption.failures.of(pool), command.began, now)
+    {
+        ctx.memory.disruption.failures.note(pool, failures);
         let seconds = failures.until - now;
         tracing::warn!(
             nodepool = name_of(pool),
@@ -45,7 +47,7 @@ pub async fn failed(ctx: &Context, pool: &NodePool, command: &Command) -> Result
         ctx.metrics.disruption.backs_off(name_of(pool));
         events::backs_off(ctx, pool, command.reason.name(), failures, seconds).await;
     }
-    let Some(failures) = ctx.memory.failures.of(pool) else {
+    let Some(failures) = ctx.memory.disruption.failures.of(pool) else {
         return Ok(());
     };
     let text = Recorded::write(failures, annotation(pool, HASH));
@@ -63,13 +65,14 @@ pub async fn failed(ctx: &Context, pool: &NodePool, command: &Command) -> Result
 pub async fn succeeded(ctx: &Context, pool: &NodePool, began: i64) -> Result<(), StepError> {
     if ctx
         .memory
+        .disruption
         .failures
         .of(pool)
         .is_none_or(|of| began < of.until)
     {
         return Ok(());
     }
-    ctx.memory.failures.forget(pool);
+    ctx.memory.disruption.failures.forget(pool);
     tracing::info!(
         nodepool = name_of(pool),
         "a replacement became ready; back-off ends"

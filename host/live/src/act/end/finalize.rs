@@ -48,6 +48,7 @@ pub async fn finalize(ctx: &Context, claim: &NodeClaim, nodes: &[Arc<NodeView>])
     }
     if has_failed_to_join(claim) {
         ctx.memory
+            .launch
             .registrations
             .failed(pool_of(claim), uid_of(claim));
     }
@@ -127,8 +128,8 @@ async fn release(ctx: &Context, claim: &NodeClaim) -> Result<(), StepError> {
 
 /// Forgets a claim that was released, and says how long that took.
 fn note_end(ctx: &Context, claim: &NodeClaim) {
-    ctx.memory.launch_groups.done(claim);
-    ctx.memory.launches.forget(uid_of(claim));
+    ctx.memory.launch.groups.done(claim);
+    ctx.memory.launch.launches.forget(uid_of(claim));
     if ctx.observes() {
         let message = format!("Finalized {FINALIZER}");
         ctx.events.claim_if_few(claim, false, "Finalized", message);
@@ -166,20 +167,22 @@ async fn provider_id(ctx: &Context, claim: &NodeClaim) -> Result<Owned, StepErro
     let uid = uid_of(claim);
     if let Some(id) = ctx
         .memory
-        .launch_groups
+        .launch
+        .groups
         .given(claim, ctx.leadership.since())
     {
         return Ok(Owned::Instance(id));
     }
     if ctx
         .memory
+        .launch
         .launches
         .is_none_made(uid, ctx.leadership.since())
     {
         return Ok(Owned::Nothing);
     }
     // Launched, perhaps, by a process that did not live to write it down.
-    let all = ctx.memory.shared_list.get(&*ctx.provider).await;
+    let all = ctx.memory.end.shared_list.get(&*ctx.provider).await;
     let all = all.map_err(StepError::other)?;
     let its = |i: &&Arc<Instance>| !uid.is_empty() && i.claim_uid.as_deref() == Some(uid);
     if let Some(instance) = all.iter().find(its) {
@@ -187,6 +190,7 @@ async fn provider_id(ctx: &Context, claim: &NodeClaim) -> Result<Owned, StepErro
     }
     let left = ctx
         .memory
+        .launch
         .launches
         .unlisted(uid, ctx.leadership.since(), Instant::now());
     if let (Some(own), Some(left)) = (launch_groups::member(claim), left) {

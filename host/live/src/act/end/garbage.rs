@@ -82,7 +82,7 @@ async fn tell(ctx: &Context, refusals: Vec<Refusal>) {
         );
         ctx.events.own(true, refusal.what.reason(), &message).await;
     }
-    lock(&ctx.memory.garbage.0).trouble = refusals;
+    lock(&ctx.memory.end.garbage.0).trouble = refusals;
 }
 
 /// Deletes registered claims whose instance is gone.
@@ -104,7 +104,7 @@ async fn lost_claims(
         .filter_map(|c| Some((c.metadata.uid.as_deref()?, *c)))
         .collect();
     let (due, limit) = {
-        let mut memory = lock(&ctx.memory.garbage.0);
+        let mut memory = lock(&ctx.memory.end.garbage.0);
         let mut due = memory.claims.seen(suspects.keys().copied(), Instant::now());
         if mutant("garbage-partial-list") {
             due = suspects.keys().map(|uid| (*uid).to_owned()).collect();
@@ -158,7 +158,7 @@ async fn leaked_instances(
         .map(|i| (i.provider_id.as_str(), i))
         .collect();
     let (due, limit) = {
-        let mut memory = lock(&ctx.memory.garbage.0);
+        let mut memory = lock(&ctx.memory.end.garbage.0);
         let mut due = memory
             .instances
             .seen(suspects.keys().copied(), Instant::now());

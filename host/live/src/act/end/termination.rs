@@ -83,7 +83,7 @@ pub async fn step(
     if node.deletion.is_none() || !node.holds(FINALIZER) {
         return Ok(None);
     }
-    ctx.memory.drains.begin(&node.name, &node.uid);
+    ctx.memory.end.drains.begin(&node.name, &node.uid);
     let instance = instance_of(node, others);
     let mut claim = match claims {
         [claim] if instance != Instance::Stays => Some((**claim).clone()),
@@ -93,7 +93,11 @@ pub async fn step(
         delete_claim(ctx, claim).await?;
     }
     if !node.is_ready()
-        && ctx.memory.drains.may_ask_cloud(&node.name, Instant::now())
+        && ctx
+            .memory
+            .end
+            .drains
+            .may_ask_cloud(&node.name, Instant::now())
         && instance_is_gone(ctx, &node.provider_id).await
     {
         return drop_finalizer(ctx, node).await;
@@ -167,8 +171,14 @@ async fn empty(
         return Ok(Some(Duration::from_millis(200)));
     };
     // The time in the taint is from before it was sent, and a write can be under way for long.
-    let young = MIN_TAINT_AGE
-        .saturating_sub(closed.min(ctx.memory.drains.seen_closed(&node.name, Instant::now())));
+    let young = MIN_TAINT_AGE.saturating_sub(
+        closed.min(
+            ctx.memory
+                .end
+                .drains
+                .seen_closed(&node.name, Instant::now()),
+        ),
+    );
     let ends = claim.as_ref().and_then(|c| {
         c.metadata
             .annotations
@@ -191,14 +201,14 @@ async fn empty(
                 .await;
         }
     }
-    if ctx.memory.drains.wants_list(&node.name, Instant::now()) {
+    if ctx.memory.end.drains.wants_list(&node.name, Instant::now()) {
         list(ctx, node).await?;
     }
     let pods = pods_of(ctx, node)?;
     let left = evictions::drain(ctx, &node.name, &pods, ends).await?;
     if left > 0 && !mutant("skips-drain") {
         still_draining(ctx, claim, left).await?;
-        let ask = ctx.memory.drains.next_ask(&node.name, Instant::now());
+        let ask = ctx.memory.end.drains.next_ask(&node.name, Instant::now());
         return Ok(Some(ask.map_or(DRAIN_POLL, |ask| ask.min(DRAIN_POLL))));
     }
     if !young.is_zero() && !mutant("skips-drain") && !mutant("no-drain-time") {
@@ -259,8 +269,8 @@ async fn still_draining(
 /// # Errors
 /// What the server says.
 pub async fn evict_from(ctx: &Context, node: &NodeView) -> Result<usize, StepError> {
-    ctx.memory.drains.begin(&node.name, &node.uid);
-    if ctx.memory.drains.wants_list(&node.name, Instant::now()) {
+    ctx.memory.end.drains.begin(&node.name, &node.uid);
+    if ctx.memory.end.drains.wants_list(&node.name, Instant::now()) {
         list(ctx, node).await?;
     }
     let pods = pods_of(ctx, node)?;
@@ -458,7 +468,7 @@ async fn drop_finalizer(ctx: &Context, node: &NodeView) -> Outcome {
         let message = format!("Finalized {FINALIZER}");
         ctx.events.node_if_few(&node.name, "Finalized", &message);
     }
-    ctx.memory.drains.end(&node.name);
+    ctx.memory.end.drains.end(&node.name);
     let since = |at: &Time| (ctx.now().as_second() - at.0.as_second()).max(0) as f64;
     let lived = node.created.as_ref().map(since);
     ctx.metrics
@@ -492,9 +502,10 @@ async fn set_claim_condition(
 
 /// Lists the pods of a node from the server.
 async fn list(ctx: &Context, node: &NodeView) -> Result<(), StepError> {
-    ctx.memory.drains.lists(&node.name);
+    ctx.memory.end.drains.lists(&node.name);
     let (pods, version) = proof::pods_on(ctx, &node.name).await?;
     ctx.memory
+        .end
         .drains
         .listed(&node.name, pods, &version, Instant::now());
     Ok(())
@@ -502,6 +513,7 @@ async fn list(ctx: &Context, node: &NodeView) -> Result<(), StepError> {
 
 fn pods_of(ctx: &Context, node: &NodeView) -> Result<Vec<Arc<DrainingPod>>, StepError> {
     ctx.memory
+        .end
         .drains
         .pods(&node.name)
         .ok_or_else(|| StepError::Other(format!("the pods of {} have not been listed", node.name)))
@@ -509,7 +521,7 @@ fn pods_of(ctx: &Context, node: &NodeView) -> Result<Vec<Arc<DrainingPod>>, Step
 
 /// Volumes still attached to the node, those of pods that do not leave left out.
 async fn attachments(ctx: &Context, node: &str, pods: &[Arc<DrainingPod>]) -> Vec<String> {
-    let here = ctx.memory.drains.attachments(node);
+    let here = ctx.memory.end.drains.attachments(node);
     if here.is_empty() {
         return Vec::new();
     }
@@ -531,7 +543,7 @@ async fn attachments(ctx: &Context, node: &str, pods: &[Arc<DrainingPod>]) -> Ve
 /// The volume that a claim is bound to, if so.
 async fn volume(ctx: &Context, node: &str, namespace: &str, name: &str) -> Option<String> {
     let claim = format!("{namespace}/{name}");
-    if let Some(known) = ctx.memory.drains.volume(node, &claim, Instant::now()) {
+    if let Some(known) = ctx.memory.end.drains.volume(node, &claim, Instant::now()) {
         return known;
     }
     let api: Api<PersistentVolumeClaim> = Api::namespaced(ctx.client.clone(), namespace);
@@ -540,6 +552,7 @@ async fn volume(ctx: &Context, node: &str, namespace: &str, name: &str) -> Optio
         .and_then(|claim| claim.spec?.volume_name)
         .filter(|volume| !volume.is_empty());
     ctx.memory
+        .end
         .drains
         .note_volume(node, &claim, volume.clone(), Instant::now());
     volume

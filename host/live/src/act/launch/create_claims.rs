@@ -55,6 +55,7 @@ pub async fn write_all(ctx: &Arc<Context>, mut wanted: Vec<NewNodeClaim>) -> (Ve
         match create(ctx, &want).await {
             Ok(text) => {
                 ctx.memory
+                    .launch
                     .launches
                     .made(&uid_of(&text), ctx.leadership.since());
                 ctx.echo(Kind::NodeClaim, &want.name, &text);
@@ -65,7 +66,10 @@ pub async fn write_all(ctx: &Arc<Context>, mut wanted: Vec<NewNodeClaim>) -> (Ve
                     want.summary,
                     "created NodeClaim"
                 );
-                ctx.memory.refusals.done(Refused::Creation, &want.pool);
+                ctx.memory
+                    .launch
+                    .refusals
+                    .done(Refused::Creation, &want.pool);
                 ctx.metrics
                     .claim_created(&want.pool, want.min_values_relaxed);
                 Some(Created {
@@ -95,7 +99,12 @@ async fn creation_refused(ctx: &Context, want: &NewNodeClaim, error: &StepError)
         return;
     }
     let (what, why) = (Refused::Creation, error.to_string());
-    if !ctx.memory.refusals.note(what, &want.pool, &why, ctx.now()) {
+    if !ctx
+        .memory
+        .launch
+        .refusals
+        .note(what, &want.pool, &why, ctx.now())
+    {
         tracing::debug!(
             nodeclaim = want.name,
             nodepool = want.pool,

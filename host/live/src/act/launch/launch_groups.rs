@@ -49,7 +49,7 @@ pub fn slots(most: usize) -> usize {
 
 /// Which instances NodeClaims name, listed once in each term of leadership.
 async fn recall(ctx: &Context, since: Instant) -> Result<(), StepError> {
-    let groups_known = &ctx.memory.launch_groups;
+    let groups_known = &ctx.memory.launch.groups;
     let mut listed = groups_known.listed.lock().await;
     if *listed == Some(since) {
         return Ok(());
@@ -74,7 +74,7 @@ async fn recall(ctx: &Context, since: Instant) -> Result<(), StepError> {
 
 /// Launches a member together with those of its group that are there.
 pub async fn launch(ctx: &Context, claim: &NodeClaim, own: &Member<'_>) -> Came {
-    let groups = &ctx.memory.launch_groups;
+    let groups = &ctx.memory.launch.groups;
     let (answer, waits) = oneshot::channel();
     let present = Present {
         index: own.index,
@@ -169,7 +169,7 @@ async fn ask(ctx: &Context, own: &Member<'_>, mut members: Vec<Present>) {
     }
     let pending: Vec<Pending> = members
         .iter()
-        .map(|one| ctx.memory.launches.ask(&one.uid, since))
+        .map(|one| ctx.memory.launch.launches.ask(&one.uid, since))
         .collect();
     let group = GroupLaunch {
         token: own.token.to_owned(),
@@ -181,20 +181,20 @@ async fn ask(ctx: &Context, own: &Member<'_>, mut members: Vec<Present>) {
         Ok(made) => made,
         Err(error) => {
             for (one, pending) in members.iter().zip(pending) {
-                ctx.memory.launches.failed(&one.uid, pending, &error);
+                ctx.memory.launch.launches.failed(&one.uid, pending, &error);
             }
             return answer(members, whole(error));
         }
     };
     let named: Vec<(usize, &str)> = members.iter().map(|one| (one.index, &*one.uid)).collect();
     let ids: Vec<&str> = made.instances.iter().map(|one| &*one.provider_id).collect();
-    let groups = &ctx.memory.launch_groups;
+    let groups = &ctx.memory.launch.groups;
     let Some(given) = groups.give(since, (own.token, own.size), &named, &ids) else {
         return answer(members, |_| Came::Later);
     };
     for ((one, pending), given) in members.iter().zip(pending).zip(&given) {
         if given.is_none() && made.settled {
-            ctx.memory.launches.none_made(&one.uid, pending);
+            ctx.memory.launch.launches.none_made(&one.uid, pending);
         }
     }
     let mut given = given.into_iter();
@@ -269,7 +269,8 @@ pub async fn take(
     let named = [(own.index, &**uid)];
     let given = ctx
         .memory
-        .launch_groups
+        .launch
+        .groups
         .give(since, (own.token, own.size), &named, &ids);
     Ok(given.and_then(|mut given| given.pop()).flatten())
 }
@@ -284,7 +285,7 @@ pub async fn leave(ctx: &Context, claim: &NodeClaim) -> Result<(), StepError> {
         "leaves its launch group, which has no instance for it"
     );
     patch_meta(ctx, claim, json!({"annotations": {GROUP: null}})).await?;
-    ctx.memory.launch_groups.done(claim);
+    ctx.memory.launch.groups.done(claim);
     Ok(())
 }
 
@@ -514,8 +515,8 @@ mod tests {
         let ctx = TestCluster::empty().context_with(cloud.clone());
         // As if the NodeClaims had been listed.
         let since = ctx.leadership.since();
-        lock(&ctx.memory.launch_groups.records).since = Some(since);
-        *ctx.memory.launch_groups.listed.try_lock().unwrap() = Some(since);
+        lock(&ctx.memory.launch.groups.records).since = Some(since);
+        *ctx.memory.launch.groups.listed.try_lock().unwrap() = Some(since);
         (ctx, cloud)
     }
 
@@ -555,7 +556,8 @@ mod tests {
         assert_eq!(begun.elapsed().as_millis(), 900, "nothing to wait for");
         let given = |index| {
             ctx.memory
-                .launch_groups
+                .launch
+                .groups
                 .given(&claim(index, 3), ctx.leadership.since())
         };
         assert_eq!(given(1).as_deref(), Some("test://1"));
@@ -565,8 +567,8 @@ mod tests {
             (again, begun.elapsed().as_millis()),
             (vec!["test://0".into()], 900)
         );
-        (0..3).for_each(|index| ctx.memory.launch_groups.done(&claim(index, 3)));
-        assert!(lock(&ctx.memory.launch_groups.records).groups.is_empty());
+        (0..3).for_each(|index| ctx.memory.launch.groups.done(&claim(index, 3)));
+        assert!(lock(&ctx.memory.launch.groups.records).groups.is_empty());
     }
 
     #[tokio::test(start_paused = true)]

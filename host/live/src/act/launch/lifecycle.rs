@@ -129,7 +129,7 @@ async fn add_finalizer(ctx: &Context, claim: &NodeClaim) -> Result<(), StepError
     finalizers.push(FINALIZER.to_owned());
     patch_meta(ctx, claim, json!({"finalizers": finalizers})).await?;
     let uid = claim.metadata.uid.as_deref().unwrap_or_default();
-    ctx.memory.launches.made(uid, ctx.leadership.since());
+    ctx.memory.launch.launches.made(uid, ctx.leadership.since());
     Ok(())
 }
 
@@ -170,8 +170,8 @@ async fn follow_node(
 /// Deletes a claim that has had its time.
 async fn give_up(ctx: &Context, claim: &NodeClaim, why: &'static str) -> Outcome {
     if delete(ctx, claim, why).await? {
-        ctx.memory.health.record(pool_of(claim), false);
-        ctx.memory.outcomes.note(claim, false);
+        ctx.memory.launch.health.record(pool_of(claim), false);
+        ctx.memory.launch.outcomes.note(claim, false);
         ctx.disrupted(why, claim);
     }
     Ok(None)

@@ -67,7 +67,7 @@ pub async fn step(
     given: u64,
 ) -> Result<(), StepError> {
     let name = pool.metadata.name.as_deref().unwrap_or_default();
-    let ended = ctx.memory.registrations.of(name);
+    let ended = ctx.memory.launch.registrations.of(name);
     let known = annotation(pool, UNJOINED);
     let unjoined = next_unjoined(known, ended, given, ctx.now().as_second());
     let mut changes = serde_json::Map::new();
@@ -92,7 +92,7 @@ pub async fn step(
         api.patch_metadata(name, &PatchParams::default(), &patch)
             .await?;
     }
-    ctx.memory.registrations.written(name, ended);
+    ctx.memory.launch.registrations.written(name, ended);
     Ok(())
 }
 

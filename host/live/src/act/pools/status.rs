@@ -33,7 +33,7 @@ pub fn next(ctx: &Context, observed: &Observed<'_>, fault: Option<String>) -> No
     let outdated = draft.is_outdated(*class_generation);
     let name = name_of(observed.pool);
     if outdated {
-        ctx.memory.health.forget(name);
+        ctx.memory.launch.health.forget(name);
     }
     let unknown = outdated || condition(&draft.status.conditions, REGISTRATION_HEALTHY).is_none();
     if class_generation.is_some() {
@@ -42,8 +42,8 @@ pub fn next(ctx: &Context, observed: &Observed<'_>, fault: Option<String>) -> No
     draft.validated(fault.as_deref());
     draft.class_ready(class);
     draft.ready();
-    draft.registration_healthy(ctx.memory.health.of(name), unknown);
-    draft.held(ctx.memory.garbage.held());
+    draft.registration_healthy(ctx.memory.launch.health.of(name), unknown);
+    draft.held(ctx.memory.end.garbage.held());
     draft.policies_healthy(observed.policies.clone());
     draft.status
 }

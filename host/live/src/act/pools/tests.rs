@@ -194,7 +194,7 @@ async fn failures_to_register_count_until_the_spec_or_the_class_is_another() {
         let own = text.lines().find(|line| line.contains("NodeRegistration"));
         own.unwrap().split([' ', '=']).nth(1).unwrap().to_owned()
     };
-    let fail_twice = || (0..2).for_each(|_| ctx.memory.health.record("web", false));
+    let fail_twice = || (0..2).for_each(|_| ctx.memory.launch.health.record("web", false));
     assert_eq!(health_of(1).await, "Unknown");
     fail_twice();
     assert_eq!(health_of(1).await, "False");

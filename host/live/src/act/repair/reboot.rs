@@ -207,7 +207,7 @@ pub async fn step(ctx: &Context, claim: &NodeClaim, nodes: &[Arc<NodeView>]) -> 
 
 /// Writes down what the machine says of itself, before the cloud is asked.
 async fn note(ctx: &Context, claim: &NodeClaim, node: &NodeView) -> Outcome {
-    ctx.memory.drains.end(&node.name);
+    ctx.memory.end.drains.end(&node.name);
     let live = proof::node(ctx, &node.name).await?;
     let live = live.filter(|live| live.uid == node.uid);
     let Some(live) = live else {

@@ -96,7 +96,7 @@ impl Controller {
     /// What is known of failed commands that bought from NodePools: of several, the most.
     pub(in crate::controller) fn failures_of(&self, pools: &BTreeSet<&str>) -> Option<Failures> {
         let pools = pools.iter().filter_map(|name| self.state.pools.get(*name));
-        let known = pools.filter_map(|pool| self.ctx.memory.failures.of(pool));
+        let known = pools.filter_map(|pool| self.ctx.memory.disruption.failures.of(pool));
         known.max_by_key(|of| of.count)
     }
 

@@ -38,7 +38,7 @@ pub fn draining(state: &ClusterState, ctx: &Context) -> Option<Draining> {
             .status
             .as_ref()
             .map_or("", |status| status.node_name.as_str());
-        let refusing = ctx.memory.drains.refusing(node, now);
+        let refusing = ctx.memory.end.drains.refusing(node, now);
         let some = refusing.iter().take(MAX_NAMES_PER_LINE);
         let some: Vec<String> = some.map(|(pod, why)| format!("{pod}: {why}")).collect();
         DrainingNode {

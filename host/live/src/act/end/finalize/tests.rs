@@ -156,7 +156,7 @@ async fn a_claim_that_nothing_was_launched_for_goes_at_once() {
     let case = Case::new(&[], |_| ());
     let claim = case.cluster.claim().unwrap();
     let since = case.ctx.leadership.since();
-    case.ctx.memory.launches.made(uid_of(&claim), since);
+    case.ctx.memory.launch.launches.made(uid_of(&claim), since);
     assert_eq!(case.step().await, Ok(None));
     assert!(case.cluster.claim().is_none());
 }

@@ -89,8 +89,13 @@ async fn ask(
     what: PodRequest,
     question: impl Future<Output = Result<Answer, StepError>>,
 ) -> Result<Option<String>, StepError> {
-    if !ctx.memory.drains.may_ask(node, pod, what, Instant::now()) {
-        return Ok(ctx.memory.drains.refusal(node, pod, what));
+    if !ctx
+        .memory
+        .end
+        .drains
+        .may_ask(node, pod, what, Instant::now())
+    {
+        return Ok(ctx.memory.end.drains.refusal(node, pod, what));
     }
     ctx.may_write()?;
     let why = match question.await? {
@@ -98,6 +103,7 @@ async fn ask(
         Answer::Refuses(why) => Some(why.chars().take(MAX_REASON_CHARS).collect::<String>()),
     };
     ctx.memory
+        .end
         .drains
         .asked(node, pod, what, why.as_deref(), Instant::now());
     Ok(why)

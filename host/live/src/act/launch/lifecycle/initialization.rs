@@ -71,7 +71,7 @@ pub(super) fn note_initialized(ctx: &Context, claim: &NodeClaim, status: &mut No
         "Initialized",
         "",
     );
-    ctx.memory.registrations.joined(pool_of(claim));
+    ctx.memory.launch.registrations.joined(pool_of(claim));
 }
 
 /// Whether the node of a claim has had its time to become ready for pods, and none but daemons run on

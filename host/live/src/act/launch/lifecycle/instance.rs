@@ -48,7 +48,7 @@ pub(super) async fn launch<'c>(
     turn: &mut Option<SemaphorePermit<'c>>,
 ) -> Result<Launched, StepError> {
     ctx.may_write()?;
-    let groups = &ctx.memory.launch_groups;
+    let groups = &ctx.memory.launch.groups;
     let mut wanted = launch_of(claim);
     let of_group = launch_groups::member(claim).filter(|_| ctx.provider.most_in_group() > 1);
     if let Some(own) = &of_group {
@@ -65,7 +65,7 @@ pub(super) async fn launch<'c>(
         wanted.uid = format!("{}-{}", wanted.uid, ctx.now().as_millisecond());
     }
     let asked = Instant::now();
-    if let Some(left) = ctx.memory.backoff.left(&wanted, asked) {
+    if let Some(left) = ctx.memory.launch.backoff.left(&wanted, asked) {
         if turn.is_none() {
             *turn = groups.turn().await;
         }
@@ -88,7 +88,7 @@ pub(super) async fn launch<'c>(
     };
     match made {
         Ok(instance) => {
-            ctx.memory.backoff.succeeded(&wanted);
+            ctx.memory.launch.backoff.succeeded(&wanted);
             note_instance(ctx, claim, status, instance);
             Ok(Launched::Yes)
         }
@@ -99,7 +99,11 @@ pub(super) async fn launch<'c>(
         Err(error) => {
             note_failure(ctx, claim, status, &error).await;
             let now = Instant::now();
-            let wait = ctx.memory.backoff.failed(&wanted, &error, asked, now);
+            let wait = ctx
+                .memory
+                .launch
+                .backoff
+                .failed(&wanted, &error, asked, now);
             Ok(Launched::Later(wait))
         }
     }
@@ -108,10 +112,10 @@ pub(super) async fn launch<'c>(
 /// Asks the cloud for the instance of a claim that is in no group.
 async fn create(ctx: &Context, claim: &NodeClaim, wanted: &Launch) -> Result<Instance, CloudError> {
     let uid = claim.metadata.uid.as_deref().unwrap_or_default();
-    let pending = ctx.memory.launches.ask(uid, ctx.leadership.since());
+    let pending = ctx.memory.launch.launches.ask(uid, ctx.leadership.since());
     let made = ctx.provider.create(wanted).await;
     if let Err(error) = &made {
-        ctx.memory.launches.failed(uid, pending, error);
+        ctx.memory.launch.launches.failed(uid, pending, error);
     }
     made
 }
@@ -124,7 +128,7 @@ fn note_instance(
     instance: Instance,
 ) {
     let uid = claim.metadata.uid.as_deref().unwrap_or_default();
-    ctx.memory.launches.forget(uid);
+    ctx.memory.launch.launches.forget(uid);
     // Claims of others' making have no value yet where they may have several.
     let mut all = given_labels(&claim.spec.requirements, false);
     all.extend(instance.labels);
@@ -147,7 +151,10 @@ fn note_instance(
     };
     status.capacity = with_added(instance.capacity);
     status.allocatable = with_added(instance.allocatable);
-    ctx.memory.refusals.done(Refused::Launch, pool_of(claim));
+    ctx.memory
+        .launch
+        .refusals
+        .done(Refused::Launch, pool_of(claim));
     let is = ConditionStatus::True;
     set(ctx, status, LAUNCHED, is, "Launched", "");
 }
@@ -165,7 +172,7 @@ async fn give_back(ctx: &Context, claim: &NodeClaim, error: &CloudError) -> Resu
     if !delete(ctx, claim, &message).await? {
         return Ok(());
     }
-    ctx.memory.outcomes.note(claim, false);
+    ctx.memory.launch.outcomes.note(claim, false);
     ctx.disrupted(reason, claim);
     ctx.events.claim(claim, true, event, &message).await;
     for planned in planned_pods(claim).take(MAX_CAPACITY_EVENTS) {
@@ -176,7 +183,7 @@ async fn give_back(ctx: &Context, claim: &NodeClaim, error: &CloudError) -> Resu
 
 fn note_shortage(ctx: &Context, shortage: &Shortage) {
     let now = ctx.now().as_second();
-    let news = ctx.memory.unavailable.note(&shortage.offerings, now);
+    let news = ctx.memory.launch.unavailable.note(&shortage.offerings, now);
     if news > 0 {
         tracing::info!(
             offerings = news,
@@ -206,7 +213,7 @@ async fn note_failure(
 /// log, once in a while.
 async fn launch_refused(ctx: &Context, claim: &NodeClaim, why: &str) {
     let (what, pool) = (Refused::Launch, pool_of(claim));
-    if !ctx.memory.refusals.note(what, pool, why, ctx.now()) {
+    if !ctx.memory.launch.refusals.note(what, pool, why, ctx.now()) {
         return;
     }
     let name = claim.metadata.name.as_deref();

@@ -138,7 +138,7 @@ pub(super) fn confirm(
         "Registered",
         "",
     );
-    ctx.memory.health.record(pool_of(claim), true);
-    ctx.memory.outcomes.note(claim, true);
+    ctx.memory.launch.health.record(pool_of(claim), true);
+    ctx.memory.launch.outcomes.note(claim, true);
     ctx.metrics.node_created(claim);
 }

@@ -108,7 +108,11 @@ async fn a_claim_without_capacity_goes_and_what_was_short_is_remembered() {
     assert_eq!(run_copy(&ctx, &cluster, &claim).await, Ok(None));
     assert!(cluster.is_claim_deleted());
     assert_eq!(
-        ctx.memory.unavailable.summary(ctx.now().as_second()).some,
+        ctx.memory
+            .launch
+            .unavailable
+            .summary(ctx.now().as_second())
+            .some,
         ["m5.large/z1/spot"]
     );
     assert!(
@@ -247,7 +251,7 @@ async fn a_claim_whose_node_never_joins_is_given_up_after_15_minutes() {
     run(&ctx, &cluster).await.unwrap();
     assert!(cluster.is_claim_deleted());
     assert_eq!(
-        ctx.memory.health.of("web"),
+        ctx.memory.launch.health.of("web"),
         Some(true),
         "one failure of four is none"
     );
