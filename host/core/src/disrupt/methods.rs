@@ -236,11 +236,15 @@ pub fn round<'s>(
     options: Options<'_>,
     stop: Stop<'_>,
 ) -> Round {
+    answer(snapshot, policies, options, stop, ask(snapshot))
+}
+
+/// Which nodes may go, what budgets leave, and both as a question.
+fn ask(snapshot: &Snapshot) -> (Question, Budgets, Vec<Candidate>) {
     let budgets = Budgets::new(&snapshot.world);
     let candidates = verdicts::candidates(snapshot, &budgets);
     let question = Question::new(snapshot, &candidates, &budgets);
-    let found = (question, budgets, candidates);
-    answer(snapshot, policies, options, stop, found)
+    (question, budgets, candidates)
 }
 
 /// Looks at a cluster that is as it was when `before` was asked; nothing if the question is the
@@ -252,13 +256,10 @@ pub fn round_if_new<'s>(
     stop: Stop<'_>,
     before: &Question,
 ) -> Option<Round> {
-    let budgets = Budgets::new(&snapshot.world);
-    let candidates = verdicts::candidates(snapshot, &budgets);
-    let question = Question::new(snapshot, &candidates, &budgets);
-    if *before == question {
+    let found = ask(snapshot);
+    if *before == found.0 {
         return None;
     }
-    let found = (question, budgets, candidates);
     Some(answer(snapshot, policies, options, stop, found))
 }
 

@@ -22,7 +22,7 @@ struct Question {
 
 /// Asks about a snapshot, a round of a journal, or the built-in instance types.
 pub fn run(args: &RunPolicyArgs) -> Result<Answer, Failure> {
-    let entry = super::inspected(&args.file, &args.settings, &args.cel)?;
+    let entry = super::inspected(&args.policy.file, &args.policy.settings, &args.policy.cel)?;
     let name = entry.source.to_string();
     let host = super::host_that_says_so()?;
     let terms = super::all_that_it_exports(&entry);
