@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use longshore_core::disrupt::checked;
 use longshore_core::disrupt::costs::{MoveCost, price_of};
-use longshore_core::disrupt::methods::{Explain, Options as How, Round, TerminateFirst};
+use longshore_core::disrupt::methods::{Explain, Round, RoundOptions, TerminateFirst};
 use longshore_core::disrupt::paper::{self, Serial};
 use longshore_core::disrupt::proposals::{Proposal, Rules};
 use longshore_core::disrupt::search::Effort;
@@ -36,11 +36,11 @@ const MAX_ROUNDS: usize = 1_000;
 /// Files that cannot be read, or no such node.
 pub fn explain_node(args: &ExplainArgs) -> Result<Explained, Failure> {
     let (snapshot, scorers, seed) = read(&args.world, None, false)?;
-    let how = How {
+    let how = RoundOptions {
         effort: effort(seed),
         explain: Explain::All,
         rules: rules(&args.world)?,
-        ..How::default()
+        ..RoundOptions::default()
     };
     let usage = |message: String| Failure::Usage {
         message: message.trim().to_owned(),
@@ -77,7 +77,7 @@ pub fn run(args: &PlanArgs) -> Result<Answer, Failure> {
     let only = args.disrupt.method.as_deref().map(method).transpose()?;
     let repairs = only == Some(Method::Repair);
     let (mut snapshot, scorers, seed) = read(&args.world, typed, repairs)?;
-    let how = How {
+    let how = RoundOptions {
         rules: rules(&args.world)?,
         ..how(&args.disrupt, only, seed)?
     };
@@ -135,7 +135,11 @@ fn effort(seed: u64) -> Effort {
     }
 }
 
-fn how(args: &DisruptArgs, only: Option<Method>, seed: u64) -> Result<How<'static>, Failure> {
+fn how(
+    args: &DisruptArgs,
+    only: Option<Method>,
+    seed: u64,
+) -> Result<RoundOptions<'static>, Failure> {
     let move_cost = args.move_cost.map(|amount| {
         let usable = amount.is_finite() && amount >= 0.0;
         usable
@@ -149,7 +153,7 @@ fn how(args: &DisruptArgs, only: Option<Method>, seed: u64) -> Result<How<'stati
         true => Explain::Nothing,
         false => Explain::All,
     };
-    Ok(How {
+    Ok(RoundOptions {
         move_cost: move_cost.transpose()?,
         only,
         effort: effort(seed),
@@ -158,7 +162,7 @@ fn how(args: &DisruptArgs, only: Option<Method>, seed: u64) -> Result<How<'stati
             drift: args.terminate_first,
             ..TerminateFirst::default()
         },
-        ..How::default()
+        ..RoundOptions::default()
     })
 }
 
@@ -177,7 +181,7 @@ fn propose(
     args: &PlanArgs,
     snapshot: &Snapshot,
     scorers: &Scorers,
-    how: How<'_>,
+    how: RoundOptions<'_>,
 ) -> Result<String, Failure> {
     let begun = Instant::now();
     let round = look(snapshot, scorers, how);
@@ -190,7 +194,7 @@ fn propose(
 }
 
 /// A look of which nothing breaks a rule. What does is left out, and said on standard error.
-fn look(snapshot: &Snapshot, scorers: &Scorers, how: How<'_>) -> Round {
+fn look(snapshot: &Snapshot, scorers: &Scorers, how: RoundOptions<'_>) -> Round {
     let round = checked::round(snapshot, scorers, how, Stop::never());
     let messages = Messages { snapshot };
     for one in &round.refused {
@@ -224,7 +228,7 @@ fn converge(
     args: &PlanArgs,
     mut snapshot: Snapshot,
     scorers: &Scorers,
-    how: How<'_>,
+    how: RoundOptions<'_>,
 ) -> Result<String, Failure> {
     let mut report = Converged {
         before: cost(&snapshot),

@@ -13,7 +13,7 @@ use longshore_ec2::bootstrap::{Capacity, Kept, check_text, read_back};
 use longshore_ec2::catalogue::class::Kubelet;
 use longshore_ec2::userdata::Boot;
 use longshore_policy::{
-    BootFacts, BootSession, CallError, ClusterFacts, Kind, LoadedPolicy, Machines, OnFailure,
+    BootFacts, BootSession, CallError, ClusterFacts, LoadedPolicy, Machines, NodeKind, OnFailure,
     Overheads, Taint, UserData,
 };
 
@@ -44,7 +44,7 @@ pub struct Request<'a> {
     /// What a policy is told.
     pub facts: Arc<BootFacts>,
     /// The kind of node.
-    pub kind: Kind,
+    pub kind: NodeKind,
     /// A row for each of the facts' machines; at least one.
     pub machines: Vec<Machine>,
     /// What a machine keeps back once it has booted.
@@ -338,7 +338,7 @@ pub fn cluster(boot: &Boot, dns: bool) -> ClusterFacts {
 
 /// The kind of node that `boot` describes; its first `lasting` taints are no startup taints.
 /// `labels` are all labels of the node.
-pub fn kind(boot: &Boot, lasting: usize, labels: &BTreeMap<String, String>) -> Kind {
+pub fn kind(boot: &Boot, lasting: usize, labels: &BTreeMap<String, String>) -> NodeKind {
     let taint = |taint: &longshore_ec2::userdata::Taint| Taint {
         key: taint.key.clone(),
         value: taint.value.clone(),
@@ -350,7 +350,7 @@ pub fn kind(boot: &Boot, lasting: usize, labels: &BTreeMap<String, String>) -> K
     let others = labels
         .iter()
         .filter(|(key, _)| !boot.labels.contains_key(*key));
-    Kind {
+    NodeKind {
         node_pool: labels
             .get("karpenter.sh/nodepool")
             .cloned()

@@ -55,7 +55,7 @@ pub use health::{Trouble, trouble_of};
 pub use last_good::{Opened, open};
 pub use longshore_policy::{CompileChild, Compiler};
 pub use next_version::{CanarySlot, ObeyedVersions};
-pub use notice::{Kind, Notice};
+pub use notice::{Notice, NoticeKind};
 pub use quota::EventQuota;
 pub use reloader::PolicyReloader;
 pub use serve::{ActivePolicies, BootSlot};

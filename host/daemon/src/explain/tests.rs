@@ -60,9 +60,9 @@ fn explain_all(of: &str, snapshot: &Snapshot) -> (usize, usize) {
             ),
         }
     }
-    let how = methods::Options {
+    let how = methods::RoundOptions {
         explain: Explain::All,
-        ..methods::Options::default()
+        ..methods::RoundOptions::default()
     };
     let round = methods::round(snapshot, &ByPrice, how, Stop::never());
     for node in &world.nodes {

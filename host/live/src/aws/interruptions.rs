@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use kube::api::Api;
 use longshore_api::crd::NodeClaim;
-use longshore_aws::interruption::{Handler, Kind};
+use longshore_aws::interruption::{Handler, InterruptionKind};
 use longshore_aws::provider::Ec2;
 
 use super::claims::{Claims, Owner};
@@ -48,7 +48,7 @@ impl Handler for Interruptions {
         }
     }
 
-    async fn interrupted(&self, kind: Kind, instance: &str) -> Result<(), String> {
+    async fn interrupted(&self, kind: InterruptionKind, instance: &str) -> Result<(), String> {
         let name = match self.claims.owner(instance) {
             Owner::Claim(name) => Some(name),
             Owner::Foreign => None,
@@ -80,7 +80,7 @@ impl Interruptions {
     /// Deletes the NodeClaim of an instance if its node has to go. The NodeClaim, if there is one.
     async fn end(
         &self,
-        kind: Kind,
+        kind: InterruptionKind,
         instance: &str,
         name: &str,
         message: &str,
@@ -119,7 +119,7 @@ impl Interruptions {
     }
 
     /// Says what happens to the instance.
-    async fn say(&self, kind: Kind, claim: &NodeClaim, message: &str) {
+    async fn say(&self, kind: InterruptionKind, claim: &NodeClaim, message: &str) {
         let (events, reason) = (&self.ctx.events, kind.event_reason());
         events.claim(claim, true, reason, message).await;
         if let Some(node) = node(claim) {
@@ -139,8 +139,11 @@ impl Interruptions {
     }
 }
 
-fn is_end(kind: Kind) -> bool {
-    matches!(kind, Kind::InstanceStopped | Kind::InstanceTerminated)
+fn is_end(kind: InterruptionKind) -> bool {
+    matches!(
+        kind,
+        InterruptionKind::InstanceStopped | InterruptionKind::InstanceTerminated
+    )
 }
 
 fn node(claim: &NodeClaim) -> Option<&str> {
@@ -149,14 +152,18 @@ fn node(claim: &NodeClaim) -> Option<&str> {
 }
 
 /// What EC2 says, for people.
-fn message(kind: Kind, instance: &str) -> String {
+fn message(kind: InterruptionKind, instance: &str) -> String {
     let what = match kind {
-        Kind::SpotInterrupted => "takes it back within two minutes",
-        Kind::RebalanceRecommendation => "is likelier to take it back than other spot instances",
-        Kind::ScheduledChange => "plans maintenance or retirement for it",
-        Kind::InstanceStopped => "stops it or has stopped it",
-        Kind::InstanceTerminated => "terminates it or has terminated it",
-        Kind::ReservationInterrupted => "takes it back, for the reservation's owner needs it",
+        InterruptionKind::SpotInterrupted => "takes it back within two minutes",
+        InterruptionKind::RebalanceRecommendation => {
+            "is likelier to take it back than other spot instances"
+        }
+        InterruptionKind::ScheduledChange => "plans maintenance or retirement for it",
+        InterruptionKind::InstanceStopped => "stops it or has stopped it",
+        InterruptionKind::InstanceTerminated => "terminates it or has terminated it",
+        InterruptionKind::ReservationInterrupted => {
+            "takes it back, for the reservation's owner needs it"
+        }
     };
     format!("instance {instance}: EC2 {what}")
 }

@@ -211,7 +211,7 @@ mod tests {
     use longshore_ec2::bootstrap::Capacity;
     use longshore_ec2::launch::boot;
     use longshore_ec2::userdata::Cluster;
-    use longshore_policy::{BootFacts, Kind, Machines};
+    use longshore_policy::{BootFacts, Machines, NodeKind};
 
     use super::super::{Machine, kind};
     use super::*;
@@ -225,7 +225,7 @@ mod tests {
     fn ask<T>(
         machines: &[(&str, &str)],
         label: &str,
-        with: impl FnOnce(&mut BootFacts, &mut Kind),
+        with: impl FnOnce(&mut BootFacts, &mut NodeKind),
         ask: impl FnOnce(&Request) -> T,
     ) -> T {
         let mut facts = BootFacts {
@@ -264,7 +264,7 @@ mod tests {
         })
     }
 
-    fn as_it_is(_: &mut BootFacts, _: &mut Kind) {}
+    fn as_it_is(_: &mut BootFacts, _: &mut NodeKind) {}
 
     /// Answers with `<text> of <type>`, and as many pods as its row.
     fn answered(last: &LastTexts, machines: &[(&str, &str)], label: &str, text: &str) -> LastTexts {
@@ -313,7 +313,7 @@ mod tests {
     #[test]
     fn another_question_has_none() {
         let last = answered(&LastTexts::default(), &TWO, "a", "x");
-        let known = |with: &dyn Fn(&mut BootFacts, &mut Kind)| {
+        let known = |with: &dyn Fn(&mut BootFacts, &mut NodeKind)| {
             ask(&TWO, "a", with, |request| last.answer(request).is_some())
         };
         assert!(known(&as_it_is));

@@ -14,7 +14,7 @@ use super::known_canaries::{Canaries, CanariesDone};
 use super::{Controller, Done};
 use crate::act::canary_map::{self, Entry};
 use crate::canary::{ALL, Decision, Facts, Kept, Launched, Launches, Obeyed, Phase};
-use crate::policies::{CanarySlot, CanaryStatus, Kind as NoticeKind, ObeyedVersions};
+use crate::policies::{CanarySlot, CanaryStatus, NoticeKind, ObeyedVersions};
 use crate::process::mutants::mutant;
 use crate::process::step_error::StepError;
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use longshore_core::check::Violation;
 use longshore_core::disrupt::checked::{self, without_refused};
 use longshore_core::disrupt::consolidation::DisruptionPolicies as _;
-use longshore_core::disrupt::methods::{self, Explain, Options, Question, Round, Single};
+use longshore_core::disrupt::methods::{self, Explain, Question, Round, RoundOptions, Single};
 use longshore_core::disrupt::proposals::{Proposal, Rules};
 use longshore_core::disrupt::search::Effort;
 use longshore_core::disrupt::verdicts::COMMAND;
@@ -251,7 +251,7 @@ pub fn explain(
 /// What a look searches, how, and how long.
 struct Prepared<'e> {
     snapshot: Snapshot,
-    options: Options<'e>,
+    options: RoundOptions<'e>,
     planning: planner::Options,
     limit: Option<Duration>,
 }
@@ -265,7 +265,7 @@ fn prepare<'e>(
     count_commands(&mut world);
     break_rules(&mut world);
     let (snapshot, planning, limit) = build_snapshot(how, live, world, overlays);
-    let options = Options {
+    let options = RoundOptions {
         move_cost: live.disruption().move_cost,
         rules: Rules {
             spot_to_spot: how.spot_to_spot,
@@ -276,7 +276,7 @@ fn prepare<'e>(
         },
         explain,
         terminate_first: how.terminate_first,
-        ..Options::default()
+        ..RoundOptions::default()
     };
     Prepared {
         snapshot,

@@ -183,7 +183,7 @@ impl JournalFixture {
         world.settings = Settings::default();
         world.catalogue = self.catalogue.clone();
         let snapshot = Snapshot::new(Arc::new(world));
-        let options = methods::Options::default();
+        let options = methods::RoundOptions::default();
         live.keep_judge_records();
         let round = methods::round(&snapshot, &*live, options, Stop::never());
         let summary = Summary::of_look(&snapshot, &round);

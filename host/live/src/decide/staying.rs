@@ -190,7 +190,7 @@ fn event(why: Reason<'_>) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use longshore_api::manifests::Reader;
-    use longshore_core::disrupt::methods::{self, Options};
+    use longshore_core::disrupt::methods::{self, RoundOptions};
     use longshore_core::policy::ByPrice;
     use longshore_core::stop::Stop;
     use serde_json::{Value, json};
@@ -251,7 +251,7 @@ mod tests {
         let names: Vec<String> = (10..25).map(|number| format!("node-{number}")).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let snapshot = nodes(&names);
-        let round = methods::round(&snapshot, &ByPrice, Options::default(), Stop::never());
+        let round = methods::round(&snapshot, &ByPrice, RoundOptions::default(), Stop::never());
         let told = to_tell(&snapshot, &round, |node| node == "node-11");
         let nodes: Vec<&str> = told.iter().map(|of| of.node.as_str()).collect();
         assert_eq!(

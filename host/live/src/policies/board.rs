@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use longshore_policy::{CallStats, ChainLink, Fallback, Message, Report, ScoreRecord};
 
-use super::notice::{Kind, Notice};
+use super::notice::{Notice, NoticeKind};
 use super::serve::ActivePolicies;
 use crate::status::policies::{
     Active, Alike, Comparison, ConfigStatus, FilesStatus, LookComparison, PoliciesStatus,
@@ -49,7 +49,7 @@ fn answered_at(answer: &ScoreRecord, place: usize) -> Option<(&Arc<str>, &ChainL
 }
 
 impl PolicyBoard {
-    pub fn note(&mut self, kind: Kind, name: &str, message: String, hint: &str) {
+    pub fn note(&mut self, kind: NoticeKind, name: &str, message: String, hint: &str) {
         if self.notices.len() == MAX_NOTICES {
             self.notices.pop_front();
             self.dropped += 1;
@@ -70,14 +70,14 @@ impl PolicyBoard {
             self.dropped += 1;
             return;
         }
-        self.note(Kind::PolicySaid, name, message.text, "");
+        self.note(NoticeKind::PolicySaid, name, message.text, "");
         if let Some(notice) = self.notices.back_mut() {
             notice.level = Some(message.level);
         }
     }
 
     /// A notice of what this process begins with.
-    pub fn note_start(&mut self, kind: Kind, name: &str, message: String) {
+    pub fn note_start(&mut self, kind: NoticeKind, name: &str, message: String) {
         self.note(kind, name, message, "");
         if let Some(notice) = self.notices.back_mut() {
             notice.at_start = true;
@@ -183,11 +183,11 @@ impl PolicyBoard {
                 Some(what) => {
                     let message = format!("policy {name} {what}");
                     let hint = "look at the policy's settings and at the signals that it reads";
-                    self.note(Kind::PolicyCostsAlike, name, message, hint);
+                    self.note(NoticeKind::PolicyCostsAlike, name, message, hint);
                 }
                 None => {
                     let message = format!("policy {name} tells offerings apart again");
-                    self.note(Kind::PolicyCostsDiffer, name, message, "");
+                    self.note(NoticeKind::PolicyCostsDiffer, name, message, "");
                 }
             }
         }
@@ -218,7 +218,7 @@ impl PolicyBoard {
                     if !known {
                         let hint = "if that is meant, set `max-discount` of the policy";
                         let message = format!("policy {name}: {what}");
-                        self.note(Kind::PolicyCostsRaised, name, message, hint);
+                        self.note(NoticeKind::PolicyCostsRaised, name, message, hint);
                     }
                 }
                 Report::Failed {
@@ -247,7 +247,7 @@ impl PolicyBoard {
                                 "put a good component in its place; every round asks again"
                             }
                         };
-                        self.note(Kind::PolicyFailing, name, text, hint);
+                        self.note(NoticeKind::PolicyFailing, name, text, hint);
                     }
                 }
             }
@@ -273,11 +273,11 @@ impl PolicyBoard {
             Some(error) if policy.failing.replace(error.clone()).as_ref() != Some(&error) => {
                 let message = format!("shadow policy {name} failed: {error}");
                 let hint = "no decision depends on it";
-                self.note(Kind::ShadowFailing, name, message, hint);
+                self.note(NoticeKind::ShadowFailing, name, message, hint);
             }
             None if look.calls > 0 && policy.failing.take().is_some() => {
                 let message = format!("policy {name} answers again");
-                self.note(Kind::ShadowRecovered, name, message, "");
+                self.note(NoticeKind::ShadowRecovered, name, message, "");
             }
             _ => {}
         }
@@ -299,7 +299,7 @@ impl PolicyBoard {
         let fine = tally.calls > 0 && Active::of(&tally) == Active::Current;
         if fine && policy.failing.take().is_some() {
             self.note(
-                Kind::PolicyRecovered,
+                NoticeKind::PolicyRecovered,
                 name,
                 format!("policy {name} answers again"),
                 "",
@@ -352,7 +352,7 @@ impl PolicyBoard {
                 (sum.own, sum.own_instead) = (sum.own + round.own.0, sum.own_instead + round.own.1);
                 if policy.failing.take().is_some() {
                     self.note(
-                        Kind::ShadowRecovered,
+                        NoticeKind::ShadowRecovered,
                         name,
                         format!("policy {name} answers again"),
                         "",
@@ -364,7 +364,7 @@ impl PolicyBoard {
                 if policy.failing.replace(error.clone()).as_ref() != Some(&error) {
                     let message = format!("shadow policy {name} failed {error}");
                     self.note(
-                        Kind::ShadowFailing,
+                        NoticeKind::ShadowFailing,
                         name,
                         message,
                         "no decision depends on it",

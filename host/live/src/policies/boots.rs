@@ -23,7 +23,7 @@ use longshore_ec2::nodeclass::EC2NodeClass;
 use longshore_ec2::userdata::{Boot, Taint};
 use longshore_policy::OnFailure;
 
-use super::notice::Kind;
+use super::notice::NoticeKind;
 use super::reloader::PolicyReloader;
 use super::serve::BootSlot;
 use crate::bootstrap::{
@@ -387,12 +387,13 @@ impl LiveBootstrap {
         let recovered = notes.is_empty() && inner.said.contains_key(&key);
         for note in &notes {
             let message = format!("EC2NodeClass {class}: {note}");
-            self.policies.report(Kind::PolicyFailing, policy, &message);
+            self.policies
+                .report(NoticeKind::PolicyFailing, policy, &message);
         }
         if recovered {
             let message = format!("EC2NodeClass {class}: it answers again");
             self.policies
-                .report(Kind::PolicyRecovered, policy, &message);
+                .report(NoticeKind::PolicyRecovered, policy, &message);
         }
         match notes.is_empty() {
             true => drop(inner.said.remove(&key)),

@@ -6,7 +6,7 @@ use serde::Serialize;
 /// The kinds of notices: a closed set, fit for a label.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Kind {
+pub enum NoticeKind {
     /// Another configuration is in force.
     ConfigLoaded,
     /// The configuration cannot be used; the last good one stays in force.
@@ -51,10 +51,10 @@ pub enum Kind {
     SignalBack,
 }
 
-impl Kind {
+impl NoticeKind {
     /// Whether an operator should look at it.
     pub fn is_warning(self) -> bool {
-        use Kind::*;
+        use NoticeKind::*;
         matches!(
             self,
             ConfigRefused
@@ -72,10 +72,10 @@ impl Kind {
     }
 }
 
-impl Kind {
+impl NoticeKind {
     /// Whether a component brings it about by itself, as often as it is asked.
     pub fn is_of_component(self) -> bool {
-        use Kind::*;
+        use NoticeKind::*;
         matches!(
             self,
             PolicySaid
@@ -93,7 +93,7 @@ impl Kind {
 /// Something that happened. The same trouble in many rounds is one notice.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Notice {
-    pub kind: Kind,
+    pub kind: NoticeKind,
     /// Name of the policy or signal; file of the configuration.
     pub name: String,
     /// What happened, in a sentence.
@@ -113,12 +113,12 @@ impl Notice {
     pub fn change(&self) -> Option<(String, &str)> {
         let subject = match self.kind {
             _ if self.at_start => return None,
-            Kind::ConfigLoaded => "configuration".to_owned(),
-            Kind::PolicyLoaded
-            | Kind::PolicyRemoved
-            | Kind::CanaryAdvanced
-            | Kind::CanaryPromoted
-            | Kind::CanaryTakenBack => format!("policy {}", self.name),
+            NoticeKind::ConfigLoaded => "configuration".to_owned(),
+            NoticeKind::PolicyLoaded
+            | NoticeKind::PolicyRemoved
+            | NoticeKind::CanaryAdvanced
+            | NoticeKind::CanaryPromoted
+            | NoticeKind::CanaryTakenBack => format!("policy {}", self.name),
             _ => return None,
         };
         let what = self.message.strip_prefix(&subject).unwrap_or(&self.message);
@@ -141,7 +141,7 @@ mod tests {
             level: None,
         };
         let loaded = "policy cost: discounts 1.2.0 (sha256:a179) is ready";
-        let loaded = notice(Kind::PolicyLoaded, "cost", loaded);
+        let loaded = notice(NoticeKind::PolicyLoaded, "cost", loaded);
         let what = "discounts 1.2.0 (sha256:a179) is ready";
         assert_eq!(loaded.change(), Some(("policy cost".to_owned(), what)));
         let first = Notice {
@@ -150,9 +150,12 @@ mod tests {
         };
         assert_eq!(first.change(), None);
         let reloaded = "configuration reloaded; 2 policies changed";
-        let reloaded = notice(Kind::ConfigLoaded, "/etc/longshore.toml", reloaded);
+        let reloaded = notice(NoticeKind::ConfigLoaded, "/etc/longshore.toml", reloaded);
         let what = "reloaded; 2 policies changed";
         assert_eq!(reloaded.change(), Some(("configuration".to_owned(), what)));
-        assert_eq!(notice(Kind::PolicySaid, "cost", "hello").change(), None);
+        assert_eq!(
+            notice(NoticeKind::PolicySaid, "cost", "hello").change(),
+            None
+        );
     }
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use longshore_policy::Level;
 
-use super::notice::{Kind, Notice};
+use super::notice::{Notice, NoticeKind};
 
 /// How long no second Event of a kind is made of what one policy does by itself.
 const EVENT_INTERVAL: Duration = Duration::from_secs(600);
@@ -13,13 +13,13 @@ const EVENT_INTERVAL: Duration = Duration::from_secs(600);
 /// When Events were last made, by policy and kind.
 #[derive(Default)]
 pub struct EventQuota {
-    told: BTreeMap<(String, Kind), Instant>,
+    told: BTreeMap<(String, NoticeKind), Instant>,
 }
 
 impl EventQuota {
     /// Whether a notice becomes an Event. Of messages only errors do; the log has all.
     pub fn is_due(&mut self, notice: &Notice, now: Instant) -> bool {
-        if notice.kind == Kind::PolicySaid && notice.level != Some(Level::Error) {
+        if notice.kind == NoticeKind::PolicySaid && notice.level != Some(Level::Error) {
             return false;
         }
         if !notice.kind.is_of_component() {
@@ -40,7 +40,7 @@ impl EventQuota {
 mod tests {
     use super::*;
 
-    fn notice(kind: Kind, name: &str, level: Option<Level>) -> Notice {
+    fn notice(kind: NoticeKind, name: &str, level: Option<Level>) -> Notice {
         Notice {
             kind,
             name: name.into(),
@@ -56,7 +56,7 @@ mod tests {
         let mut quota = EventQuota::default();
         let begun = Instant::now();
         let mut due = |name: &str, level, seconds| {
-            let said = notice(Kind::PolicySaid, name, Some(level));
+            let said = notice(NoticeKind::PolicySaid, name, Some(level));
             quota.is_due(&said, begun + Duration::from_secs(seconds))
         };
         for level in [Level::Debug, Level::Info, Level::Warn] {
@@ -77,11 +77,14 @@ mod tests {
             (0..100).filter(|_| quota.is_due(&notice, now)).count()
         };
         assert_eq!(
-            (count(Kind::PolicyFailing), count(Kind::PolicyRecovered)),
+            (
+                count(NoticeKind::PolicyFailing),
+                count(NoticeKind::PolicyRecovered)
+            ),
             (1, 1)
         );
         assert_eq!(
-            count(Kind::PolicyRefused),
+            count(NoticeKind::PolicyRefused),
             100,
             "each changed file is refused with an Event"
         );

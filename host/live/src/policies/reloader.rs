@@ -16,7 +16,7 @@ use super::compare::{Job, Shadows};
 use super::health::Trouble;
 use super::hints::Hints;
 use super::next_version::{CanarySlot, ObeyedVersions, Sighting};
-use super::notice::{Kind, Notice};
+use super::notice::{Notice, NoticeKind};
 use super::serve::{ActivePolicies, BootSlot};
 use super::setup::Setup;
 use super::shared::Shared;
@@ -208,7 +208,7 @@ impl PolicyReloader {
     }
 
     /// Says that a policy fails or recovers outside of rounds.
-    pub fn report(&self, kind: Kind, name: &str, message: &str) {
+    pub fn report(&self, kind: NoticeKind, name: &str, message: &str) {
         let mut board = self.shared.board();
         board.note(kind, name, message.to_owned(), "");
     }
@@ -323,7 +323,7 @@ impl PolicyReloader {
     }
 
     /// Says what became of the canary of a policy.
-    pub fn canary_moved(&self, kind: Kind, policy: &str, message: String, hint: &str) {
+    pub fn canary_moved(&self, kind: NoticeKind, policy: &str, message: String, hint: &str) {
         self.shared.board().note(kind, policy, message, hint);
     }
 }

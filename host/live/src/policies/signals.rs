@@ -14,7 +14,7 @@ use longshore_policy::{Signal, Signals};
 use serde_json::error::Category;
 
 use super::board::PolicyBoard;
-use super::notice::Kind;
+use super::notice::NoticeKind;
 use super::{files, web};
 use crate::config::{Config, MAX_AGE, ScoresEntry, SignalEntry};
 use crate::status::policies::{DatedBy, Problem, SignalStatus};
@@ -295,7 +295,7 @@ impl Sources {
                 let lost = status.error.take().is_some();
                 if lost || status.had == 1 {
                     board.note(
-                        Kind::SignalBack,
+                        NoticeKind::SignalBack,
                         name,
                         format!("signal {name} is there"),
                         "",
@@ -320,7 +320,7 @@ impl Sources {
                     let message = format!("fetching signal {name} failed: {problem}; {instead}");
                     let hint = problem.hint.clone();
                     status.error = Some(problem);
-                    board.note(Kind::SignalLost, name, message, &hint);
+                    board.note(NoticeKind::SignalLost, name, message, &hint);
                 }
             }
         }

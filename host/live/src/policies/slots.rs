@@ -7,7 +7,7 @@ use longshore_policy::LoadedPolicy;
 use super::board::PolicyBoard;
 use super::diff::Fingerprint;
 use super::load::Unusable;
-use super::notice::Kind;
+use super::notice::NoticeKind;
 use super::signals::seconds;
 use crate::config::{Mode, PolicyEntry};
 use crate::policies::grants::grants_hint;
@@ -58,7 +58,7 @@ impl Outcome {
                 slot.refused = None;
                 if slot.running.take().is_some() {
                     let message = format!("policy {name} is off");
-                    board.note(Kind::PolicyRemoved, name, message, "");
+                    board.note(NoticeKind::PolicyRemoved, name, message, "");
                 }
                 *status = PolicyStatus {
                     name: std::mem::take(&mut status.name),
@@ -76,7 +76,7 @@ impl Outcome {
                     let message = format!(
                         "policy {name}: the files are those of the version that runs again"
                     );
-                    board.note(Kind::PolicyLoaded, name, message, "");
+                    board.note(NoticeKind::PolicyLoaded, name, message, "");
                 }
             }
             Outcome::Loaded(policy) => {
@@ -92,8 +92,8 @@ impl Outcome {
                     &digest[..12]
                 );
                 match status.loads {
-                    0 => board.note_start(Kind::PolicyLoaded, name, message),
-                    _ => board.note(Kind::PolicyLoaded, name, message, ""),
+                    0 => board.note_start(NoticeKind::PolicyLoaded, name, message),
+                    _ => board.note(NoticeKind::PolicyLoaded, name, message, ""),
                 }
                 status.implements.clone_from(&policy.about().implements);
                 let not_granted = policy.not_granted();
@@ -107,7 +107,7 @@ impl Outcome {
                         status.not_granted.join(", ")
                     );
                     let hint = grants_hint(&not_granted);
-                    board.note(Kind::PolicyNotGranted, name, message, &hint);
+                    board.note(NoticeKind::PolicyNotGranted, name, message, &hint);
                 }
                 // Sums of another version say nothing about this one.
                 board.windows.remove(name);
@@ -133,7 +133,12 @@ impl Outcome {
                         None => "offerings cost their price".into(),
                     };
                     let message = format!("policy {name} is refused: {problem}; {instead}");
-                    board.note(Kind::PolicyRefused, name, message, &problem.hint.clone());
+                    board.note(
+                        NoticeKind::PolicyRefused,
+                        name,
+                        message,
+                        &problem.hint.clone(),
+                    );
                     status.error = Some(problem);
                 }
             }

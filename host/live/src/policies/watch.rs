@@ -16,7 +16,7 @@ use super::files::{self, Files};
 use super::hints::Hints;
 use super::last_good::{self, Opened};
 use super::load::{self, Unusable};
-use super::notice::Kind;
+use super::notice::NoticeKind;
 use super::places::Mounts;
 use super::serve::{ActivePolicies, BootSlot, Shadow, ShadowJudge};
 use super::setup::Setup;
@@ -184,7 +184,7 @@ impl Watcher {
         let message = format!("{problem}; {instead}");
         let hint = problem.hint.clone();
         board.note(
-            Kind::ConfigRefused,
+            NoticeKind::ConfigRefused,
             &file.display().to_string(),
             message,
             &hint,
@@ -279,7 +279,7 @@ impl Watcher {
         for (policy, remark) in remarks {
             let hint = "nothing is lost but time: it is fetched again";
             let mut board = self.shared.board();
-            board.note(Kind::BundleNotKept, &policy, remark, hint);
+            board.note(NoticeKind::BundleNotKept, &policy, remark, hint);
         }
     }
 
@@ -454,7 +454,7 @@ impl Watcher {
         for remark in self.host.take_remarks() {
             let hint = "nothing is lost but time: it is compiled again";
             let mut board = self.shared.board();
-            board.note(Kind::CompiledCodeIgnored, &entry.name, remark, hint);
+            board.note(NoticeKind::CompiledCodeIgnored, &entry.name, remark, hint);
         }
         let policy = policy?;
         if let Some(running) = than {
@@ -527,7 +527,7 @@ impl Watcher {
         }
         for name in &change.gone {
             board.note(
-                Kind::PolicyRemoved,
+                NoticeKind::PolicyRemoved,
                 name,
                 format!("policy {name} is not named any more"),
                 "",
@@ -651,7 +651,7 @@ impl Watcher {
                     "configuration reloaded; {} policies changed",
                     change.steps.len()
                 );
-                board.note(Kind::ConfigLoaded, &name, message, "");
+                board.note(NoticeKind::ConfigLoaded, &name, message, "");
             }
         }
     }

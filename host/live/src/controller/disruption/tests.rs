@@ -42,7 +42,7 @@ fn what_was_proposed_last_is_taken_up_by_the_next_process_for_a_while() {
 #[test]
 fn a_budget_of_0_is_in_the_way_of_a_node_that_nothing_else_keeps() {
     use longshore_api::manifests::Reader;
-    use longshore_core::disrupt::methods::{self, Options};
+    use longshore_core::disrupt::methods::{self, RoundOptions};
     use longshore_core::policy::ByPrice;
     use longshore_core::stop::Stop;
 
@@ -72,7 +72,7 @@ fn a_budget_of_0_is_in_the_way_of_a_node_that_nothing_else_keeps() {
         let (world, problems) = reader.finish();
         assert!(problems.list.is_empty(), "{problems}");
         let snapshot = Snapshot::new(world.into());
-        let round = methods::round(&snapshot, &ByPrice, Options::default(), Stop::never());
+        let round = methods::round(&snapshot, &ByPrice, RoundOptions::default(), Stop::never());
         (budgets_in_the_way(&snapshot, &round), round)
     };
     let (blocked, round) = look("0");
