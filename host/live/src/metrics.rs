@@ -136,11 +136,11 @@ fn gauge(registry: &Registry, name: &str, help: &str) -> IntGauge {
 }
 
 /// Seconds of things that take minutes.
-const LONG: [f64; 11] = [
+const MINUTES_BUCKETS: [f64; 11] = [
     1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0,
 ];
 /// Seconds that a node lives: a minute to a quarter of a year.
-const LIFE: [f64; 9] = [
+const LIFETIME_BUCKETS: [f64; 9] = [
     60.0,
     600.0,
     3600.0,
@@ -582,7 +582,7 @@ impl Turns {
                 registry,
                 &name("transition_seconds"),
                 "Seconds that a condition was so before it changed.",
-                &LONG,
+                &MINUTES_BUCKETS,
                 &["type", "status", "to_status"],
             ),
         }

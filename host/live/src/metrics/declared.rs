@@ -6,7 +6,10 @@ use prometheus::{
     Gauge, GaugeVec, HistogramOpts, HistogramVec, IntCounter, IntGaugeVec, Opts, Registry,
 };
 
-use super::{ByName, LIFE, LONG, Metrics, Turns, counter, gauge, gauges, histogram, unlabelled};
+use super::{
+    ByName, LIFETIME_BUCKETS, MINUTES_BUCKETS, Metrics, Turns, counter, gauge, gauges, histogram,
+    unlabelled,
+};
 use crate::metrics::disruption::DisruptionMetrics;
 use crate::metrics::reboots::RebootMetrics;
 use crate::metrics::registration::registered;
@@ -89,14 +92,14 @@ impl Metrics {
                 &registry,
                 "operator_nodeclaim_termination_duration_seconds",
                 "Seconds from a NodeClaim's deletion to its end.",
-                &LONG,
+                &MINUTES_BUCKETS,
                 &[],
             ),
             pods_bound: histogram(
                 &registry,
                 "karpenter_pods_bound_duration_seconds",
                 "Seconds from a pod's creation until it has a node.",
-                &LONG,
+                &MINUTES_BUCKETS,
                 &["dynamic_resources"],
             ),
             pods_startup: registered(
@@ -112,20 +115,20 @@ impl Metrics {
                 "karpenter_pods_scheduling_decision_duration_seconds",
                 "Seconds from when a pod was first seen unschedulable until a round decided about \
                 it.",
-                &LONG,
+                &MINUTES_BUCKETS,
             ),
             provisioning_bound: histogram(
                 &registry,
                 "karpenter_pods_provisioning_bound_duration_seconds",
                 "Seconds from when a round placed a pod until it was bound.",
-                &LONG,
+                &MINUTES_BUCKETS,
                 &["dynamic_resources"],
             ),
             provisioning_startup: unlabelled(
                 &registry,
                 "karpenter_pods_provisioning_startup_duration_seconds",
                 "Seconds from when a round placed a pod until it ran.",
-                &LONG,
+                &MINUTES_BUCKETS,
             ),
             nodes_termination: registered(
                 &registry,
@@ -157,21 +160,21 @@ impl Metrics {
                 &registry,
                 "karpenter_nodes_lifetime_duration_seconds",
                 "Seconds from a node's creation to its end.",
-                &LIFE,
+                &LIFETIME_BUCKETS,
                 &["nodepool"],
             ),
             claims_termination: histogram(
                 &registry,
                 "karpenter_nodeclaims_termination_duration_seconds",
                 "Seconds from a NodeClaim's deletion to its end.",
-                &LONG,
+                &MINUTES_BUCKETS,
                 &["nodepool"],
             ),
             instances_termination: histogram(
                 &registry,
                 "karpenter_nodeclaims_instance_termination_duration_seconds",
                 "Seconds from asking for an instance's end to its end.",
-                &LONG,
+                &MINUTES_BUCKETS,
                 &["nodepool"],
             ),
             evictions: counter(

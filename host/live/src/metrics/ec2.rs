@@ -6,7 +6,7 @@ use std::time::Duration;
 use longshore_api::crd::Condition as Stated;
 use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec, IntGaugeVec, Opts, Registry};
 
-use super::{LONG, Turns, counter, histogram, registered, unlabelled};
+use super::{MINUTES_BUCKETS, Turns, counter, histogram, registered, unlabelled};
 
 pub struct Ec2Metrics {
     registry: Registry,
@@ -121,7 +121,7 @@ impl Ec2Metrics {
                 all,
                 "operator_ec2nodeclass_termination_duration_seconds",
                 "Seconds from an EC2NodeClass's deletion to its end.",
-                &LONG,
+                &MINUTES_BUCKETS,
             ),
             calls: counter(
                 all,

@@ -35,7 +35,7 @@ struct Queue {
     /// Lines that were dropped.
     dropped: u64,
     /// Dropped lines that the log has reported.
-    told: u64,
+    reported: u64,
 }
 
 impl LogQueue {
@@ -87,7 +87,7 @@ impl LogQueue {
 impl Shared {
     /// Writes what waits, once something does.
     fn write(&self, out: &mut impl Write, lost: fn(u64) -> String) {
-        let (lines, untold) = {
+        let (lines, unreported) = {
             let queue = lock(&self.queue);
             let mut queue = self
                 .changed
@@ -95,18 +95,21 @@ impl Shared {
                 .unwrap_or_else(PoisonError::into_inner);
             queue.writing = true;
             queue.bytes = 0;
-            (std::mem::take(&mut queue.lines), queue.dropped - queue.told)
+            (
+                std::mem::take(&mut queue.lines),
+                queue.dropped - queue.reported,
+            )
         };
         let written = lines.iter().map(|line| out.write_all(line).is_ok());
         let failed = written.filter(|written| !written).count() as u64;
-        let tells = untold > 0 && failed == 0;
-        let told = tells && out.write_all(lost(untold).as_bytes()).is_ok();
+        let tells = unreported > 0 && failed == 0;
+        let reported = tells && out.write_all(lost(unreported).as_bytes()).is_ok();
         // It may be a file with a buffer.
         let _ = out.flush();
         let mut queue = lock(&self.queue);
         queue.writing = false;
         queue.dropped += failed;
-        queue.told += if told { untold } else { 0 };
+        queue.reported += if reported { unreported } else { 0 };
         drop(queue);
         self.changed.notify_all();
     }

@@ -28,7 +28,7 @@ pub fn on_signal() -> io::Result<oneshot::Receiver<()>> {
             signal(SignalKind::interrupt())?,
         )
     };
-    let (told, stops) = oneshot::channel();
+    let (stopping, stops) = oneshot::channel();
     let waits = move || {
         runtime.block_on(async {
             tokio::select! {
@@ -36,7 +36,7 @@ pub fn on_signal() -> io::Result<oneshot::Receiver<()>> {
                 _ = interrupt.recv() => {}
             }
         });
-        let _ = told.send(());
+        let _ = stopping.send(());
         std::thread::sleep(STOP_LIMIT);
         std::process::exit(EXIT_CODE_TOO_LATE);
     };

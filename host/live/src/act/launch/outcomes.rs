@@ -11,7 +11,7 @@ use crate::process::lock::lock;
 /// Annotation of a NodeClaim with the next versions of policies that decided it.
 pub const CANARIES: &str = "longshore.dev/policy-canary";
 /// The most outcomes that are kept until they are taken.
-const MOST: usize = 1000;
+const MAX_REMEMBERED: usize = 1000;
 
 /// A NodePool, and the annotation of a NodeClaim of it.
 pub type Decided = (String, Option<String>);
@@ -26,7 +26,7 @@ impl Outcomes {
         let annotations = claim.metadata.annotations.as_ref();
         let canaries = annotations.and_then(|all| all.get(CANARIES)).cloned();
         let mut all = lock(&self.0);
-        if all.len() < MOST {
+        if all.len() < MAX_REMEMBERED {
             all.push(((pool_of(claim).to_owned(), canaries), good));
         }
     }
