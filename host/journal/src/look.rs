@@ -51,9 +51,11 @@ pub struct Look {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Unhealthy {
+    /// The node's name.
     pub node: String,
     /// `Type=Status`.
     pub condition: String,
+    /// The repair, once its toleration has passed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub due: Option<Due>,
 }
@@ -62,9 +64,11 @@ pub struct Unhealthy {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Due {
+    /// It is rebooted; otherwise it is replaced.
     pub reboot: bool,
     /// The bits of the number.
     pub score: u64,
+    /// For how long its pods may drain, in seconds; no bound if none.
     pub grace: Option<i64>,
 }
 

@@ -52,6 +52,7 @@ impl<'a> Annotated<'a> {
 /// A NodeClaim of the NodeClass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claim<'a> {
+    /// The NodeClaim's name.
     pub name: &'a str,
     /// Its annotations.
     pub annotated: Annotated<'a>,
