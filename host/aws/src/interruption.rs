@@ -14,7 +14,7 @@ use serde_json::Value;
 
 /// What happens to instances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Kind {
+pub enum InterruptionKind {
     /// A spot instance is taken back in two minutes.
     SpotInterrupted,
     /// A spot instance is likelier than others to be taken back.
@@ -29,34 +29,34 @@ pub enum Kind {
     ReservationInterrupted,
 }
 
-impl Kind {
+impl InterruptionKind {
     /// The word of metrics.
     pub fn as_str(self) -> &'static str {
         match self {
-            Kind::SpotInterrupted => "spot_interrupted",
-            Kind::RebalanceRecommendation => "rebalance_recommendation",
-            Kind::ScheduledChange => "scheduled_change",
-            Kind::InstanceStopped => "instance_stopped",
-            Kind::InstanceTerminated => "instance_terminated",
-            Kind::ReservationInterrupted => "capacity_reservation_interrupted",
+            InterruptionKind::SpotInterrupted => "spot_interrupted",
+            InterruptionKind::RebalanceRecommendation => "rebalance_recommendation",
+            InterruptionKind::ScheduledChange => "scheduled_change",
+            InterruptionKind::InstanceStopped => "instance_stopped",
+            InterruptionKind::InstanceTerminated => "instance_terminated",
+            InterruptionKind::ReservationInterrupted => "capacity_reservation_interrupted",
         }
     }
 
     /// Reason of the Event on the NodeClaim and its Node.
     pub fn event_reason(self) -> &'static str {
         match self {
-            Kind::SpotInterrupted => "SpotInterrupted",
-            Kind::RebalanceRecommendation => "SpotRebalanceRecommendation",
-            Kind::ScheduledChange => "InstanceUnhealthy",
-            Kind::InstanceStopped => "InstanceStopping",
-            Kind::InstanceTerminated => "InstanceTerminating",
-            Kind::ReservationInterrupted => "CapacityReservationInstanceInterrupted",
+            InterruptionKind::SpotInterrupted => "SpotInterrupted",
+            InterruptionKind::RebalanceRecommendation => "SpotRebalanceRecommendation",
+            InterruptionKind::ScheduledChange => "InstanceUnhealthy",
+            InterruptionKind::InstanceStopped => "InstanceStopping",
+            InterruptionKind::InstanceTerminated => "InstanceTerminating",
+            InterruptionKind::ReservationInterrupted => "CapacityReservationInstanceInterrupted",
         }
     }
 
     /// Whether the node is drained and replaced. A recommendation is an Event and nothing else.
     pub fn ends_node(self) -> bool {
-        self != Kind::RebalanceRecommendation
+        self != InterruptionKind::RebalanceRecommendation
     }
 }
 
@@ -64,7 +64,7 @@ impl Kind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interruption {
     /// What happens.
-    pub kind: Kind,
+    pub kind: InterruptionKind,
     /// To which instances, by ID.
     pub instances: Vec<String>,
     /// When the event was sent, as it says: `2026-11-21T08:00:00Z`. Empty if it does not say.
@@ -133,21 +133,25 @@ pub fn read(message: &str) -> Result<Interruption, NotRead> {
         return Err(of_no_concern());
     }
     let text = |key: &str| event.detail.get(key).and_then(Value::as_str);
-    let one = |kind: Kind| match text("instance-id").filter(|id| is_instance(id)) {
+    let one = |kind: InterruptionKind| match text("instance-id").filter(|id| is_instance(id)) {
         Some(id) => Ok((kind, vec![id.to_owned()])),
         None => Err(NotRead::NothingToDo(
             "detail.instance-id is no instance".to_owned(),
         )),
     };
     let (kind, instances) = match (&*event.source, &*event.detail_type) {
-        ("aws.ec2", "EC2 Spot Instance Interruption Warning") => one(Kind::SpotInterrupted)?,
-        ("aws.ec2", "EC2 Instance Rebalance Recommendation") => one(Kind::RebalanceRecommendation)?,
+        ("aws.ec2", "EC2 Spot Instance Interruption Warning") => {
+            one(InterruptionKind::SpotInterrupted)?
+        }
+        ("aws.ec2", "EC2 Instance Rebalance Recommendation") => {
+            one(InterruptionKind::RebalanceRecommendation)?
+        }
         ("aws.ec2", "EC2 Capacity Reservation Instance Interruption Warning") => {
-            one(Kind::ReservationInterrupted)?
+            one(InterruptionKind::ReservationInterrupted)?
         }
         ("aws.ec2", "EC2 Instance State-change Notification") => match text("state") {
-            Some("stopping" | "stopped") => one(Kind::InstanceStopped)?,
-            Some("shutting-down" | "terminated") => one(Kind::InstanceTerminated)?,
+            Some("stopping" | "stopped") => one(InterruptionKind::InstanceStopped)?,
+            Some("shutting-down" | "terminated") => one(InterruptionKind::InstanceTerminated)?,
             other => {
                 let state = shortened(other.unwrap_or_default());
                 return Err(NotRead::NothingToDo(format!("state {state:?}")));
@@ -163,7 +167,7 @@ pub fn read(message: &str) -> Result<Interruption, NotRead> {
     })
 }
 
-fn health(detail: &Value) -> Result<(Kind, Vec<String>), NotRead> {
+fn health(detail: &Value) -> Result<(InterruptionKind, Vec<String>), NotRead> {
     let text = |key: &str| detail.get(key).and_then(Value::as_str).unwrap_or_default();
     let (service, category) = (text("service"), text("eventTypeCategory"));
     if (service, category) != ("EC2", "scheduledChange") {
@@ -183,7 +187,7 @@ fn health(detail: &Value) -> Result<(Kind, Vec<String>), NotRead> {
     ids.dedup();
     match ids.is_empty() {
         true => Err(NotRead::NothingToDo("it names no instance".to_owned())),
-        false => Ok((Kind::ScheduledChange, ids)),
+        false => Ok((InterruptionKind::ScheduledChange, ids)),
     }
 }
 
@@ -226,7 +230,7 @@ pub trait Handler: Send + Sync {
     ///
     /// # Errors
     /// It could not be done: the message stays and comes again.
-    async fn interrupted(&self, kind: Kind, instance: &str) -> Result<(), String>;
+    async fn interrupted(&self, kind: InterruptionKind, instance: &str) -> Result<(), String>;
 }
 
 #[cfg(test)]

@@ -38,7 +38,7 @@ use crate::discovery::Finder;
 use crate::drift;
 use crate::error::{ApiError, Class as ErrorClass};
 use crate::instances::{capacity_type, instance, parse_provider_id};
-use crate::interruption::Kind;
+use crate::interruption::InterruptionKind;
 use crate::launch::fleet::GROUP_TAG;
 use crate::lock::lock;
 use crate::nodeclass::Part;
@@ -263,8 +263,11 @@ impl Ec2 {
     }
 
     /// Takes an interruption into account: what EC2 takes back has no capacity for a while.
-    pub async fn note_interruption(&self, kind: Kind, id: &str) {
-        if !matches!(kind, Kind::SpotInterrupted | Kind::ReservationInterrupted) {
+    pub async fn note_interruption(&self, kind: InterruptionKind, id: &str) {
+        if !matches!(
+            kind,
+            InterruptionKind::SpotInterrupted | InterruptionKind::ReservationInterrupted
+        ) {
             return;
         }
         let known = self.state().instances.get(id).cloned();

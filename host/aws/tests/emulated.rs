@@ -10,7 +10,7 @@ use longshore_aws::calls::Call;
 use longshore_aws::clients::{Access, Clients};
 use longshore_aws::controller::Controller;
 use longshore_aws::interruption::queue::Queue;
-use longshore_aws::interruption::{Handler, Kind};
+use longshore_aws::interruption::{Handler, InterruptionKind};
 use longshore_aws::provider::{Clock, Ec2, Settings, StartError};
 use longshore_aws::store::{ClaimFacts, MemoryClasses, NodeClasses as _};
 use longshore_cloud::{CloudError, CloudProvider as _, Launch, Operator, Requirement};
@@ -834,13 +834,13 @@ async fn a_reservation_is_used_counted_and_given_back() {
 /// Remembers what it was asked to do; fails the first `failing` times.
 #[derive(Default)]
 struct Remembers {
-    done: Mutex<Vec<(Kind, String)>>,
+    done: Mutex<Vec<(InterruptionKind, String)>>,
     failing: AtomicI64,
 }
 
 #[async_trait]
 impl Handler for Remembers {
-    async fn interrupted(&self, kind: Kind, instance: &str) -> Result<(), String> {
+    async fn interrupted(&self, kind: InterruptionKind, instance: &str) -> Result<(), String> {
         if self.failing.fetch_sub(1, Ordering::Relaxed) > 0 {
             return Err("not now".to_owned());
         }
@@ -890,10 +890,16 @@ async fn each_interruption_is_handled_once_and_its_messages_are_deleted() {
     let mut done = handler.done.lock().unwrap().clone();
     done.sort();
     let mut expected = vec![
-        (Kind::SpotInterrupted, launched[0].clone()),
-        (Kind::RebalanceRecommendation, launched[1].clone()),
-        (Kind::ScheduledChange, launched[2].clone()),
-        (Kind::ReservationInterrupted, launched[3].clone()),
+        (InterruptionKind::SpotInterrupted, launched[0].clone()),
+        (
+            InterruptionKind::RebalanceRecommendation,
+            launched[1].clone(),
+        ),
+        (InterruptionKind::ScheduledChange, launched[2].clone()),
+        (
+            InterruptionKind::ReservationInterrupted,
+            launched[3].clone(),
+        ),
     ];
     expected.sort();
     assert_eq!(done, expected);

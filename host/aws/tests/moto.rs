@@ -30,7 +30,7 @@ use longshore_aws::clients::{Access, Clients};
 use longshore_aws::controller::Controller;
 use longshore_aws::error::Class;
 use longshore_aws::interruption::queue::Queue;
-use longshore_aws::interruption::{Handler, Kind};
+use longshore_aws::interruption::{Handler, InterruptionKind};
 use longshore_aws::provider::{Ec2, Settings};
 use longshore_aws::store::{MemoryClasses, NodeClasses as _};
 use longshore_cloud::{CloudError, CloudProvider as _, Launch, Operator, Requirement};
@@ -493,11 +493,11 @@ fn parameters(cloud: &mut Cloud, runtime: &tokio::runtime::Runtime) {
 
 /// What the handler was told.
 #[derive(Default)]
-struct Remembers(Mutex<Vec<(Kind, String)>>);
+struct Remembers(Mutex<Vec<(InterruptionKind, String)>>);
 
 #[async_trait]
 impl Handler for Remembers {
-    async fn interrupted(&self, kind: Kind, instance: &str) -> Result<(), String> {
+    async fn interrupted(&self, kind: InterruptionKind, instance: &str) -> Result<(), String> {
         self.0.lock().unwrap().push((kind, instance.to_owned()));
         Ok(())
     }
@@ -528,7 +528,7 @@ fn queue(cloud: &mut Cloud, runtime: &tokio::runtime::Runtime) {
             queue.batch().await.unwrap();
         }
         let told = handler.0.lock().unwrap().clone();
-        assert_eq!(told, [(Kind::SpotInterrupted, id)]);
+        assert_eq!(told, [(InterruptionKind::SpotInterrupted, id)]);
         // What was handled is deleted, rubbish too.
         let left = cloud.clients.sqs.get_queue_attributes().queue_url(&url);
         let left = left.attribute_names(aws_sdk_sqs::types::QueueAttributeName::All);

@@ -12,7 +12,7 @@ use longshore_core::disrupt::budgets::Budgets;
 use longshore_core::disrupt::compile::NodeTerms;
 use longshore_core::disrupt::compiled::Compiled;
 use longshore_core::disrupt::costs::{self, MoveCost, price_of};
-use longshore_core::disrupt::methods::{self, Options, Round};
+use longshore_core::disrupt::methods::{self, Round, RoundOptions};
 use longshore_core::disrupt::paper::{self, Serial};
 use longshore_core::disrupt::proposals::{self, Proposal};
 use longshore_core::disrupt::search::{self, Effort};
@@ -42,10 +42,10 @@ fn main() {
     }
     let mut effort = Effort::default();
     effort.tries = number(1).map_or(effort.tries, |tries| tries as usize);
-    let options = Options {
+    let options = RoundOptions {
         move_cost: number(0).map(MoveCost::Amount),
         effort,
-        ..Options::default()
+        ..RoundOptions::default()
     };
     let after = converge(Snapshot::new(Arc::new(objects)), options);
     sweep(&after, options);
@@ -53,7 +53,7 @@ fn main() {
 }
 
 /// The cluster when nothing more is found.
-fn converge(mut snapshot: Snapshot, options: Options<'_>) -> Snapshot {
+fn converge(mut snapshot: Snapshot, options: RoundOptions<'_>) -> Snapshot {
     let mut serial = Serial::default();
     let mut moved = 0;
     for round in 1..=MAX_ROUNDS {
@@ -102,7 +102,7 @@ fn describe(found: &Round, now: &[Proposal]) {
 }
 
 /// Shrinks some workloads and measures what is found by looking at nodes one by one.
-fn sweep(snapshot: &Snapshot, options: Options<'_>) {
+fn sweep(snapshot: &Snapshot, options: RoundOptions<'_>) {
     let mut world = (*snapshot.world).clone();
     let mut number = 0u32;
     world.pods.retain(|pod| {

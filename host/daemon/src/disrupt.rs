@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use longshore_core::disrupt::checked;
 use longshore_core::disrupt::costs::{MoveCost, price_of};
-use longshore_core::disrupt::methods::{Explain, Options as How, Round, TerminateFirst};
+use longshore_core::disrupt::methods::{Explain, Round, RoundOptions, TerminateFirst};
 use longshore_core::disrupt::paper::{self, Serial};
 use longshore_core::disrupt::proposals::{Proposal, Rules};
 use longshore_core::disrupt::search::Effort;
@@ -17,10 +17,11 @@ use longshore_core::stop::Stop;
 
 use crate::answer::Answer;
 use crate::args::{DisruptArgs, ExplainArgs, Output, PlanArgs, WorldArgs};
-use crate::error::Failure;
 use crate::input;
 use crate::options;
 use crate::policies::{self, Scorers};
+use longshore_live::error::Failure;
+use longshore_live::policies::typed;
 use longshore_report::disruption::report::{Converged, Proposed, Step};
 use longshore_report::disruption::{Messages, explain, explain_going, text};
 use longshore_report::explained::{Explained, alike_text};
@@ -35,11 +36,11 @@ const MAX_ROUNDS: usize = 1_000;
 /// Files that cannot be read, or no such node.
 pub fn explain_node(args: &ExplainArgs) -> Result<Explained, Failure> {
     let (snapshot, scorers, seed) = read(&args.world, None, false)?;
-    let how = How {
+    let how = RoundOptions {
         effort: effort(seed),
         explain: Explain::All,
         rules: rules(&args.world)?,
-        ..How::default()
+        ..RoundOptions::default()
     };
     let usage = |message: String| Failure::Usage {
         message: message.trim().to_owned(),
@@ -76,7 +77,7 @@ pub fn run(args: &PlanArgs) -> Result<Answer, Failure> {
     let only = args.disrupt.method.as_deref().map(method).transpose()?;
     let repairs = only == Some(Method::Repair);
     let (mut snapshot, scorers, seed) = read(&args.world, typed, repairs)?;
-    let how = How {
+    let how = RoundOptions {
         rules: rules(&args.world)?,
         ..how(&args.disrupt, only, seed)?
     };
@@ -118,7 +119,7 @@ fn read(
 ) -> Result<(Snapshot, Scorers, u64), Failure> {
     let mut options = options::resolve(args)?;
     options.repairs = repairs;
-    options.consolidation = consolidation.map(options::scorer).transpose()?;
+    options.consolidation = consolidation.map(typed::scorer).transpose()?;
     let scorers = policies::load(&options)?;
     let (world, problems) = input::read(&options)?;
     input::complain(&problems);
@@ -134,7 +135,11 @@ fn effort(seed: u64) -> Effort {
     }
 }
 
-fn how(args: &DisruptArgs, only: Option<Method>, seed: u64) -> Result<How<'static>, Failure> {
+fn how(
+    args: &DisruptArgs,
+    only: Option<Method>,
+    seed: u64,
+) -> Result<RoundOptions<'static>, Failure> {
     let move_cost = args.move_cost.map(|amount| {
         let usable = amount.is_finite() && amount >= 0.0;
         usable
@@ -148,7 +153,7 @@ fn how(args: &DisruptArgs, only: Option<Method>, seed: u64) -> Result<How<'stati
         true => Explain::Nothing,
         false => Explain::All,
     };
-    Ok(How {
+    Ok(RoundOptions {
         move_cost: move_cost.transpose()?,
         only,
         effort: effort(seed),
@@ -157,7 +162,7 @@ fn how(args: &DisruptArgs, only: Option<Method>, seed: u64) -> Result<How<'stati
             drift: args.terminate_first,
             ..TerminateFirst::default()
         },
-        ..How::default()
+        ..RoundOptions::default()
     })
 }
 
@@ -176,7 +181,7 @@ fn propose(
     args: &PlanArgs,
     snapshot: &Snapshot,
     scorers: &Scorers,
-    how: How<'_>,
+    how: RoundOptions<'_>,
 ) -> Result<String, Failure> {
     let begun = Instant::now();
     let round = look(snapshot, scorers, how);
@@ -189,7 +194,7 @@ fn propose(
 }
 
 /// A look of which nothing breaks a rule. What does is left out, and said on standard error.
-fn look(snapshot: &Snapshot, scorers: &Scorers, how: How<'_>) -> Round {
+fn look(snapshot: &Snapshot, scorers: &Scorers, how: RoundOptions<'_>) -> Round {
     let round = checked::round(snapshot, scorers, how, Stop::never());
     let messages = Messages { snapshot };
     for one in &round.refused {
@@ -223,7 +228,7 @@ fn converge(
     args: &PlanArgs,
     mut snapshot: Snapshot,
     scorers: &Scorers,
-    how: How<'_>,
+    how: RoundOptions<'_>,
 ) -> Result<String, Failure> {
     let mut report = Converged {
         before: cost(&snapshot),

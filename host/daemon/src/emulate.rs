@@ -9,9 +9,9 @@ use longshore_emulator::{Account, World, WorldError, serve};
 
 use crate::answer::Answer;
 use crate::args::{EmulateArgs, EmulateAwsArgs, EmulatedCloud};
-use crate::error::Failure;
 use crate::input::{shown, unpacked};
-use crate::live::process::connection;
+use longshore_live::error::Failure;
+use longshore_live::process::connection;
 
 /// Serves until the process is ended.
 pub fn run(args: &EmulateArgs) -> Result<Answer, Failure> {

@@ -4,8 +4,8 @@ use longshore_ec2::hash::{Hashed, hashes};
 
 use crate::answer::Answer;
 use crate::args::{HashArgs, Output};
-use crate::error::Failure;
 use crate::input;
+use longshore_live::error::Failure;
 use longshore_report::table::{Align, table};
 
 /// Prints the hash of every NodePool and EC2NodeClass of the files. Other kinds are passed over.

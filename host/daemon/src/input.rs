@@ -19,10 +19,10 @@ use longshore_cloud::RepairPolicy;
 use longshore_core::model::{ClusterObjects, NodePool, Pod};
 use serde_json::{Value, json};
 
-use crate::error::Failure;
-use crate::managed::Managed;
 use crate::options::Options;
 use crate::spread::default_spread;
+use longshore_live::error::Failure;
+use longshore_live::managed::Managed;
 
 /// Most bytes that a packed file may unpack to: a hundred times all instance types of EC2.
 const MAX_UNPACKED_BYTES: u64 = 512 << 20;

@@ -8,22 +8,12 @@ use longshore_api::crd::Timestamp;
 
 use crate::answer::Answer;
 use crate::args::{GrepArgs, OnlyArgs, ShowArgs};
-use crate::error::Failure;
 use longshore_api::kinds::Kind;
 use longshore_journal::messages::{self, ChangeKind};
 use longshore_journal::read::{Item, Reader};
 use longshore_journal::record::{Observed, Record, What};
 use longshore_journal::round::{Outcome, Round};
-use longshore_journal::segment::ReadError;
-
-impl From<ReadError> for Failure {
-    fn from(error: ReadError) -> Failure {
-        Failure::Usage {
-            message: error.to_string(),
-            hint: error.hint().into(),
-        }
-    }
-}
+use longshore_live::error::Failure;
 
 /// Prints what happened.
 pub fn show(args: &ShowArgs) -> Result<Answer, Failure> {

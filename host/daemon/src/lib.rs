@@ -14,29 +14,21 @@ pub(crate) mod settings;
 
 mod answer;
 mod args;
-pub mod bootstrap;
-pub mod canary;
-pub mod config;
-mod deadline;
 mod disrupt;
 mod emulate;
-pub mod error;
 mod explain;
 mod hash;
 mod input;
 mod journal;
-pub mod live;
-mod managed;
 mod migrate;
-mod node_classes;
 mod options;
 mod plan;
 mod policies;
-mod process;
 #[cfg(test)]
 mod reference;
 mod render;
 pub mod replay;
+mod run;
 mod sim;
 mod spread;
 mod status;
@@ -47,11 +39,8 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 
-pub use options::scorer;
-pub use policies::toml_of;
-
 use args::{Args, Command, JournalCommand, MigrateCommand, PolicyCommand, RenderCommand};
-use error::Failure;
+use longshore_live::error::Failure;
 
 /// Does what the arguments say.
 pub fn main() -> ExitCode {
@@ -75,11 +64,11 @@ pub fn main() -> ExitCode {
             PolicyCommand::Test(args) => policies::test::run(&args),
             PolicyCommand::Run(args) => policies::run::run(&args),
             PolicyCommand::Prove(args) => policies::prove::run(&args),
-            PolicyCommand::Status(args) => live::run::canaries::status(&args),
-            PolicyCommand::Promote(args) => live::run::canaries::promote(&args),
-            PolicyCommand::Abort(args) => live::run::canaries::abort(&args),
+            PolicyCommand::Status(args) => policies::canaries::status(&args),
+            PolicyCommand::Promote(args) => policies::canaries::promote(&args),
+            PolicyCommand::Abort(args) => policies::canaries::abort(&args),
         },
-        Command::Run(args) => live::run(&args),
+        Command::Run(args) => run::run(&args),
         Command::Emulate(args) => emulate::run(&args),
         Command::Migrate(args) => match args.command {
             MigrateCommand::Check(args) => migrate::check(&args),

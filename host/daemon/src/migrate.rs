@@ -23,7 +23,7 @@ mod values;
 
 use crate::answer::Answer;
 use crate::args::{MigrateCheckArgs, Output};
-use crate::error::Failure;
+use longshore_live::error::Failure;
 
 use cluster::Cluster;
 use report::Report;

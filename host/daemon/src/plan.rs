@@ -12,13 +12,13 @@ use longshore_core::stop::Stop;
 
 use crate::answer::Answer;
 use crate::args::{Output, PlanArgs, WorldArgs};
-use crate::deadline::{self, Deadline};
 use crate::disrupt;
-use crate::error::Failure;
 use crate::input;
 use crate::options::{self, Options};
 use crate::policies::{self, Scorers};
-use crate::process;
+use longshore_live::decide::deadline::{self, Deadline};
+use longshore_live::error::Failure;
+use longshore_live::process::heap;
 use longshore_report::decision::{self, Decision, Report, Robustness, text};
 use longshore_report::messages::estimated_from;
 
@@ -102,7 +102,7 @@ pub fn decide(args: &WorldArgs) -> Result<Planned, Failure> {
 }
 
 fn report(planned: &Planned) -> Report {
-    let mib = process::peak_mib();
+    let mib = heap::peak_mib();
     let decision = Decision::new(&planned.snapshot, &planned.plan);
     let (alone, nominated) = robustness(planned);
     let mut notes = planned.scorers.notes();

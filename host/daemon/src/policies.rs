@@ -1,13 +1,12 @@
 //! Policies of offline commands: loaded from files, called while planning, inspected.
 
 pub mod bench;
+pub mod canaries;
 pub mod check;
-pub mod grants;
 pub mod hand_over;
 pub mod new;
 pub mod prove;
 pub mod run;
-pub mod shipped;
 mod signals;
 pub mod test;
 
@@ -18,13 +17,14 @@ use longshore_core::disrupt::consolidation::{Consolidation, DisruptionPolicies};
 use longshore_core::model::{Catalogue, NodePool, OfferingId, Records, Symbol, Symbols};
 use longshore_core::policy::{AlikeCosts, ByPrice, CostTerm, Policies, Scores};
 use longshore_policy::{
-    Ability, Assignment, Host, HostConfig, LoadedPolicy, Signals, Terms, WasmPolicies, toml_value,
+    Ability, Assignment, Host, HostConfig, LoadedPolicy, Signals, Terms, WasmPolicies,
 };
-use serde_json::Value;
 
-use crate::config::{PolicyEntry, PolicySource};
-use crate::error::Failure;
-use crate::options::{self, Options};
+use crate::options::Options;
+use longshore_live::bootstrap::BootPolicy;
+use longshore_live::config::{PolicyEntry, PolicySource, toml_of};
+use longshore_live::error::Failure;
+use longshore_live::policies::{grants, shipped, typed};
 
 /// The policies of one run.
 pub enum Scorers {
@@ -106,6 +106,22 @@ pub(crate) fn load_entry(
     loaded.map_err(|error| Failure::Policy(entry.name.clone(), error))
 }
 
+/// Loads the policy that `--bootstrap` names.
+pub(crate) fn load_bootstrap(entry: &PolicyEntry) -> Result<BootPolicy, Failure> {
+    // The flag is the grant.
+    let terms = Terms {
+        grants: [Ability::Bootstrap].into(),
+        ..entry.terms()
+    };
+    let host = host()?;
+    let policy = load_entry(&host, &Sources::default(), entry, &terms)?;
+    BootPolicy::new(policy).map_err(|problem| Failure::Usage {
+        message: format!("--bootstrap {}: {problem}", entry.source),
+        hint: "give a policy that says what nodes boot with, such as bootstrap-template.wasm"
+            .to_owned(),
+    })
+}
+
 /// What a reference leads to: kept, in a folder, or in a registry.
 fn fetch(sources: &Sources, reference: &Reference) -> Result<Bundle, Failure> {
     let sources = Sources {
@@ -127,18 +143,18 @@ fn fetch(sources: &Sources, reference: &Reference) -> Result<Bundle, Failure> {
 }
 
 /// The policy that a command inspects: a component with settings, or an expression.
-fn typed(
+fn inspected(
     file: &Option<PathBuf>,
     settings: &Option<PathBuf>,
     cel: &Option<String>,
 ) -> Result<PolicyEntry, Failure> {
     if let Some(text) = cel {
-        return options::expression(text);
+        return typed::expression(text);
     }
     let file = file.as_deref().unwrap_or(Path::new(""));
-    let mut entry = options::component(&file.to_string_lossy())?;
+    let mut entry = typed::component(&file.to_string_lossy())?;
     if let Some(file) = settings {
-        entry.settings = options::settings_of(file)?;
+        entry.settings = typed::settings_of(file)?;
     }
     Ok(entry)
 }
@@ -283,32 +299,5 @@ impl DisruptionPolicies for Scorers {
             Scorers::Price => None,
             Scorers::Wasm(policies) => policies.consolidation(),
         }
-    }
-}
-
-/// Settings as TOML, which is what the policy host reads. Null, which TOML has not, is left out.
-pub fn toml_of(settings: &Value) -> String {
-    let fields = settings
-        .as_object()
-        .into_iter()
-        .flatten()
-        .filter(|(_, value)| !value.is_null());
-    fields
-        .map(|(key, value)| format!("{} = {}\n", Value::from(key.as_str()), toml_value(value)))
-        .collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn settings_survive_the_way_through_toml() {
-        let settings = serde_json::json!({
-            "usd-per-ton": 90.5, "whole": 3, "on": true, "odd key \"x\"": "tab\tquote\"line\n\u{1}é",
-            "zones": {"us-east-1a": 1.5, "deep": {"list": [1, [2, 3], {"a": "b"}]}},
-        });
-        let again = crate::config::parse_settings(Path::new("x.toml"), &toml_of(&settings));
-        assert_eq!(again, Ok(settings));
     }
 }

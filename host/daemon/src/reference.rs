@@ -14,46 +14,18 @@ use longshore_core::plan::Effort;
 
 use super::settings;
 use crate::args::Args;
-use crate::config::{
+use longshore_journal as journal;
+use longshore_live::config::{
     self, Config, DEFAULT_URL_INTERVAL, Disruption, JournalEntry, NewPods, Planning, SignalEntry,
 };
-use crate::deadline::TIME_LIMIT;
-use longshore_journal as journal;
+use longshore_live::decide::deadline::TIME_LIMIT;
+use longshore_live::generated_pages::{table, with_section};
 
 mod commands;
 
 use commands::{commands, karpenter};
 
 const PAGE: &str = include_str!("../../docs/configuration.md");
-
-/// The page with `generated` between the markers of a section.
-///
-/// # Panics
-/// The page has no such section.
-pub fn with_section(page: &str, name: &str, generated: &str) -> String {
-    let begin = format!("<!-- generated: {name} -->\n");
-    let (before, rest) = page
-        .split_once(&begin)
-        .unwrap_or_else(|| panic!("no section {name}"));
-    let (_, after) = rest
-        .split_once("<!-- end -->")
-        .unwrap_or_else(|| panic!("section {name} has no end"));
-    format!("{before}{begin}\n{generated}\n<!-- end -->{after}")
-}
-
-/// A table of Markdown.
-pub fn table(head: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
-    let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
-    let head = line(head.iter().map(|&cell| cell.to_owned()).collect());
-    let rule = format!("{}|\n", "|---".repeat(head.matches(" | ").count() + 1));
-    rows.into_iter().fold(head + &rule, |all, cells| {
-        all + &line(cells.iter().map(|cell| escaped(cell)).collect())
-    })
-}
-
-fn escaped(cell: &str) -> String {
-    cell.replace('|', "\\|")
-}
 
 fn code(text: &str) -> String {
     if text.is_empty() {

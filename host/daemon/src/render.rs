@@ -11,9 +11,11 @@ use similar::TextDiff;
 
 use crate::answer::Answer;
 use crate::args::{Output, UserdataArgs};
-use crate::bootstrap::{self as boot, BootPolicy, Machine, Request};
-use crate::error::Failure;
 use crate::input;
+use crate::policies::load_bootstrap;
+use longshore_live::bootstrap::{self as boot, BootPolicy, Machine, Request};
+use longshore_live::error::Failure;
+use longshore_live::policies::typed::scorer;
 
 /// Prints the user data of every node of the files. A node that cannot be rendered has an error in
 /// its place. With a bootstrap policy it is the policy's, or the built-in with a note where the
@@ -26,7 +28,7 @@ pub fn userdata(args: &UserdataArgs) -> Result<Answer, Failure> {
             Output::Json => format!("{:#}\n", json!(all)),
         }));
     };
-    let mut policy = boot::load(&crate::options::scorer(typed)?)?;
+    let mut policy = load_bootstrap(&scorer(typed)?)?;
     let all = input::all(&args.file, read_nodes)?;
     let all: Vec<(Rendered, Option<ByPolicy>)> =
         all.iter().map(|node| rendered(node, &mut policy)).collect();

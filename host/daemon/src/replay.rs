@@ -29,13 +29,13 @@ pub use compare::{Other, Totals};
 
 use crate::answer::Answer;
 use crate::args::{Output, ReplayArgs};
-use crate::error::Failure;
 use fold::Folded;
 use longshore_journal::look::Look;
 use longshore_journal::messages;
 use longshore_journal::read::{Item, Reader};
 use longshore_journal::record::Record;
 use longshore_journal::round::{Outcome, Round, Summary};
+use longshore_live::error::Failure;
 use longshore_report::decision::Decision;
 use recorded::{RecordedAnswers, RecordedPolicies, Scorer};
 

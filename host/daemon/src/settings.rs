@@ -9,20 +9,10 @@ use std::time::Duration;
 use longshore_core::disrupt::methods::TerminateFirst;
 use longshore_core::model::{MinValuesPolicy, PreferencePolicy};
 
-use super::error::Failure;
 use super::spread::SchedulerConfig;
 use crate::args::karpenter::{Effect, FLAGS};
-
-/// How nodes that stay unhealthy are repaired, as an operator chooses it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum RepairMode {
-    #[default]
-    Off,
-    /// Replaced regardless of budgets.
-    AtOnce,
-    /// Replaced or rebooted, one after the other, within budgets.
-    WithinBudgets,
-}
+use longshore_live::environment::RepairMode;
+use longshore_live::error::Failure;
 
 /// What an operator set.
 #[derive(Clone, Debug, PartialEq)]

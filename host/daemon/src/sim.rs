@@ -9,7 +9,7 @@ use std::process::Command;
 
 use crate::answer::Answer;
 use crate::args::SimArgs;
-use crate::error::Failure;
+use longshore_live::error::Failure;
 
 const PROGRAM: &str = "longshore-sim";
 

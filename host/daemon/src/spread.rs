@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use longshore_core::model::{Spread, Symbols};
 
-use crate::error::Failure;
+use longshore_live::error::Failure;
 
 /// Where default topology spread constraints are to be read.
 #[derive(Clone, Debug, PartialEq, Eq)]

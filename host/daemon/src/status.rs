@@ -1,8 +1,5 @@
 //! `longshore status`: shows what a running daemon reports at its status address.
 
-pub mod parts;
-mod text;
-
 use std::io::{Read as _, Write as _};
 use std::net::{TcpStream, ToSocketAddrs as _};
 use std::time::Duration;
@@ -10,18 +7,14 @@ use std::time::Duration;
 use super::settings::{STATUS, STATUS_ADDRESS};
 use crate::answer::Answer;
 use crate::args::{Output, StatusArgs};
-use crate::error::Failure;
+use longshore_live::error::Failure;
+use longshore_live::status::{as_text, parts};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// A daemon answers within 30 s, or says that it does not.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(35);
 /// Limit of an answer's length.
 const MAX_ANSWER_BYTES: u64 = 64 << 20;
-
-/// What a daemon reports, as text.
-pub(crate) fn as_text(status: &parts::Status) -> String {
-    text::text(status)
-}
 
 pub fn run(args: &StatusArgs) -> Result<Answer, Failure> {
     let at = address(args.at.as_deref());

@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 
 use crate::answer::Answer;
 use crate::args::{Output, TypesArgs};
-use crate::error::Failure;
 use crate::input;
 use crate::options;
+use longshore_live::error::Failure;
 use longshore_report::count;
 use longshore_report::messages::amount;
 use longshore_report::table::{Align, table};

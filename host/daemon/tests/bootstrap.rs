@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use longshore_daemon::bootstrap::{Answer, BootPolicy, CatalogueMachines, Request};
 use longshore_ec2::catalogue::{ClassCatalogue, Region, world};
 use longshore_ec2::launch::boot;
 use longshore_ec2::nodeclass::EC2NodeClass;
 use longshore_ec2::userdata::Cluster;
+use longshore_live::bootstrap::{Answer, BootPolicy, CatalogueMachines, Request};
 use longshore_policy::{Host, HostConfig, Limits, LoadedPolicy};
 use longshore_xtask::guests::plugin;
 use serde_json::Value;

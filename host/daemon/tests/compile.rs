@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::reload::guest::{Way, guest};
 use crate::scene::{Scene, setup};
-use longshore_daemon::live::policies::{Kind, PolicyReloader, Setup};
+use longshore_live::policies::{NoticeKind, PolicyReloader, Setup};
 use longshore_policy::{CompileChild, Compiler};
 
 const ONE: &[u8] = b"[[policy]]\nname = 'one'\npath = 'one.wasm'\n";
@@ -71,8 +71,11 @@ fn a_child_compiles_and_the_next_start_compiles_nothing() {
     std::fs::write(&code[0], bytes).unwrap();
     let (again, ..) = PolicyReloader::manual(with(&folder, child(None))).unwrap();
     assert_eq!(again.status().policies[0].error, None);
-    let kinds: Vec<Kind> = again.notices().iter().map(|notice| notice.kind).collect();
-    assert_eq!(kinds, [Kind::CompiledCodeIgnored, Kind::PolicyLoaded]);
+    let kinds: Vec<NoticeKind> = again.notices().iter().map(|notice| notice.kind).collect();
+    assert_eq!(
+        kinds,
+        [NoticeKind::CompiledCodeIgnored, NoticeKind::PolicyLoaded]
+    );
 }
 
 #[test]

@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use longshore_api::manifests::Reader;
 use longshore_core::disrupt::costs::{MoveCost, price_of};
-use longshore_core::disrupt::methods::{self, Explain, Options, Round};
+use longshore_core::disrupt::methods::{self, Explain, Round, RoundOptions};
 use longshore_core::disrupt::paper::{self, Serial};
 use longshore_core::disrupt::proposals;
 use longshore_core::disrupt::verdicts::{Candidate, Method, Stays};
@@ -90,11 +90,11 @@ fn exceptions() -> BTreeMap<(u64, String), &'static str> {
 /// One round of a method on the cluster of a seed: moved pods cost nothing, so that only savings
 /// count, as in Karpenter.
 fn asked(snapshot: &Snapshot, method: Method) -> Round {
-    let options = Options {
+    let options = RoundOptions {
         move_cost: Some(MoveCost::Amount(0.0)),
         only: Some(method),
         explain: Explain::All,
-        ..Options::default()
+        ..RoundOptions::default()
     };
     methods::round(snapshot, &ByPrice, options, Stop::never())
 }
@@ -190,9 +190,9 @@ fn converged(mut snapshot: Snapshot) -> f64 {
     let before = cost(&snapshot);
     let mut serial = Serial::default();
     for _ in 0..100 {
-        let options = Options {
+        let options = RoundOptions {
             move_cost: Some(MoveCost::Amount(0.0)),
-            ..Options::default()
+            ..RoundOptions::default()
         };
         let round = methods::round(&snapshot, &ByPrice, options, Stop::never());
         let now = round.now();

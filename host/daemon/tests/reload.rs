@@ -11,7 +11,7 @@ use crate::scene::{Scene, setup};
 use guest::{BROKEN, Way, guest};
 use longshore_core::model::{Catalogue, MoveCost, TypeId};
 use longshore_core::policy::Policies as _;
-use longshore_daemon::live::policies::{Active, DatedBy, Kind, PolicyReloader, Setup};
+use longshore_live::policies::{Active, DatedBy, NoticeKind, PolicyReloader, Setup};
 use longshore_policy::Limits;
 
 const ONE: &[u8] = b"[[policy]]\nname = 'one'\npath = 'one.wasm'\n";
@@ -43,7 +43,10 @@ fn a_component_renamed_into_place_is_taken_over_between_rounds() {
         "a round that has begun ends with what it began with"
     );
     assert_eq!(scene.cost(), 2.0);
-    assert_eq!(scene.kinds(), [Kind::PolicyLoaded, Kind::PolicyLoaded]);
+    assert_eq!(
+        scene.kinds(),
+        [NoticeKind::PolicyLoaded, NoticeKind::PolicyLoaded]
+    );
     assert_eq!(
         (scene.policy("one").loads, scene.manager.status().swaps),
         (2, 1)
@@ -321,7 +324,10 @@ fn a_policy_that_is_off_is_as_if_it_were_not_there() {
     scene.edit("longshore.toml", &both("off"));
     scene.settle();
     assert_eq!((scene.cost(), scene.policy("one").version), (2.0, None));
-    assert_eq!(scene.kinds(), [Kind::PolicyRemoved, Kind::ConfigLoaded]);
+    assert_eq!(
+        scene.kinds(),
+        [NoticeKind::PolicyRemoved, NoticeKind::ConfigLoaded]
+    );
 }
 
 #[test]
@@ -343,7 +349,7 @@ fn a_start_with_a_broken_configuration_takes_its_last_good_copy() {
     let error = scene.manager.status().config.error.unwrap();
     assert!(error.reason.contains("`name` is missing"), "{error}");
     let notices = scene.manager.notices();
-    assert_eq!(notices[0].kind, Kind::ConfigRefused);
+    assert_eq!(notices[0].kind, NoticeKind::ConfigRefused);
     let said = &notices[0].message;
     assert!(said.ends_with("; its last good copy is in force"), "{said}");
     scene.settle();
@@ -384,7 +390,7 @@ fn whatever_is_broken_leaves_the_old_one_running_and_says_so() {
         let notices = scene.manager.notices();
         assert_eq!(
             notices.iter().map(|notice| notice.kind).collect::<Vec<_>>(),
-            [Kind::PolicyRefused],
+            [NoticeKind::PolicyRefused],
             "{words}"
         );
         assert!(
@@ -480,13 +486,13 @@ fn a_faulty_configuration_leaves_the_last_one_in_force_until_it_is_mended() {
     );
     assert_eq!(
         (scene.cost(), scene.kinds()),
-        (1.0, vec![Kind::ConfigRefused])
+        (1.0, vec![NoticeKind::ConfigRefused])
     );
     scene.edit("longshore.toml", ONE);
     scene.settle();
     assert_eq!(
         (scene.manager.status().config.error, scene.kinds()),
-        (None, vec![Kind::ConfigLoaded])
+        (None, vec![NoticeKind::ConfigLoaded])
     );
 }
 
@@ -543,7 +549,7 @@ fn a_policy_that_never_loaded_is_left_out_of_the_chain_until_it_does() {
     scene.edit("longshore.toml", ONE);
     scene.settle();
     assert_eq!(scene.cost(), 7.0);
-    assert!(scene.kinds().contains(&Kind::PolicyRemoved));
+    assert!(scene.kinds().contains(&NoticeKind::PolicyRemoved));
 }
 
 #[test]
@@ -561,7 +567,11 @@ fn a_version_that_fails_in_a_round_is_answered_for_and_reported_once() {
     }
     assert_eq!(
         scene.kinds(),
-        [Kind::PolicyLoaded, Kind::PolicyLoaded, Kind::PolicyFailing]
+        [
+            NoticeKind::PolicyLoaded,
+            NoticeKind::PolicyLoaded,
+            NoticeKind::PolicyFailing
+        ]
     );
     let status = scene.policy("one");
     assert_eq!(
@@ -576,7 +586,10 @@ fn a_version_that_fails_in_a_round_is_answered_for_and_reported_once() {
     scene.rename("one.wasm", &costs(2.0));
     scene.settle();
     assert_eq!((scene.cost(), scene.policy("one").failing), (2.0, None));
-    assert_eq!(scene.kinds(), [Kind::PolicyLoaded, Kind::PolicyRecovered]);
+    assert_eq!(
+        scene.kinds(),
+        [NoticeKind::PolicyLoaded, NoticeKind::PolicyRecovered]
+    );
 }
 
 #[test]
@@ -630,7 +643,7 @@ fn a_shadow_is_compared_and_never_obeyed() {
     scene.settle();
     assert_eq!(
         scene.kinds(),
-        [Kind::PolicyRefused],
+        [NoticeKind::PolicyRefused],
         "a shadow is tried too"
     );
     scene.round();
@@ -722,7 +735,7 @@ fn a_shadow_that_fails_disturbs_nobody_and_says_so_once() {
     let costs: Vec<f64> = (0..2).map(|_| scene.round().cost).collect();
     assert!(costs[0] > 0.0 && costs[0] == costs[1]);
     assert_eq!(scene.policy("next").shadow.unwrap().failures, 2);
-    assert_eq!(scene.kinds(), [Kind::ShadowFailing]);
+    assert_eq!(scene.kinds(), [NoticeKind::ShadowFailing]);
 }
 
 /// Answers one request after another with these bytes; `None` leaves the caller waiting.
@@ -813,9 +826,9 @@ fn a_signal_that_cannot_be_had_keeps_its_last_table() {
         (Some(1), 2, 4, None)
     );
     let kinds = scene.kinds();
-    assert_eq!(kinds.first(), Some(&Kind::SignalBack));
-    assert_eq!(kinds[1..5], [Kind::SignalLost; 4]);
-    assert_eq!(kinds.last(), Some(&Kind::SignalBack));
+    assert_eq!(kinds.first(), Some(&NoticeKind::SignalBack));
+    assert_eq!(kinds[1..5], [NoticeKind::SignalLost; 4]);
+    assert_eq!(kinds.last(), Some(&NoticeKind::SignalBack));
 }
 
 #[test]
@@ -851,7 +864,10 @@ fn a_start_needs_a_configuration_and_nothing_else() {
     let config = "[[policy]]\nname = 'one'\npath = 'gone.wasm'\n[signals.x]\nfile = 'gone.json'\n";
     let scene = Scene::new("start", &[("longshore.toml", config.as_bytes())]);
     assert_eq!(scene.cost(), scene.price());
-    assert_eq!(scene.kinds(), [Kind::SignalLost, Kind::PolicyRefused]);
+    assert_eq!(
+        scene.kinds(),
+        [NoticeKind::SignalLost, NoticeKind::PolicyRefused]
+    );
 }
 
 #[test]
@@ -873,7 +889,7 @@ fn a_policy_that_costs_all_offerings_alike_is_told_once() {
     scene.settle();
     scene.manager.notices();
     let told = |scene: &Scene| -> Vec<String> {
-        let alike = [Kind::PolicyCostsAlike, Kind::PolicyCostsDiffer];
+        let alike = [NoticeKind::PolicyCostsAlike, NoticeKind::PolicyCostsDiffer];
         let notices = scene.manager.notices().into_iter();
         let notices = notices.filter(|notice| alike.contains(&notice.kind));
         notices.map(|notice| notice.message).collect()

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use longshore_core::policy::Policies as _;
-use longshore_daemon::live::policies::{LiveBootstrap, Setup};
 use longshore_ec2::bootstrap::Joins;
 use longshore_ec2::launch::boot;
 use longshore_ec2::userdata::Cluster;
+use longshore_live::policies::{LiveBootstrap, Setup};
 use longshore_xtask::guests::plugin;
 use serde_json::{Value, json};
 

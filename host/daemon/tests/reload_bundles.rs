@@ -10,7 +10,7 @@ use crate::scene::{Scene, setup};
 use longshore_bundle::testing::{Reply, Request, SIGN, Server, Shelf, Signer, statement};
 use longshore_bundle::{Digest, Patience};
 use longshore_core::policy::Policies as _;
-use longshore_daemon::live::policies::{Active, Fetching, Kind, PolicyReloader, Setup};
+use longshore_live::policies::{Active, Fetching, NoticeKind, PolicyReloader, Setup};
 
 /// How a registry answers, which may change.
 type Answer = Box<dyn Fn(&Request) -> Reply + Send>;
@@ -202,7 +202,7 @@ fn whatever_a_registry_does_the_old_version_goes_on_and_the_reason_is_said() {
         let refused = scene
             .kinds()
             .iter()
-            .filter(|k| **k == Kind::PolicyRefused)
+            .filter(|k| **k == NoticeKind::PolicyRefused)
             .count();
         assert!(refused >= 1, "{said}");
     }

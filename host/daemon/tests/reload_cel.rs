@@ -2,7 +2,7 @@
 //! over between rounds.
 
 use longshore_core::policy::Policies as _;
-use longshore_daemon::live::policies::Kind;
+use longshore_live::policies::NoticeKind;
 
 use crate::scene::Scene;
 
@@ -64,7 +64,7 @@ fn an_edited_expression_is_taken_over_and_one_with_a_fault_is_not() {
     scene.edit("longshore.toml", &policy("prise * 4"));
     scene.settle();
     assert_eq!(scene.cost(), price * 3.0);
-    assert_eq!(scene.kinds(), [Kind::ConfigRefused]);
+    assert_eq!(scene.kinds(), [NoticeKind::ConfigRefused]);
     let error = scene.manager.status().config.error.unwrap();
     let place = scene.folder.join("longshore.toml:3:10");
     assert_eq!(error.place, place.display().to_string());

@@ -4,10 +4,10 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use crate::scene::{Scene, setup};
-use longshore_core::disrupt::methods::{self, Options, Round};
+use longshore_core::disrupt::methods::{self, Round, RoundOptions};
 use longshore_core::snapshot::Snapshot;
 use longshore_core::stop::Stop;
-use longshore_daemon::live::policies::{Active, Kind, Setup};
+use longshore_live::policies::{Active, NoticeKind, Setup};
 
 const CONFIG: &str = "[[policy]]\nname = 'judge'\npath = 'judge.wasm'\nsettings-file = 'judge.toml'\n\
     grants = ['consolidation']\n";
@@ -44,7 +44,12 @@ fn half_empty() -> Snapshot {
 /// A look as the disruption loop takes it.
 fn look(scene: &Scene) -> Round {
     let live = scene.manager.take().apart_to_disrupt();
-    let round = methods::round(&scene.snapshot, &live, Options::default(), Stop::never());
+    let round = methods::round(
+        &scene.snapshot,
+        &live,
+        RoundOptions::default(),
+        Stop::never(),
+    );
     scene.manager.finish_look(&live);
     round
 }
@@ -71,7 +76,7 @@ fn a_policy_is_swapped_on_edit_and_its_last_good_version_answers() {
     let failing = status.failing.clone().unwrap();
     assert!(failing.starts_with("decide: "), "{failing}");
     assert_eq!((status.stats.by_last_good, status.stats.by_rules), (2, 0));
-    assert!(scene.kinds().contains(&Kind::PolicyFailing));
+    assert!(scene.kinds().contains(&NoticeKind::PolicyFailing));
 
     scene.rename("judge.toml", &settings("approves"));
     scene.settle();
@@ -81,7 +86,7 @@ fn a_policy_is_swapped_on_edit_and_its_last_good_version_answers() {
         status.stats.approved > 0 && status.failing.is_none(),
         "{status:?}"
     );
-    assert!(scene.kinds().contains(&Kind::PolicyRecovered));
+    assert!(scene.kinds().contains(&NoticeKind::PolicyRecovered));
 }
 
 #[test]
@@ -96,7 +101,7 @@ fn where_no_version_was_ever_good_the_rules_count_and_the_status_says_so() {
     let notices = scene.manager.notices();
     let said = notices
         .iter()
-        .find(|notice| notice.kind == Kind::PolicyFailing);
+        .find(|notice| notice.kind == NoticeKind::PolicyFailing);
     let said = &said.unwrap().message;
     assert!(
         said.contains("the rules of NodePools alone count"),
@@ -108,7 +113,12 @@ fn where_no_version_was_ever_good_the_rules_count_and_the_status_says_so() {
 fn questions_apart_leave_no_trace() {
     let scene = scene("apart", "rejects", "");
     let live = scene.manager.take().apart();
-    let round = methods::round(&scene.snapshot, &live, Options::default(), Stop::never());
+    let round = methods::round(
+        &scene.snapshot,
+        &live,
+        RoundOptions::default(),
+        Stop::never(),
+    );
     assert!(round.now().is_empty(), "it is asked");
     assert_eq!(scene.policy("judge").stats.calls, 0);
 }
@@ -137,7 +147,7 @@ fn a_shadow_that_fails_is_said_to() {
     scene.shadows.step();
     let status = scene.policy("judge");
     assert!(status.failing.is_some(), "{status:?}");
-    assert!(scene.kinds().contains(&Kind::ShadowFailing));
+    assert!(scene.kinds().contains(&NoticeKind::ShadowFailing));
 }
 
 /// Whether nodes go in a process that begins with a policy that fails, where the process before had

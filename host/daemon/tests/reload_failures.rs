@@ -11,7 +11,7 @@ use longshore_core::plan::PlannedClaim;
 use longshore_core::planner;
 use longshore_core::policy::Policies as _;
 use longshore_core::snapshot::Snapshot;
-use longshore_daemon::live::policies::{Active, Setup};
+use longshore_live::policies::{Active, Setup};
 
 const ONE: &str = "[[policy]]\nname = 'one'\npath = 'one.wasm'\n";
 

@@ -2,7 +2,7 @@
 
 use crate::reload::guest::{Way, guest};
 use crate::scene::Scene;
-use longshore_daemon::live::policies::Kind;
+use longshore_live::policies::NoticeKind;
 use longshore_policy::golden::with_cases;
 
 const CASE: &str = "expected = [1.0, 1.0]\n
@@ -29,7 +29,7 @@ fn a_vector_that_is_not_met_refuses_the_swap_and_the_old_version_runs_on() {
     scene.settle();
     scene.round();
     assert_eq!(scene.cost(), 1.0);
-    assert_eq!(scene.kinds(), [Kind::PolicyRefused]);
+    assert_eq!(scene.kinds(), [NoticeKind::PolicyRefused]);
     let said = scene.error("one");
     let unmet = "golden vector `spot` is not met: offering 0 (m7g.large us-east-1a ) costs 2, and 1 is expected";
     assert!(said.contains(unmet), "{said}");

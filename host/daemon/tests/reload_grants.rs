@@ -2,7 +2,7 @@
 
 use crate::reload::guest::{Wants, Way, guest, guest_that_wants};
 use crate::scene::Scene;
-use longshore_daemon::live::policies::Kind;
+use longshore_live::policies::NoticeKind;
 
 const ONE: &str = "[[policy]]\nname = 'one'\npath = 'one.wasm'\n";
 
@@ -36,7 +36,9 @@ fn a_scorer_that_exports_bootstrap_in_its_next_version_is_not_asked_for_it() {
     );
     assert_eq!(scene.policy("one").not_granted, ["bootstrap"]);
     let notices = scene.manager.notices();
-    let said = notices.iter().find(|n| n.kind == Kind::PolicyNotGranted);
+    let said = notices
+        .iter()
+        .find(|n| n.kind == NoticeKind::PolicyNotGranted);
     let said = said.expect("it is said");
     assert_eq!(
         said.message,
@@ -82,7 +84,7 @@ fn a_version_that_reads_another_signal_waits_for_consent() {
         "{}",
         scene.error("one")
     );
-    assert!(scene.kinds().contains(&Kind::PolicyRefused));
+    assert!(scene.kinds().contains(&NoticeKind::PolicyRefused));
     // Consent.
     let config = format!("{ONE}signals = ['load', 'salaries']\n");
     scene.edit("longshore.toml", config.as_bytes());
@@ -107,7 +109,7 @@ fn an_export_that_a_toolchain_left_behind_counts_for_nothing() {
     scene.settle();
     assert_eq!(scene.cost(), 2.0);
     assert!(scene.policy("one").not_granted.is_empty());
-    assert!(!scene.kinds().contains(&Kind::PolicyNotGranted));
+    assert!(!scene.kinds().contains(&NoticeKind::PolicyNotGranted));
 }
 
 #[test]
@@ -116,7 +118,9 @@ fn a_changed_limit_of_discounts_is_another_version() {
     let price = scene.price();
     assert!((scene.cost() / (price * 0.1) - 1.0).abs() < 1e-4);
     let told = scene.manager.notices();
-    let told = told.iter().filter(|n| n.kind == Kind::PolicyCostsRaised);
+    let told = told
+        .iter()
+        .filter(|n| n.kind == NoticeKind::PolicyCostsRaised);
     assert_eq!(told.count(), 1);
     assert!(scene.policy("one").stats.raised > 0);
     scene.edit(

@@ -26,6 +26,7 @@ pub struct TypeFacts {
     pub nested_virtualization: bool,
     /// vCPUs at the default number of threads per core.
     pub vcpus: i64,
+    /// Memory of the machine in MiB, the hypervisor's share included.
     pub memory_mib: i64,
     /// Whether on-demand, spot instances and capacity blocks exist.
     pub usage: UsageClasses,
@@ -37,6 +38,7 @@ pub struct TypeFacts {
     pub enclaves: bool,
     /// Placement group strategies that it can be launched with.
     pub placement: Box<[Box<str>]>,
+    /// Disks of the machine itself, if it has some.
     pub local_disks: Option<LocalDisks>,
     /// Most EBS bandwidth in Mbps, for types that are EBS-optimized by default.
     pub ebs_mbps: Option<i64>,
@@ -53,8 +55,11 @@ pub struct TypeFacts {
 /// How capacity of a type can be bought.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UsageClasses {
+    /// On-demand instances exist.
     pub on_demand: bool,
+    /// Spot instances exist.
     pub spot: bool,
+    /// Capacity blocks for machine learning exist.
     pub capacity_block: bool,
 }
 
@@ -65,6 +70,7 @@ pub struct LocalDisks {
     pub total_gb: i64,
     /// How many they are, if that is described.
     pub number: Option<u32>,
+    /// They are reached over NVMe.
     pub nvme: bool,
 }
 
@@ -79,6 +85,7 @@ pub struct Network {
     pub interfaces: i64,
     /// Index of the card that the first interface is on.
     pub default_card: i64,
+    /// The cards, by index.
     pub cards: Box<[NetworkCard]>,
     /// IPv4 addresses per interface.
     pub ipv4_per_interface: i64,
@@ -96,8 +103,10 @@ impl Network {
     }
 }
 
+/// A network card of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NetworkCard {
+    /// Its number in the machine, from 0.
     pub index: i64,
     /// Most interfaces on it.
     pub interfaces: i64,
@@ -110,6 +119,7 @@ pub struct Gpu {
     pub name: Box<str>,
     /// `NVIDIA`.
     pub manufacturer: Box<str>,
+    /// How many the machine has.
     pub count: i64,
     /// Memory of one, in MiB.
     pub memory_mib: i64,
@@ -122,6 +132,7 @@ pub struct Accelerator {
     pub name: Box<str>,
     /// `AWS`.
     pub manufacturer: Box<str>,
+    /// How many the machine has.
     pub count: i64,
 }
 
@@ -130,7 +141,9 @@ pub struct Accelerator {
 pub struct Neuron {
     /// `Trainium2`.
     pub name: Box<str>,
+    /// How many the machine has.
     pub count: i64,
+    /// Cores of one device.
     pub cores: i64,
 }
 

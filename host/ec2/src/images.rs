@@ -17,6 +17,7 @@ pub use select::{Context, NotAnImage, Selected, discover};
 pub struct Image {
     /// ID, such as `ami-0a1`.
     pub id: String,
+    /// The name that its owner gave it.
     pub name: String,
     /// `x86_64`, `arm64` or another.
     pub architecture: String,
@@ -28,6 +29,7 @@ pub struct Image {
     pub owner_id: String,
     /// The owner's name, if it has one: `amazon`, `aws-marketplace`.
     pub owner_alias: Option<String>,
+    /// Tags by key.
     pub tags: BTreeMap<String, String>,
 }
 

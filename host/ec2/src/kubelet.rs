@@ -19,6 +19,16 @@ pub use versions::{KNOWN, Kubelets, minor};
 
 use crate::validation::fault::Fault;
 
+/// What the kubelet can be told to evict pods by.
+pub(crate) const EVICTION_SIGNALS: [&str; 6] = [
+    "memory.available",
+    "nodefs.available",
+    "nodefs.inodesFree",
+    "imagefs.available",
+    "imagefs.inodesFree",
+    "pid.available",
+];
+
 /// Settings with which nodes would never join, with fields below `settings` and the kubelet's
 /// reason: those that a kubelet of `kubelets` refuses at its start, on top of `base`. Types are
 /// checked before ([`crate::validation::kubelet`]).

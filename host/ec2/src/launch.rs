@@ -38,7 +38,9 @@ pub const DRY_RUN_NODEPOOL: &str = "dry-run";
 pub enum CapacityType {
     /// `on-demand`.
     OnDemand,
+    /// `spot`.
     Spot,
+    /// `reserved`.
     Reserved,
 }
 
@@ -85,6 +87,7 @@ pub struct Choice {
 /// What a NodeClaim is launched with.
 #[derive(Clone, Debug)]
 pub struct Launch<'a> {
+    /// The region's columns.
     pub region: &'a Region,
     /// The NodeClass's catalogue.
     pub catalogue: &'a ClassCatalogue,

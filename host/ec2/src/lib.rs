@@ -2,6 +2,8 @@
 //! go in; NodeClasses, instance types, prices, images and user data come out. No `aws-*` crate, no
 //! I/O.
 
+#![warn(missing_docs)]
+
 pub mod bootstrap;
 pub mod catalogue;
 pub mod definitions;

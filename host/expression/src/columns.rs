@@ -60,8 +60,11 @@ pub enum Numbers {
     Cost,
     /// `price`: list price in USD per hour.
     Price,
+    /// `cpu_millicores`.
     CpuMillicores,
+    /// `memory_mib`.
     MemoryMib,
+    /// `reservation_count`: instances left in the reservation.
     ReservationCount,
     /// `resources["…"]`, in cores, bytes or devices.
     Capacity(String),
@@ -69,7 +72,9 @@ pub enum Numbers {
     Allocatable(String),
     /// `signal("…", otherwise)`.
     Signal {
+        /// The signal's name.
         name: String,
+        /// What counts for rows of which it says nothing.
         otherwise: f64,
     },
 }
@@ -77,15 +82,21 @@ pub enum Numbers {
 /// A column of texts.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Texts {
+    /// `instance_type`.
     InstanceType,
+    /// `zone`.
     Zone,
+    /// `capacity_type`.
     CapacityType,
+    /// `architecture`.
     Architecture,
+    /// `reservation`: its ID; empty for none.
     Reservation,
     /// `labels["…"]`.
     Label(String),
 }
 
+/// A number that is the same for all rows.
 #[derive(Clone, Debug, PartialEq)]
 pub enum OneNumber {
     /// `now`: seconds since 1970.
@@ -94,6 +105,7 @@ pub enum OneNumber {
     Weight,
 }
 
+/// A text that is the same for all rows.
 #[derive(Clone, Debug, PartialEq)]
 pub enum OneText {
     /// `node_pool.name`.
@@ -115,16 +127,22 @@ pub struct Table {
 
 /// A catalogue. Every column has as many rows as it says.
 pub trait Columns {
+    /// How many rows there are.
     fn count(&self) -> usize;
 
+    /// A number for each row.
     fn numbers(&mut self, of: &Numbers) -> Vec<f64>;
 
+    /// A text for each row.
     fn texts(&mut self, of: &Texts) -> Rc<Table>;
 
+    /// Whether each row can be bought now.
     fn available(&mut self) -> Vec<bool>;
 
+    /// A number that is the same for all rows.
     fn number(&mut self, of: &OneNumber) -> f64;
 
+    /// A text that is the same for all rows.
     fn text(&mut self, of: &OneText) -> String;
 }
 

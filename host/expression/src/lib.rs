@@ -8,6 +8,8 @@
 //! A crate of its own with few dependencies: the host reads expressions with it, and so does a
 //! first-party policy, compiled for wasm32.
 
+#![warn(missing_docs)]
+
 pub mod columns;
 mod parse;
 mod tokens;
@@ -25,7 +27,9 @@ pub const MAX_BYTES: usize = 4096;
 pub struct Refused {
     /// The character of the text, from 1.
     pub column: usize,
+    /// What is wrong there.
     pub what: String,
+    /// What can be done about it; empty where nothing helps.
     pub hint: Cow<'static, str>,
 }
 

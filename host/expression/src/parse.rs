@@ -9,34 +9,54 @@ const MAX_LEVELS: usize = 48;
 /// A value that the text itself has.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Literal {
+    /// A whole number, such as `7`.
     Int(i64),
+    /// A number with a point or an exponent, such as `0.5`.
     Double(f64),
+    /// `true` or `false`.
     Bool(bool),
+    /// A text in quotes.
     Text(String),
 }
 
+/// An operator from numbers to a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arithmetic {
+    /// `+`
     Add,
+    /// `-`
     Subtract,
+    /// `*`
     Multiply,
+    /// `/`
     Divide,
+    /// `%`
     Remainder,
 }
 
+/// An operator that compares two values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Comparison {
+    /// `<`
     Less,
+    /// `<=`
     LessOrEqual,
+    /// `>`
     Greater,
+    /// `>=`
     GreaterOrEqual,
+    /// `==`
     Equal,
+    /// `!=`
     NotEqual,
 }
 
+/// An operator from conditions to a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Logical {
+    /// `&&`
     And,
+    /// `||`
     Or,
 }
 
@@ -49,8 +69,16 @@ pub trait Language {
     /// Whether a part may be followed by a key in brackets.
     const HAS_KEYS: bool = false;
 
+    /// A value that the text itself has.
+    ///
+    /// # Errors
+    /// It means nothing there.
     fn literal(&mut self, at: usize, literal: Literal) -> Result<Self::Part, Refused>;
 
+    /// A name alone, such as `price`.
+    ///
+    /// # Errors
+    /// Nothing is called so.
     fn name(&mut self, at: usize, name: &str) -> Result<Self::Part, Refused>;
 
     /// `name(arguments)`.

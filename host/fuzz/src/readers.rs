@@ -120,7 +120,7 @@ pub fn watch(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return;
     };
-    longshore_daemon::live::observe::fuzz::observed(text);
+    longshore_live::observe::fuzz::observed(text);
 }
 
 /// Any text is a configuration or a list of faults, each with its place.
@@ -128,11 +128,11 @@ pub fn config(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return;
     };
-    if let Err(faults) = longshore_daemon::config::parse(Path::new("longshore.toml"), text) {
+    if let Err(faults) = longshore_live::config::parse(Path::new("longshore.toml"), text) {
         assert!(!faults.is_empty());
         faults.iter().for_each(|fault| drop(fault.to_string()));
     }
-    let _ = longshore_daemon::config::parse_settings(Path::new("settings.toml"), text);
+    let _ = longshore_live::config::parse_settings(Path::new("settings.toml"), text);
 }
 
 /// Reads any bytes as a segment of a journal: as a file, and as a frame with correct checksums.

@@ -17,6 +17,7 @@ use super::segment::{Content, name_of, number_of, read_at};
 /// A batch is written when it is this large, or a quarter of a segment.
 pub const BATCH_BYTES: usize = 256 << 10;
 
+/// How large a journal may become.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sizes {
     /// All segments together, bytes.
@@ -43,6 +44,7 @@ pub enum WriteError {
     TooSmall { all: u64, head: u64 },
 }
 
+/// The segments of a journal, one of which is written to.
 pub struct Files {
     folder: PathBuf,
     sizes: Sizes,

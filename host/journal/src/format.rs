@@ -178,6 +178,7 @@ pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
 pub struct Bytes<'a>(pub &'a [u8]);
 
 impl<'a> Bytes<'a> {
+    /// The next byte.
     pub fn byte(&mut self) -> Result<u8, Wrong> {
         let (&first, rest) = self.0.split_first().ok_or("it ends too early")?;
         self.0 = rest;

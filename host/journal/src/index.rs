@@ -65,8 +65,11 @@ struct Entry {
 /// A record that a checkpoint says again, and whether its kind's list is being read and has named
 /// it.
 pub struct Kept {
+    /// Where it is in the journal.
     pub at: At,
+    /// The kind of its object.
     pub kind: Kind,
+    /// A list of its kind that is being read has named it.
     pub listed: bool,
 }
 

@@ -15,6 +15,7 @@ pub struct Question {
     /// How many proposals it was about; none for weights of nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub proposals: Option<usize>,
+    /// What the policies answered, in the order in which they were asked.
     pub answers: Vec<Judgement>,
 }
 
@@ -42,9 +43,13 @@ pub struct Judgement {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Counted {
+    /// What it last said of the same question.
     LastAnswer,
+    /// Nothing is bought or consolidated.
     Hold,
+    /// An offering costs its list price.
     Price,
+    /// The rules of NodePools alone.
     Rules,
     /// One that a newer Longshore knows.
     #[serde(other)]

@@ -11,6 +11,8 @@
 //! seed, effort and settings, nominations, instance types and unavailable offerings, signals, the
 //! policy of each NodePool, and the components themselves.
 
+#![warn(missing_docs)]
+
 pub mod bug_report;
 
 mod blobs;
@@ -67,7 +69,9 @@ pub enum OpenError {
     /// The folder cannot be made or written to.
     #[error("no journal can be kept in {}: {source}", folder.display())]
     Disk {
+        /// Its path.
         folder: PathBuf,
+        /// What the system says.
         source: std::io::Error,
     },
     /// Another process has it.
@@ -120,6 +124,7 @@ pub struct Decided<'a> {
     pub failed: Vec<String>,
     /// What it was decided on.
     pub snapshot: &'a Snapshot,
+    /// Effort and seed.
     pub options: Options,
     /// The result, or why it was dropped.
     pub plan: Result<&'a Plan, &'a str>,
@@ -147,6 +152,7 @@ pub struct Looked<'a> {
     pub planning: Options,
     /// The rest of how.
     pub look: Look,
+    /// What the look found.
     pub found: &'a methods::Round,
     /// The search has ended at its time limit.
     pub cut_short: bool,

@@ -4,7 +4,7 @@
 //! Looks and rounds of provisioning are numbered apart: numbers of looks begin after
 //! [`BEFORE_FIRST_LOOK`].
 
-use longshore_core::disrupt::methods::{Options, TerminateFirst};
+use longshore_core::disrupt::methods::{RoundOptions, TerminateFirst};
 use longshore_core::disrupt::proposals::Rules;
 use longshore_core::disrupt::search::Effort;
 use longshore_core::model::{ClusterObjects, DueRepair, MoveCost, RepairAction, UnhealthyNode};
@@ -51,9 +51,11 @@ pub struct Look {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Unhealthy {
+    /// The node's name.
     pub node: String,
     /// `Type=Status`.
     pub condition: String,
+    /// The repair, once its toleration has passed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub due: Option<Due>,
 }
@@ -62,15 +64,17 @@ pub struct Unhealthy {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Due {
+    /// It is rebooted; otherwise it is replaced.
     pub reboot: bool,
     /// The bits of the number.
     pub score: u64,
+    /// For how long its pods may drain, in seconds; no bound if none.
     pub grace: Option<i64>,
 }
 
 impl Look {
     /// As it is written down.
-    pub fn new(options: &Options<'_>, world: &ClusterObjects, judged: bool) -> Self {
+    pub fn new(options: &RoundOptions<'_>, world: &ClusterObjects, judged: bool) -> Self {
         let (move_amount, move_share) = match options.move_cost {
             None => (None, None),
             Some(MoveCost::Amount(amount)) => (Some(amount.to_bits()), None),
@@ -100,10 +104,10 @@ impl Look {
     }
 
     /// The options as they were meant, with a seed.
-    pub fn options(&self, seed: u64) -> Options<'static> {
+    pub fn options(&self, seed: u64) -> RoundOptions<'static> {
         let amount = self.move_amount.map(f64::from_bits).map(MoveCost::Amount);
         let share = self.move_share.map(f64::from_bits).map(MoveCost::Share);
-        Options {
+        RoundOptions {
             move_cost: amount.or(share),
             rules: Rules {
                 spot_to_spot: self.spot_to_spot,
@@ -117,7 +121,7 @@ impl Look {
                 drift: self.first_for_drift,
                 repair: self.first_for_repair,
             },
-            ..Options::default()
+            ..RoundOptions::default()
         }
     }
 
@@ -147,14 +151,14 @@ mod tests {
 
     #[test]
     fn options_and_unhealthy_nodes_survive_to_the_last_bit() {
-        let options = Options {
+        let options = RoundOptions {
             move_cost: Some(MoveCost::Share(0.1)),
             rules: Rules { spot_to_spot: true },
             terminate_first: TerminateFirst {
                 drift: true,
                 repair: false,
             },
-            ..Options::default()
+            ..RoundOptions::default()
         };
         let mut world = ClusterObjects::default();
         let (node, condition) = (world.names.intern("a"), world.names.intern("Ready=False"));

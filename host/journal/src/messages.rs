@@ -25,6 +25,7 @@ pub fn kind(kind: Kind) -> String {
     kind.at().kind.to_lowercase()
 }
 
+/// The kinds whose bits are set, as the API calls them: `nodes, pods`.
 pub fn some_kinds(bits: u32) -> String {
     kinds(bits)
         .map(|kind| kind.at().plural)
@@ -102,12 +103,12 @@ struct Metadata {
 struct Spec {
     node_name: String,
     unschedulable: bool,
-    taints: Vec<Taint>,
+    taints: Vec<TaintKey>,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
-struct Taint {
+struct TaintKey {
     key: String,
 }
 

@@ -17,7 +17,9 @@ pub enum Item {
     /// A segment begins. If it does not continue the previous one, everything before is to be
     /// forgotten.
     Begins {
+        /// Its path.
         file: PathBuf,
+        /// Its first record.
         head: Head,
         /// Whether it goes on from the segment before.
         goes_on: bool,
@@ -26,10 +28,16 @@ pub enum Item {
     Record {
         /// Whether it belongs to what the segment began with.
         checkpoint: bool,
+        /// The record.
         record: Record,
     },
     /// A segment ends.
-    Ends { file: PathBuf, end: End },
+    Ends {
+        /// Its path.
+        file: PathBuf,
+        /// Whether it is complete.
+        end: End,
+    },
 }
 
 /// A journal that is being read.

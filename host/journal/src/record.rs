@@ -4,6 +4,7 @@ use super::format::{Bytes, Wrong, put, put_bytes};
 use super::round::Round;
 use longshore_api::kinds::Kind;
 
+/// A line of a journal.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Record {
     /// The first record of a segment.
@@ -13,9 +14,11 @@ pub enum Record {
         /// How many records of objects that took.
         objects: u64,
     },
+    /// The state of an object or of a list has changed.
     Observed(Observed),
     /// A round took its snapshot: of everything observed up to here and nothing after.
     Began(Began),
+    /// A round was decided.
     Decided(Box<Round>),
     /// Something that rounds name by its digest.
     Blob(Blob),
@@ -47,7 +50,9 @@ pub struct Observed {
     pub time: i64,
     /// The state's revision with it.
     pub revision: u64,
+    /// The kind of the object or list.
     pub kind: Kind,
+    /// What happened to it.
     pub what: What,
     /// The object could not be read, so that an older version of it stayed.
     pub refused: bool,
@@ -84,6 +89,7 @@ pub struct Began {
 pub struct Blob {
     /// SHA-256 in hexadecimal.
     pub digest: String,
+    /// What the digest is of.
     pub bytes: Vec<u8>,
 }
 

@@ -124,9 +124,13 @@ pub struct Short {
 pub struct RecordedConfig {
     /// `none`, `quick`, `normal` or `thorough`.
     pub effort: String,
+    /// Decides between equals.
     pub seed: u64,
+    /// Preferences of pods count for nothing.
     pub ignore_preferences: bool,
+    /// `minValues` of a NodePool may be missed.
     pub min_values_best_effort: bool,
+    /// Capacity reservations are used.
     pub reserved_capacity: bool,
     /// USD per hour and node, the bits of the number.
     pub node_cost: u64,
@@ -139,11 +143,17 @@ pub struct RecordedConfig {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct DefaultSpread {
+    /// How many pods two domains may differ by.
     pub max_skew: i32,
+    /// The label that tells domains apart.
     pub key: String,
+    /// `DoNotSchedule`; otherwise ScheduleAnyway.
     pub required: bool,
+    /// How many domains there must be, as far as it says.
     pub min_domains: Option<i32>,
+    /// Nodes count that the pod's affinity excludes.
     pub ignores_affinity: bool,
+    /// Nodes do not count whose taints the pod does not tolerate.
     pub honors_taints: bool,
 }
 
@@ -212,6 +222,7 @@ impl Version {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Answer {
+    /// The NodePool's name.
     pub node_pool: String,
     /// It was given what the answer before says that offerings cost, and not their prices.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -274,6 +285,7 @@ pub struct Summary {
 /// A part of a plan: a claim, a node that gets pods, an unplaced pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Part {
+    /// A line for people, such as `NodePool web: m5.large`.
     pub words: String,
     /// Over everything that the plan says of it.
     pub sum: String,

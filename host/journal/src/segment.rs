@@ -36,27 +36,43 @@ pub enum ReadError {
     /// The file cannot be read.
     #[error("cannot read {}: {source}", file.display())]
     Read {
+        /// Its path.
         file: PathBuf,
+        /// What the system says.
         #[source]
         source: std::io::Error,
     },
+    /// It is another file.
     #[error("{} is not a journal: it does not begin like one", file.display())]
-    Foreign { file: PathBuf },
+    Foreign {
+        /// Its path.
+        file: PathBuf,
+    },
     /// It is of a version to come.
     #[error("{} is a journal of version {version}, and this is a reader of versions up to \
         {VERSION}", file.display())]
-    Newer { file: PathBuf, version: u32 },
+    Newer {
+        /// Its path.
+        file: PathBuf,
+        /// The version of its format.
+        version: u32,
+    },
     /// Bytes in it are not those that were written.
     #[error("{}: corrupt: {what} at byte {offset}: {wrong}", file.display())]
     Corrupt {
+        /// Its path.
         file: PathBuf,
+        /// Bytes before the one that is wrong.
         offset: u64,
+        /// What is read there.
         what: String,
+        /// How that is wrong.
         wrong: Wrong,
     },
 }
 
 impl ReadError {
+    /// What can be done about it.
     pub fn hint(&self) -> &'static str {
         match self {
             ReadError::Read { .. } => "check the path, and that you may read the file",

@@ -64,6 +64,7 @@ struct Counters {
     failing: AtomicBool,
 }
 
+/// How writing goes, for metrics.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Condition {
     /// Bytes of all segments.
@@ -111,6 +112,7 @@ pub fn start(
 }
 
 impl Queue {
+    /// Writes down what was observed.
     pub fn observed(&self, observed: Observed) {
         let size = match &observed.what {
             What::Upsert(text) | What::Remove(text) | What::Failed(text) => text.len(),
@@ -148,6 +150,7 @@ impl Queue {
         self.send(Message::Decided(decided), size, gap);
     }
 
+    /// How writing goes now.
     pub fn condition(&self) -> Condition {
         let of = &self.shared.condition;
         Condition {

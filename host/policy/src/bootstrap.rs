@@ -13,7 +13,7 @@ use crate::call::Instance;
 use crate::call::answer::CallError;
 use crate::imports::state::Message;
 use crate::loaded::LoadedPolicy;
-use answers::{Kind, Overheads, UserData};
+use answers::{NodeKind, Overheads, UserData};
 use facts::BootFacts;
 use functions::BootFunctions;
 
@@ -66,7 +66,7 @@ impl BootSession {
     /// one. `built_in` is what the host would say. After an error the session is of no use any more.
     pub fn user_data(
         &mut self,
-        kind: &Kind,
+        kind: &NodeKind,
         machines: &[u32],
         built_in: Arc<UserData>,
     ) -> Result<UserData, CallError> {

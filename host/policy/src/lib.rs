@@ -57,7 +57,7 @@ mod terms;
 mod version;
 
 pub use bootstrap::BootSession;
-pub use bootstrap::answers::{Kind, Overheads, Taint, UserData};
+pub use bootstrap::answers::{NodeKind, Overheads, Taint, UserData};
 pub use bootstrap::facts::{BootFacts, ClusterFacts, Machines};
 pub use call::answer::{About, CallError, SignalUse};
 pub use canary::{CanaryFault, CanarySeen, Obeyed};

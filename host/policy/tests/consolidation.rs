@@ -7,7 +7,7 @@ use std::sync::{Arc, LazyLock};
 use crate::common::{HOST, load, says};
 use longshore_api::manifests::Reader;
 use longshore_core::disrupt::consolidation::DisruptionPolicies;
-use longshore_core::disrupt::methods::{self, Explain, Options, Round, Verdict};
+use longshore_core::disrupt::methods::{self, Explain, Round, RoundOptions, Verdict};
 use longshore_core::disrupt::verdicts::Stays;
 use longshore_core::model::ClusterObjects;
 use longshore_core::model::disruptions::Disruptions;
@@ -56,9 +56,9 @@ fn round(policies: &dyn DisruptionPolicies) -> Round {
 }
 
 fn round_of(snapshot: &Snapshot, policies: &dyn DisruptionPolicies) -> Round {
-    let options = Options {
+    let options = RoundOptions {
         explain: Explain::All,
-        ..Options::default()
+        ..RoundOptions::default()
     };
     methods::round(snapshot, policies, options, Stop::never())
 }

@@ -4,7 +4,7 @@
 use crate::common::{HOST, World, load, plugin, serve, world};
 use longshore_core::model::Offering;
 use longshore_core::policy::{ByPrice, Policies, Scores};
-use longshore_policy::golden::{self, Golden};
+use longshore_policy::golden;
 use longshore_policy::{
     LoadError, LoadedPolicy, Report, Signal, Signals, inspect, settings_skeleton,
 };
@@ -336,8 +336,8 @@ fn first_party_scorers_carry_cases_and_answer_them() {
         };
         let policy = load(name, settings);
         match golden::check(&policy, &bytes) {
-            Ok(Golden::Met(cases)) => assert!(cases > 0, "{name}"),
-            Ok(Golden::Missing) => without.push((name, policy.is_scorer())),
+            Ok(golden::Golden::Met(cases)) => assert!(cases > 0, "{name}"),
+            Ok(golden::Golden::Missing) => without.push((name, policy.is_scorer())),
             other => panic!("{name}: {other:?}"),
         }
     }

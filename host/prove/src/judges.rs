@@ -2,7 +2,7 @@
 
 use longshore_core::disrupt::checked;
 use longshore_core::disrupt::consolidation::DisruptionPolicies;
-use longshore_core::disrupt::methods::{Options as Look, Round, Verdict};
+use longshore_core::disrupt::methods::{Round, RoundOptions as Look, Verdict};
 use longshore_core::disrupt::paper::{self, Serial};
 use longshore_core::disrupt::proposals::Proposal;
 use longshore_core::disrupt::verdicts::Method;

@@ -11,6 +11,7 @@ pub mod disruption;
 pub mod explained;
 pub mod hex;
 pub mod messages;
+pub mod pod_explanation;
 pub mod table;
 
 /// `1 fault`, `2 faults`.

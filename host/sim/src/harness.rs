@@ -26,7 +26,7 @@ mod spread;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use longshore_daemon::live::run::environment::RepairMode;
+pub use longshore_live::environment::RepairMode;
 use tokio::task::JoinSet;
 
 use interceptor::Interceptor;

@@ -14,7 +14,7 @@ pub mod view;
 use std::io::{IsTerminal as _, Write as _};
 use std::time::{Duration, Instant};
 
-use longshore_daemon::error::Failure;
+use longshore_live::error::Failure;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 
 use crate::scenario::acts::text;

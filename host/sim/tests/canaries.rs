@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
-use longshore_daemon::config;
-use longshore_daemon::live::policies::{PolicyReloader, Setup as Policies, Shadows, Watcher};
-use longshore_daemon::live::process::mutants;
 use longshore_journal::Journal;
+use longshore_live::config;
+use longshore_live::policies::{PolicyReloader, Setup as Policies, Shadows, Watcher};
+use longshore_live::process::mutants;
 use longshore_sim::harness::{Harness, ProcessInputs, Setup};
 use longshore_simcluster::fields;
 use longshore_simcluster::server::resources;

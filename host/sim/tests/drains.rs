@@ -8,14 +8,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 use longshore_cloud::{CloudError, CloudProvider, Instance, Launch};
 use longshore_core::model::{Settings, Symbols};
-use longshore_daemon::live::process::clock::Clock;
-use longshore_daemon::live::process::connection::{Clients, clients};
-use longshore_daemon::live::process::leader::Leadership;
-use longshore_daemon::live::run::environment::{
-    Daemon, Environment, Repairs, TerminateFirst, fixed,
-};
 use longshore_journal::Journal;
 use longshore_kwok::provider::Kwok;
+use longshore_live::environment::{Daemon, Environment, Repairs, TerminateFirst, fixed};
+use longshore_live::process::clock::Clock;
+use longshore_live::process::connection::{Clients, clients};
+use longshore_live::process::leader::Leadership;
 use longshore_sim::harness::generated::types;
 use longshore_sim::harness::reloader;
 use longshore_simcluster::cloud::Cloud;

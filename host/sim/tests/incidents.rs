@@ -6,7 +6,7 @@ use std::fs::File;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use longshore_daemon::config;
+use longshore_live::config;
 use longshore_sim::harness::generated::types;
 use longshore_sim::harness::{Harness, Setup, Subject};
 use longshore_sim::scenario::policy::{Policy, PolicySlot};

@@ -7,7 +7,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use longshore_daemon::live::policies::PolicyReloader;
+use longshore_live::policies::PolicyReloader;
 use longshore_sim::harness::generated::types;
 use longshore_sim::harness::{Harness, Kill, Point, Setup, When, reloader};
 use longshore_simcluster::cloud::Faults;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use longshore_daemon::live::policies::{CompileChild, Compiler, PolicyReloader, Setup as Policies};
+use longshore_live::policies::{CompileChild, Compiler, PolicyReloader, Setup as Policies};
 use longshore_sim::harness::generated::types;
 use longshore_sim::harness::{Harness, Setup};
 use longshore_simcluster::server::resources;

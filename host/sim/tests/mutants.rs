@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use longshore_daemon::live::process::mutants;
+use longshore_live::process::mutants;
 use longshore_sim::harness::generated::{Stories, types};
 use longshore_sim::harness::run::run_scenario;
 use longshore_sim::harness::{SEEDS_TYPES, reloader};

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use longshore_daemon::live::process::mutants;
+use longshore_live::process::mutants;
 use longshore_sim::harness::{Harness, RepairMode, Setup};
 use longshore_simcluster::faults::Faults;
 use longshore_simcluster::fields::{self, name};

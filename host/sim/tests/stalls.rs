@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use longshore_daemon::live::policies::PolicyReloader;
+use longshore_live::policies::PolicyReloader;
 use longshore_sim::harness::generated::types;
 use longshore_sim::harness::{Harness, Setup, reloader};
 use longshore_simcluster::fields;

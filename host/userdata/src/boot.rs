@@ -12,6 +12,7 @@ pub enum Family {
     AL2,
     /// Amazon Linux 2023.
     AL2023,
+    /// Bottlerocket: settings in TOML.
     Bottlerocket,
     /// Images of one's own: nothing is added to user data.
     Custom,
@@ -39,7 +40,9 @@ pub struct ImageTerm {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Image {
+    /// Its ID, such as `ami-0a1`.
     pub id: String,
+    /// Its name, as far as it is known: Bottlerocket's has the version.
     pub name: Option<String>,
 }
 
@@ -66,11 +69,14 @@ pub struct Cluster {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Taint {
+    /// Key of the taint, such as `example.com/gpu`.
     pub key: String,
+    /// Value of the taint; may be empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub value: String,
     /// What it does to pods that do not tolerate it.
     pub effect: String,
+    /// When it was added, in RFC 3339.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_added: Option<String>,
 }

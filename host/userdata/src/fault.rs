@@ -8,6 +8,7 @@ pub struct Fault {
     pub field: String,
     /// What is wrong with it.
     pub what: String,
+    /// What can be done about it.
     pub hint: &'static str,
 }
 

@@ -11,6 +11,8 @@
 //! A crate of its own with few dependencies: the host renders with it, and the first-party
 //! bootstrap policies render with the same code, compiled for wasm32.
 
+#![warn(missing_docs)]
+
 mod arguments;
 mod boot;
 mod bottlerocket;

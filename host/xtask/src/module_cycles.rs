@@ -244,12 +244,12 @@ pub fn circles(folder: &Path) -> Vec<Vec<String>> {
     groups
 }
 
-/// Uses of a room by one before it, in this order. A room is a module below `under`.
-fn backward(folder: &Path, under: &str, order: &[&str]) -> Vec<String> {
+/// Uses of a room by one before it, in this order. A room is a module of a crate's root.
+fn backward(folder: &Path, order: &[&str]) -> Vec<String> {
     let place = |module: &Module| {
-        let room = (module.first()? == under).then(|| module.get(1))??;
+        let room = module.first()?;
         let place = order.iter().position(|name| name == room);
-        Some(place.unwrap_or_else(|| panic!("{under}::{room} has no place in the order of rooms")))
+        Some(place.unwrap_or_else(|| panic!("{room} has no place in the order of rooms")))
     };
     let mut wrong = Vec::new();
     for (module, others) in uses(folder) {
@@ -268,9 +268,16 @@ mod tests {
     use super::{backward, circles};
 
     /// The rooms of the live loop. Each knows only those before it.
-    const ROOMS: [&str; 10] = [
+    const ROOMS: [&str; 17] = [
+        "canary",
+        "config",
+        "error",
+        "generated_pages",
         "process",
+        "managed",
+        "status",
         "observe",
+        "bootstrap",
         "policies",
         "decide",
         "metrics",
@@ -278,19 +285,19 @@ mod tests {
         "serve",
         "aws",
         "controller",
-        "run",
+        "environment",
     ];
 
     #[test]
     fn rooms_of_the_loop_know_only_those_before_them() {
-        let folder = longshore_xtask::guests::root().join("host/daemon/src");
-        let wrong = backward(&folder, "live", &ROOMS);
+        let folder = longshore_xtask::guests::root().join("host/live/src");
+        let wrong = backward(&folder, &ROOMS);
         assert!(wrong.is_empty(), "{wrong:#?}");
     }
 
     /// The most modules of a crate that may use each other in a circle. Where a crate has fewer by
     /// now, its number here becomes smaller with it.
-    const LARGEST: [(&str, usize); 17] = [
+    const LARGEST: [(&str, usize); 18] = [
         ("api", 4),
         ("aws", 4),
         ("cloud", 4),
@@ -301,6 +308,7 @@ mod tests {
         ("fuzz", 4),
         ("journal", 4),
         ("kwok", 4),
+        ("live", 4),
         ("objects", 4),
         ("policy", 4),
         ("report", 4),

@@ -128,6 +128,8 @@ fn aws_steps(steps: &mut Steps) -> anyhow::Result<(Vec<Suite>, Vec<String>)> {
             "--package",
             "longshore",
             "--package",
+            "longshore-live",
+            "--package",
             "longshore-sim",
             "--features",
             "longshore/aws,longshore-sim/aws",
@@ -158,6 +160,8 @@ fn aws_steps(steps: &mut Steps) -> anyhow::Result<(Vec<Suite>, Vec<String>)> {
             "longshore-aws",
             "--package",
             "longshore",
+            "--package",
+            "longshore-live",
             "--package",
             "longshore-sim",
         ];

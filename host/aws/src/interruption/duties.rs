@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex};
 
 use tokio::sync::watch;
 
-use super::Kind;
+use super::InterruptionKind;
 use crate::lock::lock;
 
 /// What is to be done: for which kind of event, for which instance.
-pub type Duty = (Kind, String);
+pub type Duty = (InterruptionKind, String);
 
 /// How long what was done is remembered, in seconds: a queue keeps messages for 300.
 const DUTY_MEMORY_SECONDS: i64 = 600;
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     fn duty() -> Duty {
-        (Kind::SpotInterrupted, "i-0a".to_owned())
+        (InterruptionKind::SpotInterrupted, "i-0a".to_owned())
     }
 
     fn begin(all: &Arc<Duties>, now: i64) -> Begun {
@@ -145,7 +145,7 @@ mod tests {
             all.ask(&duty(), DUTY_MEMORY_SECONDS - 1),
             Turn::Done
         ));
-        let another = (Kind::InstanceStopped, "i-0a".to_owned());
+        let another = (InterruptionKind::InstanceStopped, "i-0a".to_owned());
         assert!(matches!(all.ask(&another, 0), Turn::Begin(_)));
         // A message that comes much later is about something new.
         begin(&all, DUTY_MEMORY_SECONDS).end(true, DUTY_MEMORY_SECONDS);

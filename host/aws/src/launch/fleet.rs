@@ -273,7 +273,7 @@ pub struct Refused {
 
 /// What is known after a reply.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Outcome {
+pub enum FleetOutcome {
     /// There are instances, at least one. If they are fewer than were wanted, why.
     Launched(Vec<Launched>, Option<CloudError>),
     /// A launch template is gone: they are made again, and another attempt is made.
@@ -283,7 +283,7 @@ pub enum Outcome {
 }
 
 /// What a reply means. Errors beside all the instances that were wanted are for [`remember`] alone.
-pub fn outcome(fleet: &Fleet, reply: &Reply) -> Outcome {
+pub fn outcome(fleet: &Fleet, reply: &Reply) -> FleetOutcome {
     let there = reply.instances.iter().filter(|one| !one.id.is_empty());
     let all: Vec<Launched> = there.map(|one| complete(fleet, one)).collect();
     if all.is_empty() {
@@ -291,14 +291,14 @@ pub fn outcome(fleet: &Fleet, reply: &Reply) -> Outcome {
     }
     let short = match refused(fleet, reply) {
         _ if all.len() >= fleet.count || reply.errors.is_empty() => None,
-        Outcome::Failed(why) => Some(why),
+        FleetOutcome::Failed(why) => Some(why),
         _ => Some(CloudError::Other("launch templates are gone".to_owned())),
     };
-    Outcome::Launched(all, short)
+    FleetOutcome::Launched(all, short)
 }
 
 /// What the errors of a reply mean.
-fn refused(fleet: &Fleet, reply: &Reply) -> Outcome {
+fn refused(fleet: &Fleet, reply: &Reply) -> FleetOutcome {
     let class = |one: &Refused| classify(&one.code, &one.message);
     let gone = |one: &&Refused| class(one) == Class::TemplateGone;
     if reply.errors.iter().any(|one| gone(&one)) {
@@ -317,7 +317,7 @@ fn refused(fleet: &Fleet, reply: &Reply) -> Outcome {
         }
         names.sort();
         names.dedup();
-        return Outcome::TemplateGone(names);
+        return FleetOutcome::TemplateGone(names);
     }
     let short = |one: &&Refused| {
         let class = class(one);
@@ -329,7 +329,7 @@ fn refused(fleet: &Fleet, reply: &Reply) -> Outcome {
     };
     if reply.errors.is_empty() {
         let text = "the fleet has neither an instance nor an error".to_owned();
-        return Outcome::Failed(CloudError::Other(text));
+        return FleetOutcome::Failed(CloudError::Other(text));
     }
     // What stands first is the reason of all.
     let (capacity, others): (Vec<&Refused>, Vec<&Refused>) = reply.errors.iter().partition(short);
@@ -341,12 +341,12 @@ fn refused(fleet: &Fleet, reply: &Reply) -> Outcome {
             .collect();
         offerings.sort();
         offerings.dedup();
-        return Outcome::Failed(CloudError::InsufficientCapacity(Shortage {
+        return FleetOutcome::Failed(CloudError::InsufficientCapacity(Shortage {
             message: text,
             offerings,
         }));
     }
-    Outcome::Failed(match others.first().map(|worst| class(worst)) {
+    FleetOutcome::Failed(match others.first().map(|worst| class(worst)) {
         Some(Class::Throttled) => CloudError::Throttled(text),
         Some(Class::Unauthorized) => CloudError::Unauthorized(text),
         Some(Class::Invalid | Class::NotFound) => CloudError::Invalid(text),

@@ -9,7 +9,7 @@ use longshore_ec2::nodeclass::EC2NodeClass;
 use serde_json::json;
 
 use super::fleet::{
-    self, Asking, Fleet, Outcome, Refused, Reply, outcome, remember, request, token,
+    self, Asking, Fleet, FleetOutcome, Refused, Reply, outcome, remember, request, token,
 };
 use super::*;
 use crate::error::Class as ErrorClass;
@@ -482,7 +482,8 @@ fn what_a_reply_refuses_is_left_out_for_its_time() {
         chosen(&region, &class, &lines),
         "spot: m5.large b; r5.large a"
     );
-    let Outcome::Failed(CloudError::InsufficientCapacity(short)) = outcome(&fleet, &reply) else {
+    let FleetOutcome::Failed(CloudError::InsufficientCapacity(short)) = outcome(&fleet, &reply)
+    else {
         panic!("capacity")
     };
     assert_eq!(short.offerings.len(), 2);
@@ -527,9 +528,9 @@ fn a_reply_is_told_apart_by_what_to_do_next() {
             ..Reply::default()
         };
         match outcome(&fleet, &reply) {
-            Outcome::Failed(error) => error.reason().to_owned(),
-            Outcome::TemplateGone(names) => format!("{} templates gone", names.len()),
-            Outcome::Launched(all, _) => format!("{} instances", all.len()),
+            FleetOutcome::Failed(error) => error.reason().to_owned(),
+            FleetOutcome::TemplateGone(names) => format!("{} templates gone", names.len()),
+            FleetOutcome::Launched(all, _) => format!("{} instances", all.len()),
         }
     };
     assert_eq!(of(&[]), "LaunchFailed", "neither an instance nor an error");
@@ -557,7 +558,7 @@ fn a_reply_is_told_apart_by_what_to_do_next() {
         instances: vec![launched],
         errors: vec![refused("UnfulfillableCapacity", "m5.large", "us-east-1a")],
     };
-    let Outcome::Launched(all, short) = outcome(&fleet, &reply) else {
+    let FleetOutcome::Launched(all, short) = outcome(&fleet, &reply) else {
         panic!("launched")
     };
     assert_eq!((all.len(), short), (1, None), "as many as were wanted");
@@ -590,7 +591,7 @@ fn a_group_that_is_not_whole_says_why_and_asks_for_no_more_than_reservations_hav
                 .collect(),
         };
         match outcome(&fleet, &reply) {
-            Outcome::Launched(all, short) => {
+            FleetOutcome::Launched(all, short) => {
                 let short = short.as_ref().map_or("whole", CloudError::reason);
                 format!("{} {short}", all.len())
             }

@@ -25,7 +25,9 @@ use super::{Ec2, MAX_DESCRIBE_DELAY_SECONDS, zone_id};
 use crate::calls::Call;
 use crate::clients::Turn;
 use crate::error::{ApiError, Class, launch_reason};
-use crate::launch::fleet::{self, Asking, Fleet, GROUP_TAG, Launched, Outcome, Reply, UID_TAG};
+use crate::launch::fleet::{
+    self, Asking, Fleet, FleetOutcome, GROUP_TAG, Launched, Reply, UID_TAG,
+};
 use crate::launch::{self, Choice, choose};
 use crate::lock::lock;
 use crate::nodeclass;
@@ -361,13 +363,13 @@ impl Ec2 {
             }
         }
         match fleet::outcome(fleet, &reply) {
-            Outcome::Launched(all, short) => Ok(Next::Done(all, short)),
-            Outcome::TemplateGone(names) => {
+            FleetOutcome::Launched(all, short) => Ok(Next::Done(all, short)),
+            FleetOutcome::TemplateGone(names) => {
                 names.iter().for_each(|name| state.templates.forget(name));
                 state.no_instance(&launch.uid, used_up);
                 Ok(Next::Again)
             }
-            Outcome::Failed(error) => {
+            FleetOutcome::Failed(error) => {
                 state.no_instance(&launch.uid, used_up);
                 Err(error)
             }

@@ -14,7 +14,7 @@ use longshore_api::crd::condition;
 use longshore_aws::clients::{Access, Clients};
 use longshore_aws::controller::Controller;
 use longshore_aws::interruption::queue::Queue;
-use longshore_aws::interruption::{Handler, Kind};
+use longshore_aws::interruption::{Handler, InterruptionKind};
 use longshore_aws::provider::{Ec2, Settings};
 use longshore_aws::store::{MemoryClasses, NodeClasses as _};
 use longshore_cloud::{CloudProvider as _, Launch, Operator, Requirement};
@@ -550,7 +550,7 @@ impl Handler for Troubles {
         self.0.lock().unwrap().push(why.to_owned());
     }
 
-    async fn interrupted(&self, _: Kind, _: &str) -> Result<(), String> {
+    async fn interrupted(&self, _: InterruptionKind, _: &str) -> Result<(), String> {
         Ok(())
     }
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 use async_trait::async_trait;
 use longshore_aws::clients::{Access, Clients};
 use longshore_aws::interruption::queue::Queue;
-use longshore_aws::interruption::{Handler, Kind};
+use longshore_aws::interruption::{Handler, InterruptionKind};
 use longshore_aws::observer::Observer;
 use longshore_aws::provider::{Ec2, Settings};
 use longshore_aws::store::MemoryClasses;
@@ -66,24 +66,30 @@ const REBALANCE: &str = "EC2 Instance Rebalance Recommendation";
 const RESERVATION: &str = "EC2 Capacity Reservation Instance Interruption Warning";
 
 /// The message of a number, and what it asks for of this cluster's instances.
-fn message(number: usize) -> (String, Vec<(Kind, String)>) {
+fn message(number: usize) -> (String, Vec<(InterruptionKind, String)>) {
     // Neighbours differ, and the same comes again a few hundred messages later.
     let id = ours(number / 3);
     let nothing = |body: String| (body, Vec::new());
     match number % 20 {
-        0..=5 => (of_instance(SPOT, &id), vec![(Kind::SpotInterrupted, id)]),
+        0..=5 => (
+            of_instance(SPOT, &id),
+            vec![(InterruptionKind::SpotInterrupted, id)],
+        ),
         6 => (
             of_instance(REBALANCE, &id),
-            vec![(Kind::RebalanceRecommendation, id)],
+            vec![(InterruptionKind::RebalanceRecommendation, id)],
         ),
         7 => (
             of_instance(RESERVATION, &id),
-            vec![(Kind::ReservationInterrupted, id)],
+            vec![(InterruptionKind::ReservationInterrupted, id)],
         ),
-        8 => (state(&id, "stopping"), vec![(Kind::InstanceStopped, id)]),
+        8 => (
+            state(&id, "stopping"),
+            vec![(InterruptionKind::InstanceStopped, id)],
+        ),
         9 => (
             state(&id, "terminated"),
-            vec![(Kind::InstanceTerminated, id)],
+            vec![(InterruptionKind::InstanceTerminated, id)],
         ),
         10 => {
             let named: Vec<String> = (number..number + 5).map(ours).collect();
@@ -93,7 +99,9 @@ fn message(number: usize) -> (String, Vec<(Kind, String)>) {
             entities.push(json!({"entityValue": "vol-1"}));
             let detail = json!({"service": "EC2", "eventTypeCategory": "scheduledChange",
                 "affectedEntities": entities});
-            let all = named.into_iter().map(|id| (Kind::ScheduledChange, id));
+            let all = named
+                .into_iter()
+                .map(|id| (InterruptionKind::ScheduledChange, id));
             (
                 event("0", "aws.health", "AWS Health Event", &detail),
                 all.collect(),
@@ -114,7 +122,7 @@ fn message(number: usize) -> (String, Vec<(Kind, String)>) {
 #[derive(Default)]
 struct Records {
     /// When each thing was done.
-    done: Mutex<HashMap<(Kind, String), Vec<SystemTime>>>,
+    done: Mutex<HashMap<(InterruptionKind, String), Vec<SystemTime>>>,
     at_once: AtomicUsize,
     most_at_once: AtomicUsize,
 }
@@ -125,7 +133,7 @@ impl Handler for Records {
         instance.starts_with("i-f")
     }
 
-    async fn interrupted(&self, kind: Kind, instance: &str) -> Result<(), String> {
+    async fn interrupted(&self, kind: InterruptionKind, instance: &str) -> Result<(), String> {
         let now = self.at_once.fetch_add(1, Ordering::Relaxed) + 1;
         self.most_at_once.fetch_max(now, Ordering::Relaxed);
         tokio::time::sleep(HANDLING).await;
@@ -215,7 +223,7 @@ async fn ten_thousand_messages_are_answered_each_thing_once() {
 
     let running = tokio::spawn(queue.run());
     let began = Instant::now();
-    let mut first_sent: HashMap<(Kind, String), SystemTime> = HashMap::new();
+    let mut first_sent: HashMap<(InterruptionKind, String), SystemTime> = HashMap::new();
     let numbers: Vec<usize> = (0..MESSAGES).collect();
     for (at, wave) in numbers.chunks(MESSAGES.div_ceil(WAVES)).enumerate() {
         tokio::time::sleep_until(began + WAVE * u32::try_from(at).unwrap()).await;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use super::consolidation::DisruptionPolicies;
-use super::methods::{self, Options, Round, Single, Verdict};
+use super::methods::{self, Round, RoundOptions, Single, Verdict};
 use super::proposals::Proposal;
 use super::verdicts::{Method, Stays};
 use crate::check::Violation;
@@ -34,7 +34,7 @@ pub struct Refused {
 pub fn round<'s>(
     snapshot: &'s Snapshot,
     policies: &'s dyn DisruptionPolicies,
-    options: Options<'_>,
+    options: RoundOptions<'_>,
     stop: Stop<'_>,
 ) -> Round {
     let found = methods::round(snapshot, policies, options, stop);
@@ -46,7 +46,7 @@ pub fn round<'s>(
 pub fn without_refused<'s>(
     snapshot: &'s Snapshot,
     policies: &'s dyn DisruptionPolicies,
-    options: Options<'_>,
+    options: RoundOptions<'_>,
     stop: Stop<'_>,
     mut round: Round,
 ) -> Round {
@@ -65,7 +65,7 @@ pub fn without_refused<'s>(
         }
         refused.extend(found);
         if attempt < MAX_TRIES {
-            let options = Options {
+            let options = RoundOptions {
                 except: Some(&except),
                 ..options
             };

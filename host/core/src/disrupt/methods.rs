@@ -36,7 +36,7 @@ use crate::stop::Stop;
 
 /// How to look for disruption.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Options<'a> {
+pub struct RoundOptions<'a> {
     /// What one moved pod must save where its NodePool does not say. Without it, the NodePool's policy
     /// decides.
     pub move_cost: Option<MoveCost>,
@@ -76,7 +76,7 @@ pub struct TerminateFirst {
     pub repair: bool,
 }
 
-impl Options<'_> {
+impl RoundOptions<'_> {
     fn asks(&self, method: Method) -> bool {
         self.only.is_none_or(|only| only == method)
     }
@@ -233,14 +233,18 @@ impl Round {
 pub fn round<'s>(
     snapshot: &'s Snapshot,
     policies: &'s dyn DisruptionPolicies,
-    options: Options<'_>,
+    options: RoundOptions<'_>,
     stop: Stop<'_>,
 ) -> Round {
+    answer(snapshot, policies, options, stop, ask(snapshot))
+}
+
+/// Which nodes may go, what budgets leave, and both as a question.
+fn ask(snapshot: &Snapshot) -> (Question, Budgets, Vec<Candidate>) {
     let budgets = Budgets::new(&snapshot.world);
     let candidates = verdicts::candidates(snapshot, &budgets);
     let question = Question::new(snapshot, &candidates, &budgets);
-    let found = (question, budgets, candidates);
-    answer(snapshot, policies, options, stop, found)
+    (question, budgets, candidates)
 }
 
 /// Looks at a cluster that is as it was when `before` was asked; nothing if the question is the
@@ -248,24 +252,21 @@ pub fn round<'s>(
 pub fn round_if_new<'s>(
     snapshot: &'s Snapshot,
     policies: &'s dyn DisruptionPolicies,
-    options: Options<'_>,
+    options: RoundOptions<'_>,
     stop: Stop<'_>,
     before: &Question,
 ) -> Option<Round> {
-    let budgets = Budgets::new(&snapshot.world);
-    let candidates = verdicts::candidates(snapshot, &budgets);
-    let question = Question::new(snapshot, &candidates, &budgets);
-    if *before == question {
+    let found = ask(snapshot);
+    if *before == found.0 {
         return None;
     }
-    let found = (question, budgets, candidates);
     Some(answer(snapshot, policies, options, stop, found))
 }
 
 fn answer<'s>(
     snapshot: &'s Snapshot,
     policies: &'s dyn DisruptionPolicies,
-    options: Options<'_>,
+    options: RoundOptions<'_>,
     stop: Stop<'_>,
     (question, budgets, mut candidates): (Question, Budgets, Vec<Candidate>),
 ) -> Round {
@@ -352,7 +353,7 @@ type Nodes = IndexSet<NodeIx, FxBuildHasher>;
 /// What the methods that search are given.
 struct SearchInput<'i> {
     policies: &'i dyn Policies,
-    options: &'i Options<'i>,
+    options: &'i RoundOptions<'i>,
     /// Nodes that earlier methods take now.
     going: Nodes,
     /// Room that pending pods will take.
@@ -553,7 +554,12 @@ impl<'s> Asked<'s> {
     }
 
     /// Admits what an outcome proposes. Whether there was anything.
-    fn propose(&mut self, c: &mut Compiled<'_>, outcome: Outcome, options: &Options<'_>) -> bool {
+    fn propose(
+        &mut self,
+        c: &mut Compiled<'_>,
+        outcome: Outcome,
+        options: &RoundOptions<'_>,
+    ) -> bool {
         let left = self.left_of_all();
         let (mut found, dropped) = proposals::of_state(c, outcome, options.rules, left);
         if let Some(only @ (Method::SingleNode | Method::MultiNode)) = options.only {

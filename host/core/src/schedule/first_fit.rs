@@ -96,6 +96,13 @@ impl OpenClaim {
             trimmed: false,
         }
     }
+
+    /// What its pods and so many more with this request need together.
+    fn total_with(&self, request: &[i64], count: u32) -> ResourceVector {
+        let both = self.total.iter().zip(request);
+        both.map(|(&total, &one)| total + one * i64::from(count))
+            .collect()
+    }
 }
 
 /// The outcome of packing.
@@ -417,15 +424,7 @@ impl<'p, 'a> Packer<'p, 'a> {
                 let claim = &self.out.claims[at];
                 let fit = &self.p.pools[claim.pool].fit;
                 let types = &self.p.states.get(state).types;
-                let fits = |n: u32| {
-                    let total: ResourceVector = claim
-                        .total
-                        .iter()
-                        .zip(&it.request)
-                        .map(|(&t, &r)| t + r * i64::from(n))
-                        .collect();
-                    fit.any(&claim.types, types, &total)
-                };
+                let fits = |n: u32| fit.any(&claim.types, types, &claim.total_with(&it.request, n));
                 let (mut low, mut high) = (1, left + 1);
                 while low + 1 < high {
                     let middle = if high - low > 64 {

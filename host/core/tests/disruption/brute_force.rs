@@ -7,7 +7,7 @@ mod solve;
 use std::sync::Arc;
 
 use longshore_core::disrupt::costs::MoveCost;
-use longshore_core::disrupt::methods::{self, Options};
+use longshore_core::disrupt::methods::{self, RoundOptions};
 use longshore_core::disrupt::proposals;
 use longshore_core::policy::ByPrice;
 use longshore_core::snapshot::Snapshot;
@@ -27,9 +27,9 @@ fn gains(seed: u64) -> (f64, f64) {
     let cluster = Cluster::new(seed);
     let world = objects(&cluster.manifests(), &generate::types());
     let snapshot = Snapshot::new(Arc::new(world));
-    let options = Options {
+    let options = RoundOptions {
         move_cost: Some(MoveCost::Amount(cluster.move_cost)),
-        ..Options::default()
+        ..RoundOptions::default()
     };
     let now = methods::round(&snapshot, &ByPrice, options, Stop::never()).now();
     proposals::check(&snapshot, &now).unwrap_or_else(|wrong| panic!("seed {seed}: {wrong:?}"));
@@ -79,9 +79,9 @@ fn where_a_sweep_may_carry_something_out_a_whole_search_may_as_well() {
         let world = objects(&manifests, &generate::types());
         let snapshot = Snapshot::new(Arc::new(world));
         let goes = |sweep_only| {
-            let mut options = Options {
+            let mut options = RoundOptions {
                 move_cost: Some(MoveCost::Amount(cluster.move_cost)),
-                ..Options::default()
+                ..RoundOptions::default()
             };
             options.effort.sweep_only = sweep_only;
             let now = methods::round(&snapshot, &ByPrice, options, Stop::never()).now();

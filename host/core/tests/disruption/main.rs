@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use longshore_api::manifests::Reader;
 use longshore_core::disrupt::costs::{MoveCost, price_of};
-use longshore_core::disrupt::methods::{self, Explain, Options, Round};
+use longshore_core::disrupt::methods::{self, Explain, Round, RoundOptions};
 use longshore_core::disrupt::proposals::Proposal;
 use longshore_core::ids::NodeIx;
 use longshore_core::model::ClusterObjects;
@@ -143,10 +143,10 @@ fn snapshot(items: &[Value]) -> Snapshot {
 }
 
 fn round(snapshot: &Snapshot) -> Round {
-    let options = Options {
+    let options = RoundOptions {
         move_cost: Some(MoveCost::Amount(0.01)),
         explain: Explain::All,
-        ..Options::default()
+        ..RoundOptions::default()
     };
     methods::round(snapshot, &ByPrice, options, Stop::never())
 }

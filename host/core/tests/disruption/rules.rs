@@ -4,7 +4,7 @@ use longshore_core::check::Invariant;
 use longshore_core::disrupt::budgets::Budgets;
 use longshore_core::disrupt::checked::without_refused;
 use longshore_core::disrupt::costs::MoveCost;
-use longshore_core::disrupt::methods::Options;
+use longshore_core::disrupt::methods::RoundOptions;
 use longshore_core::disrupt::proposals::{self, Proposal, To};
 use longshore_core::disrupt::verdicts::{self, Method, Stays};
 use longshore_core::ids::NodeIx;
@@ -258,9 +258,9 @@ fn gone(items: &[Value]) -> (Vec<String>, bool) {
     let snapshot = snapshot(items);
     let found = round(&snapshot);
     let kept_all = proposals::check(&snapshot, &found.now()).is_ok();
-    let options = Options {
+    let options = RoundOptions {
         move_cost: Some(MoveCost::Amount(0.01)),
-        ..Options::default()
+        ..RoundOptions::default()
     };
     let checked = without_refused(&snapshot, &ByPrice, options, Stop::never(), found);
     proposals::check(&snapshot, &checked.now()).unwrap();
@@ -326,7 +326,7 @@ fn what_the_check_refuses_stays_with_the_rule_and_the_rest_goes() {
         proposal.moves.clear();
         proposal.replacements.clear();
     }
-    let options = Options::default();
+    let options = RoundOptions::default();
     let checked = without_refused(&snapshot, &ByPrice, options, Stop::never(), found);
     proposals::check(&snapshot, &checked.now()).unwrap();
     let refused: Vec<String> = checked

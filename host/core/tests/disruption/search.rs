@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use longshore_core::disrupt::costs::MoveCost;
-use longshore_core::disrupt::methods::{self, Options};
+use longshore_core::disrupt::methods::{self, RoundOptions};
 use longshore_core::disrupt::paper::{self, Serial};
 use longshore_core::disrupt::proposals;
 use longshore_core::disrupt::verdicts::Method;
@@ -41,9 +41,9 @@ fn an_empty_node_goes_whatever_moves_cost() {
     let mut items = vec![pool()];
     items.extend(node("empty", "c4", "a"));
     let snapshot = snapshot(&items);
-    let options = Options {
+    let options = RoundOptions {
         move_cost: Some(MoveCost::Amount(1e6)),
-        ..Options::default()
+        ..RoundOptions::default()
     };
     let now = methods::round(&snapshot, &ByPrice, options, Stop::never()).now();
     assert_eq!((now.len(), now[0].method), (1, Method::Emptiness));
@@ -54,9 +54,9 @@ fn an_empty_node_goes_whatever_moves_cost() {
 fn what_moves_cost_is_threshold_and_hysteresis() {
     let snapshot = snapshot(&two());
     let at = |amount| {
-        let options = Options {
+        let options = RoundOptions {
             move_cost: Some(MoveCost::Amount(amount)),
-            ..Options::default()
+            ..RoundOptions::default()
         };
         methods::round(&snapshot, &ByPrice, options, Stop::never())
             .now()
@@ -74,9 +74,9 @@ fn what_a_node_pool_says_of_moves_counts_before_what_is_configured() {
     let proposed = |annotation: &str, configured: f64| {
         let mut items = two();
         items[0]["metadata"]["annotations"] = json!({"longshore.dev/move-cost": annotation});
-        let options = Options {
+        let options = RoundOptions {
             move_cost: Some(MoveCost::Amount(configured)),
-            ..Options::default()
+            ..RoundOptions::default()
         };
         let snapshot = snapshot(&items);
         let now = methods::round(&snapshot, &ByPrice, options, Stop::never()).now();
@@ -97,7 +97,7 @@ fn balanced_takes_a_node_whose_replacement_costs_half() {
         pod["spec"]["priority"] = json!(priority);
         items.push(pod);
         let snapshot = snapshot(&items);
-        let options = Options::default();
+        let options = RoundOptions::default();
         let round = methods::round(&snapshot, &ByPrice, options, Stop::never());
         round.now().len()
     };
@@ -272,7 +272,7 @@ fn a_sweep_finds_the_node_that_is_not_needed_any_more() {
         items.push(pod(&format!("web-{name}"), "web", milli, name));
     }
     let snapshot = snapshot(&items);
-    let mut options = Options::default();
+    let mut options = RoundOptions::default();
     options.effort.sweep_only = true;
     let now = methods::round(&snapshot, &ByPrice, options, Stop::never()).now();
     proposals::check(&snapshot, &now).unwrap();

@@ -1,7 +1,7 @@
 //! Drifted nodes of static NodePools.
 
 use longshore_core::check::Invariant;
-use longshore_core::disrupt::methods::{self, Options, TerminateFirst};
+use longshore_core::disrupt::methods::{self, RoundOptions, TerminateFirst};
 use longshore_core::disrupt::proposals::{self, Proposal};
 use longshore_core::disrupt::verdicts::Method;
 use longshore_core::policy::ByPrice;
@@ -129,12 +129,12 @@ fn nothing_goes_first_while_a_node_of_the_pool_is_on_its_way() {
     };
     let first = |items: &[Value]| {
         let snapshot = snapshot(items);
-        let options = Options {
+        let options = RoundOptions {
             terminate_first: TerminateFirst {
                 drift: true,
                 repair: true,
             },
-            ..Options::default()
+            ..RoundOptions::default()
         };
         let round = methods::round(&snapshot, &ByPrice, options, Stop::never());
         let singles = round.singles.iter();

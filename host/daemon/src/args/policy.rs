@@ -116,8 +116,9 @@ pub struct TestArgs {
     pub record: bool,
 }
 
+// Without a doc comment: it would be the command's.
 #[derive(Debug, ClapArgs)]
-pub struct RunPolicyArgs {
+pub struct OnePolicy {
     /// The component
     #[arg(value_name = "FILE.wasm", required_unless_present = "cel")]
     pub file: Option<PathBuf>,
@@ -127,6 +128,12 @@ pub struct RunPolicyArgs {
     /// An expression in CEL, in place of a component
     #[arg(long, value_name = "EXPRESSION", conflicts_with_all = ["file", "settings"])]
     pub cel: Option<String>,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct RunPolicyArgs {
+    #[command(flatten)]
+    pub policy: OnePolicy,
     /// Manifests of the cluster, as `longshore plan` takes them [default: none]
     #[arg(long, num_args = 1.., value_name = "FILE")]
     pub snapshot: Vec<PathBuf>,
@@ -168,15 +175,8 @@ pub struct NewArgs {
 
 #[derive(Debug, ClapArgs)]
 pub struct BenchArgs {
-    /// The component
-    #[arg(value_name = "FILE.wasm", required_unless_present = "cel")]
-    pub file: Option<PathBuf>,
-    /// Settings to configure it with
-    #[arg(long, value_name = "SETTINGS.toml")]
-    pub settings: Option<PathBuf>,
-    /// An expression in CEL, in place of a component
-    #[arg(long, value_name = "EXPRESSION", conflicts_with_all = ["file", "settings"])]
-    pub cel: Option<String>,
+    #[command(flatten)]
+    pub policy: OnePolicy,
     /// Instance types in the format of Karpenter's KWOK provider [default: the 144 types that it
     /// has built in]
     #[arg(long, value_name = "FILE")]

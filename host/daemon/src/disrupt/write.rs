@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use longshore_core::model::{ClusterObjects, Labels, NodeClaim, NodeRecord, Symbol, Taint};
 use serde_json::{Map, Value, json};
 
-use crate::error::Failure;
+use longshore_live::error::Failure;
 use longshore_report::messages::{effect, quantities, rfc3339};
 
 /// Whether a cluster can be written: only what was read as JSON can, and only from files.

@@ -4,11 +4,15 @@ use std::sync::Arc;
 
 use longshore_api::manifests::Reader;
 use longshore_core::disrupt::methods::{self, Explain};
-use longshore_core::model::{Catalogue, OfferingId, Symbols};
-use longshore_core::policy::{AlikeCosts, ByPrice, CostTerm, Scores};
+use longshore_core::model::{Catalogue, OfferingId, Symbol, Symbols};
+use longshore_core::plan::PodIx;
+use longshore_core::planner;
+use longshore_core::policy::{AlikeCosts, ByPrice, CostTerm, Policies, Scores};
+use longshore_core::snapshot::Snapshot;
+use longshore_core::stop::Stop;
+use longshore_report::decision;
+use longshore_report::pod_explanation::{ExplainInput, explain};
 use serde_json::Value;
-
-use super::*;
 
 #[allow(
     clippy::duplicate_mod,
@@ -50,12 +54,15 @@ fn explain_all(of: &str, snapshot: &Snapshot) -> (usize, usize) {
         match explain(&case, &name) {
             Ok(explained) => assert!(explained.text.contains(&name), "{of}: {}", explained.text),
             // Of two pods with one name.
-            Err(error) => assert!(error.report().contains("pods are called"), "{of}: {name}"),
+            Err(error) => assert!(
+                error.to_string().contains("pods are called"),
+                "{of}: {name}"
+            ),
         }
     }
-    let how = methods::Options {
+    let how = methods::RoundOptions {
         explain: Explain::All,
-        ..methods::Options::default()
+        ..methods::RoundOptions::default()
     };
     let round = methods::round(snapshot, &ByPrice, how, Stop::never());
     for node in &world.nodes {

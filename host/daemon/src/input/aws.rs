@@ -23,10 +23,11 @@ use longshore_ec2::validation::{self, Fault, Verdict};
 
 use super::region::Places;
 use super::{shown, unpacked};
-use crate::bootstrap::{self, BootPolicy, NodesOf, count_with};
-use crate::error::Failure;
-use crate::node_classes;
 use crate::options::Aws;
+use crate::policies::load_bootstrap;
+use longshore_live::bootstrap::{BootPolicy, NodesOf, count_with};
+use longshore_live::error::Failure;
+use longshore_live::observe::node_classes;
 use longshore_report::messages::effect;
 
 /// Reads the region that `aws` names. `types` is a file of instance types in place of the region's
@@ -400,7 +401,7 @@ impl Boots {
             });
         };
         Ok(Some(Boots {
-            policy: bootstrap::load(entry)?,
+            policy: load_bootstrap(entry)?,
             cluster,
             kubernetes,
             world: aws.world.clone().unwrap_or_default(),

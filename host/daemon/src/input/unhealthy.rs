@@ -6,8 +6,8 @@ use longshore_cloud::RepairPolicy;
 use longshore_core::model::{ClusterObjects, UnhealthyNode};
 use serde::Deserialize;
 
-use crate::live::act::repair::policies::RepairPolicies;
-use crate::live::observe::node::NodeView;
+use longshore_live::act::repair::policies::RepairPolicies;
+use longshore_live::observe::node::NodeView;
 
 /// Nodes as they came, and the latest time that a condition of one of them names.
 #[derive(Default)]

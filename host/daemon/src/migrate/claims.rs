@@ -15,10 +15,10 @@ use super::classes::NodeClass;
 use super::cluster::{Cluster, Object};
 use super::pools::{Pool, foreign_class, of_another_controller};
 use super::report::{Level, Report};
-use crate::live::act::claim_conditions::own_drift;
-use crate::live::act::repair::reboot::phase;
-use crate::live::decide::claims::{FINALIZER, HASH, HASH_VERSION};
-use crate::live::observe::node_claim::{is_true, pool_of, provider_id};
+use longshore_live::act::claim_conditions::own_drift;
+use longshore_live::act::repair::reboot::phase;
+use longshore_live::decide::claims::{FINALIZER, HASH, HASH_VERSION};
+use longshore_live::observe::node_claim::{is_true, pool_of, provider_id};
 
 /// What NodeClaims are compared with.
 struct Around<'a> {

@@ -6,9 +6,9 @@ use longshore_api::crd::Timestamp;
 use longshore_api::manifests::{Diagnostics, Document, documents};
 use serde_json::{Value, json};
 
-use crate::error::Failure;
 use crate::input;
-use crate::live::process::connection;
+use longshore_live::error::Failure;
+use longshore_live::process::connection;
 
 /// An object as it came.
 pub struct Object {

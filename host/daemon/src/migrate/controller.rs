@@ -13,9 +13,9 @@ use serde_json::Value;
 use super::chart::Release;
 use super::cluster::{Cluster, Object};
 use super::report::{Level, Report};
-use crate::error::Failure;
-use crate::live::observe::definitions::{Difference, INSTALL, difference};
 use crate::settings;
+use longshore_live::error::Failure;
+use longshore_live::observe::definitions::{Difference, INSTALL, difference};
 use longshore_report::count;
 
 /// The definitions that Longshore ships.

@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::cluster::{connected, no_server};
-use crate::error::Failure;
+use longshore_live::error::Failure;
 
 /// Kinds of a chart: kind, plural, and whether they are in a namespace.
 const KINDS: [(&str, &str, bool); 12] = [

@@ -10,8 +10,8 @@ use serde_json::Value;
 
 use super::cluster::{Cluster, Object};
 use super::report::{Level, Report};
-use crate::live::act::pools::invalid;
-use crate::live::decide::claims::{HASH, HASH_VERSION};
+use longshore_live::act::pools::invalid;
+use longshore_live::decide::claims::{HASH, HASH_VERSION};
 
 /// A NodePool that can be read.
 pub struct Pool {

@@ -15,8 +15,8 @@ use super::cluster::Cluster;
 use super::controller::{release, said_of_settings, told};
 use super::dry_run::{self, Verdict};
 use super::report::{Level, Report};
-use crate::error::Failure;
 use crate::input;
+use longshore_live::error::Failure;
 
 const TABLE: &str = include_str!("../../../../deploy/charts/longshore/files/known-values.yaml");
 

@@ -12,8 +12,8 @@ use longshore_policy::{Session, Signals};
 
 use crate::answer::Answer;
 use crate::args::BenchArgs;
-use crate::error::Failure;
 use crate::input;
+use longshore_live::error::Failure;
 use longshore_report::count;
 
 /// Runs of which the median is taken.
@@ -23,7 +23,7 @@ const BENCH_TIME_LIMIT: Duration = Duration::from_secs(5);
 
 /// Loads the policy, asks it about the whole catalogue many times, and prints the median.
 pub fn run(args: &BenchArgs) -> Result<Answer, Failure> {
-    let entry = super::typed(&args.file, &args.settings, &args.cel)?;
+    let entry = super::inspected(&args.policy.file, &args.policy.settings, &args.policy.cel)?;
     let name = entry.source.to_string();
     let host = super::host_that_says_so()?;
     let terms = super::all_that_it_exports(&entry);

@@ -14,11 +14,12 @@ use serde_json::Value;
 
 use crate::answer::Answer;
 use crate::args::CheckArgs;
-use crate::config::{self, Config, Mode, PolicyEntry, PolicySource};
-use crate::error::Failure;
 use crate::options;
-use crate::policies::grants::grants_hint;
 use crate::policies::{shipped, test};
+use longshore_live::config::{self, Config, Mode, PolicyEntry, PolicySource};
+use longshore_live::error::Failure;
+use longshore_live::policies::grants::grants_hint;
+use longshore_live::policies::typed;
 use longshore_report::messages::size;
 
 /// Inspects the component; with settings, configures it too. Exit code 2 if it would be refused.
@@ -30,7 +31,7 @@ pub fn run(args: &CheckArgs) -> Result<Answer, Failure> {
     };
     let sources = options::sources_of(config.registries, config.trust);
     let settings = args.settings.clone().flatten();
-    let entry = super::typed(&args.file, &settings, &args.cel)?;
+    let entry = super::inspected(&args.file, &settings, &args.cel)?;
     let name = entry.source.to_string();
     let mut text = String::new();
     let host = super::host_that_says_so()?;
@@ -130,7 +131,7 @@ fn row(text: &mut String, name: &str, value: &str) {
 }
 
 fn read(file: &Path) -> Result<Config, Failure> {
-    let text = options::read(file)?;
+    let text = typed::read(file)?;
     config::parse(file, &text).map_err(Failure::Config)
 }
 
@@ -146,7 +147,7 @@ fn configured(config: Config) -> Result<Answer, Failure> {
             continue;
         }
         if let Some(file) = &entry.settings_file {
-            entry.settings = options::settings_of(file)?;
+            entry.settings = typed::settings_of(file)?;
         }
         if let Some(reference) = entry.source.reference() {
             shown += &verified(reference, &super::fetch(&sources, reference)?);

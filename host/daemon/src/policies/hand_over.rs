@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use crate::answer::Answer;
-use crate::error::Failure;
+use longshore_live::error::Failure;
 
 /// Its name.
 const TOOL: &str = "longshore-policy";

@@ -8,10 +8,10 @@ use serde_json::Value;
 
 use crate::answer::Answer;
 use crate::args::NewArgs;
-use crate::config;
-use crate::error::Failure;
-use crate::options;
 use crate::policies::hand_over;
+use longshore_live::config;
+use longshore_live::error::Failure;
+use longshore_live::policies::typed;
 
 /// Writes a `[[policy]]` with an expression, and the signals that it reads; a policy in a language is for
 /// another program.
@@ -29,7 +29,7 @@ pub fn run(args: &NewArgs) -> Result<Answer, Failure> {
 }
 
 fn fragment(name: &str, expression: &str) -> Result<String, Failure> {
-    let entry = options::expression(expression)?;
+    let entry = typed::expression(expression)?;
     let mut text = format!(
         "# What an offering costs, in USD per hour: host/docs/cel.md has names, operators and functions.\n\
          [[policy]]\nname = {}\ncel = {}\n",
@@ -69,7 +69,7 @@ mod tests {
     use expect_test::expect;
 
     use super::*;
-    use crate::config::PolicySource;
+    use longshore_live::config::PolicySource;
 
     fn new(name: &str, cel: &str) -> Result<String, String> {
         let (name, cel) = (name.to_owned(), cel.to_owned());

@@ -10,9 +10,9 @@ use serde_json::Value;
 
 use crate::answer::Answer;
 use crate::args::ProveArgs;
-use crate::error::Failure;
-use crate::options;
 use crate::policies::{self, test};
+use longshore_live::error::Failure;
+use longshore_live::policies::typed;
 use longshore_report::count;
 
 /// An annotation of `describe`: an offering that becomes dearer does not cost less.
@@ -54,7 +54,7 @@ fn settings(args: &ProveArgs) -> Result<serde_json::Map<String, Value>, Failure>
     let settings = args
         .settings
         .as_deref()
-        .map(options::settings_of)
+        .map(typed::settings_of)
         .transpose()?;
     match settings {
         Some(Value::Object(settings)) => Ok(settings),

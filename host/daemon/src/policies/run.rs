@@ -8,8 +8,8 @@ use longshore_policy::{CallError, LoadedPolicy, Message, Session, Signals};
 
 use crate::answer::Answer;
 use crate::args::{RunPolicyArgs, WorldArgs};
-use crate::error::Failure;
 use crate::{input, options, replay};
+use longshore_live::error::Failure;
 use longshore_report::count;
 
 /// What a policy is asked about.
@@ -22,7 +22,7 @@ struct Question {
 
 /// Asks about a snapshot, a round of a journal, or the built-in instance types.
 pub fn run(args: &RunPolicyArgs) -> Result<Answer, Failure> {
-    let entry = super::typed(&args.file, &args.settings, &args.cel)?;
+    let entry = super::inspected(&args.policy.file, &args.policy.settings, &args.policy.cel)?;
     let name = entry.source.to_string();
     let host = super::host_that_says_so()?;
     let terms = super::all_that_it_exports(&entry);

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use longshore_policy::Signal;
 
-use crate::error::Failure;
+use longshore_live::error::Failure;
 
 /// Reads a table. Its time is 0: a file says nothing about when its numbers were true, and its date
 /// would make plans differ from one checkout to the next.

@@ -8,7 +8,7 @@ use longshore_policy::{Case, CaseError, Host, LoadedPolicy, golden};
 
 use crate::answer::Answer;
 use crate::args::TestArgs;
-use crate::error::Failure;
+use longshore_live::error::Failure;
 use longshore_report::count;
 
 /// The most of the fuel of a call that a policy may use in its own tests, in thousandths.

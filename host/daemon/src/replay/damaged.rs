@@ -3,8 +3,6 @@
 use std::path::Path;
 use std::time::Duration;
 
-use crate::live::decide::fixture::{JournalFixture, LARGE, segments};
-use crate::live::observe::watch::Change;
 use longshore_api::kinds::Kind;
 use longshore_api::strip_managed_fields::strip_managed_fields;
 use longshore_journal::format::{HEADER_BYTES, header_of};
@@ -13,6 +11,8 @@ use longshore_journal::read::{Item, Reader};
 use longshore_journal::record::{Record, What};
 use longshore_journal::segment::{End, ReadError, name_of};
 use longshore_journal::{Journal, Sizes};
+use longshore_live::decide::fixture::{JournalFixture, LARGE, segments};
+use longshore_live::observe::watch::Change;
 
 /// Everything that can be read, and why it ends.
 fn read(path: &Path) -> (Vec<Record>, Result<End, ReadError>) {
@@ -233,7 +233,7 @@ fn a_disk_that_says_no_is_asked_again_and_nothing_is_lost() {
 fn two_processes_do_not_write_to_one_folder() {
     let scene = JournalFixture::new("lock", LARGE, &[]);
     let refused = Journal::open(&scene.path(), LARGE).unwrap_err();
-    let refused = crate::error::Failure::from(refused).report();
+    let refused = longshore_live::error::Failure::from(refused).report();
     assert!(
         refused.contains("another process") && refused.contains("hint"),
         "{refused}"

@@ -9,14 +9,14 @@ use longshore_core::planner::Options;
 use longshore_core::snapshot::Snapshot;
 use longshore_policy::Signals;
 
-use crate::live::decide::disruption::count_commands;
-use crate::live::observe::state::{ClusterState, FrozenState};
-use crate::live::observe::watch::Change;
-use crate::live::process::lock::lock;
 use longshore_api::kinds::Kind;
 use longshore_journal::record::{Began, Blob, Head, Observed, What, bit};
 use longshore_journal::round::{RecordedEffort, Round, Short};
 use longshore_journal::{Wire, messages, read_catalogue, read_signals};
+use longshore_live::decide::disruption::count_commands;
+use longshore_live::observe::state::{ClusterState, FrozenState};
+use longshore_live::observe::watch::Change;
+use longshore_live::process::lock::lock;
 use longshore_report::decision::pod_name;
 
 /// What has been folded so far.

@@ -17,13 +17,14 @@ use longshore_policy::{
 };
 
 use super::fold::BlobStore;
-use crate::error::Failure;
-use crate::options;
-use crate::policies::{load_entry, toml_of};
+use crate::policies::load_entry;
 use judged::Judged;
 use longshore_journal::messages::short;
 use longshore_journal::read_costs;
 use longshore_journal::round::{Answer, Round, Version};
+use longshore_live::config::toml_of;
+use longshore_live::error::Failure;
+use longshore_live::policies::typed::scorer;
 
 /// A host as the daemon has it.
 fn host() -> Result<Host, Failure> {
@@ -274,7 +275,7 @@ impl Scorer {
                 notes: RefCell::default(),
             });
         }
-        let entry = options::scorer(typed)?;
+        let entry = scorer(typed)?;
         let host = host()?;
         let policy = load_entry(&host, &Sources::default(), &entry, &entry.terms())?;
         let name = format!("{} (sha256:{})", policy.called(), short(policy.digest()));

@@ -7,13 +7,13 @@ use longshore_core::model::OfferingId;
 use serde_json::json;
 
 use super::{Verdict, replay};
-use crate::live::decide::fixture::{JournalFixture, LARGE, segments};
-use crate::live::observe::watch::Change;
-use crate::live::run::environment::CatalogueOverlays;
 use longshore_api::kinds::Kind;
 use longshore_journal::read::{Item, Reader};
 use longshore_journal::record::Record;
 use longshore_journal::{Sizes, messages};
+use longshore_live::decide::fixture::{JournalFixture, LARGE, segments};
+use longshore_live::environment::CatalogueOverlays;
+use longshore_live::observe::watch::Change;
 
 #[allow(dead_code, reason = "its other users need the rest")]
 #[path = "../../tests/reload/guest.rs"]
@@ -346,8 +346,8 @@ fn another_scorer_differs_by_what_its_own_plans_cost() {
 
 #[test]
 fn a_gap_is_said_and_a_cut_journal_is_decided_up_to_the_cut() {
-    use crate::live::observe::watch::Change;
     use longshore_api::kinds::Kind;
+    use longshore_live::observe::watch::Change;
     let mut scene = JournalFixture::new("gaps", LARGE, &[]);
     scene.churn(30);
     scene.round();

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Note, called, go_duration};
-use crate::error::Failure;
+use longshore_live::error::Failure;
 
 /// What an operator set about EC2.
 #[derive(Clone, Debug, PartialEq)]

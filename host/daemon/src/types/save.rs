@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::answer::Answer;
 use crate::args::TypesArgs;
-use crate::error::Failure;
+use longshore_live::error::Failure;
 
 /// Asks AWS, and writes the file.
 ///

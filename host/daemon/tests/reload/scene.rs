@@ -8,9 +8,7 @@ use longshore_core::plan::{Effort, Plan};
 use longshore_core::planner;
 use longshore_core::policy::Policies as _;
 use longshore_core::snapshot::Snapshot;
-use longshore_daemon::live::policies::{
-    Kind, PolicyReloader, PolicyStatus, Setup, Shadows, Watcher,
-};
+use longshore_live::policies::{NoticeKind, PolicyReloader, PolicyStatus, Setup, Shadows, Watcher};
 use longshore_policy::Limits;
 
 pub struct Scene {
@@ -129,9 +127,9 @@ impl Scene {
     }
 
     /// Kinds of what was said since last asked, but for how costs compare: these guests are simple.
-    pub fn kinds(&self) -> Vec<Kind> {
+    pub fn kinds(&self) -> Vec<NoticeKind> {
         let kinds = self.manager.notices().into_iter().map(|notice| notice.kind);
-        let others = [Kind::PolicyCostsAlike, Kind::PolicyCostsDiffer];
+        let others = [NoticeKind::PolicyCostsAlike, NoticeKind::PolicyCostsDiffer];
         kinds.filter(|kind| !others.contains(kind)).collect()
     }
 }

@@ -12,6 +12,8 @@ use std::net::IpAddr;
 use longshore_api::manifests::quoted;
 use serde_json::{Map, Value};
 
+use crate::kubelet::EVICTION_SIGNALS;
+
 /// What a setting may be.
 #[derive(Clone, Copy)]
 enum Kind {
@@ -45,15 +47,6 @@ enum Kind {
 }
 
 const SMALL: Kind = Kind::Whole(i32::MIN as i64, i32::MAX as i64);
-
-const SIGNALS: [&str; 6] = [
-    "memory.available",
-    "nodefs.available",
-    "nodefs.inodesFree",
-    "imagefs.available",
-    "imagefs.inodesFree",
-    "pid.available",
-];
 
 /// Every setting, as of December 2025; then those of the changelog.
 const SETTINGS: [(&str, Kind); 67] = [
@@ -269,7 +262,7 @@ impl Kind {
                             .is_ok_and(|of| (0.0..100.0).contains(&of)),
                         None => is_quantity(text),
                     };
-                    let known = SIGNALS.contains(&name);
+                    let known = EVICTION_SIGNALS.contains(&name);
                     let expected = match known {
                         true => "an amount, or a percentage from 0 and below 100",
                         false => "a signal of eviction",
@@ -279,7 +272,8 @@ impl Kind {
             }
             Kind::Times => {
                 return entries(value, |name, value| {
-                    let right = value.as_str().is_some_and(is_time) && SIGNALS.contains(&name);
+                    let right =
+                        value.as_str().is_some_and(is_time) && EVICTION_SIGNALS.contains(&name);
                     (!right).then(|| "a duration such as 1m30s".to_owned())
                 });
             }

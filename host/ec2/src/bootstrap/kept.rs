@@ -24,6 +24,7 @@ pub struct Capacity {
 /// What the kubelet keeps back from pods on one machine: cores and bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Kept {
+    /// How many pods the kubelet takes.
     pub max_pods: i64,
     /// `kubeReserved`: cpu, memory, ephemeral-storage.
     pub kube: [f64; 3],

@@ -15,6 +15,7 @@ pub type Quantities = BTreeMap<&'static str, String>;
 /// An instance type under a NodeClass.
 #[derive(Debug, Serialize)]
 pub struct TypeAnswer<'a> {
+    /// The instance type's name.
     pub name: &'a str,
     /// Whether it can be launched with the NodeClass; if not, no offering is available.
     pub compatible: bool,
@@ -24,6 +25,7 @@ pub struct TypeAnswer<'a> {
     pub capacity: Quantities,
     /// What pods cannot have of it.
     pub overhead: OverheadAnswer,
+    /// What is left for pods.
     pub allocatable: Quantities,
     /// Where and how it can be bought, if asked for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -56,6 +58,7 @@ pub struct OverheadAnswer {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OfferingAnswer<'a> {
+    /// The zone's name.
     pub zone: &'a str,
     /// `on-demand`, `reserved` or `spot`.
     pub capacity_type: &'static str,
@@ -64,6 +67,7 @@ pub struct OfferingAnswer<'a> {
     pub price: f64,
     /// Whether it may be launched, but for a full reservation.
     pub available: bool,
+    /// The reservation's ID, for `reserved`.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub reservation: &'a str,
     /// Instances left in it.

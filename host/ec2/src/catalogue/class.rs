@@ -21,7 +21,9 @@ pub use kubelet::{Kubelet, Reserved, Threshold};
 pub struct ClassFault {
     /// `spec.kubelet.maxPods`.
     pub field: String,
+    /// What is wrong with it.
     pub what: String,
+    /// What can be done about it.
     pub hint: Cow<'static, str>,
 }
 
@@ -152,7 +154,9 @@ pub struct Interface {
 pub struct Reservation {
     /// `cr-…`.
     pub id: Box<str>,
+    /// The zone whose instances it is for.
     pub zone: Box<str>,
+    /// The instance type that it is for.
     pub instance_type: Box<str>,
     /// `default` or `capacity-block`.
     pub kind: Box<str>,
@@ -167,5 +171,6 @@ pub struct Reservation {
 pub enum GroupSelector {
     /// `pg-…`.
     Id(Box<str>),
+    /// The group's name.
     Name(Box<str>),
 }

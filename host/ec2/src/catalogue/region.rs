@@ -96,6 +96,7 @@ enum Spot {
 pub struct Group {
     /// `pg-…`.
     pub id: Box<str>,
+    /// The name that its account gave it.
     pub name: Box<str>,
     /// `cluster`, `spread` or `partition`.
     pub strategy: Box<str>,
@@ -108,6 +109,7 @@ pub struct Group {
 pub struct Revisions {
     /// Descriptions, and where types are offered.
     pub types: u64,
+    /// Prices, on-demand and spot.
     pub prices: u64,
     /// What has no capacity, zones that are shifted away from, what is left in reservations.
     pub capacity: u64,
@@ -115,6 +117,7 @@ pub struct Revisions {
     pub memory: u64,
 }
 
+/// What all NodeClasses of a region share: types, zones, prices, and what has no capacity.
 #[derive(Clone, Debug)]
 pub struct Region {
     pub(super) name: Arc<str>,
@@ -247,6 +250,7 @@ impl Region {
         self.revisions.prices += 1;
     }
 
+    /// Sets the on-demand price of an instance type in USD per hour; none where it cannot be bought so.
     pub fn set_on_demand(&mut self, name: &str, price: Option<f64>) {
         let Some(at) = self.find(name) else { return };
         if self.on_demand.get(at) != price {

@@ -22,6 +22,7 @@ pub mod aws {
         "karpenter.k8s.aws/capacity-reservation-interruptible";
     /// The placement group.
     pub const GROUP_ID: &str = "karpenter.k8s.aws/placement-group-id";
+    /// The partition of the placement group, from 1.
     pub const GROUP_PARTITION: &str = "karpenter.k8s.aws/placement-group-partition";
 }
 
@@ -29,10 +30,13 @@ pub mod aws {
 pub struct InClass<'a> {
     /// The NodeClass.
     pub class: &'a Class,
+    /// The region's name.
     pub region: &'a str,
     /// Zones that it can be launched in.
     pub zones: &'a [&'a str],
+    /// The IDs of these zones, such as `use1-az1`.
     pub zone_ids: &'a [&'a str],
+    /// The reservations for the type.
     pub reservations: &'a [&'a Reservation],
     /// The placement group and its partitions (0 if it has none).
     pub group: Option<(&'a str, i64)>,

@@ -18,6 +18,7 @@ use rustc_hash::FxHashMap;
 pub struct Short {
     /// `spot`, `on-demand` or `reserved`.
     pub capacity_type: Box<str>,
+    /// The zone's name.
     pub zone: Box<str>,
     /// The reservation, for `reserved`.
     pub reservation: Option<Box<str>>,
@@ -32,6 +33,7 @@ pub struct Short {
 pub struct Wanted<'a> {
     /// `spot`, `on-demand` or `reserved`.
     pub capacity_type: &'a str,
+    /// The zone's name.
     pub zone: &'a str,
     /// The reservation, for `reserved`.
     pub reservation: Option<&'a str>,

@@ -22,6 +22,7 @@ use super::unavailable::Short;
 /// A region as a file describes it.
 #[derive(Clone, Debug)]
 pub struct World {
+    /// Its types, zones and prices.
     pub region: Region,
     /// Its NodeClass, if it has one. A status without subnets stands for one subnet per zone.
     pub class: Option<Class>,

@@ -10,7 +10,7 @@
 //! done, so a process that is killed in between starts again with the same answer.
 //!
 //! The drift of NodeClaims in `host/aws` calls [`differ`], its NodeClass controller [`migrate`].
-//! `daemon/src/live/act/pools.rs` does the same for NodePools.
+//! `live/src/act/pools.rs` does the same for NodePools.
 
 use std::collections::BTreeMap;
 
@@ -52,6 +52,7 @@ impl<'a> Annotated<'a> {
 /// A NodeClaim of the NodeClass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claim<'a> {
+    /// The NodeClaim's name.
     pub name: &'a str,
     /// Its annotations.
     pub annotated: Annotated<'a>,

@@ -42,7 +42,9 @@ pub struct Selected {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the SSM parameter {parameter} holds {value:?}, which is not the ID of an image")]
 pub struct NotAnImage {
+    /// The parameter's name.
     pub parameter: String,
+    /// What it holds.
     pub value: String,
 }
 

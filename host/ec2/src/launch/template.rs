@@ -14,6 +14,7 @@ pub struct LaunchTemplate {
     /// The template's name, which follows from its data.
     #[serde(rename = "LaunchTemplateName")]
     pub name: String,
+    /// What instances are launched with.
     #[serde(rename = "LaunchTemplateData")]
     pub data: TemplateData,
     /// Tags of the template itself.
@@ -39,8 +40,10 @@ pub struct TemplateData {
     pub cpu_options: Option<CpuOptions>,
     /// Nitro Enclaves.
     pub enclave_options: Enabled,
+    /// The role of the instance.
     #[serde(rename = "IamInstanceProfile", skip_serializing_if = "Option::is_none")]
     pub instance_profile: Option<IamInstanceProfile>,
+    /// The image's ID.
     pub image_id: String,
     /// The market, where it is neither on-demand nor spot.
     #[serde(
@@ -103,11 +106,13 @@ pub struct Ebs {
     /// Whether it ends with the instance.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delete_on_termination: Option<bool>,
+    /// Whether it is encrypted; as the account's default says if none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub encrypted: Option<bool>,
     /// I/O operations per second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub iops: Option<i64>,
+    /// The key that it is encrypted with; the account's default if none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kms_key_id: Option<String>,
     /// The snapshot that it starts from.
@@ -122,6 +127,7 @@ pub struct Ebs {
     /// GiB.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub volume_size: Option<i64>,
+    /// `gp3`, `io2` and the like.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub volume_type: Option<&'static str>,
 }
@@ -140,8 +146,10 @@ pub struct CapacityReservation {
     pub target: Option<CapacityReservationTarget>,
 }
 
+/// The capacity reservation of an instance.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CapacityReservationTarget {
+    /// The reservation's ID.
     #[serde(rename = "CapacityReservationId")]
     pub id: String,
 }
@@ -158,12 +166,15 @@ pub struct CpuOptions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct Enabled {
+    /// Whether it is on.
     pub enabled: bool,
 }
 
+/// The instance profile, which carries the role.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct IamInstanceProfile {
+    /// The profile's name.
     pub name: String,
 }
 
@@ -184,6 +195,7 @@ pub struct MetadataOptions {
     /// `enabled` or `disabled`; not known in the isolated regions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub http_protocol_ipv6: Option<&'static str>,
+    /// How many hops an answer may take: 1 keeps it from pods.
     pub http_put_response_hop_limit: i64,
     /// `required` or `optional`.
     pub http_tokens: &'static str,
@@ -191,6 +203,7 @@ pub struct MetadataOptions {
     pub instance_metadata_tags: &'static str,
 }
 
+/// A network interface of an instance.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct NetworkInterface {
@@ -211,12 +224,16 @@ pub struct NetworkInterface {
     /// `interface`, `efa` or `efa-only`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interface_type: Option<&'static str>,
+    /// How many prefixes of IPv4 addresses it gets.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ipv4_prefix_count: Option<i32>,
+    /// How many IPv6 addresses it gets.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ipv6_address_count: Option<i32>,
+    /// How many prefixes of IPv6 addresses it gets.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ipv6_prefix_count: Option<i32>,
+    /// The network card that it is on; the default card if none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network_card_index: Option<i32>,
     /// Whether its first IPv6 address stays for the life of the instance.
@@ -277,10 +294,13 @@ impl TagSpecification {
     }
 }
 
+/// A tag of a resource.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct Tag {
+    /// Key of the tag.
     pub key: String,
+    /// Value of the tag; may be empty.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub value: String,
 }

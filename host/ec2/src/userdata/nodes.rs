@@ -85,6 +85,7 @@ pub struct Rendered {
     pub name: String,
     /// The text, before it is encoded; empty if there is none.
     pub user_data: String,
+    /// Why there is no text; empty if there is one.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub error: String,
     /// What does not reach the node, or reaches it otherwise than it seems.

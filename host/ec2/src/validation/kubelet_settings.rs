@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 
 use super::fault::Fault;
 use crate::catalogue::class::read_kubelet::is_expression;
+use crate::kubelet::EVICTION_SIGNALS;
 
 /// Settings of the kubelet that are expressions, with their texts. Fields are below `spec.kubelet`.
 pub fn expressions(settings: &Map<String, Value>) -> Vec<(String, &str)> {
@@ -39,14 +40,6 @@ static TYPES: LazyLock<Types> = LazyLock::new(|| {
 /// Settings with amounts that are kept back.
 const RESERVING: [&str; 2] = ["systemReserved", "kubeReserved"];
 const RESERVED: [&str; 4] = ["cpu", "memory", "ephemeral-storage", "pid"];
-const SIGNALS: [&str; 6] = [
-    "memory.available",
-    "nodefs.available",
-    "nodefs.inodesFree",
-    "imagefs.available",
-    "imagefs.inodesFree",
-    "pid.available",
-];
 
 /// All faults of `spec.kubelet`, with fields below it. If a field is unknown or has the wrong type,
 /// those faults are the only ones. Expressions are passed over.
@@ -160,8 +153,8 @@ fn reserved(name: &str, key: &str, value: &str, faults: &mut Vec<Fault>) {
 }
 
 fn signal(name: &str, key: &str, faults: &mut Vec<Fault>) {
-    if !SIGNALS.contains(&key) {
-        let hint = format!("expected one of {}", SIGNALS.join(", "));
+    if !EVICTION_SIGNALS.contains(&key) {
+        let hint = format!("expected one of {}", EVICTION_SIGNALS.join(", "));
         faults.push(Fault::new(
             format!("{name}[{key}]"),
             "is not an eviction signal",

@@ -75,6 +75,7 @@ impl Extreme {
 }
 
 impl Match {
+    /// Whether `part` stands in `text` as this says.
     pub fn holds(self, text: &str, part: &str) -> bool {
         match self {
             Match::StartsWith => text.starts_with(part),

@@ -43,7 +43,7 @@ pub struct Taint {
 
 /// Nodes to come.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Kind {
+pub struct NodeKind {
     /// Their NodePool; empty if it is not known.
     pub node_pool: String,
     /// Labels that a node gives itself.

@@ -1,6 +1,6 @@
 //! Interfaces that only a bootstrap policy has a use for.
 
-use super::answers::{Kind, Taint};
+use super::answers::{NodeKind, Taint};
 use super::facts::{BootFacts, ClusterFacts};
 use crate::imports::interface::Interface;
 use crate::imports::state::charge;
@@ -140,7 +140,7 @@ pub(crate) fn kind(to: &mut Interface) -> wasmtime::Result<()> {
         Ok((name,))
     })?;
     for (name, get) in [
-        ("labels", (|of| &of.labels) as fn(&Kind) -> &Pairs),
+        ("labels", (|of| &of.labels) as fn(&NodeKind) -> &Pairs),
         ("known-labels", |of| &of.known_labels),
     ] {
         to.function(name, move |mut cx, (): ()| {
@@ -151,7 +151,7 @@ pub(crate) fn kind(to: &mut Interface) -> wasmtime::Result<()> {
         })?;
     }
     for (name, get) in [
-        ("taints", (|of| &of.taints) as fn(&Kind) -> &Vec<Taint>),
+        ("taints", (|of| &of.taints) as fn(&NodeKind) -> &Vec<Taint>),
         ("startup-taints", |of| &of.startup_taints),
     ] {
         to.function(name, move |mut cx, (): ()| {

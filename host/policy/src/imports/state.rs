@@ -5,7 +5,7 @@ use std::sync::Arc;
 use wasmtime::component::{ComponentType, Lift, Lower};
 use wasmtime::{StoreContextMut, Trap};
 
-use crate::bootstrap::answers::{Kind, UserData};
+use crate::bootstrap::answers::{NodeKind, UserData};
 use crate::bootstrap::facts::BootFacts;
 use crate::cluster_columns::{ClusterColumns, ProposalColumns};
 use crate::kept::Reads;
@@ -61,7 +61,7 @@ pub(crate) struct State {
     pub boot: Arc<BootFacts>,
     pub built_in: Arc<UserData>,
     /// The nodes that user data is for.
-    pub kind: Arc<Kind>,
+    pub kind: Arc<NodeKind>,
     pub limits: Limiter,
     pub host_calls: u32,
     pub log_room: usize,

@@ -17,12 +17,12 @@ use std::time::SystemTime;
 use kube::Client;
 use longshore_aws::clients::Clients;
 use longshore_aws::provider::{Clock as Now, Settings};
-use longshore_daemon::error::Failure;
-use longshore_daemon::live::aws::simulated;
-use longshore_daemon::live::policies::PolicyReloader;
-use longshore_daemon::live::process::clock::Clock;
-use longshore_daemon::live::run::environment::Cloud;
 use longshore_ec2::userdata::Cluster;
+use longshore_live::aws::simulated;
+use longshore_live::environment::Cloud;
+use longshore_live::error::Failure;
+use longshore_live::policies::PolicyReloader;
+use longshore_live::process::clock::Clock;
 
 pub use account::{Account, Options};
 

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use longshore_daemon::live::policies::PolicyReloader;
-use longshore_daemon::live::run::environment::Daemon;
-pub use longshore_daemon::live::serve::questions::Subject;
-use longshore_daemon::live::serve::questions::{NotExplained, Questions};
+use longshore_live::environment::Daemon;
+use longshore_live::policies::PolicyReloader;
+pub use longshore_live::serve::questions::Subject;
+use longshore_live::serve::questions::{NotExplained, Questions};
 
 /// Processes that can be asked, by name.
 #[derive(Clone, Default)]

@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longshore_core::model::{Catalogue, Settings, Symbols};
-use longshore_daemon::error::Failure;
-use longshore_daemon::live::policies::PolicyReloader;
-use longshore_daemon::live::process::clock::Clock;
-use longshore_daemon::live::process::connection::{Clients, clients};
-use longshore_daemon::live::process::leader::Leadership;
-use longshore_daemon::live::run::environment::{
+use longshore_live::environment::{
     Cloud, Daemon, Environment, Lease, Offers, Repairs, Tasks, TerminateFirst, fixed,
 };
+use longshore_live::error::Failure;
+use longshore_live::policies::PolicyReloader;
+use longshore_live::process::clock::Clock;
+use longshore_live::process::connection::{Clients, clients};
+use longshore_live::process::leader::Leadership;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 

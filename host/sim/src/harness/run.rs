@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longshore_core::model::{Catalogue, Symbols};
-use longshore_daemon::live::policies::PolicyReloader;
+use longshore_live::policies::PolicyReloader;
 
 #[cfg(feature = "aws")]
 use super::aws::Account;

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use longshore_daemon::error::Failure;
-use longshore_daemon::live::policies::{PolicyReloader, Setup as Policies};
-use longshore_daemon::live::run::environment::RepairMode;
 use longshore_journal::Journal;
+use longshore_live::environment::RepairMode;
+use longshore_live::error::Failure;
+use longshore_live::policies::{PolicyReloader, Setup as Policies};
 
 #[cfg(feature = "aws")]
 use super::aws::account::Account;

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::path::Path;
 use std::time::Duration;
 
-use longshore_daemon::error::Failure;
+use longshore_live::error::Failure;
 
 use super::acts::text;
 use super::policy::{Policy, PolicySlot};

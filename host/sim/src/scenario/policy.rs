@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
-use longshore_daemon::config::{self, Ability, Config, PolicyEntry, Reference, SignalEntry};
-use longshore_daemon::error::Failure;
-use longshore_daemon::live::policies::{Notice, PolicyReloader, Setup, Watcher};
-use longshore_daemon::scorer;
 use longshore_journal::{DEFAULT_MAX_BYTES, DEFAULT_SEGMENT_BYTES, Journal, Sizes};
+use longshore_live::config::{self, Ability, Config, PolicyEntry, Reference, SignalEntry};
+use longshore_live::error::Failure;
+use longshore_live::policies::typed::scorer;
+use longshore_live::policies::{Notice, PolicyReloader, Setup, Watcher};
 
 use crate::harness::{Begin, ProcessInputs};
 

@@ -20,9 +20,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
-use longshore_daemon::config::reader::{ConfigError, Document, Table};
-use longshore_daemon::config::{self, Config};
-use longshore_daemon::error::Failure;
+use longshore_live::config::reader::{ConfigError, Document, Table};
+use longshore_live::config::{self, Config};
+use longshore_live::error::Failure;
 use longshore_report::count;
 
 use super::policy::Policy;

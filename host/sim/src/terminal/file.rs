@@ -3,11 +3,11 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use longshore_daemon::config::{
+use longshore_live::config::toml_of;
+use longshore_live::config::{
     Exclusions, OnFailure, PolicyEntry, PolicySource, Reference, SignalEntry,
 };
-use longshore_daemon::error::Failure;
-use longshore_daemon::toml_of;
+use longshore_live::error::Failure;
 
 use crate::scenario::Policy;
 

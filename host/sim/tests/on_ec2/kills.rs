@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use longshore_daemon::live::policies::PolicyReloader;
+use longshore_live::policies::PolicyReloader;
 use longshore_sim::harness::{Kill, Point, Setup, Strike, When, reloader};
 use longshore_simcluster::fields;
 use longshore_simcluster::server::resources;

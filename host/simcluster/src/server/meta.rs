@@ -57,6 +57,14 @@ pub fn fields(value: &mut Value) -> &mut Map<String, Value> {
     }
 }
 
+/// The containers of a pod's spec, init containers included.
+pub fn containers(spec: &mut Map<String, Value>) -> impl Iterator<Item = &mut Value> {
+    let lists = spec
+        .iter_mut()
+        .filter(|(field, _)| matches!(field.as_str(), "containers" | "initContainers"));
+    lists.filter_map(|(_, list)| list.as_array_mut()).flatten()
+}
+
 pub fn finalizers(object: &Value) -> Vec<&str> {
     let list = at(object, &["metadata", "finalizers"]).and_then(Value::as_array);
     list.into_iter()

@@ -14,7 +14,7 @@ use super::{
 };
 
 /// The committed component, below the repository.
-pub const COMMITTED: &str = "host/daemon/shipped/cel.wasm";
+pub const COMMITTED: &str = "host/live/shipped/cel.wasm";
 
 /// The plugin that it is made of.
 const PLUGIN: &str = "cel";

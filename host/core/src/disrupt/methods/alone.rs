@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use super::{Asked, Explain, Nodes, Options, SearchInput, Verdict};
+use super::{Asked, Explain, Nodes, RoundOptions, SearchInput, Verdict};
 use crate::disrupt::compile::NodeTerms;
 use crate::disrupt::compiled::Compiled;
 use crate::disrupt::decided;
@@ -24,7 +24,11 @@ impl Asked<'_> {
     /// Where no proposal may be carried out: nodes one at a time, each looked at alone. Of those
     /// that are found only one is proposed: the others do not know of it. Says whether it may be
     /// carried out now; nothing if there is none.
-    pub(super) fn alone(&mut self, c: &mut Compiled<'_>, options: &Options<'_>) -> Option<bool> {
+    pub(super) fn alone(
+        &mut self,
+        c: &mut Compiled<'_>,
+        options: &RoundOptions<'_>,
+    ) -> Option<bool> {
         let kept: Nodes = (self.round.proposals.iter())
             .filter(|(of, verdict)| of.nodes.len() == 1 && verdict.is_by_policy())
             .map(|(of, _)| of.nodes[0])
@@ -104,7 +108,7 @@ impl Asked<'_> {
     }
 
     /// What it would take to remove nodes that could go and do not.
-    pub(super) fn explain(&mut self, c: &mut Compiled<'_>, options: &Options<'_>) {
+    pub(super) fn explain(&mut self, c: &mut Compiled<'_>, options: &RoundOptions<'_>) {
         let which = options.explain;
         let mut left = match which {
             Explain::Nothing => return,
@@ -175,7 +179,7 @@ impl Asked<'_> {
         &self,
         c: &mut Compiled<'_>,
         outcome: Outcome,
-        options: &Options<'_>,
+        options: &RoundOptions<'_>,
     ) -> Result<(), Dropped> {
         let all = FxHashMap::default();
         let (found, dropped) = proposals::of_state(c, outcome, options.rules, all);

@@ -1,6 +1,6 @@
 //! Proposals that save cost: emptiness, and consolidation by the search.
 
-use super::{Asked, Explain, Options, SearchInput, Verdict};
+use super::{Asked, Explain, RoundOptions, SearchInput, Verdict};
 use crate::disrupt::compile::NodeTerms;
 use crate::disrupt::compiled::Compiled;
 use crate::disrupt::proposals::{Outcome, Proposal, Why};
@@ -37,7 +37,7 @@ impl<'s> Asked<'s> {
     /// What the search is told about each node; `may` says which it may remove.
     pub(super) fn terms(
         &self,
-        options: &Options<'_>,
+        options: &RoundOptions<'_>,
         may: impl Fn(usize, &Candidate) -> bool,
     ) -> Vec<NodeTerms> {
         let move_costs = costs::move_costs(self.snapshot, options.move_cost);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashSet;
 
-use super::{Act, Asked, Effort, FirstWhy, Nodes, Options, SearchInput, Single, Verdict};
+use super::{Act, Asked, Effort, FirstWhy, Nodes, RoundOptions, SearchInput, Single, Verdict};
 use crate::disrupt::fill::Filler;
 use crate::disrupt::pack;
 use crate::disrupt::proposals::{self, Limits, Outcome, Proposal, Why};
@@ -23,7 +23,7 @@ impl Asked<'_> {
     pub(super) fn repair(
         &mut self,
         policies: &dyn Policies,
-        options: &Options<'_>,
+        options: &RoundOptions<'_>,
         reserved: &[(NodeIx, PodIx)],
     ) -> bool {
         let due = self.due_repairs();
@@ -32,7 +32,7 @@ impl Asked<'_> {
         }
         let input = SearchInput {
             policies,
-            options: &Options {
+            options: &RoundOptions {
                 effort: Effort {
                     rounds: 0,
                     ..options.effort

@@ -6,7 +6,6 @@ use super::{FeasibleHosts, Packer, Placement};
 use crate::matching::untolerated;
 use crate::model::Symbol;
 use crate::schedule::bit_set::BitSet;
-use crate::schedule::fit::ResourceVector;
 use crate::schedule::node_specs::{NodeSpecId, RequirementsId};
 
 impl<'p, 'a> Packer<'p, 'a> {
@@ -86,12 +85,7 @@ impl<'p, 'a> Packer<'p, 'a> {
         {
             return None;
         }
-        let total: ResourceVector = claim
-            .total
-            .iter()
-            .zip(&it.request)
-            .map(|(&t, &r)| t + r)
-            .collect();
+        let total = claim.total_with(&it.request, 1);
         let mut types = claim.types.clone();
         if !it.ports.is_empty() {
             self.p.pools[claim.pool]
@@ -183,12 +177,7 @@ impl<'p, 'a> Packer<'p, 'a> {
         let it = &self.p.items[item];
         let mut left = claim.types.clone();
         left.and(&self.p.states.get(state).types);
-        let total: ResourceVector = claim
-            .total
-            .iter()
-            .zip(&it.request)
-            .map(|(&t, &r)| t + r)
-            .collect();
+        let total = claim.total_with(&it.request, 1);
         self.p.pools[claim.pool].fit.keep(&mut left, &total);
         let before = claim.reserved.clone();
         let now = self.reserve(state, &left, &before).unwrap_or_default();

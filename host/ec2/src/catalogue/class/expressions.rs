@@ -8,6 +8,7 @@ use super::kubelet::{Kubelet, Reserved};
 /// Settings of the kubelet that are expressions.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Expressions {
+    /// `maxPods`.
     pub max_pods: Option<Expression>,
     /// Entries of `kubeReserved`.
     pub kube_reserved: Vec<(Reservable, Expression)>,
@@ -18,10 +19,13 @@ pub struct Expressions {
 /// A resource that can be kept back from pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reservable {
+    /// `cpu`.
     Cpu,
+    /// `memory`.
     Memory,
     /// `ephemeral-storage`.
     Storage,
+    /// `pid`: process IDs.
     Pid,
 }
 
@@ -47,6 +51,7 @@ impl Reservable {
         .find(|one| one.name() == name)
     }
 
+    /// The resource as the kubelet calls it.
     pub fn name(self) -> &'static str {
         match self {
             Reservable::Cpu => "cpu",

@@ -59,6 +59,7 @@ impl Reserved {
 /// Where the kubelet starts to evict.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Threshold {
+    /// So much must stay free.
     Amount(Amount),
     /// A share of capacity, 0 to 100.
     Percent(f64),

@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
-use longshore_daemon::config::reader::duration;
-use longshore_daemon::error::Failure;
+use longshore_live::config::reader::duration;
+use longshore_live::error::Failure;
 use longshore_sim::scenario::play::{Outcome, play};
 use longshore_sim::scenario::read::Unread;
 use longshore_sim::scenario::{Policy, Scenario, read};

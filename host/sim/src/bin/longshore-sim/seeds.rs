@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use longshore_daemon::live::process::mutants;
+use longshore_live::process::mutants;
 use longshore_sim::harness::generated::{Stories, types};
 use longshore_sim::harness::run::{SeedResult, run_scenario};
 use longshore_sim::harness::{SEEDS_SIZE, SEEDS_TYPES, reloader};

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use longshore_core::model::{Catalogue, Symbols};
-use longshore_daemon::live::run::environment::RepairMode;
+use longshore_live::environment::RepairMode;
 
 use super::rng::Rng;
 use super::scenario::GeneratedScenario;

@@ -7,7 +7,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use longshore_daemon::live::run::environment::RepairMode;
+use longshore_live::environment::RepairMode;
 use serde_json::{Value, json};
 
 use super::event::ScenarioEvent;

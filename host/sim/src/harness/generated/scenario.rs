@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use longshore_daemon::live::run::environment::RepairMode;
+use longshore_live::environment::RepairMode;
 
 use super::event::ScenarioEvent;
 #[cfg(feature = "aws")]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longshore_core::model::{Catalogue, Symbols};
-use longshore_daemon::live::run::environment::RepairMode;
+use longshore_live::environment::RepairMode;
 
 use super::rng::Rng;
 use super::scenario::GeneratedScenario;

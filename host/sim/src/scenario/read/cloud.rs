@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use longshore_daemon::config::reader::Table;
+use longshore_live::config::reader::Table;
 
 use super::known::Known;
 use super::values::{MAX_SCENARIO, moment, share};

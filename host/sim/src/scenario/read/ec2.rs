@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use longshore_daemon::config::reader::Table;
 use longshore_emulator::Account;
+use longshore_live::config::reader::Table;
 use serde_json::json;
 
 use super::values::path;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use longshore_daemon::config::reader::Table;
+use longshore_live::config::reader::Table;
 
 use super::files;
 use super::known::Known;

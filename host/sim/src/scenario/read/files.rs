@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use longshore_api::labels::kwok;
 use longshore_core::model::{Catalogue, Op, Symbols};
-use longshore_daemon::config::reader::Table;
-use longshore_daemon::error::Failure;
+use longshore_live::config::reader::Table;
+use longshore_live::error::Failure;
 use serde_json::Value;
 
 use super::values::path;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use longshore_api::labels::{self, kwok};
-use longshore_daemon::config::reader::{Table, duration};
+use longshore_live::config::reader::{Table, duration};
 use serde_json::{Map, Value};
 
 use super::known::Known;

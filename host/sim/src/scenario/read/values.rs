@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use longshore_daemon::config::reader::{Table, did_you_mean, expected};
+use longshore_live::config::reader::{Table, did_you_mean, expected};
 
 use crate::scenario::acts;
 

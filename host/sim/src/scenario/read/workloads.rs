@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use longshore_api::quantity::Quantity;
-use longshore_daemon::config::reader::Table;
+use longshore_live::config::reader::Table;
 use serde_json::Value;
 
 use super::known::Known;

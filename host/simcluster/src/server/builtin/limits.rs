@@ -43,25 +43,15 @@ pub fn apply(state: &State, namespace: &str, spec: &mut Map<String, Value>) {
         let of_containers: Vec<&Value> = entries
             .filter(|entry| entry["type"] == "Container")
             .collect();
-        for list in ["containers", "initContainers"] {
-            for container in spec
-                .get_mut(list)
-                .and_then(Value::as_array_mut)
-                .into_iter()
-                .flatten()
-            {
-                let resources = meta::fields(container)
-                    .entry("resources")
-                    .or_insert_with(|| json!({}));
-                // Of several entries the last counts.
-                for entry in of_containers.iter().rev() {
-                    fill(
-                        meta::fields(resources),
-                        "requests",
-                        &entry["defaultRequest"],
-                    );
-                    fill(meta::fields(resources), "limits", &entry["default"]);
-                }
+        for container in meta::containers(spec) {
+            let resources = meta::fields(container)
+                .entry("resources")
+                .or_insert_with(|| json!({}));
+            // Of several entries the last counts.
+            for entry in of_containers.iter().rev() {
+                let resources = meta::fields(resources);
+                fill(resources, "requests", &entry["defaultRequest"]);
+                fill(resources, "limits", &entry["default"]);
             }
         }
     }

@@ -41,15 +41,8 @@ pub fn complete(spec: &mut Map<String, Value>) {
     ] {
         default(spec, field, value);
     }
-    for list in ["containers", "initContainers"] {
-        for container in spec
-            .get_mut(list)
-            .and_then(Value::as_array_mut)
-            .into_iter()
-            .flatten()
-        {
-            complete_container(meta::fields(container));
-        }
+    for container in meta::containers(spec) {
+        complete_container(meta::fields(container));
     }
 }
 
@@ -274,16 +267,9 @@ pub fn change(pod: &mut Value, old: &Value) -> Result<(), ApiErrorWithDetails> {
         for name in ["activeDeadlineSeconds", "tolerations", "schedulingGates"] {
             fields.remove(name);
         }
-        for list in ["containers", "initContainers"] {
-            for container in fields
-                .get_mut(list)
-                .and_then(Value::as_array_mut)
-                .into_iter()
-                .flatten()
-            {
-                meta::fields(container).remove("image");
-                meta::fields(container).remove("imagePullPolicy");
-            }
+        for container in meta::containers(fields) {
+            meta::fields(container).remove("image");
+            meta::fields(container).remove("imagePullPolicy");
         }
         spec
     };

@@ -180,18 +180,11 @@ impl Call<'_> {
     }
 
     fn create(&self) -> Answer {
-        let RequestPath {
-            resource,
-            namespace,
-            ..
-        } = &self.place;
-        if resource.namespaced && namespace.is_empty() {
-            return Err(ApiErrorWithDetails::no_such_verb());
-        }
+        let (resource, namespace) = self.place.collection()?;
         let body = self.body()?;
         let stored = write::create(
             &mut self.server.lock(),
-            *resource,
+            resource,
             namespace,
             body,
             &self.manner,
@@ -366,14 +359,7 @@ impl Call<'_> {
     }
 
     fn delete_collection(&self) -> Answer {
-        let RequestPath {
-            resource,
-            namespace,
-            ..
-        } = &self.place;
-        if resource.namespaced && namespace.is_empty() {
-            return Err(ApiErrorWithDetails::no_such_verb());
-        }
+        self.place.collection()?;
         let options = self.options()?;
         let wanted = list::wanted(&self.place, &self.parameters, self.partial)?;
         let mut state = self.server.lock();

@@ -32,6 +32,17 @@ pub struct RequestPath {
 }
 
 impl RequestPath {
+    /// Resource and namespace of a collection whose objects can be made or deleted.
+    ///
+    /// # Errors
+    /// Objects of several namespaces are read alone.
+    pub fn collection(&self) -> Result<(Resource, &str), ApiErrorWithDetails> {
+        if self.resource.namespaced && self.namespace.is_empty() {
+            return Err(ApiErrorWithDetails::no_such_verb());
+        }
+        Ok((self.resource, &self.namespace))
+    }
+
     /// Reads a path, `/apis/GROUP/VERSION[/namespaces/NAME]/PLURAL[/NAME[/SUBRESOURCE]]`.
     pub fn read(path: &str) -> Option<RequestPath> {
         let parts: Vec<String> = path

@@ -1,0 +1,31 @@
+//! What launches leave for later steps of this process. Without it, all goes on from the cluster.
+
+use std::sync::Arc;
+
+use super::launch_backoff::LaunchBackoff;
+use super::launch_groups::members::LaunchGroups;
+use super::launches::Launches;
+use super::outcomes::Outcomes;
+use super::refusals::Refusals;
+use super::registration_health::RegistrationHealth;
+use super::useless_purchase_writes::registrations::Registrations;
+use crate::observe::unavailable_offerings::UnavailableOfferings;
+
+#[derive(Default)]
+pub struct LaunchMemory {
+    pub health: RegistrationHealth,
+    /// How launches went, for canaries of policies.
+    pub outcomes: Outcomes,
+    /// Nodes that have joined or not, for their NodePools to remember.
+    pub registrations: Registrations,
+    /// Offerings that are unavailable now.
+    pub unavailable: Arc<UnavailableOfferings>,
+    /// Launches that wait, for the cloud has refused them.
+    pub backoff: LaunchBackoff,
+    /// What others refuse again and again.
+    pub refusals: Refusals,
+    /// Launches that may have made an instance that no claim names yet.
+    pub launches: Launches,
+    /// NodeClaims that are launched together.
+    pub groups: LaunchGroups,
+}
