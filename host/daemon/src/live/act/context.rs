@@ -18,6 +18,7 @@ use super::end::drains::Drains;
 use super::end::garbage::memory::Garbage;
 use super::end::shared_list::SharedList;
 use super::events::Events;
+use super::launch::first_boots::FirstBoots;
 use super::launch::launch_backoff::LaunchBackoff;
 use super::launch::launch_groups::members::LaunchGroups;
 use super::launch::launches::Launches;
@@ -78,6 +79,8 @@ pub struct Memory {
     pub health: RegistrationHealth,
     /// How launches went, for canaries of policies.
     pub outcomes: Outcomes,
+    /// Whose nodes boot with the next version of a policy.
+    pub first_boots: FirstBoots,
     /// Nodes that have joined or not, for their NodePools to remember.
     pub registrations: Registrations,
     /// Offerings that are unavailable now.

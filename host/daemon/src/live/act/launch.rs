@@ -1,6 +1,7 @@
 //! From a plan to a node: NodeClaims, launches, registration.
 
 pub(in crate::live) mod create_claims;
+pub(in crate::live) mod first_boots;
 pub(in crate::live) mod launch_backoff;
 pub(in crate::live) mod launch_groups;
 pub(in crate::live) mod launch_request;
