@@ -1,5 +1,6 @@
 //! What nodes boot with in place of the built-in user data.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use longshore_ec2::bootstrap::Joins;
@@ -24,7 +25,7 @@ pub trait Bootstrap: Send + Sync {
     );
 
     /// User data for nodes of a class; nothing for the built-in. `boot` is the node to come before
-    /// the DNS address and the number of pods are added.
+    /// the DNS address and the number of pods are added; `annotations` are the NodeClaim's.
     ///
     /// # Errors
     /// No node may be launched now: why.
@@ -35,5 +36,6 @@ pub trait Bootstrap: Send + Sync {
         class: &EC2NodeClass,
         joins: &Joins<'_>,
         boot: &Boot,
+        annotations: &BTreeMap<String, String>,
     ) -> Result<Option<Arc<BootTexts>>, String>;
 }

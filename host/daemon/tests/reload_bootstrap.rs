@@ -8,6 +8,7 @@ use longshore_core::policy::Policies as _;
 use longshore_ec2::bootstrap::Joins;
 use longshore_ec2::launch::boot;
 use longshore_ec2::userdata::Cluster;
+use longshore_live::policies::{BOOTS, LiveBootstrap, Setup};
 use longshore_live::policies::{LiveBootstrap, Setup};
 use longshore_xtask::guests::plugin;
 use serde_json::{Value, json};
@@ -85,6 +86,11 @@ impl Nodes {
 
     /// What a node of a NodePool boots with once the catalogue was made.
     fn boots(&self, pool: &str) -> Boots {
+        self.boots_marked(pool, None)
+    }
+
+    /// What one boots with whose NodeClaim is marked with the next version of a policy.
+    fn boots_marked(&self, pool: &str, mark: Option<&str>) -> Boots {
         let joins = Joins {
             cluster: &self.cluster,
             kubernetes: "1.35",
@@ -94,7 +100,10 @@ impl Nodes {
         self.boots.count(region, &mut class, object, &joins);
         let labels = [("karpenter.sh/nodepool".to_owned(), pool.to_owned())];
         let boot = boot(object, &self.cluster, labels.into(), Vec::new());
-        match self.boots.render(region, &class, object, &joins, &boot) {
+        let mark = mark.map(|mark| (BOOTS.to_owned(), mark.to_owned()));
+        let marks = mark.into_iter().collect();
+        let boots = &self.boots;
+        match boots.render(region, &class, object, &joins, &boot, &marks) {
             Ok(Some(made)) => Boots::With(made.texts[made.of[0] as usize].clone()),
             Ok(None) => Boots::BuiltIn,
             Err(why) => Boots::Not(why),
@@ -102,7 +111,11 @@ impl Nodes {
     }
 
     fn says(&self, pool: &str) -> String {
-        match self.boots(pool) {
+        self.says_marked(pool, None)
+    }
+
+    fn says_marked(&self, pool: &str, mark: Option<&str>) -> String {
+        match self.boots_marked(pool, mark) {
             Boots::With(text) => {
                 let line = text.lines().find_map(|line| line.strip_prefix("echo "));
                 line.unwrap().to_owned()
@@ -169,6 +182,74 @@ fn a_held_launch_goes_on_when_the_policy_answers_again() {
     let settled = nodes.boots.version();
     nodes.boots("default");
     assert_eq!(nodes.boots.version(), settled, "nothing is held any more");
+}
+
+/// A canary of a policy that prints a word, for all NodePools at once.
+fn canary(word: &str, settings: &str) -> String {
+    format!(
+        "[policy.canary]\npath = 'template.wasm'\n[policy.canary.settings]\n\
+         template = \"#!/bin/sh\\necho {word} {{{{ node-pool }}}}\\n\"\n{settings}\n"
+    )
+}
+
+/// What NodeClaims are marked with whose nodes boot with the next version.
+fn mark(nodes: &Nodes) -> String {
+    let boots = nodes.scene.manager.boots();
+    let mut nexts = boots.iter().filter_map(|slot| slot.next.as_ref());
+    nexts.next().expect("a next version").0.clone()
+}
+
+#[test]
+fn a_node_boots_with_the_next_version_if_its_nodeclaim_is_marked_for_it() {
+    let config = [template("boot", "", "old", ""), canary("new", "")].concat();
+    let folder = folder("next", &config);
+    let nodes = Nodes::begin(&folder, &["a"], Duration::ZERO);
+    let own = mark(&nodes);
+    assert_eq!(nodes.says("a"), "old a");
+    assert_eq!(nodes.says_marked("a", Some(&own)), "new a");
+    assert_eq!(nodes.says("a"), "old a", "the others as before");
+    let other = "boot@0123456789abcdef";
+    assert_eq!(nodes.says_marked("a", Some(other)), "old a");
+    assert!(nodes.scene.manager.take_sightings().is_empty());
+}
+
+#[test]
+fn a_next_version_that_says_nothing_useful_is_no_text_and_a_fault() {
+    let hostile = |mode: &str| {
+        format!("[policy.canary]\npath = 'hostile.wasm'\nsettings = {{ mode = '{mode}' }}\n")
+    };
+    let overhead = "[policy.canary.settings.overhead]\nmax-pods = 20";
+    for (name, next, says) in [
+        ("no-join", hostile("no-join"), "apiServerEndpoint"),
+        ("panic", hostile("panic"), "trap"),
+        (
+            "other",
+            canary("new", overhead),
+            "other amounts than are counted with",
+        ),
+    ] {
+        let config = [template("boot", "", "old", ""), next].concat();
+        let folder = folder(&format!("next-{name}"), &config);
+        let nodes = Nodes::begin(&folder, &["a"], Duration::from_secs(3600));
+        let own = mark(&nodes);
+        let why = nodes.says_marked("a", Some(&own));
+        let begins =
+            "next version of bootstrap policy boot does not say what the node boots with: ";
+        assert!(
+            why.starts_with(begins) && why.contains(says),
+            "{name}: {why}"
+        );
+        assert_eq!(nodes.says("a"), "old a", "{name}");
+        let seen = nodes.scene.manager.take_sightings();
+        let [(policy, version, facts)] = &seen[..] else {
+            panic!("{name}: {seen:?}")
+        };
+        assert_eq!(format!("{policy}@{version}"), own, "{name}");
+        assert!(facts.fault.is_some(), "{name}");
+        // It is not asked again at once.
+        nodes.boots_marked("a", Some(&own));
+        assert!(nodes.scene.manager.take_sightings().is_empty(), "{name}");
+    }
 }
 
 #[test]

@@ -235,6 +235,15 @@ fn built_in(request: &Request) -> UserData {
     all
 }
 
+/// What nodes boot with by one version: nothing answers in its place.
+///
+/// # Errors
+/// It gives no answer, or one that nodes cannot boot with: why.
+pub fn ask_alone(policy: &LoadedPolicy, request: &Request) -> Result<Answer, String> {
+    let (overheads, data) = answer(policy, request)?;
+    checked(&overheads, data, request)
+}
+
 /// What a version answers, before it is held against what is known of user data.
 fn answer(policy: &LoadedPolicy, request: &Request) -> Result<(Overheads, UserData), String> {
     let said = |error: CallError| error.to_string();

@@ -21,6 +21,8 @@ pub use why::{Fault, Why};
 
 /// Rounds in which it was asked, at the least, before it goes a step further.
 pub const LEAST_ROUNDS: u32 = 20;
+/// A NodeClaim that is so old and whose node has not registered is late, in seconds.
+pub const LATE_SECONDS: i64 = 5 * 60;
 /// How long the first node that boots with a new text may take until it is ready, in seconds.
 pub const FIRST_NODE_SECONDS: i64 = 15 * 60;
 /// All NodePools that a policy serves, in a step.
@@ -62,6 +64,9 @@ pub struct Facts {
     pub launches: Launches,
     /// What became of the first node that boots with its text.
     pub node: Option<NodeFact>,
+    /// NodeClaims that it decided and whose node does not register: so many are late, if that was
+    /// looked at.
+    pub late: Option<u32>,
     /// What an operator wants.
     pub request: Option<Request>,
 }
@@ -106,14 +111,18 @@ pub enum Decision {
 }
 
 /// What a canary waits for before it goes on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Missing {
     /// Seconds of its hold.
     Hold(i64),
     /// Rounds in which it is asked.
     Rounds(u32),
-    /// Its first node is ready.
-    FirstNode,
+    /// NodeClaims that it decided have nodes, or failed.
+    LateNodes(u32),
+    /// A first node is launched that boots with its text.
+    FirstLaunch,
+    /// The node of this NodeClaim, the first that boots with its text, is ready.
+    FirstNode(String),
     /// An operator's word.
     Consent,
 }
@@ -129,7 +138,14 @@ impl std::fmt::Display for Missing {
                 )
             }
             Missing::Rounds(rounds) => write!(f, "{rounds} rounds in which it is asked"),
-            Missing::FirstNode => f.write_str("its first node to be ready"),
+            Missing::LateNodes(late) => write!(f, "{late} of its nodes, which are late"),
+            Missing::FirstLaunch => f.write_str("a first node to boot with its user data"),
+            Missing::FirstNode(claim) => {
+                write!(
+                    f,
+                    "NodeClaim {claim}, the first with its user data, to be ready"
+                )
+            }
             Missing::Consent => f.write_str("`longshore policy promote`"),
         }
     }

@@ -8,6 +8,7 @@
 //! due.
 
 mod apply_plan;
+mod boots;
 mod canaries;
 mod disruption;
 mod due;

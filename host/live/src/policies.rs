@@ -54,7 +54,7 @@ pub use compare::Shadows;
 pub use health::{Trouble, trouble_of};
 pub use last_good::{Opened, open};
 pub use longshore_policy::{CompileChild, Compiler};
-pub use next_version::{CanarySlot, ObeyedVersions};
+pub use next_version::{BOOTS, CanarySlot, ObeyedVersions};
 pub use notice::{Notice, NoticeKind};
 pub use quota::EventQuota;
 pub use reloader::PolicyReloader;

@@ -2,8 +2,10 @@
 //! killed at every step.
 //!
 //! Each seed is one version. The judge of NodeClaims (`harness/judges/canaries.rs`) sees to it that none
-//! is obeyed beyond its step. `LONGSHORE_SEEDS` says how many there are.
+//! is obeyed beyond its step. `LONGSHORE_SEEDS` says how many there are, `LONGSHORE_VERSION` which version
+//! alone is tried.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
@@ -13,6 +15,7 @@ use longshore_live::config;
 use longshore_live::policies::{PolicyReloader, Setup as Policies, Shadows, Watcher};
 use longshore_live::process::mutants;
 use longshore_sim::harness::{Harness, ProcessInputs, Setup};
+use longshore_simcluster::cloud::Faults;
 use longshore_simcluster::fields;
 use longshore_simcluster::server::resources;
 use longshore_simcluster::world::{World, paused};
@@ -21,67 +24,224 @@ use serde_json::Value;
 /// A version, and how it has to end.
 struct Version {
     name: &'static str,
+    /// The entry of its policy, without `[policy.canary]`.
+    policy: fn() -> String,
     /// Keys of its `[policy.canary]`.
     keys: fn() -> String,
     /// Why it is taken back, as the ConfigMap has it; none for one that is promoted.
     why: Option<&'static str>,
-    /// Whether it may decide any NodeClaim at all.
+    /// Whether it may decide anything at all: NodeClaims, or that nodes are disrupted.
     decides: bool,
+    /// Whether nodes are disrupted; the version at work has none of them go.
+    disrupts: bool,
+    /// Pods of each NodePool, by turn.
+    pods: fn(u32) -> u32,
+    /// Whether each pod has a node of its own.
+    alone: bool,
+    /// What nodes boot with, and not what is bought.
+    boots: bool,
+    /// What the cloud does.
+    cloud: fn(&World),
 }
 
-const VERSIONS: [Version; 6] = [
+const SCORER: Version = Version {
+    name: "",
+    policy: || "cel = 'cost'\ngrants = ['scorer', 'commitments']".to_owned(),
+    keys: String::new,
+    why: None,
+    decides: false,
+    disrupts: false,
+    pods: |turn| turn + 1,
+    alone: false,
+    boots: false,
+    cloud: |_| {},
+};
+
+/// Nodes are emptied now and then.
+const JUDGE: Version = Version {
+    policy: || format!("grants = ['consolidation']\n{}", judge("rejects")),
+    disrupts: true,
+    pods: |turn| if turn % 6 < 3 { 3 } else { 1 },
+    alone: true,
+    ..SCORER
+};
+
+/// Each node boots with a text.
+const BOOTSTRAP: Version = Version {
+    policy: || format!("grants = ['bootstrap']\n{}", text("old")),
+    boots: true,
+    alone: true,
+    ..SCORER
+};
+
+const VERSIONS: [Version; 13] = [
     Version {
         name: "good",
         keys: || "cel = 'cost * 0.9'".to_owned(),
-        why: None,
         decides: true,
+        ..SCORER
     },
     Version {
         name: "traps",
         keys: || hostile("panic"),
         why: Some("no-answer"),
-        decides: false,
+        ..SCORER
     },
     Version {
         name: "answers two ways",
         keys: || hostile("two-answers"),
         why: Some("two-answers"),
-        decides: false,
+        ..SCORER
     },
     Version {
         name: "is too cheap",
         keys: || "cel = 'cost * 0.01'".to_owned(),
         why: Some("discount"),
-        decides: false,
+        ..SCORER
     },
     Version {
         name: "leaves pods over",
         keys: || "cel = 'cpu_millicores > 1000 ? infinity : cost'".to_owned(),
         why: Some("pods-left-over"),
-        decides: false,
+        ..SCORER
     },
     Version {
         name: "doubles the cost",
         keys: || "cel = 'cpu_millicores >= 4000 ? cost * 0.2 : cost'".to_owned(),
         why: Some("dearer"),
         decides: true,
+        ..SCORER
+    },
+    Version {
+        name: "buys what is short",
+        keys: only_family,
+        why: Some("launches-fail"),
+        decides: true,
+        pods: |turn| 4 * turn + 4,
+        alone: true,
+        cloud: |world| {
+            for offerings in offerings_of_family(world) {
+                let length = Duration::from_secs(86_400);
+                world.cloud.capacity_outage(&offerings, length);
+            }
+        },
+        ..SCORER
+    },
+    Version {
+        name: "buys nodes that never join",
+        keys: only_family,
+        why: Some("launches-fail"),
+        decides: true,
+        alone: true,
+        cloud: |world| {
+            world.cloud.set_faults(Faults {
+                never_register_offerings: offerings_of_family(world),
+                ..Faults::default()
+            });
+        },
+        ..SCORER
+    },
+    Version {
+        name: "lets nodes go",
+        keys: || judge("approves"),
+        decides: true,
+        ..JUDGE
+    },
+    Version {
+        name: "traps in a look",
+        keys: || judge("weigh-traps"),
+        why: Some("no-answer"),
+        ..JUDGE
+    },
+    Version {
+        name: "weighs two ways",
+        keys: || judge("weigh-two-ways"),
+        why: Some("two-answers"),
+        ..JUDGE
+    },
+    Version {
+        name: "has nodes boot",
+        keys: || text("new"),
+        decides: true,
+        ..BOOTSTRAP
+    },
+    Version {
+        name: "has nodes boot that never join",
+        keys: || text("broken"),
+        why: Some("first-node"),
+        decides: true,
+        cloud: |world| {
+            world.cloud.set_faults(Faults {
+                broken_boots: Some((BOOTS.to_owned(), "cost@".to_owned())),
+                ..Faults::default()
+            });
+        },
+        ..BOOTSTRAP
     },
 ];
+
+/// Annotations of NodeClaims that a next version decided, and whose nodes boot with its user data.
+const DECIDED: &str = "longshore.dev/policy-canary";
+const BOOTS: &str = "longshore.dev/bootstrap-canary";
+
+/// Instance types where things go wrong. Without a next version nothing is bought of them: they are
+/// dearer than others.
+const FAMILY: &str = "m-";
+
+/// Buys of a family alone.
+fn only_family() -> String {
+    format!(
+        "cel = \"instance_type.startsWith('{FAMILY}') ? cost : infinity\"\n\
+         max-cost-increase = '100%'"
+    )
+}
+
+/// `TYPE/*/*` for each instance type of it.
+fn offerings_of_family(world: &World) -> Vec<String> {
+    let (catalogue, names) = world.cloud.catalogue();
+    let types = catalogue.types().iter().map(|t| names.text(t.name));
+    let types = types.filter(|name| name.starts_with(FAMILY));
+    let offerings: Vec<String> = types.map(|name| format!("{name}/*/*")).collect();
+    assert!(!offerings.is_empty(), "no instance type {FAMILY}…");
+    offerings
+}
 
 fn hostile(mode: &str) -> String {
     static FILE: LazyLock<PathBuf> = LazyLock::new(|| {
         longshore_xtask::guests::build_hostile().unwrap_or_else(|error| panic!("{error}"))
     });
-    format!("path = {:?}\nsettings = {{ mode = '{mode}' }}", *FILE)
+    component(&FILE, mode)
+}
+
+fn judge(mode: &str) -> String {
+    static FILE: LazyLock<PathBuf> = LazyLock::new(|| {
+        longshore_xtask::guests::build_hostile_judge().unwrap_or_else(|error| panic!("{error}"))
+    });
+    component(&FILE, mode)
+}
+
+/// A bootstrap policy that prints a word.
+fn text(word: &str) -> String {
+    let file = longshore_xtask::guests::plugin("bootstrap-template");
+    format!("path = {file:?}\nsettings = {{ template = \"#!/bin/sh\\necho {word}\\n\" }}")
+}
+
+fn component(file: &Path, mode: &str) -> String {
+    format!("path = {file:?}\nsettings = {{ mode = '{mode}' }}")
 }
 
 const POOLS: [&str; 3] = ["dev", "batch", "web"];
 
-fn manifests() -> String {
+fn manifests(alone: bool) -> String {
     let mut all = "apiVersion: karpenter.kwok.sh/v1alpha1\nkind: KWOKNodeClass\nmetadata: {name: \
                    default}\nspec: {}\n"
         .to_owned();
     for pool in POOLS {
+        let apart = format!(
+            "affinity: {{podAntiAffinity: {{requiredDuringSchedulingIgnoredDuringExecution: \
+             [{{topologyKey: kubernetes.io/hostname, labelSelector: {{matchLabels: {{app: {pool}}}}}}}]}}}}"
+        );
+        let apart = if alone { &*apart } else { "" };
         all += &format!(
             "---
 apiVersion: karpenter.sh/v1
@@ -105,6 +265,7 @@ spec:
     metadata: {{labels: {{app: {pool}}}}}
     spec:
       nodeSelector: {{karpenter.sh/nodepool: {pool}}}
+      {apart}
       containers: [{{name: c, image: 'x:1', resources: {{requests: {{cpu: '1200m', memory: 1Gi}}}}}}]
 "
         );
@@ -124,18 +285,18 @@ impl Comparing {
 }
 
 fn setup(seed: u64, version: &Version, comparing: &Comparing) -> Setup {
-    let keys = (version.keys)();
+    let (policy, keys) = ((version.policy)(), (version.keys)());
     let text = format!(
-        "[[policy]]\nname = 'cost'\ncel = 'cost'\ngrants = ['scorer', 'commitments']\n\
-         [policy.canary]\n{keys}\norder = [['dev'], \
+        "[[policy]]\nname = 'cost'\n{policy}\n[policy.canary]\n{keys}\norder = [['dev'], \
          ['batch'], ['*']]\nhold = '2m'\npromote = 'auto'\n"
     );
     let parsed = config::parse(Path::new("longshore.toml"), &text);
     let inline = parsed.unwrap_or_else(|faults| panic!("{faults:?}"));
-    let comparing = comparing.clone();
+    let (comparing, boots) = (comparing.clone(), version.boots);
     let begin = move |_: u32| {
         let setup = Policies {
             inline: inline.clone(),
+            boots,
             cache: Some(std::env::temp_dir().join("longshore-canaries-cache")),
             ..Policies::default()
         };
@@ -156,6 +317,7 @@ fn setup(seed: u64, version: &Version, comparing: &Comparing) -> Setup {
     Setup {
         replicas: 2,
         elects: true,
+        disrupts: version.disrupts,
         ..Setup::beginning(seed, Arc::new(begin))
     }
 }
@@ -176,17 +338,98 @@ fn written(world: &World) -> Value {
     })
 }
 
-fn decided(world: &World) -> usize {
+/// NodeClaims that a next version decided, or whose instance boots with its user data.
+fn decided(world: &World, version: &Version) -> Vec<String> {
     let claims = world.server.list(resources::NODE_CLAIM);
-    let mark = "longshore.dev/policy-canary";
-    claims
-        .iter()
-        .filter(|claim| fields::annotation(claim, mark).is_some())
-        .count()
+    let is_one = |claim: &&Arc<Value>| match version.boots {
+        true => {
+            let runs = world.cloud.runs_for(fields::uid(claim)).is_some();
+            runs && fields::annotation(claim, BOOTS).is_some()
+        }
+        false => fields::annotation(claim, DECIDED).is_some(),
+    };
+    let claims = claims.iter().filter(is_one);
+    claims.map(|claim| fields::name(claim).to_owned()).collect()
+}
+
+/// NodePools whose NodeClaims go. The version at work has none go.
+fn disrupted(world: &World) -> BTreeSet<String> {
+    let claims = world.server.list(resources::NODE_CLAIM);
+    let going = claims.iter().filter(|claim| fields::deleting(claim));
+    let pool =
+        |claim: &Arc<Value>| fields::label(claim, "karpenter.sh/nodepool").map(str::to_owned);
+    going.filter_map(pool).collect()
+}
+
+/// Whether what is written down has come to a NodePool.
+fn reaches(written: &Value, pool: &str) -> bool {
+    let step = written["step"].as_u64().unwrap_or_default() as usize;
+    let order = written["order"].as_array().into_iter().flatten();
+    let mut names = order.take(step + 1).filter_map(Value::as_array).flatten();
+    names.any(|name| name == pool || name == "*")
+}
+
+/// What decides whom it is obeyed for.
+fn stands(written: &Value) -> [&Value; 3] {
+    ["step", "phase", "first-node"].map(|key| &written[key])
 }
 
 /// A minute of a story is three rounds.
 const MINUTES: u32 = 60;
+
+/// What a story shows of a version on its way.
+#[derive(Default)]
+struct Shown {
+    /// NodeClaims that it decided.
+    marked: BTreeSet<String>,
+    /// NodePools of which nodes were disrupted.
+    disrupted: BTreeSet<String>,
+    /// Of these, those that it had not come to.
+    beyond: BTreeSet<String>,
+}
+
+impl Shown {
+    fn look(&mut self, world: &World, version: &Version) {
+        self.marked.extend(decided(world, version));
+        if !version.disrupts {
+            return;
+        }
+        let written = written(world);
+        for pool in disrupted(world) {
+            if !reaches(&written, &pool) {
+                self.beyond.insert(pool.clone());
+            }
+            self.disrupted.insert(pool);
+        }
+    }
+
+    /// What is wrong with it.
+    fn wrong(&self, version: &Version) -> Vec<String> {
+        let mut wrong = Vec::new();
+        let decided = match version.disrupts {
+            true => self.disrupted.len(),
+            false => self.marked.len(),
+        };
+        match (decided, version.decides) {
+            (0, true) => wrong.push("it decided nothing".to_owned()),
+            (1.., false) => wrong.push(format!("it decided {decided} NodeClaims or NodePools")),
+            _ => {}
+        }
+        if !self.beyond.is_empty() {
+            wrong.push(format!(
+                "it disrupted nodes of {:?} before its step",
+                self.beyond
+            ));
+        }
+        if version.boots && version.why.is_some() && decided > 1 {
+            wrong.push(format!("{decided} nodes booted with its user data"));
+        }
+        if version.disrupts && version.why.is_none() && self.disrupted.len() < POOLS.len() {
+            wrong.push(format!("it disrupted nodes of {:?} alone", self.disrupted));
+        }
+        wrong
+    }
+}
 
 /// Tells one story; what is wrong with it.
 fn story(seed: u64, version: &Version, mutant: Option<&str>) -> Vec<String> {
@@ -196,25 +439,25 @@ fn story(seed: u64, version: &Version, mutant: Option<&str>) -> Vec<String> {
     let told = paused(async {
         let harness = Harness::new(setup);
         let world = &harness.world;
-        world.apply(&manifests()).expect("manifests");
-        let (mut last, mut marked, mut replicas) = (Value::Null, 0, 0);
+        world.apply(&manifests(version.alone)).expect("manifests");
+        (version.cloud)(world);
+        let (mut last, mut shown) = (Value::Null, Shown::default());
         for turn in 0..MINUTES * 3 {
-            replicas += 1;
             for pool in POOLS {
-                world.scale("Deployment", "default", pool, replicas);
+                world.scale("Deployment", "default", pool, (version.pods)(turn));
             }
             for _ in 0..10 {
-                world.run_for(Duration::from_secs(2)).await;
+                let has_moved = |world: &World| stands(&written(world)) != stands(&last);
+                let pause = Duration::from_secs(2);
+                if world.run_until(has_moved, pause).await {
+                    // Whoever leads: at every step, and at its end. Another moment for each seed.
+                    world.run_for(Duration::from_millis(seed * 37 % 3000)).await;
+                    last = written(world);
+                    harness.kill(0);
+                    harness.kill(1);
+                }
                 comparing.step();
-                marked = marked.max(decided(world));
-            }
-            let now = written(world);
-            if (&now["step"], &now["phase"]) != (&last["step"], &last["phase"]) {
-                // Whoever leads: at every step, and at its end. Another moment for each seed.
-                world.run_for(Duration::from_millis(seed * 37 % 3000)).await;
-                harness.kill(0);
-                harness.kill(1);
-                last = now;
+                shown.look(world, version);
             }
             let is_over = !last.is_null() && last["phase"] != "running";
             if is_over && turn > 20 {
@@ -223,6 +466,7 @@ fn story(seed: u64, version: &Version, mutant: Option<&str>) -> Vec<String> {
         }
         // What was taken back stays so.
         world.run_for(Duration::from_secs(120)).await;
+        shown.look(world, version);
         let mut wrong = harness.violations();
         let phase = written(world)["phase"].clone();
         let is_as_meant = match version.why {
@@ -230,14 +474,10 @@ fn story(seed: u64, version: &Version, mutant: Option<&str>) -> Vec<String> {
             Some(why) => phase["rolled-back"].to_string().contains(why),
         };
         if !is_as_meant {
-            wrong.push(format!("it ended as {phase}, and not {:?}", version.why));
+            let written = written(world);
+            wrong.push(format!("it ended as {written}, and not {:?}", version.why));
         }
-        if marked == 0 && version.decides {
-            wrong.push("it decided no NodeClaim".to_owned());
-        }
-        if marked > 0 && !version.decides {
-            wrong.push(format!("it decided {marked} NodeClaims"));
-        }
+        wrong.extend(shown.wrong(version));
         wrong
     });
     mutants::switch(None);
@@ -254,8 +494,12 @@ fn seeds() -> u64 {
 #[test]
 fn a_good_version_takes_over_and_a_bad_one_is_taken_back_within_its_step() {
     let mut failed = String::new();
+    let only = std::env::var("LONGSHORE_VERSION").ok();
     for seed in 0..seeds() {
         let version = &VERSIONS[seed as usize % VERSIONS.len()];
+        if only.as_deref().is_some_and(|only| only != version.name) {
+            continue;
+        }
         let wrong = story(seed, version, None);
         if !wrong.is_empty() {
             failed += &format!("seed {seed}, a version that {}: {wrong:#?}\n", version.name);

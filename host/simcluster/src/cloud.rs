@@ -91,6 +91,24 @@ pub struct Faults {
     pub never_ready: f64,
     /// NodePools whose nodes never appear.
     pub never_register_pools: Vec<String>,
+    /// Offerings whose nodes never appear: `TYPE/ZONE/CAPACITY-TYPE`, `*` for any.
+    pub never_register_offerings: Vec<String>,
+    /// Nodes never appear whose NodeClaim has this text in this annotation: they boot with a user data
+    /// that is broken.
+    pub broken_boots: Option<(String, String)>,
+}
+
+impl Faults {
+    /// Whether the node of a machine never appears, for where it is or what it boots with.
+    fn is_lost(&self, market: &Market, machine: &SimInstance) -> bool {
+        let mut lost = self.never_register_offerings.iter();
+        let boots = |(key, part): &(String, String)| {
+            let text = machine.launch.annotations.get(key);
+            text.is_some_and(|text| text.contains(part))
+        };
+        self.broken_boots.as_ref().is_some_and(boots)
+            || lost.any(|pattern| market.matching(pattern).contains(&machine.offering))
+    }
 }
 
 /// How a cloud is. By default all goes well and there is no end of anything.
@@ -587,6 +605,7 @@ impl Inner {
         let (faults, pace) = (&self.options.faults, &self.options.latencies);
         let pool = machine.launch.nodepool.as_ref();
         if pool.is_some_and(|pool| faults.never_register_pools.contains(pool))
+            || faults.is_lost(&self.market, &machine)
             || self
                 .chance
                 .hits(faults.never_register, "never-register", &uid)

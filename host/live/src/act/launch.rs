@@ -1,6 +1,7 @@
 //! From a plan to a node: NodeClaims, launches, registration.
 
 pub(crate) mod create_claims;
+pub(crate) mod first_boots;
 pub(crate) mod launch_backoff;
 pub(crate) mod launch_groups;
 pub(crate) mod launch_request;

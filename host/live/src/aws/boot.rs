@@ -1,5 +1,6 @@
 //! The bootstrap policies in force, as the provider asks them.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use longshore_aws::boot::Bootstrap;
@@ -33,7 +34,8 @@ impl Bootstrap for LiveBootstrap {
         class: &EC2NodeClass,
         joins: &Joins<'_>,
         boot: &Boot,
+        annotations: &BTreeMap<String, String>,
     ) -> Result<Option<Arc<BootTexts>>, String> {
-        LiveBootstrap::render(self, region, catalogue, class, joins, boot)
+        LiveBootstrap::render(self, region, catalogue, class, joins, boot, annotations)
     }
 }

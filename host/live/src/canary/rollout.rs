@@ -44,6 +44,9 @@ pub struct Rollout {
     /// Launches with each of the two, since it began.
     #[serde(default)]
     pub launches: Launches,
+    /// NodeClaims that it decided and whose node is late.
+    #[serde(default)]
+    pub late: u32,
     /// An operator has said that it may go on from this step.
     #[serde(default)]
     pub consent: bool,
@@ -160,6 +163,7 @@ impl Rollout {
             rounds: 0,
             compared: Compared::default(),
             launches: Launches::default(),
+            late: 0,
             consent: false,
             first_node: match boots {
                 true => FirstNode::Awaited,
@@ -234,9 +238,14 @@ impl Rollout {
         if held < terms.hold {
             missing.push(Missing::Hold(terms.hold - held));
         }
-        match self.first_node {
+        if self.late > 0 {
+            // Whether they fail is not known yet.
+            missing.push(Missing::LateNodes(self.late));
+        }
+        match &self.first_node {
             // Rounds do not ask a version that only says what nodes boot with.
-            FirstNode::Awaited | FirstNode::Booting(..) => missing.push(Missing::FirstNode),
+            FirstNode::Awaited => missing.push(Missing::FirstLaunch),
+            FirstNode::Booting(claim, _) => missing.push(Missing::FirstNode(claim.clone())),
             FirstNode::Ready => {}
             FirstNode::NotNeeded if self.rounds < LEAST_ROUNDS => {
                 missing.push(Missing::Rounds(LEAST_ROUNDS - self.rounds));
@@ -297,6 +306,7 @@ impl Rollout {
         self.rounds = self.rounds.saturating_add(u32::from(facts.asked));
         self.compared.add(facts.compared);
         self.launches.add(facts.launches);
+        self.late = facts.late.unwrap_or(self.late);
         self.consent |= facts.request == Some(Request::Promote);
         let is_first = |claim: &String| matches!(&self.first_node, FirstNode::Booting(first, _) if first == claim);
         match &facts.node {

@@ -6,14 +6,19 @@
 //! fault again.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
+use longshore_api::crd::NodeClaim;
+use longshore_core::model::conditions::REGISTERED;
 use tokio::time::Instant;
 
 use super::known_canaries::{Canaries, CanariesDone};
 use super::{Controller, Done};
 use crate::act::canary_map::{self, Entry};
-use crate::canary::{ALL, Decision, Facts, Kept, Launched, Launches, Obeyed, Phase};
+use crate::act::launch::outcomes::marks;
+use crate::canary::{ALL, Decision, Facts, Kept, LATE_SECONDS, Launched, Launches, Obeyed, Phase};
+use crate::observe::node_claim::is_true;
 use crate::policies::{CanarySlot, CanaryStatus, NoticeKind, ObeyedVersions};
 use crate::process::mutants::mutant;
 use crate::process::step_error::StepError;
@@ -36,6 +41,10 @@ impl Controller {
                 self.canaries.kept.clear();
                 self.config.policies.obey(ObeyedVersions::new());
             }
+            if !self.canaries.slots.is_empty() || self.canaries.map.is_none() {
+                // What was marked for one boots with the version at work.
+                self.ctx.memory.launch.first_boots.follow(BTreeMap::new());
+            }
             self.canaries.slots = slots;
             return;
         }
@@ -57,11 +66,13 @@ impl Controller {
             for slot in slots.iter() {
                 let facts = Facts {
                     request: self.wish_of(&slot.policy),
+                    late: Some(self.late_nodes(&slot.mark())),
                     ..Facts::default()
                 };
                 self.canary_saw(&slot.policy, &slot.version, &facts);
             }
         }
+        self.follow_boots(&slots);
         self.config.policies.obey(self.canaries.obeyed());
         self.write_canaries(now);
         if Canaries::is_due(self.canaries.read_at, now) {
@@ -72,7 +83,25 @@ impl Controller {
     /// What this replica knows of canaries is another one's from now on.
     pub(super) fn forget_canaries(&mut self) {
         self.canaries = Canaries::default();
+        self.ctx.memory.launch.first_boots.forget();
         self.config.policies.obey(ObeyedVersions::new());
+    }
+
+    /// NodeClaims with a mark whose node has not registered for long.
+    fn late_nodes(&self, mark: &str) -> u32 {
+        let now = self.ctx.now().as_second();
+        let is_late = |claim: &&Arc<NodeClaim>| {
+            let created = claim.metadata.creation_timestamp.as_ref();
+            let age = created.map_or(0, |at| now - at.0.as_second());
+            let registered = claim
+                .status
+                .as_ref()
+                .is_some_and(|of| is_true(of, REGISTERED));
+            let goes = claim.metadata.deletion_timestamp.is_some();
+            age >= LATE_SECONDS && !registered && !goes && marks(claim).any(|own| own == mark)
+        };
+        let late = self.state.claims.values().filter(is_late).count();
+        u32::try_from(late).unwrap_or(u32::MAX)
     }
 
     fn wish_of(&self, policy: &str) -> Option<crate::canary::Request> {
@@ -80,7 +109,7 @@ impl Controller {
         self.canaries.map.as_ref()?.wish(policy, kept.wanted())
     }
 
-    fn canary_saw(&mut self, policy: &str, version: &str, facts: &Facts) {
+    pub(super) fn canary_saw(&mut self, policy: &str, version: &str, facts: &Facts) {
         let now = self.ctx.now().as_second();
         let slot = self
             .canaries
@@ -137,7 +166,8 @@ impl Controller {
         };
         for slot in slots.iter().filter(|slot| slot.serves(pool)) {
             let mut marks = marks.into_iter().flat_map(|marks| marks.split(','));
-            let launches = match marks.any(|mark| mark == slot.mark()) {
+            let is_new = !mutant("canary-launches-unseen") && marks.any(|mark| mark == slot.mark());
+            let launches = match is_new {
                 true => Launches {
                     new: launched,
                     ..Launches::default()

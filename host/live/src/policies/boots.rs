@@ -21,14 +21,17 @@ use longshore_ec2::catalogue::{ClassCatalogue, Region, Revisions};
 use longshore_ec2::launch::{BootTexts, DRY_RUN_NODEPOOL};
 use longshore_ec2::nodeclass::EC2NodeClass;
 use longshore_ec2::userdata::{Boot, Taint};
-use longshore_policy::OnFailure;
+use longshore_policy::{LoadedPolicy, OnFailure};
 
+use super::next_version::{BOOTS, Sighting};
 use super::notice::NoticeKind;
 use super::reloader::PolicyReloader;
 use super::serve::BootSlot;
 use crate::bootstrap::{
-    BootPolicy, BootedBy, CatalogueMachines, NodesOf, PoolAnswer, ask_about, count_together,
+    BootPolicy, BootedBy, CatalogueMachines, NodesOf, PoolAnswer, ask_about, ask_alone,
+    count_together,
 };
+use crate::canary::{Facts, Fault};
 use crate::managed::Managed;
 use crate::process::lock::lock;
 
@@ -96,6 +99,8 @@ struct Key {
     revisions: (u64, u64),
     class: EC2NodeClass,
     boot: String,
+    /// The next version of a policy, if that is asked.
+    next: Option<String>,
 }
 
 impl LiveBootstrap {
@@ -203,7 +208,8 @@ impl LiveBootstrap {
     }
 
     /// User data for nodes of a class; nothing for the built-in. `boot` is the node to come before the
-    /// DNS address and the number of pods are added.
+    /// DNS address and the number of pods are added. `annotations` are the NodeClaim's: one that is
+    /// marked for it boots with the next version of a policy.
     ///
     /// # Errors
     /// No node may be launched now: why.
@@ -214,6 +220,7 @@ impl LiveBootstrap {
         class: &EC2NodeClass,
         joins: &Joins<'_>,
         boot: &Boot,
+        annotations: &BTreeMap<String, String>,
     ) -> Made {
         let mut inner = self.current();
         let name = class.name_any();
@@ -227,6 +234,35 @@ impl LiveBootstrap {
             }
         }
         let waits = |failed: Instant| failed.elapsed() < self.asks_again;
+        let next = inner.next_of(&pool, annotations);
+        let Revisions { types, memory, .. } = region.revisions();
+        let key = Key {
+            version: inner.version,
+            revisions: (types, memory),
+            class: class.clone(),
+            boot: format!("{boot:?}"),
+            next: next.as_ref().map(|next| next.mark.clone()),
+        };
+        inner
+            .rendered
+            .retain(|known| known.failed.is_none_or(waits));
+        if let Some(next) = next {
+            if let Some(known) = inner.rendered.iter().find(|known| known.key == key) {
+                return known.made.clone();
+            }
+            let made = next.render(region, catalogue, class, joins, boot);
+            let failed = made.is_err().then(Instant::now);
+            if let Err(Some(fault)) = &made {
+                self.policies.sight(vec![next.sighting(fault.clone())]);
+            }
+            let made = made.map_err(|fault| next.held(fault));
+            inner.keep(Known {
+                key,
+                made: made.clone(),
+                failed,
+            });
+            return made;
+        }
         let mut was_held = None;
         let (policy, has_failed) = match inner.chosen.get(&pool) {
             Some(Chosen::Policy { name, failed }) => (name.clone(), *failed),
@@ -247,16 +283,6 @@ impl LiveBootstrap {
                 None => return Ok(None),
             },
         };
-        let Revisions { types, memory, .. } = region.revisions();
-        let key = Key {
-            version: inner.version,
-            revisions: (types, memory),
-            class: class.clone(),
-            boot: format!("{boot:?}"),
-        };
-        inner
-            .rendered
-            .retain(|known| known.failed.is_none_or(waits));
         if let Some(known) = inner.rendered.iter().find(|known| known.key == key) {
             return known.made.clone();
         }
@@ -309,10 +335,7 @@ impl LiveBootstrap {
             }
         };
         self.tell(&mut inner, &name, &policy, notes);
-        if inner.rendered.len() == MAX_CACHED_TEXTS {
-            inner.rendered.remove(0);
-        }
-        inner.rendered.push(Known {
+        inner.keep(Known {
             key,
             made: made.clone(),
             failed: (fails || made.is_err()).then(Instant::now),
@@ -405,11 +428,27 @@ impl LiveBootstrap {
 impl Inner {
     /// The policy of a NodePool: the first of the configuration that is for it.
     fn slot_of(&self, pool: &str) -> Option<&BootSlot> {
-        let is_for = |slot: &&BootSlot| {
-            let pools = slot.nodepools.as_ref();
-            pools.is_none_or(|pools| pools.iter().any(|name| name == pool))
-        };
-        self.slots.iter().find(is_for)
+        self.slots.iter().find(|slot| slot.serves(pool))
+    }
+
+    /// The next version that a NodeClaim is marked for.
+    fn next_of(&self, pool: &str, annotations: &BTreeMap<String, String>) -> Option<Next> {
+        let marked = annotations.get(BOOTS)?;
+        let slot = self.slot_of(pool)?;
+        let (mark, policy) = slot.next.as_ref().filter(|(mark, _)| mark == marked)?;
+        Some(Next {
+            of: slot.name.clone(),
+            mark: mark.clone(),
+            policy: policy.clone(),
+        })
+    }
+
+    /// Keeps a text, and lets go of the oldest one where there are too many.
+    fn keep(&mut self, known: Known) {
+        if self.rendered.len() == MAX_CACHED_TEXTS {
+            self.rendered.remove(0);
+        }
+        self.rendered.push(known);
     }
 
     /// What counts where an answer of a policy cannot, and that in words.
@@ -419,6 +458,76 @@ impl Inner {
             Some(OnFailure::Price) => (BootedBy::BuiltIn, "they boot with the built-in user data"),
             _ => (BootedBy::Hold, "no node is launched"),
         }
+    }
+}
+
+/// The next version of a policy.
+struct Next {
+    /// The policy's name in the configuration.
+    of: String,
+    mark: String,
+    policy: LoadedPolicy,
+}
+
+impl Next {
+    /// What nodes boot with by it; asked twice.
+    fn render(
+        &self,
+        region: &Region,
+        catalogue: &ClassCatalogue,
+        class: &EC2NodeClass,
+        joins: &Joins<'_>,
+        boot: &Boot,
+    ) -> Result<Option<Arc<BootTexts>>, Option<Fault>> {
+        let machines = CatalogueMachines::new(region, catalogue, class, joins.kubernetes, boot);
+        let Ok(machines) = machines else {
+            // Its NodeClass is the reason, and says so.
+            return Err(None);
+        };
+        let booted = |at: usize, said: &_| machines.booted(region, catalogue, at, said);
+        let Some(request) = machines.request(&booted) else {
+            return Err(None);
+        };
+        let ask = || ask_alone(&self.policy, &request).map_err(|why| Some(Fault::NoAnswer(why)));
+        let (answer, again) = (ask()?, ask()?);
+        if (&answer.texts, &answer.of) != (&again.texts, &again.of) {
+            let pool = boot.labels.get(NODEPOOL).cloned().unwrap_or_default();
+            return Err(Some(Fault::TwoAnswers(pool)));
+        }
+        let counted = |at: usize| Some(Kept::of(catalogue.machine(at)));
+        let mut rows = 0..answer.kept.len();
+        if !rows.all(|at| answer.kept[at] == counted(at)) {
+            let why = "its nodes would keep back other amounts than are counted with; put a version \
+                       with another overhead into the policy's own entry";
+            return Err(Some(Fault::NoAnswer(why.to_owned())));
+        }
+        Ok(Some(Arc::new(BootTexts {
+            texts: answer.texts,
+            of: answer.of,
+        })))
+    }
+
+    /// Why no node is launched with it.
+    fn held(&self, fault: Option<Fault>) -> String {
+        let why = match fault {
+            Some(fault) => fault.to_string(),
+            None => "the built-in user data of the NodeClass cannot be rendered".to_owned(),
+        };
+        let policy = &self.of;
+        format!(
+            "next version of bootstrap policy {policy} does not say what the node boots with: {why}"
+        )
+    }
+
+    /// What it did wrong, for its canary.
+    fn sighting(&self, fault: Fault) -> Sighting {
+        let version = self.mark.strip_prefix(&*self.of).unwrap_or_default();
+        let version = version.trim_start_matches('@').to_owned();
+        let facts = Facts {
+            fault: Some(fault),
+            ..Facts::default()
+        };
+        (self.of.clone(), version, facts)
     }
 }
 

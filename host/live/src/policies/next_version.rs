@@ -6,6 +6,9 @@ use longshore_policy::{CanaryFault, CanarySeen, LoadedPolicy, Obeyed};
 
 use crate::canary::{Facts, Fault, Terms};
 
+/// Annotation of a NodeClaim with the next version of a policy whose user data its node boots with.
+pub const BOOTS: &str = "longshore.dev/bootstrap-canary";
+
 /// A policy whose next version is loaded.
 #[derive(Clone)]
 pub struct CanarySlot {

@@ -47,6 +47,8 @@ pub struct BootSlot {
     pub name: String,
     /// None for one that could not be loaded.
     pub policy: Option<LoadedPolicy>,
+    /// Its next version, with what NodeClaims are marked with whose nodes boot with it.
+    pub next: Option<(String, LoadedPolicy)>,
     /// NodePools that it is for; `None` for all.
     pub nodepools: Option<Vec<String>>,
     /// What counts where no version answers.
@@ -64,9 +66,16 @@ impl BootSlot {
         is_one.then(|| BootSlot {
             name: entry.name.clone(),
             policy,
+            next: None,
             nodepools: entry.nodepools.clone(),
             on_failure: terms.on_failure,
         })
+    }
+
+    /// Whether it is for a NodePool.
+    pub fn serves(&self, node_pool: &str) -> bool {
+        let names = self.nodepools.as_ref();
+        names.is_none_or(|names| names.iter().any(|name| name == node_pool))
     }
 }
 

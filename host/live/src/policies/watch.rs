@@ -567,7 +567,15 @@ impl Watcher {
             let policy = slot.running.as_ref().map(|(_, policy)| policy.clone());
             BootSlot::of(&slot.entry, policy)
         };
-        let boots: Arc<[BootSlot]> = obeyed.iter().filter_map(boot).collect();
+        let canaries = canaries::next_versions(&obeyed, &self.slots);
+        let with_next = |mut slot: BootSlot| {
+            let mut nexts = canaries.iter().filter(|next| next.boots);
+            let next = nexts.find(|next| next.policy == slot.name);
+            slot.next = next.map(|next| (next.mark(), next.loaded.clone()));
+            slot
+        };
+        let boots = obeyed.iter().filter_map(boot).map(with_next);
+        let boots: Arc<[BootSlot]> = boots.collect();
         let added = boots
             .iter()
             .filter(|boot| !current.names.contains(&boot.name));
@@ -603,7 +611,7 @@ impl Watcher {
         );
         live.shadow_judges = self.shadow_judges();
         live.boots = boots;
-        live.canaries = canaries::next_versions(&obeyed, &self.slots).into();
+        live.canaries = canaries.into();
         let unseen = self.shared.slot().next.replace(Arc::new(live));
         drop(unseen);
     }

@@ -8,7 +8,7 @@
 use std::cell::Cell;
 
 /// Every mutant, and what it does wrong.
-pub const ALL: [(&str, &str); 52] = [
+pub const ALL: [(&str, &str); 54] = [
     (
         "no-finalizer",
         "claims are written, and left, without our finalizer",
@@ -210,6 +210,14 @@ pub const ALL: [(&str, &str); 52] = [
     (
         "canary-stays",
         "what the next version of a policy does wrong is passed over",
+    ),
+    (
+        "canary-launches-unseen",
+        "launches that the next version of a policy decided count for the old one",
+    ),
+    (
+        "canary-boots-all",
+        "every node boots with the user data of a next version, before the first one is ready",
     ),
 ];
 

@@ -3,7 +3,7 @@
 //!
 //! An excuse is a time: each constant here says how long the daemon may not know better, and why.
 
-mod canaries;
+pub(super) mod canaries;
 pub(super) mod disruption;
 mod foreign;
 mod leaders;

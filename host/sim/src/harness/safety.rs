@@ -10,6 +10,7 @@ use longshore_cloud::Launch;
 
 use super::interceptor::Interceptor;
 use super::judges::Judges;
+use super::judges::canaries;
 use super::judges::nodes::MAX_WATCH_SILENCE;
 use longshore_simcluster::faults::writes;
 use longshore_simcluster::fields;
@@ -37,6 +38,7 @@ pub(super) fn request(judges: &Judges, asked: &RequestInfo) {
 pub(super) fn launch(judges: &Judges, client: &str, launch: &Launch) {
     let interceptor = &judges.interceptor;
     leads(interceptor, client, &format!("launch {}", launch.name));
+    canaries::launch(interceptor, launch);
     let claim = interceptor
         .server
         .get(&fields::key(resources::NODE_CLAIM, "", &launch.name));

@@ -87,7 +87,14 @@ impl Ec2 {
         );
         let joins = self.joins();
         let boot = template::boot(class, joins.cluster, labels, taints(launch));
-        bootstrap.render(&state.region, catalogue, class, &joins, &boot)
+        bootstrap.render(
+            &state.region,
+            catalogue,
+            class,
+            &joins,
+            &boot,
+            &launch.annotations,
+        )
     }
 
     /// Whether a claim would boot with other user data today, if its class asks for that.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::first_boots::FirstBoots;
 use super::launch_backoff::LaunchBackoff;
 use super::launch_groups::members::LaunchGroups;
 use super::launches::Launches;
@@ -16,6 +17,8 @@ pub struct LaunchMemory {
     pub health: RegistrationHealth,
     /// How launches went, for canaries of policies.
     pub outcomes: Outcomes,
+    /// Whose nodes boot with the next version of a policy.
+    pub first_boots: FirstBoots,
     /// Nodes that have joined or not, for their NodePools to remember.
     pub registrations: Registrations,
     /// Offerings that are unavailable now.

@@ -5,6 +5,7 @@ use std::sync::Mutex;
 
 use longshore_api::crd::NodeClaim;
 
+use super::first_boots::mark_of;
 use crate::observe::node_claim::pool_of;
 use crate::process::lock::lock;
 
@@ -13,8 +14,16 @@ pub const CANARIES: &str = "longshore.dev/policy-canary";
 /// The most outcomes that are kept until they are taken.
 const MAX_REMEMBERED: usize = 1000;
 
-/// A NodePool, and the annotation of a NodeClaim of it.
+/// A NodePool, and what a NodeClaim of it is marked with.
 pub type Decided = (String, Option<String>);
+
+/// Next versions that decided a NodeClaim, or that its node boots with.
+pub fn marks(claim: &NodeClaim) -> impl Iterator<Item = &str> {
+    let annotations = claim.metadata.annotations.as_ref();
+    let decided = annotations.and_then(|all| all.get(CANARIES));
+    let decided = decided.into_iter().flat_map(|marks| marks.split(','));
+    decided.chain(mark_of(claim))
+}
 
 /// Outcomes since last taken.
 #[derive(Default)]
@@ -23,11 +32,11 @@ pub struct Outcomes(Mutex<Vec<(Decided, bool)>>);
 impl Outcomes {
     /// Notes how the launch of a NodeClaim ended.
     pub fn note(&self, claim: &NodeClaim, good: bool) {
-        let annotations = claim.metadata.annotations.as_ref();
-        let canaries = annotations.and_then(|all| all.get(CANARIES)).cloned();
         let mut all = lock(&self.0);
         if all.len() < MAX_REMEMBERED {
-            all.push(((pool_of(claim).to_owned(), canaries), good));
+            let marks = marks(claim).collect::<Vec<_>>().join(",");
+            let marks = Some(marks).filter(|marks| !marks.is_empty());
+            all.push(((pool_of(claim).to_owned(), marks), good));
         }
     }
 

@@ -282,6 +282,19 @@ fn launches_that_fail_three_times_as_often_take_it_back() {
 }
 
 #[test]
+fn nodes_that_are_late_have_to_come_or_fail_before_it_goes_on() {
+    let mut case = Case::new(terms());
+    let late = |late| Facts {
+        late: Some(late),
+        ..Facts::default()
+    };
+    case.sees(late(2));
+    let waits = Decision::Stay(vec![Missing::LateNodes(2)]);
+    assert_eq!(case.rounds(30), waits, "rounds do not look at nodes");
+    assert_eq!(case.sees(late(0)), Decision::Advance { step: 1 });
+}
+
+#[test]
 fn more_pods_left_over_or_too_high_a_cost_take_it_back() {
     let decision = |usd, left| Case::new(terms()).sees(compared(usd, left));
     let left = Why::PodsLeftOver { old: 1, new: 2 };

@@ -7,6 +7,8 @@ use serde::Deserialize;
 #[serde(default)]
 struct Judge {
     mode: String,
+    #[serde(skip)]
+    asked: f64,
 }
 
 impl Consolidation for Judge {
@@ -34,6 +36,11 @@ impl Consolidation for Judge {
                 std::hint::black_box(());
             },
             "weigh-never" => Ok(vec![f64::INFINITY; nodes]),
+            // Another answer each time that it is asked.
+            "weigh-two-ways" => {
+                self.asked += 1.0;
+                Ok(vec![self.asked; nodes])
+            }
             "weigh-dear" => Ok(vec![1e6; nodes]),
             _ => Ok(vec![0.0; nodes]),
         }

@@ -1,8 +1,10 @@
 //! A next version of a policy decides no NodeClaim of a NodePool that is beyond its step, and none once
-//! it was taken back.
+//! it was taken back. No node boots with its user data but the one that is written down, before that is
+//! ready.
 
 use std::time::Duration;
 
+use longshore_cloud::Launch;
 use serde_json::Value;
 
 use crate::harness::interceptor::Interceptor;
@@ -12,6 +14,7 @@ use longshore_simcluster::server::{RequestInfo, resources};
 
 const POOL: &str = "karpenter.sh/nodepool";
 const MARK: &str = "longshore.dev/policy-canary";
+const BOOTS: &str = "longshore.dev/bootstrap-canary";
 const MAP: &str = "longshore-policy-canaries";
 
 /// NodeClaims of a round that was planned before are still created, by a process that was frozen
@@ -35,19 +38,47 @@ pub(super) fn claim(interceptor: &Interceptor, change: &Change, by: Option<&Requ
     }
 }
 
-fn wrong(interceptor: &Interceptor, mark: &str, pool: &str) -> Option<String> {
-    let (policy, version) = mark.split_once('@')?;
-    let key = fields::key(resources::CONFIG_MAP, "kube-system", MAP);
-    let Some(map) = interceptor.server.get(&key) else {
-        return Some("nothing is written down of it".to_owned());
+/// An instance is asked for.
+pub(in crate::harness) fn launch(interceptor: &Interceptor, launch: &Launch) {
+    let Some(mark) = launch.annotations.get(BOOTS) else {
+        return;
     };
+    let pool = launch.nodepool.as_deref().unwrap_or_default();
+    let name = &*launch.name;
+    let wrong = wrong(interceptor, mark, pool).or_else(|| {
+        let entry = written(interceptor, mark).ok()?;
+        let first = &entry["first-node"];
+        let may = first == "ready" || first["booting"][0] == name;
+        (!may).then(|| format!("the first node is {first}"))
+    });
+    if let Some(wrong) = wrong {
+        interceptor.violated(format!(
+            "the node of NodeClaim {name} boots with the user data of {mark}: {wrong}"
+        ));
+    }
+}
+
+/// What is written down of a version.
+fn written(interceptor: &Interceptor, mark: &str) -> Result<Value, String> {
+    let (policy, version) = mark.split_once('@').ok_or("it is no mark")?;
+    let key = fields::key(resources::CONFIG_MAP, "kube-system", MAP);
+    let map = interceptor.server.get(&key);
+    let map = map.ok_or("nothing is written down of it")?;
     let entry = map
         .pointer(&format!("/data/{policy}"))
         .and_then(Value::as_str);
     let entry: Value = serde_json::from_str(entry.unwrap_or_default()).unwrap_or_default();
-    if entry["version"] != version {
-        return Some("another version is written down".to_owned());
+    match entry["version"] == version {
+        true => Ok(entry),
+        false => Err("another version is written down".to_owned()),
     }
+}
+
+fn wrong(interceptor: &Interceptor, mark: &str, pool: &str) -> Option<String> {
+    let entry = match written(interceptor, mark) {
+        Ok(entry) => entry,
+        Err(wrong) => return Some(wrong),
+    };
     let now = interceptor.clock.now().as_second();
     let since = entry["since"].as_i64().unwrap_or_default();
     if entry["phase"].get("rolled-back").is_some() {

@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use crate::act::claim_writes::{delete, set};
 use crate::act::context::Context;
+use crate::act::launch::first_boots::{self, Asked};
 use crate::act::launch::launch_groups::Came;
 use crate::act::launch::launch_request::launch_of;
 use crate::act::launch::refusals::Refused;
@@ -48,6 +49,11 @@ pub(super) async fn launch<'c>(
     turn: &mut Option<SemaphorePermit<'c>>,
 ) -> Result<Launched, StepError> {
     ctx.may_write()?;
+    match first_boots::ask(ctx, claim).await? {
+        Asked::Launch => {}
+        Asked::Later(wait) => return Ok(Launched::Later(wait)),
+        Asked::Written => return Ok(Launched::Written),
+    }
     let groups = &ctx.memory.launch.groups;
     let mut wanted = launch_of(claim);
     let of_group = launch_groups::member(claim).filter(|_| ctx.provider.most_in_group() > 1);
@@ -173,6 +179,10 @@ async fn give_back(ctx: &Context, claim: &NodeClaim, error: &CloudError) -> Resu
         return Ok(());
     }
     ctx.memory.launch.outcomes.note(claim, false);
+    let uid = claim.metadata.uid.as_deref().unwrap_or_default();
+    if (ctx.memory.launch.launches).is_none_made(uid, ctx.leadership.since()) {
+        ctx.memory.launch.first_boots.not_launched(claim);
+    }
     ctx.disrupted(reason, claim);
     ctx.events.claim(claim, true, event, &message).await;
     for planned in planned_pods(claim).take(MAX_CAPACITY_EVENTS) {

@@ -8,7 +8,10 @@ use serde_json::Value;
 
 use super::liveness::{LAUNCH_LIMIT, REGISTRATION_TIMEOUT};
 use super::*;
+use crate::act::launch::first_boots::{BootRule, Who};
+use crate::act::launch::launch_groups::GROUP;
 use crate::observe::node_claim::REGISTRATION_LIMIT;
+use crate::policies::BOOTS;
 use crate::test_cluster::{Cloud, TestCluster, claim_to_launch, context, fresh, instance};
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -137,6 +140,39 @@ async fn nothing_is_launched_for_a_claim_before_it_has_the_finalizer() {
     run(&ctx, &cluster).await.unwrap();
     let uid = claim.metadata.uid.unwrap();
     assert_eq!(cloud.calls(), [format!("create {uid}")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_node_with_a_new_text_is_marked_and_out_of_its_group_before_its_launch() {
+    let cluster = TestCluster::empty();
+    let mut own = claim_to_launch();
+    own["metadata"]["finalizers"] = json!([]);
+    own["metadata"]["annotations"] = json!({GROUP: "t/0/2"});
+    cluster.create(NODE_CLAIM, own);
+    let cloud = Arc::new(Cloud::answering(Ok(instance())));
+    let ctx = cluster.context_with(cloud.clone());
+    run(&ctx, &cluster).await.unwrap();
+    let follow = |who| {
+        let rule = BootRule {
+            mark: "boot@1".to_owned(),
+            who,
+        };
+        let rules = [("web".to_owned(), rule)];
+        ctx.memory.launch.first_boots.follow(rules.into());
+    };
+    follow(Who::First);
+    run(&ctx, &cluster).await.unwrap();
+    let named = ctx.memory.launch.first_boots.take_named("boot@1");
+    assert_eq!(named.as_deref(), Some("web-1"));
+    follow(Who::One("web-1".to_owned()));
+    run(&ctx, &cluster).await.unwrap();
+    assert_eq!(cloud.calls(), [""; 0], "first it is written");
+    let marks = cluster.claim().unwrap().metadata.annotations.unwrap();
+    assert_eq!(marks.get(BOOTS).map(String::as_str), Some("boot@1"));
+    assert_eq!(marks.get(GROUP), None, "a group has one text");
+    run(&ctx, &cluster).await.unwrap();
+    assert_eq!(cloud.calls().len(), 1);
+    assert!(launched(&cluster));
 }
 
 #[tokio::test(start_paused = true)]
