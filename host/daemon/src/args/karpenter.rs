@@ -1,5 +1,5 @@
 //! Karpenter's flags, accepted so that a Karpenter deployment starts Longshore unchanged. Each is
-//! an environment variable as well. [`longshore_live`] says what they mean, and which have no effect.
+//! an environment variable as well. [`crate::settings`] says what they mean, and which have no effect.
 
 use std::collections::BTreeMap;
 
