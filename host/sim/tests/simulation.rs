@@ -12,6 +12,7 @@ mod mutants;
 mod night;
 mod panics;
 mod repair;
+mod replanned;
 mod scenarios;
 mod seeds;
 mod stalls;

@@ -24,6 +24,9 @@ pub struct Other {
     pub cheapest: Option<Change>,
     /// The round in which it would have cost most: USD per hour, positive.
     pub dearest: Option<Change>,
+    /// Each round: as recorded, and with it.
+    #[serde(skip)]
+    pub by_round: Vec<(Totals, Totals)>,
     pub notes: Vec<String>,
 }
 
@@ -75,6 +78,10 @@ impl Other {
         self.rounds += 1;
         self.recorded.add(recorded);
         self.with.add(with);
+        let mut both = (Totals::default(), Totals::default());
+        both.0.add(recorded);
+        both.1.add(with);
+        self.by_round.push(both);
         // The same purchases in the light of other costs are the same decision.
         let Some((was, would)) = recorded
             .difference(with)
