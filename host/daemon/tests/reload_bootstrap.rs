@@ -9,7 +9,6 @@ use longshore_ec2::bootstrap::Joins;
 use longshore_ec2::launch::boot;
 use longshore_ec2::userdata::Cluster;
 use longshore_live::policies::{BOOTS, LiveBootstrap, Setup};
-use longshore_live::policies::{LiveBootstrap, Setup};
 use longshore_xtask::guests::plugin;
 use serde_json::{Value, json};
 

@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use longshore_daemon::config;
-use longshore_daemon::live::policies::{PolicyReloader, PolicyStatus, Setup as Policies, Shadows};
 use longshore_daemon::replay::{Totals, replay};
 use longshore_journal::{Journal, Sizes};
+use longshore_live::config;
+use longshore_live::policies::{PolicyReloader, PolicyStatus, Setup as Policies, Shadows};
 use longshore_sim::harness::generated::types;
 use longshore_sim::harness::{Harness, ProcessInputs, Setup};
 use longshore_simcluster::world::{Options, World, paused};
