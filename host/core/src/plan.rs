@@ -1,7 +1,7 @@
 //! A plan: NodeClaims to create, a node for each pod, and reasons for the pods without one.
 
 pub use crate::ids::{NodeIx, PodIx, PoolIx};
-use crate::model::{OfferingId, Requirement, Resources, Symbol, TypeId};
+use crate::model::{Offering, OfferingId, Op, Requirement, Resources, Symbol, TypeId};
 use crate::reasons::Violation;
 pub use crate::reasons::{Barred, Least, Refusal, Target, TopologyRule, TypesLeft, Unfit};
 
@@ -115,6 +115,15 @@ pub struct PlannedClaim {
     pub requests: Resources,
     /// Which `minValues` were lowered (MIN_VALUES_POLICY BestEffort).
     pub min_values_relaxed: bool,
+}
+
+/// Whether an offering is among what values of labels leave.
+pub fn admits(requirements: &[(Symbol, Vec<Symbol>)], offering: &Offering) -> bool {
+    offering.requirements.iter().all(|of| {
+        let Op::In(values) = &of.op else { return true };
+        let mut own = requirements.iter().filter(|(key, _)| *key == of.key);
+        own.all(|(_, admitted)| values.iter().any(|value| admitted.contains(value)))
+    })
 }
 
 /// Pods for a node that exists.

@@ -2,7 +2,8 @@
 //!
 //! [`pod_groups`] groups identical pods and lists their requirements, relaxed preference by
 //! preference; [`by_label`] indexes them by selector. [`node_specs`] narrows what a new node may
-//! be, label by label, with every result interned; [`settled`] says what that leaves to NodeClaims.
+//! be, label by label, with every result interned; [`settled`] says what that leaves to NodeClaims, and
+//! [`excluded`] takes what policies exclude off that.
 //! [`fit`] finds the instance types that are large enough. [`leaders`] finds where pods can be
 //! followed. [`incompatible_pools`] finds NodePools without any compatible instance type.
 //! [`topology`] counts pods by domain, and [`domains`] says which domains count; [`bought_domains`]
@@ -13,6 +14,7 @@ pub mod bit_set;
 pub mod bought_domains;
 pub mod by_label;
 pub mod domains;
+pub mod excluded;
 pub mod first_fit;
 pub mod fit;
 pub mod incompatible_pools;

@@ -5,6 +5,7 @@ use crate::ids::PodIx;
 use crate::model::{MinValuesPolicy, OfferingId, Resources, Symbol, TypeId};
 use crate::plan::PlannedClaim;
 use crate::schedule::bit_set::BitSet;
+use crate::schedule::excluded::{Choice, leave_out};
 use crate::schedule::first_fit::CompiledCluster;
 use crate::schedule::fit::ResourceVector;
 use crate::schedule::node_specs::NodeSpecId;
@@ -175,12 +176,18 @@ fn describe(
     let ranked = Ranking::default().of(p, spec);
     let mut fitting = ranked.iter().filter(|(t, _)| types.has(t.0 as usize));
     let &(_, offering) = fitting.clone().next()?;
-    let types: Vec<TypeId> = fitting.by_ref().take(MOST_TYPES).map(|r| r.0).collect();
+    let mut types: Vec<TypeId> = fitting.by_ref().take(MOST_TYPES).map(|r| r.0).collect();
     let worst_price = types
         .iter()
         .filter_map(|t| worst(p, pool, spec, t.0 as usize))
         .fold(0.0, f64::max);
-    let (requirements, open) = settled(p, spec, &types);
+    let (mut requirements, open) = settled(p, spec, &types);
+    let choice = Choice {
+        types: &mut types,
+        requirements: &mut requirements,
+        planned: offering,
+    };
+    leave_out(p, spec, choice);
     let mut requests = Resources::default();
     for pod in &pods {
         requests.add(&world.shapes.get(world.pods[pod.0 as usize].shape).requests);

@@ -9,6 +9,7 @@ use super::queue_order;
 use crate::model::{OfferingId, Op, Symbol, TypeId};
 use crate::plan::{NodeIx, Placement, Plan, PlannedClaim, PodIx, Refusal, Target, Unfit, Unplaced};
 use crate::policy::{Draw, Scores};
+use crate::schedule::excluded::{Choice, leave_out};
 use crate::schedule::first_fit::{Assignment, CompiledCluster, OpenClaim, Packing};
 use crate::schedule::node_specs::NodeSpecId;
 use crate::schedule::ranking::Ranking;
@@ -74,8 +75,14 @@ fn planned(
         .copied()
         .collect();
     let &(_, offering) = fitting.first()?;
-    let types: Vec<TypeId> = fitting.iter().take(MOST_TYPES).map(|f| f.0).collect();
-    let (requirements, mut open) = settled(p, spec, &types);
+    let mut types: Vec<TypeId> = fitting.iter().take(MOST_TYPES).map(|f| f.0).collect();
+    let (mut requirements, mut open) = settled(p, spec, &types);
+    let choice = Choice {
+        types: &mut types,
+        requirements: &mut requirements,
+        planned: offering,
+    };
+    leave_out(p, spec, choice);
     // That a label is absent because nothing gives it is no requirement.
     let pool = p.states.get(p.pools[claim.pool].initial);
     let asks = |key: Symbol| {

@@ -5,8 +5,8 @@
 //! buys in the zone of the plan.
 
 use longshore_api::labels::{LAUNCH_ORDER, LAUNCH_ZONE};
-use longshore_core::model::{ClusterObjects, Offering, Op, TypeId};
-use longshore_core::plan::PlannedClaim;
+use longshore_core::model::{ClusterObjects, Offering, TypeId};
+use longshore_core::plan::{PlannedClaim, admits};
 
 /// Annotations [`LAUNCH_ORDER`] and [`LAUNCH_ZONE`] of a claim; none if prices say the same as the plan.
 pub(super) fn launch_order(world: &ClusterObjects, claim: &PlannedClaim) -> Vec<(String, String)> {
@@ -31,7 +31,7 @@ fn launch_zone<'a>(world: &'a ClusterObjects, claim: &PlannedClaim) -> Option<&'
     let same_type = world.catalogue.offerings_of(planned.instance_type).iter();
     let mut others = same_type.filter(|one| {
         let alike = one.capacity_type == planned.capacity_type && one.zone != planned.zone;
-        alike && one.available && admits(claim, one)
+        alike && one.available && admits(&claim.requirements, one)
     });
     // Of equal prices a cloud takes any.
     let may_differ = others.any(|one| one.price <= planned.price);
@@ -42,7 +42,7 @@ fn launch_zone<'a>(world: &'a ClusterObjects, claim: &PlannedClaim) -> Option<&'
 fn is_by_price(world: &ClusterObjects, claim: &PlannedClaim, capacity_type: &str) -> bool {
     let least = |t: &TypeId| {
         let all = world.catalogue.offerings_of(*t).iter();
-        let all = all.filter(|one| one.available && admits(claim, one));
+        let all = all.filter(|one| one.available && admits(&claim.requirements, one));
         // What is reserved costs next to nothing: a plan that does not count on it says so by itself.
         let counts = |one: &&Offering| one.reservation.is_none() || capacity_type == "reserved";
         let prices = all.filter(counts).map(|one| one.price);
@@ -50,15 +50,6 @@ fn is_by_price(world: &ClusterObjects, claim: &PlannedClaim, capacity_type: &str
     };
     let prices: Vec<f64> = claim.types.iter().map(least).collect();
     prices.is_sorted() && prices.first().is_none_or(|least| claim.price <= *least)
-}
-
-/// Whether a claim may be launched as an offering of one of its types.
-fn admits(claim: &PlannedClaim, offering: &Offering) -> bool {
-    offering.requirements.iter().all(|of| {
-        let Op::In(values) = &of.op else { return true };
-        let mut own = claim.requirements.iter().filter(|(key, _)| *key == of.key);
-        own.all(|(_, admitted)| values.iter().any(|value| admitted.contains(value)))
-    })
 }
 
 #[cfg(test)]
