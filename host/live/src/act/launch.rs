@@ -1,5 +1,6 @@
 //! From a plan to a node: NodeClaims, launches, registration.
 
+pub(crate) mod boot_turns;
 pub(crate) mod create_claims;
 pub(crate) mod first_boots;
 pub(crate) mod launch_backoff;

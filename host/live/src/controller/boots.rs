@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use longshore_core::model::conditions::INITIALIZED;
 
 use super::Controller;
-use crate::act::launch::first_boots::{BootRule, Who, mark_of};
+use crate::act::launch::boot_turns::{BootRule, Who, mark_of};
 use crate::canary::{Facts, FirstNode, Kept, NodeFact};
 use crate::observe::node_claim::{is_true, provider_id};
 use crate::policies::{BootSlot, CanarySlot, NoticeKind};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::first_boots::FirstBoots;
+use super::boot_turns::FirstBoots;
 use super::launch_backoff::LaunchBackoff;
 use super::launch_groups::members::LaunchGroups;
 use super::launches::Launches;

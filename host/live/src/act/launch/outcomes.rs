@@ -5,7 +5,7 @@ use std::sync::Mutex;
 
 use longshore_api::crd::NodeClaim;
 
-use super::first_boots::mark_of;
+use super::boot_turns::mark_of;
 use crate::observe::node_claim::pool_of;
 use crate::process::lock::lock;
 

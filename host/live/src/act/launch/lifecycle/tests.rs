@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::liveness::{LAUNCH_LIMIT, REGISTRATION_TIMEOUT};
 use super::*;
-use crate::act::launch::first_boots::{BootRule, Who};
+use crate::act::launch::boot_turns::{BootRule, Who};
 use crate::act::launch::launch_groups::GROUP;
 use crate::observe::node_claim::REGISTRATION_LIMIT;
 use crate::policies::BOOTS;
