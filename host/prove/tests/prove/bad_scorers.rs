@@ -1,5 +1,8 @@
 //! Scorers that are bad in one way each.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
 use longshore_policy::{Case, CaseRow};
 use longshore_prove::{Options, Scorer, ScorerProperty, prove_scorer};
 
@@ -158,16 +161,20 @@ fn it_counts_how_often_it_is_asked() {
 #[test]
 fn it_keeps_the_first_prices_that_it_saw() {
     // As a policy that keeps what it derives by the number of rows, in place of the edition.
-    let kept = std::cell::RefCell::new(std::collections::BTreeMap::new());
+    thread_local! {
+        static KEPT: RefCell<BTreeMap<usize, Vec<f64>>> = RefCell::default();
+    }
     let stale = |case: &Case, asked: u64| {
-        let mut kept = kept.borrow_mut();
+        let mut kept = KEPT.take();
         if asked == 1 {
             kept.clear();
         }
         let costs = kept.entry(case.offerings.len());
-        Ok(costs
-            .or_insert_with(|| case.offerings.iter().map(before).collect::<Vec<f64>>())
-            .clone())
+        let costs = costs
+            .or_insert_with(|| case.offerings.iter().map(before).collect())
+            .clone();
+        KEPT.set(kept);
+        Ok(costs)
     };
     assert!(matches!(
         found(stale),
