@@ -219,7 +219,11 @@ fn a_next_version_that_says_nothing_useful_is_no_text_and_a_fault() {
     };
     let overhead = "[policy.canary.settings.overhead]\nmax-pods = 20";
     for (name, next, says) in [
-        ("no-join", hostile("no-join"), "apiServerEndpoint"),
+        (
+            "no-join",
+            hostile("no-join"),
+            "the API server's URL is missing",
+        ),
         ("panic", hostile("panic"), "trap"),
         (
             "other",
