@@ -105,7 +105,7 @@ fn what_happens_is_in_the_timeline_and_in_the_totals() {
                      NodePool general               0.04 USD  100 %        0.6 node-hours
         waiting      19 pods: half 43.3 s, 90 % 53.3 s, 99 % 53.3 s, the longest 53.3 s, on average 32.8 s
         disruption   2 pods evicted, 4 lost with their machine; 0 interruptions, 1 machines taken back
-        daemon       5 launches, 1 failed (1 for want of capacity); 1 restarts, 412 requests
+        daemon       5 launches, 1 failed (1 for want of capacity); 1 restarts, 418 requests
         rules        none broken
     "#]]
     .assert_eq(&text);
