@@ -88,6 +88,10 @@ fn check_prints_settings_to_begin_with() {
     let component = component.to_str().unwrap();
     let text = said(&["policy", "check", component, "--settings"]);
     expect![[r#"
+        # GPUs that a usual pod asks for. (number, at least 1)
+        # gpus-per-pod = 1
+        # Share of pods that run to their end where they are: jobs, and what must not be disrupted. (number, at least 0, at most 1)
+        # weight = 0.5
     "#]]
     .assert_eq(&text);
 }
