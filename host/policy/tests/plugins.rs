@@ -329,7 +329,7 @@ fn first_party_scorers_carry_cases_and_answer_them() {
     for name in longshore_xtask::guests::PLUGINS {
         let bytes = std::fs::read(plugin(name)).unwrap();
         let settings = match name {
-            "bootstrap-template" => "template = ''",
+            "bootstrap-template" => "template = 'x'",
             "business-hours" => "windows = []",
             "cel" => "expression = 'cost'",
             _ => "",
