@@ -38,6 +38,21 @@ pub struct InstanceType {
     pub offerings: std::ops::Range<u32>,
 }
 
+impl InstanceType {
+    /// A type of that name, and nothing else known of it.
+    pub fn named(name: Symbol) -> Self {
+        InstanceType {
+            name,
+            requirements: Vec::new(),
+            capacity: Resources::default(),
+            allocatable: Resources::default(),
+            volume_limits: Vec::new(),
+            incompatible: None,
+            offerings: 0..0,
+        }
+    }
+}
+
 /// An instance type in one zone under one capacity type.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Offering {
@@ -353,15 +368,7 @@ mod tests {
             available,
             reservation: None,
         };
-        let kind = InstanceType {
-            name: names.intern("m5.large"),
-            requirements: Vec::new(),
-            capacity: Resources::default(),
-            allocatable: Resources::default(),
-            volume_limits: Vec::new(),
-            incompatible: None,
-            offerings: 0..0,
-        };
+        let kind = InstanceType::named(names.intern("m5.large"));
         Catalogue::new(vec![(kind, vec![offering(true), offering(false)])], names)
     }
 

@@ -5,6 +5,7 @@ use super::first_fit::CompiledCluster;
 use super::node_specs::NodeSpecId;
 use crate::model::{ClusterObjects, Offering, OfferingId, Symbol, TypeId};
 use crate::plan::admits;
+use crate::policy::Scores;
 
 /// What a claim may be bought as, and what the planner counts on.
 pub struct Choice<'a> {
@@ -24,23 +25,22 @@ pub fn leave_out(p: &CompiledCluster<'_>, spec: NodeSpecId, choice: Choice<'_>) 
         let of = asked.iter().filter(|of| of.key == key);
         usize::from(of.filter_map(|of| of.min_values).max().unwrap_or(0))
     };
-    let costs = &p.states.scores[pool].cost;
-    narrowed(&p.snapshot.world, costs, least, choice);
+    narrowed(&p.snapshot.world, &p.states.scores[pool], least, choice);
 }
 
 /// Leaves out zones and capacity types of which everything is excluded, then others than the planned
 /// ones where the planned type has some, then types with something that is excluded. `least` is the
-/// `minValues` of a label, 0 without: fewer are not left. `costs` are infinity for what is excluded.
+/// `minValues` of a label, 0 without: fewer are not left.
 fn narrowed(
     world: &ClusterObjects,
-    costs: &[f64],
+    scores: &Scores,
     least: impl Fn(Symbol) -> usize,
     choice: Choice<'_>,
 ) {
-    if !costs.contains(&f64::INFINITY) {
+    if !scores.cost.contains(&f64::INFINITY) {
         return;
     }
-    let is_excluded = |id: OfferingId| costs[id.0 as usize] == f64::INFINITY;
+    let is_excluded = |id: OfferingId| scores.excludes(id.0);
     let has_excluded = |choice: &Choice<'_>, of: TypeId| {
         admitted(world, &*choice.requirements, of).any(|(id, _)| is_excluded(id))
     };
@@ -122,7 +122,8 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::model::{Catalogue, InstanceType, Requirement, Resources};
+    use crate::model::{Catalogue, InstanceType, Requirement};
+    use crate::policy::{ByPrice, Policies as _};
 
     /// What is sold: `TYPE CAPACITY-TYPE ZONE`, a `-` behind what is excluded. The first is counted on.
     fn left(lines: &[&str], min_types: usize) -> String {
@@ -138,16 +139,7 @@ mod tests {
             let words: Vec<&str> = line.split(' ').collect();
             let name = names.intern(words[0]);
             if types.last().is_none_or(|(last, _)| last.name != name) {
-                let kind = InstanceType {
-                    name,
-                    requirements: Vec::new(),
-                    capacity: Resources::default(),
-                    allocatable: Resources::default(),
-                    volume_limits: Vec::new(),
-                    incompatible: None,
-                    offerings: 0..0,
-                };
-                types.push((kind, Vec::new()));
+                types.push((InstanceType::named(name), Vec::new()));
             }
             let of = TypeId(types.len() as u32 - 1);
             let (kind, place) = (names.intern(words[1]), names.intern(words[2]));
@@ -170,13 +162,8 @@ mod tests {
             }
         }
         world.catalogue = Catalogue::new(types, &world.names);
-        let costs: Vec<f64> = world
-            .catalogue
-            .offerings()
-            .iter()
-            .map(|of| of.price)
-            .collect();
-        let planned = costs.iter().position(|cost| *cost == 0.0).unwrap();
+        let scores = ByPrice.score(&world.catalogue, &world.names, by_type);
+        let planned = scores.cost.iter().position(|cost| *cost == 0.0).unwrap();
         let mut left: Vec<TypeId> = (0..world.catalogue.types().len() as u32)
             .map(TypeId)
             .collect();
@@ -187,7 +174,7 @@ mod tests {
             planned: OfferingId(planned as u32),
         };
         let least = |key| if key == by_type { min_types } else { 0 };
-        narrowed(&world, &costs, least, choice);
+        narrowed(&world, &scores, least, choice);
         let name = |of: &TypeId| world.names.text(world.catalogue.instance_type(*of).name);
         let mut text = left.iter().map(name).collect::<Vec<_>>().join(" ");
         for (_, values) in &requirements {

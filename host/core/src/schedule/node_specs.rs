@@ -591,13 +591,8 @@ mod tests {
         let row = |(at, ops): (usize, &Vec<Op>)| {
             let requirements = ops.iter().map(|op| Requirement::new(key, op.clone()));
             let kind = InstanceType {
-                name: names.get(["a", "b", "c", "3"][at % 4]).unwrap_or(key),
                 requirements: requirements.collect(),
-                capacity: Default::default(),
-                allocatable: Default::default(),
-                volume_limits: Vec::new(),
-                incompatible: None,
-                offerings: 0..0,
+                ..InstanceType::named(names.get(["a", "b", "c", "3"][at % 4]).unwrap_or(key))
             };
             (kind, Vec::new())
         };

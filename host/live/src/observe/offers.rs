@@ -128,7 +128,7 @@ impl CurrentOffers {
 mod tests {
     use std::sync::Mutex;
 
-    use longshore_core::model::{InstanceType, Op, Requirement, Resources};
+    use longshore_core::model::{InstanceType, Op, Requirement};
 
     use super::*;
 
@@ -145,13 +145,8 @@ mod tests {
             let class = names.intern(&self.0.lock().unwrap().1);
             let of_class = Requirement::is(names.intern("example.com/class"), class);
             let kind = InstanceType {
-                name: names.intern("a"),
                 requirements: vec![of_class],
-                capacity: Resources::default(),
-                allocatable: Resources::default(),
-                volume_limits: Vec::new(),
-                incompatible: None,
-                offerings: 0..0,
+                ..InstanceType::named(names.intern("a"))
             };
             Catalogue::new(vec![(kind, Vec::new())], names)
         }

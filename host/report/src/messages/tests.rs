@@ -159,15 +159,7 @@ fn a_domain_whose_offerings_are_all_short_is_told_from_one_that_nobody_offers() 
     let mut world = ClusterObjects::default();
     let names = &mut world.names;
     let [key, short, never] = [ZONE, "us-east-1c", "us-east-1z"].map(|text| names.intern(text));
-    let kind = InstanceType {
-        name: names.intern("m5.large"),
-        requirements: Vec::new(),
-        capacity: Default::default(),
-        allocatable: Default::default(),
-        volume_limits: Vec::new(),
-        incompatible: None,
-        offerings: 0..0,
-    };
+    let kind = InstanceType::named(names.intern("m5.large"));
     let offering = Offering {
         instance_type: TypeId(0),
         requirements: Vec::new().into(),

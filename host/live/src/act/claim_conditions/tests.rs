@@ -3,7 +3,7 @@
 use expect_test::expect;
 use longshore_api::crd::set_condition;
 use longshore_cloud::CloudError;
-use longshore_core::model::{Offering, Requirement, Resources, TypeId};
+use longshore_core::model::{Offering, Requirement, TypeId};
 use serde_json::{Value, json};
 
 use super::*;
@@ -250,13 +250,8 @@ fn a_class_that_offers_nothing_is_no_reason_to_replace_its_nodes() {
     let class = names.intern(CLASS);
     let row = |type_name: &str, class_name: &str, names: &mut Symbols| {
         let kind = InstanceType {
-            name: names.intern(type_name),
             requirements: vec![Requirement::is(class, names.intern(class_name))],
-            capacity: Resources::default(),
-            allocatable: Resources::default(),
-            volume_limits: Vec::new(),
-            incompatible: None,
-            offerings: 0..0,
+            ..InstanceType::named(names.intern(type_name))
         };
         let offering = Offering {
             instance_type: TypeId(0),

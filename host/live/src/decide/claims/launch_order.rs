@@ -72,16 +72,7 @@ mod tests {
             let words: Vec<&str> = line.split(' ').collect();
             let name = names.intern(words[0]);
             if types.last().is_none_or(|(last, _)| last.name != name) {
-                let kind = InstanceType {
-                    name,
-                    requirements: Vec::new(),
-                    capacity: Resources::default(),
-                    allocatable: Resources::default(),
-                    volume_limits: Vec::new(),
-                    incompatible: None,
-                    offerings: 0..0,
-                };
-                types.push((kind, Vec::new()));
+                types.push((InstanceType::named(name), Vec::new()));
             }
             let of = TypeId(types.len() as u32 - 1);
             let (kind, zone) = (names.intern(words[1]), names.intern(words[2]));
