@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use longshore_core::model::conditions::INITIALIZED;
 
 use super::Controller;
-use crate::act::launch::boot_turns::{BootRule, Who, mark_of};
+use crate::act::launch::boot_turns::{BootRule, BootScope, mark_of};
 use crate::canary::{Facts, FirstNode, Kept, NodeFact};
 use crate::observe::node_claim::{is_true, provider_id};
 use crate::policies::{BootSlot, CanarySlot, NoticeKind};
@@ -92,7 +92,7 @@ impl Controller {
             let kept = self.canaries.kept.get(&slot.policy)?;
             let rule = BootRule {
                 mark: slot.mark(),
-                who: who(kept, pool),
+                scope: scope(kept, pool),
             };
             Some((pool.clone(), rule))
         };
@@ -101,16 +101,16 @@ impl Controller {
 }
 
 /// Whose nodes of a NodePool boot with a next version: by what is written down.
-fn who(kept: &Kept, pool: &str) -> Who {
+fn scope(kept: &Kept, pool: &str) -> BootScope {
     if !kept.obeyed().has(pool) {
-        return Who::Nobody;
+        return BootScope::NoClaim;
     }
     match &kept.wanted().first_node {
-        FirstNode::NotNeeded => Who::Nobody,
-        FirstNode::Awaited => Who::First,
-        FirstNode::Booting(first, _) if kept.may_boot(first) => Who::One(first.clone()),
-        FirstNode::Booting(first, _) => Who::Named(first.clone()),
-        FirstNode::Ready if kept.may_boot("") => Who::All,
-        FirstNode::Ready => Who::Nobody,
+        FirstNode::NotNeeded => BootScope::NoClaim,
+        FirstNode::Awaited => BootScope::FirstToAsk,
+        FirstNode::Booting(first, _) if kept.may_boot(first) => BootScope::OneClaim(first.clone()),
+        FirstNode::Booting(first, _) => BootScope::Named(first.clone()),
+        FirstNode::Ready if kept.may_boot("") => BootScope::AllClaims,
+        FirstNode::Ready => BootScope::NoClaim,
     }
 }

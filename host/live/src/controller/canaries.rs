@@ -58,8 +58,8 @@ impl Controller {
         for (policy, version, facts) in sightings {
             self.canary_saw(&policy, &version, &facts);
         }
-        for (claim, good) in outcomes {
-            self.count_launch(&slots, &claim.0, claim.1.as_deref(), good);
+        for ((pool, marks), good) in outcomes {
+            self.count_launch(&slots, &pool, &marks, good);
         }
         if Canaries::is_due(self.canaries.look_at, now) {
             self.canaries.look_at = Some(now + LOOK_INTERVAL);
@@ -159,14 +159,13 @@ impl Controller {
     }
 
     /// Counts how a launch went, for the version that decided it.
-    fn count_launch(&mut self, slots: &[CanarySlot], pool: &str, marks: Option<&str>, good: bool) {
+    fn count_launch(&mut self, slots: &[CanarySlot], pool: &str, marks: &[String], good: bool) {
         let launched = Launched {
             all: 1,
             failed: u64::from(!good),
         };
         for slot in slots.iter().filter(|slot| slot.serves(pool)) {
-            let mut marks = marks.into_iter().flat_map(|marks| marks.split(','));
-            let is_new = !mutant("canary-launches-unseen") && marks.any(|mark| mark == slot.mark());
+            let is_new = !mutant("canary-launches-unseen") && marks.contains(&slot.mark());
             let launches = match is_new {
                 true => Launches {
                     new: launched,

@@ -176,8 +176,7 @@ async fn provider_id(ctx: &Context, claim: &NodeClaim) -> Result<Owned, StepErro
     if ctx
         .memory
         .launch
-        .launches
-        .is_none_made(uid, ctx.leadership.since())
+        .is_unlaunched(claim, ctx.leadership.since())
     {
         return Ok(Owned::Nothing);
     }

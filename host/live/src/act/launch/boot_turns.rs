@@ -18,22 +18,22 @@ use crate::process::mutants::mutant;
 pub struct BootRule {
     /// The next version, as NodeClaims are marked with it.
     pub mark: String,
-    pub who: Who,
+    pub scope: BootScope,
 }
 
-/// Whose nodes boot with a next version's text.
+/// Which NodeClaims' nodes boot with a next version's text.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Who {
+pub enum BootScope {
     /// None.
-    Nobody,
+    NoClaim,
     /// The first NodeClaim that asks.
-    First,
+    FirstToAsk,
     /// This one, once it is written down.
     Named(String),
     /// This one alone.
-    One(String),
+    OneClaim(String),
     /// All that are launched from now on.
-    All,
+    AllClaims,
 }
 
 /// What steps and the controller tell each other.
@@ -132,16 +132,18 @@ impl FirstBoots {
             };
         };
         let rule = rules.get(pool_of(claim));
-        let who = match rule.map(|rule| &rule.who) {
-            Some(Who::First | Who::Named(_) | Who::One(_)) if mutant("canary-boots-all") => {
-                &Who::All
+        let scope = match rule.map(|rule| &rule.scope) {
+            Some(BootScope::FirstToAsk | BootScope::Named(_) | BootScope::OneClaim(_))
+                if mutant("canary-boots-all") =>
+            {
+                &BootScope::AllClaims
             }
-            who => who.unwrap_or(&Who::Nobody),
+            scope => scope.unwrap_or(&BootScope::NoClaim),
         };
-        let is_due = match who {
-            Who::Nobody | Who::First | Who::Named(_) => false,
-            Who::One(first) => first == name,
-            Who::All => true,
+        let is_due = match scope {
+            BootScope::NoClaim | BootScope::FirstToAsk | BootScope::Named(_) => false,
+            BootScope::OneClaim(first) => first == name,
+            BootScope::AllClaims => true,
         };
         let mark = rule.map_or("", |rule| &*rule.mark);
         match (is_due, own) {
@@ -157,8 +159,8 @@ impl FirstBoots {
             // It is launched no more, and given up in time: its node may have the text already.
             (false, Some(_)) => Turn::Wait,
             (false, None) if !is_unlaunched => Turn::Launch,
-            (false, None) => match who {
-                Who::First => {
+            (false, None) => match scope {
+                BootScope::FirstToAsk => {
                     let first = named.entry(mark.to_owned()).or_insert_with(|| First {
                         claim: name.to_owned(),
                         told: false,
@@ -169,7 +171,7 @@ impl FirstBoots {
                         false => Turn::Launch,
                     }
                 }
-                Who::Named(first) if first == name => Turn::Wait,
+                BootScope::Named(first) if first == name => Turn::Wait,
                 _ => Turn::Launch,
             },
         }
@@ -195,10 +197,10 @@ mod tests {
         .unwrap()
     }
 
-    fn follows(boots: &FirstBoots, who: Who) {
+    fn follows(boots: &FirstBoots, scope: BootScope) {
         let rule = BootRule {
             mark: MARK.to_owned(),
-            who,
+            scope,
         };
         boots.follow([("web".to_owned(), rule)].into());
     }
@@ -214,26 +216,26 @@ mod tests {
     #[test]
     fn one_waits_until_it_is_written_down_and_the_others_do_not() {
         let boots = FirstBoots::default();
-        follows(&boots, Who::First);
+        follows(&boots, BootScope::FirstToAsk);
         assert_eq!(turn(&boots, "a"), Turn::Wait);
         assert_eq!(turn(&boots, "b"), Turn::Launch);
         assert_eq!(boots.take_named(MARK).as_deref(), Some("a"));
         assert_eq!(boots.take_named(MARK), None, "told once");
-        follows(&boots, Who::Named("a".into()));
+        follows(&boots, BootScope::Named("a".into()));
         assert_eq!(
             (turn(&boots, "a"), turn(&boots, "b")),
             (Turn::Wait, Turn::Launch)
         );
         assert!(boots.is_untried(MARK, "a"));
-        follows(&boots, Who::One("a".into()));
+        follows(&boots, BootScope::OneClaim("a".into()));
         assert_eq!(turn(&boots, "b"), Turn::Launch);
         assert_eq!(turn(&boots, "a"), Turn::Mark(MARK.into()));
         assert!(!boots.is_untried(MARK, "a"));
         assert_eq!(marked(&boots, "a"), Turn::Launch);
         assert_eq!(marked(&boots, "b"), Turn::Unmark);
-        follows(&boots, Who::All);
+        follows(&boots, BootScope::AllClaims);
         assert_eq!(turn(&boots, "c"), Turn::Mark(MARK.into()));
-        follows(&boots, Who::Nobody);
+        follows(&boots, BootScope::NoClaim);
         assert_eq!(
             (turn(&boots, "c"), marked(&boots, "d")),
             (Turn::Launch, Turn::Unmark)
@@ -243,12 +245,16 @@ mod tests {
     #[test]
     fn what_may_have_been_launched_already_gets_no_other_text() {
         let boots = FirstBoots::default();
-        for who in [Who::First, Who::One("a".into()), Who::All] {
-            follows(&boots, who);
+        for scope in [
+            BootScope::FirstToAsk,
+            BootScope::OneClaim("a".into()),
+            BootScope::AllClaims,
+        ] {
+            follows(&boots, scope);
             assert_eq!(boots.turn(&claim("a", None), false), Turn::Launch);
         }
         assert_eq!(boots.take_named(MARK), None);
-        follows(&boots, Who::Nobody);
+        follows(&boots, BootScope::NoClaim);
         let tried = boots.turn(&claim("a", Some(MARK)), false);
         assert_eq!(tried, Turn::Wait, "its node may have the text");
     }
@@ -260,7 +266,7 @@ mod tests {
             (turn(&boots, "a"), marked(&boots, "b")),
             (Turn::Launch, Turn::Wait)
         );
-        follows(&boots, Who::All);
+        follows(&boots, BootScope::AllClaims);
         boots.forget();
         assert_eq!(marked(&boots, "b"), Turn::Wait);
     }
@@ -268,15 +274,15 @@ mod tests {
     #[test]
     fn one_that_was_refused_by_the_cloud_was_never_tried() {
         let boots = FirstBoots::default();
-        follows(&boots, Who::First);
+        follows(&boots, BootScope::FirstToAsk);
         turn(&boots, "a");
-        follows(&boots, Who::One("a".into()));
+        follows(&boots, BootScope::OneClaim("a".into()));
         turn(&boots, "a");
         assert!(!boots.is_untried(MARK, "a"));
         boots.not_launched(&claim("a", Some(MARK)));
         assert!(boots.is_untried(MARK, "a") && !boots.is_untried(MARK, "b"));
         boots.unname(MARK);
-        follows(&boots, Who::First);
+        follows(&boots, BootScope::FirstToAsk);
         assert_eq!(turn(&boots, "b"), Turn::Wait);
     }
 }

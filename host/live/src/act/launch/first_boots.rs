@@ -32,10 +32,9 @@ pub enum Asked {
 
 /// Has a NodeClaim boot with what it is due, before anything is launched for it.
 pub async fn ask(ctx: &Context, claim: &NodeClaim) -> Result<Asked, StepError> {
-    let uid = claim.metadata.uid.as_deref().unwrap_or_default();
-    let since = ctx.leadership.since();
-    let is_unlaunched = ctx.memory.launch.launches.is_none_made(uid, since);
-    match ctx.memory.launch.first_boots.turn(claim, is_unlaunched) {
+    let memory = &ctx.memory.launch;
+    let is_unlaunched = memory.is_unlaunched(claim, ctx.leadership.since());
+    match memory.first_boots.turn(claim, is_unlaunched) {
         Turn::Launch => return Ok(Asked::Launch),
         Turn::Wait => return Ok(Asked::Later(WRITE_WAIT)),
         Turn::Mark(mark) => {
@@ -47,7 +46,7 @@ pub async fn ask(ctx: &Context, claim: &NodeClaim) -> Result<Asked, StepError> {
             }
             patch_meta(ctx, claim, json!({"annotations": annotations})).await?;
             if group {
-                ctx.memory.launch.groups.done(claim);
+                memory.groups.done(claim);
             }
         }
         Turn::Unmark => {

@@ -171,11 +171,7 @@ async fn follow_node(
 async fn give_up(ctx: &Context, claim: &NodeClaim, why: &'static str) -> Outcome {
     if delete(ctx, claim, why).await? {
         ctx.memory.launch.health.record(pool_of(claim), false);
-        ctx.memory.launch.outcomes.note(claim, false);
-        let uid = claim.metadata.uid.as_deref().unwrap_or_default();
-        if (ctx.memory.launch.launches).is_none_made(uid, ctx.leadership.since()) {
-            ctx.memory.launch.first_boots.not_launched(claim);
-        }
+        ctx.memory.launch.failed(claim, ctx.leadership.since());
         ctx.disrupted(why, claim);
     }
     Ok(None)

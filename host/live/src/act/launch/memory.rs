@@ -2,6 +2,9 @@
 
 use std::sync::Arc;
 
+use longshore_api::crd::NodeClaim;
+use tokio::time::Instant;
+
 use super::boot_turns::FirstBoots;
 use super::launch_backoff::LaunchBackoff;
 use super::launch_groups::members::LaunchGroups;
@@ -31,4 +34,20 @@ pub struct LaunchMemory {
     pub launches: Launches,
     /// NodeClaims that are launched together.
     pub groups: LaunchGroups,
+}
+
+impl LaunchMemory {
+    /// Whether no launch of a NodeClaim can have made an instance, in the term that began `since`.
+    pub fn is_unlaunched(&self, claim: &NodeClaim, since: Instant) -> bool {
+        let uid = claim.metadata.uid.as_deref().unwrap_or_default();
+        self.launches.is_none_made(uid, since)
+    }
+
+    /// The launch of a NodeClaim has failed: canaries of policies count it.
+    pub fn failed(&self, claim: &NodeClaim, since: Instant) {
+        self.outcomes.note(claim, false);
+        if self.is_unlaunched(claim, since) {
+            self.first_boots.not_launched(claim);
+        }
+    }
 }

@@ -14,8 +14,8 @@ pub const CANARIES: &str = "longshore.dev/policy-canary";
 /// The most outcomes that are kept until they are taken.
 const MAX_REMEMBERED: usize = 1000;
 
-/// A NodePool, and what a NodeClaim of it is marked with.
-pub type Decided = (String, Option<String>);
+/// A NodePool, and the marks of a NodeClaim of it.
+pub type Decided = (String, Vec<String>);
 
 /// Next versions that decided a NodeClaim, or that its node boots with.
 pub fn marks(claim: &NodeClaim) -> impl Iterator<Item = &str> {
@@ -34,8 +34,7 @@ impl Outcomes {
     pub fn note(&self, claim: &NodeClaim, good: bool) {
         let mut all = lock(&self.0);
         if all.len() < MAX_REMEMBERED {
-            let marks = marks(claim).collect::<Vec<_>>().join(",");
-            let marks = Some(marks).filter(|marks| !marks.is_empty());
+            let marks = marks(claim).map(str::to_owned).collect();
             all.push(((pool_of(claim).to_owned(), marks), good));
         }
     }

@@ -178,11 +178,7 @@ async fn give_back(ctx: &Context, claim: &NodeClaim, error: &CloudError) -> Resu
     if !delete(ctx, claim, &message).await? {
         return Ok(());
     }
-    ctx.memory.launch.outcomes.note(claim, false);
-    let uid = claim.metadata.uid.as_deref().unwrap_or_default();
-    if (ctx.memory.launch.launches).is_none_made(uid, ctx.leadership.since()) {
-        ctx.memory.launch.first_boots.not_launched(claim);
-    }
+    ctx.memory.launch.failed(claim, ctx.leadership.since());
     ctx.disrupted(reason, claim);
     ctx.events.claim(claim, true, event, &message).await;
     for planned in planned_pods(claim).take(MAX_CAPACITY_EVENTS) {

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::liveness::{LAUNCH_LIMIT, REGISTRATION_TIMEOUT};
 use super::*;
-use crate::act::launch::boot_turns::{BootRule, Who};
+use crate::act::launch::boot_turns::{BootRule, BootScope};
 use crate::act::launch::launch_groups::GROUP;
 use crate::observe::node_claim::REGISTRATION_LIMIT;
 use crate::policies::BOOTS;
@@ -152,19 +152,19 @@ async fn the_first_node_with_a_new_text_is_marked_and_out_of_its_group_before_it
     let cloud = Arc::new(Cloud::answering(Ok(instance())));
     let ctx = cluster.context_with(cloud.clone());
     run(&ctx, &cluster).await.unwrap();
-    let follow = |who| {
+    let follow = |scope| {
         let rule = BootRule {
             mark: "boot@1".to_owned(),
-            who,
+            scope,
         };
         let rules = [("web".to_owned(), rule)];
         ctx.memory.launch.first_boots.follow(rules.into());
     };
-    follow(Who::First);
+    follow(BootScope::FirstToAsk);
     run(&ctx, &cluster).await.unwrap();
     let named = ctx.memory.launch.first_boots.take_named("boot@1");
     assert_eq!(named.as_deref(), Some("web-1"));
-    follow(Who::One("web-1".to_owned()));
+    follow(BootScope::OneClaim("web-1".to_owned()));
     run(&ctx, &cluster).await.unwrap();
     assert_eq!(cloud.calls(), [""; 0], "first it is written");
     let marks = cluster.claim().unwrap().metadata.annotations.unwrap();
