@@ -191,10 +191,6 @@ pub struct CheckArgs {
     pub file: Option<PathBuf>,
     /// Settings to configure it with; without a file, prints settings to begin with, as TOML
     #[arg(long, value_name = "SETTINGS.toml", num_args = 0..=1)]
-    #[expect(
-        clippy::option_option,
-        reason = "not given, given without a file, given with one"
-    )]
     pub settings: Option<Option<PathBuf>>,
     /// An expression in CEL, in place of a component
     #[arg(long, value_name = "EXPRESSION", conflicts_with_all = ["file", "settings"])]

@@ -117,7 +117,7 @@ fn number(of: f64) -> String {
 }
 
 /// A text of JSON is a basic string of TOML.
-fn quoted(text: &str) -> String {
+pub fn quoted(text: &str) -> String {
     Value::from(text).to_string()
 }
 

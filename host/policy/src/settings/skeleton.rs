@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Map, Value};
 
-use crate::cases::text::toml_value;
+use crate::cases::text::{quoted, toml_value};
 use crate::guest_text::printable;
 
 /// Schemas can be nested without end; tables of tables that an operator writes are not.
@@ -138,7 +138,7 @@ fn name(key: &str) -> String {
     let is_bare = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     match !key.is_empty() && key.chars().all(is_bare) {
         true => key.to_owned(),
-        false => Value::from(printable(key)).to_string(),
+        false => quoted(&printable(key)),
     }
 }
 
