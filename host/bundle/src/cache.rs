@@ -3,13 +3,13 @@
 //! `blobs/sha256/…` as in an OCI layout, each file named after its digest, which is checked on each
 //! read. The signature lies beside its manifest (`….sig`) and is verified again with the keys of
 //! now. Folder and files must belong to this user and be closed to others
-//! ([`longshore_private_file`]).
+//! ([`longshore_files::private`]).
 
 use std::fs::{File, Metadata};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use longshore_private_file::{read, write};
+use longshore_files::private::{read, write};
 
 use crate::manifest::{self, MAX_BUNDLE_BYTES, MAX_MANIFEST_BYTES};
 use crate::signature::verify;

@@ -7,6 +7,7 @@ use std::cell::RefCell;
 use std::io::Read as _;
 use std::time::{Duration, Instant};
 
+use longshore_files::MAX_TEXT_BYTES;
 use ureq::Agent;
 use ureq::http::{HeaderMap, Response, Uri, header};
 use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
@@ -247,7 +248,8 @@ impl<'a> Client<'a> {
             return Ok(None);
         };
         let said = |why| Error::new(Step::Settings, path.display(), why);
-        let bytes = std::fs::read(path).map_err(|error| said(error.to_string()))?;
+        let bytes =
+            longshore_files::read(path, MAX_TEXT_BYTES).map_err(|error| said(error.to_string()))?;
         credentials::basic(&bytes, self.host, &self.repository).map_err(said)
     }
 
@@ -424,7 +426,8 @@ fn roots(settings: &RegistrySettings) -> Result<RootCerts, Error> {
         return Ok(RootCerts::PlatformVerifier);
     };
     let said = |why: String| Error::new(Step::Settings, path.display(), why);
-    let pem = std::fs::read(path).map_err(|error| said(error.to_string()))?;
+    let pem =
+        longshore_files::read(path, MAX_TEXT_BYTES).map_err(|error| said(error.to_string()))?;
     let mut found: Vec<Certificate<'static>> = Vec::new();
     for item in parse_pem(&pem) {
         match item.map_err(|error| said(error.to_string()))? {

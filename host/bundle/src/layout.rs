@@ -4,8 +4,6 @@
 //! A signature is found in three ways: as an entry of `index.json` (oras), in an index that is named
 //! `sha256-…` (regctl), or in any blob that says what it is about (`cosign save`).
 
-use std::fs::File;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use crate::fetch::Source;
@@ -106,21 +104,9 @@ impl Source for Layout<'_> {
 /// A whole file of at most so many bytes.
 fn read(path: &Path, most: u64, step: Step) -> Result<Vec<u8>, Error> {
     let said = |reason: String| Error::new(step, path.display(), reason);
-    let is = std::fs::metadata(path).map_err(|error| {
+    longshore_files::read(path, most).map_err(|error| {
         let absent = error.kind() == std::io::ErrorKind::NotFound;
         let error = said(error.to_string());
         if absent { error.absent() } else { error }
-    })?;
-    // A pipe is never opened: it would wait for a writer.
-    if !is.is_file() {
-        return Err(said("it is not a file".into()));
-    }
-    let mut bytes = Vec::new();
-    let file = File::open(path).map_err(|error| said(error.to_string()))?;
-    let read = file.take(most.saturating_add(1)).read_to_end(&mut bytes);
-    read.map_err(|error| said(error.to_string()))?;
-    match bytes.len() as u64 > most {
-        true => Err(said(format!("it has more than {most} bytes"))),
-        false => Ok(bytes),
-    }
+    })
 }

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use longshore_files::MAX_TEXT_BYTES;
+
 use crate::cache::Cache;
 use crate::client::{Client, Patience};
 use crate::fetch::{Source, fetch, first};
@@ -133,7 +135,8 @@ impl Sources {
         let read = |trust: &TrustSettings| {
             let path = &trust.key_file;
             let said = |why: String| Error::new(Step::Settings, path.display(), why);
-            let pem = std::fs::read_to_string(path).map_err(|error| said(error.to_string()))?;
+            let pem = longshore_files::read_text(path, MAX_TEXT_BYTES)
+                .map_err(|error| said(error.to_string()))?;
             let file = path.display().to_string();
             Key::from_pem(&file, &pem).map_err(|why| said(why.to_string()))
         };

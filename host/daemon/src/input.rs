@@ -26,6 +26,8 @@ use longshore_live::managed::Managed;
 
 /// Most bytes that a packed file may unpack to: a hundred times all instance types of EC2.
 const MAX_UNPACKED_BYTES: u64 = 512 << 20;
+/// The most that a file or standard input may have.
+const MAX_INPUT_BYTES: u64 = 2 << 30;
 
 /// Reads what `options` name.
 pub fn read(options: &Options) -> Result<(ClusterObjects, Diagnostics), Failure> {
@@ -406,12 +408,11 @@ pub fn unpacked(file: &Path) -> Result<Vec<u8>, Failure> {
 
 /// The content of a file, or of standard input for `-`.
 pub fn bytes(file: &Path) -> Result<Vec<u8>, Failure> {
+    // A pipe is read, too: `longshore plan --snapshot <(kubectl get … -o json)`.
     let read = match file.as_os_str() == "-" {
-        true => {
-            let mut all = Vec::new();
-            std::io::stdin().lock().read_to_end(&mut all).map(|_| all)
-        }
-        false => std::fs::read(file),
+        true => longshore_files::read_stream(std::io::stdin().lock(), MAX_INPUT_BYTES),
+        false => std::fs::File::open(file)
+            .and_then(|source| longshore_files::read_stream(source, MAX_INPUT_BYTES)),
     };
     read.map_err(|source| Failure::Read {
         file: file.into(),

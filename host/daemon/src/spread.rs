@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use longshore_core::model::{Spread, Symbols};
+use longshore_files::MAX_TEXT_BYTES;
 
 use longshore_live::error::Failure;
 
@@ -53,7 +54,7 @@ pub fn default_spread(
     let text = match config {
         SchedulerConfig::Text(text) => text.clone(),
         SchedulerConfig::File(file) => {
-            std::fs::read_to_string(file).map_err(|source| Failure::Read {
+            longshore_files::read_text(file, MAX_TEXT_BYTES).map_err(|source| Failure::Read {
                 file: file.clone(),
                 source,
             })?

@@ -37,6 +37,7 @@ mod serve;
 mod setup;
 mod shared;
 pub mod shipped;
+pub mod signal_table;
 mod signals;
 mod slots;
 pub mod typed;

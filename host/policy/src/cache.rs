@@ -3,7 +3,7 @@
 //!
 //! wasmtime runs any machine code in such a file. So the folder and its files must belong to this
 //! user and be closed to others, and each file says for which component and engine it is, with a
-//! SHA-256 of its code ([`longshore_private_file`]): a flipped bit, a file under another name and code of another release are
+//! SHA-256 of its code ([`longshore_files::private`]): a flipped bit, a file under another name and code of another release are
 //! passed over, with a word. Files never come from outside. The folder has a size limit, because
 //! every version of an edited policy leaves a file; the oldest are deleted.
 
@@ -16,7 +16,7 @@ use wasmtime::Engine;
 use wasmtime::component::Component;
 
 use crate::load::hex;
-use longshore_private_file::{read, write};
+use longshore_files::private::{read, write};
 
 /// What a file begins with: changed with its layout.
 const MAGIC: [u8; 16] = *b"longshore code 2";

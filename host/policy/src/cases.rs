@@ -38,7 +38,7 @@ pub struct Case {
     #[serde(default)]
     pub now: f64,
     /// What the operator set.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "settings::deserialize")]
     pub settings: Map<String, Value>,
     /// The NodePool that nodes are wanted for.
     #[serde(default)]

@@ -72,7 +72,9 @@ pub use guest_text::printable;
 pub use imports::state::{Level, Message};
 pub use judged::{ConsolidationRequest, JudgeAnswer, JudgeRecord, Said};
 pub use last_answers::LastAnswers;
-pub use load::{Description, Host, HostError, Interface, LoadError, Refusal, inspect};
+pub use load::{
+    Description, Host, HostError, Interface, LoadError, MAX_COMPONENT_BYTES, Refusal, inspect,
+};
 pub use loaded::LoadedPolicy;
 pub use report::{CallStats, CallUsage, Fallback, Report};
 pub use score_request::ScoreRequest;

@@ -23,6 +23,9 @@ use crate::imports::{Offered, VERSION, linker};
 use crate::loaded::{Loaded, LoadedPolicy};
 use crate::score_request::ScoreRequest;
 use crate::settings;
+
+/// The largest component that is read: one in Python has 18 MiB.
+pub const MAX_COMPONENT_BYTES: u64 = 64 << 20;
 use crate::signals::DeclaredSignals;
 use crate::terms::Terms;
 use contract::{compatible, find_exports, implemented, is_superseded, ours};
@@ -553,7 +556,7 @@ pub fn inspect(path: &Path) -> Result<Description, LoadError> {
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, LoadError> {
-    std::fs::read(path).map_err(|source| LoadError::Read {
+    longshore_files::read(path, MAX_COMPONENT_BYTES).map_err(|source| LoadError::Read {
         path: path.to_owned(),
         source,
     })

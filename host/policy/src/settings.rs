@@ -7,11 +7,51 @@
 
 pub(crate) mod skeleton;
 
-use serde_json::{Map, Value};
+use serde::de::{Deserialize as _, Deserializer, Error as _};
+use serde_json::{Map, Number, Value};
 
 /// Settings as the guest gets them, from the operator's TOML (none is an empty table).
 pub(crate) fn from_toml(text: Option<&str>) -> Result<Value, toml::de::Error> {
-    text.map_or_else(|| Ok(Value::Object(Map::new())), toml::from_str)
+    let table = text.map_or_else(|| Ok(toml::Table::new()), toml::from_str)?;
+    finite_table(table)
+        .map(Value::Object)
+        .map_err(toml::de::Error::custom)
+}
+
+/// Settings that are a table of a document.
+pub(crate) fn deserialize<'de, D>(from: D) -> Result<Map<String, Value>, D::Error>
+where
+    D: Deserializer<'de>,
+{
+    finite_table(toml::Table::deserialize(from)?).map_err(D::Error::custom)
+}
+
+fn finite_table(table: toml::Table) -> Result<Map<String, Value>, String> {
+    let entries = table.into_iter();
+    entries
+        .map(|(key, value)| {
+            let value = finite(&key, value)?;
+            Ok((key, value))
+        })
+        .collect()
+}
+
+/// A value as JSON: dates as strings. Fails at a number that JSON has not.
+fn finite(key: &str, value: toml::Value) -> Result<Value, String> {
+    Ok(match value {
+        toml::Value::String(text) => Value::String(text),
+        toml::Value::Integer(number) => number.into(),
+        toml::Value::Float(number) => Number::from_f64(number)
+            .map(Value::Number)
+            .ok_or_else(|| format!("`{key}` is {number}: expected a finite number"))?,
+        toml::Value::Boolean(truth) => Value::Bool(truth),
+        toml::Value::Datetime(date) => Value::String(date.to_string()),
+        toml::Value::Array(items) => {
+            let items = items.into_iter().map(|item| finite(key, item));
+            Value::Array(items.collect::<Result<_, _>>()?)
+        }
+        toml::Value::Table(table) => Value::Object(finite_table(table)?),
+    })
 }
 
 /// What is wrong with settings: one sentence for each problem, with the place and a hint.
@@ -227,6 +267,19 @@ mod tests {
         assert_eq!(
             problems("mode = 'c'"),
             ["`mode`: expected one of \"a\", \"b\", found \"c\""]
+        );
+    }
+
+    #[test]
+    fn a_number_that_json_has_not_is_refused() {
+        let refused = |text: &str| from_toml(Some(text)).unwrap_err().to_string();
+        assert_eq!(
+            refused("zones = { x = [1.0, inf] }").trim_end(),
+            "`x` is inf: expected a finite number"
+        );
+        assert_eq!(
+            refused("limit = nan").trim_end(),
+            "`limit` is NaN: expected a finite number"
         );
     }
 

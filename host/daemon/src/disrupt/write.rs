@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use longshore_core::model::{ClusterObjects, Labels, NodeClaim, NodeRecord, Symbol, Taint};
 use serde_json::{Map, Value, json};
 
+use crate::input;
 use longshore_live::error::Failure;
 use longshore_report::messages::{effect, quantities, rfc3339};
 
@@ -25,10 +26,7 @@ pub fn check(files: &[PathBuf]) -> Result<(), Failure> {
 pub fn write(file: &Path, read: &[PathBuf], world: &ClusterObjects) -> Result<(), Failure> {
     let mut items = Vec::new();
     for from in read {
-        let bytes = std::fs::read(from).map_err(|source| Failure::Read {
-            file: from.clone(),
-            source,
-        })?;
+        let bytes = input::bytes(from)?;
         let value: Value = serde_json::from_slice(&bytes).map_err(|error| Failure::Input {
             file: from.clone(),
             reason: format!("--write takes JSON: {error}"),

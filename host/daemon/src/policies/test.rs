@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use longshore_policy::{Case, CaseError, Host, LoadedPolicy, golden};
+use longshore_policy::{Case, CaseError, Host, LoadedPolicy, MAX_COMPONENT_BYTES, golden};
 
 use crate::answer::Answer;
 use crate::args::TestArgs;
@@ -77,7 +77,7 @@ pub(super) fn identify(host: &Host, path: &Path, bytes: &[u8]) -> Result<LoadedP
 }
 
 pub(super) fn read(path: &Path) -> Result<Vec<u8>, Failure> {
-    std::fs::read(path).map_err(|source| Failure::Read {
+    longshore_files::read(path, MAX_COMPONENT_BYTES).map_err(|source| Failure::Read {
         file: path.into(),
         source,
     })

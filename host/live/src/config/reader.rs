@@ -489,9 +489,53 @@ impl<'d, 't> Table<'d, 't> {
         parsed
     }
 
-    /// The whole table as a JSON object.
+    /// The whole table as a JSON object: dates as strings. A number that JSON has not, which a policy
+    /// could not be told, is a fault.
     pub fn into_json(self) -> Value {
-        table_json(self.entries)
+        self.table_json(self.entries)
+    }
+
+    fn table_json(&self, table: &DeTable) -> Value {
+        let entries = table.iter();
+        let entry = |(key, value): (&Spanned<_>, &Spanned<DeValue>)| {
+            let key: &std::borrow::Cow<str> = key.get_ref();
+            (key.to_string(), self.json(key, value))
+        };
+        Value::Object(entries.map(entry).collect())
+    }
+
+    /// A value under `key`, or in an array there.
+    fn json(&self, key: &str, value: &Spanned<DeValue>) -> Value {
+        let number = |number: Option<Value>, written: &str, expected: &str, hint: &str| {
+            number.unwrap_or_else(|| {
+                let message = format!("`{key}` is {written}: expected {expected}");
+                self.faults.add(value.span(), message, hint.into());
+                Value::Null
+            })
+        };
+        match value.get_ref() {
+            DeValue::String(text) => Value::String(text.to_string()),
+            DeValue::Integer(written) => number(
+                i64::from_str_radix(written.as_str(), written.radix())
+                    .ok()
+                    .map(Value::from),
+                written.as_str(),
+                "an integer of 64 bits",
+                "write a smaller one, or a number with a point",
+            ),
+            DeValue::Float(written) => number(
+                float(value.get_ref())
+                    .and_then(serde_json::Number::from_f64)
+                    .map(Value::Number),
+                written.as_str(),
+                "a finite number",
+                "leave the key out where there is no limit, or write a large number",
+            ),
+            DeValue::Boolean(truth) => Value::Bool(*truth),
+            DeValue::Datetime(date) => Value::String(date.to_string()),
+            DeValue::Array(items) => items.iter().map(|item| self.json(key, item)).collect(),
+            DeValue::Table(table) => self.table_json(table),
+        }
     }
 
     /// Reports the keys that were not read.
@@ -609,31 +653,5 @@ fn float(value: &DeValue) -> Option<f64> {
             .map(f64::from),
         DeValue::Float(number) => number.as_str().parse().ok(),
         _ => None,
-    }
-}
-
-fn table_json(table: &DeTable) -> Value {
-    Value::Object(
-        table
-            .iter()
-            .map(|(key, value)| (key.get_ref().to_string(), json(value.get_ref())))
-            .collect(),
-    )
-}
-
-/// TOML as JSON: dates as strings; numbers that JSON has not (infinity, NaN) as null.
-fn json(value: &DeValue) -> Value {
-    match value {
-        DeValue::String(text) => Value::String(text.to_string()),
-        DeValue::Integer(number) => {
-            i64::from_str_radix(number.as_str(), number.radix()).map_or(Value::Null, Value::from)
-        }
-        DeValue::Float(_) => float(value).map_or(Value::Null, Value::from),
-        DeValue::Boolean(truth) => Value::Bool(*truth),
-        DeValue::Datetime(date) => Value::String(date.to_string()),
-        DeValue::Array(items) => {
-            Value::Array(items.iter().map(|item| json(item.get_ref())).collect())
-        }
-        DeValue::Table(table) => table_json(table),
     }
 }

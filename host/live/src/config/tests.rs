@@ -330,3 +330,12 @@ fn settings_survive_the_way_through_toml() {
     let again = parse_settings(Path::new("x.toml"), &toml_of(&settings));
     assert_eq!(again, Ok(settings));
 }
+
+#[test]
+fn a_number_that_a_policy_could_not_be_told_is_a_fault() {
+    faults(
+        "[[policy]]\nname = 'a'\npath = 'a.wasm'\n[policy.settings]\nlimit = inf\nzones = { x = [1.5, nan] }\n\
+         most = 0xFFFFFFFFFFFFFFFF\n",
+        expect![[""]],
+    );
+}

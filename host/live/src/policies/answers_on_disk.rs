@@ -57,7 +57,7 @@ impl AnswersOnDisk {
     /// A text that a process before this one wrote down of a policy.
     fn read(&self, kind: &str, policy: &str) -> Option<String> {
         let folder = self.folder.as_deref()?;
-        match longshore_private_file::read(folder, &self.file(folder, kind, policy), BYTES) {
+        match longshore_files::private::read(folder, &self.file(folder, kind, policy), BYTES) {
             Ok(bytes) => bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()),
             Err(error) => {
                 tracing::warn!(error, policy, "last answers are not read");
@@ -119,7 +119,7 @@ impl AnswersOnDisk {
         if self.written.get(&key) == Some(&sum) || text.len() as u64 > BYTES {
             return;
         }
-        match longshore_private_file::write(
+        match longshore_files::private::write(
             folder,
             &self.file(folder, kind, policy),
             text.as_bytes(),

@@ -6,7 +6,6 @@
 //! that is still being written is left alone.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Read as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -15,10 +14,8 @@ use sha2::{Digest as _, Sha256};
 
 use super::bundles;
 use crate::config::{Config, Mode, SignalEntry};
+use longshore_policy::MAX_COMPONENT_BYTES;
 use longshore_report::hex::hex;
-
-/// The largest file that is read: a component in Python has 18 MiB.
-pub const MAX_FILE_BYTES: u64 = 64 << 20;
 
 /// Within this time after a change, another one may leave no trace in `stat` (its clock is coarse):
 /// the content is compared again.
@@ -152,36 +149,10 @@ pub fn named(file: Option<&Path>, config: &Config) -> BTreeSet<PathBuf> {
     all.chain(bundles).map(Path::to_owned).collect()
 }
 
-/// The content of a regular file of at most `most` bytes.
-pub fn read(file: &Path, most: u64) -> std::io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    copy(file, most, &mut bytes)?;
-    Ok(bytes)
-}
-
-/// Writes the content of a regular file of at most `most` bytes.
-fn copy(file: &Path, most: u64, to: &mut impl std::io::Write) -> std::io::Result<()> {
-    let refused = |what: String| Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, what));
-    // Checked before opening, because opening a pipe blocks until it has a writer.
-    let is = std::fs::metadata(file)?;
-    if !is.is_file() {
-        return refused("it is not a regular file".into());
-    }
-    let too_large = || refused(format!("it is larger than {most} bytes"));
-    if is.len() > most {
-        return too_large();
-    }
-    let mut source = std::fs::File::open(file)?.take(most + 1);
-    match std::io::copy(&mut source, to)? {
-        read if read > most => too_large(),
-        _ => Ok(()),
-    }
-}
-
 /// SHA-256 of a file, read piece by piece; `None` if it cannot be read.
 fn digest(file: &Path) -> Option<[u8; 32]> {
     let mut sum = Sha256::new();
-    copy(file, MAX_FILE_BYTES, &mut sum).ok()?;
+    longshore_files::copy(file, MAX_COMPONENT_BYTES, &mut sum).ok()?;
     Some(sum.finalize().into())
 }
 
@@ -265,20 +236,5 @@ mod tests {
         seen.digest = Some([0; 32]);
         assert!(files.poll(now));
         std::fs::remove_dir_all(folder).unwrap();
-    }
-
-    #[test]
-    fn what_is_no_file_or_too_large_is_not_read() {
-        assert_eq!(
-            read(Path::new("/dev/zero"), 10).unwrap_err().to_string(),
-            "it is not a regular file"
-        );
-        let file = std::env::temp_dir().join(format!("longshore-large-{}", std::process::id()));
-        std::fs::write(&file, "12345678901").unwrap();
-        assert_eq!(
-            read(&file, 10).unwrap_err().to_string(),
-            "it is larger than 10 bytes"
-        );
-        std::fs::remove_file(file).unwrap();
     }
 }

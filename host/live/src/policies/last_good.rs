@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
+use longshore_files::MAX_TEXT_BYTES;
 use sha2::{Digest as _, Sha256};
 
 use super::load;
@@ -38,7 +39,7 @@ pub fn open(file: &Path, copies: Option<&Path>) -> Result<Opened, Failure> {
         Err(other) => return Err(other),
     };
     let copy = copies.and_then(|folder| {
-        let text = longshore_private_file::read(folder, &copy_of(folder, file), load::TEXT);
+        let text = longshore_files::private::read(folder, &copy_of(folder, file), MAX_TEXT_BYTES);
         let text = String::from_utf8(text.ok()??).ok()?;
         // Paths are relative to the file's own folder.
         parse(file, &text).ok()
@@ -58,9 +59,9 @@ pub(super) fn keep(file: &Path, copies: Option<&Path>, text: &str) {
         return;
     };
     let copy = copy_of(folder, file);
-    let known = longshore_private_file::read(folder, &copy, load::TEXT);
+    let known = longshore_files::private::read(folder, &copy, MAX_TEXT_BYTES);
     if !matches!(known, Ok(Some(known)) if known == text.as_bytes())
-        && let Err(error) = longshore_private_file::write(folder, &copy, text.as_bytes())
+        && let Err(error) = longshore_files::private::write(folder, &copy, text.as_bytes())
     {
         tracing::debug!(error, "no copy of the configuration is kept");
     }

@@ -7,15 +7,17 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
+use longshore_files::MAX_TEXT_BYTES;
 use longshore_policy::golden::{self, Golden, GoldenError};
 use longshore_policy::{
-    Ability, CallError, Host, LoadError, LoadedPolicy, ROUND_TIME, ScoreRequest, Session, Signals,
+    Ability, CallError, Host, LoadError, LoadedPolicy, MAX_COMPONENT_BYTES, ROUND_TIME,
+    ScoreRequest, Session, Signals,
 };
 use sha2::{Digest as _, Sha256};
 
 use super::bundles::Bundles;
 use super::diff::{Fingerprint, PolicySlot};
-use super::files::{self, Files, MAX_FILE_BYTES};
+use super::files::Files;
 use super::shipped;
 use crate::config::toml_of;
 use crate::config::{Config, PolicyEntry, PolicySource, parse, parse_settings};
@@ -23,9 +25,6 @@ use crate::error::Failure;
 use crate::policies::grants::not_granted;
 use crate::status::policies::Problem;
 use longshore_report::hex::hex;
-
-/// The largest configuration or settings file.
-pub const TEXT: u64 = 4 << 20;
 
 /// The files of one policy as they are.
 pub struct Read {
@@ -43,13 +42,10 @@ pub fn config(file: &Path) -> Result<(Config, String), Failure> {
 }
 
 fn text(file: &Path) -> Result<String, Failure> {
-    let fails = |source| Failure::Read {
+    longshore_files::read_text(file, MAX_TEXT_BYTES).map_err(|source| Failure::Read {
         file: file.into(),
         source,
-    };
-    let bytes = files::read(file, TEXT).map_err(fails)?;
-    String::from_utf8(bytes)
-        .map_err(|error| fails(std::io::Error::new(std::io::ErrorKind::InvalidData, error)))
+    })
 }
 
 /// Whom a policy serves.
@@ -107,7 +103,7 @@ pub fn read(entry: &PolicyEntry, bundles: &Bundles) -> Result<Read, Problem> {
                 let hint = "check `path`, and that the daemon's user may read the file";
                 problem(format!("cannot be read: {error}"), hint)
             };
-            Arc::new(files::read(path, MAX_FILE_BYTES).map_err(said)?)
+            Arc::new(longshore_files::read(path, MAX_COMPONENT_BYTES).map_err(said)?)
         }
         PolicySource::Expression => Arc::new(shipped::CEL.to_vec()),
         PolicySource::Bundle(_) => bundles.component(entry).ok_or_else(|| {

@@ -11,18 +11,14 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use longshore_policy::{Signal, Signals};
-use serde_json::error::Category;
 
 use super::board::PolicyBoard;
 use super::notice::NoticeKind;
-use super::{files, web};
+use super::signal_table::{self, Table};
+use super::web;
 use crate::config::{Config, MAX_AGE, ScoresEntry, SignalEntry};
 use crate::status::policies::{DatedBy, Problem, SignalStatus};
 
-/// The largest table, in bytes: 100 000 rows of `type/zone`.
-pub(super) const MAX_TABLE_BYTES: u64 = 4 << 20;
-/// The longest key.
-const MAX_KEY_BYTES: usize = 256;
 /// Retry interval of a failed URL, unless its own interval is shorter.
 const URL_RETRY: Duration = Duration::from_secs(30);
 /// Retry interval of questions to EC2.
@@ -66,9 +62,6 @@ pub(super) struct Reply {
     /// When its numbers were true, if the source says so: seconds since 1970.
     pub modified: Option<i64>,
 }
-
-/// A table as it came.
-type Table = BTreeMap<String, f64>;
 
 /// Asks EC2 for spot placement scores, by `type/zone`. Blocks until the answer is there.
 pub type ScoresAsker = dyn Fn(&ScoresEntry) -> Result<Table, Problem> + Send + Sync;
@@ -345,14 +338,14 @@ pub fn read_files(
 /// A table from a file; its time is that of the file's last change.
 fn read_file(file: &Path) -> Result<Signal, Problem> {
     let place = || file.display().to_string();
-    let read = files::read(file, MAX_TABLE_BYTES)
+    let read = longshore_files::read(file, signal_table::MAX_BYTES)
         .and_then(|bytes| Ok((bytes, std::fs::metadata(file)?.modified()?)));
     let (bytes, changed) = read.map_err(|error| Problem {
         place: place(),
         reason: error.to_string(),
         hint: "check `file`, and that the daemon's user may read it".into(),
     })?;
-    let rows = table(&bytes).map_err(|reason| wrong(place(), reason))?;
+    let rows = signal_table::read(&bytes).map_err(|reason| wrong(place(), reason))?;
     Ok(Signal::new(seconds(changed) as f64, rows))
 }
 
@@ -368,29 +361,7 @@ pub(super) fn wrong(place: String, reason: String) -> Problem {
     Problem {
         place,
         reason,
-        hint: "expected a JSON object of numbers: {\"us-east-1a\": 379.5}".into(),
-    }
-}
-
-/// Checks what came. An empty table is refused: more often than not it is an exporter that has just
-/// started.
-pub(super) fn table(bytes: &[u8]) -> Result<Table, String> {
-    let rows: Table = serde_json::from_slice(bytes).map_err(|error| {
-        // Not in the words of the parser, which repeat what stands there.
-        let what = match error.classify() {
-            Category::Data => "no number",
-            Category::Eof => "cut short",
-            Category::Syntax | Category::Io => "no JSON",
-        };
-        let (line, column) = (error.line(), error.column());
-        format!("not a signal: {what} at line {line}, column {column}")
-    })?;
-    if rows.is_empty() {
-        return Err("not a signal: the table is empty".into());
-    }
-    match rows.keys().find(|key| key.len() > MAX_KEY_BYTES) {
-        Some(key) => Err(format!("not a signal: a key of {} bytes", key.len())),
-        None => Ok(rows),
+        hint: signal_table::HINT.into(),
     }
 }
 
@@ -404,31 +375,6 @@ pub fn seconds(time: SystemTime) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_is_not_a_table_is_refused_in_its_own_words() {
-        let refused = |text: &str| table(text.as_bytes()).unwrap_err();
-        assert_eq!(
-            refused("<html>"),
-            "not a signal: no JSON at line 1, column 1"
-        );
-        assert_eq!(
-            refused(r#"{"a": "secret"}"#),
-            "not a signal: no number at line 1, column 14",
-            "what stands there is not repeated"
-        );
-        assert_eq!(
-            refused("{\"a\": 1,\n"),
-            "not a signal: cut short at line 2, column 0"
-        );
-        assert!(refused(r#"{"a": 1e999}"#).starts_with("not a signal: no JSON at line 1"));
-        assert_eq!(refused("{}"), "not a signal: the table is empty");
-        assert_eq!(
-            refused(&format!("{{\"{}\": 1}}", "x".repeat(300))),
-            "not a signal: a key of 300 bytes"
-        );
-        assert_eq!(table(br#"{"a": 1, "b": 2.5}"#).unwrap().len(), 2);
-    }
 
     /// What the status says of a signal an hour after it came with these rows and this date.
     fn dated(rows: &[(&str, f64)], modified: Option<i64>) -> (Option<i64>, Option<DatedBy>, bool) {

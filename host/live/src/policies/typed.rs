@@ -4,6 +4,7 @@ use std::path::Path;
 
 use longshore_bundle::Reference;
 use longshore_expression::columns::Program;
+use longshore_files::MAX_TEXT_BYTES;
 use longshore_policy::{Exclusions, OnFailure};
 use serde_json::Value;
 
@@ -93,7 +94,7 @@ pub fn settings_of(file: &Path) -> Result<Value, Failure> {
 
 /// The text of a file.
 pub fn read(file: &Path) -> Result<String, Failure> {
-    std::fs::read_to_string(file).map_err(|source| Failure::Read {
+    longshore_files::read_text(file, MAX_TEXT_BYTES).map_err(|source| Failure::Read {
         file: file.into(),
         source,
     })

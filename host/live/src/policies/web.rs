@@ -11,8 +11,8 @@ use ureq::tls::{RootCerts, TlsConfig};
 use ureq::unversioned::resolver::{DefaultResolver, ResolvedSocketAddrs, Resolver};
 use ureq::unversioned::transport::{DefaultConnector, NextTimeout};
 
-use super::files;
-use super::signals::{MAX_TABLE_BYTES, Reply, table, wrong};
+use super::signal_table;
+use super::signals::{Reply, wrong};
 use crate::status::policies::{Problem, without_secrets};
 
 /// Redirects followed, all to the same host.
@@ -137,10 +137,10 @@ fn ask(agent: &ureq::Agent, url: &str, headers: &Headers) -> Result<Answer, Prob
     let bytes = response
         .body_mut()
         .with_config()
-        .limit(MAX_TABLE_BYTES)
+        .limit(signal_table::MAX_BYTES)
         .read_to_vec()
         .map_err(lost)?;
-    match table(&bytes) {
+    match signal_table::read(&bytes) {
         Ok(table) => Ok(Answer::Table(Reply { table, modified })),
         Err(reason) => Err(wrong(place(), reason)),
     }
@@ -181,7 +181,7 @@ fn redirected(from: &str, location: &str) -> Result<String, String> {
 
 /// `Name: value` on each line. Read each time: tokens are renewed.
 fn read_headers(file: &Path) -> Result<Headers, Problem> {
-    let bytes = files::read(file, HEADERS_BYTES).map_err(|error| Problem {
+    let bytes = longshore_files::read(file, HEADERS_BYTES).map_err(|error| Problem {
         place: file.display().to_string(),
         reason: error.to_string(),
         hint: "check `headers-file`, and that the daemon's user may read it".into(),

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
+use longshore_files::MAX_TEXT_BYTES;
 use longshore_journal::{DEFAULT_MAX_BYTES, DEFAULT_SEGMENT_BYTES, Journal, Sizes};
 use longshore_live::config::{self, Ability, Config, PolicyEntry, Reference, SignalEntry};
 use longshore_live::error::Failure;
@@ -68,10 +69,11 @@ impl Policy {
     /// # Errors
     /// It cannot be read, or has faults.
     pub fn read(file: &Path) -> Result<Self, Failure> {
-        let text = std::fs::read_to_string(file).map_err(|source| Failure::Read {
-            file: file.into(),
-            source,
-        })?;
+        let text =
+            longshore_files::read_text(file, MAX_TEXT_BYTES).map_err(|source| Failure::Read {
+                file: file.into(),
+                source,
+            })?;
         let config = config::parse(file, &text).map_err(Failure::Config)?;
         Ok(Policy {
             file: Some(file.to_owned()),

@@ -20,6 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
+use longshore_files::MAX_TEXT_BYTES;
 use longshore_live::config::reader::{ConfigError, Document, Table};
 use longshore_live::config::{self, Config};
 use longshore_live::error::Failure;
@@ -61,10 +62,11 @@ const MONDAY: Timestamp = Timestamp::constant(1_767_571_200, 0);
 /// # Errors
 /// The file cannot be read, or has faults.
 pub fn read(file: &Path) -> Result<Scenario, Unread> {
-    let text = std::fs::read_to_string(file).map_err(|source| Failure::Read {
-        file: file.into(),
-        source,
-    })?;
+    let text =
+        longshore_files::read_text(file, MAX_TEXT_BYTES).map_err(|source| Failure::Read {
+            file: file.into(),
+            source,
+        })?;
     parse(file, &text)
 }
 

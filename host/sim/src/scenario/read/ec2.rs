@@ -6,6 +6,7 @@ use longshore_emulator::Account;
 use longshore_live::config::reader::Table;
 use serde_json::json;
 
+use super::files::MAX_WORLD_BYTES;
 use super::values::path;
 use crate::harness::aws::Options;
 use longshore_simcluster::cloud;
@@ -23,7 +24,8 @@ pub fn account(root: &mut Table, folder: &Path) -> Options {
         return options;
     };
     let file = path(folder, typed);
-    let read = std::fs::read(&file).map_err(|error| format!("cannot read it: {error}"));
+    let read = longshore_files::read(&file, MAX_WORLD_BYTES)
+        .map_err(|error| format!("cannot read it: {error}"));
     let read = read.and_then(|bytes| {
         let read = Account::read(&file.display().to_string(), &bytes, None);
         read.map_err(|error| error.to_string())

@@ -12,6 +12,9 @@ use serde_json::Value;
 
 use super::values::path;
 
+/// The largest file that a scenario names, in bytes.
+pub(super) const MAX_WORLD_BYTES: u64 = 256 << 20;
+
 /// What can be bought.
 ///
 /// # Errors
@@ -23,7 +26,7 @@ pub fn types(root: &mut Table, folder: &Path) -> Result<Arc<(Catalogue, Symbols)
         return Ok(Arc::new((catalogue, names)));
     };
     let file = path(folder, typed);
-    let bytes = match std::fs::read(&file) {
+    let bytes = match longshore_files::read(&file, MAX_WORLD_BYTES) {
         Ok(bytes) => bytes,
         Err(error) => {
             let message = format!("`instance-types`: cannot read {}: {error}", file.display());
@@ -129,7 +132,7 @@ pub fn manifests(table: &mut Table, folder: &Path) -> Vec<Value> {
     let mut objects = Vec::new();
     for typed in table.texts("manifests").unwrap_or_default() {
         let file = path(folder, &typed);
-        let read = std::fs::read_to_string(&file)
+        let read = longshore_files::read_text(&file, MAX_WORLD_BYTES)
             .map_err(|error| format!("cannot read {}: {error}", file.display()));
         let read = read.and_then(|text| {
             let parsed: Result<Vec<Value>, _> = serde_saphyr::from_multiple(&text);

@@ -1,8 +1,6 @@
 //! Files that no other user can read or change, in a folder that belongs to this user: compiled
 //! policies, bundles, last answers and copies of configurations are kept in them.
 
-#![warn(missing_docs)]
-
 use std::fs::{DirBuilder, File, Metadata, OpenOptions};
 use std::io::{Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
