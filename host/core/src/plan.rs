@@ -115,6 +115,8 @@ pub struct PlannedClaim {
     pub requests: Resources,
     /// Which `minValues` were lowered (MIN_VALUES_POLICY BestEffort).
     pub min_values_relaxed: bool,
+    /// The policy that discourages `offering`: nothing that it leaves takes these pods.
+    pub discouraged_by: Option<std::sync::Arc<str>>,
 }
 
 /// Whether an offering is among what values of labels leave.

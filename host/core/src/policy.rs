@@ -51,7 +51,14 @@ pub struct PolicyCosts {
     pub policy: Arc<str>,
     /// As [`Scores::cost`].
     pub cost: Arc<[f64]>,
+    /// Rows of offerings that it excludes where the operator has that discourage only, in order. They
+    /// cost [`DISCOURAGED`] more.
+    pub discouraged: Arc<[u32]>,
 }
+
+/// What an offering costs more that a policy discourages, in USD per hour: a few times what the dearest
+/// node costs, so that whatever else takes a pod is bought before it.
+pub const DISCOURAGED: f64 = 1000.0;
 
 impl Scores {
     /// Whether the policies exclude the offering of that row.
@@ -65,6 +72,17 @@ impl Scores {
         let excludes =
             |of: &&PolicyCosts| of.cost.get(row as usize).is_some_and(|c| c.is_infinite());
         self.policies.iter().find(excludes).map(|of| &of.policy)
+    }
+
+    /// The first policy that discourages the offering of that row.
+    pub fn discouraged_by(&self, row: u32) -> Option<&Arc<str>> {
+        let discourages = |of: &&PolicyCosts| of.discouraged.binary_search(&row).is_ok();
+        self.policies.iter().find(discourages).map(|of| &of.policy)
+    }
+
+    /// Whether any offering is discouraged.
+    pub fn discourages_any(&self) -> bool {
+        self.policies.iter().any(|of| !of.discouraged.is_empty())
     }
 }
 
@@ -93,6 +111,8 @@ pub struct CostTerm {
     pub cost: f64,
     /// Whether the offering draws on a commitment of this policy.
     pub draws: bool,
+    /// Whether it discourages the offering: the first that does adds [`DISCOURAGED`].
+    pub discourages: bool,
 }
 
 /// Requests to policies while planning. Implementations answer always: where a policy fails,

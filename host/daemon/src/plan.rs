@@ -18,7 +18,9 @@ use crate::options::{self, Options};
 use crate::policies::{self, Scorers};
 use longshore_live::decide::deadline::{self, Deadline};
 use longshore_live::error::Failure;
+use longshore_live::policies::grants::missing_node_pools;
 use longshore_live::process::heap;
+use longshore_report::count;
 use longshore_report::decision::{self, Decision, Report, Robustness, text};
 use longshore_report::messages::estimated_from;
 
@@ -116,6 +118,26 @@ fn report(planned: &Planned) -> Report {
         format!(
             "plans were rejected by check, the pods that broke a rule are left out; please report \
             this: {violation}"
+        )
+    }));
+    let world = &planned.snapshot.world;
+    let names = &world.names;
+    let there = world.pools.iter().map(|pool| names.text(pool.name));
+    let there: Vec<&str> = there.collect();
+    for entry in &planned.options.policies {
+        let named = entry.nodepools.as_deref().unwrap_or_default();
+        let missing = missing_node_pools(named, &there);
+        notes.extend(missing.map(|said| format!("policy {}: {said}", entry.name)));
+    }
+    let claims = planned.plan.claims.iter();
+    let discouraged = claims.filter_map(|claim| Some((claim, claim.discouraged_by.as_ref()?)));
+    notes.extend(discouraged.map(|(claim, policy)| {
+        let catalogue = &planned.snapshot.world.catalogue;
+        let bought = catalogue.instance_type(claim.types[0]).name;
+        let pods = count(claim.pods.len(), "pod");
+        format!(
+            "policy {policy} discourages {}, which is bought: nothing that it leaves takes its {pods}",
+            names.text(bought)
         )
     }));
     if !planned.plan.claims.is_empty() {

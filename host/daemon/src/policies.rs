@@ -54,20 +54,13 @@ pub fn load(options: &Options) -> Result<Scorers, Failure> {
         }
         let policy = load_entry(&host, &options.sources, entry, &terms)?;
         if is_typed && !policy.is_consolidation() {
-            return Err(other_kind(entry, &policy, "consolidation", "--scorer"));
+            return Err(other_kind(entry, &policy, "consolidation"));
         }
         // A policy of a configuration has a line there.
         if !is_typed && entry.line == 0 && !policy.is_scorer() {
-            return Err(other_kind(entry, &policy, "scorer", "--consolidation"));
+            return Err(other_kind(entry, &policy, "scorer"));
         }
-        let asked = policy.is_scorer() || policy.is_consolidation() || policy.is_bootstrap();
-        if !asked {
-            let (reason, hint) = grants::not_granted(&policy);
-            return Err(Failure::Usage {
-                message: format!("policy {}: {reason}", entry.name),
-                hint,
-            });
-        }
+        asked_something(entry, &policy)?;
         assignments.push(Assignment {
             policy,
             node_pools: entry.nodepools.clone().unwrap_or_default(),
@@ -80,6 +73,18 @@ pub fn load(options: &Options) -> Result<Scorers, Failure> {
     }
     policies.set_signals(signals);
     Ok(Scorers::Wasm(Box::new(policies)))
+}
+
+/// Refuses a policy that would be asked nothing.
+fn asked_something(entry: &PolicyEntry, policy: &LoadedPolicy) -> Result<(), Failure> {
+    if policy.is_scorer() || policy.is_consolidation() || policy.is_bootstrap() {
+        return Ok(());
+    }
+    let (reason, hint) = grants::not_granted(policy);
+    Err(Failure::Usage {
+        message: format!("policy {}: {reason}", entry.name),
+        hint,
+    })
 }
 
 /// Loads the policy of an entry on these terms, with the settings that are read already. What a
@@ -168,14 +173,27 @@ fn all_that_it_exports(entry: &PolicyEntry) -> Terms {
 }
 
 /// A policy that does not do what its flag asks for.
-fn other_kind(entry: &PolicyEntry, policy: &LoadedPolicy, wanted: &str, other: &str) -> Failure {
+fn other_kind(entry: &PolicyEntry, policy: &LoadedPolicy, wanted: &str) -> Failure {
+    let flags = [
+        ("scorer", "--scorer"),
+        ("consolidation", "--consolidation"),
+        ("bootstrap", "--bootstrap of the commands that have it"),
+    ];
+    let exported = &policy.about().implements;
+    let other = flags
+        .iter()
+        .find(|(name, _)| exported.iter().any(|exported| exported == name));
+    let hint = match other {
+        Some((_, flag)) => format!("give it with {flag}, or name another component"),
+        None => "name another component".to_owned(),
+    };
     let implements = policy.about().implements.join(", ");
     Failure::Usage {
         message: format!(
             "{} exports no `{wanted}`: it implements {implements}",
             entry.source
         ),
-        hint: format!("give it with {other}, or name another component"),
+        hint,
     }
 }
 

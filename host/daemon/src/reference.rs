@@ -373,7 +373,7 @@ const KEYS: [Key; 55] = [
         "[cache]",
         "dir",
         "\"/var/lib/longshore/cache\"",
-        "Where policies are kept: compiled in the folder `compiled` in it, those from registries in `bundles`, both closed to other users. Without it the default if that is there, else a folder of the user's.",
+        "Where policies are kept: compiled in the folder `compiled` in it, those from registries in `bundles`, both closed to other users. Without it the default if that is there, else a folder of the user's. Of commands on files the latter two alone.",
     ),
 ];
 

@@ -373,7 +373,7 @@ fn whatever_is_broken_leaves_the_old_one_running_and_says_so() {
             b"#!/bin/sh".to_vec(),
             "not WebAssembly: it begins with \"#!/bin/s\"",
         ),
-        (Vec::new(), "not WebAssembly: it begins with \"\""),
+        (Vec::new(), "it is empty: build the component again"),
         (
             wat::parse_str("(module)").unwrap(),
             "a core WebAssembly module, not a component",

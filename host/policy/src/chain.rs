@@ -15,7 +15,7 @@ use longshore_core::model::{Catalogue, NodePool, OfferingId, Records, Symbol, Sy
 use longshore_core::policy::{AlikeCosts, ByPrice, CostTerm, Policies, PolicyCosts, Scores};
 
 use crate::call::Instance;
-use crate::call::scores::{Guard, Raised};
+use crate::call::scores::{Guard, Guarded};
 use crate::canary::{CanaryFault, CanarySeen, Judged, Obeyed};
 use crate::columns::Columns;
 use crate::judges::{self, Judges};
@@ -28,8 +28,9 @@ use crate::score_request::{PoolFacts, ScoreRequest};
 use crate::signals::Signals;
 use crate::terms::{Ability, OnFailure, Terms};
 use crate::version::{Budget, Call, Versions};
-pub use links::{ChainLink, ScoreRecord, chained, without_answer};
-use links::{rows_of, summed};
+pub(crate) use links::dearer;
+pub use links::{ChainLink, ScoreRecord, chained, discouraged_by_cost, without_answer};
+use links::{all_discouraged, cheaper, dearer_by, rows_of, summed, union};
 
 /// A policy and its NodePools.
 #[derive(Clone, Debug)]
@@ -295,6 +296,11 @@ impl WasmPolicies {
         self.lock().last.get(node_pool)?.answered_by()
     }
 
+    /// The names of all NodePools, as last seen; none before a round.
+    pub fn node_pool_names(&self) -> Vec<Arc<str>> {
+        self.lock().pools.keys().cloned().collect()
+    }
+
     /// Scores after `before`, which policies of another host gave: for replay.
     pub fn score_after(
         &self,
@@ -413,7 +419,7 @@ impl Policies for WasmPolicies {
 
     fn node_pools(&self, pools: &Records<NodePool>, names: &Symbols) {
         let mut inner = self.lock();
-        if !inner.scorers.iter().any(|scorer| scorer.is_asked) {
+        if inner.scorers.is_empty() {
             return;
         }
         let mut before = std::mem::take(&mut inner.pools);
@@ -460,11 +466,14 @@ impl DisruptionPolicies for WasmPolicies {
 }
 
 /// How answers of a next version about a NodePool are judged.
-fn judged(node_pool: &str) -> Judged<'_, (Scores, Option<Raised>)> {
+fn judged(node_pool: &str) -> Judged<'_, Guarded> {
     Judged {
-        same: &|(one, _), (other, _)| summed(one).0 == summed(other).0,
-        wrong: &|policy, (_, raised)| {
-            let raised = raised.as_ref()?;
+        same: &|one, other| {
+            let is_same = summed(&one.scores).0 == summed(&other.scores).0;
+            is_same && one.discouraged == other.discouraged
+        },
+        wrong: &|policy, answer| {
+            let raised = answer.raised.as_ref()?;
             let report = Report::raised(0, "", &policy.called(), raised.clone());
             Some(CanaryFault::Discount(report.to_string()))
         },
@@ -473,22 +482,26 @@ fn judged(node_pool: &str) -> Judged<'_, (Scores, Option<Raised>)> {
 }
 
 /// Costs without commitments.
-fn costs(cost: Vec<f64>) -> Scores {
+fn costs(cost: Arc<[f64]>) -> Scores {
     Scores {
         policies: Vec::new(),
-        cost: cost.into(),
+        cost,
         pools: Vec::new(),
     }
 }
 
+/// What counts of a policy, and the rows that it discourages.
+type Counted = (Scores, Arc<[u32]>);
+
 impl Versions {
     /// Keeps a good answer, if it counts when the policy fails.
-    fn keep(&mut self, request: &ScoreRequest, scores: &Scores) {
+    fn keep(&mut self, request: &ScoreRequest, scores: &Scores, discouraged: &[u32]) {
         if self.terms.on_failure == OnFailure::LastAnswer {
             let answer = LastAnswer::Given {
                 columns: request.columns.clone(),
                 before: request.costs.clone(),
-                cost: scores.cost.clone(),
+                // What it excluded, whatever that counts as by then.
+                cost: dearer_by(f64::INFINITY, &scores.cost, discouraged),
             };
             self.last_answers.insert(request.node_pool.clone(), answer);
         }
@@ -525,13 +538,21 @@ impl Inner {
             if !scores.cost.is_empty() && scores.cost.iter().all(|cost| cost.is_infinite()) {
                 break;
             }
-            request.costs = scores.cost.clone();
-            let (link, answer) = self.link(place, &request);
-            if let Some(mut answer) = answer {
-                let (policy, cost) = (link.called(), answer.cost.clone());
-                answer.policies = vec![PolicyCosts { policy, cost }];
+            // That one before it discourages something is not its to undo, and not to be known.
+            let before = all_discouraged(&scores.policies);
+            request.costs = cheaper(&scores.cost, &before);
+            let (mut link, answer) = self.link(place, &request);
+            if let Some((mut answer, discouraged)) = answer {
+                let policy = link.called();
+                answer.cost = dearer(&answer.cost, &union(&before, &discouraged));
+                answer.policies = vec![PolicyCosts {
+                    policy,
+                    cost: answer.cost.clone(),
+                    discouraged,
+                }];
                 scores = chained(scores, answer);
             }
+            link.cost = scores.cost.clone();
             links.push(link);
         }
         if let Some(policy) = self.held.get(&*node_pool) {
@@ -552,7 +573,7 @@ impl Inner {
 
     /// What one policy makes of the costs before it, or what counts in its place; nothing if it is left
     /// out.
-    fn link(&mut self, place: usize, request: &ScoreRequest) -> (ChainLink, Option<Scores>) {
+    fn link(&mut self, place: usize, request: &ScoreRequest) -> (ChainLink, Option<Counted>) {
         let node_pool = &*request.node_pool;
         let versions = &mut self.scorers[place];
         let known = versions.last_answers.get(node_pool).cloned();
@@ -586,8 +607,8 @@ impl Inner {
         let kept = versions.tally.kept > kept;
         let next = versions.ask_next(&call, &judged(node_pool));
         let obeyed = versions.obeys_next(node_pool);
-        let answer = answer.map(|(policy, (scores, raised))| {
-            if let Some(raised) = raised {
+        let answer = answer.map(|(policy, answer)| {
+            if let Some(raised) = answer.raised {
                 versions.tally.raised += raised.offerings;
                 let version = versions.version_of(&policy);
                 if version.is_some_and(|of| !std::mem::replace(&mut of.said_raised, true)) {
@@ -596,40 +617,48 @@ impl Inner {
                     self.reports.push(report);
                 }
             }
-            (policy, scores)
+            (policy, answer.scores, answer.discouraged)
         });
         let (columns, before) = (&request.columns, &request.costs);
         let (by, scores) = match (answer, floor, known) {
-            (Some((policy, mut scores)), _, _) => {
+            (Some((policy, mut scores, discouraged)), _, _) => {
                 // A name of a pool is its policy's own: that of another policy is another pool.
                 let pools = scores.pools.iter_mut();
                 pools.for_each(|pool| pool.owner = place as u32);
-                versions.keep(request, &scores);
-                (Some(policy), Some(scores))
+                versions.keep(request, &scores, &discouraged);
+                (Some(policy), Some((scores, discouraged)))
             }
             (None, Fallback::LastAnswer, Some(known)) => {
                 let known = known.by_difference();
                 let cost = known.costs(columns, before, versions.terms.least_share());
+                let mut cost = cost.into();
+                let discouraged = Guard::of(&versions.terms).discourage(&mut cost, before);
                 // Until it answers again it may be asked each round.
                 versions.last_answers.insert(node_pool.into(), known);
-                (None, Some(costs(cost)))
+                (None, Some((costs(cost), discouraged)))
             }
-            (None, Fallback::Hold, _) => (None, Some(costs(vec![f64::INFINITY; columns.count()]))),
+            (None, Fallback::Hold, _) => {
+                let cost = vec![f64::INFINITY; columns.count()];
+                (None, Some((costs(cost.into()), Arc::default())))
+            }
             (None, _, _) => (None, None),
         };
         let (by, scores) = match next.filter(|_| obeyed) {
-            Some((policy, (mut next, _))) => {
-                let pools = next.pools.iter_mut();
+            Some((policy, mut next)) => {
+                let pools = next.scores.pools.iter_mut();
                 pools.for_each(|pool| pool.owner = place as u32);
-                (Some(policy), Some(next))
+                (Some(policy), Some((next.scores, next.discouraged)))
             }
             None => (by, scores),
         };
         let loaded = by.as_ref().or(versions.current.as_ref().map(|v| &v.policy));
         let name = loaded.map(|policy| policy.name().into());
-        let empty = Scores::default();
-        let answer = scores.as_ref().unwrap_or(&empty);
-        let (sum, alike) = ChainLink::alike(before, answer);
+        let (own, discouraged) = scores.clone().unwrap_or_default();
+        let answer = Scores {
+            cost: dearer(&own.cost, &discouraged),
+            ..own
+        };
+        let (sum, alike) = ChainLink::alike(before, &answer);
         let link = ChainLink {
             place,
             name: name
@@ -640,10 +669,10 @@ impl Inner {
             is_kept: kept && by.is_some(),
             alike: alike.filter(|_| by.is_some()),
             by,
-            cost: scores
-                .as_ref()
-                .map_or_else(|| before.clone(), |scores| scores.cost.clone()),
+            // Until it is joined with what was before it.
+            cost: answer.cost.clone(),
             draws: rows_of(&answer.pools).into(),
+            discouraged,
             sum,
         };
         (link, scores)

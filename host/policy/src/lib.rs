@@ -64,7 +64,8 @@ pub use canary::{CanaryFault, CanarySeen, Obeyed};
 pub use cases::text::toml_value;
 pub use cases::{Case, CaseError, CasePool, CaseRow};
 pub use chain::{
-    Assignment, ChainLink, PolicySlot, ScoreRecord, WasmPolicies, chained, without_answer,
+    Assignment, ChainLink, PolicySlot, ScoreRecord, WasmPolicies, chained, discouraged_by_cost,
+    without_answer,
 };
 pub use compiler::{COMPILE_CPU_SECONDS, CompileChild, Compiler, compile_child};
 pub use engine::{HostConfig, Limits, TICK};

@@ -78,13 +78,19 @@ pub enum LoadError {
 pub enum Refusal {
     /// The file does not begin as WebAssembly does.
     #[error(
-        "not WebAssembly: it begins with {begins:?}; expected a component that `wasm-tools \
+        "not WebAssembly: it begins with \"{begins}\"; expected a component that `wasm-tools \
         component new` or an SDK made"
     )]
     NotWasm {
         /// Its first bytes.
         begins: String,
     },
+    /// Nothing is in it.
+    #[error("it is empty: build the component again")]
+    Empty,
+    /// It is gzip.
+    #[error("it is packed with gzip: give it as `gzip --decompress` unpacks it")]
+    Packed,
     /// A core module: it has to be wrapped as a component.
     #[error(
         "a core WebAssembly module, not a component; give it the contract's types and wrap it: \
@@ -580,6 +586,8 @@ fn recognise(path: &Path, bytes: &[u8]) -> Result<(), Refusal> {
             size: bytes.len(),
             detail: "its header is of no known version".to_owned(),
         }),
+        [] => Err(Refusal::Empty),
+        [0x1f, 0x8b, ..] => Err(Refusal::Packed),
         _ => Err(Refusal::NotWasm {
             begins: bytes
                 .iter()

@@ -69,7 +69,7 @@ pub enum Fallback {
     LastAnswer,
     /// No version: nothing is bought or consolidated.
     Hold,
-    /// No version: an offering costs its price.
+    /// No version: an offering costs its list price, or what the policies before it say.
     Price,
     /// No version: the rules of NodePools alone say what is disrupted.
     Rules,
@@ -127,7 +127,7 @@ impl std::fmt::Display for Report {
                     Fallback::LastGood => "its last good version answers",
                     Fallback::LastAnswer => "its last answer counts",
                     Fallback::Hold => "nothing is bought or consolidated in its NodePools",
-                    Fallback::Price => "offerings cost their price",
+                    Fallback::Price => "offerings cost what they do without it",
                     Fallback::Rules => "the rules of NodePools alone count",
                 };
                 let place = match node_pool.as_str() {

@@ -9,6 +9,7 @@ use longshore_core::policy::Scores;
 use crate::call::Instance;
 use crate::call::answer::CallError;
 use crate::call::scores::Guard;
+use crate::chain::dearer;
 use crate::columns::Columns;
 use crate::imports::state::Message;
 use crate::loaded::LoadedPolicy;
@@ -69,8 +70,12 @@ impl Session {
     /// Asks. After an error the session is of no use any more.
     pub fn ask(&mut self) -> Result<Scores, CallError> {
         let answer = self.instance.score()?;
-        let (scores, _) = self.guard.apply(answer, &self.request)?;
-        Ok(scores)
+        let guarded = self.guard.apply(answer, &self.request)?;
+        let cost = dearer(&guarded.scores.cost, &guarded.discouraged);
+        Ok(Scores {
+            cost,
+            ..guarded.scores
+        })
     }
 
     /// Asks the same instance something else.

@@ -1,8 +1,10 @@
 //! Several policies for a NodePool: each starts from what the one before it says.
 
 use longshore_core::model::OfferingId;
-use longshore_core::policy::Policies;
-use longshore_policy::{LoadedPolicy, OnFailure, PolicySlot, Signal, Signals, Terms, WasmPolicies};
+use longshore_core::policy::{DISCOURAGED, Policies};
+use longshore_policy::{
+    Exclusions, LoadedPolicy, OnFailure, PolicySlot, Signal, Signals, Terms, WasmPolicies,
+};
 
 use crate::common::hostile::{HOSTILE, WORLD};
 use crate::common::{HOST, chain, load};
@@ -73,6 +75,31 @@ fn three_policies_are_the_sum_worked_out_by_hand_bit_for_bit() {
     }
     let answered = policies.answered_by("default");
     assert_eq!(answered.as_deref(), Some("carbon, spot-placement, price"));
+}
+
+#[test]
+fn a_later_policy_neither_undoes_nor_sees_that_an_offering_is_discouraged() {
+    let terms = Terms {
+        name: Some("rather-not".into()),
+        exclusions: Exclusions::Discourage,
+        ..Terms::everything()
+    };
+    let half = HOST.load_on(&terms, &HOSTILE, Some("mode = 'exclude-half'"));
+    let cheaper = || load("price", "[[discounts]]\npercent = 20");
+    let policies = chain(vec![half.unwrap(), cheaper()]);
+    let found = costs(&policies);
+    let alone = costs(&chain(vec![cheaper()]));
+    assert!((found[0] - (alone[0] + DISCOURAGED)).abs() < 1e-9);
+    assert_eq!(found[599], alone[599]);
+    let terms = policies.terms("default", OfferingId(0));
+    let said: Vec<(&str, bool, bool)> = terms
+        .iter()
+        .map(|term| (&*term.policy, term.discourages, term.usd > 0.0))
+        .collect();
+    assert_eq!(said, [("rather-not", true, true), ("price", false, false)]);
+    let scores = policies.score(&WORLD.catalogue, &WORLD.names, WORLD.pool);
+    assert_eq!(scores.discouraged_by(0).map(|by| &**by), Some("rather-not"));
+    assert_eq!(scores.discouraged_by(599), None);
 }
 
 #[test]

@@ -101,6 +101,9 @@ pub struct Claim {
     /// `minValues` of the NodePool were lowered.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub min_values_relaxed: bool,
+    /// The policy that discourages `offering`: nothing that it leaves takes these pods.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub discouraged_by: Option<String>,
     /// Its pods as `namespace/name`, sorted.
     pub pods: Vec<String>,
 }
@@ -290,6 +293,7 @@ pub fn claim_of(world: &ClusterObjects, claim: &PlannedClaim) -> Claim {
         next_best: next_best(world, claim).map(|id| priced(world, world.catalogue.offering(id))),
         requirements: requirements.collect(),
         min_values_relaxed: claim.min_values_relaxed,
+        discouraged_by: claim.discouraged_by.as_deref().map(str::to_owned),
         pods: pod_names(world, &claim.pods),
     }
 }

@@ -71,6 +71,9 @@ struct Term {
     usd: f64,
     /// What the node counts as with it, in USD per hour.
     counts_as: f64,
+    /// It discourages the offering, and nothing that it leaves would do.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    discourages: bool,
     /// What it adds to the next best offering; null where it excludes that.
     #[serde(skip_serializing_if = "Option::is_none")]
     next_best: Option<f64>,
@@ -298,6 +301,7 @@ fn terms(case: &ExplainInput<'_>, claim: &PlannedClaim) -> Vec<Term> {
         policy: term.policy.to_string(),
         usd: term.usd,
         counts_as: term.cost,
+        discourages: term.discourages,
         next_best: next(at),
     };
     terms.map(term).collect()
@@ -467,8 +471,12 @@ fn termed(claim: &Claim, terms: &[Term], by_price: Option<&Priced>) -> String {
             Some(_) => "; it excludes the next best".to_owned(),
             None => String::new(),
         };
+        let discourages = match term.discourages {
+            true => "; it discourages this offering, and nothing else would do",
+            false => "",
+        };
         text += &format!(
-            "  policy       {}: {:+.4} USD/h, so the node counts as {:.4} USD/h{next}\n",
+            "  policy       {}: {:+.4} USD/h, so the node counts as {:.4} USD/h{discourages}{next}\n",
             term.policy, term.usd, term.counts_as
         );
     }

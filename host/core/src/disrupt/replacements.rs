@@ -204,6 +204,7 @@ fn describe(
         pods,
         requests,
         min_values_relaxed: false,
+        discouraged_by: p.states.scores[pool].discouraged_by(offering.0).cloned(),
     };
     Some(Replacement { claim, worst_price })
 }

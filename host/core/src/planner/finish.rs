@@ -109,6 +109,7 @@ fn planned(
         pods: pods_of(p, claim),
         requests,
         min_values_relaxed: claim.min_values_relaxed,
+        discouraged_by: p.states.scores[s.pool].discouraged_by(offering.0).cloned(),
     })
 }
 

@@ -1,5 +1,6 @@
 //! What a policy excludes is not bought. A NodeClaim knows no offerings, only types and values of labels:
-//! what it admits is narrowed until none of its offerings is excluded.
+//! what it admits is narrowed until none of its offerings is excluded. What is only discouraged is left out
+//! in the same way, unless it is what is counted on.
 
 use super::first_fit::CompiledCluster;
 use super::node_specs::NodeSpecId;
@@ -37,10 +38,14 @@ fn narrowed(
     least: impl Fn(Symbol) -> usize,
     choice: Choice<'_>,
 ) {
-    if !scores.cost.contains(&f64::INFINITY) {
+    let leaves_discouraged =
+        scores.discourages_any() && scores.discouraged_by(choice.planned.0).is_none();
+    if !leaves_discouraged && !scores.cost.contains(&f64::INFINITY) {
         return;
     }
-    let is_excluded = |id: OfferingId| scores.excludes(id.0);
+    let is_excluded = |id: OfferingId| {
+        scores.excludes(id.0) || (leaves_discouraged && scores.discouraged_by(id.0).is_some())
+    };
     let has_excluded = |choice: &Choice<'_>, of: TypeId| {
         admitted(world, &*choice.requirements, of).any(|(id, _)| is_excluded(id))
     };
@@ -123,9 +128,10 @@ mod tests {
 
     use super::*;
     use crate::model::{Catalogue, InstanceType, Requirement};
-    use crate::policy::{ByPrice, Policies as _};
+    use crate::policy::{ByPrice, Policies as _, PolicyCosts};
 
-    /// What is sold: `TYPE CAPACITY-TYPE ZONE`, a `-` behind what is excluded. The first is counted on.
+    /// What is sold: `TYPE CAPACITY-TYPE ZONE`, a `-` behind what is excluded, a `~` behind what is
+    /// discouraged. The first is counted on.
     fn left(lines: &[&str], min_types: usize) -> String {
         let mut world = ClusterObjects::default();
         let names = &mut world.names;
@@ -149,10 +155,9 @@ mod tests {
                 zone: Some(place),
                 capacity_type: Some(kind),
                 // What is sold is sorted: prices say which line it was.
-                price: if words.len() == 4 {
-                    f64::INFINITY
-                } else {
-                    at as f64
+                price: match words.get(3) {
+                    Some(&"-") => f64::INFINITY,
+                    _ => at as f64,
                 },
                 available: true,
                 reservation: None,
@@ -162,7 +167,18 @@ mod tests {
             }
         }
         world.catalogue = Catalogue::new(types, &world.names);
-        let scores = ByPrice.score(&world.catalogue, &world.names, by_type);
+        let mut scores = ByPrice.score(&world.catalogue, &world.names, by_type);
+        let is_discouraged = |cost: f64| {
+            let line = lines.get(cost as usize);
+            cost.is_finite() && line.is_some_and(|line| line.ends_with('~'))
+        };
+        let rows = (0..).zip(scores.cost.iter());
+        let discouraged = rows.filter(|(_, cost)| is_discouraged(**cost));
+        scores.policies = vec![PolicyCosts {
+            policy: "rather-not".into(),
+            cost: scores.cost.clone(),
+            discouraged: discouraged.map(|(row, _)| row).collect(),
+        }];
         let planned = scores.cost.iter().position(|cost| *cost == 0.0).unwrap();
         let mut left: Vec<TypeId> = (0..world.catalogue.types().len() as u32)
             .map(TypeId)
@@ -206,6 +222,14 @@ mod tests {
             "b spot z2 -",
         ];
         assert_eq!(left(&spot, 0), "a b; on-demand");
+    }
+
+    #[test]
+    fn what_is_discouraged_is_left_out_unless_it_is_counted_on() {
+        let zone = ["a spot z1", "a spot z2 ~", "b spot z1", "b spot z2 ~"];
+        assert_eq!(left(&zone, 0), "a b; z1");
+        let counted_on = ["a spot z1 ~", "a spot z2 -", "b spot z1 ~", "b spot z2"];
+        assert_eq!(left(&counted_on, 0), "a b; z1");
     }
 
     #[test]

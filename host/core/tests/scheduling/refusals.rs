@@ -5,7 +5,7 @@ use std::sync::Arc;
 use expect_test::expect;
 use longshore_core::model::{Catalogue, OfferingId, Settings, Symbol, Symbols};
 use longshore_core::planner::{self, Options};
-use longshore_core::policy::{Policies, PolicyCosts, Scores};
+use longshore_core::policy::{DISCOURAGED, Policies, PolicyCosts, Scores};
 use longshore_core::snapshot::Snapshot;
 use serde_json::{Value, json};
 
@@ -34,6 +34,7 @@ impl Policies for Without {
             scores.policies.push(PolicyCosts {
                 policy: (*policy).into(),
                 cost: scores.cost.clone(),
+                discouraged: Arc::default(),
             });
         }
         scores
@@ -82,6 +83,59 @@ fn what_a_policy_excludes_is_no_lack_of_offerings() {
         left spot: default types 8: labels 0 resources [4, 0, 0, 0, 0] offerings 0 excluded 4 by no-spot
     "#]]
     .assert_eq(&without_spot(&objects));
+}
+
+/// Discourages a capacity type.
+struct Discourages(&'static str);
+
+impl Policies for Discourages {
+    fn score(&self, catalogue: &Catalogue, names: &Symbols, _: Symbol) -> Scores {
+        let is_meant = |row: u32| {
+            let offering = catalogue.offering(OfferingId(row));
+            offering.capacity_type.map(|of| names.text(of)) == Some(self.0)
+        };
+        let rows = 0..catalogue.offerings().len() as u32;
+        let mut cost = catalogue.prices().to_vec();
+        let discouraged: Arc<[u32]> = rows.filter(|&row| is_meant(row)).collect();
+        for &row in discouraged.iter() {
+            cost[row as usize] += DISCOURAGED;
+        }
+        let cost: Arc<[f64]> = cost.into();
+        Scores {
+            policies: vec![PolicyCosts {
+                policy: "rather-not".into(),
+                cost: cost.clone(),
+                discouraged,
+            }],
+            cost,
+            pools: Vec::new(),
+        }
+    }
+}
+
+#[test]
+fn what_a_policy_discourages_is_bought_where_nothing_else_takes_the_pod_and_the_claim_says_so() {
+    let bought = |asks: &Value| {
+        let objects = [any(), pod("web", "a", "3", "1Gi", asks)];
+        let snapshot = Snapshot::new(Arc::new(world(&objects, Settings::default())));
+        let policy = Discourages("spot");
+        let plan = planner::plan(&snapshot, &policy, Options::default()).unwrap();
+        let by = plan.claims[0].discouraged_by.clone();
+        (render(&snapshot, &plan), by)
+    };
+    let (text, by) = bought(&json!({"nodeSelector": {"karpenter.sh/capacity-type": "spot"}}));
+    expect![[r#"
+        default: x4.arm64 spot b 0.0706 (4 types): web
+    "#]]
+    .assert_eq(&text);
+    assert_eq!(by.as_deref(), Some("rather-not"));
+    // It may not be launched as what is discouraged either.
+    let (text, by) = bought(&json!({}));
+    expect![[r#"
+        default: x4.arm64 on-demand b 0.1764 (4 types): web
+    "#]]
+    .assert_eq(&text);
+    assert_eq!(by, None);
 }
 
 #[test]

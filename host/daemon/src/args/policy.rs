@@ -70,13 +70,13 @@ pub struct ProveArgs {
     #[arg(long, value_name = "N", default_value = "1")]
     pub seed: u64,
     /// How many questions at most
-    #[arg(long, value_name = "N", default_value = "1000000")]
+    #[arg(long, value_name = "N", default_value = "1000000", value_parser = clap::value_parser!(u64).range(1..))]
     pub cases: u64,
     /// How long at most
-    #[arg(long, value_name = "N", default_value = "60")]
+    #[arg(long, value_name = "N", default_value = "60", value_parser = clap::value_parser!(u64).range(1..))]
     pub seconds: u64,
     /// How far below the list price a cost may be, in percent
-    #[arg(long, value_name = "PERCENT", default_value = "90")]
+    #[arg(long, value_name = "PERCENT", default_value = "90", value_parser = percent)]
     pub max_discount: f64,
     /// An offering that becomes dearer must not cost less; also where annotation `monotone` of the
     /// component is `price`
@@ -199,4 +199,11 @@ pub struct CheckArgs {
     /// layout, the configuration whose registries and keys count for it
     #[arg(long, value_name = "longshore.toml", conflicts_with = "cel")]
     pub config: Option<PathBuf>,
+}
+
+/// A number of 0 to 100.
+fn percent(typed: &str) -> Result<f64, String> {
+    let number = typed.parse().ok();
+    let number = number.filter(|number| (0.0..=100.0).contains(number));
+    number.ok_or_else(|| "expected a number of 0 to 100, such as 90".to_owned())
 }

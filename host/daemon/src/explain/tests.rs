@@ -136,6 +136,7 @@ impl Policies for Zero {
             usd,
             cost,
             draws: false,
+            discourages: false,
         };
         let price = self.0[offering.0 as usize];
         vec![

@@ -2,31 +2,33 @@
 //! Of one in a registry or a layout also what was verified on the way.
 
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use longshore_bundle::{Policy as Bundle, Reference};
+use longshore_bundle::{Policy as Bundle, Reference, Sources};
 use longshore_expression::columns::Program;
 use longshore_policy::golden::{self, Golden};
 use longshore_policy::{
-    Ability, Description, Host, Interface, Terms, printable, settings_skeleton, toml_value,
+    Ability, Description, Host, Interface, LoadedPolicy, Terms, printable, settings_skeleton,
+    toml_value,
 };
 use serde_json::Value;
 
 use crate::answer::Answer;
 use crate::args::CheckArgs;
 use crate::options;
-use crate::policies::{shipped, test};
-use longshore_live::config::{self, Config, Mode, PolicyEntry, PolicySource};
+use crate::policies::{shipped, signals, test};
+use longshore_live::config::{self, Config, Mode, PolicyEntry, PolicySource, SignalEntry};
 use longshore_live::error::Failure;
-use longshore_live::policies::grants::grants_hint;
+use longshore_live::policies::grants::{grants_hint, unused};
 use longshore_live::policies::typed;
+use longshore_report::count;
 use longshore_report::messages::size;
 
 /// Inspects the component; with settings, configures it too. Exit code 2 if it would be refused.
 pub fn run(args: &CheckArgs) -> Result<Answer, Failure> {
     let config = args.config.as_deref().map(read).transpose()?;
     let config = match (config, &args.file) {
-        (Some(config), None) => return configured(config),
+        (Some(config), None) => return configured(&args.config, config),
         (config, _) => config.unwrap_or_default(),
     };
     let sources = options::sources_of(config.registries, config.trust);
@@ -70,7 +72,7 @@ pub fn run(args: &CheckArgs) -> Result<Answer, Failure> {
         let terms = super::all_that_it_exports(&entry);
         let policy = super::load_entry(&host, &sources, &entry, &terms)?;
         _ = writeln!(text, "accepted     {}", policy.settings());
-        text += &reads(&entry);
+        text += &reads(&entry, &policy);
     }
     let Some(refusal) = &description.refusal else {
         return Ok(Answer::ok(text));
@@ -135,45 +137,113 @@ fn read(file: &Path) -> Result<Config, Failure> {
     config::parse(file, &text).map_err(Failure::Config)
 }
 
-/// Loads every policy of a configuration as a plan on files would, and those in shadow. Exit code 2 if
-/// one is refused.
-fn configured(config: Config) -> Result<Answer, Failure> {
+/// Loads every policy of a configuration as a plan on files and the daemon would, and those in shadow, and
+/// reads its signals. Exit code 2 if something would be refused; all that would be is shown.
+fn configured(file: &Option<PathBuf>, config: Config) -> Result<Answer, Failure> {
     let sources = options::sources_of(config.registries, config.trust);
     let host = super::host_that_says_so()?;
-    let mut shown = String::new();
-    for mut entry in config.policies {
+    let (mut shown, mut refused) = (String::new(), Vec::new());
+    for entry in config.policies {
         if entry.mode == Mode::Off {
             _ = writeln!(shown, "{:<12} off", entry.name);
             continue;
         }
-        if let Some(file) = &entry.settings_file {
-            entry.settings = typed::settings_of(file)?;
-        }
-        if let Some(reference) = entry.source.reference() {
-            shown += &verified(reference, &super::fetch(&sources, reference)?);
-        }
-        let policy = super::load_entry(&host, &sources, &entry, &entry.terms())?;
+        let loaded = entry_shown(&host, &sources, &entry);
         super::print_remarks(&host);
-        let (called, source) = (policy.called(), &entry.source);
-        _ = writeln!(shown, "{:<12} {called}, {source}", entry.name);
-        _ = writeln!(shown, "accepted     {}", policy.settings());
-        shown += &reads(&entry);
+        match loaded {
+            Ok(text) => shown += &text,
+            Err(failure) => {
+                _ = writeln!(shown, "{:<12} {}", entry.name, entry.source);
+                let file = file.as_deref().unwrap_or(Path::new(""));
+                let place = format!("{}:{}", file.display(), entry.line);
+                _ = writeln!(shown, "refused      {place}: {}", failure.report());
+                refused.push(format!("policy {}", entry.name));
+            }
+        }
     }
     if shown.is_empty() {
         shown = "it has no [[policy]]\n".into();
     }
-    Ok(Answer::ok(shown))
+    for (name, signal) in &config.signals {
+        let SignalEntry::File(path) = signal else {
+            _ = writeln!(shown, "{:<12} signal, which only the daemon asks for", name);
+            continue;
+        };
+        match signals::read(path) {
+            Ok(table) => {
+                let rows = count(table.rows(), "row");
+                _ = writeln!(shown, "{name:<12} signal of {rows}, {}", path.display());
+            }
+            Err(failure) => {
+                _ = writeln!(shown, "{name:<12} signal");
+                _ = writeln!(shown, "refused      {}", failure.report());
+                refused.push(format!("signal {name}"));
+            }
+        }
+    }
+    if refused.is_empty() {
+        return Ok(Answer::ok(shown));
+    }
+    eprint!("{shown}");
+    Err(Failure::Usage {
+        message: format!("refused: {}", refused.join(", ")),
+        hint: String::new(),
+    })
 }
 
-/// What an expression reads.
-fn reads(entry: &PolicyEntry) -> String {
+/// What is to be said of an entry whose policy can be loaded.
+fn entry_shown(host: &Host, sources: &Sources, entry: &PolicyEntry) -> Result<String, Failure> {
+    let mut entry = entry.clone();
+    if let Some(file) = &entry.settings_file {
+        entry.settings = typed::settings_of(file)?;
+    }
+    let mut text = String::new();
+    if let Some(reference) = entry.source.reference() {
+        text += &verified(reference, &super::fetch(sources, reference)?);
+    }
+    let policy = super::load_entry(host, sources, &entry, &entry.terms())?;
+    super::asked_something(&entry, &policy)?;
+    let mut row = |name: &str, value: &str| row(&mut text, name, value);
+    row(
+        &entry.name,
+        &format!("{}, {}", policy.called(), entry.source),
+    );
+    row("accepted", policy.settings());
+    let withheld = policy.not_granted();
+    if !withheld.is_empty() {
+        let names: Vec<&str> = withheld.iter().map(|ability| ability.name()).collect();
+        row(
+            "not asked",
+            &format!("{}; {}", names.join(", "), grants_hint(&withheld)),
+        );
+    }
+    for said in unused(&policy, &entry) {
+        row("unused", &said);
+    }
+    Ok(text + &reads(&entry, &policy))
+}
+
+/// What a policy reads: an expression what it names, a component the signals that it declares.
+fn reads(entry: &PolicyEntry, policy: &LoadedPolicy) -> String {
     let expression = entry.settings["expression"].as_str().unwrap_or_default();
-    match (&entry.source, Program::compile(expression)) {
+    let names = match (&entry.source, Program::compile(expression)) {
         (PolicySource::Expression, Ok(program)) => {
-            let names: Vec<String> = program.sources().map(ToString::to_string).collect();
-            format!("reads        {}\n", names.join(", "))
+            program.sources().map(ToString::to_string).collect()
         }
-        _ => String::new(),
+        _ => {
+            let withheld = policy.withheld_signals();
+            let is_withheld = |name: &String| withheld.contains(&name.as_str());
+            let signal = |name: String| match is_withheld(&name) {
+                true => format!("signal {name} (withheld: `signals` of its entry has it not)"),
+                false => format!("signal {name}"),
+            };
+            let declared = policy.about().signal_names().into_iter();
+            declared.map(signal).collect::<Vec<_>>()
+        }
+    };
+    match names.is_empty() {
+        true => String::new(),
+        false => format!("{:<12} {}\n", "reads", names.join(", ")),
     }
 }
 

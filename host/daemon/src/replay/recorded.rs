@@ -13,7 +13,8 @@ use longshore_core::disrupt::consolidation::{Consolidation, DisruptionPolicies};
 use longshore_core::model::{Catalogue, NodePool, Records, Symbol, Symbols};
 use longshore_core::policy::{ByPrice, Policies, PolicyCosts, Scores};
 use longshore_policy::{
-    Assignment, Host, HostConfig, Signals, WasmPolicies, chained, without_answer,
+    Assignment, Host, HostConfig, Signals, WasmPolicies, chained, discouraged_by_cost,
+    without_answer,
 };
 
 use super::fold::BlobStore;
@@ -207,6 +208,7 @@ impl RecordedAnswers<'_> {
                 policies: vec![PolicyCosts {
                     policy: without_answer(policy),
                     cost: costs.clone(),
+                    discouraged: discouraged_by_cost(&before.cost, costs),
                 }],
                 cost: costs.clone(),
                 pools: Vec::new(),

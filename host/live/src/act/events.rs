@@ -73,7 +73,7 @@ fn quiet(reason: &str) -> Duration {
 fn is_quiet_for_all(reason: &str) -> bool {
     matches!(
         reason,
-        "FailedScheduling" | "PurchaseDidNotHelp" | "Unconsolidatable"
+        "Discouraged" | "FailedScheduling" | "PurchaseDidNotHelp" | "Unconsolidatable"
     )
 }
 

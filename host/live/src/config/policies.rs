@@ -93,7 +93,7 @@ pub(super) fn read(
 ) -> Vec<PolicyEntry> {
     let mut all: Vec<PolicyEntry> = Vec::new();
     for mut table in root.tables("policy") {
-        let name = table.required_text("name");
+        let name = name(&mut table);
         let named = source::read(&mut table, folder, signals_of_file);
         let (settings, settings_file) = settings(&mut table, folder, &named);
         let nodepools = nodepools(&mut table);
@@ -109,7 +109,7 @@ pub(super) fn read(
                 "take it out, or write `mode = \"enforce\"` with the `nodepools` to try it on";
             table.fault_at("grants", message.into(), hint.into());
         }
-        let signals = signals(&mut table, named.signals);
+        let signals = signals(&mut table, named.signals, signals_of_file);
         let max_discount = max_discount(&mut table);
         let exclusions = exclusions(&mut table);
         let on_failure = on_failure(&mut table);
@@ -171,7 +171,11 @@ pub(super) fn settings(
 }
 
 /// Signals that it may read; those that an expression names must be among them.
-fn signals(table: &mut Table, named: Option<BTreeSet<String>>) -> Option<BTreeSet<String>> {
+fn signals(
+    table: &mut Table,
+    named: Option<BTreeSet<String>>,
+    signals_of_file: &[String],
+) -> Option<BTreeSet<String>> {
     const KEY: &str = "signals";
     let Some(allowed) = table.texts(KEY).map(BTreeSet::from_iter) else {
         return named;
@@ -181,7 +185,38 @@ fn signals(table: &mut Table, named: Option<BTreeSet<String>>) -> Option<BTreeSe
         let hint = "add it, or delete the line: an expression may read what it names".into();
         table.fault_at(KEY, message, hint);
     }
+    for name in allowed
+        .iter()
+        .filter(|name| !signals_of_file.contains(name))
+    {
+        let known: Vec<&str> = signals_of_file.iter().map(String::as_str).collect();
+        let hint = did_you_mean(name, &known)
+            .unwrap_or_else(|| format!("add `[signals.{name}]`, or take the name out"));
+        let message = format!("`{KEY}` has `{name}`, which is not in `[signals]`");
+        table.fault_at(KEY, message, hint);
+    }
     Some(allowed)
+}
+
+/// The most characters of a name: it is in every line, Event and metric about the policy.
+const MAX_NAME_CHARS: usize = 100;
+
+fn name<'d>(table: &mut Table<'d, '_>) -> Option<&'d str> {
+    const KEY: &str = "name";
+    let name = table.required_text(KEY)?;
+    let is_shown = |c: char| !c.is_control() && !c.is_whitespace();
+    let length = name.chars().count();
+    let problem = match length {
+        0 => "is empty".to_owned(),
+        _ if length > MAX_NAME_CHARS => format!("has {length} characters"),
+        _ if !name.chars().all(is_shown) => format!("is {name:?}"),
+        _ => return Some(name),
+    };
+    let message =
+        format!("`{KEY}` {problem}: expected 1 to {MAX_NAME_CHARS} characters without spaces");
+    let hint = "write it as \"spot-risk\": status, Events and metrics say it".into();
+    table.fault_at(KEY, message, hint);
+    None
 }
 
 fn mode(table: &mut Table) -> Mode {
@@ -315,6 +350,16 @@ mod tests {
                 conf/longshore.toml:18:10: `grants` has `bootstrap` in mode `shadow`: what nodes boot with cannot be compared
                     hint: take it out, or write `mode = "enforce"` with the `nodepools` to try it on
             "#]],
+        );
+    }
+
+    #[test]
+    fn a_name_can_be_shown_and_signals_are_those_of_the_file() {
+        faults(
+            "[[policy]]\nname = ''\npath = 'a.wasm'\n[[policy]]\nname = \"a\\nb\"\npath = \
+            'a.wasm'\n[[policy]]\nname = 'c'\npath = 'c.wasm'\nsignals = ['carbn', 'else']\n\
+            [signals.carbon]\nfile = 'carbon.json'\n",
+            expect![[""]],
         );
     }
 

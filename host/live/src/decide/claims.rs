@@ -104,6 +104,8 @@ pub struct NewNodeClaim {
     pub summary: String,
     /// Its `minValues` were relaxed.
     pub min_values_relaxed: bool,
+    /// The policy that discourages what is bought.
+    pub discouraged_by: Option<Arc<str>>,
 }
 
 /// The NodeClaims of a plan, annotated with the round and the nomination data of its pods. A
@@ -215,6 +217,7 @@ fn one(
         pods,
         summary: summary(world, claim),
         min_values_relaxed: claim.min_values_relaxed,
+        discouraged_by: claim.discouraged_by.clone(),
     }
 }
 

@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use longshore_policy::{CallStats, ChainLink, Fallback, Message, Report, ScoreRecord};
 
+use super::grants::missing_node_pools;
 use super::notice::{Notice, NoticeKind};
 use super::serve::ActivePolicies;
+use crate::config::Mode;
 use crate::status::policies::{
     Active, Alike, Comparison, ConfigStatus, FilesStatus, LookComparison, PoliciesStatus,
     PolicyStatus, SignalStatus,
@@ -105,6 +107,7 @@ impl PolicyBoard {
             files: self.files.clone(),
             policies: policies.collect(),
             warnings: alike
+                .chain(self.unused())
                 .chain(signals.iter().filter_map(SignalStatus::old))
                 .chain(self.files.fixed())
                 .chain(self.unused_keys.iter().cloned())
@@ -113,6 +116,26 @@ impl PolicyBoard {
             swaps: took.times,
             longest_swap_micros: took.longest.as_secs_f64() * 1e6,
             notices_dropped: self.dropped,
+        }
+    }
+
+    /// What entries of policies name and nothing has, a sentence each.
+    fn unused(&self) -> impl Iterator<Item = String> {
+        self.policies.iter().flat_map(|policy| {
+            let said = policy.unused.iter().chain(&policy.missing_nodepools);
+            said.map(|said| format!("policy {}: {said}", policy.name))
+        })
+    }
+
+    /// Notes which NodePools of entries are not there, of those that are.
+    fn see_node_pools(&mut self, there: &[&str]) {
+        for policy in &mut self.policies {
+            let named = policy.nodepools.iter().flatten().cloned();
+            let named: Vec<String> = named.collect();
+            policy.missing_nodepools = match policy.mode {
+                Mode::Off => None,
+                _ => missing_node_pools(&named, there),
+            };
         }
     }
 
@@ -135,6 +158,10 @@ impl PolicyBoard {
     /// Notes which enforced policies cost all offerings alike, and says so each time that this
     /// changes. One that was not asked yet is as its version before was.
     pub fn judge(&mut self, live: &ActivePolicies) {
+        let there = live.wasm.node_pool_names();
+        if !there.is_empty() {
+            self.see_node_pools(&there.iter().map(|name| &**name).collect::<Vec<_>>());
+        }
         let answers = live.wasm.last_answers();
         let others = self.policies.iter_mut();
         others

@@ -88,6 +88,7 @@ impl Job {
             pods: Vec::new(),
             requests: longshore_core::model::Resources::default(),
             min_values_relaxed: claim.min_values_relaxed,
+            discouraged_by: claim.discouraged_by.clone(),
         };
         Some(Job::Round(Box::new(RoundJob {
             live: live.clone(),

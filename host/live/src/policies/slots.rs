@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use longshore_policy::LoadedPolicy;
+use longshore_policy::{LoadedPolicy, OnFailure};
 
 use super::board::PolicyBoard;
 use super::diff::Fingerprint;
@@ -10,7 +10,7 @@ use super::load::Unusable;
 use super::notice::NoticeKind;
 use super::signals::seconds;
 use crate::config::{Mode, PolicyEntry};
-use crate::policies::grants::grants_hint;
+use crate::policies::grants::{grants_hint, unused};
 use crate::status::policies::{PolicyStatus, ShadowStatus};
 
 /// A policy of the configuration.
@@ -101,6 +101,7 @@ impl Outcome {
                 status.not_granted = names.collect();
                 let withheld = policy.withheld_signals().into_iter();
                 status.withheld_signals = withheld.map(str::to_owned).collect();
+                status.unused = unused(&policy, &slot.entry);
                 if !not_granted.is_empty() {
                     let message = format!(
                         "policy {name}: it exports {}, which is not asked",
@@ -130,7 +131,10 @@ impl Outcome {
                         None if slot.entry.mode == Mode::Canary => {
                             "the version that runs goes on".into()
                         }
-                        None => "offerings cost their price".into(),
+                        None if slot.entry.on_failure == OnFailure::Hold => {
+                            "nothing is bought or consolidated where it counts".into()
+                        }
+                        None => "decisions are made without it".into(),
                     };
                     let message = format!("policy {name} is refused: {problem}; {instead}");
                     board.note(

@@ -133,6 +133,10 @@ pub struct PolicyStatus {
     pub not_granted: Vec<String>,
     /// Signals that it declares and does not see, since `signals` does not have them.
     pub withheld_signals: Vec<String>,
+    /// What its entry grants and it has no use for, a sentence each.
+    pub unused: Vec<String>,
+    /// NodePools of its entry that are not there, in a sentence.
+    pub missing_nodepools: Option<String>,
     /// The comparison, for a shadow policy.
     pub shadow: Option<ShadowStatus>,
     /// Where all offerings cost the same in its last answers.

@@ -24,11 +24,6 @@ const LEAST_COST: f64 = 1e-9;
 const AMOUNTS: RangeInclusive<f64> = 1e-6..=1e9;
 /// The most that may be left of one.
 const MAX_REMAINING: f64 = 1e12;
-/// How many times its price an offering costs that is discouraged. Prices of equal capacity differ by
-/// far less.
-const DISCOURAGED: f64 = 1000.0;
-/// What a free offering counts as where it is discouraged, in USD per hour.
-const LEAST_PRICE: f64 = 1e-6;
 
 #[derive(ComponentType, Lift)]
 #[component(record)]
@@ -46,6 +41,15 @@ pub(crate) struct Guard {
     /// The least share of the list price that an offering costs.
     least_share: f64,
     exclusions: Exclusions,
+}
+
+/// What the operator's terms leave of an answer. What is discouraged costs as much as before.
+pub(crate) struct Guarded {
+    pub scores: Scores,
+    /// Rows that it excludes, where that discourages only.
+    pub discouraged: Arc<[u32]>,
+    /// Costs that were too low.
+    pub raised: Option<Raised>,
 }
 
 /// Costs that were too low.
@@ -70,15 +74,12 @@ impl Guard {
     }
 
     /// What counts of an answer, and the costs that were too low: what is too far below the list price is
-    /// raised, unless it was so before. What is only discouraged is dear. What was excluded before stays
-    /// excluded. Fails where nothing is left.
-    pub fn apply(
-        &self,
-        answer: RawScores,
-        request: &ScoreRequest,
-    ) -> Result<(Scores, Option<Raised>), CallError> {
+    /// raised, unless it was so before. What was excluded before stays excluded. Fails where nothing is
+    /// left.
+    pub fn apply(&self, answer: RawScores, request: &ScoreRequest) -> Result<Guarded, CallError> {
         let RawScores { mut cost, pools } = answer;
         let before = &*request.costs;
+        let discouraged = self.discourage(&mut cost, before);
         let raised = self.raise(&mut cost, &request.columns, before);
         checked_chain(&cost, before).map_err(|problem| CallError::Answer {
             asked: "score",
@@ -89,29 +90,46 @@ impl Guard {
             cost,
             pools,
         };
-        Ok((scores, raised))
+        Ok(Guarded {
+            scores,
+            discouraged,
+            raised,
+        })
+    }
+
+    /// Rows that are excluded and only discouraged by that: they cost what they did.
+    pub fn discourage(&self, cost: &mut Arc<[f64]>, before: &[f64]) -> Arc<[u32]> {
+        if self.exclusions != Exclusions::Discourage {
+            return Arc::default();
+        }
+        let rows = cost.iter().zip(before).enumerate();
+        let excluded = rows.filter(|(_, (cost, before))| cost.is_infinite() && before.is_finite());
+        let rows: Vec<u32> = excluded.map(|(row, _)| row as u32).collect();
+        if !rows.is_empty() {
+            let mut all = cost.to_vec();
+            rows.iter()
+                .for_each(|&row| all[row as usize] = before[row as usize]);
+            *cost = all.into();
+        }
+        rows.into()
     }
 
     /// Costs are copied only where one changes.
     fn raise(&self, answer: &mut Arc<[f64]>, columns: &Columns, before: &[f64]) -> Option<Raised> {
         let prices = &columns.moving.prices;
         let least = |price: f64, before: f64| (price * self.least_share).min(before);
-        let discouraged = self.exclusions == Exclusions::Discourage;
         let (mut low, mut others) = (0, 0);
         for ((cost, &price), &before) in answer.iter().zip(prices.iter()).zip(before) {
             low += u64::from((*cost < least(price, before)) & before.is_finite());
-            let excluded = discouraged & cost.is_infinite();
-            others += u64::from(excluded | (before.is_infinite() & cost.is_finite()));
+            others += u64::from(before.is_infinite() & cost.is_finite());
         }
         if low + others == 0 {
             return None;
         }
         let mut cost = answer.to_vec();
-        for ((cost, &price), &before) in cost.iter_mut().zip(prices.iter()).zip(before) {
+        for (cost, before) in cost.iter_mut().zip(before) {
             if before.is_infinite() {
                 *cost = f64::INFINITY;
-            } else if cost.is_infinite() && discouraged {
-                *cost = price.max(LEAST_PRICE) * DISCOURAGED;
             }
         }
         let is_low = |((cost, &price), &before): ((&f64, &f64), &f64)| *cost < least(price, before);
@@ -350,13 +368,6 @@ mod tests {
         (cost.to_vec(), raised)
     }
 
-    fn discouraging() -> Guard {
-        Guard::of(&Terms {
-            exclusions: Exclusions::Discourage,
-            ..Terms::default()
-        })
-    }
-
     #[test]
     fn a_cost_far_below_the_price_is_raised() {
         let usual = Guard::of(&Terms::default());
@@ -382,9 +393,6 @@ mod tests {
         assert_eq!((raised.offerings, raised.row), (1, 2));
         assert_eq!(cost[..2], [0.01, INF]);
         assert!((cost[2] - 0.4).abs() < 1e-12, "{cost:?}");
-        let (cost, raised) = left(discouraging(), &[INF, INF, 5.0], &before);
-        assert!(raised.is_none());
-        assert_eq!(cost, [1000.0, INF, 5.0]);
         assert!(checked_chain(&[INF, INF, 5.0], &before).is_ok());
         let said = checked_chain(&[INF; 3], &before).unwrap_err();
         assert_eq!(
@@ -395,10 +403,18 @@ mod tests {
     }
 
     #[test]
-    fn a_discouraged_offering_costs_more_than_any_other_that_fits() {
-        let (cost, raised) = left(discouraging(), &[INF, 2.0, INF], &PRICES);
-        assert!(raised.is_none());
-        assert_eq!(cost, [1000.0, 2.0, 4000.0]);
+    fn what_is_discouraged_costs_what_it_did_and_what_was_excluded_before_is_not_discouraged() {
+        let discouraging = Guard::of(&Terms {
+            exclusions: Exclusions::Discourage,
+            ..Terms::default()
+        });
+        let mut cost: Arc<[f64]> = [INF, INF, 5.0].into();
+        let rows = discouraging.discourage(&mut cost, &[0.01, INF, 4.0]);
+        assert_eq!((&*rows, &*cost), (&[0][..], &[0.01, INF, 5.0][..]));
+        let mut cost: Arc<[f64]> = [INF, 2.0, 5.0].into();
+        let usual = Guard::of(&Terms::default());
+        assert!(usual.discourage(&mut cost, &PRICES).is_empty());
+        assert_eq!(cost[0], INF);
     }
 
     #[test]

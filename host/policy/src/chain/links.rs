@@ -1,10 +1,11 @@
 //! What each policy of a NodePool's chain made of the costs that it was given, and how its answer
 //! joins those before it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use longshore_core::model::OfferingId;
-use longshore_core::policy::{CommitmentPool, CostTerm, PolicyCosts, Scores};
+use longshore_core::policy::{CommitmentPool, CostTerm, DISCOURAGED, PolicyCosts, Scores};
 
 use crate::loaded::LoadedPolicy;
 use crate::report::Fallback;
@@ -42,6 +43,8 @@ pub struct ChainLink {
     pub cost: Arc<[f64]>,
     /// Offerings that draw on its commitments.
     pub draws: Arc<[u32]>,
+    /// Rows that it discourages.
+    pub discouraged: Arc<[u32]>,
     /// Checksum over these costs and its commitments.
     pub sum: u64,
     /// How many offerings it costs how much, where it costs all of them the same.
@@ -65,11 +68,16 @@ impl ChainLink {
             is_kept: false,
             cost: cost.clone(),
             draws: Arc::default(),
+            discouraged: Arc::default(),
             sum: summed(&answer).0,
             alike: None,
         };
         let policy = link.called();
-        answer.policies = vec![PolicyCosts { policy, cost }];
+        answer.policies = vec![PolicyCosts {
+            policy,
+            cost,
+            discouraged: Arc::default(),
+        }];
         (link, answer)
     }
 
@@ -128,8 +136,8 @@ impl ScoreRecord {
         rows.map(cost).collect()
     }
 
-    /// What each policy added to the cost of an offering, in their order. One that is left out adds
-    /// nothing and is not there.
+    /// What each policy added to the cost of an offering, in their order. One that gives no answer and is
+    /// left out adds nothing, and says so.
     pub(super) fn terms(&self, offering: OfferingId) -> Vec<CostTerm> {
         let row = offering.0 as usize;
         let Some(mut before) = self.list.get(row).copied() else {
@@ -140,17 +148,19 @@ impl ScoreRecord {
             let Some(&cost) = link.cost.get(row) else {
                 continue;
             };
-            if link.by.is_some() || link.is_instead() {
-                terms.push(CostTerm {
-                    policy: link.called(),
-                    usd: match before.is_finite() {
-                        true => cost - before,
-                        false => 0.0,
-                    },
-                    cost,
-                    draws: link.draws.binary_search(&offering.0).is_ok(),
-                });
-            }
+            terms.push(CostTerm {
+                policy: match link.by.is_some() || link.is_instead() {
+                    true => link.called(),
+                    false => format!("{} (it gives no answer, and is left out)", link.name).into(),
+                },
+                usd: match before.is_finite() {
+                    true => cost - before,
+                    false => 0.0,
+                },
+                cost,
+                draws: link.draws.binary_search(&offering.0).is_ok(),
+                discourages: link.discouraged.binary_search(&offering.0).is_ok(),
+            });
             before = cost;
         }
         terms
@@ -195,6 +205,56 @@ pub fn chained(before: Scores, after: Scores) -> Scores {
         cost: after.cost,
         pools,
     }
+}
+
+/// Costs with [`DISCOURAGED`] more for these rows.
+pub(crate) fn dearer(cost: &Arc<[f64]>, rows: &[u32]) -> Arc<[f64]> {
+    dearer_by(DISCOURAGED, cost, rows)
+}
+
+/// Costs without it: what [`dearer`] makes of these is what they were made of, to the bit.
+pub(super) fn cheaper(cost: &Arc<[f64]>, rows: &[u32]) -> Arc<[f64]> {
+    dearer_by(-DISCOURAGED, cost, rows)
+}
+
+pub(super) fn dearer_by(usd: f64, cost: &Arc<[f64]>, rows: &[u32]) -> Arc<[f64]> {
+    if rows.is_empty() {
+        return cost.clone();
+    }
+    let mut all = cost.to_vec();
+    for &row in rows {
+        if let Some(cost) = all.get_mut(row as usize) {
+            *cost += usd;
+        }
+    }
+    all.into()
+}
+
+/// Rows of either, in order.
+pub(super) fn union(one: &Arc<[u32]>, other: &Arc<[u32]>) -> Arc<[u32]> {
+    match (one.is_empty(), other.is_empty()) {
+        (true, _) => other.clone(),
+        (_, true) => one.clone(),
+        _ => {
+            let rows: BTreeSet<u32> = one.iter().chain(other.iter()).copied().collect();
+            rows.into_iter().collect()
+        }
+    }
+}
+
+/// Rows that any of these policies discourages.
+pub(super) fn all_discouraged(policies: &[PolicyCosts]) -> Arc<[u32]> {
+    let all = policies.iter().map(|of| &of.discouraged);
+    all.fold(Arc::default(), |all, of| union(&all, of))
+}
+
+/// Rows that a policy discourages, by costs before and after it that do not say so.
+pub fn discouraged_by_cost(before: &[f64], after: &[f64]) -> Arc<[u32]> {
+    let rows = (0..).zip(before.iter().zip(after));
+    let is_so = |(before, after): (&f64, &f64)| after.is_finite() && after - before >= DISCOURAGED;
+    rows.filter(|(_, costs)| is_so(*costs))
+        .map(|(row, _)| row)
+        .collect()
 }
 
 /// Offerings that draw on pools, in order.
@@ -305,6 +365,7 @@ mod tests {
             is_kept: false,
             cost: cost.into(),
             draws: draws.into(),
+            discouraged: Arc::default(),
             sum: 0,
             alike: None,
         };
@@ -325,9 +386,20 @@ mod tests {
                 .map(|term| (term.usd, term.cost, term.draws))
                 .collect()
         };
-        assert_eq!(terms(0), [(0.5, 1.5, true), (-0.25, 1.25, false)]);
-        assert_eq!(terms(1), [(INF, INF, false), (0.0, INF, false)]);
+        assert_eq!(
+            terms(0),
+            [(0.0, 1.0, false), (0.5, 1.5, true), (-0.25, 1.25, false)]
+        );
+        assert_eq!(
+            terms(1),
+            [(0.0, 2.0, false), (INF, INF, false), (0.0, INF, false)]
+        );
         assert!(terms(2).is_empty());
-        assert!(record.terms(OfferingId(0))[0].policy.starts_with("green ("));
+        let named = record.terms(OfferingId(0));
+        assert_eq!(
+            &*named[0].policy,
+            "left out (it gives no answer, and is left out)"
+        );
+        assert!(named[1].policy.starts_with("green ("));
     }
 }

@@ -302,6 +302,7 @@ fn a_pod_that_the_plan_left_over_is_not_left_over_again() {
         effective_cost: 1.0,
         pods: vec![PodIx(0)],
         min_values_relaxed: false,
+        discouraged_by: None,
     };
     let unplaced = crate::plan::Unplaced {
         pod: PodIx(1),

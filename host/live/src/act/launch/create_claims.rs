@@ -22,6 +22,7 @@ use crate::process::connection::is_not_leading;
 use crate::process::mutants::mutant;
 use crate::process::step_error::StepError;
 use longshore_api::kinds::Kind;
+use longshore_report::count;
 
 /// Leaves out the claims that are for one of these pods; says how many those are.
 pub fn leave_out(wanted: &mut Vec<NewNodeClaim>, pods: &BTreeSet<String>) -> usize {
@@ -66,6 +67,9 @@ pub async fn write_all(ctx: &Arc<Context>, mut wanted: Vec<NewNodeClaim>) -> (Ve
                     want.summary,
                     "created NodeClaim"
                 );
+                if let Some(policy) = &want.discouraged_by {
+                    say_discouraged(ctx, &want, policy).await;
+                }
                 ctx.memory
                     .launch
                     .refusals
@@ -91,6 +95,20 @@ pub async fn write_all(ctx: &Arc<Context>, mut wanted: Vec<NewNodeClaim>) -> (Ve
     let made: Vec<Created> = made.into_iter().flatten().collect();
     let failed = total - made.len();
     (made, failed)
+}
+
+/// What a policy discourages is bought: NodePool and log say so.
+async fn say_discouraged(ctx: &Context, want: &NewNodeClaim, policy: &str) {
+    let message = format!(
+        "policy {policy} discourages {}, which is bought: nothing that it leaves takes the {}",
+        want.summary,
+        count(want.pods.len(), "pod")
+    );
+    tracing::warn!(nodeclaim = want.name, nodepool = want.pool, "{message}");
+    let events = &ctx.events;
+    events
+        .pool_named(&want.pool, true, "Discouraged", &message)
+        .await;
 }
 
 /// A NodeClaim could not be created: its pods and the NodePool say so, and the log, once in a while.
@@ -222,6 +240,7 @@ mod tests {
             object: json!({}),
             summary: String::new(),
             min_values_relaxed: false,
+            discouraged_by: None,
         };
         let mut all = vec![
             wanted("1", &["shop/a", "shop/b"]),

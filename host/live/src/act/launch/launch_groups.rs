@@ -365,6 +365,7 @@ mod tests {
             pods: Vec::new(),
             summary: String::new(),
             min_values_relaxed: false,
+            discouraged_by: None,
         }
     }
 

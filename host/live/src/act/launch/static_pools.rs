@@ -358,6 +358,7 @@ fn new_claim(pool: &NodePool, name: String) -> NewNodeClaim {
         pods: Vec::new(),
         summary: "static capacity".to_owned(),
         min_values_relaxed: false,
+        discouraged_by: None,
         name,
     }
 }

@@ -113,6 +113,7 @@ mod tests {
             pods: Vec::new(),
             requests: Resources::default(),
             min_values_relaxed: false,
+            discouraged_by: None,
         };
         let annotations = launch_order(&world, &claim).into_iter();
         let shown: Vec<String> = annotations
