@@ -88,6 +88,7 @@ impl Job {
             pods: Vec::new(),
             requests: longshore_core::model::Resources::default(),
             min_values_relaxed: claim.min_values_relaxed,
+            dearer_at_same_price: claim.dearer_at_same_price,
         };
         Some(Job::Round(Box::new(RoundJob {
             live: live.clone(),

@@ -302,6 +302,7 @@ fn a_pod_that_the_plan_left_over_is_not_left_over_again() {
         effective_cost: 1.0,
         pods: vec![PodIx(0)],
         min_values_relaxed: false,
+        dearer_at_same_price: false,
     };
     let unplaced = crate::plan::Unplaced {
         pod: PodIx(1),
