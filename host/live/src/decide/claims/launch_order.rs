@@ -1,8 +1,8 @@
 //! Whether a cloud that goes by its prices would buy what the plan counts on.
 //!
-//! A scorer makes a dearer offering the better one or one of several of the same price, and a
-//! NodeOverlay changes a price that the cloud does not know of. Then the claim says so, and the cloud follows the order of its instance types, and
-//! buys in the zone of the plan.
+//! A scorer makes a dearer offering the better one, or one of several of equal price, and a NodeOverlay
+//! changes a price that the cloud does not know of. Then the claim says so, and the cloud follows the
+//! order of its instance types, and buys in the zone of the plan.
 
 use longshore_api::labels::{LAUNCH_ORDER, LAUNCH_ZONE};
 use longshore_core::model::{ClusterObjects, Offering, TypeId};
