@@ -29,12 +29,37 @@ export interface Scorer {
   score(): Float64Array | number[];
 }
 
-/** A class of a policy. */
-export interface PolicyClass {
-  about: About;
-  /** Takes the settings of the operator's file. What is thrown refuses them. */
-  new (settings: any): Scorer;
+/** A prepaid, finite and shared amount (a reservation, a savings plan), and the offerings that draw on it. */
+export class Pool {
+  /** `name` is what reports call it, unique in an answer. `remaining` is what is left, in the pool's own unit (instances,
+   *  vCPUs, USD per hour): finite, 0 or more. */
+  constructor(name: string, remaining: number);
+  name: string;
+  remaining: number;
+  /** Rows of offerings, each once. Of several pools for an offering the first of the answer that has enough counts. */
+  offerings: number[];
+  /** What one node of each takes, in the pool's unit: finite, above 0. A node draws wholly or not at all. */
+  amounts: number[];
+  /** The effective cost of a node that draws, in USD per hour: finite, 0 or more. */
+  costs: number[];
+  /** Adds an offering by its row: a node takes `amount` in the pool's unit and costs `cost` USD per hour. */
+  draw(offering: number, amount: number, cost: number): void;
 }
 
-/** The exports of a component: `export const plugin = policy.plugin; export const scorer = policy.scorer;`. */
+/** Says what offerings cost, and what is prepaid. */
+export interface Commitments extends Scorer {
+  /** The pools of this catalogue; asked right after `score()`. What is thrown is the policy's error. */
+  pools(): Iterable<Pool>;
+}
+
+/** A class of a policy. */
+export interface PolicyClass<Policy extends Scorer = Scorer> {
+  about: About;
+  /** Takes the settings of the operator's file. What is thrown refuses them. */
+  new (settings: any): Policy;
+}
+
+/** The exports of a component: `export const plugin = policy.plugin; export const scorer = policy.scorer;`. Where
+ *  `wit/world.wit` exports `longshore:policy/commitments@0.1.0`, also `export const commitments = policy.commitments;`. */
+export function define(policy: PolicyClass<Commitments>): { plugin: object; scorer: object; commitments: object };
 export function define(policy: PolicyClass): { plugin: object; scorer: object };

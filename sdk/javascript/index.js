@@ -19,23 +19,56 @@ export function define(Policy) {
     },
   };
   const scorer = {
-    score: () => spoken(() => numbers(running.score())),
+    score: () => spoken(() => numbers(running.score(), (row) => `the cost of offering ${row}`)),
   };
-  return { plugin, scorer };
+  const commitments = {
+    pools: () => spoken(() => Array.from(running.pools(), raw)),
+  };
+  return { plugin, scorer, commitments };
+}
+
+export class Pool {
+  offerings = [];
+  amounts = [];
+  costs = [];
+
+  constructor(name, remaining) {
+    this.name = name;
+    this.remaining = remaining;
+  }
+
+  draw(offering, amount, cost) {
+    this.offerings.push(offering);
+    this.amounts.push(amount);
+    this.costs.push(cost);
+  }
+}
+
+function raw({ name, remaining, offerings, amounts, costs }) {
+  if (typeof remaining !== 'number') {
+    throw new Error(`what remains of pool ${name} is ${String(remaining)}, which is not a number`);
+  }
+  return {
+    name,
+    remaining,
+    offerings: Uint32Array.from(offerings),
+    amounts: numbers(amounts, (at) => `amount ${at} of pool ${name}`),
+    costs: numbers(costs, (at) => `cost ${at} of pool ${name}`),
+  };
 }
 
 // An engine makes numbers of what is none, or traps without a word.
-function numbers(costs) {
-  const isList = Array.isArray(costs) || ArrayBuffer.isView(costs);
-  if (!isList || typeof costs.length !== 'number') {
+function numbers(list, named) {
+  const isList = Array.isArray(list) || ArrayBuffer.isView(list);
+  if (!isList || typeof list.length !== 'number') {
     throw new Error('score() must return an array or a Float64Array');
   }
-  const answer = new Float64Array(costs.length);
-  for (let row = 0; row < costs.length; row++) {
-    if (typeof costs[row] !== 'number') {
-      throw new Error(`the cost of offering ${row} is ${String(costs[row])}, which is not a number`);
+  const answer = new Float64Array(list.length);
+  for (let row = 0; row < list.length; row++) {
+    if (typeof list[row] !== 'number') {
+      throw new Error(`${named(row)} is ${String(list[row])}, which is not a number`);
     }
-    answer[row] = costs[row];
+    answer[row] = list[row];
   }
   return answer;
 }

@@ -65,11 +65,11 @@ pub const POD_DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost"
 /// become. The cloud then prefers its types in the order in which it names them.
 pub const PRICE_OVERLAY: &str = "karpenter.sh/price-overlay-applied";
 /// Annotation of NodeClaims whose instance is not to be chosen by the cloud's prices, because a scorer
-/// or a NodeOverlay has others: the requirement on the instance type names up to 600 types, best
+/// or a NodeOverlay has others or prefers some of equal price: the requirement on the instance type names up to 600 types, best
 /// first, and the value is the capacity type that is bought if it can be.
 pub const LAUNCH_ORDER: &str = "longshore.dev/launch-order";
-/// Annotation of NodeClaims that have [`LAUNCH_ORDER`] and were planned for another zone than the
-/// cheapest of their first instance type: the zone that is bought if it can be.
+/// Annotation of NodeClaims that have [`LAUNCH_ORDER`] and whose first instance type costs no more in
+/// another zone than in the planned one: the zone that is bought if it can be.
 pub const LAUNCH_ZONE: &str = "longshore.dev/launch-zone";
 /// Annotation of NodeClaims: the least that NodeOverlays add to any instance type that it may
 /// become, resource and quantity, as a JSON object.

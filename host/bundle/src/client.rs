@@ -202,8 +202,27 @@ impl<'a> Client<'a> {
         if let Some(authorization) = authorization {
             request = request.header(header::AUTHORIZATION, authorization);
         }
-        let failed = |error: ureq::Error| Error::new(ask.step, shown(url), error.to_string());
+        let failed = |error: ureq::Error| {
+            let mut said = error.to_string();
+            // What rustls says of an answer that begins like none of TLS.
+            if said.contains("received corrupt message") {
+                said = self.no_tls();
+            }
+            Error::new(ask.step, shown(url), said)
+        };
         request.call().map_err(failed)
+    }
+
+    /// What to write where a registry has no TLS.
+    fn no_tls(&self) -> String {
+        let more = match is_loopback(self.host) {
+            true => "",
+            false => " and `insecure = true`",
+        };
+        let host = self.host;
+        format!(
+            "no TLS is spoken there; `plain-http = true`{more} in [registries.\"{host}\"] asks it without"
+        )
     }
 
     /// What may be shown to a registry that refused, in the order in which it is tried.

@@ -1,7 +1,7 @@
 //! A plan: NodeClaims to create, a node for each pod, and reasons for the pods without one.
 
 pub use crate::ids::{NodeIx, PodIx, PoolIx};
-use crate::model::{Offering, OfferingId, Op, Requirement, Resources, Symbol, TypeId};
+use crate::model::{Catalogue, Offering, OfferingId, Op, Requirement, Resources, Symbol, TypeId};
 use crate::reasons::Violation;
 pub use crate::reasons::{Barred, Least, Refusal, Target, TopologyRule, TypesLeft, Unfit};
 
@@ -117,6 +117,33 @@ pub struct PlannedClaim {
     pub min_values_relaxed: bool,
     /// The policy that discourages `offering`: nothing that it leaves takes these pods.
     pub discouraged_by: Option<std::sync::Arc<str>>,
+    /// Another offering that the claim admits has the list price of `offering` and a higher cost: a
+    /// cloud that goes by list prices may take either. See [`PlannedClaim::has_dearer_at_same_price`].
+    pub dearer_at_same_price: bool,
+}
+
+impl PlannedClaim {
+    /// Whether an offering that the claim admits has the list price of the planned one, and a cost
+    /// above `planned_cost`. `costs` has USD per hour by [`OfferingId`], as in
+    /// [`Scores`](crate::policy::Scores).
+    pub fn has_dearer_at_same_price(
+        &self,
+        catalogue: &Catalogue,
+        costs: &[f64],
+        planned_cost: f64,
+    ) -> bool {
+        let planned = catalogue.offering(self.offering).price;
+        self.types.iter().any(|of| {
+            let rows = catalogue.instance_type(*of).offerings.clone();
+            let costs = &costs[rows.start as usize..rows.end as usize];
+            let mut offerings = catalogue.offerings_of(*of).iter().zip(costs);
+            // Whether it is admitted is the dearest question.
+            offerings.any(|(one, cost)| {
+                let is_dearer = one.price == planned && *cost > planned_cost;
+                is_dearer && one.available && admits(&self.requirements, one)
+            })
+        })
+    }
 }
 
 /// Whether an offering is among what values of labels leave.

@@ -142,45 +142,97 @@ fn long_case() -> String {
     text
 }
 
+/// A policy's folder in a language as `new` makes it, with the tools that its tutorial has installed.
+fn fresh(language: &str, begin: &Path) -> Result<PathBuf, Failed> {
+    let tools = folder().join("tutorials").join(language).join("my-policy");
+    if !tools.join("policy.wasm").is_file() {
+        run(language)?;
+    }
+    let tools = tools.display();
+    let script = format!(
+        "longshore-policy new {language} {language} > /dev/null; cd {language}\n\
+         for own in .venv target; do \
+         [ ! -e {tools}/$own ] || ln -s {tools}/$own $own; done\n\
+         [ ! -e {tools}/node_modules ] || cp -a {tools}/node_modules .\n"
+    );
+    shell(&script, begin)?;
+    Ok(begin.join(language))
+}
+
+/// The plan that the policy of a folder leads to.
+fn plan_of(place: &Path) -> Result<serde_json::Value, Failed> {
+    let snapshot = root().join("examples/clusters/web-shop.json");
+    let snapshot = snapshot.display();
+    let plan = format!(
+        "longshore plan --snapshot {snapshot} --scorer policy.wasm --output json 2> plan.log"
+    );
+    let plan: serde_json::Value = serde_json::from_str(&shell(&plan, place)?)?;
+    let has_digest = plan["digest"].as_str().is_some_and(|text| !text.is_empty());
+    assert!(has_digest, "{}: {plan}", place.display());
+    Ok(plan)
+}
+
 /// The templates of the languages that are there answer alike, to the last bit, and lead to one plan.
 fn all_alike(languages: &[&str]) -> Result<(), Failed> {
     let begin = folder().join("tutorials/alike");
     let _ = std::fs::remove_dir_all(&begin);
     std::fs::create_dir_all(&begin)?;
-    let snapshot = root().join("examples/clusters/web-shop.json");
     let mut answers = Vec::new();
     for language in languages {
-        let tools = folder().join("tutorials").join(language).join("my-policy");
-        if !tools.join("policy.wasm").is_file() {
-            run(language)?;
-        }
-        let tools = tools.display();
-        let script = format!(
-            "longshore-policy new {language} {language} > /dev/null; cd {language}\n\
-             for own in .venv target; do \
-             [ ! -e {tools}/$own ] || ln -s {tools}/$own $own; done\n\
-             [ ! -e {tools}/node_modules ] || cp -a {tools}/node_modules .\n\
-             longshore-policy build > build.log; longshore policy test . > test.log"
-        );
-        shell(&script, &begin)?;
-        let place = begin.join(language);
+        let place = fresh(language, &begin)?;
+        let build = "longshore-policy build > build.log; longshore policy test . > test.log";
+        shell(build, &place)?;
         std::fs::write(place.join("cases/long.toml"), long_case())?;
         shell("longshore policy test . --record", &place)?;
         // As few digits as tell a number from all others: equal texts are equal bits.
         let costs = std::fs::read_to_string(place.join("cases/long.toml"))?;
-        let snapshot = snapshot.display();
-        let plan = format!(
-            "longshore plan --snapshot {snapshot} --scorer policy.wasm --output json 2> plan.log"
-        );
-        let plan: serde_json::Value = serde_json::from_str(&shell(&plan, &place)?)?;
-        let digest = plan["digest"].as_str().unwrap_or_default().to_owned();
-        assert!(!digest.is_empty(), "{language}: {plan}");
-        answers.push((language, digest, costs));
+        answers.push((language, plan_of(&place)?["digest"].clone(), costs));
     }
     for (language, digest, costs) in &answers {
         assert!(costs.contains("expected = ["), "{language}: {costs}");
         assert_eq!(costs, &answers[0].2, "{language}");
         assert_eq!(digest, &answers[0].1, "{language}");
+    }
+    Ok(())
+}
+
+/// The examples of commitments in the languages that are there lead to one plan, whose nodes on demand
+/// cost nothing for as long as prepaid cores are left. Rust's is the policy of plugins/commitments.
+fn prepaid_alike(languages: &[&str]) -> Result<(), Failed> {
+    let begin = folder().join("tutorials/prepaid");
+    let _ = std::fs::remove_dir_all(&begin);
+    std::fs::create_dir_all(&begin)?;
+    let mut digests = Vec::new();
+    for language in languages.iter().filter(|of| **of != "rust") {
+        let place = fresh(language, &begin)?;
+        let file = match *language {
+            "python" => "policy.py",
+            "javascript" => "policy.js",
+            "go" => "policy.go",
+            _ => "policy.c",
+        };
+        let examples = root().join("examples/policies/commitments");
+        std::fs::copy(examples.join(file), place.join(file))?;
+        let scorer = "export longshore:policy/scorer@0.1.0;";
+        let world = std::fs::read_to_string(place.join("wit/world.wit"))?;
+        assert!(world.contains(scorer), "{world}");
+        let both = format!("{scorer}\n    {}", scorer.replace("scorer", "commitments"));
+        std::fs::write(place.join("wit/world.wit"), world.replace(scorer, &both))?;
+        // The template's case is of another policy.
+        shell(
+            "rm cases/*.toml; longshore-policy build > build.log",
+            &place,
+        )?;
+        let said = shell("longshore policy check policy.wasm", &place)?;
+        assert!(said.contains("commitments, scorer"), "{language}: {said}");
+        let plan = plan_of(&place)?;
+        let claims = plan["claims"].as_array().into_iter().flatten();
+        let free = claims.filter(|claim| claim["effective"] == 0.0).count();
+        assert!(free > 0, "{language}: nothing is prepaid in {plan}");
+        digests.push((language, plan["digest"].clone()));
+    }
+    for (language, digest) in &digests {
+        assert_eq!(digest, &digests[0].1, "{language}");
     }
     Ok(())
 }
@@ -257,9 +309,14 @@ fn main() {
         "a_module_made_by_hand_as_the_page_says_is_a_policy",
         by_hand,
     ));
+    let languages = there.clone();
     let alike = Trial::test("templates_of_all_languages_answer_alike", move || {
-        all_alike(&there)
+        all_alike(&languages)
     });
     trials.push(alike.with_ignored_flag(!all));
+    let prepaid = Trial::test("commitments_in_all_languages_lead_to_one_plan", move || {
+        prepaid_alike(&there)
+    });
+    trials.push(prepaid.with_ignored_flag(!all));
     libtest_mimic::run(&arguments, trials).exit();
 }

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::component::{bindings, put_cases, wrap};
 use crate::tools::{c_compiler, run as call, works};
-use crate::{Language, files, new};
+use crate::{Language, files, new, refusal};
 
 /// The world of a policy's own `wit/world.wit`.
 const WORLD: &str = "policy";
@@ -101,7 +101,15 @@ impl Project<'_> {
             .join("release")
             .join(crate_name(&manifest)?)
             .with_extension("wasm");
-        wrap(read(&core)?, None, false)
+        let module = read(&core)?;
+        if !refusal::carries_world(&module) {
+            bail!(
+                "{} exports no policy; a line of src/lib.rs names it: \
+                 longshore_sdk::export_scorer!(MyPolicy)",
+                core.display()
+            );
+        }
+        component_of(&core, module, None, false)
     }
 
     fn c(&self) -> Result<Vec<u8>> {
@@ -120,7 +128,7 @@ impl Project<'_> {
         call(
             compiler.args(["policy.c", "policy_component_type.o"].map(|file| self.work.join(file))),
         )?;
-        wrap(read(&core)?, None, false)
+        component_of(&core, read(&core)?, None, false)
     }
 
     fn go(&self) -> Result<Vec<u8>> {
@@ -139,7 +147,7 @@ impl Project<'_> {
         build.args(["build", "-trimpath", "-ldflags=-s -w -checklinkname=0"]);
         build.args(["-buildmode=c-shared", "-o"]);
         call(build.arg(&core).arg("wit_component"))?;
-        wrap(read(&core)?, Some((&self.wit(), WORLD)), true)
+        component_of(&core, read(&core)?, Some((&self.wit(), WORLD)), true)
     }
 
     fn javascript(&self) -> Result<Vec<u8>> {
@@ -203,6 +211,17 @@ impl Project<'_> {
         call(componentize.arg("-o").arg(&out))?;
         read(&out)
     }
+}
+
+/// Makes a component of what a compiler has made.
+fn component_of(
+    core: &Path,
+    module: Vec<u8>,
+    wit: Option<(&Path, &str)>,
+    preview1: bool,
+) -> Result<Vec<u8>> {
+    wrap(module, wit, preview1)
+        .with_context(|| format!("cannot make a component of {}", core.display()))
 }
 
 fn read(file: &Path) -> Result<Vec<u8>> {

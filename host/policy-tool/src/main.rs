@@ -8,6 +8,7 @@ mod build;
 mod component;
 mod files;
 mod new;
+mod refusal;
 mod tools;
 
 use std::ffi::OsString;

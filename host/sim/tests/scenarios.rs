@@ -62,6 +62,10 @@ fn small(more: &str) -> String {
     )
 }
 
+// Six of the 418 requests are for what policies are told of disruptions. Each of the three commands
+// writes annotation `longshore.dev/disruptions` of its NodePool before it deletes the NodeClaim. And the
+// step that ends the NodeClaim runs twice then, before the watch says that the Node is being deleted: so
+// each of the three Nodes is deleted twice, and the second time changes nothing.
 #[test]
 fn what_happens_is_in_the_timeline_and_in_the_totals() {
     let more = "adjust-every = \"1m\"\nload = [{ shape = \"burst\", at = \"5m\", for = \"5m\", add = 6 }]\n\

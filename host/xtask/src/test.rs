@@ -79,18 +79,17 @@ fn run_steps(steps: &mut Steps) -> anyhow::Result<(Vec<Suite>, Vec<String>)> {
     steps.run("policies", commands::plugins)?;
     steps.run("control plane", || or_not_run(control_plane::build(SAY)))?;
     steps.run("helm", build_helm)?;
-    let mut lines = steps.run("tests of the policies", || {
-        let folder = guests::folder().join("plugins");
-        let mut test = cargo(&[
-            "test",
-            "--locked",
-            "--manifest-path",
-            "plugins/Cargo.toml",
-            "--target-dir",
-        ]);
-        test.arg(folder);
+    let apart = |manifest: &str, folder: &str| {
+        let mut test = cargo(&["test", "--locked", "--manifest-path", manifest]);
+        test.arg("--target-dir").arg(guests::folder().join(folder));
         run_keeping(test, worth_repeating)
+    };
+    let mut lines = steps.run("tests of the policies", || {
+        apart("plugins/Cargo.toml", "plugins")
     })?;
+    lines.extend(steps.run("tests of longshore-policy", || {
+        apart("host/policy-tool/Cargo.toml", "tool")
+    })?);
     let programs = steps.run("build tests", programs::build)?;
     lines.extend(steps.run("tests", || programs::run(programs, worth_repeating))?);
     lines.extend(steps.run("documentation", || {

@@ -41,6 +41,36 @@ type Scorer interface {
 	Score() ([]float64, error)
 }
 
+// A Pool is an amount that is prepaid, finite and shared (a reservation, a savings plan), and the offerings that draw
+// on it.
+type Pool struct {
+	// Name is what reports call it; unique in an answer.
+	Name string
+	// Remaining is what is left, in the pool's own unit (instances, vCPUs, USD per hour): finite, 0 or more.
+	Remaining float64
+	// Offerings by row, each once. Of several pools for an offering the first of the answer that has enough counts.
+	Offerings []uint32
+	// Amounts that one node of each takes, in the pool's unit: finite, above 0. A node draws wholly or not at all.
+	Amounts []float64
+	// Costs of a node that draws, in USD per hour: finite, 0 or more.
+	Costs []float64
+}
+
+// Draw adds an offering by its row: a node takes amount in the pool's unit and costs cost USD per hour.
+func (p *Pool) Draw(offering uint32, amount, cost float64) {
+	p.Offerings = append(p.Offerings, offering)
+	p.Amounts = append(p.Amounts, amount)
+	p.Costs = append(p.Costs, cost)
+}
+
+// Commitments is a Scorer that knows what is prepaid. The policy's wit/world.wit exports
+// longshore:policy/commitments@0.1.0 then.
+type Commitments interface {
+	Scorer
+	// Pools of this catalogue; asked right after Score.
+	Pools() ([]Pool, error)
+}
+
 var (
 	about     About
 	configure func(settings string) error
@@ -79,6 +109,16 @@ func Configure(settings string) (err error) {
 func Score() (costs []float64, err error) {
 	defer spoken(&err)
 	return running.Score()
+}
+
+// Pools is for the generated exports.
+func Pools() (pools []Pool, err error) {
+	defer spoken(&err)
+	commitments, knows := running.(Commitments)
+	if !knows {
+		return nil, fmt.Errorf("%T has no method Pools() ([]longshore.Pool, error), and the world exports commitments", running)
+	}
+	return commitments.Pools()
 }
 
 // A panic would be a trap without words.

@@ -64,8 +64,15 @@ class Scorer(Protocol):
 
 
 def export(policy: Type[Scorer]) -> tuple[type, type]:
-    """The two classes that the tool looks for: ``Plugin, Scorer = longshore.export(MyPolicy)``."""
-    running: list[Scorer] = []
+    """The two classes that the tool looks for: ``Plugin, Scorer = longshore.export(MyPolicy)``.
+
+    A policy that knows of prepaid amounts is exported by :func:`longshore.commitments.export`.
+    """
+    return _export(policy, [])
+
+
+def _export(policy: Type[Scorer], running: list[Any]) -> tuple[type, type]:
+    """As :func:`export`; ``running`` gets the policy once it has its settings."""
 
     class Plugin(exports.Plugin):
         def describe(self) -> _plugin.Description:

@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use expect_test::expect;
-use longshore_api::labels::{LAUNCH_ORDER, PRICE_OVERLAY};
+use longshore_api::labels::{LAUNCH_ORDER, LAUNCH_ZONE, PRICE_OVERLAY};
 use longshore_cloud::{Launch, Operator, Requirement};
 use longshore_ec2::catalogue::class::Class;
 use longshore_ec2::catalogue::world;
@@ -403,6 +403,31 @@ fn a_fleet_has_an_override_for_each_type_and_zone_and_one_template_for_each_imag
         m6g.large us-east-1a subnet-a ami-arm 1
         m6g.large us-east-1b subnet-b ami-arm 0"#]]
     .assert_eq(&sorted(&told(&fleet(&region, &class, &relaxed))));
+}
+
+#[test]
+fn a_fleet_asks_first_for_the_planned_one_of_zones_that_cost_the_same() {
+    let (region, class) = (region(), class(json!([])));
+    let mut launch = claim(&[
+        "cpu=1",
+        "node.kubernetes.io/instance-type In m5.large",
+        "karpenter.sh/capacity-type In on-demand",
+    ]);
+    let said = [(LAUNCH_ORDER, "on-demand"), (LAUNCH_ZONE, "us-east-1b")];
+    let said = said.map(|(key, value)| (key.to_owned(), value.to_owned()));
+    let zones = |launch: &Launch| {
+        let fleet = fleet(&region, &class, launch);
+        let overrides = fleet.configs.iter().flat_map(|config| &config.overrides);
+        let mut zones: Vec<_> = overrides
+            .map(|one| (one.priority, one.zone.clone()))
+            .collect();
+        zones.sort_by(|a, b| a.0.total_cmp(&b.0));
+        assert_eq!(zones[0].0 == zones[1].0, !fleet.prioritized, "{zones:?}");
+        zones.into_iter().map(|(_, zone)| zone).collect::<Vec<_>>()
+    };
+    assert_eq!(zones(&launch).len(), 2, "at one price");
+    launch.annotations.extend(said);
+    assert_eq!(zones(&launch), ["us-east-1b", "us-east-1a"]);
 }
 
 /// EC2 refuses a fleet with more than 50 launch template configurations whole. A policy whose user

@@ -52,6 +52,16 @@ fn what_oras_pushed_and_cosign_signed_is_read_from_both_their_layouts() {
 }
 
 #[test]
+fn what_wkg_pushed_is_the_component_that_oras_pushed() {
+    let read = |bytes: Vec<u8>| crate::manifest::policy(&bytes).unwrap();
+    let wkg = read(std::fs::read(vector("wkg.json")).unwrap());
+    let blob = MANIFEST.replace(':', "/");
+    let oras = read(std::fs::read(vector("signed/blobs").join(blob)).unwrap());
+    assert_eq!(wkg.layer.digest, oras.layer.digest);
+    assert!(wkg.annotations.is_empty(), "{:?}", wkg.annotations);
+}
+
+#[test]
 fn a_signature_with_annotations_is_one() {
     assert_eq!(said("annotated.json"), Ok(()));
 }

@@ -1,5 +1,7 @@
 //! A registry with a certificate of an authority of its own (`vectors/tls`).
 
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -46,6 +48,30 @@ fn trusting(authorities: Option<PathBuf>) -> Result<Policy, Error> {
 fn the_authority_of_a_registry_is_trusted_for_it() {
     let policy = trusting(Some(vector("ca.pem"))).unwrap();
     assert_eq!(policy.component, COMPONENT);
+}
+
+#[test]
+fn a_registry_without_tls_is_asked_without_it_only_if_that_is_configured() {
+    // As Go's server does.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let host = listener.local_addr().unwrap().to_string();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let mut stream = stream;
+            let _ = stream.read(&mut [0; 512]);
+            let _ = stream.write_all(b"HTTP/1.0 400 Bad Request\r\n\r\n");
+        }
+    });
+    let mut sources = sources(&host);
+    sources.registries.get_mut(&host).unwrap().plain_http = false;
+    let (_, digest): (Shelf, Digest) = Shelf::of(COMPONENT);
+    let error = fetched(&sources, &host, &digest).unwrap_err();
+    assert_eq!(
+        error.reason,
+        format!(
+            "no TLS is spoken there; `plain-http = true` in [registries.\"{host}\"] asks it without"
+        )
+    );
 }
 
 #[test]

@@ -193,7 +193,7 @@ fn describe(
         requests.add(&world.shapes.get(world.pods[pod.0 as usize].shape).requests);
     }
     let price = world.catalogue.offering(offering).price;
-    let claim = PlannedClaim {
+    let mut claim = PlannedClaim {
         pool: p.pools[pool].pool,
         offering,
         types,
@@ -205,6 +205,10 @@ fn describe(
         requests,
         min_values_relaxed: false,
         discouraged_by: p.states.scores[pool].discouraged_by(offering.0).cloned(),
+        dearer_at_same_price: false,
     };
+    let costs = &p.states.scores[pool].cost;
+    claim.dearer_at_same_price =
+        claim.has_dearer_at_same_price(&world.catalogue, costs, costs[offering.0 as usize]);
     Some(Replacement { claim, worst_price })
 }

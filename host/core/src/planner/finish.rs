@@ -38,6 +38,7 @@ pub fn finish(p: &mut CompiledCluster<'_>, packing: Packing) -> Plan {
     on_existing_nodes(p, &packing, &mut plan);
     unplaced(p, &packing, &mut plan, dropped);
     queue_order::interleave_domains(p, &mut plan);
+    compare_at_same_price(p, &mut plan);
     sort(p, &mut plan);
     settle(p, &mut plan);
     plan
@@ -53,6 +54,19 @@ pub(super) fn settle(p: &CompiledCluster<'_>, plan: &mut Plan) {
         .fold(0.0, |sum, price| sum + price);
     let nodes = plan.claims.len() as f64 * p.snapshot.world.settings.node_cost;
     plan.effective_cost = plan.claims.iter().map(|c| c.effective_cost).sum::<f64>() + nodes;
+}
+
+/// Sets [`PlannedClaim::dearer_at_same_price`] once the offerings are final.
+fn compare_at_same_price(p: &CompiledCluster<'_>, plan: &mut Plan) {
+    let catalogue = &p.snapshot.world.catalogue;
+    for claim in &mut plan.claims {
+        let Some(template) = p.pools.iter().position(|t| t.pool == claim.pool) else {
+            continue;
+        };
+        let costs = &p.states.scores[template].cost;
+        claim.dearer_at_same_price =
+            claim.has_dearer_at_same_price(catalogue, costs, claim.effective_cost);
+    }
 }
 
 fn pods_of(p: &CompiledCluster<'_>, claim: &OpenClaim) -> Vec<PodIx> {
@@ -110,6 +124,7 @@ fn planned(
         requests,
         min_values_relaxed: claim.min_values_relaxed,
         discouraged_by: p.states.scores[s.pool].discouraged_by(offering.0).cloned(),
+        dearer_at_same_price: false,
     })
 }
 

@@ -4,6 +4,7 @@
 mod checker;
 mod commitments;
 mod domains;
+mod equal_prices;
 mod field;
 mod hostile;
 mod incompatible;

@@ -89,6 +89,7 @@ impl Job {
             requests: longshore_core::model::Resources::default(),
             min_values_relaxed: claim.min_values_relaxed,
             discouraged_by: claim.discouraged_by.clone(),
+            dearer_at_same_price: claim.dearer_at_same_price,
         };
         Some(Job::Round(Box::new(RoundJob {
             live: live.clone(),

@@ -303,6 +303,7 @@ fn a_pod_that_the_plan_left_over_is_not_left_over_again() {
         pods: vec![PodIx(0)],
         min_values_relaxed: false,
         discouraged_by: None,
+        dearer_at_same_price: false,
     };
     let unplaced = crate::plan::Unplaced {
         pod: PodIx(1),

@@ -1,8 +1,8 @@
 //! Whether a cloud that goes by its prices would buy what the plan counts on.
 //!
-//! A scorer makes a dearer offering the better one, and a NodeOverlay changes a price that the cloud
-//! does not know of. Then the claim says so, and the cloud follows the order of its instance types, and
-//! buys in the zone of the plan.
+//! A scorer makes a dearer offering the better one, or one of several of equal price, and a NodeOverlay
+//! changes a price that the cloud does not know of. Then the claim says so, and the cloud follows the
+//! order of its instance types, and buys in the zone of the plan.
 
 use longshore_api::labels::{LAUNCH_ORDER, LAUNCH_ZONE};
 use longshore_core::model::{ClusterObjects, Offering, TypeId};
@@ -16,7 +16,8 @@ pub(super) fn launch_order(world: &ClusterObjects, claim: &PlannedClaim) -> Vec<
     };
     let word = world.names.text(word);
     let overlaid = |t: &TypeId| catalogue.overlay_of(*t).is_some_and(|of| of.price);
-    if !claim.types.iter().any(overlaid) && is_by_price(world, claim, word) {
+    let by_price = !claim.dearer_at_same_price && is_by_price(world, claim, word);
+    if !claim.types.iter().any(overlaid) && by_price {
         return Vec::new();
     }
     let zone = launch_zone(world, claim).map(|zone| (LAUNCH_ZONE.to_owned(), zone.to_owned()));
@@ -96,8 +97,18 @@ mod tests {
         world
     }
 
-    /// A claim for types in this order that counts on an offering, with a requirement.
+    /// What the claim for types in this order says that counts on an offering, with a requirement.
     fn said(lines: &[&str], types: &[u32], offering: u32, required: (&str, &[&str])) -> String {
+        of_plan(lines, types, (offering, false), required)
+    }
+
+    /// The same for an offering, and whether others of its price cost more.
+    fn of_plan(
+        lines: &[&str],
+        types: &[u32],
+        (offering, dearer_at_same_price): (u32, bool),
+        required: (&str, &[&str]),
+    ) -> String {
         let mut world = world(lines);
         let values = required.1.iter().map(|value| world.names.intern(value));
         let values = values.collect();
@@ -114,6 +125,7 @@ mod tests {
             requests: Resources::default(),
             min_values_relaxed: false,
             discouraged_by: None,
+            dearer_at_same_price,
         };
         let annotations = launch_order(&world, &claim).into_iter();
         let shown: Vec<String> = annotations
@@ -166,5 +178,23 @@ mod tests {
         );
         let second: (&str, &[&str]) = ("topology.kubernetes.io/zone", &["z2"]);
         assert_eq!(said(&zones, &[0], 1, second), "", "its only zone");
+    }
+
+    #[test]
+    fn a_claim_says_what_is_preferred_among_offerings_of_equal_price() {
+        let any: (&str, &[&str]) = ("topology.kubernetes.io/zone", &["z1", "z2"]);
+        let equal = [
+            "a on-demand z1 3",
+            "a on-demand z2 3",
+            "a spot z1 3",
+            "b on-demand z1 3",
+        ];
+        let preferred = |types: &[u32], at| of_plan(&equal, types, (at, true), any);
+        let order = "longshore.dev/launch-order=on-demand";
+        let zone = |name| format!("{order} longshore.dev/launch-zone={name}");
+        assert_eq!(preferred(&[0, 1], 1), zone("z2"), "a zone");
+        assert_eq!(preferred(&[0, 1], 0), zone("z1"), "a capacity type");
+        assert_eq!(preferred(&[1, 0], 3), order, "a type");
+        assert_eq!(said(&equal, &[0, 1], 1, any), "", "nothing is preferred");
     }
 }
