@@ -20,7 +20,7 @@ use longshore_ec2::bootstrap::{Joins, Kept};
 use longshore_ec2::catalogue::{ClassCatalogue, Region, Revisions};
 use longshore_ec2::launch::{BootTexts, DRY_RUN_NODEPOOL};
 use longshore_ec2::nodeclass::EC2NodeClass;
-use longshore_ec2::userdata::{Boot, Taint};
+use longshore_ec2::userdata::{Boot, taint};
 use longshore_policy::{LoadedPolicy, OnFailure};
 
 use super::next_version::{BOOTS, Sighting};
@@ -551,12 +551,6 @@ fn nodes_of(pool: &NodePool) -> Option<(String, NodesOf)> {
     let required = template.spec.requirements.iter().filter(single);
     let required = required.map(|one| (one.key.clone(), one.values[0].clone()));
     let own = template.metadata.labels.clone().unwrap_or_default();
-    let taint = |one: &longshore_api::crd::Taint| Taint {
-        key: one.key.clone(),
-        value: one.value.clone(),
-        effect: one.effect.as_str().to_owned(),
-        time_added: None,
-    };
     let (lasting, startup) = (&template.spec.taints, &template.spec.startup_taints);
     let taints = lasting.iter().flatten().chain(startup.iter().flatten());
     let nodes = NodesOf::new(name, required.chain(own), taints.map(taint));
