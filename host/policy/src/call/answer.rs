@@ -2,7 +2,9 @@
 
 use wasmtime::component::{ComponentType, Lift};
 
-use super::scores::MAX_COST;
+/// The most that an offering may cost, in USD per hour: a thousand times what the dearest does. Beyond
+/// it sums lose their cents.
+pub(super) const MAX_COST: f64 = 1e6;
 
 /// Why a policy gave no answer that could be used.
 #[derive(Debug, thiserror::Error)]

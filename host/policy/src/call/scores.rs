@@ -8,16 +8,13 @@ use longshore_core::model::OfferingId;
 use longshore_core::policy::{CommitmentPool, Draw, Scores};
 use wasmtime::component::{ComponentType, Lift};
 
-use super::answer::{CallError, CostFault, number};
+use super::answer::{CallError, CostFault, MAX_COST, number};
 use crate::columns::Columns;
 use crate::guest_text::{MAX_ERROR_CHARS, cut};
 use crate::kept::RawScores;
 use crate::score_request::ScoreRequest;
 use crate::terms::{Exclusions, Terms};
 
-/// The most that an offering may cost, in USD per hour: a thousand times what the dearest does. Beyond
-/// it sums lose their cents.
-pub(super) const MAX_COST: f64 = 1e6;
 /// What costs less, in USD per hour, costs nothing: a millionth of the cheapest.
 const LEAST_COST: f64 = 1e-9;
 /// What one node may take of a commitment, in its own unit.
